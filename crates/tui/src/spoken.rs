@@ -17,7 +17,7 @@ impl State {
         if let Some(hint) = self.hint.take() {
             lines.extend(render::note(&hint, columns, &self.theme));
         }
-        let retried = self.retry.as_ref().map(|retry| (retry.0, retry.1));
+        let retried = self.activity.retry.as_ref().map(|retry| (retry.0, retry.1));
         if retried != linear.retried {
             lines.extend(view::retries(self, columns));
             linear.retried = retried;
@@ -25,7 +25,8 @@ impl State {
         let under_way = view::under_way(self, columns);
         lines.extend(under_way.iter().filter(|block| !linear.told.contains(block)).flatten().cloned());
         linear.told = under_way;
-        let asked = self.asks.front().map(|(ask, _)| (ask.id.clone(), self.reason.is_some()));
+        let asked =
+            self.questions.asks.front().map(|(ask, _)| (ask.id.clone(), self.questions.reason.is_some()));
         if asked != linear.asked {
             lines.extend(view::asks(self, columns, usize::MAX).0);
             linear.asked = asked;
@@ -43,29 +44,25 @@ impl State {
             }
             linear.draft = draft;
         }
-        self.printed.append(&mut lines);
-        if !self.printed.is_empty() || !self.is_working() {
+        self.transcript.printed.append(&mut lines);
+        if !self.transcript.printed.is_empty() || !self.is_working() {
             linear.at = self.now;
         } else if let Some((what, since)) = self.goes_on()
             && self.now.saturating_sub(linear.at) >= QUIET
-            && self.asks.is_empty()
+            && self.questions.asks.is_empty()
         {
             linear.at = self.now;
             let took = crate::blocks::duration(render::span(self.now.saturating_sub(since)));
             let text = format!("Still {what}, {took}.");
-            self.printed.extend(render::note(&text, columns, &self.theme));
+            self.transcript.printed.extend(render::note(&text, columns, &self.theme));
         }
         self.linear = Some(linear);
     }
 
     /// What is under way, and since when.
     fn goes_on(&self) -> Option<(&str, UnixMs)> {
-        let working = self
-            .busy
-            .as_ref()
-            .or(self.working.as_ref())
-            .or(self.checking.as_ref().map(|checking| &checking.working));
+        let working = self.activity.shown();
         let working = working.map(|working| (working.what.as_str(), working.since));
-        working.or(self.shell.as_ref().map(|shell| ("running your command", shell.since)))
+        working.or(self.shell.running.as_ref().map(|shell| ("running your command", shell.since)))
     }
 }

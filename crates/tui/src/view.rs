@@ -67,11 +67,11 @@ pub(crate) fn view_reading(state: &State, size: Size) -> (Frame, Option<Range<us
     middle.extend(others.take(if asked { left.unwrap_or(0) } else { usize::MAX }));
     let mut room = rows.saturating_sub(below.len() + middle.len() + 1);
     let mut live = Vec::new();
-    for item in &state.items {
+    for item in &state.transcript.items {
         let lines = item.live(columns, room.max(1), theme, state.now);
         live.extend(lines);
     }
-    if let Some(shell) = &state.shell {
+    if let Some(shell) = &state.shell.running {
         live.extend(blocks::shell(
             &ShellView {
                 command: &shell.line,
@@ -103,14 +103,11 @@ pub(crate) fn view_reading(state: &State, size: Size) -> (Frame, Option<Range<us
 /// What is under way, for who is told of it once.
 pub(crate) fn under_way(state: &State, columns: usize) -> Vec<Vec<Line>> {
     let mut blocks: Vec<Vec<Line>> = queue(state, columns).into_iter().map(|line| vec![line]).collect();
-    let what = match (
-        state.busy.as_ref().or(state.checking.as_ref().map(|checking| &checking.working)),
-        &state.shell,
-    ) {
-        _ if state.opening => Some("Opening the session.".to_owned()),
+    let what = match (state.activity.beside(), &state.shell.running) {
+        _ if state.opening.under_way => Some("Opening the session.".to_owned()),
         (Some(busy), _) => Some(format!("Working: {}.", clean(&busy.what))),
         (None, Some(_)) => Some("Running your command.".to_owned()),
-        (None, None) => state.working.as_ref().map(|_| "Working.".to_owned()),
+        (None, None) => state.activity.working.as_ref().map(|_| "Working.".to_owned()),
     };
     blocks.extend(what.map(|what| vec![Line::from(what.as_str())]));
     blocks
@@ -118,15 +115,15 @@ pub(crate) fn under_way(state: &State, columns: usize) -> Vec<Vec<Line>> {
 
 /// The question that waits for an answer, in so many rows; more, where not even a few of what it is about fit there.
 pub(crate) fn asks(state: &State, columns: usize, rows: usize) -> (Vec<Line>, Option<Range<usize>>) {
-    if state.theme.spoken && state.reason.is_some() {
-        let says = match state.asks.front().and_then(|(ask, _)| ask.permission()) {
+    if state.theme.spoken && state.questions.reason.is_some() {
+        let says = match state.questions.asks.front().and_then(|(ask, _)| ask.permission()) {
             Some(_) => "Why not? The model is told. Enter alone gives no reason.",
             None => "Write the answer; Enter gives it.",
         };
         return (vec![Line::from(says)], None);
     }
     let theme = &state.theme;
-    let reason = if state.reason.is_some() { 2 } else { 0 };
+    let reason = if state.questions.reason.is_some() { 2 } else { 0 };
     let shown = asked(state, Choice::meaning, |view| {
         let around = blocks::ask(&AskView { body: &[], ..*view }, columns, 0, theme).0.len() + reason;
         if state.theme.spoken || around + view.body.len() <= rows {
@@ -143,8 +140,8 @@ pub(crate) fn asks(state: &State, columns: usize, rows: usize) -> (Vec<Line>, Op
         }
     });
     let Some((mut lines, part)) = shown else { return (Vec::new(), None) };
-    if let Some(reason) = &state.reason {
-        let ask = state.asks.front().map(|(ask, _)| &ask.kind);
+    if let Some(reason) = &state.questions.reason {
+        let ask = state.questions.asks.front().map(|(ask, _)| &ask.kind);
         let (text, keys) = match ask {
             Some(AskKind::Permission(_)) | None => {
                 (format!("  No, because: {}▏", clean(reason)), "  Enter says no, Escape goes back")
@@ -166,7 +163,7 @@ fn asked<T>(
     words: impl Fn(&Choice) -> &str,
     shown: impl FnOnce(&AskView<'_>) -> T,
 ) -> Option<T> {
-    let (ask, choices) = state.asks.front()?;
+    let (ask, choices) = state.questions.asks.front()?;
     let spoken = state.theme.spoken;
     let alt = if state.editor.is_empty() { "" } else { "Alt+" };
     let keys: Vec<(String, String)> = choices
@@ -184,7 +181,7 @@ fn asked<T>(
     let keys: Vec<(&str, &str)> =
         keys.iter().map(|(key, meaning)| (key.as_str(), meaning.as_str())).collect();
     let made;
-    let (body, top, read) = match &state.reading {
+    let (body, top, read) = match &state.questions.reading {
         Some(reading) => (&reading.body, reading.top, reading.read),
         None => {
             made = blocks::ask_body(ask, state.size.columns, &state.theme);
@@ -198,8 +195,8 @@ fn asked<T>(
         read,
         cwd: &state.standing.directory,
         choices: &keys,
-        selected: if state.editor.is_empty() && !spoken { state.choice } else { usize::MAX },
-        waiting: if spoken { 0 } else { state.asks.len().saturating_sub(1) },
+        selected: if state.editor.is_empty() && !spoken { state.questions.choice } else { usize::MAX },
+        waiting: if spoken { 0 } else { state.questions.asks.len().saturating_sub(1) },
     }))
 }
 
@@ -207,9 +204,10 @@ fn asked<T>(
 fn cramped(state: &State, size: Size) -> Option<(Frame, Range<usize>)> {
     let Size { columns, rows } = size;
     let theme = &state.theme;
-    let ask = state.asks.front().map(|(ask, _)| &ask.kind);
+    let ask = state.questions.asks.front().map(|(ask, _)| &ask.kind);
     let hidden = matches!(ask, Some(AskKind::Text { secret: true, .. }));
     let reason = state
+        .questions
         .reason
         .as_ref()
         .map(|text| if hidden { "•".repeat(text.chars().count()) } else { text.clone() });
@@ -242,9 +240,9 @@ fn extras(state: &State, columns: usize) -> Vec<Line> {
 /// What waits.
 fn queue(state: &State, columns: usize) -> Vec<Line> {
     let theme = &state.theme;
-    let (steering, follow_up) = &state.queue;
+    let (steering, follow_up) = &state.outbox.queue;
     let mut lines = blocks::queue(steering, follow_up, columns, theme);
-    for (_, text, _) in &state.waiting {
+    for (_, text, _) in &state.outbox.waiting {
         let text = format!("waits: {}", clean(&one_line(text)));
         lines.push(Line::styled(cut(&text, columns), theme.queue));
     }
@@ -253,7 +251,7 @@ fn queue(state: &State, columns: usize) -> Vec<Line> {
         lines.truncate(6);
         lines.push(Line::styled(format!("  … {over} more"), theme.muted));
     }
-    if state.unready && !state.waiting.is_empty() {
+    if state.opening.unready && !state.outbox.waiting.is_empty() {
         let hint = "  until a model can be used: /login keeps a key, /model lists what there is";
         lines.push(Line::styled(cut(hint, columns), theme.muted));
     }
@@ -266,7 +264,7 @@ fn queue(state: &State, columns: usize) -> Vec<Line> {
 
 /// The next try of a call.
 pub(crate) fn retries(state: &State, columns: usize) -> Vec<Line> {
-    let Some((attempt, at, error)) = &state.retry else { return Vec::new() };
+    let Some((attempt, at, error)) = &state.activity.retry else { return Vec::new() };
     blocks::retry(*attempt, render::span(at.saturating_sub(state.now)), error, columns, &state.theme)
 }
 
@@ -274,14 +272,9 @@ pub(crate) fn retries(state: &State, columns: usize) -> Vec<Line> {
 fn working(state: &State, columns: usize) -> Vec<Line> {
     let theme = &state.theme;
     let mut text = String::new();
-    if state.opening {
+    if state.opening.under_way {
         text.push_str("opening the session …");
-    } else if let Some(busy) = state
-        .busy
-        .as_ref()
-        .or(state.working.as_ref())
-        .or(state.checking.as_ref().map(|checking| &checking.working))
-    {
+    } else if let Some(busy) = state.activity.shown() {
         let took = state.now.saturating_sub(busy.since).max(0);
         let wheel = WHEEL[usize::try_from(took / 1_000).unwrap_or(0) % WHEEL.len()];
         let stop = state.bindings.hint(crate::Action::Interrupt);

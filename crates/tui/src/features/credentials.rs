@@ -76,14 +76,14 @@ fn keep(
         move |state: &mut State, result, effects| kept(state, provider, key, result, effects),
     )
     .stoppable();
-    state.begin_checking(what, stop);
+    state.activity.check(what, state.now, stop);
     effects.push(Effect::Ask(request));
 }
 
 impl State {
     /// The provider is not asked any more; the key is not kept.
     pub(crate) fn stop_checking(&mut self, effects: &mut Vec<Effect>) {
-        let Some(checking) = self.checking.take() else { return };
+        let Some(checking) = self.activity.checking.take() else { return };
         effects.push(Effect::Stop(checking.stop));
         forget(self);
     }
@@ -97,17 +97,17 @@ fn kept(
     effects: &mut Vec<Effect>,
 ) {
     // One that came as it was stopped: what is stored is told all the same.
-    if state.checking.take().is_none() && !matches!(kept, Ok(Kept::Stored(_))) {
+    if state.activity.checking.take().is_none() && !matches!(kept, Ok(Kept::Stored(_))) {
         return;
     }
     match kept {
         Ok(Kept::Stored(text)) => {
             state.note(&text);
-            if state.unready || state.standing.session.is_none() {
+            if state.opening.unready || state.standing.session.is_none() {
                 state.overlay = None;
-                state.unready = false;
-                state.opening = true;
-                effects.push(Effect::Open(state.latest.clone()));
+                state.opening.unready = false;
+                let latest = state.opening.latest.clone();
+                state.opening.begin(latest, effects);
             } else {
                 state.note(&format!("/model {provider} lists what can be asked with it."));
             }

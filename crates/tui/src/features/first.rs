@@ -46,7 +46,7 @@ enum First {
 impl State {
     /// What can be done without a model; `others` could be used.
     pub(crate) fn without_model(&mut self, why: &str, others: bool, effects: &mut Vec<Effect>) {
-        self.unready = true;
+        self.opening.unready = true;
         if !others {
             self.note("Welcome to Quipu.");
         }
@@ -83,7 +83,7 @@ impl State {
 
     /// Servers were looked for.
     fn on_local_servers(&mut self, servers: &LocalServers) {
-        if !self.unready {
+        if !self.opening.unready {
             return;
         }
         if servers.found.is_empty() {
@@ -119,9 +119,9 @@ impl State {
     fn first(&mut self, first: First, effects: &mut Vec<Effect>) {
         match first {
             First::Local(provider, id) => {
-                self.opening = true;
-                self.unready = false;
-                effects.push(Effect::Open(Open { model: Some((provider, id)), ..self.latest.clone() }));
+                self.opening.unready = false;
+                let open = Open { model: Some((provider, id)), ..self.opening.latest.clone() };
+                self.opening.begin(open, effects);
             }
             First::Model => models::choose_model(effects),
             First::Key => credentials::login(self, "", effects),
@@ -144,7 +144,7 @@ impl State {
 
     /// What can be done, again, where there is nothing else.
     pub(crate) fn back_to_first(&mut self) {
-        if self.unready {
+        if self.opening.unready {
             self.offer_first(false);
         }
     }

@@ -17,5 +17,8 @@ fn history(state: &mut State, _: &str, _: &mut Vec<Effect>) {
         state.hint = Some("Nothing was sent yet".into());
         return;
     }
-    state.show(Chooser::new(Picker::new("Sent before", rows), State::write).moved_by(Action::HistorySearch));
+    let chooser = Chooser::new(Picker::new("Sent before", rows), |state, text: String, effects| {
+        state.write(&text, effects);
+    });
+    state.show(chooser.moved_by(Action::HistorySearch));
 }

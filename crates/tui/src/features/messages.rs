@@ -32,11 +32,11 @@ pub(crate) const COPY: SlashCommand =
     SlashCommand::new("copy", "", "the last answer to the clipboard", copy).with_key(Action::Copy);
 
 fn copy(state: &mut State, _: &str, effects: &mut Vec<Effect>) {
-    if state.last_answer.is_empty() {
+    if state.transcript.last_answer.is_empty() {
         state.hint = Some("There is no answer yet".into());
         return;
     }
-    effects.push(Effect::Copy(state.last_answer.clone()));
+    effects.push(Effect::Copy(state.transcript.last_answer.clone()));
     // Where nothing can be seen of it, whoever does it says so.
     let seen = state.linear.is_none();
     state.hint = seen.then(|| "The last answer is on the clipboard".into());

@@ -59,7 +59,7 @@ fn cycled(choice: ModelChoice) -> Request {
 
 fn cycle(state: &mut State, models: &[Cycled], choice: ModelChoice, effects: &mut Vec<Effect>) {
     let now = state.standing.model.as_ref();
-    let (provider, id) = match (&state.wanted.0, now) {
+    let (provider, id) = match (&state.opening.wanted.0, now) {
         (Some((provider, id)), _) => (provider.as_str(), id.as_str()),
         (None, Some(model)) => (model.provider.as_str(), model.id.as_str()),
         (None, None) => ("", ""),
@@ -100,7 +100,7 @@ impl State {
             self.hint = Some("This model has one level of thinking".into());
             return;
         }
-        let now = self.wanted.1.unwrap_or(self.standing.thinking);
+        let now = self.opening.wanted.1.unwrap_or(self.standing.thinking);
         let at = levels.iter().position(|level| *level == now).map_or(0, |at| at + 1);
         let next = levels[at % levels.len()];
         switch(self, None, Some(next), effects);
@@ -133,20 +133,20 @@ fn switch(
     thinking: Option<Thinking>,
     effects: &mut Vec<Effect>,
 ) {
-    if state.unready && !state.opening {
-        state.opening = true;
-        return effects.push(Effect::Open(Open { model, thinking, ..state.latest.clone() }));
+    if state.opening.unready && !state.opening.under_way {
+        let open = Open { model, thinking, ..state.opening.latest.clone() };
+        return state.opening.begin(open, effects);
     }
     let setting =
         |(provider, id): &(String, String)| Setting::Model { provider: provider.clone(), id: id.clone() };
     let settings = model.iter().map(setting).chain(thinking.map(|level| Setting::Thinking { level }));
-    if state.opening {
-        state.settings.extend(settings);
+    if state.opening.under_way {
+        state.opening.settings.extend(settings);
     } else {
         effects.extend(settings.map(|setting| Effect::Send(Command::Set { setting }, Purpose::Set)));
     }
-    state.wanted = (model.or(state.wanted.0.take()), thinking.or(state.wanted.1));
-    if state.working.is_some() {
+    state.opening.wanted = (model.or(state.opening.wanted.0.take()), thinking.or(state.opening.wanted.1));
+    if state.activity.working.is_some() {
         state.hint = Some("From the next turn on".into());
     }
 }

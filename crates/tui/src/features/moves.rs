@@ -52,8 +52,8 @@ fn step(state: &mut State, back: bool, steps: &str, effects: &mut Vec<Effect>) {
 }
 
 fn compact(state: &mut State, focus: &str, effects: &mut Vec<Effect>) {
-    if state.working.is_some() || state.busy.is_some() {
-        state.held.push_back((COMPACT, focus.to_owned()));
+    if !state.activity.rests() {
+        state.opening.held.push_back((COMPACT, focus.to_owned()));
         state.hint = Some("The context is summed up when the work is done".into());
         return;
     }
@@ -65,7 +65,7 @@ impl State {
     /// Moves the session; what is said or asked for meanwhile follows. Behind a run it waits for its end, which what is
     /// said does not.
     pub(crate) fn send_move(&mut self, command: Command, name: &'static str, effects: &mut Vec<Effect>) {
-        self.moving = self.working.is_none() && self.busy.is_none();
+        self.opening.moving = self.activity.rests();
         effects.push(Effect::Send(command, Purpose::Move(name)));
     }
 

@@ -149,7 +149,7 @@ fn show(state: &mut State, what: &str, printed: &Printed) {
     let style = if printed.ok { state.theme.muted } else { state.theme.error };
     lines.extend(render::plain(printed.err.trim_end(), columns, style, usize::MAX));
     state.ready(lines);
-    if state.unready && state.overlay.is_none() {
+    if state.opening.unready && state.overlay.is_none() {
         state.tell_first();
     }
 }

@@ -69,16 +69,16 @@ fn clone_session(state: &mut State, _: &str, effects: &mut Vec<Effect>) {
     if state.is_held() {
         return;
     }
-    if state.opening {
+    if state.opening.under_way {
         state.hint = Some("The session is being opened".into());
         return;
     }
-    state.opening = true;
+    state.opening.under_way = true;
     effects.push(Effect::Ask(Request::new(
         "clone",
         |context| context.host.clone_session(session),
         |state: &mut State, copy, effects| {
-            state.opening = false;
+            state.opening.under_way = false;
             match copy {
                 Ok(copy) => open_session(state, copy, effects),
                 Err(why) => {

@@ -63,11 +63,15 @@ fn kept(state: &mut State, kept: SettingKept, effects: &mut Vec<Effect>) {
         state.wear(&theme);
     }
     state.note(&kept.told);
-    if !kept.reopens || state.unready || state.standing.session.is_none() {
+    if !kept.reopens || state.opening.unready || state.standing.session.is_none() {
         return;
     }
-    state.reopens = true;
-    if state.opening || state.working.is_some() || state.busy.is_some() || state.shell.is_some() {
+    state.opening.reopens = true;
+    if state.opening.under_way
+        || state.activity.working.is_some()
+        || state.activity.busy.is_some()
+        || state.shell.running.is_some()
+    {
         state.note("It holds for this session when the work is done");
     }
     state.reopen(effects);

@@ -392,7 +392,7 @@ impl Run {
                 self.screen.print(&printed);
                 let (frame, read) = view_reading(&self.state, self.screen.size());
                 self.screen.draw(&frame);
-                self.dirty = self.state.saw(read);
+                self.dirty = self.state.questions.saw(read);
                 self.screen.take()
             }
         };

@@ -8,7 +8,7 @@ use quipu_protocol::{
 };
 
 use super::item::{Answering, Running};
-use super::{Choice, Effect, Item, State, Working};
+use super::{Effect, Item, State, Working};
 use crate::{blocks, render};
 
 /// Somebody may have looked away from what took so long, in milliseconds.
@@ -23,72 +23,68 @@ impl State {
         match &envelope.event {
             Event::RunStarted => {
                 self.linear.iter_mut().for_each(|linear| linear.sent = false);
-                self.working = Some(Working { since: at, what: "waiting for the model".into() });
+                self.activity.working = Some(Working { since: at, what: "waiting for the model".into() });
             }
             Event::TurnStarted { .. } => {
-                self.shown.clear();
-                self.doing("waiting for the model");
+                self.transcript.shown.clear();
+                self.activity.doing("waiting for the model");
             }
             Event::TurnEnded { .. } => {}
             Event::RunEnded { outcome } => {
-                self.retry = None;
+                self.activity.retry = None;
                 self.ended(outcome);
             }
             Event::Settled => {
                 // A change of the model is no work.
-                let worked = self.working.is_some() || self.busy.is_some();
+                let worked = self.activity.working.is_some() || self.activity.busy.is_some();
                 self.linear.iter_mut().for_each(|linear| linear.sent = false);
-                let since = self.working.take().map_or(at, |working| working.since);
-                self.busy = None;
-                self.retry = None;
+                let since = self.activity.working.take().map_or(at, |working| working.since);
+                self.activity.busy = None;
+                self.activity.retry = None;
                 // Of one that does not say, somebody may have looked away when it took long.
                 let away = self.focused.map_or(at.saturating_sub(since) >= LONG, |focused| !focused);
                 if worked && away {
                     effects.push(Effect::Notify("The agent is done.".into()));
                 }
-                if self.shell.is_none()
-                    && let Some(open) = self.pending.take()
+                if self.shell.running.is_none()
+                    && let Some(open) = self.opening.pending.take()
                 {
                     self.open(open, effects);
                 }
                 self.reopen(effects);
-                if !self.opening && !self.moving {
+                if !self.opening.under_way && !self.opening.moving {
                     self.do_held(effects);
                 }
             }
             Event::MessageStarted { id, message, attempt } => {
                 if let Message::Assistant(_) = &**message {
                     if *attempt > 1 {
-                        self.doing(&format!("waiting for the model, try {attempt}"));
+                        self.activity.doing(&format!("waiting for the model, try {attempt}"));
                     }
-                    self.items.push_back(Item::Answer(Box::new(Answering::new(id.clone()))));
+                    self.transcript.begin_answer(Answering::new(id.clone()));
                 }
             }
             Event::MessageDelta { id, delta } => {
-                let answer = self.items.iter_mut().rev().find_map(|item| match item {
-                    Item::Answer(answer) if answer.id == *id => Some(answer),
-                    _ => None,
-                });
-                let Some(answer) = answer else { return };
+                let Some(answer) = self.transcript.answer(id) else { return };
                 answer.add(delta);
                 let doing = answer.doing();
-                self.retry = None;
-                self.doing(doing);
+                self.activity.retry = None;
+                self.activity.doing(doing);
             }
             Event::MessageEnded { id, message, ending } => self.on_message(id, message, ending),
             Event::ToolStarted { call, name, args } => {
-                self.doing("running tools");
+                self.activity.doing("running tools");
                 let tool = Running::new(call.clone(), name.clone(), args.clone(), at);
-                self.items.push_back(Item::Tool(Box::new(tool)));
+                self.transcript.items.push_back(Item::Tool(Box::new(tool)));
             }
             Event::ToolOutput { call, tail } => {
-                if let Some(tool) = self.tool(call) {
+                if let Some(tool) = self.transcript.tool(call) {
                     tool.tail = tail.clone();
                 }
             }
             Event::ToolEnded { call, result } => {
-                self.shown.insert(call.clone());
-                if let Some(tool) = self.tool(call) {
+                self.transcript.shown.insert(call.clone());
+                if let Some(tool) = self.transcript.tool(call) {
                     tool.result = Some((result.clone(), at));
                 }
             }
@@ -96,11 +92,13 @@ impl State {
             Event::ShellOutput { id, tail } => self.shell_output(id, tail),
             Event::ShellEnded { id, result, lost } => self.shell_ended(id, result, lost.as_deref(), effects),
             Event::Asked { ask } => {
-                self.doing("waiting for your answer");
+                self.activity.doing("waiting for your answer");
                 self.asked(ask, effects);
             }
             Event::AskClosed { ask, by, by_policy } => {
-                if *by_policy && let Some((open, _)) = self.asks.iter().find(|(open, _)| open.id == *ask) {
+                if *by_policy
+                    && let Some((open, _)) = self.questions.asks.iter().find(|(open, _)| open.id == *ask)
+                {
                     let word = if matches!(by, Some(Answer::Allow { .. })) { "allowed" } else { "refused" };
                     let tool = open.permission().map_or_else(String::new, |asked| asked.tool.clone());
                     self.note(&format!("`{tool}` is {word} by the permissions that hold now"));
@@ -108,10 +106,10 @@ impl State {
                 if let Some(Answer::Allow { scope: Scope::Always }) = by {
                     self.note("Kept; `/permissions` lists and revokes it");
                 }
-                let first = self.asks.front().is_some_and(|(open, _)| open.id == *ask);
-                self.asks.retain(|(open, _)| open.id != *ask);
+                let first = self.questions.asks.front().is_some_and(|(open, _)| open.id == *ask);
+                self.questions.asks.retain(|(open, _)| open.id != *ask);
                 if first {
-                    self.next_ask();
+                    self.questions.next(self.now);
                 }
             }
             Event::PermissionsChanged { mode } => {
@@ -119,7 +117,7 @@ impl State {
                 self.note(&format!("Permissions are `{mode}` from now on"));
             }
             Event::QueueChanged { steering, follow_up } => {
-                self.queue = (steering.clone(), follow_up.clone());
+                self.outbox.queue = (steering.clone(), follow_up.clone());
             }
             Event::Appended { node } => self.standing.head = Some(*node),
             Event::HeadMoved { to, .. } => self.standing.head = Some(*to),
@@ -129,17 +127,17 @@ impl State {
                     CompactionReason::Overflow => "the model says that the context is too long",
                     CompactionReason::Manual => "as asked",
                 };
-                self.busy = Some(Working { since: at, what: format!("compacting ({why})") });
+                self.activity.busy = Some(Working { since: at, what: format!("compacting ({why})") });
             }
             Event::CompactionEnded { result, .. } => {
-                self.busy = None;
+                self.activity.busy = None;
                 self.on_compacted(result);
             }
             Event::JumpStarted { to } => {
-                self.busy = Some(Working { since: at, what: format!("going to {}", to.short()) });
+                self.activity.busy = Some(Working { since: at, what: format!("going to {}", to.short()) });
             }
             Event::JumpEnded { result } => {
-                self.busy = None;
+                self.activity.busy = None;
                 self.on_jumped(result, effects);
             }
             Event::ContextPruned { results, tokens_before, tokens_after, .. } => {
@@ -155,9 +153,9 @@ impl State {
             }
             Event::RetryScheduled { attempt, delay, error } => {
                 let delay = i64::try_from(delay.as_millis()).unwrap_or(i64::MAX);
-                self.retry = Some((*attempt, at.saturating_add(delay), error.clone()));
+                self.activity.retry = Some((*attempt, at.saturating_add(delay), error.clone()));
             }
-            Event::RetryEnded { .. } => self.retry = None,
+            Event::RetryEnded { .. } => self.activity.retry = None,
             Event::Ui { ui } => self.show_ui(ui),
             Event::Renamed { name } => self.standing.name.clone_from(name),
             Event::Lagged { missed, snapshot } => {
@@ -175,10 +173,7 @@ impl State {
                 None => "A question waits for you.".into(),
             }));
         }
-        if self.asks.is_empty() {
-            (self.asked_at, self.choice) = (self.now, 0);
-        }
-        self.asks.push_back((ask.clone(), Choice::of(ask)));
+        self.questions.add(ask, self.now);
     }
 
     /// What people see beside the conversation.
@@ -204,36 +199,21 @@ impl State {
         self.standing.model = Some(snapshot.model.clone());
         self.standing.thinking = snapshot.thinking;
         self.standing.permissions.clone_from(&snapshot.permissions);
-        self.queue = (snapshot.steering.clone(), snapshot.follow_up.clone());
+        self.outbox.queue = (snapshot.steering.clone(), snapshot.follow_up.clone());
         self.status = snapshot.status.iter().map(|(key, text)| (key.clone(), vec![text.clone()])).collect();
         self.status.extend(snapshot.widgets.clone());
-        self.asks.retain(|(open, _)| snapshot.asks.iter().any(|ask| ask.id == open.id));
+        self.questions.asks.retain(|(open, _)| snapshot.asks.iter().any(|ask| ask.id == open.id));
         for ask in &snapshot.asks {
-            if !self.asks.iter().any(|(open, _)| open.id == ask.id) {
+            if !self.questions.has(&ask.id) {
                 self.asked(ask, effects);
             }
         }
-        self.next_ask();
+        self.questions.next(self.now);
         self.stand_shells(&snapshot.shells);
         if snapshot.run.is_none() {
-            (self.working, self.busy, self.retry) = (None, None, None);
-            self.items.retain(|item| !matches!(item, Item::Tool(tool) if tool.result.is_none()));
+            (self.activity.working, self.activity.busy, self.activity.retry) = (None, None, None);
+            self.transcript.drop_calls();
         }
-    }
-
-    fn doing(&mut self, what: &str) {
-        if let Some(working) = &mut self.working
-            && working.what != what
-        {
-            working.what = what.to_owned();
-        }
-    }
-
-    fn tool(&mut self, call: &quipu_protocol::CallId) -> Option<&mut Running> {
-        self.items.iter_mut().rev().find_map(|item| match item {
-            Item::Tool(tool) if tool.call == *call && tool.result.is_none() => Some(&mut **tool),
-            _ => None,
-        })
     }
 
     fn on_message(&mut self, id: &quipu_protocol::MessageId, message: &Message, ending: &Ending) {
@@ -244,17 +224,14 @@ impl State {
         match message {
             Message::Assistant(answer) => {
                 self.count(answer);
-                let place = self.items.iter_mut().rev().find_map(|item| match item {
-                    Item::Answer(open) if open.id == *id => Some(open),
-                    _ => None,
-                });
+                let place = self.transcript.answer(id);
                 match (place, ending) {
                     (Some(open), Ending::Kept(_)) => open.end(answer),
                     (Some(open), Ending::Dropped(_)) => open.abandon(),
                     (None, Ending::Kept(_)) => {
                         let mut open = Answering::new(id.clone());
                         open.end(answer);
-                        self.items.push_back(Item::Answer(Box::new(open)));
+                        self.transcript.begin_answer(open);
                     }
                     (None, Ending::Dropped(_)) => {}
                 }
@@ -263,16 +240,16 @@ impl State {
                 } else {
                     let text = answer.text();
                     if !text.is_empty() {
-                        self.last_answer = text;
+                        self.transcript.last_answer = text;
                     }
                 }
             }
-            Message::ToolResult(result) if self.shown.contains(&result.tool_call_id) => {}
+            Message::ToolResult(result) if self.transcript.shown.contains(&result.tool_call_id) => {}
             // Printed when it was done.
             Message::BashExecution(_) => {}
             Message::User(said) if self.was_typed(&said.content.text()) => {}
             message => {
-                let lines = render::message(message, self.unfolded, columns, &self.theme);
+                let lines = render::message(message, self.transcript.unfolded, columns, &self.theme);
                 self.ready(lines);
             }
         }
@@ -304,7 +281,7 @@ impl State {
             }
             CompactionResult::Aborted | CompactionResult::Failed(_) => {}
         }
-        let lines = blocks::compaction(result, !self.unfolded, self.size.columns, &self.theme);
+        let lines = blocks::compaction(result, !self.transcript.unfolded, self.size.columns, &self.theme);
         self.ready(render::apart(lines));
     }
 
@@ -329,12 +306,12 @@ impl State {
     }
 
     fn ended(&mut self, outcome: &Outcome) {
-        for item in &mut self.items {
+        for item in &mut self.transcript.items {
             if let Item::Answer(answer) = item {
                 answer.finish();
             }
         }
-        self.items.retain(|item| !matches!(item, Item::Tool(tool) if tool.result.is_none()));
+        self.transcript.drop_calls();
         let lines = render::apart(blocks::outcome(outcome, self.size.columns, &self.theme));
         self.ready(lines);
     }

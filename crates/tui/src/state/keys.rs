@@ -22,7 +22,7 @@ impl State {
         if self.overlay.is_some() {
             return self.on_overlay_key(key, effects);
         }
-        if !self.asks.is_empty() && self.on_ask_key(key, effects) {
+        if !self.questions.asks.is_empty() && self.on_ask_key(key, effects) {
             return;
         }
         if key.code == KeyCode::Char('?') && self.editor.is_empty() {
@@ -74,7 +74,7 @@ impl State {
 
     /// What waits last comes back into the editor.
     pub(crate) fn take_back(&mut self, effects: &mut Vec<Effect>) {
-        let (steering, follow_up) = &self.queue;
+        let (steering, follow_up) = &self.outbox.queue;
         match follow_up.last().or(steering.last()) {
             Some(item) => {
                 let items = vec![item.id.clone()];
@@ -122,39 +122,39 @@ impl State {
 
     /// Escape: what runs is stopped, and what waits comes back.
     pub(super) fn on_escape(&mut self, effects: &mut Vec<Effect>) {
-        if self.shell.is_some() && self.working.is_none() {
+        if self.shell.running.is_some() && self.activity.working.is_none() {
             return self.stop_shell(effects);
         }
-        if self.busy.is_some() {
+        if self.activity.busy.is_some() {
             return effects
                 .push(Effect::Send(Command::Abort { target: AbortTarget::Compaction }, Purpose::Else));
         }
-        if self.working.is_some() {
+        if self.activity.working.is_some() {
             effects.push(Effect::Send(Command::Abort { target: AbortTarget::Run }, Purpose::Else));
-            if !(self.queue.0.is_empty() && self.queue.1.is_empty()) {
+            if self.outbox.is_queued() {
                 effects.push(Effect::Send(Command::Unqueue { items: Vec::new() }, Purpose::TakeBack));
             }
             return;
         }
-        if self.checking.is_some() {
+        if self.activity.checking.is_some() {
             return self.stop_checking(effects);
         }
-        self.held.clear();
-        if !self.waiting.is_empty() {
+        self.opening.held.clear();
+        if !self.outbox.waiting.is_empty() {
             self.give_back();
             return effects.push(Effect::Draft);
         }
-        if !(self.queue.0.is_empty() && self.queue.1.is_empty()) {
+        if self.outbox.is_queued() {
             // A run that failed left it.
             return effects.push(Effect::Send(Command::Unqueue { items: Vec::new() }, Purpose::TakeBack));
         }
         if !self.editor.is_empty() {
             return;
         }
-        if self.escaped_at.take().is_some_and(|at| self.now.saturating_sub(at) < TWICE) {
+        if self.twice.escaped_at.take().is_some_and(|at| self.now.saturating_sub(at) < TWICE) {
             return self.tree(effects);
         }
-        self.escaped_at = Some(self.now);
+        self.twice.escaped_at = Some(self.now);
         let key = |action| self.key_of(action);
         self.hint = Some(format!(
             "{} again: back to an earlier point; {} leaves",
@@ -169,10 +169,10 @@ impl State {
             self.editor.set_text("");
             return effects.push(Effect::Draft);
         }
-        if self.left_at.is_some_and(|at| self.now.saturating_sub(at) < TWICE) {
+        if self.twice.left_at.is_some_and(|at| self.now.saturating_sub(at) < TWICE) {
             return self.leave(effects);
         }
-        self.left_at = Some(self.now);
+        self.twice.left_at = Some(self.now);
         let leaves = format!("{} again leaves", self.key_of(Action::Clear));
         self.hint = Some(if self.is_working() {
             format!("{} stops the agent; {leaves}", self.key_of(Action::Interrupt))
@@ -187,16 +187,16 @@ impl State {
 
     /// Whether the key was for the question.
     fn on_ask_key(&mut self, key: Key, effects: &mut Vec<Effect>) -> bool {
-        if self.asks.is_empty() {
+        if self.questions.asks.is_empty() {
             return false;
         }
-        if let Some(reason) = &mut self.reason {
+        if let Some(reason) = &mut self.questions.reason {
             match (key.code, key.modifiers.control, key.modifiers.alt) {
                 (KeyCode::Enter, ..) => {
                     let written = reason.trim().to_owned();
                     self.answer_written(written, effects);
                 }
-                (KeyCode::Escape, ..) => self.reason = None,
+                (KeyCode::Escape, ..) => self.questions.reason = None,
                 (KeyCode::Backspace, ..) => drop(reason.pop()),
                 (KeyCode::Char(letter), false, false) => reason.push(letter),
                 _ => {}
@@ -206,11 +206,11 @@ impl State {
         let plain = !key.modifiers.control && !key.modifiers.alt;
         // Lines that are written have their own arrows, and their own beginning and end.
         let moves = self.editor.is_empty() || matches!(key.code, KeyCode::PageUp | KeyCode::PageDown);
-        if plain && moves && self.scroll(key.code) {
+        if plain && moves && self.questions.scroll(key.code) {
             return true;
         }
-        let Some((_, choices)) = self.asks.front() else { return false };
-        let seen = self.now.saturating_sub(self.asked_at) >= SEEN;
+        let Some((_, choices)) = self.questions.asks.front() else { return false };
+        let seen = self.now.saturating_sub(self.questions.asked_at) >= SEEN;
         if key.modifiers.control || (plain && !self.editor.is_empty()) {
             return false;
         }
@@ -229,14 +229,15 @@ impl State {
                 choice.clone()
             }
             KeyCode::Up => {
-                self.choice = self.choice.checked_sub(1).unwrap_or(choices.len().saturating_sub(1));
+                self.questions.choice =
+                    self.questions.choice.checked_sub(1).unwrap_or(choices.len().saturating_sub(1));
                 return true;
             }
             KeyCode::Down => {
-                self.choice = (self.choice + 1) % choices.len().max(1);
+                self.questions.choice = (self.questions.choice + 1) % choices.len().max(1);
                 return true;
             }
-            KeyCode::Enter if plain && seen => match choices.get(self.choice) {
+            KeyCode::Enter if plain && seen => match choices.get(self.questions.choice) {
                 Some(choice) => choice.clone(),
                 None => return true,
             },
@@ -257,15 +258,16 @@ impl State {
 
     /// Something is written with an answer.
     pub(super) fn write_with(&mut self, choice: &Choice) {
-        if let Some((ask, choices)) = self.asks.front() {
-            self.reason = Some(choice.begins(ask));
-            self.choice = choices.iter().position(|one| one == choice).unwrap_or_default();
+        if let Some((ask, choices)) = self.questions.asks.front() {
+            self.questions.reason = Some(choice.begins(ask));
+            self.questions.choice = choices.iter().position(|one| one == choice).unwrap_or_default();
         }
     }
 
     /// Answers with what was written.
     pub(super) fn answer_written(&mut self, written: String, effects: &mut Vec<Effect>) {
-        let chosen = self.asks.front().and_then(|(_, choices)| choices.get(self.choice).cloned());
+        let chosen =
+            self.questions.asks.front().and_then(|(_, choices)| choices.get(self.questions.choice).cloned());
         if let Some(choice) = chosen {
             self.answer(&choice, Some(written), effects);
         }
@@ -273,21 +275,21 @@ impl State {
 
     /// Answers the question that is asked first; the next one has its time to be read.
     pub(super) fn answer(&mut self, choice: &Choice, written: Option<String>, effects: &mut Vec<Effect>) {
-        let Some((ask, _)) = self.asks.front() else { return };
+        let Some((ask, _)) = self.questions.asks.front() else { return };
         match choice.answer(ask, written) {
             Ok(answer) => {
                 let command = Command::Answer { ask: ask.id.clone(), answer };
                 effects.push(Effect::Send(command, Purpose::Else));
-                self.asks.pop_front();
-                self.next_ask();
+                self.questions.asks.pop_front();
+                self.questions.next(self.now);
             }
             Err(why) => self.hint = Some(why),
         }
     }
 
-    /// Another question is asked first.
-    pub(super) fn next_ask(&mut self) {
-        (self.reason, self.choice, self.asked_at) = (None, 0, self.now);
+    /// Whether a yes counts: lines are heard to their end.
+    pub(super) fn has_read(&self) -> bool {
+        self.linear.is_some() || self.questions.is_read()
     }
 
     fn on_overlay_key(&mut self, key: Key, effects: &mut Vec<Effect>) {
@@ -297,7 +299,7 @@ impl State {
     }
 
     fn tree(&mut self, effects: &mut Vec<Effect>) {
-        if self.opening { self.run_key(Action::Tree, effects) } else { self.walk_tree(effects) }
+        if self.opening.under_way { self.run_key(Action::Tree, effects) } else { self.walk_tree(effects) }
     }
 
     /// What may be meant is shown; `more` may come.

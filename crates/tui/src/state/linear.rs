@@ -4,7 +4,7 @@ use quipu_protocol::{AskId, BashExecutionMessage, QueueMode, UnixMs};
 
 use super::{Effect, Shell, State};
 use crate::command::SlashCommand;
-use crate::component::Chooser;
+use crate::component::{Chooser, Component};
 use crate::editor::Candidate;
 use crate::keys::Action;
 use crate::levels::level_name;
@@ -66,9 +66,9 @@ impl State {
         match &self.overlay {
             Some(component) => component.prompt(),
             None if begun => "More: ",
-            None if self.reason.is_some() => "Reason: ",
-            None if !self.asks.is_empty() => "Answer: ",
-            None if self.opening || sent || self.is_working() => "",
+            None if self.questions.reason.is_some() => "Reason: ",
+            None if !self.questions.asks.is_empty() => "Answer: ",
+            None if self.opening.under_way || sent || self.is_working() => "",
             None => "You: ",
         }
     }
@@ -95,7 +95,7 @@ impl State {
             self.hint = Some(format!("{count} lines are held. Enter sends them, Ctrl-C drops them."));
             return;
         }
-        if linear.begun.is_empty() && !self.asks.is_empty() && self.on_ask_line(text, effects) {
+        if linear.begun.is_empty() && !self.questions.asks.is_empty() && self.on_ask_line(text, effects) {
             return;
         }
         let Some(linear) = &mut self.linear else { return };
@@ -133,9 +133,9 @@ impl State {
 
     /// Whether the line was for the question.
     fn on_ask_line(&mut self, text: &str, effects: &mut Vec<Effect>) -> bool {
-        let Some((_, choices)) = self.asks.front() else { return false };
+        let Some((_, choices)) = self.questions.asks.front() else { return false };
         let text = text.trim();
-        if self.reason.take().is_some() {
+        if self.questions.reason.take().is_some() {
             self.answer_written(text.to_owned(), effects);
             return true;
         }
@@ -161,7 +161,7 @@ impl State {
             self.hint = Some("That is said to the agent; the question still waits for a number.".into());
             return false;
         };
-        if self.now.saturating_sub(self.asked_at) < SEEN {
+        if self.now.saturating_sub(self.questions.asked_at) < SEEN {
             self.hint = Some("That came before the question could be read: answer again.".into());
         } else if choice.is_written() && rest.is_empty() {
             self.write_with(&choice);
@@ -178,10 +178,10 @@ impl State {
         if !begun.is_empty() {
             self.hint = Some("What was held is dropped.".into());
         } else if self.overlay.is_some() {
-            self.with_component(effects, |component, state, effects| component.leave(state, effects));
-        } else if self.reason.take().is_none() {
-            let queued = !(self.queue.0.is_empty() && self.queue.1.is_empty());
-            if self.is_working() || queued || !self.waiting.is_empty() {
+            self.with_component(effects, Component::leave);
+        } else if self.questions.reason.take().is_none() {
+            let queued = self.outbox.is_queued();
+            if self.is_working() || queued || !self.outbox.waiting.is_empty() {
                 self.on_escape(effects);
             } else {
                 self.on_clear(effects);
@@ -215,7 +215,9 @@ impl State {
         let row =
             |one: Candidate| PickerRow::new(format!("/{command} {}", one.meant()), one.text, one.detail);
         let rows = candidates.into_iter().map(row).collect();
-        self.show(Chooser::new(Picker::new(format!("/{command}"), rows), Self::write));
+        self.show(Chooser::new(Picker::new(format!("/{command}"), rows), |state, text: String, effects| {
+            state.write(&text, effects);
+        }));
     }
 
     /// What a line of the shell printed since that was told last, by whole lines; all of it when it is done.
@@ -234,7 +236,7 @@ impl State {
         }
         let columns = self.size.columns;
         let begun = told.is_none().then_some((shell.line.as_str(), shell.hidden));
-        let lines = render::shell_more(begun, more, done, self.unfolded, columns, &self.theme);
+        let lines = render::shell_more(begun, more, done, self.transcript.unfolded, columns, &self.theme);
         self.ready(lines);
     }
 

@@ -1,55 +1,42 @@
 //! What the terminal knows, and how it changes. Pure: time comes in, and what is to be done goes out.
 
+mod activity;
 mod choice;
 mod events;
 mod item;
 mod keys;
 mod linear;
 mod opening;
+mod outbox;
 #[cfg(test)]
 mod overlay_tests;
-mod reading;
+mod questions;
 #[cfg(test)]
 mod reading_tests;
 mod shell;
 mod slash;
+mod transcript;
 mod words;
 
-use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use quipu::Refused;
-use quipu_protocol::{
-    Ack, Ask, CallId, Command, Model, NodeId, Queued, SessionId, Setting, Thinking, UnixMs, UserInput,
-};
+use quipu_protocol::{Ack, Command, Model, NodeId, SessionId, Thinking, UnixMs, UserInput};
 
 use crate::component::Component;
 use crate::editor::{CommandWord, Editor};
-use crate::host::Open;
 use crate::keys::Bindings;
-use crate::request::Stop;
 use crate::{Line, Size, SlashCommand, Theme};
 
+pub(crate) use activity::{Activity, Working};
 pub use choice::Choice;
 pub(crate) use item::Item;
-pub(crate) use shell::Shell;
+pub(crate) use opening::Opening;
+pub(crate) use outbox::Outbox;
+pub(crate) use questions::Questions;
+pub(crate) use shell::{Shell, Shells};
+pub(crate) use transcript::Transcript;
 pub use words::{Effect, Input, Purpose};
-
-/// What is under way.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Working {
-    /// Since when.
-    pub(crate) since: UnixMs,
-    /// What, in a word or two.
-    pub(crate) what: String,
-}
-
-/// A provider that is asked about a key, until that is stopped.
-#[derive(Debug)]
-pub(crate) struct Checking {
-    pub(crate) working: Working,
-    pub(crate) stop: Stop,
-}
 
 /// Where a session stands, for the status line.
 #[derive(Debug, Default)]
@@ -69,6 +56,15 @@ pub(crate) struct Standing {
     pub(crate) context: Option<u64>,
 }
 
+/// Keys that do something when they are pressed twice.
+#[derive(Debug, Default)]
+struct Twice {
+    /// When Ctrl-C was pressed on an empty editor.
+    left_at: Option<UnixMs>,
+    /// When Escape was.
+    escaped_at: Option<UnixMs>,
+}
+
 /// All that is seen and typed. [`State::on`] changes it, [`view`](crate::view) shows it.
 pub struct State {
     pub(crate) size: Size,
@@ -78,71 +74,20 @@ pub struct State {
     pub(crate) bindings: Bindings,
     pub(crate) editor: Editor,
     pub(crate) standing: Standing,
-    /// What is not printed yet, in the order in which it will be.
-    pub(crate) items: VecDeque<Item>,
-    /// The last node of a session that is printed and not open yet.
-    pub(crate) glimpsed: Option<NodeId>,
-    /// Finished lines that nobody took yet.
-    pub(crate) printed: Vec<Line>,
-    /// Calls whose results were shown.
-    pub(crate) shown: HashSet<CallId>,
-    pub(crate) queue: (Vec<Queued>, Vec<Queued>),
+    pub(crate) transcript: Transcript,
+    pub(crate) outbox: Outbox,
     /// Status lines and widgets, by key.
     pub(crate) status: Vec<(String, Vec<String>)>,
-    pub(crate) asks: VecDeque<(Arc<Ask>, Vec<Choice>)>,
-    /// When the first of them came.
-    pub(crate) asked_at: UnixMs,
-    /// The answer that Enter gives to it.
-    pub(crate) choice: usize,
-    /// The reason of a no, while it is written.
-    pub(crate) reason: Option<String>,
-    /// What the first question is about, and how far it was seen.
-    pub(crate) reading: Option<reading::Reading>,
+    pub(crate) questions: Questions,
     pub(crate) overlay: Option<Box<dyn Component>>,
-    pub(crate) working: Option<Working>,
-    /// The context is being summed up, or the session goes to another node.
-    pub(crate) busy: Option<Working>,
-    /// A provider is asked whether it takes a key.
-    pub(crate) checking: Option<Checking>,
-    /// The next try of a call: which, when, and why.
-    pub(crate) retry: Option<(u32, UnixMs, quipu_protocol::ModelError)>,
-    /// Said before the session was open, in order.
-    pub(crate) waiting: Vec<(UserInput, String, quipu_protocol::QueueMode)>,
-    /// The session is being opened.
-    pub(crate) opening: bool,
-    /// The session goes elsewhere, or something is noted of it.
-    pub(crate) moving: bool,
-    /// No session can be opened: there is no model.
-    pub(crate) unready: bool,
-    /// What was asked to be opened last.
-    pub(crate) latest: Open,
-    /// What is to be opened instead of what is being opened.
-    pub(crate) pending: Option<Open>,
-    /// What is to be changed in the session once it is open.
-    pub(crate) settings: Vec<Setting>,
-    /// The model and the level that were chosen last, until the session has them.
-    pub(crate) wanted: (Option<(String, String)>, Option<Thinking>),
-    /// The terminal's own commands that wait until a session is open, or its work is done; with what follows them.
-    pub(crate) held: VecDeque<(SlashCommand, String)>,
-    /// A setting was kept that the session has when it is opened again.
-    pub(crate) reopens: bool,
-    /// What could not be opened was left for the session before it.
-    pub(crate) returns: bool,
-    /// A line of the shell that runs, and how many there were.
-    pub(crate) shell: Option<Shell>,
-    pub(crate) shells: u64,
-    /// Said, and not acknowledged yet.
-    pub(crate) unsent: VecDeque<String>,
+    pub(crate) activity: Activity,
+    pub(crate) opening: Opening,
+    pub(crate) shell: Shells,
     /// One line that goes with the next key.
     pub(crate) hint: Option<String>,
-    /// When Ctrl-C was pressed on an empty editor.
-    pub(crate) left_at: Option<UnixMs>,
-    /// When Escape was.
-    pub(crate) escaped_at: Option<UnixMs>,
-    pub(crate) last_answer: String,
-    pub(crate) unfolded: bool,
+    twice: Twice,
     /// Nothing while the terminal has not said.
-    pub(crate) focused: Option<bool>,
+    focused: Option<bool>,
     pub(crate) linear: Option<Box<linear::Linear>>,
     pub(crate) now: UnixMs,
 }
@@ -165,41 +110,16 @@ impl State {
             bindings,
             editor,
             standing: Standing::default(),
-            items: VecDeque::new(),
-            glimpsed: None,
-            printed: Vec::new(),
-            shown: HashSet::new(),
-            queue: (Vec::new(), Vec::new()),
+            transcript: Transcript::default(),
+            outbox: Outbox::default(),
             status: Vec::new(),
-            asks: VecDeque::new(),
-            asked_at: 0,
-            choice: 0,
-            reason: None,
-            reading: None,
+            questions: Questions::default(),
             overlay: None,
-            working: None,
-            busy: None,
-            checking: None,
-            retry: None,
-            waiting: Vec::new(),
-            opening: true,
-            moving: false,
-            unready: false,
-            latest: Open::default(),
-            pending: None,
-            settings: Vec::new(),
-            wanted: (None, None),
-            held: VecDeque::new(),
-            reopens: false,
-            returns: false,
-            shell: None,
-            shells: 0,
-            unsent: VecDeque::new(),
+            activity: Activity::default(),
+            opening: Opening { under_way: true, ..Opening::default() },
+            shell: Shells::default(),
             hint: None,
-            left_at: None,
-            escaped_at: None,
-            last_answer: String::new(),
-            unfolded: false,
+            twice: Twice::default(),
             focused: None,
             linear: None,
             now,
@@ -237,14 +157,13 @@ impl State {
             Input::Glimpsed(end) => self.on_glimpse(&end),
             Input::Opened(result) => self.on_opened(*result, &mut effects),
             Input::Ended => {
-                if !self.opening {
+                if !self.opening.under_way {
                     self.error("The session has ended.", "`/resume` opens it again.");
                 }
-                self.working = None;
-                self.busy = None;
-                self.moving = false;
-                self.shell = None;
-                self.asks.clear();
+                self.activity.stop();
+                self.opening.moving = false;
+                self.shell.running = None;
+                self.questions.asks.clear();
                 self.status.clear();
             }
             Input::Note(text) => self.note(&text),
@@ -269,11 +188,13 @@ impl State {
         }
         for effect in &effects {
             if let Effect::Open(open) = effect {
-                self.latest.clone_from(open);
+                self.opening.latest.clone_from(open);
             }
         }
-        self.settle();
-        self.lay();
+        self.transcript.settle(self.linear.is_some(), self.size.columns, &self.theme);
+        if self.linear.is_none() || self.questions.asks.is_empty() {
+            self.questions.lay(self.size.columns, &self.theme);
+        }
         self.tell();
         effects
     }
@@ -298,12 +219,15 @@ impl State {
 
     /// Lines that are finished: to be printed once.
     pub fn take_printed(&mut self) -> Vec<Line> {
-        std::mem::take(&mut self.printed)
+        std::mem::take(&mut self.transcript.printed)
     }
 
     /// Whether something is under way whose time is shown.
     pub fn is_working(&self) -> bool {
-        self.working.is_some() || self.busy.is_some() || self.shell.is_some() || self.checking.is_some()
+        self.activity.working.is_some()
+            || self.activity.busy.is_some()
+            || self.shell.running.is_some()
+            || self.activity.checking.is_some()
     }
 
     /// Says something beside the matter until the next key.
@@ -314,10 +238,14 @@ impl State {
 
     /// What is said to the model.
     pub(crate) fn say(&mut self, text: String, when: quipu_protocol::QueueMode, effects: &mut Vec<Effect>) {
-        if self.opening || self.moving || self.unready || self.standing.session.is_none() {
-            self.waiting.push((text.clone().into(), text, when));
+        if self.opening.under_way
+            || self.opening.moving
+            || self.opening.unready
+            || self.standing.session.is_none()
+        {
+            self.outbox.waiting.push((text.clone().into(), text, when));
         } else {
-            self.unsent.push_back(text.clone());
+            self.outbox.unsent.push_back(text.clone());
             let command = Command::Prompt { input: text.clone().into(), when };
             effects.push(Effect::Send(command, Purpose::Say(text)));
             self.linear.iter_mut().for_each(|linear| linear.sent = true);
@@ -327,9 +255,7 @@ impl State {
     fn on_sent(&mut self, purpose: Purpose, result: Result<Ack, Refused>, effects: &mut Vec<Effect>) {
         if let Purpose::Say(said) = &purpose {
             // It is in the store now, or comes back into the editor.
-            if let Some(at) = self.unsent.iter().position(|text| text == said) {
-                self.unsent.remove(at);
-            }
+            self.outbox.acknowledge(said);
             effects.push(Effect::Draft);
         }
         match (purpose, result) {
@@ -345,7 +271,7 @@ impl State {
                 }
             }
             (Purpose::Set, result) => {
-                self.wanted = (None, None);
+                self.opening.wanted = (None, None);
                 if let Err(refused) = result {
                     self.hint = None;
                     self.error("The session goes on as before.", &refused.to_string());
@@ -360,12 +286,12 @@ impl State {
             }
             (Purpose::Shell, result) => self.shell_taken(result, effects),
             (Purpose::Move(name), Ok(ack)) => {
-                self.moving = false;
+                self.opening.moving = false;
                 self.on_moved(name, ack, effects);
                 self.go_on(effects);
             }
             (Purpose::Move(name), Err(refused)) => {
-                self.moving = false;
+                self.opening.moving = false;
                 let mut why = refused.to_string();
                 if let Refused::Files { conflicts, .. } = &refused {
                     why.extend(conflicts.iter().take(10).map(|path| format!("\n! {path}")));
@@ -378,28 +304,9 @@ impl State {
         }
     }
 
-    /// Prints what is finished at the front.
-    fn settle(&mut self) {
-        let columns = self.size.columns;
-        if self.linear.is_some() {
-            // Nobody sees what waits behind something else.
-            for item in &mut self.items {
-                item.print(columns, &self.theme, self.unfolded, &mut self.printed);
-            }
-            return self.items.retain(|item| !item.is_done());
-        }
-        while let Some(item) = self.items.front_mut() {
-            item.print(columns, &self.theme, self.unfolded, &mut self.printed);
-            if !item.is_done() {
-                break;
-            }
-            self.items.pop_front();
-        }
-    }
-
     /// Lines that are finished already.
     pub(crate) fn ready(&mut self, lines: Vec<Line>) {
-        self.items.push_back(Item::Ready(lines));
+        self.transcript.items.push_back(Item::Ready(lines));
     }
 
     /// A word from us.
@@ -415,26 +322,21 @@ impl State {
 
     /// A component was left without a choice.
     pub(crate) fn left_component(&mut self) {
-        if self.unready {
+        if self.opening.unready {
             self.tell_first();
         }
     }
 
-    /// A provider is asked about a key, or is to have one, until that is stopped.
-    pub(crate) fn begin_checking(&mut self, what: String, stop: Stop) {
-        self.checking = Some(Checking { working: Working { since: self.now, what }, stop });
-    }
-
     /// Puts a text into the editor in place of what is there.
-    pub(crate) fn write(&mut self, text: String, effects: &mut Vec<Effect>) {
-        self.editor.set_text(&text);
+    pub(crate) fn write(&mut self, text: &str, effects: &mut Vec<Effect>) {
+        self.editor.set_text(text);
         effects.push(Effect::Draft);
     }
 
     /// Shows in full what comes from now on, or folds it.
     pub(crate) fn fold_or_unfold(&mut self) {
-        self.unfolded = !self.unfolded;
-        let how = if self.unfolded { "in full" } else { "folded" };
+        self.transcript.unfolded = !self.transcript.unfolded;
+        let how = if self.transcript.unfolded { "in full" } else { "folded" };
         self.hint = Some(format!("What comes from now on is shown {how}"));
     }
 

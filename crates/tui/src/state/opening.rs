@@ -1,21 +1,68 @@
 //! Sessions that are opened, and what waits for them.
 
+use std::collections::VecDeque;
+
 use quipu_host::Question;
-use quipu_protocol::{Command, Entry, Message};
+use quipu_protocol::{Command, Entry, Message, Setting, Thinking};
 
 use super::{Effect, Purpose, State};
+use crate::command::SlashCommand;
 use crate::component::Chooser;
 use crate::host::{Glimpse, NotOpened, Open, Opened, Which};
 use crate::picker::{Picker, PickerRow};
 use crate::{Line, render};
 
+/// Which session is opened, and what waits for it.
+#[derive(Debug, Default)]
+pub(crate) struct Opening {
+    /// The session is being opened.
+    pub(crate) under_way: bool,
+    /// The session goes elsewhere, or something is noted of it.
+    pub(crate) moving: bool,
+    /// No session can be opened: there is no model.
+    pub(crate) unready: bool,
+    /// What was asked to be opened last.
+    pub(crate) latest: Open,
+    /// What is to be opened instead of what is being opened.
+    pub(crate) pending: Option<Open>,
+    /// What is to be changed in the session once it is open.
+    pub(crate) settings: Vec<Setting>,
+    /// The model and the level that were chosen last, until the session has them.
+    pub(crate) wanted: (Option<(String, String)>, Option<Thinking>),
+    /// The terminal's own commands that wait until a session is open, or its work is done; with what follows them.
+    pub(crate) held: VecDeque<(SlashCommand, String)>,
+    /// A setting was kept that the session has when it is opened again.
+    pub(crate) reopens: bool,
+    /// What could not be opened was left for the session before it.
+    pub(crate) returns: bool,
+}
+
+impl Opening {
+    /// Whether what is for the session has to wait for it.
+    pub(crate) fn is_away(&self) -> bool {
+        self.under_way || self.moving
+    }
+
+    /// Nothing waits for a session any more.
+    fn forget(&mut self) {
+        self.held.clear();
+        self.pending = None;
+        self.settings.clear();
+    }
+
+    /// Begins to open a session.
+    pub(crate) fn begin(&mut self, open: Open, effects: &mut Vec<Effect>) {
+        self.under_way = true;
+        effects.push(Effect::Open(open));
+    }
+}
+
 impl State {
     pub(super) fn on_opened(&mut self, result: Result<Opened, NotOpened>, effects: &mut Vec<Effect>) {
-        self.opening = false;
-        self.working = None;
-        self.busy = None;
-        self.queue = Default::default();
-        self.asks.clear();
+        self.opening.under_way = false;
+        self.activity.stop();
+        self.outbox.queue = Default::default();
+        self.questions.asks.clear();
         let opened = match result {
             Ok(opened) => opened,
             Err(NotOpened::NoModel { why, others }) => return self.without_model(&why, others, effects),
@@ -25,13 +72,13 @@ impl State {
                 return self.not_opened(effects);
             }
         };
-        (self.unready, self.returns) = (false, false);
-        self.wanted = (None, None);
+        (self.opening.unready, self.opening.returns) = (false, false);
+        self.opening.wanted = (None, None);
         let view = opened.session.view();
         let stays = self.standing.session.as_ref() == Some(&view.session);
         let same = stays && self.standing.head == view.head;
         // What leads to where it stood is seen already.
-        let seen = self.glimpsed.take().or(self.standing.head.filter(|_| stays));
+        let seen = self.transcript.glimpsed.take().or(self.standing.head.filter(|_| stays));
         if !same {
             self.standing.usage = Default::default();
         }
@@ -59,7 +106,7 @@ impl State {
             self.trouble(trouble);
         }
         // What was asked for while it was opened comes before what is said in it.
-        if let Some(open) = self.pending.take() {
+        if let Some(open) = self.opening.pending.take() {
             return self.open(open, effects);
         }
         self.go_on(effects);
@@ -67,14 +114,14 @@ impl State {
 
     /// What was put off while the session was opened, or went elsewhere.
     pub(super) fn go_on(&mut self, effects: &mut Vec<Effect>) {
-        if self.opening || !self.do_held(effects) {
+        if self.opening.under_way || !self.do_held(effects) {
             return;
         }
         // A setting was kept while it was opened.
-        if self.reopens {
+        if self.opening.reopens {
             return self.reopen(effects);
         }
-        for setting in std::mem::take(&mut self.settings) {
+        for setting in std::mem::take(&mut self.opening.settings) {
             effects.push(Effect::Send(Command::Set { setting }, Purpose::Set));
         }
         self.say_what_waits(effects);
@@ -82,9 +129,9 @@ impl State {
 
     /// Does what was put off; `false` where that opens another session, for which the rest is.
     pub(super) fn do_held(&mut self, effects: &mut Vec<Effect>) -> bool {
-        while let Some((command, arguments)) = self.held.pop_front() {
+        while let Some((command, arguments)) = self.opening.held.pop_front() {
             self.slash(&command, &arguments, effects);
-            if self.opening || self.moving {
+            if self.opening.is_away() {
                 return false;
             }
         }
@@ -93,17 +140,15 @@ impl State {
 
     /// A session is not opened: what waited for it comes back, and the one before it is opened again.
     fn not_opened(&mut self, effects: &mut Vec<Effect>) {
-        self.held.clear();
-        self.pending = None;
-        self.settings.clear();
-        self.glimpsed = None;
+        self.opening.forget();
+        self.transcript.glimpsed = None;
         self.give_back();
-        self.unready = self.standing.session.is_none();
+        self.opening.unready = self.standing.session.is_none();
         // Once: it may be what cannot be opened.
-        if !self.unready && !std::mem::replace(&mut self.returns, true) {
+        if !self.opening.unready && !std::mem::replace(&mut self.opening.returns, true) {
             self.note("The session before it is opened again.");
-            self.opening = true;
-            effects.push(Effect::Open(self.again()));
+            let again = self.again();
+            self.opening.begin(again, effects);
         }
     }
 
@@ -157,16 +202,15 @@ impl State {
             }
             (yes, _) => {
                 open.answers.push((question, yes == Some(true)));
-                self.opening = true;
-                effects.push(Effect::Open(open));
+                self.opening.begin(open, effects);
             }
         }
     }
 
     pub(crate) fn say_what_waits(&mut self, effects: &mut Vec<Effect>) {
-        for (input, text, when) in std::mem::take(&mut self.waiting) {
+        for (input, text, when) in std::mem::take(&mut self.outbox.waiting) {
             self.linear.iter_mut().for_each(|linear| linear.sent = true);
-            self.unsent.push_back(text.clone());
+            self.outbox.unsent.push_back(text.clone());
             let command = Command::Prompt { input, when };
             effects.push(Effect::Send(command, Purpose::Say(text)));
         }
@@ -176,10 +220,14 @@ impl State {
     pub(super) fn on_glimpse(&mut self, end: &Glimpse) {
         let last = end.tail.last().map(|(node, _)| *node);
         // One that is open already was seen.
-        if !self.opening || self.glimpsed.is_some() || last.is_none() || last == self.standing.head {
+        if !self.opening.under_way
+            || self.transcript.glimpsed.is_some()
+            || last.is_none()
+            || last == self.standing.head
+        {
             return;
         }
-        self.glimpsed = last;
+        self.transcript.glimpsed = last;
         self.standing.name.clone_from(&end.name);
         self.standing.context = None;
         self.tail(&end.tail, end.earlier);
@@ -214,10 +262,10 @@ impl State {
                 }
                 let text = answer.text();
                 if !text.is_empty() {
-                    self.last_answer = text;
+                    self.transcript.last_answer = text;
                 }
             }
-            lines.extend(render::entry(entry, &calls, self.unfolded, columns, &self.theme));
+            lines.extend(render::entry(entry, &calls, self.transcript.unfolded, columns, &self.theme));
         }
         self.theme.canvas = canvas;
         self.ready(lines);
@@ -225,10 +273,10 @@ impl State {
 
     /// Opens the session again where a setting wants that and nothing is under way.
     pub(crate) fn reopen(&mut self, effects: &mut Vec<Effect>) {
-        let rests = !self.opening && self.working.is_none() && self.busy.is_none() && self.shell.is_none();
-        if rests && std::mem::take(&mut self.reopens) {
-            self.opening = true;
-            effects.push(Effect::Open(self.again()));
+        let rests = !self.opening.under_way && self.activity.rests() && self.shell.running.is_none();
+        if rests && std::mem::take(&mut self.opening.reopens) {
+            let again = self.again();
+            self.opening.begin(again, effects);
         }
     }
 
@@ -237,13 +285,12 @@ impl State {
         if self.is_held() {
             return;
         }
-        if self.opening {
+        if self.opening.under_way {
             // One after the other: the one that is being opened must not be left behind.
-            self.pending = Some(open);
+            self.opening.pending = Some(open);
             return;
         }
-        self.opening = true;
-        effects.push(Effect::Open(open));
+        self.opening.begin(open, effects);
     }
 
     /// The same session with the same model and level, which it may not have said anything with yet.
@@ -251,7 +298,7 @@ impl State {
         let which = match (&self.standing.session, self.standing.head) {
             (Some(session), Some(_)) => Which::Session(session.clone()),
             // Nothing was said: what the command line asked for may be a file all the same.
-            _ if self.latest.which == Which::Asked => Which::Asked,
+            _ if self.opening.latest.which == Which::Asked => Which::Asked,
             _ => Which::New,
         };
         let model = self.standing.model.as_ref();

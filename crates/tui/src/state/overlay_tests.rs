@@ -200,7 +200,7 @@ fn escape_twice_leads_to_the_tree() {
         let size = Size { columns: 80, rows: 24 };
         let mut state = state(size);
         (state.standing.session, state.standing.head) = (Some("one".into()), Some(node(1)));
-        state.opening = false;
+        state.opening.under_way = false;
         let escape = || Input::Key(KeyCode::Escape.into());
         assert!(state.on(escape(), 10_000).is_empty());
         assert!(state.hint.as_ref().is_some_and(|hint| hint.contains("again")), "{:?}", state.hint);

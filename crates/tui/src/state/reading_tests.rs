@@ -14,7 +14,7 @@ const LATER: i64 = 10_000;
 
 fn asked(subject: &str, question: &str, size: Size) -> State {
     let mut state = State::new(size, Theme::plain(), Bindings::default(), Editor::default(), 0);
-    state.opening = false;
+    state.opening.under_way = false;
     ask(&mut state, "a", subject, question);
     state
 }
@@ -44,7 +44,7 @@ fn drawn(state: &mut State) -> String {
     let text: Vec<String> = frame.lines.iter().map(crate::Line::text).collect();
     assert!(text.len() <= size.rows, "{size:?}: {text:#?}");
     assert!(frame.lines.iter().all(|line| line.width() <= size.columns), "{size:?}: {text:#?}");
-    state.saw(part);
+    state.questions.saw(part);
     text.join("\n")
 }
 
@@ -191,11 +191,11 @@ fn long_words_of_a_question_are_read_with_it() {
 fn rows_of_a_huge_command_are_made_once() {
     let mut state = asked(&lines(100_000), "run this", Size::default());
     drawn(&mut state);
-    let made = state.reading.as_ref().map(|reading| reading.body.as_ptr());
+    let made = state.questions.reading.as_ref().map(|reading| reading.body.as_ptr());
     for _ in 0..200 {
         press(&mut state, KeyCode::PageDown);
         drawn(&mut state);
-        assert_eq!(state.reading.as_ref().map(|reading| reading.body.as_ptr()), made);
+        assert_eq!(state.questions.reading.as_ref().map(|reading| reading.body.as_ptr()), made);
     }
     assert!(!allows(&press(&mut state, KeyCode::Enter)));
     press(&mut state, KeyCode::End);

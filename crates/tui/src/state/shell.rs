@@ -26,31 +26,46 @@ pub(crate) struct Shell {
     stopped: bool,
 }
 
+/// The line that runs, one at a time.
+#[derive(Debug, Default)]
+pub(crate) struct Shells {
+    pub(crate) running: Option<Shell>,
+    /// How many there were.
+    count: u64,
+}
+
+impl Shells {
+    fn begin(&mut self, run: Option<RunId>, line: &str, hidden: bool, since: UnixMs) {
+        self.count += 1;
+        let (id, line) = (self.count, line.to_owned());
+        self.running = Some(Shell { id, run, line, hidden, since, tail: "".into(), stopped: false });
+    }
+
+    /// Takes the line of this name away, if it is the one that runs.
+    fn take(&mut self, of: &RunId) -> Option<Shell> {
+        self.running.take_if(|shell| shell.run.as_ref() == Some(of))
+    }
+}
+
 impl State {
     /// Runs a line, or says why not: one at a time.
     pub(super) fn run_shell(&mut self, text: &str, line: &str, hidden: bool, effects: &mut Vec<Effect>) {
         if line.is_empty() {
             return;
         }
-        if self.shell.is_some() || self.opening || self.moving {
+        if self.shell.running.is_some() || self.opening.under_way || self.opening.moving {
             self.editor.set_text(text);
             let stop = self.key_of(Action::Interrupt);
-            self.hint = Some(match (self.opening, self.moving) {
+            self.hint = Some(match (self.opening.under_way, self.opening.moving) {
                 (true, _) => "The session is being opened".into(),
                 (_, true) => "The session is on its way".into(),
                 _ => format!("A command runs; {stop} stops it"),
             });
             return effects.push(Effect::Draft);
         }
-        self.begin_shell(None, line, hidden);
+        self.shell.begin(None, line, hidden, self.now);
         let command = Command::Shell { line: line.to_owned(), hidden };
         effects.push(Effect::Send(command, Purpose::Shell));
-    }
-
-    fn begin_shell(&mut self, run: Option<RunId>, line: &str, hidden: bool) {
-        self.shells += 1;
-        let (id, since, line) = (self.shells, self.now, line.to_owned());
-        self.shell = Some(Shell { id, run, line, hidden, since, tail: "".into(), stopped: false });
     }
 
     /// The session took the line, or refused it.
@@ -59,7 +74,7 @@ impl State {
             Ok(Ack::Started(run)) => self.shell_is(&run, effects),
             Ok(_) => {}
             Err(refused) => {
-                let Some(shell) = self.shell.take() else { return };
+                let Some(shell) = self.shell.running.take() else { return };
                 self.error(&format!("`{}` was not run.", shell.line), &refused.to_string());
                 self.after_shell(effects);
             }
@@ -67,7 +82,7 @@ impl State {
     }
 
     fn shell_is(&mut self, run: &RunId, effects: &mut Vec<Effect>) {
-        let Some(shell) = self.shell.as_mut().filter(|shell| shell.run.is_none()) else { return };
+        let Some(shell) = self.shell.running.as_mut().filter(|shell| shell.run.is_none()) else { return };
         shell.run = Some(run.clone());
         if shell.stopped {
             self.end_shell(effects);
@@ -76,24 +91,24 @@ impl State {
 
     /// A line begins: ours, or one of somebody else who holds the session.
     pub(super) fn shell_started(&mut self, id: &RunId, line: &str, hidden: bool, effects: &mut Vec<Effect>) {
-        match self.shell {
+        match self.shell.running {
             Some(_) => self.shell_is(id, effects),
-            None => self.begin_shell(Some(id.clone()), line, hidden),
+            None => self.shell.begin(Some(id.clone()), line, hidden, self.now),
         }
     }
 
     /// More of what a line prints.
     pub(super) fn shell_output(&mut self, of: &RunId, tail: &Arc<str>) {
-        if let Some(mut shell) = self.shell.take_if(|shell| shell.run.as_ref() == Some(of)) {
+        if let Some(mut shell) = self.shell.take(of) {
             self.tell_shell(&shell, tail, None);
             shell.tail = tail.clone();
-            self.shell = Some(shell);
+            self.shell.running = Some(shell);
         }
     }
 
     /// Ends a line; it comes back into the editor.
     pub(super) fn stop_shell(&mut self, effects: &mut Vec<Effect>) {
-        let Some(shell) = &mut self.shell else { return };
+        let Some(shell) = &mut self.shell.running else { return };
         shell.stopped = true;
         if self.editor.is_empty() {
             let mark = if shell.hidden { "!!" } else { "!" };
@@ -104,7 +119,7 @@ impl State {
     }
 
     fn end_shell(&self, effects: &mut Vec<Effect>) {
-        if let Some(run) = self.shell.as_ref().and_then(|shell| shell.run.clone()) {
+        if let Some(run) = self.shell.running.as_ref().and_then(|shell| shell.run.clone()) {
             effects.push(Effect::Send(Command::Abort { target: AbortTarget::Shell(run) }, Purpose::Else));
         }
     }
@@ -117,11 +132,11 @@ impl State {
         lost: Option<&str>,
         effects: &mut Vec<Effect>,
     ) {
-        let shell = self.shell.take_if(|shell| shell.run.as_ref() == Some(of));
+        let shell = self.shell.take(of);
         match shell {
             Some(shell) if self.linear.is_some() => self.tell_shell(&shell, &done.output, Some(done)),
             _ => {
-                let lines = render::shell(done, self.unfolded, self.size.columns, &self.theme);
+                let lines = render::shell(done, self.transcript.unfolded, self.size.columns, &self.theme);
                 self.ready(lines);
             }
         }
@@ -136,11 +151,16 @@ impl State {
     /// What runs now, where events were not seen.
     pub(super) fn stand_shells(&mut self, shells: &[ShellSnapshot]) {
         let running = |run: &RunId| shells.iter().any(|shell| shell.id == *run);
-        if self.shell.as_ref().is_some_and(|shell| shell.run.as_ref().is_some_and(|run| !running(run))) {
-            self.shell = None;
+        if self
+            .shell
+            .running
+            .as_ref()
+            .is_some_and(|shell| shell.run.as_ref().is_some_and(|run| !running(run)))
+        {
+            self.shell.running = None;
         }
-        if let (None, Some(shell)) = (&self.shell, shells.first()) {
-            self.begin_shell(Some(shell.id.clone()), &shell.line, shell.hidden);
+        if let (None, Some(shell)) = (&self.shell.running, shells.first()) {
+            self.shell.begin(Some(shell.id.clone()), &shell.line, shell.hidden, self.now);
         }
         for shell in shells {
             self.shell_output(&shell.id, &shell.tail);
@@ -148,9 +168,8 @@ impl State {
     }
 
     fn after_shell(&mut self, effects: &mut Vec<Effect>) {
-        if self.working.is_none()
-            && self.busy.is_none()
-            && let Some(open) = self.pending.take()
+        if self.activity.rests()
+            && let Some(open) = self.opening.pending.take()
         {
             self.open(open, effects);
         }
@@ -160,9 +179,9 @@ impl State {
     /// Whether the session is to be left alone, which is said.
     pub(crate) fn is_held(&mut self) -> bool {
         let stop = self.key_of(Action::Interrupt);
-        if self.working.is_some() || self.busy.is_some() {
+        if !self.activity.rests() {
             self.hint = Some(format!("The agent is working; {stop} stops it"));
-        } else if self.shell.is_some() {
+        } else if self.shell.running.is_some() {
             self.hint = Some(format!("A command runs; {stop} stops it"));
         } else {
             return false;
@@ -172,8 +191,7 @@ impl State {
 
     /// What is being written, to be kept: behind what was said and is not in the store yet.
     pub fn draft(&self) -> Draft {
-        let texts = self.unsent.iter().chain(self.waiting.iter().map(|(_, text, _)| text));
-        let mut before: String = texts.map(|text| format!("{text}\n\n")).collect();
+        let mut before = self.outbox.not_stored();
         let draft = self.editor.draft();
         if before.is_empty() {
             return draft;
@@ -186,7 +204,7 @@ impl State {
 
     /// What waits for a session comes back into the editor.
     pub(super) fn give_back(&mut self) {
-        let mut texts: Vec<String> = self.waiting.drain(..).map(|(_, text, _)| text).collect();
+        let mut texts: Vec<String> = self.outbox.waiting.drain(..).map(|(_, text, _)| text).collect();
         let text = self.editor.text();
         if !text.trim().is_empty() {
             texts.push(text);

@@ -7,11 +7,11 @@ use crate::{Action, SlashCommand};
 impl State {
     /// Does what a command says, or holds it until the session is there.
     pub(super) fn slash(&mut self, command: &SlashCommand, arguments: &str, effects: &mut Vec<Effect>) {
-        if (self.opening || self.moving) && command.of_session {
+        if self.opening.is_away() && command.of_session {
             // It is for the session that is being opened, or for where that goes.
-            let what = if self.opening { "is being opened" } else { "is on its way" };
+            let what = if self.opening.under_way { "is being opened" } else { "is on its way" };
             self.hint = Some(format!("The session {what}; /{} follows", command.name));
-            self.held.push_back((*command, arguments.to_owned()));
+            self.opening.held.push_back((*command, arguments.to_owned()));
             return;
         }
         (command.run)(self, arguments, effects);

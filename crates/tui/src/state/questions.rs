@@ -1,11 +1,14 @@
-//! How much of a question has been on the screen: nothing is allowed that could not be read to its end.
+//! Questions that wait for an answer, and how much of the first has been on the screen: nothing is allowed that could not
+//! be read to its end.
 
+use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::Arc;
 
-use quipu_protocol::AskId;
+use quipu_protocol::{Ask, AskId, UnixMs};
 
-use super::State;
-use crate::{KeyCode, Line, Style, blocks};
+use super::Choice;
+use crate::{KeyCode, Line, Style, Theme, blocks};
 
 /// What the first question is about, in rows, and how far it was seen. Made once for a question and a width: what it is
 /// about may have a hundred thousand lines.
@@ -25,19 +28,48 @@ pub(crate) struct Reading {
     pub(crate) read: bool,
 }
 
-impl State {
-    /// Makes rows of the first question, unless they are made.
-    pub(super) fn lay(&mut self) {
-        let Some((ask, _)) = self.asks.front() else { return self.reading = None };
-        if self.linear.is_some() {
-            return;
+/// Questions that wait for an answer.
+#[derive(Debug, Default)]
+pub(crate) struct Questions {
+    pub(crate) asks: VecDeque<(Arc<Ask>, Vec<Choice>)>,
+    /// When the first of them came.
+    pub(crate) asked_at: UnixMs,
+    /// The answer that Enter gives to it.
+    pub(crate) choice: usize,
+    /// The reason of a no, while it is written.
+    pub(crate) reason: Option<String>,
+    /// What the first question is about, and how far it was seen.
+    pub(crate) reading: Option<Reading>,
+}
+
+impl Questions {
+    /// Another question is asked first.
+    pub(super) fn next(&mut self, now: UnixMs) {
+        (self.reason, self.choice, self.asked_at) = (None, 0, now);
+    }
+
+    /// One more question.
+    pub(super) fn add(&mut self, ask: &Arc<Ask>, now: UnixMs) {
+        if self.asks.is_empty() {
+            (self.asked_at, self.choice) = (now, 0);
         }
-        let (columns, style) = (self.size.columns.max(1), self.theme.command);
+        self.asks.push_back((ask.clone(), Choice::of(ask)));
+    }
+
+    /// Whether the question is asked.
+    pub(super) fn has(&self, id: &AskId) -> bool {
+        self.asks.iter().any(|(ask, _)| ask.id == *id)
+    }
+
+    /// Makes rows of the first question, unless they are made.
+    pub(super) fn lay(&mut self, columns: usize, theme: &Theme) {
+        let Some((ask, _)) = self.asks.front() else { return self.reading = None };
+        let (columns, style) = (columns.max(1), theme.command);
         let old = self.reading.take().filter(|reading| reading.ask == ask.id);
         if old.as_ref().is_some_and(|old| old.columns == columns && old.style == style) {
             return self.reading = old;
         }
-        let body = blocks::ask_body(ask, columns, &self.theme);
+        let body = blocks::ask_body(ask, columns, theme);
         let (mut top, mut read) = (0, false);
         if let Some(old) = old {
             // About where it was: in another width there are more rows or fewer.
@@ -61,9 +93,9 @@ impl State {
         reading.read != before
     }
 
-    /// Whether a yes counts.
-    pub(super) fn has_read(&self) -> bool {
-        self.linear.is_some() || self.reading.as_ref().is_some_and(|reading| reading.read)
+    /// Whether the first one was read to its end.
+    pub(super) fn is_read(&self) -> bool {
+        self.reading.as_ref().is_some_and(|reading| reading.read)
     }
 
     /// Whether the key moved what is read; of one row up or down only while that is not read.

@@ -1,0 +1,70 @@
+//! What is under way.
+
+use quipu_protocol::{ModelError, UnixMs};
+
+use crate::request::Stop;
+
+/// Something that is under way.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Working {
+    /// Since when.
+    pub(crate) since: UnixMs,
+    /// What, in a word or two.
+    pub(crate) what: String,
+}
+
+/// A provider that is asked about a key, until that is stopped.
+#[derive(Debug)]
+pub(crate) struct Checking {
+    working: Working,
+    pub(crate) stop: Stop,
+}
+
+/// All that is under way in the session and beside it.
+#[derive(Debug, Default)]
+pub(crate) struct Activity {
+    pub(crate) working: Option<Working>,
+    /// The context is being summed up, or the session goes to another node.
+    pub(crate) busy: Option<Working>,
+    /// A provider is asked whether it takes a key.
+    pub(crate) checking: Option<Checking>,
+    /// The next try of a call: which, when, and why.
+    pub(crate) retry: Option<(u32, UnixMs, ModelError)>,
+}
+
+impl Activity {
+    /// Whether the session rests.
+    pub(crate) fn rests(&self) -> bool {
+        self.working.is_none() && self.busy.is_none()
+    }
+
+    /// What keeps the session or the host from answering, beside a run of the agent.
+    pub(crate) fn beside(&self) -> Option<&Working> {
+        self.busy.as_ref().or(self.checking.as_ref().map(|checking| &checking.working))
+    }
+
+    /// What is shown of it: the session's own work goes first.
+    pub(crate) fn shown(&self) -> Option<&Working> {
+        let checking = self.checking.as_ref().map(|checking| &checking.working);
+        self.busy.as_ref().or(self.working.as_ref()).or(checking)
+    }
+
+    /// The run does something else now.
+    pub(crate) fn doing(&mut self, what: &str) {
+        if let Some(working) = &mut self.working
+            && working.what != what
+        {
+            what.clone_into(&mut working.what);
+        }
+    }
+
+    /// A provider is asked about a key, or is to have one.
+    pub(crate) fn check(&mut self, what: String, since: UnixMs, stop: Stop) {
+        self.checking = Some(Checking { working: Working { since, what }, stop });
+    }
+
+    /// The session does nothing more.
+    pub(crate) fn stop(&mut self) {
+        (self.working, self.busy) = (None, None);
+    }
+}
