@@ -61,8 +61,8 @@ pub use error::OpenError;
 pub use files::{FileSettings, FilesError};
 pub use follower::{Committed, Follower};
 pub use hooks::{
-    CallVerdict, HOOK_TEXT, Hook, HookAskError, HookContext, HookEffect, HookFailure, HookPoint, HookRecord,
-    InputVerdict, ResultVerdict,
+    CallVerdict, HOOK_TEXT, Hook, HookAskError, HookContext, HookEffect, HookError, HookFailure, HookPoint,
+    HookRecord, InputVerdict, ResultVerdict,
 };
 pub use identity::{
     IDENTITY_LIMIT, IdentityError, IdentitySettings, identity_hash, identity_text, read_identity,

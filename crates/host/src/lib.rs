@@ -7,6 +7,7 @@
 //! answer to the [`OpenRequest`] and opens again.
 
 mod budget;
+mod command_hooks;
 mod context;
 mod failure;
 mod gone;

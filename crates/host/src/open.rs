@@ -252,6 +252,9 @@ async fn prepare(
     (options.compaction, options.prune) = context_settings(place);
     options.files = file_settings(place);
     options.files.enabled &= !request.in_memory;
+    if replay.is_none() {
+        options.hooks = crate::command_hooks::command_hooks(place);
+    }
     options.history = history_settings(place, request, replay);
     options.travel = travel_settings(place, request, replay);
     Ok(Prepared { options, permissions, recorder, budget, unpriced })

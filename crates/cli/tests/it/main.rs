@@ -19,6 +19,8 @@ mod budget;
 #[cfg(test)]
 mod caches;
 #[cfg(test)]
+mod command_hooks;
+#[cfg(test)]
 mod compact;
 #[cfg(test)]
 mod context;

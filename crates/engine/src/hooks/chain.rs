@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::context::Asker;
 use super::{
-    CallVerdict, HOOK_TEXT, Hook, HookContext, HookEffect, HookFailure, HookPoint, HookRecord, InputVerdict,
-    ResultVerdict,
+    CallVerdict, HOOK_TEXT, Hook, HookContext, HookEffect, HookError, HookFailure, HookPoint, HookRecord,
+    InputVerdict, ResultVerdict,
 };
 use crate::calls::seal_content;
 use crate::travel::Standing;
@@ -145,7 +145,7 @@ impl Hooks {
         hook: &dyn Hook,
         cx: &HookContext,
         cancel: &CancellationToken,
-        work: BoxFuture<'_, T>,
+        work: BoxFuture<'_, Result<T, HookError>>,
     ) -> Called<T> {
         let limit = hook.deadline();
         tokio::select! {
@@ -153,7 +153,8 @@ impl Hooks {
             () = cancel.cancelled() => Called::Cancelled,
             done = AssertUnwindSafe(work).catch_unwind() => match done {
                 Err(_) => Called::Failed("it failed inside, which is a bug of the hook".into()),
-                Ok(verdict) => match verdict.text_bytes() {
+                Ok(Err(error)) => Called::Failed(self.sealer.seal(&error.to_string()).into_owned()),
+                Ok(Ok(verdict)) => match verdict.text_bytes() {
                     bytes if bytes > HOOK_TEXT => {
                         Called::Failed(format!("it returned {bytes} bytes, and at most {HOOK_TEXT} are taken"))
                     }

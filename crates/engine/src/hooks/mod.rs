@@ -25,7 +25,7 @@ pub use context::{HookAskError, HookContext};
 /// ```
 /// use futures_util::future::BoxFuture;
 /// use quipu::protocol::ToolCall;
-/// use quipu::{CallVerdict, Hook, HookContext};
+/// use quipu::{CallVerdict, Hook, HookContext, HookError};
 ///
 /// struct NoForcePush;
 ///
@@ -34,10 +34,11 @@ pub use context::{HookAskError, HookContext};
 ///         "no force push"
 ///     }
 ///
-///     fn tool_call<'a>(&'a self, call: &'a ToolCall, _: &'a HookContext) -> BoxFuture<'a, CallVerdict> {
+///     fn tool_call<'a>(&'a self, call: &'a ToolCall, _: &'a HookContext) -> BoxFuture<'a, Result<CallVerdict, HookError>> {
 ///         let forces = call.name == "bash" && call.arguments.get().contains("push --force");
 ///         let reason = "Force pushes are not wanted here: push to a branch of your own.".to_owned();
-///         Box::pin(async move { if forces { CallVerdict::Block { reason } } else { CallVerdict::Pass } })
+///         let verdict = if forces { CallVerdict::Block { reason } } else { CallVerdict::Pass };
+///         Box::pin(async move { Ok(verdict) })
 ///     }
 /// }
 /// ```
@@ -56,13 +57,21 @@ pub trait Hook: Send + Sync + 'static {
     }
 
     /// Somebody says something: before it is stored or queued.
-    fn input<'a>(&'a self, _input: &'a UserInput, _cx: &'a HookContext) -> BoxFuture<'a, InputVerdict> {
-        Box::pin(std::future::ready(InputVerdict::Pass))
+    fn input<'a>(
+        &'a self,
+        _input: &'a UserInput,
+        _cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<InputVerdict, HookError>> {
+        Box::pin(std::future::ready(Ok(InputVerdict::Pass)))
     }
 
     /// The model wants a call: before its arguments are validated and the policy decides.
-    fn tool_call<'a>(&'a self, _call: &'a ToolCall, _cx: &'a HookContext) -> BoxFuture<'a, CallVerdict> {
-        Box::pin(std::future::ready(CallVerdict::Pass))
+    fn tool_call<'a>(
+        &'a self,
+        _call: &'a ToolCall,
+        _cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<CallVerdict, HookError>> {
+        Box::pin(std::future::ready(Ok(CallVerdict::Pass)))
     }
 
     /// A call that ran is done: before the model sees its result.
@@ -71,15 +80,27 @@ pub trait Hook: Send + Sync + 'static {
         _call: &'a ToolCall,
         _result: &'a ToolResultMessage,
         _cx: &'a HookContext,
-    ) -> BoxFuture<'a, ResultVerdict> {
-        Box::pin(std::future::ready(ResultVerdict::Pass))
+    ) -> BoxFuture<'a, Result<ResultVerdict, HookError>> {
+        Box::pin(std::future::ready(Ok(ResultVerdict::Pass)))
     }
 }
 
 /// Bytes of text that a hook may return at a time: a changed input, changed arguments, a changed result, a reason.
 pub const HOOK_TEXT: usize = 256 << 10;
 
-/// What becomes of a step when a hook fails over it: it panics, is too slow, or returns too much.
+/// Why a hook could not do its work, for people.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct HookError(String);
+
+impl HookError {
+    /// In one line, without a full stop.
+    pub fn new(why: impl std::fmt::Display) -> Self {
+        Self(why.to_string())
+    }
+}
+
+/// What becomes of a step when a hook fails over it: it returns an error, panics, is too slow, or returns too much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HookFailure {
     /// The step is taken as if the hook were not there.

@@ -11,8 +11,8 @@ use quipu::protocol::{
 };
 use quipu::store::{Until, decode_nodes};
 use quipu::{
-    CallVerdict, Decision, Delivery, HOOK_TEXT, Hook, HookContext, HookFailure, InputVerdict, Policy,
-    Proposal, Refused, ResultVerdict, SessionOptions,
+    CallVerdict, Decision, Delivery, HOOK_TEXT, Hook, HookContext, HookError, HookFailure, InputVerdict,
+    Policy, Proposal, Refused, ResultVerdict, SessionOptions,
 };
 use serde_json::json;
 
@@ -47,17 +47,25 @@ impl Hook for Made {
         if self.guards { HookFailure::Block } else { HookFailure::Pass }
     }
 
-    fn input<'a>(&'a self, input: &'a UserInput, _: &'a HookContext) -> BoxFuture<'a, InputVerdict> {
+    fn input<'a>(
+        &'a self,
+        input: &'a UserInput,
+        _: &'a HookContext,
+    ) -> BoxFuture<'a, Result<InputVerdict, HookError>> {
         let verdict = self.input.as_ref().map_or(InputVerdict::Pass, |hook| hook(input));
-        Box::pin(std::future::ready(verdict))
+        Box::pin(std::future::ready(Ok(verdict)))
     }
 
-    fn tool_call<'a>(&'a self, call: &'a ToolCall, _: &'a HookContext) -> BoxFuture<'a, CallVerdict> {
+    fn tool_call<'a>(
+        &'a self,
+        call: &'a ToolCall,
+        _: &'a HookContext,
+    ) -> BoxFuture<'a, Result<CallVerdict, HookError>> {
         if self.hangs {
             return Box::pin(std::future::pending());
         }
         let verdict = self.call.as_ref().map_or(CallVerdict::Pass, |hook| hook(call));
-        Box::pin(std::future::ready(verdict))
+        Box::pin(std::future::ready(Ok(verdict)))
     }
 
     fn tool_result<'a>(
@@ -65,9 +73,9 @@ impl Hook for Made {
         _: &'a ToolCall,
         result: &'a ToolResultMessage,
         _: &'a HookContext,
-    ) -> BoxFuture<'a, ResultVerdict> {
+    ) -> BoxFuture<'a, Result<ResultVerdict, HookError>> {
         let verdict = self.result.as_ref().map_or(ResultVerdict::Pass, |hook| hook(result));
-        Box::pin(std::future::ready(verdict))
+        Box::pin(std::future::ready(Ok(verdict)))
     }
 }
 
@@ -328,7 +336,11 @@ async fn run_is_stopped_while_a_hook_hangs() {
             "hangs"
         }
 
-        fn tool_call<'a>(&'a self, _: &'a ToolCall, _: &'a HookContext) -> BoxFuture<'a, CallVerdict> {
+        fn tool_call<'a>(
+            &'a self,
+            _: &'a ToolCall,
+            _: &'a HookContext,
+        ) -> BoxFuture<'a, Result<CallVerdict, HookError>> {
             self.0.send_replace(true);
             Box::pin(std::future::pending())
         }
@@ -357,7 +369,11 @@ async fn hook_that_asks_a_person_has_time_for_the_answer() {
             Duration::from_millis(50)
         }
 
-        fn tool_call<'a>(&'a self, call: &'a ToolCall, cx: &'a HookContext) -> BoxFuture<'a, CallVerdict> {
+        fn tool_call<'a>(
+            &'a self,
+            call: &'a ToolCall,
+            cx: &'a HookContext,
+        ) -> BoxFuture<'a, Result<CallVerdict, HookError>> {
             Box::pin(async move {
                 let question = || AskKind::Confirm { title: "Now?".into(), text: String::new() };
                 let first = cx.ask(question(), Answer::Confirm { yes: false }, None);
@@ -368,7 +384,7 @@ async fn hook_that_asks_a_person_has_time_for_the_answer() {
                 };
                 let (first, second) = tokio::join!(first, second);
                 assert_eq!(second, Err(quipu::HookAskError::Asking));
-                with_text(call, &format!("{first:?}"))
+                Ok(with_text(call, &format!("{first:?}")))
             })
         }
     }
