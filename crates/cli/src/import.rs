@@ -6,7 +6,9 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use quipu_archive::{AGENTS, Agent, ArchiveError, ImportOptions, Kept, Progress, Report, Seen};
+use quipu_archive::{
+    AGENTS, Agent, ArchiveError, ImportOptions, Kept, Progress as ImportProgress, Report, Seen,
+};
 use quipu_seal::Sealer;
 use quipu_store::Graph;
 
@@ -14,7 +16,7 @@ use crate::args::ImportArgs;
 use crate::exit::{Exit, Failure};
 use crate::meters::Meter;
 use crate::place::place;
-use crate::print::{Paint, note, printable};
+use crate::print::{Paint, Progress, note, printable};
 use crate::run::Signals;
 use quipu_host::Watch;
 
@@ -90,13 +92,15 @@ pub(crate) async fn run(args: &ImportArgs) -> Result<(), Failure> {
     }
     if !args.dry_run && crate::console::shows_people() {
         // Or the first search would have to; what is not watched is left to that and to quiet moments.
+        let progress = Progress::new();
+        let tell = |at| crate::search::show_progress(&progress, at);
         tokio::select! {
             biased;
             _ = signals.next() => {
                 note("Stopped. All is in the store; what is not indexed for the search yet is indexed later.");
                 return Err(Failure::silent(signals.exit()));
             }
-            done = crate::search::finish_index(&opened) => done?,
+            done = quipu_host::search::finish_index(&*opened, &tell) => done?,
         }
     }
     if args.watch {
@@ -379,9 +383,9 @@ fn shown_and_wanted(work: &[(&Agent, Kept)], args: &ImportArgs) -> Result<bool, 
 }
 
 /// Tells how far a large file is, for as long as this is kept.
-fn progress(file: &Path) -> impl Fn(Progress) + Sync {
+fn progress(file: &Path) -> impl Fn(ImportProgress) + Sync {
     let meter = Meter::new(file);
-    move |at: Progress| meter.show(at)
+    move |at: ImportProgress| meter.show(at)
 }
 
 /// Whether two names lead to one file.

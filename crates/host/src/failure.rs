@@ -90,6 +90,10 @@ pub enum Advice {
     Repair,
     /// Use another store.
     AnotherStore,
+    /// Say words to search for, or only wait for vectors.
+    OnlyVectors,
+    /// Say words to search for, or a condition.
+    SayWords,
     /// Say more of these.
     OneOf(Vec<Meant>),
 }
