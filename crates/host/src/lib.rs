@@ -13,6 +13,7 @@ mod failure;
 mod gone;
 mod helpers;
 mod identity;
+pub mod import;
 mod keys;
 mod listing;
 mod meaning;
@@ -72,4 +73,3 @@ pub use suggestions::{
 };
 pub use text::{ago, one_line, one_line_with, title_of};
 pub use tree::{Reach, TreeKind, TreeRow, nodes_of, session_rows, tree_rows, unfolded_rows, user_messages};
-pub use watch::Watch;
