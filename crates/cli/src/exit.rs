@@ -148,6 +148,7 @@ pub(crate) fn advised(message: &str, advice: Option<&Advice>) -> String {
         Advice::Repair => {
             "`quipu doctor --repair` moves it aside and carries over what can be read, and --store names another".to_owned()
         }
+        Advice::Examine => "see `quipu doctor`".to_owned(),
         Advice::AnotherStore => "--store names another".to_owned(),
         Advice::TakeSide => "--ours or --theirs says so".to_owned(),
         Advice::MoveStore => "set QUIPU_HOME, or name another store with --store".to_owned(),

@@ -105,9 +105,9 @@ struct Drawing<'a, W> {
 
 impl<W: Write> Drawing<'_, W> {
     async fn head(&mut self, json: bool) -> Result<(), Failure> {
-        let labels = crate::sessions::label_counts(self.store, std::slice::from_ref(&self.row.id)).await?;
+        let labels = quipu_host::label_counts(self.store, std::slice::from_ref(&self.row.id)).await?;
         if json {
-            let session = crate::sessions::json(self.row, &labels);
+            let session = quipu_host::session_json(self.row, &labels);
             return Ok(write!(self.out, "{{\"session\":{session},\"nodes\":[")?);
         }
         let (row, paint) = (self.row, self.paint);
@@ -208,7 +208,7 @@ impl<W: Write> Drawing<'_, W> {
                 "level": line.level, "starts": starts, "between": between, "label": label, "head": is_head,
                 "mended": mended,
             });
-            let (node, more) = (crate::show::node_json(node, decoded)?, more.to_string());
+            let (node, more) = (quipu_host::node_json(node, decoded)?, more.to_string());
             let comma = if self.written > 1 { "," } else { "" };
             // The node holds raw JSON, which a value cannot.
             return Ok(write!(self.out, "{comma}{},{}", &node[..node.len() - 1], &more[1..])?);

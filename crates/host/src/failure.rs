@@ -88,6 +88,8 @@ pub enum Advice {
     AcceptRules(std::path::PathBuf),
     /// Have a damaged store repaired.
     Repair,
+    /// Have the store examined.
+    Examine,
     /// Use another store.
     AnotherStore,
     /// Say words to search for, or only wait for vectors.

@@ -1,5 +1,6 @@
 //! What every front stands on: the user's files and settings, permissions as they are saved, and sessions that are opened
-//! with all of that.
+//! with all of that; and what is done with a store beside them: names, trees and lists of sessions, [`search`], [`import`]
+//! and its watch, [`export`].
 //!
 //! Nothing is printed here and nothing is read from a terminal. What goes wrong is a [`Failure`], what a person should know
 //! a [`HostNotice`] to the [`Observer`] of the [`Place`]; both say what happened, and what to do as an [`Advice`] that the
@@ -9,11 +10,13 @@
 mod budget;
 mod context;
 mod entry;
+pub mod export;
 mod failure;
 mod gone;
 mod helpers;
 mod identity;
 pub mod import;
+mod json;
 mod keys;
 mod listing;
 mod meaning;
@@ -45,6 +48,7 @@ pub use entry::{entry_words, room_behind};
 pub use failure::{Advice, Failure, FailureKind, Meant};
 pub use gone::Seen;
 pub use helpers::{command_shell, helpers, keep_from};
+pub use json::{label_counts, node_json, session_json};
 pub use keys::{KeyKept, keep_key};
 pub use listing::{Glimpse, SessionItem, list_sessions, tail};
 pub use meaning::{Compared, Meaning};
@@ -71,5 +75,5 @@ pub use suggestions::{
     Steps, Suggestion, suggested_agents, suggested_bookmarks, suggested_labels, suggested_model,
     suggested_nodes, suggested_providers, suggested_sessions, suggested_steps,
 };
-pub use text::{ago, one_line, one_line_with, title_of};
+pub use text::{ago, dollars, iso, one_line, one_line_with, title_of};
 pub use tree::{Reach, TreeKind, TreeRow, nodes_of, session_rows, tree_rows, unfolded_rows, user_messages};

@@ -1,4 +1,4 @@
-//! Text on one line, and times in words. Nothing is made safe to show here: how that is done depends on where it is shown.
+//! Text on one line, and times and amounts in words. Nothing is made safe to show here: how that is done depends on where it is shown.
 
 use quipu_protocol::UnixMs;
 use unicode_width::UnicodeWidthStr as _;
@@ -54,6 +54,23 @@ pub fn ago(now: UnixMs, then: UnixMs) -> String {
         60..3600 => format!("{}m ago", seconds / 60),
         3600..86_400 => format!("{}h ago", seconds / 3600),
         _ => format!("{}d ago", seconds / 86_400),
+    }
+}
+
+/// A time of day with date, UTC.
+pub fn iso(at: UnixMs) -> String {
+    let time = jiff::Timestamp::from_millisecond(at).unwrap_or_default();
+    format!("{time:.3}")
+}
+
+/// US dollars.
+pub fn dollars(amount: f64) -> String {
+    if amount == 0.0 {
+        "$0".into()
+    } else if amount < 0.01 {
+        format!("${amount:.4}")
+    } else {
+        format!("${amount:.2}")
     }
 }
 
