@@ -4,10 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use quipu::{Engine, Session, SessionOptions};
-use quipu_host::LocalStore;
 use quipu_protocol::{NodeId, UserInput};
 use quipu_replay::{Places, Replay};
-use quipu_store::{ReadModel as _, SessionQuery, SessionRow};
+use quipu_store::{Graph, SessionQuery, SessionRow};
 
 use crate::args::{DemoArgs, Mode};
 use crate::exit::{Exit, Failure};
@@ -40,7 +39,7 @@ struct Story {
 struct Stage {
     place: Place,
     dir: PathBuf,
-    store: Arc<LocalStore>,
+    store: Arc<dyn Graph>,
     engine: Engine,
     /// Removed at the end.
     _temporary: Option<tempfile::TempDir>,
@@ -75,7 +74,7 @@ pub(crate) async fn run(args: &DemoArgs) -> Result<(), Failure> {
         },
     );
     note(format!("workspace  {}", dir.display()));
-    let store = place.store().await?;
+    let store: Arc<dyn Graph> = place.store().await?;
     let engine = place.engine(store.clone(), &place.settings())?;
     let stage = Stage { place, dir, store, engine, _temporary: temporary };
     if args.tour { tour(&stage).await } else { task(&stage).await }

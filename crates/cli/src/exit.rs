@@ -113,6 +113,12 @@ pub(crate) fn advised(message: &str, advice: Option<&Advice>) -> String {
             let list: Vec<String> = meant.iter().map(one_of).collect();
             return format!("{message}; say more:\n{}", list.join("\n"));
         }
+        Advice::SayWords => {
+            return format!(
+                "{message}, such as `quipu search red button` or `quipu search --file api.rs`"
+            );
+        }
+        Advice::OnlyVectors => "with --wait and no words, only vectors are made".to_owned(),
         Advice::ListProviders => "`quipu auth` lists them".to_owned(),
         Advice::ListSessions => "`quipu sessions --all` lists what there is".to_owned(),
         Advice::ListBookmarks => "`quipu bookmark` lists them".to_owned(),
@@ -142,6 +148,7 @@ pub(crate) fn advised(message: &str, advice: Option<&Advice>) -> String {
         Advice::Repair => {
             "`quipu doctor --repair` moves it aside and carries over what can be read, and --store names another".to_owned()
         }
+        Advice::Examine => "see `quipu doctor`".to_owned(),
         Advice::AnotherStore => "--store names another".to_owned(),
         Advice::TakeSide => "--ours or --theirs says so".to_owned(),
         Advice::MoveStore => "set QUIPU_HOME, or name another store with --store".to_owned(),

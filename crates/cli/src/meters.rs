@@ -30,10 +30,15 @@ impl Meters {
             Some(_) | None => now.insert(Meter::new(file)).show(at),
         }
     }
+
+    /// Takes the line away before something else is written.
+    pub(crate) fn clear(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
 }
 
 /// How far a file is: one line that changes on a terminal, else a line now and then.
-pub(crate) struct Meter {
+struct Meter {
     file: PathBuf,
     begun: Instant,
     line: ProgressLine,
@@ -42,7 +47,7 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    pub(crate) fn new(file: &Path) -> Self {
+    fn new(file: &Path) -> Self {
         Self {
             file: file.to_owned(),
             begun: Instant::now(),
@@ -51,7 +56,7 @@ impl Meter {
         }
     }
 
-    pub(crate) fn show(&self, at: Progress) {
+    fn show(&self, at: Progress) {
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         let (last, stored) = shown.unwrap_or((self.begun, 0));
         let due = if self.line.is_seen() { last.elapsed() >= TOLD } else { at.stored / STEP > stored / STEP };

@@ -101,10 +101,11 @@ fn picked(mut rows: Vec<SessionRow>, asks: bool) -> Result<SessionRow, Failure> 
 }
 
 /// The store of a command that reads.
-pub(crate) fn store_of(place: &quipu_host::Place) -> Result<std::sync::Arc<quipu_host::LocalStore>, Failure> {
-    place.store_to_read()?.ok_or_else(|| {
+pub(crate) fn store_of(place: &quipu_host::Place) -> Result<std::sync::Arc<dyn Graph>, Failure> {
+    let store = place.store_to_read()?.ok_or_else(|| {
         Failure::usage(format!("there is no store at {} yet; try `quipu demo`", place.store.display()))
-    })
+    })?;
+    Ok(store)
 }
 
 /// A node that was there a moment ago.

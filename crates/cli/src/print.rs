@@ -4,9 +4,8 @@ use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use quipu_protocol::UnixMs;
-
 pub(crate) use crate::wording::{ago, one_line, printable};
+pub(crate) use quipu_host::{dollars, iso};
 
 /// How far something is: a line on stderr that the next one replaces, where that is a terminal that obeys. Nothing is left
 /// of it in the end.
@@ -112,12 +111,6 @@ impl Paint {
     }
 }
 
-/// A time of day with date, UTC.
-pub(crate) fn iso(at: UnixMs) -> String {
-    let time = jiff::Timestamp::from_millisecond(at).unwrap_or_default();
-    format!("{time:.3}")
-}
-
 /// A duration for people.
 pub(crate) fn took(milliseconds: u64) -> String {
     let duration = Duration::from_millis(milliseconds);
@@ -134,17 +127,6 @@ pub(crate) fn width() -> usize {
     let terminal = crate::console::size();
     let width = terminal.map(|(width, _)| usize::from(width.0)).or_else(columns).unwrap_or(80);
     width.clamp(20, 500)
-}
-
-/// US dollars.
-pub(crate) fn dollars(amount: f64) -> String {
-    if amount == 0.0 {
-        "$0".into()
-    } else if amount < 0.01 {
-        format!("${amount:.4}")
-    } else {
-        format!("${amount:.2}")
-    }
 }
 
 #[cfg(test)]

@@ -1,36 +1,24 @@
 //! `quipu search`: what was said and done, in every session of the store.
 
 use std::io::Write as _;
-use std::path::Path;
 
 use clap::Parser as _;
-use quipu_host::LocalStore;
+use quipu_host::search::{SearchProgress, SearchRequest, SearchResults, SessionRows};
 use quipu_protocol::{SessionId, UnixMs};
-use quipu_store::{
-    Excerpt, Found, Graph, Hit, Matched, Matching, Order, QUERY_LIMIT, RANKED, ReadModel as _, SearchQuery,
-    SessionQuery, SessionRow, Sessions, Unindexed, Upkeep as _,
-};
+use quipu_store::{Excerpt, Found, Hit, Matched, Matching, RANKED, SessionRow, Unindexed};
 
 use crate::args::{Cli, Cmd, SearchArgs};
 use crate::exit::Failure;
 use crate::place::place;
 use crate::print::{Paint, Progress, ago, dollars, note, one_line, printable};
-use quipu_host::{Compared, Meaning};
-use quipu_host::{Place, now};
+use quipu_host::{Compared, Place, now};
 
-/// Hits of one session that are shown.
-const OF_A_SESSION: usize = 5;
-/// Hits at most, whatever is asked for.
-const MOST: usize = 10_000;
 /// Characters of a session's title.
 const TITLE: usize = 60;
 
 /// What a search found.
 pub(crate) struct Results {
-    pub(crate) found: Found,
-    /// The sessions of the hits.
-    pub(crate) rows: Rows,
-    compared: Option<Compared>,
+    pub(crate) results: SearchResults,
     /// What people should know of it.
     pub(crate) told: Vec<String>,
 }
@@ -47,31 +35,26 @@ pub(crate) fn args_of(words: Vec<String>) -> Result<SearchArgs, Failure> {
 
 /// Searches the store; `None` where there is none yet.
 pub(crate) async fn find(place: &Place, args: &SearchArgs) -> Result<Option<Results>, Failure> {
-    let Some(store) = place.existing_store().await? else { return Ok(None) };
-    let meaning = if args.meaning { Some(Meaning::of(place, store.clone())?) } else { None };
-    let query = query(&*store, args).await?;
-    if args.wait {
-        finish_index(&store).await?;
-    }
-    let (found, compared) = match meaning {
-        None => (store.search(query).await?, None),
-        Some(meaning) => {
-            let progress = args.wait.then(Progress::new);
-            let tell = |left: u64| {
-                if let Some(progress) = &progress {
-                    progress.show(&format!("vectors: {left} nodes left"));
-                }
-            };
-            let (found, compared) = meaning.search(&store, query, args.wait, tell).await?;
-            (found, Some(compared))
-        }
+    let request = request(args)?;
+    let progress = Progress::new();
+    let tell = |at: SearchProgress| show_progress(&progress, at);
+    let Some(SearchResults { found, rows, compared }) =
+        quipu_host::search::find(place, &request, &tell).await?
+    else {
+        return Ok(None);
     };
-    let mut rows = Rows::default();
-    for hit in &found.hits {
-        rows.look_up(&*store, hit.session.as_ref()).await?;
-    }
     let told = told(args, &found, compared.as_ref());
-    Ok(Some(Results { found, rows, compared, told }))
+    Ok(Some(Results { results: SearchResults { found, rows, compared }, told }))
+}
+
+/// How far it is with what is done before a search.
+pub(crate) fn show_progress(progress: &Progress, at: SearchProgress) {
+    match at {
+        SearchProgress::Indexing { words, parts } => {
+            progress.show(&format!("indexing: words {words} %, parts of words {parts} %"));
+        }
+        SearchProgress::Vectors { left } => progress.show(&format!("vectors: {left} nodes left")),
+    }
 }
 
 pub(crate) async fn run(args: &SearchArgs) -> Result<(), Failure> {
@@ -82,7 +65,7 @@ pub(crate) async fn run(args: &SearchArgs) -> Result<(), Failure> {
         }
         return Ok(());
     };
-    let Results { found, rows, compared, told } = &results;
+    let Results { results: SearchResults { found, rows, compared }, told } = &results;
     let mut out = std::io::BufWriter::new(crate::console::stdout());
     if args.out.json {
         for hit in &found.hits {
@@ -105,62 +88,28 @@ pub(crate) async fn run(args: &SearchArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn query(store: &dyn Graph, args: &SearchArgs) -> Result<SearchQuery, Failure> {
-    let branch = match &args.branch {
-        None => None,
-        Some(what) => Some(quipu_host::last_node(store, what).await?),
-    };
-    let project = args.project.as_deref().map(directory).transpose()?;
+/// What is looked for, in plain values.
+fn request(args: &SearchArgs) -> Result<SearchRequest, Failure> {
     let since = args.since.as_deref().map(|text| instant("--since", text, now())).transpose()?;
-    let matching = match (args.exact, args.part) {
-        (true, _) => Matching::Words,
-        (false, true) => Matching::Substrings,
-        (false, false) => Matching::Any,
-    };
-    let limit = if args.limit == 0 { MOST } else { args.limit.min(MOST) };
-    let query = SearchQuery {
+    Ok(SearchRequest {
         words: args.words.join(" "),
-        matching,
+        matching: match (args.exact, args.part) {
+            (true, _) => Matching::Words,
+            (false, true) => Matching::Substrings,
+            (false, false) => Matching::Any,
+        },
         agent: args.agent.clone(),
-        project,
+        project: args.project.clone(),
         speakers: args.role.clone(),
         tool: args.tool.clone(),
         since,
         file: args.file.clone(),
-        without_tools: Vec::new(),
-        // Who names a session or a node wants it, removed or not.
-        sessions: if branch.is_some() { Sessions::All } else { Sessions::Standing },
-        order: if args.best { Order::Best } else { Order::Newest },
-        branch,
-        limit,
-        per_session: (args.branch.is_none() && args.limit != 0).then_some(OF_A_SESSION),
-    };
-    let conditions = query.speakers.len()
-        + usize::from(query.agent.is_some() || query.project.is_some())
-        + usize::from(query.tool.is_some() || query.file.is_some());
-    if query.words.len() > QUERY_LIMIT {
-        return Err(Failure::usage(format!(
-            "the words of a search have at most {QUERY_LIMIT} bytes; say less"
-        )));
-    }
-    if query.words.trim().is_empty() && args.meaning && !args.wait {
-        return Err(Failure::usage("say what to look for; with --wait and no words, only vectors are made"));
-    }
-    if query.words.trim().is_empty() && conditions == 0 && !args.meaning {
-        return Err(Failure::usage(
-            "say what to look for, such as `quipu search red button` or `quipu search --file api.rs`",
-        ));
-    }
-    Ok(query)
-}
-
-/// A directory as sessions spell it; one that is gone by its name.
-fn directory(path: &Path) -> Result<String, Failure> {
-    let found = path.canonicalize().or_else(|_| std::path::absolute(path));
-    match found {
-        Ok(path) => Ok(path.to_string_lossy().into_owned()),
-        Err(error) => Err(Failure::usage(format!("{}: {error}", printable(&path.to_string_lossy())))),
-    }
+        branch: args.branch.clone(),
+        best: args.best,
+        limit: args.limit,
+        semantic: args.meaning,
+        wait: args.wait,
+    })
 }
 
 /// A time: a date, a time with its zone, or how long ago.
@@ -173,45 +122,12 @@ pub(crate) fn instant(flag: &str, text: &str, now: UnixMs) -> Result<UnixMs, Fai
     })
 }
 
-/// Indexes all that is not, and tells how far it is. Ended by Ctrl-C, it goes on from there the next time.
-pub(crate) async fn finish_index(store: &LocalStore) -> Result<(), Failure> {
-    let progress = Progress::new();
-    let mut left = store.index().await?;
-    let all = left;
-    while left != Unindexed::default() {
-        let done = |left: u64, all: u64| 100 - (100 * left).checked_div(all).unwrap_or(0).min(100);
-        let (words, parts) = (done(left.words, all.words), done(left.substrings, all.substrings));
-        progress.show(&format!("indexing: words {words} %, parts of words {parts} %"));
-        left = store.index().await?;
-    }
-    Ok(())
-}
-
-/// Sessions that were looked up.
-#[derive(Default)]
-pub(crate) struct Rows(std::collections::HashMap<SessionId, Option<SessionRow>>);
-
-impl Rows {
-    async fn look_up(&mut self, store: &dyn Graph, id: Option<&SessionId>) -> Result<(), Failure> {
-        if let Some(id) = id.filter(|id| !self.0.contains_key(*id)) {
-            let query = SessionQuery { id: Some(id.clone()), limit: Some(1), ..SessionQuery::default() };
-            let row = store.sessions(query).await?.into_iter().next();
-            self.0.insert(id.clone(), row);
-        }
-        Ok(())
-    }
-
-    pub(crate) fn get(&self, id: Option<&SessionId>) -> Option<&SessionRow> {
-        self.0.get(id?).and_then(Option::as_ref)
-    }
-}
-
 /// Hits in groups, a session each, in the order of their first hits.
 fn write_groups(
     out: &mut impl std::io::Write,
     place: &Place,
     found: &Found,
-    sessions: &Rows,
+    sessions: &SessionRows,
 ) -> Result<(), Failure> {
     let (paint, now) = (Paint::stdout(), now());
     let mut groups: Vec<(Option<&SessionId>, Vec<&Hit>)> = Vec::new();

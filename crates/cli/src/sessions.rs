@@ -1,18 +1,15 @@
 //! `quipu sessions`: what was done.
 
-use std::collections::HashMap;
 use std::io::Write as _;
 
-use quipu_protocol::SessionId;
-use quipu_store::{Graph, ReadModel as _, SessionQuery, SessionRow};
+use quipu_store::{ReadModel as _, SessionQuery};
 
 use crate::args::SessionsArgs;
 use crate::console::current_dir;
 use crate::exit::Failure;
 use crate::place::place;
 use crate::print::{Paint, ago, dollars, note, one_line};
-use quipu_host::Seen;
-use quipu_host::now;
+use quipu_host::{Seen, label_counts, now, session_json};
 
 pub(crate) async fn run(args: &SessionsArgs) -> Result<(), Failure> {
     let place = place(&args.out.store)?;
@@ -34,7 +31,7 @@ pub(crate) async fn run(args: &SessionsArgs) -> Result<(), Failure> {
     let mut out = std::io::BufWriter::new(crate::console::stdout());
     if args.out.json {
         for row in &rows {
-            writeln!(out, "{}", json(row, &labels))?;
+            writeln!(out, "{}", session_json(row, &labels))?;
         }
         return Ok(out.flush()?);
     }
@@ -82,37 +79,4 @@ pub(crate) async fn run(args: &SessionsArgs) -> Result<(), Failure> {
         }
     }
     Ok(out.flush()?)
-}
-
-/// How many nodes have a label that was given in each session.
-pub(crate) async fn label_counts(
-    store: &dyn Graph,
-    sessions: &[SessionId],
-) -> Result<HashMap<SessionId, usize>, Failure> {
-    let mut counts = HashMap::new();
-    for label in store.labels(sessions).await? {
-        *counts.entry(label.session).or_default() += 1;
-    }
-    Ok(counts)
-}
-
-/// A session as a program reads it. Times in milliseconds since the epoch, cost in US dollars.
-pub(crate) fn json(row: &SessionRow, labels: &HashMap<SessionId, usize>) -> serde_json::Value {
-    serde_json::json!({
-        "id": row.id,
-        "cwd": row.cwd,
-        "cwdGone": !std::path::Path::new(&row.cwd).is_dir(),
-        "name": row.called,
-        "title": row.title,
-        "agent": row.agent,
-        "model": row.model,
-        "head": row.head,
-        "base": row.base,
-        "parentSession": row.parent,
-        "created": row.created,
-        "updated": row.updated,
-        "entries": row.entries,
-        "cost": row.cost,
-        "labels": labels.get(&row.id).copied().unwrap_or(0),
-    })
 }

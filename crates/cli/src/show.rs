@@ -14,7 +14,7 @@ use crate::exit::{Exit, Failure};
 use crate::place::place;
 use crate::print::{Paint, ago, dollars, iso, one_line, printable, took};
 use crate::tree;
-use quipu_host::now;
+use quipu_host::{node_json, now};
 
 pub(crate) async fn run(args: &ShowArgs) -> Result<(), Failure> {
     let place = place(&args.out.store)?;
@@ -92,8 +92,8 @@ async fn show_session(store: &dyn Graph, row: &SessionRow, args: &ShowArgs) -> R
     if args.out.json {
         let nodes =
             tree.rows.iter().map(|row| node_json(&row.node, &row.decoded)).collect::<Result<Vec<_>, _>>()?;
-        let labels = crate::sessions::label_counts(store, std::slice::from_ref(&row.id)).await?;
-        let value = serde_json::json!({ "session": crate::sessions::json(row, &labels), "cut": tree.cut });
+        let labels = quipu_host::label_counts(store, std::slice::from_ref(&row.id)).await?;
+        let value = serde_json::json!({ "session": quipu_host::session_json(row, &labels), "cut": tree.cut });
         // The nodes are raw JSON, which a value cannot hold.
         let text = value.to_string();
         writeln!(out, "{},\"nodes\":[{}]}}", &text[..text.len() - 1], nodes.join(","))?;
@@ -123,57 +123,6 @@ async fn show_request(store: &dyn Graph, node: &Node, decoded: &Decoded) -> Resu
     let mut out = crate::console::stdout();
     out.write_all(&bytes)?;
     Ok(out.flush()?)
-}
-
-/// A node as a program reads it.
-pub(crate) fn node_json(node: &Node, decoded: &Decoded) -> Result<String, Failure> {
-    #[derive(serde::Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Shown<'a> {
-        id: quipu_protocol::NodeId,
-        parent: Option<quipu_protocol::NodeId>,
-        role: &'a str,
-        timestamp: i64,
-        external_id: &'a Option<String>,
-        parts: &'a [quipu_protocol::BlobId],
-        #[serde(skip_serializing_if = "Option::is_none")]
-        message: Option<&'a Message>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        session: Option<&'a quipu_protocol::SessionStart>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        epoch: Option<&'a quipu_protocol::Epoch>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        compaction: Option<&'a quipu_protocol::Compaction>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        entry: Option<&'a quipu_protocol::Json>,
-        /// Of a merge: the node that it hangs on, and the ends of the other branches.
-        #[serde(skip_serializing_if = "<[_]>::is_empty")]
-        merge: &'a [quipu_protocol::NodeId],
-        step: &'a StepInfo,
-    }
-    let mut shown = Shown {
-        id: node.id,
-        parent: node.record.parent,
-        role: role_with(node, &decoded.entry),
-        timestamp: node.record.timestamp,
-        external_id: &node.record.external_id,
-        parts: &node.record.parts,
-        message: None,
-        session: None,
-        epoch: None,
-        compaction: None,
-        entry: None,
-        merge: &decoded.step.merge,
-        step: &decoded.step,
-    };
-    match &decoded.entry {
-        Entry::Message(message) => shown.message = Some(message),
-        Entry::Session(start) => shown.session = Some(start),
-        Entry::Epoch(epoch) => shown.epoch = Some(epoch),
-        Entry::Compaction(compaction) => shown.compaction = Some(compaction),
-        Entry::Meta(json) => shown.entry = Some(json),
-    }
-    serde_json::to_string(&shown).map_err(Failure::failed)
 }
 
 fn write_node(

@@ -1,11 +1,8 @@
 //! `quipu` without arguments: the terminal.
 
 mod arguments;
-mod cycled;
-mod found;
 mod host;
 mod looks;
-mod rows;
 
 use std::io::IsTerminal as _;
 use std::sync::Arc;

@@ -6,7 +6,7 @@ use std::io::Write;
 use quipu::history::{TreeItem, TreeLine, TreeQuery};
 use quipu_archive::Mended;
 use quipu_dag::Node;
-use quipu_protocol::{Body, Content, Entry, Message, NodeId, StopReason};
+use quipu_protocol::{Entry, NodeId};
 use quipu_store::{Edge, Graph, Resolved, Scope, SessionRow, Until};
 use quipu_transcript::Decoded;
 use unicode_width::UnicodeWidthStr as _;
@@ -15,7 +15,7 @@ use crate::args::TreeArgs;
 use crate::exit::Failure;
 use crate::place::place;
 use crate::print::{Paint, ago, dollars, one_line, printable};
-use quipu_host::{now, session_named};
+use quipu_host::{entry_words, nodes_of, now, room_behind, session_named};
 
 /// Nodes that are drawn at most.
 const LIMIT: usize = 5000;
@@ -105,9 +105,9 @@ struct Drawing<'a, W> {
 
 impl<W: Write> Drawing<'_, W> {
     async fn head(&mut self, json: bool) -> Result<(), Failure> {
-        let labels = crate::sessions::label_counts(self.store, std::slice::from_ref(&self.row.id)).await?;
+        let labels = quipu_host::label_counts(self.store, std::slice::from_ref(&self.row.id)).await?;
         if json {
-            let session = crate::sessions::json(self.row, &labels);
+            let session = quipu_host::session_json(self.row, &labels);
             return Ok(write!(self.out, "{{\"session\":{session},\"nodes\":[")?);
         }
         let (row, paint) = (self.row, self.paint);
@@ -208,7 +208,7 @@ impl<W: Write> Drawing<'_, W> {
                 "level": line.level, "starts": starts, "between": between, "label": label, "head": is_head,
                 "mended": mended,
             });
-            let (node, more) = (crate::show::node_json(node, decoded)?, more.to_string());
+            let (node, more) = (quipu_host::node_json(node, decoded)?, more.to_string());
             let comma = if self.written > 1 { "," } else { "" };
             // The node holds raw JSON, which a value cannot.
             return Ok(write!(self.out, "{comma}{},{}", &node[..node.len() - 1], &more[1..])?);
@@ -320,23 +320,6 @@ impl<W: Write> Drawing<'_, W> {
         }
         Ok(self.out.flush()?)
     }
-}
-
-/// The nodes of a few lines, and what they hold; those that are gone are left out.
-pub(crate) async fn nodes_of(
-    store: &dyn Graph,
-    lines: &[TreeLine],
-) -> Result<HashMap<NodeId, (Node, Decoded)>, Failure> {
-    let ids: Vec<NodeId> = lines
-        .iter()
-        .filter_map(|line| match line.item {
-            TreeItem::Node(id) => Some(id),
-            TreeItem::Folded { .. } | TreeItem::Session(_) => None,
-        })
-        .collect();
-    let nodes: Vec<Node> = store.nodes(&ids).await?.into_iter().flatten().collect();
-    let decoded = quipu_store::decode_nodes(store, &nodes).await?;
-    Ok(nodes.into_iter().zip(decoded).map(|(node, decoded)| (node.id, (node, decoded))).collect())
 }
 
 /// What stands before the text of a line: where the branches are that go on below.
@@ -452,53 +435,6 @@ pub(crate) fn draw(tree: &Tree, heads: &[NodeId], paint: Paint) -> Vec<String> {
 
 /// An entry on one line of so many columns.
 pub(crate) fn preview(entry: &Entry, paint: Paint, width: usize) -> String {
-    let (who, text) = match entry {
-        Entry::Session(start) => ("session", format!("{} in {}", start.session, start.cwd)),
-        Entry::Epoch(epoch) => ("epoch", format!("{}/{}", epoch.provider, epoch.model)),
-        Entry::Compaction(compaction) => ("compaction", compaction.summary.clone()),
-        Entry::Meta(json) => match quipu_transcript::message_of(entry) {
-            Some(message) => message_preview(&message),
-            None => ("entry", json.to_string()),
-        },
-        Entry::Message(message) => message_preview(message),
-    };
-    let room = width.saturating_sub(who.len() + 1).max(NARROW / 2);
-    format!("{} {}", paint.cyan(who), one_line(&text, room))
-}
-
-fn message_preview(message: &Message) -> (&'static str, String) {
-    match message {
-        Message::User(user) => ("user", body(&user.content)),
-        Message::Assistant(answer) => {
-            let mut parts: Vec<String> = Vec::new();
-            let text = answer.text();
-            if !text.trim().is_empty() {
-                parts.push(text);
-            }
-            parts.extend(answer.tool_calls().map(|call| format!("[{} {}]", call.name, call.arguments)));
-            match (answer.stop_reason, &answer.error_message) {
-                (StopReason::Error, Some(error)) => parts.push(format!("(failed: {error})")),
-                (StopReason::Aborted, _) => parts.push("(aborted)".into()),
-                (StopReason::Length, _) => parts.push("(cut off)".into()),
-                _ => {}
-            }
-            ("assistant", parts.join(" "))
-        }
-        Message::ToolResult(result) => {
-            let text = result.content.iter().filter_map(Content::as_text).collect::<Vec<_>>().join(" ");
-            let failed = if result.is_error { "failed: " } else { "" };
-            ("result", format!("[{}] {failed}{text}", result.tool_name))
-        }
-        Message::BashExecution(run) => ("command", run.command.clone()),
-        Message::Custom(custom) => ("custom", body(&custom.content)),
-        Message::BranchSummary(summary) => ("summary", summary.summary.clone()),
-        Message::CompactionSummary(summary) => ("summary", summary.summary.clone()),
-        Message::Other(json) => ("message", json.to_string()),
-    }
-}
-
-fn body(body: &Body) -> String {
-    let images = body.blocks().iter().filter(|block| matches!(block, Content::Image(_))).count();
-    let text = body.text();
-    if images > 0 { format!("{text} [{images} image(s)]") } else { text }
+    let (who, text) = entry_words(entry);
+    format!("{} {}", paint.cyan(who), one_line(&text, room_behind(who, width)))
 }

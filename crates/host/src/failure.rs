@@ -88,8 +88,14 @@ pub enum Advice {
     AcceptRules(std::path::PathBuf),
     /// Have a damaged store repaired.
     Repair,
+    /// Have the store examined.
+    Examine,
     /// Use another store.
     AnotherStore,
+    /// Say words to search for, or only wait for vectors.
+    OnlyVectors,
+    /// Say words to search for, or a condition.
+    SayWords,
     /// Say more of these.
     OneOf(Vec<Meant>),
 }

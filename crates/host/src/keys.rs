@@ -7,7 +7,7 @@ use quipu::{Engine, Provider, SessionOptions};
 use quipu_protocol::{Model, ModelErrorKind, Outcome};
 use quipu_providers::AuthFile;
 
-use crate::{Failure, LocalStore, Place};
+use crate::{Failure, Place};
 
 /// How long a provider may take to say what it thinks of a key.
 const CHECK: Duration = Duration::from_secs(20);
@@ -49,7 +49,7 @@ pub async fn keep_key(place: &Place, provider: &str, key: &str, unasked: bool) -
         let model =
             model.ok_or_else(|| Failure::request(format!("no model of `{provider}` can be asked")))?;
         let caller = settings.provider_for(&model, Some(key)).map_err(Failure::failed)?;
-        let engine = place.engine(Arc::new(LocalStore::in_memory()?), &settings)?;
+        let engine = place.engine_in_memory(&settings)?;
         match ask(&engine, model, caller, &place.home).await {
             Thinks::Takes(None) => "It works.".to_owned(),
             Thinks::Takes(Some(but)) => format!("It is taken, but: {but}"),

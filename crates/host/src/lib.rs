@@ -1,5 +1,6 @@
 //! What every front stands on: the user's files and settings, permissions as they are saved, and sessions that are opened
-//! with all of that.
+//! with all of that; and what is done with a store beside them: names, trees and lists of sessions, [`search`], [`import`]
+//! and its watch, [`export`].
 //!
 //! Nothing is printed here and nothing is read from a terminal. What goes wrong is a [`Failure`], what a person should know
 //! a [`HostNotice`] to the [`Observer`] of the [`Place`]; both say what happened, and what to do as an [`Advice`] that the
@@ -9,46 +10,71 @@
 mod budget;
 mod command_hooks;
 mod context;
+mod entry;
+pub mod export;
 mod failure;
 mod gone;
 mod helpers;
 mod identity;
+pub mod import;
+mod json;
 mod keys;
+mod listing;
 mod meaning;
 mod model;
 mod models;
 mod names;
 mod observer;
+mod offered_models;
 mod open;
 mod outputs;
 mod permissions;
 mod place;
+mod preferences;
 mod prompt;
 mod request;
 mod rules;
 mod sandbox;
 mod saved;
+pub mod search;
 mod session_file;
+mod suggestions;
+mod text;
+mod tree;
 mod watch;
 
 pub use budget::{Budget, budget_of, spent_today};
 pub use context::{context_settings, file_settings, make_room};
+pub use entry::{entry_words, room_behind};
 pub use failure::{Advice, Failure, FailureKind, Meant};
 pub use gone::Seen;
 pub use helpers::{command_shell, helpers, keep_from};
+pub use json::{label_counts, node_json, session_json};
 pub use keys::{KeyKept, keep_key};
+pub use listing::{Glimpse, SessionItem, list_sessions, tail};
 pub use meaning::{Compared, Meaning};
 pub use model::model_of;
 pub use names::{last_node, newest_here, newest_in, resolve, session_named};
 pub use observer::{HostNotice, Observer, Silent};
+pub use offered_models::{
+    Cycled, LocalServer, LocalServers, ProviderItem, callable_models, cycled_models, key_providers,
+    local_servers,
+};
 pub use open::{Started, existing_session, find_session, open};
 pub use permissions::{
     Entry, Project, Record, What, added_directories, demo_permissions, mode_named, permissions_here,
 };
-pub use place::{LocalStore, Place, current_dir, env, now, seal_credentials};
+pub use place::{Place, current_dir, env, now, seal_credentials};
+pub use preferences::{KeptSetting, SETTINGS, Setting, SettingError, current_settings, keep_setting};
 pub use request::{OpenRequest, PermissionRequest, Question, Which};
 pub use rules::accept_rules;
 pub use sandbox::{SANDBOX, isolation_here, launcher};
 pub use saved::SavedPermissions;
+pub use search::{FoundItem, FoundItems};
 pub use session_file::{Mirror, is_file};
-pub use watch::Watch;
+pub use suggestions::{
+    Steps, Suggestion, suggested_agents, suggested_bookmarks, suggested_labels, suggested_model,
+    suggested_nodes, suggested_providers, suggested_sessions, suggested_steps,
+};
+pub use text::{ago, dollars, iso, one_line, one_line_with, title_of};
+pub use tree::{Reach, TreeKind, TreeRow, nodes_of, session_rows, tree_rows, unfolded_rows, user_messages};

@@ -6,9 +6,9 @@ use std::time::Duration;
 use quipu::{Embedder, Engine, MeaningError, MeaningIndexed};
 use quipu_protocol::{ModelErrorKind, Usage};
 use quipu_providers::EmbedderSettings;
-use quipu_store::{Found, SearchQuery, StoreError};
+use quipu_store::{Found, SearchQuery, SqliteStore, StoreError};
 
-use crate::{Failure, FailureKind, LocalStore, Place};
+use crate::{Failure, FailureKind, Place};
 
 /// How long a search makes vectors of what is new.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -52,7 +52,7 @@ impl Meaning {
     ///
     /// # Errors
     /// `Request` where they say nothing; `Credential`.
-    pub fn of(place: &Place, store: Arc<LocalStore>) -> Result<Self, Failure> {
+    pub fn of(place: &Place, store: Arc<SqliteStore>) -> Result<Self, Failure> {
         let file = place.home.join("settings.json");
         let json = place.settings_json().map_err(|_| {
             Failure::request(format!("{} cannot be read, so nothing says what makes vectors", file.display()))
@@ -80,7 +80,7 @@ impl Meaning {
     /// Of the store, and of what makes vectors.
     pub async fn search(
         &self,
-        store: &LocalStore,
+        store: &SqliteStore,
         query: SearchQuery,
         wait: bool,
         tell: impl Fn(u64),

@@ -13,9 +13,6 @@ use quipu_workspace::ProcessRegistry;
 use crate::observer::Shared;
 use crate::{Advice, Failure, HostNotice, Observer};
 
-/// A store in a file of this machine, or in memory, with its upkeep.
-pub type LocalStore = SqliteStore;
-
 /// The user's files.
 #[derive(Debug, Clone)]
 pub struct Place {
@@ -152,7 +149,7 @@ impl Place {
     }
 
     /// The store, made when it is not there.
-    pub async fn store(&self) -> Result<Arc<LocalStore>, Failure> {
+    pub async fn store(&self) -> Result<Arc<SqliteStore>, Failure> {
         self.open_store(&OpenOptions::default())
     }
 
@@ -160,11 +157,11 @@ impl Place {
     ///
     /// # Errors
     /// What the store says.
-    pub fn open(&self, options: &OpenOptions) -> Result<LocalStore, StoreError> {
+    pub fn open(&self, options: &OpenOptions) -> Result<SqliteStore, StoreError> {
         SqliteStore::open(&self.store, options)
     }
 
-    fn open_store(&self, options: &OpenOptions) -> Result<Arc<LocalStore>, Failure> {
+    fn open_store(&self, options: &OpenOptions) -> Result<Arc<SqliteStore>, Failure> {
         if let Some(told) = self.on_a_network() {
             self.warn_with(told, Advice::MoveStore);
         }
@@ -181,12 +178,12 @@ impl Place {
     }
 
     /// The store, unless nothing was ever stored.
-    pub async fn existing_store(&self) -> Result<Option<Arc<LocalStore>>, Failure> {
+    pub async fn existing_store(&self) -> Result<Option<Arc<SqliteStore>>, Failure> {
         if self.has_store() { self.store().await.map(Some) } else { Ok(None) }
     }
 
     /// The same for a command that only reads: it leaves new text to those that search it.
-    pub fn store_to_read(&self) -> Result<Option<Arc<LocalStore>>, Failure> {
+    pub fn store_to_read(&self) -> Result<Option<Arc<SqliteStore>>, Failure> {
         let options = OpenOptions { search_index: SearchIndex::Asked, ..OpenOptions::default() };
         if self.has_store() { self.open_store(&options).map(Some) } else { Ok(None) }
     }
@@ -230,6 +227,14 @@ impl Place {
         let engine = Engine::new(store, sealer, "").with_outputs(self.outputs());
         let engine = engine.with_env(children).with_processes(self.processes.clone());
         Ok(engine.with_published_heads(&publish))
+    }
+
+    /// The same over a store of its own that is gone with it.
+    ///
+    /// # Errors
+    /// As [`Place::engine`].
+    pub fn engine_in_memory(&self, settings: &Settings) -> Result<Engine, Failure> {
+        self.engine(Arc::new(SqliteStore::in_memory()?), settings)
     }
 
     /// The key that makes the ids of sealed secrets: made once, kept for ever. Without a place to keep it, one

@@ -13,7 +13,7 @@ const AGAIN: [Duration; 2] = [Duration::from_millis(2_500), Duration::from_secs(
 
 /// The files that were seen.
 #[derive(Default)]
-pub struct Watch {
+pub(crate) struct Watch {
     files: HashMap<PathBuf, Watched>,
 }
 
@@ -39,10 +39,10 @@ struct State {
 
 impl Watch {
     /// How often files are looked at.
-    pub const POLL: Duration = Duration::from_millis(300);
+    pub(crate) const POLL: Duration = Duration::from_millis(300);
 
     /// Whether the file is to be read: it is new or has changed, or an answer in it may be whole by now.
-    pub fn is_due(&mut self, agent: &Agent, file: &Path) -> bool {
+    pub(crate) fn is_due(&mut self, agent: &Agent, file: &Path) -> bool {
         let state: Vec<Option<State>> = agent.written_to(file).iter().map(|path| State::of(path)).collect();
         let Some(watched) = self.files.get_mut(file) else {
             let watched = Watched { state, since: Instant::now(), again: 0, unfinished: true };
@@ -60,7 +60,7 @@ impl Watch {
     }
 
     /// The file was imported; what was not whole yet is tried again.
-    pub fn imported(&mut self, file: &Path, reports: &[Report]) {
+    pub(crate) fn imported(&mut self, file: &Path, reports: &[Report]) {
         if let Some(watched) = self.files.get_mut(file) {
             watched.unfinished = reports.iter().any(|report| report.pending > 0);
         }

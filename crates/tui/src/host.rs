@@ -1,14 +1,17 @@
 //! What the terminal needs beside a session's handle: other sessions, models, keys, and what commands print. The binary
 //! gives it; tests give their own.
 
-pub use quipu_host::KeyKept as Kept;
+pub use quipu_host::{
+    Cycled, FoundItem, FoundItems, Glimpse, KeyKept as Kept, LocalServer, LocalServers, ProviderItem, Reach,
+    SessionItem, TreeKind, TreeRow,
+};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use quipu::Session;
 use quipu_host::Question;
-use quipu_protocol::{BashExecutionMessage, Entry, Model, NodeId, Notice, SessionId, Thinking, UnixMs};
+use quipu_protocol::{BashExecutionMessage, Model, NodeId, Notice, SessionId, Thinking};
 
 use tokio_util::sync::CancellationToken;
 
@@ -20,9 +23,6 @@ pub type Doing<T> = Pin<Box<dyn Future<Output = Result<T, String>> + Send>>;
 
 /// Hears what is printed.
 pub type Tell = Box<dyn Fn(Arc<str>) + Send + Sync>;
-
-/// A model that is gone through, with the level of thinking that the user wants with it.
-pub type Cycled = (Arc<Model>, Option<Thinking>);
 
 /// The terminal's surroundings.
 pub trait Host: Send + Sync + 'static {
@@ -150,17 +150,6 @@ pub enum Which {
     Session(SessionId),
 }
 
-/// The end of a session.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Glimpse {
-    /// Its name; empty for none.
-    pub name: String,
-    /// Its last entries, the oldest first.
-    pub tail: Vec<(NodeId, Entry)>,
-    /// How many stand before them.
-    pub earlier: u64,
-}
-
 /// A session that was opened.
 #[derive(Debug)]
 pub struct Opened {
@@ -196,157 +185,6 @@ pub enum NotOpened {
     Asks(Box<Open>, Question, String),
     /// Anything else, for people.
     Failed(String),
-}
-
-/// Model servers on this machine.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct LocalServers {
-    /// Those that listen.
-    pub found: Vec<LocalServer>,
-    /// Where they were looked for, for people: names and ports.
-    pub looked_for: Vec<String>,
-}
-
-/// A model server that listens on this machine.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LocalServer {
-    /// What it is called.
-    pub name: String,
-    /// Host and port.
-    pub address: String,
-    /// The provider's id.
-    pub provider: String,
-    /// Ids of its models; never empty.
-    pub models: Vec<String>,
-}
-
-/// A provider for which a key can be kept.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ProviderItem {
-    /// Its id.
-    pub id: String,
-    /// Where a key is from already.
-    pub source: Option<String>,
-    /// Variables of the environment that a key is taken from, the usual one first.
-    pub variables: Vec<String>,
-}
-
-/// A session in a list.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SessionItem {
-    /// The session.
-    pub id: SessionId,
-    /// Its name, or what was said first.
-    pub title: String,
-    /// Its directory.
-    pub cwd: String,
-    /// The program that wrote it.
-    pub agent: String,
-    /// When it was changed last.
-    pub updated: UnixMs,
-    /// How many nodes it has.
-    pub entries: u64,
-    /// US dollars.
-    pub cost: f64,
-}
-
-/// What a search came to.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct FoundItems {
-    /// What was found.
-    pub found: Vec<FoundItem>,
-    /// What is to be known of the search, in lines: such as that not all is indexed yet.
-    pub told: Vec<String>,
-}
-
-/// A node in which words were found.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FoundItem {
-    /// The node.
-    pub node: NodeId,
-    /// Its session; `None` where it is in none that stands.
-    pub session: Option<SessionId>,
-    /// Who said or did it, and what stands around the words, in one line.
-    pub text: String,
-    /// Its session, for people.
-    pub detail: String,
-}
-
-/// How far a navigator reaches.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reach {
-    /// This session.
-    Session(SessionId),
-    /// The sessions of the directory.
-    Project,
-    /// The sessions of all directories and agents.
-    All,
-}
-
-/// What a row of a tree is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TreeKind {
-    /// The user said it.
-    User,
-    /// The model said it.
-    Assistant,
-    /// A tool returned it.
-    Tool,
-    /// A summary.
-    Summary,
-    /// No message: a session's start, another model, an entry of another program.
-    Other,
-    /// So many nodes that are not read yet.
-    Folded {
-        /// The node behind them.
-        below: NodeId,
-        /// Nodes before the first of them.
-        depth: u64,
-        /// How many.
-        count: u64,
-    },
-    /// A session that goes on from the row before.
-    Session,
-}
-
-/// A row of a tree.
-#[derive(Debug, Clone, PartialEq)]
-pub struct TreeRow {
-    /// The node; of a session its first one.
-    pub node: NodeId,
-    /// What it is.
-    pub kind: TreeKind,
-    /// How many branches it is away from what leads to where the session stands.
-    pub level: usize,
-    /// Whether a branch begins here.
-    pub starts: bool,
-    /// One line of what it says.
-    pub text: String,
-    /// Its label; empty for none.
-    pub label: String,
-    /// Whether the session stands here.
-    pub head: bool,
-    /// Of a session: which.
-    pub session: Option<SessionId>,
-    /// Of a node: the session that it is shown for, where that is not the one that is open.
-    pub of: Option<SessionId>,
-}
-
-impl TreeRow {
-    /// A row of the outermost level that is only what it is and says.
-    pub fn new(node: NodeId, kind: TreeKind, text: impl Into<String>) -> Self {
-        Self {
-            node,
-            kind,
-            level: 0,
-            starts: false,
-            text: text.into(),
-            label: String::new(),
-            head: false,
-            session: None,
-            of: None,
-        }
-    }
 }
 
 /// What a command printed.

@@ -7,8 +7,12 @@ use crate::rust_source::has_word;
 /// Rooms that word things for people at a command line, or are never shipped.
 const FRONTS: &[&str] = &["cli", "xtask", "testkit"];
 /// Names in code, and the rooms that may say them.
-const OWNED: &[(&str, &[&str])] =
-    &[("SqliteStore", &["store", "host"]), ("current_exe", &["host", "workspace"])];
+const OWNED: &[(&str, &[&str])] = &[
+    ("SqliteStore", &["store", "host"]),
+    // Another name for the same.
+    ("LocalStore", &["host"]),
+    ("current_exe", &["host", "workspace"]),
+];
 
 pub(crate) fn check(repo: &Repo) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -83,10 +87,19 @@ mod tests {
     #[test]
     fn names_with_an_owner_are_found_elsewhere() {
         let store = "fn a() {\n    SqliteStore::open();\n}\n";
+        let alias = "use quipu_host::LocalStore;\n";
         expect(
             check,
-            &[("crates/store/src/a.rs", store), ("crates/tui/src/b.rs", store)],
-            &["crates/tui/src/b.rs:2: SqliteStore belongs to store, host"],
+            &[
+                ("crates/cli/src/c.rs", alias),
+                ("crates/host/src/d.rs", alias),
+                ("crates/store/src/a.rs", store),
+                ("crates/tui/src/b.rs", store),
+            ],
+            &[
+                "crates/cli/src/c.rs:1: LocalStore belongs to host",
+                "crates/tui/src/b.rs:2: SqliteStore belongs to store, host",
+            ],
         );
     }
 }

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use quipu::{Opened, Sealer};
 use quipu_protocol::{BashExecutionMessage, Model, NodeId, Notice, SessionId, Thinking};
-use quipu_providers::{is_supported, levels};
-use quipu_store::{Graph, SessionQuery, Until, decode_nodes};
+use quipu_providers::levels;
+use quipu_store::Graph;
 use quipu_tui::editor::Candidate;
 use quipu_tui::terminal::Abilities;
 use quipu_tui::{
     Cycled, Doing, Glimpse, Host, Kept, NotOpened, Open, Printed, ProviderItem, Reach, SessionItem,
-    SettingKept, Tell, TreeRow, Which,
+    SettingKept, Tell, TreeKind, TreeRow, Which,
 };
 
 use tokio_util::sync::CancellationToken;
@@ -26,8 +26,6 @@ use quipu_host::Mirror;
 use quipu_host::SavedPermissions;
 use quipu_host::{FailureKind, OpenRequest, Place, Started, seal_credentials};
 
-/// Entries at the end of a session that are shown when it is opened.
-const TAIL: usize = 60;
 /// Bytes of what a command prints that are shown at most.
 const PRINTED: usize = 1 << 20;
 /// Sessions that are listed at most.
@@ -193,9 +191,9 @@ impl Inner {
         let Opened { session, mut troubles } = opened;
         let view = session.view();
         let read = match view.head {
-            Some(head) => tail(&*store, &view.session, head)
+            Some(head) => quipu_host::tail(&*store, &view.session, head)
                 .await
-                .map_err(|failure| NotOpened::Failed(failure.message))?,
+                .map_err(|failure| NotOpened::Failed(Failure::from(failure).message))?,
             None => Glimpse::default(),
         };
         let mode = permissions.mode().word();
@@ -242,18 +240,27 @@ impl Inner {
     }
 }
 
-async fn tail(store: &dyn Graph, session: &SessionId, head: NodeId) -> Result<Glimpse, Failure> {
-    let nodes = store.lineage(head, Until::Count(TAIL)).await?;
-    let decoded = decode_nodes(store, &nodes).await?;
-    let query = SessionQuery { id: Some(session.clone()), limit: Some(1), ..SessionQuery::default() };
-    let row = store.sessions(query).await?.into_iter().next();
-    let all = row.as_ref().map_or(0, |row| row.entries + 1);
-    let cut = nodes.len() == TAIL;
-    Ok(Glimpse {
-        earlier: if cut { all.saturating_sub(TAIL as u64) } else { 0 },
-        tail: nodes.iter().zip(decoded).map(|(node, decoded)| (node.id, decoded.entry)).collect(),
-        name: row.map_or_else(String::new, |row| row.called),
-    })
+/// What a search found, as the terminal shows it.
+fn found_items(found: crate::search::Results) -> quipu_tui::FoundItems {
+    let mut items = quipu_host::search::found_items(&found.results, quipu_host::now());
+    for item in &mut items {
+        item.text = printable(&item.text);
+        item.detail = printable(&item.detail);
+    }
+    quipu_tui::FoundItems { found: items, told: found.told }
+}
+
+/// A row as the terminal shows it.
+fn shown(mut row: TreeRow) -> TreeRow {
+    row.text = printable(&row.text);
+    if let TreeKind::Folded { .. } = row.kind {
+        row.text.push_str("; → shows them");
+    }
+    row
+}
+
+fn all_shown(rows: Vec<TreeRow>) -> Vec<TreeRow> {
+    rows.into_iter().map(shown).collect()
 }
 
 impl Host for Surroundings {
@@ -277,7 +284,7 @@ impl Host for Surroundings {
             let Some(store) = inner.store()? else { return Ok(None) };
             let row = quipu_host::find_session(&*store, &request).await?;
             match row.and_then(|row| Some((row.id, row.head?))) {
-                Some((session, head)) => tail(&*store, &session, head).await.map(Some),
+                Some((session, head)) => Ok(Some(quipu_host::tail(&*store, &session, head).await?)),
                 None => Ok(None),
             }
         })
@@ -285,32 +292,15 @@ impl Host for Surroundings {
 
     fn models(&self) -> Doing<Vec<Arc<Model>>> {
         self.doing(|inner| async move {
-            let models = move || {
-                let settings = inner.place.settings();
-                let mut models = settings.models();
-                models.retain(|model| {
-                    settings.is_available(model)
-                        || settings.local_servers().iter().any(|it| it.id == model.provider)
-                });
-                models
-            };
+            let models = move || quipu_host::callable_models(&inner.place);
             tokio::task::spawn_blocking(models).await.map_err(Failure::failed)
         })
     }
 
     fn cycled(&self) -> Doing<Vec<Cycled>> {
-        let all = self.models();
         self.doing(|inner| async move {
-            match super::cycled::patterns(&inner.place)? {
-                Some(patterns) => {
-                    let choose = move || super::cycled::named(&inner.place.settings(), &patterns);
-                    tokio::task::spawn_blocking(choose).await.map_err(Failure::failed)?
-                }
-                None => {
-                    let models = all.await.map_err(Failure::failed)?;
-                    Ok(models.into_iter().map(|model| (model, None)).collect())
-                }
-            }
+            let models = move || quipu_host::cycled_models(&inner.place);
+            Ok(tokio::task::spawn_blocking(models).await.map_err(Failure::failed)??)
         })
     }
 
@@ -321,18 +311,7 @@ impl Host for Surroundings {
     fn sessions(&self) -> Doing<Vec<SessionItem>> {
         self.doing(|inner| async move {
             let Some(store) = inner.store()? else { return Ok(Vec::new()) };
-            let rows =
-                store.sessions(SessionQuery { limit: Some(LISTED), ..SessionQuery::default() }).await?;
-            let item = |row: quipu_store::SessionRow| SessionItem {
-                title: if row.called.is_empty() { row.title } else { row.called },
-                id: row.id,
-                cwd: row.cwd,
-                agent: row.agent,
-                updated: row.updated,
-                entries: row.entries,
-                cost: row.cost,
-            };
-            Ok(rows.into_iter().filter(|row| row.head.is_some()).map(item).collect())
+            Ok(quipu_host::list_sessions(&*store, LISTED).await?)
         })
     }
 
@@ -342,19 +321,20 @@ impl Host for Surroundings {
             let cwd = match reach {
                 Reach::Session(session) => {
                     let from = inner.now().from;
-                    return super::rows::tree(&*store, &session, from, !below).await;
+                    let rows = quipu_host::tree_rows(&*store, &session, from, !below).await?;
+                    return Ok(all_shown(rows));
                 }
                 Reach::Project => Some(inner.now().cwd.display().to_string()),
                 Reach::All => None,
             };
-            super::rows::sessions(&*store, cwd, LISTED).await
+            Ok(all_shown(quipu_host::session_rows(&*store, cwd, LISTED).await?))
         })
     }
 
     fn unfold(&self, below: NodeId, depth: u64, count: u64, level: usize) -> Doing<Vec<TreeRow>> {
         self.doing(move |inner| async move {
             let Some(store) = inner.store()? else { return Ok(Vec::new()) };
-            super::rows::unfold(&*store, below, depth, count, level).await
+            Ok(all_shown(quipu_host::unfolded_rows(&*store, below, depth, count, level).await?))
         })
     }
 
@@ -364,7 +344,7 @@ impl Host for Surroundings {
             let work = async move || {
                 let args = crate::search::args_of(words)?;
                 let results = Box::pin(crate::search::find(&place, &args)).await?;
-                Ok(results.map(|results| super::found::items(&results, quipu_host::now())))
+                Ok(results.map(found_items))
             };
             Ok(work_within(here, false, work).await.1?.unwrap_or_default())
         })
@@ -373,7 +353,8 @@ impl Host for Surroundings {
     fn said(&self, head: NodeId) -> Doing<Vec<(NodeId, String)>> {
         self.doing(move |inner| async move {
             let Some(store) = inner.store()? else { return Ok(Vec::new()) };
-            super::rows::said(&*store, head).await
+            let said = quipu_host::user_messages(&*store, head).await?;
+            Ok(said.into_iter().map(|(node, text)| (node, printable(&text))).collect())
         })
     }
 
@@ -406,7 +387,8 @@ impl Host for Surroundings {
         self.doing(move |inner| async move {
             if let Some(models) = models {
                 let models = models.await.map_err(Failure::failed)?;
-                return Ok(models.iter().map(|model| super::arguments::model(model)).collect());
+                let models = models.iter().map(|model| quipu_host::suggested_model(model));
+                return Ok(models.map(super::arguments::candidate).collect());
             }
             let place = &inner.place;
             if let Some(known) = super::arguments::known(place, &command) {
@@ -492,8 +474,7 @@ impl Host for Surroundings {
         tell: Tell,
     ) -> Doing<BashExecutionMessage> {
         self.doing(move |inner| async move {
-            let store = Arc::new(quipu_host::LocalStore::in_memory()?);
-            let engine = inner.place.engine(store, &inner.place.settings())?;
+            let engine = inner.place.engine_in_memory(&inner.place.settings())?;
             let cwd = inner.now().cwd.clone();
             Ok(engine.run_unkept(&cwd, line, hidden, stop, tell).await)
         })
@@ -501,33 +482,14 @@ impl Host for Surroundings {
 
     fn local_servers(&self) -> Doing<quipu_tui::LocalServers> {
         self.doing(|inner| async move {
-            let look = move || {
-                let settings = inner.place.settings();
-                let found = settings.local_servers().iter().map(|server| quipu_tui::LocalServer {
-                    name: server.name.clone(),
-                    address: server.address.clone(),
-                    provider: server.id.clone(),
-                    models: server.models.iter().map(|model| model.id.clone()).collect(),
-                });
-                quipu_tui::LocalServers { found: found.collect(), looked_for: settings.local_places() }
-            };
+            let look = move || quipu_host::local_servers(&inner.place);
             tokio::task::spawn_blocking(look).await.map_err(Failure::failed)
         })
     }
 
     fn providers(&self) -> Doing<Vec<ProviderItem>> {
         self.doing(|inner| async move {
-            let list = move || {
-                let settings = inner.place.settings();
-                let spoken =
-                    |provider: &&str| settings.models_of(provider).iter().any(|model| is_supported(model));
-                let one = |provider: &str| ProviderItem {
-                    id: provider.to_owned(),
-                    source: settings.credential_source(provider),
-                    variables: settings.credential_variables(provider),
-                };
-                settings.providers().into_iter().filter(spoken).map(one).collect()
-            };
+            let list = move || quipu_host::key_providers(&inner.place);
             tokio::task::spawn_blocking(list).await.map_err(Failure::failed)
         })
     }

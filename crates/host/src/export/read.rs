@@ -6,8 +6,9 @@ use quipu_protocol::NodeId;
 use quipu_store::{Graph, SessionRow, Until, decode_nodes};
 use quipu_transcript::Decoded;
 
-use super::Stopped;
-use crate::exit::{Exit, Failure};
+use super::{ExportError, Exported};
+use crate::json::{label_counts, session_json};
+use crate::{Advice, Failure, FailureKind};
 
 /// Nodes that are looked for at once.
 const TOGETHER: usize = 256;
@@ -33,24 +34,28 @@ pub(super) struct Place<'a> {
 /// What a session is written with.
 pub(super) trait Writer {
     /// Before the first node.
-    fn begin(&mut self, row: &SessionRow, session: &serde_json::Value) -> Result<(), Stopped>;
-    fn node(&mut self, place: &Place<'_>, node: &Node, decoded: &Decoded) -> Result<(), Stopped>;
+    fn begin(&mut self, row: &SessionRow, session: &serde_json::Value) -> Result<(), ExportError>;
+    fn node(&mut self, place: &Place<'_>, node: &Node, decoded: &Decoded) -> Result<(), ExportError>;
     /// A session that goes on from the node before.
-    fn fork(&mut self, row: &SessionRow) -> Result<(), Stopped>;
+    fn fork(&mut self, row: &SessionRow) -> Result<(), ExportError>;
     /// After the last; whether there are more branches, labels or forks than were written.
-    fn end(&mut self, more: bool) -> Result<(), Stopped>;
+    fn end(&mut self, more: bool) -> Result<(), ExportError>;
 }
 
-/// Hands every node of a session to `out`, what it goes on from first; how many they were.
-pub(super) async fn read(store: &dyn Graph, row: &SessionRow, out: &mut dyn Writer) -> Result<u64, Stopped> {
-    let labels = crate::sessions::label_counts(store, std::slice::from_ref(&row.id)).await?;
+/// Hands every node of a session to `out`, what it goes on from first.
+pub(super) async fn read(
+    store: &dyn Graph,
+    row: &SessionRow,
+    out: &mut dyn Writer,
+) -> Result<Exported, ExportError> {
+    let labels = label_counts(store, std::slice::from_ref(&row.id)).await?;
     let tree = quipu::history::session_tree(
         store,
         row,
         &TreeQuery { whole: true, most: MOST, ..TreeQuery::default() },
     )
     .await?;
-    out.begin(row, &crate::sessions::json(row, &labels))?;
+    out.begin(row, &session_json(row, &labels))?;
     let mut reading = Reading { store, tree: &tree, out, written: 0 };
     let base = store.meetings(tree.head, &[row.base]).await?.into_iter().flatten().next();
     let before = base.map_or(0, |base| base.depth);
@@ -80,7 +85,7 @@ pub(super) async fn read(store: &dyn Graph, row: &SessionRow, out: &mut dyn Writ
     reading.nodes(&ids, false).await?;
     let written = reading.written;
     out.end(tree.more)?;
-    Ok(written)
+    Ok(Exported { entries: written, more: tree.more })
 }
 
 struct Reading<'a> {
@@ -98,7 +103,7 @@ impl Reading<'_> {
         depth: u64,
         count: u64,
         (level, mut starts, past): (usize, bool, bool),
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), ExportError> {
         let mut done = 0;
         while done < count {
             let together = (count - done).min(TOGETHER as u64);
@@ -114,15 +119,14 @@ impl Reading<'_> {
         Ok(())
     }
 
-    async fn nodes(&mut self, places: &[(NodeId, usize, bool)], past: bool) -> Result<(), Stopped> {
+    async fn nodes(&mut self, places: &[(NodeId, usize, bool)], past: bool) -> Result<(), ExportError> {
         for places in places.chunks(DECODED) {
             let ids: Vec<NodeId> = places.iter().map(|(id, ..)| *id).collect();
             let mut nodes = Vec::with_capacity(ids.len());
             for (id, node) in ids.iter().zip(self.store.nodes(&ids).await?) {
                 nodes.push(node.ok_or_else(|| {
-                    let what =
-                        format!("node {id} of the session is missing from the store; see `quipu doctor`");
-                    Failure::new(Exit::Store, what)
+                    let what = format!("node {id} of the session is missing from the store");
+                    Failure::new(FailureKind::Store, what).advise(Advice::Examine)
                 })?);
             }
             let decoded = decode_nodes(self.store, &nodes).await?;

@@ -8,13 +8,13 @@ use quipu_render::{markdown_entry, markdown_inline};
 use quipu_store::SessionRow;
 use quipu_transcript::Decoded;
 
-use super::Stopped;
+use super::ExportError;
 use super::read::{Place, Writer};
-use crate::print::{dollars, iso, note};
-use crate::show::node_json;
+use crate::json::node_json;
+use crate::text::{dollars, iso};
 
-/// Said when a session has more branches than are read.
-pub(super) const MORE: &str =
+/// What is to be said where a session has more branches than are written.
+pub const MORE: &str =
     "it has more branches, labels, compactions or forks than the newest 10,000, which are here";
 
 /// What a session is called, and what is known of it.
@@ -62,11 +62,11 @@ impl<'a> Json<'a> {
 }
 
 impl Writer for Json<'_> {
-    fn begin(&mut self, _: &SessionRow, session: &serde_json::Value) -> Result<(), Stopped> {
+    fn begin(&mut self, _: &SessionRow, session: &serde_json::Value) -> Result<(), ExportError> {
         Ok(write!(self.out, "{{\"session\":{session},\n\"nodes\":[")?)
     }
 
-    fn node(&mut self, place: &Place<'_>, node: &Node, decoded: &Decoded) -> Result<(), Stopped> {
+    fn node(&mut self, place: &Place<'_>, node: &Node, decoded: &Decoded) -> Result<(), ExportError> {
         let more = serde_json::json!({
             "level": place.level, "starts": place.starts, "past": place.past, "label": place.label,
             "head": place.head,
@@ -77,7 +77,7 @@ impl Writer for Json<'_> {
         Ok(write!(self.out, "{comma}\n{},{}", &node[..node.len() - 1], &more[1..])?)
     }
 
-    fn fork(&mut self, row: &SessionRow) -> Result<(), Stopped> {
+    fn fork(&mut self, row: &SessionRow) -> Result<(), ExportError> {
         self.forks.push(serde_json::json!({
             "session": row.id, "base": row.base, "name": row.called, "title": row.title, "entries": row.entries,
             "removed": row.head.is_none(),
@@ -85,7 +85,7 @@ impl Writer for Json<'_> {
         Ok(())
     }
 
-    fn end(&mut self, more: bool) -> Result<(), Stopped> {
+    fn end(&mut self, more: bool) -> Result<(), ExportError> {
         let forks = serde_json::Value::from(std::mem::take(&mut self.forks));
         writeln!(self.out, "\n],\n\"forks\":{forks},\"more\":{more}}}")?;
         Ok(self.out.flush()?)
@@ -105,7 +105,7 @@ impl<'a> Markdown<'a> {
 }
 
 impl Writer for Markdown<'_> {
-    fn begin(&mut self, row: &SessionRow, _: &serde_json::Value) -> Result<(), Stopped> {
+    fn begin(&mut self, row: &SessionRow, _: &serde_json::Value) -> Result<(), ExportError> {
         let (title, facts) = facts(row);
         writeln!(self.out, "# {}\n", markdown_inline(&title))?;
         for (what, is) in facts {
@@ -114,7 +114,7 @@ impl Writer for Markdown<'_> {
         Ok(())
     }
 
-    fn node(&mut self, place: &Place<'_>, node: &Node, decoded: &Decoded) -> Result<(), Stopped> {
+    fn node(&mut self, place: &Place<'_>, node: &Node, decoded: &Decoded) -> Result<(), ExportError> {
         // A label is shown beside its node, and a name above; the line goes on behind them.
         if let Some((which, from)) = turn(self.last, place, node) {
             let from = from.map_or("the beginning".into(), |from| format!("`{}`", from.short()));
@@ -136,16 +136,15 @@ impl Writer for Markdown<'_> {
         Ok(self.out.write_all(shown.body.as_bytes())?)
     }
 
-    fn fork(&mut self, row: &SessionRow) -> Result<(), Stopped> {
+    fn fork(&mut self, row: &SessionRow) -> Result<(), ExportError> {
         let title = if row.called.is_empty() { &row.title } else { &row.called };
         let (id, title) = (markdown_inline(row.id.as_str()), markdown_inline(title));
         Ok(writeln!(self.out, "\n*Session {id} goes on from here: {title}*")?)
     }
 
-    fn end(&mut self, more: bool) -> Result<(), Stopped> {
+    fn end(&mut self, more: bool) -> Result<(), ExportError> {
         if more {
             writeln!(self.out, "\n---\n\n*There is more: {MORE}.*")?;
-            note(format!("the session is not written whole: {MORE}"));
         }
         Ok(self.out.flush()?)
     }

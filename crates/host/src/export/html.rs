@@ -11,10 +11,10 @@ use quipu_store::SessionRow;
 use quipu_transcript::Decoded;
 use sha2::{Digest as _, Sha256};
 
-use super::Stopped;
+use super::ExportError;
 use super::read::{Place, Writer};
 use super::text::{MORE, facts, turn};
-use crate::print::{iso, note};
+use crate::text::iso;
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
@@ -37,7 +37,7 @@ impl<'a> Html<'a> {
 }
 
 impl Writer for Html<'_> {
-    fn begin(&mut self, row: &SessionRow, _: &serde_json::Value) -> Result<(), Stopped> {
+    fn begin(&mut self, row: &SessionRow, _: &serde_json::Value) -> Result<(), ExportError> {
         let [style, script] = [STYLE, SCRIPT].map(|text| STANDARD.encode(Sha256::digest(text)));
         let (title, facts) = facts(row);
         let title = html_text(&title);
@@ -61,7 +61,7 @@ impl Writer for Html<'_> {
         Ok(self.out.write_all(b"</dl>\n</header>\n<main>\n<section>\n")?)
     }
 
-    fn node(&mut self, place: &Place<'_>, node: &Node, decoded: &Decoded) -> Result<(), Stopped> {
+    fn node(&mut self, place: &Place<'_>, node: &Node, decoded: &Decoded) -> Result<(), ExportError> {
         let turn = turn(self.last, place, node);
         self.last = Some(node.id);
         if quipu::history::is_note(&decoded.entry) && turn.is_none() {
@@ -102,16 +102,15 @@ impl Writer for Html<'_> {
         Ok(self.out.write_all(b"</article>\n")?)
     }
 
-    fn fork(&mut self, row: &SessionRow) -> Result<(), Stopped> {
+    fn fork(&mut self, row: &SessionRow) -> Result<(), ExportError> {
         let title = if row.called.is_empty() { &row.title } else { &row.called };
         let (id, title) = (html_text(row.id.as_str()), html_text(title));
         Ok(writeln!(self.out, "<p class=fork>Session <code>{id}</code> goes on from here: {title}</p>")?)
     }
 
-    fn end(&mut self, more: bool) -> Result<(), Stopped> {
+    fn end(&mut self, more: bool) -> Result<(), ExportError> {
         if more {
             writeln!(self.out, "<p class=aside>There is more: {MORE}.</p>")?;
-            note(format!("the session is not written whole: {MORE}"));
         }
         write!(self.out, "</section>\n</main>\n<script>{SCRIPT}</script>\n</body>\n</html>\n")?;
         Ok(self.out.flush()?)

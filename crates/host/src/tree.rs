@@ -1,17 +1,16 @@
-//! Rows of a session's tree for the terminal.
+//! Sessions as trees of rows.
 
 use std::collections::HashMap;
 
-use quipu::history::{TreeItem, TreeQuery, session_tree};
+use quipu::history::{TreeItem, TreeLine, TreeQuery, session_tree};
 use quipu_dag::Node;
 use quipu_protocol::{Entry, Message, NodeId, SessionId};
 use quipu_store::{Graph, SessionQuery, Until, decode_nodes};
 use quipu_transcript::Decoded;
-use quipu_tui::{TreeKind, TreeRow};
 
-use crate::exit::Failure;
-use crate::print::{Paint, ago, one_line};
-use crate::tree::nodes_of;
+use crate::entry::entry_line;
+use crate::text::{ago, one_line, title_of};
+use crate::{Failure, now};
 
 /// Nodes that are read together.
 const TOGETHER: usize = 256;
@@ -30,9 +29,86 @@ const GENERATIONS: usize = 100;
 /// Columns of a row at most.
 const WIDTH: usize = 300;
 
+/// How far a navigator reaches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reach {
+    /// This session.
+    Session(SessionId),
+    /// The sessions of the directory.
+    Project,
+    /// The sessions of all directories and agents.
+    All,
+}
+
+/// What a row of a tree is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TreeKind {
+    /// The user said it.
+    User,
+    /// The model said it.
+    Assistant,
+    /// A tool returned it.
+    Tool,
+    /// A summary.
+    Summary,
+    /// No message: a session's start, another model, an entry of another program.
+    Other,
+    /// So many nodes that are not read yet.
+    Folded {
+        /// The node behind them.
+        below: NodeId,
+        /// Nodes before the first of them.
+        depth: u64,
+        /// How many.
+        count: u64,
+    },
+    /// A session that goes on from the row before.
+    Session,
+}
+
+/// A row of a tree.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TreeRow {
+    /// The node; of a session its first one.
+    pub node: NodeId,
+    /// What it is.
+    pub kind: TreeKind,
+    /// How many branches it is away from what leads to where the session stands.
+    pub level: usize,
+    /// Whether a branch begins here.
+    pub starts: bool,
+    /// One line of what it says.
+    pub text: String,
+    /// Its label; empty for none.
+    pub label: String,
+    /// Whether the session stands here.
+    pub head: bool,
+    /// Of a session: which.
+    pub session: Option<SessionId>,
+    /// Of a node: the session that it is shown for, where that is not the one that is open.
+    pub of: Option<SessionId>,
+}
+
+impl TreeRow {
+    /// A row of the outermost level that is only what it is and says.
+    pub fn new(node: NodeId, kind: TreeKind, text: impl Into<String>) -> Self {
+        Self {
+            node,
+            kind,
+            level: 0,
+            starts: false,
+            text: text.into(),
+            label: String::new(),
+            head: false,
+            session: None,
+            of: None,
+        }
+    }
+}
+
 /// A session as rows, the oldest first; behind what it was forked from, where that is wanted. One that is not stored yet
 /// goes on `from` a node.
-pub(super) async fn tree(
+pub async fn tree_rows(
     store: &dyn Graph,
     session: &SessionId,
     from: Option<NodeId>,
@@ -75,7 +151,7 @@ pub(super) async fn tree(
                     rows.push(TreeRow { starts, ..folded(*below, *depth, *count, level) });
                 }
                 TreeItem::Session(row) => {
-                    let title = if row.called.is_empty() { &row.title } else { &row.called };
+                    let title = title_of(row);
                     let gone = if row.head.is_none() { " (removed)" } else { "" };
                     let text =
                         format!("session, {} nodes{gone}: {}", row.entries + 1, one_line(title, WIDTH));
@@ -122,7 +198,7 @@ async fn past(store: &dyn Graph, mut at: NodeId, mut shown: u64) -> Result<Vec<T
         let decoded = decode_nodes(store, &nodes).await?;
         let mut rows = Vec::new();
         if let Some(row) = &row {
-            let title = if row.called.is_empty() { &row.title } else { &row.called };
+            let title = title_of(row);
             let gone = if row.head.is_none() { " (removed)" } else { "" };
             let text = format!("forked from session{gone}: {}", one_line(title, WIDTH));
             rows.push(TreeRow { session: open.clone(), ..TreeRow::new(row.base, TreeKind::Session, text) });
@@ -146,7 +222,7 @@ async fn past(store: &dyn Graph, mut at: NodeId, mut shown: u64) -> Result<Vec<T
 }
 
 /// Sessions as rows, the last changed last; those that went on from another one below it.
-pub(super) async fn sessions(
+pub async fn session_rows(
     store: &dyn Graph,
     cwd: Option<String>,
     most: usize,
@@ -164,7 +240,7 @@ pub(super) async fn sessions(
         let parent = row.parent.as_ref().and_then(|parent| places.get(parent)).copied();
         below.entry(parent.filter(|parent| *parent != at)).or_default().push(at);
     }
-    let now = quipu_host::now();
+    let now = now();
     let mut rows = Vec::with_capacity(found.len());
     let mut stack: Vec<(usize, usize)> = Vec::new();
     let push = |stack: &mut Vec<(usize, usize)>, at: Option<Vec<usize>>, level: usize| {
@@ -173,7 +249,7 @@ pub(super) async fn sessions(
     push(&mut stack, below.remove(&None), 0);
     while let Some((at, level)) = stack.pop() {
         let row = &found[at];
-        let title = if row.called.is_empty() { &row.title } else { &row.called };
+        let title = title_of(row);
         let agent = if row.agent == quipu::AGENT { "" } else { &row.agent };
         let mut text = one_line(title, WIDTH);
         for more in [agent, if all { &row.cwd } else { "" }] {
@@ -195,7 +271,7 @@ pub(super) async fn sessions(
 }
 
 /// The nodes of a run that was folded: its last ones, where it is long.
-pub(super) async fn unfold(
+pub async fn unfolded_rows(
     store: &dyn Graph,
     below: NodeId,
     depth: u64,
@@ -222,7 +298,7 @@ pub(super) async fn unfold(
 }
 
 /// What the user said, the newest first.
-pub(super) async fn said(store: &dyn Graph, head: NodeId) -> Result<Vec<(NodeId, String)>, Failure> {
+pub async fn user_messages(store: &dyn Graph, head: NodeId) -> Result<Vec<(NodeId, String)>, Failure> {
     let nodes = store.lineage(head, Until::Count(SOUGHT)).await?;
     let mut said = Vec::new();
     for nodes in nodes.rchunks(TOGETHER) {
@@ -239,7 +315,7 @@ pub(super) async fn said(store: &dyn Graph, head: NodeId) -> Result<Vec<(NodeId,
 /// The row of nodes that are not shown one by one.
 fn folded(below: NodeId, depth: u64, count: u64, level: usize) -> TreeRow {
     let kind = TreeKind::Folded { below, depth, count };
-    TreeRow { level, ..TreeRow::new(below, kind, format!("⋮ {count} more; → shows them")) }
+    TreeRow { level, ..TreeRow::new(below, kind, format!("⋮ {count} more")) }
 }
 
 fn of_node(node: NodeId, entry: &Entry) -> TreeRow {
@@ -254,5 +330,22 @@ fn of_node(node: NodeId, entry: &Entry) -> TreeRow {
             TreeKind::Other
         }
     };
-    TreeRow::new(node, kind, crate::tree::preview(entry, Paint::none(), WIDTH))
+    TreeRow::new(node, kind, entry_line(entry, WIDTH))
+}
+
+/// The nodes of a few lines, and what they hold; those that are gone are left out.
+pub async fn nodes_of(
+    store: &dyn Graph,
+    lines: &[TreeLine],
+) -> Result<HashMap<NodeId, (Node, Decoded)>, Failure> {
+    let ids: Vec<NodeId> = lines
+        .iter()
+        .filter_map(|line| match line.item {
+            TreeItem::Node(id) => Some(id),
+            TreeItem::Folded { .. } | TreeItem::Session(_) => None,
+        })
+        .collect();
+    let nodes: Vec<Node> = store.nodes(&ids).await?.into_iter().flatten().collect();
+    let decoded = decode_nodes(store, &nodes).await?;
+    Ok(nodes.into_iter().zip(decoded).map(|(node, decoded)| (node.id, (node, decoded))).collect())
 }

@@ -1,0 +1,116 @@
+//! Models and providers that a person can choose from.
+
+use std::sync::Arc;
+
+use quipu_protocol::{Model, Thinking};
+use quipu_providers::is_supported;
+use serde_json::Value;
+
+use crate::{Failure, Place};
+
+/// A model that is gone through, with the level of thinking that the user wants with it.
+pub type Cycled = (Arc<Model>, Option<Thinking>);
+
+/// Model servers on this machine.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LocalServers {
+    /// Those that listen.
+    pub found: Vec<LocalServer>,
+    /// Where they were looked for, for people: names and ports.
+    pub looked_for: Vec<String>,
+}
+
+/// A model server that listens on this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LocalServer {
+    /// What it is called.
+    pub name: String,
+    /// Host and port.
+    pub address: String,
+    /// The provider's id.
+    pub provider: String,
+    /// Ids of its models; never empty.
+    pub models: Vec<String>,
+}
+
+/// A provider for which a key can be kept.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ProviderItem {
+    /// Its id.
+    pub id: String,
+    /// Where a key is from already.
+    pub source: Option<String>,
+    /// Variables of the environment that a key is taken from, the usual one first.
+    pub variables: Vec<String>,
+}
+
+/// Models that can be called, those of servers on this machine among them. Reads files, and may ask those servers.
+pub fn callable_models(place: &Place) -> Vec<Arc<Model>> {
+    let settings = place.settings();
+    let mut models = settings.models();
+    models.retain(|model| {
+        settings.is_available(model) || settings.local_servers().iter().any(|it| it.id == model.provider)
+    });
+    models
+}
+
+/// The models that a person goes through, one after the other: those of `enabledModels` in `settings.json`, or all that
+/// can be called.
+///
+/// # Errors
+/// `Request` where the setting is no list of names, or names no model that can be asked.
+pub fn cycled_models(place: &Place) -> Result<Vec<Cycled>, Failure> {
+    let Some(patterns) = enabled_models(place)? else {
+        return Ok(callable_models(place).into_iter().map(|model| (model, None)).collect());
+    };
+    let named = place.settings().named(&patterns);
+    if named.is_empty() {
+        return Err(Failure::request(format!(
+            "`enabledModels` in settings.json names no model that can be asked: {}",
+            patterns.join(", ")
+        )));
+    }
+    Ok(named)
+}
+
+/// What the setting says; `None` where it says nothing.
+fn enabled_models(place: &Place) -> Result<Option<Vec<String>>, Failure> {
+    let wrong = || {
+        Failure::request(
+            "`enabledModels` in settings.json must be a list of names, such as [\"sonnet:high\"]",
+        )
+    };
+    match &place.settings_json().unwrap_or_default()["enabledModels"] {
+        Value::Null => Ok(None),
+        Value::Array(names) if names.is_empty() => Ok(None),
+        Value::Array(names) => {
+            let names = names.iter().map(|name| name.as_str().map(str::to_owned));
+            names.collect::<Option<_>>().map(Some).ok_or_else(wrong)
+        }
+        _ => Err(wrong()),
+    }
+}
+
+/// Model servers that listen on this machine. May take a second or two.
+pub fn local_servers(place: &Place) -> LocalServers {
+    let settings = place.settings();
+    let found = settings.local_servers().iter().map(|server| LocalServer {
+        name: server.name.clone(),
+        address: server.address.clone(),
+        provider: server.id.clone(),
+        models: server.models.iter().map(|model| model.id.clone()).collect(),
+    });
+    LocalServers { found: found.collect(), looked_for: settings.local_places() }
+}
+
+/// Providers for which a key can be kept.
+pub fn key_providers(place: &Place) -> Vec<ProviderItem> {
+    let settings = place.settings();
+    let spoken = |provider: &&str| settings.models_of(provider).iter().any(|model| is_supported(model));
+    let one = |provider: &str| ProviderItem {
+        id: provider.to_owned(),
+        source: settings.credential_source(provider),
+        variables: settings.credential_variables(provider),
+    };
+    settings.providers().into_iter().filter(spoken).map(one).collect()
+}

@@ -1,0 +1,6 @@
+//! What a front asks the host for, without a command line.
+
+#[cfg(test)]
+mod settings;
+#[cfg(test)]
+mod taken_in;
