@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, IsTerminal as _, Read as _};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub(crate) struct Asker {
 impl Asker {
     /// Where a person sees what is asked and can answer: a terminal that is ours and in front.
     pub(crate) fn new() -> Option<Self> {
-        if !std::io::stderr().is_terminal() {
+        if !crate::console::shows_people() {
             return None;
         }
         let terminal = File::open("/dev/tty").ok()?;

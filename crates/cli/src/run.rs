@@ -426,7 +426,7 @@ impl Front {
 }
 
 fn write_line(line: &str) -> std::io::Result<()> {
-    let mut out = std::io::stdout().lock();
+    let mut out = crate::console::stdout();
     out.write_all(line.as_bytes())?;
     out.write_all(b"\n")?;
     out.flush()
@@ -608,9 +608,9 @@ impl Text {
         if text.is_empty() {
             return Ok(());
         }
-        let mut out = std::io::stdout().lock();
+        let mut out = crate::console::stdout();
         // A program gets the text as it is; a terminal must not be steered by it.
-        if std::io::IsTerminal::is_terminal(&out) {
+        if out.is_terminal() {
             out.write_all(printable(text).as_bytes())?;
         } else {
             out.write_all(text.as_bytes())?;
@@ -622,7 +622,7 @@ impl Text {
 
     fn close(&mut self) -> std::io::Result<()> {
         if std::mem::take(&mut self.open) {
-            let mut out = std::io::stdout().lock();
+            let mut out = crate::console::stdout();
             out.write_all(b"\n")?;
             out.flush()?;
         }

@@ -1,7 +1,7 @@
 //! Programs that the command starts itself, found where no confined command could have put them.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Once};
+use std::sync::Arc;
 
 use quipu_providers::Shell;
 use quipu_workspace::Helpers;
@@ -11,12 +11,9 @@ use crate::{Place, Silent, current_dir};
 /// Those of this process, not from where commands of sessions in the current directory may write, whether or not one is
 /// open.
 pub fn helpers() -> Arc<Helpers> {
-    static HERE: Once = Once::new();
-    HERE.call_once(|| {
-        if let (Ok(place), Ok(here)) = (Place::find(None, Arc::new(Silent)), current_dir()) {
-            keep_from(&place, &here, &[]);
-        }
-    });
+    if let (Ok(place), Ok(here)) = (Place::find(None, Arc::new(Silent)), current_dir()) {
+        keep_from(&place, &here, &[]);
+    }
     Helpers::of_this_process()
 }
 

@@ -66,6 +66,23 @@ fn fork_goes_on_from_before_a_message_that_is_chosen() {
 }
 
 #[test]
+fn demo_says_nothing_past_the_terminal() {
+    let world = World::new([]);
+    let mut terminal = Terminal::open(&world, &[]);
+    terminal.shows("test-1");
+    terminal.types("/demo\r");
+    terminal.shows("Every step is a node of the graph");
+    terminal.until("the end of the demo", |shown| shown.contains("quipu sessions --all"));
+    // What is written past the drawing ends its lines in a way of its own.
+    let bytes = String::from_utf8_lossy(&terminal.bytes).into_owned();
+    let answers = bytes.match_indices("I will run the test first");
+    let ends = answers.map(|(at, _)| bytes[at..].chars().find(|letter| letter.is_control()));
+    let ends: Vec<_> = ends.collect();
+    assert!(!ends.is_empty() && ends.iter().all(|end| *end != Some('\n')), "{ends:?}");
+    leave(terminal);
+}
+
+#[test]
 fn fork_offers_what_was_said_as_it_is_typed() {
     let world = answers(3);
     let mut terminal = after(&world, &["first question", "second question"]);
