@@ -145,6 +145,8 @@ impl<'a> Stage<'a> {
     fn isolated(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command
+            // A variable that says where tools build makes the terminal ask about it.
+            .env_clear()
             .current_dir(self.project())
             .env("HOME", self.home())
             .env("TMPDIR", self.path("tmp"))
