@@ -304,7 +304,9 @@ impl Committer {
         }
         let over = self.over(plan.drafts.iter());
         batch.ops.extend(over.iter().map(released));
-        let (last, epoch) = (writer.last(), writer.epoch().cloned());
+        // Most commits begin none.
+        let begun = writer.epoch().filter(|epoch| !std::ptr::eq(*epoch, &self.epoch));
+        let (last, epoch) = (writer.last(), begun.cloned());
         self.store.commit(batch).await?;
         self.paid(&over);
         if moves {
