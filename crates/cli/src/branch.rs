@@ -34,10 +34,11 @@ pub(crate) async fn run(args: &BranchArgs) -> Result<(), Failure> {
     };
     let Jumped { session, from, at, head, said, summary, usage } = &jumped;
     let text = said.as_ref().map(|said| {
-        let texts: Vec<&str> = said.0.iter().filter_map(Content::as_text).collect();
+        let texts: Vec<&str> = said.content.iter().filter_map(Content::as_text).collect();
         texts.join("\n")
     });
-    let images = said.iter().flat_map(|said| &said.0).filter(|block| matches!(block, Content::Image(_)));
+    let images =
+        said.iter().flat_map(|said| &said.content).filter(|block| matches!(block, Content::Image(_)));
     let images = images.count();
     if args.out.json {
         let cost = usage.map(|usage| usage.cost.total);

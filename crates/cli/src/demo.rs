@@ -183,7 +183,7 @@ impl Stage {
 
 /// What the user says, for people.
 fn said(prompts: &[Option<UserInput>]) -> String {
-    let blocks = prompts.iter().flatten().flat_map(|input| &input.0);
+    let blocks = prompts.iter().flatten().flat_map(|input| &input.content);
     blocks.filter_map(quipu_protocol::Content::as_text).collect::<Vec<_>>().join(" ")
 }
 

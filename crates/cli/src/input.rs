@@ -35,7 +35,7 @@ pub(crate) fn prompts(messages: &[String], piped: String, cwd: &Path) -> Result<
         blocks.push(Content::text(text));
     }
     blocks.extend(images);
-    let first = (!blocks.is_empty()).then_some(UserInput(blocks));
+    let first = (!blocks.is_empty()).then_some(UserInput::new(blocks));
     Ok(first
         .into_iter()
         .chain(texts.filter(|text| !text.trim().is_empty()).map(|text| UserInput::from(text.as_str())))

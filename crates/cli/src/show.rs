@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use quipu_dag::Node;
-use quipu_protocol::{Body, Content, Entry, Message, StepInfo};
+use quipu_protocol::{Body, Content, Entry, Message, Provenance, StepInfo};
 use quipu_store::{FoundBy, Graph, SessionQuery, SessionRow};
 use quipu_transcript::{Decoded, role_with};
 use sha2::{Digest as _, Sha256};
@@ -172,7 +172,22 @@ fn write_compaction(
     Ok(writeln!(out, "\n{}", printable(&compaction.summary))?)
 }
 
+/// Such as `hook (system), date`.
+fn source(of: &Provenance) -> String {
+    let word = |json: serde_json::Result<serde_json::Value>| {
+        json.ok().and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default()
+    };
+    let name = of.name.as_deref().map_or(String::new(), |name| format!(", {}", one_line(name, 80)));
+    format!("{} ({}){name}", word(serde_json::to_value(of.origin)), word(serde_json::to_value(of.author)))
+}
+
 fn write_step(out: &mut impl std::io::Write, step: &StepInfo) -> Result<(), Failure> {
+    if let Some(provenance) = &step.provenance {
+        writeln!(out, "from    {}", source(provenance))?;
+    }
+    for added in &step.added {
+        writeln!(out, "block {} from {}", added.block + 1, source(&added.provenance))?;
+    }
     if let Some(duration) = step.duration_ms {
         writeln!(out, "took    {}", took(duration))?;
     }

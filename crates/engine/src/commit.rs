@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use quipu_protocol::{Epoch, FileChange, Json, NodeId, Refused, RunId, SessionId, UnixMs};
+use quipu_protocol::{
+    AddedBlock, Epoch, FileChange, Json, NodeId, Provenance, Refused, RunId, SessionId, UnixMs,
+};
 use quipu_store::{
     Action, Commit, Durability, Graph, InboxItem, NewChunk, Op, RefMove, RefName, ReserveId, Step, StepCall,
     StepState, StoreError,
@@ -35,6 +37,10 @@ pub(crate) struct KeptResult {
     pub(crate) note: WorkspaceNote,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) hooks: Vec<Json>,
+    #[serde(default = "Provenance::tool")]
+    pub(crate) provenance: Provenance,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) added: Vec<AddedBlock>,
 }
 
 /// In the table of steps, the key of a line that the user runs in the shell; its run has no other step. No call of a
@@ -394,5 +400,7 @@ fn kept(done: &Done) -> KeptResult {
         files: done.files.clone(),
         note: WorkspaceNote::clone(&done.note),
         hooks: done.hooks.clone(),
+        provenance: done.provenance.clone(),
+        added: done.added.clone(),
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use quipu_machine::Draft;
 use quipu_protocol::{
-    Body, Content, Entry, FileState, MergeSide, Message, NodeId, SessionId, StepInfo, UserMessage,
+    Body, Content, Entry, FileState, MergeSide, Message, NodeId, Provenance, SessionId, StepInfo, UserMessage,
 };
 use quipu_store::{Graph, RefName, SessionQuery, StoreError, Until, decode_nodes};
 use quipu_transcript::{Decoded, TouchedFiles, counts, message_of};
@@ -273,7 +273,11 @@ impl Engine {
         let text = text_of(&merge, note, side, how.map(|_| &plan));
         let content = Body::Blocks(vec![Content::text(text)]);
         let entry = Entry::Message(Message::User(UserMessage { content, timestamp: self.now() }));
-        let step = StepInfo { merge: vec![merge.head, from], ..StepInfo::default() };
+        let step = StepInfo {
+            merge: vec![merge.head, from],
+            provenance: Some(Provenance::quipu()),
+            ..StepInfo::default()
+        };
         let mut added = vec![Draft::of(entry, step)];
         added.extend(flight.iter().map(InFlight::record));
         // Later than both.

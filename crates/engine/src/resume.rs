@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use quipu_protocol::{
     AssistantMessage, BashExecutionMessage, BlobId, Body, CallId, CallRecord, Checkpoint, ChunkId,
-    Compaction, Content, Entry, Epoch, Message, NodeId, Notice, RunId, SessionId, StepInfo, StopReason,
-    ToolCall, ToolResultMessage, UnixMs, UserMessage,
+    Compaction, Content, Entry, Epoch, Message, NodeId, Notice, Provenance, RunId, SessionId, StepInfo,
+    StopReason, ToolCall, ToolResultMessage, UnixMs, UserMessage,
 };
 use quipu_seal::Sealer;
 use quipu_store::{
@@ -25,7 +25,8 @@ use crate::error::OpenError;
 use crate::files::{Left, Salvaged, after_a_crash, listing_of};
 use crate::identity::Prompt;
 use quipu_machine::{
-    Calls, CommitError, Draft, HOOKS, MEASURED, Plan, PlanOp, Waiting, hook_records, json_of_nothing, step_of,
+    Calls, CommitError, Draft, HOOKS, MEASURED, Plan, PlanOp, SHELL_OUTPUT, Waiting, hook_records,
+    json_of_nothing, step_of,
 };
 
 /// What a session was when it was opened.
@@ -497,9 +498,13 @@ fn result_draft(call: &ToolCall, step: Option<&Step>, now: UnixMs) -> Draft {
     let run = step.map(|step| step.run.clone());
     let mut info = StepInfo { run, ..StepInfo::default() };
     let result = match kept {
-        None => interrupted_result(call, now),
+        None => {
+            info.provenance = Some(Provenance::quipu());
+            interrupted_result(call, now)
+        }
         Some(kept) => {
             (info.started, info.duration_ms) = (Some(kept.started), Some(kept.duration_ms));
+            (info.provenance, info.added) = (Some(kept.provenance), kept.added);
             info.files = kept.files;
             kept.note.put_into(&mut info);
             info.extra.extend(hook_records(&kept.hooks).map(|hooks| (HOOKS.to_owned(), hooks)));
@@ -516,7 +521,8 @@ fn shell_draft(step: &Step, now: UnixMs) -> Option<(Draft, Option<String>)> {
         return None;
     }
     let mut shell: BashExecutionMessage = serde_json::from_slice(step.data.as_deref()?).ok()?;
-    let mut info = StepInfo { run: Some(step.run.clone()), ..StepInfo::default() };
+    let mut info =
+        StepInfo { run: Some(step.run.clone()), provenance: Some(SHELL_OUTPUT), ..StepInfo::default() };
     let mut interrupted = None;
     if step.state != StepState::Done {
         info.started = Some(shell.timestamp);

@@ -43,7 +43,7 @@ pub(crate) async fn stand(
         _ => None,
     };
     Ok(Some(match (body, node.record.parent) {
-        (Some(body), Some(at)) => Stand { at, said: Some(UserInput(body.blocks().into_owned())) },
+        (Some(body), Some(at)) => Stand { at, said: Some(UserInput::new(body.blocks().into_owned())) },
         (_, _) => Stand { at: to, said: None },
     }))
 }

@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
-use quipu_protocol::{Content, Json, Notice, RunId, Scope, ToolCall, ToolResultMessage, ToolSpec};
+use quipu_protocol::{
+    Content, Json, Notice, Provenance, RunId, Scope, ToolCall, ToolResultMessage, ToolSpec,
+};
 use quipu_seal::Sealer;
 use quipu_store::StoreError;
 use quipu_tools::{Invocation, Preparation, Tool, ToolContext, ToolOutput, Touches};
@@ -392,17 +394,21 @@ impl Toolbox {
             timestamp: self.parts.clock.now(),
         };
         let mut hooks = self.hooked().get(&identity(&call)).cloned().unwrap_or_default().records;
+        let (mut provenance, mut added) = (Provenance::tool(), Vec::new());
         // What it said goes with the session that leaves.
         if !self.hooks.is_empty() && leaving.is_none() {
-            let (more, notices) = self.hooks.tool_result(&place.run, &call, &mut result, &stop).await;
-            hooks.extend(more);
-            for text in notices {
+            let hooked = self.hooks.tool_result(&place.run, &call, &mut result, &stop).await;
+            hooks.extend(hooked.records);
+            (provenance, added) = (hooked.provenance.unwrap_or(provenance), hooked.added);
+            for text in hooked.notices {
                 tell(&people, Some(text)).await;
             }
         }
         let done = Done {
             result,
             hooks: hooks.iter().filter_map(|record| Json::of(record).ok()).collect(),
+            provenance,
+            added,
             started,
             duration_ms: u64::try_from(watch.elapsed().as_millis()).unwrap_or(u64::MAX),
             files,

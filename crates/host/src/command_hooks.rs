@@ -315,7 +315,7 @@ impl CommandHook {
     }
 
     async fn prompt(&self, said: &UserInput, cx: &HookContext) -> Result<InputVerdict, HookError> {
-        let texts: Vec<&str> = said.0.iter().filter_map(Content::as_text).collect();
+        let texts: Vec<&str> = said.content.iter().filter_map(Content::as_text).collect();
         let mut input = self.input(cx);
         input["prompt"] = texts.join("\n").into();
         Ok(match self.run(&input, cx).await? {

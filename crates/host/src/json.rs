@@ -66,6 +66,11 @@ pub fn node_json(node: &Node, decoded: &Decoded) -> Result<String, Failure> {
         /// Of a merge: the node that it hangs on, and the ends of the other branches.
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
         merge: &'a [quipu_protocol::NodeId],
+        #[serde(skip_serializing_if = "Option::is_none")]
+        provenance: Option<&'a quipu_protocol::Provenance>,
+        /// Blocks of the message that came from elsewhere.
+        #[serde(skip_serializing_if = "<[_]>::is_empty")]
+        added: &'a [quipu_protocol::AddedBlock],
         step: &'a StepInfo,
     }
     let mut shown = Shown {
@@ -81,6 +86,8 @@ pub fn node_json(node: &Node, decoded: &Decoded) -> Result<String, Failure> {
         compaction: None,
         entry: None,
         merge: &decoded.step.merge,
+        provenance: decoded.step.provenance.as_ref(),
+        added: &decoded.step.added,
         step: &decoded.step,
     };
     match &decoded.entry {

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use quipu_protocol::{AskId, CallId, Content, RunId, ToolCall, ToolResultMessage, Touches, UnixMs};
+use quipu_protocol::{
+    AskId, CallId, Content, Provenance, RunId, ToolCall, ToolResultMessage, Touches, UnixMs,
+};
 
 use super::types::{Done, Draft, Going, Prepared};
 
@@ -170,6 +172,8 @@ pub(super) fn refusal(id: &CallId, name: &str, text: String, now: UnixMs) -> Don
             timestamp: now,
         },
         hooks: Vec::new(),
+        provenance: Provenance::quipu(),
+        added: Vec::new(),
         started: now,
         duration_ms: 0,
         files: Vec::new(),

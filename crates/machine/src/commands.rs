@@ -379,7 +379,7 @@ impl Machine {
 }
 
 fn is_empty(input: &quipu_protocol::UserInput) -> bool {
-    input.0.iter().all(|block| match block {
+    input.content.iter().all(|block| match block {
         Content::Text(text) => text.text.trim().is_empty(),
         // Not something that a user can say: the model would not be shown it.
         Content::Thinking(_) | Content::ToolCall(_) => true,

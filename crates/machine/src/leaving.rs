@@ -2,7 +2,7 @@
 //! kept as results, and behind these stands the departure: the turn that is left is whole. One move writes that, adds the
 //! message below the target, and moves the ref (`moving`); a new run goes on from there at once.
 
-use quipu_protocol::{Event, Outcome, Refused, UserInput};
+use quipu_protocol::{Event, Outcome, Provenance, Refused, UserInput};
 
 use super::batch::{ABORTED, Batch, Slot, State, refusal};
 use super::{Draft, Effect, Going, Leaving, Machine, MoveDone, MoveOrder, Phase, PlanOp, Run, TobeOrder};
@@ -71,7 +71,10 @@ impl Machine {
         let order = TobeOrder {
             to: leaving.to,
             ends,
-            message: Draft::said(UserInput::from(leaving.carryover.as_str()), self.now),
+            message: Draft::said(
+                UserInput::from(leaving.carryover.as_str()).from_source(Provenance::model()),
+                self.now,
+            ),
             log: leaving.log.clone(),
             files: leaving.files.clone(),
         };

@@ -8,7 +8,7 @@ use quipu_protocol::{
     UnixMs,
 };
 
-use super::{Draft, Effect, Machine, Phase, Plan, PlanOp, Ran, ReplyId, Run, ShellDone, Tag};
+use super::{Draft, Effect, Machine, Phase, Plan, PlanOp, Ran, ReplyId, Run, SHELL_OUTPUT, ShellDone, Tag};
 
 /// Bytes of what a line printed that are kept, and that the model is told at most: its end.
 const KEPT: usize = 50_000;
@@ -131,6 +131,7 @@ impl Machine {
             run: Some(run.clone()),
             started: Some(shell.started),
             duration_ms: u64::try_from(self.now - shell.started).ok(),
+            provenance: Some(SHELL_OUTPUT),
             ..StepInfo::default()
         };
         let session = shell.session;

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use proptest::prelude::*;
 use quipu_protocol::{
     AbortTarget, Answer, AskId, Command, Content, Delta, Epoch, FileChange, FileState, Json, Model,
-    ModelError, MoveFiles, Moved, QueueMode, Refused, Scope, SessionStart, Setting, Summarize,
+    ModelError, MoveFiles, Moved, Provenance, QueueMode, Refused, Scope, SessionStart, Setting, Summarize,
     ToolResultMessage, Unknown, Usage, UserInput,
 };
 use quipu_testkit::events::EventLaws;
@@ -821,6 +821,8 @@ impl World {
         let done = Box::new(Done {
             result,
             hooks: Vec::new(),
+            provenance: Provenance::tool(),
+            added: Vec::new(),
             started: 0,
             duration_ms: 0,
             files: if choice.is_multiple_of(5) { vec![a_change()] } else { Vec::new() },

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use quipu_dag::NewChunk;
 use quipu_protocol::{
-    Ack, AskId, BashExecutionMessage, CallEnd, CallEvent, CallRecord, Command, Compaction, Entry, Epoch,
-    Event, FileChange, ItemId, Json, MergeSide, Message, Model, ModelRequest, MoveFiles, Moved, NodeId,
-    Notice, Outcome, Queued, Refused, RunId, Scope, SessionId, StepInfo, Thinking, ToolCall,
-    ToolResultMessage, ToolSpec, Touches, UnixMs, Usage, UserInput,
+    Ack, AddedBlock, AskId, AuthorClass, BashExecutionMessage, CallEnd, CallEvent, CallRecord, Command,
+    Compaction, Entry, Epoch, Event, FileChange, ItemId, Json, MergeSide, Message, Model, ModelRequest,
+    MoveFiles, Moved, NodeId, Notice, Origin, Outcome, Provenance, Queued, Refused, RunId, Scope, SessionId,
+    StepInfo, Thinking, ToolCall, ToolResultMessage, ToolSpec, Touches, UnixMs, Usage, UserInput,
 };
 use quipu_transcript::{FilePlan, Measure, Prune, TouchedFiles, WorkspaceNote};
 use serde::{Deserialize, Serialize};
@@ -123,6 +123,9 @@ pub enum Input {
     Told(Notice),
 }
 
+/// Where a line of a person's in the shell, and what it printed, came from.
+pub const SHELL_OUTPUT: Provenance = Provenance::new(Origin::Process, AuthorClass::Untrusted);
+
 /// What came of a person's line in the shell, sealed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShellDone {
@@ -150,6 +153,10 @@ pub struct Done {
     pub result: ToolResultMessage,
     /// What hooks did to the call and to its result.
     pub hooks: Vec<Json>,
+    /// Where its text came from.
+    pub provenance: Provenance,
+    /// Blocks of it that came from elsewhere.
+    pub added: Vec<AddedBlock>,
     pub started: UnixMs,
     pub duration_ms: u64,
     /// What it did to files.
@@ -170,6 +177,8 @@ impl Done {
             run: Some(run.clone()),
             started: Some(self.started),
             duration_ms: Some(self.duration_ms),
+            provenance: Some(self.provenance.clone()),
+            added: self.added.clone(),
             files: self.files.clone(),
             ..StepInfo::default()
         };
@@ -271,10 +280,12 @@ impl Draft {
     }
 
     /// What the user says.
-    pub fn said(input: quipu_protocol::UserInput, now: UnixMs) -> Self {
+    pub fn said(input: UserInput, now: UnixMs) -> Self {
+        let UserInput { content, provenance, added } = input;
         let message =
-            quipu_protocol::UserMessage { content: quipu_protocol::Body::Blocks(input.0), timestamp: now };
-        Self::new(Entry::Message(quipu_protocol::Message::User(message)))
+            quipu_protocol::UserMessage { content: quipu_protocol::Body::Blocks(content), timestamp: now };
+        let step = StepInfo { provenance: Some(provenance), added, ..StepInfo::default() };
+        Self::of(Entry::Message(quipu_protocol::Message::User(message)), step)
     }
 }
 
@@ -369,7 +380,7 @@ pub struct Waiting {
 impl Waiting {
     /// It, for people.
     pub fn queued(&self) -> Queued {
-        let texts = self.input.0.iter().filter_map(quipu_protocol::Content::as_text);
+        let texts = self.input.content.iter().filter_map(quipu_protocol::Content::as_text);
         Queued { id: self.id.clone(), text: texts.collect::<Vec<_>>().join("\n") }
     }
 }

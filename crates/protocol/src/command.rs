@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::tagged::tagged;
 use crate::{
-    Answer, AskId, CallId, Content, ItemId, MergeSide, MoveFiles, Moved, NodeId, RunId, SessionId, Thinking,
+    Answer, AskId, CallId, ItemId, MergeSide, MoveFiles, Moved, NodeId, RunId, SessionId, Thinking, UserInput,
 };
 
 /// What a front asks of a session. Accepted commands are durable before they are acknowledged.
@@ -157,23 +157,6 @@ pub struct Summarize {
     /// What the summary should look at above all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub focus: Option<String>,
-}
-
-/// What is said: blocks of text and images.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(transparent)]
-pub struct UserInput(pub Vec<Content>);
-
-impl From<&str> for UserInput {
-    fn from(text: &str) -> Self {
-        Self(vec![Content::text(text)])
-    }
-}
-
-impl From<String> for UserInput {
-    fn from(text: String) -> Self {
-        Self(vec![Content::text(text)])
-    }
 }
 
 /// When an input reaches the model.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    BlobId, FileChange, Json, Message, ModelErrorKind, NodeId, RunId, SessionId, Thinking, ToolSpec, UnixMs,
-    Usage,
+    AddedBlock, BlobId, FileChange, Json, Message, ModelErrorKind, NodeId, Provenance, RunId, SessionId,
+    Thinking, ToolSpec, UnixMs, Usage,
 };
 
 /// What one node means.
@@ -151,6 +151,13 @@ pub struct StepInfo {
     /// How long it took, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
+    /// Where the text of the node came from; `None` for a node of an earlier version, and for what is no input and no
+    /// result: see `quipu_transcript::provenance`.
+    #[serde(skip)]
+    pub provenance: Option<Provenance>,
+    /// Blocks of its message that came from elsewhere.
+    #[serde(skip)]
+    pub added: Vec<AddedBlock>,
     /// What it did to files, in the order in which it was noticed; a file stands here once.
     #[serde(skip)]
     pub files: Vec<FileChange>,

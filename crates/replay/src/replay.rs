@@ -149,7 +149,7 @@ impl Replay {
                 let mut blocks: Vec<Content> =
                     call.said.iter().flat_map(|body| body.blocks().into_owned()).collect();
                 map_content(&mut blocks, |text| self.places.here(text), |json| self.places.here_json(json));
-                (!blocks.is_empty()).then_some(UserInput(blocks))
+                (!blocks.is_empty()).then_some(UserInput::new(blocks))
             })
             .collect()
     }

@@ -18,6 +18,7 @@ pub(crate) fn decode(node: &Node, own: &Own<'_>, parts: &[BlobId], lookup: &dyn 
     let mut step: StepInfo = field(own.step);
     let extra: Vec<(String, Json)> = field(own.extra);
     step.extra.extend(extra);
+    (step.provenance, step.added) = (own.provenance(), own.added());
     step.files = own.files();
     step.merge = own.merge();
     let entry = match own.entry.as_ref() {

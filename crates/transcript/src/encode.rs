@@ -1,7 +1,5 @@
 //! Entries to parts.
 
-use std::collections::BTreeMap;
-
 use quipu_dag::{Blob, quoted};
 use quipu_protocol::{
     AssistantMessage, Body, Checkpoint, Compaction, Content, CustomMessage, Entry, Epoch, Json, Message,
@@ -293,7 +291,12 @@ fn encode_step(draft: &mut Draft, step: &StepInfo) {
             draft.refer(system.0);
         }
     }
-    let StepInfo { run, call, started, duration_ms, files, merge, extra } = step;
+    let StepInfo { run, call, started, duration_ms, provenance, added, files, merge, extra } = step;
+    // Members of their own, so that a reader that does not know an origin loses no more than that.
+    if let Some(provenance) = provenance {
+        draft.set("provenance", plain(provenance));
+    }
+    draft.set_list("added", added.iter().map(plain).collect());
     // A member of its own, so that a reader that does not know a state loses no more than that.
     draft.set_list("files", files.iter().map(plain).collect());
     for state in files.iter().flat_map(|change| [&change.before, &change.after]) {
@@ -316,9 +319,7 @@ fn encode_step(draft: &mut Draft, step: &StepInfo) {
             call: call.clone(),
             started: *started,
             duration_ms: *duration_ms,
-            files: Vec::new(),
-            merge: Vec::new(),
-            extra: BTreeMap::new(),
+            ..StepInfo::default()
         }),
     );
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use quipu_dag::{Blob, Node};
-use quipu_protocol::{BlobId, ChunkId, FileChange, Json, NodeId};
+use quipu_protocol::{AddedBlock, BlobId, ChunkId, FileChange, Json, NodeId, Provenance};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -49,6 +49,10 @@ pub(crate) struct Own<'a> {
     pub(crate) compaction: Option<&'a RawValue>,
     #[serde(borrow, default)]
     pub(crate) step: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    provenance: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    added: Option<&'a RawValue>,
     #[serde(borrow, default)]
     files: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -142,6 +146,18 @@ impl Own<'_> {
             parents: Vec<NodeId>,
         }
         self.merge.and_then(|raw| read::<Merge>(raw.get())).map_or_else(Vec::new, |merge| merge.parents)
+    }
+
+    /// `None` also for one of a later version, which cannot be read.
+    pub(crate) fn provenance(&self) -> Option<Provenance> {
+        self.provenance.and_then(|raw| read(raw.get()))
+    }
+
+    /// Those that cannot be read are left out.
+    pub(crate) fn added(&self) -> Vec<AddedBlock> {
+        let each: Vec<&RawValue> =
+            self.added.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
+        each.into_iter().filter_map(|added| read(added.get())).collect()
     }
 
     /// Changes that cannot be read are left out.

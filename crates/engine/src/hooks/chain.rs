@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use quipu_protocol::{Content, Json, RunId, ToolCall, ToolResultMessage, UserInput};
+use quipu_protocol::{AddedBlock, Content, Json, Provenance, RunId, ToolCall, ToolResultMessage, UserInput};
 use quipu_seal::Sealer;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -54,6 +54,25 @@ pub(crate) enum HookedInput {
     Blocked(String),
 }
 
+/// What hooks did to a result.
+#[derive(Debug, Default)]
+pub(crate) struct HookedResult {
+    pub(crate) records: Vec<HookRecord>,
+    /// Where its text comes from, when that is no tool any more.
+    pub(crate) provenance: Option<Provenance>,
+    /// Blocks that hooks added.
+    pub(crate) added: Vec<AddedBlock>,
+    /// What people should know.
+    pub(crate) notices: Vec<String>,
+}
+
+impl HookedResult {
+    fn replaced_by(&mut self, hook: &str) {
+        self.provenance = Some(Provenance::hook(hook));
+        self.added.clear();
+    }
+}
+
 /// A verdict that may be too long.
 trait Measured {
     fn text_bytes(&self) -> usize;
@@ -75,7 +94,7 @@ impl Measured for InputVerdict {
     fn text_bytes(&self) -> usize {
         match self {
             Self::Pass | Self::Handled => 0,
-            Self::Replace(input) => content_bytes(&input.0),
+            Self::Replace(input) => content_bytes(&input.content),
             Self::Beside(text) | Self::Block { reason: text } => text.len(),
         }
     }
@@ -176,13 +195,13 @@ impl Hooks {
             match self.call(&**hook, &cx, &never, Box::pin(work)).await {
                 Called::Cancelled | Called::Verdict(InputVerdict::Pass) => {}
                 Called::Verdict(InputVerdict::Replace(other)) => {
-                    input = other;
-                    seal_content(&mut input.0, &self.sealer);
+                    input = UserInput::new(other.content).from_source(Provenance::hook(hook.name()));
+                    seal_content(&mut input.content, &self.sealer);
                 }
                 Called::Verdict(InputVerdict::Beside(text)) => {
                     let text = self.sealer.seal(&text);
                     if !text.trim().is_empty() {
-                        input.0.push(Content::text(beside(hook.name(), &text)));
+                        input.add(beside(hook.name(), &text), Provenance::hook(hook.name()));
                     }
                 }
                 Called::Verdict(InputVerdict::Handled) => return (HookedInput::Handled, notices),
@@ -265,8 +284,8 @@ impl Hooks {
         call: &ToolCall,
         result: &mut ToolResultMessage,
         cancel: &CancellationToken,
-    ) -> (Vec<HookRecord>, Vec<String>) {
-        let (mut records, mut notices) = (Vec::new(), Vec::new());
+    ) -> HookedResult {
+        let mut hooked = HookedResult::default();
         for hook in self.hooks.iter() {
             let cx = self.context(Some(run));
             let seen = result.clone();
@@ -276,25 +295,29 @@ impl Hooks {
                 Called::Verdict(ResultVerdict::Pass) => continue,
                 Called::Verdict(ResultVerdict::Replace { content, is_error }) => {
                     (result.content, result.is_error) = (content, is_error);
+                    hooked.replaced_by(hook.name());
                     HookEffect::Replaced
                 }
                 Called::Verdict(ResultVerdict::Append(text)) => {
+                    let block = u32::try_from(result.content.len()).unwrap_or(u32::MAX);
+                    hooked.added.push(AddedBlock { block, provenance: Provenance::hook(hook.name()) });
                     result.content.push(Content::text(beside(hook.name(), &text)));
                     HookEffect::Added
                 }
                 Called::Failed(why) => {
-                    notices.push(failed(hook.name(), HookPoint::ToolResult, &why));
+                    hooked.notices.push(failed(hook.name(), HookPoint::ToolResult, &why));
                     if hook.on_failure() == HookFailure::Block {
                         let text = blocked(hook.name(), &why);
                         (result.content, result.is_error) = (vec![Content::text(text)], true);
+                        hooked.replaced_by(hook.name());
                     }
                     HookEffect::Failed
                 }
             };
             seal_content(&mut result.content, &self.sealer);
-            records.push(record(hook.name(), HookPoint::ToolResult, did, None));
+            hooked.records.push(record(hook.name(), HookPoint::ToolResult, did, None));
         }
-        (records, notices)
+        hooked
     }
 }
 

@@ -215,7 +215,7 @@ impl Session {
         let mut found = Found::Nothing;
         // Here and not in the task, which must not be held up by a large message.
         match &mut command {
-            Command::Prompt { input, .. } => seal_content(&mut input.0, &self.0.sealer),
+            Command::Prompt { input, .. } => seal_content(&mut input.content, &self.0.sealer),
             Command::Answer { ask, answer } => _granting = self.take_answer(ask, answer).await?,
             Command::Compact { focus: Some(focus) } => *focus = self.0.sealer.seal(focus).into_owned(),
             Command::Merge { note, .. } => *note = self.0.sealer.seal(note).into_owned(),

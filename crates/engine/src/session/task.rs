@@ -144,9 +144,6 @@ impl Task {
         let overdue = tokio::time::sleep(SHUTDOWN);
         tokio::pin!(overdue);
         while !self.done {
-            if !left {
-                overdue.as_mut().reset(tokio::time::Instant::now() + SHUTDOWN);
-            }
             self.count_answerers();
             let behind = self.subscribers.iter().any(Subscriber::is_behind);
             // A call that was stopped ends whoever reads.
@@ -184,6 +181,8 @@ impl Task {
                     // The last handle is gone.
                     None => {
                         left = true;
+                        // Not before: a timer that runs wakes an idle program.
+                        overdue.as_mut().reset(tokio::time::Instant::now() + SHUTDOWN);
                         self.close();
                     }
                 },

@@ -250,7 +250,7 @@ async fn inputs_are_replaced_added_to_handled_and_blocked() {
     let live = hooked(
         &world,
         vec![on_input("desk", |input| {
-            let text = input.0[0].as_text().unwrap_or_default();
+            let text = input.content[0].as_text().unwrap_or_default();
             match text {
                 "replace" => InputVerdict::Replace("other words".into()),
                 "beside" => InputVerdict::Beside("It is Monday.".into()),

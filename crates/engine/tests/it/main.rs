@@ -49,6 +49,8 @@ mod permissions;
 #[cfg(test)]
 mod pressure;
 #[cfg(test)]
+mod provenance;
+#[cfg(test)]
 mod prune;
 #[cfg(test)]
 mod reconnect;

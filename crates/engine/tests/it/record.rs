@@ -460,5 +460,5 @@ async fn a_session_that_was_compacted_is_played_to_its_end() {
 }
 
 fn words(input: &quipu::protocol::UserInput) -> String {
-    input.0.iter().filter_map(quipu::protocol::Content::as_text).collect()
+    input.content.iter().filter_map(quipu::protocol::Content::as_text).collect()
 }

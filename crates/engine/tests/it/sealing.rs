@@ -218,7 +218,7 @@ async fn text_inside_of_pictures_goes_nowhere() {
     let live = world.create().await;
     let data = base64::engine::general_purpose::STANDARD.encode(&picture);
     let sent = Content::Image(ImageContent { data, mime_type: "image/png".into() });
-    let input = quipu::protocol::UserInput(vec![sent]);
+    let input = quipu::protocol::UserInput::new(vec![sent]);
     live.session.prompt(input).await.unwrap();
     live.settled(1).await;
     let last = String::from_utf8_lossy(world.fake.bodies().last().unwrap()).into_owned();

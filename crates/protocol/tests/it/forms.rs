@@ -85,7 +85,7 @@ fn wrong_commands_are_refused_with_a_reason() {
         (r#"{"type":"fly"}"#, "fly"),
         (r#"{"type":7}"#, "string"),
         (r#"{"type":"prompt"}"#, "input"),
-        (r#"{"type":"prompt","input":"hi","when":"now"}"#, "sequence"),
+        (r#"{"type":"prompt","input":"hi","when":"now"}"#, "list of blocks"),
         (r#"{"type":"prompt","input":[],"when":"soon"}"#, "soon"),
         (r#"{"type":"compact","focus":null,"force":true}"#, "force"),
         (r#"{"type":"answer","ask":"a","answer":{"type":"allow"}}"#, "scope"),

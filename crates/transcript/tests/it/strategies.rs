@@ -5,11 +5,12 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 use quipu_protocol::{
-    AssistantMessage, Attempt, BashExecutionMessage, BlobId, Body, BranchSummaryMessage, CallId, CallRecord,
-    Checkpoint, ChunkId, Compaction, CompactionReason, CompactionSummaryMessage, Content, Cost,
-    CustomMessage, Entry, Epoch, FileChange, FileState, ImageContent, Json, Message, ModelErrorKind, NodeId,
-    RunId, SessionId, SessionStart, StepInfo, StopReason, TextContent, Thinking, ThinkingContent, ToolCall,
-    ToolResultMessage, ToolSpec, Unknown, Usage, UserMessage,
+    AddedBlock, AssistantMessage, Attempt, AuthorClass, BashExecutionMessage, BlobId, Body,
+    BranchSummaryMessage, CallId, CallRecord, Checkpoint, ChunkId, Compaction, CompactionReason,
+    CompactionSummaryMessage, Content, Cost, CustomMessage, Entry, Epoch, FileChange, FileState,
+    ImageContent, Json, Message, ModelErrorKind, NodeId, Origin, Provenance, RunId, SessionId, SessionStart,
+    StepInfo, StopReason, TextContent, Thinking, ThinkingContent, ToolCall, ToolResultMessage, ToolSpec,
+    Unknown, Usage, UserMessage,
 };
 
 pub(crate) fn text() -> BoxedStrategy<String> {
@@ -376,6 +377,15 @@ pub(crate) fn step() -> BoxedStrategy<StepInfo> {
                 }
             },
         );
+    let provenance = || {
+        let origin = select(vec![Origin::Person, Origin::Hook, Origin::Tool, Origin::Import]);
+        let author = select(vec![AuthorClass::Owner, AuthorClass::Untrusted, AuthorClass::System]);
+        (origin, author, option::of(text())).prop_map(|(origin, author, name)| Provenance {
+            origin,
+            author,
+            name,
+        })
+    };
     let name = prop_oneof![select(vec!["__proto__", "9", "a"]).prop_map(String::from), text()];
     (
         option::of(text()),
@@ -385,12 +395,15 @@ pub(crate) fn step() -> BoxedStrategy<StepInfo> {
         vec((text(), state(), state()), 0..3),
         vec(any::<[u8; 32]>(), 0..3),
         btree_map(name, json(), 0..3),
+        (option::of(provenance()), vec((any::<u32>(), provenance()), 0..3)),
     )
-        .prop_map(|(run, call, started, duration_ms, files, merge, extra)| StepInfo {
+        .prop_map(|(run, call, started, duration_ms, files, merge, extra, (provenance, added))| StepInfo {
             run: run.map(RunId::from),
             call,
             started,
             duration_ms,
+            provenance,
+            added: added.into_iter().map(|(block, provenance)| AddedBlock { block, provenance }).collect(),
             files: files
                 .into_iter()
                 .map(|(path, before, after)| FileChange { path, before, after })

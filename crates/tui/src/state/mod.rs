@@ -354,6 +354,6 @@ pub(crate) fn room(size: Size) -> Size {
 
 /// The text of what is said.
 pub(crate) fn text_of(input: &UserInput) -> String {
-    let texts: Vec<&str> = input.0.iter().filter_map(quipu_protocol::Content::as_text).collect();
+    let texts: Vec<&str> = input.content.iter().filter_map(quipu_protocol::Content::as_text).collect();
     texts.join("\n")
 }

@@ -1,0 +1,143 @@
+//! What is said to a session.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{MapAccess, SeqAccess, Visitor, value};
+use serde::ser::SerializeStruct as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::{AddedBlock, Content, Provenance};
+
+/// What is said: blocks of text and images, and where they came from.
+///
+/// Its JSON form is the list of its blocks where a person said all of it, else an object with `content`, `provenance` and
+/// `added`.
+///
+/// ```
+/// use quipu_protocol::{AuthorClass, Origin, Provenance, UserInput};
+///
+/// let json = r#"{"content":[{"type":"text","text":"The build failed."}],"provenance":{"origin":"process","author":"untrusted"}}"#;
+/// let input: UserInput = serde_json::from_str(json).unwrap();
+/// assert_eq!(input, UserInput::from("The build failed.").from_source(Provenance::new(Origin::Process, AuthorClass::Untrusted)));
+/// assert_eq!(serde_json::to_string(&input).unwrap(), json);
+/// ```
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct UserInput {
+    /// The blocks.
+    pub content: Vec<Content>,
+    /// Where they came from.
+    pub provenance: Provenance,
+    /// Blocks of them that came from elsewhere.
+    pub added: Vec<AddedBlock>,
+}
+
+impl UserInput {
+    /// Blocks that a person said.
+    pub const fn new(content: Vec<Content>) -> Self {
+        let provenance = Provenance::new(crate::Origin::Person, crate::AuthorClass::Owner);
+        Self { content, provenance, added: Vec::new() }
+    }
+
+    /// The same, from somebody else.
+    #[must_use]
+    pub fn from_source(mut self, provenance: Provenance) -> Self {
+        self.provenance = provenance;
+        self
+    }
+
+    /// Puts a text of somebody else behind the blocks.
+    pub fn add(&mut self, text: impl Into<String>, provenance: Provenance) {
+        let block = u32::try_from(self.content.len()).unwrap_or(u32::MAX);
+        self.added.push(AddedBlock { block, provenance });
+        self.content.push(Content::text(text));
+    }
+}
+
+impl From<&str> for UserInput {
+    fn from(text: &str) -> Self {
+        Self::new(vec![Content::text(text)])
+    }
+}
+
+impl From<String> for UserInput {
+    fn from(text: String) -> Self {
+        Self::new(vec![Content::text(text)])
+    }
+}
+
+impl Serialize for UserInput {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.provenance.is_default() && self.added.is_empty() {
+            return self.content.serialize(serializer);
+        }
+        let mut object = serializer.serialize_struct("UserInput", 2 + usize::from(!self.added.is_empty()))?;
+        object.serialize_field("content", &self.content)?;
+        object.serialize_field("provenance", &self.provenance)?;
+        if !self.added.is_empty() {
+            object.serialize_field("added", &self.added)?;
+        }
+        object.end()
+    }
+}
+
+/// The object of the JSON form.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct SourcedInput {
+    /// The blocks.
+    content: Vec<Content>,
+    /// Where they came from.
+    #[serde(default)]
+    provenance: Provenance,
+    /// Blocks of them that came from elsewhere.
+    #[serde(default)]
+    added: Vec<AddedBlock>,
+}
+
+impl<'de> Deserialize<'de> for UserInput {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Form;
+
+        impl<'de> Visitor<'de> for Form {
+            type Value = UserInput;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of blocks, or an object with `content`")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<UserInput, A::Error> {
+                Vec::deserialize(value::SeqAccessDeserializer::new(list)).map(UserInput::new)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<UserInput, A::Error> {
+                let SourcedInput { content, provenance, mut added } =
+                    SourcedInput::deserialize(value::MapAccessDeserializer::new(map))?;
+                added.retain(|added| usize::try_from(added.block).is_ok_and(|block| block < content.len()));
+                let provenance = match provenance.name {
+                    Some(name) => Provenance { name: None, ..provenance }.named(name),
+                    None => provenance,
+                };
+                Ok(UserInput { content, provenance, added })
+            }
+        }
+
+        deserializer.deserialize_any(Form)
+    }
+}
+
+impl JsonSchema for UserInput {
+    fn schema_name() -> Cow<'static, str> {
+        "UserInput".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let (list, object) =
+            (generator.subschema_for::<Vec<Content>>(), generator.subschema_for::<SourcedInput>());
+        json_schema!({
+            "description": "What is said: blocks of text and images; an object where somebody other than a person said some of it.",
+            "anyOf": [list, object]
+        })
+    }
+}
