@@ -42,6 +42,8 @@ enum Move {
     Shell(bool),
     Policy,
     Judge(u8),
+    Source,
+    Refresh(u8),
 }
 
 fn a_change() -> FileChange {
@@ -75,6 +77,8 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         2 => any::<bool>().prop_map(Move::Shell),
         1 => Just(Move::Policy),
         2 => any::<u8>().prop_map(Move::Judge),
+        2 => Just(Move::Source),
+        8 => any::<u8>().prop_map(Move::Refresh),
     ];
     prop::collection::vec(one, 0..120)
 }
@@ -118,6 +122,8 @@ struct World {
     tree: HashMap<NodeId, (Option<NodeId>, Arc<Entry>)>,
     /// A run whose children are to end before it goes elsewhere.
     clear: Option<RunId>,
+    /// A run before whose next call sources are asked, and whether that was cancelled.
+    refresh: Option<(RunId, bool)>,
     /// Which sessions have a message to themselves that waits for an answer.
     waits: std::collections::HashSet<SessionId>,
     /// How often a call took the session elsewhere.
@@ -205,6 +211,7 @@ fn start() -> Start {
         limits: Limits { max_turns: Some(12), max_cost: Some(MAX_COST), ..Limits::default() },
         ask_deadline: Duration::from_secs(1),
         policy: PolicyVersion::default(),
+        refreshes: Refreshes { compaction: true, model_change: true },
     }
 }
 
@@ -240,6 +247,7 @@ impl World {
             moving: None,
             tree: HashMap::new(),
             clear: None,
+            refresh: None,
             waits: Default::default(),
             departures: 0,
             prepares: VecDeque::new(),
@@ -349,6 +357,17 @@ impl World {
                     Entry::Session(start) => Some(start.epoch.model),
                     _ => None,
                 });
+                let begins = self.lineage(head).into_iter().rev().find_map(|(_, entry)| match entry {
+                    Entry::Epoch(epoch) => Some(epoch),
+                    Entry::Session(start) => Some(start.epoch),
+                    _ => None,
+                });
+                let prompt = begins.and_then(|epoch| epoch.system).map(|id| id.0[0].to_string());
+                assert_eq!(
+                    prompt.unwrap_or_default(),
+                    *request.system,
+                    "what it begins with stands before it"
+                );
                 let asked = request.model.id.clone();
                 assert!(
                     told.is_none_or(|told| told == asked || told.is_empty()),
@@ -407,6 +426,17 @@ impl World {
             Effect::RunShell { run } => self.shells.push(run),
             Effect::CancelShell { run } => assert!(self.shells.contains(&run), "it runs"),
             Effect::CancelTool { .. } | Effect::CancelPrepare | Effect::UseModel(_) => {}
+            Effect::Refresh { run, reasons, .. } => {
+                assert!(self.refresh.is_none() && self.call.is_none() && self.commits_nodes() == 0);
+                assert!(!reasons.is_empty() && self.tools.iter().all(|tool| tool.0 != run));
+                self.refresh = Some((run, false));
+            }
+            Effect::CancelRefresh => {
+                if let Some((_, cancelled)) = &mut self.refresh {
+                    *cancelled = true;
+                }
+            }
+            Effect::UseSources => {}
             Effect::Clear { run } => {
                 assert!(
                     self.clear.is_none()
@@ -727,7 +757,7 @@ impl World {
                     self.steps.remove(&(self.machine.session().clone(), run.clone(), String::new()));
                     Err(Box::new(NoSummary { why: Some("no".into()), made: Calls::default() }))
                 }
-                _ => Ok(Summary { text: "in short".into(), made: made() }),
+                _ => Ok(Summary { text: "in short".into(), made: made(), supplied_by: None }),
             };
             let calls = match &result {
                 Ok(summary) => &summary.made,
@@ -916,6 +946,8 @@ impl World {
                 let answer = if yes { Answer::once() } else { Answer::Deny { reason: None } };
                 self.command(Command::Answer { ask: ask.unwrap_or_else(|| "none".into()), answer });
             }
+            Move::Source => self.give(Input::SourcesChanged),
+            Move::Refresh(choice) => self.refresh(choice),
             Move::Commit(choice) => self.commit(choice),
             Move::Stream => self.stream(),
             Move::Prepare(choice) => self.prepare(choice),
@@ -947,6 +979,22 @@ impl World {
         }
     }
 
+    /// Sources say what they have; sometimes it is what they had.
+    fn refresh(&mut self, choice: u8) {
+        let Some((run, cancelled)) = self.refresh.take() else { return };
+        let number = choice % 3;
+        let refreshed = Refreshed {
+            system: number.to_string().into(),
+            prompt: Some(BlobId([number; 32])),
+            context: None,
+            tools: Arc::new([]),
+            tool_sources: Default::default(),
+            blobs: Vec::new(),
+        };
+        let fails = cancelled || choice.is_multiple_of(11);
+        self.give(Input::Refreshed { run, result: (!fails).then(|| Box::new(refreshed)) });
+    }
+
     /// A line that was begun in the shell is done.
     fn shell_ends(&mut self) {
         let Some(run) = self.shells.pop() else { return };
@@ -969,6 +1017,8 @@ impl World {
                 self.stream();
             } else if self.look.is_some() || self.clear.is_some() || self.moving.is_some() {
                 self.look();
+            } else if self.refresh.is_some() {
+                self.refresh(1);
             } else if !self.prepares.is_empty() {
                 self.prepare(8);
             } else if !self.tools.is_empty() {
@@ -1238,6 +1288,7 @@ fn old_results_are_left_out_before_a_call_and_their_record_is_all_that_is_needed
                 break;
             }
             world.commit(255);
+            world.refresh(1);
             world.stream();
             world.prepare(READS);
             world.tool(0);
