@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-use quipu_machine::{Draft, Limits, Machine, Prefix, Start, Waiting};
+use quipu_machine::{Draft, EpochReason, Limits, Machine, Prefix, Start, Waiting};
 use quipu_protocol::{Entry, Epoch, EpochContext, NodeId, Notice, SessionId, SessionStart, Snapshot};
 use quipu_store::{RefName, SessionQuery, SessionRow};
 use tokio_util::task::AbortOnDropHandle;
@@ -439,6 +439,9 @@ impl Engine {
             purse: purse.clone(),
             bodies: Bodies::after(past.last_body).into(),
         };
+        let was = (&past.epoch.provider, &past.epoch.model);
+        let is_other = past.head.is_some() && was != (&epoch.provider, &epoch.model);
+        let due = is_other.then_some(EpochReason::ModelChange).into_iter().collect();
         let cwd = options.cwd.to_string_lossy().into_owned();
         let policy = options.policy.version();
         let (model, thinking) = (options.model.clone(), options.thinking);
@@ -473,6 +476,7 @@ impl Engine {
             ask_deadline: options.ask_deadline,
             policy,
             refreshes: sources.refreshes(),
+            due,
         });
         Session::spawn(Parts {
             mover,

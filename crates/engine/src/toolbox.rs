@@ -71,7 +71,7 @@ const HAS_OTHER_NAMES: &str = "asked again, because since it was allowed the fil
 pub(crate) struct Toolbox {
     tools: Mutex<Arc<ToolSet>>,
     /// Tools that went away, whose calls of this run may have left something running.
-    retired: Mutex<Option<(RunId, Vec<Arc<dyn Tool>>)>>,
+    retired: Mutex<Option<Retired>>,
     pub(crate) parts: ToolboxParts,
     /// Where the session stands, for tools that look at the graph.
     pub(crate) standing: Standing,
@@ -90,6 +90,9 @@ pub(crate) struct Toolbox {
     /// What hooks did to the calls of the current batch.
     hooked: Mutex<HashMap<String, Hooked>>,
 }
+
+/// Tools that went away in a run.
+type Retired = (RunId, Vec<Arc<dyn Tool>>);
 
 /// What hooks did to a call.
 #[derive(Clone, Default)]

@@ -229,7 +229,7 @@ impl Machine {
             policy: start.policy,
             waits: start.waits,
             changing: None,
-            due: Vec::new(),
+            due: start.due.into_iter().filter(|reason| start.refreshes.wants(*reason)).collect(),
             refreshes: start.refreshes,
             limits: start.limits,
             ask_deadline: start.ask_deadline,

@@ -32,7 +32,7 @@ pub struct Refreshes {
 }
 
 impl Refreshes {
-    fn wants(self, reason: EpochReason) -> bool {
+    pub(super) fn wants(self, reason: EpochReason) -> bool {
         match reason {
             EpochReason::Compaction => self.compaction,
             EpochReason::ModelChange => self.model_change,

@@ -766,4 +766,6 @@ pub struct Start {
     pub ask_deadline: Duration,
     pub policy: PolicyVersion,
     pub refreshes: Refreshes,
+    /// Why sources are asked before the first call.
+    pub due: Vec<EpochReason>,
 }

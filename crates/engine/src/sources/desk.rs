@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::join_all;
-use quipu_dag::Blob;
 use quipu_machine::{Calls, EpochReason, Refreshed, Refreshes, Stretch, Summary};
 use quipu_protocol::{Epoch, EpochContext, Model};
 use quipu_seal::Sealer;
@@ -71,8 +70,9 @@ struct Held {
 struct State {
     held: Held,
     set: ToolSet,
+    /// What stands around the sections; not looked at where there is no source of context.
     frame: Frame,
-    identity: Option<Blob>,
+    prompt: Prompt,
     /// What was given since, and does not hold before it is recorded.
     pending: Option<(Held, ToolSet)>,
     /// What people were told of each source last, and of tools that collide.
@@ -143,7 +143,7 @@ impl Sources {
             held: Held::default(),
             set: ToolSet::default(),
             frame: Frame::default(),
-            identity: None,
+            prompt: Prompt::default(),
             pending: None,
             told: HashMap::new(),
         };
@@ -282,6 +282,12 @@ impl Sources {
         notices: &mut Vec<String>,
     ) -> (Prompt, Option<EpochContext>) {
         let system = wanted.system;
+        if self.contexts.is_empty() && system.is_none() && past.is_some() {
+            let was = past.map(|past| &past.prompt);
+            let prompt = Prompt::of(&wanted.sealer, wanted.identity, None, was);
+            self.state_mut().prompt = prompt.clone();
+            return (prompt, None);
+        }
         let sealed = |text: &str| wanted.sealer.seal(text).into_owned();
         let frame = Frame { head: system.map(sealed), tail: wanted.system_end.map(sealed) };
         let was = past.map(|past| (past.prompt.rest(), past.epoch.context.as_ref()));
@@ -324,9 +330,8 @@ impl Sources {
         let rest = (system.is_some() || was.is_none()).then_some(rest);
         let prompt =
             Prompt::of(&self.sealer, wanted.identity, rest.as_deref(), past.map(|past| &past.prompt));
-        let identity = prompt.identity.clone();
         let state = self.state_mut();
-        (state.held.contexts, state.frame, state.identity) = (held, frame, identity);
+        (state.held.contexts, state.frame, state.prompt) = (held, frame, prompt.clone());
         (prompt, record)
     }
 
@@ -405,7 +410,7 @@ impl Sources {
         let tools = self.tools.iter().zip(&held.tools).enumerate().filter_map(|(at, (slot, last))| {
             let seen = slot.version.number();
             (!slot.is_ours && seen != last.seen)
-                .then(|| async move { (at, seen, self.tools_of(slot, &last.given, cancel).await) })
+                .then_some(async move { (at, seen, self.tools_of(slot, &last.given, cancel).await) })
         });
         let contexts =
             self.contexts.iter().zip(&held.contexts).enumerate().filter_map(|(at, (slot, last))| {
@@ -458,12 +463,17 @@ impl Sources {
         }
         let set = set.after_set(&before);
         let mut state = self.state();
-        let (rest, record) = self.compose(&state.frame, &held.contexts);
-        let prompt = Prompt::with(state.identity.clone(), &rest);
+        let (prompt, record) = match self.contexts.is_empty() {
+            true => (state.prompt.clone(), None),
+            false => {
+                let (rest, record) = self.compose(&state.frame, &held.contexts);
+                (Prompt::with(state.prompt.identity.clone(), &rest), Some(record))
+            }
+        };
         let refreshed = Refreshed {
             system: prompt.system.as_ref().map_or_else(String::new, system_text).into(),
             prompt: prompt.system.as_ref().map(|blob| blob.id),
-            context: (!self.contexts.is_empty()).then_some(record),
+            context: record,
             tools: set.specs().clone(),
             tool_sources: set.from().clone(),
             blobs: prompt.system.into_iter().collect(),

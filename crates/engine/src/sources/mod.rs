@@ -128,7 +128,8 @@ pub struct SourceContext {
 ///
 ///     fn tools<'a>(&'a self, _: &'a SourceContext) -> BoxFuture<'a, Result<Vec<Arc<dyn Tool>>, SourceError>> {
 ///         let tools = self.tools.lock().map(|tools| tools.clone());
-///         Box::pin(async move { tools.map_err(|_| SourceError::new("its list of tools is broken")) })
+///         let tools = tools.map_err(|_| SourceError::new("its list of tools is broken"));
+///         Box::pin(std::future::ready(tools))
 ///     }
 /// }
 /// # let bench = Bench::default();

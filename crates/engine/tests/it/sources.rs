@@ -901,6 +901,15 @@ async fn a_source_that_wants_to_is_asked_when_the_model_changes() {
     assert_eq!(notes_of.reasons(), [EpochReason::Start, EpochReason::ModelChange]);
     assert_eq!(notes_of.asks.lock().unwrap()[1].budget, Some(1_000));
     assert_eq!(calm.reasons(), [EpochReason::Start]);
+    let id = live.id();
+    live.finish().await;
+    // So is one of a session that is opened with another one.
+    notes_of.does(Does::Give(sections(&[("n", "For the first again.")])));
+    let options = SessionOptions { system: None, ..with_notes(&world, &[&notes_of, &calm]) };
+    let live = Live::of(world.engine.open(&id, options).await.unwrap().session).await;
+    live.run("c").await;
+    assert!(system_of(&world).contains("For the first again."));
+    assert_eq!(notes_of.reasons().len(), 3);
     live.finish().await;
     world.check().await;
 }
