@@ -25,7 +25,7 @@ use crate::own_tools::{TravelOptions, TravelSource};
 use crate::owner::{Got, Lease};
 use crate::resume::{Past, read_past, recover};
 use crate::session::{Parts, Session};
-use crate::sources::{Asked, Sources, ToolSet, ToolSource, Wanted, is_tool_name};
+use crate::sources::{OpeningPrompt, SourceOptions, Sources, ToolSet, ToolSource, is_tool_name};
 use crate::toolbox::{Toolbox, ToolboxParts};
 use crate::travel::{Standing, Tobe};
 
@@ -43,7 +43,7 @@ pub struct Opened {
 }
 
 /// What options make of a session.
-struct Made {
+struct SessionParts {
     toolbox: Toolbox,
     sources: Sources,
     epoch: Epoch,
@@ -301,7 +301,7 @@ impl Engine {
     }
 
     /// What the options make of a session: its tools, and what its requests begin with. Asks its sources.
-    async fn make(&self, options: &SessionOptions, past: Option<&Past>) -> Result<Made, OpenError> {
+    async fn make(&self, options: &SessionOptions, past: Option<&Past>) -> Result<SessionParts, OpenError> {
         let mut names = HashSet::new();
         for tool in &options.tools {
             let name = &tool.spec().name;
@@ -332,7 +332,7 @@ impl Engine {
             system_of_ours = crate::context::system_prompt(crate::SYSTEM_PROMPT, &[], &[], &options.cwd);
             system = system.or(Some(&system_of_ours));
         }
-        let wanted = Wanted {
+        let wanted = SourceOptions {
             sealer: self.sealer.clone(),
             cwd: options.cwd.clone(),
             standing: standing.clone(),
@@ -345,10 +345,10 @@ impl Engine {
             system,
             system_end: options.system_end.as_deref(),
         };
-        let (sources, Asked { prompt, context, notices }) = Sources::open(wanted, past).await;
+        let (sources, OpeningPrompt { prompt, context, notices }) = Sources::open(wanted, past).await;
         let toolbox = self.toolbox(options, sources.set(), standing, tobe);
         let epoch = self.epoch(options, &sources, (&prompt, context), past);
-        Ok(Made { toolbox, sources, epoch, prompt, notices })
+        Ok(SessionParts { toolbox, sources, epoch, prompt, notices })
     }
 
     fn toolbox(
@@ -414,10 +414,10 @@ impl Engine {
         session: SessionId,
         past: Past,
         first: Vec<Draft>,
-        made: Made,
+        made: SessionParts,
         lease: Arc<Lease>,
     ) -> Session {
-        let Made { toolbox, sources, epoch, prompt, notices } = made;
+        let SessionParts { toolbox, sources, epoch, prompt, notices } = made;
         let system_text: Arc<str> =
             prompt.system.as_ref().map_or_else(|| "".into(), |blob| system_text(blob).into());
         let mut committer = self.committer(&past, epoch.clone(), prompt);

@@ -7,12 +7,12 @@ use quipu_protocol::ToolSpec;
 use quipu_tools::{Invocation, Tool, ToolContext, ToolOutput};
 
 /// Stands for a tool until its source can be asked.
-pub(super) struct Absent {
+pub(super) struct AbsentTool {
     pub(super) spec: ToolSpec,
     pub(super) source: String,
 }
 
-impl Tool for Absent {
+impl Tool for AbsentTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }

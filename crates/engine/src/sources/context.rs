@@ -8,7 +8,7 @@ use super::{Context, SECTION_ID, SOURCE_SECTIONS, Section, SourceError};
 
 /// What a source gave, as it is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Kept {
+pub(super) struct ContextParts {
     pub(super) parts: Vec<Part>,
     pub(super) keep_recent: Option<u64>,
 }
@@ -19,7 +19,7 @@ pub(super) fn checked(
     source: &str,
     limit: usize,
     given: Context,
-) -> Result<Kept, SourceError> {
+) -> Result<ContextParts, SourceError> {
     let Context { sections, keep_recent } = given;
     if sections.len() > SOURCE_SECTIONS {
         let count = sections.len();
@@ -46,5 +46,5 @@ pub(super) fn checked(
         };
         Part { id, trust, text }
     };
-    Ok(Kept { parts: filled.map(part).collect(), keep_recent })
+    Ok(ContextParts { parts: filled.map(part).collect(), keep_recent })
 }

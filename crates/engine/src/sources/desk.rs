@@ -14,11 +14,11 @@ use quipu_tools::Tool;
 use quipu_transcript::estimate_text;
 use tokio_util::sync::CancellationToken;
 
-use super::absent::Absent;
+use super::absent::AbsentTool;
 use super::asking::{Answer, ask};
-use super::context::{Kept, checked};
+use super::context::{ContextParts, checked};
 use super::gather::{GivenTool, ToolSet, in_order};
-use super::prompt::{Frame, Given, Part, compose, take_apart};
+use super::prompt::{Frame, Part, SourceParts, compose, take_apart};
 use super::{
     CompactionAsk, ContextAsk, ContextSource, SOURCE_TEXT, SourceContext, SourceError, SourceVersion,
     ToolSource,
@@ -55,28 +55,28 @@ struct InstalledContext {
 
 /// What a source gave last, and how often it had changed by then.
 #[derive(Clone)]
-struct Last<T> {
+struct LastAnswer<T> {
     seen: u64,
     given: T,
 }
 
 /// What all sources gave last.
 #[derive(Clone, Default)]
-struct Held {
-    tools: Vec<Last<Vec<GivenTool>>>,
-    contexts: Vec<Last<Kept>>,
+struct Current {
+    tools: Vec<LastAnswer<Vec<GivenTool>>>,
+    contexts: Vec<LastAnswer<ContextParts>>,
 }
 
 struct State {
-    held: Held,
+    held: Current,
     set: ToolSet,
     /// What stands around the sections; not looked at where there is no source of context.
     frame: Frame,
     prompt: Prompt,
     /// What was given since, and does not hold before it is recorded.
-    pending: Option<(Held, ToolSet)>,
-    /// What people were told of each source last, and of tools that collide.
-    told: HashMap<String, String>,
+    pending: Option<(Current, ToolSet)>,
+    /// What was reported of each source last, and of tools that collide.
+    reported: HashMap<String, String>,
 }
 
 /// The sources of a session.
@@ -93,7 +93,7 @@ pub(crate) struct Sources {
 }
 
 /// What the options of a session say of its sources and its prompt.
-pub(crate) struct Wanted<'a> {
+pub(crate) struct SourceOptions<'a> {
     pub(crate) sealer: Arc<Sealer>,
     pub(crate) cwd: PathBuf,
     pub(crate) standing: Standing,
@@ -110,7 +110,7 @@ pub(crate) struct Wanted<'a> {
 }
 
 /// What was asked of the sources of a session that is opened.
-pub(crate) struct Asked {
+pub(crate) struct OpeningPrompt {
     pub(crate) prompt: Prompt,
     pub(crate) context: Option<EpochContext>,
     /// What people should know.
@@ -119,7 +119,7 @@ pub(crate) struct Asked {
 
 impl Sources {
     /// Those of a session that is being opened, with their tools, and what they make of its prompt.
-    pub(crate) async fn open(wanted: Wanted<'_>, past: Option<&Past>) -> (Self, Asked) {
+    pub(crate) async fn open(wanted: SourceOptions<'_>, past: Option<&Past>) -> (Self, OpeningPrompt) {
         let mut notices = Vec::new();
         let ours = wanted.own.clone().map(|source| (source, true));
         let others = wanted.tool_sources.iter().map(|source| (source.clone(), false));
@@ -140,12 +140,12 @@ impl Sources {
         let watch = |version: &SourceVersion| (version.clone(), AtomicU64::new(version.number()));
         let watched = watched_tools.chain(watched_contexts).map(watch).collect();
         let state = State {
-            held: Held::default(),
+            held: Current::default(),
             set: ToolSet::default(),
             frame: Frame::default(),
             prompt: Prompt::default(),
             pending: None,
-            told: HashMap::new(),
+            reported: HashMap::new(),
         };
         let mut sources = Self {
             sealer: wanted.sealer.clone(),
@@ -160,7 +160,7 @@ impl Sources {
         let set = sources.first_tools(past.map(|past| &past.epoch), &mut notices).await;
         sources.state_mut().set = set;
         let (prompt, context) = sources.first_prompt(&wanted, past, &mut notices).await;
-        (sources, Asked { prompt, context, notices })
+        (sources, OpeningPrompt { prompt, context, notices })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -232,7 +232,7 @@ impl Sources {
         });
         let answers = join_all(asked).await;
         let mut held = Vec::with_capacity(answers.len());
-        let mut told = HashMap::new();
+        let mut reported = HashMap::new();
         for ((slot, had), (seen, answer)) in self.tools.iter().zip(had).zip(answers) {
             let given = match answer {
                 Answer::Given(given) => given,
@@ -245,16 +245,16 @@ impl Sources {
                             slot.name
                         ),
                     };
-                    told.insert(slot.name.clone(), text.clone());
+                    reported.insert(slot.name.clone(), text.clone());
                     notices.push(text);
                     had
                 }
                 Answer::Cancelled => had,
             };
-            held.push(Last { seen, given });
+            held.push(LastAnswer { seen, given });
         }
         let (set, collisions) = self.set_of(&held);
-        told.extend(collisions.iter().map(|text| (text.clone(), text.clone())));
+        reported.extend(collisions.iter().map(|text| (text.clone(), text.clone())));
         notices.extend(collisions);
         let none = HashMap::new();
         let set = match past {
@@ -262,11 +262,11 @@ impl Sources {
             None => set,
         };
         let state = self.state_mut();
-        (state.held.tools, state.told) = (held, told);
+        (state.held.tools, state.reported) = (held, reported);
         set
     }
 
-    fn set_of(&self, held: &[Last<Vec<GivenTool>>]) -> (ToolSet, Vec<String>) {
+    fn set_of(&self, held: &[LastAnswer<Vec<GivenTool>>]) -> (ToolSet, Vec<String>) {
         let sources = self.tools.iter().zip(held);
         let sources =
             sources.map(|(slot, last)| ((!slot.is_ours).then_some(&*slot.name), last.given.as_slice()));
@@ -277,7 +277,7 @@ impl Sources {
     /// asked only where the prompt is made anew.
     async fn first_prompt(
         &mut self,
-        wanted: &Wanted<'_>,
+        wanted: &SourceOptions<'_>,
         past: Option<&Past>,
         notices: &mut Vec<String>,
     ) -> (Prompt, Option<EpochContext>) {
@@ -296,10 +296,10 @@ impl Sources {
             None => Default::default(),
         };
         let keeps = was.as_ref().and_then(|(_, record)| record.map(|record| &record.keep_recent));
-        let kept = |slots: &[ContextSlot]| -> Vec<Last<Kept>> {
-            let slots = slots.iter().map(|slot| Last {
+        let kept = |slots: &[ContextSlot]| -> Vec<LastAnswer<ContextParts>> {
+            let slots = slots.iter().map(|slot| LastAnswer {
                 seen: slot.installed.as_ref().map_or(0, |one| one.version.number()),
-                given: Kept {
+                given: ContextParts {
                     parts: parts.get(&slot.name).cloned().unwrap_or_default(),
                     keep_recent: keeps.and_then(|keeps| keeps.get(&slot.name).copied()),
                 },
@@ -341,7 +341,7 @@ impl Sources {
         model: &Model,
         recorded: &BTreeMap<String, Vec<Part>>,
         notices: &mut Vec<String>,
-    ) -> Vec<Last<Kept>> {
+    ) -> Vec<LastAnswer<ContextParts>> {
         let never = &CancellationToken::new();
         let this = &*self;
         let asked = this.contexts.iter().map(|slot| async move {
@@ -350,22 +350,22 @@ impl Sources {
         });
         let answers = join_all(asked).await;
         let mut held = Vec::with_capacity(answers.len());
-        let mut told = HashMap::new();
+        let mut reported = HashMap::new();
         for (slot, (seen, answer)) in self.contexts.iter().zip(answers) {
             let given = match answer {
                 Answer::Given(given) => given,
                 Answer::Failed(why) => {
                     let text = context_failed(&slot.name, &why);
-                    told.insert(context_key(&slot.name), text.clone());
+                    reported.insert(context_key(&slot.name), text.clone());
                     notices.push(text);
                     let parts = recorded.get(&slot.name).cloned().unwrap_or_default();
-                    Kept { parts, keep_recent: None }
+                    ContextParts { parts, keep_recent: None }
                 }
-                Answer::Cancelled => Kept::default(),
+                Answer::Cancelled => ContextParts::default(),
             };
-            held.push(Last { seen, given });
+            held.push(LastAnswer { seen, given });
         }
-        self.state_mut().told.extend(told);
+        self.state_mut().reported.extend(reported);
         held
     }
 
@@ -375,7 +375,7 @@ impl Sources {
         reason: EpochReason,
         model: &Model,
         cancel: &CancellationToken,
-    ) -> Answer<Kept> {
+    ) -> Answer<ContextParts> {
         let Some(InstalledContext { source, .. }) = &slot.installed else { return Answer::Cancelled };
         let budget = (model.context_window > 0).then_some(model.context_window / SHARE);
         let asked = ContextAsk { reason, budget, cx: self.cx() };
@@ -386,8 +386,8 @@ impl Sources {
         ask(&self.sealer, || source.deadline(), cancel, work).await
     }
 
-    fn compose(&self, frame: &Frame, held: &[Last<Kept>]) -> (String, EpochContext) {
-        let given = self.contexts.iter().zip(held).map(|(slot, last)| Given {
+    fn compose(&self, frame: &Frame, held: &[LastAnswer<ContextParts>]) -> (String, EpochContext) {
+        let given = self.contexts.iter().zip(held).map(|(slot, last)| SourceParts {
             source: &slot.name,
             parts: &last.given.parts,
             keep_recent: last.given.keep_recent,
@@ -432,7 +432,7 @@ impl Sources {
             match answer {
                 Answer::Given(given) => {
                     held.tools[at].given = given;
-                    self.state().told.remove(name);
+                    self.state().reported.remove(name);
                 }
                 Answer::Failed(why) => {
                     let text = format!(
@@ -449,7 +449,7 @@ impl Sources {
             match answer {
                 Answer::Given(given) => {
                     held.contexts[at].given = given;
-                    self.state().told.remove(&context_key(name));
+                    self.state().reported.remove(&context_key(name));
                 }
                 Answer::Failed(why) => {
                     self.tell_once(context_key(name), context_failed(name, &why), &mut notices);
@@ -483,7 +483,7 @@ impl Sources {
     }
 
     fn tell_once(&self, key: String, text: String, notices: &mut Vec<String>) {
-        if self.state().told.insert(key, text.clone()).as_ref() != Some(&text) {
+        if self.state().reported.insert(key, text.clone()).as_ref() != Some(&text) {
             notices.push(text);
         }
     }
@@ -610,7 +610,7 @@ fn had(slot: &ToolSlot, past: Option<&Epoch>) -> Vec<GivenTool> {
     let specs = names.iter().filter_map(|name| past.tools.iter().find(|spec| spec.name == *name));
     specs
         .map(|spec| {
-            let tool = Absent { spec: spec.clone(), source: slot.name.clone() };
+            let tool = AbsentTool { spec: spec.clone(), source: slot.name.clone() };
             GivenTool { tool: Arc::new(tool), spec: spec.clone() }
         })
         .collect()

@@ -25,7 +25,7 @@ use quipu_tools::Tool;
 
 pub use quipu_machine::EpochReason;
 
-pub(crate) use desk::{Asked, Sources, Wanted};
+pub(crate) use desk::{OpeningPrompt, SourceOptions, Sources};
 pub(crate) use gather::{ToolSet, is_tool_name};
 pub(crate) use prompt::section_text;
 pub use rules::RulesSource;
@@ -249,8 +249,8 @@ pub trait ContextSource: Send + Sync + 'static {
     /// What it is called in records and notices. The same in every process, and no two of a session the same.
     fn name(&self) -> &str;
 
-    /// Counts its changes: it asks for a new epoch by counting one more. Asked once, when a session is opened; the default is that of a source that never
-    /// changes.
+    /// Counts its changes: it asks for a new epoch by counting one more. Asked once, when a session is opened; the default is
+    /// that of a source that never changes.
     fn version(&self) -> SourceVersion {
         SourceVersion::default()
     }

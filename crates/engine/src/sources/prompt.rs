@@ -17,7 +17,7 @@ pub(super) struct Part {
 }
 
 /// The sections of one source.
-pub(super) struct Given<'a> {
+pub(super) struct SourceParts<'a> {
     pub(super) source: &'a str,
     pub(super) parts: &'a [Part],
     pub(super) keep_recent: Option<u64>,
@@ -32,7 +32,7 @@ pub(super) struct Frame {
 }
 
 /// The system prompt behind the identity text, and where its sections are.
-pub(super) fn compose(frame: &Frame, sources: &[Given<'_>]) -> (String, EpochContext) {
+pub(super) fn compose(frame: &Frame, sources: &[SourceParts<'_>]) -> (String, EpochContext) {
     let mut text = frame.head.clone().unwrap_or_default();
     let mut record = EpochContext { at: text.len() as u64, ..EpochContext::default() };
     let mut begun = frame.head.is_some();
@@ -45,7 +45,7 @@ pub(super) fn compose(frame: &Frame, sources: &[Given<'_>]) -> (String, EpochCon
         text.push_str(part);
         start as u64
     };
-    for Given { source, parts, keep_recent } in sources {
+    for SourceParts { source, parts, keep_recent } in sources {
         record.sources.push((*source).to_owned());
         record.keep_recent.extend(keep_recent.map(|tokens| ((*source).to_owned(), tokens)));
         for part in *parts {
@@ -141,8 +141,8 @@ mod tests {
         let frame = Frame { head: Some("Base.".into()), tail: Some("End.\n".into()) };
         let parts = [part("One."), part("Two.")];
         let sources = [
-            Given { source: "none", parts: &[], keep_recent: None },
-            Given { source: "some", parts: &parts, keep_recent: Some(7) },
+            SourceParts { source: "none", parts: &[], keep_recent: None },
+            SourceParts { source: "some", parts: &parts, keep_recent: Some(7) },
         ];
         let (text, record) = compose(&frame, &sources);
         assert_eq!(text, "Base.\n\nOne.\n\nTwo.\n\nEnd.\n");
@@ -192,17 +192,17 @@ mod tests {
             let names = ["a", "b", "c"];
             let parts: Vec<Vec<Part>> =
                 texts.iter().map(|texts| texts.iter().map(|text| part(text)).collect()).collect();
-            let sources: Vec<Given<'_>> = parts
+            let sources: Vec<SourceParts<'_>> = parts
                 .iter()
                 .zip(names)
-                .map(|(parts, source)| Given { source, parts, keep_recent: None })
+                .map(|(parts, source)| SourceParts { source, parts, keep_recent: None })
                 .collect();
             let (text, record) = compose(&frame, &sources);
             let (again, found) = take_apart(&text, Some(&record));
-            let sources: Vec<Given<'_>> = record
+            let sources: Vec<SourceParts<'_>> = record
                 .sources
                 .iter()
-                .map(|source| Given {
+                .map(|source| SourceParts {
                     source,
                     parts: found.get(source).map_or(&[][..], Vec::as_slice),
                     keep_recent: None,
