@@ -2,8 +2,8 @@
 
 use std::io::Write as _;
 
-use quipu::{CompactionSettings, ContextKind, ContextUse, PruneSettings};
-use quipu_protocol::{Model, Usage};
+use quipu::{CompactionSettings, ContextKind, ContextUse, PruneSettings, SectionUse};
+use quipu_protocol::{Model, Trust, Usage};
 
 use crate::args::{ContextArgs, Task};
 use crate::console::current_dir;
@@ -91,6 +91,9 @@ impl Told<'_> {
         let parts = used.parts.iter().map(|part| {
             serde_json::json!({ "part": name(part.kind).0, "count": part.count, "tokens": part.tokens })
         });
+        let sections = used.sections.iter().map(|SectionUse { source, id, trust, tokens }| {
+            serde_json::json!({ "source": source, "id": id, "trust": trust_name(*trust), "tokens": tokens })
+        });
         let window = self.window();
         let costs = model.filter(|model| has_price(model)).map(|model| next_turn(model, used));
         serde_json::json!({
@@ -112,6 +115,7 @@ impl Told<'_> {
             "usage": used.counted.map(|counted| counted.usage),
             "cached": used.cached,
             "parts": parts.collect::<Vec<_>>(),
+            "sections": sections.collect::<Vec<_>>(),
             "nextTurn": costs.map(|(without, with)| {
                 serde_json::json!({ "withoutCache": without, "withCache": with })
             }),
@@ -156,6 +160,15 @@ impl Told<'_> {
         line("together", None, used.tokens, "█");
         if window > 0 {
             line("free", None, window.saturating_sub(used.tokens), "░");
+        }
+        if !used.sections.is_empty() {
+            lines.push(String::new());
+            lines.extend(wrapped("Sections of the system prompt, in tokens:", width));
+            for SectionUse { source, id, trust, tokens } in &used.sections {
+                let (source, id) = (one_line(source, 40), one_line(id, 200));
+                let trust = trust_name(*trust);
+                lines.extend(wrapped(&format!("{:>11} {source}: {id} ({trust})", grouped(*tokens)), width));
+            }
         }
         lines.push(String::new());
         for text in self.sentences() {
@@ -245,12 +258,22 @@ fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
+/// Whose words a section holds, for programs and for people.
+fn trust_name(trust: Trust) -> &'static str {
+    match trust {
+        Trust::Owner => "owner",
+        Trust::Project => "project",
+        Trust::Untrusted => "untrusted",
+    }
+}
+
 /// The name of a part for programs, and for people.
 fn name(kind: ContextKind) -> (&'static str, &'static str) {
     match kind {
         ContextKind::Identity => ("identity", "identity text"),
         ContextKind::System => ("system", "system prompt"),
         ContextKind::Rules => ("rules", "project's rules"),
+        ContextKind::Sources => ("sources", "other sources"),
         ContextKind::Tools => ("tools", "tools"),
         ContextKind::Summary => ("summary", "summary"),
         ContextKind::User => ("user", "user's messages"),

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use quipu::protocol::{
     AssistantMessage, Content, Cost, Entry, Epoch, Json, Message, NodeId, SessionId, SessionStart, StepInfo,
-    StopReason, Thinking, ToolCall, ToolResultMessage, UnixMs, Usage,
+    StopReason, ToolCall, ToolResultMessage, UnixMs, Usage,
 };
 use quipu::store::{
     Action, Commit, DoneQuery, OpenOptions, ReadModel as _, RefMove, RefName, Resolved, Scope, SqliteStore,
@@ -54,17 +54,7 @@ fn entry(n: usize, at: UnixMs) -> Outcome<Entry> {
             cwd: format!("/project/{}", session % 40),
             agent: ["quipu", "pi", "other"][session % 3].to_owned(),
             parent_session: None,
-            epoch: Epoch {
-                provider: "p".to_owned(),
-                model: "m".to_owned(),
-                thinking: Thinking::Off,
-                system: None,
-                identity: None,
-                declined: None,
-                tools: Vec::new(),
-                max_tokens: None,
-                prune: false,
-            },
+            epoch: Epoch { provider: "p".to_owned(), model: "m".to_owned(), ..Epoch::default() },
         }));
     }
     let path = format!("src/file_{}.rs", (n / 8) % FILES);

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use quipu_protocol::Trust;
+
 /// Bytes that are read of one file of rules; the rest is left out and said.
 const RULES_LIMIT: usize = 1 << 20;
 /// The first of these in a directory counts.
@@ -17,6 +19,8 @@ pub struct Rules {
     pub path: PathBuf,
     /// What it says.
     pub text: String,
+    /// Whose words these are: the user's own file, or one of the project.
+    pub trust: Trust,
 }
 
 /// The files of rules for a directory: first the user's own (`home`), then from the root of its repository down to `cwd`, or
@@ -64,7 +68,10 @@ pub fn find_rules(home: &Path, cwd: &Path, above: &[PathBuf]) -> (Vec<Rules>, Ve
         };
         seen.push(key);
         match bounds.open(&path).and_then(read_rules) {
-            Ok(text) => rules.push(Rules { path, text }),
+            Ok(text) => {
+                let trust = if place == home { Trust::Owner } else { Trust::Project };
+                rules.push(Rules { path, text, trust });
+            }
             Err(error) => {
                 problems.push(format!("{} could not be read and is left out: {error}", path.display()));
             }
@@ -137,20 +144,36 @@ fn nested_worktree(cwd: &Path) -> Option<(PathBuf, PathBuf)> {
 /// Puts a system prompt together. The same inputs give the same bytes: no date, nothing of the machine but the
 /// directory.
 pub fn system_prompt(base: &str, append: &[String], rules: &[Rules], cwd: &Path) -> String {
+    let mut text = system_base(base, append);
+    for rules in rules {
+        text.push_str("\n\n");
+        text.push_str(&rules_section(rules));
+    }
+    text.push_str("\n\n");
+    text.push_str(&system_end(cwd));
+    text
+}
+
+/// What a system prompt begins with, before the sections of context sources: for
+/// [`SessionOptions::system`](crate::SessionOptions::system).
+pub fn system_base(base: &str, append: &[String]) -> String {
     let mut text = base.trim_end().to_owned();
     for more in append {
         text.push_str("\n\n");
         text.push_str(more.trim_end());
     }
-    for rules in rules {
-        text.push_str(&format!(
-            "\n\n<project_rules path=\"{}\">\n{}\n</project_rules>",
-            rules.path.display(),
-            rules.text
-        ));
-    }
-    text.push_str(&format!("\n\nWorking directory: {}\n", cwd.display()));
     text
+}
+
+/// What a system prompt ends with, behind the sections of context sources: for
+/// [`SessionOptions::system_end`](crate::SessionOptions::system_end).
+pub fn system_end(cwd: &Path) -> String {
+    format!("Working directory: {}\n", cwd.display())
+}
+
+/// A file of rules as a section of the system prompt.
+pub(crate) fn rules_section(rules: &Rules) -> String {
+    format!("<project_rules path=\"{}\">\n{}\n</project_rules>", rules.path.display(), rules.text)
 }
 
 #[cfg(test)]

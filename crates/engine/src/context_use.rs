@@ -1,12 +1,13 @@
 //! What fills the context of a session, told without a model.
 
-use quipu_protocol::{Body, Content, Message, NodeId, StopReason, Usage};
+use quipu_protocol::{Body, Content, Message, NodeId, PromptSection, StopReason, Trust, Usage};
 use quipu_transcript::{Measure, estimate_text, last_count, measure, sent_tokens};
 
 use crate::engine::Engine;
 use crate::error::OpenError;
 use crate::identity::system_text;
 use crate::resume::read_past;
+use crate::sources::{RulesSource, section_text};
 use quipu_machine::{Left, PruneSettings, tool_tokens};
 
 /// Tokens of an image in an estimate.
@@ -21,6 +22,8 @@ pub enum ContextKind {
     System,
     /// The project's rules.
     Rules,
+    /// What other context sources gave.
+    Sources,
     /// The tools' declarations.
     Tools,
     /// What a compaction left of what was before it.
@@ -59,6 +62,22 @@ pub struct ContextUse {
     pub cached: u64,
     /// Results that are left out; `None` when none is.
     pub pruned: Option<PrunedUse>,
+    /// The sections of the system prompt that context sources gave, in their order; the rules are among them where they were
+    /// recorded as such.
+    pub sections: Vec<SectionUse>,
+}
+
+/// A section of the system prompt that a context source gave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SectionUse {
+    /// The name of the source.
+    pub source: String,
+    /// What the source calls it.
+    pub id: String,
+    /// Whose words it holds.
+    pub trust: Trust,
+    /// Tokens, corrected by what was counted.
+    pub tokens: u64,
 }
 
 /// What leaving old results of tools out saves in a context.
@@ -90,9 +109,13 @@ impl Engine {
     /// `Store`, `Broken`.
     pub async fn context_use(&self, head: NodeId, prune: &PruneSettings) -> Result<ContextUse, OpenError> {
         let mut past = read_past(&**self.store(), head).await?;
-        let system = past.prompt.system.as_ref().map_or_else(String::new, system_text);
         let identity = past.prompt.identity.as_ref().map_or_else(String::new, system_text);
-        let (own, rules) = split(system.strip_prefix(&identity).unwrap_or(&system));
+        let rest = past.prompt.rest();
+        let record = past.epoch.context.as_ref().map_or(&[][..], |context| &context.sections);
+        let others: Vec<&PromptSection> =
+            record.iter().filter(|section| section.source != RulesSource::NAME).collect();
+        let (others, unread) = cut_out(&rest, &others);
+        let (own, rules) = split(&unread);
         let mut sizes: Vec<Size> = Vec::new();
         sizes.push(Size {
             kind: ContextKind::Identity,
@@ -105,6 +128,7 @@ impl Engine {
             tokens: estimate_text(&own),
         });
         sizes.extend(rules.iter().map(|rules| Size::one(ContextKind::Rules, estimate_text(rules))));
+        sizes.extend(others.iter().map(|other| Size::one(ContextKind::Sources, estimate_text(other))));
         sizes.extend(past.epoch.tools.iter().map(|tool| Size::one(ContextKind::Tools, tool_tokens(tool))));
         let records = if prune.enabled { past.prunes.as_slice() } else { &[] };
         let mut left = Left::of(records, &mut past.messages, &past.nodes, past.old, sum(&sizes));
@@ -162,7 +186,14 @@ impl Engine {
         });
         let pruned = PrunedUse { results: left.results, tokens: correct(left.tokens) };
         let pruned = (left.results > 0).then_some(pruned);
-        Ok(ContextUse { parts, tokens, counted, cached, pruned })
+        let section = |section: &PromptSection| SectionUse {
+            source: section.source.clone(),
+            id: section.id.clone(),
+            trust: section.trust,
+            tokens: exact(section_text(&rest, section).map_or(0, estimate_text)),
+        };
+        let sections = record.iter().map(section).collect();
+        Ok(ContextUse { parts, tokens, counted, cached, pruned, sections })
     }
 }
 
@@ -183,10 +214,11 @@ fn sum(sizes: &[Size]) -> u64 {
     sizes.iter().fold(0, |sum, size| sum.saturating_add(size.tokens))
 }
 
-const KINDS: [ContextKind; 9] = [
+const KINDS: [ContextKind; 10] = [
     ContextKind::Identity,
     ContextKind::System,
     ContextKind::Rules,
+    ContextKind::Sources,
     ContextKind::Tools,
     ContextKind::Summary,
     ContextKind::User,
@@ -194,6 +226,20 @@ const KINDS: [ContextKind; 9] = [
     ContextKind::Results,
     ContextKind::Images,
 ];
+
+/// The texts of sections, and the prompt without them. The two line ends before one stay: they belong to nothing else.
+fn cut_out<'a>(prompt: &'a str, sections: &[&PromptSection]) -> (Vec<&'a str>, String) {
+    let (mut texts, mut left, mut done) = (Vec::new(), String::new(), 0);
+    for section in sections {
+        let Some(text) = section_text(prompt, section) else { continue };
+        let start = usize::try_from(section.start).unwrap_or(usize::MAX);
+        left.push_str(prompt.get(done..start).unwrap_or_default());
+        done = start + text.len();
+        texts.push(text);
+    }
+    left.push_str(prompt.get(done..).unwrap_or_default());
+    (texts, left)
+}
 
 /// The system prompt without the project's rules, and each of them.
 fn split(system: &str) -> (String, Vec<&str>) {
@@ -246,7 +292,11 @@ mod tests {
 
     #[test]
     fn rules_are_told_apart() {
-        let rules = [crate::Rules { path: "/w/AGENTS.md".into(), text: "Be brief.".into() }];
+        let rules = [crate::Rules {
+            path: "/w/AGENTS.md".into(),
+            text: "Be brief.".into(),
+            trust: quipu_protocol::Trust::Project,
+        }];
         let prompt = crate::system_prompt("Base.", &["More.".into()], &rules, std::path::Path::new("/w"));
         let (own, found) = split(&prompt);
         assert_eq!(own, crate::system_prompt("Base.", &["More.".into()], &[], std::path::Path::new("/w")));

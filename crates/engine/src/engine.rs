@@ -23,6 +23,7 @@ use crate::outputs::Outputs;
 use crate::policy::{AllowAll, Policy};
 use crate::published::{Heads, PublishSettings};
 use crate::resume::Past;
+use crate::sources::{ContextSource, ToolSource};
 use crate::travel::{HistorySettings, TravelSettings};
 
 /// A store and what all sessions over it share. Cheap to clone.
@@ -90,9 +91,13 @@ pub struct SessionOptions {
     pub thinking: Thinking,
     /// Output tokens of one answer at most; `None` for the model's own limit.
     pub max_tokens: Option<u64>,
-    /// The whole system prompt, as it will be sent (after sealing). `None` keeps that of a session that is
-    /// resumed, and is no prompt at all for a new one.
+    /// The system prompt before the sections of [context sources](Self::context_sources), and the whole of it where there are
+    /// none, as it will be sent (after sealing). `None` keeps that of a session that is resumed, with its sections, and is
+    /// no prompt at all for a new one.
     pub system: Option<String>,
+    /// What stands at the end of the system prompt, behind the sections of context sources; none by default. Not looked at
+    /// where the prompt is kept.
+    pub system_end: Option<String>,
     /// A text of the user's own that stands before the system prompt (after sealing). It is recorded with the session.
     /// `None` keeps that of a session that is resumed, and is none for a new one; an empty one takes it away.
     pub identity: Option<String>,
@@ -125,6 +130,10 @@ pub struct SessionOptions {
     pub models: Option<Arc<dyn Models>>,
     /// See its steps, and may change or stop them: the first is called first.
     pub hooks: Vec<Arc<dyn Hook>>,
+    /// Give it tools, which may come and go between two turns, behind `tools`.
+    pub tool_sources: Vec<Arc<dyn ToolSource>>,
+    /// Give it sections of its system prompt, in this order.
+    pub context_sources: Vec<Arc<dyn ContextSource>>,
     /// Told of every commit of the session.
     pub follower: Option<Arc<dyn Follower>>,
     /// How long a question waits for an answer before it counts as refused; ten minutes by default.
@@ -146,6 +155,7 @@ impl SessionOptions {
             thinking: Thinking::Off,
             max_tokens: None,
             system: Some(system),
+            system_end: None,
             identity: None,
             declined_identity: None,
             tools: quipu_tools::builtin(),
@@ -159,6 +169,8 @@ impl SessionOptions {
             travel: TravelSettings::default(),
             models: None,
             hooks: Vec::new(),
+            tool_sources: Vec::new(),
+            context_sources: Vec::new(),
             follower: None,
             ask_deadline: Duration::from_secs(600),
             id: None,

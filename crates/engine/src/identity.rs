@@ -97,11 +97,12 @@ pub(crate) struct Prompt {
 }
 
 impl Prompt {
-    /// The prompt of a session with these options: what they leave open is as it was.
+    /// The prompt of a session with these options: what they leave open is as it was. `rest` is what stands behind the
+    /// identity text, sealed.
     pub(crate) fn of(
         sealer: &Sealer,
         identity: Option<&str>,
-        system: Option<&str>,
+        rest: Option<&str>,
         was: Option<&Self>,
     ) -> Self {
         let was = was.cloned().unwrap_or_default();
@@ -111,15 +112,25 @@ impl Prompt {
             }
             None => was.identity.clone(),
         };
-        let rest = match system {
+        let rest = match rest {
             None if identity == was.identity => return was,
-            None => without(was.system.as_ref(), was.identity.as_ref()),
-            Some(text) => sealer.seal(text).into_owned(),
+            None => was.rest(),
+            Some(text) => text.to_owned(),
         };
+        Self::with(identity, &rest)
+    }
+
+    /// The prompt of an identity text and what stands behind it, both sealed.
+    pub(crate) fn with(identity: Option<Blob>, rest: &str) -> Self {
         let own = identity.as_ref().map(system_text).unwrap_or_default();
         let between = if own.is_empty() || rest.is_empty() { "" } else { BETWEEN };
         let whole = format!("{own}{between}{rest}");
         Self { identity, system: (!whole.is_empty()).then(|| system_blob(&whole)) }
+    }
+
+    /// What stands behind the identity text.
+    pub(crate) fn rest(&self) -> String {
+        without(self.system.as_ref(), self.identity.as_ref())
     }
 
     /// All that must be in the store for it.

@@ -31,6 +31,7 @@ mod moves;
 mod nodes;
 mod opening;
 mod outputs;
+mod own_tools;
 mod owner;
 mod permissions;
 mod policy;
@@ -41,6 +42,7 @@ mod session;
 mod session_move;
 mod sessions;
 mod settings;
+mod sources;
 mod stand;
 mod subscribe;
 mod timeline;
@@ -54,8 +56,8 @@ pub use bookmarks::{BOOKMARK_LIMIT, Bookmark, BookmarkError};
 pub use calls::{seal_answer, seal_content};
 pub use change::ChangeError;
 pub use clock::{Clock, SystemClock, instant};
-pub use context::{Rules, SYSTEM_PROMPT, find_rules, system_prompt};
-pub use context_use::{ContextKind, ContextPart, ContextUse, Counted, PrunedUse};
+pub use context::{Rules, SYSTEM_PROMPT, find_rules, system_base, system_end, system_prompt};
+pub use context_use::{ContextKind, ContextPart, ContextUse, Counted, PrunedUse, SectionUse};
 pub use engine::{Engine, SessionOptions};
 pub use error::OpenError;
 pub use files::{FileSettings, FilesError};
@@ -84,6 +86,11 @@ pub use seal_key::seal_key;
 pub use session::Session;
 pub use sessions::Forked;
 pub use settings::{compaction_settings, prune_settings};
+pub use sources::{
+    CompactionAsk, Context, ContextAsk, ContextSource, EpochReason, RulesSource, SECTION_ID, SOURCE_SECTIONS,
+    SOURCE_TEXT, SOURCE_TOOL_BYTES, SOURCE_TOOLS, Section, SourceContext, SourceError, SourceVersion,
+    ToolSource,
+};
 pub use subscribe::{Delivery, Events, View};
 pub use timeline::TimeStep;
 pub use travel::{HistorySettings, SEARCH_TOOL, Travel, TravelSettings};

@@ -70,6 +70,7 @@ impl<'a> NodeWriter<'a> {
         if let Entry::Session(_) | Entry::Epoch(_) = &*draft.entry {
             commit.blobs.extend(self.prompt.into_iter().flat_map(Prompt::blobs));
         }
+        commit.blobs.extend(draft.blobs.iter().cloned());
         commit.blobs.extend(encoded.blobs);
         let chunks = encoded.chunks.into_iter();
         commit.chunks.extend(chunks.map(|(id, bytes)| NewChunk::Full { id, bytes: bytes.into() }));

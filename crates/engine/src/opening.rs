@@ -1,13 +1,12 @@
 //! Sessions are made, opened and gone on with.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-use quipu_history::{Projects, Sight};
-use quipu_machine::{Draft, Limits, Machine, Prefix, Start, Waiting};
-use quipu_protocol::{Entry, Epoch, NodeId, Notice, SessionId, SessionStart, Snapshot};
+use quipu_machine::{Draft, EpochReason, Limits, Machine, Prefix, Start, Waiting};
+use quipu_protocol::{Entry, Epoch, EpochContext, NodeId, Notice, SessionId, SessionStart, Snapshot};
 use quipu_store::{RefName, SessionQuery, SessionRow};
-use quipu_tools::Tool;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::calls::Caller;
@@ -22,11 +21,13 @@ use crate::files::{Keeper, Settled};
 use crate::hooks::Hooks;
 use crate::identity::{Prompt, system_text};
 use crate::moves::SessionMover;
+use crate::own_tools::{TravelOptions, TravelSource};
 use crate::owner::{Got, Lease};
 use crate::resume::{Past, read_past, recover};
 use crate::session::{Parts, Session};
+use crate::sources::{OpeningPrompt, SourceOptions, Sources, ToolSet, ToolSource, is_tool_name};
 use crate::toolbox::{Toolbox, ToolboxParts};
-use crate::travel::{Archive, LifeTool, Recall, SearchHistory, Standing, Tobe, TraceTool};
+use crate::travel::{Standing, Tobe};
 
 /// People are told this when a session goes on though its files could not be settled.
 const NOT_SETTLED: &str = "Files of an earlier jump are not all in their places; that is tried again when the session is \
@@ -41,6 +42,16 @@ pub struct Opened {
     pub troubles: Vec<Notice>,
 }
 
+/// What options make of a session.
+struct SessionParts {
+    toolbox: Toolbox,
+    sources: Sources,
+    epoch: Epoch,
+    prompt: Prompt,
+    /// What people should know.
+    notices: Vec<String>,
+}
+
 impl Engine {
     /// A new session. Nothing is stored before its first message.
     ///
@@ -52,13 +63,12 @@ impl Engine {
     /// `BadId`, `Exists`, `BadTool`, `Store`.
     pub async fn create(&self, options: SessionOptions) -> Result<Session, OpenError> {
         let id = self.fresh_session(&options).await?;
-        let toolbox = self.toolbox(&options, None)?;
-        let (epoch, prompt) = self.epoch(&options, &toolbox, None);
+        let made = self.make(&options, None).await?;
         let past = Past::default();
         let lease = Arc::new(Lease::new(self.store.clone()));
         lease.take(&RefName::session(&id)).await?;
-        let first = vec![start_of(&id, &options, None, &epoch)];
-        Ok(self.spawn(options, id, past, first, toolbox, epoch, prompt, lease))
+        let first = vec![start_of(&id, &options, None, &made.epoch)];
+        Ok(self.spawn(options, id, past, first, made, lease))
     }
 
     /// Opens a session by its id and goes on from its last node. What a dead process left open is recorded as
@@ -147,8 +157,10 @@ impl Engine {
         };
         let mut past = if head == before { past? } else { read_past(&*self.store, head).await? };
         past.name = self.name_of(id).await?;
-        let toolbox = self.toolbox(&options, Some(&past))?;
+        // Before anything of it is changed.
+        let mut made = self.make(&options, Some(&past)).await?;
         let mut troubles: Vec<Notice> = past.lost_prompt_notice().into_iter().collect();
+        troubles.extend(made.notices.drain(..).map(Notice::note));
         if mine {
             let Settled { mut told, waits } = self.settle_files(id).await?;
             told.extend(waits.then(|| NOT_SETTLED.to_owned()));
@@ -158,7 +170,7 @@ impl Engine {
                 recover(&*self.store, &mut committer, id, &mut past, &self.sealer, self.clock.now()).await?,
             );
         }
-        let (epoch, prompt) = self.epoch(&options, &toolbox, Some(&past));
+        let epoch = &made.epoch;
         let mut session = id.clone();
         let mut first = Vec::new();
         if !mine {
@@ -168,13 +180,13 @@ impl Engine {
             past.steering.clear();
             past.follow_up.clear();
             past.waits = false;
-            first.push(start_of(&session, &options, Some(id.clone()), &epoch));
+            first.push(start_of(&session, &options, Some(id.clone()), epoch));
             troubles.push(Notice::Branched { session: session.clone() });
-        } else if epoch != past.epoch || past.lost_prompt.is_some() {
+        } else if *epoch != past.epoch || past.lost_prompt.is_some() {
             // Also where the prompt is the one that was lost: it comes into the store with the node of an epoch.
             first.push(Draft::new(Entry::Epoch(epoch.clone())));
         }
-        let session = self.spawn(options, session, past, first, toolbox, epoch, prompt, lease);
+        let session = self.spawn(options, session, past, first, made, lease);
         Ok(Opened { session, troubles })
     }
 
@@ -244,24 +256,24 @@ impl Engine {
     /// A new session that goes on from what was read.
     async fn begin_below(&self, mut past: Past, options: SessionOptions) -> Result<Opened, OpenError> {
         let id = self.fresh_session(&options).await?;
-        let toolbox = self.toolbox(&options, Some(&past))?;
+        let mut made = self.make(&options, Some(&past)).await?;
         past.has_ref = false;
-        let (epoch, prompt) = self.epoch(&options, &toolbox, Some(&past));
-        let mut first = vec![start_of(&id, &options, past.session.clone(), &epoch)];
+        let mut first = vec![start_of(&id, &options, past.session.clone(), &made.epoch)];
         let lease = Arc::new(Lease::new(self.store.clone()));
         lease.take(&RefName::session(&id)).await?;
-        let mut committer = self.committer(&past, epoch.clone(), prompt.clone());
+        let mut committer = self.committer(&past, made.epoch.clone(), made.prompt.clone());
         let settled = settle_early(&*self.store, &mut committer, &id, &mut past, &mut first).await;
-        let lost = past.lost_prompt_notice();
+        let told = made.notices.drain(..).map(Notice::note);
+        let lost = past.lost_prompt_notice().into_iter().chain(told);
         let troubles = match settled {
-            Ok(trouble) => lost.into_iter().chain(trouble).collect(),
+            Ok(trouble) => lost.chain(trouble).collect(),
             Err(error) => {
                 // Or the next try would find the session held by this process.
                 lease.release().await;
                 return Err(error);
             }
         };
-        let session = self.spawn(options, id, past, first, toolbox, epoch, prompt, lease);
+        let session = self.spawn(options, id, past, first, made, lease);
         Ok(Opened { session, troubles })
     }
 
@@ -288,54 +300,64 @@ impl Engine {
         Ok(rows.into_iter().next())
     }
 
-    fn toolbox(&self, options: &SessionOptions, past: Option<&Past>) -> Result<Toolbox, OpenError> {
-        let (mut tools, standing) = (options.tools.clone(), Standing::default());
-        // Other tools would change the beginning of every request of a session that was begun without them.
-        let began_without = |name: &str| {
-            past.is_some_and(|past| {
-                let tools = &past.epoch.tools;
-                !tools.is_empty() && tools.iter().all(|spec| spec.name != name)
-            })
-        };
-        let searches = options.history.enabled && !began_without(SearchHistory::NAME);
-        let travels = options.travel.tools && !began_without(LifeTool::NAME);
-        let projects = Arc::new(Projects::new(options.cwd.to_string_lossy().into_owned()));
-        if searches && tools.iter().all(|tool| tool.spec().name != SearchHistory::NAME) {
-            let (store, sealer) = (self.store.clone(), self.sealer.clone());
-            let tool = SearchHistory::new(store, sealer, self.clock.clone(), projects.clone());
-            tools.push(Arc::new(tool));
-        }
-        let stands = standing.clone();
-        let head = Arc::new(move || stands.get().and_then(|view| view.borrow().head));
-        let sight = Sight::Project { projects, head };
-        let archive = Archive { store: self.store.clone(), clock: self.clock.clone(), sight };
-        if (searches || travels || options.prune.enabled)
-            && tools.iter().all(|tool| tool.spec().name != Recall::NAME)
-        {
-            tools.push(Arc::new(Recall::new(archive.clone(), travels)));
-        }
-        if travels {
-            let ours: [Arc<dyn Tool>; 2] =
-                [Arc::new(LifeTool::new(archive.clone())), Arc::new(TraceTool::new(archive))];
-            let named = |name: &str| tools.iter().any(|tool| tool.spec().name == name);
-            let ours: Vec<_> = ours.into_iter().filter(|tool| !named(&tool.spec().name)).collect();
-            tools.extend(ours);
-        }
-        let own = tools.iter().any(|tool| tool.spec().name == Tobe::NAME);
-        let ground = options.files.enabled.then(|| Arc::new(self.ground_of(options)));
-        let tobe = (options.travel.tools && !began_without(Tobe::NAME) && !own).then(|| {
-            let (store, standing) = (self.store.clone(), standing.clone());
-            Arc::new(Tobe::new(store, standing, options.cwd.clone(), ground))
-        });
-        tools.extend(tobe.iter().map(|tobe| tobe.clone() as Arc<dyn Tool>));
-        let mut names = std::collections::HashSet::new();
-        for tool in &tools {
+    /// What the options make of a session: its tools, and what its requests begin with. Asks its sources.
+    async fn make(&self, options: &SessionOptions, past: Option<&Past>) -> Result<SessionParts, OpenError> {
+        let mut names = HashSet::new();
+        for tool in &options.tools {
             let name = &tool.spec().name;
-            let fits = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
-            if name.is_empty() || name.len() > 64 || !fits || !names.insert(name) {
+            if !is_tool_name(name) || !names.insert(name) {
                 return Err(OpenError::BadTool(name.clone()));
             }
         }
+        let standing = Standing::default();
+        let travel = TravelSource::new(TravelOptions {
+            store: self.store.clone(),
+            sealer: self.sealer.clone(),
+            clock: self.clock.clone(),
+            standing: standing.clone(),
+            cwd: options.cwd.clone(),
+            ground: options.files.enabled.then(|| Arc::new(self.ground_of(options))),
+            history: options.history,
+            travel: options.travel,
+            prunes: options.prune.enabled,
+            own: &options.tools,
+            had: past.map_or(&[], |past| &past.epoch.tools),
+        });
+        let tobe = travel.as_ref().and_then(|travel| travel.tobe.clone());
+        let own = travel.map(|travel| Arc::new(travel) as Arc<dyn ToolSource>);
+        let system_of_ours;
+        let mut system = options.system.as_deref();
+        // What is lost cannot be kept. A request without any prompt would be answered by another agent, as it were.
+        if past.is_some_and(|past| past.lost_prompt.is_some() && past.prompt.system.is_none()) {
+            system_of_ours = crate::context::system_prompt(crate::SYSTEM_PROMPT, &[], &[], &options.cwd);
+            system = system.or(Some(&system_of_ours));
+        }
+        let wanted = SourceOptions {
+            sealer: self.sealer.clone(),
+            cwd: options.cwd.clone(),
+            standing: standing.clone(),
+            model: &options.model,
+            tools: &options.tools,
+            own,
+            tool_sources: &options.tool_sources,
+            context_sources: &options.context_sources,
+            identity: options.identity.as_deref(),
+            system,
+            system_end: options.system_end.as_deref(),
+        };
+        let (sources, OpeningPrompt { prompt, context, notices }) = Sources::open(wanted, past).await;
+        let toolbox = self.toolbox(options, sources.set(), standing, tobe);
+        let epoch = self.epoch(options, &sources, (&prompt, context), past);
+        Ok(SessionParts { toolbox, sources, epoch, prompt, notices })
+    }
+
+    fn toolbox(
+        &self,
+        options: &SessionOptions,
+        tools: ToolSet,
+        standing: Standing,
+        tobe: Option<Arc<Tobe>>,
+    ) -> Toolbox {
         let parts = ToolboxParts {
             policy: options.policy.clone(),
             sealer: self.sealer.clone(),
@@ -352,33 +374,33 @@ impl Engine {
             .then(|| Keeper::new(self.store.clone(), self.sealer.clone(), &options.cwd, options.files));
         let (sealer, cwd) = (self.sealer.clone(), options.cwd.clone());
         let hooks = Hooks::new(options.hooks.clone(), sealer, cwd, standing.clone());
-        Ok(Toolbox::new(tools, parts, standing, keeper, tobe, hooks))
+        Toolbox::new(tools, parts, standing, keeper, tobe, hooks)
     }
 
-    /// The epoch that the options ask for, and its system prompt.
-    fn epoch(&self, options: &SessionOptions, toolbox: &Toolbox, past: Option<&Past>) -> (Epoch, Prompt) {
-        let (identity, mut system) = (options.identity.as_deref(), options.system.as_deref());
-        let own;
-        // What is lost cannot be kept. A request without any prompt would be answered by another agent, as it were.
-        if past.is_some_and(|past| past.lost_prompt.is_some() && past.prompt.system.is_none()) {
-            own = crate::context::system_prompt(crate::SYSTEM_PROMPT, &[], &[], &options.cwd);
-            system = system.or(Some(&own));
-        }
-        let prompt = Prompt::of(&self.sealer, identity, system, past.map(|past| &past.prompt));
+    /// The epoch that the options ask for.
+    fn epoch(
+        &self,
+        options: &SessionOptions,
+        sources: &Sources,
+        (prompt, context): (&Prompt, Option<EpochContext>),
+        past: Option<&Past>,
+    ) -> Epoch {
         let identity = prompt.identity.as_ref().map(|blob| blob.id);
         let before = past.map(|past| &past.epoch).filter(|before| before.identity == identity);
-        let epoch = Epoch {
+        let tools = sources.set();
+        Epoch {
             provider: options.model.provider.clone(),
             model: options.model.id.clone(),
             thinking: options.thinking,
             system: prompt.system.as_ref().map(|blob| blob.id),
             identity,
             declined: before.and_then(|before| options.declined_identity.or(before.declined)),
-            tools: toolbox.specs().to_vec(),
+            tools: tools.specs().to_vec(),
             max_tokens: options.max_tokens,
             prune: options.prune.enabled,
-        };
-        (epoch, prompt)
+            context,
+            tool_sources: tools.from().clone(),
+        }
     }
 
     pub(crate) fn committer(&self, past: &Past, epoch: Epoch, prompt: Prompt) -> Committer {
@@ -386,18 +408,16 @@ impl Engine {
         Committer::new(store, clock, past.last_time, epoch, prompt, heads)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "called from two places with the same values at hand")]
     fn spawn(
         &self,
         options: SessionOptions,
         session: SessionId,
         past: Past,
         first: Vec<Draft>,
-        toolbox: Toolbox,
-        epoch: Epoch,
-        prompt: Prompt,
+        made: SessionParts,
         lease: Arc<Lease>,
     ) -> Session {
+        let SessionParts { toolbox, sources, epoch, prompt, notices } = made;
         let system_text: Arc<str> =
             prompt.system.as_ref().map_or_else(|| "".into(), |blob| system_text(blob).into());
         let mut committer = self.committer(&past, epoch.clone(), prompt);
@@ -416,10 +436,12 @@ impl Engine {
             store: self.store.clone(),
             clock: self.clock.clone(),
             sealer: self.sealer.clone(),
-            system: epoch.system,
             purse: purse.clone(),
             bodies: Bodies::after(past.last_body).into(),
         };
+        let was = (&past.epoch.provider, &past.epoch.model);
+        let is_other = past.head.is_some() && was != (&epoch.provider, &epoch.model);
+        let due = is_other.then_some(EpochReason::ModelChange).into_iter().collect();
         let cwd = options.cwd.to_string_lossy().into_owned();
         let policy = options.policy.version();
         let (model, thinking) = (options.model.clone(), options.thinking);
@@ -453,6 +475,8 @@ impl Engine {
             limits: options.limits,
             ask_deadline: options.ask_deadline,
             policy,
+            refreshes: sources.refreshes(),
+            due,
         });
         Session::spawn(Parts {
             mover,
@@ -461,6 +485,8 @@ impl Engine {
             committer,
             caller: Arc::new(caller),
             toolbox: Arc::new(toolbox),
+            sources: Arc::new(sources),
+            notices,
             clock: self.clock.clone(),
             lease,
             follower: options.follower,

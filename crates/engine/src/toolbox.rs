@@ -24,6 +24,7 @@ use crate::files::{Begun, CallPlace, Keeper, Noticed};
 use crate::hooks::{HookRecord, HookedCall, Hooks};
 use crate::outputs::Outputs;
 use crate::policy::{Decision, Grant, Policy, Proposal};
+use crate::sources::ToolSet;
 use crate::travel::{Standing, Tobe, Travel, Trip};
 use quipu_machine::{Done, Input, Prepared};
 use quipu_transcript::WorkspaceNote;
@@ -70,8 +71,9 @@ const HAS_OTHER_NAMES: &str = "asked again, because since it was allowed the fil
 
 /// The tools of a session and what they may use.
 pub(crate) struct Toolbox {
-    tools: HashMap<String, Arc<dyn Tool>>,
-    specs: Arc<[ToolSpec]>,
+    tools: Mutex<Arc<ToolSet>>,
+    /// Tools that went away, whose calls of this run may have left something running.
+    retired: Mutex<Option<Retired>>,
     pub(crate) parts: ToolboxParts,
     /// Where the session stands, for tools that look at the graph.
     pub(crate) standing: Standing,
@@ -91,6 +93,9 @@ pub(crate) struct Toolbox {
     hooked: Mutex<HashMap<String, Hooked>>,
 }
 
+/// Tools that went away in a run.
+type Retired = (RunId, Vec<Arc<dyn Tool>>);
+
 /// What hooks did to a call.
 #[derive(Clone, Default)]
 struct Hooked {
@@ -101,30 +106,54 @@ struct Hooked {
 
 impl std::fmt::Debug for Toolbox {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Toolbox").field("tools", &self.tools.keys()).finish_non_exhaustive()
+        f.debug_struct("Toolbox")
+            .field("tools", &self.set().names().collect::<Vec<_>>())
+            .finish_non_exhaustive()
     }
 }
 
 impl Toolbox {
     pub(crate) fn new(
-        tools: Vec<Arc<dyn Tool>>,
+        tools: ToolSet,
         parts: ToolboxParts,
         standing: Standing,
         keeper: Option<Keeper>,
         tobe: Option<Arc<Tobe>>,
         hooks: Hooks,
     ) -> Self {
-        let specs = tools.iter().map(|tool| tool.spec().clone()).collect();
-        let tools = tools.into_iter().map(|tool| (tool.spec().name.clone(), tool)).collect();
+        let (tools, retired) = (Mutex::new(Arc::new(tools)), Mutex::default());
         let keeper = keeper.map(Arc::new);
         let (shown, trip) = (Mutex::default(), Mutex::default());
         let decided_by = AtomicU64::new(0);
         let hooked = Mutex::default();
-        Self { tools, specs, parts, standing, keeper, shown, decided_by, tobe, trip, hooks, hooked }
+        Self { tools, retired, parts, standing, keeper, shown, decided_by, tobe, trip, hooks, hooked }
     }
 
     pub(crate) fn specs(&self) -> Arc<[ToolSpec]> {
-        self.specs.clone()
+        self.set().specs().clone()
+    }
+
+    fn set(&self) -> Arc<ToolSet> {
+        self.tools.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn find(&self, name: &str) -> Option<Arc<dyn Tool>> {
+        self.set().get(name).cloned()
+    }
+
+    /// These are the tools from now on. Calls that run are not touched.
+    pub(crate) fn use_tools(&self, tools: ToolSet, run: Option<&RunId>) {
+        let tools = Arc::new(tools);
+        let before =
+            std::mem::replace(&mut *self.tools.lock().unwrap_or_else(PoisonError::into_inner), tools.clone());
+        let Some(run) = run else { return };
+        let stays = |tool: &Arc<dyn Tool>| tools.all().any(|one| Arc::ptr_eq(one, tool));
+        let went: Vec<Arc<dyn Tool>> = before.all().filter(|tool| !stays(tool)).cloned().collect();
+        let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *retired {
+            Some((of, tools)) if of == run => tools.extend(went),
+            _ => *retired = Some((run.clone(), went)),
+        }
     }
 
     fn context(
@@ -181,7 +210,7 @@ impl Toolbox {
         let behind = behind.iter().map(|_| Prepared::Refused(BEHIND_TOBE.into()));
         let prepared: Vec<Prepared> = run.iter().map(one).chain(behind).collect();
         let preparation = match prepared.as_slice() {
-            [Prepared::Ready { call, touches }] => self.tools.get(&call.name).and_then(|tool| {
+            [Prepared::Ready { call, touches }] => self.find(&call.name).and_then(|tool| {
                 let call = Invocation { id: call.id.clone(), args: call.arguments.clone() };
                 let own = catch_unwind(AssertUnwindSafe(|| tool.prepare(&call, &cx))).unwrap_or_default();
                 self.with_a_look_ahead(own, touches)
@@ -215,8 +244,9 @@ impl Toolbox {
         if let Some(reason) = blocked {
             return Prepared::Refused(reason.clone());
         }
-        let Some(tool) = self.tools.get(&call.name) else {
-            return Prepared::Refused(format!("Tool {} not found", call.name));
+        let tools = self.set();
+        let Some(tool) = tools.get(&call.name) else {
+            return Prepared::Refused(tools.missing(&call.name));
         };
         let arguments = match quipu_tools::validate(tool.spec(), &call.arguments) {
             Ok(arguments) => arguments,
@@ -331,7 +361,7 @@ impl Toolbox {
         if files(touches).is_empty() {
             return None;
         }
-        let tool = self.tools.get(&call.name)?;
+        let tool = self.find(&call.name)?;
         let cx = self.context(run, CancellationToken::new(), Arc::new(|_| {}), Access::default());
         let look = AssertUnwindSafe(|| tool.touches(&call.arguments.value(), &cx));
         let now = catch_unwind(look).ok()?;
@@ -430,7 +460,13 @@ impl Toolbox {
     /// Ends all that the calls of a run left running.
     pub(crate) async fn clear(self: &Arc<Self>, run: &RunId) -> Result<(), String> {
         let (toolbox, run) = (self.clone(), run.clone());
-        let work = move || toolbox.tools.values().for_each(|tool| tool.end_run(&run));
+        let work = move || {
+            toolbox.set().all().for_each(|tool| tool.end_run(&run));
+            let retired = toolbox.retired.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            if let Some((of, tools)) = retired.filter(|(of, _)| *of == run) {
+                tools.iter().for_each(|tool| tool.end_run(&of));
+            }
+        };
         let done = tokio::task::spawn_blocking(work).await;
         done.map_err(|_| "what it left running could not be ended.".to_owned())
     }
@@ -444,8 +480,9 @@ impl Toolbox {
         outputs: mpsc::Sender<Input>,
         noticed: &mut Noticed,
     ) -> ToolOutput {
-        let Some(tool) = self.tools.get(&call.name) else {
-            return ToolOutput::error(format!("Tool {} not found", call.name));
+        let tools = self.set();
+        let Some(tool) = tools.get(&call.name) else {
+            return ToolOutput::error(tools.missing(&call.name));
         };
         let people = outputs.clone();
         let (sealer, owner) = (self.parts.sealer.clone(), place.run.clone());

@@ -14,7 +14,7 @@ use crate::context::{context_settings, file_settings, history_settings, travel_s
 use crate::model::{Chosen, real_model};
 use crate::models::Known;
 use crate::names::{resolve, session_named};
-use crate::prompt::system;
+use crate::prompt::put_system;
 use crate::saved::SavedPermissions;
 use crate::session_file::{self, Begun, Mirror};
 use crate::{Advice, Failure, OpenRequest, Place, Which};
@@ -225,7 +225,7 @@ async fn prepare(
         let (home, sealer) = (place.home.clone(), engine.sealer().clone());
         options.models = Some(Arc::new(Known { home, sealer, key }));
     }
-    options.system = system(place, engine, request, cwd, kept.is_some() && !moved).await?;
+    put_system(&mut options, place, engine, request, kept.is_some() && !moved).await?;
     (options.identity, options.declined_identity) = (identity.text, identity.declined);
     options.thinking = thinking;
     options.max_tokens = last.and_then(|epoch| epoch.max_tokens);

@@ -1,22 +1,26 @@
 //! The system prompt of a session.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 
-use quipu::Engine;
+use quipu::{ContextSource, Engine, RulesSource, SessionOptions};
 
 use crate::{Failure, OpenRequest, Place};
 
-/// The system prompt; `None` keeps that of a session that goes on.
-pub(crate) async fn system(
+/// Puts the system prompt into the options, with the project's rules as a source of it. A session that goes on keeps its own,
+/// with the rules as they were.
+pub(crate) async fn put_system(
+    options: &mut SessionOptions,
     place: &Place,
     engine: &Engine,
     request: &OpenRequest,
-    cwd: &Path,
     resumed: bool,
-) -> Result<Option<String>, Failure> {
+) -> Result<(), Failure> {
+    let cwd = &*options.cwd;
     let asked = request.system_prompt.is_some() || !request.append_system_prompt.is_empty();
     if resumed && !asked {
-        return Ok(None);
+        options.system = None;
+        return Ok(());
     }
     let base = request.system_prompt.as_deref().unwrap_or(quipu::SYSTEM_PROMPT);
     let (rules, problems) = if request.no_context_files {
@@ -31,7 +35,13 @@ pub(crate) async fn system(
     for problem in problems {
         place.warn(problem);
     }
-    Ok(Some(quipu::system_prompt(base, &request.append_system_prompt, &rules, cwd)))
+    options.system = Some(quipu::system_base(base, &request.append_system_prompt));
+    options.system_end = Some(quipu::system_end(cwd));
+    if !rules.is_empty() {
+        let rules: Arc<dyn ContextSource> = Arc::new(RulesSource::new(rules));
+        options.context_sources.insert(0, rules);
+    }
+    Ok(())
 }
 
 /// Directories above a repository whose rules the user accepts: `rules.above`, and what is wrong there.

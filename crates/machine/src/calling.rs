@@ -2,10 +2,18 @@
 
 use std::sync::Arc;
 
+use super::refreshing::Then;
 use super::*;
 
 impl Machine {
     pub(super) fn call_model(&mut self) {
+        if !self.refresh_before_call(Then::Look) {
+            self.call_as_refreshed();
+        }
+    }
+
+    /// Without asking sources again, which may change whenever they are asked.
+    pub(super) fn call_as_refreshed(&mut self) {
         // A run that was stopped pays for no summary.
         if self.run.as_ref().is_some_and(|run| run.aborting)
             || (!self.prune_before_call() && !self.compact_before_call())

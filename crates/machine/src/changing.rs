@@ -7,7 +7,7 @@ use quipu_protocol::{
     Ack, Entry, Epoch, Event, Model, NodeId, Refused, RunId, SessionStart, Setting, Thinking, clamp_level,
 };
 
-use super::{Draft, Effect, Machine, Phase, Prefix, ReplyId, Run, Tag, Went};
+use super::{Draft, Effect, EpochReason, Machine, Phase, Prefix, ReplyId, Run, Tag, Went};
 
 /// What is to be changed, and who waits for it.
 pub(super) struct Changing {
@@ -152,8 +152,13 @@ impl Machine {
         }
     }
 
-    fn change(&mut self, prefix: Prefix, node: Option<NodeId>) {
+    pub(super) fn change(&mut self, prefix: Prefix, node: Option<NodeId>) {
         let (model, thinking) = (prefix.model.clone(), prefix.epoch.thinking);
+        let before = &self.prefix.epoch;
+        if (&before.provider, &before.model) != (&prefix.epoch.provider, &prefix.epoch.model) {
+            self.refresh_at(EpochReason::ModelChange);
+        }
+        self.prefix_tokens = super::compacting::prefix_tokens(&prefix);
         self.prefix = prefix;
         self.out.push(Effect::UseModel(model.clone()));
         self.emit(Event::Changed { node, model, thinking });

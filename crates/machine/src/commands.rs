@@ -256,6 +256,7 @@ impl Machine {
             | Tag::Jumped
             | Tag::Pruned
             | Tag::Changed
+            | Tag::Refreshed
             | Tag::Noted { .. }
             | Tag::NotedBegin { .. }
             | Tag::Closing => {}
@@ -294,6 +295,7 @@ impl Machine {
             Phase::Calling { .. } | Phase::Compacting(_) | Phase::Jumping(_) => {
                 self.out.push(Effect::CancelCall);
             }
+            Phase::Refreshing(_) => self.out.push(Effect::CancelRefresh),
             Phase::Tools(batch) => {
                 for slot in 0..batch.slots.len() {
                     self.stop_slot(slot, batch::ABORTED);

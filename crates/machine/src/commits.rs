@@ -45,7 +45,7 @@ impl Machine {
     /// Whether a call of the model follows this commit, as far as can be told before it is done.
     fn asks_next(&self, tag: &Tag) -> bool {
         let Some(run) = self.run.as_ref().filter(|run| !run.aborting) else { return false };
-        if self.compaction_is_due() || self.prune_is_due().is_some() {
+        if !self.due.is_empty() || self.compaction_is_due() || self.prune_is_due().is_some() {
             return false;
         }
         match tag {
@@ -66,6 +66,7 @@ impl Machine {
             | Tag::Jumped
             | Tag::Pruned
             | Tag::Changed
+            | Tag::Refreshed
             | Tag::Closing
             | Tag::ShellBegins { .. }
             | Tag::ShellEnds { .. }
@@ -224,7 +225,7 @@ impl Machine {
             // Said when it was met first; the steps of the store still tell that it is open.
             return self.stop_if_closing();
         }
-        if let Tag::Start { .. } | Tag::Between | Tag::Pruned | Tag::Changed = tag {
+        if let Tag::Start { .. } | Tag::Between | Tag::Pruned | Tag::Changed | Tag::Refreshed = tag {
             // The sender still has what was said, what was queued is queued again, and requests hold what they held.
             plan.drafts.truncate(plan.carried);
         }
@@ -284,6 +285,10 @@ impl Machine {
                 self.tell_results(&batch);
                 self.emit(Event::TurnEnded { turn });
             }
+            Phase::Refreshing(refreshing) => {
+                self.not_refreshed(&refreshing);
+                self.emit(Event::TurnEnded { turn });
+            }
             Phase::Saying if *tag == Tag::Pruned => self.emit(Event::TurnEnded { turn }),
             Phase::Saying
             | Phase::Calling { .. }
@@ -332,6 +337,7 @@ impl Machine {
             Tag::Jumped => self.jump_kept(),
             Tag::Pruned => self.prune_kept(plan, nodes),
             Tag::Changed => self.change_kept(nodes),
+            Tag::Refreshed => self.refresh_kept(nodes),
             Tag::Closing => self.stop_if_closing(),
             Tag::Noted { ended } => self.noted(ended.as_ref(), plan, nodes),
             Tag::NotedBegin { reply, run } => self.noted_begin(*reply, run),

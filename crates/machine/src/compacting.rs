@@ -5,17 +5,18 @@ use std::slice::SliceIndex;
 use std::sync::Arc;
 
 use quipu_protocol::{
-    Ack, CallRecord, Checkpoint, Compaction, CompactionReason, CompactionResult, Entry, Event, Json, Limit,
-    Message, ModelError, NodeId, Outcome, Refused, RunId, StepInfo, ToolSpec, Usage,
+    Ack, CallRecord, Checkpoint, Compaction, CompactionReason, CompactionResult, Entry, EpochContext, Event,
+    Json, Limit, Message, ModelError, NodeId, Outcome, Refused, RunId, StepInfo, ToolSpec, Usage,
 };
 use quipu_transcript::{
     Cut, TouchedFiles, compaction_note, cut, estimate_text, measure, sent_tokens, summary_of_note,
     words_of_note,
 };
 
+use super::refreshing::Then;
 use super::{
-    Draft, Effect, Left, MEASURED, Machine, NoSummary, Phase, Plan, PlanOp, Prefix, Purpose, ReplyId, Run,
-    Stretch, Summary, Tag,
+    Draft, Effect, EpochReason, Left, MEASURED, Machine, NoSummary, Phase, Plan, PlanOp, Prefix, Purpose,
+    ReplyId, Run, Stretch, Summary, Tag,
 };
 
 /// When a context is compacted and what stays of it. Tokens.
@@ -42,6 +43,9 @@ impl Default for CompactionSettings {
         Self { enabled: true, reserve_tokens: 16_384, keep_recent_tokens: 20_000 }
     }
 }
+
+/// Under which name the node of a compaction keeps who gave its summary in place of the model.
+pub const SUPPLIED_BY: &str = "suppliedBy";
 
 /// Characters of the user's own words that a compaction carries over, at most.
 const SAID: u64 = 32_000;
@@ -85,7 +89,7 @@ impl Machine {
     fn cut_before_call(&self) -> Option<Cut> {
         let window = self.prefix.model.context_window;
         let fits = self.prefix_tokens.saturating_add(self.estimated) <= window;
-        let keep = self.compaction.keep_recent_tokens.min(window / 4);
+        let keep = self.keep_recent(window);
         self.cut_that_helps(keep, if fits { keep } else { 0 })
     }
 
@@ -149,8 +153,15 @@ impl Machine {
 
     fn cut(&self) -> Option<Cut> {
         let window = self.prefix.model.context_window;
-        let keep = self.compaction.keep_recent_tokens;
-        self.cut_at(if window == 0 { keep } else { keep.min(window / 4) })
+        self.cut_at(self.keep_recent(if window == 0 { u64::MAX } else { window }))
+    }
+
+    /// Tokens of the newest conversation that stay: as the settings say, or what a source wants to stay, of which half of
+    /// the window counts.
+    fn keep_recent(&self, window: u64) -> u64 {
+        let wanted = self.prefix.epoch.context.as_ref().and_then(EpochContext::most_kept);
+        let keep = self.compaction.keep_recent_tokens.min(window / 4);
+        wanted.map_or(keep, |wanted| keep.max(wanted.min(window / 2)))
     }
 
     /// Where to cut so that about `keep` tokens stay. What a compaction holds itself, in place of nodes before it, cannot
@@ -177,6 +188,7 @@ impl Machine {
                 | Phase::Answered(_)
                 | Phase::Tools(_)
                 | Phase::Results(_)
+                | Phase::Refreshing(_)
                 | Phase::Leaving(_),
             )
             | None => false,
@@ -218,7 +230,7 @@ impl Machine {
         }
         // The model counts in its own way, or what came last is larger than its window: in the end nothing is kept
         // but the answer that failed.
-        let keep = self.compaction.keep_recent_tokens;
+        let keep = self.compaction.keep_recent_tokens.max(self.keep_recent(self.prefix.model.context_window));
         let Some(found) = self.cut_that_helps(keep, 0) else { return Err(error) };
         self.begin_turn();
         self.begin_compaction(CompactionReason::Overflow, found, None, Some(error));
@@ -298,7 +310,7 @@ impl Machine {
             return self.branch_summarized(result);
         }
         let Phase::Compacting(compacting) = &mut run.phase else { return };
-        let Summary { text, made } = match result {
+        let Summary { text, made, supplied_by } = match result {
             Ok(summary) => summary,
             Err(none) => {
                 let NoSummary { why, made } = *none;
@@ -337,13 +349,16 @@ impl Machine {
             timestamp: self.now,
             details: Json::of(&files).ok(),
             usage: Some(made.usage),
-            from_hook: None,
+            from_hook: supplied_by.is_some().then_some(true),
             reason: Some(reason),
             checkpoint: Some(Checkpoint { session: self.session.clone(), epoch: self.prefix.epoch.clone() }),
         };
         let mut step = step_of(Some(id.clone()), made.records);
         if let Some(measured) = self.measured().and_then(|measured| Json::of(&measured).ok()) {
             step.extra.insert(MEASURED.into(), measured);
+        }
+        if let Some(supplied_by) = supplied_by.and_then(|name| Json::of(&name).ok()) {
+            step.extra.insert(SUPPLIED_BY.into(), supplied_by);
         }
         let draft = Draft::of(Entry::Compaction(compaction), step);
         self.commit(Tag::Compacted, vec![draft], vec![PlanOp::Forget { run: id, session: None }], true);
@@ -402,6 +417,9 @@ impl Machine {
         let (turn, aborting) = (run.turn, run.aborting);
         let spent = self.limits.max_cost.filter(|max| run.cost >= *max).filter(|_| !aborting);
         self.emit(Event::CompactionEnded { reason, result: Arc::new(result) });
+        if done {
+            self.refresh_at(EpochReason::Compaction);
+        }
         match (reason, error) {
             (CompactionReason::Manual, _) => self.answer_what_was_said(said && !aborting),
             (CompactionReason::Overflow, Some(error)) if !done => {
@@ -413,6 +431,7 @@ impl Machine {
                     self.emit(Event::TurnEnded { turn });
                     self.end_run(Outcome::Limit(Limit::Cost(max)));
                 }
+                None if self.refresh_before_call(Then::Call) => {}
                 None => self.call_now(),
             },
         }

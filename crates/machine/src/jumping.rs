@@ -122,7 +122,7 @@ impl Machine {
         let run = id.clone();
         let Some(target) = &jumping.target else { return };
         let (draft, nothing) = match result {
-            Ok(Summary { text, made }) => {
+            Ok(Summary { text, made, .. }) => {
                 *cost += made.cost();
                 jumping.usage = Some(made.usage);
                 let note = compaction_note(&text, None, &[], &target.files, most);

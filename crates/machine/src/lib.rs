@@ -18,6 +18,7 @@ mod leaving;
 mod limits;
 mod moving;
 mod pruning;
+mod refreshing;
 mod shell;
 #[cfg(test)]
 mod tests;
@@ -28,7 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quipu_protocol::{
-    Ack, AssistantMessage, CallEnd, CallEvent, CallRecord, Compaction, Ending, Entry, Event, Message,
+    Ack, AssistantMessage, BlobId, CallEnd, CallEvent, CallRecord, Compaction, Ending, Entry, Event, Message,
     MessageId, ModelError, ModelErrorKind, ModelRequest, NodeId, Outcome, RunId, SessionId, StepInfo,
     StopReason, ToolCall, Touches, UnixMs,
 };
@@ -38,7 +39,7 @@ pub use batch::step_key;
 use batch::{Batch, Early, Slot, State, refusal};
 use changing::{Changing, Recording};
 use compacting::Compacting;
-pub use compacting::CompactionSettings;
+pub use compacting::{CompactionSettings, SUPPLIED_BY};
 pub use compacting::{json_of_nothing, step_of, tool_tokens};
 use jumping::Jumping;
 use leaving::Departing;
@@ -46,6 +47,8 @@ pub use limits::Limits;
 use moving::Moving;
 pub use pruning::PruneSettings;
 pub use pruning::{Left, MEASURED};
+use refreshing::Refreshing;
+pub use refreshing::{EpochReason, Refreshed, Refreshes};
 pub use shell::shell_message;
 use shell::{Noting, Shells};
 pub use types::*;
@@ -108,6 +111,8 @@ enum Phase {
     Changing(Box<Recording>),
     /// What the user ran in the shell becomes nodes.
     Noting(Noting),
+    /// Sources are asked before a call, or what they gave is being recorded.
+    Refreshing(Box<Refreshing>),
 }
 
 struct Answered {
@@ -173,6 +178,9 @@ pub struct Machine {
     waits: bool,
     /// What is to be changed as soon as no turn is under way.
     changing: Option<Changing>,
+    /// Why sources are asked before the next call.
+    due: Vec<EpochReason>,
+    refreshes: Refreshes,
     limits: Limits,
     ask_deadline: Duration,
     counter: u64,
@@ -221,6 +229,8 @@ impl Machine {
             policy: start.policy,
             waits: start.waits,
             changing: None,
+            due: start.due.into_iter().filter(|reason| start.refreshes.wants(*reason)).collect(),
+            refreshes: start.refreshes,
             limits: start.limits,
             ask_deadline: start.ask_deadline,
             counter: 0,
@@ -239,6 +249,11 @@ impl Machine {
     /// The node where the session stands.
     pub fn head(&self) -> Option<NodeId> {
         self.head
+    }
+
+    /// The blob of the system prompt that requests have now.
+    pub fn system(&self) -> Option<BlobId> {
+        self.prefix.epoch.system
     }
 
     /// The run under way.
@@ -270,6 +285,8 @@ impl Machine {
             }
             Input::AskExpired { ask } => self.answer(&ask, None),
             Input::Told(trouble) => self.emit(Event::from(trouble)),
+            Input::SourcesChanged => self.refresh_at(EpochReason::Source),
+            Input::Refreshed { run, result } if self.is_current(&run) => self.refreshed(result),
             // An answer of a run that is over is dropped: everything that it could say was said in its last commit.
             Input::Prepared { run, calls } if self.is_current(&run) => self.prepared(calls),
             Input::Call { run, event } if self.is_current(&run) => self.call_event(event),
@@ -296,6 +313,7 @@ impl Machine {
             | Input::ToolOutput { .. }
             | Input::Judged { .. }
             | Input::ToolHeld { .. }
+            | Input::Refreshed { .. }
             | Input::ToolDone { .. } => {}
         }
         std::mem::take(&mut self.out)

@@ -42,6 +42,8 @@ enum Move {
     Shell(bool),
     Policy,
     Judge(u8),
+    Source,
+    Refresh(u8),
 }
 
 fn a_change() -> FileChange {
@@ -75,6 +77,8 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         2 => any::<bool>().prop_map(Move::Shell),
         1 => Just(Move::Policy),
         2 => any::<u8>().prop_map(Move::Judge),
+        2 => Just(Move::Source),
+        8 => any::<u8>().prop_map(Move::Refresh),
     ];
     prop::collection::vec(one, 0..120)
 }
@@ -118,6 +122,8 @@ struct World {
     tree: HashMap<NodeId, (Option<NodeId>, Arc<Entry>)>,
     /// A run whose children are to end before it goes elsewhere.
     clear: Option<RunId>,
+    /// A run before whose next call sources are asked, and whether that was cancelled.
+    refresh: Option<(RunId, bool)>,
     /// Which sessions have a message to themselves that waits for an answer.
     waits: std::collections::HashSet<SessionId>,
     /// How often a call took the session elsewhere.
@@ -205,7 +211,15 @@ fn start() -> Start {
         limits: Limits { max_turns: Some(12), max_cost: Some(MAX_COST), ..Limits::default() },
         ask_deadline: Duration::from_secs(1),
         policy: PolicyVersion::default(),
+        refreshes: Refreshes::default(),
+        due: Vec::new(),
     }
+}
+
+/// Where sources want to be asked whenever they can be.
+fn with_sources(start: Start) -> Start {
+    let refreshes = Refreshes { compaction: true, model_change: true };
+    Start { refreshes, due: vec![EpochReason::ModelChange], ..start }
 }
 
 /// As `start`, where old results are left out whenever there is one.
@@ -240,6 +254,7 @@ impl World {
             moving: None,
             tree: HashMap::new(),
             clear: None,
+            refresh: None,
             waits: Default::default(),
             departures: 0,
             prepares: VecDeque::new(),
@@ -349,6 +364,17 @@ impl World {
                     Entry::Session(start) => Some(start.epoch.model),
                     _ => None,
                 });
+                let begins = self.lineage(head).into_iter().rev().find_map(|(_, entry)| match entry {
+                    Entry::Epoch(epoch) => Some(epoch),
+                    Entry::Session(start) => Some(start.epoch),
+                    _ => None,
+                });
+                let prompt = begins.and_then(|epoch| epoch.system).map(|id| id.0[0].to_string());
+                assert_eq!(
+                    prompt.unwrap_or_default(),
+                    *request.system,
+                    "what it begins with stands before it"
+                );
                 let asked = request.model.id.clone();
                 assert!(
                     told.is_none_or(|told| told == asked || told.is_empty()),
@@ -407,6 +433,17 @@ impl World {
             Effect::RunShell { run } => self.shells.push(run),
             Effect::CancelShell { run } => assert!(self.shells.contains(&run), "it runs"),
             Effect::CancelTool { .. } | Effect::CancelPrepare | Effect::UseModel(_) => {}
+            Effect::Refresh { run, reasons, .. } => {
+                assert!(self.refresh.is_none() && self.call.is_none() && self.commits_nodes() == 0);
+                assert!(!reasons.is_empty() && self.tools.iter().all(|tool| tool.0 != run));
+                self.refresh = Some((run, false));
+            }
+            Effect::CancelRefresh => {
+                if let Some((_, cancelled)) = &mut self.refresh {
+                    *cancelled = true;
+                }
+            }
+            Effect::UseSources => {}
             Effect::Clear { run } => {
                 assert!(
                     self.clear.is_none()
@@ -727,7 +764,13 @@ impl World {
                     self.steps.remove(&(self.machine.session().clone(), run.clone(), String::new()));
                     Err(Box::new(NoSummary { why: Some("no".into()), made: Calls::default() }))
                 }
-                _ => Ok(Summary { text: "in short".into(), made: made() }),
+                1 if !self.finishing => {
+                    // A source gave it, and nobody was called.
+                    self.steps.remove(&(self.machine.session().clone(), run.clone(), String::new()));
+                    let supplied_by = Some("a source".into());
+                    Ok(Summary { text: "in short".into(), made: Calls::default(), supplied_by })
+                }
+                _ => Ok(Summary { text: "in short".into(), made: made(), supplied_by: None }),
             };
             let calls = match &result {
                 Ok(summary) => &summary.made,
@@ -918,6 +961,8 @@ impl World {
                 let answer = if yes { Answer::once() } else { Answer::Deny { reason: None } };
                 self.command(Command::Answer { ask: ask.unwrap_or_else(|| "none".into()), answer });
             }
+            Move::Source => self.give(Input::SourcesChanged),
+            Move::Refresh(choice) => self.refresh(choice),
             Move::Commit(choice) => self.commit(choice),
             Move::Stream => self.stream(),
             Move::Prepare(choice) => self.prepare(choice),
@@ -949,6 +994,22 @@ impl World {
         }
     }
 
+    /// Sources say what they have; sometimes it is what they had.
+    fn refresh(&mut self, choice: u8) {
+        let Some((run, cancelled)) = self.refresh.take() else { return };
+        let number = choice % 3;
+        let refreshed = Refreshed {
+            system: number.to_string().into(),
+            prompt: Some(BlobId([number; 32])),
+            context: None,
+            tools: Arc::new([]),
+            tool_sources: Default::default(),
+            blobs: Vec::new(),
+        };
+        let fails = cancelled || choice.is_multiple_of(11);
+        self.give(Input::Refreshed { run, result: (!fails).then(|| Box::new(refreshed)) });
+    }
+
     /// A line that was begun in the shell is done.
     fn shell_ends(&mut self) {
         let Some(run) = self.shells.pop() else { return };
@@ -971,6 +1032,8 @@ impl World {
                 self.stream();
             } else if self.look.is_some() || self.clear.is_some() || self.moving.is_some() {
                 self.look();
+            } else if self.refresh.is_some() {
+                self.refresh(1);
             } else if !self.prepares.is_empty() {
                 self.prepare(8);
             } else if !self.tools.is_empty() {
@@ -1044,8 +1107,10 @@ proptest! {
     #[test]
     fn every_order_of_events_keeps_the_laws(
         moves in moves(), jumps in prop::collection::vec((any::<u8>(), any::<bool>()), 0..6), prunes in any::<bool>(),
+        sources in any::<bool>(),
     ) {
-        let mut world = World::of(if prunes { pruning() } else { start() });
+        let start = if prunes { pruning() } else { start() };
+        let mut world = World::of(if sources { with_sources(start) } else { start });
         for (at, next) in moves.into_iter().enumerate() {
             world.seed = world.seed.wrapping_add(u8::try_from(at % 251).unwrap());
             world.play(next);
@@ -1114,7 +1179,8 @@ fn some_orders_of_events_take_the_session_elsewhere() {
     let (mut departures, mut steps_taken) = (0, std::collections::BTreeSet::new());
     for round in 0..1_600 {
         let tree = moves().new_tree(&mut runner).unwrap();
-        let mut world = World::of(if round % 4 == 3 { pruning() } else { start() });
+        let start = if round % 4 == 3 { pruning() } else { start() };
+        let mut world = World::of(if round % 2 == 1 { with_sources(start) } else { start });
         for (at, next) in proptest::strategy::ValueTree::current(&tree).into_iter().enumerate() {
             world.seed = world.seed.wrapping_add(u8::try_from(at % 251).unwrap());
             world.play(next);

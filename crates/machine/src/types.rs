@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quipu_dag::NewChunk;
+use quipu_dag::{Blob, NewChunk};
 use quipu_protocol::{
     Ack, AddedBlock, AskId, AuthorClass, BashExecutionMessage, CallEnd, CallEvent, CallRecord, Command,
     Compaction, Entry, Epoch, Event, FileChange, ItemId, Json, MergeSide, Message, Model, ModelRequest,
@@ -13,7 +13,7 @@ use quipu_protocol::{
 use quipu_transcript::{FilePlan, Measure, Prune, TouchedFiles, WorkspaceNote};
 use serde::{Deserialize, Serialize};
 
-use super::{CompactionSettings, Limits, PruneSettings};
+use super::{CompactionSettings, EpochReason, Limits, PruneSettings, Refreshed, Refreshes};
 
 /// Names the place in the task where the sender of a command waits for its acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -121,6 +121,13 @@ pub enum Input {
     Askers(usize),
     /// What somebody beside the run wants people to know.
     Told(Notice),
+    /// A source of tools or of context has something else now.
+    SourcesChanged,
+    /// What sources give now; `None` when asking them was stopped.
+    Refreshed {
+        run: RunId,
+        result: Option<Box<Refreshed>>,
+    },
 }
 
 /// Where a line of a person's in the shell, and what it printed, came from.
@@ -187,7 +194,7 @@ impl Done {
             step.extra.insert(HOOKS.into(), hooks);
         }
         let entry = Arc::new(Entry::Message(Message::ToolResult(self.result.clone())));
-        Draft { entry, step, states: self.states.clone() }
+        Draft { entry, step, states: self.states.clone(), blobs: Vec::new() }
     }
 }
 
@@ -238,6 +245,8 @@ pub enum Tag {
     Pruned,
     /// Another model, or another level of thinking.
     Changed,
+    /// What sources made of what requests begin with.
+    Refreshed,
     /// Before the session ends: what an earlier commit could not keep.
     Closing,
     /// The record of a request that is not sent after all is taken back.
@@ -268,6 +277,8 @@ pub struct Draft {
     pub step: StepInfo,
     /// States of files that the step names and that are not in the store yet.
     pub states: Vec<NewChunk>,
+    /// What the entry names and that is not in the store yet.
+    pub blobs: Vec<Blob>,
 }
 
 impl Draft {
@@ -276,7 +287,7 @@ impl Draft {
     }
 
     pub fn of(entry: Entry, step: StepInfo) -> Self {
-        Self { entry: Arc::new(entry), step, states: Vec::new() }
+        Self { entry: Arc::new(entry), step, states: Vec::new(), blobs: Vec::new() }
     }
 
     /// What the user says.
@@ -552,6 +563,15 @@ pub enum Effect {
     },
     /// Requests go to the model that was chosen last from now on.
     UseModel(Arc<Model>),
+    /// Ask sources that changed, and those that want to be asked at one of these. Answer: `Refreshed`.
+    Refresh {
+        run: RunId,
+        reasons: Vec<EpochReason>,
+        model: Arc<Model>,
+    },
+    CancelRefresh,
+    /// What sources gave last holds from now on.
+    UseSources,
     CancelCall,
     /// How the looking up ends does not matter any more.
     CancelPrepare,
@@ -676,6 +696,8 @@ impl Calls {
 pub struct Summary {
     pub text: String,
     pub made: Calls,
+    /// Who gave it in place of the model.
+    pub supplied_by: Option<String>,
 }
 
 /// There is none.
@@ -754,4 +776,7 @@ pub struct Start {
     pub limits: Limits,
     pub ask_deadline: Duration,
     pub policy: PolicyVersion,
+    pub refreshes: Refreshes,
+    /// Why sources are asked before the first call.
+    pub due: Vec<EpochReason>,
 }

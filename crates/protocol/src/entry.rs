@@ -71,6 +71,66 @@ pub struct Epoch {
     /// Whether old results of tools are left out where the lineage says so.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub prune: bool,
+    /// What context sources gave; `None` where the session has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<EpochContext>,
+    /// The names of the tools that tool sources gave, by the name of the source.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tool_sources: BTreeMap<String, Vec<String>>,
+}
+
+/// What context sources gave to an epoch.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EpochContext {
+    /// Where the program's own text ends, behind which they stand: bytes of the system prompt, counted from behind the
+    /// identity text.
+    pub at: u64,
+    /// The names of the sources, in the order of their sections; also of those that gave none.
+    #[serde(default)]
+    pub sources: Vec<String>,
+    /// The sections, in the order of the prompt. Two line ends stand between two of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sections: Vec<PromptSection>,
+    /// Tokens of the newest conversation that stay as they are at a compaction, by the name of the source that wants it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub keep_recent: BTreeMap<String, u64>,
+}
+
+impl EpochContext {
+    /// Tokens that stay: what the source wants that wants most.
+    pub fn most_kept(&self) -> Option<u64> {
+        self.keep_recent.values().copied().max()
+    }
+}
+
+/// A section of the system prompt, and who gave it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PromptSection {
+    /// The name of the source.
+    pub source: String,
+    /// What the source calls the section, such as a path.
+    pub id: String,
+    /// Whose words it holds.
+    pub trust: Trust,
+    /// Where it begins: bytes of the system prompt, counted from behind the identity text.
+    pub start: u64,
+    /// How many bytes of the system prompt it has.
+    pub bytes: u64,
+}
+
+/// Whose words a text holds, and so how far a model may follow them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Trust {
+    /// Of the person who runs the session.
+    Owner,
+    /// Of the project that the session works in, which its owner accepted.
+    Project,
+    /// Of anybody else: information, and no instructions. Also what a reader does not know.
+    #[serde(other)]
+    Untrusted,
 }
 
 /// The context becomes a summary, the nodes from `first_kept` up to here, and what follows. The history itself stays

@@ -198,7 +198,8 @@ pub enum Event {
         /// Tokens of the context after it, estimated.
         tokens_after: u64,
     },
-    /// The session goes on with this model and this level from its next request on. Never within a turn.
+    /// The session goes on with this model and this level from its next request on: in a new epoch, which may have another
+    /// model or level, or other tools or another system prompt alone. Between two turns, or within one before its call.
     Changed {
         /// The node that records it; `None` where the session has none yet, and begins so.
         node: Option<NodeId>,

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use quipu_dag::{Blob, Node, NodeRecord};
-use quipu_protocol::{Entry, Epoch, SessionId, SessionStart, StepInfo, Thinking};
+use quipu_protocol::{Entry, Epoch, SessionId, SessionStart, StepInfo};
 use quipu_store::{
     Commit, Matching, OpenOptions, Order, ReadModel as _, RefMove, RefName, SearchQuery, SqliteStore, Store,
     Unindexed, Upkeep, UsageBy, UsageQuery,
@@ -144,17 +144,7 @@ fn start(session: &SessionId, n: usize) -> Entry {
         cwd: format!("/project/{}", n % 40),
         agent: ["quipu", "pi", "other"][n % 3].to_owned(),
         parent_session: None,
-        epoch: Epoch {
-            provider: "p".to_owned(),
-            model: "m".to_owned(),
-            thinking: Thinking::Off,
-            system: None,
-            identity: None,
-            declined: None,
-            tools: Vec::new(),
-            max_tokens: None,
-            prune: false,
-        },
+        epoch: Epoch { provider: "p".to_owned(), model: "m".to_owned(), ..Epoch::default() },
     })
 }
 

@@ -178,10 +178,10 @@ impl EventLaws {
                 law(self.messages.is_empty() && self.tools.is_empty(), "nothing else is open meanwhile")?;
             }
             Event::Changed { .. } => {
-                let idle = self.messages.is_empty() && self.tools.is_empty() && self.turn.is_none();
+                let idle = self.messages.is_empty() && self.tools.is_empty();
                 law(
                     idle && !self.jumping && !self.compacting,
-                    "a session goes on otherwise from between two turns",
+                    "a session goes on otherwise from between two turns, or from before a call",
                 )?;
             }
             Event::QueueChanged { .. }

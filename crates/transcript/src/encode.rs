@@ -223,7 +223,19 @@ fn session_value(session: &SessionStart, draft: &mut Draft) -> Canonical {
 }
 
 fn epoch_value(epoch: &Epoch, draft: &mut Draft) -> Canonical {
-    let Epoch { provider, model, thinking, system, identity, declined, tools, max_tokens, prune } = epoch;
+    let Epoch {
+        provider,
+        model,
+        thinking,
+        system,
+        identity,
+        declined,
+        tools,
+        max_tokens,
+        prune,
+        context,
+        tool_sources,
+    } = epoch;
     for blob in [system, identity].into_iter().flatten() {
         draft.refer(blob.0);
     }
@@ -245,6 +257,8 @@ fn epoch_value(epoch: &Epoch, draft: &mut Draft) -> Canonical {
     fields.extend(declined.as_ref().map(|declined| ("declined", plain(declined))));
     fields.extend(max_tokens.as_ref().map(|limit| ("maxTokens", plain(limit))));
     fields.extend(prune.then_some(("prune", Canonical::from(true))));
+    fields.extend(context.as_ref().map(|context| ("context", plain(context))));
+    fields.extend((!tool_sources.is_empty()).then(|| ("toolSources", plain(tool_sources))));
     members(fields)
 }
 

@@ -316,6 +316,10 @@ fn what_fills_a_context_and_what_its_next_turn_costs() {
     let ratio = told["ratio"].as_f64().unwrap();
     let close = |tokens: u64, estimated: f64| (tokens as f64 - estimated * ratio).abs() <= 8.0;
     assert!(part(&told, "rules").0 == 1 && part(&told, "system").1 > 0, "{told}");
+    let sections = told["sections"].as_array().unwrap();
+    let [section] = sections.as_slice() else { panic!("{told}") };
+    assert_eq!((&section["source"], &section["trust"]), (&json!("rules"), &json!("project")));
+    assert!(section["id"].as_str().unwrap().ends_with("/AGENTS.md") && section["tokens"].as_u64() > Some(0));
     assert!(part(&told, "tools").0 >= 4 && part(&told, "tools").1 > 0, "{told}");
     assert!(part(&told, "results").0 == 1 && close(part(&told, "results").1, 125.0), "{told}");
     assert!(part(&told, "answers").0 == 2 && close(part(&told, "answers").1, 504.0), "{told}");
@@ -329,7 +333,15 @@ fn what_fills_a_context_and_what_its_next_turn_costs() {
     );
 
     let shown = world.run(&["context"]).ok().text();
-    for wanted in ["project's rules", "tool results", "together", "free", "█", "The next turn: $"] {
+    for wanted in [
+        "project's rules",
+        "Sections of the system prompt",
+        "tool results",
+        "together",
+        "free",
+        "█",
+        "The next turn: $",
+    ] {
         assert!(shown.contains(wanted), "{wanted}: {shown}");
     }
     assert!(!shown.contains("images"), "{shown}");

@@ -37,7 +37,6 @@ pub(crate) struct Caller {
     pub(crate) store: Arc<dyn Graph>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) sealer: Arc<Sealer>,
-    pub(crate) system: Option<BlobId>,
     /// What may be spent.
     pub(crate) purse: Arc<Purse>,
     /// The body of the call before this one: the next one is kept as the difference to it.
@@ -126,14 +125,16 @@ pub(crate) struct Next {
     pub(crate) foreseen: Arc<Foreseen>,
     pub(crate) run: RunId,
     pub(crate) request: Arc<ModelRequest>,
+    /// The blob of its system prompt.
+    pub(crate) system: Option<BlobId>,
 }
 
 impl Next {
     /// Adds the record to the commit that makes `head`. `None` when the request has no bytes: whoever sends it finds
     /// out why.
     pub(crate) fn record(&self, session: &SessionId, head: NodeId, batch: &mut Commit) -> Option<Recorded> {
-        let Self { caller, run, request, .. } = self;
-        let asked = Asked { session, run, head, system: caller.system, request, summary: None };
+        let Self { caller, run, request, system, .. } = self;
+        let asked = Asked { session, run, head, system: *system, request, summary: None };
         let made = AssertUnwindSafe(|| caller.record(&asked, batch));
         std::panic::catch_unwind(made).ok()?.ok()
     }

@@ -13,7 +13,7 @@ use crate::commit::{Job, MoveJob};
 use crate::files::CallPlace;
 use crate::hooks::HookedCall;
 use crate::stand::look;
-use quipu_machine::{Calls, Effect, Input, NoSummary, step_key};
+use quipu_machine::{Calls, Effect, Input, NoSummary, Purpose, step_key};
 
 impl Task {
     pub(super) fn perform(&mut self, effect: Effect) {
@@ -35,7 +35,7 @@ impl Task {
             Effect::Commit { tag, plan, next } => {
                 let next = next.zip(self.machine.run().cloned()).map(|(request, run)| {
                     let (caller, foreseen) = (self.caller.clone(), self.foreseen.clone());
-                    Next { caller, foreseen, run, request }
+                    Next { caller, foreseen, run, request, system: self.machine.system() }
                 });
                 self.backlog.push_back(Job::Plan { tag, plan: Box::new(plan), next });
             }
@@ -46,7 +46,7 @@ impl Task {
                 let (caller, input, stream) =
                     (self.caller.clone(), self.input.clone(), self.stream_tx.clone());
                 let recorded = self.foreseen.take(&request);
-                let system = caller.system;
+                let system = self.machine.system();
                 self.effects.spawn(async move {
                     let (tell, summary) = (Some(input.clone()), None);
                     let order =
@@ -61,7 +61,15 @@ impl Task {
                 self.call = Some(cancel.clone());
                 let session = self.machine.session().clone();
                 let (caller, input) = (self.caller.clone(), self.input.clone());
+                let sources = self.sources.clone();
                 self.effects.spawn(async move {
+                    if stretch.purpose == Purpose::Compaction {
+                        let (summary, notices) = sources.summary(&stretch, &cancel).await;
+                        tell(&input, notices).await;
+                        if let Some(summary) = summary {
+                            return drop(input.send(Input::Summarized { run, result: Ok(summary) }).await);
+                        }
+                    }
                     let tell = input.clone();
                     let job = SummaryJob { session, run: run.clone(), head, model, thinking, tell, cancel };
                     let work = std::panic::AssertUnwindSafe(caller.summarize(&job, &stretch));
@@ -154,6 +162,27 @@ impl Task {
                     self.caller.carried_by(provider);
                 }
             }
+            Effect::Refresh { run, reasons, model } => {
+                let cancel = self.root.child_token();
+                self.refreshing = Some(cancel.clone());
+                let (sources, input) = (self.sources.clone(), self.input.clone());
+                self.effects.spawn(async move {
+                    let work = std::panic::AssertUnwindSafe(sources.refresh(&reasons, &model, &cancel));
+                    let (result, notices) = work.catch_unwind().await.unwrap_or_default();
+                    tell(&input, notices).await;
+                    drop(input.send(Input::Refreshed { run, result }).await);
+                });
+            }
+            Effect::CancelRefresh => {
+                if let Some(refreshing) = &self.refreshing {
+                    refreshing.cancel();
+                }
+            }
+            Effect::UseSources => {
+                if let Some(tools) = self.sources.used() {
+                    self.toolbox.use_tools(tools, self.machine.run());
+                }
+            }
             Effect::CancelPrepare => {
                 if let Some(stop) = &self.preparing {
                     stop.cancel();
@@ -205,5 +234,13 @@ impl Task {
             }
             Effect::Stop => self.done = true,
         }
+    }
+}
+
+/// What people should know.
+async fn tell(input: &tokio::sync::mpsc::Sender<Input>, notices: Vec<String>) {
+    for text in notices {
+        // The session is over when nobody listens.
+        drop(input.send(Input::Told(Notice::Note { text })).await);
     }
 }

@@ -31,6 +31,7 @@ use crate::moves::{SessionMover, refused};
 use crate::owner::Lease;
 use crate::policy::{Grant, SharedPolicy};
 use crate::sessions::clean;
+use crate::sources::Sources;
 use crate::subscribe::{Delivery, Events, Subscriber, View};
 use crate::toolbox::Toolbox;
 use quipu_machine::Machine;
@@ -52,6 +53,9 @@ pub(crate) struct Parts {
     pub(crate) committer: Committer,
     pub(crate) caller: Arc<Caller>,
     pub(crate) toolbox: Arc<Toolbox>,
+    pub(crate) sources: Arc<Sources>,
+    /// What people should know who cannot be reached before the first command.
+    pub(crate) notices: Vec<String>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) lease: Arc<Lease>,
     pub(crate) follower: Option<Arc<dyn Follower>>,

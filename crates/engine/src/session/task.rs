@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::select_all;
-use quipu_protocol::{Ack, Answer, Ask, AskId, Command, Envelope, Event, Refused, RunId, Setting, Snapshot};
+use quipu_protocol::{
+    Ack, Answer, Ask, AskId, Command, Envelope, Event, Notice, Refused, RunId, Setting, Snapshot,
+};
 use quipu_providers::CallEvent;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -21,6 +23,7 @@ use crate::commit::Job;
 use crate::follower::follow;
 use crate::owner::Lease;
 use crate::policy::SharedPolicy;
+use crate::sources::Sources;
 use crate::subscribe::{Subscriber, View};
 use crate::toolbox::Toolbox;
 use quipu_machine::{Fresh, Input, Machine, ReplyId};
@@ -42,6 +45,9 @@ pub(super) struct Task {
     pub(super) questions: Questions,
     pub(super) caller: Arc<Caller>,
     pub(super) toolbox: Arc<Toolbox>,
+    pub(super) sources: Arc<Sources>,
+    /// What is said when the first command comes.
+    notices: Vec<String>,
     pub(super) clock: Arc<dyn Clock>,
     lease: Arc<Lease>,
     mail: mpsc::Receiver<Mail>,
@@ -64,6 +70,8 @@ pub(super) struct Task {
     pub(super) call: Option<CancellationToken>,
     /// Stops the looking up of calls.
     pub(super) preparing: Option<CancellationToken>,
+    /// Stops the asking of sources.
+    pub(super) refreshing: Option<CancellationToken>,
     pub(super) tools: HashMap<usize, CancellationToken>,
     /// Lines of people that run or are about to.
     pub(super) shells: HashMap<RunId, Shell>,
@@ -104,6 +112,8 @@ impl Task {
             questions: Questions::default(),
             caller: parts.caller,
             toolbox: parts.toolbox,
+            sources: parts.sources,
+            notices: parts.notices,
             clock: parts.clock,
             lease: parts.lease,
             mail,
@@ -122,6 +132,7 @@ impl Task {
             seq: 0,
             call: None,
             preparing: None,
+            refreshing: None,
             tools: HashMap::new(),
             shells: HashMap::new(),
             chosen: Vec::new(),
@@ -291,6 +302,9 @@ impl Task {
                 drop(reply.send(Err(Refused::Behind)));
             }
             Mail::Command(command, found, reply) => {
+                for text in std::mem::take(&mut self.notices) {
+                    self.emit(Event::from(Notice::Note { text }), None);
+                }
                 self.next_reply += 1;
                 let id = ReplyId(self.next_reply);
                 self.replies.insert(id, reply);
@@ -334,6 +348,10 @@ impl Task {
 
     /// Gives the machine an input and carries out what it wants.
     pub(super) fn take(&mut self, input: Input) {
+        if self.sources.changed() {
+            let effects = self.machine.on(self.clock.now(), Input::SourcesChanged);
+            debug_assert!(effects.is_empty(), "it is looked at before the next call");
+        }
         let effects = self.machine.on(self.clock.now(), input);
         // First, so that who has read an event or an answer never finds an older view.
         self.view.send_if_modified(|view| {

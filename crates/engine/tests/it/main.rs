@@ -64,6 +64,10 @@ mod sandbox_example;
 #[cfg(test)]
 mod sealing;
 #[cfg(test)]
+mod sources;
+#[cfg(test)]
+mod sources_laws;
+#[cfg(test)]
 mod storage;
 #[cfg(test)]
 mod support;

@@ -9,7 +9,7 @@ use super::super::{CommitError, Input, Machine, Phase, Tag};
 pub(super) type StepTaken = (&'static str, &'static str, String);
 
 /// Each state with what it is.
-const STATES: [(&str, &str); 12] = [
+const STATES: [(&str, &str); 13] = [
     ("Idle", "nothing is under way; the queues may hold what waits for the next run"),
     ("Saying", "the messages that begin the run, or come between two turns, are being committed"),
     ("Calling", "a model call is under way"),
@@ -22,6 +22,7 @@ const STATES: [(&str, &str); 12] = [
     ("Moving", "the session is moved with its files, undone, redone, merged, labelled or named"),
     ("Changing", "another model or level of thinking is being recorded"),
     ("Noting", "a line that a person ran in the shell becomes a node"),
+    ("Refreshing", "sources of tools and context are asked, or what they gave is being recorded"),
 ];
 
 pub(super) fn state(machine: &Machine) -> &'static str {
@@ -38,6 +39,7 @@ pub(super) fn state(machine: &Machine) -> &'static str {
         Some(Phase::Moving(_)) => "Moving",
         Some(Phase::Changing(_)) => "Changing",
         Some(Phase::Noting(_)) => "Noting",
+        Some(Phase::Refreshing(_)) => "Refreshing",
     }
 }
 
@@ -68,6 +70,8 @@ pub(super) fn kind(input: &Input) -> String {
         }
         Input::ShellOutput { .. } | Input::ShellEnded { .. } => "shell line ended".into(),
         Input::Told(_) => "notice".into(),
+        Input::SourcesChanged => "sources changed".into(),
+        Input::Refreshed { .. } => "sources asked".into(),
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quipu_dag::{Blob, Node, NodeRecord};
-use quipu_protocol::{ChunkId, Entry, Epoch, Message, NodeId, SessionId, SessionStart, StepInfo, Thinking};
+use quipu_protocol::{ChunkId, Entry, Epoch, Message, NodeId, SessionId, SessionStart, StepInfo};
 use quipu_store::{Commit, NewChunk, OpenOptions, RefMove, RefName, SqliteStore};
 use quipu_transcript::encode;
 use sha2::{Digest as _, Sha256};
@@ -78,17 +78,7 @@ pub(crate) fn session_start(session: &SessionId, cwd: &str, parent: Option<Sessi
         cwd: cwd.to_owned(),
         agent: "quipu".to_owned(),
         parent_session: parent,
-        epoch: Epoch {
-            provider: "demo".to_owned(),
-            model: "demo-1".to_owned(),
-            thinking: Thinking::Off,
-            system: None,
-            identity: None,
-            declined: None,
-            tools: Vec::new(),
-            max_tokens: None,
-            prune: false,
-        },
+        epoch: Epoch { provider: "demo".to_owned(), model: "demo-1".to_owned(), ..Epoch::default() },
     })
 }
 

@@ -7,10 +7,10 @@ use proptest::sample::select;
 use quipu_protocol::{
     AddedBlock, AssistantMessage, Attempt, AuthorClass, BashExecutionMessage, BlobId, Body,
     BranchSummaryMessage, CallId, CallRecord, Checkpoint, ChunkId, Compaction, CompactionReason,
-    CompactionSummaryMessage, Content, Cost, CustomMessage, Entry, Epoch, FileChange, FileState,
-    ImageContent, Json, Message, ModelErrorKind, NodeId, Origin, Provenance, RunId, SessionId, SessionStart,
-    StepInfo, StopReason, TextContent, Thinking, ThinkingContent, ToolCall, ToolResultMessage, ToolSpec,
-    Unknown, Usage, UserMessage,
+    CompactionSummaryMessage, Content, Cost, CustomMessage, Entry, Epoch, EpochContext, FileChange,
+    FileState, ImageContent, Json, Message, ModelErrorKind, NodeId, Origin, PromptSection, Provenance, RunId,
+    SessionId, SessionStart, StepInfo, StopReason, TextContent, Thinking, ThinkingContent, ToolCall,
+    ToolResultMessage, ToolSpec, Trust, Unknown, Usage, UserMessage,
 };
 
 pub(crate) fn text() -> BoxedStrategy<String> {
@@ -283,10 +283,36 @@ fn epoch() -> BoxedStrategy<Epoch> {
     let thinking = select(vec![Thinking::Off, Thinking::Medium, Thinking::Max]);
     let blob = || option::of(any::<[u8; 32]>().prop_map(BlobId));
     let prompt = (blob(), blob(), blob());
-    (text(), text(), thinking, prompt, vec(tool, 0..3), option::of(number()), any::<bool>())
-        .prop_map(|(provider, model, thinking, (system, identity, declined), tools, max_tokens, prune)| {
-            Epoch { provider, model, thinking, system, identity, declined, tools, max_tokens, prune }
-        })
+    let numbers = (option::of(number()), any::<bool>());
+    let sources = (option::of(epoch_context()), btree_map(text(), vec(text(), 0..3), 0..3));
+    (text(), text(), thinking, prompt, vec(tool, 0..3), numbers, sources)
+        .prop_map(
+            |(provider, model, thinking, prompt, tools, (max_tokens, prune), (context, tool_sources))| {
+                let (system, identity, declined) = prompt;
+                Epoch {
+                    provider,
+                    model,
+                    thinking,
+                    system,
+                    identity,
+                    declined,
+                    tools,
+                    max_tokens,
+                    prune,
+                    context,
+                    tool_sources,
+                }
+            },
+        )
+        .boxed()
+}
+
+fn epoch_context() -> BoxedStrategy<EpochContext> {
+    let trust = select(vec![Trust::Owner, Trust::Project, Trust::Untrusted]);
+    let section = (text(), text(), trust, number(), number())
+        .prop_map(|(source, id, trust, start, bytes)| PromptSection { source, id, trust, start, bytes });
+    (number(), vec(text(), 0..3), vec(section, 0..3), btree_map(text(), number(), 0..3))
+        .prop_map(|(at, sources, sections, keep_recent)| EpochContext { at, sources, sections, keep_recent })
         .boxed()
 }
 

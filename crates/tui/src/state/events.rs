@@ -147,9 +147,15 @@ impl State {
             }
             Event::Changed { node, model, thinking } => {
                 self.standing.head = node.or(self.standing.head);
+                let before = self.standing.model.as_ref().map(|model| (&model.provider, &model.id));
+                let is_other =
+                    before != Some((&model.provider, &model.id)) || self.standing.thinking != *thinking;
                 self.standing.model = Some(model.clone());
                 self.standing.thinking = *thinking;
-                self.tell_model();
+                // Else it is the tools or the system prompt that changed.
+                if is_other {
+                    self.tell_model();
+                }
             }
             Event::RetryScheduled { attempt, delay, error } => {
                 let delay = i64::try_from(delay.as_millis()).unwrap_or(i64::MAX);

@@ -1,0 +1,50 @@
+//! What a context source gave, checked and sealed.
+
+use quipu_protocol::Trust;
+use quipu_seal::Sealer;
+
+use super::prompt::{Part, marked};
+use super::{Context, SECTION_ID, SOURCE_SECTIONS, Section, SourceError};
+
+/// What a source gave, as it is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct ContextParts {
+    pub(super) parts: Vec<Part>,
+    pub(super) keep_recent: Option<u64>,
+}
+
+/// What a source gave, where it can be taken; sections without text are none.
+pub(super) fn checked(
+    sealer: &Sealer,
+    source: &str,
+    limit: usize,
+    given: Context,
+) -> Result<ContextParts, SourceError> {
+    let Context { sections, keep_recent } = given;
+    if sections.len() > SOURCE_SECTIONS {
+        let count = sections.len();
+        return Err(SourceError::new(format!(
+            "it gave {count} sections, and at most {SOURCE_SECTIONS} are taken"
+        )));
+    }
+    let bytes = sections.iter().fold(0_usize, |sum, section| sum.saturating_add(section.text.len()));
+    if bytes > limit {
+        return Err(SourceError::new(format!("it gave {bytes} bytes, and at most {limit} are taken")));
+    }
+    if let Some(section) = sections.iter().find(|section| section.id.len() > SECTION_ID) {
+        let bytes = section.id.len();
+        return Err(SourceError::new(format!(
+            "it gave a section whose id has {bytes} bytes, and at most {SECTION_ID} are taken"
+        )));
+    }
+    let filled = sections.into_iter().filter(|section| !section.text.trim().is_empty());
+    let part = |Section { id, text, trust }| {
+        let (id, text) = (sealer.seal(&id).into_owned(), sealer.seal(&text).into_owned());
+        let text = match trust {
+            Trust::Owner | Trust::Project => text,
+            Trust::Untrusted => marked(source, &id, &text),
+        };
+        Part { id, trust, text }
+    };
+    Ok(ContextParts { parts: filled.map(part).collect(), keep_recent })
+}

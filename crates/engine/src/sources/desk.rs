@@ -1,0 +1,617 @@
+//! The sources of one session, and what each of them gave last.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::future::join_all;
+use quipu_machine::{Calls, EpochReason, Refreshed, Refreshes, Stretch, Summary};
+use quipu_protocol::{Epoch, EpochContext, Model};
+use quipu_seal::Sealer;
+use quipu_tools::Tool;
+use quipu_transcript::estimate_text;
+use tokio_util::sync::CancellationToken;
+
+use super::absent::AbsentTool;
+use super::asking::{Answer, ask};
+use super::context::{ContextParts, checked};
+use super::gather::{GivenTool, ToolSet, in_order};
+use super::prompt::{Frame, Part, SourceParts, compose, take_apart};
+use super::{
+    CompactionAsk, ContextAsk, ContextSource, SOURCE_TEXT, SourceContext, SourceError, SourceVersion,
+    ToolSource,
+};
+use crate::identity::{Prompt, system_text};
+use crate::resume::Past;
+use crate::travel::Standing;
+
+/// Bytes of the name of a source at most.
+const NAME: usize = 128;
+/// The share of the model's window that sections should have at most.
+const SHARE: u64 = 8;
+
+/// A source of tools, and what is known of it.
+struct ToolSlot {
+    name: String,
+    source: Arc<dyn ToolSource>,
+    version: SourceVersion,
+    /// Ours: its tools are no news of a program's, and need no record.
+    is_ours: bool,
+}
+
+/// A source of context that is installed, or that a record names.
+struct ContextSlot {
+    name: String,
+    installed: Option<InstalledContext>,
+}
+
+struct InstalledContext {
+    source: Arc<dyn ContextSource>,
+    version: SourceVersion,
+    wants: Refreshes,
+}
+
+/// What a source gave last, and how often it had changed by then.
+#[derive(Clone)]
+struct LastAnswer<T> {
+    seen: u64,
+    given: T,
+}
+
+/// What all sources gave last.
+#[derive(Clone, Default)]
+struct Current {
+    tools: Vec<LastAnswer<Vec<GivenTool>>>,
+    contexts: Vec<LastAnswer<ContextParts>>,
+}
+
+struct State {
+    held: Current,
+    set: ToolSet,
+    /// What stands around the sections; not looked at where there is no source of context.
+    frame: Frame,
+    prompt: Prompt,
+    /// What was given since, and does not hold before it is recorded.
+    pending: Option<(Current, ToolSet)>,
+    /// What was reported of each source last, and of tools that collide.
+    reported: HashMap<String, String>,
+}
+
+/// The sources of a session.
+pub(crate) struct Sources {
+    sealer: Arc<Sealer>,
+    cwd: PathBuf,
+    standing: Standing,
+    fixed: Vec<Arc<dyn Tool>>,
+    tools: Vec<ToolSlot>,
+    contexts: Vec<ContextSlot>,
+    /// Of each source that can change, how often it had when that was said last.
+    watched: Vec<(SourceVersion, AtomicU64)>,
+    state: Mutex<State>,
+}
+
+/// What the options of a session say of its sources and its prompt.
+pub(crate) struct SourceOptions<'a> {
+    pub(crate) sealer: Arc<Sealer>,
+    pub(crate) cwd: PathBuf,
+    pub(crate) standing: Standing,
+    pub(crate) model: &'a Model,
+    /// Tools that come from no source.
+    pub(crate) tools: &'a [Arc<dyn Tool>],
+    /// Gives ours, which stand before those of other sources.
+    pub(crate) own: Option<Arc<dyn ToolSource>>,
+    pub(crate) tool_sources: &'a [Arc<dyn ToolSource>],
+    pub(crate) context_sources: &'a [Arc<dyn ContextSource>],
+    pub(crate) identity: Option<&'a str>,
+    pub(crate) system: Option<&'a str>,
+    pub(crate) system_end: Option<&'a str>,
+}
+
+/// What was asked of the sources of a session that is opened.
+pub(crate) struct OpeningPrompt {
+    pub(crate) prompt: Prompt,
+    pub(crate) context: Option<EpochContext>,
+    /// What people should know.
+    pub(crate) notices: Vec<String>,
+}
+
+impl Sources {
+    /// Those of a session that is being opened, with their tools, and what they make of its prompt.
+    pub(crate) async fn open(wanted: SourceOptions<'_>, past: Option<&Past>) -> (Self, OpeningPrompt) {
+        let mut notices = Vec::new();
+        let ours = wanted.own.clone().map(|source| (source, true));
+        let others = wanted.tool_sources.iter().map(|source| (source.clone(), false));
+        let mut names = HashSet::new();
+        let tools: Vec<ToolSlot> = ours
+            .into_iter()
+            .chain(others)
+            .filter_map(|(source, is_ours)| {
+                let named = AssertUnwindSafe(|| (source.name().to_owned(), source.version()));
+                let (name, version) = installed(&mut names, &mut notices, catch_unwind(named).ok())?;
+                Some(ToolSlot { name, source, version, is_ours })
+            })
+            .collect();
+        let contexts = slots(wanted.context_sources, past, &mut notices);
+        let watched_tools = tools.iter().filter(|slot| !slot.is_ours).map(|slot| &slot.version);
+        let watched_contexts =
+            contexts.iter().filter_map(|slot| slot.installed.as_ref()).map(|installed| &installed.version);
+        let watch = |version: &SourceVersion| (version.clone(), AtomicU64::new(version.number()));
+        let watched = watched_tools.chain(watched_contexts).map(watch).collect();
+        let state = State {
+            held: Current::default(),
+            set: ToolSet::default(),
+            frame: Frame::default(),
+            prompt: Prompt::default(),
+            pending: None,
+            reported: HashMap::new(),
+        };
+        let mut sources = Self {
+            sealer: wanted.sealer.clone(),
+            cwd: wanted.cwd.clone(),
+            standing: wanted.standing.clone(),
+            fixed: wanted.tools.to_vec(),
+            tools,
+            contexts,
+            watched,
+            state: Mutex::new(state),
+        };
+        let set = sources.first_tools(past.map(|past| &past.epoch), &mut notices).await;
+        sources.state_mut().set = set;
+        let (prompt, context) = sources.first_prompt(&wanted, past, &mut notices).await;
+        (sources, OpeningPrompt { prompt, context, notices })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn state_mut(&mut self) -> &mut State {
+        self.state.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The tools that the session has now.
+    pub(crate) fn set(&self) -> ToolSet {
+        self.state().set.clone()
+    }
+
+    /// At what else than their own changes some want to be asked.
+    pub(crate) fn refreshes(&self) -> Refreshes {
+        let all = self.contexts.iter().filter_map(|slot| slot.installed.as_ref()).map(|one| one.wants);
+        all.fold(Refreshes::default(), |all, one| Refreshes {
+            compaction: all.compaction || one.compaction,
+            model_change: all.model_change || one.model_change,
+        })
+    }
+
+    /// Whether a source changed since this was asked last.
+    pub(crate) fn changed(&self) -> bool {
+        let mut changed = false;
+        for (version, seen) in &self.watched {
+            let number = version.number();
+            changed |= seen.swap(number, Ordering::Relaxed) != number;
+        }
+        changed
+    }
+
+    fn cx(&self) -> SourceContext {
+        let session = self.standing.get().map(|view| view.borrow().session.clone());
+        SourceContext { session, cwd: self.cwd.clone() }
+    }
+
+    /// What a source gives now.
+    async fn tools_of(
+        &self,
+        slot: &ToolSlot,
+        before: &[GivenTool],
+        cancel: &CancellationToken,
+    ) -> Answer<Vec<GivenTool>> {
+        let cx = self.cx();
+        let work = async {
+            let given = slot.source.tools(&cx).await?;
+            if slot.is_ours {
+                let given = given.into_iter().map(|tool| GivenTool { spec: tool.spec().clone(), tool });
+                return Ok(given.collect());
+            }
+            let given = super::gather::checked(&self.sealer, given)?;
+            Ok(in_order(given, before.iter().map(|one| &*one.spec.name)))
+        };
+        ask(&self.sealer, || slot.source.deadline(), cancel, work).await
+    }
+
+    /// The tools of all sources when the session is opened. Those of one that cannot be asked stand in for themselves, where
+    /// the session had them.
+    async fn first_tools(&mut self, past: Option<&Epoch>, notices: &mut Vec<String>) -> ToolSet {
+        let never = &CancellationToken::new();
+        let had: Vec<Vec<GivenTool>> = self.tools.iter().map(|slot| had(slot, past)).collect();
+        let this = &*self;
+        let asked = this.tools.iter().zip(&had).map(|(slot, had)| async move {
+            let seen = slot.version.number();
+            (seen, this.tools_of(slot, had, never).await)
+        });
+        let answers = join_all(asked).await;
+        let mut held = Vec::with_capacity(answers.len());
+        let mut reported = HashMap::new();
+        for ((slot, had), (seen, answer)) in self.tools.iter().zip(had).zip(answers) {
+            let given = match answer {
+                Answer::Given(given) => given,
+                Answer::Failed(why) => {
+                    let text = match had.len() {
+                        0 => format!("The tool source {} gives no tools: {why}.", slot.name),
+                        count => format!(
+                            "The tool source {} could not be asked: {why}. The {count} tools that the session has of it \
+                             answer with an error until it can be.",
+                            slot.name
+                        ),
+                    };
+                    reported.insert(slot.name.clone(), text.clone());
+                    notices.push(text);
+                    had
+                }
+                Answer::Cancelled => had,
+            };
+            held.push(LastAnswer { seen, given });
+        }
+        let (set, collisions) = self.set_of(&held);
+        reported.extend(collisions.iter().map(|text| (text.clone(), text.clone())));
+        notices.extend(collisions);
+        let none = HashMap::new();
+        let set = match past {
+            Some(past) => set.after(&past.tool_sources, &none),
+            None => set,
+        };
+        let state = self.state_mut();
+        (state.held.tools, state.reported) = (held, reported);
+        set
+    }
+
+    fn set_of(&self, held: &[LastAnswer<Vec<GivenTool>>]) -> (ToolSet, Vec<String>) {
+        let sources = self.tools.iter().zip(held);
+        let sources =
+            sources.map(|(slot, last)| ((!slot.is_ours).then_some(&*slot.name), last.given.as_slice()));
+        ToolSet::of(&self.fixed, sources)
+    }
+
+    /// The system prompt of the session that is opened, and what sources gave of it. What is recorded stands; sources are
+    /// asked only where the prompt is made anew.
+    async fn first_prompt(
+        &mut self,
+        wanted: &SourceOptions<'_>,
+        past: Option<&Past>,
+        notices: &mut Vec<String>,
+    ) -> (Prompt, Option<EpochContext>) {
+        let system = wanted.system;
+        if self.contexts.is_empty() && system.is_none() && past.is_some() {
+            let was = past.map(|past| &past.prompt);
+            let prompt = Prompt::of(&wanted.sealer, wanted.identity, None, was);
+            self.state_mut().prompt = prompt.clone();
+            return (prompt, None);
+        }
+        let sealed = |text: &str| wanted.sealer.seal(text).into_owned();
+        let frame = Frame { head: system.map(sealed), tail: wanted.system_end.map(sealed) };
+        let was = past.map(|past| (past.prompt.rest(), past.epoch.context.as_ref()));
+        let (recorded, parts) = match &was {
+            Some((rest, record)) => take_apart(rest, *record),
+            None => Default::default(),
+        };
+        let keeps = was.as_ref().and_then(|(_, record)| record.map(|record| &record.keep_recent));
+        let kept = |slots: &[ContextSlot]| -> Vec<LastAnswer<ContextParts>> {
+            let slots = slots.iter().map(|slot| LastAnswer {
+                seen: slot.installed.as_ref().map_or(0, |one| one.version.number()),
+                given: ContextParts {
+                    parts: parts.get(&slot.name).cloned().unwrap_or_default(),
+                    keep_recent: keeps.and_then(|keeps| keeps.get(&slot.name).copied()),
+                },
+            });
+            slots.collect()
+        };
+        let (frame, held, rest, record) = match &was {
+            Some((rest, record)) if system.is_none() => {
+                (recorded, kept(&self.contexts), rest.clone(), record.cloned())
+            }
+            Some((rest, record)) if self.compose(&frame, &kept(&self.contexts)).0 == *rest => {
+                (recorded, kept(&self.contexts), rest.clone(), record.cloned())
+            }
+            _ => {
+                // A new beginning: what only the record knows is over.
+                self.contexts.retain(|slot| slot.installed.is_some());
+                let held = self.first_sections(wanted.model, &parts, notices).await;
+                let (rest, record) = self.compose(&frame, &held);
+                match &was {
+                    // The same bytes need no other record.
+                    Some((was, before)) if *was == rest => {
+                        (recorded, kept(&self.contexts), rest, before.cloned())
+                    }
+                    _ => (frame, held, rest, (!self.contexts.is_empty()).then_some(record)),
+                }
+            }
+        };
+        let rest = (system.is_some() || was.is_none()).then_some(rest);
+        let prompt =
+            Prompt::of(&self.sealer, wanted.identity, rest.as_deref(), past.map(|past| &past.prompt));
+        let state = self.state_mut();
+        (state.held.contexts, state.frame, state.prompt) = (held, frame, prompt.clone());
+        (prompt, record)
+    }
+
+    /// What installed sources give for a prompt that is made anew; of one that cannot be asked, what the record has.
+    async fn first_sections(
+        &mut self,
+        model: &Model,
+        recorded: &BTreeMap<String, Vec<Part>>,
+        notices: &mut Vec<String>,
+    ) -> Vec<LastAnswer<ContextParts>> {
+        let never = &CancellationToken::new();
+        let this = &*self;
+        let asked = this.contexts.iter().map(|slot| async move {
+            let seen = slot.installed.as_ref().map_or(0, |one| one.version.number());
+            (seen, this.context_of(slot, EpochReason::Start, model, never).await)
+        });
+        let answers = join_all(asked).await;
+        let mut held = Vec::with_capacity(answers.len());
+        let mut reported = HashMap::new();
+        for (slot, (seen, answer)) in self.contexts.iter().zip(answers) {
+            let given = match answer {
+                Answer::Given(given) => given,
+                Answer::Failed(why) => {
+                    let text = context_failed(&slot.name, &why);
+                    reported.insert(context_key(&slot.name), text.clone());
+                    notices.push(text);
+                    let parts = recorded.get(&slot.name).cloned().unwrap_or_default();
+                    ContextParts { parts, keep_recent: None }
+                }
+                Answer::Cancelled => ContextParts::default(),
+            };
+            held.push(LastAnswer { seen, given });
+        }
+        self.state_mut().reported.extend(reported);
+        held
+    }
+
+    async fn context_of(
+        &self,
+        slot: &ContextSlot,
+        reason: EpochReason,
+        model: &Model,
+        cancel: &CancellationToken,
+    ) -> Answer<ContextParts> {
+        let Some(InstalledContext { source, .. }) = &slot.installed else { return Answer::Cancelled };
+        let budget = (model.context_window > 0).then_some(model.context_window / SHARE);
+        let asked = ContextAsk { reason, budget, cx: self.cx() };
+        let work = async {
+            let given = source.context(&asked).await?;
+            checked(&self.sealer, &slot.name, source.limit(), given)
+        };
+        ask(&self.sealer, || source.deadline(), cancel, work).await
+    }
+
+    fn compose(&self, frame: &Frame, held: &[LastAnswer<ContextParts>]) -> (String, EpochContext) {
+        let given = self.contexts.iter().zip(held).map(|(slot, last)| SourceParts {
+            source: &slot.name,
+            parts: &last.given.parts,
+            keep_recent: last.given.keep_recent,
+        });
+        compose(frame, &given.collect::<Vec<_>>())
+    }
+
+    /// Asks the sources that changed, and those that want to be asked at one of `reasons`. What they give holds when it is
+    /// [used](Self::used). `None` when nobody waits for it any more. Also what people should know.
+    pub(crate) async fn refresh(
+        &self,
+        reasons: &[EpochReason],
+        model: &Model,
+        cancel: &CancellationToken,
+    ) -> (Option<Box<Refreshed>>, Vec<String>) {
+        let (mut held, before) = {
+            let state = self.state();
+            (state.held.clone(), state.set.clone())
+        };
+        let tools = self.tools.iter().zip(&held.tools).enumerate().filter_map(|(at, (slot, last))| {
+            let seen = slot.version.number();
+            (!slot.is_ours && seen != last.seen)
+                .then_some(async move { (at, seen, self.tools_of(slot, &last.given, cancel).await) })
+        });
+        let contexts =
+            self.contexts.iter().zip(&held.contexts).enumerate().filter_map(|(at, (slot, last))| {
+                let one = slot.installed.as_ref()?;
+                let seen = one.version.number();
+                let wanted = reasons.iter().copied().find(|reason| match reason {
+                    EpochReason::Compaction => one.wants.compaction,
+                    EpochReason::ModelChange => one.wants.model_change,
+                    EpochReason::Start | EpochReason::Source => false,
+                });
+                let reason = if seen == last.seen { wanted? } else { EpochReason::Source };
+                Some(async move { (at, seen, self.context_of(slot, reason, model, cancel).await) })
+            });
+        let (tools, contexts) = tokio::join!(join_all(tools), join_all(contexts));
+        let mut notices = Vec::new();
+        for (at, seen, answer) in tools {
+            held.tools[at].seen = seen;
+            let name = &self.tools[at].name;
+            match answer {
+                Answer::Given(given) => {
+                    held.tools[at].given = given;
+                    self.state().reported.remove(name);
+                }
+                Answer::Failed(why) => {
+                    let text = format!(
+                        "The tool source {name} could not be asked: {why}. Its tools stay as they were."
+                    );
+                    self.tell_once(name.clone(), text, &mut notices);
+                }
+                Answer::Cancelled => return (None, notices),
+            }
+        }
+        for (at, seen, answer) in contexts {
+            held.contexts[at].seen = seen;
+            let name = &self.contexts[at].name;
+            match answer {
+                Answer::Given(given) => {
+                    held.contexts[at].given = given;
+                    self.state().reported.remove(&context_key(name));
+                }
+                Answer::Failed(why) => {
+                    self.tell_once(context_key(name), context_failed(name, &why), &mut notices);
+                }
+                Answer::Cancelled => return (None, notices),
+            }
+        }
+        let (set, collisions) = self.set_of(&held.tools);
+        for text in collisions {
+            self.tell_once(text.clone(), text, &mut notices);
+        }
+        let set = set.after_set(&before);
+        let mut state = self.state();
+        let (prompt, record) = match self.contexts.is_empty() {
+            true => (state.prompt.clone(), None),
+            false => {
+                let (rest, record) = self.compose(&state.frame, &held.contexts);
+                (Prompt::with(state.prompt.identity.clone(), &rest), Some(record))
+            }
+        };
+        let refreshed = Refreshed {
+            system: prompt.system.as_ref().map_or_else(String::new, system_text).into(),
+            prompt: prompt.system.as_ref().map(|blob| blob.id),
+            context: record,
+            tools: set.specs().clone(),
+            tool_sources: set.from().clone(),
+            blobs: prompt.system.into_iter().collect(),
+        };
+        state.pending = Some((held, set));
+        (Some(Box::new(refreshed)), notices)
+    }
+
+    fn tell_once(&self, key: String, text: String, notices: &mut Vec<String>) {
+        if self.state().reported.insert(key, text.clone()).as_ref() != Some(&text) {
+            notices.push(text);
+        }
+    }
+
+    /// What was given last holds from now on. Gives the tools.
+    pub(crate) fn used(&self) -> Option<ToolSet> {
+        let mut state = self.state();
+        let (held, set) = state.pending.take()?;
+        (state.held, state.set) = (held, set.clone());
+        Some(set)
+    }
+
+    /// A summary of a source, in place of the model's.
+    pub(crate) async fn summary(
+        &self,
+        stretch: &Stretch,
+        cancel: &CancellationToken,
+    ) -> (Option<Summary>, Vec<String>) {
+        let mut notices = Vec::new();
+        let installed = self.contexts.iter().filter_map(|slot| Some((&slot.name, slot.installed.as_ref()?)));
+        for (name, InstalledContext { source, .. }) in installed {
+            let asked = CompactionAsk {
+                messages: stretch.history.iter().chain(&stretch.turn).cloned().collect(),
+                previous: stretch.previous.clone(),
+                focus: stretch.focus.clone(),
+                max_tokens: stretch.max_tokens,
+                cx: self.cx(),
+            };
+            let work = async {
+                let Some(text) = source.compaction(&asked).await? else { return Ok(None) };
+                let (bytes, tokens) = (text.len(), estimate_text(&text));
+                if bytes > SOURCE_TEXT || tokens > asked.max_tokens {
+                    return Err(SourceError::new(format!(
+                        "it gave {bytes} bytes (about {tokens} tokens), and at most {SOURCE_TEXT} bytes and {} tokens are \
+                         taken",
+                        asked.max_tokens
+                    )));
+                }
+                Ok(Some(text))
+            };
+            match ask(&self.sealer, || source.deadline(), cancel, work).await {
+                Answer::Given(Some(text)) if !text.trim().is_empty() => {
+                    let text = self.sealer.seal(&text).into_owned();
+                    let summary = Summary { text, made: Calls::default(), supplied_by: Some(name.clone()) };
+                    return (Some(summary), notices);
+                }
+                Answer::Given(_) => {}
+                Answer::Failed(why) => {
+                    notices.push(format!("The context source {name} gave no summary: {why}."));
+                }
+                Answer::Cancelled => break,
+            }
+        }
+        (None, notices)
+    }
+}
+
+fn context_key(name: &str) -> String {
+    format!("context {name}")
+}
+
+fn context_failed(name: &str, why: &str) -> String {
+    format!("What the context source {name} gives now is left out: {why}.")
+}
+
+/// The name and the version of a source, where it can be installed.
+fn installed(
+    names: &mut HashSet<String>,
+    notices: &mut Vec<String>,
+    said: Option<(String, SourceVersion)>,
+) -> Option<(String, SourceVersion)> {
+    let why = match &said {
+        None => "A source is left out: it failed inside when it was asked for its name.".to_owned(),
+        Some((name, _)) if name.is_empty() || name.len() > NAME || name.chars().any(char::is_control) => {
+            format!(
+                "A source is left out: its name has {} bytes, and 1 to {NAME} without control characters are \
+                     taken.",
+                name.len()
+            )
+        }
+        Some((name, _)) if !names.insert(name.clone()) => {
+            format!("A second source with the name {name} is left out.")
+        }
+        Some(_) => return said,
+    };
+    notices.push(why);
+    None
+}
+
+/// The context sources of a session: those that its record names, in that order, then those that it does not.
+fn slots(
+    sources: &[Arc<dyn ContextSource>],
+    past: Option<&Past>,
+    notices: &mut Vec<String>,
+) -> Vec<ContextSlot> {
+    let mut names = HashSet::new();
+    let mut found: Vec<(String, InstalledContext)> = sources
+        .iter()
+        .filter_map(|source| {
+            let named = AssertUnwindSafe(|| (source.name().to_owned(), source.version()));
+            let (name, version) = installed(&mut names, notices, catch_unwind(named).ok())?;
+            let wants = |reason| catch_unwind(AssertUnwindSafe(|| source.wants(reason))).unwrap_or_default();
+            let wants = Refreshes {
+                compaction: wants(EpochReason::Compaction),
+                model_change: wants(EpochReason::ModelChange),
+            };
+            Some((name, InstalledContext { source: source.clone(), version, wants }))
+        })
+        .collect();
+    let record = past.and_then(|past| past.epoch.context.as_ref());
+    let mut slots = Vec::new();
+    for name in record.map(|record| &*record.sources).unwrap_or_default() {
+        let at = found.iter().position(|(found, _)| found == name);
+        slots.push(ContextSlot { name: name.clone(), installed: at.map(|at| found.remove(at).1) });
+    }
+    slots.extend(found.into_iter().map(|(name, one)| ContextSlot { name, installed: Some(one) }));
+    slots
+}
+
+/// The tools of a source that the session had when it was written last, standing in for themselves.
+fn had(slot: &ToolSlot, past: Option<&Epoch>) -> Vec<GivenTool> {
+    let Some(past) = past.filter(|_| !slot.is_ours) else { return Vec::new() };
+    let names = past.tool_sources.get(&slot.name).map(Vec::as_slice).unwrap_or_default();
+    let specs = names.iter().filter_map(|name| past.tools.iter().find(|spec| spec.name == *name));
+    specs
+        .map(|spec| {
+            let tool = AbsentTool { spec: spec.clone(), source: slot.name.clone() };
+            GivenTool { tool: Arc::new(tool), spec: spec.clone() }
+        })
+        .collect()
+}

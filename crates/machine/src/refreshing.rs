@@ -1,0 +1,147 @@
+//! What requests begin with, as sources of tools and context have it now: asked before a call, recorded as an epoch where
+//! it is something else, and told as every change of the prefix.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use quipu_dag::Blob;
+use quipu_protocol::{BlobId, Entry, Epoch, EpochContext, NodeId, ToolSpec};
+
+use super::{Draft, Effect, Machine, Phase, Prefix, Run, Tag};
+
+/// Why sources are asked for what requests begin with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum EpochReason {
+    /// A session is opened, and what its requests begin with is made anew.
+    Start,
+    /// The context was compacted.
+    Compaction,
+    /// Another model answers from here on.
+    ModelChange,
+    /// The source said that it has something else now.
+    Source,
+}
+
+/// At what sources want to be asked, besides when they say so themselves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Refreshes {
+    /// After a compaction.
+    pub compaction: bool,
+    /// After a change of the model.
+    pub model_change: bool,
+}
+
+impl Refreshes {
+    pub(super) fn wants(self, reason: EpochReason) -> bool {
+        match reason {
+            EpochReason::Compaction => self.compaction,
+            EpochReason::ModelChange => self.model_change,
+            EpochReason::Start | EpochReason::Source => true,
+        }
+    }
+}
+
+/// What sources make of what requests begin with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Refreshed {
+    /// The whole system prompt.
+    pub system: Arc<str>,
+    /// Its blob; `None` for no prompt.
+    pub prompt: Option<BlobId>,
+    /// What sources of context gave to it.
+    pub context: Option<EpochContext>,
+    /// The tools, as declared to the model.
+    pub tools: Arc<[ToolSpec]>,
+    /// The names of those that sources gave, by source.
+    pub tool_sources: BTreeMap<String, Vec<String>>,
+    /// Stored with the node of the epoch.
+    pub blobs: Vec<Blob>,
+}
+
+/// Sources are being asked, or what they gave is being recorded.
+pub(super) struct Refreshing {
+    reasons: Vec<EpochReason>,
+    then: Then,
+    /// What is being recorded.
+    prefix: Option<Prefix>,
+}
+
+/// What comes after sources were asked.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Then {
+    /// What else is due before a call, and the call.
+    Look,
+    /// The call: what is due before it was done.
+    Call,
+}
+
+impl Machine {
+    /// Has sources asked before the next call.
+    pub(super) fn refresh_at(&mut self, reason: EpochReason) {
+        if self.refreshes.wants(reason) && !self.due.contains(&reason) {
+            self.due.push(reason);
+        }
+    }
+
+    /// Before a call: asks sources, where there is a reason.
+    pub(super) fn refresh_before_call(&mut self, then: Then) -> bool {
+        let Some(run) = self.run.as_mut().filter(|run| !run.aborting) else { return false };
+        if self.due.is_empty() {
+            return false;
+        }
+        let reasons = std::mem::take(&mut self.due);
+        let refreshing = Refreshing { reasons: reasons.clone(), then, prefix: None };
+        run.phase = Phase::Refreshing(Box::new(refreshing));
+        let (run, model) = (run.id.clone(), self.prefix.model.clone());
+        self.out.push(Effect::Refresh { run, reasons, model });
+        true
+    }
+
+    /// What they give now.
+    pub(super) fn refreshed(&mut self, result: Option<Box<Refreshed>>) {
+        let Some(Run { aborting, phase: Phase::Refreshing(refreshing), .. }) = &mut self.run else { return };
+        if refreshing.prefix.is_some() {
+            return;
+        }
+        let then = refreshing.then;
+        let Some(refreshed) = result.filter(|_| !*aborting) else {
+            // They are asked again in the next run. Where asking failed, what there is holds.
+            let reasons = if *aborting { std::mem::take(&mut refreshing.reasons) } else { Vec::new() };
+            reasons.into_iter().for_each(|reason| self.refresh_at(reason));
+            return self.after_refresh(then);
+        };
+        let Refreshed { system, prompt, context, tools, tool_sources, blobs } = *refreshed;
+        let now = &self.prefix.epoch;
+        let epoch = Epoch { system: prompt, context, tools: tools.to_vec(), tool_sources, ..now.clone() };
+        if epoch == *now {
+            self.out.push(Effect::UseSources);
+            return self.after_refresh(then);
+        }
+        let draft = Draft { blobs, ..Draft::new(Entry::Epoch(epoch.clone())) };
+        refreshing.prefix = Some(Prefix { model: self.prefix.model.clone(), system, tools, epoch });
+        self.commit(Tag::Refreshed, vec![draft], Vec::new(), false);
+    }
+
+    /// It is recorded: from here on requests begin so.
+    pub(super) fn refresh_kept(&mut self, nodes: &[NodeId]) {
+        let Some(Run { phase: Phase::Refreshing(refreshing), .. }) = &mut self.run else { return };
+        let (prefix, then) = (refreshing.prefix.take(), refreshing.then);
+        if let Some(prefix) = prefix {
+            self.out.push(Effect::UseSources);
+            self.change(prefix, nodes.last().copied());
+        }
+        self.after_refresh(then);
+    }
+
+    /// It could not be recorded: all stays as it was, and they are asked again before the next call.
+    pub(super) fn not_refreshed(&mut self, refreshing: &Refreshing) {
+        refreshing.reasons.iter().for_each(|reason| self.refresh_at(*reason));
+    }
+
+    fn after_refresh(&mut self, then: Then) {
+        match then {
+            Then::Look => self.call_as_refreshed(),
+            Then::Call => self.call_now(),
+        }
+    }
+}
