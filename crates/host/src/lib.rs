@@ -38,6 +38,7 @@ mod sandbox;
 mod saved;
 pub mod search;
 mod session_file;
+mod sources;
 mod suggestions;
 mod text;
 mod tree;
@@ -58,7 +59,7 @@ pub use names::{last_node, newest_here, newest_in, resolve, session_named};
 pub use observer::{HostNotice, Observer, Silent};
 pub use offered_models::{
     Cycled, LocalServer, LocalServers, ProviderItem, callable_models, cycled_models, key_providers,
-    local_servers,
+    local_servers, sourced_models,
 };
 pub use open::{Started, existing_session, find_session, open};
 pub use permissions::{
@@ -72,6 +73,7 @@ pub use sandbox::{SANDBOX, isolation_here, launcher};
 pub use saved::SavedPermissions;
 pub use search::{FoundItem, FoundItems};
 pub use session_file::{Mirror, is_file};
+pub use sources::Sources;
 pub use suggestions::{
     Steps, Suggestion, suggested_agents, suggested_bookmarks, suggested_labels, suggested_model,
     suggested_nodes, suggested_providers, suggested_sessions, suggested_steps,
