@@ -9,6 +9,7 @@
 
 mod budget;
 mod command_hooks;
+pub mod commands;
 mod context;
 mod entry;
 pub mod export;
@@ -45,6 +46,7 @@ mod tree;
 mod watch;
 
 pub use budget::{Budget, budget_of, spent_today};
+pub use commands::{CommandCall, CommandError, CommandHandler, CommandRegistry};
 pub use context::{context_settings, file_settings, make_room};
 pub use entry::{entry_words, room_behind};
 pub use failure::{Advice, Failure, FailureKind, Meant};

@@ -10,6 +10,7 @@ use quipu_providers::{Settings, Warning};
 use quipu_store::{Graph, OpenOptions, SearchIndex, SqliteStore, StoreError};
 use quipu_workspace::ProcessRegistry;
 
+use crate::commands::CommandRegistry;
 use crate::observer::Shared;
 use crate::{Advice, Failure, HostNotice, Observer, Sources};
 
@@ -26,6 +27,7 @@ pub struct Place {
     /// What people leave running in the shell.
     processes: Arc<ProcessRegistry>,
     sources: Sources,
+    commands: CommandRegistry,
     observer: Shared,
 }
 
@@ -93,6 +95,7 @@ impl Place {
             unkept: None,
             processes: Arc::default(),
             sources: Sources::default(),
+            commands: CommandRegistry::default(),
             observer: Shared(observer),
         })
     }
@@ -108,6 +111,7 @@ impl Place {
             unkept: None,
             processes: Arc::default(),
             sources: Sources::default(),
+            commands: CommandRegistry::default(),
             observer: Shared(observer),
         }
     }
@@ -133,6 +137,11 @@ impl Place {
     /// Where credentials and models are from, beside the user's files.
     pub fn sources(&self) -> &Sources {
         &self.sources
+    }
+
+    /// The commands with a slash that fronts offer here. Clones of this place have the same.
+    pub fn commands(&self) -> &CommandRegistry {
+        &self.commands
     }
 
     /// Who is told.
