@@ -169,7 +169,7 @@ pub(crate) async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Redo(args)) => undo::redo(args).await,
         Some(Cmd::Compact(args)) => compact::run(args).await,
         Some(Cmd::Context(args)) => context::run(args).await,
-        Some(Cmd::Models(args)) => models::run(args),
+        Some(Cmd::Models(args)) => models::run(args).await,
         Some(Cmd::Auth(args)) => auth::run(args),
         Some(Cmd::Permissions(args)) => permissions::run(args),
         Some(Cmd::Doctor(args)) => doctor::run(args).await,

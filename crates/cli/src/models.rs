@@ -3,15 +3,17 @@
 use std::io::Write as _;
 
 use quipu_protocol::Model;
-use quipu_providers::is_supported;
+use quipu_providers::{SourcedModel, is_supported};
 
 use crate::args::{ModelsArgs, StoreArg};
 use crate::exit::Failure;
 use crate::place::place;
 use crate::print::{Paint, note, printable};
 
-pub(crate) fn run(args: &ModelsArgs) -> Result<(), Failure> {
-    let settings = place(&StoreArg::default())?.settings();
+pub(crate) async fn run(args: &ModelsArgs) -> Result<(), Failure> {
+    let place = place(&StoreArg::default())?;
+    place.sources().models().gather().await;
+    let settings = place.settings();
     let wanted = args.search.as_deref().unwrap_or_default().to_lowercase();
     let matches = |model: &Model| {
         let id = format!("{}/{}", model.provider, model.id).to_lowercase();
@@ -20,7 +22,10 @@ pub(crate) fn run(args: &ModelsArgs) -> Result<(), Failure> {
     let mut out = std::io::BufWriter::new(crate::console::stdout());
     let paint = Paint::stdout();
     let (mut shown, mut hidden) = (0, 0);
-    for model in settings.models().into_iter().filter(|model| matches(model)) {
+    for SourcedModel { model, source } in quipu_host::sourced_models(&place, &settings).await {
+        if !matches(&model) {
+            continue;
+        }
         let available = settings.is_available(&model);
         if !available && !args.all {
             hidden += 1;
@@ -40,6 +45,7 @@ pub(crate) fn run(args: &ModelsArgs) -> Result<(), Failure> {
                 "cost": model.cost,
                 "available": available,
                 "supported": is_supported(&model),
+                "source": &*source,
             });
             writeln!(out, "{line}")?;
             continue;
@@ -52,7 +58,8 @@ pub(crate) fn run(args: &ModelsArgs) -> Result<(), Failure> {
         let name = printable(&format!("{}/{}", model.provider, model.id));
         let limits = format!("{}k window, {}k out", model.context_window / 1000, model.max_tokens / 1000);
         let price = format!("${}/${} per million", model.cost.input, model.cost.output);
-        writeln!(out, "{}  {limits}, {price}{}", paint.bold(&name), paint.dim(why))?;
+        let source = printable(&source);
+        writeln!(out, "{}  {limits}, {price}  {}{}", paint.bold(&name), paint.dim(&source), paint.dim(why))?;
     }
     out.flush()?;
     if !args.json && hidden > 0 && settings.default_model().is_none() {

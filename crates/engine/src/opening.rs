@@ -431,7 +431,9 @@ impl Engine {
         let Limits { daily_budget, wait, .. } = options.limits;
         let purse = Arc::new(Purse::new(daily_budget, wait, options.ledger));
         committer.with_purse(purse.clone());
+        let learns = self.sealer.clone();
         let caller = Caller {
+            learn: Arc::new(move |secret: &str| learns.know("credential", secret)),
             provider: options.provider.into(),
             store: self.store.clone(),
             clock: self.clock.clone(),

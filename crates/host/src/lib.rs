@@ -9,6 +9,7 @@
 
 mod budget;
 mod command_hooks;
+pub mod commands;
 mod context;
 mod entry;
 pub mod export;
@@ -40,12 +41,14 @@ mod sandbox;
 mod saved;
 pub mod search;
 mod session_file;
+mod sources;
 mod suggestions;
 mod text;
 mod tree;
 mod watch;
 
 pub use budget::{Budget, budget_of, spent_today};
+pub use commands::{CommandCall, CommandError, CommandHandler, CommandRegistry};
 pub use context::{context_settings, file_settings, make_room};
 pub use entry::{entry_words, room_behind};
 pub use failure::{Advice, Failure, FailureKind, Meant};
@@ -60,7 +63,7 @@ pub use names::{last_node, newest_here, newest_in, resolve, session_named};
 pub use observer::{HostNotice, Observer, Silent};
 pub use offered_models::{
     Cycled, LocalServer, LocalServers, ProviderItem, callable_models, cycled_models, key_providers,
-    local_servers,
+    local_servers, sourced_models,
 };
 pub use open::{Started, existing_session, find_session, open};
 pub use permissions::{
@@ -74,6 +77,7 @@ pub use sandbox::{SANDBOX, isolation_here, launcher};
 pub use saved::SavedPermissions;
 pub use search::{FoundItem, FoundItems};
 pub use session_file::{Mirror, is_file};
+pub use sources::Sources;
 pub use suggestions::{
     Steps, Suggestion, suggested_agents, suggested_bookmarks, suggested_labels, suggested_model,
     suggested_nodes, suggested_providers, suggested_sessions, suggested_steps,

@@ -1,9 +1,10 @@
 //! Models and providers that a person can choose from.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use quipu_protocol::{Model, Thinking};
-use quipu_providers::is_supported;
+use quipu_providers::{Settings, SourcedModel, is_supported};
 use serde_json::Value;
 
 use crate::{Failure, Place};
@@ -42,6 +43,24 @@ pub struct ProviderItem {
     pub source: Option<String>,
     /// Variables of the environment that a key is taken from, the usual one first.
     pub variables: Vec<String>,
+}
+
+/// All models of the settings, each with the source that it came from, in the order in which models are listed.
+pub async fn sourced_models(place: &Place, settings: &Settings) -> Vec<SourcedModel> {
+    let own = settings.model_sources().gather().await;
+    let others = place.sources().models().gathered();
+    let all = own.models.iter().chain(&others.models);
+    let key = |model: &Model| (model.provider.clone(), model.id.clone());
+    // Who comes first keeps it.
+    let mut sources = HashMap::new();
+    for one in all {
+        sources.entry(key(&one.model)).or_insert_with(|| one.source.clone());
+    }
+    let sourced = |model: Arc<Model>| {
+        let source = sources.get(&key(&model)).cloned().unwrap_or_else(|| "settings".into());
+        SourcedModel { model, source }
+    };
+    settings.models().into_iter().map(sourced).collect()
 }
 
 /// Models that can be called, those of servers on this machine among them. Reads files, and may ask those servers.

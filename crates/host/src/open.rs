@@ -82,6 +82,7 @@ pub async fn open(place: &Place, request: &OpenRequest) -> Result<Started, Failu
         }
         store
     };
+    place.sources().models().gather().await;
     let settings = place.settings();
     let engine = place.engine(store.clone(), &settings)?;
     let named_file = request.session().filter(|what| session_file::is_file(what));
@@ -223,7 +224,8 @@ async fn prepare(
     if request.record.is_none() && replay.is_none() {
         let key = request.api_key.clone().map(|key| (options.model.provider.clone(), key));
         let (home, sealer) = (place.home.clone(), engine.sealer().clone());
-        options.models = Some(Arc::new(Known { home, sealer, key }));
+        let sources = place.sources().clone();
+        options.models = Some(Arc::new(Known { home, sources, sealer, key }));
     }
     put_system(&mut options, place, engine, request, kept.is_some() && !moved).await?;
     (options.identity, options.declined_identity) = (identity.text, identity.declined);

@@ -10,8 +10,9 @@ use quipu_providers::{Settings, Warning};
 use quipu_store::{Graph, OpenOptions, SearchIndex, SqliteStore, StoreError};
 use quipu_workspace::ProcessRegistry;
 
+use crate::commands::CommandRegistry;
 use crate::observer::Shared;
-use crate::{Advice, Failure, HostNotice, Observer};
+use crate::{Advice, Failure, HostNotice, Observer, Sources};
 
 /// The user's files.
 #[derive(Debug, Clone)]
@@ -25,6 +26,8 @@ pub struct Place {
     pub unkept: Option<Outputs>,
     /// What people leave running in the shell.
     processes: Arc<ProcessRegistry>,
+    sources: Sources,
+    commands: CommandRegistry,
     observer: Shared,
 }
 
@@ -85,7 +88,16 @@ impl Place {
             Some(path) => std::path::absolute(path)?,
             None => home.join("quipu.db"),
         };
-        Ok(Self { home, store, named, unkept: None, processes: Arc::default(), observer: Shared(observer) })
+        Ok(Self {
+            home,
+            store,
+            named,
+            unkept: None,
+            processes: Arc::default(),
+            sources: Sources::default(),
+            commands: CommandRegistry::default(),
+            observer: Shared(observer),
+        })
     }
 
     /// The files of a user in a directory of its own, whatever the environment says, with the store `quipu.db` in it.
@@ -98,6 +110,8 @@ impl Place {
             named: false,
             unkept: None,
             processes: Arc::default(),
+            sources: Sources::default(),
+            commands: CommandRegistry::default(),
             observer: Shared(observer),
         }
     }
@@ -112,6 +126,22 @@ impl Place {
     pub fn told_to(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observer = Shared(observer);
         self
+    }
+
+    /// The same place, with credentials and models of these sources.
+    #[must_use]
+    pub fn with_sources(self, sources: Sources) -> Self {
+        Self { sources, ..self }
+    }
+
+    /// Where credentials and models are from, beside the user's files.
+    pub fn sources(&self) -> &Sources {
+        &self.sources
+    }
+
+    /// The commands with a slash that fronts offer here. Clones of this place have the same.
+    pub fn commands(&self) -> &CommandRegistry {
+        &self.commands
     }
 
     /// Who is told.
@@ -209,7 +239,8 @@ impl Place {
     /// Models and credentials; problems in the files are told.
     pub fn settings(&self) -> Settings {
         let (settings, warnings) = Settings::load(&self.home, &env);
-        for Warning(text) in warnings {
+        let (settings, more) = self.sources.applied_to(settings);
+        for Warning(text) in warnings.into_iter().chain(more) {
             self.warn(text);
         }
         settings.with_shell(crate::helpers::shell(&self.home))

@@ -280,4 +280,7 @@ pub struct Attempt {
     /// The HTTP status, when there was an answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
+    /// The identity of the credential, where more than one was there to choose from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credential: Option<String>,
 }

@@ -4,7 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::tagged::tagged;
-use crate::{Ack, Command, Envelope, Notice, Refused, SessionId, Snapshot, Thinking};
+use crate::{
+    Ack, Command, CommandSpec, CommandValue, Envelope, Notice, Refused, SessionId, Snapshot, Thinking,
+};
 
 /// A line of a client. The first one is `hello`; each other one carries a number that its answer has as well.
 ///
@@ -77,6 +79,24 @@ pub enum ClientFrame {
     Sessions {
         /// The line's number.
         id: u64,
+    },
+    /// List the commands that can be run here: answered with `commands`.
+    Commands {
+        /// The line's number.
+        id: u64,
+    },
+    /// Run one of them: answered with `ran`.
+    Run {
+        /// The line's number.
+        id: u64,
+        /// The session that it is run in; `None` for none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session: Option<SessionId>,
+        /// Its name.
+        name: String,
+        /// What follows the name.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        arguments: String,
     },
 }
 
@@ -152,6 +172,20 @@ pub enum ServerFrame {
         id: u64,
         /// They.
         sessions: Vec<SessionId>,
+    },
+    /// The commands that can be run here.
+    Commands {
+        /// The number of the line that asked.
+        id: u64,
+        /// They.
+        commands: Vec<CommandSpec>,
+    },
+    /// A command was run.
+    Ran {
+        /// The number of the line that asked.
+        id: u64,
+        /// What it came to.
+        value: CommandValue,
     },
     /// Something that a person should know.
     Notice {

@@ -21,6 +21,7 @@ mod model;
 mod moves;
 mod provenance;
 mod refused;
+mod slash_command;
 mod snapshot;
 mod tagged;
 mod thinking;
@@ -42,6 +43,7 @@ pub use model::*;
 pub use moves::*;
 pub use provenance::*;
 pub use refused::*;
+pub use slash_command::*;
 pub use snapshot::*;
 pub use thinking::*;
 

@@ -10,7 +10,8 @@ use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderNa
 use reqwest::{Response, Url};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::credential::Credential;
+use crate::access::{Access, Reached};
+use crate::credentials::{CallOutcome, Credential, CredentialError};
 use crate::decode::Decode;
 use crate::failure::{self, advice, classify, quote, read_complaint, retry_after};
 use crate::net::{self, LocalRoute};
@@ -40,6 +41,8 @@ pub struct CallOptions {
     pub idle_timeout: Duration,
     /// Bytes of one answer at most.
     pub max_reply_bytes: u64,
+    /// How long a source of credentials may take.
+    pub credential_timeout: Duration,
     /// How servers on this machine are reached.
     pub local: LocalRoute,
     /// How long servers are asked to keep what they have read.
@@ -64,6 +67,7 @@ impl Default for CallOptions {
             max_delay: Duration::from_secs(60),
             idle_timeout: Duration::from_secs(300),
             max_reply_bytes: 64 << 20,
+            credential_timeout: Duration::from_secs(60),
             local: LocalRoute::Direct,
             cache: CacheRetention::Short,
             budgets: ThinkingBudgets::default(),
@@ -72,10 +76,12 @@ impl Default for CallOptions {
 }
 
 /// Where bodies go.
+#[derive(Clone)]
 pub(crate) struct Target {
     url: Url,
     pub(crate) headers: HeaderMap,
-    secret: Option<String>,
+    /// What stands in no message.
+    secrets: Vec<String>,
 }
 
 impl std::fmt::Debug for Target {
@@ -85,19 +91,28 @@ impl std::fmt::Debug for Target {
 }
 
 impl Target {
-    pub(crate) fn new(url: &str, headers: HeaderMap, secret: Option<String>) -> Result<Self, ModelError> {
-        // The parser would take the first word of a path for a missing host.
-        let parsed = Some(url).filter(|url| url.contains("://") && !url.contains(":///"));
-        let parsed = parsed
-            .and_then(|url| Url::parse(url).ok())
-            .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-        let url = parsed.ok_or_else(|| {
+    pub(crate) fn new(url: &str, headers: HeaderMap, secrets: &[String]) -> Result<Self, ModelError> {
+        let url = http_url(url).ok_or_else(|| {
             ModelError::new(
                 ModelErrorKind::InvalidRequest,
                 format!("The base URL of the model gives {url:?}, which is no HTTP URL. Correct it in models.json."),
             )
         })?;
-        Ok(Self { url, headers, secret: secret.filter(|secret| secret.len() >= 8) })
+        let mut target = Self { url, headers, secrets: Vec::new() };
+        secrets.iter().for_each(|secret| target.hide(secret));
+        Ok(target)
+    }
+
+    /// Keeps `secret` out of messages.
+    pub(crate) fn hide(&mut self, secret: &str) {
+        const SHORTEST: usize = 8;
+        if secret.len() >= SHORTEST {
+            self.secrets.push(secret.to_owned());
+        }
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        self.url.as_str()
     }
 
     pub(crate) fn is_local(&self) -> bool {
@@ -111,6 +126,14 @@ impl Target {
     }
 }
 
+/// A URL that requests can be sent to.
+pub(crate) fn http_url(url: &str) -> Option<Url> {
+    // The parser would take the first word of a path for a missing host.
+    let parsed = Some(url).filter(|url| url.contains("://") && !url.contains(":///"));
+    let parsed = parsed.and_then(|url| Url::parse(url).ok());
+    parsed.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+}
+
 /// What every call says of itself.
 pub(crate) fn common_headers() -> HeaderMap {
     let mut all = HeaderMap::new();
@@ -118,21 +141,6 @@ pub(crate) fn common_headers() -> HeaderMap {
     all.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
     all.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     all
-}
-
-/// The header that carries `credential`, with this value.
-pub(crate) fn credential_value(credential: &Credential, value: &str) -> Result<HeaderValue, ModelError> {
-    let mut value = HeaderValue::try_from(value).map_err(|_| {
-        ModelError::new(
-            ModelErrorKind::Auth,
-            format!(
-                "The credential from {} holds a character that a header cannot carry, such as a line break.",
-                credential.source
-            ),
-        )
-    })?;
-    value.set_sensitive(true);
-    Ok(value)
 }
 
 /// Headers of these names that name the session, where its name can stand in a header.
@@ -210,22 +218,64 @@ fn charge(told: bool, usage: &Usage) -> Charge {
 
 /// Sends `call.body` until it is answered for good or bad.
 pub(crate) async fn run(
-    target: &Target,
+    access: &Access,
     options: &CallOptions,
     extra: HeaderMap,
     call: Call,
     decoder: impl Fn(Arc<Model>, UnixMs) -> Box<dyn Decode> + Send,
 ) -> CallEnd {
-    let Call { request, body, events, cancel, retries: gate } = call;
+    let Call { request, body, events, cancel, retries: gate, secrets } = call;
     let started = now();
-    let mut headers = target.headers.clone();
-    headers.extend(extra);
     let mut attempts: Vec<Attempt> = Vec::new();
     let mut charges: Vec<Charge> = Vec::new();
+    // Those that were refused, and the way that comes after them.
+    let mut used: Vec<Arc<Credential>> = Vec::new();
+    let mut next: Option<Reached> = None;
+    let mut rotations = 0;
+    let unsent = |error: ModelError, attempts, charges| {
+        let (message, unknown, _) = decoder(request.model.clone(), started).finish(Some(&error));
+        CallEnd { message, error: Some(error), attempts, charges, unknown }
+    };
     loop {
-        let mut attempt = Attempt { at: now(), error: None, status: None };
+        let way = async {
+            let reached = match next.take() {
+                Some(reached) => reached,
+                None => access.reach(options).await?,
+            };
+            if let Some(learn) = &secrets {
+                reached.credential.teach(|secret| learn(secret));
+            }
+            let mut headers = reached.target.headers.clone();
+            headers.extend(extra.clone());
+            let signed = access.signed(&reached, &headers, &body, options).await?;
+            Ok::<_, ModelError>((reached, headers, signed))
+        };
+        let way = tokio::select! {
+            biased;
+            () = cancel.cancelled() => Err(aborted()),
+            way = way => way,
+        };
+        let (reached, headers, signed) = match way {
+            Ok(way) => way,
+            Err(error) => {
+                if error.kind == ModelErrorKind::Aborted {
+                    let error = Some(error.kind);
+                    attempts.push(Attempt { at: now(), error, status: None, credential: None });
+                    charges.push(Charge::Nothing);
+                }
+                return unsent(error, attempts, charges);
+            }
+        };
+        let (target, headers) = match &signed {
+            Some((target, headers)) => (target, headers),
+            None => (&*reached.target, &headers),
+        };
+        let credential = &reached.credential;
+        let named = access.is_named() || !used.is_empty();
+        let named = named.then(|| credential.identity.clone());
+        let mut attempt = Attempt { at: now(), error: None, status: None, credential: named };
         let mut answer = decoder(request.model.clone(), started);
-        let one = once(target, options, &headers, &body, &events, &mut *answer, &mut attempt.status);
+        let one = once(target, options, headers, &body, &events, &mut *answer, &mut attempt.status);
         let outcome = tokio::select! {
             biased;
             () = cancel.cancelled() => Err(aborted().into()),
@@ -235,6 +285,12 @@ pub(crate) async fn run(
             let told = answer.has_told_usage();
             let (message, unknown, error) = answer.finish(None);
             attempt.error = error.as_ref().map(|error| error.kind);
+            let report = access.report(credential, CallOutcome::of(attempt.error));
+            tokio::select! {
+                biased;
+                () = report => {}
+                () = cancel.cancelled() => {}
+            }
             attempts.push(attempt);
             charges.push(charge(told, &message.usage));
             return CallEnd { message, error, attempts, charges, unknown };
@@ -242,7 +298,42 @@ pub(crate) async fn run(
         attempt.error = Some(failure.error.kind);
         let status = attempt.status;
         attempts.push(attempt);
-        let delay = again(options, attempts.len(), &mut failure);
+        let outcome = CallOutcome::of(Some(failure.error.kind));
+        let asked = async {
+            if failure.error.kind != ModelErrorKind::Aborted {
+                access.report(credential, outcome).await;
+            }
+            if !outcome.is_refusal() {
+                return Ok(None);
+            }
+            if !used.iter().any(|known| Arc::ptr_eq(known, credential)) {
+                used.push(credential.clone());
+            }
+            access.another(&used, outcome, options).await
+        };
+        let other = tokio::select! {
+            biased;
+            () = cancel.cancelled() => Ok(None),
+            other = asked => other,
+        };
+        let delay = match other {
+            Ok(Some(reached)) => {
+                next = Some(reached);
+                rotations += 1;
+                Some(Duration::ZERO)
+            }
+            Ok(None) => again(options, attempts.len() - rotations, &mut failure),
+            Err(problem) => {
+                let delay = again(options, attempts.len() - rotations, &mut failure);
+                let needs_login = matches!(problem.error, CredentialError::NeedsLogin { .. });
+                if needs_login && outcome == CallOutcome::Unauthorised {
+                    failure.error.kind = ModelErrorKind::NoCredential;
+                }
+                let said = ModelError::from(problem).message;
+                failure.error.message = format!("{} {said}", failure.error.message);
+                delay
+            }
+        };
         let (begun, told) = (answer.has_begun(), answer.has_told_usage());
         let (message, unknown, _) = answer.finish(Some(&failure.error));
         charges.push(failure.charge(status, begun, told, &message.usage));
@@ -260,11 +351,7 @@ pub(crate) async fn run(
         };
         tokio::select! {
             biased;
-            () = cancel.cancelled() => {
-                let error = aborted();
-                let (message, unknown, _) = decoder(request.model.clone(), started).finish(Some(&error));
-                return CallEnd { message, error: Some(error), attempts, charges, unknown };
-            }
+            () = cancel.cancelled() => return unsent(aborted(), attempts, charges),
             () = wait => {}
         }
     }
@@ -322,7 +409,7 @@ impl Heard<'_> {
     pub(crate) fn complete(&self, mut error: ModelError) -> ModelError {
         error.status = self.status;
         error.request_id = error.request_id.or_else(|| self.request_id.as_deref().map(quote));
-        error.message = printable(&error.message, self.target.secret.as_deref());
+        error.message = printable(&error.message, &self.target.secrets);
         error
     }
 }
@@ -569,12 +656,10 @@ pub(crate) fn stalled(name: &str, options: &CallOptions) -> ModelError {
     ModelError::new(kind, format!("{message}{}", advice(kind)))
 }
 
-/// At most 2,000 characters, and not the credential, which some servers repeat.
-fn printable(message: &str, secret: Option<&str>) -> String {
-    let message = match secret {
-        Some(secret) => message.replace(secret, "[credential]"),
-        None => message.to_owned(),
-    };
+/// At most 2,000 characters, and no credential, which some servers repeat.
+fn printable(message: &str, secrets: &[String]) -> String {
+    let hide = |message: String, secret: &String| message.replace(secret, "[credential]");
+    let message = secrets.iter().fold(message.to_owned(), hide);
     if message.chars().count() <= 2_000 {
         message
     } else {
@@ -615,7 +700,7 @@ mod tests {
 
     #[test]
     fn messages_are_short_and_hold_no_credential() {
-        assert_eq!(printable("bad key sk-1, sk-1", Some("sk-1")), "bad key [credential], [credential]");
-        assert_eq!(printable(&"é".repeat(3_000), None).chars().count(), 2_000);
+        assert_eq!(printable("bad key sk-1, sk-1", &["sk-1".into()]), "bad key [credential], [credential]");
+        assert_eq!(printable(&"é".repeat(3_000), &[]).chars().count(), 2_000);
     }
 }

@@ -4,15 +4,18 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use quipu_protocol::ModelError;
+use reqwest::header::HeaderMap;
 
 use crate::CallOptions;
+use crate::access::Access;
 use crate::call::{Failure, Target, again, answered, network, silent, stalled, too_large};
+use crate::credentials::CallOutcome;
 use crate::failure::advice;
 
 /// Sends `body` until it is answered, and `read` takes the answer, which is read whole. `read` complains in words that
 /// follow the name of the server.
 pub(crate) async fn exchange<T>(
-    target: &Target,
+    access: &Access,
     options: &CallOptions,
     body: Bytes,
     read: impl Fn(&[u8]) -> Result<T, ModelError>,
@@ -20,7 +23,7 @@ pub(crate) async fn exchange<T>(
     let mut attempts = 0;
     loop {
         attempts += 1;
-        let mut failure = match exchanged(target, options, &body, &read).await {
+        let mut failure = match exchanged(access, options, &body, &read).await {
             Ok(done) => return Ok(done),
             Err(failure) => failure,
         };
@@ -32,13 +35,32 @@ pub(crate) async fn exchange<T>(
 }
 
 async fn exchanged<T>(
+    access: &Access,
+    options: &CallOptions,
+    body: &Bytes,
+    read: &impl Fn(&[u8]) -> Result<T, ModelError>,
+) -> Result<T, Failure> {
+    let reached = access.reach(options).await?;
+    let signed = access.signed(&reached, &reached.target.headers, body, options).await?;
+    let (target, headers) = match &signed {
+        Some((target, headers)) => (target, headers),
+        None => (&*reached.target, &reached.target.headers),
+    };
+    let done = answer(target, headers, options, body, read).await;
+    let error = done.as_ref().err().map(|failure| failure.error.kind);
+    access.report(&reached.credential, CallOutcome::of(error)).await;
+    done
+}
+
+async fn answer<T>(
     target: &Target,
+    headers: &HeaderMap,
     options: &CallOptions,
     body: &Bytes,
     read: &impl Fn(&[u8]) -> Result<T, ModelError>,
 ) -> Result<T, Failure> {
     let name = target.name();
-    let (mut response, heard) = answered(target, options, &target.headers, body, &mut None).await?;
+    let (mut response, heard) = answered(target, options, headers, body, &mut None).await?;
     let mut answer = Vec::new();
     let began = Instant::now();
     loop {

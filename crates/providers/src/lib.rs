@@ -4,6 +4,7 @@
 //! here and nowhere else. Retrying the same bytes is this crate's business; another key or another model is
 //! not.
 
+mod access;
 pub mod anthropic;
 mod assemble;
 mod body;
@@ -11,7 +12,7 @@ mod bound;
 mod cache;
 mod call;
 mod catalogue;
-mod credential;
+mod credentials;
 mod decode;
 mod embed;
 mod exchange;
@@ -19,6 +20,7 @@ mod failure;
 mod jsonc;
 pub mod laws;
 mod local;
+mod model_sources;
 mod models_file;
 pub mod net;
 pub mod openai;
@@ -41,12 +43,20 @@ pub use body::{Body, Memory, Shared};
 pub use bound::MostTokens;
 pub use cache::CacheRetention;
 pub use call::CallOptions;
-pub use credential::{AuthFile, AuthFileError, Credential, CredentialKind};
+pub use credentials::{
+    AuthFile, AuthFileError, CallOutcome, Credential, CredentialError, CredentialRequest, CredentialSource,
+    Credentials, Expiry, HeaderText, InvalidCredential, MAX_CREDENTIALS_PER_CALL, Refused, Scheme, Secret,
+    Sign, SignRequest, SourceFailure, StoredKeys,
+};
 pub use decode::Decode;
 pub use embed::{
     Embedded, Embedder, EmbedderSettings, EmbeddingEndpoint, MAX_DIMENSIONS, StaticModel, StaticModelError,
 };
 pub use local::LocalServer;
+pub use model_sources::{
+    GatheredModels, MAX_MODEL_BYTES, MAX_MODELS_PER_SOURCE, ModelSource, ModelSourceError, ModelSources,
+    SourcedModel,
+};
 pub use openai::OpenAiCompletions;
 pub use provider::*;
 pub use quipu_protocol::{CallEnd, CallEvent, Charge, clamp_level, level_name, levels, parse_level};

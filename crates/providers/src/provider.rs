@@ -48,7 +48,13 @@ pub struct Call {
     pub cancel: CancellationToken,
     /// Who is asked before the bytes are sent again. `None`: nobody.
     pub retries: Option<mpsc::Sender<RetryAsk>>,
+    /// Who is given each secret that the call uses, before anything is sent with it: what seals them. It may be given
+    /// the same again.
+    pub secrets: Option<LearnSecret>,
 }
+
+/// Takes a secret, so that it can be sealed where it occurs.
+pub type LearnSecret = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// A question: may the same bytes be sent once more?
 #[derive(Debug)]

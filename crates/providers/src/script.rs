@@ -107,7 +107,8 @@ impl Provider for Script {
                 if stopped { Err(ModelError::new(ModelErrorKind::Aborted, "aborted")) } else { answer };
             let error = answer.as_ref().err().cloned();
             let at = crate::call::now();
-            let attempt = Attempt { at, error: error.as_ref().map(|error| error.kind), status: None };
+            let attempt =
+                Attempt { at, error: error.as_ref().map(|error| error.kind), status: None, credential: None };
             let message = answer.unwrap_or_else(|error| AssistantMessage {
                 stop_reason: if stopped { StopReason::Aborted } else { StopReason::Error },
                 error_message: Some(error.message),

@@ -2,51 +2,50 @@
 //! environment put together.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock};
 
 use quipu_protocol::{Json, Model, ModelError, ModelErrorKind};
 use serde_json::Value;
 
 use crate::catalogue;
-use crate::credential::{AuthEntries, AuthEntry, AuthFile, Credential, CredentialKind};
+use crate::credentials::{
+    AuthEntries, AuthEntry, AuthFile, Credential, Credentials, Keys, Origin, StoredKeys,
+};
 use crate::local::{self, Place};
+use crate::model_sources::{self, GatheredModels, ModelSources, OwnModels, SourcedModel};
 use crate::models_file::{self, ProviderConfig};
-use crate::values::{self, Shell, ValueError, Vars};
+use crate::values::{self, Shell, Vars};
 use crate::warning::Warning;
 use crate::{AnthropicMessages, OpenAiCompletions, anthropic, openai};
-use crate::{CallOptions, LocalServer, Provider, net, settings_file};
+use crate::{CallOptions, LocalServer, Provider, failure, net, settings_file};
 
 /// Secrets shorter than this are not given to [`Settings::secrets`]: replacing them would tear ordinary text.
 const MIN_SECRET: usize = 8;
 
-/// A credential, and headers.
-type Access = (Option<Credential>, Vec<(String, String)>);
+/// Credentials, and headers.
+type Access = (Credentials, Vec<(String, String)>);
 
 /// Models and credentials as the user has set them up.
 pub struct Settings {
-    home: PathBuf,
     options: CallOptions,
     /// Where servers on this machine are looked for.
     places: Vec<Place>,
     /// Those that were found, once they were looked for.
     local: OnceLock<Vec<LocalServer>>,
-    vars: Vars,
-    /// Runs commands that the files name.
-    shell: Arc<Shell>,
-    auth: BTreeMap<String, AuthEntry>,
-    configs: BTreeMap<String, ProviderConfig>,
+    /// The keys that are stored.
+    keys: Keys,
+    /// Where credentials are from that are not stored, by provider.
+    sources: BTreeMap<String, Credentials>,
     /// The models of each provider that `models.json` names.
     configured: BTreeMap<String, Vec<Arc<Model>>>,
-    /// What the commands of `auth.json` printed, for the life of the process.
-    printed: Mutex<BTreeMap<String, Result<String, ValueError>>>,
-    /// Secrets that became known after loading, with their provider.
-    learned: Mutex<BTreeSet<(String, String)>>,
+    /// The models of each provider that another source adds to, all of them.
+    extended: BTreeMap<String, Vec<Arc<Model>>>,
 }
 
 impl std::fmt::Debug for Settings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Settings").field("home", &self.home).finish_non_exhaustive()
+        f.debug_struct("Settings").field("home", &self.keys.home).finish_non_exhaustive()
     }
 }
 
@@ -78,22 +77,34 @@ impl Settings {
         names.extend(configured_variables(&auth.known, &configs));
         let value = |name: &str| env(name).filter(|value| !value.is_empty());
         let vars = names.into_iter().map(|name| (name.clone(), value(&name))).collect();
-        let configured = configs
+        let configured: BTreeMap<_, _> = configs
             .iter()
             .map(|(id, config)| (id.clone(), models_file::models(id, config, &mut warnings)))
             .collect();
-        let settings = Self {
+        let free = file.local.iter().map(|place| &place.id);
+        let free = free.filter(|id| !configured.contains_key(*id) && catalogue::provider(id).is_none());
+        let is_here = |models: &[Arc<Model>]| models.iter().all(|model| is_local(model));
+        let own = configured.iter().filter(|(_, models)| is_here(models)).map(|(id, _)| id);
+        let here: BTreeSet<_> = free.chain(own).cloned().collect();
+        let learned = net::passwords(env).into_iter().map(|it| ("proxy".into(), it)).collect();
+        let keys = Keys {
             home: home.to_path_buf(),
+            vars: Arc::new(vars),
+            shell: usual(home),
+            auth: Arc::new(auth.known),
+            configs: Arc::new(configs),
+            here: Arc::new(here),
+            printed: Arc::default(),
+            learned: Arc::new(Mutex::new(learned)),
+        };
+        let settings = Self {
             options: file.options,
             places: file.local,
             local: OnceLock::new(),
-            vars,
-            shell: usual(home),
-            auth: auth.known,
-            configs,
+            keys,
+            sources: BTreeMap::new(),
             configured,
-            printed: Mutex::default(),
-            learned: Mutex::new(net::passwords(env).into_iter().map(|it| ("proxy".into(), it)).collect()),
+            extended: BTreeMap::new(),
         };
         (settings, warnings)
     }
@@ -109,8 +120,64 @@ impl Settings {
     /// entries of `PATH` that are relative or lie below the current directory.
     #[must_use]
     pub fn with_shell(mut self, shell: Arc<Shell>) -> Self {
-        self.shell = shell;
+        self.keys.shell = shell;
         self
+    }
+
+    /// The same, where calls to `provider` use these credentials in place of stored keys. A key that is given to
+    /// [`Settings::provider_for`] comes before them.
+    #[must_use]
+    pub fn with_credentials(mut self, provider: impl Into<String>, credentials: Credentials) -> Self {
+        self.sources.insert(provider.into(), credentials);
+        self
+    }
+
+    /// The same, with models of other sources behind its own. Those that it has already are left as they are, and those
+    /// that would have the key of a known provider sent elsewhere are left out; the warnings say so. Their headers are
+    /// taken as they are written.
+    #[must_use]
+    pub fn with_models(mut self, gathered: &GatheredModels) -> (Self, Vec<Warning>) {
+        let mut warnings = gathered.notices.clone();
+        for SourcedModel { model, source } in &gathered.models {
+            let provider = &model.provider;
+            let known =
+                self.configured.get(provider).map_or_else(|| catalogue::models(provider), Vec::as_slice);
+            let problem = if known.iter().any(|known| known.id == model.id) {
+                Some("is known already and stays as it is")
+            } else {
+                model_sources::obstacle(model, known)
+            };
+            match problem {
+                Some(problem) => {
+                    let (provider, id) = (failure::quote(provider), failure::quote(&model.id));
+                    warnings
+                        .push(Warning(format!("The model source `{source}`: {provider}/{id} {problem}.")));
+                }
+                None => {
+                    let models = self.extended.entry(provider.clone()).or_insert_with(|| known.to_vec());
+                    models.push(model_sources::literal(model));
+                }
+            }
+        }
+        (self, warnings)
+    }
+
+    /// The sources of its own models: `models.json`, the catalogue, servers on this machine where they are looked for.
+    /// Those that `models.json` changes count as its own.
+    pub fn model_sources(&self) -> ModelSources {
+        let configured = self.configured.values().flatten();
+        let (built_in, own): (Vec<_>, Vec<_>) = configured.cloned().partition(|model| {
+            let known = catalogue::models(&model.provider);
+            known.binary_search_by(|known| known.id.cmp(&model.id)).is_ok_and(|at| known[at] == *model)
+        });
+        let others = catalogue::providers().iter().filter(|(id, _)| !self.configured.contains_key(id));
+        let built_in = built_in.into_iter();
+        let built_in = built_in.chain(others.flat_map(|(id, _)| catalogue::models(id).iter().cloned()));
+        let local = self.local_servers().iter().flat_map(|server| server.models.iter().cloned());
+        ModelSources::default()
+            .with(OwnModels { name: "models.json", models: own })
+            .with(OwnModels { name: "catalogue", models: built_in.collect() })
+            .with(OwnModels { name: "local servers", models: local.collect() })
     }
 
     /// The same, but a call that fails is not made again.
@@ -124,7 +191,8 @@ impl Settings {
     pub fn providers(&self) -> Vec<&str> {
         let known = catalogue::providers().iter().map(|(id, _)| id.as_str());
         let own = self.configured.keys().map(String::as_str).filter(|id| catalogue::provider(id).is_none());
-        known.chain(own).collect()
+        let is_new = |id: &&str| catalogue::provider(id).is_none() && !self.configured.contains_key(*id);
+        known.chain(own).chain(self.extended.keys().map(String::as_str).filter(is_new)).collect()
     }
 
     /// All models, by provider; at the end those of [`Settings::local_servers`].
@@ -136,7 +204,7 @@ impl Settings {
     /// The models of one provider; empty when it is not known. A provider on this machine that nobody has set up is
     /// asked for them, which may block for a second.
     pub fn models_of(&self, provider: &str) -> &[Arc<Model>] {
-        match self.configured.get(provider) {
+        match self.extended.get(provider).or_else(|| self.configured.get(provider)) {
             Some(models) => models,
             None if self.place(provider).is_some() => {
                 let found = self.found_local().iter().find(|server| server.id == provider);
@@ -181,7 +249,9 @@ impl Settings {
 
     /// Where the provider would listen on this machine, when nobody has set it up.
     pub(crate) fn place(&self, provider: &str) -> Option<&Place> {
-        let is_set_up = self.configured.contains_key(provider) || catalogue::provider(provider).is_some();
+        let is_set_up = self.configured.contains_key(provider)
+            || self.extended.contains_key(provider)
+            || catalogue::provider(provider).is_some();
         self.places.iter().find(|place| place.id == provider).filter(|_| !is_set_up)
     }
 
@@ -224,81 +294,36 @@ impl Settings {
 
     /// Whether some model of the provider could be available, without parsing the catalogue's.
     fn may_be_available(&self, provider: &str) -> bool {
-        self.credential_source(provider).is_some() || self.configured.contains_key(provider)
+        self.credential_source(provider).is_some()
+            || self.configured.contains_key(provider)
+            || self.extended.contains_key(provider)
     }
 
     /// Where the provider's credential would come from; `None` when there is none. Runs no command.
     pub fn credential_source(&self, provider: &str) -> Option<String> {
-        match self.auth.get(provider) {
+        if let Some(source) = self.sources.get(provider) {
+            return Some(source.name().to_owned());
+        }
+        match self.keys.auth.get(provider) {
             Some(AuthEntry::ApiKey { key: Some(_), .. } | AuthEntry::Oauth { .. }) => {
                 return Some("auth.json".into());
             }
             Some(AuthEntry::ApiKey { key: None, .. }) | None => {}
         }
         let row = catalogue::provider(provider).into_iter().flat_map(|row| &row.env);
-        let set = row.map(|env| &env.name).find(|name| matches!(self.vars.get(*name), Some(Some(_))));
+        let set = row.map(|env| &env.name).find(|name| matches!(self.keys.vars.get(*name), Some(Some(_))));
         set.cloned().or_else(|| {
-            let key = self.configs.get(provider)?.api_key.as_deref()?;
-            let missing = values::variables(key).any(|name| !matches!(self.vars.get(name), Some(Some(_))));
+            let key = self.keys.configs.get(provider)?.api_key.as_deref()?;
+            let missing =
+                values::variables(key).any(|name| !matches!(self.keys.vars.get(name), Some(Some(_))));
             (!key.is_empty() && !missing).then(|| "models.json".into())
         })
     }
 
-    /// The provider's credential; `None` when there is none or it cannot be had (then
+    /// The credential that is stored for the provider; `None` when there is none or it cannot be had (then
     /// [`Settings::provider_for`] says why). May run a command that the user's files name, for up to 10 s.
     pub fn credential(&self, provider: &str) -> Option<Credential> {
-        self.look_up(provider).ok().flatten()
-    }
-
-    fn look_up(&self, provider: &str) -> Result<Option<Credential>, String> {
-        let config = self.configs.get(provider);
-        let bearer = config.is_some_and(|config| config.auth_header);
-        // `raw` is what is written in the file; `$` for what is not.
-        let credential = |raw: &str, secret: String, kind: CredentialKind, source: &str| {
-            if !self.is_placeholder(provider, raw) {
-                self.learn(provider, &secret);
-            }
-            let kind = if bearer { CredentialKind::Bearer } else { kind };
-            Ok(Some(Credential { secret, kind, source: source.into() }))
-        };
-        match self.auth.get(provider) {
-            Some(AuthEntry::ApiKey { key: Some(key), env }) => {
-                let vars = self.vars_with(env);
-                let mut printed = self.printed.lock().unwrap_or_else(PoisonError::into_inner);
-                let value = if key.starts_with('!') {
-                    printed
-                        .entry(key.clone())
-                        .or_insert_with(|| values::resolve(key, &vars, &*self.shell))
-                        .clone()
-                } else {
-                    values::resolve(key, &vars, &*self.shell)
-                };
-                drop(printed);
-                let value = value.map_err(|error| format!("auth.json: {error}"))?;
-                return credential(key, value, CredentialKind::ApiKey, "auth.json");
-            }
-            Some(AuthEntry::Oauth { access, expires, .. }) => {
-                if expires.is_some_and(|at| at <= crate::call::now()) {
-                    return Err("auth.json: the access token has expired; log in again".into());
-                }
-                return credential("$", access.clone(), CredentialKind::Bearer, "auth.json");
-            }
-            Some(AuthEntry::ApiKey { key: None, .. }) | None => {}
-        }
-        for env in catalogue::provider(provider).into_iter().flat_map(|row| &row.env) {
-            if let Some(Some(value)) = self.vars.get(&env.name) {
-                let kind = if env.bearer { CredentialKind::Bearer } else { CredentialKind::ApiKey };
-                return credential("$", value.trim().to_owned(), kind, &env.name);
-            }
-        }
-        match config.and_then(|config| config.api_key.as_deref()).filter(|key| !key.is_empty()) {
-            Some(key) => {
-                let value = values::resolve(key, &self.vars, &*self.shell)
-                    .map_err(|error| format!("models.json: {error}"))?;
-                credential(key, value, CredentialKind::ApiKey, "models.json")
-            }
-            None => Ok(None),
-        }
+        self.keys.look_up(provider).ok().flatten()
     }
 
     /// Something that calls `model`, with `api_key` when it is given, else with the configured credential. May
@@ -336,33 +361,37 @@ impl Settings {
         }
         let given = api_key.map(str::trim).filter(|key| !key.is_empty());
         let mut model = model.clone();
-        let (credential, headers) = self.access_to(&mut model, given)?;
-        let (credential, options) = (credential.as_ref(), self.options.clone());
+        let (credentials, headers) = self.access_to(&mut model, given)?;
+        let options = self.options.clone();
         Ok(if model.api == openai::API {
-            Arc::new(OpenAiCompletions::new(&model, credential, &headers, options)?)
+            Arc::new(OpenAiCompletions::new(&model, credentials, &headers, options)?)
         } else {
-            Arc::new(AnthropicMessages::new(&model, credential, &headers, options)?)
+            Arc::new(AnthropicMessages::new(&model, credentials, &headers, options)?)
         })
     }
 
-    /// The credential and the headers that go to `model`, whose base URL is filled in.
+    /// The credentials and the headers that go to `model`, whose base URL is filled in.
     pub(crate) fn access_to(&self, model: &mut Model, api_key: Option<&str>) -> Result<Access, ModelError> {
         let provider = model.provider.as_str();
-        let bearer = self.configs.get(provider).is_some_and(|config| config.auth_header);
-        let credential = match api_key {
-            Some(key) => {
-                self.learn(provider, key);
-                let kind = if bearer { CredentialKind::Bearer } else { CredentialKind::ApiKey };
-                Some(Credential { secret: key.into(), kind, source: "--api-key".into() })
-            }
-            None => self.look_up(provider).map_err(|why| self.no_credential(provider, &why))?,
+        let stored = |first: Credential, origin| {
+            let source = StoredKeys::new(self.keys.clone(), first.clone(), origin);
+            Credentials::begun(Arc::new(source), first)
         };
-        if credential.is_none() && !is_local(model) {
-            return Err(self.no_credential(provider, ""));
-        }
+        let credentials = match (api_key, self.sources.get(provider)) {
+            (Some(key), _) => stored(self.keys.given(provider, key), Origin::Given),
+            (None, Some(source)) => source.clone(),
+            (None, None) => {
+                let found = self.keys.look_up(provider).map_err(|why| self.no_credential(provider, &why))?;
+                match found {
+                    Some(found) => stored(found, Origin::Stored),
+                    None if is_local(model) => Credentials::none(),
+                    None => return Err(self.no_credential(provider, "")),
+                }
+            }
+        };
         model.base_url = self.fill_in(model)?;
         let headers = self.headers(model)?;
-        Ok((credential, headers))
+        Ok((credentials, headers))
     }
 
     /// The patience of calls.
@@ -372,26 +401,11 @@ impl Settings {
 
     /// The directory of the user's files.
     pub(crate) fn home(&self) -> &Path {
-        &self.home
+        &self.keys.home
     }
 
     fn no_credential(&self, provider: &str, why: &str) -> ModelError {
-        let names: Vec<_> = catalogue::provider(provider)
-            .map(|row| row.env.iter().rev().map(|env| env.name.as_str()).collect())
-            .unwrap_or_default();
-        let set = match names.first() {
-            Some(name) => format!("Set {name}, or put"),
-            None => "Put".into(),
-        };
-        let why = if why.is_empty() { String::new() } else { format!(" ({why})") };
-        let mut message = format!(
-            "There is no credential for {provider}{why}. {set} {{\"{provider}\": {{\"type\": \"api_key\", \"key\": \
-             \"…\"}}}} into {}.",
-            self.home.join("auth.json").display()
-        );
-        if catalogue::provider(provider).is_none() {
-            message.push_str(" `apiKey` in models.json works too.");
-        }
+        let mut message = self.keys.advice(provider, why);
         if let Some(offer) = self.local_offer() {
             message = format!("{message} {offer}");
         }
@@ -400,15 +414,16 @@ impl Settings {
 
     /// The base URL with `{NAME}` replaced by variables.
     fn fill_in(&self, model: &Model) -> Result<String, ModelError> {
-        let own = match self.auth.get(&model.provider) {
+        let own = match self.keys.auth.get(&model.provider) {
             Some(AuthEntry::ApiKey { env, .. }) => Some(env),
             Some(AuthEntry::Oauth { .. }) | None => None,
         };
         let mut url = model.base_url.clone();
         while let Some((before, rest)) = url.split_once('{') {
             let Some((name, after)) = rest.split_once('}') else { break };
-            let value =
-                own.and_then(|env| env.get(name).cloned()).or_else(|| self.vars.get(name).cloned().flatten());
+            let value = own
+                .and_then(|env| env.get(name).cloned())
+                .or_else(|| self.keys.vars.get(name).cloned().flatten());
             let Some(value) = value.filter(|value| !value.contains('{')) else {
                 return Err(ModelError::new(
                     ModelErrorKind::NoCredential,
@@ -430,65 +445,49 @@ impl Settings {
             .iter()
             .filter_map(|(name, value)| Some((name, value.as_str()?)))
             .map(|(name, raw)| {
-                let value = values::resolve(raw, &self.vars, &*self.shell).map_err(|error| {
+                let value = values::resolve(raw, &self.keys.vars, &*self.keys.shell).map_err(|error| {
                     ModelError::new(
                         ModelErrorKind::NoCredential,
                         format!("The header {name:?} of {} cannot be made: {error}.", model.provider),
                     )
                 })?;
                 for secret in header_secrets(name, raw, &value) {
-                    self.learn(&model.provider, secret);
+                    self.keys.learn(&model.provider, secret);
                 }
                 Ok((name.clone(), value))
             })
             .collect()
     }
 
-    /// The variables, with those that an entry of `auth.json` brings.
-    fn vars_with(&self, env: &BTreeMap<String, String>) -> Vars {
-        let mut vars = self.vars.clone();
-        vars.extend(env.iter().map(|(name, value)| (name.clone(), Some(value.clone()))));
-        vars
-    }
-
-    /// Whether a key that is written out is one in name only: servers on this machine want some word, which may be
-    /// any and occurs elsewhere. To seal it would tear ordinary text.
-    fn is_placeholder(&self, provider: &str, key: &str) -> bool {
-        const LONGEST: usize = 24;
-        let wordlike =
-            key.len() <= LONGEST && !key.contains(|c: char| c.is_ascii_digit() || "$!".contains(c));
-        let place = || self.place(provider).is_some();
-        let own = || self.configured.get(provider).is_some_and(|all| all.iter().all(|model| is_local(model)));
-        wordlike && (place() || own())
-    }
-
-    fn learn(&self, provider: &str, secret: &str) {
-        let mut learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
-        learned.insert((provider.to_owned(), secret.to_owned()));
-    }
-
     /// Every credential that is known now, with its provider, for sealing: variables, files, and what commands
     /// printed and callers gave so far. Ask again after [`Settings::provider_for`]. Runs no command.
     pub fn secrets(&self) -> Vec<(String, String)> {
-        let mut all = self.learned.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut all = self.keys.learned().clone();
+        for (provider, source) in &self.sources {
+            let mut found = Vec::new();
+            if let Some(known) = source.known() {
+                known.teach(|secret| found.push(secret.to_owned()));
+            }
+            all.extend(found.into_iter().map(|secret| (provider.clone(), secret)));
+        }
         let mut add = |provider: &str, secret: &str| {
             all.insert((provider.to_owned(), secret.trim().to_owned()));
         };
         for (provider, row) in catalogue::providers() {
             for env in &row.env {
-                if let Some(Some(value)) = self.vars.get(&env.name) {
+                if let Some(Some(value)) = self.keys.vars.get(&env.name) {
                     add(provider, value);
                 }
             }
         }
         let plain = |value: &str, vars: &Vars| {
-            (!value.starts_with('!')).then(|| values::resolve(value, vars, &*self.shell).ok()).flatten()
+            (!value.starts_with('!')).then(|| values::resolve(value, vars, &*self.keys.shell).ok()).flatten()
         };
-        for (provider, entry) in &self.auth {
+        for (provider, entry) in self.keys.auth.iter() {
             match entry {
-                AuthEntry::ApiKey { key: Some(key), .. } if self.is_placeholder(provider, key) => {}
+                AuthEntry::ApiKey { key: Some(key), .. } if self.keys.is_placeholder(provider, key) => {}
                 AuthEntry::ApiKey { key: Some(key), env } => {
-                    plain(key, &self.vars_with(env)).iter().for_each(|key| add(provider, key));
+                    plain(key, &self.keys.vars_with(env)).iter().for_each(|key| add(provider, key));
                 }
                 AuthEntry::ApiKey { key: None, .. } => {}
                 AuthEntry::Oauth { access, refresh, .. } => {
@@ -497,12 +496,12 @@ impl Settings {
                 }
             }
         }
-        for (provider, config) in &self.configs {
-            let key = config.api_key.as_deref().filter(|key| !self.is_placeholder(provider, key));
-            let key = key.and_then(|key| plain(key, &self.vars));
+        for (provider, config) in self.keys.configs.iter() {
+            let key = config.api_key.as_deref().filter(|key| !self.keys.is_placeholder(provider, key));
+            let key = key.and_then(|key| plain(key, &self.keys.vars));
             key.iter().for_each(|key| add(provider, key));
             for (name, raw) in config.all_headers() {
-                if let Some(value) = plain(raw, &self.vars) {
+                if let Some(value) = plain(raw, &self.keys.vars) {
                     header_secrets(name, raw, &value).into_iter().for_each(|secret| add(provider, secret));
                 }
             }
@@ -516,7 +515,8 @@ impl Settings {
     /// the environment of child processes.
     pub fn env_keys(&self) -> Vec<String> {
         let known = catalogue::providers().iter().flat_map(|(_, row)| &row.env).map(|env| env.name.clone());
-        let names: BTreeSet<_> = known.chain(configured_variables(&self.auth, &self.configs)).collect();
+        let names: BTreeSet<_> =
+            known.chain(configured_variables(&self.keys.auth, &self.keys.configs)).collect();
         names.into_iter().collect()
     }
 }

@@ -329,7 +329,12 @@ impl Provider for Replay {
                     timestamp: now(),
                     ..blank(&call.request)
                 },
-                attempts: vec![Attempt { at: now(), error: Some(error.kind), status: None }],
+                attempts: vec![Attempt {
+                    at: now(),
+                    error: Some(error.kind),
+                    status: None,
+                    credential: None,
+                }],
                 charges: Vec::new(),
                 error: Some(error),
                 unknown: Vec::new(),
@@ -354,7 +359,12 @@ impl Provider for Replay {
                 message,
                 error: recorded.error.clone(),
                 attempts: attempts
-                    .map(|attempt| Attempt { at: now(), error: attempt.error, status: attempt.status })
+                    .map(|attempt| Attempt {
+                        at: now(),
+                        error: attempt.error,
+                        status: attempt.status,
+                        credential: None,
+                    })
                     .collect(),
                 charges: Vec::new(),
                 unknown: recorded.unknown.clone(),

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use quipu::{Delivery, Opened, Session};
-use quipu_host::{Advice, Failure, FailureKind, HostNotice, Observer, OpenRequest, Place, Question, Which};
+use quipu_host::{
+    Advice, CommandCall, Failure, FailureKind, HostNotice, Observer, OpenRequest, Place, Question, Which,
+};
 use quipu_protocol::{
     Ack, ClientFrame, Command, FrameErrorKind, PROTOCOL_VERSION, Refused, ServerFrame, SessionId, Thinking,
 };
@@ -463,6 +465,20 @@ impl Client {
                 let sessions = desk.sessions().keys().cloned().collect();
                 return Err(Box::new(ServerFrame::Sessions { id, sessions }));
             }
+            ClientFrame::Commands { id } => {
+                let commands = desk.0.place.commands().runnable();
+                return Err(Box::new(ServerFrame::Commands { id, commands }));
+            }
+            ClientFrame::Run { id, session, name, arguments } => {
+                let session = session.map(|name| find(id, &name)).transpose()?;
+                let commands = desk.0.place.commands().clone();
+                Box::pin(async move {
+                    match commands.run(&name, CommandCall { arguments, session }).await {
+                        Ok(value) => ServerFrame::Ran { id, value },
+                        Err(why) => error(Some(id), FrameErrorKind::Failed, why.to_string()),
+                    }
+                })
+            }
         };
         Ok(Some(pending))
     }
@@ -493,6 +509,8 @@ fn id_of(frame: &ClientFrame) -> Option<u64> {
         | ClientFrame::Subscribe { id, .. }
         | ClientFrame::Unsubscribe { id, .. }
         | ClientFrame::Close { id, .. }
-        | ClientFrame::Sessions { id } => Some(*id),
+        | ClientFrame::Sessions { id }
+        | ClientFrame::Commands { id }
+        | ClientFrame::Run { id, .. } => Some(*id),
     }
 }

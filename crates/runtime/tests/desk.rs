@@ -6,10 +6,12 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use quipu_host::{OpenRequest, Place, Silent};
+    use futures_util::future::BoxFuture;
+    use quipu_host::{CommandCall, CommandHandler, Failure, OpenRequest, Place, Silent};
     use quipu_protocol::{
-        Ack, Answer as Answered, AskKind, ClientFrame, Command, Event, FrameErrorKind, MoveFiles, NodeId,
-        Outcome, QueueMode, Refused, Scope, ServerFrame, SessionId, Snapshot,
+        Ack, Answer as Answered, AskKind, ClientFrame, Command, CommandSpec, CommandValue, Event,
+        FrameErrorKind, MoveFiles, NodeId, Outcome, QueueMode, Refused, Scope, ServerFrame, SessionId,
+        Snapshot,
     };
     use quipu_runtime::{Desk, LINE_LIMIT, Served};
     use quipu_testkit::{Answer, FakeServer, Gate, Reply};
@@ -182,6 +184,74 @@ mod tests {
 
     fn calls(tool: &str, args: &serde_json::Value) -> Reply {
         Answer::new().tool_call("call_1", tool, &args.to_string()).reply()
+    }
+
+    /// Says what follows its name, and how many messages there are in the session.
+    struct Says;
+
+    impl CommandHandler for Says {
+        fn run<'a>(&'a self, call: &'a CommandCall) -> BoxFuture<'a, Result<CommandValue, Failure>> {
+            Box::pin(async move {
+                if call.arguments == "panic" {
+                    panic!("the command of a test breaks down");
+                }
+                if let Some(asked) = call.arguments.strip_prefix('?') {
+                    return Ok(CommandValue::Prompt { input: asked.into() });
+                }
+                let session = call.session.as_ref().map(|session| session.view().session.to_string());
+                Ok(CommandValue::Text { text: format!("{} {session:?}", call.arguments) })
+            })
+        }
+    }
+
+    #[tokio::test]
+    async fn commands_of_the_place_are_listed_and_run() {
+        let world = World::new([]);
+        let place = Place::at(world.path("home"), Arc::new(Silent));
+        place.commands().set_built_in([CommandSpec::new("tree", "the tree", "x")]);
+        let own = CommandSpec::new("test:says", "says it", "a test").with_arguments("TEXT");
+        place.commands().register(own.clone(), Arc::new(Says)).unwrap();
+        let desk = Desk::new(place, OpenRequest::default());
+        let mut client = Client::connect(&desk).await;
+        let ServerFrame::Commands { commands, .. } = client.answer(|id| ClientFrame::Commands { id }).await
+        else {
+            panic!("no commands")
+        };
+        assert_eq!(commands, [own]);
+        let session = client.open(&world.path("work"), None).await;
+        let run = |name: &str, arguments: &str, session: Option<&SessionId>| {
+            let (name, arguments, session) = (name.to_owned(), arguments.to_owned(), session.cloned());
+            move |id| ClientFrame::Run { id, session, name, arguments }
+        };
+        match client.answer(run("test:says", "hello", Some(&session))).await {
+            ServerFrame::Ran { value: CommandValue::Text { text }, .. } => {
+                assert_eq!(text, format!("hello Some(\"{session}\")"));
+            }
+            other => panic!("{other:?}"),
+        }
+        match client.answer(run("test:says", "?ask it", None)).await {
+            ServerFrame::Ran { value, .. } => {
+                assert_eq!(value, CommandValue::Prompt { input: "ask it".into() });
+            }
+            other => panic!("{other:?}"),
+        }
+        for (name, arguments, what) in [
+            ("test:says", "panic", "panicked"),
+            ("tree", "", "command of the terminal"),
+            ("none", "", "there is no command /none"),
+        ] {
+            match client.answer(run(name, arguments, None)).await {
+                ServerFrame::Error { kind: FrameErrorKind::Failed, message, .. } => {
+                    assert!(message.contains(what), "{message}");
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        let nobody = SessionId::from("nobody".to_owned());
+        let lost = client.answer(run("test:says", "", Some(&nobody))).await;
+        assert!(matches!(lost, ServerFrame::Error { kind: FrameErrorKind::NoSession, .. }), "{lost:?}");
+        assert_eq!(client.leave().await, Served::Left);
+        desk.shutdown().await;
     }
 
     #[tokio::test]

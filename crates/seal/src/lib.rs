@@ -96,6 +96,9 @@ impl Sealer {
         if secret.chars().count() < known::SHORTEST {
             return;
         }
+        if self.known().entries().iter().any(|(present, _)| **present == *secret) {
+            return;
+        }
         let kind = placeholder::kind(kind);
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         let mut entries = known.entries().to_vec();

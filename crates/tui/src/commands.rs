@@ -1,6 +1,9 @@
 //! What can be said with a slash. One table: what completes it, helps with it and does it comes from here; each row
 //! stands with its feature.
 
+use quipu_host::commands::BUILT_IN;
+use quipu_protocol::CommandSpec;
+
 use crate::command::SlashCommand;
 use crate::features::{
     credentials, first, fork, help, history, messages, models, moves, reports, search, sessions, settings,
@@ -46,26 +49,53 @@ pub const COMMANDS: &[SlashCommand] = &[
     crate::features::example::COUNT,
 ];
 
-/// The command that a line begins with, and what follows it. `None` where the line is none: it has no slash, or what
-/// stands behind that is no name (a path, a word of another program).
-pub(crate) fn parse(line: &str) -> Option<Result<(&'static SlashCommand, &str), &str>> {
+/// The table as the host's registry holds it.
+pub(crate) fn specs() -> Vec<CommandSpec> {
+    let spec = |command: &SlashCommand| CommandSpec {
+        name: command.name.to_owned(),
+        arguments: command.arguments.to_owned(),
+        help: command.help.to_owned(),
+        source: BUILT_IN.to_owned(),
+        completes: command.completes,
+    };
+    COMMANDS.iter().map(spec).collect()
+}
+
+/// A line that begins with what may be the name of a command.
+pub(crate) struct Written<'a> {
+    pub(crate) name: &'a str,
+    /// What follows it.
+    pub(crate) arguments: &'a str,
+}
+
+/// What a line says as a command. `None` where it is none: it has no slash, or what stands behind that is no name (a path,
+/// a word of another program).
+pub(crate) fn written(line: &str) -> Option<Written<'_>> {
     let rest = line.strip_prefix('/')?;
     let (name, arguments) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-    if name.is_empty() || !name.bytes().all(|b| b.is_ascii_lowercase() || b == b'-') {
-        return None;
-    }
-    let found = COMMANDS.iter().find(|command| command.name == name);
-    Some(found.map(|command| (command, arguments.trim())).ok_or(name))
+    let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b":_-".contains(&byte);
+    let is_name = !name.is_empty() && name.bytes().all(is_letter);
+    is_name.then_some(Written { name, arguments: arguments.trim() })
+}
+
+/// The command of the table with this name.
+pub(crate) fn own(name: &str) -> Option<&'static SlashCommand> {
+    COMMANDS.iter().find(|command| command.name == name)
+}
+
+/// Whether the name is made as those of the table are.
+pub(crate) fn could_be_own(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-')
 }
 
 /// The command that was perhaps meant: one that begins so, or that differs by two letters at most.
-pub(crate) fn nearest(name: &str) -> Option<&'static str> {
-    let begins = COMMANDS.iter().find(|command| command.name.starts_with(name));
+pub(crate) fn nearest<'a>(name: &str, known: &'a [CommandSpec]) -> Option<&'a str> {
+    let begins = known.iter().find(|command| command.name.starts_with(name));
     let near = || {
-        let far = |command: &&SlashCommand| distance(name.as_bytes(), command.name.as_bytes());
-        COMMANDS.iter().min_by_key(far).filter(|command| far(command) <= 2.min(name.len() / 2))
+        let far = |command: &&CommandSpec| distance(name.as_bytes(), command.name.as_bytes());
+        known.iter().min_by_key(far).filter(|command| far(command) <= 2.min(name.len() / 2))
     };
-    begins.or_else(near).map(|command| command.name)
+    begins.or_else(near).map(|command| command.name.as_str())
 }
 
 /// How many letters are to be put in, taken out or changed to make one name of another.
@@ -91,7 +121,10 @@ mod tests {
     fn names_are_what_can_be_typed_and_stand_once() {
         let mut names: Vec<_> = COMMANDS.iter().map(|command| command.name).collect();
         for command in COMMANDS {
-            assert_eq!(parse(&format!("/{} a  b ", command.name)), Some(Ok((command, "a  b"))));
+            let line = format!("/{} a  b ", command.name);
+            let Written { name, arguments } = written(&line).unwrap();
+            assert_eq!((own(name), arguments), (Some(command), "a  b"));
+            assert!(could_be_own(name));
             assert!(!command.help.ends_with('.') && command.help.len() <= 60, "{}", command.help);
         }
         names.sort_unstable();
@@ -102,9 +135,10 @@ mod tests {
     #[test]
     fn what_is_no_command_is_said_to_the_model() {
         for line in ["/usr/bin", "/", "/ help", "no", "/Help me"] {
-            assert_eq!(parse(line), None, "{line}");
+            assert!(written(line).is_none(), "{line}");
         }
-        assert_eq!(parse("/nothing here"), Some(Err("nothing")));
+        assert_eq!(own(written("/nothing here").unwrap().name), None);
+        assert!(!could_be_own("2024") && !could_be_own("a:b"));
     }
 
     #[test]
@@ -117,8 +151,8 @@ mod tests {
             ("x", None),
             ("helpme", Some("help")),
         ] {
-            assert_eq!(nearest(name), expect, "{name}");
+            assert_eq!(nearest(name, &specs()), expect, "{name}");
         }
-        assert_eq!(nearest(&"a".repeat(10_000)), None);
+        assert_eq!(nearest(&"a".repeat(10_000), &specs()), None);
     }
 }

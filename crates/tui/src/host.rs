@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use quipu::Session;
-use quipu_host::Question;
+use quipu_host::{CommandRegistry, Question};
 use quipu_protocol::{BashExecutionMessage, Model, NodeId, Notice, SessionId, Thinking};
 
 use tokio_util::sync::CancellationToken;
@@ -68,6 +68,11 @@ pub trait Host: Send + Sync + 'static {
 
     /// What two branches did since they parted, each named by the node that it ends in, in lines of so many columns.
     fn compare(&self, a: NodeId, b: NodeId, columns: usize) -> Doing<String>;
+
+    /// The commands that this offers beside the terminal's own; the terminal puts its own there.
+    fn commands(&self) -> CommandRegistry {
+        CommandRegistry::default()
+    }
 
     /// What may follow a command of the terminal, for a session that stands at this node.
     fn arguments(&self, command: String, head: Option<NodeId>) -> Doing<Vec<Candidate>>;

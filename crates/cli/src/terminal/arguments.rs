@@ -23,7 +23,7 @@ fn candidates(suggestions: Vec<Suggestion>) -> Vec<Candidate> {
     suggestions.into_iter().map(candidate).collect()
 }
 
-fn offered(text: &str, detail: String) -> Candidate {
+pub(super) fn offered(text: &str, detail: String) -> Candidate {
     Candidate { text: text.to_owned(), detail, ..Candidate::default() }
 }
 

@@ -22,6 +22,7 @@ use crate::console::{Written, run_within, work_within};
 use crate::exit::Failure;
 use crate::place::{Told, request};
 use crate::print::printable;
+use quipu_host::CommandRegistry;
 use quipu_host::Mirror;
 use quipu_host::SavedPermissions;
 use quipu_host::{FailureKind, OpenRequest, Place, Started, seal_credentials};
@@ -382,6 +383,10 @@ impl Host for Surroundings {
         })
     }
 
+    fn commands(&self) -> CommandRegistry {
+        self.0.place.commands().clone()
+    }
+
     fn arguments(&self, command: String, head: Option<NodeId>) -> Doing<Vec<Candidate>> {
         let models = (command == "model").then(|| self.models());
         self.doing(move |inner| async move {
@@ -391,6 +396,13 @@ impl Host for Surroundings {
                 return Ok(models.map(super::arguments::candidate).collect());
             }
             let place = &inner.place;
+            if place.commands().runnable().iter().any(|spec| spec.name == command) {
+                let offered = place.commands().complete(&command, "").await;
+                return Ok(offered
+                    .iter()
+                    .map(|text| super::arguments::offered(text, String::new()))
+                    .collect());
+            }
             if let Some(known) = super::arguments::known(place, &command) {
                 return Ok(known);
             }

@@ -141,7 +141,10 @@ fn models_that_can_be_used() {
     assert!(listed.iter().all(|model| model["provider"] == "testing" && model["available"] == true));
     let all = world.run(&["models", "--all", "--json"]).ok().json_lines();
     assert!(all.len() > 100, "{}", all.len());
-    assert!(world.run(&["models"]).ok().text().contains("testing/test-1"));
+    assert!(listed.iter().all(|model| model["source"] == "models.json"), "{listed:?}");
+    assert!(all.iter().any(|model| model["source"] == "catalogue"));
+    let text = world.run(&["models"]).ok().text();
+    assert!(text.contains("testing/test-1") && text.contains("models.json"), "{text}");
     let ran = world.run(&["models", "no such model"]).ok();
     assert!(ran.out.is_empty() && ran.err.contains("No model matches."), "{}", ran.err);
     assert_eq!(world.run(&["models", "THINK", "--json"]).ok().json_lines().len(), 1);

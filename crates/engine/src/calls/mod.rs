@@ -15,7 +15,7 @@ use quipu_protocol::{
     AssistantMessage, BlobId, CallRecord, Content, ModelError, ModelErrorKind, ModelRequest, NodeId, Outcome,
     RunId, SessionId, StopReason,
 };
-use quipu_providers::{Body, Call, CallEnd, CallEvent, Provider, RetryAsk};
+use quipu_providers::{Body, Call, CallEnd, CallEvent, LearnSecret, Provider, RetryAsk};
 use quipu_seal::Sealer;
 use quipu_store::{Commit, Graph, Op, Step, StepCall, StepState};
 use serde::Serialize;
@@ -37,6 +37,8 @@ pub(crate) struct Caller {
     pub(crate) store: Arc<dyn Graph>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) sealer: Arc<Sealer>,
+    /// Gives the sealer what calls use.
+    pub(crate) learn: LearnSecret,
     /// What may be spent.
     pub(crate) purse: Arc<Purse>,
     /// The body of the call before this one: the next one is kept as the difference to it.
@@ -267,6 +269,7 @@ impl Caller {
             events: tx,
             cancel: order.cancel.clone(),
             retries: stake.is_some().then_some(asks),
+            secrets: Some(self.learn.clone()),
         };
         let provider = self.provider();
         let bytes = record.body_bytes;

@@ -17,6 +17,8 @@ mod compact;
 #[cfg(test)]
 mod crash;
 #[cfg(test)]
+mod credentials;
+#[cfg(test)]
 mod early;
 #[cfg(test)]
 mod estimates;

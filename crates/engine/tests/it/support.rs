@@ -236,9 +236,10 @@ impl Provider for Fake {
             });
             let error = kind.map(|kind| ModelError::new(kind, format!("the call failed: {kind:?}")));
             let transient = Some(ModelErrorKind::Overloaded);
-            let mut attempts: Vec<Attempt> =
-                (0..reply.retries).map(|_| Attempt { at: 1, error: transient, status: Some(529) }).collect();
-            attempts.push(Attempt { at: 1, error: kind, status: Some(200) });
+            let mut attempts: Vec<Attempt> = (0..reply.retries)
+                .map(|_| Attempt { at: 1, error: transient, status: Some(529), credential: None })
+                .collect();
+            attempts.push(Attempt { at: 1, error: kind, status: Some(200), credential: None });
             CallEnd { message, error, attempts, charges: Vec::new(), unknown: reply.unknown }
         }
         .boxed()

@@ -7,12 +7,13 @@ mod wire;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use quipu_protocol::{Json, Model, ModelError, ModelRequest};
-use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 pub use stream::decoder;
 
-use crate::call::{self, Target};
-use crate::credential::{Credential, CredentialKind};
+use crate::access::{self, Access, WireForm};
+use crate::call;
+use crate::credentials::{Credentials, InvalidCredential, Scheme};
 use crate::{Body, CacheRetention, Call, CallEnd, CallOptions, Memory, Provider};
 
 /// The wire's name in catalogues and messages.
@@ -50,55 +51,66 @@ impl Compat {
     }
 }
 
+/// What is put around a body on this wire.
+struct Form {
+    interleaved: bool,
+}
+
+impl WireForm for Form {
+    fn address(&self, base_url: &str) -> String {
+        let base = base_url.trim_end_matches('/');
+        let path = if base.ends_with("/v1") { "/messages" } else { "/v1/messages" };
+        format!("{base}{path}")
+    }
+
+    fn headers(&self, scheme: &Scheme) -> Result<HeaderMap, InvalidCredential> {
+        let mut all = call::common_headers();
+        all.insert("anthropic-version", HeaderValue::from_static(VERSION));
+        let is_token = match scheme {
+            Scheme::Key(secret) | Scheme::Bearer(secret) => secret.expose().starts_with(OAUTH_PREFIX),
+            Scheme::Header { .. } | Scheme::Signer(_) | Scheme::None => false,
+        };
+        match scheme {
+            Scheme::Key(secret) if !is_token => {
+                all.insert(HeaderName::from_static("x-api-key"), access::carried(secret.expose())?);
+            }
+            other => access::add_scheme(&mut all, other, access::BEARER)?,
+        }
+        let betas = match (self.interleaved, is_token) {
+            (true, true) => Some(format!("{INTERLEAVED_THINKING},{OAUTH}")),
+            (true, false) => Some(INTERLEAVED_THINKING.to_owned()),
+            (false, true) => Some(OAUTH.to_owned()),
+            (false, false) => None,
+        };
+        if let Some(betas) = betas {
+            all.insert("anthropic-beta", access::carried(&betas)?);
+        }
+        Ok(all)
+    }
+}
+
 /// One model behind this wire.
 #[derive(Debug)]
 pub struct AnthropicMessages {
-    target: Target,
+    access: Access,
     options: CallOptions,
 }
 
 impl AnthropicMessages {
-    /// Calls to `model` at its base URL. `headers` are added to every request and win over our own; without a
-    /// credential none is sent.
+    /// Calls to `model` at its base URL, with `credentials`. `headers` are added to every request and win over our own.
     ///
     /// # Errors
-    /// `InvalidRequest` when the base URL is no HTTP URL, `Auth` when the credential cannot stand in a header.
+    /// `InvalidRequest` when the base URL is no HTTP URL, `Auth` when a credential that is known already cannot stand in
+    /// a header.
     pub fn new(
         model: &Model,
-        credential: Option<&Credential>,
+        credentials: Credentials,
         headers: &[(String, String)],
         options: CallOptions,
     ) -> Result<Self, ModelError> {
-        let base = model.base_url.trim_end_matches('/');
-        let path = if base.ends_with("/v1") { "/messages" } else { "/v1/messages" };
-        let mut all = call::common_headers();
-        all.insert("anthropic-version", HeaderValue::from_static(VERSION));
-        let mut betas = Vec::new();
-        if model.reasoning && !Compat::of(model).adaptive_thinking {
-            betas.push(INTERLEAVED_THINKING);
-        }
-        if let Some(credential) = credential {
-            let oauth = credential.secret.starts_with(OAUTH_PREFIX);
-            if oauth {
-                betas.push(OAUTH);
-            }
-            let (name, value) = match credential.kind {
-                CredentialKind::ApiKey if !oauth => {
-                    (HeaderName::from_static("x-api-key"), credential.secret.clone())
-                }
-                CredentialKind::ApiKey | CredentialKind::Bearer => {
-                    (AUTHORIZATION, format!("Bearer {}", credential.secret))
-                }
-            };
-            let value = call::credential_value(credential, &value)?;
-            all.insert(name, value);
-        }
-        if !betas.is_empty() {
-            all.insert("anthropic-beta", call::header_value("anthropic-beta", &betas.join(","))?);
-        }
-        call::add_headers(&mut all, headers)?;
-        let secret = credential.map(|credential| credential.secret.clone());
-        Ok(Self { target: Target::new(&format!("{base}{path}"), all, secret)?, options })
+        let interleaved = model.reasoning && !Compat::of(model).adaptive_thinking;
+        let access = Access::new(model, credentials, headers, Form { interleaved })?;
+        Ok(Self { access, options })
     }
 }
 
@@ -115,7 +127,7 @@ impl Provider for AnthropicMessages {
     }
 
     fn is_local(&self) -> bool {
-        self.target.is_local()
+        self.access.is_local()
     }
 
     fn send(&self, call: Call) -> BoxFuture<'_, CallEnd> {
@@ -123,6 +135,6 @@ impl Provider for AnthropicMessages {
             self.options.cache != CacheRetention::Off && Compat::of(&call.request.model).session_header;
         let session = call.request.session.as_deref().filter(|_| names_it);
         let extra = call::session_headers(&["x-session-affinity"], session);
-        Box::pin(call::run(&self.target, &self.options, extra, call, decoder))
+        Box::pin(call::run(&self.access, &self.options, extra, call, decoder))
     }
 }

@@ -3,13 +3,14 @@
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use quipu_protocol::{Model, ModelError, ModelErrorKind, Usage};
-use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderValue};
+use reqwest::header::{ACCEPT, HeaderMap, HeaderValue};
 use serde::Deserialize;
 use serde_json::json;
 
 use super::{Embedded, Embedder, MAX_DIMENSIONS};
-use crate::call::{self, Target};
-use crate::credential::Credential;
+use crate::access::{self, Access, WireForm};
+use crate::call;
+use crate::credentials::{Credentials, InvalidCredential, Scheme};
 use crate::exchange::exchange;
 use crate::failure::{classify, read_complaint};
 use crate::{CallOptions, openai};
@@ -25,10 +26,26 @@ const SHORTEST: usize = 250;
 /// Bytes of one answer at most: 64 vectors of 8,192 numbers, each written with 20 characters, and as much again.
 const MAX_ANSWER: u64 = 24 << 20;
 
+/// What is put around a body here.
+struct Form;
+
+impl WireForm for Form {
+    fn address(&self, base_url: &str) -> String {
+        openai::address(base_url, "embeddings")
+    }
+
+    fn headers(&self, scheme: &Scheme) -> Result<HeaderMap, InvalidCredential> {
+        let mut all = call::common_headers();
+        all.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        access::add_scheme(&mut all, scheme, access::BEARER)?;
+        Ok(all)
+    }
+}
+
 /// One model behind such an address.
 #[derive(Debug)]
 pub struct EmbeddingEndpoint {
-    target: Target,
+    access: Access,
     options: CallOptions,
     model: Model,
     dimensions: Option<u64>,
@@ -36,31 +53,24 @@ pub struct EmbeddingEndpoint {
 }
 
 impl EmbeddingEndpoint {
-    /// Calls to `model` below its base URL. `headers` are added and win over our own; without a credential none is sent.
+    /// Calls to `model` below its base URL, with `credentials`. `headers` are added and win over our own.
     ///
     /// # Errors
-    /// `InvalidRequest` when the base URL is no HTTP URL, `Auth` when the credential cannot stand in a header.
+    /// `InvalidRequest` when the base URL is no HTTP URL, `Auth` when a credential that is known already cannot stand in
+    /// a header.
     pub fn new(
         model: &Model,
-        credential: Option<&Credential>,
+        credentials: Credentials,
         headers: &[(String, String)],
         dimensions: Option<u64>,
         mut options: CallOptions,
     ) -> Result<Self, ModelError> {
-        let mut all = call::common_headers();
-        all.insert(ACCEPT, HeaderValue::from_static("application/json"));
-        if let Some(credential) = credential {
-            let value = call::credential_value(credential, &format!("Bearer {}", credential.secret))?;
-            all.insert(AUTHORIZATION, value);
-        }
-        call::add_headers(&mut all, headers)?;
-        let url = openai::address(&model.base_url, "embeddings");
-        let secret = credential.map(|credential| credential.secret.clone());
-        let target = Target::new(&url, all, secret)?;
+        let access = Access::new(model, credentials, headers, Form)?;
+        let url = Form.address(&model.base_url);
         let length = dimensions.map_or_else(String::new, |count| format!(" {count}"));
         let id = format!("{url} {}{length}", model.id);
         options.max_reply_bytes = options.max_reply_bytes.min(MAX_ANSWER);
-        Ok(Self { target, options, model: model.clone(), dimensions, id })
+        Ok(Self { access, options, model: model.clone(), dimensions, id })
     }
 
     /// One request, again with shorter texts while the server says that they are too long.
@@ -80,7 +90,7 @@ impl EmbeddingEndpoint {
                 body["dimensions"] = json!(count);
             }
             let read = |answer: &[u8]| read(answer, texts.len());
-            match exchange(&self.target, &self.options, Bytes::from(body.to_string()), read).await {
+            match exchange(&self.access, &self.options, Bytes::from(body.to_string()), read).await {
                 Err(error) if error.kind == ModelErrorKind::ContextOverflow && most / 2 >= SHORTEST => {
                     most /= 2;
                 }
@@ -96,7 +106,7 @@ impl Embedder for EmbeddingEndpoint {
     }
 
     fn is_local(&self) -> bool {
-        self.target.is_local()
+        self.access.is_local()
     }
 
     fn embed<'a>(&'a self, texts: &'a [String]) -> BoxFuture<'a, Result<Embedded, ModelError>> {

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 pub use self::endpoint::EmbeddingEndpoint;
 pub use self::static_model::{StaticModel, StaticModelError};
-use crate::Settings;
+use crate::{Credentials, Settings};
 
 /// Numbers of one vector at most.
 pub const MAX_DIMENSIONS: usize = 8_192;
@@ -136,12 +136,12 @@ impl Settings {
                         ),
                     ));
                 }
-                let (credential, headers) = match provider {
+                let (credentials, headers) = match provider {
                     Some(_) => self.access_to(&mut row, None)?,
-                    None => (None, Vec::new()),
+                    None => (Credentials::none(), Vec::new()),
                 };
                 let options = self.call_options().clone();
-                let made = EmbeddingEndpoint::new(&row, credential.as_ref(), &headers, *dimensions, options)?;
+                let made = EmbeddingEndpoint::new(&row, credentials, &headers, *dimensions, options)?;
                 Ok(Arc::new(made))
             }
         }

@@ -8,48 +8,60 @@ mod wire;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use quipu_protocol::{Model, ModelError, ModelRequest};
-use reqwest::header::{AUTHORIZATION, HeaderName};
+use reqwest::header::{HeaderMap, HeaderName};
 
 pub use stream::decoder;
 
-use crate::call::{self, Target};
-use crate::credential::Credential;
+use crate::access::{self, Access, WireForm};
+use crate::call;
+use crate::credentials::{Credentials, InvalidCredential, Scheme};
 use crate::{Body, CacheRetention, Call, CallEnd, CallOptions, Memory, Provider};
 use compat::Compat;
 
 /// The wire's name in catalogues and messages.
 pub const API: &str = "openai-completions";
 
+/// What is put around a body on this wire.
+struct Form {
+    key_header: HeaderName,
+}
+
+impl WireForm for Form {
+    fn address(&self, base_url: &str) -> String {
+        address(base_url, "chat/completions")
+    }
+
+    fn headers(&self, scheme: &Scheme) -> Result<HeaderMap, InvalidCredential> {
+        let mut all = call::common_headers();
+        access::add_scheme(&mut all, scheme, self.key_header.clone())?;
+        Ok(all)
+    }
+}
+
 /// One model behind this wire.
 #[derive(Debug)]
 pub struct OpenAiCompletions {
-    target: Target,
+    access: Access,
     options: CallOptions,
 }
 
 impl OpenAiCompletions {
     /// Calls to `model` at its base URL, which ends before `/chat/completions`; on this machine a missing `/v1` is
-    /// added. `headers` are added to every request and win over our own; without a credential none is sent.
+    /// added. They use `credentials`. `headers` are added to every request and win over our own.
     ///
     /// # Errors
-    /// `InvalidRequest` when the base URL is no HTTP URL, `Auth` when the credential cannot stand in a header.
+    /// `InvalidRequest` when the base URL is no HTTP URL, `Auth` when a credential that is known already cannot stand in
+    /// a header.
     pub fn new(
         model: &Model,
-        credential: Option<&Credential>,
+        credentials: Credentials,
         headers: &[(String, String)],
         options: CallOptions,
     ) -> Result<Self, ModelError> {
-        let compat = Compat::of(model);
-        let mut all = call::common_headers();
-        if let Some(credential) = credential {
-            let value = call::credential_value(credential, &format!("Bearer {}", credential.secret))?;
-            let name = compat.key_header.as_deref().and_then(|name| HeaderName::try_from(name).ok());
-            all.insert(name.unwrap_or(AUTHORIZATION), value);
-        }
-        call::add_headers(&mut all, headers)?;
-        let secret = credential.map(|credential| credential.secret.clone());
-        let target = Target::new(&address(&model.base_url, "chat/completions"), all, secret)?;
-        Ok(Self { target, options })
+        let key_header = Compat::of(model).key_header.and_then(|name| HeaderName::try_from(name).ok());
+        let form = Form { key_header: key_header.unwrap_or(access::BEARER) };
+        let access = Access::new(model, credentials, headers, form)?;
+        Ok(Self { access, options })
     }
 }
 
@@ -74,13 +86,13 @@ impl Provider for OpenAiCompletions {
     }
 
     fn is_local(&self) -> bool {
-        self.target.is_local()
+        self.access.is_local()
     }
 
     fn send(&self, call: Call) -> BoxFuture<'_, CallEnd> {
         let names = Compat::of(&call.request.model).session_headers();
         let session = call.request.session.as_deref().filter(|_| self.options.cache != CacheRetention::Off);
         let extra = call::session_headers(names, session);
-        Box::pin(call::run(&self.target, &self.options, extra, call, decoder))
+        Box::pin(call::run(&self.access, &self.options, extra, call, decoder))
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use quipu_protocol::{Model, ModelErrorKind, Prices};
 use quipu_providers::{
-    CallOptions, Credential, CredentialKind, Embedder, EmbedderSettings, EmbeddingEndpoint, Settings,
-    StaticModel,
+    CallOptions, Credential, Credentials, Embedder, EmbedderSettings, EmbeddingEndpoint, Scheme, Secret,
+    Settings, StaticModel,
 };
 use quipu_testkit::{FakeServer, Reply};
 use serde_json::{Value, json};
@@ -20,9 +20,9 @@ fn endpoint(server: &FakeServer, dimensions: Option<u64>) -> EmbeddingEndpoint {
         cost: Prices { input: 2.0, ..Prices::default() },
         ..Model::default()
     };
-    let credential = Credential { secret: KEY.into(), kind: CredentialKind::ApiKey, source: "a test".into() };
+    let credentials = Credentials::fixed(Credential::new("a test", Scheme::Key(Secret::new(KEY))));
     let options = CallOptions { base_delay: Duration::from_millis(1), ..CallOptions::default() };
-    EmbeddingEndpoint::new(&model, Some(&credential), &[("x-team".into(), "9".into())], dimensions, options)
+    EmbeddingEndpoint::new(&model, credentials, &[("x-team".into(), "9".into())], dimensions, options)
         .unwrap()
 }
 

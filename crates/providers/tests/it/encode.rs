@@ -49,7 +49,9 @@ pub(crate) fn request(model: Model, messages: Vec<Message>) -> ModelRequest {
 }
 
 pub(crate) fn encode(request: &ModelRequest) -> Vec<u8> {
-    let provider = wires::provider(&request.model, None, &[], CallOptions::default()).unwrap();
+    let provider =
+        wires::provider(&request.model, quipu_providers::Credentials::none(), &[], CallOptions::default())
+            .unwrap();
     provider.encode(request).unwrap().to_vec()
 }
 
@@ -260,7 +262,8 @@ fn large_inputs_leave_a_margin() {
 #[test]
 fn an_empty_conversation_is_refused() {
     let model = model();
-    let provider = wires::provider(&model, None, &[], CallOptions::default()).unwrap();
+    let provider =
+        wires::provider(&model, quipu_providers::Credentials::none(), &[], CallOptions::default()).unwrap();
     for messages in [vec![], vec![user(vec![Content::text(" ")])]] {
         let error = provider.encode(&request(model.clone(), messages)).unwrap_err();
         assert_eq!(error.kind, ModelErrorKind::InvalidRequest);
@@ -375,7 +378,7 @@ proptest! {
     fn any_conversation_becomes_one_that_the_server_takes(messages in messages()) {
         for model in [model(), super::encode_completions::model()] {
             let request = request(model, messages.clone());
-            let provider = wires::provider(&request.model, None, &[], CallOptions::default()).unwrap();
+            let provider = wires::provider(&request.model, quipu_providers::Credentials::none(), &[], CallOptions::default()).unwrap();
             let Ok(first) = provider.encode(&request) else { continue };
             prop_assert_eq!(&first, &provider.encode(&request).unwrap());
             let body: Value = serde_json::from_slice(&first).unwrap();

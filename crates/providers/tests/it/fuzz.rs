@@ -162,7 +162,11 @@ fn fuzz_completions_stream() {
 /// The body of a request, when the wire can say it: the same each time.
 fn body(request: &ModelRequest) -> Result<Option<Value>, String> {
     let model = &request.model;
-    let Ok(provider) = wires::provider(model, None, &[], CallOptions::default()) else { return Ok(None) };
+    let Ok(provider) =
+        wires::provider(model, quipu_providers::Credentials::none(), &[], CallOptions::default())
+    else {
+        return Ok(None);
+    };
     let first = provider.encode(request);
     same("encoded twice", &provider.encode(request), &first)?;
     match first {

@@ -22,7 +22,7 @@ fn models() -> Vec<Model> {
 }
 
 fn provider(model: &Model) -> Arc<dyn Provider> {
-    wires::provider(model, None, &[], CallOptions::default()).unwrap()
+    wires::provider(model, quipu_providers::Credentials::none(), &[], CallOptions::default()).unwrap()
 }
 
 /// The first messages of a request; everything else is shared.

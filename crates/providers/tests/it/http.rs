@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quipu_protocol::{Message, Model, ModelError, ModelErrorKind, ModelRequest, StopReason, Thinking};
-use quipu_providers::{Call, CallEnd, CallEvent, CallOptions, Credential, CredentialKind, Provider, laws};
+use quipu_providers::{
+    Call, CallEnd, CallEvent, CallOptions, Credential, Credentials, Provider, Scheme, Secret, laws,
+};
 use quipu_testkit::{Answer, FakeServer, Gate, Reply};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -12,6 +14,10 @@ use tokio_util::sync::CancellationToken;
 use crate::wires::{self, WIRES, Wire};
 
 const KEY: &str = "sk-test-0123456789";
+
+fn key(secret: &str) -> Credentials {
+    Credentials::fixed(Credential::new("a test", Scheme::Key(Secret::new(secret))))
+}
 
 fn options() -> CallOptions {
     CallOptions { base_delay: Duration::from_millis(1), ..CallOptions::default() }
@@ -33,8 +39,7 @@ fn model(wire: Wire, url: String) -> Model {
 
 fn provider(wire: Wire, url: String, options: CallOptions) -> (Arc<dyn Provider>, Arc<ModelRequest>) {
     let model = model(wire, url);
-    let credential = Credential { secret: KEY.into(), kind: CredentialKind::ApiKey, source: "a test".into() };
-    let provider = wires::provider(&model, Some(&credential), &[], options).unwrap();
+    let provider = wires::provider(&model, key(KEY), &[], options).unwrap();
     let request = ModelRequest {
         model: Arc::new(model),
         system: "".into(),
@@ -57,7 +62,7 @@ async fn run(
     let (provider, request) = provider(wire, url, options);
     let (send, mut receive) = mpsc::channel(4);
     let body = provider.encode(&request).unwrap();
-    let call = Call { request, body, events: send, cancel, retries: None };
+    let call = Call { request, body, events: send, cancel, retries: None, secrets: None };
     let read = async {
         let mut events = Vec::new();
         while let Some(event) = receive.recv().await {
@@ -155,40 +160,43 @@ async fn one_answer(wire: Wire) {
 
 #[tokio::test]
 async fn credentials_and_headers() {
-    let check =
-        async |secret: &str, kind, model_headers: &[(&str, &str)], expect: &[(&str, Option<&str>)]| {
-            let wire = Wire::Messages;
-            let server = FakeServer::start([Answer::new().text("x").reply()]);
-            let mut model = model(wire, format!("{}/v1/", server.url()));
-            model.reasoning = true;
-            model.compat = quipu_protocol::Json::parse(r#"{"sendSessionAffinityHeaders":true}"#).ok();
-            let headers: Vec<_> =
-                model_headers.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
-            let credential = Credential { secret: secret.into(), kind, source: "a test".into() };
-            let provider = wires::provider(&model, Some(&credential), &headers, options()).unwrap();
-            let (send, _receive) = mpsc::channel(64);
-            let (_, request) = self::provider(wire, server.url(), options());
-            let request =
-                ModelRequest { model: Arc::new(model), session: Some("s-1".into()), ..(*request).clone() };
-            let body = provider.encode(&request).unwrap();
-            let call = Call {
-                request: Arc::new(request),
-                body,
-                events: send,
-                cancel: CancellationToken::new(),
-                retries: None,
-            };
-            assert_eq!(provider.send(call).await.error, None);
-            let request = &server.requests()[0];
-            assert_eq!(request.path, "/v1/messages");
-            for (name, value) in expect {
-                assert_eq!(request.header(name), *value, "{name}");
-            }
+    let check = async |secret: &str,
+                       kind: fn(Secret) -> Scheme,
+                       model_headers: &[(&str, &str)],
+                       expect: &[(&str, Option<&str>)]| {
+        let wire = Wire::Messages;
+        let server = FakeServer::start([Answer::new().text("x").reply()]);
+        let mut model = model(wire, format!("{}/v1/", server.url()));
+        model.reasoning = true;
+        model.compat = quipu_protocol::Json::parse(r#"{"sendSessionAffinityHeaders":true}"#).ok();
+        let headers: Vec<_> = model_headers.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
+        let credential = Credential::new("a test", kind(Secret::new(secret)));
+        let credentials = Credentials::fixed(credential);
+        let provider = wires::provider(&model, credentials, &headers, options()).unwrap();
+        let (send, _receive) = mpsc::channel(64);
+        let (_, request) = self::provider(wire, server.url(), options());
+        let request =
+            ModelRequest { model: Arc::new(model), session: Some("s-1".into()), ..(*request).clone() };
+        let body = provider.encode(&request).unwrap();
+        let call = Call {
+            request: Arc::new(request),
+            body,
+            events: send,
+            cancel: CancellationToken::new(),
+            retries: None,
+            secrets: None,
         };
+        assert_eq!(provider.send(call).await.error, None);
+        let request = &server.requests()[0];
+        assert_eq!(request.path, "/v1/messages");
+        for (name, value) in expect {
+            assert_eq!(request.header(name), *value, "{name}");
+        }
+    };
     let bearer = format!("Bearer {KEY}");
     check(
         KEY,
-        CredentialKind::Bearer,
+        Scheme::Bearer,
         &[],
         &[
             ("authorization", Some(&bearer)),
@@ -200,7 +208,7 @@ async fn credentials_and_headers() {
     .await;
     check(
         "sk-ant-oat01-x",
-        CredentialKind::ApiKey,
+        Scheme::Key,
         &[("User-Agent", "mine"), ("X-New", "1")],
         &[
             ("authorization", Some("Bearer sk-ant-oat01-x")),
@@ -222,12 +230,7 @@ fn wrong_configuration_is_refused_before_anything_is_sent() {
 
 fn wrong_configuration(wire: Wire) {
     let new = |url: &str, secret: &str, headers: &[(String, String)]| {
-        let credential =
-            Credential { secret: secret.into(), kind: CredentialKind::ApiKey, source: "a test".into() };
-        wires::provider(&model(wire, url.into()), Some(&credential), headers, options())
-            .map(drop)
-            .unwrap_err()
-            .kind
+        wires::provider(&model(wire, url.into()), key(secret), headers, options()).map(drop).unwrap_err().kind
     };
     for url in ["", "nonsense", "ftp://x", "http://", "file:///etc/passwd"] {
         assert_eq!(new(url, KEY, &[]), ModelErrorKind::InvalidRequest, "{url}");
@@ -538,7 +541,7 @@ async fn an_abort_keeps_what_came(wire: Wire) {
     let (send, mut receive) = mpsc::channel(64);
     let cancel = CancellationToken::new();
     let body = provider.encode(&request).unwrap();
-    let call = Call { request, body, events: send, cancel: cancel.clone(), retries: None };
+    let call = Call { request, body, events: send, cancel: cancel.clone(), retries: None, secrets: None };
     let read = async {
         let mut events = Vec::new();
         while let Some(event) = receive.recv().await {
@@ -595,6 +598,7 @@ async fn an_abort_ends_every_wait(wire: Wire) {
         events: send,
         cancel: cancel.clone(),
         retries: None,
+        secrets: None,
     };
     let wait = async {
         let event = receive.recv().await;
@@ -611,7 +615,8 @@ async fn an_abort_ends_every_wait(wire: Wire) {
     let (provider, request) = self::provider(wire, server.url(), options());
     let (send, receive) = mpsc::channel(1);
     let cancel = CancellationToken::new();
-    let call = Call { request, body, events: send.clone(), cancel: cancel.clone(), retries: None };
+    let call =
+        Call { request, body, events: send.clone(), cancel: cancel.clone(), retries: None, secrets: None };
     let full = async {
         while send.capacity() > 0 {
             tokio::task::yield_now().await;
@@ -630,7 +635,14 @@ async fn a_reader_that_is_gone_does_not_stop_the_call(wire: Wire) {
     drop(receive);
     let body = provider.encode(&request).unwrap();
     let end = provider
-        .send(Call { request, body, events: send, cancel: CancellationToken::new(), retries: None })
+        .send(Call {
+            request,
+            body,
+            events: send,
+            cancel: CancellationToken::new(),
+            retries: None,
+            secrets: None,
+        })
         .await;
     assert_eq!((end.error, end.message.text()), (None, "anyway".to_owned()));
 }
@@ -663,15 +675,13 @@ async fn an_answer_that_says_why_it_ended_is_whole() {
 #[tokio::test]
 async fn addresses_and_headers_of_the_second_wire() {
     let check =
-        async |path: &str, compat: &str, key: bool, expect: &str, headers: &[(&str, Option<&str>)]| {
+        async |path: &str, compat: &str, with_key: bool, expect: &str, headers: &[(&str, Option<&str>)]| {
             let wire = Wire::Completions;
             let server = FakeServer::start([Answer::on(wire).text("x").reply()]);
             let mut model = model(wire, format!("{}{path}", server.url()));
             model.compat = quipu_protocol::Json::parse(compat).ok();
-            let credential =
-                Credential { secret: KEY.into(), kind: CredentialKind::ApiKey, source: "a test".into() };
-            let provider =
-                wires::provider(&model, Some(&credential).filter(|_| key), &[], options()).unwrap();
+            let credentials = if with_key { key(KEY) } else { Credentials::none() };
+            let provider = wires::provider(&model, credentials, &[], options()).unwrap();
             let (_, request) = self::provider(wire, server.url(), options());
             let request =
                 ModelRequest { model: Arc::new(model), session: Some("s-1".into()), ..(*request).clone() };
@@ -683,6 +693,7 @@ async fn addresses_and_headers_of_the_second_wire() {
                 events: send,
                 cancel: CancellationToken::new(),
                 retries: None,
+                secrets: None,
             };
             assert_eq!(provider.send(call).await.error, None);
             let request = &server.requests()[0];

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod conversations;
 #[cfg(test)]
+mod credentials;
+#[cfg(test)]
 #[path = "../../../testkit/tests/shared/fuzz.rs"]
 mod driver;
 #[cfg(test)]
@@ -17,6 +19,8 @@ mod fuzz;
 mod growth;
 #[cfg(test)]
 mod http;
+#[cfg(test)]
+mod model_sources;
 #[cfg(test)]
 mod quirks;
 #[cfg(test)]

@@ -41,7 +41,8 @@ fn asked(wire: Wire, compat: &str) -> ModelRequest {
 }
 
 fn body(request: &ModelRequest, options: CallOptions) -> Value {
-    let provider = wires::provider(&request.model, None, &[], options).unwrap();
+    let provider =
+        wires::provider(&request.model, quipu_providers::Credentials::none(), &[], options).unwrap();
     serde_json::from_slice(&provider.encode(request).unwrap()).unwrap()
 }
 
@@ -283,9 +284,13 @@ async fn a_session_is_not_named_where_nothing_is_kept() {
             let mut request = asked(wire, r#"{"sendSessionAffinityHeaders":true}"#);
             let model = Arc::make_mut(&mut request.model);
             (model.base_url, model.api) = (server.url(), api(wire).into());
-            let provider =
-                wires::provider(&request.model, None, &[], CallOptions { cache, ..CallOptions::default() })
-                    .unwrap();
+            let provider = wires::provider(
+                &request.model,
+                quipu_providers::Credentials::none(),
+                &[],
+                CallOptions { cache, ..CallOptions::default() },
+            )
+            .unwrap();
             let (send, _receive) = mpsc::channel(64);
             let body = provider.encode(&request).unwrap();
             let call = Call {
@@ -294,6 +299,7 @@ async fn a_session_is_not_named_where_nothing_is_kept() {
                 events: send,
                 cancel: CancellationToken::new(),
                 retries: None,
+                secrets: None,
             };
             assert_eq!(provider.send(call).await.error, None);
             let asked = &server.requests()[0];

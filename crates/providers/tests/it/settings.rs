@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use quipu_protocol::{Model, ModelErrorKind, Thinking};
-use quipu_providers::{AuthFile, CredentialKind, FindError, Settings};
+use quipu_providers::{AuthFile, FindError, Scheme, Settings};
 
 struct Home(tempfile::TempDir);
 
@@ -154,23 +154,28 @@ fn an_open_auth_file_is_told_of() {
     assert!(home.load(&[]).1[0].contains("chmod 600"));
 }
 
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Kind {
+    ApiKey,
+    Bearer,
+}
+
 #[track_caller]
-fn check_credential(
-    home: &Home,
-    env: &[(&str, &str)],
-    provider: &str,
-    expect: Option<(&str, CredentialKind, &str)>,
-) {
+fn check_credential(home: &Home, env: &[(&str, &str)], provider: &str, expect: Option<(&str, Kind, &str)>) {
     let settings = home.settings(env);
     let got = settings.credential(provider);
-    let got = got.as_ref().map(|found| (found.secret.as_str(), found.kind, found.source.as_str()));
+    let got = got.as_ref().map(|found| match &found.scheme {
+        Scheme::Key(secret) => (secret.expose(), Kind::ApiKey, found.identity.as_str()),
+        Scheme::Bearer(secret) => (secret.expose(), Kind::Bearer, found.identity.as_str()),
+        other => panic!("{other:?}"),
+    });
     assert_eq!(got, expect);
     assert_eq!(settings.credential_source(provider).as_deref(), expect.map(|(_, _, source)| source));
 }
 
 #[test]
 fn credentials_have_an_order() {
-    use CredentialKind::{ApiKey, Bearer};
+    use Kind::{ApiKey, Bearer};
     let none = Home::new(&[]);
     let env = |names: &[&'static str]| -> Vec<(&'static str, &'static str)> {
         names.iter().map(|name| (*name, "value-of-it")).collect()
@@ -383,7 +388,7 @@ fn a_key_that_was_set_is_found() {
     let home = Home::new(&[]);
     for key in ["sk-plain-key", "!not a command", "pa$$word$HOME"] {
         AuthFile::new(home.0.path()).set_key("anthropic", key).unwrap();
-        check_credential(&home, &[], "anthropic", Some((key, CredentialKind::ApiKey, "auth.json")));
+        check_credential(&home, &[], "anthropic", Some((key, Kind::ApiKey, "auth.json")));
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use quipu_protocol::{Model, ModelError, UnixMs};
 use quipu_providers::{
-    AnthropicMessages, CallOptions, Credential, Decode, OpenAiCompletions, Provider, anthropic, openai,
+    AnthropicMessages, CallOptions, Credentials, Decode, OpenAiCompletions, Provider, anthropic, openai,
 };
 pub(crate) use quipu_testkit::Wire;
 
@@ -28,13 +28,13 @@ pub(crate) fn path(wire: Wire) -> &'static str {
 /// Something that calls `model` on its wire.
 pub(crate) fn provider(
     model: &Model,
-    credential: Option<&Credential>,
+    credentials: Credentials,
     headers: &[(String, String)],
     options: CallOptions,
 ) -> Result<Arc<dyn Provider>, ModelError> {
     Ok(match model.api.as_str() {
-        anthropic::API => Arc::new(AnthropicMessages::new(model, credential, headers, options)?),
-        openai::API => Arc::new(OpenAiCompletions::new(model, credential, headers, options)?),
+        anthropic::API => Arc::new(AnthropicMessages::new(model, credentials, headers, options)?),
+        openai::API => Arc::new(OpenAiCompletions::new(model, credentials, headers, options)?),
         other => panic!("no such wire: {other}"),
     })
 }

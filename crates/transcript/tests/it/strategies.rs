@@ -375,7 +375,7 @@ pub(crate) fn entry() -> BoxedStrategy<Entry> {
 pub(crate) fn step() -> BoxedStrategy<StepInfo> {
     let kind = select(vec![ModelErrorKind::Overloaded, ModelErrorKind::Network]);
     let attempt = (time(), option::of(kind), option::of(any::<u16>()))
-        .prop_map(|(at, error, status)| Attempt { at, error, status });
+        .prop_map(|(at, error, status)| Attempt { at, error, status, credential: None });
     let hash = || any::<[u8; 32]>();
     let call = (
         (text(), text(), text(), any::<bool>(), any::<u32>()),

@@ -1,6 +1,7 @@
 //! The keys and the commands, from the tables that the program goes by.
 
-use crate::{Action, COMMANDS, Choice, SlashCommand, State, render};
+use crate::features::others::with_source;
+use crate::{Action, Choice, SlashCommand, State, render};
 
 pub(crate) const HELP: SlashCommand =
     SlashCommand::new("help", "", "the keys and the commands", |state, _, _| state.help())
@@ -25,9 +26,9 @@ impl State {
             (format!("{letter}{alt}"), capital(choice.meaning()))
         });
         sections.push(("Questions of permission", answers.to_vec()));
-        let commands = COMMANDS.iter().map(|command| {
+        let commands = self.commands.iter().map(|command| {
             let name = format!("/{} {}", command.name, command.arguments);
-            (name.trim_end().to_owned(), capital(command.help))
+            (name.trim_end().to_owned(), capital(&with_source(command)))
         });
         sections.push(("Commands", commands.collect()));
         let files = [

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
 use quipu::{Clock as _, Delivery, Events, Refused, Sealer, Session, SystemClock};
+use quipu_host::CommandRegistry;
 use quipu_protocol::{AbortTarget, Ack, Command, Envelope, Event, RunId, SessionId};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -99,6 +100,10 @@ struct Run {
     /// In place of the screen, where nothing is drawn.
     linear: Option<Linear>,
     state: State,
+    /// The commands of the host, with the terminal's own.
+    commands: CommandRegistry,
+    /// The version of their list that is offered.
+    offered: Option<u64>,
     session: Option<Arc<Session>>,
     events: Option<Events>,
     tasks: JoinSet<()>,
@@ -174,12 +179,16 @@ pub async fn run(begin: Begin) -> io::Result<Ended> {
     if !begin.adapts {
         state = state.with_fixed_theme();
     }
+    let commands = begin.host.commands();
+    commands.set_built_in(crate::commands::specs());
     let mut run = Run {
         host: begin.host,
         tty,
         screen: Screen::new(size_now, begin.abilities.depth).reflows(begin.abilities.reflows).links(links),
         linear: begin.abilities.linear.then(Linear::default),
         state,
+        commands,
+        offered: None,
         session: None,
         events: None,
         tasks: JoinSet::new(),
@@ -200,6 +209,7 @@ pub async fn run(begin: Begin) -> io::Result<Ended> {
     for note in notes {
         run.take(Input::Note(note));
     }
+    run.offer_commands();
     run.draw();
     run.open(begin.open);
     // Not an interval, whose next tick would wake the process up once more when nothing is under way.
@@ -347,6 +357,19 @@ impl Run {
         }
     }
 
+    /// The commands that the host has now.
+    fn offer_commands(&mut self) {
+        let registry = self.commands.clone();
+        for notice in registry.take_notices() {
+            self.take(Input::Note(notice.to_string()));
+        }
+        let version = registry.version();
+        if self.offered != Some(version) {
+            self.offered = Some(version);
+            self.state.offer_commands(registry.list());
+        }
+    }
+
     fn up(&mut self, up: Up) {
         match up {
             Up::Input(input) => self.take(*input),
@@ -366,6 +389,7 @@ impl Run {
                 }
                 self.session = Some(opened.session.clone());
                 self.events = Some(events);
+                self.offer_commands();
                 self.ask_branch();
                 self.take(Input::Opened(Box::new(Ok(opened))));
             }

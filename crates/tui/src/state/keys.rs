@@ -4,6 +4,7 @@ use quipu_protocol::{AbortTarget, Command, QueueMode, Thinking};
 
 use super::{Choice, Effect, Purpose, State};
 use crate::editor::{Candidate, EditorEffect, EditorOutcome, Query};
+use crate::features::others::Found;
 use crate::keys::{Action, Scope};
 use crate::levels::level_name;
 use crate::request::Request;
@@ -109,11 +110,13 @@ impl State {
             };
             return self.run_shell(text, line, hidden, effects);
         }
-        match crate::commands::parse(trimmed) {
-            Some(Ok((command, arguments))) => self.slash(command, arguments, effects),
+        match self.command_of(trimmed) {
+            Some(Ok((Found::Own(command), arguments))) => self.slash(command, arguments, effects),
+            Some(Ok((Found::Other(name), arguments))) => Self::run_other(name, arguments, effects),
             Some(Err(name)) if !trimmed.contains('\n') => {
                 self.editor.set_text(text);
-                let near = crate::commands::nearest(name).map_or(String::new(), |near| format!(" /{near}?"));
+                let near = crate::commands::nearest(name, &self.commands);
+                let near = near.map_or(String::new(), |near| format!(" /{near}?"));
                 self.hint = Some(format!("There is no /{name}.{near} /help lists the commands"));
             }
             _ => self.say(trimmed.to_owned(), when, effects),

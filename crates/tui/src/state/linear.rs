@@ -3,9 +3,9 @@
 use quipu_protocol::{AskId, BashExecutionMessage, QueueMode, UnixMs};
 
 use super::{Effect, Shell, State};
-use crate::command::SlashCommand;
 use crate::component::{Chooser, Component};
 use crate::editor::Candidate;
+use crate::features::others::Found;
 use crate::keys::Action;
 use crate::levels::level_name;
 use crate::picker::{Picker, PickerRow};
@@ -105,10 +105,16 @@ impl State {
         }
         linear.begun.push_str(text);
         let text = std::mem::take(&mut linear.begun);
-        if let Some(Ok((command, "?"))) = crate::commands::parse(text.trim())
-            && command.completes
-        {
-            return self.offer_arguments(command, effects);
+        if let Some(Ok((found, "?"))) = self.command_of(text.trim()) {
+            match found {
+                Found::Own(command) if command.completes => {
+                    return self.offer_arguments(command.name, effects);
+                }
+                Found::Other(name) if self.commands.iter().any(|it| it.name == name && it.completes) => {
+                    return self.offer_arguments(&name, effects);
+                }
+                Found::Own(_) | Found::Other(_) => {}
+            }
         }
         let command = text.starts_with('/');
         let text = match text.trim() {
@@ -195,15 +201,16 @@ impl State {
     }
 
     /// What may follow a command, to choose from; nothing is sent by taking it.
-    fn offer_arguments(&mut self, command: &SlashCommand, effects: &mut Vec<Effect>) {
-        let (name, head) = (command.name, self.standing.head);
-        if name == "thinking" {
+    fn offer_arguments(&mut self, name: &str, effects: &mut Vec<Effect>) {
+        let head = self.standing.head;
+        if let Some(command) = crate::commands::own(name).filter(|command| command.name == "thinking") {
             return self.slash(command, "", effects);
         }
+        let (name, asked) = (name.to_owned(), name.to_owned());
         let then = move |state: &mut Self, offered: Result<Vec<Candidate>, String>, _: &mut Vec<Effect>| {
-            state.choose_argument(name, offered.unwrap_or_default());
+            state.choose_argument(&name, offered.unwrap_or_default());
         };
-        let work = move |context: Context| context.host.arguments(name.to_owned(), head);
+        let work = move |context: Context| context.host.arguments(asked, head);
         effects.push(Effect::Ask(Request::new("arguments", work, then)));
     }
 

@@ -21,12 +21,12 @@ mod words;
 use std::sync::Arc;
 
 use quipu::Refused;
-use quipu_protocol::{Ack, Command, Model, NodeId, SessionId, Thinking, UnixMs, UserInput};
+use quipu_protocol::{Ack, Command, CommandSpec, Model, NodeId, SessionId, Thinking, UnixMs, UserInput};
 
 use crate::component::Component;
-use crate::editor::{CommandWord, Editor};
+use crate::editor::Editor;
 use crate::keys::Bindings;
-use crate::{Line, Size, SlashCommand, Theme};
+use crate::{Line, Size, Theme};
 
 pub(crate) use activity::{Activity, Working};
 pub use choice::Choice;
@@ -89,6 +89,8 @@ pub struct State {
     /// Nothing while the terminal has not said.
     focused: Option<bool>,
     pub(crate) linear: Option<Box<linear::Linear>>,
+    /// The commands that are offered.
+    pub(crate) commands: Vec<CommandSpec>,
     pub(crate) now: UnixMs,
 }
 
@@ -96,14 +98,7 @@ impl State {
     /// Nothing is open yet.
     pub fn new(size: Size, theme: Theme, bindings: Bindings, mut editor: Editor, now: UnixMs) -> Self {
         editor.resize(room(size));
-        let word = |command: &SlashCommand| CommandWord {
-            name: command.name.into(),
-            arguments: command.arguments.into(),
-            help: command.help.into(),
-            completes: command.completes,
-        };
-        editor.set_commands(crate::COMMANDS.iter().map(word).collect());
-        Self {
+        let mut state = Self {
             size,
             theme,
             adapts: true,
@@ -122,8 +117,11 @@ impl State {
             twice: Twice::default(),
             focused: None,
             linear: None,
+            commands: Vec::new(),
             now,
-        }
+        };
+        state.offer_commands(crate::commands::specs());
+        state
     }
 
     /// Takes what happened; what is to be done.
@@ -238,15 +236,26 @@ impl State {
 
     /// What is said to the model.
     pub(crate) fn say(&mut self, text: String, when: quipu_protocol::QueueMode, effects: &mut Vec<Effect>) {
+        self.say_input(text.clone().into(), text, when, effects);
+    }
+
+    /// The same for what need not be text alone; `text` is what can be written again.
+    pub(crate) fn say_input(
+        &mut self,
+        input: UserInput,
+        text: String,
+        when: quipu_protocol::QueueMode,
+        effects: &mut Vec<Effect>,
+    ) {
         if self.opening.under_way
             || self.opening.moving
             || self.opening.unready
             || self.standing.session.is_none()
         {
-            self.outbox.waiting.push((text.clone().into(), text, when));
+            self.outbox.waiting.push((input, text, when));
         } else {
             self.outbox.unsent.push_back(text.clone());
-            let command = Command::Prompt { input: text.clone().into(), when };
+            let command = Command::Prompt { input, when };
             effects.push(Effect::Send(command, Purpose::Say(text)));
             self.linear.iter_mut().for_each(|linear| linear.sent = true);
         }

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::FutureExt as _;
+use quipu_host::CommandRegistry;
 use quipu_protocol::{BashExecutionMessage, Model, NodeId, SessionId, Thinking};
 use quipu_tui::editor::Candidate;
 use quipu_tui::{
@@ -21,6 +22,7 @@ pub(crate) struct FakeHost {
     pub(crate) kept: Mutex<Option<Result<Kept, String>>>,
     pub(crate) tree: Vec<TreeRow>,
     pub(crate) asked: Mutex<Vec<String>>,
+    pub(crate) commands: CommandRegistry,
 }
 
 impl FakeHost {
@@ -111,6 +113,10 @@ impl Host for FakeHost {
 
     fn compare(&self, _: NodeId, _: NodeId, _: usize) -> Doing<String> {
         refused()
+    }
+
+    fn commands(&self) -> CommandRegistry {
+        self.commands.clone()
     }
 
     fn arguments(&self, _: String, _: Option<NodeId>) -> Doing<Vec<Candidate>> {

@@ -1,4 +1,4 @@
-//! Credentials, and the file that keeps them.
+//! The file that keeps credentials.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -9,36 +9,6 @@ use serde_json::{Map, Value};
 
 /// Bytes of `auth.json` at most.
 const MAX_BYTES: u64 = 1 << 20;
-
-/// A credential of one provider. Its debug form does not show it.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Credential {
-    /// The credential itself.
-    pub secret: String,
-    /// How it is sent.
-    pub kind: CredentialKind,
-    /// Where it came from, for people: a variable's name, a file.
-    pub source: String,
-}
-
-impl std::fmt::Debug for Credential {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Credential")
-            .field("kind", &self.kind)
-            .field("source", &self.source)
-            .finish_non_exhaustive()
-    }
-}
-
-/// How a credential is sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum CredentialKind {
-    /// In the wire's own header for keys.
-    #[default]
-    ApiKey,
-    /// As `Authorization: Bearer`.
-    Bearer,
-}
 
 /// `auth.json` cannot be used.
 #[derive(Debug, thiserror::Error)]

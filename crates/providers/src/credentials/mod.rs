@@ -1,0 +1,154 @@
+//! What gives a call its credential: sources, what they give, and the handle through which calls use them.
+//!
+//! A [`CredentialSource`] knows where credentials are from; [`Credentials`] is how calls use one: it keeps a
+//! credential until it expires or is refused, lets one call at a time fetch, and holds a source to its limits. To try
+//! again with another credential is a decision of the source alone.
+
+mod auth_file;
+mod check;
+mod credential;
+mod error;
+mod handle;
+mod sign;
+mod stored;
+
+use futures_util::future::BoxFuture;
+use quipu_protocol::ModelErrorKind;
+
+pub(crate) use auth_file::{AuthEntries, AuthEntry};
+pub use auth_file::{AuthFile, AuthFileError};
+pub use credential::{Credential, Expiry, HeaderText, Scheme, Secret};
+pub use error::{CredentialError, InvalidCredential, SourceFailure};
+pub use handle::{Credentials, MAX_CREDENTIALS_PER_CALL};
+pub use sign::{Sign, SignRequest};
+pub use stored::StoredKeys;
+pub(crate) use stored::{Keys, Origin};
+
+/// Gives the calls to a provider their credentials.
+///
+/// Futures that it returns must not block their thread. One that takes longer than
+/// [`CallOptions::credential_timeout`](crate::CallOptions::credential_timeout), panics, or gives something that cannot
+/// be sent fails the call that needed it, and no other.
+///
+/// ```
+/// use futures_util::future::BoxFuture;
+/// use quipu_providers::{
+///     CallOutcome, Credential, CredentialError, CredentialRequest, CredentialSource, Expiry, Scheme, Secret,
+/// };
+///
+/// /// Access tokens that live for an hour, of an account that has a second one.
+/// struct Tokens;
+///
+/// impl CredentialSource for Tokens {
+///     fn name(&self) -> &str {
+///         "example tokens"
+///     }
+///
+///     fn credential<'a>(
+///         &'a self,
+///         request: &'a CredentialRequest<'a>,
+///     ) -> BoxFuture<'a, Result<Credential, CredentialError>> {
+///         Box::pin(async move {
+///             let account = match &request.refused {
+///                 None => "first",
+///                 Some(refused) if refused.identity == "first" => "second",
+///                 Some(_) => {
+///                     let what = "Both accounts were refused. Run `example login`.";
+///                     return Err(CredentialError::NeedsLogin { what: what.into() });
+///                 }
+///             };
+///             // Here it would ask a server.
+///             let token = Secret::new(format!("token-of-{account}-account"));
+///             let mut credential = Credential::new(account, Scheme::Bearer(token));
+///             credential.expiry = Expiry::At(4_102_444_800_000);
+///             Ok(credential)
+///         })
+///     }
+///
+///     fn report<'a>(&'a self, _identity: &'a str, _outcome: &'a CallOutcome) -> BoxFuture<'a, ()> {
+///         Box::pin(std::future::ready(()))
+///     }
+/// }
+///
+/// # futures_util::FutureExt::now_or_never(async {
+/// let request = CredentialRequest::first("example");
+/// assert_eq!(Tokens.credential(&request).await.unwrap().identity, "first");
+/// # }).unwrap();
+/// ```
+pub trait CredentialSource: Send + Sync + 'static {
+    /// What it is called, for people: in errors, in `quipu auth`.
+    fn name(&self) -> &str;
+
+    /// A credential for the next attempt. What it gives after a refusal is used only when it is another one; to have no
+    /// other, give the same again.
+    ///
+    /// # Errors
+    /// [`CredentialError::NeedsLogin`] with what a person has to do; [`CredentialError::Unavailable`] for all else.
+    fn credential<'a>(
+        &'a self,
+        request: &'a CredentialRequest<'a>,
+    ) -> BoxFuture<'a, Result<Credential, CredentialError>>;
+
+    /// What became of an attempt with the credential of this identity. Awaited for five seconds at most.
+    fn report<'a>(&'a self, identity: &'a str, outcome: &'a CallOutcome) -> BoxFuture<'a, ()>;
+}
+
+/// What a credential is needed for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CredentialRequest<'a> {
+    /// The id of the provider that is called.
+    pub provider: &'a str,
+    /// What the call used before, and what came of it; `None` for its first attempt.
+    pub refused: Option<Refused<'a>>,
+}
+
+impl<'a> CredentialRequest<'a> {
+    /// The request of a call that has sent nothing.
+    #[must_use]
+    pub const fn first(provider: &'a str) -> Self {
+        Self { provider, refused: None }
+    }
+}
+
+/// A credential that did not do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused<'a> {
+    /// Which.
+    pub identity: &'a str,
+    /// What came of it.
+    pub outcome: CallOutcome,
+}
+
+/// What became of an attempt, as far as it concerns its credential.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CallOutcome {
+    /// It was answered.
+    Done,
+    /// The credential was refused.
+    Unauthorised,
+    /// There were too many requests with it.
+    RateLimited,
+    /// Its money or quota is used up.
+    Quota,
+    /// It failed for another reason.
+    Other(ModelErrorKind),
+}
+
+impl CallOutcome {
+    pub(crate) const fn of(error: Option<ModelErrorKind>) -> Self {
+        match error {
+            None => Self::Done,
+            Some(ModelErrorKind::Auth) => Self::Unauthorised,
+            Some(ModelErrorKind::RateLimited) => Self::RateLimited,
+            Some(ModelErrorKind::Quota) => Self::Quota,
+            Some(other) => Self::Other(other),
+        }
+    }
+
+    /// Whether another credential may help.
+    #[must_use]
+    pub const fn is_refusal(&self) -> bool {
+        matches!(self, Self::Unauthorised | Self::RateLimited | Self::Quota)
+    }
+}
