@@ -13,7 +13,7 @@ use crate::commit::{Job, MoveJob};
 use crate::files::CallPlace;
 use crate::hooks::HookedCall;
 use crate::stand::look;
-use quipu_machine::{Calls, Effect, Input, NoSummary, step_key};
+use quipu_machine::{Calls, Effect, Input, NoSummary, ShellRunError, step_key};
 
 impl Task {
     pub(super) fn perform(&mut self, effect: Effect) {
@@ -184,7 +184,7 @@ impl Task {
                     let end = std::panic::AssertUnwindSafe(work)
                         .catch_unwind()
                         .await
-                        .unwrap_or_else(|_| Err("the program failed inside; this is a bug of it".to_owned()));
+                        .unwrap_or(Err(ShellRunError::Broken));
                     drop(input.send(Input::ShellEnded { run, end }).await);
                 });
             }
