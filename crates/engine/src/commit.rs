@@ -12,6 +12,7 @@ use quipu_store::{
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
+use tracing::{Instrument as _, Span};
 
 use crate::calls::money::Purse;
 use crate::calls::{Next, Recorded};
@@ -55,6 +56,8 @@ pub(crate) enum Job {
         plan: Box<Plan>,
         /// The request that follows if nothing comes between, recorded in the same transaction.
         next: Option<Next>,
+        /// Of what it is a step.
+        span: Span,
     },
     /// The session goes elsewhere.
     Move(Box<MoveJob>),
@@ -69,6 +72,8 @@ pub(crate) struct MoveJob {
     pub(crate) ops: Vec<PlanOp>,
     /// What requests begin with from then on.
     pub(crate) epoch: Epoch,
+    /// Of what it is a step.
+    pub(crate) span: Span,
 }
 
 /// Writes plans one after the other.
@@ -153,7 +158,7 @@ impl Committer {
 
     /// Makes a move between two commits.
     async fn make(&mut self, job: MoveJob) -> Result<Box<MoveDone>, Refused> {
-        let MoveJob { run: _, session, head, order, ops, epoch } = job;
+        let MoveJob { session, head, order, ops, epoch, .. } = job;
         let Some(mover) = self.mover.clone() else {
             return Err(Refused::NotMoved { why: "this session cannot be moved".into() });
         };
@@ -215,17 +220,17 @@ impl Committer {
     /// any more.
     pub(crate) async fn serve(mut self, mut plans: mpsc::Receiver<Job>, answers: mpsc::Sender<Input>) {
         while let Some(job) = plans.recv().await {
-            let (tag, plan, next) = match job {
-                Job::Plan { tag, plan, next } => (tag, *plan, next),
+            let (tag, plan, next, span) = match job {
+                Job::Plan { tag, plan, next, span } => (tag, *plan, next, span),
                 Job::Move(job) => {
-                    let run = job.run.clone();
-                    let result = self.make(*job).await;
+                    let (run, span) = (job.run.clone(), job.span.clone());
+                    let result = self.make(*job).instrument(span).await;
                     drop(answers.send(Input::Moved { run, result }).await);
                     continue;
                 }
             };
             let session = plan.session.clone();
-            let result = self.commit(plan, next.as_ref()).await;
+            let result = self.commit(plan, next.as_ref()).instrument(span).await;
             if let Ok(nodes) = &result {
                 self.follow(&session, nodes.clone()).await;
             }

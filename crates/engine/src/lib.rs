@@ -43,6 +43,7 @@ mod session_move;
 mod sessions;
 mod settings;
 mod sources;
+mod spans;
 mod stand;
 mod subscribe;
 mod timeline;
@@ -73,11 +74,11 @@ pub use meaning::{
     FoundByMeaning, MeaningError, MeaningIndexed, RANK_OFFSET, index_meaning, search_by_meaning,
 };
 pub use merge::{Merge, Merged};
-pub use models::Models;
+pub use models::{ModelLookupError, Models};
 pub use opening::Opened;
 pub use outputs::{KeptOutputs, Outputs};
 pub use permissions::{PermissionMode, PermissionRules, Permissions, TravelRule};
-pub use policy::{AllowAll, Decision, Grant, Policy, Proposal};
+pub use policy::{AllowAll, Decision, Grant, GrantError, Policy, Proposal};
 pub use published::PublishSettings;
 pub use quipu_machine::{AGENT, CompactionSettings, Limits, PolicyVersion, PruneSettings};
 pub use quipu_protocol::{MergeSide, NAME_LIMIT, Refused};
@@ -86,6 +87,7 @@ pub use seal_key::seal_key;
 pub use session::Session;
 pub use sessions::Forked;
 pub use settings::{compaction_settings, prune_settings};
+pub use spans::job_span;
 pub use sources::{
     CompactionAsk, Context, ContextAsk, ContextSource, EpochReason, RulesSource, SECTION_ID, SOURCE_SECTIONS,
     SOURCE_TEXT, SOURCE_TOOL_BYTES, SOURCE_TOOLS, Section, SourceContext, SourceError, SourceVersion,
@@ -99,7 +101,8 @@ pub use undo::UndoError;
 pub use quipu_history as history;
 pub use quipu_protocol as protocol;
 pub use quipu_providers::{
-    Body, Call, CallEnd, CallEvent, Embedded, Embedder, Memory, Provider, Script, ScriptStep, Shared,
+    Body, Call, CallEnd, CallEvent, Embedded, Embedder, FindError, Memory, Provider, Script, ScriptStep,
+    Shared,
 };
 pub use quipu_seal::Sealer;
 pub use quipu_store as store;

@@ -8,7 +8,10 @@ use quipu_protocol::{
     UnixMs,
 };
 
-use super::{Draft, Effect, Machine, Phase, Plan, PlanOp, Ran, ReplyId, Run, SHELL_OUTPUT, ShellDone, Tag};
+use super::{
+    Draft, Effect, Machine, Phase, Plan, PlanOp, Ran, ReplyId, Run, SHELL_OUTPUT, ShellDone, ShellRunError,
+    Tag,
+};
 
 /// Bytes of what a line printed that are kept, and that the model is told at most: its end.
 const KEPT: usize = 50_000;
@@ -124,7 +127,7 @@ impl Machine {
         }
     }
 
-    pub(super) fn shell_ended(&mut self, run: &RunId, end: Result<ShellDone, String>) {
+    pub(super) fn shell_ended(&mut self, run: &RunId, end: Result<ShellDone, ShellRunError>) {
         let Some(at) = self.shells.running.iter().position(|shell| shell.run == *run) else { return };
         let shell = self.shells.running.swap_remove(at);
         let step = StepInfo {
@@ -225,7 +228,7 @@ impl Machine {
 pub fn shell_message(
     line: String,
     hidden: bool,
-    end: Result<ShellDone, String>,
+    end: Result<ShellDone, ShellRunError>,
     now: UnixMs,
 ) -> BashExecutionMessage {
     let (output, exit_code, cancelled, truncated, full_output_path) = match end {
@@ -269,7 +272,8 @@ mod tests {
             (KEPT - 1, true, Some(true))
         );
         assert_eq!(long.full_output_path.as_deref(), Some("/o"));
-        let none = shell_message("ls".into(), false, Err("no shell".into()), 7);
+        let none =
+            shell_message("ls".into(), false, Err(ShellRunError::NotStarted { why: "no shell".into() }), 7);
         assert_eq!(
             (none.output.as_str(), none.exit_code, none.cancelled),
             ("[It was not run: no shell]", None, false)

@@ -78,7 +78,7 @@ pub enum Input {
     /// Nothing that the run started runs any more, or why nobody can leave.
     Cleared {
         run: RunId,
-        result: Result<(), String>,
+        result: Result<(), ClearError>,
     },
     ToolOutput {
         run: RunId,
@@ -112,7 +112,7 @@ pub enum Input {
     /// A person's line is done, or why it did not run.
     ShellEnded {
         run: RunId,
-        end: Result<ShellDone, String>,
+        end: Result<ShellDone, ShellRunError>,
     },
     AskExpired {
         ask: AskId,
@@ -132,6 +132,22 @@ pub enum Input {
 
 /// Where a line of a person's in the shell, and what it printed, came from.
 pub const SHELL_OUTPUT: Provenance = Provenance::new(Origin::Process, AuthorClass::Untrusted);
+
+/// Why nobody can leave a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ClearError {
+    #[error("what it left running could not be ended.")]
+    StillRunning,
+}
+
+/// Why a person's line did not run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ShellRunError {
+    #[error("{why}")]
+    NotStarted { why: String },
+    #[error("the program failed inside; this is a bug of it")]
+    Broken,
+}
 
 /// What came of a person's line in the shell, sealed.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -50,7 +50,8 @@ pub use credentials::{
 };
 pub use decode::Decode;
 pub use embed::{
-    Embedded, Embedder, EmbedderSettings, EmbeddingEndpoint, MAX_DIMENSIONS, StaticModel, StaticModelError,
+    Embedded, Embedder, EmbedderSettings, EmbedderSettingsError, EmbeddingEndpoint, MAX_DIMENSIONS,
+    StaticModel, StaticModelError,
 };
 pub use local::LocalServer;
 pub use model_sources::{
@@ -64,5 +65,5 @@ pub use script::{Script, ScriptStep, blank, plain_body, stream};
 pub use select::{FindError, Selection, nearest};
 pub use settings::{Settings, is_supported};
 pub use thinking::ThinkingBudgets;
-pub use values::Shell;
+pub use values::{NoShell, Shell};
 pub use warning::Warning;

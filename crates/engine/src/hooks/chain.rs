@@ -10,6 +10,7 @@ use quipu_protocol::{AddedBlock, Content, Json, Provenance, RunId, ToolCall, Too
 use quipu_seal::Sealer;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use super::context::Asker;
 use super::{
@@ -17,6 +18,7 @@ use super::{
     InputVerdict, ResultVerdict,
 };
 use crate::calls::seal_content;
+use crate::spans;
 use crate::travel::Standing;
 
 /// The hooks of a session.
@@ -75,6 +77,9 @@ impl HookedResult {
 
 /// A verdict that may be too long.
 trait Measured {
+    /// Where it is given, as traces name it.
+    const POINT: &'static str;
+
     fn text_bytes(&self) -> usize;
 }
 
@@ -91,6 +96,8 @@ fn content_bytes(content: &[Content]) -> usize {
 }
 
 impl Measured for InputVerdict {
+    const POINT: &'static str = "input";
+
     fn text_bytes(&self) -> usize {
         match self {
             Self::Pass | Self::Handled => 0,
@@ -101,6 +108,8 @@ impl Measured for InputVerdict {
 }
 
 impl Measured for CallVerdict {
+    const POINT: &'static str = "tool_call";
+
     fn text_bytes(&self) -> usize {
         match self {
             Self::Pass => 0,
@@ -111,6 +120,8 @@ impl Measured for CallVerdict {
 }
 
 impl Measured for ResultVerdict {
+    const POINT: &'static str = "tool_result";
+
     fn text_bytes(&self) -> usize {
         match self {
             Self::Pass => 0,
@@ -167,7 +178,9 @@ impl Hooks {
         work: BoxFuture<'_, Result<T, HookError>>,
     ) -> Called<T> {
         let limit = hook.deadline();
-        tokio::select! {
+        let span = spans::hook(hook.name(), T::POINT);
+        let work = work.instrument(span.clone());
+        let called = tokio::select! {
             biased;
             () = cancel.cancelled() => Called::Cancelled,
             done = AssertUnwindSafe(work).catch_unwind() => match done {
@@ -183,7 +196,13 @@ impl Hooks {
             () = cx.overdue(limit) => {
                 Called::Failed(format!("it did not answer within {} s", limit.as_secs_f64()))
             }
-        }
+        };
+        match &called {
+            Called::Verdict(_) => span.record("outcome", "done"),
+            Called::Cancelled => span.record("outcome", "cancelled"),
+            Called::Failed(why) => span.record("outcome", "failed").record("error", why.as_str()),
+        };
+        called
     }
 
     /// What an input becomes; with what people should know.

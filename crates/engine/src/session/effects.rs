@@ -5,15 +5,17 @@ use std::sync::atomic::Ordering;
 
 use futures_util::future::FutureExt as _;
 use quipu_protocol::{Event, Notice};
+use tracing::Instrument as _;
 
 use super::task::Task;
 use crate::calls::summarize::Job as SummaryJob;
-use crate::calls::{Next, Order};
+use crate::calls::{CallPurpose, Next, Order};
 use crate::commit::{Job, MoveJob};
 use crate::files::CallPlace;
 use crate::hooks::HookedCall;
+use crate::spans;
 use crate::stand::look;
-use quipu_machine::{Calls, Effect, Input, NoSummary, Purpose, step_key};
+use quipu_machine::{Calls, Effect, Input, NoSummary, Purpose, ShellRunError, step_key};
 
 impl Task {
     pub(super) fn perform(&mut self, effect: Effect) {
@@ -37,7 +39,8 @@ impl Task {
                     let (caller, foreseen) = (self.caller.clone(), self.foreseen.clone());
                     Next { caller, foreseen, run, request, system: self.machine.system() }
                 });
-                self.backlog.push_back(Job::Plan { tag, plan: Box::new(plan), next });
+                let span = self.spans.current();
+                self.backlog.push_back(Job::Plan { tag, plan: Box::new(plan), next, span });
             }
             Effect::Call { run, head, request, money } => {
                 let cancel = self.root.child_token();
@@ -47,14 +50,26 @@ impl Task {
                     (self.caller.clone(), self.input.clone(), self.stream_tx.clone());
                 let recorded = self.foreseen.take(&request);
                 let system = self.machine.system();
-                self.effects.spawn(async move {
-                    let (tell, summary) = (Some(input.clone()), None);
-                    let order =
-                        Order { session, run, head, request, recorded, system, summary, money, tell, cancel };
+                let work = async move {
+                    let (tell, summary, purpose) = (Some(input.clone()), None, CallPurpose::Answer);
+                    let order = Order {
+                        session,
+                        run,
+                        head,
+                        request,
+                        recorded,
+                        system,
+                        purpose,
+                        summary,
+                        money,
+                        tell,
+                        cancel,
+                    };
                     let end = caller.make(order, stream).await;
                     // The task is gone only when the session is over.
                     drop(input.send(end).await);
-                });
+                };
+                self.effects.spawn(work.instrument(self.spans.current()));
             }
             Effect::Summarize { run, head, model, thinking, stretch } => {
                 let cancel = self.root.child_token();
@@ -62,7 +77,7 @@ impl Task {
                 let session = self.machine.session().clone();
                 let (caller, input) = (self.caller.clone(), self.input.clone());
                 let sources = self.sources.clone();
-                self.effects.spawn(async move {
+                let work = async move {
                     if stretch.purpose == Purpose::Compaction {
                         let (summary, notices) = sources.summary(&stretch, &cancel).await;
                         tell(&input, notices).await;
@@ -78,11 +93,13 @@ impl Task {
                         Err(Box::new(NoSummary { why: Some(why.into()), made: Calls::default() }))
                     });
                     drop(input.send(Input::Summarized { run, result }).await);
-                });
+                };
+                self.effects.spawn(work.instrument(self.spans.current()));
             }
             Effect::Move { run, head, order, ops, epoch } => {
                 let session = self.machine.session().clone();
-                let job = MoveJob { run, session, head, order, ops, epoch: *epoch };
+                let span = self.spans.current();
+                let job = MoveJob { run, session, head, order, ops, epoch: *epoch, span };
                 self.backlog.push_back(Job::Move(Box::new(job)));
             }
             Effect::Look { run, from, to, left } => {
@@ -98,7 +115,7 @@ impl Task {
                 let policy = toolbox.parts.policy.clone();
                 let stop = self.root.child_token();
                 self.preparing = Some(stop.clone());
-                self.effects.spawn(async move {
+                let decide = async move {
                     let calls = match toolbox.hooks.is_empty() {
                         true => calls.into_iter().map(HookedCall::of).collect(),
                         false => {
@@ -123,7 +140,8 @@ impl Task {
                         }
                     };
                     drop(tokio::task::spawn_blocking(work).await);
-                });
+                };
+                self.effects.spawn(decide.instrument(self.spans.current()));
             }
             Effect::Judge { run, ask, call, touches } => {
                 let (toolbox, input) = (self.toolbox.clone(), self.input.clone());
@@ -140,9 +158,13 @@ impl Task {
                 let (toolbox, input) = (self.toolbox.clone(), self.input.clone());
                 let place =
                     CallPlace { session: self.machine.session().clone(), run, key: step_key(turn, slot) };
+                let span = spans::tool_call(&self.spans.current(), &place.run, &call);
                 self.effects.spawn(async move {
-                    let done =
-                        toolbox.run(place, slot, (call, touches, approved), cancel, input.clone()).await;
+                    let work = toolbox.run(place, slot, (call, touches, approved), cancel, input.clone());
+                    let done = work.instrument(span.clone()).await;
+                    spans::tool_call_ended(&span, &done);
+                    // Before its turn does.
+                    drop(span);
                     drop(input.send(done).await);
                 });
             }
@@ -208,12 +230,14 @@ impl Task {
                     None => String::new(),
                 };
                 let (toolbox, input) = (self.toolbox.clone(), self.input.clone());
+                let span = spans::shell_line(&self.spans.current(), &run);
                 self.effects.spawn(async move {
                     let work = super::shell::run(&toolbox, run.clone(), &line, cancel, input.clone());
                     let end = std::panic::AssertUnwindSafe(work)
                         .catch_unwind()
+                        .instrument(span)
                         .await
-                        .unwrap_or_else(|_| Err("the program failed inside; this is a bug of it".to_owned()));
+                        .unwrap_or(Err(ShellRunError::Broken));
                     drop(input.send(Input::ShellEnded { run, end }).await);
                 });
             }

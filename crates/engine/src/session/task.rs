@@ -24,6 +24,7 @@ use crate::follower::follow;
 use crate::owner::Lease;
 use crate::policy::SharedPolicy;
 use crate::sources::Sources;
+use crate::spans::SessionSpans;
 use crate::subscribe::{Subscriber, View};
 use crate::toolbox::Toolbox;
 use quipu_machine::{Fresh, Input, Machine, ReplyId};
@@ -43,6 +44,7 @@ pub(super) struct Task {
     pub(super) snapshot: Snapshot,
     /// Questions of others than the machine.
     pub(super) questions: Questions,
+    pub(super) spans: SessionSpans,
     pub(super) caller: Arc<Caller>,
     pub(super) toolbox: Arc<Toolbox>,
     pub(super) sources: Arc<Sources>,
@@ -106,7 +108,9 @@ impl Task {
             effects.spawn(follow(follower, commits, input.clone()));
         }
         effects.spawn(committer.serve(waiting, input.clone()));
+        let spans = SessionSpans::new(parts.machine.session());
         Self {
+            spans,
             machine: parts.machine,
             snapshot: parts.snapshot,
             questions: Questions::default(),
@@ -373,6 +377,7 @@ impl Task {
     }
 
     pub(super) fn emit(&mut self, event: Event, run: Option<RunId>) {
+        self.spans.on(&event, self.machine.session(), run.as_ref());
         self.seq += 1;
         let envelope = Arc::new(Envelope {
             seq: self.seq,

@@ -70,6 +70,8 @@ mod sources;
 #[cfg(test)]
 mod sources_laws;
 #[cfg(test)]
+mod spans;
+#[cfg(test)]
 mod storage;
 #[cfg(test)]
 mod support;
