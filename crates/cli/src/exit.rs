@@ -158,6 +158,9 @@ pub(crate) fn advised(message: &str, advice: Option<&Advice>) -> String {
         }
         Advice::AllowNetwork => "without --no-network they have it".to_owned(),
         Advice::Revoke(id) => format!("`quipu permissions revoke {id}` forgets it"),
+        Advice::TrustProject => {
+            "`quipu config trust` shows what they change and accepts them as they are".to_owned()
+        }
         Advice::AcceptRules(path) => format!(
             "read it, and accept it as it is with `quipu permissions accept {}`",
             path.display()

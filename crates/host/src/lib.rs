@@ -30,7 +30,6 @@ mod open;
 mod outputs;
 mod permissions;
 mod place;
-mod preferences;
 mod prompt;
 mod request;
 mod rules;
@@ -38,13 +37,14 @@ mod sandbox;
 mod saved;
 pub mod search;
 mod session_file;
+pub mod settings;
 mod suggestions;
 mod text;
 mod tree;
 mod watch;
 
 pub use budget::{Budget, budget_of, spent_today};
-pub use context::{context_settings, file_settings, make_room};
+pub use context::make_room;
 pub use entry::{entry_words, room_behind};
 pub use failure::{Advice, Failure, FailureKind, Meant};
 pub use gone::Seen;
@@ -65,13 +65,13 @@ pub use permissions::{
     Entry, Project, Record, What, added_directories, demo_permissions, mode_named, permissions_here,
 };
 pub use place::{Place, current_dir, env, now, seal_credentials};
-pub use preferences::{KeptSetting, SETTINGS, Setting, SettingError, current_settings, keep_setting};
 pub use request::{OpenRequest, PermissionRequest, Question, Which};
 pub use rules::accept_rules;
 pub use sandbox::{SANDBOX, isolation_here, launcher};
 pub use saved::SavedPermissions;
 pub use search::{FoundItem, FoundItems};
 pub use session_file::{Mirror, is_file};
+pub use settings::{BudgetSettings, Problem, ProblemKind, SandboxSettings, SettingRow, Settings, Source};
 pub use suggestions::{
     Steps, Suggestion, suggested_agents, suggested_bookmarks, suggested_labels, suggested_model,
     suggested_nodes, suggested_providers, suggested_sessions, suggested_steps,

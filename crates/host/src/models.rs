@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use quipu::{Models, Provider, Sealer};
 use quipu_protocol::Model;
-use quipu_providers::{Selection, Settings};
+use quipu_providers::{CallSettings, Selection, Settings};
 
 use crate::{env, seal_credentials};
 
 /// What the user's files say when another model is asked for.
 pub(crate) struct Known {
     pub(crate) home: PathBuf,
+    /// How the session's models are called.
+    pub(crate) calls: CallSettings,
     pub(crate) sealer: Arc<Sealer>,
     /// The key that was given on the command line, and the provider that it is for.
     pub(crate) key: Option<(String, String)>,
@@ -20,7 +22,7 @@ pub(crate) struct Known {
 impl Models for Known {
     fn find(&self, provider: &str, id: &str) -> Result<(Arc<Model>, Arc<dyn Provider>), String> {
         // What is wrong with the files was told when the session was opened.
-        let (settings, _) = Settings::load(&self.home, &env);
+        let (settings, _) = Settings::load_with(&self.home, self.calls.clone(), &env);
         let settings = settings.with_shell(crate::helpers::shell(&self.home));
         let found = settings.find(None, &format!("{provider}/{id}")).map_err(|error| error.to_string())?;
         let Selection { model, .. } = found;

@@ -20,6 +20,7 @@ pub(crate) struct FakeHost {
     pub(crate) providers: Vec<ProviderItem>,
     pub(crate) kept: Mutex<Option<Result<Kept, String>>>,
     pub(crate) tree: Vec<TreeRow>,
+    pub(crate) settings: Vec<Candidate>,
     pub(crate) asked: Mutex<Vec<String>>,
 }
 
@@ -113,12 +114,17 @@ impl Host for FakeHost {
         refused()
     }
 
-    fn arguments(&self, _: String, _: Option<NodeId>) -> Doing<Vec<Candidate>> {
-        refused()
+    fn arguments(&self, command: String, _: Option<NodeId>) -> Doing<Vec<Candidate>> {
+        if command == "settings" { given(self.settings.clone()) } else { refused() }
     }
 
-    fn set(&self, _: String) -> Doing<SettingKept> {
-        refused()
+    fn set(&self, setting: String) -> Doing<SettingKept> {
+        self.note(format!("set {setting}"));
+        if self.settings.is_empty() {
+            return refused();
+        }
+        let told = format!("{setting}: set; it holds when the terminal is started the next time");
+        given(SettingKept { told, ..SettingKept::default() })
     }
 
     fn edited(&self) -> Doing<SettingKept> {
