@@ -291,6 +291,8 @@ pub(crate) enum Cmd {
     Auth(AuthArgs),
     /// What tools may do, in each directory; change or revoke it.
     Permissions(PermissionsArgs),
+    /// The settings, and where each comes from; change one.
+    Config(crate::config::ConfigArgs),
     /// Is this machine healthy: files, store, shell, credentials.
     Doctor(DoctorArgs),
     /// Hash JSON values as the graph does, for those who write to a store from other languages.

@@ -37,7 +37,8 @@ pub(crate) async fn run(args: &ContextArgs) -> Result<(), Failure> {
         )));
     };
     let settings = place.settings();
-    let (compaction, prune) = setup::context_settings(&place);
+    let config = place.config_in(std::path::Path::new(&row.cwd));
+    let (compaction, prune) = (config.compaction, config.prune);
     let store = place.store().await?;
     let last = quipu::last_epoch(&*store, &row).await?;
     // What fills it can be told without knowing the model; then its window and prices are not.

@@ -74,6 +74,7 @@ pub(crate) async fn run(args: &DoctorArgs) -> Result<(), Failure> {
     found.extend(store(&place).await);
     found.push(outputs::finding(&place).await);
     found.extend(caches::finding(&place).await);
+    found.extend(settings(&place));
     found.push(credentials(&place));
     found.push(permissions(&place));
     found.push(budget(&place).await);
@@ -229,7 +230,7 @@ async fn prune(place: &Place) -> Result<(State, String), StoreError> {
         return Ok((State::Note, format!("there is no {}", place.store.display())));
     }
     let store = place.open(&quipu_store::OpenOptions::default())?;
-    let most = quipu_host::file_settings(place).store_bytes;
+    let most = place.config().files.store_bytes;
     let progress = crate::print::Progress::new();
     let done = store.drop_files(most, &move |at| crate::place::show_dropping(&progress, at)).await?;
     let detail = crate::place::dropped(&done);
@@ -346,7 +347,7 @@ async fn store(place: &Place) -> Vec<Finding> {
     }
     let state = if is_sound(&report) { State::Good } else { State::Bad };
     let mut found = vec![Finding { what: "store", state, detail }];
-    let most = quipu_host::file_settings(place).store_bytes;
+    let most = place.config().files.store_bytes;
     let mut detail = format!(
         "{} states of files that tools changed, {} KiB of the store (at most {} KiB: files.storeBytes)",
         report.file_states,
@@ -422,7 +423,7 @@ async fn budget(place: &Place) -> Finding {
         spent_text.push_str(&format!(", plus {assumed} for calls of which no session tells the cost"));
     }
     match limit {
-        None => finding(State::Good, format!("{spent_text}; no daily limit (budget.daily in settings.json)")),
+        None => finding(State::Good, format!("{spent_text}; no daily limit (budget.daily of the settings)")),
         Some(budget @ Budget { dollars: limit, .. }) => {
             let source = crate::place::source(&budget);
             let comma = if assumed > 0.0 { "," } else { "" };
@@ -434,6 +435,32 @@ async fn budget(place: &Place) -> Finding {
             }
         }
     }
+}
+
+/// What is wrong with the files of settings and models.
+fn settings(place: &Place) -> Vec<Finding> {
+    let finding = |what, state, detail| Finding { what, state, detail };
+    let config = match crate::console::current_dir() {
+        Ok(here) => place.config_in(&here),
+        Err(_) => place.config(),
+    };
+    let wrong = config.problems.iter().map(|problem| {
+        let detail = match problem.kind {
+            quipu_host::ProblemKind::Untrusted => {
+                format!("{problem}; `quipu config trust` shows and accepts them")
+            }
+            _ => problem.to_string(),
+        };
+        finding("settings", State::Note, detail)
+    });
+    let mut found: Vec<Finding> = wrong.collect();
+    if found.is_empty() {
+        let set = config.rows().filter(|row| *row.source != quipu_host::Source::BuiltIn).count();
+        found.push(finding("settings", State::Good, format!("{set} set; `quipu config` lists them all")));
+    }
+    let models = place.model_problems().into_iter();
+    found.extend(models.map(|problem| finding("models", State::Note, problem)));
+    found
 }
 
 fn credentials(place: &Place) -> Finding {

@@ -7,6 +7,7 @@ mod blame;
 mod bookmark;
 mod branch;
 mod compact;
+mod config;
 mod confirm;
 mod console;
 mod context;
@@ -188,6 +189,7 @@ pub(crate) async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Models(args)) => models::run(args).await,
         Some(Cmd::Auth(args)) => auth::run(args),
         Some(Cmd::Permissions(args)) => permissions::run(args),
+        Some(Cmd::Config(args)) => config::run(args).await,
         Some(Cmd::Doctor(args)) => doctor::run(args).await,
         Some(Cmd::Hash(args)) => hash::run(args),
         Some(Cmd::Import(args)) => import::run(args).await,

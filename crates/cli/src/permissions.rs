@@ -71,6 +71,7 @@ fn list(record: &Record, json: bool) -> Result<(), Failure> {
                 What::Directory { path } => ("directory", path.as_str()),
                 What::Grant { tool, subject } => (tool.as_str(), subject.as_str()),
                 What::Rules { path, .. } => ("rules", path.as_str()),
+                What::Settings { path, .. } => ("settings", path.as_str()),
                 What::Cache { variable, path, write } => {
                     let how = if *write { "written by commands" } else { "kept apart" };
                     cache = format!("{variable}={path} ({how})");

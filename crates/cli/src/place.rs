@@ -103,7 +103,7 @@ pub(crate) fn dropped(done: &quipu_store::DroppedFiles) -> String {
 /// Where a budget is set.
 pub(crate) fn source(budget: &quipu_host::Budget) -> String {
     match &budget.source {
-        Some(path) => format!("budget.daily in {}", path.display()),
+        Some(source) => format!("budget.daily in {source}"),
         None => "--daily-budget".to_owned(),
     }
 }
@@ -157,6 +157,18 @@ pub(crate) fn request(task: &Task, here: &Path) -> Result<OpenRequest, Failure> 
         answers: Vec::new(),
         offers_caches: false,
     })
+}
+
+/// What flags say of settings: the setting, the flag, and the value.
+pub(crate) fn flags(task: &Task) -> Vec<(&'static str, &'static str, serde_json::Value)> {
+    let flags = &task.permissions;
+    let said = [
+        task.daily_budget.map(|dollars| ("budget.daily", "--daily-budget", dollars.into())),
+        task.screen_reader.then(|| ("screenReader", "--screen-reader", true.into())),
+        flags.no_network.then(|| ("sandbox.network", "--no-network", "closed".into())),
+        flags.allow_tobe.then(|| ("travel.tobe", "--allow-tobe", "allow".into())),
+    ];
+    said.into_iter().flatten().collect()
 }
 
 /// Opens the session that a task asks for; what has to be known first is asked on the terminal.

@@ -9,12 +9,12 @@ use crate::args::FilesAlong;
 use crate::confirm::asked;
 use crate::exit::Failure;
 use crate::print::{Paint, note, printable};
-use quipu_host::{Place, file_settings};
+use quipu_host::Place;
 
 /// How files go along with a session that works in `cwd`: there, and in the directories that were added for it.
 pub(crate) fn how(place: &Place, cwd: &str, overwrite: bool) -> Result<RestoreFiles, Failure> {
     let add_dirs = quipu_host::added_directories(place, std::path::Path::new(cwd))?;
-    let (own, kept) = (Some(place.home.clone()), file_settings(place));
+    let (own, kept) = (Some(place.home.clone()), place.config().files);
     Ok(RestoreFiles { overwrite, add_dirs, own, kept, ..RestoreFiles::default() })
 }
 

@@ -14,7 +14,7 @@ use crate::args::{Mode, Task};
 use crate::exit::{Exit, Failure};
 use crate::place::place;
 use crate::print::note;
-use quipu_host::{Place, current_dir, env};
+use quipu_host::{Place, Source, current_dir};
 
 /// Whether there is a terminal on both sides, and nothing was asked that needs none.
 pub(crate) fn is_there(task: &Task) -> bool {
@@ -27,13 +27,13 @@ pub(crate) fn is_there(task: &Task) -> bool {
 
 /// What says that nothing is to be drawn, if anything does: what was said for this time counts most.
 fn linear(place: &Place, task: &Task, abilities: Abilities) -> Option<&'static str> {
-    let setting = || place.settings_json().unwrap_or_default()["screenReader"] == true;
-    match env("QUIPU_SCREEN_READER").as_deref() {
+    let settings = place.config();
+    match settings.source_of("screenReader") {
         _ if task.screen_reader => Some("--screen-reader"),
         _ if abilities.linear => Some("TERM, which names a terminal that obeys nothing"),
-        Some("0") => None,
-        Some(_) => Some("QUIPU_SCREEN_READER"),
-        None => setting().then_some("screenReader in settings.json"),
+        _ if !settings.screen_reader => None,
+        Some(Source::Environment(_)) => Some("QUIPU_SCREEN_READER"),
+        _ => Some("screenReader in settings.json"),
     }
 }
 

@@ -1,13 +1,12 @@
-//! What may be spent in a day: what a person says, or `budget.daily` in `settings.json`.
+//! What may be spent in a day: what a person says, or `budget.daily` of the settings.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use quipu::Clock as _;
 use quipu_protocol::Model;
 use quipu_store::{Graph, StoreError};
 
-use crate::{Advice, Failure, Place};
+use crate::{Advice, BudgetSettings, Failure, Place, ProblemKind, Source};
 
 /// A limit, and where it is set.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,47 +15,38 @@ pub struct Budget {
     pub dollars: f64,
     /// How long a call waits for what other calls have reserved.
     pub wait: Option<Duration>,
-    /// The file that says so; `None` where it was given for this run.
-    pub source: Option<PathBuf>,
+    /// What says so; `None` where it was given for this run.
+    pub source: Option<Source>,
 }
 
-/// The budget of a task: what was `given` beats the file. What cannot be read stops a task instead of letting it spend.
+/// The budget of a task: what was `given` beats the settings. What cannot be read stops a task instead of letting it spend.
 ///
 /// # Errors
 /// When it cannot be read.
 pub fn budget_of(place: &Place, given: Option<f64>) -> Result<Option<Budget>, Failure> {
+    let settings = place.config();
+    let BudgetSettings { daily, wait } = settings.budget;
     if let Some(dollars) = given {
-        let wait = place.settings_json().ok().and_then(|settings| {
-            Some(Duration::from_millis(settings.get("budget")?.get("waitMs")?.as_u64()?))
-        });
         return Ok(Some(Budget { dollars, wait, source: None }));
     }
-    let path = place.home.join("settings.json");
-    let failed = |why: &str| Failure::failed(format!("{}: {why}", path.display())).advise(Advice::SetBudget);
-    let settings = match place.settings_json() {
-        Ok(settings) => settings,
+    let wrong = settings.problems.iter().find(|problem| match &problem.kind {
         // Whoever set no budget there misses none.
-        Err(Some(text)) if !text.contains("budget") => return Ok(None),
-        Err(_) => return Err(failed("it cannot be read, so what may be spent is not known")),
-    };
-    let daily = match settings.get("budget") {
-        None | Some(serde_json::Value::Null) => return Ok(None),
-        Some(serde_json::Value::Object(budget)) => budget,
-        Some(_) => return Err(failed("budget must be an object, such as {\"daily\": 5}")),
-    };
-    let wait = match daily.get("waitMs") {
-        None | Some(serde_json::Value::Null) => None,
-        Some(value) => match value.as_u64() {
-            Some(millis) => Some(Duration::from_millis(millis)),
-            None => return Err(failed("budget.waitMs must be a number of milliseconds, such as 30000")),
-        },
-    };
-    match daily.get("daily") {
-        None | Some(serde_json::Value::Null) => Ok(None),
-        Some(value) => match value.as_f64().filter(|dollars| *dollars > 0.0) {
-            Some(dollars) => Ok(Some(Budget { dollars, wait, source: Some(path.clone()) })),
-            None => Err(failed("budget.daily must be an amount in US dollars above 0, such as 5")),
-        },
+        _ if problem.is_of_the_whole() => place.settings_mention("budget"),
+        ProblemKind::NotAnObject(name) => name == "budget",
+        ProblemKind::Invalid { key, .. } => key.starts_with("budget."),
+        _ => false,
+    });
+    match (daily, wrong) {
+        // It is that of before, or of the environment.
+        (Some(dollars), _) => {
+            Ok(Some(Budget { dollars, wait, source: settings.source_of("budget.daily").cloned() }))
+        }
+        (None, None) => Ok(None),
+        (None, Some(problem)) if problem.is_of_the_whole() => {
+            let text = format!("{}: it cannot be read, so what may be spent is not known", problem.source);
+            Err(Failure::failed(text).advise(Advice::SetBudget))
+        }
+        (None, Some(problem)) => Err(Failure::failed(problem.to_string()).advise(Advice::SetBudget)),
     }
 }
 

@@ -13,8 +13,6 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::Place;
-
 /// Seconds that a command may take where nothing is said.
 const SECONDS: u64 = 60;
 /// Bytes of each of its outputs that are read; more is an error.
@@ -100,14 +98,15 @@ struct Entry {
     on_failure: Option<String>,
 }
 
-/// The hooks of the user's settings; what cannot be used is told and left out.
-pub(crate) fn command_hooks(place: &Place) -> Vec<Arc<dyn Hook>> {
-    // What is wrong with the file as a whole is told where it is read first.
-    let (hooks, problems) = hooks_of(place.settings_json().unwrap_or_default().get("hooks"));
-    for problem in problems {
-        place.warn_of_settings(problem);
-    }
-    hooks.into_iter().map(|hook| Arc::new(hook) as Arc<dyn Hook>).collect()
+/// The hooks of settings, in the order of what names them. What cannot be used is left out, which the settings tell.
+pub(crate) fn command_hooks(settings: &[Value]) -> Vec<Arc<dyn Hook>> {
+    let hooks = settings.iter().flat_map(|events| hooks_of(Some(events)).0);
+    hooks.map(|hook| Arc::new(hook) as Arc<dyn Hook>).collect()
+}
+
+/// What is wrong with the hooks of settings.
+pub(crate) fn problems_of(settings: &Value) -> Vec<String> {
+    hooks_of(Some(settings)).1
 }
 
 /// The hooks that settings name, and what is wrong with them.

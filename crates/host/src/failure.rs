@@ -86,6 +86,8 @@ pub enum Advice {
     Revoke(String),
     /// Accept a file of rules as it is.
     AcceptRules(std::path::PathBuf),
+    /// Accept the settings of the project as they are.
+    TrustProject,
     /// Have a damaged store repaired.
     Repair,
     /// Have the store examined.

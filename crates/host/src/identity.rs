@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use quipu::{Engine, IdentitySettings, identity_hash, identity_text, read_identity};
+use quipu::{Engine, identity_hash, identity_text, read_identity};
 use quipu_protocol::{BlobId, Epoch};
 
 use crate::{Failure, OpenRequest, Place, Question};
@@ -75,11 +75,7 @@ pub(crate) async fn chosen(
 
 /// The file that the settings name: from the home directory where it begins with `~/`, else from ours.
 fn file(place: &Place) -> Option<PathBuf> {
-    let (identity, problems) = IdentitySettings::of_json(&place.settings_json().unwrap_or_default());
-    for problem in problems {
-        place.warn_of_settings(problem);
-    }
-    let named = identity.file?;
+    let named = place.config().identity.file.clone()?;
     Some(match (named.strip_prefix("~/"), std::env::home_dir()) {
         (Some(rest), Some(home)) => home.join(rest),
         (_, _) => place.home.join(named),

@@ -33,7 +33,6 @@ mod open;
 mod outputs;
 mod permissions;
 mod place;
-mod preferences;
 mod prompt;
 mod request;
 mod rules;
@@ -42,15 +41,23 @@ mod saved;
 mod sealers;
 pub mod search;
 mod session_file;
+<<<<<<< HEAD
 mod sources;
+=======
+pub mod settings;
+>>>>>>> h/settings
 mod suggestions;
 mod text;
 mod tree;
 mod watch;
 
 pub use budget::{Budget, budget_of, spent_today};
+<<<<<<< HEAD
 pub use commands::{CommandCall, CommandError, CommandHandler, CommandRegistry};
 pub use context::{context_settings, file_settings, make_room};
+=======
+pub use context::make_room;
+>>>>>>> h/settings
 pub use entry::{entry_words, room_behind};
 pub use failure::{Advice, Failure, FailureKind, Meant};
 pub use gone::Seen;
@@ -71,7 +78,6 @@ pub use permissions::{
     Entry, Project, Record, What, added_directories, demo_permissions, mode_named, permissions_here,
 };
 pub use place::{Place, current_dir, env, now, seal_credentials};
-pub use preferences::{KeptSetting, SETTINGS, Setting, SettingError, current_settings, keep_setting};
 pub use request::{OpenRequest, PermissionRequest, Question, Which};
 pub use rules::accept_rules;
 pub use sandbox::{SANDBOX, isolation_here, launcher};
@@ -79,7 +85,11 @@ pub use saved::SavedPermissions;
 pub use sealers::{sealed, sealed_json, seals_with};
 pub use search::{FoundItem, FoundItems};
 pub use session_file::{Mirror, is_file};
+<<<<<<< HEAD
 pub use sources::Sources;
+=======
+pub use settings::{BudgetSettings, Problem, ProblemKind, SandboxSettings, SettingRow, Settings, Source};
+>>>>>>> h/settings
 pub use suggestions::{
     Steps, Suggestion, suggested_agents, suggested_bookmarks, suggested_labels, suggested_model,
     suggested_nodes, suggested_providers, suggested_sessions, suggested_steps,

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use quipu::{Embedder, Engine, MeaningError, MeaningIndexed};
 use quipu_protocol::{ModelErrorKind, Usage};
-use quipu_providers::EmbedderSettings;
 use quipu_store::{Found, SearchQuery, SqliteStore, StoreError};
 
 use crate::{Failure, FailureKind, Place};
@@ -53,12 +52,18 @@ impl Meaning {
     /// # Errors
     /// `Request` where they say nothing; `Credential`.
     pub fn of(place: &Place, store: Arc<SqliteStore>) -> Result<Self, Failure> {
-        let file = place.home.join("settings.json");
-        let json = place.settings_json().map_err(|_| {
-            Failure::request(format!("{} cannot be read, so nothing says what makes vectors", file.display()))
-        })?;
-        let settings = EmbedderSettings::of_json(&json)
-            .map_err(|problem| Failure::request(format!("{}: {problem}", file.display())))?;
+        let file = place.settings_path();
+        let config = place.config();
+        if let Some(problem) = config.problem_of("search.meaning") {
+            return Err(Failure::request(problem.to_string()));
+        }
+        if config.problems.iter().any(|problem| problem.is_of_the_whole()) && config.meaning.is_none() {
+            return Err(Failure::request(format!(
+                "{} cannot be read, so nothing says what makes vectors",
+                file.display()
+            )));
+        }
+        let settings = config.meaning.clone();
         let Some(settings) = settings else {
             return Err(Failure::request(format!(
                 "a search by meaning needs a model that makes vectors of texts: put {{\"search\": {{\"meaning\": \

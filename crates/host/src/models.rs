@@ -5,14 +5,19 @@ use std::sync::Arc;
 
 use quipu::{ModelLookupError, Models, Provider, Sealer};
 use quipu_protocol::Model;
-use quipu_providers::{Selection, Settings};
+use quipu_providers::{CallSettings, Selection, Settings};
 
 use crate::{Sources, env, seal_credentials};
 
 /// What the user's files say when another model is asked for.
 pub(crate) struct Known {
     pub(crate) home: PathBuf,
+<<<<<<< HEAD
     pub(crate) sources: Sources,
+=======
+    /// How the session's models are called.
+    pub(crate) calls: CallSettings,
+>>>>>>> h/settings
     pub(crate) sealer: Arc<Sealer>,
     /// The key that was given on the command line, and the provider that it is for.
     pub(crate) key: Option<(String, String)>,
@@ -21,8 +26,12 @@ pub(crate) struct Known {
 impl Models for Known {
     fn find(&self, provider: &str, id: &str) -> Result<(Arc<Model>, Arc<dyn Provider>), ModelLookupError> {
         // What is wrong with the files was told when the session was opened.
+<<<<<<< HEAD
         let (settings, _) = Settings::load(&self.home, &env);
         let (settings, _) = self.sources.applied_to(settings);
+=======
+        let (settings, _) = Settings::load_with(&self.home, self.calls.clone(), &env);
+>>>>>>> h/settings
         let settings = settings.with_shell(crate::helpers::shell(&self.home));
         let found = settings.find(None, &format!("{provider}/{id}"))?;
         let Selection { model, .. } = found;

@@ -1,11 +1,19 @@
 //! Models and providers that a person can choose from.
 
+<<<<<<< HEAD
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use quipu_protocol::{Model, Thinking};
 use quipu_providers::{Settings, SourcedModel, is_supported};
 use serde_json::Value;
+=======
+use std::path::Path;
+use std::sync::Arc;
+
+use quipu_protocol::{Model, Thinking};
+use quipu_providers::is_supported;
+>>>>>>> h/settings
 
 use crate::{Failure, Place};
 
@@ -73,41 +81,28 @@ pub fn callable_models(place: &Place) -> Vec<Arc<Model>> {
     models
 }
 
-/// The models that a person goes through, one after the other: those of `enabledModels` in `settings.json`, or all that
-/// can be called.
+/// The models that a person goes through in `cwd`, one after the other: those of `enabledModels` of the settings, or all
+/// that can be called.
 ///
 /// # Errors
 /// `Request` where the setting is no list of names, or names no model that can be asked.
-pub fn cycled_models(place: &Place) -> Result<Vec<Cycled>, Failure> {
-    let Some(patterns) = enabled_models(place)? else {
+pub fn cycled_models(place: &Place, cwd: &Path) -> Result<Vec<Cycled>, Failure> {
+    let config = place.config_in(cwd);
+    if let Some(problem) = config.problem_of("enabledModels") {
+        return Err(Failure::request(problem.to_string()));
+    }
+    let patterns = &config.enabled_models;
+    if patterns.is_empty() {
         return Ok(callable_models(place).into_iter().map(|model| (model, None)).collect());
-    };
-    let named = place.settings().named(&patterns);
+    }
+    let named = place.settings().named(patterns);
     if named.is_empty() {
         return Err(Failure::request(format!(
-            "`enabledModels` in settings.json names no model that can be asked: {}",
+            "`enabledModels` of the settings names no model that can be asked: {}",
             patterns.join(", ")
         )));
     }
     Ok(named)
-}
-
-/// What the setting says; `None` where it says nothing.
-fn enabled_models(place: &Place) -> Result<Option<Vec<String>>, Failure> {
-    let wrong = || {
-        Failure::request(
-            "`enabledModels` in settings.json must be a list of names, such as [\"sonnet:high\"]",
-        )
-    };
-    match &place.settings_json().unwrap_or_default()["enabledModels"] {
-        Value::Null => Ok(None),
-        Value::Array(names) if names.is_empty() => Ok(None),
-        Value::Array(names) => {
-            let names = names.iter().map(|name| name.as_str().map(str::to_owned));
-            names.collect::<Option<_>>().map(Some).ok_or_else(wrong)
-        }
-        _ => Err(wrong()),
-    }
 }
 
 /// Model servers that listen on this machine. May take a second or two.

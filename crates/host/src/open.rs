@@ -10,7 +10,7 @@ use quipu_replay::{Places, Recorder};
 use quipu_store::{Graph, SessionQuery, SessionRow, SqliteStore};
 
 use crate::budget::Budget;
-use crate::context::{context_settings, file_settings, history_settings, travel_settings};
+use crate::context::{history_settings, travel_settings};
 use crate::model::{Chosen, real_model};
 use crate::models::Known;
 use crate::names::{resolve, session_named};
@@ -135,6 +135,8 @@ pub async fn open(place: &Place, request: &OpenRequest) -> Result<Started, Failu
     };
     let ours = resumed.as_ref().is_none_or(|row| row.agent == quipu::AGENT);
     let basis = Basis { cwd: cwd.clone(), last, ours, moved: moved.is_some() };
+    // A project may have its own patience.
+    let settings = settings.with_call_options(place.config_in(&cwd).calls.options.clone());
     let prepared = prepare(place, request, &settings, &engine, &basis).await?;
     let Prepared { mut options, permissions, recorder, budget, unpriced } = prepared;
     options.id = file.as_mut().and_then(|begun| begun.announced.take());
@@ -189,6 +191,7 @@ async fn prepare(
 ) -> Result<Prepared, Failure> {
     let Basis { cwd, last, ours, moved } = basis;
     let last = last.as_ref();
+    let config = place.config_in(cwd);
     // What another program began has no prompt of ours, nor has a fork of it that said nothing yet; and a prompt names
     // its directory.
     let ours = *ours && last.is_none_or(|epoch| epoch.system.is_some() || !epoch.tools.is_empty());
@@ -224,8 +227,12 @@ async fn prepare(
     if request.record.is_none() && replay.is_none() {
         let key = request.api_key.clone().map(|key| (options.model.provider.clone(), key));
         let (home, sealer) = (place.home.clone(), engine.sealer().clone());
+<<<<<<< HEAD
         let sources = place.sources().clone();
         options.models = Some(Arc::new(Known { home, sources, sealer, key }));
+=======
+        options.models = Some(Arc::new(Known { home, calls: config.calls.clone(), sealer, key }));
+>>>>>>> h/settings
     }
     put_system(&mut options, place, engine, request, kept.is_some() && !moved).await?;
     (options.identity, options.declined_identity) = (identity.text, identity.declined);
@@ -251,14 +258,13 @@ async fn prepare(
     let limited = request.max_cost.is_some() || daily_budget.is_some();
     let unpriced = crate::budget::unpriced(&options.model)
         .filter(|_| limited && replay.is_none() && options.provider.is_local());
-    (options.compaction, options.prune) = context_settings(place);
-    options.files = file_settings(place);
+    (options.compaction, options.prune, options.files) = (config.compaction, config.prune, config.files);
     options.files.enabled &= !request.in_memory;
     if replay.is_none() {
-        options.hooks = crate::command_hooks::command_hooks(place);
+        options.hooks = crate::command_hooks::command_hooks(&config.hooks);
     }
-    options.history = history_settings(place, request, replay);
-    options.travel = travel_settings(place, request, replay);
+    options.history = history_settings(&config, request, replay);
+    options.travel = travel_settings(&config, request, replay);
     Ok(Prepared { options, permissions, recorder, budget, unpriced })
 }
 

@@ -82,6 +82,13 @@ pub enum What {
         /// The hash of its bytes.
         content: String,
     },
+    /// The settings of a project, as they were when they were accepted: the SHA-256 of the file's bytes.
+    Settings {
+        /// The path of the file.
+        path: String,
+        /// The hash of its bytes.
+        content: String,
+    },
 }
 
 /// How much is asked, as it is written.
@@ -125,7 +132,12 @@ pub struct Record {
 impl Record {
     /// That of a directory.
     pub fn of(place: &Place, cwd: &Path) -> Self {
-        Self { path: place.home.join("permissions.json"), project: cwd.to_str().map(str::to_owned) }
+        Self::in_home(&place.home, cwd)
+    }
+
+    /// That of a directory, for the user whose files are in `home`.
+    pub(crate) fn in_home(home: &Path, cwd: &Path) -> Self {
+        Self { path: home.join("permissions.json"), project: cwd.to_str().map(str::to_owned) }
     }
 
     fn read(&self) -> Result<Saved, Failure> {
@@ -218,6 +230,28 @@ impl Record {
         })
     }
 
+    /// Accepts the settings of a project as they are, in place of what they were.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub(crate) fn accept_settings(&self, file: &str, content: String) -> Result<(), Failure> {
+        let name = self.named()?;
+        let what = What::Settings { path: file.to_owned(), content };
+        self.change(|saved| {
+            let id = format!("p{}", saved.next + 1);
+            let project = saved.projects.entry(name.clone()).or_default();
+            if project.entries.iter().any(|entry| entry.what == what) {
+                return false;
+            }
+            project
+                .entries
+                .retain(|entry| !matches!(&entry.what, What::Settings { path, .. } if path == file));
+            project.entries.push(Entry { id, what });
+            saved.next += 1;
+            true
+        })
+    }
+
     /// Sets how much is asked in the directory.
     ///
     /// # Errors
@@ -301,7 +335,7 @@ impl Source {
         project.mode = unsaved.mode.or(project.mode);
         let more = unsaved.directories.iter().cloned().map(|what| Entry { id: String::new(), what });
         project.entries.extend(more);
-        let travel = if self.allow_tobe { TravelRule::Allow } else { travel_rule(&self.place) };
+        let travel = if self.allow_tobe { TravelRule::Allow } else { self.place.config().travel_rule };
         let (mut rules, grants) = rules(&self.place, &self.cwd, project, travel);
         rules.network = self.network.unwrap_or(rules.network);
         rules.needs = self.needs;
@@ -325,20 +359,6 @@ pub fn demo_permissions(place: &Place, cwd: &Path) -> Permissions {
     Permissions::new(rules, grants)
 }
 
-/// Whether the model may go to earlier points of its session: `travel.tobe` of `settings.json`.
-fn travel_rule(place: &Place) -> TravelRule {
-    let settings = place.settings_json().unwrap_or_default();
-    match settings.pointer("/travel/tobe").map(|value| value.as_str().unwrap_or_default()) {
-        None | Some("ask") => TravelRule::Ask,
-        Some("allow") => TravelRule::Allow,
-        Some("deny") => TravelRule::Deny,
-        Some(_) => {
-            place.warn_of_settings("travel.tobe must be ask, allow or deny; it is asked");
-            TravelRule::Ask
-        }
-    }
-}
-
 fn rules(place: &Place, cwd: &Path, project: Project, travel: TravelRule) -> (PermissionRules, Vec<Grant>) {
     let (mut add_dirs, mut grants, mut shared) = (Vec::new(), Vec::new(), Vec::new());
     for entry in project.entries {
@@ -346,18 +366,18 @@ fn rules(place: &Place, cwd: &Path, project: Project, travel: TravelRule) -> (Pe
             What::Directory { path } => add_dirs.extend(still_there(place, path, &entry.id)),
             What::Grant { tool, subject } => grants.push(Grant { tool, subject }),
             What::Cache { variable, path, write: true } => shared.push((variable, path)),
-            What::Cache { .. } | What::Rules { .. } => {}
+            What::Cache { .. } | What::Rules { .. } | What::Settings { .. } => {}
         }
     }
     let home = std::env::home_dir();
     let (command_write, mut caches) = command_write(place, home.as_deref());
+    let sandbox = &place.config().sandbox;
     for cache in &mut caches {
         let named = cache.variable.and_then(|variable| Some((variable.to_owned(), env(variable)?)));
         cache.shared = named.is_some_and(|named| shared.contains(&named));
     }
-    let (network, is_isolated) = sandbox::isolation(place);
     let read = vec![place.readable_outputs()];
-    let namespaces = is_isolated.then(|| Namespaces {
+    let namespaces = sandbox.namespaces.then(|| Namespaces {
         launcher: sandbox::launcher(),
         home: home.clone(),
         hidden: vec![place.home.clone()],
@@ -372,10 +392,9 @@ fn rules(place: &Place, cwd: &Path, project: Project, travel: TravelRule) -> (Pe
         own: place.home.clone(),
         command_write,
         caches,
-        cache_layers: sandbox::keeps_caches_apart(place, true)
-            .then(|| place.cache_layers().join(project_name(cwd))),
+        cache_layers: sandbox.keeps_caches_apart.then(|| place.cache_layers().join(project_name(cwd))),
         home,
-        network,
+        network: sandbox.network,
         namespaces,
         needs: CommandNeeds::default(),
         support: None,
@@ -389,7 +408,7 @@ pub fn added_directories(place: &Place, cwd: &Path) -> Result<Vec<PathBuf>, Fail
     let entries = Record::of(place, cwd).project()?.entries;
     let added = entries.into_iter().filter_map(|Entry { id, what }| match what {
         What::Directory { path } => still_there(place, path, &id),
-        What::Grant { .. } | What::Cache { .. } | What::Rules { .. } => None,
+        What::Grant { .. } | What::Cache { .. } | What::Rules { .. } | What::Settings { .. } => None,
     });
     Ok(added.collect())
 }
@@ -408,45 +427,18 @@ fn still_there(place: &Place, path: String, id: &str) -> Option<PathBuf> {
     None
 }
 
-/// What commands may write besides: `sandbox.write` of `settings.json`, or the usual caches.
-fn command_write(place: &Place, home: Option<&Path>) -> (Vec<PathBuf>, Vec<Cache>) {
-    let (write, caches, problems) = command_write_of(place, home);
-    for problem in problems {
-        place.warn_of_settings(problem);
-    }
-    (write, caches)
-}
-
-/// The same, and what is wrong with it.
-pub(crate) fn command_write_of(
-    place: &Place,
-    home: Option<&Path>,
-) -> (Vec<PathBuf>, Vec<Cache>, Vec<String>) {
-    let usual = || quipu::caches(home, &|name| std::env::var_os(name));
-    // A file that cannot be read was warned of when the models were.
-    let settings = place.settings_json().unwrap_or_default();
-    let Some(list) = settings.pointer("/sandbox/write") else { return (Vec::new(), usual(), Vec::new()) };
-    let Some(list) = list.as_array() else {
-        let problem = "sandbox.write must be a list of paths; the default is used".to_owned();
-        return (Vec::new(), usual(), vec![problem]);
-    };
-    let (mut write, mut caches, mut problems) = (Vec::new(), Vec::new(), Vec::new());
-    for item in list {
-        match item.as_str() {
-            Some("default") => caches = usual(),
-            Some(text) if text.starts_with('/') => write.push(PathBuf::from(text)),
-            Some(text) => match (text.strip_prefix("~/"), home) {
-                (Some(below), Some(home)) => write.push(home.join(below)),
-                _ => problems.push(format!(
-                    "sandbox.write: `{text}` is neither absolute, nor below `~/`, nor `default`; it is left out"
-                )),
-            },
-            None => {
-                problems.push("sandbox.write holds something that is not text; it is left out".to_owned());
-            }
+/// What commands may write besides: `sandbox.write` of the settings, or the usual caches.
+pub(crate) fn command_write(place: &Place, home: Option<&Path>) -> (Vec<PathBuf>, Vec<Cache>) {
+    let (mut write, mut caches) = (Vec::new(), Vec::new());
+    for text in &place.config().sandbox.write {
+        match (text.as_str(), text.strip_prefix("~/"), home) {
+            ("default", _, _) => caches = quipu::caches(home, &|name| std::env::var_os(name)),
+            (_, Some(below), Some(home)) => write.push(home.join(below)),
+            (_, Some(_), None) => {}
+            (path, None, _) => write.push(PathBuf::from(path)),
         }
     }
-    (write, caches, problems)
+    (write, caches)
 }
 
 /// Where confined commands of sessions in `cwd` may write, as far as is known; says nothing of what is wrong, which a
@@ -455,11 +447,11 @@ pub(crate) fn open_to_commands(place: &Place, cwd: &Path) -> Vec<PathBuf> {
     let entries = Record::of(place, cwd).project().unwrap_or_default().entries;
     let added = entries.into_iter().filter_map(|entry| match entry.what {
         What::Directory { path } => Some(PathBuf::from(path)),
-        What::Grant { .. } | What::Cache { .. } | What::Rules { .. } => None,
+        What::Grant { .. } | What::Cache { .. } | What::Rules { .. } | What::Settings { .. } => None,
     });
     let mut places: Vec<PathBuf> = std::iter::once(cwd.to_path_buf()).chain(added).collect();
     let git: Vec<PathBuf> = places.iter().flat_map(|place| quipu_workspace::git_directories(place)).collect();
-    let (write, caches, _) = command_write_of(place, std::env::home_dir().as_deref());
+    let (write, caches) = command_write(place, std::env::home_dir().as_deref());
     places.extend(git);
     places.extend(write);
     places.extend(caches.into_iter().map(|cache| cache.path));
@@ -476,7 +468,7 @@ pub fn permissions_here(place: &Place) -> Result<(bool, String), Failure> {
     let project = Record::of(place, &cwd).project()?;
     let mode = project.mode.unwrap_or_default();
     let counts = format!("{} saved", project.entries.len());
-    let (rules, grants) = rules(place, &cwd, project, travel_rule(place));
+    let (rules, grants) = rules(place, &cwd, project, place.config().travel_rule);
     // To look makes nothing.
     let bare = PermissionRules { caches: Vec::new(), cache_layers: None, ..rules.clone() };
     let permissions = Permissions::new(rules, grants);

@@ -4,15 +4,20 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use quipu::{Engine, Outputs, PublishSettings, Sealer};
+use quipu::{Engine, Outputs, Sealer};
 use quipu_protocol::UnixMs;
-use quipu_providers::{Settings, Warning};
+use quipu_providers::{Settings as Models, Warning};
 use quipu_store::{Graph, OpenOptions, SearchIndex, SqliteStore, StoreError};
 use quipu_workspace::ProcessRegistry;
 
 use crate::commands::CommandRegistry;
 use crate::observer::Shared;
+<<<<<<< HEAD
 use crate::{Advice, Failure, HostNotice, Observer, Sources};
+=======
+use crate::settings::Cache;
+use crate::{Advice, Failure, HostNotice, Observer, ProblemKind, Settings};
+>>>>>>> h/settings
 
 /// The user's files.
 #[derive(Debug, Clone)]
@@ -29,6 +34,7 @@ pub struct Place {
     sources: Sources,
     commands: CommandRegistry,
     observer: Shared,
+    config: Arc<Cache>,
 }
 
 /// The time, in milliseconds since the epoch.
@@ -47,7 +53,7 @@ pub fn current_dir() -> Result<PathBuf, Failure> {
 }
 
 /// Every credential that is known is replaced where something is stored.
-pub fn seal_credentials(sealer: &Sealer, settings: &Settings) {
+pub fn seal_credentials(sealer: &Sealer, settings: &Models) {
     for (_, secret) in settings.secrets() {
         sealer.know("credential", &secret);
     }
@@ -94,9 +100,14 @@ impl Place {
             named,
             unkept: None,
             processes: Arc::default(),
+<<<<<<< HEAD
             sources: Sources::default(),
             commands: CommandRegistry::default(),
             observer: Shared(observer),
+=======
+            observer: Shared(observer),
+            config: Arc::new(Cache::of_environment(&env)),
+>>>>>>> h/settings
         })
     }
 
@@ -113,7 +124,15 @@ impl Place {
             sources: Sources::default(),
             commands: CommandRegistry::default(),
             observer: Shared(observer),
+            config: Arc::default(),
         }
+    }
+
+    /// The same place, with settings from these variables of an environment.
+    #[must_use]
+    pub fn with_environment(mut self, env: &dyn Fn(&str) -> Option<String>) -> Self {
+        self.config = Arc::new(Cache::of_environment(env));
+        self
     }
 
     /// Whether another store than the user's own was named.
@@ -223,49 +242,78 @@ impl Place {
             .is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
     }
 
-    /// All of `settings.json`; nothing when it is not there. The error is its text, when it has one: it was warned
-    /// of when the models were read.
-    pub fn settings_json(&self) -> Result<serde_json::Value, Option<String>> {
-        let path = self.home.join("settings.json");
-        match std::fs::metadata(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(serde_json::Value::Null),
-            Ok(found) if found.is_file() && found.len() <= 1 << 20 => {}
-            Ok(_) | Err(_) => return Err(None),
+    /// The settings of the user. They are read again when the file has changed; what is new and wrong is told.
+    pub fn config(&self) -> Arc<Settings> {
+        self.read_config(None)
+    }
+
+    /// The same with those of the project that `cwd` is in, where a person has accepted them.
+    pub fn config_in(&self, cwd: &Path) -> Arc<Settings> {
+        self.read_config(Some(cwd))
+    }
+
+    fn read_config(&self, cwd: Option<&Path>) -> Arc<Settings> {
+        let read = self.config.read(&self.home, cwd);
+        for problem in read.new {
+            match problem.kind {
+                ProblemKind::Untrusted => self.warn_with(problem.to_string(), Advice::TrustProject),
+                _ => self.warn(problem.to_string()),
+            }
         }
-        let text = std::fs::read_to_string(&path).map_err(|_| None)?;
-        serde_json::from_str(text.trim_start_matches('\u{feff}')).map_err(|_| Some(text))
+        read.settings
+    }
+
+    /// Whether the file of the user's settings may say something of this, though it cannot be read.
+    pub(crate) fn settings_mention(&self, word: &str) -> bool {
+        use std::io::Read as _;
+        let path = self.settings_path();
+        let Ok((file, _)) = quipu_workspace::open_for_reading(&path) else { return path.exists() };
+        let (mut bytes, most) = (Vec::new(), 1 << 20);
+        match file.take(most + 1).read_to_end(&mut bytes) {
+            Ok(_) if bytes.len() as u64 <= most => String::from_utf8_lossy(&bytes).contains(word),
+            Ok(_) | Err(_) => true,
+        }
     }
 
     /// Models and credentials; problems in the files are told.
+<<<<<<< HEAD
     pub fn settings(&self) -> Settings {
         let (settings, warnings) = Settings::load(&self.home, &env);
         let (settings, more) = self.sources.applied_to(settings);
         for Warning(text) in warnings.into_iter().chain(more) {
+=======
+    pub fn settings(&self) -> Models {
+        let (settings, warnings) = Models::load_with(&self.home, self.config().calls.clone(), &env);
+        for Warning(text) in warnings {
+>>>>>>> h/settings
             self.warn(text);
         }
         settings.with_shell(crate::helpers::shell(&self.home))
     }
 
+    /// What is wrong with the files of models and credentials.
+    pub fn model_problems(&self) -> Vec<String> {
+        let (_, warnings) = Models::load_with(&self.home, self.config().calls.clone(), &env);
+        warnings.into_iter().map(|Warning(text)| text).collect()
+    }
+
     /// An engine over `store`, which seals every credential that is known and keeps them from child processes.
-    pub fn engine(&self, store: Arc<dyn Graph>, settings: &Settings) -> Result<Engine, Failure> {
+    pub fn engine(&self, store: Arc<dyn Graph>, settings: &Models) -> Result<Engine, Failure> {
         let sealer = Arc::new(Sealer::new(self.seal_key()?));
         seal_credentials(&sealer, settings);
         crate::sealers::seals_with(&sealer);
         let children = settings.env_keys().into_iter().map(|name| (name, None)).collect();
-        let (publish, problems) = PublishSettings::of_json(&self.settings_json().unwrap_or_default());
-        for problem in problems {
-            self.warn_of_settings(problem);
-        }
+        let publish = &self.config().publish;
         let engine = Engine::new(store, sealer, "").with_outputs(self.outputs());
         let engine = engine.with_env(children).with_processes(self.processes.clone());
-        Ok(engine.with_published_heads(&publish))
+        Ok(engine.with_published_heads(publish))
     }
 
     /// The same over a store of its own that is gone with it.
     ///
     /// # Errors
     /// As [`Place::engine`].
-    pub fn engine_in_memory(&self, settings: &Settings) -> Result<Engine, Failure> {
+    pub fn engine_in_memory(&self, settings: &Models) -> Result<Engine, Failure> {
         self.engine(Arc::new(SqliteStore::in_memory()?), settings)
     }
 

@@ -26,9 +26,7 @@ pub(crate) async fn put_system(
     let (rules, problems) = if request.no_context_files {
         Default::default()
     } else {
-        let (above, mut problems) = rules_above(place);
-        let (rules, more) = quipu::find_rules(&place.home, cwd, &above);
-        problems.extend(more);
+        let (rules, problems) = quipu::find_rules(&place.home, cwd, &rules_above(place));
         let rules = crate::rules::accepted_rules(place, engine, cwd, rules).await?;
         (rules, problems)
     };
@@ -44,27 +42,14 @@ pub(crate) async fn put_system(
     Ok(())
 }
 
-/// Directories above a repository whose rules the user accepts: `rules.above`, and what is wrong there.
-fn rules_above(place: &Place) -> (Vec<PathBuf>, Vec<String>) {
-    let settings = place.settings_json().unwrap_or_default();
-    let said = &settings["rules"]["above"];
-    let wrong = || {
-        let path = place.home.join("settings.json");
-        vec![format!("{}: rules.above must be a list of directories, such as [\"~/work\"]", path.display())]
-    };
-    if said.is_null() {
-        return Default::default();
-    }
-    let Some(list) = said.as_array() else { return (Vec::new(), wrong()) };
-    let named = |one: &serde_json::Value| {
-        let text = one.as_str()?;
-        let path = match text.strip_prefix("~") {
+/// Directories above a repository whose rules the user accepts.
+fn rules_above(place: &Place) -> Vec<PathBuf> {
+    let named = |text: &String| {
+        let path = match text.strip_prefix('~') {
             Some(rest) => std::env::home_dir()?.join(rest.trim_start_matches('/')),
             None => PathBuf::from(text),
         };
-        path.is_absolute().then(|| path.canonicalize().unwrap_or(path))
+        Some(path.canonicalize().unwrap_or(path))
     };
-    let above: Vec<PathBuf> = list.iter().filter_map(named).collect();
-    let problems = if above.len() == list.len() { Vec::new() } else { wrong() };
-    (above, problems)
+    place.config().rules_above.iter().filter_map(named).collect()
 }

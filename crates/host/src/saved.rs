@@ -12,8 +12,8 @@ use quipu::{
 use quipu_protocol::Scope;
 use quipu_workspace::{Access, Sandbox};
 
-use crate::permissions::{Entry, Project, Record, Source, Unsaved, What, command_write_of};
-use crate::{Advice, Failure, OpenRequest, PermissionRequest, Place, Question, env, sandbox};
+use crate::permissions::{Entry, Project, Record, Source, Unsaved, What, command_write};
+use crate::{Advice, Failure, OpenRequest, PermissionRequest, Place, Question, env};
 
 /// What tells one state of a file from another; `None` where it is not there.
 type Stamp = Option<(u64, u64, u64, [i64; 4])>;
@@ -247,13 +247,13 @@ fn offer_caches(
     record: &Record,
     project: &Project,
 ) -> Result<(), Failure> {
-    if !request.offers_caches || record.project.is_none() || !sandbox::keeps_caches_apart(place, false) {
+    if !request.offers_caches || record.project.is_none() || !place.config().sandbox.keeps_caches_apart {
         return Ok(());
     }
-    let (write, caches, _) = command_write_of(place, std::env::home_dir().as_deref());
+    let (write, caches) = command_write(place, std::env::home_dir().as_deref());
     let added = project.entries.iter().filter_map(|entry| match &entry.what {
         What::Directory { path } => Some(PathBuf::from(path)),
-        What::Grant { .. } | What::Cache { .. } | What::Rules { .. } => None,
+        What::Grant { .. } | What::Cache { .. } | What::Rules { .. } | What::Settings { .. } => None,
     });
     let open: Vec<PathBuf> = std::iter::once(cwd.to_path_buf()).chain(added).chain(write).collect();
     let mut named: Vec<(&str, String)> = Vec::new();

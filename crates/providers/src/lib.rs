@@ -64,6 +64,7 @@ pub use quipu_protocol::{CallEnd, CallEvent, Charge, clamp_level, level_name, le
 pub use script::{Script, ScriptStep, blank, plain_body, stream};
 pub use select::{FindError, Selection, nearest};
 pub use settings::{Settings, is_supported};
+pub use settings_file::CallSettings;
 pub use thinking::ThinkingBudgets;
 pub use values::{NoShell, Shell};
 pub use warning::Warning;

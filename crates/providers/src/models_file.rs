@@ -10,10 +10,24 @@ use quipu_protocol::Model;
 use serde_json::{Map, Value, json};
 
 use crate::warning::Warning;
-use crate::{catalogue, jsonc};
+use crate::{anthropic, catalogue, jsonc, nearest, openai};
 
 /// Bytes of `models.json` at most.
 const MAX_BYTES: u64 = 16 << 20;
+
+/// The wires that there are: those that this version speaks, and those of the catalogue.
+const WIRES: [&str; 10] = [
+    anthropic::API,
+    openai::API,
+    "azure-openai-responses",
+    "bedrock-converse-stream",
+    "google-generative-ai",
+    "google-vertex",
+    "mistral-conversations",
+    "openai-codex-responses",
+    "openai-responses",
+    "pi-messages",
+];
 
 /// One provider of `models.json`.
 #[derive(Debug, Clone, Default)]
@@ -30,6 +44,18 @@ pub(crate) struct ProviderConfig {
 }
 
 impl ProviderConfig {
+    /// Where it names wires, and which.
+    fn named_apis(&self) -> Vec<(String, &str)> {
+        let own = self.api.as_deref().map(|api| ("api".to_owned(), api));
+        let models = self.models.iter().enumerate();
+        let models =
+            models.filter_map(|(at, model)| Some((format!("models[{at}].api"), model.get("api")?.as_str()?)));
+        let changes = self.overrides.iter().filter_map(|(of, change)| {
+            Some((format!("modelOverrides.{of}.api"), change.get("api")?.as_str()?))
+        });
+        own.into_iter().chain(models).chain(changes).collect()
+    }
+
     /// Names and values of all headers that it sets, as they are written.
     pub(crate) fn all_headers(&self) -> impl Iterator<Item = (&str, &str)> {
         let of_models = self.models.iter().chain(self.overrides.values());
@@ -113,6 +139,15 @@ fn provider(value: &Value) -> Result<ProviderConfig, String> {
 /// The provider's models: the catalogue's, changed as the file says, and the file's own.
 pub(crate) fn models(id: &str, config: &ProviderConfig, warnings: &mut Vec<Warning>) -> Vec<Arc<Model>> {
     let built_in = catalogue::models(id);
+    for (place, api) in config.named_apis() {
+        if !WIRES.contains(&api) {
+            let near = nearest(api, WIRES.iter().map(|&wire| wire.to_owned()));
+            let near = near.first().map_or(String::new(), |wire| format!(" Did you mean {wire:?}?"));
+            warnings.push(Warning(format!(
+                "models.json: providers.{id}.{place}: there is no api {api:?}.{near}"
+            )));
+        }
+    }
     let mut models: Vec<Arc<Model>> = Vec::new();
     let mut take = |place: String, model: Value| match serde_json::from_str::<Model>(&model.to_string()) {
         Ok(model) if model.id.is_empty() => {

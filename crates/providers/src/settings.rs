@@ -18,7 +18,11 @@ use crate::models_file::{self, ProviderConfig};
 use crate::values::{self, Shell, Vars};
 use crate::warning::Warning;
 use crate::{AnthropicMessages, OpenAiCompletions, anthropic, openai};
+<<<<<<< HEAD
 use crate::{CallOptions, LocalServer, Provider, failure, net, settings_file};
+=======
+use crate::{CallOptions, CallSettings, LocalServer, Provider, net, settings_file};
+>>>>>>> h/settings
 
 /// Secrets shorter than this are not given to [`Settings::secrets`]: replacing them would tear ordinary text.
 const MIN_SECRET: usize = 8;
@@ -55,6 +59,19 @@ impl Settings {
     /// cannot be used is told in the warnings.
     pub fn load(home: &Path, env: &dyn Fn(&str) -> Option<String>) -> (Self, Vec<Warning>) {
         let mut warnings = Vec::new();
+        let calls = settings_file::read(&home.join("settings.json"), &mut warnings);
+        let (settings, more) = Self::load_with(home, calls, env);
+        warnings.extend(more);
+        (settings, warnings)
+    }
+
+    /// The same, where somebody else has read the settings of calls.
+    pub fn load_with(
+        home: &Path,
+        calls: CallSettings,
+        env: &dyn Fn(&str) -> Option<String>,
+    ) -> (Self, Vec<Warning>) {
+        let mut warnings = Vec::new();
         let auth_file = AuthFile::new(home);
         let auth = auth_file.read().unwrap_or_else(|error| {
             warnings.push(Warning(error.to_string()));
@@ -68,7 +85,6 @@ impl Settings {
             warnings.push(Warning(format!("{path}: the entry {provider:?} is not used: {problem}.")));
         }
         let configs = models_file::read(&home.join("models.json"), &mut warnings);
-        let file = settings_file::read(&home.join("settings.json"), &mut warnings);
         let mut names: BTreeSet<String> = BTreeSet::new();
         for (_, row) in catalogue::providers() {
             names.extend(row.env.iter().map(|env| env.name.clone()));
@@ -89,6 +105,7 @@ impl Settings {
         let learned = net::passwords(env).into_iter().map(|it| ("proxy".into(), it)).collect();
         let keys = Keys {
             home: home.to_path_buf(),
+<<<<<<< HEAD
             vars: Arc::new(vars),
             shell: usual(home),
             auth: Arc::new(auth.known),
@@ -100,6 +117,10 @@ impl Settings {
         let settings = Self {
             options: file.options,
             places: file.local,
+=======
+            options: calls.options,
+            places: calls.local,
+>>>>>>> h/settings
             local: OnceLock::new(),
             keys,
             sources: BTreeMap::new(),

@@ -16,23 +16,43 @@ const MAX_BYTES: u64 = 1 << 20;
 /// A silence that no call outlives: how a limit is turned off.
 const UNLIMITED: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// What the file says, or the defaults.
+/// What settings say of calls of models.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct FileSettings {
-    /// The patience of calls.
-    pub(crate) options: CallOptions,
+pub struct CallSettings {
+    /// The patience of calls, and how much is thought and kept by servers.
+    pub options: CallOptions,
     /// Where model servers on this machine are looked for.
     pub(crate) local: Vec<Place>,
 }
 
+impl Default for CallSettings {
+    fn default() -> Self {
+        Self { options: CallOptions::default(), local: local::places().to_vec() }
+    }
+}
+
+impl CallSettings {
+    /// What the settings say (`retry`, `httpIdleTimeoutMs`, `thinkingBudgets`, `cacheRetention`, `proxyLocalServers`,
+    /// `localServers`), and for people what is wrong with it; the defaults stand there.
+    pub fn of_json(settings: &Value) -> (Self, Vec<String>) {
+        let mut problems = Vec::new();
+        let local = local_places(settings, |problem| problems.push(problem));
+        let options = options(settings, |problem| problems.push(problem));
+        (Self { options, local }, problems)
+    }
+}
+
 /// What the file asks for. A file that is not there asks for nothing; what is wrong is warned of and left at its
 /// default.
-pub(crate) fn read(path: &Path, warnings: &mut Vec<Warning>) -> FileSettings {
+pub(crate) fn read(path: &Path, warnings: &mut Vec<Warning>) -> CallSettings {
+    let Some(parsed) = parse(path, warnings) else { return CallSettings::default() };
+    let (settings, problems) = CallSettings::of_json(&parsed);
+    warnings.extend(problems.iter().map(|problem| Warning(format!("{}: {problem}", path.display()))));
+    settings
+}
+
+fn local_places(parsed: &Value, mut warn: impl FnMut(String)) -> Vec<Place> {
     let mut local = local::places().to_vec();
-    let Some(parsed) = parse(path, warnings) else {
-        return FileSettings { options: CallOptions::default(), local };
-    };
-    let mut warn = |problem: String| warnings.push(Warning(format!("{}: {problem}", path.display())));
     match parsed.get("localServers") {
         None | Some(Value::Null) => {}
         Some(Value::Bool(false)) => local.clear(),
@@ -59,7 +79,7 @@ pub(crate) fn read(path: &Path, warnings: &mut Vec<Warning>) -> FileSettings {
         }
         Some(_) => warn("localServers must be an object of URLs, or false; its default is used.".into()),
     }
-    FileSettings { options: options(&parsed, warn), local }
+    local
 }
 
 fn parse(path: &Path, warnings: &mut Vec<Warning>) -> Option<Value> {

@@ -79,7 +79,7 @@ pub use paths::complete_path;
 pub use picker::{Picked, Picker, PickerRow};
 pub use pictures::{Canvas, Graphics, Picture};
 pub use request::{Context, Reply, Request, Stop};
-pub use run::{Begin, Ended, Left, run};
+pub use run::{Begin, Ended, Left, run, users_editor};
 pub use screen::Screen;
 pub use sent::{HISTORY_TEXT, HISTORY_TEXTS, SentFile};
 pub use state::{Choice, EditorError, Effect, FormError, Input, Purpose, State};

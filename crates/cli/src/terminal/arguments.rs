@@ -4,10 +4,13 @@ use quipu::Engine;
 use quipu_protocol::NodeId;
 use quipu_store::Graph;
 use quipu_tui::editor::Candidate;
+use serde_json::Value;
 
+use crate::config::{failure, in_words, origin};
 use crate::exit::Failure;
 use crate::print::{one_line, printable};
-use quipu_host::{KeptSetting, Place, Setting, SettingError, Steps, Suggestion};
+use quipu_host::settings::{Kept, SettingsFile, set_setting};
+use quipu_host::{Place, SettingRow, Settings, Steps, Suggestion};
 
 /// Columns of a value.
 const WIDTH: usize = 60;
@@ -54,55 +57,44 @@ pub(super) fn known(place: &Place, command: &str) -> Option<Vec<Candidate>> {
         ],
         "import" => return Some(candidates(quipu_host::suggested_agents())),
         "login" => return Some(candidates(quipu_host::suggested_providers(place))),
-        "settings" => return Some(quipu_host::current_settings(place).iter().flat_map(rows).collect()),
         _ => return None,
     };
     Some(words.iter().map(|(text, detail)| offered(text, (*detail).to_owned())).collect())
 }
 
-/// A setting, once for each value that it may have.
-fn rows((Setting { name, values, help }, value): &(Setting, Option<String>)) -> Vec<Candidate> {
-    let detail = |shown: &str| match value {
-        Some(value) if value == shown => format!("{help} (it is so)"),
-        Some(value) if shown.is_empty() => format!("{help}; now {}", one_line(value, WIDTH)),
-        _ => (*help).to_owned(),
-    };
-    if values.is_empty() {
-        return vec![offered(name, detail(""))];
-    }
-    values.iter().map(|one| offered(&format!("{name} {one}"), detail(one))).collect()
+/// Every setting, with its value and where that comes from; once for each value that it may have.
+pub(super) fn settings(settings: &Settings) -> Vec<Candidate> {
+    settings.rows().flat_map(|row| rows(&row)).collect()
 }
 
-/// Keeps a setting, and leaves all others as they are.
-pub(super) fn set(place: &Place, setting: &str) -> Result<String, Failure> {
+fn rows(SettingRow { key, value, source }: &SettingRow<'_>) -> Vec<Candidate> {
+    let (name, help) = (key.name, key.help);
+    let now = in_words(value);
+    let from = origin(source);
+    let mut values = key.values().to_vec();
+    if values.is_empty() {
+        let now = if value.is_null() { "nothing".to_owned() } else { one_line(&now, WIDTH) };
+        return vec![offered(name, format!("{help}; now {now} ({from})"))];
+    }
+    if !value.is_null() && !values.contains(&now.as_str()) {
+        values.push(&now);
+    }
+    let detail = |one: &str| match value {
+        _ if one == now => format!("{help}; it is so ({from})"),
+        Value::Null => format!("{help}; nothing is set ({from})"),
+        _ => help.to_owned(),
+    };
+    values.iter().map(|one| offered(&format!("{name} {}", one_line(one, WIDTH)), detail(one))).collect()
+}
+
+/// Sets a setting in the user's file, and leaves all others as they are.
+pub(super) fn set(place: &Place, setting: &str) -> Result<Kept, Failure> {
     let Some((name, value)) = setting.trim().split_once(char::is_whitespace) else {
         return Err(Failure::usage(
             "name the setting and its value, such as `/settings compaction.enabled false`",
         ));
     };
-    let KeptSetting { setting, value, path } =
-        quipu_host::keep_setting(place, name, value.trim()).map_err(not_kept)?;
-    let mut told = format!("{} is {value} now, in {}", setting.name, path.display());
-    if matches!(setting.name, "search.tool" | "travel.tools") && value == true {
-        told.push_str("; a session that began without these tools goes on without them");
-    }
-    Ok(told)
-}
-
-fn not_kept(error: SettingError) -> Failure {
-    match error {
-        SettingError::Unknown(name) => {
-            Failure::usage(format!("`{name}` is none of the settings that `/settings` lists"))
-        }
-        SettingError::NotANumber(setting) => Failure::usage(format!("{} must be a number", setting.name)),
-        SettingError::NotAValue(setting) => {
-            Failure::usage(format!("{} must be one of: {}", setting.name, setting.values.join(", ")))
-        }
-        SettingError::Unreadable(path) => {
-            Failure::usage(format!("{} cannot be read as JSON; mend it first", path.display()))
-        }
-        SettingError::Io(error) => error.into(),
-    }
+    set_setting(place, &SettingsFile::User, name, value.trim()).map_err(failure)
 }
 
 /// Steps back or forward, by number: what each is, and what the session stands at then.
@@ -135,11 +127,43 @@ pub(super) async fn stored(
 
 #[cfg(test)]
 mod tests {
+    /// Settings whose effect is looked for elsewhere, or that are read together with one of the table.
+    const ELSEWHERE: [&str; 24] = [
+        "screenReader",
+        "terminal.",
+        "enabledModels",
+        "thinkingBudgets.",
+        "retry.baseDelayMs",
+        "retry.provider.",
+        "httpIdleTimeoutMs",
+        "proxyLocalServers",
+        "localServers",
+        "context.prune.triggerPercent",
+        "context.prune.clearAtLeastPercent",
+        "context.prune.keepTurns",
+        "context.prune.minCharacters",
+        "search.meaning",
+        "travel.tobe",
+        "identity.file",
+        "rules.above",
+        "files.fileBytes",
+        "files.runBytes",
+        "files.storeBytes",
+        "files.ignoredFiles",
+        "publish",
+        "budget.waitMs",
+        "sandbox.",
+    ];
+
     #[test]
     fn each_setting_is_in_the_table_of_the_tests() {
         let table = include_str!("../../tests/it/live_settings.rs");
-        for quipu_host::Setting { name, .. } in quipu_host::SETTINGS {
-            assert!(table.contains(&format!("name: \"{name}\"")), "{name} has no row in live_settings.rs");
+        for quipu_host::settings::Key { name, .. } in quipu_host::settings::KEYS {
+            let is_known = *name == "hooks" || ELSEWHERE.iter().any(|other| name.starts_with(other));
+            assert!(
+                is_known || table.contains(&format!("name: \"{name}\"")),
+                "{name} has no row in live_settings.rs"
+            );
         }
     }
 }

@@ -25,7 +25,8 @@ use crate::print::printable;
 use quipu_host::CommandRegistry;
 use quipu_host::Mirror;
 use quipu_host::SavedPermissions;
-use quipu_host::{FailureKind, OpenRequest, Place, Started, seal_credentials};
+use quipu_host::settings::Effect;
+use quipu_host::{FailureKind, OpenRequest, Place, Settings, Started, seal_credentials};
 
 /// Bytes of what a command prints that are shown at most.
 const PRINTED: usize = 1 << 20;
@@ -107,6 +108,13 @@ impl Inner {
             Some(store) => Ok(Some(store)),
             None => Ok(self.place.store_to_read()?.map(|store| store as Arc<dyn Graph>)),
         }
+    }
+
+    /// The settings as they hold where the session works, with what the command line said.
+    fn settings(&self) -> Settings {
+        let cwd = self.now().cwd.clone();
+        let flags = crate::place::flags(&self.task);
+        self.place.config_in(&cwd).with_flags(&flags)
     }
 
     /// How the terminal looks by the settings of now, and what is wrong with them.
@@ -300,7 +308,8 @@ impl Host for Surroundings {
 
     fn cycled(&self) -> Doing<Vec<Cycled>> {
         self.doing(|inner| async move {
-            let models = move || quipu_host::cycled_models(&inner.place);
+            let cwd = inner.now().cwd.clone();
+            let models = move || quipu_host::cycled_models(&inner.place, &cwd);
             Ok(tokio::task::spawn_blocking(models).await.map_err(Failure::failed)??)
         })
     }
@@ -396,12 +405,17 @@ impl Host for Surroundings {
                 return Ok(models.map(super::arguments::candidate).collect());
             }
             let place = &inner.place;
+<<<<<<< HEAD
             if place.commands().runnable().iter().any(|spec| spec.name == command) {
                 let offered = place.commands().complete(&command, "").await;
                 return Ok(offered
                     .iter()
                     .map(|text| super::arguments::offered(text, String::new()))
                     .collect());
+=======
+            if command == "settings" {
+                return Ok(super::arguments::settings(&inner.settings()));
+>>>>>>> h/settings
             }
             if let Some(known) = super::arguments::known(place, &command) {
                 return Ok(known);
@@ -417,15 +431,21 @@ impl Host for Surroundings {
 
     fn set(&self, setting: String) -> Doing<SettingKept> {
         self.doing(move |inner| async move {
-            let told = super::arguments::set(&inner.place, &setting)?;
-            let name = setting.split_whitespace().next().unwrap_or_default();
-            Ok(match name {
-                "theme" => {
+            let kept = super::arguments::set(&inner.place, &setting)?;
+            let told = crate::config::told(&kept, &inner.settings());
+            let told = [vec![told], inner.told.take()].concat().join("\n");
+            Ok(match kept.key.map(|key| (key.name, key.effect)) {
+                Some(("theme", _)) => {
                     let (theme, problems) = inner.look();
                     let told = [vec![told], problems].concat().join("\n");
                     SettingKept { told, theme: Some(Box::new(theme)), reopens: false }
                 }
-                _ => inner.kept(told),
+                Some((_, Effect::Now)) => SettingKept { told, theme: None, reopens: false },
+                Some((_, Effect::NextStart)) => {
+                    let told = format!("{told}; it holds when the terminal is started the next time");
+                    SettingKept { told, theme: None, reopens: false }
+                }
+                Some((_, Effect::NextSession)) | None => inner.kept(told),
             })
         })
     }
@@ -434,9 +454,9 @@ impl Host for Surroundings {
         self.doing(move |inner| async move {
             let told = "The settings hold from here on; `terminal` and `screenReader` from the next start on";
             let kept = inner.kept(told.to_owned());
+            let named = inner.settings().theme.is_some();
             let (theme, problems) = inner.look();
-            let told = [vec![kept.told], problems].concat().join("\n");
-            let named = inner.place.settings_json().unwrap_or_default()["theme"].is_string();
+            let told = [vec![kept.told], inner.told.take(), problems].concat().join("\n");
             Ok(SettingKept { told, theme: named.then(|| Box::new(theme)), ..kept })
         })
     }
@@ -513,7 +533,7 @@ impl Host for Surroundings {
     }
 
     fn settings_path(&self) -> PathBuf {
-        self.0.place.home.join("settings.json")
+        self.0.place.settings_path()
     }
 
     fn foreground(&self, words: Vec<String>) -> Doing<()> {

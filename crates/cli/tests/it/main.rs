@@ -23,6 +23,8 @@ mod command_hooks;
 #[cfg(test)]
 mod compact;
 #[cfg(test)]
+mod config;
+#[cfg(test)]
 mod context;
 #[cfg(test)]
 mod continued;

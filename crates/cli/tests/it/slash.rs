@@ -361,8 +361,11 @@ fn settings_are_chosen_written_and_edited() {
     terminal.shows("test-1");
     terminal.types("/settings\r");
     terminal.shows("type to filter");
+    terminal.types("retry base");
+    terminal.shows("now 1 (your settings.json)");
+    terminal.types(&"\u{7f}".repeat(10));
     terminal.types("prune false");
-    terminal.shows("context.prune.enabled false");
+    terminal.shows("it is so (built-in)");
     terminal.types(ENTER);
     terminal.shows("context.prune.enabled is false now");
     terminal.hides("opening the session");

@@ -1,34 +1,622 @@
-//! Settings that are kept one by one.
+//! Settings: layers, files of every shape, and what is changed in them.
 
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use quipu_host::{Place, SettingError, Silent, current_settings, keep_setting};
+use proptest::prelude::*;
+use quipu_host::settings::{
+    Changed, Effect, KEYS, Key, ProjectUse, SettingError, SettingsFile, project_to_trust, set_setting,
+    settings_schema, settings_table, trust_project, unset_setting,
+};
+use quipu_host::{Advice, HostNotice, Observer, Place, ProblemKind, Settings, Silent, Source};
+use serde_json::{Value, json};
 
-#[test]
-fn a_kept_setting_leaves_all_others_as_they_are() {
-    let dir = tempfile::tempdir().unwrap();
-    let place = Place::at(dir.path(), Arc::new(Silent));
-    std::fs::write(place.settings_path(), "{\"theme\": \"mine\", \"search\": {\"other\": 1}}").unwrap();
-    let kept = keep_setting(&place, "search.tool", "false").unwrap();
-    assert_eq!((kept.setting.name, kept.value), ("search.tool", false.into()));
-    let found = place.settings_json().unwrap();
-    assert_eq!(found, serde_json::json!({ "theme": "mine", "search": { "other": 1, "tool": false } }));
-    let now = current_settings(&place);
-    let of = |name: &str| now.iter().find(|(setting, _)| setting.name == name).unwrap().1.clone();
-    assert_eq!((of("theme").as_deref(), of("search.tool").as_deref()), (Some("mine"), Some("false")));
-    assert_eq!(of("budget.daily"), None);
+/// Hears what is told.
+#[derive(Default)]
+struct Ears(Mutex<Vec<HostNotice>>);
+
+impl Observer for Ears {
+    fn notice(&self, notice: HostNotice) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(notice);
+    }
+}
+
+impl Ears {
+    /// What was told since the last time.
+    fn take(&self) -> Vec<String> {
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *told).into_iter().map(|notice| notice.text).collect()
+    }
+}
+
+/// A user and a project.
+struct World {
+    dir: tempfile::TempDir,
+    ears: Arc<Ears>,
+    place: Place,
+}
+
+impl World {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("home")).unwrap();
+        std::fs::create_dir_all(root.join("work/.git")).unwrap();
+        std::fs::create_dir_all(root.join("work/.quipu")).unwrap();
+        std::fs::create_dir_all(root.join("work/below")).unwrap();
+        let ears = Arc::new(Ears::default());
+        let place = Place::at(root.join("home"), ears.clone());
+        Self { dir, ears, place }
+    }
+
+    fn with(text: impl AsRef<[u8]>) -> Self {
+        let world = Self::new();
+        std::fs::write(world.place.settings_path(), text).unwrap();
+        world
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().canonicalize().unwrap().join(name)
+    }
+
+    fn cwd(&self) -> PathBuf {
+        self.path("work/below")
+    }
+
+    fn project(&self, settings: &Value) {
+        std::fs::write(self.path("work/.quipu/settings.json"), settings.to_string()).unwrap();
+    }
+
+    fn trust(&self) {
+        trust_project(&self.place, &project_to_trust(&self.place, &self.cwd()).unwrap()).unwrap();
+    }
+
+    fn set(&self, name: &str, words: &str) -> Result<Changed, SettingError> {
+        set_setting(&self.place, &SettingsFile::User, name, words).map(|kept| kept.changed)
+    }
+
+    fn text(&self) -> String {
+        std::fs::read_to_string(self.place.settings_path()).unwrap()
+    }
+}
+
+fn value_of(settings: &Settings, name: &str) -> (Value, &'static str) {
+    let row = settings.row(Key::named(name).unwrap());
+    (row.value, row.source.word())
 }
 
 #[test]
-fn a_setting_that_cannot_be_kept_says_why() {
-    let dir = tempfile::tempdir().unwrap();
-    let place = Place::at(dir.path(), Arc::new(Silent));
-    let refused = |name: &str, value: &str| keep_setting(&place, name, value).unwrap_err();
-    assert!(matches!(refused("no.such", "1"), SettingError::Unknown(name) if name == "no.such"));
-    assert!(matches!(refused("budget.daily", "much"), SettingError::NotANumber(_)));
-    assert!(matches!(refused("cacheRetention", "ever"), SettingError::NotAValue(_)));
-    assert!(!place.settings_path().exists());
-    std::fs::write(place.settings_path(), "{").unwrap();
-    assert!(matches!(refused("theme", "dark"), SettingError::Unreadable(_)));
-    assert_eq!(std::fs::read_to_string(place.settings_path()).unwrap(), "{");
+fn each_layer_counts_more_than_the_one_before() {
+    let mut world = World::new();
+    let name = "compaction.reserveTokens";
+    let now = |world: &World| value_of(&world.place.config_in(&world.cwd()), name);
+    assert_eq!(now(&world), (json!(16_384), "built-in"));
+    std::fs::write(world.place.settings_path(), r#"{"compaction":{"reserveTokens":1}}"#).unwrap();
+    assert_eq!(now(&world), (json!(1), "user"));
+    world.project(&json!({ "compaction": { "reserveTokens": 2 } }));
+    assert_eq!(now(&world), (json!(1), "user"), "nobody has accepted it");
+    world.trust();
+    assert_eq!(now(&world), (json!(2), "project"));
+    assert_eq!(value_of(&world.place.config(), name), (json!(1), "user"), "outside of the project");
+    let variable = |name: &str| (name == "QUIPU_COMPACTION_RESERVE_TOKENS").then(|| "3".to_owned());
+    world.place = world.place.with_environment(&variable);
+    let settings = world.place.config_in(&world.cwd());
+    assert_eq!(value_of(&settings, name), (json!(3), "environment"));
+    assert_eq!(settings.compaction.reserve_tokens, 3);
+    let flags = [(name, "--reserve", json!(4)), ("travel.tobe", "--allow-tobe", json!("allow"))];
+    let flagged = settings.with_flags(&flags);
+    assert_eq!(value_of(&flagged, name), (json!(4), "flag"));
+    assert_eq!((flagged.compaction.reserve_tokens, flagged.travel_rule), (4, quipu::TravelRule::Allow));
+    assert_eq!(flagged.source_of(name), Some(&Source::Flag("--reserve")));
+    assert_eq!(value_of(&flagged, "retry.enabled"), (json!(true), "built-in"));
+}
+
+#[test]
+fn defaults_of_the_table_are_those_of_the_types() {
+    let mut all = json!({});
+    for key in KEYS.iter().filter(|key| !key.default.is_empty()) {
+        assert!(!key.default_value().is_null(), "{}", key.name);
+        let path = key.path();
+        let at = path.iter().fold(&mut all, |at, member| &mut at[member]);
+        *at = key.default_value();
+    }
+    let world = World::with(all.to_string());
+    let said = world.place.config();
+    assert_eq!(said.problems, []);
+    let built_in = Settings::default();
+    let differs = built_in.rows().zip(said.rows()).find(|(built_in, said)| built_in.value != said.value);
+    assert_eq!(differs, None);
+    // All but where it comes from.
+    assert_eq!(
+        format!("{:?}", (&built_in.calls, &built_in.files, &built_in.sandbox)),
+        format!("{:?}", (&said.calls, &said.files, &said.sandbox))
+    );
+    assert_eq!(
+        (built_in.compaction, built_in.prune, built_in.history),
+        (said.compaction, said.prune, said.history)
+    );
+    assert_eq!(
+        (built_in.travel, built_in.travel_rule, built_in.budget),
+        (said.travel, said.travel_rule, said.budget)
+    );
+    assert_eq!(
+        (&built_in.publish, &built_in.identity, &built_in.meaning),
+        (&said.publish, &said.identity, &said.meaning)
+    );
+    assert_eq!((built_in.terminal, built_in.screen_reader), (said.terminal, said.screen_reader));
+}
+
+#[test]
+fn names_and_variables_of_settings_are_unique() {
+    let mut seen = std::collections::BTreeSet::new();
+    for key in KEYS {
+        assert!(seen.insert(key.name) && seen.len() <= 100, "{}", key.name);
+        let within = format!("{}.", key.name);
+        assert!(KEYS.iter().all(|other| !other.name.starts_with(&within)), "{} holds others", key.name);
+    }
+    let variables: std::collections::BTreeSet<String> = KEYS.iter().map(Key::variable).collect();
+    assert_eq!(variables.len(), KEYS.len());
+    assert_eq!(Key::named("screenReader").unwrap().variable(), "QUIPU_SCREEN_READER");
+    let long = "retry.provider.maxRetryDelayMs";
+    assert_eq!(Key::named(long).unwrap().variable(), "QUIPU_RETRY_PROVIDER_MAX_RETRY_DELAY_MS");
+}
+
+#[test]
+fn wrong_values_are_told_and_the_rest_holds() {
+    // With each there is `retry.maxRetries`, which holds.
+    let check = |members: &str, told: &[&str]| {
+        let world = World::with(format!(
+            r#"{{{members}{}"retry":{{"maxRetries":7}}}}"#,
+            if members.is_empty() { "" } else { "," }
+        ));
+        let settings = world.place.config();
+        assert_eq!(settings.calls.options.max_retries, 7, "{members}");
+        let heard = world.ears.take();
+        assert_eq!(heard.len(), told.len(), "{members}: {heard:?}");
+        for (heard, told) in heard.iter().zip(told) {
+            assert!(heard.contains(told), "{heard}");
+            assert!(heard.contains("settings.json: ") && heard.ends_with(" (line 1)"), "{heard}");
+        }
+        // Once.
+        world.place.config();
+        assert_eq!(world.ears.take(), [""; 0]);
+    };
+    check("", &[]);
+    check(r#""$schema":"docs/settings.schema.json""#, &[]);
+    check(r#""compaction":null,"theme":null"#, &[]);
+    check(
+        r#""compaction":{"reserveTokens":0}"#,
+        &["compaction.reserveTokens must be a whole number of 1 or more"],
+    );
+    check(
+        r#""compaction":{"reserveTokens":1e999}"#,
+        &["compaction.reserveTokens holds a number that is too large"],
+    );
+    check(r#""compaction":{"reserveTokens":99999999999999999999}"#, &["compaction.reserveTokens must be"]);
+    check(r#""compaction":[1]"#, &["compaction must be an object"]);
+    check(r#""context":7"#, &["context must be an object"]);
+    check(r#""context":{"prune":true}"#, &["context.prune must be an object"]);
+    check(r#""themes":"dark""#, &["there is no setting themes. Did you mean theme?"]);
+    check(
+        r#""compaction":{"reservTokens":1}"#,
+        &["compaction.reservTokens. Did you mean compaction.reserveTokens?"],
+    );
+    check(r#""reserveTokens":1"#, &["no setting reserveTokens. Did you mean compaction.reserveTokens?"]);
+    check(r#""zzzzzzzzzzzz":1"#, &["there is no setting zzzzzzzzzzzz"]);
+    check("\"a\\u001b[2J\":1", &["there is no setting \"a\\u{1b}[2J\""]);
+    check(r#""theme":"a","theme":"b""#, &["theme stands there more than once"]);
+    check(r#""theme":7,"theme":"b""#, &["theme stands there more than once"]);
+    check(r#""theme":"""#, &["theme must be a text that is not empty"]);
+    check(r#""enabledModels":["a",1]"#, &["enabledModels must be a list of names"]);
+    check(
+        r#""publish":["quipu_head","PI_HEAD",7]"#,
+        &["publish[0] must be the name of another", "publish[2] must be"],
+    );
+    check(r#""sandbox":{"network":"everything"}"#, &["sandbox.network must be ask, open or closed"]);
+    check(r#""sandbox":{"ports":[0,80]}"#, &["sandbox.ports[0] must be a port"]);
+    check(r#""sandbox":{"write":["relative"]}"#, &["sandbox.write[0] must be an absolute path"]);
+    check(r#""localServers":7"#, &["localServers must be an object of URLs, or false"]);
+    check(
+        r#""localServers":{"far":"http://10.0.0.1/v1"}"#,
+        &["localServers.far must be the URL of a server on this"],
+    );
+    check(r#""search":{"meaning":{"path":7}}"#, &["search.meaning.path must be text"]);
+    check(r#""budget":{"daily":-1}"#, &["budget.daily must be an amount in US dollars above 0"]);
+    check(r#""hooks":{"Nonsense":[]}"#, &["hooks.Nonsense is not called"]);
+    check(r#""hooks":[]"#, &["hooks must be an object of events"]);
+    let deep = format!(r#""theme":{}1{}"#, "[".repeat(100_000), "]".repeat(100_000));
+    check(&deep, &["theme is nested too deep"]);
+    let deep = format!(r#""unknown":{}1{}"#, "{\"a\":".repeat(50_000), "}".repeat(50_000));
+    check(&deep, &["there is no setting unknown"]);
+    let many: Vec<String> = (0..10_000).map(|at| format!("\"x{at}\":1")).collect();
+    let world = World::with(format!("{{{},\"screenReader\":true}}", many.join(",")));
+    assert!(world.place.config().screen_reader);
+    let heard = world.ears.take();
+    assert_eq!((heard.len(), heard.last().unwrap().contains("there are more problems")), (21, true));
+}
+
+#[test]
+fn files_that_cannot_be_read_are_told_and_defaults_hold() {
+    let check = |world: World, told: &str| {
+        let settings = world.place.config();
+        assert_eq!(settings.compaction, quipu::CompactionSettings::default());
+        let heard = world.ears.take();
+        assert!(
+            heard.len() == 1 && heard[0].contains(told) && heard[0].contains("settings.json"),
+            "{heard:?}"
+        );
+    };
+    check(World::with("[]"), "it must hold an object");
+    check(World::with("7"), "it must hold an object");
+    check(World::with("\"compaction\""), "it must hold an object");
+    check(World::with("{"), "it is not JSON from column 2 on, so nothing of it holds (line 1)");
+    check(
+        World::with("{\n  \"a\": 1,\n}"),
+        "it is not JSON from column 1 on, so nothing of it holds (line 3)",
+    );
+    check(World::with("{}}"), "it is not JSON");
+    check(World::with("\u{0}"), "it is not JSON");
+    check(World::with("{\"a\": \"\\ud800\"}"), "it is not JSON");
+    check(World::with("[".repeat(1 << 20)), "it is not JSON");
+    check(World::with(b"{\"theme\": \"\xff\"}"), "it is not text (UTF-8) from byte 11 on");
+    check(World::with(vec![b' '; 10 << 20]), "it is larger than 1 MiB");
+    let world = World::new();
+    std::fs::create_dir(world.place.settings_path()).unwrap();
+    check(world, "it is not a regular file");
+    let world = World::new();
+    nix::unistd::mkfifo(&world.place.settings_path(), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    check(world, "it is not a regular file");
+    let world = World::new();
+    std::os::unix::fs::symlink("settings.json", world.place.settings_path()).unwrap();
+    check(world, "it cannot be read");
+    for nothing in ["", " \n", "{}", "\u{feff}{}"] {
+        let world = World::with(nothing);
+        assert_eq!((world.place.config().problems.len(), world.ears.take().len()), (0, 0), "{nothing:?}");
+    }
+}
+
+#[test]
+fn last_good_values_stay_when_a_file_breaks() {
+    let world = World::with(r#"{"compaction":{"reserveTokens":5},"theme":"mine"}"#);
+    let reserve = || world.place.config().compaction.reserve_tokens;
+    assert_eq!(reserve(), 5);
+    std::fs::write(world.place.settings_path(), "{ broken").unwrap();
+    assert_eq!((reserve(), reserve()), (5, 5));
+    assert_eq!(world.ears.take().len(), 1, "told once");
+    std::fs::write(world.place.settings_path(), r#"{"compaction":{"reserveTokens":"x"}}"#).unwrap();
+    let settings = world.place.config();
+    assert_eq!((settings.compaction.reserve_tokens, settings.theme.as_deref()), (5, None));
+    assert_eq!(world.ears.take().len(), 1);
+    std::fs::write(world.place.settings_path(), r#"{"compaction":{"reserveTokens":6}}"#).unwrap();
+    assert_eq!(reserve(), 6);
+    std::fs::remove_file(world.place.settings_path()).unwrap();
+    assert_eq!((reserve(), world.ears.take().len()), (16_384, 0));
+}
+
+#[test]
+fn projects_settings_count_as_they_were_accepted() {
+    let world = World::new();
+    let hook = |command: &str| json!({ "Stop": [], "PreToolUse": [{ "hooks": [{ "type": "command", "command": command }] }] });
+    std::fs::write(
+        world.place.settings_path(),
+        json!({ "hooks": { "PreToolUse": hook("own")["PreToolUse"] } }).to_string(),
+    )
+    .unwrap();
+    let project =
+        json!({ "files": { "enabled": false }, "hooks": { "PreToolUse": hook("theirs")["PreToolUse"] } });
+    world.project(&project);
+    let read = || world.place.config_in(&world.cwd());
+    assert!(read().files.enabled);
+    let notices = std::mem::take(&mut *world.ears.0.lock().unwrap());
+    assert_eq!(notices.len(), 1);
+    assert_eq!(notices[0].advice, Some(Advice::TrustProject));
+    assert!(notices[0].text.contains("work/.quipu/settings.json"), "{}", notices[0].text);
+    world.trust();
+    let settings = read();
+    assert!(!settings.files.enabled);
+    let commands: Vec<&Value> =
+        settings.hooks.iter().map(|hooks| &hooks["PreToolUse"][0]["hooks"][0]["command"]).collect();
+    assert_eq!(commands, ["own", "theirs"]);
+    // Another project does not count, nor does this one when it has changed.
+    std::fs::create_dir_all(world.path("other/.git")).unwrap();
+    assert!(world.place.config_in(&world.path("other")).files.enabled);
+    world.project(&json!({ "files": { "enabled": false }, "theme": "x" }));
+    assert!(read().files.enabled);
+    assert_eq!(read().hooks.len(), 1);
+    world.trust();
+    assert!(!read().files.enabled);
+    // What was accepted before is not accepted for ever.
+    world.project(&project);
+    assert!(read().files.enabled);
+    // A revoked one counts no more.
+    world.trust();
+    let record = quipu_host::Record::of(&world.place, &world.path("work"));
+    let id = record.project().unwrap().entries[0].id.clone();
+    assert!(!read().files.enabled && record.revoke(&id).unwrap());
+    assert!(read().files.enabled);
+}
+
+#[test]
+fn projects_cannot_open_anything() {
+    let world = World::new();
+    let mut all = json!({});
+    let example = |key: &Key| match key.name {
+        "theme" => json!("light"),
+        "terminal.hyperlinks" => json!(false),
+        "localServers" => json!(false),
+        "identity.file" => json!("/etc/passwd"),
+        "budget.daily" => json!(1000),
+        "budget.waitMs" => json!(1),
+        _ => key.default_value(),
+    };
+    for key in KEYS {
+        let path = key.path();
+        let at = path.iter().fold(&mut all, |at, member| &mut at[member]);
+        *at = example(key);
+    }
+    world.project(&all);
+    world.trust();
+    let settings = world.place.config_in(&world.cwd());
+    for row in settings.rows() {
+        let expect = if row.key.project == ProjectUse::Allowed { "project" } else { "built-in" };
+        assert_eq!(row.source.word(), expect, "{}", row.key.name);
+    }
+    let refused = |key: &Key| {
+        settings
+            .problems
+            .iter()
+            .any(|problem| matches!(&problem.kind, ProblemKind::Refused { key: of, .. } if *of == key.name))
+    };
+    for closed in
+        ["sandbox.write", "travel.tobe", "budget.daily", "identity.file", "localServers", "search.meaning"]
+    {
+        let key = Key::named(closed).unwrap();
+        assert!(refused(key), "{closed}");
+        let project = SettingsFile::Project(world.cwd());
+        let error = set_setting(&world.place, &project, closed, "x").unwrap_err();
+        assert!(matches!(error, SettingError::Refused { .. }), "{error:?}");
+    }
+    // The user's own directory is no project.
+    let own = Place::at(world.path("work/.quipu"), Arc::new(Silent));
+    assert_eq!(own.config_in(&world.cwd()).source_of("files.enabled").map(Source::word), Some("user"));
+    assert!(project_to_trust(&own, &world.cwd()).is_err());
+}
+
+#[test]
+fn environment_sets_every_setting_and_is_checked() {
+    let world = World::new();
+    let check = |name: &str, words: &str| {
+        let place = world.place.clone().with_environment(&|asked| (asked == name).then(|| words.to_owned()));
+        let settings = place.config();
+        let set: Vec<Value> = settings
+            .rows()
+            .filter(|row| *row.source == Source::Environment(name.to_owned()))
+            .map(|row| row.value)
+            .collect();
+        (set, world.ears.take())
+    };
+    assert_eq!(check("QUIPU_RETRY_ENABLED", "off"), (vec![json!(false)], vec![]));
+    assert_eq!(check("QUIPU_THEME", "mine"), (vec![json!("mine")], vec![]));
+    assert_eq!(check("QUIPU_ENABLED_MODELS", "a, b"), (vec![json!(["a", "b"])], vec![]));
+    assert_eq!(
+        check("QUIPU_SANDBOX_PORTS", "80,[81"),
+        (
+            vec![],
+            vec![
+                "QUIPU_SANDBOX_PORTS: sandbox.ports[1] must be a port (1 to 65535); it is left out"
+                    .to_owned()
+            ]
+        )
+    );
+    assert_eq!(check("QUIPU_LOCAL_SERVERS", "false"), (vec![json!(false)], vec![]));
+    assert_eq!(check("QUIPU_SCREEN_READER", "please"), (vec![json!(true)], vec![]));
+    assert_eq!(check("QUIPU_BUDGET_DAILY", "2.5"), (vec![json!(2.5)], vec![]));
+    assert_eq!(check("QUIPU_THEME", ""), (vec![], vec![]));
+    let (set, told) = check("QUIPU_FILES_FILE_BYTES", "many");
+    assert!(
+        set.is_empty() && told[0].starts_with("QUIPU_FILES_FILE_BYTES: files.fileBytes must be"),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn set_and_unset_keep_all_other_text() {
+    let text = "{\n    \"mine\" : [1,2],\n    \"theme\": \"dark\",\n    \"search\": {\"other\":  1}\n}\n";
+    let world = World::with(text);
+    assert_eq!(world.set("search.tool", "false").unwrap(), Changed::Yes);
+    let with = text.replace("{\"other\":  1}", "{\"other\":  1, \"tool\": false}");
+    assert_eq!(world.text(), with);
+    assert_eq!(world.set("search.tool", "false").unwrap(), Changed::No);
+    assert!(!world.place.config().history.enabled);
+    unset_setting(&world.place, &SettingsFile::User, "search.tool").unwrap();
+    assert_eq!(world.text(), text);
+    // A name that means nothing can be removed; one that is not there is told of.
+    unset_setting(&world.place, &SettingsFile::User, "mine").unwrap();
+    assert!(!world.text().contains("mine"));
+    let error = unset_setting(&world.place, &SettingsFile::User, "thene").unwrap_err();
+    assert!(matches!(error, SettingError::Unknown { nearest: Some(near), .. } if near == "theme"));
+}
+
+#[test]
+fn setting_that_cannot_be_set_says_why_and_writes_nothing() {
+    let world = World::new();
+    let refused = |name: &str, words: &str| world.set(name, words).unwrap_err();
+    assert!(matches!(refused("no.such", "1"), SettingError::Unknown { name, .. } if name == "no.such"));
+    assert!(
+        matches!(refused("budget.daily", "much"), SettingError::Invalid(what) if what.contains("US dollars"))
+    );
+    assert!(
+        matches!(refused("cacheRetention", "ever"), SettingError::Invalid(what) if what.contains("none, short or long"))
+    );
+    assert!(!world.place.settings_path().exists());
+    for (broken, is_syntax) in [("{", true), ("[]", false), (r#"{"theme":1,"search":7}"#, false)] {
+        std::fs::write(world.place.settings_path(), broken).unwrap();
+        let error = refused("search.tool", "false");
+        assert_eq!(matches!(error, SettingError::Syntax { line: 1, .. }), is_syntax, "{error:?}");
+        assert_eq!(world.text(), broken);
+    }
+}
+
+#[test]
+fn set_through_a_link_keeps_the_link_and_the_mode() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let world = World::new();
+    let real = world.path("dotfiles.json");
+    std::fs::write(&real, "{}").unwrap();
+    std::fs::set_permissions(&real, std::fs::Permissions::from_mode(0o640)).unwrap();
+    std::os::unix::fs::symlink(&real, world.place.settings_path()).unwrap();
+    world.set("theme", "dark").unwrap();
+    assert!(world.place.settings_path().is_symlink());
+    assert_eq!(std::fs::metadata(&real).unwrap().permissions().mode() & 0o777, 0o640);
+    assert!(std::fs::read_to_string(real).unwrap().contains("dark"));
+}
+
+#[test]
+fn changes_of_many_at_once_are_all_kept() {
+    let world = World::new();
+    let names: Vec<&Key> = KEYS.iter().filter(|key| key.values() == ["true", "false"]).collect();
+    assert!(names.len() > 8);
+    std::thread::scope(|scope| {
+        for key in &names {
+            // A place of its own each, as in another process.
+            let place = Place::at(world.place.home.clone(), Arc::new(Silent));
+            scope.spawn(move || set_setting(&place, &SettingsFile::User, key.name, "false").unwrap());
+        }
+    });
+    let settings = world.place.config();
+    for key in names {
+        assert_eq!(value_of(&settings, key.name), (json!(false), "user"), "{}", key.name);
+    }
+}
+
+#[test]
+fn set_in_a_project_keeps_its_trust() {
+    let world = World::new();
+    let project = SettingsFile::Project(world.cwd());
+    let set = |name: &str, words: &str| set_setting(&world.place, &project, name, words).unwrap().changed;
+    // A new file is the user's word.
+    assert_eq!(set("retry.maxRetries", "9"), Changed::Yes);
+    let now = || world.place.config_in(&world.cwd());
+    assert_eq!(now().calls.options.max_retries, 9);
+    assert_eq!(set("retry.maxRetries", "8"), Changed::Yes);
+    assert_eq!(now().calls.options.max_retries, 8);
+    // What somebody else wrote is not accepted along with it.
+    world.project(&json!({ "compaction": { "enabled": false } }));
+    assert_eq!(set("retry.maxRetries", "7"), Changed::Untrusted);
+    assert!(now().compaction.enabled && now().calls.options.max_retries == 3);
+}
+
+fn published(name: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
+    if std::env::var_os("UPDATE_SCHEMA").is_some() {
+        std::fs::write(&path, text).unwrap();
+    }
+    let found = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        found == text,
+        "docs/{name} is not that of the table: run `UPDATE_SCHEMA=1 cargo test -p quipu-host --test it settings`"
+    );
+}
+
+#[test]
+fn published_schema_is_that_of_the_table() {
+    published("settings.schema.json", &format!("{:#}\n", settings_schema()));
+}
+
+#[test]
+fn published_page_has_the_table() {
+    const BEGIN: &str = "<!-- the table of the settings: made by a test -->\n";
+    const END: &str = "<!-- end of the table -->\n";
+    let page = include_str!("../../../../docs/settings.md");
+    let (before, rest) = page.split_once(BEGIN).unwrap();
+    let (_, after) = rest.split_once(END).unwrap();
+    published("settings.md", &format!("{before}{BEGIN}\n{}\n{END}{after}", settings_table()));
+}
+
+#[test]
+fn effects_of_settings_have_words() {
+    assert_eq!(
+        [Effect::Now, Effect::NextSession, Effect::NextStart].map(Effect::word),
+        ["now", "next session", "next start"]
+    );
+}
+
+/// JSON of any shape, with names of settings among its names.
+fn any_json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        ".{0,8}".prop_map(Value::from),
+        proptest::sample::select(vec!["dark", "short", "closed", "default", "/x", "~/x", "a:1"])
+            .prop_map(Value::from),
+    ];
+    leaf.prop_recursive(5, 40, 6, |inner| {
+        let names: Vec<String> = KEYS.iter().flat_map(Key::path).map(str::to_owned).collect();
+        let name = prop_oneof![3 => proptest::sample::select(names), 1 => ".{0,6}"];
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+            proptest::collection::vec((name, inner), 0..6)
+                .prop_map(|members| members.into_iter().collect::<serde_json::Map<_, _>>().into()),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn good_values_hold_beside_any_others(json in any_json(), at in 0..KEYS.len()) {
+        let key = &KEYS[at];
+        let good = if key.default.is_empty() { return Ok(()) } else { key.default_value() };
+        let mut json = json;
+        let mut here = &mut json;
+        for member in key.path() {
+            if !here.is_object() {
+                *here = json!({});
+            }
+            here = &mut here[member];
+        }
+        *here = good.clone();
+        let world = World::with(json.to_string());
+        let settings = world.place.config();
+        prop_assert_eq!(value_of(&settings, key.name), (good, "user"));
+    }
+
+    #[test]
+    fn any_text_is_read_and_changed_without_panic(text in prop_oneof![".{0,60}", "[{}\\[\\]\",:0-9a-e\\\\ \n]{0,60}"]) {
+        let world = World::with(&text);
+        let settings = world.place.config();
+        let is_json = serde_json::from_str::<Value>(&text);
+        let is_blank = text.trim().is_empty();
+        let is_syntax = settings.problems.iter().any(|problem| matches!(problem.kind, ProblemKind::Syntax { .. }));
+        // Numbers that are too large are JSON all the same.
+        prop_assert!(is_syntax != (is_json.is_ok() || is_blank) || text.contains(['e', 'E']));
+        let before = is_json.ok().filter(Value::is_object);
+        if let (Some(mut before), Ok(_)) = (before, world.set("screenReader", "true")) {
+            before["screenReader"] = json!(true);
+            prop_assert_eq!(serde_json::from_str::<Value>(&world.text()).unwrap(), before);
+        }
+    }
+
+    #[test]
+    fn set_changes_what_is_meant_and_nothing_else(json in any_json(), at in 0..KEYS.len()) {
+        let key = &KEYS[at];
+        let values = key.values();
+        let words = values.first().copied().unwrap_or("1");
+        let world = World::with(format!("{json:#}"));
+        let Ok(kept) = set_setting(&world.place, &SettingsFile::User, key.name, words) else { return Ok(()) };
+        let mut expect = json;
+        let path = key.path();
+        let mut here = &mut expect;
+        for member in &path {
+            here = &mut here[member];
+        }
+        *here = kept.value.unwrap();
+        prop_assert_eq!(serde_json::from_str::<Value>(&world.text()).unwrap(), expect);
+        let removed = unset_setting(&world.place, &SettingsFile::User, key.name).unwrap();
+        prop_assert_eq!(removed.changed, Changed::Yes);
+        prop_assert_eq!(value_of(&world.place.config(), key.name).1, "built-in");
+    }
 }

@@ -126,13 +126,17 @@ fn broken_files_are_told_of_and_passed_over() {
     );
     check(
         "models.json",
-        r#"{"providers":{"p":{"baseUrl":"u","api":"a","models":[{}]}}}"#,
+        r#"{"providers":{"p":{"baseUrl":"u","api":"openai-completions","models":[{}]}}}"#,
         &["models[0] has no id"],
     );
-    check("models.json", r#"{"providers":{"p":{"baseUrl":"u","api":"a","models":[7]}}}"#, &["models[0]"]);
     check(
         "models.json",
-        r#"{"providers":{"p":{"baseUrl":"u","api":"a","models":[{"id":"m","contextWindow":"big"}]}}}"#,
+        r#"{"providers":{"p":{"baseUrl":"u","api":"openai-completions","models":[7]}}}"#,
+        &["models[0]"],
+    );
+    check(
+        "models.json",
+        r#"{"providers":{"p":{"baseUrl":"u","api":"openai-completions","models":[{"id":"m","contextWindow":"big"}]}}}"#,
         &["models[0]", "big"],
     );
     check("auth.json", r#"{"p": {"type": "api_key", "key": sk-secret}}"#, &["line 1"]);
@@ -142,6 +146,32 @@ fn broken_files_are_told_of_and_passed_over() {
     let home = Home::new(&[]);
     std::fs::create_dir(home.0.path().join("models.json")).unwrap();
     assert!(home.load(&[]).1[0].contains("not a regular file"));
+}
+
+#[test]
+fn unknown_api_is_reported_with_the_nearest_one() {
+    let told = |api: &str| {
+        let provider = serde_json::json!({ "baseUrl": "http://u", "api": api, "models": [{ "id": "m" }] });
+        let file = serde_json::json!({ "providers": { "p": provider } }).to_string();
+        Home::new(&[("models.json", &file)]).load(&[]).1.join("\n")
+    };
+    let said = told("openai-completion");
+    assert!(said.contains("models.json: providers.p.api: there is no api"), "{said}");
+    assert!(said.ends_with("Did you mean \"openai-completions\"?"), "{said}");
+    assert!(told("none at all").ends_with("there is no api \"none at all\"."));
+    // One of the catalogue is known, though it cannot be called yet.
+    for known in catalogue_apis() {
+        assert_eq!(told(&known), "");
+    }
+    let of_a_model = r#"{"providers":{"p":{"baseUrl":"u","models":[{"id":"m","api":"openai"}],
+        "modelOverrides":{"m":{"api":"antropic-messages"}}}}}"#;
+    let said = Home::new(&[("models.json", of_a_model)]).load(&[]).1.join("\n");
+    assert!(said.contains("providers.p.models[0].api") && said.contains("modelOverrides.m.api"), "{said}");
+    assert!(said.contains("Did you mean \"anthropic-messages\"?"), "{said}");
+}
+
+fn catalogue_apis() -> std::collections::BTreeSet<String> {
+    Home::new(&[]).settings(&[]).models().iter().map(|model| model.api.clone()).collect()
 }
 
 #[cfg(unix)]

@@ -20,7 +20,7 @@ impl Run {
                 self.lend_to(work, |ended, _| Input::Returned(ended));
             }
             Effect::Edit(text) => self.edit(&text),
-            Effect::EditSettings => match lent::editor() {
+            Effect::EditSettings => match lent::users_editor() {
                 Ok(mut editor) => {
                     editor.arg(self.host.settings_path());
                     self.lend(editor, |ended, _| match ended {

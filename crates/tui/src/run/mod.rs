@@ -28,6 +28,7 @@ use crate::view::view_reading;
 use crate::{Canvas, DraftFile, Links, Screen, SentFile, Size, TerminalEvent, Theme};
 
 use lent::Lent;
+pub use lent::users_editor;
 
 /// Between two frames while something streams.
 const FRAME: Duration = Duration::from_millis(16);

@@ -21,6 +21,7 @@ pub(crate) struct FakeHost {
     pub(crate) providers: Vec<ProviderItem>,
     pub(crate) kept: Mutex<Option<Result<Kept, HostError>>>,
     pub(crate) tree: Vec<TreeRow>,
+    pub(crate) settings: Vec<Candidate>,
     pub(crate) asked: Mutex<Vec<String>>,
     pub(crate) commands: CommandRegistry,
 }
@@ -115,16 +116,26 @@ impl Host for FakeHost {
         refused()
     }
 
+<<<<<<< HEAD
     fn commands(&self) -> CommandRegistry {
         self.commands.clone()
     }
 
     fn arguments(&self, _: String, _: Option<NodeId>) -> Doing<Vec<Candidate>> {
         refused()
+=======
+    fn arguments(&self, command: String, _: Option<NodeId>) -> Doing<Vec<Candidate>> {
+        if command == "settings" { given(self.settings.clone()) } else { refused() }
+>>>>>>> h/settings
     }
 
-    fn set(&self, _: String) -> Doing<SettingKept> {
-        refused()
+    fn set(&self, setting: String) -> Doing<SettingKept> {
+        self.note(format!("set {setting}"));
+        if self.settings.is_empty() {
+            return refused();
+        }
+        let told = format!("{setting}: set; it holds when the terminal is started the next time");
+        given(SettingKept { told, ..SettingKept::default() })
     }
 
     fn edited(&self) -> Doing<SettingKept> {

@@ -20,4 +20,6 @@ mod prose;
 #[cfg(test)]
 mod screen;
 #[cfg(test)]
+mod settings;
+#[cfg(test)]
 mod terminal;

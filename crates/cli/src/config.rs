@@ -1,0 +1,298 @@
+//! `quipu config`: the settings, where each comes from, and how one is changed.
+
+use std::io::Write as _;
+
+use clap::{Args, Subcommand};
+use quipu_host::settings::{
+    Changed, Effect, KEYS, Kept, Key, ProjectUse, SettingError, SettingsFile, project_settings_path,
+    project_to_trust, set_setting, trust_project, unset_setting,
+};
+use quipu_host::{Place, ProblemKind, SettingRow, Settings, Source};
+use serde_json::Value;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::args::StoreArg;
+use crate::console::current_dir;
+use crate::exit::Failure;
+use crate::place::place;
+use crate::print::{Paint, note, one_line, printable};
+
+/// Columns of a value in the list.
+const WIDTH: usize = 40;
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct ConfigArgs {
+    #[command(subcommand)]
+    action: Option<ConfigAction>,
+    /// For programs: as JSON, one object a line where there are several.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum ConfigAction {
+    /// Every setting, its value, and where that comes from.
+    List {
+        /// For programs: as JSON, one object a line.
+        #[arg(long)]
+        json: bool,
+    },
+    /// The value of a setting, as JSON where it is no text.
+    Get {
+        /// The setting, such as `compaction.enabled`.
+        key: String,
+        /// For programs: with where it comes from.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Set a setting in your file. All other text of the file stays as it is.
+    Set {
+        /// The setting, such as `compaction.enabled`.
+        key: String,
+        /// The value: a word, a number, or JSON for lists and objects.
+        value: String,
+        /// In the file of the project, `.quipu/settings.json` at the root of its repository.
+        #[arg(long)]
+        project: bool,
+    },
+    /// Take a setting out of your file.
+    Unset {
+        /// The setting, or a name in the file that is none.
+        key: String,
+        /// In the file of the project.
+        #[arg(long)]
+        project: bool,
+    },
+    /// Open your file in your editor ($VISUAL, $EDITOR), and say afterwards what is wrong with it.
+    Edit {
+        /// The file of the project.
+        #[arg(long)]
+        project: bool,
+    },
+    /// Show what the settings of this project change, and accept them as they are.
+    Trust,
+}
+
+/// `quipu config`.
+pub(crate) async fn run(args: &ConfigArgs) -> Result<(), Failure> {
+    let place = place(&StoreArg::default())?;
+    match &args.action {
+        None => list(&place, args.json),
+        Some(ConfigAction::List { json }) => list(&place, *json),
+        Some(ConfigAction::Get { key, json }) => get(&place, key, *json),
+        Some(ConfigAction::Set { key, value, project }) => {
+            let kept = set_setting(&place, &file(*project)?, key, value).map_err(failure)?;
+            tell(&place, &kept)
+        }
+        Some(ConfigAction::Unset { key, project }) => {
+            let kept = unset_setting(&place, &file(*project)?, key).map_err(failure)?;
+            tell(&place, &kept)
+        }
+        Some(ConfigAction::Edit { project }) => edit(&place, *project).await,
+        Some(ConfigAction::Trust) => trust(&place),
+    }
+}
+
+fn file(of_project: bool) -> Result<SettingsFile, Failure> {
+    Ok(if of_project { SettingsFile::Project(current_dir()?) } else { SettingsFile::User })
+}
+
+fn list(place: &Place, json: bool) -> Result<(), Failure> {
+    let settings = place.config_in(&current_dir()?);
+    let mut out = std::io::BufWriter::new(crate::console::stdout());
+    let paint = Paint::stdout();
+    let widest = KEYS.iter().map(|key| key.name.len()).max().unwrap_or(0);
+    for row in settings.rows() {
+        if json {
+            writeln!(out, "{}", object(&row))?;
+            continue;
+        }
+        let name = format!("{:<widest$}", row.key.name);
+        let value = one_line(&in_words(&row.value), WIDTH);
+        let source = printable(&row.source.to_string());
+        writeln!(out, "{}  {value:<WIDTH$}  {}", paint.bold(&name), paint.dim(&source))?;
+    }
+    Ok(out.flush()?)
+}
+
+fn get(place: &Place, name: &str, json: bool) -> Result<(), Failure> {
+    let key = Key::named(name).ok_or_else(|| {
+        let near = quipu_providers::nearest(name, KEYS.iter().map(|key| key.name.to_owned()));
+        failure(SettingError::Unknown { name: name.to_owned(), nearest: near.into_iter().next() })
+    })?;
+    let settings = place.config_in(&current_dir()?);
+    let row = settings.row(key);
+    let mut out = crate::console::stdout();
+    if json {
+        writeln!(out, "{}", object(&row))?;
+    } else {
+        writeln!(out, "{}", printable(&in_words(&row.value)))?;
+    }
+    Ok(())
+}
+
+/// A setting for programs.
+fn object(row: &SettingRow<'_>) -> Value {
+    let from = match row.source {
+        Source::BuiltIn => Value::Null,
+        source => Value::from(source.to_string()),
+    };
+    serde_json::json!({
+        "key": row.key.name,
+        "value": row.value,
+        "source": row.source.word(),
+        "from": from,
+        "holds": row.key.effect.word(),
+        "project": row.key.project == ProjectUse::Allowed,
+        "variable": row.key.variable(),
+        "help": row.key.help,
+    })
+}
+
+/// A value as it is said on a command line.
+pub(crate) fn in_words(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// Where a value comes from, in a few words.
+pub(crate) fn origin(source: &Source) -> String {
+    match source {
+        Source::BuiltIn => "built-in".to_owned(),
+        Source::User(_) => "your settings.json".to_owned(),
+        Source::Project(_) => "the project's settings.json".to_owned(),
+        Source::Environment(name) => name.clone(),
+        Source::Flag(name) => (*name).to_owned(),
+    }
+}
+
+/// What a change came to, and when it holds.
+pub(crate) fn told(kept: &Kept, now: &Settings) -> String {
+    let path = kept.path.display();
+    let name = printable(&kept.name);
+    let mut told = match &kept.value {
+        Some(value) => format!("{name} is {} now, in {path}", printable(&in_words(value))),
+        None if kept.changed == Changed::No => format!("{path} says nothing of {name}"),
+        None => format!("{name} is taken out of {path}"),
+    };
+    let Some(key) = kept.key else { return told };
+    let row = now.row(key);
+    let counts = match (row.source, kept.changed) {
+        (_, Changed::Untrusted) => true,
+        (Source::User(from) | Source::Project(from), _) => *from == kept.path,
+        (Source::BuiltIn, _) => true,
+        (Source::Environment(_) | Source::Flag(_), _) => false,
+    };
+    if !counts {
+        let more =
+            format!("; {} counts more and says {}", origin(row.source), printable(&in_words(&row.value)));
+        told.push_str(&more);
+    } else if kept.changed == Changed::Untrusted {
+        told.push_str("; the file has not been accepted: `quipu config trust` shows and accepts it");
+    }
+    if matches!(key.name, "search.tool" | "travel.tools") && kept.value == Some(Value::Bool(true)) {
+        told.push_str("; a session that began without these tools goes on without them");
+    }
+    told
+}
+
+fn tell(place: &Place, kept: &Kept) -> Result<(), Failure> {
+    let text = told(kept, &place.config_in(&current_dir()?));
+    let when = match (kept.key.map(|key| key.effect), kept.changed) {
+        (None, _) | (_, Changed::No) => "",
+        (Some(Effect::Now), _) => "; it holds at once, also in sessions that are open",
+        (Some(Effect::NextSession), _) => {
+            "; it holds from the next session on, and in one that is opened again"
+        }
+        (Some(Effect::NextStart), _) => "; it holds when the terminal is started the next time",
+    };
+    note(format!("{text}{when}"));
+    Ok(())
+}
+
+/// Why a setting is not changed, and what to do.
+pub(crate) fn failure(error: SettingError) -> Failure {
+    match error {
+        SettingError::Unknown { name, nearest } => {
+            let near = nearest.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+            Failure::usage(format!(
+                "there is no setting `{}`{near} `quipu config` lists them",
+                printable(&name)
+            ))
+        }
+        SettingError::Invalid(what) => Failure::usage(what),
+        SettingError::Refused { key, why } => Failure::usage(format!(
+            "the settings of a project cannot hold {}: {why}; without --project it is set in your own",
+            key.name
+        )),
+        SettingError::Syntax { path, line } => Failure::usage(format!(
+            "{}: line {line}: it is not JSON; mend it first (`quipu config edit`)",
+            path.display()
+        )),
+        SettingError::NotAnObject { path, name } if name.is_empty() => {
+            Failure::usage(format!("{}: it must hold an object; mend it first", path.display()))
+        }
+        SettingError::NotAnObject { path, name } => {
+            Failure::usage(format!("{}: {name} must be an object; mend it first", path.display()))
+        }
+        SettingError::Unreadable { path, why } => {
+            Failure::usage(format!("{} cannot be read: {why}; mend it first", path.display()))
+        }
+        SettingError::Failed(failure) => failure.into(),
+        SettingError::Io(error) => error.into(),
+    }
+}
+
+async fn edit(place: &Place, of_project: bool) -> Result<(), Failure> {
+    let here = current_dir()?;
+    let path = if of_project { project_settings_path(place, &here)? } else { place.settings_path() };
+    if let Some(directory) = path.parent() {
+        std::fs::create_dir_all(directory)?;
+    }
+    let was_accepted =
+        !path.exists() || project_to_trust(place, &here).is_ok_and(|project| project.is_trusted);
+    let mut editor = quipu_tui::users_editor().map_err(Failure::usage)?;
+    editor.arg(&path);
+    // Ctrl-C is for the editor.
+    let _interrupts = signal(SignalKind::interrupt())?;
+    let ended = tokio::process::Command::from(editor).kill_on_drop(true).status().await?;
+    if !ended.success() {
+        return Err(Failure::failed(format!(
+            "the editor ended with {ended}; {} is as it left it",
+            path.display()
+        )));
+    }
+    if of_project && was_accepted && path.exists() {
+        // You changed it, and you had accepted what it was.
+        trust_project(place, &project_to_trust(place, &here)?)?;
+    }
+    // A reading of its own: what was wrong before counts as well.
+    let settings = crate::place::place(&StoreArg::default())?.config_in(&here);
+    let wrong = settings.problems.iter().filter(
+        |problem| matches!(&problem.source, Source::User(from) | Source::Project(from) if *from == path),
+    );
+    match wrong.count() {
+        0 => note(format!("{} is well", path.display())),
+        count => note(format!("{}: {count} problems", path.display())),
+    }
+    Ok(())
+}
+
+fn trust(place: &Place) -> Result<(), Failure> {
+    let project = project_to_trust(place, &current_dir()?)?;
+    let path = project.path.display();
+    let mut out = crate::console::stdout();
+    for problem in project.problems.iter().filter(|problem| problem.kind != ProblemKind::Untrusted) {
+        note(format!("warning: {}", printable(&problem.to_string())));
+    }
+    for (key, value) in &project.values {
+        writeln!(out, "{}  {}", key.name, printable(&in_words(value)))?;
+    }
+    trust_project(place, &project)?;
+    note(if project.is_trusted {
+        format!("{path} was accepted before, as it is")
+    } else {
+        format!("{path} is accepted as it is now; when it changes, it has to be accepted again")
+    });
+    Ok(())
+}

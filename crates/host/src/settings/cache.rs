@@ -1,0 +1,134 @@
+//! Settings as they were read last. They are read again when a file has changed, which one look at it tells.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::layer::{Layer, Problem, ProblemKind, Source, bytes_of};
+use super::project::{is_accepted, project_file, project_root};
+use super::{Origin, Settings};
+use crate::Record;
+
+/// What tells one state of a file from another; `None` where it is not there.
+type Stamp = Option<(u64, u64, u64, [i64; 4])>;
+
+/// Projects that are remembered at most; a front goes from one to the other.
+const PROJECTS: usize = 16;
+
+/// What was read, for all clones of a place.
+#[derive(Debug, Default)]
+pub(crate) struct Cache {
+    environment: Layer,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    user: Option<(Stamp, Arc<Layer>)>,
+    alone: Option<Arc<Settings>>,
+    projects: BTreeMap<PathBuf, Known>,
+    /// What is wrong with the environment was told.
+    told: bool,
+}
+
+/// A project's settings, and the states of files that they were made of.
+#[derive(Debug)]
+struct Known {
+    stamps: [Stamp; 3],
+    layer: Arc<Layer>,
+    settings: Arc<Settings>,
+}
+
+/// What was read, and what of its problems is new.
+pub(crate) struct Read {
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) new: Vec<Problem>,
+}
+
+impl Cache {
+    /// With variables of the environment.
+    pub(crate) fn of_environment(env: &dyn Fn(&str) -> Option<String>) -> Self {
+        Self { environment: Layer::of_environment(env), ..Self::default() }
+    }
+
+    /// The settings of the user whose files are in `home`, and of the project that `cwd` is in.
+    pub(crate) fn read(&self, home: &Path, cwd: Option<&Path>) -> Read {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut new = Vec::new();
+        if !std::mem::replace(&mut inner.told, true) {
+            new.extend(self.environment.problems.iter().cloned());
+        }
+        let path = home.join("settings.json");
+        // Before it is read: what is written meanwhile is read again.
+        let stamp = stamp_of(&path);
+        let (user, alone) = match (&inner.user, &inner.alone) {
+            (Some((known, user)), Some(alone)) if *known == stamp => (user.clone(), alone.clone()),
+            (before, _) => {
+                let mut layer = Layer::of_file(&Source::User(path.clone()), bytes_of(&path));
+                new.extend(take_in(&mut layer, before.as_ref().map(|(_, layer)| &**layer)));
+                let user = Arc::new(layer);
+                let layers = [(Origin::User(path.clone()), &*user), (Origin::Environment, &self.environment)];
+                let alone = Arc::new(Settings::of_layers(&layers));
+                inner.user = Some((stamp, user.clone()));
+                inner.alone = Some(alone.clone());
+                (user, alone)
+            }
+        };
+        let Some(file) = cwd.and_then(|cwd| project_file(home, cwd)) else {
+            return Read { settings: alone, new };
+        };
+        let of_project = stamp_of(&file);
+        if of_project.is_none() && !inner.projects.contains_key(&file) {
+            return Read { settings: alone, new };
+        }
+        let stamps = [stamp, of_project, stamp_of(&home.join("permissions.json"))];
+        let before = match inner.projects.get(&file) {
+            Some(known) if known.stamps == stamps => return Read { settings: known.settings.clone(), new },
+            known => known.map(|known| known.layer.clone()),
+        };
+        let source = Source::Project(file.clone());
+        let root = project_root(cwd.unwrap_or(home));
+        let mut layer = of_project_file(home, root, &file, &source);
+        new.extend(take_in(&mut layer, before.as_deref()));
+        let layers = [
+            (Origin::User(path), &*user),
+            (Origin::Project(file.clone()), &layer),
+            (Origin::Environment, &self.environment),
+        ];
+        let settings = Arc::new(Settings::of_layers(&layers));
+        if inner.projects.len() >= PROJECTS {
+            inner.projects.clear();
+        }
+        inner.projects.insert(file, Known { stamps, layer: Arc::new(layer), settings: settings.clone() });
+        Read { settings, new }
+    }
+}
+
+/// What the file of a project says, as far as it counts.
+fn of_project_file(home: &Path, root: &Path, file: &Path, source: &Source) -> Layer {
+    let bytes = bytes_of(file);
+    let is_trusted = match &bytes {
+        Ok(Some(bytes)) => is_accepted(&Record::in_home(home, root), file, bytes),
+        // What is not there, or cannot be read, says nothing that would have to be trusted.
+        Ok(None) | Err(_) => true,
+    };
+    if is_trusted {
+        return Layer::of_file(source, bytes).of_project(source);
+    }
+    let problem = Problem { source: source.clone(), line: None, kind: ProblemKind::Untrusted };
+    Layer { problems: vec![problem], ..Layer::default() }
+}
+
+/// Keeps what could be read before and cannot be any more. The problems that are new.
+fn take_in(layer: &mut Layer, before: Option<&Layer>) -> Vec<Problem> {
+    let Some(before) = before else { return layer.problems.clone() };
+    layer.keep_from(before);
+    layer.problems.iter().filter(|problem| !before.problems.contains(problem)).cloned().collect()
+}
+
+fn stamp_of(path: &Path) -> Stamp {
+    let found = std::fs::metadata(path).ok()?;
+    let times = [found.mtime(), found.mtime_nsec(), found.ctime(), found.ctime_nsec()];
+    Some((found.dev(), found.ino(), found.size(), times))
+}

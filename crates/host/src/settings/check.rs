@@ -1,0 +1,153 @@
+//! Whether a value is one that its setting may have.
+
+use std::path::Path;
+
+use quipu::PublishSettings;
+use quipu_providers::{CallSettings, EmbedderSettings};
+use serde_json::{Value, json};
+
+use super::table::{Item, Key, Kind};
+
+/// What becomes of a value: what of it can be used, and what is wrong with it.
+pub(super) struct Checked {
+    pub(super) value: Option<Value>,
+    pub(super) problems: Vec<String>,
+}
+
+impl Checked {
+    fn good(value: &Value) -> Self {
+        Self { value: Some(value.clone()), problems: Vec::new() }
+    }
+}
+
+/// A value of a file. What is said of it names its key.
+pub(super) fn check(key: &Key, value: &Value) -> Checked {
+    let name = key.name;
+    let is_good = match key.kind {
+        Kind::Flag => value.is_boolean(),
+        Kind::Number { least, most } => value.as_u64().is_some_and(|number| (least..=most).contains(&number)),
+        Kind::Amount => value.as_f64().is_some_and(|amount| amount > 0.0),
+        Kind::Text => value.as_str().is_some_and(|text| !text.is_empty()),
+        Kind::Word(words) => value.as_str().is_some_and(|word| words.contains(&word)),
+        Kind::List(item) => match value {
+            Value::Array(items) => return check_list(name, item, items),
+            _ => false,
+        },
+        Kind::Servers => match value {
+            Value::Object(_) | Value::Bool(false) => {
+                let (_, problems) = CallSettings::of_json(&json!({ name: value }));
+                return Checked { value: Some(value.clone()), problems };
+            }
+            _ => false,
+        },
+        Kind::Meaning => match EmbedderSettings::of_json(&json!({ "search": { "meaning": value } })) {
+            Ok(_) => true,
+            Err(problem) => return Checked { value: None, problems: vec![problem] },
+        },
+        Kind::Hooks => match value {
+            Value::Object(_) => {
+                let problems = crate::command_hooks::problems_of(value);
+                return Checked { value: Some(value.clone()), problems };
+            }
+            _ => false,
+        },
+    };
+    if is_good {
+        return Checked::good(value);
+    }
+    Checked { value: None, problems: vec![format!("{name} must be {}", key.kind.wanted())] }
+}
+
+/// What of a list can be used.
+fn check_list(name: &str, item: Item, items: &[Value]) -> Checked {
+    let (mut good, mut problems) = (Vec::new(), Vec::new());
+    for (at, value) in items.iter().enumerate() {
+        if item.fits(value) {
+            if item == Item::Head && good.len() == PublishSettings::MOST {
+                problems.push(format!(
+                    "{name} can name {} heads; the others are left out",
+                    PublishSettings::MOST
+                ));
+                break;
+            }
+            if item != Item::Head || !good.contains(value) {
+                good.push(value.clone());
+            }
+        } else if item == Item::Model {
+            // Half of the names would be other models than those that are meant.
+            let problems = vec![format!("{name} must be {}", Kind::List(item).wanted())];
+            return Checked { value: None, problems };
+        } else {
+            problems.push(format!("{name}[{at}] must be {}; it is left out", item.wanted()));
+        }
+    }
+    Checked { value: Some(Value::Array(good)), problems }
+}
+
+impl Item {
+    fn fits(self, value: &Value) -> bool {
+        let text = value.as_str();
+        match self {
+            Self::Model => text.is_some(),
+            Self::Head => text.is_some_and(PublishSettings::is_head),
+            Self::Directory => text.is_some_and(|text| text.starts_with(['/', '~'])),
+            Self::Writable => {
+                text.is_some_and(|text| text == "default" || text.starts_with('/') || text.starts_with("~/"))
+            }
+            Self::Port => value.as_u64().is_some_and(|port| (1..=65_535).contains(&port)),
+            Self::Service => text.is_some_and(|text| Path::new(text).is_absolute() || is_address(text)),
+        }
+    }
+
+    fn wanted(self) -> &'static str {
+        match self {
+            Self::Model => "the name of a model",
+            Self::Head => {
+                "the name of another program's head, such as \"PI_HEAD\" (letters, digits, `_`, `-`, `.`; not beginning with \
+                 `quipu`)"
+            }
+            Self::Directory => "an absolute path, or one below `~`",
+            Self::Writable => "an absolute path, one below `~/`, or `default`",
+            Self::Port => "a port (1 to 65535)",
+            Self::Service => "`HOST:PORT`, or the absolute path of a socket",
+        }
+    }
+}
+
+fn is_address(text: &str) -> bool {
+    text.rsplit_once(':')
+        .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0))
+}
+
+/// A value as it is written where everything is text: in a variable, or on a command line.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn read_words(key: &Key, words: &str) -> Result<Value, String> {
+    let value = match key.kind {
+        Kind::Text | Kind::Word(_) => Value::from(words),
+        Kind::Flag => match words.to_ascii_lowercase().as_str() {
+            "true" | "1" | "on" | "yes" => Value::Bool(true),
+            "false" | "0" | "off" | "no" => Value::Bool(false),
+            _ => Value::from(words),
+        },
+        Kind::List(item) => match serde_json::from_str(words) {
+            Ok(list @ Value::Array(_)) => list,
+            _ => {
+                let one = |word: &str| match item {
+                    Item::Port => word.parse::<u64>().map_or_else(|_| Value::from(word), Value::from),
+                    _ => Value::from(word),
+                };
+                words.split(',').map(str::trim).filter(|word| !word.is_empty()).map(one).collect()
+            }
+        },
+        Kind::Number { .. } | Kind::Amount | Kind::Servers | Kind::Meaning | Kind::Hooks => {
+            serde_json::from_str(words).unwrap_or_else(|_| Value::from(words))
+        }
+    };
+    let Checked { value, problems } = check(key, &value);
+    match problems.into_iter().next() {
+        Some(problem) => Err(problem),
+        None => value.ok_or_else(|| format!("{} must be {}", key.name, key.kind.wanted())),
+    }
+}

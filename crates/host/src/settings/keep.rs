@@ -1,0 +1,205 @@
+//! Changes a file of settings: one value, and no other text.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{Flock, FlockArg};
+use serde_json::Value;
+
+use super::check::read_words;
+use super::edit::{EditError, set, unset};
+use super::layer::{bytes_of, near};
+use super::project::{is_trusted, project_settings_path, project_to_trust, trust_project};
+use super::table::{Key, ProjectUse};
+use super::text::line_of;
+use crate::{Failure, Place};
+
+/// Which file is changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SettingsFile {
+    /// The user's.
+    User,
+    /// That of the project that this directory is in.
+    Project(PathBuf),
+}
+
+/// Why a setting is not changed.
+#[derive(Debug)]
+pub enum SettingError {
+    /// There is no setting of this name.
+    Unknown {
+        /// The name.
+        name: String,
+        /// The one that may be meant.
+        nearest: Option<String>,
+    },
+    /// It may not have this value: what is wrong.
+    Invalid(String),
+    /// A project may not set it.
+    Refused {
+        /// The setting.
+        key: &'static Key,
+        /// Why.
+        why: &'static str,
+    },
+    /// The file is no JSON from this line on.
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// From 1.
+        line: usize,
+    },
+    /// What should hold the setting is no object.
+    NotAnObject {
+        /// The file.
+        path: PathBuf,
+        /// What it is; empty for the whole of the file.
+        name: String,
+    },
+    /// The file cannot be read: why.
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// There is no such file to be changed, or what was accepted could not be kept.
+    Failed(Failure),
+    /// The file could not be written.
+    Io(std::io::Error),
+}
+
+impl From<std::io::Error> for SettingError {
+    fn from(error: std::io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<Failure> for SettingError {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+/// Whether a file was changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Changed {
+    /// It was.
+    Yes,
+    /// It said so before.
+    No,
+    /// It was, and it is the file of a project, which nobody has accepted.
+    Untrusted,
+}
+
+/// A setting that was changed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Kept {
+    /// Its name.
+    pub name: String,
+    /// The setting; `None` for a name that means nothing, and was removed.
+    pub key: Option<&'static Key>,
+    /// What the file says now; `None` for nothing.
+    pub value: Option<Value>,
+    /// The file.
+    pub path: PathBuf,
+    /// What became of the file.
+    pub changed: Changed,
+}
+
+/// Sets a setting in a file.
+///
+/// # Errors
+/// Why it is not set; nothing was written then.
+pub fn set_setting(
+    place: &Place,
+    file: &SettingsFile,
+    name: &str,
+    words: &str,
+) -> Result<Kept, SettingError> {
+    let key = Key::named(name)
+        .ok_or_else(|| SettingError::Unknown { name: name.to_owned(), nearest: near(name) })?;
+    if let (SettingsFile::Project(_), ProjectUse::Refused(why)) = (file, key.project) {
+        return Err(SettingError::Refused { key, why });
+    }
+    let value = read_words(key, words).map_err(SettingError::Invalid)?;
+    let path = key.path();
+    let (file, changed) = change(place, file, |text| set(text, &path, &value).map(Some))?;
+    Ok(Kept { name: name.to_owned(), key: Some(key), value: Some(value), path: file, changed })
+}
+
+/// Takes a setting out of a file. A name that means nothing is taken out as well.
+///
+/// # Errors
+/// Why it is not taken out; nothing was written then.
+pub fn unset_setting(place: &Place, file: &SettingsFile, name: &str) -> Result<Kept, SettingError> {
+    let path: Vec<&str> = name.split('.').collect();
+    let (file, changed) = change(place, file, |text| unset(text, &path))?;
+    let key = Key::named(name);
+    if key.is_none() && changed == Changed::No {
+        return Err(SettingError::Unknown { name: name.to_owned(), nearest: near(name) });
+    }
+    Ok(Kept { name: name.to_owned(), key, value: None, path: file, changed })
+}
+
+/// Changes the text of a file; nobody else does meanwhile.
+fn change(
+    place: &Place,
+    file: &SettingsFile,
+    edit: impl FnOnce(&str) -> Result<Option<String>, EditError>,
+) -> Result<(PathBuf, Changed), SettingError> {
+    let path = match file {
+        SettingsFile::User => place.settings_path(),
+        SettingsFile::Project(cwd) => project_settings_path(place, cwd)?,
+    };
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&place.home)?;
+    let lock = place.home.join("settings.lock");
+    let lock = File::options().append(true).create(true).mode(0o600).open(lock)?;
+    let _lock = Flock::lock(lock, FlockArg::LockExclusive)
+        .map_err(|(_, error)| SettingError::Io(std::io::Error::from(error)))?;
+    let unreadable = |why: String| SettingError::Unreadable { path: path.clone(), why };
+    let bytes = bytes_of(&path).map_err(unreadable)?;
+    let trusted = match (file, &bytes) {
+        (SettingsFile::Project(cwd), Some(bytes)) => is_trusted(place, cwd, bytes),
+        (SettingsFile::Project(_) | SettingsFile::User, _) => true,
+    };
+    let text = String::from_utf8(bytes.unwrap_or_default())
+        .map_err(|_| unreadable("it is not text (UTF-8)".to_owned()))?;
+    let new = edit(&text).map_err(|error| match error {
+        EditError::Syntax(at) => SettingError::Syntax { path: path.clone(), line: line_of(&text, at) },
+        EditError::NotAnObject(name) => SettingError::NotAnObject { path: path.clone(), name },
+    })?;
+    let Some(new) = new.filter(|new| *new != text) else { return Ok((path, Changed::No)) };
+    write(file, &path, &new)?;
+    match file {
+        SettingsFile::User => Ok((path, Changed::Yes)),
+        SettingsFile::Project(_) if !trusted => Ok((path, Changed::Untrusted)),
+        // It was the user who changed it.
+        SettingsFile::Project(cwd) => {
+            trust_project(place, &project_to_trust(place, cwd)?)?;
+            Ok((path, Changed::Yes))
+        }
+    }
+}
+
+/// Writes a file in one step: whoever reads it meanwhile reads all of the old one.
+fn write(file: &SettingsFile, path: &Path, text: &str) -> Result<(), SettingError> {
+    let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let directory = target.parent().unwrap_or(Path::new("/"));
+    std::fs::create_dir_all(directory)?;
+    let mut aside = tempfile::Builder::new().prefix(".settings-").tempfile_in(directory)?;
+    aside.write_all(text.as_bytes())?;
+    match (std::fs::metadata(&target), file) {
+        (Ok(old), _) => aside.as_file().set_permissions(old.permissions())?,
+        // It goes with the project, to whoever has that.
+        (Err(_), SettingsFile::Project(_)) => {
+            aside.as_file().set_permissions(std::fs::Permissions::from_mode(0o644))?;
+        }
+        (Err(_), SettingsFile::User) => {}
+    }
+    aside.as_file().sync_all()?;
+    aside.persist(&target).map_err(|error| SettingError::Io(error.error))?;
+    Ok(())
+}

@@ -1,0 +1,404 @@
+//! What one place says: a file, the environment, or flags. What is wrong there is a problem, and the rest counts.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use quipu_providers::nearest;
+use serde_json::Value;
+
+use super::check::{Checked, check, read_words};
+use super::table::{KEYS, Key, ProjectUse, SCHEMA};
+use super::text::{Form, Node, SyntaxError, doubled, joined, line_of, parse};
+
+/// Bytes of a file of settings at most.
+const MOST_BYTES: u64 = 1 << 20;
+/// Names that nobody knows, or that stand there twice, of which one file is told.
+const MOST_PROBLEMS: usize = 20;
+/// Problems of one value that are told.
+const MOST_OF_ONE: usize = 10;
+/// Characters of a foreign name that are shown.
+const MOST_NAME: usize = 80;
+
+/// Where a value comes from. A later one counts more.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// Nobody says anything.
+    BuiltIn,
+    /// The user's file.
+    User(PathBuf),
+    /// The file of a project.
+    Project(PathBuf),
+    /// A variable of the environment.
+    Environment(String),
+    /// A flag of the command line.
+    Flag(&'static str),
+}
+
+impl Source {
+    /// Its word: `built-in`, `user`, `project`, `environment`, `flag`.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::BuiltIn => "built-in",
+            Self::User(_) => "user",
+            Self::Project(_) => "project",
+            Self::Environment(_) => "environment",
+            Self::Flag(_) => "flag",
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BuiltIn => f.write_str("built-in"),
+            Self::User(path) | Self::Project(path) => path.display().fmt(f),
+            Self::Environment(name) => f.write_str(name),
+            Self::Flag(name) => f.write_str(name),
+        }
+    }
+}
+
+/// Something wrong with the settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// Where.
+    pub source: Source,
+    /// The line of the file, from 1.
+    pub line: Option<usize>,
+    /// Of what kind it is.
+    pub kind: ProblemKind,
+}
+
+/// What is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ProblemKind {
+    /// The file cannot be read: why.
+    Unreadable(String),
+    /// The file is no JSON from this column of its line on.
+    Syntax {
+        /// From 1.
+        column: usize,
+    },
+    /// What should be an object is none: the whole of the file where the name is empty.
+    NotAnObject(String),
+    /// There is no setting of this name.
+    Unknown {
+        /// The name, as it is written.
+        key: String,
+        /// The setting that may be meant.
+        nearest: Option<String>,
+    },
+    /// The value is none that the setting may have.
+    Invalid {
+        /// The setting.
+        key: &'static str,
+        /// What is wrong, for people.
+        what: String,
+    },
+    /// The name stands there twice; the last one counts.
+    Doubled(String),
+    /// A project may not set it.
+    Refused {
+        /// The setting.
+        key: &'static str,
+        /// Why.
+        why: &'static str,
+    },
+    /// Nobody has accepted the file of the project as it is.
+    Untrusted,
+    /// There are more problems than are told.
+    More,
+}
+
+impl Problem {
+    /// Whether nothing of the file can be used.
+    pub fn is_of_the_whole(&self) -> bool {
+        match &self.kind {
+            ProblemKind::Unreadable(_) | ProblemKind::Syntax { .. } => true,
+            ProblemKind::NotAnObject(name) => name.is_empty(),
+            ProblemKind::Unknown { .. }
+            | ProblemKind::Invalid { .. }
+            | ProblemKind::Doubled(_)
+            | ProblemKind::Refused { .. }
+            | ProblemKind::Untrusted
+            | ProblemKind::More => false,
+        }
+    }
+
+    /// Whether it keeps a setting from being read: its value is wrong, or that of what it stands in.
+    pub fn hides(&self, key: &str) -> bool {
+        match &self.kind {
+            ProblemKind::Invalid { key: wrong, .. } => *wrong == key,
+            ProblemKind::NotAnObject(name) => {
+                key.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'))
+            }
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.source)?;
+        match &self.kind {
+            ProblemKind::Unreadable(why) => write!(f, "it cannot be read, so nothing of it holds: {why}"),
+            ProblemKind::Syntax { column } => {
+                write!(f, "it is not JSON from column {column} on, so nothing of it holds")
+            }
+            ProblemKind::NotAnObject(name) if name.is_empty() => {
+                f.write_str("it must hold an object of settings")
+            }
+            ProblemKind::NotAnObject(name) => write!(f, "{name} must be an object; it is left out"),
+            ProblemKind::Unknown { key, nearest: Some(near) } => {
+                write!(f, "there is no setting {key}. Did you mean {near}?")
+            }
+            ProblemKind::Unknown { key, nearest: None } => write!(f, "there is no setting {key}"),
+            ProblemKind::Invalid { what, .. } => f.write_str(what),
+            ProblemKind::Doubled(name) => {
+                write!(f, "{name} stands there more than once; the last one counts")
+            }
+            ProblemKind::Refused { key, why } => {
+                write!(f, "{key} is left out: {why}, so only your own file may set it")
+            }
+            ProblemKind::Untrusted => {
+                f.write_str("the settings of this project are left out until you accept them")
+            }
+            ProblemKind::More => f.write_str("there are more problems"),
+        }?;
+        match (&self.source, self.line) {
+            (Source::User(_) | Source::Project(_), Some(line)) => write!(f, " (line {line})"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What one place says.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Layer {
+    /// The values that can be used, by the names of their settings.
+    pub(super) values: BTreeMap<&'static str, Value>,
+    pub(super) problems: Vec<Problem>,
+}
+
+/// Bytes of a file; `None` where there is none.
+pub(super) fn bytes_of(path: &Path) -> Result<Option<Vec<u8>>, String> {
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => return Ok(None),
+        _ => {}
+    }
+    let (file, found) = quipu_workspace::open_for_reading(path).map_err(|error| reason(&error))?;
+    let mut bytes = Vec::new();
+    if found.len() <= MOST_BYTES {
+        file.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    }
+    if found.len() > MOST_BYTES || bytes.len() as u64 > MOST_BYTES {
+        return Err("it is larger than 1 MiB".to_owned());
+    }
+    Ok(Some(bytes))
+}
+
+/// Why a file cannot be opened, without its path.
+fn reason(error: &quipu_workspace::FileError) -> String {
+    use std::error::Error as _;
+    match error {
+        quipu_workspace::FileError::NotAFile { .. } => "it is not a regular file".to_owned(),
+        other => other.source().map_or_else(|| other.to_string(), ToString::to_string),
+    }
+}
+
+impl Layer {
+    /// What a file says.
+    pub(super) fn of_file(source: &Source, bytes: Result<Option<Vec<u8>>, String>) -> Self {
+        let unreadable = |why: String| Self {
+            problems: vec![Problem {
+                source: source.clone(),
+                line: None,
+                kind: ProblemKind::Unreadable(why),
+            }],
+            ..Self::default()
+        };
+        let bytes = match bytes {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => return Self::default(),
+            Err(why) => return unreadable(why),
+        };
+        match String::from_utf8(bytes) {
+            Ok(text) => Self::of_text(source, &text),
+            Err(error) => {
+                let at = error.utf8_error().valid_up_to();
+                unreadable(format!("it is not text (UTF-8) from byte {at} on"))
+            }
+        }
+    }
+
+    /// What the text of a file says.
+    fn of_text(source: &Source, text: &str) -> Self {
+        let mut layer = Self::default();
+        if !text.trim_start_matches('\u{feff}').trim().is_empty() {
+            match parse(text) {
+                Ok(root) => Walk { source, text, layer: &mut layer, many: 0 }.file(&root),
+                Err(SyntaxError { at }) => {
+                    let before = text.get(..at).unwrap_or(text);
+                    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+                    let (line, kind) = (Some(line_of(text, at)), ProblemKind::Syntax { column });
+                    layer.problems.push(Problem { source: source.clone(), line, kind });
+                }
+            }
+        }
+        layer
+    }
+
+    /// What the environment says.
+    pub(super) fn of_environment(env: &dyn Fn(&str) -> Option<String>) -> Self {
+        let mut layer = Self::default();
+        for key in KEYS {
+            let name = key.variable();
+            let Some(words) = env(&name).filter(|words| !words.is_empty()) else { continue };
+            match read_words(key, &words) {
+                Ok(value) => drop(layer.values.insert(key.name, value)),
+                // Whatever says something asks for it.
+                Err(_) if key.name == "screenReader" => {
+                    drop(layer.values.insert(key.name, Value::Bool(true)))
+                }
+                Err(what) => {
+                    let kind = ProblemKind::Invalid { key: key.name, what };
+                    layer.problems.push(Problem { source: Source::Environment(name), line: None, kind });
+                }
+            }
+        }
+        layer
+    }
+
+    /// The same without what a project may not set.
+    pub(super) fn of_project(mut self, source: &Source) -> Self {
+        for key in KEYS {
+            let ProjectUse::Refused(why) = key.project else { continue };
+            if self.values.remove(key.name).is_some() {
+                let kind = ProblemKind::Refused { key: key.name, why };
+                self.problems.push(Problem { source: source.clone(), line: None, kind });
+            }
+        }
+        self
+    }
+
+    /// What could be used before and cannot any more stays as it was.
+    pub(super) fn keep_from(&mut self, before: &Self) {
+        for (name, value) in &before.values {
+            let hidden = self.problems.iter().any(|problem| problem.is_of_the_whole() || problem.hides(name));
+            if hidden && !self.values.contains_key(name) {
+                self.values.insert(name, value.clone());
+            }
+        }
+    }
+}
+
+/// Goes through a file.
+struct Walk<'a> {
+    source: &'a Source,
+    text: &'a str,
+    layer: &'a mut Layer,
+    many: usize,
+}
+
+impl Walk<'_> {
+    fn problem(&mut self, at: usize, kind: ProblemKind) {
+        let line = Some(line_of(self.text, at));
+        self.layer.problems.push(Problem { source: self.source.clone(), line, kind });
+    }
+
+    /// The same for one of those that there may be any number of.
+    fn one_of_many(&mut self, at: usize, kind: impl FnOnce() -> ProblemKind) {
+        self.many += 1;
+        match self.many {
+            ..=MOST_PROBLEMS => self.problem(at, kind()),
+            many if many == MOST_PROBLEMS + 1 => self.problem(at, ProblemKind::More),
+            _ => {}
+        }
+    }
+
+    fn file(&mut self, root: &Node) {
+        self.section(root, "");
+        let mut found = Vec::new();
+        doubled(root, "", &mut found);
+        for (path, at) in found {
+            self.one_of_many(at, || ProblemKind::Doubled(shown(&path)));
+        }
+    }
+
+    /// An object of settings, or of such objects.
+    fn section(&mut self, node: &Node, path: &str) {
+        let members = match &node.form {
+            Form::Object(members) => members,
+            Form::Null => return,
+            _ => {
+                self.problem(node.span.start, ProblemKind::NotAnObject(path.to_owned()));
+                return;
+            }
+        };
+        // Of members with one name the last one counts, whatever it is.
+        let last: BTreeMap<&str, usize> =
+            members.iter().enumerate().map(|(at, member)| (member.name.as_str(), at)).collect();
+        for (at, member) in members.iter().enumerate() {
+            let name = joined(path, &member.name);
+            let counts = last.get(member.name.as_str()) == Some(&at);
+            let is_within =
+                |key: &Key| key.name.strip_prefix(&*name).is_some_and(|rest| rest.starts_with('.'));
+            if !counts || name == SCHEMA {
+                continue;
+            } else if let Some(key) = Key::named(&name) {
+                self.setting(key, &member.value);
+            } else if KEYS.iter().any(is_within) {
+                self.section(&member.value, &name);
+            } else {
+                self.one_of_many(member.start, || ProblemKind::Unknown {
+                    key: shown(&name),
+                    nearest: near(&name),
+                });
+            }
+        }
+    }
+
+    fn setting(&mut self, key: &'static Key, node: &Node) {
+        let at = node.span.start;
+        let value = match node.value() {
+            Ok(Value::Null) => return,
+            Ok(value) => value,
+            Err(why) => {
+                let what = format!("{} {}", key.name, why.words());
+                self.problem(at, ProblemKind::Invalid { key: key.name, what });
+                return;
+            }
+        };
+        let Checked { value, problems } = check(key, &value);
+        let left = if value.is_none() { "; it is left out" } else { "" };
+        for what in problems.into_iter().take(MOST_OF_ONE) {
+            self.problem(at, ProblemKind::Invalid { key: key.name, what: format!("{what}{left}") });
+        }
+        if let Some(value) = value {
+            self.layer.values.insert(key.name, value);
+        }
+    }
+}
+
+/// A foreign name, in so many characters.
+fn shown(name: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-$[]".contains(c);
+    let cut: String = name.chars().take(MOST_NAME).collect();
+    let cut = if cut.len() < name.len() { format!("{cut}…") } else { cut };
+    if name.chars().take(MOST_NAME).all(is_plain) && !name.is_empty() { cut } else { format!("{cut:?}") }
+}
+
+/// The setting that a name may mean.
+pub(super) fn near(name: &str) -> Option<String> {
+    let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
+    let sections =
+        KEYS.iter().filter_map(|key| key.name.rsplit_once('.').map(|(section, _)| section.to_owned()));
+    let all = KEYS.iter().map(|key| key.name.to_owned()).chain(sections);
+    nearest(name, all).into_iter().next().or_else(|| {
+        let leaf = nearest(&last(name), KEYS.iter().map(|key| last(key.name))).into_iter().next()?;
+        KEYS.iter().find(|key| last(key.name) == leaf).map(|key| key.name.to_owned())
+    })
+}

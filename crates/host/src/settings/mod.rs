@@ -1,0 +1,301 @@
+//! The settings of a user: one type, put together from what is built in, the user's file, the file of a trusted project,
+//! the environment and flags, of which the later counts more; each value with where it comes from.
+//!
+//! `table` names every setting. A new one is a row there and a member of [`Settings`].
+
+mod cache;
+mod check;
+mod edit;
+mod keep;
+mod layer;
+mod project;
+mod publish;
+mod table;
+mod text;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use quipu::{
+    CompactionSettings, FileSettings, HistorySettings, IdentitySettings, Network, PruneSettings,
+    PublishSettings, TravelRule, TravelSettings, compaction_settings, prune_settings,
+};
+use quipu_providers::{CallSettings, EmbedderSettings};
+use serde_json::{Map, Value};
+
+pub(crate) use self::cache::Cache;
+pub use self::keep::{Changed, Kept, SettingError, SettingsFile, set_setting, unset_setting};
+use self::layer::Layer;
+pub use self::layer::{Problem, ProblemKind, Source};
+pub use self::project::{project_settings_path, project_to_trust, trust_project};
+pub use self::publish::{settings_schema, settings_table};
+pub use self::table::{Effect, Item, KEYS, Key, Kind, ProjectUse};
+
+/// Settings as they hold.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// The theme of the terminal, where one is named.
+    pub theme: Option<String>,
+    /// Whether the terminal speaks in lines.
+    pub screen_reader: bool,
+    /// What the terminal does.
+    pub terminal: TerminalSettings,
+    /// The models that are gone through; none for all.
+    pub enabled_models: Vec<String>,
+    /// How models are called.
+    pub calls: CallSettings,
+    /// When a context is summed up.
+    pub compaction: CompactionSettings,
+    /// What is left out of requests.
+    pub prune: PruneSettings,
+    /// Whether the model can search what was done before.
+    pub history: HistorySettings,
+    /// What makes vectors for the search by meaning.
+    pub meaning: Option<EmbedderSettings>,
+    /// Whether the model can look at the graph.
+    pub travel: TravelSettings,
+    /// Whether it may go back.
+    pub travel_rule: TravelRule,
+    /// The text before the system prompt.
+    pub identity: IdentitySettings,
+    /// Directories above a repository whose rules count; as they are written.
+    pub rules_above: Vec<String>,
+    /// What is kept of files.
+    pub files: FileSettings,
+    /// Heads of other programs.
+    pub publish: PublishSettings,
+    /// What may be spent.
+    pub budget: BudgetSettings,
+    /// Where commands run.
+    pub sandbox: SandboxSettings,
+    /// Commands at events: the user's, then those of the project.
+    pub hooks: Vec<Value>,
+    /// What is wrong; the rest counts.
+    pub problems: Vec<Problem>,
+    values: BTreeMap<&'static str, (Value, Source)>,
+}
+
+/// What the terminal does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TerminalSettings {
+    /// Whether there are links; `None` where it is found out.
+    pub hyperlinks: Option<bool>,
+    /// Whether pictures are shown.
+    pub show_images: bool,
+    /// How somebody is called who looks elsewhere.
+    pub notify: NotifySetting,
+}
+
+/// How somebody is called who looks elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum NotifySetting {
+    /// As the terminal can.
+    #[default]
+    Auto,
+    /// By this sequence.
+    Osc9,
+    /// By this sequence.
+    Osc777,
+    /// By a sound.
+    Bell,
+    /// Not at all.
+    Off,
+}
+
+/// What may be spent.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct BudgetSettings {
+    /// US dollars a day.
+    pub daily: Option<f64>,
+    /// How long a call waits for what others have reserved.
+    pub wait: Option<Duration>,
+}
+
+/// Where commands run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SandboxSettings {
+    /// Their network.
+    pub network: Network,
+    /// Whether they run in namespaces.
+    pub namespaces: bool,
+    /// Directories that they may write to, as they are written.
+    pub write: Vec<String>,
+    /// Whether what they write to caches is kept apart for each project.
+    pub keeps_caches_apart: bool,
+    /// Ports of theirs that this machine reaches.
+    pub ports: Vec<u16>,
+    /// Addresses and sockets of this machine that they reach.
+    pub services: Vec<String>,
+}
+
+/// A setting, its value and where that comes from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SettingRow<'a> {
+    /// The setting.
+    pub key: &'static Key,
+    /// Its value; null where there is none.
+    pub value: Value,
+    /// Where it comes from.
+    pub source: &'a Source,
+}
+
+/// What holds where nobody says anything.
+impl Default for Settings {
+    fn default() -> Self {
+        Self::of_layers(&[])
+    }
+}
+
+impl Settings {
+    /// What layers make together, each with where it comes from; a later one counts more.
+    fn of_layers(layers: &[(Origin, &Layer)]) -> Self {
+        let mut values: BTreeMap<&'static str, (Value, Source)> = BTreeMap::new();
+        let (mut problems, mut hooks) = (Vec::new(), Vec::new());
+        for (origin, layer) in layers {
+            problems.extend(layer.problems.iter().cloned());
+            for (name, value) in &layer.values {
+                if *name == "hooks" {
+                    // Those of a project come after the user's; a variable takes the place of both.
+                    if matches!(origin, Origin::Environment) {
+                        hooks.clear();
+                    }
+                    hooks.push(value.clone());
+                }
+                values.insert(name, (value.clone(), origin.source(name)));
+            }
+        }
+        let mut all = Value::Object(Map::new());
+        for (name, (value, _)) in &values {
+            let mut at = &mut all;
+            for member in name.split('.') {
+                at = &mut at[member];
+            }
+            *at = value.clone();
+        }
+        // Each value was looked at before it came here.
+        let texts = |name: &str| -> Vec<String> {
+            let items = values.get(name).and_then(|(value, _)| value.as_array());
+            items.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+        };
+        let value = |name: &str| values.get(name).map(|(value, _)| value);
+        let flag = |name: &str| value(name).and_then(Value::as_bool);
+        let word = |name: &str| value(name).and_then(Value::as_str);
+        let ports = value("sandbox.ports").and_then(Value::as_array).into_iter().flatten();
+        let ports = ports.filter_map(|port| u16::try_from(port.as_u64()?).ok()).collect();
+        Self {
+            theme: word("theme").map(str::to_owned),
+            screen_reader: flag("screenReader").unwrap_or(false),
+            terminal: TerminalSettings {
+                hyperlinks: flag("terminal.hyperlinks"),
+                show_images: flag("terminal.showImages").unwrap_or(true),
+                notify: match word("terminal.notify") {
+                    Some("osc9") => NotifySetting::Osc9,
+                    Some("osc777") => NotifySetting::Osc777,
+                    Some("bell") => NotifySetting::Bell,
+                    Some("off") => NotifySetting::Off,
+                    _ => NotifySetting::Auto,
+                },
+            },
+            enabled_models: texts("enabledModels"),
+            calls: CallSettings::of_json(&all).0,
+            compaction: compaction_settings(&all).0,
+            prune: prune_settings(&all).0,
+            history: HistorySettings::of_json(&all).0,
+            meaning: EmbedderSettings::of_json(&all).unwrap_or_default(),
+            travel: TravelSettings::of_json(&all).0,
+            travel_rule: match word("travel.tobe") {
+                Some("allow") => TravelRule::Allow,
+                Some("deny") => TravelRule::Deny,
+                _ => TravelRule::Ask,
+            },
+            identity: IdentitySettings::of_json(&all).0,
+            rules_above: texts("rules.above"),
+            files: FileSettings::of_json(&all).0,
+            publish: PublishSettings::of_json(&all).0,
+            budget: BudgetSettings {
+                daily: value("budget.daily").and_then(Value::as_f64),
+                wait: value("budget.waitMs").and_then(Value::as_u64).map(Duration::from_millis),
+            },
+            sandbox: SandboxSettings {
+                network: match word("sandbox.network") {
+                    Some("open") => Network::Open,
+                    Some("closed") => Network::Closed,
+                    _ => Network::Asked,
+                },
+                namespaces: flag("sandbox.namespaces").unwrap_or(true),
+                write: value("sandbox.write")
+                    .map_or_else(|| vec!["default".to_owned()], |_| texts("sandbox.write")),
+                keeps_caches_apart: word("sandbox.caches") != Some("shared"),
+                ports,
+                services: texts("sandbox.services"),
+            },
+            hooks,
+            problems,
+            values,
+        }
+    }
+
+    /// Every setting with its value and where that comes from.
+    pub fn rows(&self) -> impl Iterator<Item = SettingRow<'_>> {
+        KEYS.iter().map(|key| self.row(key))
+    }
+
+    /// One setting with its value and where that comes from.
+    pub fn row(&self, key: &'static Key) -> SettingRow<'_> {
+        match self.values.get(key.name) {
+            Some((value, source)) => SettingRow { key, value: value.clone(), source },
+            None => SettingRow { key, value: key.default_value(), source: &Source::BuiltIn },
+        }
+    }
+
+    /// Where the value of a setting comes from; `None` where nobody says anything.
+    pub fn source_of(&self, name: &str) -> Option<&Source> {
+        self.values.get(name).map(|(_, source)| source)
+    }
+
+    /// What keeps a setting from being read as it was meant, if anything does.
+    pub fn problem_of(&self, key: &str) -> Option<&Problem> {
+        self.problems.iter().find(|problem| problem.hides(key))
+    }
+
+    /// The same settings, with what flags say before all else.
+    #[must_use]
+    pub fn with_flags(&self, flags: &[(&'static str, &'static str, Value)]) -> Self {
+        if flags.is_empty() {
+            return self.clone();
+        }
+        let mut kept: Vec<(Origin, Layer)> = Vec::new();
+        for (name, (value, source)) in &self.values {
+            let values = BTreeMap::from([(*name, value.clone())]);
+            kept.push((Origin::Known(source.clone()), Layer { values, ..Layer::default() }));
+        }
+        for (name, flag, value) in flags {
+            let values = BTreeMap::from([(*name, value.clone())]);
+            kept.push((Origin::Known(Source::Flag(flag)), Layer { values, ..Layer::default() }));
+        }
+        let layers: Vec<(Origin, &Layer)> =
+            kept.iter().map(|(origin, layer)| (origin.clone(), layer)).collect();
+        Self { hooks: self.hooks.clone(), problems: self.problems.clone(), ..Self::of_layers(&layers) }
+    }
+}
+
+/// Where a layer comes from.
+#[derive(Debug, Clone)]
+enum Origin {
+    User(PathBuf),
+    Project(PathBuf),
+    Environment,
+    Known(Source),
+}
+
+impl Origin {
+    fn source(&self, name: &str) -> Source {
+        match self {
+            Self::User(path) => Source::User(path.clone()),
+            Self::Project(path) => Source::Project(path.clone()),
+            Self::Environment => Source::Environment(Key::named(name).map(Key::variable).unwrap_or_default()),
+            Self::Known(source) => source.clone(),
+        }
+    }
+}
