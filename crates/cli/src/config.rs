@@ -251,7 +251,7 @@ async fn edit(place: &Place, of_project: bool) -> Result<(), Failure> {
     }
     let was_accepted =
         !path.exists() || project_to_trust(place, &here).is_ok_and(|project| project.is_trusted);
-    let mut editor = quipu_tui::users_editor().map_err(Failure::usage)?;
+    let mut editor = quipu_tui::users_editor().map_err(|error| Failure::usage(error.to_string()))?;
     editor.arg(&path);
     // Ctrl-C is for the editor.
     let _interrupts = signal(SignalKind::interrupt())?;

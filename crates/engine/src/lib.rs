@@ -87,12 +87,12 @@ pub use seal_key::seal_key;
 pub use session::Session;
 pub use sessions::Forked;
 pub use settings::{compaction_settings, prune_settings};
-pub use spans::job_span;
 pub use sources::{
     CompactionAsk, Context, ContextAsk, ContextSource, EpochReason, RulesSource, SECTION_ID, SOURCE_SECTIONS,
     SOURCE_TEXT, SOURCE_TOOL_BYTES, SOURCE_TOOLS, Section, SourceContext, SourceError, SourceVersion,
     ToolSource,
 };
+pub use spans::job_span;
 pub use subscribe::{Delivery, Events, View};
 pub use timeline::TimeStep;
 pub use travel::{HistorySettings, SEARCH_TOOL, Travel, TravelSettings};

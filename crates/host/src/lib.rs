@@ -41,23 +41,16 @@ mod saved;
 mod sealers;
 pub mod search;
 mod session_file;
-<<<<<<< HEAD
-mod sources;
-=======
 pub mod settings;
->>>>>>> h/settings
+mod sources;
 mod suggestions;
 mod text;
 mod tree;
 mod watch;
 
 pub use budget::{Budget, budget_of, spent_today};
-<<<<<<< HEAD
 pub use commands::{CommandCall, CommandError, CommandHandler, CommandRegistry};
-pub use context::{context_settings, file_settings, make_room};
-=======
 pub use context::make_room;
->>>>>>> h/settings
 pub use entry::{entry_words, room_behind};
 pub use failure::{Advice, Failure, FailureKind, Meant};
 pub use gone::Seen;
@@ -85,11 +78,8 @@ pub use saved::SavedPermissions;
 pub use sealers::{sealed, sealed_json, seals_with};
 pub use search::{FoundItem, FoundItems};
 pub use session_file::{Mirror, is_file};
-<<<<<<< HEAD
-pub use sources::Sources;
-=======
 pub use settings::{BudgetSettings, Problem, ProblemKind, SandboxSettings, SettingRow, Settings, Source};
->>>>>>> h/settings
+pub use sources::Sources;
 pub use suggestions::{
     Steps, Suggestion, suggested_agents, suggested_bookmarks, suggested_labels, suggested_model,
     suggested_nodes, suggested_providers, suggested_sessions, suggested_steps,

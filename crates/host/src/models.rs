@@ -12,12 +12,9 @@ use crate::{Sources, env, seal_credentials};
 /// What the user's files say when another model is asked for.
 pub(crate) struct Known {
     pub(crate) home: PathBuf,
-<<<<<<< HEAD
     pub(crate) sources: Sources,
-=======
     /// How the session's models are called.
     pub(crate) calls: CallSettings,
->>>>>>> h/settings
     pub(crate) sealer: Arc<Sealer>,
     /// The key that was given on the command line, and the provider that it is for.
     pub(crate) key: Option<(String, String)>,
@@ -26,12 +23,8 @@ pub(crate) struct Known {
 impl Models for Known {
     fn find(&self, provider: &str, id: &str) -> Result<(Arc<Model>, Arc<dyn Provider>), ModelLookupError> {
         // What is wrong with the files was told when the session was opened.
-<<<<<<< HEAD
-        let (settings, _) = Settings::load(&self.home, &env);
-        let (settings, _) = self.sources.applied_to(settings);
-=======
         let (settings, _) = Settings::load_with(&self.home, self.calls.clone(), &env);
->>>>>>> h/settings
+        let (settings, _) = self.sources.applied_to(settings);
         let settings = settings.with_shell(crate::helpers::shell(&self.home));
         let found = settings.find(None, &format!("{provider}/{id}"))?;
         let Selection { model, .. } = found;

@@ -1,19 +1,10 @@
 //! Models and providers that a person can choose from.
 
-<<<<<<< HEAD
-use std::collections::HashMap;
-use std::sync::Arc;
-
-use quipu_protocol::{Model, Thinking};
-use quipu_providers::{Settings, SourcedModel, is_supported};
-use serde_json::Value;
-=======
 use std::path::Path;
 use std::sync::Arc;
 
 use quipu_protocol::{Model, Thinking};
-use quipu_providers::is_supported;
->>>>>>> h/settings
+use quipu_providers::{SourcedModel, is_supported};
 
 use crate::{Failure, Place};
 

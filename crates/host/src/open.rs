@@ -227,12 +227,8 @@ async fn prepare(
     if request.record.is_none() && replay.is_none() {
         let key = request.api_key.clone().map(|key| (options.model.provider.clone(), key));
         let (home, sealer) = (place.home.clone(), engine.sealer().clone());
-<<<<<<< HEAD
-        let sources = place.sources().clone();
-        options.models = Some(Arc::new(Known { home, sources, sealer, key }));
-=======
-        options.models = Some(Arc::new(Known { home, calls: config.calls.clone(), sealer, key }));
->>>>>>> h/settings
+        let (sources, calls) = (place.sources().clone(), config.calls.clone());
+        options.models = Some(Arc::new(Known { home, sources, calls, sealer, key }));
     }
     put_system(&mut options, place, engine, request, kept.is_some() && !moved).await?;
     (options.identity, options.declined_identity) = (identity.text, identity.declined);

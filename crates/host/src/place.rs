@@ -12,12 +12,8 @@ use quipu_workspace::ProcessRegistry;
 
 use crate::commands::CommandRegistry;
 use crate::observer::Shared;
-<<<<<<< HEAD
-use crate::{Advice, Failure, HostNotice, Observer, Sources};
-=======
 use crate::settings::Cache;
-use crate::{Advice, Failure, HostNotice, Observer, ProblemKind, Settings};
->>>>>>> h/settings
+use crate::{Advice, Failure, HostNotice, Observer, ProblemKind, Settings, Sources};
 
 /// The user's files.
 #[derive(Debug, Clone)]
@@ -100,14 +96,10 @@ impl Place {
             named,
             unkept: None,
             processes: Arc::default(),
-<<<<<<< HEAD
             sources: Sources::default(),
             commands: CommandRegistry::default(),
             observer: Shared(observer),
-=======
-            observer: Shared(observer),
             config: Arc::new(Cache::of_environment(&env)),
->>>>>>> h/settings
         })
     }
 
@@ -276,16 +268,10 @@ impl Place {
     }
 
     /// Models and credentials; problems in the files are told.
-<<<<<<< HEAD
-    pub fn settings(&self) -> Settings {
-        let (settings, warnings) = Settings::load(&self.home, &env);
-        let (settings, more) = self.sources.applied_to(settings);
-        for Warning(text) in warnings.into_iter().chain(more) {
-=======
     pub fn settings(&self) -> Models {
         let (settings, warnings) = Models::load_with(&self.home, self.config().calls.clone(), &env);
-        for Warning(text) in warnings {
->>>>>>> h/settings
+        let (settings, more) = self.sources.applied_to(settings);
+        for Warning(text) in warnings.into_iter().chain(more) {
             self.warn(text);
         }
         settings.with_shell(crate::helpers::shell(&self.home))

@@ -18,11 +18,7 @@ use crate::models_file::{self, ProviderConfig};
 use crate::values::{self, Shell, Vars};
 use crate::warning::Warning;
 use crate::{AnthropicMessages, OpenAiCompletions, anthropic, openai};
-<<<<<<< HEAD
-use crate::{CallOptions, LocalServer, Provider, failure, net, settings_file};
-=======
-use crate::{CallOptions, CallSettings, LocalServer, Provider, net, settings_file};
->>>>>>> h/settings
+use crate::{CallOptions, CallSettings, LocalServer, Provider, failure, net, settings_file};
 
 /// Secrets shorter than this are not given to [`Settings::secrets`]: replacing them would tear ordinary text.
 const MIN_SECRET: usize = 8;
@@ -97,7 +93,7 @@ impl Settings {
             .iter()
             .map(|(id, config)| (id.clone(), models_file::models(id, config, &mut warnings)))
             .collect();
-        let free = file.local.iter().map(|place| &place.id);
+        let free = calls.local.iter().map(|place| &place.id);
         let free = free.filter(|id| !configured.contains_key(*id) && catalogue::provider(id).is_none());
         let is_here = |models: &[Arc<Model>]| models.iter().all(|model| is_local(model));
         let own = configured.iter().filter(|(_, models)| is_here(models)).map(|(id, _)| id);
@@ -105,7 +101,6 @@ impl Settings {
         let learned = net::passwords(env).into_iter().map(|it| ("proxy".into(), it)).collect();
         let keys = Keys {
             home: home.to_path_buf(),
-<<<<<<< HEAD
             vars: Arc::new(vars),
             shell: usual(home),
             auth: Arc::new(auth.known),
@@ -115,12 +110,8 @@ impl Settings {
             learned: Arc::new(Mutex::new(learned)),
         };
         let settings = Self {
-            options: file.options,
-            places: file.local,
-=======
             options: calls.options,
             places: calls.local,
->>>>>>> h/settings
             local: OnceLock::new(),
             keys,
             sources: BTreeMap::new(),

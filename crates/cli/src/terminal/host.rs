@@ -405,17 +405,15 @@ impl Host for Surroundings {
                 return Ok(models.map(super::arguments::candidate).collect());
             }
             let place = &inner.place;
-<<<<<<< HEAD
+            if command == "settings" {
+                return Ok(super::arguments::settings(&inner.settings()));
+            }
             if place.commands().runnable().iter().any(|spec| spec.name == command) {
                 let offered = place.commands().complete(&command, "").await;
                 return Ok(offered
                     .iter()
                     .map(|text| super::arguments::offered(text, String::new()))
                     .collect());
-=======
-            if command == "settings" {
-                return Ok(super::arguments::settings(&inner.settings()));
->>>>>>> h/settings
             }
             if let Some(known) = super::arguments::known(place, &command) {
                 return Ok(known);

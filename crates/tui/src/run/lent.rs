@@ -140,11 +140,7 @@ impl Run {
         let file = tempfile::Builder::new().prefix("quipu-").suffix(".md").tempfile();
         let written =
             file.and_then(|mut file| io::Write::write_all(&mut file, text.as_bytes()).map(|()| file));
-<<<<<<< HEAD
-        let (file, mut editor) = match (written.map_err(EditorError::Text), editor()) {
-=======
-        let (file, mut editor) = match (written.map_err(failed), users_editor()) {
->>>>>>> h/settings
+        let (file, mut editor) = match (written.map_err(EditorError::Text), users_editor()) {
             (Ok(file), Ok(editor)) => (file, editor),
             (Err(error), _) | (_, Err(error)) => return self.take(Input::Edited(Err(error))),
         };
@@ -168,16 +164,11 @@ impl Run {
     }
 }
 
-<<<<<<< HEAD
-/// The user's editor, which may be a command with arguments.
-pub(super) fn editor() -> Result<std::process::Command, EditorError> {
-=======
 /// The user's editor, which may be a command with arguments. What it is to open is added as an argument.
 ///
 /// # Errors
 /// Where none is named, or it could not be started safely; why, for people.
-pub fn users_editor() -> Result<std::process::Command, String> {
->>>>>>> h/settings
+pub fn users_editor() -> Result<std::process::Command, EditorError> {
     let named = ["VISUAL", "EDITOR"]
         .iter()
         .find_map(|name| std::env::var(name).ok().filter(|it| !it.trim().is_empty()));

@@ -5,11 +5,8 @@ use quipu_protocol::{AskId, BashExecutionMessage, QueueMode, UnixMs};
 use super::{Effect, Shell, State};
 use crate::component::{Chooser, Component};
 use crate::editor::Candidate;
-<<<<<<< HEAD
 use crate::features::others::Found;
-=======
 use crate::host::HostError;
->>>>>>> h/tracing
 use crate::keys::Action;
 use crate::levels::level_name;
 use crate::picker::{Picker, PickerRow};
@@ -210,19 +207,12 @@ impl State {
         if let Some(command) = crate::commands::own(name).filter(|command| command.name == "thinking") {
             return self.slash(command, "", effects);
         }
-<<<<<<< HEAD
         let (name, asked) = (name.to_owned(), name.to_owned());
-        let then = move |state: &mut Self, offered: Result<Vec<Candidate>, String>, _: &mut Vec<Effect>| {
-            state.choose_argument(&name, offered.unwrap_or_default());
-        };
-        let work = move |context: Context| context.host.arguments(asked, head);
-=======
         let then =
             move |state: &mut Self, offered: Result<Vec<Candidate>, HostError>, _: &mut Vec<Effect>| {
-                state.choose_argument(name, offered.unwrap_or_default());
+                state.choose_argument(&name, offered.unwrap_or_default());
             };
-        let work = move |context: Context| context.host.arguments(name.to_owned(), head);
->>>>>>> h/tracing
+        let work = move |context: Context| context.host.arguments(asked, head);
         effects.push(Effect::Ask(Request::new("arguments", work, then)));
     }
 

@@ -116,17 +116,12 @@ impl Host for FakeHost {
         refused()
     }
 
-<<<<<<< HEAD
     fn commands(&self) -> CommandRegistry {
         self.commands.clone()
     }
 
-    fn arguments(&self, _: String, _: Option<NodeId>) -> Doing<Vec<Candidate>> {
-        refused()
-=======
     fn arguments(&self, command: String, _: Option<NodeId>) -> Doing<Vec<Candidate>> {
         if command == "settings" { given(self.settings.clone()) } else { refused() }
->>>>>>> h/settings
     }
 
     fn set(&self, setting: String) -> Doing<SettingKept> {
