@@ -613,12 +613,15 @@ async fn a_key_command_runs_again_after_a_refusal() {
 async fn a_stored_token_that_expires_says_what_to_do() {
     let home = tempfile::tempdir().unwrap();
     let server = FakeServer::start([]);
-    let soon = std::time::UNIX_EPOCH.elapsed().unwrap().as_millis() + 40;
-    let entry = format!(r#"{{"testing":{{"type":"oauth","access":"tok-access-1","expires":{soon}}}}}"#);
-    std::fs::write(home.path().join("auth.json"), entry).unwrap();
+    // Within the margin in which it is fetched anew, and over by then.
+    let entry = |expires: u128| {
+        format!(r#"{{"testing":{{"type":"oauth","access":"tok-access-1","expires":{expires}}}}}"#)
+    };
+    let soon = std::time::UNIX_EPOCH.elapsed().unwrap().as_millis() + 9_000;
+    std::fs::write(home.path().join("auth.json"), entry(soon)).unwrap();
     let (settings, model) = stored(Wire::Messages, home.path(), &server.url());
     let provider = settings.provider_for(&model, None).unwrap();
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    std::fs::write(home.path().join("auth.json"), entry(1)).unwrap();
     let error = World::of(provider, model).call().await.error.unwrap();
     assert_eq!(error.kind, ModelErrorKind::NoCredential);
     assert!(error.message.contains("has expired; log in again"), "{error}");
