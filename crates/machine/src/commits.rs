@@ -45,7 +45,7 @@ impl Machine {
     /// Whether a call of the model follows this commit, as far as can be told before it is done.
     fn asks_next(&self, tag: &Tag) -> bool {
         let Some(run) = self.run.as_ref().filter(|run| !run.aborting) else { return false };
-        if self.compaction_is_due() || self.prune_is_due().is_some() {
+        if self.hooks_change_requests || self.compaction_is_due() || self.prune_is_due().is_some() {
             return false;
         }
         match tag {
@@ -288,6 +288,8 @@ impl Machine {
             Phase::Saying
             | Phase::Calling { .. }
             | Phase::Tools(_)
+            | Phase::Starting(_)
+            | Phase::Ending
             | Phase::Compacting(_)
             | Phase::Jumping(_)
             | Phase::Noting(_)

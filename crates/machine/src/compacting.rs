@@ -14,8 +14,8 @@ use quipu_transcript::{
 };
 
 use super::{
-    Draft, Effect, Left, MEASURED, Machine, NoSummary, Phase, Plan, PlanOp, Prefix, Purpose, ReplyId, Run,
-    Stretch, Summary, Tag,
+    Draft, Effect, HOOKS, Left, MEASURED, Machine, NoSummary, Phase, Plan, PlanOp, Prefix, Purpose, ReplyId,
+    Run, Stretch, Summary, Tag, hook_records,
 };
 
 /// When a context is compacted and what stays of it. Tokens.
@@ -177,6 +177,8 @@ impl Machine {
                 | Phase::Answered(_)
                 | Phase::Tools(_)
                 | Phase::Results(_)
+                | Phase::Starting(_)
+                | Phase::Ending
                 | Phase::Leaving(_),
             )
             | None => false,
@@ -255,6 +257,7 @@ impl Machine {
         let turn = cut.turn.unwrap_or(cut.first_kept);
         let stretch = Stretch {
             purpose: Purpose::Compaction,
+            reason: Some(reason),
             previous,
             history: self.messages[cut.begin..turn].to_vec(),
             turn: self.messages[turn..cut.first_kept].to_vec(),
@@ -298,7 +301,7 @@ impl Machine {
             return self.branch_summarized(result);
         }
         let Phase::Compacting(compacting) = &mut run.phase else { return };
-        let Summary { text, made } = match result {
+        let Summary { text, made, hooks, provenance } = match result {
             Ok(summary) => summary,
             Err(none) => {
                 let NoSummary { why, made } = *none;
@@ -337,11 +340,13 @@ impl Machine {
             timestamp: self.now,
             details: Json::of(&files).ok(),
             usage: Some(made.usage),
-            from_hook: None,
+            from_hook: (!hooks.is_empty()).then_some(true),
             reason: Some(reason),
             checkpoint: Some(Checkpoint { session: self.session.clone(), epoch: self.prefix.epoch.clone() }),
         };
         let mut step = step_of(Some(id.clone()), made.records);
+        step.provenance = provenance;
+        step.extra.extend(hook_records(&hooks).map(|hooks| (HOOKS.to_owned(), hooks)));
         if let Some(measured) = self.measured().and_then(|measured| Json::of(&measured).ok()) {
             step.extra.insert(MEASURED.into(), measured);
         }

@@ -104,6 +104,7 @@ impl Machine {
         let model = self.prefix.model.clone();
         let stretch = Stretch {
             purpose: Purpose::Branch,
+            reason: None,
             previous: None,
             history: left,
             turn: Vec::new(),
@@ -122,7 +123,7 @@ impl Machine {
         let run = id.clone();
         let Some(target) = &jumping.target else { return };
         let (draft, nothing) = match result {
-            Ok(Summary { text, made }) => {
+            Ok(Summary { text, made, .. }) => {
                 *cost += made.cost();
                 jumping.usage = Some(made.usage);
                 let note = compaction_note(&text, None, &[], &target.files, most);
