@@ -14,7 +14,7 @@ use quipu_protocol::{
 use quipu_transcript::{FilePlan, Measure, Prune, TouchedFiles, WorkspaceNote};
 use serde::{Deserialize, Serialize};
 
-use super::{CompactionSettings, Limits, PruneSettings};
+use super::{CompactionSettings, HOOKS, HookPrompt, Limits, PruneSettings, hook_records};
 
 /// Names the place in the task where the sender of a command waits for its acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -145,14 +145,6 @@ pub enum Input {
 /// Where a line of a person's in the shell, and what it printed, came from.
 pub const SHELL_OUTPUT: Provenance = Provenance::new(Origin::Process, AuthorClass::Untrusted);
 
-/// What hooks say to the model, sealed.
-#[derive(Debug, Clone, PartialEq)]
-pub struct HookPrompt {
-    pub input: UserInput,
-    /// Who said it.
-    pub hooks: Vec<Json>,
-}
-
 /// What came of a person's line in the shell, sealed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShellDone {
@@ -164,14 +156,6 @@ pub struct ShellDone {
     pub cut: bool,
     /// Where all of it is, when it is long.
     pub path: Option<String>,
-}
-
-/// The name under which a step keeps what hooks did to it.
-pub const HOOKS: &str = "hooks";
-
-/// What hooks did to a step, as it is kept with that.
-pub fn hook_records(records: &[Json]) -> Option<Json> {
-    if records.is_empty() { None } else { Json::of(records).ok() }
 }
 
 /// A finished tool call, sealed.
