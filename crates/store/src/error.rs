@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use quipu_protocol::NodeId;
 
-use crate::RefName;
+use crate::{JobKey, RefName};
 
 /// A store operation failed. Nothing of the operation was kept. Every message says what happened, where, and
 /// what to do.
@@ -158,6 +158,25 @@ pub enum StoreError {
         /// Its size in bytes.
         size: u64,
         /// The limit in bytes.
+        limit: u64,
+    },
+    /// A job is not held any more by who claimed it: its lease ran out and another process claimed it, or it was cancelled
+    /// or replaced.
+    #[error(
+        "job `{key}` is no longer held by this process: its lease ran out, or it was removed or replaced; \
+         what stands in the store holds"
+    )]
+    JobLost {
+        /// The job.
+        key: JobKey,
+    },
+    /// Another process has the right to run the jobs of this store.
+    #[error("another process runs the jobs of this store; wait until it is done with them")]
+    NotLeading,
+    /// There are as many jobs as a store takes.
+    #[error("the store holds {limit} jobs and takes no more; remove some")]
+    TooManyJobs {
+        /// How many it takes.
         limit: u64,
     },
     /// Anything else that the system or SQLite refused.

@@ -29,6 +29,7 @@ mod resolve;
 mod retain;
 mod rows;
 mod salvage;
+mod schedule;
 mod schema;
 mod search;
 mod setting;

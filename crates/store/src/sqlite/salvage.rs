@@ -549,7 +549,47 @@ fn open_work(
             Ok::<(), Failure>(())
         })?,
     };
-    Ok(inbox && step && jump)
+    Ok(inbox && step && jump && jobs(connection, pages, roots, skipped)?)
+}
+
+/// Jobs, each as if it waited: who runs one has another file.
+fn jobs(
+    connection: &Connection,
+    pages: &mut Pages<'_>,
+    roots: &HashMap<String, u32>,
+    skipped: &mut u64,
+) -> Outcome<bool> {
+    // Stores of older versions have none.
+    let Some(root) = roots.get("quipu_job") else { return Ok(true) };
+    pages.table(*root, |row| {
+        match row.values.as_slice() {
+            [
+                Value::Text(key),
+                Value::Text(kind),
+                Value::Text(state),
+                Value::Integer(due),
+                Value::Integer(next),
+                span @ (Value::Integer(_) | Value::Null),
+                Value::Integer(_),
+                Value::Integer(attempts),
+                Value::Integer(limit),
+                _,
+                error @ (Value::Text(_) | Value::Null),
+                Value::Text(payload),
+            ] => {
+                let state = if state == "failed" { "failed" } else { "waiting" };
+                let span = matches!(span, Value::Integer(_)).then(|| number(span));
+                connection
+                    .prepare_cached(
+                        "INSERT OR IGNORE INTO quipu_job (key, kind, state, due, next, span, fence, attempts, attempt_limit, \
+                         error, payload) VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, ?8, ?9, ?10)",
+                    )?
+                    .execute(params![key, kind, state, due, next, span, attempts, limit, text(error), payload])?;
+            }
+            _ => *skipped += 1,
+        }
+        Ok::<(), Failure>(())
+    })
 }
 
 /// Removes chunks that are not what their ids say, until none is left that stands on one of them.

@@ -59,6 +59,8 @@ CREATE TABLE IF NOT EXISTS quipu_reflog (id INTEGER PRIMARY KEY, ref TEXT NOT NU
 CREATE INDEX IF NOT EXISTS quipu_reflog_moves ON quipu_reflog(ref, id) WHERE old IS NULL OR new IS NULL OR why NOT IN ('append', 'label', 'rename');
 CREATE TABLE IF NOT EXISTS quipu_jump (session TEXT PRIMARY KEY, stage TEXT NOT NULL, plan TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS quipu_reserve (id TEXT PRIMARY KEY, at INTEGER NOT NULL, expires INTEGER NOT NULL, amount INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS quipu_job (key TEXT PRIMARY KEY, kind TEXT NOT NULL, state TEXT NOT NULL, due INTEGER NOT NULL, next INTEGER NOT NULL, span INTEGER, fence INTEGER NOT NULL, attempts INTEGER NOT NULL, attempt_limit INTEGER NOT NULL, owner TEXT, error TEXT, payload TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS quipu_job_next ON quipu_job(next, key, kind, span) WHERE state <> 'failed';
 ";
 
 /// Derived from the graph; `rebuild` drops them all. A node's `seq` is the row number of its row in `nodes`, so
@@ -94,7 +96,7 @@ const DERIVED_TABLES: [&str; 7] = [
     "quipu_x_setting",
     "quipu_x_spend",
 ];
-const SIDE_TABLES: [&str; 8] = [
+const SIDE_TABLES: [&str; 9] = [
     "quipu_meta",
     "quipu_chunk",
     "quipu_lease",
@@ -103,6 +105,7 @@ const SIDE_TABLES: [&str; 8] = [
     "quipu_reflog",
     "quipu_jump",
     "quipu_reserve",
+    "quipu_job",
 ];
 
 /// What a file is.

@@ -750,7 +750,10 @@ fn concerns_all(error: &StoreError) -> bool {
         | StoreError::Symlink { .. }
         | StoreError::NotAStore { .. }
         | StoreError::Missing { .. }
-        | StoreError::TooLarge { .. } => false,
+        | StoreError::TooLarge { .. }
+        | StoreError::JobLost { .. }
+        | StoreError::NotLeading
+        | StoreError::TooManyJobs { .. } => false,
     }
 }
 

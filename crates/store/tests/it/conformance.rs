@@ -25,6 +25,7 @@ use crate::support::*;
 async fn in_memory() {
     let store = SqliteStore::in_memory().unwrap();
     conform(&store).await;
+    crate::jobs::conform(&store).await;
     answers(&store).await;
     upkeep(&store).await;
 }
@@ -34,6 +35,7 @@ async fn in_a_file() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(&dir.path().join("quipu.db"));
     conform(&store).await;
+    crate::jobs::conform(&store).await;
     answers(&store).await;
     upkeep(&store).await;
 }
@@ -41,7 +43,9 @@ async fn in_a_file() {
 /// The laws of the core hold for another implementation as well.
 #[tokio::test]
 async fn in_maps() {
-    conform(&MemoryStore::default()).await;
+    let store = MemoryStore::default();
+    conform(&store).await;
+    crate::jobs::conform(&store).await;
 }
 
 /// Every law of the core in turn, on one store.

@@ -14,7 +14,11 @@ mod faults;
 #[cfg(test)]
 mod foreign;
 #[cfg(test)]
+mod jobs;
+#[cfg(test)]
 mod memory;
+#[cfg(test)]
+mod memory_jobs;
 #[cfg(test)]
 mod model;
 #[cfg(test)]

@@ -16,6 +16,8 @@ use quipu_store::{
 use quipu_transcript::Decoded;
 use tokio::sync::watch;
 
+use crate::memory_jobs::JobTables;
+
 /// Bytes of a name at most, as in the other store.
 const NAME: usize = 1024;
 
@@ -23,6 +25,7 @@ const NAME: usize = 1024;
 pub(crate) struct MemoryStore {
     tables: Mutex<Tables>,
     commits: watch::Sender<u64>,
+    jobs: Mutex<JobTables>,
 }
 
 #[derive(Clone, Default)]
@@ -49,7 +52,7 @@ fn now() -> i64 {
     i64::try_from(since.as_millis()).unwrap()
 }
 
-fn answer<'a, T: Send + 'a>(result: Result<T, StoreError>) -> Fut<'a, T> {
+pub(crate) fn answer<'a, T: Send + 'a>(result: Result<T, StoreError>) -> Fut<'a, T> {
     Box::pin(std::future::ready(result))
 }
 
@@ -241,6 +244,10 @@ impl quipu_transcript::Lookup for Parts<'_> {
 impl MemoryStore {
     fn tables(&self) -> MutexGuard<'_, Tables> {
         self.tables.lock().unwrap()
+    }
+
+    pub(crate) fn jobs(&self) -> MutexGuard<'_, JobTables> {
+        self.jobs.lock().unwrap()
     }
 }
 

@@ -1,0 +1,275 @@
+//! Work that is due at a time and outlives the process that asked for it: what a store must do for it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use quipu_protocol::UnixMs;
+
+use crate::{Fence, Fut, Owner};
+
+/// Bytes of a job's key, and of its kind, at most.
+pub const JOB_KEY_LIMIT: usize = 128;
+/// Bytes of a job's payload at most.
+pub const JOB_PAYLOAD_LIMIT: usize = 64 << 10;
+/// Bytes of a job's error at most.
+pub const JOB_ERROR_LIMIT: usize = 4 << 10;
+/// Jobs in one store at most.
+pub const JOB_LIMIT: u64 = 10_000;
+
+/// The name of a job, unique in its store.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JobKey(Arc<str>);
+
+impl JobKey {
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for JobKey {
+    fn from(text: &str) -> Self {
+        Self(text.into())
+    }
+}
+
+impl From<String> for JobKey {
+    fn from(text: String) -> Self {
+        Self(text.into())
+    }
+}
+
+impl fmt::Display for JobKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for JobKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "JobKey({})", self.0)
+    }
+}
+
+/// A job to be stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewJob {
+    /// Its name.
+    pub key: JobKey,
+    /// Which handler runs it.
+    pub kind: String,
+    /// What the handler has to know. No secret: it is stored and listed as it is.
+    pub payload: String,
+    /// When it is due first.
+    pub due: JobTime,
+    /// Attempts in a row that may fail before the job stands as failed; one at least.
+    pub attempt_limit: u32,
+}
+
+/// When a job is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobTime {
+    /// At a time of the calendar. If the clock is set back, the job waits for that time.
+    At(UnixMs),
+    /// So long from now. If the clock is set back, the job does not wait longer than that.
+    After(Duration),
+}
+
+/// What became of a job that was put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobPut {
+    /// It is new.
+    Added,
+    /// One of this name had another kind, payload or limit of attempts. It begins anew; whoever runs the old one has lost it.
+    Replaced,
+    /// The same job is there. It stays as it stands, also its due time and a failure.
+    Unchanged,
+}
+
+/// A job as it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Job {
+    /// Its name.
+    pub key: JobKey,
+    /// Which handler runs it.
+    pub kind: String,
+    /// What the handler has to know.
+    pub payload: String,
+    /// What it is doing.
+    pub state: JobState,
+    /// Which time it is due for. Stays while attempts are made.
+    pub due: UnixMs,
+    /// When it can be claimed: when it is due; after a failed attempt, when it is tried again; of one that runs, when its
+    /// lease ends. Of a failed one, when it failed.
+    pub next: UnixMs,
+    /// Attempts since the last that succeeded, the one under way included.
+    pub attempts: u32,
+    /// How many may fail.
+    pub attempt_limit: u32,
+    /// Why the last attempt failed, where one did since the last that succeeded.
+    pub error: Option<String>,
+}
+
+/// What a job is doing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JobState {
+    /// It waits until it is due.
+    Waiting,
+    /// A process runs it, or did when it ended: see [`Job::next`].
+    Running {
+        /// Which.
+        owner: Owner,
+    },
+    /// Its attempts are used up. It waits for [`Jobs::retry_job`].
+    Failed,
+}
+
+/// The right to run jobs, which one process has at a time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunnerLease {
+    /// Who has it.
+    pub owner: Owner,
+    /// Its number: grows with each new holder.
+    pub fence: Fence,
+}
+
+/// Whether the right to run jobs was got.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Leading {
+    /// It was, or was renewed.
+    Yes(RunnerLease),
+    /// Another process has it.
+    No {
+        /// Which.
+        owner: Owner,
+        /// Until when, unless that process renews it.
+        until: UnixMs,
+    },
+}
+
+/// A job that this process runs, for the time of its lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobClaim {
+    /// The job, with this attempt counted.
+    pub job: Job,
+    /// The number of the claim: no two claims of a store have the same.
+    pub fence: Fence,
+}
+
+/// What there was to claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Claimed {
+    /// A job that is due.
+    Job(Box<JobClaim>),
+    /// A job whose last attempt ended with its process: its attempts are used up, and it stands as failed now.
+    Exhausted(Box<Job>),
+    /// Nothing is due.
+    Nothing,
+}
+
+/// What becomes of a job that was to be retried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobRetry {
+    /// It is due now, and all its attempts are before it.
+    Due,
+    /// It runs already, and stays as it is.
+    Running,
+    /// There is none of that name.
+    Missing,
+}
+
+/// The jobs of one kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobKind {
+    /// The kind.
+    pub kind: String,
+    /// How many there are.
+    pub count: u64,
+    /// How many of them stand as failed.
+    pub failed: u64,
+    /// When the next one can be claimed ([`Job::next`]); `None` where all have failed. Where the clock was set back and a
+    /// job would wait longer than it should, that is now: [`Jobs::claim_job`] sets its time right.
+    pub next: Option<UnixMs>,
+}
+
+/// Why the last attempt of a job failed whose process ended.
+pub const LOST_ATTEMPT: &str = "the process that ran it ended before it was done";
+
+/// Work that is due at a time and outlives the process that asked for it. A job runs at least once each time it is due; a
+/// process that ends while it runs one leaves it to the next, so that it may run twice. Time comes in as an argument.
+///
+/// One process at a time has the right to run jobs ([`Jobs::lead_jobs`]), and each job that it runs is claimed for a time, under
+/// a fence. Who lets either time go by loses it to another process, and what it says of the job afterwards is refused.
+pub trait Jobs: Send + Sync + 'static {
+    /// Stores a job. Said again, it changes nothing. Survives the loss of power.
+    ///
+    /// # Errors
+    /// `TooLarge`, `TooManyJobs`, and what any write may say.
+    fn put_job(&self, job: NewJob, now: UnixMs) -> Fut<'_, JobPut>;
+
+    /// Takes or renews the right to run jobs, for `ttl`. Where the clock was set back, another process keeps it for no longer
+    /// than `ttl` from now.
+    fn lead_jobs<'a>(&'a self, owner: &'a Owner, now: UnixMs, ttl: Duration) -> Fut<'a, Leading>;
+
+    /// Gives that right back. Nothing happens where it was lost.
+    fn resign_jobs<'a>(&'a self, lease: &'a RunnerLease) -> Fut<'a, ()>;
+
+    /// Claims the job of one of these kinds that has waited the longest, for `ttl`. That counts as an attempt.
+    ///
+    /// # Errors
+    /// `NotLeading` where the right to run jobs was lost.
+    fn claim_job<'a>(
+        &'a self,
+        lease: &'a RunnerLease,
+        kinds: &'a [&'a str],
+        now: UnixMs,
+        ttl: Duration,
+    ) -> Fut<'a, Claimed>;
+
+    /// Claims it for `ttl` from now.
+    ///
+    /// # Errors
+    /// `JobLost` where another process claimed it, or it was cancelled or replaced.
+    fn renew_job<'a>(&'a self, claim: &'a JobClaim, now: UnixMs, ttl: Duration) -> Fut<'a, ()>;
+
+    /// The attempt succeeded. The job is due again at `next`, or is removed.
+    ///
+    /// # Errors
+    /// As [`Jobs::renew_job`].
+    fn finish_job<'a>(&'a self, claim: &'a JobClaim, next: Option<JobTime>, now: UnixMs) -> Fut<'a, ()>;
+
+    /// The attempt failed. The job is due again after `retry`, or stands as failed where that was the last attempt; gives
+    /// which of the two. `error` must hold no secret.
+    ///
+    /// # Errors
+    /// As [`Jobs::renew_job`], and `TooLarge`.
+    fn fail_job<'a>(
+        &'a self,
+        claim: &'a JobClaim,
+        error: &'a str,
+        retry: Duration,
+        now: UnixMs,
+    ) -> Fut<'a, JobState>;
+
+    /// Gives the job back as if it had not been claimed: it is due now, and the attempt does not count.
+    ///
+    /// # Errors
+    /// As [`Jobs::renew_job`].
+    fn release_job<'a>(&'a self, claim: &'a JobClaim, now: UnixMs) -> Fut<'a, ()>;
+
+    /// Makes a job due now, with all its attempts before it. Survives the loss of power.
+    fn retry_job<'a>(&'a self, key: &'a JobKey, now: UnixMs) -> Fut<'a, JobRetry>;
+
+    /// Removes a job; whether there was one. Who runs it has lost it. Survives the loss of power.
+    fn cancel_job<'a>(&'a self, key: &'a JobKey) -> Fut<'a, bool>;
+
+    /// A job.
+    fn job<'a>(&'a self, key: &'a JobKey) -> Fut<'a, Option<Job>>;
+
+    /// The jobs behind `after` in the order of their names, at most `limit`.
+    fn jobs<'a>(&'a self, after: Option<&'a JobKey>, limit: usize) -> Fut<'a, Vec<Job>>;
+
+    /// Which kinds there are, by name. Cheap: nothing is read but one small row for each job.
+    fn job_kinds(&self, now: UnixMs) -> Fut<'_, Vec<JobKind>>;
+}
