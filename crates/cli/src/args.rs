@@ -299,6 +299,8 @@ pub(crate) enum Cmd {
     Import(ImportArgs),
     /// Write a session to read, for programs, or as a file of another agent.
     Export(ExportArgs),
+    /// Work that is done again and again, such as taking in what other agents write.
+    Schedule(crate::schedule::ScheduleArgs),
     /// Serve sessions to a program over standard input and output, as lines of JSON.
     Serve(crate::serve::ServeArgs),
 }

@@ -158,6 +158,7 @@ pub(crate) fn advised(message: &str, advice: Option<&Advice>) -> String {
         }
         Advice::AllowNetwork => "without --no-network they have it".to_owned(),
         Advice::Revoke(id) => format!("`quipu permissions revoke {id}` forgets it"),
+        Advice::RetryJob(key) => format!("`quipu schedule retry {key}` tries it again"),
         Advice::AcceptRules(path) => format!(
             "read it, and accept it as it is with `quipu permissions accept {}`",
             path.display()

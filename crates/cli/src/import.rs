@@ -92,7 +92,7 @@ fn end(sum: &ImportSum) -> Result<(), Failure> {
 }
 
 /// Why there is nothing to import, in the words of the command line.
-fn in_words(error: ImportError) -> Failure {
+pub(crate) fn in_words(error: ImportError) -> Failure {
     Failure::usage(match error {
         ImportError::Archive(error) => return error.into(),
         ImportError::NoAgent(name) => format!(

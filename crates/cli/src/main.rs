@@ -36,6 +36,7 @@ mod put_back;
 mod recall;
 mod rm;
 mod run;
+mod schedule;
 mod search;
 mod serve;
 mod sessions;
@@ -175,6 +176,7 @@ pub(crate) async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Hash(args)) => hash::run(args),
         Some(Cmd::Import(args)) => import::run(args).await,
         Some(Cmd::Export(args)) => export::run(args).await,
+        Some(Cmd::Schedule(args)) => schedule::run(args).await,
         Some(Cmd::Serve(args)) => serve::run(args).await,
         None if cli.task.print || cli.task.replay.is_some() || !cli.task.messages.is_empty() => {
             if let (2, [word]) = (std::env::args_os().len(), cli.task.messages.as_slice()) {

@@ -16,12 +16,16 @@ pub(crate) struct ServeArgs {
 }
 
 pub(crate) async fn run(args: &ServeArgs) -> Result<(), Failure> {
-    let desk = Desk::new(place(&args.store)?, OpenRequest::default()).worded_by(advised);
+    let place = place(&args.store)?;
+    let desk = Desk::new(place.clone(), OpenRequest::default()).worded_by(advised);
     let mut signals = Signals::new()?;
-    let served = tokio::select! {
-        served = desk.serve(tokio::io::stdin(), tokio::io::stdout()) => Some(served),
-        _ = signals.next() => None,
+    let serve = async {
+        tokio::select! {
+            served = desk.serve(tokio::io::stdin(), tokio::io::stdout()) => Some(served),
+            _ = signals.next() => None,
+        }
     };
+    let served = quipu_host::jobs::beside(&place, serve).await;
     // Also where the client is gone: what runs is recorded as aborted.
     desk.shutdown().await;
     match served {

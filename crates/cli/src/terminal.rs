@@ -74,6 +74,8 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
     let flag = crate::place::store_flag(&place);
     let (bindings, problems) = Bindings::load(&home.join("keybindings.json"));
     notes.extend(problems);
+    // A recording is played as it is, and what keeps nothing uses no store.
+    let jobs = (task.replay.is_none() && !task.no_session).then(|| place.clone());
     let host = Arc::new(host::Surroundings::new(place, told.clone(), task, here, sealer.clone(), able));
     let begin = Begin {
         host: host.clone(),
@@ -87,7 +89,10 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
         open: Open::default(),
         notes,
     };
-    let ended = quipu_tui::run(begin).await;
+    let ended = match &jobs {
+        Some(place) => quipu_host::jobs::beside(place, quipu_tui::run(begin)).await,
+        None => quipu_tui::run(begin).await,
+    };
     let lacks = host.finish().await;
     for text in told.take() {
         note(text);

@@ -96,6 +96,8 @@ pub enum Advice {
     OnlyVectors,
     /// Say words to search for, or a condition.
     SayWords,
+    /// Have a job tried again whose attempts are used up.
+    RetryJob(String),
     /// Say more of these.
     OneOf(Vec<Meant>),
 }

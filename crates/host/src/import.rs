@@ -351,15 +351,24 @@ impl Importer {
     pub async fn follow(&mut self, observer: &dyn ImportObserver) -> Result<Infallible, Failure> {
         loop {
             tokio::time::sleep(Watch::POLL).await;
-            let mut due = Vec::new();
-            for (agent, kept) in self.plan.request.source.current() {
-                due.extend(kept.files.into_iter().map(|file| (agent, file)));
-            }
-            due.retain(|(agent, file)| !self.own.contains(file) && self.watch.is_due(agent, file));
-            if !due.is_empty() {
-                self.import(&due, observer, true).await?;
-            }
+            self.poll(observer).await?;
         }
+    }
+
+    /// Looks once for what changed and what came since the last look, and imports it. Only what is new is told.
+    ///
+    /// # Errors
+    /// As [`Importer::run`].
+    pub async fn poll(&mut self, observer: &dyn ImportObserver) -> Result<(), Failure> {
+        let mut due = Vec::new();
+        for (agent, kept) in self.plan.request.source.current() {
+            due.extend(kept.files.into_iter().map(|file| (agent, file)));
+        }
+        due.retain(|(agent, file)| !self.own.contains(file) && self.watch.is_due(agent, file));
+        if due.is_empty() {
+            return Ok(());
+        }
+        self.import(&due, observer, true).await
     }
 
     async fn import(

@@ -1,6 +1,6 @@
 //! What every front stands on: the user's files and settings, permissions as they are saved, and sessions that are opened
 //! with all of that; and what is done with a store beside them: names, trees and lists of sessions, [`search`], [`import`]
-//! and its watch, [`export`].
+//! and its watch, [`export`], [`jobs`].
 //!
 //! Nothing is printed here and nothing is read from a terminal. What goes wrong is a [`Failure`], what a person should know
 //! a [`HostNotice`] to the [`Observer`] of the [`Place`]; both say what happened, and what to do as an [`Advice`] that the
@@ -17,6 +17,8 @@ mod gone;
 mod helpers;
 mod identity;
 pub mod import;
+mod job_notice;
+pub mod jobs;
 mod json;
 mod keys;
 mod listing;

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::Advice;
+use crate::job_notice::JobNotice;
 
 /// Something that a person should know.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,10 +18,27 @@ pub struct HostNotice {
     pub advice: Option<Advice>,
 }
 
+impl From<&JobNotice> for HostNotice {
+    fn from(notice: &JobNotice) -> Self {
+        let advice = match notice {
+            JobNotice::Failed { key, retry: None, .. } => Some(Advice::RetryJob(key.to_string())),
+            _ => None,
+        };
+        Self { warns: notice.warns(), text: notice.to_string(), advice }
+    }
+}
+
 /// Who is told. What it does must not wait.
 pub trait Observer: Send + Sync {
     /// Something that a person should know; the same may be told more than once.
     fn notice(&self, notice: HostNotice);
+
+    /// What a runner of jobs says. Where this is not implemented, warnings become notices, and the rest is dropped.
+    fn job(&self, notice: &JobNotice) {
+        if notice.warns() {
+            self.notice(notice.into());
+        }
+    }
 
     /// How far a session file is taken in.
     fn importing(&self, file: &Path, progress: quipu_archive::Progress) {

@@ -104,6 +104,8 @@ mod reopened;
 #[cfg(test)]
 mod repair;
 #[cfg(test)]
+mod schedule;
+#[cfg(test)]
 mod search;
 #[cfg(test)]
 mod second_front;

@@ -1,6 +1,8 @@
 //! What a front asks the host for, without a command line.
 
 #[cfg(test)]
+mod jobs;
+#[cfg(test)]
 mod settings;
 #[cfg(test)]
 mod taken_in;

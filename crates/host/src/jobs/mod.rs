@@ -1,0 +1,126 @@
+//! Jobs: work that is due at a time, stored until it is done. A [`JobHandler`] does the work of one kind, a [`JobRunner`] gives
+//! it the jobs that are due, and [`beside`] drives one while a long-lived front runs. `docs/schedule.md` says what holds.
+
+mod drive;
+mod import_watch;
+mod runner;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use quipu_store::{Job, JobTime};
+use tokio_util::sync::CancellationToken;
+
+use crate::{HostNotice, Observer, Place};
+
+pub use crate::job_notice::JobNotice;
+pub use drive::beside;
+pub use import_watch::{IMPORT_WATCH, ImportWatch};
+pub use runner::{DueRun, JobRunner, RunnerOptions};
+
+/// Does the work of the jobs of one kind.
+///
+/// A job runs at least once each time it is due. It runs again when its process ends before that is stored, so its work must
+/// bear being done twice. One that returns an error, panics, or takes longer than its deadline has used up an attempt; it is
+/// tried again later, until its attempts are used up.
+///
+/// What blocks its thread without `await` cannot be ended, and its lease is not renewed meanwhile.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use futures_util::future::BoxFuture;
+/// use quipu_host::jobs::{JobContext, JobError, JobHandler, JobOutcome};
+/// use quipu_store::{Job, JobTime};
+///
+/// /// Removes files of yesterday from the directory that the job names, every hour.
+/// struct Sweep;
+///
+/// impl JobHandler for Sweep {
+///     fn kind(&self) -> &str {
+///         "sweep"
+///     }
+///
+///     fn deadline(&self) -> Duration {
+///         Duration::from_secs(60)
+///     }
+///
+///     fn run<'a>(&'a self, job: &'a Job, cx: &'a JobContext) -> BoxFuture<'a, Result<JobOutcome, JobError>> {
+///         Box::pin(async move {
+///             let mut files = tokio::fs::read_dir(&job.payload).await.map_err(JobError::new)?;
+///             while let Some(file) = files.next_entry().await.map_err(JobError::new)? {
+///                 if cx.stop().is_cancelled() {
+///                     // The job is given back, and due at once for the next runner.
+///                     return Err(JobError::new("it was stopped"));
+///                 }
+///                 let age = file.metadata().await.ok().and_then(|found| found.modified().ok()?.elapsed().ok());
+///                 if age.is_some_and(|age| age > Duration::from_secs(24 * 60 * 60)) {
+///                     // Gone already is as good: an attempt before this one may have done it.
+///                     tokio::fs::remove_file(file.path()).await.ok();
+///                 }
+///             }
+///             Ok(JobOutcome::Again(JobTime::After(Duration::from_secs(60 * 60))))
+///         })
+///     }
+/// }
+/// ```
+pub trait JobHandler: Send + Sync + 'static {
+    /// The kind of its jobs: at most 128 bytes.
+    fn kind(&self) -> &str;
+
+    /// How long one attempt may take.
+    fn deadline(&self) -> Duration {
+        Duration::from_secs(600)
+    }
+
+    /// Makes one attempt. Dropped where it takes too long, the job was removed, or the process ends.
+    fn run<'a>(&'a self, job: &'a Job, cx: &'a JobContext) -> BoxFuture<'a, Result<JobOutcome, JobError>>;
+}
+
+/// What comes after an attempt that succeeded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobOutcome {
+    /// Nothing: the job is removed.
+    Done,
+    /// The job is due again, a second from now at the earliest.
+    Again(JobTime),
+}
+
+/// Why an attempt failed, for people. It is sealed, and 4,096 bytes of it are stored.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct JobError(String);
+
+impl JobError {
+    /// In one line, without a full stop.
+    pub fn new(why: impl fmt::Display) -> Self {
+        Self(why.to_string())
+    }
+}
+
+/// What a handler is given beside its job.
+#[derive(Clone)]
+pub struct JobContext {
+    stop: CancellationToken,
+    observer: Arc<dyn Observer>,
+}
+
+impl JobContext {
+    /// Cancelled when the runner ends: the handler has two seconds to return. An error that it returns then gives the job
+    /// back, and does not count as an attempt.
+    pub fn stop(&self) -> &CancellationToken {
+        &self.stop
+    }
+
+    /// Tells people that something is wrong, though the job goes on.
+    pub fn warn(&self, text: impl Into<String>) {
+        self.observer.notice(HostNotice { warns: true, text: text.into(), advice: None });
+    }
+}
+
+/// The handlers that every front has.
+pub fn handlers(place: &Place) -> Vec<Arc<dyn JobHandler>> {
+    vec![Arc::new(ImportWatch::new(place.clone()))]
+}

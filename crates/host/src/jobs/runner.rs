@@ -1,0 +1,448 @@
+//! Runs the jobs that are due, one after the other, while no other process does.
+
+use std::any::Any;
+use std::collections::HashSet;
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::FutureExt as _;
+use quipu::{Clock, Sealer, SystemClock};
+use quipu_protocol::UnixMs;
+use quipu_store::{
+    Claimed, Fut, JOB_ERROR_LIMIT, Job, JobClaim, JobKey, JobState, JobTime, Jobs, Leading, Owner,
+    RunnerLease, StoreError,
+};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::{JobContext, JobHandler, JobNotice, JobOutcome};
+use crate::Observer;
+
+/// Bytes of an error that are looked at.
+const ERROR_READ: usize = 64 << 10;
+/// How often what became of a job is tried to be stored.
+const TRIES: u32 = 5;
+
+/// The times of a runner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RunnerOptions {
+    /// How long a runner and its job are its own without renewal: after that, another process takes over. They are renewed
+    /// three times as often.
+    pub lease: Duration,
+    /// How often it looks for jobs that are new, and whether another runner is gone.
+    pub poll: Duration,
+    /// After how long a job is tried again that failed once. Doubled with each further attempt.
+    pub retry: Duration,
+    /// After how long at most.
+    pub longest_retry: Duration,
+    /// How soon a job is due again at the earliest.
+    pub spacing: Duration,
+    /// How long a job may go on when the runner ends.
+    pub grace: Duration,
+}
+
+impl Default for RunnerOptions {
+    fn default() -> Self {
+        Self {
+            lease: Duration::from_secs(30),
+            poll: Duration::from_secs(5),
+            retry: Duration::from_secs(10),
+            longest_retry: Duration::from_secs(3600),
+            spacing: Duration::from_secs(1),
+            grace: Duration::from_secs(2),
+        }
+    }
+}
+
+/// What a look at the jobs came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DueRun {
+    /// All that were due were run, each once.
+    Ran {
+        /// How many attempts succeeded.
+        finished: u64,
+        /// How many failed.
+        failed: u64,
+    },
+    /// Another process runs the jobs.
+    Busy {
+        /// Which.
+        owner: Owner,
+        /// Until when, unless it renews that.
+        until: UnixMs,
+    },
+}
+
+/// Runs the jobs of a store: those that are due, one after the other, in the order in which they became due. Of all runners of
+/// a store, in all processes, one runs jobs at a time.
+pub struct JobRunner {
+    jobs: Arc<dyn Jobs>,
+    handlers: Vec<Arc<dyn JobHandler>>,
+    observer: Arc<dyn Observer>,
+    sealer: Arc<Sealer>,
+    clock: Arc<dyn Clock>,
+    options: RunnerOptions,
+    owner: Owner,
+    /// What was said and is said once.
+    said: Arc<Said>,
+}
+
+/// What was said and is said once, by any runner that shares it.
+pub(super) type Said = Mutex<HashSet<String>>;
+
+/// How an attempt ended.
+enum Ended {
+    Finished(JobOutcome),
+    Failed(String),
+    GivenBack,
+    Lost,
+}
+
+/// Names this process and one runner in it.
+fn owner() -> Owner {
+    static RUNNERS: AtomicU64 = AtomicU64::new(0);
+    let host = nix::unistd::gethostname().unwrap_or_default();
+    let began = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |since| since.as_nanos());
+    let (pid, number) = (std::process::id(), RUNNERS.fetch_add(1, Ordering::Relaxed));
+    Owner(format!("{}:{pid}:{began:x}.{number}", host.to_string_lossy().replace(':', "_")))
+}
+
+/// The beginning of a text, of at most so many bytes.
+fn cut(mut text: String, limit: usize) -> String {
+    if text.len() > limit {
+        text.truncate(text.floor_char_boundary(limit.saturating_sub('…'.len_utf8())));
+        text.push('…');
+    }
+    text
+}
+
+fn words_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    format!("it panicked, which is a bug of it: {text}")
+}
+
+impl JobRunner {
+    /// A runner of the jobs that these handlers know. It says what it does to `observer`, and seals errors before they are
+    /// stored.
+    pub fn new(
+        jobs: Arc<dyn Jobs>,
+        handlers: Vec<Arc<dyn JobHandler>>,
+        observer: Arc<dyn Observer>,
+        sealer: Arc<Sealer>,
+    ) -> Self {
+        Self {
+            jobs,
+            handlers,
+            observer,
+            sealer,
+            clock: Arc::new(SystemClock),
+            options: RunnerOptions::default(),
+            owner: owner(),
+            said: Arc::default(),
+        }
+    }
+
+    /// Says nothing once more that another one said.
+    pub(super) fn sharing(self, said: Arc<Said>) -> Self {
+        Self { said, ..self }
+    }
+
+    /// With other times.
+    #[must_use]
+    pub fn with_options(self, options: RunnerOptions) -> Self {
+        Self { options, ..self }
+    }
+
+    /// With another clock, which jobs are due by.
+    #[must_use]
+    pub fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
+        Self { clock, ..self }
+    }
+
+    /// Runs jobs when they are due, until `stop` is cancelled. The job that runs then is given back. Waits out what is wrong
+    /// with the store, and says so.
+    pub async fn run(&self, stop: &CancellationToken) {
+        self.run_while(stop, |_| true).await;
+    }
+
+    /// The same, for as long as there is a job that it can run.
+    pub(super) async fn run_while_needed(&self, stop: &CancellationToken) {
+        self.run_while(stop, |jobs| jobs > 0).await;
+    }
+
+    async fn run_while(&self, stop: &CancellationToken, is_wanted: impl Fn(u64) -> bool) {
+        while !stop.is_cancelled() {
+            let wait = match self.pass(stop).await {
+                Ok((jobs, _)) if !is_wanted(jobs) => return,
+                Ok((_, wait)) => {
+                    self.said().retain(|said| said.starts_with(KIND));
+                    wait
+                }
+                Err(error) => {
+                    self.say_once(&error.to_string(), JobNotice::Store(error));
+                    self.options.poll
+                }
+            };
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = sleep(wait) => {}
+            }
+        }
+    }
+
+    /// Runs what is due where it may; how many jobs it knows how to run, and how long there is nothing to do.
+    async fn pass(&self, stop: &CancellationToken) -> Result<(u64, Duration), StoreError> {
+        let (count, next) = self.look().await?;
+        let poll = self.options.poll;
+        if next.is_none_or(|next| next > self.now()) {
+            return Ok((count, self.until(next)));
+        }
+        match self.run_now(stop).await? {
+            DueRun::Busy { until, .. } => {
+                Ok((count, self.until(Some(until)).max(Duration::from_millis(20)).min(poll)))
+            }
+            // Another process was faster, or the clock was set back.
+            DueRun::Ran { finished: 0, failed: 0 } => Ok((count, poll)),
+            DueRun::Ran { .. } => {
+                let (count, next) = self.look().await?;
+                Ok((count, self.until(next)))
+            }
+        }
+    }
+
+    /// How many jobs there are that it knows how to run, and when the next is due.
+    async fn look(&self) -> Result<(u64, Option<UnixMs>), StoreError> {
+        let kinds = self.jobs.job_kinds(self.now()).await?;
+        let (known, unknown): (Vec<_>, Vec<_>) =
+            kinds.into_iter().partition(|found| self.handler(&found.kind).is_some());
+        for found in unknown {
+            let (kind, count) = (found.kind, found.count);
+            self.say_once(&format!("{KIND}{kind}"), JobNotice::UnknownKind { kind, count });
+        }
+        let count = known.iter().map(|found| found.count).sum();
+        Ok((count, known.iter().filter_map(|found| found.next).min()))
+    }
+
+    /// Runs the jobs that are due, each once, unless another process runs jobs. Those that become due meanwhile are run as
+    /// well. Ends early when `stop` is cancelled.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn run_due(&self, stop: &CancellationToken) -> Result<DueRun, StoreError> {
+        self.look().await?;
+        self.run_now(stop).await
+    }
+
+    async fn run_now(&self, stop: &CancellationToken) -> Result<DueRun, StoreError> {
+        let kinds: Vec<&str> = self.handlers.iter().map(|handler| handler.kind()).collect();
+        let mut done = HashSet::new();
+        let (mut finished, mut failed) = (0, 0);
+        while !stop.is_cancelled() {
+            // Each time: a job may have taken long, and this process may have stood still.
+            let lease = match self.jobs.lead_jobs(&self.owner, self.now(), self.options.lease).await? {
+                Leading::Yes(lease) => lease,
+                Leading::No { owner, until } => return Ok(DueRun::Busy { owner, until }),
+            };
+            let claimed = self.jobs.claim_job(&lease, &kinds, self.now(), self.options.lease).await;
+            let claim = match claimed {
+                Ok(Claimed::Job(claim)) => *claim,
+                Ok(Claimed::Exhausted(job)) => {
+                    failed += 1;
+                    self.say_failed(&job);
+                    continue;
+                }
+                Err(StoreError::NotLeading) => continue,
+                Ok(Claimed::Nothing) => {
+                    self.resign(&lease).await;
+                    break;
+                }
+                Err(error) => {
+                    self.resign(&lease).await;
+                    return Err(error);
+                }
+            };
+            if !done.insert(claim.job.key.clone()) {
+                let released = self.jobs.release_job(&claim, self.now()).await;
+                self.resign(&lease).await;
+                released?;
+                break;
+            }
+            match self.attempt(&claim, stop).await {
+                Ended::Finished(_) => finished += 1,
+                Ended::Failed(_) => failed += 1,
+                Ended::GivenBack | Ended::Lost => {}
+            }
+            if stop.is_cancelled() {
+                self.resign(&lease).await;
+            }
+        }
+        Ok(DueRun::Ran { finished, failed })
+    }
+
+    /// Lets others run jobs. Where that cannot be stored, they wait until the lease ends.
+    async fn resign(&self, lease: &RunnerLease) {
+        drop(self.jobs.resign_jobs(lease).await);
+    }
+
+    /// Runs a job once, and stores what came of it.
+    async fn attempt(&self, claim: &JobClaim, stop: &CancellationToken) -> Ended {
+        let Job { key, attempts, .. } = &claim.job;
+        let Some(handler) = self.handler(&claim.job.kind) else { return Ended::Lost };
+        self.observer.job(&JobNotice::Began { key: key.clone(), attempt: *attempts });
+        match self.work(&**handler, claim, stop).await {
+            Ended::Finished(outcome) => {
+                let now = self.now();
+                let next = match outcome {
+                    JobOutcome::Done => None,
+                    JobOutcome::Again(JobTime::After(time)) => {
+                        Some(JobTime::After(time.max(self.options.spacing)))
+                    }
+                    JobOutcome::Again(JobTime::At(at)) => {
+                        Some(JobTime::At(at.max(now.saturating_add(millis(self.options.spacing)))))
+                    }
+                };
+                let due = next.map(|next| match next {
+                    JobTime::At(at) => at,
+                    JobTime::After(time) => now.saturating_add(millis(time)),
+                });
+                let done = || self.jobs.finish_job(claim, next, now);
+                self.store(key, done, |()| JobNotice::Finished { key: key.clone(), next: due }).await;
+                Ended::Finished(outcome)
+            }
+            Ended::Failed(error) => {
+                let doublings = attempts.saturating_sub(1).min(20);
+                let retry = self.options.retry.saturating_mul(1 << doublings).min(self.options.longest_retry);
+                let failed = || self.jobs.fail_job(claim, &error, retry, self.now());
+                let said = |state| JobNotice::Failed {
+                    key: key.clone(),
+                    attempt: *attempts,
+                    error: error.clone(),
+                    retry: (state != JobState::Failed).then_some(retry),
+                };
+                self.store(key, failed, said).await;
+                Ended::Failed(error)
+            }
+            Ended::GivenBack => {
+                let released = || self.jobs.release_job(claim, self.now());
+                self.store(key, released, |()| JobNotice::GivenBack { key: key.clone() }).await;
+                Ended::GivenBack
+            }
+            Ended::Lost => {
+                self.observer.job(&JobNotice::Lost { key: key.clone() });
+                Ended::Lost
+            }
+        }
+    }
+
+    /// Has the handler do its work, while the leases are renewed.
+    async fn work(&self, handler: &dyn JobHandler, claim: &JobClaim, stop: &CancellationToken) -> Ended {
+        let cx = JobContext { stop: stop.child_token(), observer: self.observer.clone() };
+        let work = async { handler.run(&claim.job, &cx).await };
+        let mut work = pin!(AssertUnwindSafe(work).catch_unwind());
+        let limit = handler.deadline();
+        let mut overdue = pin!(sleep(limit));
+        let grace = async {
+            stop.cancelled().await;
+            sleep(self.options.grace).await;
+        };
+        let mut grace = pin!(grace);
+        let every = (self.options.lease / 3).max(Duration::from_millis(1));
+        let mut renewals = interval_at(Instant::now() + every, every);
+        renewals.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => return match done {
+                    Ok(Ok(outcome)) => Ended::Finished(outcome),
+                    Ok(Err(_)) if stop.is_cancelled() => Ended::GivenBack,
+                    Ok(Err(error)) => Ended::Failed(self.sealed(error.to_string())),
+                    Err(panic) => Ended::Failed(self.sealed(words_of(&*panic))),
+                },
+                () = &mut grace => return Ended::GivenBack,
+                () = &mut overdue => {
+                    return Ended::Failed(format!("it took longer than {} s", limit.as_secs_f64()));
+                }
+                _ = renewals.tick() => {
+                    let now = self.now();
+                    if let Err(StoreError::JobLost { .. }) = self.jobs.renew_job(claim, now, self.options.lease).await {
+                        return Ended::Lost;
+                    }
+                    // What else is wrong with the store may pass before the leases end; so may the right to run jobs, and
+                    // the job is still ours.
+                    drop(self.jobs.lead_jobs(&self.owner, now, self.options.lease).await);
+                }
+            }
+        }
+    }
+
+    /// Stores what became of a job, and says it. What cannot be stored makes the job run again.
+    async fn store<'a, T>(
+        &'a self,
+        key: &JobKey,
+        change: impl Fn() -> Fut<'a, T>,
+        notice: impl FnOnce(T) -> JobNotice,
+    ) {
+        for tried in 1.. {
+            match change().await {
+                Ok(done) => return self.observer.job(&notice(done)),
+                Err(StoreError::JobLost { .. }) => {
+                    return self.observer.job(&JobNotice::Lost { key: key.clone() });
+                }
+                Err(error) if tried == TRIES => return self.observer.job(&JobNotice::Store(error)),
+                Err(_) => sleep(Duration::from_millis(100) * tried).await,
+            }
+        }
+    }
+
+    fn say_failed(&self, job: &Job) {
+        self.observer.job(&JobNotice::Failed {
+            key: job.key.clone(),
+            attempt: job.attempts,
+            error: job.error.clone().unwrap_or_default(),
+            retry: None,
+        });
+    }
+
+    fn sealed(&self, error: String) -> String {
+        let error = cut(error, ERROR_READ);
+        cut(self.sealer.seal(&error).into_owned(), JOB_ERROR_LIMIT)
+    }
+
+    fn handler(&self, kind: &str) -> Option<&Arc<dyn JobHandler>> {
+        self.handlers.iter().find(|handler| handler.kind() == kind)
+    }
+
+    fn said(&self) -> std::sync::MutexGuard<'_, HashSet<String>> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn say_once(&self, what: &str, notice: JobNotice) {
+        let is_new = self.said().insert(what.to_owned());
+        if is_new {
+            self.observer.job(&notice);
+        }
+    }
+
+    fn now(&self) -> UnixMs {
+        self.clock.now()
+    }
+
+    /// How long it is until then, and no longer than until the next look.
+    fn until(&self, then: Option<UnixMs>) -> Duration {
+        let left = then.map_or(u64::MAX, |then| u64::try_from(then.saturating_sub(self.now())).unwrap_or(0));
+        Duration::from_millis(left).min(self.options.poll)
+    }
+}
+
+/// How what is said of a kind begins.
+const KIND: &str = "kind ";
+
+fn millis(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}
