@@ -185,7 +185,7 @@ impl JobRunner {
                     wait
                 }
                 Err(error) => {
-                    self.say_once(&error.to_string(), JobNotice::Store(error));
+                    self.say_once(&error.to_string(), &JobNotice::Store(error));
                     self.options.poll
                 }
             };
@@ -223,7 +223,7 @@ impl JobRunner {
             kinds.into_iter().partition(|found| self.handler(&found.kind).is_some());
         for found in unknown {
             let (kind, count) = (found.kind, found.count);
-            self.say_once(&format!("{KIND}{kind}"), JobNotice::UnknownKind { kind, count });
+            self.say_once(&format!("{KIND}{kind}"), &JobNotice::UnknownKind { kind, count });
         }
         let count = known.iter().map(|found| found.count).sum();
         Ok((count, known.iter().filter_map(|found| found.next).min()))
@@ -422,10 +422,10 @@ impl JobRunner {
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn say_once(&self, what: &str, notice: JobNotice) {
+    fn say_once(&self, what: &str, notice: &JobNotice) {
         let is_new = self.said().insert(what.to_owned());
         if is_new {
-            self.observer.job(&notice);
+            self.observer.job(notice);
         }
     }
 
