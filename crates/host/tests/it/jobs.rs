@@ -508,7 +508,7 @@ async fn job_in_hand_is_given_back_when_the_runner_ends() {
         store.put_job(new_job(kind, kind, ""), now()).await.unwrap();
         let heard = Arc::new(Heard::default());
         let runner = runner(store.clone(), handlers.clone(), heard.clone());
-        let running = async || heard.all().len() >= 1;
+        let running = async || !heard.all().is_empty();
         run_until(&runner, running).await;
         let key: JobKey = kind.into();
         let began = JobNotice::Began { key: key.clone(), attempt: 1 };
