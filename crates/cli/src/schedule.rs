@@ -95,7 +95,7 @@ pub(crate) async fn run(args: &ScheduleArgs) -> Result<(), Failure> {
             match store.retry_job(&key.as_str().into(), now()).await? {
                 JobRetry::Missing => return Err(unknown(key)),
                 JobRetry::Running => {
-                    note(format!("Job {key} runs, or did when its process ended; it stays as it is."))
+                    note(format!("Job {key} runs, or did when its process ended; it stays as it is."));
                 }
                 JobRetry::Due => note(format!("Job {key} is due now.")),
             }

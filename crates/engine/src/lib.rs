@@ -64,8 +64,10 @@ pub use error::OpenError;
 pub use files::{FileSettings, FilesError};
 pub use follower::{Committed, Follower};
 pub use hooks::{
-    CallVerdict, HOOK_TEXT, Hook, HookAskError, HookContext, HookEffect, HookError, HookFailure, HookPoint,
-    HookRecord, InputVerdict, ResultVerdict,
+    CallVerdict, CompactionRequest, CompactionVerdict, END_TIME, HOOK_IMAGES, HOOK_REQUEST, HOOK_TEXT, Hook,
+    HookAskError, HookContext, HookEffect, HookError, HookFailure, HookPoint, HookRecord, InputVerdict,
+    MessageVerdict, MoveRequest, MoveVerdict, RequestVerdict, ResultVerdict, RunEnd, RunEndVerdict, RunStart,
+    RunStartVerdict, SessionOrigin, ShellLine, ShellVerdict, StartVerdict,
 };
 pub use identity::{
     IDENTITY_LIMIT, IdentityError, IdentitySettings, identity_hash, identity_text, read_identity,

@@ -18,7 +18,7 @@ use crate::early::settle_early;
 use crate::engine::{Ahead, Engine, SessionOptions};
 use crate::error::OpenError;
 use crate::files::{Keeper, Settled};
-use crate::hooks::Hooks;
+use crate::hooks::{Hooks, SessionOrigin};
 use crate::identity::{Prompt, system_text};
 use crate::moves::SessionMover;
 use crate::own_tools::{TravelOptions, TravelSource};
@@ -68,7 +68,7 @@ impl Engine {
         let lease = Arc::new(Lease::new(self.store.clone()));
         lease.take(&RefName::session(&id)).await?;
         let first = vec![start_of(&id, &options, None, &made.epoch)];
-        Ok(self.spawn(options, id, past, first, made, lease))
+        Ok(self.spawn(options, id, past, first, made, lease, SessionOrigin::New))
     }
 
     /// Opens a session by its id and goes on from its last node. What a dead process left open is recorded as
@@ -135,7 +135,8 @@ impl Engine {
         };
         // Calls without a result are no reason to refuse: nobody will ever answer them.
         let past = self.past_of(id, head).await?;
-        let Opened { session, .. } = self.begin_below(past, SessionOptions { id: None, ..options }).await?;
+        let options = SessionOptions { id: None, ..options };
+        let Opened { session, .. } = self.begin_below(past, options, SessionOrigin::Resumed).await?;
         let note = format!(
             "session {id} was written by another program ({agent}) and stays as it is; this goes on from it as session {}",
             session.view().session
@@ -186,7 +187,8 @@ impl Engine {
             // Also where the prompt is the one that was lost: it comes into the store with the node of an epoch.
             first.push(Draft::new(Entry::Epoch(epoch.clone())));
         }
-        let session = self.spawn(options, session, past, first, made, lease);
+        let origin = if mine { SessionOrigin::Resumed } else { SessionOrigin::Forked };
+        let session = self.spawn(options, session, past, first, made, lease, origin);
         Ok(Opened { session, troubles })
     }
 
@@ -237,7 +239,7 @@ impl Engine {
         if !calls.is_empty() {
             return Err(OpenError::Incomplete { node: at, calls });
         }
-        self.begin_below(past, options).await
+        self.begin_below(past, options, SessionOrigin::Forked).await
     }
 
     /// A new session that goes on from any node, as [`Engine::fork`] makes one, also where calls have no result: the
@@ -250,11 +252,16 @@ impl Engine {
             return Err(OpenError::NoSuchNode(at));
         }
         let past = read_past(&*self.store, at).await?;
-        self.begin_below(past, options).await
+        self.begin_below(past, options, SessionOrigin::Forked).await
     }
 
     /// A new session that goes on from what was read.
-    async fn begin_below(&self, mut past: Past, options: SessionOptions) -> Result<Opened, OpenError> {
+    async fn begin_below(
+        &self,
+        mut past: Past,
+        options: SessionOptions,
+        origin: SessionOrigin,
+    ) -> Result<Opened, OpenError> {
         let id = self.fresh_session(&options).await?;
         let mut made = self.make(&options, Some(&past)).await?;
         past.has_ref = false;
@@ -273,7 +280,7 @@ impl Engine {
                 return Err(error);
             }
         };
-        let session = self.spawn(options, id, past, first, made, lease);
+        let session = self.spawn(options, id, past, first, made, lease, origin);
         Ok(Opened { session, troubles })
     }
 
@@ -416,6 +423,7 @@ impl Engine {
         first: Vec<Draft>,
         made: SessionParts,
         lease: Arc<Lease>,
+        origin: SessionOrigin,
     ) -> Session {
         let SessionParts { toolbox, sources, epoch, prompt, notices } = made;
         let system_text: Arc<str> =
@@ -479,6 +487,8 @@ impl Engine {
             policy,
             refreshes: sources.refreshes(),
             due,
+            has_hooks: !toolbox.hooks.is_empty(),
+            hooks_change_requests: toolbox.hooks.change_requests(),
         });
         Session::spawn(Parts {
             mover,
@@ -493,6 +503,7 @@ impl Engine {
             lease,
             follower: options.follower,
             models: options.models,
+            origin,
         })
     }
 }

@@ -18,10 +18,10 @@ use quipu_workspace::{Access, Approval, OutputPlace, ProcessRegistry, Reach, Wan
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::calls::seal_content;
+use crate::calls::{ContentSize, seal_content};
 use crate::clock::Clock;
 use crate::files::{Begun, CallPlace, Keeper, Noticed};
-use crate::hooks::{HookRecord, HookedCall, Hooks};
+use crate::hooks::{HookRecord, HookedCall, Hooks, MoveRequest, kept};
 use crate::outputs::Outputs;
 use crate::policy::{Decision, Grant, Policy, Proposal};
 use crate::sources::ToolSet;
@@ -406,8 +406,12 @@ impl Toolbox {
         let watch = Instant::now();
         let mut noticed = Noticed::default();
         let (stop, people) = (cancel.clone(), outputs.clone());
+        let mut hooks = self.hooked().get(&identity(&call)).cloned().unwrap_or_default().records;
         let (output, leaving) = match self.departs(&call) {
-            Some(trip) => trip.begin(),
+            Some(trip) => match self.hinders(&place.run, &trip, &stop, &people, &mut hooks).await {
+                Some(why) => (ToolOutput::error(why), None),
+                None => trip.begin(),
+            },
             None => (self.output(&place, slot, (&call, by), cancel, outputs, &mut noticed).await, None),
         };
         let Noticed { files, states, note, .. } = noticed;
@@ -423,7 +427,6 @@ impl Toolbox {
             is_error,
             timestamp: self.parts.clock.now(),
         };
-        let mut hooks = self.hooked().get(&identity(&call)).cloned().unwrap_or_default().records;
         let (mut provenance, mut added) = (Provenance::tool(), Vec::new());
         // What it said goes with the session that leaves.
         if !self.hooks.is_empty() && leaving.is_none() {
@@ -433,10 +436,18 @@ impl Toolbox {
             for text in hooked.notices {
                 tell(&people, Some(text)).await;
             }
+            if let Some(bytes) = excess(&result.content, result.details.as_ref()) {
+                let text = format!(
+                    "The tool ran, and hooks made {bytes} bytes of its result. At most {RESULT_LIMIT} are kept, so it was \
+                     left out."
+                );
+                (result.content, result.details, result.is_error) = (vec![Content::text(text)], None, true);
+                (provenance, added) = (Provenance::quipu(), Vec::new());
+            }
         }
         let done = Done {
             result,
-            hooks: hooks.iter().filter_map(|record| Json::of(record).ok()).collect(),
+            hooks: kept(&hooks),
             provenance,
             added,
             started,
@@ -448,6 +459,27 @@ impl Toolbox {
             leaving,
         };
         Input::ToolDone { run: place.run, slot, done: Box::new(done) }
+    }
+
+    /// Why hooks do not let a call take the session elsewhere.
+    async fn hinders(
+        &self,
+        run: &RunId,
+        trip: &Trip,
+        stop: &CancellationToken,
+        people: &mpsc::Sender<Input>,
+        records: &mut Vec<HookRecord>,
+    ) -> Option<String> {
+        if self.hooks.is_empty() {
+            return None;
+        }
+        let request = MoveRequest::Tobe { to: trip.travel.target };
+        let hooked = self.hooks.before_move(Some(run), &request, stop).await;
+        for text in hooked.notices {
+            tell(people, Some(text)).await;
+        }
+        records.extend(hooked.records);
+        if stop.is_cancelled() { Some("Operation aborted".to_owned()) } else { hooked.value }
     }
 
     /// The session ends.
@@ -598,21 +630,18 @@ async fn tell(people: &mpsc::Sender<Input>, text: Option<String>) {
 
 /// The output, or an error in its place: one that the store refuses would stop the session for good.
 fn limited(output: ToolOutput) -> ToolOutput {
-    let block = |block: &Content| match block {
-        Content::Text(text) => text.text.len(),
-        Content::Image(image) => image.data.len(),
-        Content::Thinking(thinking) => thinking.thinking.len(),
-        Content::ToolCall(call) => call.arguments.get().len(),
-        Content::Other(json) => json.get().len(),
-    };
-    let bytes = output.content.iter().map(block).sum::<usize>()
-        + output.details.as_ref().map_or(0, |details| details.get().len());
-    if bytes <= RESULT_LIMIT {
-        return output;
+    match excess(&output.content, output.details.as_ref()) {
+        None => output,
+        Some(bytes) => ToolOutput::error(format!(
+            "The tool ran and returned {bytes} bytes. At most {RESULT_LIMIT} are kept, so the result was left out."
+        )),
     }
-    ToolOutput::error(format!(
-        "The tool ran and returned {bytes} bytes. At most {RESULT_LIMIT} are kept, so the result was left out."
-    ))
+}
+
+/// How many bytes a result has, where these are too many.
+fn excess(content: &[Content], details: Option<&Json>) -> Option<usize> {
+    let bytes = ContentSize::of(content).total() + details.map_or(0, |details| details.get().len());
+    (bytes > RESULT_LIMIT).then_some(bytes)
 }
 
 /// The files that a call says it touches.

@@ -7,8 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use quipu::{CallVerdict, Hook, HookContext, HookError, HookFailure, InputVerdict, ResultVerdict};
-use quipu_protocol::{Content, Json, ToolCall, ToolResultMessage, UserInput};
+use quipu::{
+    CallVerdict, CompactionRequest, CompactionVerdict, Hook, HookContext, HookError, HookFailure,
+    InputVerdict, ResultVerdict, RunEnd, RunEndVerdict, SessionOrigin, StartVerdict,
+};
+use quipu_protocol::{CompactionReason, Content, Json, Outcome, ToolCall, ToolResultMessage, UserInput};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -28,13 +31,21 @@ enum Moment {
     BeforeTool,
     AfterTool,
     Prompt,
+    SessionStart,
+    SessionEnd,
+    BeforeCompaction,
+    RunEnd,
 }
 
 impl Moment {
-    const ALL: [(&'static str, Self); 3] = [
+    const ALL: [(&'static str, Self); 7] = [
         ("PreToolUse", Self::BeforeTool),
         ("PostToolUse", Self::AfterTool),
         ("UserPromptSubmit", Self::Prompt),
+        ("SessionStart", Self::SessionStart),
+        ("SessionEnd", Self::SessionEnd),
+        ("PreCompact", Self::BeforeCompaction),
+        ("Stop", Self::RunEnd),
     ];
 
     fn name(self) -> &'static str {
@@ -42,7 +53,7 @@ impl Moment {
     }
 }
 
-/// Which tools a command is for.
+/// For which tools a command is, or for which ways in which something begins or is caused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Matcher {
     All,
@@ -313,6 +324,64 @@ impl CommandHook {
         })
     }
 
+    async fn session_start(
+        &self,
+        origin: SessionOrigin,
+        cx: &HookContext,
+    ) -> Result<StartVerdict, HookError> {
+        let mut input = self.input(cx);
+        input["source"] = source(origin).into();
+        Ok(match self.run(&input, cx).await? {
+            Word::Blocks(reason) => return Err(HookError::new(reason)),
+            Word::Text(text) if text.trim().is_empty() => StartVerdict::Pass,
+            Word::Text(text) => StartVerdict::Beside(text.trim_end().to_owned()),
+            Word::Says(answer) => answer.context().map_or(StartVerdict::Pass, StartVerdict::Beside),
+        })
+    }
+
+    async fn session_end(&self, cx: &HookContext) -> Result<(), HookError> {
+        let mut input = self.input(cx);
+        input["reason"] = OTHER.into();
+        match self.run(&input, cx).await? {
+            Word::Blocks(reason) => Err(HookError::new(reason)),
+            Word::Text(_) | Word::Says(_) => Ok(()),
+        }
+    }
+
+    async fn before_compaction(
+        &self,
+        request: &CompactionRequest,
+        cx: &HookContext,
+    ) -> Result<CompactionVerdict, HookError> {
+        let mut input = self.input(cx);
+        input["trigger"] = trigger(request.reason).into();
+        input["custom_instructions"] = request.focus.as_deref().unwrap_or_default().into();
+        Ok(match self.run(&input, cx).await? {
+            Word::Blocks(reason) => CompactionVerdict::Block { reason },
+            Word::Text(_) => CompactionVerdict::Pass,
+            Word::Says(answer) => match answer.blocks() {
+                Some(reason) => CompactionVerdict::Block { reason },
+                None => CompactionVerdict::Pass,
+            },
+        })
+    }
+
+    async fn run_end(&self, end: &RunEnd, cx: &HookContext) -> Result<RunEndVerdict, HookError> {
+        let mut input = self.input(cx);
+        input["stop_hook_active"] = (end.again > 0).into();
+        input["last_assistant_message"] = end.answer.as_str().into();
+        Ok(match self.run(&input, cx).await? {
+            Word::Blocks(prompt) => RunEndVerdict::Continue { prompt },
+            Word::Text(_) => RunEndVerdict::Pass,
+            // Here `continue: false` lets it end, whatever else is said.
+            Word::Says(answer) if answer.r#continue == Some(false) => RunEndVerdict::Pass,
+            Word::Says(answer) => match answer.blocks() {
+                Some(prompt) => RunEndVerdict::Continue { prompt },
+                None => RunEndVerdict::Pass,
+            },
+        })
+    }
+
     async fn prompt(&self, said: &UserInput, cx: &HookContext) -> Result<InputVerdict, HookError> {
         let texts: Vec<&str> = said.content.iter().filter_map(Content::as_text).collect();
         let mut input = self.input(cx);
@@ -349,7 +418,52 @@ impl Hook for CommandHook {
     ) -> BoxFuture<'a, Result<InputVerdict, HookError>> {
         match self.moment {
             Moment::Prompt => Box::pin(self.prompt(input, cx)),
-            Moment::BeforeTool | Moment::AfterTool => Box::pin(std::future::ready(Ok(InputVerdict::Pass))),
+            _ => Box::pin(std::future::ready(Ok(InputVerdict::Pass))),
+        }
+    }
+
+    fn session_start<'a>(
+        &'a self,
+        origin: SessionOrigin,
+        cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<StartVerdict, HookError>> {
+        match self.moment {
+            Moment::SessionStart if self.matcher.fits(source(origin)) => {
+                Box::pin(self.session_start(origin, cx))
+            }
+            _ => Box::pin(std::future::ready(Ok(StartVerdict::Pass))),
+        }
+    }
+
+    fn session_end<'a>(&'a self, cx: &'a HookContext) -> BoxFuture<'a, Result<(), HookError>> {
+        match self.moment {
+            Moment::SessionEnd if self.matcher.fits(OTHER) => Box::pin(self.session_end(cx)),
+            _ => Box::pin(std::future::ready(Ok(()))),
+        }
+    }
+
+    fn before_compaction<'a>(
+        &'a self,
+        request: &'a CompactionRequest,
+        cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<CompactionVerdict, HookError>> {
+        match self.moment {
+            Moment::BeforeCompaction if self.matcher.fits(trigger(request.reason)) => {
+                Box::pin(self.before_compaction(request, cx))
+            }
+            _ => Box::pin(std::future::ready(Ok(CompactionVerdict::Pass))),
+        }
+    }
+
+    fn run_end<'a>(
+        &'a self,
+        end: &'a RunEnd,
+        cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<RunEndVerdict, HookError>> {
+        match self.moment {
+            // Who stopped a run wants nothing more of it.
+            Moment::RunEnd if end.outcome == Outcome::Done => Box::pin(self.run_end(end, cx)),
+            _ => Box::pin(std::future::ready(Ok(RunEndVerdict::Pass))),
         }
     }
 
@@ -360,9 +474,7 @@ impl Hook for CommandHook {
     ) -> BoxFuture<'a, Result<CallVerdict, HookError>> {
         match self.moment {
             Moment::BeforeTool if self.matcher.fits(&call.name) => Box::pin(self.before_tool(call, cx)),
-            Moment::BeforeTool | Moment::AfterTool | Moment::Prompt => {
-                Box::pin(std::future::ready(Ok(CallVerdict::Pass)))
-            }
+            _ => Box::pin(std::future::ready(Ok(CallVerdict::Pass))),
         }
     }
 
@@ -374,10 +486,27 @@ impl Hook for CommandHook {
     ) -> BoxFuture<'a, Result<ResultVerdict, HookError>> {
         match self.moment {
             Moment::AfterTool if self.matcher.fits(&call.name) => Box::pin(self.after_tool(call, result, cx)),
-            Moment::BeforeTool | Moment::AfterTool | Moment::Prompt => {
-                Box::pin(std::future::ready(Ok(ResultVerdict::Pass)))
-            }
+            _ => Box::pin(std::future::ready(Ok(ResultVerdict::Pass))),
         }
+    }
+}
+
+/// Why a session ends, as scripts know it.
+const OTHER: &str = "other";
+
+/// How a session begins, as scripts know it.
+fn source(origin: SessionOrigin) -> &'static str {
+    match origin {
+        SessionOrigin::New => "startup",
+        SessionOrigin::Resumed | SessionOrigin::Forked => "resume",
+    }
+}
+
+/// Why a context is compacted, as scripts know it.
+fn trigger(reason: CompactionReason) -> &'static str {
+    match reason {
+        CompactionReason::Manual => "manual",
+        CompactionReason::Threshold | CompactionReason::Overflow => "auto",
     }
 }
 

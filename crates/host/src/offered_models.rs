@@ -1,5 +1,6 @@
 //! Models and providers that a person can choose from.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -45,7 +46,7 @@ pub struct ProviderItem {
 }
 
 /// All models of the settings, each with the source that it came from, in the order in which models are listed.
-pub async fn sourced_models(place: &Place, settings: &Settings) -> Vec<SourcedModel> {
+pub async fn sourced_models(place: &Place, settings: &quipu_providers::Settings) -> Vec<SourcedModel> {
     let own = settings.model_sources().gather().await;
     let others = place.sources().models().gathered();
     let all = own.models.iter().chain(&others.models);

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use quipu_protocol::{
-    AskId, CallId, Content, Provenance, RunId, ToolCall, ToolResultMessage, Touches, UnixMs,
-};
+use quipu_protocol::{AskId, Content, Json, Provenance, RunId, ToolCall, ToolResultMessage, Touches, UnixMs};
 
 use super::types::{Done, Draft, Going, Prepared};
 
@@ -18,6 +16,8 @@ pub(super) struct Slot {
     pub(super) approved: bool,
     /// Whether `ToolEnded` was emitted.
     pub(super) told: bool,
+    /// What hooks did to the call.
+    pub(super) hooks: Vec<Json>,
 }
 
 #[derive(Debug)]
@@ -160,18 +160,18 @@ impl Early {
 }
 
 /// A result that no tool made.
-pub(super) fn refusal(id: &CallId, name: &str, text: String, now: UnixMs) -> Done {
+pub(super) fn refusal(call: &ToolCall, text: String, hooks: Vec<Json>, now: UnixMs) -> Done {
     Done {
         result: ToolResultMessage {
-            tool_call_id: id.clone(),
-            tool_name: name.into(),
+            tool_call_id: call.id.clone(),
+            tool_name: call.name.clone(),
             content: vec![Content::text(text)],
-            details: Some(quipu_protocol::Json::object()),
+            details: Some(Json::object()),
             usage: None,
             is_error: true,
             timestamp: now,
         },
-        hooks: Vec::new(),
+        hooks,
         provenance: Provenance::quipu(),
         added: Vec::new(),
         started: now,
@@ -231,7 +231,6 @@ pub(super) type Subject = Arc<str>;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quipu_protocol::Json;
 
     fn slot(touches: Touches) -> Slot {
         let call = ToolCall {
@@ -241,7 +240,7 @@ mod tests {
             thought_signature: None,
             namespace: None,
         };
-        Slot { call, state: State::Ready, touches, approved: false, told: false }
+        Slot { call, state: State::Ready, touches, approved: false, told: false, hooks: Vec::new() }
     }
 
     #[test]
@@ -269,7 +268,8 @@ mod tests {
         assert_eq!(batch.startable(), [0]);
         batch.slots[0].state = State::Running;
         assert!(batch.startable().is_empty());
-        batch.slots[0].state = State::Done(Box::new(refusal(&"c".into(), "t", String::new(), 0)));
+        let refused = refusal(&batch.slots[0].call, String::new(), Vec::new(), 0);
+        batch.slots[0].state = State::Done(Box::new(refused));
         assert_eq!(batch.startable(), [1]);
     }
 }

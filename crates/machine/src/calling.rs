@@ -99,7 +99,32 @@ impl Machine {
         self.end_run(outcome);
     }
 
-    pub(super) fn call_ended(&mut self, end: CallEnd, record: Option<Box<CallRecord>>, money: CallMoney) {
+    /// What was streamed of an answer is not what is stored: the answer begins anew.
+    pub(super) fn drop_streamed(&mut self) {
+        let Some(Run { phase: Phase::Calling { message, attempt }, .. }) = &mut self.run else { return };
+        let (Some(id), attempt) = (message.take(), *attempt) else { return };
+        let error = ModelError::new(ModelErrorKind::Aborted, "a hook replaced it");
+        let dropped = AssistantMessage {
+            error_message: Some(error.message.clone()),
+            ..self.blank_answer(StopReason::Error)
+        };
+        let message = Arc::new(Message::Assistant(dropped));
+        self.emit(Event::MessageEnded { id, message, ending: Ending::Dropped(error) });
+        let id = self.next_message();
+        let begun = Arc::new(Message::Assistant(self.blank_answer(StopReason::Pending)));
+        self.emit(Event::MessageStarted { id: id.clone(), message: begun, attempt });
+        if let Some(Run { phase: Phase::Calling { message, .. }, .. }) = &mut self.run {
+            *message = Some(id);
+        }
+    }
+
+    pub(super) fn call_ended(
+        &mut self,
+        end: CallEnd,
+        record: Option<Box<CallRecord>>,
+        money: CallMoney,
+        (hooks, replaced): (&[Json], Option<Provenance>),
+    ) {
         let Some(run) = &mut self.run else { return };
         let Phase::Calling { message, attempt } = &run.phase else { return };
         let (message, attempt) = (message.clone(), *attempt);
@@ -121,7 +146,7 @@ impl Machine {
                 Vec::new()
             }
         };
-        let mut step = StepInfo { run: Some(run.id.clone()), ..StepInfo::default() };
+        let mut step = StepInfo { run: Some(run.id.clone()), provenance: replaced, ..StepInfo::default() };
         if let Some(mut record) = record {
             record.attempts = attempts;
             step.started = Some(record.started);
@@ -133,6 +158,7 @@ impl Machine {
         {
             step.extra.insert("unknownEvents".into(), unknown);
         }
+        step.extra.extend(hook_records(hooks).map(|hooks| (HOOKS.to_owned(), hooks)));
         let cut = answer.stop_reason == StopReason::Length;
         let mut ops = vec![PlanOp::Forget { run: run.id.clone(), session: None }];
         ops.extend((self.waits && counts(&answer)).then_some(PlanOp::Arrive));
@@ -175,6 +201,7 @@ impl Machine {
                 calls,
                 error,
                 prepared,
+                hooks: Vec::new(),
                 waiting,
                 kept: false,
                 early: Early::default(),
@@ -188,11 +215,11 @@ impl Machine {
         }
     }
 
-    pub(super) fn prepared(&mut self, calls: Vec<Prepared>) {
+    pub(super) fn prepared(&mut self, calls: Vec<Prepared>, hooks: Vec<Vec<Json>>) {
         let Some(Run { id, turn, aborting, phase: Phase::Answered(answered), .. }) = &mut self.run else {
             return;
         };
-        answered.prepared = calls;
+        (answered.prepared, answered.hooks) = (calls, hooks);
         answered.waiting = false;
         if !answered.kept && !*aborting {
             answered.early.begin(&answered.calls, &answered.prepared);
@@ -215,7 +242,7 @@ impl Machine {
         }
         let (turn, error, refused) = (run.turn, answered.error.take(), run.refused.take());
         let (calls, prepared) = (std::mem::take(&mut answered.calls), std::mem::take(&mut answered.prepared));
-        let early = std::mem::take(&mut answered.early);
+        let (hooks, early) = (std::mem::take(&mut answered.hooks), std::mem::take(&mut answered.early));
         if let Some(error) = error {
             self.emit(Event::TurnEnded { turn });
             let error = match error.kind {
@@ -233,6 +260,6 @@ impl Machine {
             self.emit(Event::TurnEnded { turn });
             return self.after_turn(Went::Done);
         }
-        self.start_tools(calls, prepared, early);
+        self.start_tools(calls, prepared, hooks, early);
     }
 }

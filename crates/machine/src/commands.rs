@@ -8,8 +8,7 @@ use quipu_transcript::{message_of, project_messages};
 
 use super::batch::{self, State, refusal};
 use super::{
-    CommitError, Done, Effect, Fresh, Machine, MoveOrder, Phase, Plan, PlanOp, Queue, ReplyId, Run, Tag,
-    Waiting,
+    CommitError, Effect, Fresh, Machine, MoveOrder, Phase, Plan, PlanOp, Queue, ReplyId, Run, Tag, Waiting,
 };
 
 /// Messages that wait in the queues at most.
@@ -125,7 +124,7 @@ impl Machine {
             Command::Shell { line, .. } if line.trim().is_empty() => {
                 self.out.push(Effect::Reply(reply, Err(Refused::Empty)));
             }
-            Command::Shell { line, hidden } => self.shell(line, hidden, reply, fresh.run),
+            Command::Shell { line, hidden } => self.shell((line, hidden, fresh.hooks), reply, fresh.run),
             Command::Close => {
                 self.closing = Some(reply);
                 self.stop_shells();
@@ -142,8 +141,7 @@ impl Machine {
         let mut drafts: Vec<_> = input.map(|input| super::Draft::said(input, self.now)).into_iter().collect();
         let (queued, ops) = if self.waits { Default::default() } else { self.drain(from) };
         drafts.extend(queued);
-        self.run = Some(Run::new(run));
-        self.commit(Tag::Start { reply: Some(reply) }, drafts, ops, true);
+        self.begin_run(run, Some(reply), drafts, ops);
     }
 
     fn go_on(&mut self, reply: ReplyId, run: RunId) {
@@ -267,8 +265,7 @@ impl Machine {
     pub(super) fn start_queued(&mut self, run: RunId) {
         let from = if self.steering.is_empty() { Queue::FollowUp } else { Queue::Steering };
         let (drafts, ops) = if self.waits { Default::default() } else { self.drain(from) };
-        self.run = Some(Run::new(run));
-        self.commit(Tag::Start { reply: None }, drafts, ops, true);
+        self.begin_run(run, None, drafts, ops);
     }
 
     // Stopping.
@@ -292,9 +289,11 @@ impl Machine {
                 self.out.extend(answered.early.running().map(|slot| Effect::CancelTool { slot }));
                 self.answered();
             }
-            Phase::Calling { .. } | Phase::Compacting(_) | Phase::Jumping(_) => {
-                self.out.push(Effect::CancelCall);
-            }
+            Phase::Calling { .. }
+            | Phase::Compacting(_)
+            | Phase::Jumping(_)
+            | Phase::Starting(_)
+            | Phase::Ending => self.out.push(Effect::CancelCall),
             Phase::Refreshing(_) => self.out.push(Effect::CancelRefresh),
             Phase::Tools(batch) => {
                 for slot in 0..batch.slots.len() {
@@ -334,7 +333,7 @@ impl Machine {
         let now = self.now;
         let Some(Run { phase: Phase::Tools(batch), .. }) = &mut self.run else { return };
         let Some(place) = batch.slots.get_mut(slot) else { return };
-        let done: Done = refusal(&place.call.id, &place.call.name, text, now);
+        let done = refusal(&place.call, text, place.hooks.clone(), now);
         place.state = State::Done(Box::new(done));
         self.keep_result(slot);
     }

@@ -45,7 +45,11 @@ impl Machine {
     /// Whether a call of the model follows this commit, as far as can be told before it is done.
     fn asks_next(&self, tag: &Tag) -> bool {
         let Some(run) = self.run.as_ref().filter(|run| !run.aborting) else { return false };
-        if !self.due.is_empty() || self.compaction_is_due() || self.prune_is_due().is_some() {
+        if self.hooks_change_requests
+            || !self.due.is_empty()
+            || self.compaction_is_due()
+            || self.prune_is_due().is_some()
+        {
             return false;
         }
         match tag {
@@ -293,6 +297,8 @@ impl Machine {
             Phase::Saying
             | Phase::Calling { .. }
             | Phase::Tools(_)
+            | Phase::Starting(_)
+            | Phase::Ending
             | Phase::Compacting(_)
             | Phase::Jumping(_)
             | Phase::Noting(_)

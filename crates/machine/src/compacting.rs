@@ -15,8 +15,8 @@ use quipu_transcript::{
 
 use super::refreshing::Then;
 use super::{
-    Draft, Effect, EpochReason, Left, MEASURED, Machine, NoSummary, Phase, Plan, PlanOp, Prefix, Purpose,
-    ReplyId, Run, Stretch, Summary, Tag,
+    Draft, Effect, EpochReason, HOOKS, Left, MEASURED, Machine, NoSummary, Phase, Plan, PlanOp, Prefix,
+    Purpose, ReplyId, Run, Stretch, Summary, Tag, hook_records,
 };
 
 /// When a context is compacted and what stays of it. Tokens.
@@ -189,6 +189,8 @@ impl Machine {
                 | Phase::Tools(_)
                 | Phase::Results(_)
                 | Phase::Refreshing(_)
+                | Phase::Starting(_)
+                | Phase::Ending
                 | Phase::Leaving(_),
             )
             | None => false,
@@ -267,6 +269,7 @@ impl Machine {
         let turn = cut.turn.unwrap_or(cut.first_kept);
         let stretch = Stretch {
             purpose: Purpose::Compaction,
+            reason: Some(reason),
             previous,
             history: self.messages[cut.begin..turn].to_vec(),
             turn: self.messages[turn..cut.first_kept].to_vec(),
@@ -310,7 +313,7 @@ impl Machine {
             return self.branch_summarized(result);
         }
         let Phase::Compacting(compacting) = &mut run.phase else { return };
-        let Summary { text, made, supplied_by } = match result {
+        let Summary { text, made, supplied_by, hooks, provenance } = match result {
             Ok(summary) => summary,
             Err(none) => {
                 let NoSummary { why, made } = *none;
@@ -349,11 +352,13 @@ impl Machine {
             timestamp: self.now,
             details: Json::of(&files).ok(),
             usage: Some(made.usage),
-            from_hook: supplied_by.is_some().then_some(true),
+            from_hook: (supplied_by.is_some() || !hooks.is_empty()).then_some(true),
             reason: Some(reason),
             checkpoint: Some(Checkpoint { session: self.session.clone(), epoch: self.prefix.epoch.clone() }),
         };
         let mut step = step_of(Some(id.clone()), made.records);
+        step.provenance = provenance;
+        step.extra.extend(hook_records(&hooks).map(|hooks| (HOOKS.to_owned(), hooks)));
         if let Some(measured) = self.measured().and_then(|measured| Json::of(&measured).ok()) {
             step.extra.insert(MEASURED.into(), measured);
         }

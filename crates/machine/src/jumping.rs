@@ -104,6 +104,7 @@ impl Machine {
         let model = self.prefix.model.clone();
         let stretch = Stretch {
             purpose: Purpose::Branch,
+            reason: None,
             previous: None,
             history: left,
             turn: Vec::new(),

@@ -12,6 +12,8 @@ mod changing;
 mod commands;
 mod commits;
 mod compacting;
+mod ending;
+mod hooked;
 mod judging;
 mod jumping;
 mod leaving;
@@ -20,6 +22,7 @@ mod moving;
 mod pruning;
 mod refreshing;
 mod shell;
+mod starting;
 #[cfg(test)]
 mod tests;
 #[expect(missing_docs, reason = "fields are named for what they hold, and the engine alone reads them")]
@@ -29,9 +32,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quipu_protocol::{
-    Ack, AssistantMessage, BlobId, CallEnd, CallEvent, CallRecord, Compaction, Ending, Entry, Event, Message,
-    MessageId, ModelError, ModelErrorKind, ModelRequest, NodeId, Outcome, RunId, SessionId, StepInfo,
-    StopReason, ToolCall, Touches, UnixMs,
+    Ack, AssistantMessage, BlobId, CallEnd, CallEvent, CallRecord, Compaction, Ending, Entry, Event, Json,
+    Message, MessageId, ModelError, ModelErrorKind, ModelRequest, NodeId, Outcome, Provenance, RunId,
+    SessionId, StepInfo, StopReason, ToolCall, Touches, UnixMs,
 };
 use quipu_transcript::{Projector, counts, sent_tokens};
 
@@ -41,6 +44,7 @@ use changing::{Changing, Recording};
 use compacting::Compacting;
 pub use compacting::{CompactionSettings, SUPPLIED_BY};
 pub use compacting::{json_of_nothing, step_of, tool_tokens};
+pub use hooked::{HOOKS, HookPrompt, hook_records};
 use jumping::Jumping;
 use leaving::Departing;
 pub use limits::Limits;
@@ -51,6 +55,7 @@ use refreshing::Refreshing;
 pub use refreshing::{EpochReason, Refreshed, Refreshes};
 pub use shell::shell_message;
 use shell::{Noting, Shells};
+use starting::Starting;
 pub use types::*;
 
 /// How our nodes name their writer.
@@ -69,6 +74,8 @@ struct Run {
     refused: Option<Outcome>,
     /// A compaction failed; the run goes on without.
     compaction_failed: bool,
+    /// How often in a row hooks went on with it.
+    prolonged: u32,
     phase: Phase,
 }
 
@@ -83,6 +90,7 @@ impl Run {
             overflowed: false,
             refused: None,
             compaction_failed: false,
+            prolonged: 0,
             phase: Phase::Saying,
         }
     }
@@ -99,6 +107,10 @@ enum Phase {
     Tools(Batch),
     /// The results are being committed.
     Results(Batch),
+    /// Hooks are asked what they add to what begins the run.
+    Starting(Box<Starting>),
+    /// The model is done, and hooks are asked whether the run goes on.
+    Ending,
     /// The context is being summed up, before a call or on demand.
     Compacting(Box<Compacting>),
     /// The session goes to another node.
@@ -122,6 +134,8 @@ struct Answered {
     calls: Vec<ToolCall>,
     error: Option<ModelError>,
     prepared: Vec<Prepared>,
+    /// What hooks did to the calls.
+    hooks: Vec<Vec<Json>>,
     /// The calls are still being prepared.
     waiting: bool,
     kept: bool,
@@ -175,6 +189,8 @@ pub struct Machine {
     askers: usize,
     /// Which rules the policy goes by, as far as was heard.
     policy: PolicyVersion,
+    has_hooks: bool,
+    hooks_change_requests: bool,
     waits: bool,
     /// What is to be changed as soon as no turn is under way.
     changing: Option<Changing>,
@@ -227,6 +243,8 @@ impl Machine {
             notes: Vec::new(),
             askers: 0,
             policy: start.policy,
+            has_hooks: start.has_hooks,
+            hooks_change_requests: start.hooks_change_requests,
             waits: start.waits,
             changing: None,
             due: start.due.into_iter().filter(|reason| start.refreshes.wants(*reason)).collect(),
@@ -288,10 +306,17 @@ impl Machine {
             Input::SourcesChanged => self.refresh_at(EpochReason::Source),
             Input::Refreshed { run, result } if self.is_current(&run) => self.refreshed(result),
             // An answer of a run that is over is dropped: everything that it could say was said in its last commit.
-            Input::Prepared { run, calls } if self.is_current(&run) => self.prepared(calls),
+            Input::Prepared { run, calls, hooks } if self.is_current(&run) => self.prepared(calls, hooks),
+            Input::RunStartDecided { run, beside } if self.is_current(&run) => {
+                self.run_start_decided(beside);
+            }
+            Input::RunEndDecided { run, more } if self.is_current(&run) => self.run_end_decided(more),
             Input::Call { run, event } if self.is_current(&run) => self.call_event(event),
-            Input::CallEnded { run, end, record, money } if self.is_current(&run) => {
-                self.call_ended(*end, record, money);
+            Input::CallEnded { run, end, record, money, hooks, replaced } if self.is_current(&run) => {
+                if replaced.is_some() {
+                    self.drop_streamed();
+                }
+                self.call_ended(*end, record, money, (&hooks, replaced));
             }
             Input::CallNotMade { run, outcome } if self.is_current(&run) => self.call_not_made(outcome),
             Input::Summarized { run, result } if self.is_current(&run) => self.summarized(result),
@@ -306,6 +331,8 @@ impl Machine {
             | Input::Call { .. }
             | Input::CallEnded { .. }
             | Input::CallNotMade { .. }
+            | Input::RunStartDecided { .. }
+            | Input::RunEndDecided { .. }
             | Input::Summarized { .. }
             | Input::Looked { .. }
             | Input::Cleared { .. }
@@ -344,22 +371,29 @@ impl Machine {
 
     // Tools.
 
-    fn start_tools(&mut self, calls: Vec<ToolCall>, prepared: Vec<Prepared>, mut early: Early) {
+    fn start_tools(
+        &mut self,
+        calls: Vec<ToolCall>,
+        prepared: Vec<Prepared>,
+        hooks: Vec<Vec<Json>>,
+        mut early: Early,
+    ) {
         let mut batch = Batch::default();
         let aborting = self.run.as_ref().is_some_and(|run| run.aborting);
-        let mut prepared = prepared.into_iter();
+        let (mut prepared, mut hooks) = (prepared.into_iter(), hooks.into_iter());
         // Those that were begun while the answer was committed, and are done.
         let mut ended = Vec::new();
         for call in calls {
             // None is missing unless the checking itself broke down.
             let prepared = prepared.next().unwrap_or_else(|| Prepared::Refused(batch::NOT_PREPARED.into()));
+            let hooks = hooks.next().unwrap_or_default();
             let too_many = batch.slots.len() >= batch::CALLS;
             self.emit(Event::ToolStarted {
                 call: call.id.clone(),
                 name: call.name.clone(),
                 args: call.arguments.clone(),
             });
-            let refuse = |text: String| State::Done(Box::new(refusal(&call.id, &call.name, text, self.now)));
+            let refuse = |text: String| State::Done(Box::new(refusal(&call, text, hooks.clone(), self.now)));
             let begun = early.take(batch.slots.len());
             if let Some(State::Done(_)) = &begun {
                 ended.push(batch.slots.len());
@@ -387,7 +421,7 @@ impl Machine {
             } else {
                 false
             };
-            batch.slots.push(Slot { call, state, touches, approved: false, told });
+            batch.slots.push(Slot { call, state, touches, approved: false, told, hooks });
         }
         if let Some(run) = &mut self.run {
             run.phase = Phase::Tools(batch);
@@ -493,7 +527,7 @@ impl Machine {
         }
         let more = matches!(went, Went::On) || self.waiting() > 0;
         if !more {
-            return self.end_run(Outcome::Done);
+            return self.model_done();
         }
         if let Some(limit) = self.limits.reached(run) {
             return self.end_run(Outcome::Limit(limit));
@@ -512,7 +546,7 @@ impl Machine {
             return self.call_model();
         }
         if let Some(run) = &mut self.run {
-            run.phase = Phase::Saying;
+            (run.phase, run.prolonged) = (Phase::Saying, 0);
         }
         self.commit(Tag::Between, drafts, ops, true);
     }

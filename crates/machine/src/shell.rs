@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use quipu_protocol::{
-    Ack, BashExecutionMessage, Ending, Entry, Event, Message, NodeId, Notice, RunId, SessionId, StepInfo,
-    UnixMs,
+    Ack, BashExecutionMessage, Ending, Entry, Event, Json, Message, NodeId, Notice, RunId, SessionId,
+    StepInfo, UnixMs,
 };
 
 use super::{
-    Draft, Effect, Machine, Phase, Plan, PlanOp, Ran, ReplyId, Run, SHELL_OUTPUT, ShellDone, ShellRunError,
-    Tag,
+    Draft, Effect, HOOKS, Machine, Phase, Plan, PlanOp, Ran, ReplyId, Run, SHELL_OUTPUT, ShellDone,
+    ShellRunError, Tag, hook_records,
 };
 
 /// Bytes of what a line printed that are kept, and that the model is told at most: its end.
@@ -33,6 +33,8 @@ struct Running {
     started: UnixMs,
     line: String,
     hidden: bool,
+    /// What hooks did to it.
+    hooks: Vec<Json>,
     /// Its row was tried.
     begun: bool,
     /// It is to end.
@@ -60,7 +62,12 @@ pub(super) struct Noting {
 }
 
 impl Machine {
-    pub(super) fn shell(&mut self, line: String, hidden: bool, reply: ReplyId, run: RunId) {
+    pub(super) fn shell(
+        &mut self,
+        (line, hidden, hooks): (String, bool, Vec<Json>),
+        reply: ReplyId,
+        run: RunId,
+    ) {
         let shell = BashExecutionMessage {
             command: line.clone(),
             output: String::new(),
@@ -80,6 +87,7 @@ impl Machine {
             started,
             line,
             hidden,
+            hooks,
             begun: false,
             stopped: false,
         });
@@ -130,13 +138,14 @@ impl Machine {
     pub(super) fn shell_ended(&mut self, run: &RunId, end: Result<ShellDone, ShellRunError>) {
         let Some(at) = self.shells.running.iter().position(|shell| shell.run == *run) else { return };
         let shell = self.shells.running.swap_remove(at);
-        let step = StepInfo {
+        let mut step = StepInfo {
             run: Some(run.clone()),
             started: Some(shell.started),
             duration_ms: u64::try_from(self.now - shell.started).ok(),
             provenance: Some(SHELL_OUTPUT),
             ..StepInfo::default()
         };
+        step.extra.extend(hook_records(&shell.hooks).map(|hooks| (HOOKS.to_owned(), hooks)));
         let session = shell.session;
         let message = shell_message(shell.line, shell.hidden, end, self.now);
         let draft = Draft::of(Entry::Message(Message::BashExecution(message.clone())), step);

@@ -39,6 +39,7 @@ enum Move {
     Tool(u8),
     Askers(bool),
     Expire(u8),
+    End(u8),
     Shell(bool),
     Policy,
     Judge(u8),
@@ -74,6 +75,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         8 => any::<u8>().prop_map(Move::Tool),
         1 => any::<bool>().prop_map(Move::Askers),
         1 => any::<u8>().prop_map(Move::Expire),
+        4 => any::<u8>().prop_map(Move::End),
         2 => any::<bool>().prop_map(Move::Shell),
         1 => Just(Move::Policy),
         2 => any::<u8>().prop_map(Move::Judge),
@@ -118,6 +120,10 @@ struct World {
     /// A place that is being looked at: from, to, and whether what is left is wanted.
     look: Option<(RunId, NodeId, NodeId, bool)>,
     moving: Option<OrderedMove>,
+    /// A run of which hooks are asked whether it goes on, and how often they went on with it.
+    ending: Option<(RunId, u32)>,
+    /// A run of which hooks are asked what they add to its beginning.
+    starting: Option<RunId>,
     /// Every node: its parent and its entry.
     tree: HashMap<NodeId, (Option<NodeId>, Arc<Entry>)>,
     /// A run whose children are to end before it goes elsewhere.
@@ -213,6 +219,8 @@ fn start() -> Start {
         policy: PolicyVersion::default(),
         refreshes: Refreshes::default(),
         due: Vec::new(),
+        has_hooks: false,
+        hooks_change_requests: false,
     }
 }
 
@@ -252,6 +260,8 @@ impl World {
             summary: None,
             look: None,
             moving: None,
+            ending: None,
+            starting: None,
             tree: HashMap::new(),
             clear: None,
             refresh: None,
@@ -317,6 +327,7 @@ impl World {
             item: format!("i{}", self.sent).into(),
             model,
             policy: None,
+            hooks: Vec::new(),
         };
         self.give(Input::Command { command, reply, fresh });
     }
@@ -388,6 +399,15 @@ impl World {
                 self.steps.insert((self.machine.session().clone(), run.clone(), String::new()));
                 let (left, end) = answer(if self.finishing { 0 } else { self.seed }, self.sent);
                 self.call = Some(Calling { run, left, end, cancelled: false, fresh: true });
+            }
+            Effect::AskRunStart { run, .. } => {
+                assert!(self.starting.is_none() && self.call.is_none() && self.commits_nodes() == 0);
+                self.starting = Some(run);
+            }
+            Effect::AskRunEnd { run, again, .. } => {
+                assert!(self.ending.is_none() && self.call.is_none() && self.commits_nodes() == 0);
+                assert!(again <= 3, "at most three times in a row");
+                self.ending = Some((run, again));
             }
             Effect::Move { run, head, order, ops, epoch } => {
                 assert!(self.moving.is_none() && self.call.is_none() && self.commits_nodes() == 0);
@@ -768,9 +788,21 @@ impl World {
                     // A source gave it, and nobody was called.
                     self.steps.remove(&(self.machine.session().clone(), run.clone(), String::new()));
                     let supplied_by = Some("a source".into());
-                    Ok(Summary { text: "in short".into(), made: Calls::default(), supplied_by })
+                    Ok(Summary {
+                        text: "in short".into(),
+                        made: Calls::default(),
+                        supplied_by,
+                        hooks: Vec::new(),
+                        provenance: None,
+                    })
                 }
-                _ => Ok(Summary { text: "in short".into(), made: made(), supplied_by: None }),
+                _ => Ok(Summary {
+                    text: "in short".into(),
+                    made: made(),
+                    supplied_by: None,
+                    hooks: Vec::new(),
+                    provenance: None,
+                }),
             };
             let calls = match &result {
                 Ok(summary) => &summary.made,
@@ -795,11 +827,19 @@ impl World {
             }
             None => {
                 *self.spent.entry(call.run.clone()).or_default() += COST;
+                let replaced =
+                    self.machine.has_hooks && self.sent.is_multiple_of(3) && call.end.error.is_none();
+                if replaced {
+                    call.end.message.content.retain(|block| !matches!(block, Content::Text(_)));
+                    call.end.message.content.insert(0, Content::text("hello"));
+                }
                 self.give(Input::CallEnded {
                     run: call.run,
                     end: Box::new(call.end),
                     record: None,
                     money: CallMoney::default(),
+                    hooks: Vec::new(),
+                    replaced: replaced.then(|| Provenance::hook("h")),
                 });
             }
         }
@@ -837,7 +877,7 @@ impl World {
                 }
             })
             .collect();
-        self.give(Input::Prepared { run, calls });
+        self.give(Input::Prepared { run, calls, hooks: Vec::new() });
     }
 
     fn tool(&mut self, choice: u8) {
@@ -967,6 +1007,7 @@ impl World {
             Move::Stream => self.stream(),
             Move::Prepare(choice) => self.prepare(choice),
             Move::Tool(choice) => self.tool(choice),
+            Move::End(choice) => self.decide_end(choice),
             Move::Askers(some) => self.give(Input::Askers(usize::from(some))),
             Move::Policy => {
                 self.policies += 1;
@@ -1022,6 +1063,25 @@ impl World {
         self.give(Input::ShellEnded { run, end });
     }
 
+    /// Hooks say what they add to the beginning of a run, or whether it goes on.
+    fn decide_end(&mut self, choice: u8) {
+        if let Some(run) = self.starting.take() {
+            let adds = choice.is_multiple_of(2);
+            let beside = adds.then(|| {
+                let input = UserInput::from(format!("beside {}", self.sent));
+                Box::new(HookPrompt { input, hooks: vec![Json::object()] })
+            });
+            return self.give(Input::RunStartDecided { run, beside });
+        }
+        let Some((run, again)) = self.ending.take() else { return };
+        let wants = !self.finishing && !choice.is_multiple_of(3);
+        let more = wants.then(|| {
+            let input = UserInput::from(format!("go on {again}"));
+            Box::new(HookPrompt { input, hooks: vec![Json::object()] })
+        });
+        self.give(Input::RunEndDecided { run, more });
+    }
+
     /// Answers everything that is open until nothing is.
     fn finish(&mut self) {
         self.finishing = true;
@@ -1030,6 +1090,8 @@ impl World {
                 self.commit(0);
             } else if self.call.is_some() || self.summary.is_some() {
                 self.stream();
+            } else if self.starting.is_some() || self.ending.is_some() {
+                self.decide_end(0);
             } else if self.look.is_some() || self.clear.is_some() || self.moving.is_some() {
                 self.look();
             } else if self.refresh.is_some() {
@@ -1107,9 +1169,9 @@ proptest! {
     #[test]
     fn every_order_of_events_keeps_the_laws(
         moves in moves(), jumps in prop::collection::vec((any::<u8>(), any::<bool>()), 0..6), prunes in any::<bool>(),
-        sources in any::<bool>(),
+        sources in any::<bool>(), has_hooks in any::<bool>(),
     ) {
-        let start = if prunes { pruning() } else { start() };
+        let start = Start { has_hooks, ..if prunes { pruning() } else { start() } };
         let mut world = World::of(if sources { with_sources(start) } else { start });
         for (at, next) in moves.into_iter().enumerate() {
             world.seed = world.seed.wrapping_add(u8::try_from(at % 251).unwrap());
@@ -1155,8 +1217,10 @@ proptest! {
     }
 
     #[test]
-    fn closing_at_any_moment_ends_the_session_once(moves in moves(), prunes in any::<bool>()) {
-        let mut world = World::of(if prunes { pruning() } else { start() });
+    fn closing_at_any_moment_ends_the_session_once(
+        moves in moves(), prunes in any::<bool>(), has_hooks in any::<bool>(),
+    ) {
+        let mut world = World::of(Start { has_hooks, ..if prunes { pruning() } else { start() } });
         for next in moves {
             world.play(next);
         }
@@ -1179,7 +1243,8 @@ fn some_orders_of_events_take_the_session_elsewhere() {
     let (mut departures, mut steps_taken) = (0, std::collections::BTreeSet::new());
     for round in 0..1_600 {
         let tree = moves().new_tree(&mut runner).unwrap();
-        let start = if round % 4 == 3 { pruning() } else { start() };
+        let has_hooks = round % 3 == 0;
+        let start = Start { has_hooks, ..if round % 4 == 3 { pruning() } else { start() } };
         let mut world = World::of(if round % 2 == 1 { with_sources(start) } else { start });
         for (at, next) in proptest::strategy::ValueTree::current(&tree).into_iter().enumerate() {
             world.seed = world.seed.wrapping_add(u8::try_from(at % 251).unwrap());

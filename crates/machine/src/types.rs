@@ -6,14 +6,18 @@ use std::time::Duration;
 use quipu_dag::{Blob, NewChunk};
 use quipu_protocol::{
     Ack, AddedBlock, AskId, AuthorClass, BashExecutionMessage, CallEnd, CallEvent, CallRecord, Command,
-    Compaction, Entry, Epoch, Event, FileChange, ItemId, Json, MergeSide, Message, Model, ModelRequest,
-    MoveFiles, Moved, NodeId, Notice, Origin, Outcome, Provenance, Queued, Refused, RunId, Scope, SessionId,
-    StepInfo, Thinking, ToolCall, ToolResultMessage, ToolSpec, Touches, UnixMs, Usage, UserInput,
+    Compaction, CompactionReason, Entry, Epoch, Event, FileChange, ItemId, Json, MergeSide, Message, Model,
+    ModelRequest, MoveFiles, Moved, NodeId, Notice, Origin, Outcome, Provenance, Queued, Refused, RunId,
+    Scope, SessionId, StepInfo, Thinking, ToolCall, ToolResultMessage, ToolSpec, Touches, UnixMs, Usage,
+    UserInput,
 };
 use quipu_transcript::{FilePlan, Measure, Prune, TouchedFiles, WorkspaceNote};
 use serde::{Deserialize, Serialize};
 
-use super::{CompactionSettings, EpochReason, Limits, PruneSettings, Refreshed, Refreshes};
+use super::{
+    CompactionSettings, EpochReason, HOOKS, HookPrompt, Limits, PruneSettings, Refreshed, Refreshes,
+    hook_records,
+};
 
 /// Names the place in the task where the sender of a command waits for its acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -28,6 +32,8 @@ pub struct Fresh {
     pub model: Option<Arc<Model>>,
     /// Which rules the policy goes by, where the command is about them.
     pub policy: Option<PolicyVersion>,
+    /// What hooks did to the command.
+    pub hooks: Vec<Json>,
 }
 
 /// What the machine is told.
@@ -45,6 +51,8 @@ pub enum Input {
     Prepared {
         run: RunId,
         calls: Vec<Prepared>,
+        /// What hooks did to each of the calls; shorter where they did nothing to those behind.
+        hooks: Vec<Vec<Json>>,
     },
     Call {
         run: RunId,
@@ -55,6 +63,10 @@ pub enum Input {
         end: Box<CallEnd>,
         record: Option<Box<CallRecord>>,
         money: CallMoney,
+        /// What hooks did to the request and to the answer.
+        hooks: Vec<Json>,
+        /// Where the answer comes from, if a hook put it in the place of what was streamed.
+        replaced: Option<Provenance>,
     },
     /// The call was not made, since it could not be recorded or a limit was reached; the run ends so.
     CallNotMade {
@@ -64,6 +76,16 @@ pub enum Input {
     Summarized {
         run: RunId,
         result: Result<Summary, Box<NoSummary>>,
+    },
+    /// What hooks say to the model beside what begins a run.
+    RunStartDecided {
+        run: RunId,
+        beside: Option<Box<HookPrompt>>,
+    },
+    /// Whether hooks go on with a run that the model ended, and with what.
+    RunEndDecided {
+        run: RunId,
+        more: Option<Box<HookPrompt>>,
     },
     /// What there is at the node to which the session is to go.
     Looked {
@@ -160,14 +182,6 @@ pub struct ShellDone {
     pub cut: bool,
     /// Where all of it is, when it is long.
     pub path: Option<String>,
-}
-
-/// The name under which a step keeps what hooks did to it.
-pub const HOOKS: &str = "hooks";
-
-/// What hooks did to a step, as it is kept with that.
-pub fn hook_records(records: &[Json]) -> Option<Json> {
-    if records.is_empty() { None } else { Json::of(records).ok() }
 }
 
 /// A finished tool call, sealed.
@@ -533,6 +547,20 @@ pub enum Effect {
         thinking: Thinking,
         stretch: Box<Stretch>,
     },
+    /// Ask the hooks what they add to what begins a run. Answer: `RunStartDecided`.
+    AskRunStart {
+        run: RunId,
+        /// What is said.
+        said: Vec<Arc<Entry>>,
+    },
+    /// Ask the hooks whether the run goes on, which the model ended. Answer: `RunEndDecided`.
+    AskRunEnd {
+        run: RunId,
+        /// The last message of the conversation.
+        last: Option<Arc<Message>>,
+        /// How often in a row hooks went on with this run before.
+        again: u32,
+    },
     /// Move the session, which stands at `head`. Answer: `Moved`.
     Move {
         run: RunId,
@@ -670,6 +698,8 @@ pub enum Purpose {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stretch {
     pub purpose: Purpose,
+    /// Why, where it is compacted.
+    pub reason: Option<CompactionReason>,
     /// What the compaction before said in short.
     pub previous: Option<String>,
     /// Whole turns.
@@ -714,6 +744,10 @@ pub struct Summary {
     pub made: Calls,
     /// Who gave it in place of the model.
     pub supplied_by: Option<String>,
+    /// The hook that supplied it, where one did.
+    pub hooks: Vec<Json>,
+    /// Where it comes from, when that is no model.
+    pub provenance: Option<Provenance>,
 }
 
 /// There is none.
@@ -795,4 +829,8 @@ pub struct Start {
     pub refreshes: Refreshes,
     /// Why sources are asked before the first call.
     pub due: Vec<EpochReason>,
+    /// Whether there are hooks, which are asked whether a run goes on that the model ended.
+    pub has_hooks: bool,
+    /// Whether a request can become another one just before it is sent, so that none is recorded before that.
+    pub hooks_change_requests: bool,
 }

@@ -202,6 +202,8 @@ pub enum NotOpened {
     },
     /// This has to be answered first, in words for people; then it is opened again with the answer.
     Asks(Box<Open>, Question, String),
+    /// The session that is open is not left, in words for people.
+    Stays(String),
     /// Anything else, for people.
     Failed(String),
 }

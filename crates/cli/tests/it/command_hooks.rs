@@ -135,11 +135,98 @@ fn settings_of_another_shape_are_told() {
             json!({ "PreToolUse": [{ "hooks": [{ "type": "command", "command": "x", "onFailure": "y" }] }] }),
             "onFailure",
         ),
-        (json!({ "Stop": [] }), "hooks.Stop is not called"),
+        (json!({ "Notification": [] }), "hooks.Notification is not called"),
     ] {
         settings(&world, &hooks);
         world.server.push(Answer::new().text("Hello.").reply());
         let ran = world.run(&["-p", "hello"]).ok();
         assert!(ran.err.contains(word), "{hooks}: {}", ran.err);
     }
+}
+
+/// What a command read from stdin and left in a file.
+fn seen(world: &World, file: &str) -> Value {
+    let text = std::fs::read_to_string(world.path(&format!("work/{file}"))).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+#[test]
+fn command_at_the_start_adds_to_the_first_prompt() {
+    let world = World::new([]);
+    let command = "cat > seen.json; echo 'Today is Monday.'";
+    let only_resumed = json!({ "matcher": "resume", "hooks": [hook("cat > resumed.json")] });
+    settings(&world, &json!({ "SessionStart": [{ "hooks": [hook(command)] }, only_resumed] }));
+    world.server.push(Answer::new().text("Hello.").reply());
+    world.run(&["-p", "hello"]).ok();
+    let said = wire_text(&messages(world.requests().last().unwrap()).pop().unwrap());
+    assert!(said.contains("hello") && said.contains("Today is Monday."), "{said}");
+    let start = seen(&world, "seen.json");
+    assert_eq!((&start["hook_event_name"], &start["source"]), (&json!("SessionStart"), &json!("startup")));
+    assert!(!world.path("work/resumed.json").exists());
+    world.server.push(Answer::new().text("Again.").reply());
+    world.run(&["-c", "-p", "on"]).ok();
+    assert_eq!(seen(&world, "resumed.json")["source"], "resume");
+    assert_eq!(seen(&world, "resumed.json")["session_id"], start["session_id"]);
+}
+
+#[test]
+fn command_at_the_end_runs_before_the_program_ends() {
+    let world = World::new([]);
+    settings(&world, &json!({ "SessionEnd": [{ "hooks": [hook("cat > seen.json")] }] }));
+    world.server.push(Answer::new().text("Hello.").reply());
+    world.run(&["-p", "hello"]).ok();
+    let end = seen(&world, "seen.json");
+    assert_eq!((&end["hook_event_name"], &end["reason"]), (&json!("SessionEnd"), &json!("other")));
+}
+
+#[test]
+fn command_at_the_end_of_a_run_has_it_go_on() {
+    let world = World::new([]);
+    // By its exit code, by JSON, and with JSON that lets it end.
+    let cases = [
+        ("echo 'Run the tests.' >&2; exit 2", true),
+        (r#"printf '{"decision":"block","reason":"Run the tests."}'"#, true),
+        (r#"printf '{"continue":false,"decision":"block","reason":"Run the tests."}'"#, false),
+        ("echo done", false),
+    ];
+    for (answer, goes_on) in cases {
+        let command = format!("cat > seen.json; grep -q 'active.:true' seen.json && exit 0; {answer}");
+        settings(&world, &json!({ "Stop": [{ "hooks": [hook(&command)] }] }));
+        world.server.push(Answer::new().text("Written.").reply());
+        if goes_on {
+            world.server.push(Answer::new().text("Tested.").reply());
+        }
+        let before = world.requests().len();
+        world.run(&["-p", "write"]).ok();
+        let asked = world.requests()[before..].to_vec();
+        assert_eq!(asked.len(), 1 + usize::from(goes_on), "{answer}");
+        if goes_on {
+            let said = wire_text(&messages(asked.last().unwrap()).pop().unwrap());
+            assert!(said.contains("Run the tests."), "{answer}: {said}");
+        }
+        let end = seen(&world, "seen.json");
+        assert_eq!(end["stop_hook_active"], goes_on, "{answer}");
+        let last = if goes_on { "Tested." } else { "Written." };
+        assert_eq!(end["last_assistant_message"], last, "{answer}");
+    }
+}
+
+#[test]
+fn command_before_a_compaction_cancels_it() {
+    let world = World::new([]);
+    let blocks =
+        r#"cat > seen.json; grep -q '"trigger":"manual"' seen.json && { echo "keep it" >&2; exit 2; }"#;
+    let auto = json!({ "matcher": "auto", "hooks": [hook("cat > auto.json")] });
+    let hooks = json!({ "PreCompact": [{ "matcher": "manual", "hooks": [hook(blocks)] }, auto] });
+    let file = json!({ "compaction": { "reserveTokens": 1000, "keepRecentTokens": 501 }, "hooks": hooks });
+    std::fs::write(world.path("home/.quipu/settings.json"), file.to_string()).unwrap();
+    for said in [&["-p", "one"][..], &["-p", "-c", "two"]] {
+        world.server.push(Answer::new().text(&"word ".repeat(400)).reply());
+        world.run(said).ok();
+    }
+    let before = world.requests().len();
+    world.run(&["compact", "--focus", "the numbers"]).fails(1, &["keep it"]);
+    assert_eq!(world.requests().len(), before, "no model was asked");
+    assert_eq!(seen(&world, "seen.json")["custom_instructions"], "the numbers");
+    assert!(!world.path("work/auto.json").exists());
 }

@@ -44,6 +44,12 @@ fn sessions_imported(world: &World) -> usize {
     world.run(&["sessions", "--all", "--json"]).ok().json_lines().len()
 }
 
+/// Looks until so many sessions are there. Each look is a process of its own.
+fn until_imported(world: &World, count: usize) {
+    let looks = (0..300).find(|_| sessions_imported(world) >= count);
+    assert!(looks.is_some(), "{:?}", jobs(world));
+}
+
 #[test]
 fn watched_agent_is_imported_by_a_job() {
     let world = World::new([]);
@@ -156,12 +162,7 @@ fn serve_runs_jobs_and_a_printed_task_does_not() {
     command.stdin(std::process::Stdio::piped());
     let mut serve = Running::start(command);
     let stdin = serve.child.stdin.take();
-    let mut rounds = 0;
-    while sessions_imported(&world) < 2 {
-        rounds += 1;
-        assert!(rounds < 300, "{:?}", jobs(&world));
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    until_imported(&world, 2);
     drop(stdin);
     serve.wait().ok();
     assert_eq!(jobs(&world)[0]["state"], "waiting");
@@ -175,12 +176,7 @@ fn open_terminal_runs_jobs_and_leaves_at_once() {
     world.run(&["schedule", "add", "import-watch", "pi"]).ok();
     let mut terminal = Terminal::open(&world, &[]);
     terminal.shows("test-1");
-    let mut rounds = 0;
-    while sessions_imported(&world) < 1 {
-        rounds += 1;
-        assert!(rounds < 300, "{:?}", jobs(&world));
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    until_imported(&world, 1);
     terminal.types(CTRL_D);
     assert_eq!(terminal.ends(), Some(0));
     assert_eq!(jobs(&world)[0]["state"], "waiting");

@@ -1,6 +1,7 @@
 //! One model call as an effect: recorded, then sent, then reported.
 
 pub(crate) mod bodies;
+mod content_size;
 pub(crate) mod money;
 mod span;
 pub(crate) mod summarize;
@@ -25,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use self::bodies::Bodies;
+pub(crate) use self::content_size::ContentSize;
 use self::money::{Asking, Purse, Sent, Stake};
 pub(crate) use self::span::CallPurpose;
 use self::span::{model_call, model_call_ended};
@@ -196,7 +198,8 @@ impl Caller {
         for event in &mut end.unknown {
             *event = self.sealer.seal_json(event);
         }
-        Input::CallEnded { run, end: Box::new(end), record: record.map(Box::new), money }
+        let (record, hooks) = (record.map(Box::new), Vec::new());
+        Input::CallEnded { run, end: Box::new(end), record, money, hooks, replaced: None }
     }
 
     /// Reserves, sends, settles. An error is how the run ends: nothing was sent then.

@@ -62,7 +62,7 @@ impl Caller {
         let node = !made.records.is_empty();
         self.over(nano(made.usage.cost.total), nano(made.assumed), node).await;
         match notes {
-            Ok(text) => Ok(Summary { text, made, supplied_by: None }),
+            Ok(text) => Ok(Summary { text, made, supplied_by: None, hooks: Vec::new(), provenance: None }),
             Err(missed) => {
                 let why = match missed {
                     Missed::Stopped => None,

@@ -14,20 +14,31 @@ use tracing::Instrument as _;
 
 use super::context::Asker;
 use super::{
-    CallVerdict, HOOK_TEXT, Hook, HookContext, HookEffect, HookError, HookFailure, HookPoint, HookRecord,
-    InputVerdict, ResultVerdict,
+    CallVerdict, HOOK_IMAGES, HOOK_TEXT, Hook, HookContext, HookEffect, HookError, HookFailure, HookPoint,
+    HookRecord, InputVerdict, ResultVerdict,
 };
-use crate::calls::seal_content;
+use crate::calls::{ContentSize, seal_content};
 use crate::spans;
 use crate::travel::Standing;
 
 /// The hooks of a session.
 pub(crate) struct Hooks {
-    hooks: Arc<[Arc<dyn Hook>]>,
-    sealer: Arc<Sealer>,
+    pub(super) hooks: Arc<[Arc<dyn Hook>]>,
+    pub(super) sealer: Arc<Sealer>,
     cwd: PathBuf,
     standing: Standing,
     asker: OnceLock<Asker>,
+    /// What hooks said when the session began; `None` as long as they are being asked.
+    pub(super) opening: watch::Sender<Option<Opening>>,
+}
+
+/// What hooks said when the session began.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Opening {
+    /// Stands beside the first prompt: the hook, and what it said.
+    pub(crate) texts: Vec<(String, String)>,
+    /// What people should know.
+    pub(crate) notices: Vec<String>,
 }
 
 /// A call as hooks left it.
@@ -76,63 +87,53 @@ impl HookedResult {
 }
 
 /// A verdict that may be too long.
-trait Measured {
-    /// Where it is given, as traces name it.
-    const POINT: &'static str;
-
-    fn text_bytes(&self) -> usize;
-}
-
-fn content_bytes(content: &[Content]) -> usize {
-    let bytes = |block: &Content| match block {
-        Content::Text(text) => text.text.len(),
-        Content::Thinking(thinking) => thinking.thinking.len(),
-        Content::ToolCall(call) => call.arguments.get().len(),
-        // Images have limits of their own.
-        Content::Image(_) => 0,
-        Content::Other(json) => json.get().len(),
-    };
-    content.iter().map(bytes).sum()
+pub(super) trait Measured {
+    fn size(&self) -> ContentSize;
 }
 
 impl Measured for InputVerdict {
-    const POINT: &'static str = "input";
-
-    fn text_bytes(&self) -> usize {
+    fn size(&self) -> ContentSize {
         match self {
-            Self::Pass | Self::Handled => 0,
-            Self::Replace(input) => content_bytes(&input.content),
-            Self::Beside(text) | Self::Block { reason: text } => text.len(),
+            Self::Pass | Self::Handled => ContentSize::default(),
+            Self::Replace(input) => ContentSize::of(&input.content),
+            Self::Beside(text) | Self::Block { reason: text } => ContentSize::of_text(text),
         }
     }
 }
 
 impl Measured for CallVerdict {
-    const POINT: &'static str = "tool_call";
-
-    fn text_bytes(&self) -> usize {
+    fn size(&self) -> ContentSize {
         match self {
-            Self::Pass => 0,
-            Self::Replace(arguments) => arguments.get().len(),
-            Self::Ask { question: text } | Self::Block { reason: text } => text.len(),
+            Self::Pass => ContentSize::default(),
+            Self::Replace(arguments) => ContentSize::of_text(arguments.get()),
+            Self::Ask { question: text } | Self::Block { reason: text } => ContentSize::of_text(text),
         }
     }
 }
 
 impl Measured for ResultVerdict {
-    const POINT: &'static str = "tool_result";
-
-    fn text_bytes(&self) -> usize {
+    fn size(&self) -> ContentSize {
         match self {
-            Self::Pass => 0,
-            Self::Replace { content, .. } => content_bytes(content),
-            Self::Append(text) => text.len(),
+            Self::Pass => ContentSize::default(),
+            Self::Replace { content, .. } => ContentSize::of(content),
+            Self::Append(text) => ContentSize::of_text(text),
         }
     }
 }
 
+/// Why a verdict is too long to be taken, where it is.
+fn excess(ContentSize { text, images }: ContentSize) -> Option<String> {
+    match (text > HOOK_TEXT, images > HOOK_IMAGES) {
+        (true, _) => Some(format!("it returned {text} bytes, and at most {HOOK_TEXT} are taken")),
+        (false, true) => {
+            Some(format!("it returned {images} bytes of images, and at most {HOOK_IMAGES} are taken"))
+        }
+        (false, false) => None,
+    }
+}
+
 /// What came of one hook.
-enum Called<T> {
+pub(super) enum Called<T> {
     Verdict(T),
     /// Why it has no effect.
     Failed(String),
@@ -147,7 +148,8 @@ impl Hooks {
         cwd: PathBuf,
         standing: Standing,
     ) -> Self {
-        Self { hooks: hooks.into(), sealer, cwd, standing, asker: OnceLock::new() }
+        let opening = watch::channel(None).0;
+        Self { hooks: hooks.into(), sealer, cwd, standing, asker: OnceLock::new(), opening }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -160,7 +162,7 @@ impl Hooks {
         drop(self.asker.set(asker));
     }
 
-    fn context(&self, run: Option<&RunId>) -> HookContext {
+    pub(super) fn context(&self, run: Option<&RunId>) -> HookContext {
         HookContext {
             session: self.standing.get().map(|view| view.borrow().session.clone()),
             run: run.cloned(),
@@ -170,7 +172,7 @@ impl Hooks {
         }
     }
 
-    async fn call<T: Measured>(
+    pub(super) async fn call<T: Measured>(
         &self,
         hook: &dyn Hook,
         cx: &HookContext,
@@ -186,11 +188,9 @@ impl Hooks {
             done = AssertUnwindSafe(work).catch_unwind() => match done {
                 Err(_) => Called::Failed("it failed inside, which is a bug of the hook".into()),
                 Ok(Err(error)) => Called::Failed(self.sealer.seal(&error.to_string()).into_owned()),
-                Ok(Ok(verdict)) => match verdict.text_bytes() {
-                    bytes if bytes > HOOK_TEXT => {
-                        Called::Failed(format!("it returned {bytes} bytes, and at most {HOOK_TEXT} are taken"))
-                    }
-                    _ => Called::Verdict(verdict),
+                Ok(Ok(verdict)) => match excess(verdict.size()) {
+                    Some(why) => Called::Failed(why),
+                    None => Called::Verdict(verdict),
                 },
             },
             () = cx.overdue(limit) => {
@@ -340,19 +340,19 @@ impl Hooks {
     }
 }
 
-fn record(hook: &str, point: HookPoint, did: HookEffect, arguments: Option<Json>) -> HookRecord {
+pub(super) fn record(hook: &str, point: HookPoint, did: HookEffect, arguments: Option<Json>) -> HookRecord {
     HookRecord { hook: hook.to_owned(), point, did, arguments }
 }
 
 /// What the model reads of a hook, so that nobody takes it for the words of the user or of a tool.
-fn beside(hook: &str, text: &str) -> String {
+pub(super) fn beside(hook: &str, text: &str) -> String {
     format!("[Added by the hook {hook}]\n{text}")
 }
 
-fn blocked(hook: &str, reason: &str) -> String {
+pub(super) fn blocked(hook: &str, reason: &str) -> String {
     format!("The hook {hook} did not let this pass: {reason}")
 }
 
-fn failed(hook: &str, point: HookPoint, why: &str) -> String {
+pub(super) fn failed(hook: &str, point: HookPoint, why: &str) -> String {
     format!("The hook {hook} had no effect on {point}: {why}.")
 }

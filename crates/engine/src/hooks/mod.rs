@@ -5,15 +5,22 @@
 
 mod chain;
 mod context;
+mod points;
+mod steps;
 
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use quipu_protocol::{Content, Json, ToolCall, ToolResultMessage, UserInput};
+use quipu_protocol::{AssistantMessage, Content, Json, ModelRequest, ToolCall, ToolResultMessage, UserInput};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use chain::{HookedCall, HookedInput, Hooks};
 pub use context::{HookAskError, HookContext};
+pub use points::{
+    CompactionRequest, CompactionVerdict, MessageVerdict, MoveRequest, MoveVerdict, RequestVerdict, RunEnd,
+    RunEndVerdict, RunStart, RunStartVerdict, SessionOrigin, ShellLine, ShellVerdict, StartVerdict,
+};
+pub(crate) use steps::{HookedCompaction, kept};
 
 /// Sees the steps of a session and may change or stop them. Installed by
 /// [`SessionOptions::hooks`](crate::SessionOptions::hooks); the first in the list is called first, and each sees what the
@@ -83,10 +90,111 @@ pub trait Hook: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<ResultVerdict, HookError>> {
         Box::pin(std::future::ready(Ok(ResultVerdict::Pass)))
     }
+
+    /// A session begins. The first prompt waits for this.
+    fn session_start<'a>(
+        &'a self,
+        _origin: SessionOrigin,
+        _cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<StartVerdict, HookError>> {
+        Box::pin(std::future::ready(Ok(StartVerdict::Pass)))
+    }
+
+    /// A session ends in good order. All hooks together have [`END_TIME`] for it.
+    fn session_end<'a>(&'a self, _cx: &'a HookContext) -> BoxFuture<'a, Result<(), HookError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// The session is to go elsewhere: before anything is looked up or changed; for a move that the model wants, after it
+    /// was allowed.
+    fn before_move<'a>(
+        &'a self,
+        _request: &'a MoveRequest,
+        _cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<MoveVerdict, HookError>> {
+        Box::pin(std::future::ready(Ok(MoveVerdict::Pass)))
+    }
+
+    /// A person wants to run a line in the shell.
+    fn shell_line<'a>(
+        &'a self,
+        _line: &'a ShellLine,
+        _cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<ShellVerdict, HookError>> {
+        Box::pin(std::future::ready(Ok(ShellVerdict::Pass)))
+    }
+
+    /// The context is about to be compacted: before a model is asked to sum it up.
+    fn before_compaction<'a>(
+        &'a self,
+        _request: &'a CompactionRequest,
+        _cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<CompactionVerdict, HookError>> {
+        Box::pin(std::future::ready(Ok(CompactionVerdict::Pass)))
+    }
+
+    /// A run is about to begin: before what is said is stored. For a prompt that waited in a queue, when it is its turn; not for
+    /// what is said while a run is under way, nor for a run that goes on elsewhere after a `tobe`.
+    fn before_run<'a>(
+        &'a self,
+        _start: &'a RunStart,
+        _cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<RunStartVerdict, HookError>> {
+        Box::pin(std::future::ready(Ok(RunStartVerdict::Pass)))
+    }
+
+    /// Whether [`before_request`](Self::before_request) is called. With one such hook, the record of each request is a commit of
+    /// its own.
+    fn changes_requests(&self) -> bool {
+        false
+    }
+
+    /// The model is about to be asked to go on: before the request is recorded and sent. Not called for summaries. A request
+    /// that is sent again after a failure is the same.
+    fn before_request<'a>(
+        &'a self,
+        _request: &'a ModelRequest,
+        _cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<RequestVerdict, HookError>> {
+        Box::pin(std::future::ready(Ok(RequestVerdict::Pass)))
+    }
+
+    /// The model answered in full: before the answer is stored and its calls are looked up. Not called where the call of the
+    /// model failed or was stopped.
+    fn message_end<'a>(
+        &'a self,
+        _message: &'a AssistantMessage,
+        _cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<MessageVerdict, HookError>> {
+        Box::pin(std::future::ready(Ok(MessageVerdict::Pass)))
+    }
+
+    /// A turn ended. What follows does not wait for this.
+    fn turn_end<'a>(&'a self, _turn: u32, _cx: &'a HookContext) -> BoxFuture<'a, Result<(), HookError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// A run is about to end because the model is done; or it ended otherwise, and the verdict has no effect.
+    fn run_end<'a>(
+        &'a self,
+        _end: &'a RunEnd,
+        _cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<RunEndVerdict, HookError>> {
+        Box::pin(std::future::ready(Ok(RunEndVerdict::Pass)))
+    }
 }
 
 /// Bytes of text that a hook may return at a time: a changed input, changed arguments, a changed result, a reason.
 pub const HOOK_TEXT: usize = 256 << 10;
+
+/// Bytes of the messages that a hook may return in the place of others, as JSON.
+pub const HOOK_REQUEST: usize = 64 << 20;
+
+/// Bytes of images (base64) that a hook may return at a time.
+pub const HOOK_IMAGES: usize = 16 << 20;
+
+/// How long all hooks together may take at the end of a session.
+pub const END_TIME: Duration = Duration::from_secs(5);
 
 /// Why a hook could not do its work, for people.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -203,6 +311,26 @@ pub enum HookPoint {
     ToolCall,
     /// [`Hook::tool_result`].
     ToolResult,
+    /// [`Hook::session_start`].
+    SessionStart,
+    /// [`Hook::session_end`].
+    SessionEnd,
+    /// [`Hook::before_move`].
+    BeforeMove,
+    /// [`Hook::shell_line`].
+    ShellLine,
+    /// [`Hook::before_compaction`].
+    BeforeCompaction,
+    /// [`Hook::before_run`].
+    BeforeRun,
+    /// [`Hook::before_request`].
+    BeforeRequest,
+    /// [`Hook::message_end`].
+    MessageEnd,
+    /// [`Hook::turn_end`].
+    TurnEnd,
+    /// [`Hook::run_end`].
+    RunEnd,
 }
 
 impl std::fmt::Display for HookPoint {
@@ -211,6 +339,16 @@ impl std::fmt::Display for HookPoint {
             Self::Input => "an input",
             Self::ToolCall => "a tool call",
             Self::ToolResult => "a tool result",
+            Self::SessionStart => "the start of the session",
+            Self::SessionEnd => "the end of the session",
+            Self::BeforeMove => "a move of the session",
+            Self::ShellLine => "a shell line",
+            Self::BeforeCompaction => "a compaction",
+            Self::BeforeRun => "the beginning of a run",
+            Self::BeforeRequest => "a request",
+            Self::MessageEnd => "an answer",
+            Self::TurnEnd => "the end of a turn",
+            Self::RunEnd => "the end of a run",
         })
     }
 }

@@ -4,7 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures_util::future::FutureExt as _;
-use quipu_protocol::{Event, Notice};
+use quipu_protocol::{
+    Body, Content, Entry, Event, Json, Message, ModelError, ModelErrorKind, Notice, Outcome, RunId,
+};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::task::Task;
@@ -12,10 +16,11 @@ use crate::calls::summarize::Job as SummaryJob;
 use crate::calls::{CallPurpose, Next, Order};
 use crate::commit::{Job, MoveJob};
 use crate::files::CallPlace;
-use crate::hooks::HookedCall;
+use crate::hooks::{CompactionRequest, HookedCall, HookedCompaction, RunEnd, RunStart, kept};
 use crate::spans;
 use crate::stand::look;
-use quipu_machine::{Calls, Effect, Input, NoSummary, Purpose, ShellRunError, step_key};
+use crate::toolbox::Toolbox;
+use quipu_machine::{Calls, Effect, Input, NoSummary, Purpose, ShellRunError, Stretch, Summary, step_key};
 
 impl Task {
     pub(super) fn perform(&mut self, effect: Effect) {
@@ -25,6 +30,9 @@ impl Task {
                     && let Some(deadline) = self.asks.remove(ask)
                 {
                     deadline.cancel();
+                }
+                if !self.toolbox.hooks.is_empty() {
+                    self.observe(&event, run.as_ref());
                 }
                 self.emit(event, run);
             }
@@ -50,8 +58,24 @@ impl Task {
                     (self.caller.clone(), self.input.clone(), self.stream_tx.clone());
                 let recorded = self.foreseen.take(&request);
                 let system = self.machine.system();
+                let hooking =
+                    (!self.toolbox.hooks.is_empty()).then(|| (self.toolbox.clone(), cancel.clone()));
                 let work = async move {
-                    let (tell, summary, purpose) = (Some(input.clone()), None, CallPurpose::Answer);
+                    let (mut request, mut records) = (request, Vec::new());
+                    if let Some((toolbox, cancel)) = &hooking {
+                        let hooked = toolbox.hooks.before_request(&run, request, cancel).await;
+                        records = hooked.kept_records();
+                        tell(&input, hooked.notices).await;
+                        match hooked.value {
+                            Ok(changed) => request = changed,
+                            Err(why) => {
+                                let error = ModelError::new(ModelErrorKind::InvalidRequest, why);
+                                let outcome = Outcome::Failed(error);
+                                return drop(input.send(Input::CallNotMade { run, outcome }).await);
+                            }
+                        }
+                    }
+                    let (people, summary, purpose) = (Some(input.clone()), None, CallPurpose::Answer);
                     let order = Order {
                         session,
                         run,
@@ -62,10 +86,13 @@ impl Task {
                         purpose,
                         summary,
                         money,
-                        tell,
+                        tell: people,
                         cancel,
                     };
-                    let end = caller.make(order, stream).await;
+                    let mut end = caller.make(order, stream).await;
+                    if let Some((toolbox, cancel)) = hooking {
+                        end = hooked_end(&toolbox, end, records, &cancel, &input).await;
+                    }
                     // The task is gone only when the session is over.
                     drop(input.send(end).await);
                 };
@@ -76,8 +103,11 @@ impl Task {
                 self.call = Some(cancel.clone());
                 let session = self.machine.session().clone();
                 let (caller, input) = (self.caller.clone(), self.input.clone());
-                let sources = self.sources.clone();
+                let (sources, toolbox) = (self.sources.clone(), self.toolbox.clone());
                 let work = async move {
+                    if let Some(result) = instead(&toolbox, &run, &stretch, &cancel, &input).await {
+                        return drop(input.send(Input::Summarized { run, result }).await);
+                    }
                     if stretch.purpose == Purpose::Compaction {
                         let (summary, notices) = sources.summary(&stretch, &cancel).await;
                         tell(&input, notices).await;
@@ -95,6 +125,33 @@ impl Task {
                     drop(input.send(Input::Summarized { run, result }).await);
                 };
                 self.effects.spawn(work.instrument(self.spans.current()));
+            }
+            Effect::AskRunStart { run, said } => {
+                let cancel = self.root.child_token();
+                self.call = Some(cancel.clone());
+                let (toolbox, input) = (self.toolbox.clone(), self.input.clone());
+                self.effects.spawn(async move {
+                    let start =
+                        RunStart { prompt: said.iter().flat_map(|entry| said_content(entry)).collect() };
+                    let hooked = toolbox.hooks.before_run(&run, &start, &cancel).await;
+                    tell(&input, hooked.notices).await;
+                    drop(input.send(Input::RunStartDecided { run, beside: hooked.value }).await);
+                });
+            }
+            Effect::AskRunEnd { run, last, again } => {
+                let cancel = self.root.child_token();
+                self.call = Some(cancel.clone());
+                let (toolbox, input) = (self.toolbox.clone(), self.input.clone());
+                let answer = match last.as_deref() {
+                    Some(Message::Assistant(answer)) => answer.text(),
+                    _ => String::new(),
+                };
+                self.effects.spawn(async move {
+                    let end = RunEnd { outcome: Outcome::Done, answer, again };
+                    let hooked = toolbox.hooks.run_end(&run, &end, &cancel).await;
+                    tell(&input, hooked.notices).await;
+                    drop(input.send(Input::RunEndDecided { run, more: hooked.value }).await);
+                });
             }
             Effect::Move { run, head, order, ops, epoch } => {
                 let session = self.machine.session().clone();
@@ -120,12 +177,11 @@ impl Task {
                         true => calls.into_iter().map(HookedCall::of).collect(),
                         false => {
                             let (calls, notices) = toolbox.hooks.tool_calls(&run, calls, &stop).await;
-                            for text in notices {
-                                drop(input.send(Input::Told(Notice::Note { text })).await);
-                            }
+                            tell(&input, notices).await;
                             calls
                         }
                     };
+                    let hooks: Vec<_> = calls.iter().map(|call| kept(&call.records)).collect();
                     let work = move || {
                         let work = std::panic::AssertUnwindSafe(|| toolbox.prepare(&run, &calls));
                         let (calls, preparation) = std::panic::catch_unwind(work).unwrap_or_default();
@@ -133,7 +189,7 @@ impl Task {
                         if let Ok(version) = std::panic::catch_unwind(look) {
                             drop(input.blocking_send(Input::Policy(version)));
                         }
-                        drop(input.blocking_send(Input::Prepared { run, calls }));
+                        drop(input.blocking_send(Input::Prepared { run, calls, hooks }));
                         // While the calls are being announced.
                         if let Some(preparation) = preparation {
                             preparation();
@@ -259,12 +315,97 @@ impl Task {
             Effect::Stop => self.done = true,
         }
     }
+
+    /// Hooks see the end of a turn, and of a run that ended otherwise than because the model is done; nothing waits for them.
+    fn observe(&mut self, event: &Event, run: Option<&RunId>) {
+        let Some(run) = run.cloned() else { return };
+        let (toolbox, input, cancel) = (self.toolbox.clone(), self.input.clone(), self.root.child_token());
+        match event {
+            Event::TurnEnded { turn } => {
+                let turn = *turn;
+                self.effects.spawn(async move {
+                    tell(&input, toolbox.hooks.turn_end(&run, turn, &cancel).await).await;
+                });
+            }
+            Event::RunEnded { outcome } if *outcome != Outcome::Done => {
+                let end = RunEnd { outcome: outcome.clone(), answer: String::new(), again: 0 };
+                self.effects.spawn(async move {
+                    tell(&input, toolbox.hooks.run_end(&run, &end, &cancel).await.notices).await;
+                });
+            }
+            _ => {}
+        }
+    }
 }
 
-/// What people should know.
-async fn tell(input: &tokio::sync::mpsc::Sender<Input>, notices: Vec<String>) {
+/// What people should know of hooks.
+async fn tell(input: &mpsc::Sender<Input>, notices: Vec<String>) {
     for text in notices {
         // The session is over when nobody listens.
         drop(input.send(Input::Told(Notice::Note { text })).await);
+    }
+}
+
+/// What somebody says.
+fn said_content(entry: &Entry) -> Vec<Content> {
+    match entry {
+        Entry::Message(Message::User(said)) => match &said.content {
+            Body::Blocks(blocks) => blocks.clone(),
+            Body::Text(text) => vec![Content::text(text.as_str())],
+        },
+        _ => Vec::new(),
+    }
+}
+
+/// The end of a call as hooks leave it.
+async fn hooked_end(
+    toolbox: &Toolbox,
+    end: Input,
+    mut hooks: Vec<Json>,
+    cancel: &CancellationToken,
+    input: &mpsc::Sender<Input>,
+) -> Input {
+    match end {
+        Input::CallEnded { run, mut end, record, money, .. } => {
+            let mut replaced = None;
+            if end.error.is_none() {
+                let hooked = toolbox.hooks.message_end(&run, &mut end.message, cancel).await;
+                hooks.extend(hooked.kept_records());
+                replaced = hooked.value;
+                tell(input, hooked.notices).await;
+            }
+            Input::CallEnded { run, end, record, money, hooks, replaced }
+        }
+        end => end,
+    }
+}
+
+/// What a hook makes of a compaction, where it does not leave it to the model.
+async fn instead(
+    toolbox: &Toolbox,
+    run: &RunId,
+    stretch: &Stretch,
+    cancel: &CancellationToken,
+    input: &mpsc::Sender<Input>,
+) -> Option<Result<Summary, Box<NoSummary>>> {
+    let reason = stretch.reason.filter(|_| !toolbox.hooks.is_empty())?;
+    let request = CompactionRequest {
+        reason,
+        focus: stretch.focus.clone(),
+        previous: stretch.previous.clone(),
+        messages: stretch.history.iter().chain(&stretch.turn).cloned().collect(),
+    };
+    let hooked = toolbox.hooks.before_compaction(run, &request, cancel).await;
+    let hooks = hooked.kept_records();
+    tell(input, hooked.notices).await;
+    match hooked.value {
+        HookedCompaction::Summarize => None,
+        HookedCompaction::Supplied(text, provenance) => {
+            let (made, provenance) = (Calls::default(), Some(provenance));
+            Some(Ok(Summary { text, made, supplied_by: None, hooks, provenance }))
+        }
+        HookedCompaction::Blocked(why) => {
+            Some(Err(Box::new(NoSummary { why: Some(why), made: Calls::default() })))
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 mod asks;
 mod effects;
+mod hooking;
 mod shell;
 mod task;
 
@@ -10,8 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use quipu_protocol::{
-    AbortTarget, Ack, Answer, Ask, AskId, AskKind, Command, Ending, Event, Message, Model, MoveFiles, NodeId,
-    Notice, Outcome, QueueMode, Refused, Scope, Setting, Snapshot, Summarize, Ui, UserInput,
+    AbortTarget, Ack, Answer, Ask, AskId, AskKind, Command, Ending, Event, Json, Message, Model, MoveFiles,
+    NodeId, Notice, Outcome, QueueMode, Refused, Scope, Setting, Snapshot, Summarize, Ui, UserInput,
 };
 use quipu_providers::Provider;
 use quipu_seal::Sealer;
@@ -25,7 +26,7 @@ use crate::calls::{Caller, seal_content};
 use crate::clock::Clock;
 use crate::commit::Committer;
 use crate::follower::Follower;
-use crate::hooks::HookedInput;
+use crate::hooks::SessionOrigin;
 use crate::models::{ModelLookupError, Models};
 use crate::moves::{SessionMover, refused};
 use crate::owner::Lease;
@@ -60,6 +61,8 @@ pub(crate) struct Parts {
     pub(crate) lease: Arc<Lease>,
     pub(crate) follower: Option<Arc<dyn Follower>>,
     pub(crate) models: Option<Arc<dyn Models>>,
+    /// How it begins.
+    pub(crate) origin: SessionOrigin,
 }
 
 /// A model, and what carries requests to it.
@@ -72,8 +75,8 @@ enum Found {
     Model(Carried),
     /// Which rules the policy goes by.
     Policy(PolicyVersion),
-    /// The line as it was given, which runs so.
-    Line(String),
+    /// The line as it was given, which runs so, and what hooks did to it.
+    Line(String, Vec<Json>),
 }
 
 enum Mail {
@@ -227,7 +230,11 @@ impl Session {
                 *text =
                     clean(&self.0.sealer, text).map_err(|characters| Refused::LabelTooLong { characters })?;
             }
-            Command::Fork { at } => return self.fork(*at).await,
+            Command::Fork { at } => {
+                let at = *at;
+                self.hook_move(&command).await?;
+                return self.fork(at).await;
+            }
             Command::Jump { summary, label, .. } => {
                 if let Some(Summarize { focus: Some(focus) }) = summary {
                     *focus = self.0.sealer.seal(focus).into_owned();
@@ -240,7 +247,7 @@ impl Session {
             }
             Command::Shell { line, .. } => {
                 let sealed = self.0.sealer.seal(line).into_owned();
-                found = Found::Line(std::mem::replace(line, sealed));
+                found = Found::Line(std::mem::replace(line, sealed), Vec::new());
             }
             Command::Compact { focus: None }
             | Command::Continue
@@ -253,11 +260,20 @@ impl Session {
             | Command::Label { text: None, .. }
             | Command::Close => {}
         }
-        if let Command::Prompt { input, .. } = &mut command
-            && !self.0.toolbox.hooks.is_empty()
-            && let Some(ack) = self.hook_input(input).await?
-        {
-            return Ok(ack);
+        let mut beside = Vec::new();
+        if self.has_hooks() {
+            match &mut command {
+                Command::Prompt { input, .. } => match self.hook_input(input).await? {
+                    Ok(texts) => beside = texts,
+                    Err(ack) => return Ok(ack),
+                },
+                Command::Shell { line, hidden } => {
+                    if let Some(changed) = self.hook_shell(line, *hidden).await? {
+                        found = changed;
+                    }
+                }
+                command => self.hook_move(command).await?,
+            }
         }
         // What is said after another model was chosen is said to that one, though it takes a while to find.
         let turn = match &command {
@@ -281,23 +297,11 @@ impl Session {
         let (reply, answer) = oneshot::channel();
         self.0.mail.send(Mail::Command(command, found, reply)).await.map_err(|_| Refused::Closed)?;
         drop(turn);
-        answer.await.unwrap_or(Err(Refused::Closed))
-    }
-
-    /// Hooks see what is said before anything else does. Gives what is answered where nothing is said then.
-    async fn hook_input(&self, input: &mut UserInput) -> Result<Option<Ack>, Refused> {
-        let (hooked, notices) = self.0.toolbox.hooks.input(input.clone()).await;
-        for text in notices {
-            self.show(Ui::Notice { notice: Notice::Note { text } }).await?;
+        let answer = answer.await.unwrap_or(Err(Refused::Closed));
+        if answer.is_err() && !beside.is_empty() {
+            self.0.toolbox.hooks.put_opening_back(beside);
         }
-        match hooked {
-            HookedInput::Say(said) => {
-                *input = said;
-                Ok(None)
-            }
-            HookedInput::Handled => Ok(Some(Ack::Handled)),
-            HookedInput::Blocked(why) => Err(Refused::Blocked { why }),
-        }
+        answer
     }
 
     /// Says something to an idle agent. Acknowledged with the run's id once the message is durable.

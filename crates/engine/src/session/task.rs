@@ -109,6 +109,10 @@ impl Task {
         }
         effects.spawn(committer.serve(waiting, input.clone()));
         let spans = SessionSpans::new(parts.machine.session());
+        if !parts.toolbox.hooks.is_empty() {
+            let (toolbox, origin, cancel) = (parts.toolbox.clone(), parts.origin, root.child_token());
+            effects.spawn(async move { toolbox.hooks.session_start(origin, &cancel).await });
+        }
         Self {
             spans,
             machine: parts.machine,
@@ -227,7 +231,17 @@ impl Task {
                 Some(_) = self.effects.join_next() => {}
             }
         }
+        let ends = (self.done || left) && !self.toolbox.hooks.is_empty();
         root.cancel();
+        let mut told = None;
+        if ends {
+            let (tell, told_at_end) = oneshot::channel();
+            told = Some(told_at_end);
+            // Nobody answers questions any more.
+            self.mail.close();
+            let toolbox = self.toolbox.clone();
+            self.effects.spawn(async move { drop(tell.send(toolbox.hooks.session_end().await)) });
+        }
         while let Some(plan) = self.backlog.pop_front() {
             // Answers are not read any more, so they are let go while what is left is written.
             tokio::select! {
@@ -236,8 +250,8 @@ impl Task {
             }
         }
         // Committing goes on until what was queued is written; calls and tools see their token and end.
-        drop(self.plans);
-        drop(self.stream);
+        drop(std::mem::replace(&mut self.plans, mpsc::channel(1).0));
+        self.stream.close();
         self.inputs.close();
         let effects = async { while self.effects.join_next().await.is_some() {} };
         let read = async {
@@ -251,6 +265,11 @@ impl Task {
         let rest = async { tokio::join!(effects, read) };
         if tokio::time::timeout(SHUTDOWN, rest).await.is_err() {
             self.effects.abort_all();
+        }
+        if let Some(told) = told {
+            for text in told.await.unwrap_or_default() {
+                self.emit(Event::from(Notice::Note { text }), None);
+            }
         }
         drop(tokio::time::timeout(SHUTDOWN, self.toolbox.close()).await);
         // Last, so that whoever takes the session over finds it at rest.
@@ -313,10 +332,12 @@ impl Task {
                 let id = ReplyId(self.next_reply);
                 self.replies.insert(id, reply);
                 let run: RunId = fresh_id().into();
+                let mut hooks = Vec::new();
                 let (model, policy) = match found {
                     Found::Nothing => (None, None),
                     Found::Policy(version) => (None, Some(version)),
-                    Found::Line(line) => {
+                    Found::Line(line, records) => {
+                        hooks = records;
                         let shell = Shell { line, cancel: CancellationToken::new() };
                         self.shells.insert(run.clone(), shell);
                         (None, None)
@@ -326,7 +347,7 @@ impl Task {
                         (Some(model), None)
                     }
                 };
-                let fresh = Fresh { run, item: fresh_id().into(), model, policy };
+                let fresh = Fresh { run, item: fresh_id().into(), model, policy, hooks };
                 self.take(Input::Command { command, reply: id, fresh });
             }
         }
@@ -346,7 +367,8 @@ impl Task {
     /// Ends the session for lack of anybody who holds it.
     fn close(&mut self) {
         self.next_reply += 1;
-        let fresh = Fresh { run: fresh_id().into(), item: fresh_id().into(), model: None, policy: None };
+        let (run, item) = (fresh_id().into(), fresh_id().into());
+        let fresh = Fresh { run, item, model: None, policy: None, hooks: Vec::new() };
         self.take(Input::Command { command: Command::Close, reply: ReplyId(self.next_reply), fresh });
     }
 

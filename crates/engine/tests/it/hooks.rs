@@ -100,28 +100,28 @@ fn on_result(
     Arc::new(Made { name, result: Some(Box::new(hook)), ..Made::default() })
 }
 
-async fn hooked(world: &World, hooks: Vec<Arc<dyn Hook>>) -> Live {
+pub(crate) async fn hooked(world: &World, hooks: Vec<Arc<dyn Hook>>) -> Live {
     world.create_with(SessionOptions { hooks, ..world.options() }).await
 }
 
-fn notes(live: &Live) -> Vec<String> {
+pub(crate) fn notes(live: &Live) -> Vec<String> {
     live.all(|event| match event {
         Event::Ui { ui: Ui::Notice { notice: Notice::Note { text } } } => Some(text.clone()),
         _ => None,
     })
 }
 
-fn words(world: &World) -> Vec<String> {
+pub(crate) fn words(world: &World) -> Vec<String> {
     world.fake.last_messages().iter().map(text_of).collect()
 }
 
-/// What the nodes of results say of hooks.
-async fn records(world: &World, live: &Live) -> Vec<serde_json::Value> {
+/// What the nodes of messages say of hooks.
+pub(crate) async fn records(world: &World, live: &Live) -> Vec<serde_json::Value> {
     let head = live.session.view().head.unwrap();
     let nodes = world.store.lineage(head, Until::Root).await.unwrap();
     let decoded = decode_nodes(&*world.store, &nodes).await.unwrap();
-    let of_results = decoded.into_iter().filter(|one| matches!(&one.entry, Entry::Message(_)));
-    of_results.filter_map(|one| Some(one.step.extra.get("hooks")?.value())).collect()
+    let messages = decoded.into_iter().filter(|one| matches!(&one.entry, Entry::Message(_)));
+    messages.filter_map(|one| Some(one.step.extra.get("hooks")?.value())).collect()
 }
 
 fn with_text(call: &ToolCall, text: &str) -> CallVerdict {
@@ -140,6 +140,8 @@ async fn call_that_a_hook_blocks_does_not_run() {
     let results = live.results();
     assert!(results[0].1.contains("calendar") && results[0].1.contains("not on a Friday"), "{results:?}");
     assert!(results[0].2);
+    let kept = records(&world, &live).await;
+    assert_eq!((&kept[0][0]["hook"], &kept[0][0]["did"]), (&json!("calendar"), &json!("blocked")));
     live.finish().await;
     world.check().await;
 }

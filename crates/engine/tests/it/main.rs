@@ -35,6 +35,10 @@ mod fork;
 #[cfg(test)]
 mod history;
 #[cfg(test)]
+mod hook_laws;
+#[cfg(test)]
+mod hook_points;
+#[cfg(test)]
 mod hooks;
 #[cfg(test)]
 mod jump;

@@ -881,7 +881,8 @@ async fn a_source_that_wants_to_is_asked_when_the_model_changes() {
             &self,
             _: &str,
             _: &str,
-        ) -> Result<(Arc<quipu::protocol::Model>, Arc<dyn quipu::Provider>), String> {
+        ) -> Result<(Arc<quipu::protocol::Model>, Arc<dyn quipu::Provider>), quipu::ModelLookupError>
+        {
             Ok((self.0.clone(), self.1.clone() as _))
         }
     }

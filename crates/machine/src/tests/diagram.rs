@@ -9,13 +9,15 @@ use super::super::{CommitError, Input, Machine, Phase, Tag};
 pub(super) type StepTaken = (&'static str, &'static str, String);
 
 /// Each state with what it is.
-const STATES: [(&str, &str); 13] = [
+const STATES: [(&str, &str); 15] = [
     ("Idle", "nothing is under way; the queues may hold what waits for the next run"),
+    ("Starting", "hooks are asked what they add to what begins the run"),
     ("Saying", "the messages that begin the run, or come between two turns, are being committed"),
     ("Calling", "a model call is under way"),
     ("Answered", "the answer is being committed, and its calls are being prepared"),
     ("Tools", "tools run, or wait for an answer of a person"),
     ("Results", "the results of the tools are being committed"),
+    ("Ending", "the model is done, and hooks are asked whether the run goes on"),
     ("Compacting", "the context is being summed up"),
     ("Jumping", "the session goes to another node without files"),
     ("Leaving", "a call of the model takes the session to another node"),
@@ -33,6 +35,8 @@ pub(super) fn state(machine: &Machine) -> &'static str {
         Some(Phase::Answered(_)) => "Answered",
         Some(Phase::Tools(_)) => "Tools",
         Some(Phase::Results(_)) => "Results",
+        Some(Phase::Starting(_)) => "Starting",
+        Some(Phase::Ending) => "Ending",
         Some(Phase::Compacting(_)) => "Compacting",
         Some(Phase::Jumping(_)) => "Jumping",
         Some(Phase::Leaving(_)) => "Leaving",
@@ -60,6 +64,8 @@ pub(super) fn kind(input: &Input) -> String {
         Input::Call { .. } => "piece of the answer".into(),
         Input::CallEnded { .. } => "answer ended".into(),
         Input::CallNotMade { .. } => "call not made".into(),
+        Input::RunStartDecided { .. } => "start decided".into(),
+        Input::RunEndDecided { .. } => "end decided".into(),
         Input::Summarized { .. } => "summed up".into(),
         Input::Looked { .. } => "place read".into(),
         Input::Moved { .. } => "moved".into(),

@@ -119,7 +119,7 @@ impl Run {
                             self.settled(*input);
                         }
                         Up::Opened(Ok((opened, _))) => self.session = Some(opened.session),
-                        Up::Input(_) | Up::Opened(Err(_)) => {}
+                        Up::Input(_) | Up::Leave(_) | Up::Opened(Err(_)) => {}
                     }
                 }
             };

@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::editor::Editor;
-use crate::host::{Host, NotOpened, Open, Opened};
+use crate::host::{Host, NotOpened, Open, Opened, Which};
 use crate::keeper::Keeper;
 use crate::keys::Bindings;
 use crate::screen::linear::Linear;
@@ -92,6 +92,8 @@ enum Up {
     Back(Box<Input>),
     /// A session, and its events.
     Opened(Result<(Opened, Events), NotOpened>),
+    /// Hooks let the session that is open be left for this one.
+    Leave(Open),
 }
 
 struct Run {
@@ -395,6 +397,7 @@ impl Run {
                 self.take(Input::Opened(Box::new(Ok(opened))));
             }
             Up::Opened(Err(error)) => self.take(Input::Opened(Box::new(Err(error)))),
+            Up::Leave(open) => self.leave_for(open),
         }
     }
 
@@ -492,8 +495,29 @@ impl Run {
         });
     }
 
-    /// Opens a session; the one that is open ends first.
+    /// Opens a session, where hooks of the one that is open let that be left.
     fn open(&mut self, open: Open) {
+        let to = match &open.which {
+            Which::Asked => return self.leave_for(open),
+            Which::New => None,
+            Which::Session(session) => Some(session.clone()),
+        };
+        // The same one is opened again for another reason.
+        let leaves = |session: &Arc<Session>| session.has_hooks() && to != Some(session.view().session);
+        let Some(session) = self.session.clone().filter(leaves) else { return self.leave_for(open) };
+        let up = self.up.clone();
+        self.tasks.spawn(async move {
+            let answer = match session.before_switch(to).await {
+                Ok(()) => Up::Leave(open),
+                Err(refused) => Up::Opened(Err(NotOpened::Stays(refused.to_string()))),
+            };
+            drop(session);
+            drop(up.send(answer));
+        });
+    }
+
+    /// Opens a session; the one that is open ends first.
+    fn leave_for(&mut self, open: Open) {
         let (host, up, old) = (self.host.clone(), self.up.clone(), self.close());
         self.tasks.spawn(async move {
             let glimpsed = async {
@@ -558,7 +582,7 @@ impl Run {
                     drop(self.state.on(*input, SystemClock.now()));
                 }
                 Up::Opened(Ok((session, _))) => opened = Some(session.session),
-                Up::Input(_) | Up::Back(_) | Up::Opened(Err(_)) => {}
+                Up::Input(_) | Up::Back(_) | Up::Leave(_) | Up::Opened(Err(_)) => {}
             }
         }
         let mut told: Vec<String> = self.keeper.draft(&self.state.draft()).into_iter().collect();

@@ -67,6 +67,11 @@ impl State {
             Ok(opened) => opened,
             Err(NotOpened::NoModel { why, others }) => return self.without_model(&why, others, effects),
             Err(NotOpened::Asks(open, question, text)) => return self.ask_to_open(open, question, &text),
+            Err(NotOpened::Stays(why)) => {
+                self.opening.forget();
+                self.give_back();
+                return self.error("The session was not left.", &why);
+            }
             Err(NotOpened::Failed(error)) => {
                 self.error("The session could not be opened.", &error);
                 return self.not_opened(effects);

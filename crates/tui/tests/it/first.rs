@@ -240,3 +240,13 @@ fn a_wrong_name_of_a_command_is_told_with_what_was_meant() {
         "{text}"
     );
 }
+
+#[test]
+fn session_that_hooks_keep_stays_open() {
+    let mut state = state(80);
+    let why = "a hook refused it: stay".to_owned();
+    let effects = state.on(Input::Opened(Box::new(Err(NotOpened::Stays(why)))), 0);
+    assert!(effects.is_empty(), "nothing is opened in its place: {effects:?}");
+    let shown = shown(&mut state, 80);
+    assert!(shown.contains("The session was not left.") && shown.contains("stay"), "{shown}");
+}

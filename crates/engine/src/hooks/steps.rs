@@ -1,0 +1,515 @@
+//! The hooks of a session at its moves, its shell lines, its compactions, its beginning and its ends.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use quipu_machine::HookPrompt;
+use quipu_protocol::{
+    AssistantMessage, Content, Json, Message, ModelRequest, Provenance, RunId, StopReason, UserInput,
+};
+use quipu_seal::Sealer;
+use tokio_util::sync::CancellationToken;
+
+use super::chain::{Called, Measured, Opening, beside, blocked, failed, record};
+use super::{
+    CompactionRequest, CompactionVerdict, END_TIME, HOOK_REQUEST, HookEffect, HookError, HookFailure,
+    HookPoint, HookRecord, Hooks, MessageVerdict, MoveRequest, MoveVerdict, RequestVerdict, RunEnd,
+    RunEndVerdict, RunStart, RunStartVerdict, SessionOrigin, ShellLine, ShellVerdict, StartVerdict,
+};
+use crate::calls::{ContentSize, seal_answer};
+
+/// What hooks made of a step; with what they did, and what people should know.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Hooked<T> {
+    pub(crate) value: T,
+    pub(crate) records: Vec<HookRecord>,
+    pub(crate) notices: Vec<String>,
+}
+
+impl<T> Hooked<T> {
+    fn of(value: T) -> Self {
+        Self { value, records: Vec::new(), notices: Vec::new() }
+    }
+
+    /// What they did, as it is kept.
+    pub(crate) fn kept_records(&self) -> Vec<Json> {
+        kept(&self.records)
+    }
+}
+
+/// What hooks did, as it is kept.
+pub(crate) fn kept(records: &[HookRecord]) -> Vec<Json> {
+    records.iter().filter_map(|record| Json::of(record).ok()).collect()
+}
+
+/// What becomes of a compaction.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum HookedCompaction {
+    Summarize,
+    Supplied(String, Provenance),
+    Blocked(String),
+}
+
+impl Measured for () {
+    fn size(&self) -> ContentSize {
+        ContentSize::default()
+    }
+}
+
+impl Measured for StartVerdict {
+    fn size(&self) -> ContentSize {
+        match self {
+            Self::Pass => ContentSize::default(),
+            Self::Beside(text) => ContentSize::of_text(text),
+        }
+    }
+}
+
+impl Measured for MoveVerdict {
+    fn size(&self) -> ContentSize {
+        match self {
+            Self::Pass => ContentSize::default(),
+            Self::Block { reason } => ContentSize::of_text(reason),
+        }
+    }
+}
+
+impl Measured for ShellVerdict {
+    fn size(&self) -> ContentSize {
+        match self {
+            Self::Pass => ContentSize::default(),
+            Self::Replace(text) | Self::Block { reason: text } => ContentSize::of_text(text),
+        }
+    }
+}
+
+impl Measured for CompactionVerdict {
+    fn size(&self) -> ContentSize {
+        match self {
+            Self::Pass => ContentSize::default(),
+            Self::Supply(text) | Self::Block { reason: text } => ContentSize::of_text(text),
+        }
+    }
+}
+
+impl Measured for RunStartVerdict {
+    fn size(&self) -> ContentSize {
+        match self {
+            Self::Pass => ContentSize::default(),
+            Self::Beside(text) => ContentSize::of_text(text),
+        }
+    }
+}
+
+impl Measured for RequestVerdict {
+    fn size(&self) -> ContentSize {
+        // Measured where it is sealed.
+        ContentSize::default()
+    }
+}
+
+impl Measured for MessageVerdict {
+    fn size(&self) -> ContentSize {
+        match self {
+            Self::Pass => ContentSize::default(),
+            Self::Replace(content) => ContentSize::of(content),
+        }
+    }
+}
+
+impl Measured for RunEndVerdict {
+    fn size(&self) -> ContentSize {
+        match self {
+            Self::Pass => ContentSize::default(),
+            Self::Continue { prompt } => ContentSize::of_text(prompt),
+        }
+    }
+}
+
+impl Hooks {
+    /// The session begins. What hooks say waits for the first prompt.
+    pub(crate) async fn session_start(&self, origin: SessionOrigin, cancel: &CancellationToken) {
+        let mut opening = Opening::default();
+        for hook in self.hooks.iter() {
+            let cx = self.context(None);
+            let work = async { hook.session_start(origin, &cx).await };
+            match self.call(&**hook, &cx, cancel, Box::pin(work)).await {
+                Called::Cancelled => break,
+                Called::Verdict(StartVerdict::Pass) => {}
+                Called::Verdict(StartVerdict::Beside(text)) => {
+                    let text = self.sealer.seal(&text);
+                    if !text.trim().is_empty() {
+                        opening.texts.push((hook.name().to_owned(), beside(hook.name(), &text)));
+                    }
+                }
+                Called::Failed(why) => {
+                    opening.notices.push(failed(hook.name(), HookPoint::SessionStart, &why));
+                }
+            }
+        }
+        self.opening.send_replace(Some(opening));
+    }
+
+    /// What hooks said when the session began, once.
+    pub(crate) async fn take_opening(&self) -> Opening {
+        let mut opening = self.opening.subscribe();
+        // The sender is ours.
+        drop(opening.wait_for(Option::is_some).await);
+        let mut taken = Opening::default();
+        self.opening.send_if_modified(|opening| {
+            taken = opening.as_mut().map(std::mem::take).unwrap_or_default();
+            false
+        });
+        taken
+    }
+
+    /// The prompt beside which it was to stand was not said.
+    pub(crate) fn put_opening_back(&self, texts: Vec<(String, String)>) {
+        self.opening.send_if_modified(|opening| {
+            opening.get_or_insert_default().texts.splice(..0, texts);
+            false
+        });
+    }
+
+    /// The session ends; gives what people should know.
+    pub(crate) async fn session_end(&self) -> Vec<String> {
+        let (mut notices, never) = (Vec::new(), CancellationToken::new());
+        let all = async {
+            for hook in self.hooks.iter() {
+                let cx = self.context(None);
+                let work = async { hook.session_end(&cx).await };
+                if let Called::Failed(why) = self.call(&**hook, &cx, &never, Box::pin(work)).await {
+                    notices.push(failed(hook.name(), HookPoint::SessionEnd, &why));
+                }
+            }
+        };
+        if tokio::time::timeout(END_TIME, all).await.is_err() {
+            let limit = END_TIME.as_secs();
+            notices.push(format!("Hooks did not end within {limit} s of the end of the session."));
+        }
+        notices
+    }
+
+    /// Why a move is not made, where it is not.
+    pub(crate) async fn before_move(
+        &self,
+        run: Option<&RunId>,
+        request: &MoveRequest,
+        cancel: &CancellationToken,
+    ) -> Hooked<Option<String>> {
+        let mut hooked = Hooked::of(None);
+        for hook in self.hooks.iter() {
+            let cx = self.context(run);
+            let work = async { hook.before_move(request, &cx).await };
+            let (why, did) = match self.call(&**hook, &cx, cancel, Box::pin(work)).await {
+                Called::Cancelled => break,
+                Called::Verdict(MoveVerdict::Pass) => continue,
+                Called::Verdict(MoveVerdict::Block { reason }) => {
+                    (self.sealer.seal(&reason).into_owned(), HookEffect::Blocked)
+                }
+                Called::Failed(why) => {
+                    hooked.notices.push(failed(hook.name(), HookPoint::BeforeMove, &why));
+                    (why, HookEffect::Failed)
+                }
+            };
+            hooked.records.push(record(hook.name(), HookPoint::BeforeMove, did, None));
+            if did == HookEffect::Blocked || hook.on_failure() == HookFailure::Block {
+                hooked.value = Some(blocked(hook.name(), &why));
+                break;
+            }
+        }
+        hooked
+    }
+
+    /// The line that runs, or why none does.
+    pub(crate) async fn shell_line(&self, mut line: ShellLine) -> Hooked<Result<String, String>> {
+        let (mut hooked, never) = (Hooked::of(()), CancellationToken::new());
+        for hook in self.hooks.iter() {
+            let cx = self.context(None);
+            let work = async { hook.shell_line(&line, &cx).await };
+            let did = match self.call(&**hook, &cx, &never, Box::pin(work)).await {
+                Called::Cancelled | Called::Verdict(ShellVerdict::Pass) => continue,
+                Called::Verdict(ShellVerdict::Replace(text)) => {
+                    line.line = self.sealer.seal(&text).into_owned();
+                    HookEffect::Replaced
+                }
+                Called::Verdict(ShellVerdict::Block { reason }) => {
+                    let why = blocked(hook.name(), &self.sealer.seal(&reason));
+                    return Hooked { value: Err(why), records: hooked.records, notices: hooked.notices };
+                }
+                Called::Failed(why) => {
+                    hooked.notices.push(failed(hook.name(), HookPoint::ShellLine, &why));
+                    if hook.on_failure() == HookFailure::Block {
+                        let value = Err(blocked(hook.name(), &why));
+                        return Hooked { value, records: hooked.records, notices: hooked.notices };
+                    }
+                    HookEffect::Failed
+                }
+            };
+            hooked.records.push(record(hook.name(), HookPoint::ShellLine, did, None));
+        }
+        Hooked { value: Ok(line.line), records: hooked.records, notices: hooked.notices }
+    }
+
+    /// What becomes of a compaction.
+    pub(crate) async fn before_compaction(
+        &self,
+        run: &RunId,
+        request: &CompactionRequest,
+        cancel: &CancellationToken,
+    ) -> Hooked<HookedCompaction> {
+        let mut hooked = Hooked::of(HookedCompaction::Summarize);
+        for hook in self.hooks.iter() {
+            let cx = self.context(Some(run));
+            let work = async { hook.before_compaction(request, &cx).await };
+            let (value, did) = match self.call(&**hook, &cx, cancel, Box::pin(work)).await {
+                Called::Cancelled => break,
+                Called::Verdict(CompactionVerdict::Pass) => continue,
+                Called::Verdict(CompactionVerdict::Supply(text)) => {
+                    let text = self.sealer.seal(&text).into_owned();
+                    let provenance = Provenance::hook(hook.name());
+                    (HookedCompaction::Supplied(text, provenance), HookEffect::Replaced)
+                }
+                Called::Verdict(CompactionVerdict::Block { reason }) => {
+                    let why = blocked(hook.name(), &self.sealer.seal(&reason));
+                    (HookedCompaction::Blocked(why), HookEffect::Blocked)
+                }
+                Called::Failed(why) => {
+                    hooked.notices.push(failed(hook.name(), HookPoint::BeforeCompaction, &why));
+                    match hook.on_failure() {
+                        HookFailure::Pass => continue,
+                        HookFailure::Block => {
+                            (HookedCompaction::Blocked(blocked(hook.name(), &why)), HookEffect::Failed)
+                        }
+                    }
+                }
+            };
+            hooked.records.push(record(hook.name(), HookPoint::BeforeCompaction, did, None));
+            hooked.value = value;
+            break;
+        }
+        hooked
+    }
+
+    /// What stands beside the prompt that begins a run.
+    pub(crate) async fn before_run(
+        &self,
+        run: &RunId,
+        start: &RunStart,
+        cancel: &CancellationToken,
+    ) -> Hooked<Option<Box<HookPrompt>>> {
+        let (mut hooked, mut texts) = (Hooked::of(None), Vec::new());
+        for hook in self.hooks.iter() {
+            let cx = self.context(Some(run));
+            let work = async { hook.before_run(start, &cx).await };
+            match self.call(&**hook, &cx, cancel, Box::pin(work)).await {
+                Called::Cancelled => break,
+                Called::Verdict(RunStartVerdict::Pass) => {}
+                Called::Verdict(RunStartVerdict::Beside(text)) => {
+                    let text = self.sealer.seal(&text);
+                    if !text.trim().is_empty() {
+                        texts.push((hook.name(), beside(hook.name(), &text)));
+                        let did = record(hook.name(), HookPoint::BeforeRun, HookEffect::Added, None);
+                        hooked.records.push(did);
+                    }
+                }
+                Called::Failed(why) => {
+                    hooked.notices.push(failed(hook.name(), HookPoint::BeforeRun, &why));
+                }
+            }
+        }
+        if !texts.is_empty() {
+            let hooks = hooked.kept_records();
+            hooked.value = Some(Box::new(HookPrompt { input: input_of(texts), hooks }));
+        }
+        hooked
+    }
+
+    /// Whether a request can become another one.
+    pub(crate) fn change_requests(&self) -> bool {
+        self.hooks.iter().any(|hook| hook.changes_requests())
+    }
+
+    /// The request that is sent, or why none is.
+    pub(crate) async fn before_request(
+        &self,
+        run: &RunId,
+        mut request: Arc<ModelRequest>,
+        cancel: &CancellationToken,
+    ) -> Hooked<Result<Arc<ModelRequest>, String>> {
+        let (mut records, mut notices) = (Vec::new(), Vec::new());
+        for hook in self.hooks.iter().filter(|hook| hook.changes_requests()) {
+            let cx = self.context(Some(run));
+            let work = async {
+                match hook.before_request(&request, &cx).await? {
+                    RequestVerdict::Pass => Ok(RequestVerdict::Pass),
+                    RequestVerdict::Replace(messages) => {
+                        sealed_messages(messages, &request.messages, &self.sealer)
+                            .map(RequestVerdict::Replace)
+                    }
+                }
+            };
+            let did = match self.call(&**hook, &cx, cancel, Box::pin(work)).await {
+                Called::Cancelled => break,
+                Called::Verdict(RequestVerdict::Pass) => continue,
+                Called::Verdict(RequestVerdict::Replace(messages)) => {
+                    request = Arc::new(ModelRequest { messages: Arc::new(messages), ..(*request).clone() });
+                    HookEffect::Replaced
+                }
+                Called::Failed(why) => {
+                    notices.push(failed(hook.name(), HookPoint::BeforeRequest, &why));
+                    if hook.on_failure() == HookFailure::Block {
+                        return Hooked { value: Err(blocked(hook.name(), &why)), records, notices };
+                    }
+                    HookEffect::Failed
+                }
+            };
+            records.push(record(hook.name(), HookPoint::BeforeRequest, did, None));
+        }
+        Hooked { value: Ok(request), records, notices }
+    }
+
+    /// What an answer becomes; where that comes from if it is another one, with what hooks did to it, and what people should know.
+    pub(crate) async fn message_end(
+        &self,
+        run: &RunId,
+        message: &mut AssistantMessage,
+        cancel: &CancellationToken,
+    ) -> Hooked<Option<Provenance>> {
+        let mut hooked = Hooked::of(None);
+        for hook in self.hooks.iter() {
+            let cx = self.context(Some(run));
+            let seen = message.clone();
+            let work = async {
+                match hook.message_end(&seen, &cx).await? {
+                    MessageVerdict::Replace(content) if !content.iter().all(can_be_said) => {
+                        Err(HookError::new("it returned more than text, thinking and calls of tools"))
+                    }
+                    verdict => Ok(verdict),
+                }
+            };
+            let (content, did) = match self.call(&**hook, &cx, cancel, Box::pin(work)).await {
+                Called::Cancelled => break,
+                Called::Verdict(MessageVerdict::Pass) => continue,
+                Called::Verdict(MessageVerdict::Replace(content)) => (Some(content), HookEffect::Replaced),
+                Called::Failed(why) => {
+                    hooked.notices.push(failed(hook.name(), HookPoint::MessageEnd, &why));
+                    let guards = hook.on_failure() == HookFailure::Block;
+                    let text = || vec![Content::text(blocked(hook.name(), &why))];
+                    (guards.then(text), HookEffect::Failed)
+                }
+            };
+            if let Some(content) = content {
+                hooked.value = Some(Provenance::hook(hook.name()));
+                replace_answer(message, content);
+                seal_answer(message, &self.sealer);
+            }
+            hooked.records.push(record(hook.name(), HookPoint::MessageEnd, did, None));
+        }
+        hooked
+    }
+
+    /// A turn ended; gives what people should know.
+    pub(crate) async fn turn_end(&self, run: &RunId, turn: u32, cancel: &CancellationToken) -> Vec<String> {
+        let mut notices = Vec::new();
+        for hook in self.hooks.iter() {
+            let cx = self.context(Some(run));
+            let work = async { hook.turn_end(turn, &cx).await };
+            match self.call(&**hook, &cx, cancel, Box::pin(work)).await {
+                Called::Cancelled => break,
+                Called::Verdict(()) => {}
+                Called::Failed(why) => notices.push(failed(hook.name(), HookPoint::TurnEnd, &why)),
+            }
+        }
+        notices
+    }
+
+    /// With what a run goes on, where it does. All hooks are asked, and the model is given what all of them want.
+    pub(crate) async fn run_end(
+        &self,
+        run: &RunId,
+        end: &RunEnd,
+        cancel: &CancellationToken,
+    ) -> Hooked<Option<Box<HookPrompt>>> {
+        let (mut hooked, mut texts) = (Hooked::of(None), Vec::new());
+        for hook in self.hooks.iter() {
+            let cx = self.context(Some(run));
+            let work = async { hook.run_end(end, &cx).await };
+            match self.call(&**hook, &cx, cancel, Box::pin(work)).await {
+                Called::Cancelled => break,
+                Called::Verdict(RunEndVerdict::Pass) => {}
+                Called::Verdict(RunEndVerdict::Continue { prompt }) => {
+                    texts.push((hook.name(), beside(hook.name(), &self.sealer.seal(&prompt))));
+                    let did = record(hook.name(), HookPoint::RunEnd, HookEffect::Added, None);
+                    hooked.records.push(did);
+                }
+                Called::Failed(why) => {
+                    hooked.notices.push(failed(hook.name(), HookPoint::RunEnd, &why));
+                }
+            }
+        }
+        if !texts.is_empty() && !cancel.is_cancelled() {
+            let input = input_of(texts);
+            hooked.value = Some(Box::new(HookPrompt { input, hooks: hooked.kept_records() }));
+        }
+        hooked
+    }
+}
+
+/// Whether a model can say it.
+fn can_be_said(block: &Content) -> bool {
+    matches!(block, Content::Text(_) | Content::Thinking(_) | Content::ToolCall(_))
+}
+
+/// Something else in the place of what a model said.
+fn replace_answer(message: &mut AssistantMessage, mut content: Vec<Content>) {
+    for block in &mut content {
+        // A signature is of the model's own words.
+        if !message.content.contains(block)
+            && let Content::Thinking(thinking) = block
+        {
+            thinking.thinking_signature = None;
+        }
+    }
+    message.content = content;
+    message.stop_reason = match message.stop_reason {
+        StopReason::ToolUse if message.tool_calls().next().is_none() => StopReason::Stop,
+        StopReason::Stop if message.tool_calls().next().is_some() => StopReason::ToolUse,
+        reason => reason,
+    };
+}
+
+/// Messages as they may be sent; those that were there before are sealed already.
+fn sealed_messages(
+    messages: Vec<Arc<Message>>,
+    before: &[Arc<Message>],
+    sealer: &Sealer,
+) -> Result<Vec<Arc<Message>>, HookError> {
+    let known: HashSet<*const Message> = before.iter().map(Arc::as_ptr).collect();
+    let (mut sealed, mut bytes) = (Vec::with_capacity(messages.len()), 0_usize);
+    for message in messages {
+        let json = Json::of(&message).map_err(HookError::new)?;
+        bytes = bytes.saturating_add(json.get().len());
+        if bytes > HOOK_REQUEST {
+            return Err(HookError::new(format!("it returned more than {HOOK_REQUEST} bytes of messages")));
+        }
+        sealed.push(match known.contains(&Arc::as_ptr(&message)) {
+            true => message,
+            false => Arc::new(sealer.seal_json(&json).read().map_err(HookError::new)?),
+        });
+    }
+    match quipu_transcript::check_conversation(&sealed) {
+        Ok(()) => Ok(sealed),
+        Err(why) => Err(HookError::new(format!("it returned messages that are no conversation: {why}"))),
+    }
+}
+
+/// What hooks say: each text in a block of its own, with the hook that it comes from.
+fn input_of(texts: Vec<(&str, String)>) -> UserInput {
+    let source = texts.first().map_or_else(Provenance::quipu, |(hook, _)| Provenance::hook(hook));
+    let mut input = UserInput::new(Vec::new()).from_source(source);
+    for (hook, text) in texts {
+        input.add(text, Provenance::hook(hook));
+    }
+    input
+}

@@ -1,0 +1,72 @@
+//! The beginning of a run: where there are hooks, they are asked what they add to what is said.
+
+use std::sync::Arc;
+
+use quipu_protocol::{AddedBlock, Body, Content, Entry, Message, RunId, UserInput};
+
+use super::{Draft, Effect, HOOKS, HookPrompt, Machine, Phase, PlanOp, ReplyId, Run, Tag, hook_records};
+
+/// What begins a run, while hooks are asked.
+pub(super) struct Starting {
+    reply: Option<ReplyId>,
+    drafts: Vec<Draft>,
+    ops: Vec<PlanOp>,
+}
+
+impl Machine {
+    /// Begins a run with what is said.
+    pub(super) fn begin_run(
+        &mut self,
+        run: RunId,
+        reply: Option<ReplyId>,
+        drafts: Vec<Draft>,
+        ops: Vec<PlanOp>,
+    ) {
+        if !self.has_hooks {
+            self.run = Some(Run::new(run));
+            return self.commit(Tag::Start { reply }, drafts, ops, true);
+        }
+        let said = drafts.iter().map(|draft| draft.entry.clone()).collect();
+        let phase = Phase::Starting(Box::new(Starting { reply, drafts, ops }));
+        self.run = Some(Run { phase, ..Run::new(run.clone()) });
+        self.out.push(Effect::AskRunStart { run, said });
+    }
+
+    pub(super) fn run_start_decided(&mut self, beside: Option<Box<HookPrompt>>) {
+        let now = self.now;
+        let Some(run @ Run { phase: Phase::Starting(_), .. }) = &mut self.run else { return };
+        let Phase::Starting(starting) = std::mem::replace(&mut run.phase, Phase::Saying) else { return };
+        let Starting { reply, mut drafts, ops } = *starting;
+        if let Some(HookPrompt { input, hooks }) = beside.map(|beside| *beside) {
+            match drafts.last_mut() {
+                Some(draft) => add_to(draft, input),
+                None => drafts.push(Draft::said(input, now)),
+            }
+            if let (Some(draft), Some(hooks)) = (drafts.last_mut(), hook_records(&hooks)) {
+                draft.step.extra.insert(HOOKS.into(), hooks);
+            }
+        }
+        self.commit(Tag::Start { reply }, drafts, ops, true);
+    }
+}
+
+/// Puts content behind what is said.
+fn add_to(draft: &mut Draft, input: UserInput) {
+    if let Entry::Message(Message::User(said)) = &*draft.entry {
+        let mut said = said.clone();
+        let mut blocks = match said.content {
+            Body::Blocks(blocks) => blocks,
+            Body::Text(text) => vec![Content::text(text)],
+        };
+        let UserInput { content, provenance, added } = input;
+        for (at, block) in content.into_iter().enumerate() {
+            let own = added.iter().find(|one| usize::try_from(one.block).is_ok_and(|place| place == at));
+            let provenance = own.map_or_else(|| provenance.clone(), |one| one.provenance.clone());
+            let place = u32::try_from(blocks.len()).unwrap_or(u32::MAX);
+            draft.step.added.push(AddedBlock { block: place, provenance });
+            blocks.push(block);
+        }
+        said.content = Body::Blocks(blocks);
+        draft.entry = Arc::new(Entry::Message(Message::User(said)));
+    }
+}
