@@ -527,7 +527,13 @@ impl Sources {
             match ask(&self.sealer, || source.deadline(), cancel, work).await {
                 Answer::Given(Some(text)) if !text.trim().is_empty() => {
                     let text = self.sealer.seal(&text).into_owned();
-                    let summary = Summary { text, made: Calls::default(), supplied_by: Some(name.clone()) };
+                    let summary = Summary {
+                        text,
+                        made: Calls::default(),
+                        supplied_by: Some(name.clone()),
+                        hooks: Vec::new(),
+                        provenance: None,
+                    };
                     return (Some(summary), notices);
                 }
                 Answer::Given(_) => {}
