@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use quipu::{ChangeError, JumpedWithFiles};
-use quipu_protocol::{Command, Content, Event, JumpResult, Jumped, MoveFiles, Summarize};
+use quipu_protocol::{Command, Content, Event, JumpResult, Jumped, MoveFiles, Summarize, UserInput};
 
 use crate::args::{BranchArgs, Task};
 use crate::exit::Failure;
@@ -33,10 +33,7 @@ pub(crate) async fn run(args: &BranchArgs) -> Result<(), Failure> {
         jumped
     };
     let Jumped { session, from, at, head, said, summary, usage } = &jumped;
-    let text = said.as_ref().map(|said| {
-        let texts: Vec<&str> = said.content.iter().filter_map(Content::as_text).collect();
-        texts.join("\n")
-    });
+    let text = said.as_ref().map(UserInput::text);
     let images =
         said.iter().flat_map(|said| &said.content).filter(|block| matches!(block, Content::Image(_)));
     let images = images.count();

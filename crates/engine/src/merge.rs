@@ -6,9 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use quipu_machine::Draft;
-use quipu_protocol::{
-    Body, Content, Entry, FileState, MergeSide, Message, NodeId, Provenance, SessionId, StepInfo, UserMessage,
-};
+use quipu_protocol::{FileState, MergeSide, Message, NodeId, Provenance, SessionId, UserInput};
 use quipu_store::{Graph, RefName, SessionQuery, StoreError, Until, decode_nodes};
 use quipu_transcript::{Decoded, TouchedFiles, counts, message_of};
 
@@ -271,14 +269,9 @@ impl Engine {
             None => Default::default(),
         };
         let text = text_of(&merge, note, side, how.map(|_| &plan));
-        let content = Body::Blocks(vec![Content::text(text)]);
-        let entry = Entry::Message(Message::User(UserMessage { content, timestamp: self.now() }));
-        let step = StepInfo {
-            merge: vec![merge.head, from],
-            provenance: Some(Provenance::quipu()),
-            ..StepInfo::default()
-        };
-        let mut added = vec![Draft::of(entry, step)];
+        let mut said = Draft::said(UserInput::from(text).from_source(Provenance::quipu()), self.now());
+        said.step.merge = vec![merge.head, from];
+        let mut added = vec![said];
         added.extend(flight.iter().map(InFlight::record));
         // Later than both.
         let last = self.node_of(from).await?.record.timestamp.max(cx.last);

@@ -25,8 +25,7 @@ use crate::error::OpenError;
 use crate::files::{Left, Salvaged, after_a_crash, listing_of};
 use crate::identity::Prompt;
 use quipu_machine::{
-    Calls, CommitError, Draft, HOOKS, MEASURED, Plan, PlanOp, SHELL_OUTPUT, Waiting, hook_records,
-    json_of_nothing, step_of,
+    Calls, CommitError, Draft, MEASURED, Plan, PlanOp, Waiting, json_of_nothing, record_hooks, step_of,
 };
 
 /// What a session was when it was opened.
@@ -507,7 +506,7 @@ fn result_draft(call: &ToolCall, step: Option<&Step>, now: UnixMs) -> Draft {
             (info.provenance, info.added) = (Some(kept.provenance), kept.added);
             info.files = kept.files;
             kept.note.put_into(&mut info);
-            info.extra.extend(hook_records(&kept.hooks).map(|hooks| (HOOKS.to_owned(), hooks)));
+            record_hooks(&mut info, &kept.hooks);
             kept.result
         }
     };
@@ -521,8 +520,11 @@ fn shell_draft(step: &Step, now: UnixMs) -> Option<(Draft, Option<String>)> {
         return None;
     }
     let mut shell: BashExecutionMessage = serde_json::from_slice(step.data.as_deref()?).ok()?;
-    let mut info =
-        StepInfo { run: Some(step.run.clone()), provenance: Some(SHELL_OUTPUT), ..StepInfo::default() };
+    let mut info = StepInfo {
+        run: Some(step.run.clone()),
+        provenance: Some(Provenance::shell()),
+        ..StepInfo::default()
+    };
     let mut interrupted = None;
     if step.state != StepState::Done {
         info.started = Some(shell.timestamp);

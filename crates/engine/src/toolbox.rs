@@ -433,9 +433,7 @@ impl Toolbox {
             let hooked = self.hooks.tool_result(&place.run, &call, &mut result, &stop).await;
             hooks.extend(hooked.records);
             (provenance, added) = (hooked.provenance.unwrap_or(provenance), hooked.added);
-            for text in hooked.notices {
-                tell(&people, Some(text)).await;
-            }
+            tell(&people, hooked.notices).await;
             if let Some(bytes) = excess(&result.content, result.details.as_ref()) {
                 let text = format!(
                     "The tool ran, and hooks made {bytes} bytes of its result. At most {RESULT_LIMIT} are kept, so it was \
@@ -475,9 +473,7 @@ impl Toolbox {
         }
         let request = MoveRequest::Tobe { to: trip.travel.target };
         let hooked = self.hooks.before_move(Some(run), &request, stop).await;
-        for text in hooked.notices {
-            tell(people, Some(text)).await;
-        }
+        tell(people, hooked.notices).await;
         records.extend(hooked.records);
         if stop.is_cancelled() { Some("Operation aborted".to_owned()) } else { hooked.value }
     }
@@ -621,8 +617,8 @@ impl Toolbox {
 }
 
 /// What people should know.
-async fn tell(people: &mpsc::Sender<Input>, text: Option<String>) {
-    if let Some(text) = text {
+pub(crate) async fn tell(people: &mpsc::Sender<Input>, texts: impl IntoIterator<Item = String>) {
+    for text in texts {
         // The session is over when nobody listens.
         drop(people.send(Input::Told(Notice::Note { text })).await);
     }

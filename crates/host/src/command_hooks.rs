@@ -383,9 +383,8 @@ impl CommandHook {
     }
 
     async fn prompt(&self, said: &UserInput, cx: &HookContext) -> Result<InputVerdict, HookError> {
-        let texts: Vec<&str> = said.content.iter().filter_map(Content::as_text).collect();
         let mut input = self.input(cx);
-        input["prompt"] = texts.join("\n").into();
+        input["prompt"] = said.text().into();
         Ok(match self.run(&input, cx).await? {
             Word::Blocks(reason) => InputVerdict::Block { reason },
             Word::Text(text) if text.trim().is_empty() => InputVerdict::Pass,

@@ -355,7 +355,7 @@ impl Importer {
         }
     }
 
-    /// Looks once for what changed and what came since the last look, and imports it. Only what is new is told.
+    /// Looks once for what changed and what came since the last look, and imports it. Only what is new is reported.
     ///
     /// # Errors
     /// As [`Importer::run`].

@@ -158,7 +158,7 @@ impl Machine {
         {
             step.extra.insert("unknownEvents".into(), unknown);
         }
-        step.extra.extend(hook_records(hooks).map(|hooks| (HOOKS.to_owned(), hooks)));
+        record_hooks(&mut step, hooks);
         let cut = answer.stop_reason == StopReason::Length;
         let mut ops = vec![PlanOp::Forget { run: run.id.clone(), session: None }];
         ops.extend((self.waits && counts(&answer)).then_some(PlanOp::Arrive));

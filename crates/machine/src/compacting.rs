@@ -15,8 +15,10 @@ use quipu_transcript::{
 
 use super::refreshing::Then;
 use super::{
-    Draft, Effect, EpochReason, HOOKS, Left, MEASURED, Machine, NoSummary, Phase, Plan, PlanOp, Prefix,
-    Purpose, ReplyId, Run, Stretch, Summary, Tag, hook_records,
+use super::{
+    Draft, Effect, EpochReason, Left, MEASURED, Machine, NoSummary, Phase, Plan, PlanOp, Prefix, Purpose,
+    ReplyId, Run, Stretch, Summary, Tag, record_hooks,
+};
 };
 
 /// When a context is compacted and what stays of it. Tokens.
@@ -358,7 +360,7 @@ impl Machine {
         };
         let mut step = step_of(Some(id.clone()), made.records);
         step.provenance = provenance;
-        step.extra.extend(hook_records(&hooks).map(|hooks| (HOOKS.to_owned(), hooks)));
+        record_hooks(&mut step, &hooks);
         if let Some(measured) = self.measured().and_then(|measured| Json::of(&measured).ok()) {
             step.extra.insert(MEASURED.into(), measured);
         }

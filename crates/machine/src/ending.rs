@@ -2,7 +2,7 @@
 
 use quipu_protocol::{Event, Notice, Outcome};
 
-use super::{Draft, Effect, HOOKS, HookPrompt, Machine, Phase, Run, Tag, Went, hook_records};
+use super::{Draft, Effect, HookPrompt, Machine, Phase, Run, Tag, Went, record_hooks};
 
 /// How often in a row hooks can go on with a run that the model ended.
 const IN_A_ROW: u32 = 3;
@@ -47,7 +47,7 @@ impl Machine {
         run.prolonged += 1;
         let mut draft = Draft::said(input, self.now);
         draft.step.run = Some(run.id.clone());
-        draft.step.extra.extend(hook_records(&hooks).map(|hooks| (HOOKS.to_owned(), hooks)));
+        record_hooks(&mut draft.step, &hooks);
         self.commit(Tag::Between, vec![draft], Vec::new(), true);
     }
 }

@@ -1,6 +1,6 @@
 //! What hooks say, and what is kept of what they did.
 
-use quipu_protocol::{Json, UserInput};
+use quipu_protocol::{Json, StepInfo, UserInput};
 
 /// What hooks say to the model, sealed.
 #[derive(Debug, Clone, PartialEq)]
@@ -12,9 +12,13 @@ pub struct HookPrompt {
 }
 
 /// The name under which a step keeps what hooks did to it.
-pub const HOOKS: &str = "hooks";
+const HOOKS: &str = "hooks";
 
-/// What hooks did to a step, as it is kept with that.
-pub fn hook_records(records: &[Json]) -> Option<Json> {
-    if records.is_empty() { None } else { Json::of(records).ok() }
+/// Keeps with a step what hooks did to it.
+pub fn record_hooks(step: &mut StepInfo, records: &[Json]) {
+    if !records.is_empty()
+        && let Ok(records) = Json::of(records)
+    {
+        step.extra.insert(HOOKS.to_owned(), records);
+    }
 }

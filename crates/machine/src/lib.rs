@@ -44,7 +44,7 @@ use changing::{Changing, Recording};
 use compacting::Compacting;
 pub use compacting::{CompactionSettings, SUPPLIED_BY};
 pub use compacting::{json_of_nothing, step_of, tool_tokens};
-pub use hooked::{HOOKS, HookPrompt, hook_records};
+pub use hooked::{HookPrompt, record_hooks};
 use jumping::Jumping;
 use leaving::Departing;
 pub use limits::Limits;

@@ -4,13 +4,12 @@
 use std::sync::Arc;
 
 use quipu_protocol::{
-    Ack, BashExecutionMessage, Ending, Entry, Event, Json, Message, NodeId, Notice, RunId, SessionId,
-    StepInfo, UnixMs,
+    Ack, BashExecutionMessage, Ending, Entry, Event, Json, Message, NodeId, Notice, Provenance, RunId,
+    SessionId, StepInfo, UnixMs,
 };
 
 use super::{
-    Draft, Effect, HOOKS, Machine, Phase, Plan, PlanOp, Ran, ReplyId, Run, SHELL_OUTPUT, ShellDone,
-    ShellRunError, Tag, hook_records,
+    Draft, Effect, Machine, Phase, Plan, PlanOp, Ran, ReplyId, Run, ShellDone, ShellRunError, Tag, record_hooks,
 };
 
 /// Bytes of what a line printed that are kept, and that the model is told at most: its end.
@@ -142,10 +141,10 @@ impl Machine {
             run: Some(run.clone()),
             started: Some(shell.started),
             duration_ms: u64::try_from(self.now - shell.started).ok(),
-            provenance: Some(SHELL_OUTPUT),
+            provenance: Some(Provenance::shell()),
             ..StepInfo::default()
         };
-        step.extra.extend(hook_records(&shell.hooks).map(|hooks| (HOOKS.to_owned(), hooks)));
+        record_hooks(&mut step, &shell.hooks);
         let session = shell.session;
         let message = shell_message(shell.line, shell.hidden, end, self.now);
         let draft = Draft::of(Entry::Message(Message::BashExecution(message.clone())), step);

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use quipu_protocol::{AddedBlock, Body, Content, Entry, Message, RunId, UserInput};
+use quipu_protocol::{AddedBlock, Body, Entry, Message, RunId, UserInput};
 
-use super::{Draft, Effect, HOOKS, HookPrompt, Machine, Phase, PlanOp, ReplyId, Run, Tag, hook_records};
+use super::{Draft, Effect, HookPrompt, Machine, Phase, PlanOp, ReplyId, Run, Tag, record_hooks};
 
 /// What begins a run, while hooks are asked.
 pub(super) struct Starting {
@@ -42,8 +42,8 @@ impl Machine {
                 Some(draft) => add_to(draft, input),
                 None => drafts.push(Draft::said(input, now)),
             }
-            if let (Some(draft), Some(hooks)) = (drafts.last_mut(), hook_records(&hooks)) {
-                draft.step.extra.insert(HOOKS.into(), hooks);
+            if let Some(draft) = drafts.last_mut() {
+                record_hooks(&mut draft.step, &hooks);
             }
         }
         self.commit(Tag::Start { reply }, drafts, ops, true);
@@ -54,16 +54,12 @@ impl Machine {
 fn add_to(draft: &mut Draft, input: UserInput) {
     if let Entry::Message(Message::User(said)) = &*draft.entry {
         let mut said = said.clone();
-        let mut blocks = match said.content {
-            Body::Blocks(blocks) => blocks,
-            Body::Text(text) => vec![Content::text(text)],
-        };
+        let mut blocks = said.content.blocks().into_owned();
         let UserInput { content, provenance, added } = input;
         for (at, block) in content.into_iter().enumerate() {
             let own = added.iter().find(|one| usize::try_from(one.block).is_ok_and(|place| place == at));
             let provenance = own.map_or_else(|| provenance.clone(), |one| one.provenance.clone());
-            let place = u32::try_from(blocks.len()).unwrap_or(u32::MAX);
-            draft.step.added.push(AddedBlock { block: place, provenance });
+            draft.step.added.push(AddedBlock::behind(&blocks, provenance));
             blocks.push(block);
         }
         said.content = Body::Blocks(blocks);

@@ -5,18 +5,16 @@ use std::time::Duration;
 
 use quipu_dag::{Blob, NewChunk};
 use quipu_protocol::{
-    Ack, AddedBlock, AskId, AuthorClass, BashExecutionMessage, CallEnd, CallEvent, CallRecord, Command,
-    Compaction, CompactionReason, Entry, Epoch, Event, FileChange, ItemId, Json, MergeSide, Message, Model,
-    ModelRequest, MoveFiles, Moved, NodeId, Notice, Origin, Outcome, Provenance, Queued, Refused, RunId,
-    Scope, SessionId, StepInfo, Thinking, ToolCall, ToolResultMessage, ToolSpec, Touches, UnixMs, Usage,
-    UserInput,
+    Ack, AddedBlock, AskId, BashExecutionMessage, CallEnd, CallEvent, CallRecord, Command, Compaction,
+    CompactionReason, Entry, Epoch, Event, FileChange, ItemId, Json, MergeSide, Message, Model, ModelRequest,
+    MoveFiles, Moved, NodeId, Notice, Outcome, Provenance, Queued, Refused, RunId, Scope, SessionId,
+    StepInfo, Thinking, ToolCall, ToolResultMessage, ToolSpec, Touches, UnixMs, Usage, UserInput,
 };
 use quipu_transcript::{FilePlan, Measure, Prune, TouchedFiles, WorkspaceNote};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    CompactionSettings, EpochReason, HOOKS, HookPrompt, Limits, PruneSettings, Refreshed, Refreshes,
-    hook_records,
+    CompactionSettings, EpochReason, HookPrompt, Limits, PruneSettings, Refreshed, Refreshes, record_hooks,
 };
 
 /// Names the place in the task where the sender of a command waits for its acknowledgement.
@@ -152,9 +150,6 @@ pub enum Input {
     },
 }
 
-/// Where a line of a person's in the shell, and what it printed, came from.
-pub const SHELL_OUTPUT: Provenance = Provenance::new(Origin::Process, AuthorClass::Untrusted);
-
 /// Why nobody can leave a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ClearError {
@@ -220,9 +215,7 @@ impl Done {
             ..StepInfo::default()
         };
         self.note.put_into(&mut step);
-        if let Some(hooks) = hook_records(&self.hooks) {
-            step.extra.insert(HOOKS.into(), hooks);
-        }
+        record_hooks(&mut step, &self.hooks);
         let entry = Arc::new(Entry::Message(Message::ToolResult(self.result.clone())));
         Draft { entry, step, states: self.states.clone(), blobs: Vec::new() }
     }
@@ -421,8 +414,7 @@ pub struct Waiting {
 impl Waiting {
     /// It, for people.
     pub fn queued(&self) -> Queued {
-        let texts = self.input.content.iter().filter_map(quipu_protocol::Content::as_text);
-        Queued { id: self.id.clone(), text: texts.collect::<Vec<_>>().join("\n") }
+        Queued { id: self.id.clone(), text: self.input.text() }
     }
 }
 

@@ -47,10 +47,14 @@ impl UserInput {
         self
     }
 
+    /// The text blocks joined by newlines.
+    pub fn text(&self) -> String {
+        self.content.iter().filter_map(Content::as_text).collect::<Vec<_>>().join("\n")
+    }
+
     /// Puts a text of somebody else behind the blocks.
     pub fn add(&mut self, text: impl Into<String>, provenance: Provenance) {
-        let block = u32::try_from(self.content.len()).unwrap_or(u32::MAX);
-        self.added.push(AddedBlock { block, provenance });
+        self.added.push(AddedBlock::behind(&self.content, provenance));
         self.content.push(Content::text(text));
     }
 }

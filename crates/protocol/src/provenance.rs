@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::Content;
+
 /// The way by which a text entered a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -97,6 +99,12 @@ impl Provenance {
         Self::new(Origin::Process, AuthorClass::System)
     }
 
+    /// A line that a person runs in the shell, and what it prints.
+    #[must_use]
+    pub const fn shell() -> Self {
+        Self::new(Origin::Process, AuthorClass::Untrusted)
+    }
+
     /// What a model wrote.
     #[must_use]
     pub const fn model() -> Self {
@@ -124,4 +132,11 @@ pub struct AddedBlock {
     /// Where it came from.
     #[serde(flatten)]
     pub provenance: Provenance,
+}
+
+impl AddedBlock {
+    /// The block that is put behind these next.
+    pub fn behind(content: &[Content], provenance: Provenance) -> Self {
+        Self { block: u32::try_from(content.len()).unwrap_or(u32::MAX), provenance }
+    }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use quipu_protocol::UnixMs;
 
-use crate::{Fence, Fut, Owner};
+use crate::{Fence, Fut, Owner, StoreError};
 
 /// Bytes of a job's key, and of its kind, at most.
 pub const JOB_KEY_LIMIT: usize = 128;
@@ -67,6 +67,33 @@ pub struct NewJob {
     pub attempt_limit: u32,
 }
 
+impl NewJob {
+    /// Whether it is within the limits, which every store checks.
+    ///
+    /// # Errors
+    /// `TooLarge`.
+    pub fn check(&self) -> Result<(), StoreError> {
+        check_size("the key of a job", &self.key.0, JOB_KEY_LIMIT)?;
+        check_size("the kind of a job", &self.kind, JOB_KEY_LIMIT)?;
+        check_size("the payload of a job", &self.payload, JOB_PAYLOAD_LIMIT)
+    }
+}
+
+/// Whether the error of a job is within its limit, which every store checks.
+///
+/// # Errors
+/// `TooLarge`.
+pub fn check_job_error(error: &str) -> Result<(), StoreError> {
+    check_size("the error of a job", error, JOB_ERROR_LIMIT)
+}
+
+fn check_size(what: &str, text: &str, limit: usize) -> Result<(), StoreError> {
+    if text.len() <= limit {
+        return Ok(());
+    }
+    Err(StoreError::TooLarge { what: what.to_owned(), size: text.len() as u64, limit: limit as u64 })
+}
+
 /// When a job is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobTime {
@@ -74,6 +101,16 @@ pub enum JobTime {
     At(UnixMs),
     /// So long from now. If the clock is set back, the job does not wait longer than that.
     After(Duration),
+}
+
+impl JobTime {
+    /// That time of the calendar, seen from `now`.
+    pub fn from_now(self, now: UnixMs) -> UnixMs {
+        match self {
+            Self::At(at) => at,
+            Self::After(time) => now.saturating_add(i64::try_from(time.as_millis()).unwrap_or(i64::MAX)),
+        }
+    }
 }
 
 /// What became of a job that was put.

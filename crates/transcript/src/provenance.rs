@@ -34,7 +34,7 @@ pub fn provenance(entry: &Entry, step: &StepInfo, importer: Option<&str>) -> Opt
                 Some(Provenance::model())
             }
             Message::ToolResult(_) => Some(Provenance::tool()),
-            Message::BashExecution(_) => Some(Provenance::new(Origin::Process, AuthorClass::Untrusted)),
+            Message::BashExecution(_) => Some(Provenance::shell()),
             Message::Custom(_) | Message::Other(_) => Some(Provenance::quipu()),
         },
         Entry::Compaction(_) => Some(Provenance::model()),

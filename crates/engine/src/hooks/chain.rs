@@ -319,8 +319,8 @@ impl Hooks {
                     HookEffect::Replaced
                 }
                 Called::Verdict(ResultVerdict::Append(text)) => {
-                    let block = u32::try_from(result.content.len()).unwrap_or(u32::MAX);
-                    hooked.added.push(AddedBlock { block, provenance: Provenance::hook(hook.name()) });
+                    let added = AddedBlock::behind(&result.content, Provenance::hook(hook.name()));
+                    hooked.added.push(added);
                     result.content.push(Content::text(beside(hook.name(), &text)));
                     HookEffect::Added
                 }

@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures_util::future::FutureExt as _;
-use quipu_protocol::{
-    Body, Content, Entry, Event, Json, Message, ModelError, ModelErrorKind, Notice, Outcome, RunId,
-};
+use quipu_protocol::{Content, Entry, Event, Json, Message, ModelError, ModelErrorKind, Outcome, RunId};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
@@ -19,7 +17,7 @@ use crate::files::CallPlace;
 use crate::hooks::{CompactionRequest, HookedCall, HookedCompaction, RunEnd, RunStart, kept};
 use crate::spans;
 use crate::stand::look;
-use crate::toolbox::Toolbox;
+use crate::toolbox::{Toolbox, tell};
 use quipu_machine::{Calls, Effect, Input, NoSummary, Purpose, ShellRunError, Stretch, Summary, step_key};
 
 impl Task {
@@ -338,21 +336,10 @@ impl Task {
     }
 }
 
-/// What people should know of hooks.
-async fn tell(input: &mpsc::Sender<Input>, notices: Vec<String>) {
-    for text in notices {
-        // The session is over when nobody listens.
-        drop(input.send(Input::Told(Notice::Note { text })).await);
-    }
-}
-
 /// What somebody says.
 fn said_content(entry: &Entry) -> Vec<Content> {
     match entry {
-        Entry::Message(Message::User(said)) => match &said.content {
-            Body::Blocks(blocks) => blocks.clone(),
-            Body::Text(text) => vec![Content::text(text.as_str())],
-        },
+        Entry::Message(Message::User(said)) => said.content.blocks().into_owned(),
         _ => Vec::new(),
     }
 }

@@ -15,7 +15,7 @@ use crate::{Failure, Place};
 const FIRST_LOOK: Duration = Duration::from_secs(1);
 /// How often they are looked for while there are none.
 const LOOK: Duration = Duration::from_secs(60);
-/// How long the end of a front waits for a job that was told to end.
+/// How long the end of a front waits for a job that was asked to end.
 const PATIENCE: Duration = Duration::from_secs(4);
 
 /// Runs a front, and beside it the jobs of its store when they are due: in a thread of their own, where there are any. Ends

@@ -304,13 +304,11 @@ impl JobRunner {
                         Some(JobTime::After(time.max(self.options.spacing)))
                     }
                     JobOutcome::Again(JobTime::At(at)) => {
-                        Some(JobTime::At(at.max(now.saturating_add(millis(self.options.spacing)))))
+                        let earliest = JobTime::After(self.options.spacing).from_now(now);
+                        Some(JobTime::At(at.max(earliest)))
                     }
                 };
-                let due = next.map(|next| match next {
-                    JobTime::At(at) => at,
-                    JobTime::After(time) => now.saturating_add(millis(time)),
-                });
+                let due = next.map(|next| next.from_now(now));
                 let done = || self.jobs.finish_job(claim, next, now);
                 self.store(key, done, |()| JobNotice::Finished { key: key.clone(), next: due }).await;
                 Ended::Finished(outcome)
@@ -442,7 +440,3 @@ impl JobRunner {
 
 /// How what is said of a kind begins.
 const KIND: &str = "kind ";
-
-fn millis(time: Duration) -> i64 {
-    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
-}

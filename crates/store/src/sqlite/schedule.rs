@@ -8,9 +8,8 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use super::failure::{Failure, Outcome};
 use super::{SqliteStore, rows};
 use crate::{
-    Claimed, Durability, Fence, Fut, JOB_ERROR_LIMIT, JOB_KEY_LIMIT, JOB_LIMIT, JOB_PAYLOAD_LIMIT, Job,
-    JobClaim, JobKey, JobKind, JobPut, JobRetry, JobState, JobTime, Jobs, LOST_ATTEMPT, Leading, NewJob,
-    Owner, RunnerLease, StoreError,
+    Claimed, Durability, Fence, Fut, JOB_LIMIT, Job, JobClaim, JobKey, JobKind, JobPut, JobRetry, JobState,
+    JobTime, Jobs, LOST_ATTEMPT, Leading, NewJob, Owner, RunnerLease, StoreError, check_job_error,
 };
 
 /// The lease of whoever runs jobs, among those of refs.
@@ -25,10 +24,11 @@ fn millis(time: Duration) -> i64 {
 
 /// A time, and how far from now it may be at most.
 fn when(time: JobTime, now: UnixMs) -> (i64, Option<i64>) {
-    match time {
-        JobTime::At(at) => (at, None),
-        JobTime::After(time) => (now.saturating_add(millis(time)), Some(millis(time))),
-    }
+    let span = match time {
+        JobTime::At(_) => None,
+        JobTime::After(time) => Some(millis(time)),
+    };
+    (time.from_now(now), span)
 }
 
 /// Other programs may write anything into the table: what cannot be read counts as failed.
@@ -57,24 +57,6 @@ fn find(connection: &Connection, key: &JobKey) -> Outcome<Option<Job>> {
     let mut statement =
         connection.prepare_cached(&format!("SELECT {COLUMNS} FROM quipu_job WHERE key = ?1"))?;
     Ok(statement.query_row([key.as_str()], read).optional()?)
-}
-
-/// The limits of what is put, before it waits for the writer.
-fn check(job: &NewJob) -> Result<(), StoreError> {
-    for (what, size, limit) in [
-        ("the key of a job", job.key.as_str().len(), JOB_KEY_LIMIT),
-        ("the kind of a job", job.kind.len(), JOB_KEY_LIMIT),
-        ("the payload of a job", job.payload.len(), JOB_PAYLOAD_LIMIT),
-    ] {
-        if size > limit {
-            return Err(StoreError::TooLarge {
-                what: what.to_owned(),
-                size: size as u64,
-                limit: limit as u64,
-            });
-        }
-    }
-    Ok(())
 }
 
 fn put(connection: &Connection, job: &NewJob, now: UnixMs) -> Outcome<JobPut> {
@@ -316,7 +298,7 @@ impl SqliteStore {
 impl Jobs for SqliteStore {
     fn put_job(&self, job: NewJob, now: UnixMs) -> Fut<'_, JobPut> {
         Box::pin(async move {
-            check(&job)?;
+            job.check()?;
             self.work(Durability::Power, move |connection| put(connection, &job, now)).await
         })
     }
@@ -364,10 +346,7 @@ impl Jobs for SqliteStore {
         now: UnixMs,
     ) -> Fut<'a, JobState> {
         Box::pin(async move {
-            if error.len() > JOB_ERROR_LIMIT {
-                let (size, limit) = (error.len() as u64, JOB_ERROR_LIMIT as u64);
-                return Err(StoreError::TooLarge { what: "the error of a job".to_owned(), size, limit });
-            }
+            check_job_error(error)?;
             self.say_of_job(claim, Said::Failed { error: error.to_owned(), retry }, now).await
         })
     }

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use quipu_protocol::UnixMs;
 use quipu_store::{
-    Claimed, Fence, Fut, JOB_ERROR_LIMIT, JOB_KEY_LIMIT, JOB_LIMIT, JOB_PAYLOAD_LIMIT, Job, JobClaim, JobKey,
-    JobKind, JobPut, JobRetry, JobState, JobTime, Jobs, LOST_ATTEMPT, Leading, NewJob, Owner, RunnerLease,
-    StoreError,
+    Claimed, Fence, Fut, JOB_LIMIT, Job, JobClaim, JobKey, JobKind, JobPut, JobRetry, JobState, JobTime,
+    Jobs, LOST_ATTEMPT, Leading, NewJob, Owner, RunnerLease, StoreError, check_job_error,
 };
 
 use crate::memory::{MemoryStore, answer};
@@ -50,16 +49,9 @@ fn millis(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap()
 }
 
-fn within(what: &str, size: usize, limit: usize) -> Result<(), StoreError> {
-    let (what, size, limit) = (what.to_owned(), size as u64, limit as u64);
-    if size > limit { Err(StoreError::TooLarge { what, size, limit }) } else { Ok(()) }
-}
-
 impl JobTables {
     fn put(&mut self, new: NewJob, now: UnixMs) -> Result<JobPut, StoreError> {
-        within("the key of a job", new.key.as_str().len(), JOB_KEY_LIMIT)?;
-        within("the kind of a job", new.kind.len(), JOB_KEY_LIMIT)?;
-        within("the payload of a job", new.payload.len(), JOB_PAYLOAD_LIMIT)?;
+        new.check()?;
         let found = self.jobs.get(&new.key);
         let put = match found {
             Some(Row { job, .. })
@@ -204,7 +196,7 @@ impl Jobs for MemoryStore {
         retry: Duration,
         now: UnixMs,
     ) -> Fut<'a, JobState> {
-        if let Err(error) = within("the error of a job", error.len(), JOB_ERROR_LIMIT) {
+        if let Err(error) = check_job_error(error) {
             return answer(Err(error));
         }
         answer(self.jobs().held(claim).map(|row| {

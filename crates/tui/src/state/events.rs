@@ -295,7 +295,7 @@ impl State {
         match result {
             JumpResult::Done(jumped) => {
                 self.standing.head = Some(jumped.head);
-                let said = jumped.said.as_ref().map(super::text_of).unwrap_or_default();
+                let said = jumped.said.as_ref().map(quipu_protocol::UserInput::text).unwrap_or_default();
                 self.note(&format!(
                     "The session stands at {} now; `/undo` goes back to {}",
                     jumped.head.short(),

@@ -269,7 +269,7 @@ impl State {
         }
         match (purpose, result) {
             (Purpose::TakeBack, Ok(Ack::Unqueued(inputs))) => {
-                let mut texts: Vec<String> = inputs.iter().map(text_of).collect();
+                let mut texts: Vec<String> = inputs.iter().map(UserInput::text).collect();
                 let text = self.editor.text();
                 if !text.trim().is_empty() {
                     texts.push(text);
@@ -359,10 +359,4 @@ impl State {
 /// The room of the editor on a screen.
 pub(crate) fn room(size: Size) -> Size {
     Size { columns: size.columns.max(1), rows: (size.rows / 2).max(1) }
-}
-
-/// The text of what is said.
-pub(crate) fn text_of(input: &UserInput) -> String {
-    let texts: Vec<&str> = input.content.iter().filter_map(quipu_protocol::Content::as_text).collect();
-    texts.join("\n")
 }
