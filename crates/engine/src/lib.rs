@@ -73,11 +73,11 @@ pub use meaning::{
     FoundByMeaning, MeaningError, MeaningIndexed, RANK_OFFSET, index_meaning, search_by_meaning,
 };
 pub use merge::{Merge, Merged};
-pub use models::Models;
+pub use models::{ModelLookupError, Models};
 pub use opening::Opened;
 pub use outputs::{KeptOutputs, Outputs};
 pub use permissions::{PermissionMode, PermissionRules, Permissions, TravelRule};
-pub use policy::{AllowAll, Decision, Grant, Policy, Proposal};
+pub use policy::{AllowAll, Decision, Grant, GrantError, Policy, Proposal};
 pub use published::PublishSettings;
 pub use quipu_machine::{AGENT, CompactionSettings, Limits, PolicyVersion, PruneSettings};
 pub use quipu_protocol::{MergeSide, NAME_LIMIT, Refused};
@@ -94,7 +94,7 @@ pub use undo::UndoError;
 pub use quipu_history as history;
 pub use quipu_protocol as protocol;
 pub use quipu_providers::{
-    Body, Call, CallEnd, CallEvent, Embedded, Embedder, Memory, Provider, Script, ScriptStep, Shared,
+    Body, Call, CallEnd, CallEvent, Embedded, Embedder, FindError, Memory, Provider, Script, ScriptStep, Shared,
 };
 pub use quipu_seal::Sealer;
 pub use quipu_store as store;

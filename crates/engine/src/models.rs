@@ -2,8 +2,28 @@
 
 use std::sync::Arc;
 
-use quipu_protocol::Model;
-use quipu_providers::Provider;
+use quipu_protocol::{Model, ModelError};
+use quipu_providers::{FindError, Provider};
+
+/// Why a session cannot go on with a model.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ModelLookupError {
+    /// The session was opened without [`Models`].
+    #[error("this session knows no other models")]
+    NoOthers,
+    /// No model has this name, or several have.
+    #[error(transparent)]
+    NotFound(#[from] FindError),
+    /// It is known and cannot be called, for example without a credential.
+    #[error(transparent)]
+    Unusable(#[from] ModelError),
+    /// Looking it up failed.
+    #[error("the model could not be looked up: {why}")]
+    Failed {
+        /// What happened.
+        why: String,
+    },
+}
 
 /// The models that a session may go on with, for [`Command::Set`](quipu_protocol::Command::Set).
 pub trait Models: Send + Sync + 'static {
@@ -11,6 +31,6 @@ pub trait Models: Send + Sync + 'static {
     /// called where that holds nothing up.
     ///
     /// # Errors
-    /// Why it cannot be asked, for people.
-    fn find(&self, provider: &str, id: &str) -> Result<(Arc<Model>, Arc<dyn Provider>), String>;
+    /// It is not known, or cannot be called.
+    fn find(&self, provider: &str, id: &str) -> Result<(Arc<Model>, Arc<dyn Provider>), ModelLookupError>;
 }

@@ -12,7 +12,7 @@ use quipu_workspace::{
     Want, file_key, git_directories, has_other_names,
 };
 
-use crate::policy::{Decision, Grant, Policy, Proposal};
+use crate::policy::{Decision, Grant, GrantError, Policy, Proposal};
 use crate::travel::{Tobe, Travel};
 use quipu_machine::PolicyVersion;
 
@@ -490,7 +490,7 @@ impl Policy for Permissions {
         if self.may_last(grant) { vec![Scope::Once, Scope::Session] } else { vec![Scope::Once] }
     }
 
-    fn grant(&self, grant: Grant, _: Scope) -> Result<Scope, String> {
+    fn grant(&self, grant: Grant, _: Scope) -> Result<Scope, GrantError> {
         // Where files of it came to have other names since it was asked, the yes is for this time.
         Ok(if self.allow(grant) { Scope::Session } else { Scope::Once })
     }

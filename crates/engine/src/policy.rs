@@ -66,6 +66,17 @@ pub struct Grant {
     pub subject: String,
 }
 
+/// Why a grant does not hold for as long as a person said.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum GrantError {
+    /// It cannot be kept, and holds until the session ends.
+    #[error("That could not be kept, and holds for this session only: {why}")]
+    NotKept {
+        /// What happened, in one line.
+        why: String,
+    },
+}
+
 /// Decides whether a call may run.
 ///
 /// ```
@@ -101,8 +112,8 @@ pub trait Policy: Send + Sync + 'static {
     /// write a file.
     ///
     /// # Errors
-    /// In one line why it cannot be kept for good; it holds until the session ends then.
-    fn grant(&self, _grant: Grant, _scope: Scope) -> Result<Scope, String> {
+    /// It cannot be kept for good; it holds until the session ends then.
+    fn grant(&self, _grant: Grant, _scope: Scope) -> Result<Scope, GrantError> {
         Ok(Scope::Once)
     }
 
@@ -135,7 +146,7 @@ impl std::fmt::Debug for SharedPolicy {
 }
 
 impl SharedPolicy {
-    pub(crate) async fn grant(&self, grant: Grant, scope: Scope) -> Result<Scope, String> {
+    pub(crate) async fn grant(&self, grant: Grant, scope: Scope) -> Result<Scope, GrantError> {
         let policy = self.0.clone();
         let kept = tokio::task::spawn_blocking(move || policy.grant(grant, scope)).await;
         kept.unwrap_or(Ok(Scope::Once))

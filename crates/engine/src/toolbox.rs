@@ -25,7 +25,7 @@ use crate::hooks::{HookRecord, HookedCall, Hooks, MoveRequest, kept};
 use crate::outputs::Outputs;
 use crate::policy::{Decision, Grant, Policy, Proposal};
 use crate::travel::{Standing, Tobe, Travel, Trip};
-use quipu_machine::{Done, Input, Prepared};
+use quipu_machine::{ClearError, Done, Input, Prepared};
 use quipu_transcript::WorkspaceNote;
 
 /// How long a cancelled tool may take to come back before it is dropped.
@@ -220,7 +220,7 @@ impl Toolbox {
         };
         let arguments = match quipu_tools::validate(tool.spec(), &call.arguments) {
             Ok(arguments) => arguments,
-            Err(text) => return Prepared::Refused(text),
+            Err(error) => return Prepared::Refused(error.to_string()),
         };
         let call = ToolCall { arguments, ..call.clone() };
         if question.is_some() || !records.is_empty() {
@@ -460,11 +460,11 @@ impl Toolbox {
     }
 
     /// Ends all that the calls of a run left running.
-    pub(crate) async fn clear(self: &Arc<Self>, run: &RunId) -> Result<(), String> {
+    pub(crate) async fn clear(self: &Arc<Self>, run: &RunId) -> Result<(), ClearError> {
         let (toolbox, run) = (self.clone(), run.clone());
         let work = move || toolbox.tools.values().for_each(|tool| tool.end_run(&run));
         let done = tokio::task::spawn_blocking(work).await;
-        done.map_err(|_| "what it left running could not be ended.".to_owned())
+        done.map_err(|_| ClearError::StillRunning)
     }
 
     async fn output(

@@ -30,7 +30,7 @@ pub use recall::{
     BUDGET, CONTEXT_BUDGET, MOST, NEIGHBOURS, Neighbours, RecallError, RecallQuery, Recalled, recall,
     recall_seen,
 };
-pub use scope::Sight;
+pub use scope::{NodeNameError, Sight};
 pub use target::{Illegal, LegalTarget, legal_target};
 pub use text::{BEGIN, BEGIN_HISTORY, END, Whole, escaped, piece, shortened, text_of};
 pub use trace::{Carried, INCARNATE, Trace, TraceFilter, TraceQuery, TraceScope, carried, row_text, trace};

@@ -13,6 +13,33 @@ use quipu_transcript::one_line;
 /// Characters of an id that are said back.
 const SAID_BACK: usize = 80;
 
+/// Why a name leads to no node.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeNameError {
+    /// The store failed.
+    #[error("The archive could not be read: {0}")]
+    Store(#[from] StoreError),
+    /// Nothing that may be seen has this name.
+    #[error(
+        "No node of this project is called \"{name}\". Give its hash, or at least 4 characters of it, as a result that \
+         was left out names it."
+    )]
+    Unknown {
+        /// The name, on one line and short.
+        name: String,
+    },
+    /// Several nodes have it.
+    #[error("{count} nodes fit \"{name}\"; give more of the hash:{list}")]
+    Ambiguous {
+        /// The name, on one line and short.
+        name: String,
+        /// How many.
+        count: usize,
+        /// A line for each.
+        list: String,
+    },
+}
+
 /// Who looks.
 #[derive(Clone)]
 pub enum Sight {
@@ -70,10 +97,11 @@ impl Sight {
     }
 
     /// The one node that is meant and may be seen.
-    pub async fn find(&self, store: &dyn Graph, name: &str) -> Result<NodeId, String> {
-        let failed = |error: StoreError| format!("The archive could not be read: {error}");
-        let found =
-            store.resolve(&Spelling::from(name), &Scope { head: self.head() }).await.map_err(failed)?;
+    ///
+    /// # Errors
+    /// None or several are meant, or the store failed.
+    pub async fn find(&self, store: &dyn Graph, name: &str) -> Result<NodeId, NodeNameError> {
+        let found = store.resolve(&Spelling::from(name), &Scope { head: self.head() }).await?;
         let mut found = match found {
             Resolved::None => Vec::new(),
             Resolved::One(one) => vec![one],
@@ -85,26 +113,18 @@ impl Sight {
             FoundBy::Session | FoundBy::Ref => false,
         });
         let nodes: Vec<NodeId> = found.iter().map(|candidate| candidate.node).collect();
-        let mut sees = self.sees(store, &nodes).await.map_err(failed)?.into_iter();
+        let mut sees = self.sees(store, &nodes).await?.into_iter();
         found.retain(|_| sees.next() == Some(true));
         match found.as_slice() {
-            [] => Err(unknown(name)),
+            [] => Err(NodeNameError::Unknown { name: said_back(name) }),
             [one] => Ok(one.node),
             many => {
                 let list = many.iter().map(|one| format!("\n{}  {}", one.node.short(), escaped(&one.role)));
-                let list: String = list.collect();
-                Err(format!("{} nodes fit \"{}\"; give more of the hash:{list}", many.len(), said_back(name)))
+                let (name, count, list) = (said_back(name), many.len(), list.collect());
+                Err(NodeNameError::Ambiguous { name, count, list })
             }
         }
     }
-}
-
-fn unknown(name: &str) -> String {
-    format!(
-        "No node of this project is called \"{}\". Give its hash, or at least 4 characters of it, as a result that was \
-         left out names it.",
-        said_back(name)
-    )
 }
 
 /// What was asked for, on one line and short.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use quipu_providers::Shell;
+use quipu_providers::{NoShell, Shell};
 use quipu_workspace::Helpers;
 
 use crate::{Place, Silent, current_dir};
@@ -33,5 +33,5 @@ pub fn command_shell() -> Option<PathBuf> {
 /// What runs the `!command`s of the user's files.
 pub(crate) fn shell(home: &Path) -> Arc<Shell> {
     let home = if home.is_dir() { home.to_path_buf() } else { "/".into() };
-    Arc::new(move |line| helpers().shell(line, &home))
+    Arc::new(move |line| helpers().shell(line, &home).map_err(|error| NoShell(error.into())))
 }

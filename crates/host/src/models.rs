@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use quipu::{Models, Provider, Sealer};
+use quipu::{ModelLookupError, Models, Provider, Sealer};
 use quipu_protocol::Model;
 use quipu_providers::{Selection, Settings};
 
@@ -18,14 +18,14 @@ pub(crate) struct Known {
 }
 
 impl Models for Known {
-    fn find(&self, provider: &str, id: &str) -> Result<(Arc<Model>, Arc<dyn Provider>), String> {
+    fn find(&self, provider: &str, id: &str) -> Result<(Arc<Model>, Arc<dyn Provider>), ModelLookupError> {
         // What is wrong with the files was told when the session was opened.
         let (settings, _) = Settings::load(&self.home, &env);
         let settings = settings.with_shell(crate::helpers::shell(&self.home));
-        let found = settings.find(None, &format!("{provider}/{id}")).map_err(|error| error.to_string())?;
+        let found = settings.find(None, &format!("{provider}/{id}"))?;
         let Selection { model, .. } = found;
         let key = self.key.as_ref().filter(|(of, _)| *of == model.provider).map(|(_, key)| key.as_str());
-        let carries = settings.provider_for(&model, key).map_err(|error| error.to_string())?;
+        let carries = settings.provider_for(&model, key)?;
         seal_credentials(&self.sealer, &settings);
         Ok((model, carries))
     }

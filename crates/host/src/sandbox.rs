@@ -109,7 +109,7 @@ pub fn isolation_here(permissions: &Permissions) -> Option<String> {
     let sandbox = quipu::Policy::sandbox(permissions)?;
     let why = match sandbox.isolation() {
         Ok(Ok(())) => return None,
-        Ok(Err(why)) => why,
+        Ok(Err(why)) => why.to_string(),
         Err(error) => error.to_string(),
     };
     Some(format!(

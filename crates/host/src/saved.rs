@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use quipu::{
-    CommandNeeds, Decision, Grant, Network, PermissionMode, Permissions, Policy, PolicyVersion, Proposal,
+    CommandNeeds, Decision, Grant, GrantError, Network, PermissionMode, Permissions, Policy, PolicyVersion,
+    Proposal,
 };
 use quipu_protocol::Scope;
 use quipu_workspace::{Access, Sandbox};
@@ -126,14 +127,14 @@ impl Policy for SavedPermissions {
         scopes
     }
 
-    fn grant(&self, grant: Grant, scope: Scope) -> Result<Scope, String> {
+    fn grant(&self, grant: Grant, scope: Scope) -> Result<Scope, GrantError> {
         if scope != Scope::Always || !self.scopes(&grant).contains(&scope) {
             return self.permissions.grant(grant, scope);
         }
         // It is read from there, as long as it stands there.
         self.source.record.keep(&grant).map(|()| scope).map_err(|failure| {
             self.permissions.allow(grant);
-            format!("That could not be kept, and holds for this session only: {}", failure.message)
+            GrantError::NotKept { why: failure.message }
         })
     }
 

@@ -5,7 +5,9 @@
 use quipu_protocol::{Event, Outcome, Provenance, Refused, UserInput};
 
 use super::batch::{ABORTED, Batch, Slot, State, refusal};
-use super::{Draft, Effect, Going, Leaving, Machine, MoveDone, MoveOrder, Phase, PlanOp, Run, TobeOrder};
+use super::{
+    ClearError, Draft, Effect, Going, Leaving, Machine, MoveDone, MoveOrder, Phase, PlanOp, Run, TobeOrder,
+};
 
 /// A session on its way.
 pub(super) struct Departing {
@@ -49,7 +51,7 @@ impl Machine {
         true
     }
 
-    pub(super) fn cleared(&mut self, result: Result<(), String>) {
+    pub(super) fn cleared(&mut self, result: Result<(), ClearError>) {
         let Some(Run { aborting, phase: Phase::Leaving(_), .. }) = &self.run else { return };
         match result {
             _ if *aborting => self.stay(ABORTED.into()),

@@ -9,8 +9,8 @@ use quipu_protocol::{
 };
 
 use super::{
-    Draft, Effect, HOOKS, Machine, Phase, Plan, PlanOp, Ran, ReplyId, Run, SHELL_OUTPUT, ShellDone, Tag,
-    hook_records,
+    Draft, Effect, HOOKS, Machine, Phase, Plan, PlanOp, Ran, ReplyId, Run, SHELL_OUTPUT, ShellDone,
+    ShellRunError, Tag, hook_records,
 };
 
 /// Bytes of what a line printed that are kept, and that the model is told at most: its end.
@@ -135,7 +135,7 @@ impl Machine {
         }
     }
 
-    pub(super) fn shell_ended(&mut self, run: &RunId, end: Result<ShellDone, String>) {
+    pub(super) fn shell_ended(&mut self, run: &RunId, end: Result<ShellDone, ShellRunError>) {
         let Some(at) = self.shells.running.iter().position(|shell| shell.run == *run) else { return };
         let shell = self.shells.running.swap_remove(at);
         let mut step = StepInfo {
@@ -237,7 +237,7 @@ impl Machine {
 pub fn shell_message(
     line: String,
     hidden: bool,
-    end: Result<ShellDone, String>,
+    end: Result<ShellDone, ShellRunError>,
     now: UnixMs,
 ) -> BashExecutionMessage {
     let (output, exit_code, cancelled, truncated, full_output_path) = match end {
@@ -281,7 +281,8 @@ mod tests {
             (KEPT - 1, true, Some(true))
         );
         assert_eq!(long.full_output_path.as_deref(), Some("/o"));
-        let none = shell_message("ls".into(), false, Err("no shell".into()), 7);
+        let none =
+            shell_message("ls".into(), false, Err(ShellRunError::NotStarted { why: "no shell".into() }), 7);
         assert_eq!(
             (none.output.as_str(), none.exit_code, none.cancelled),
             ("[It was not run: no shell]", None, false)

@@ -601,7 +601,7 @@ impl World {
         if let Some(run) = self.clear.take() {
             self.seed = self.seed.wrapping_mul(31).wrapping_add(17);
             let fails = self.seed.is_multiple_of(7) && !self.finishing;
-            let result = if fails { Err("a child lives".into()) } else { Ok(()) };
+            let result = if fails { Err(ClearError::StillRunning) } else { Ok(()) };
             return self.give(Input::Cleared { run, result });
         }
         if let Some(moving) = self.moving.take() {
@@ -985,7 +985,7 @@ impl World {
         let Some(run) = self.shells.pop() else { return };
         self.ran += 1;
         let end = match self.ran.is_multiple_of(4) {
-            true => Err("no shell".into()),
+            true => Err(ShellRunError::NotStarted { why: "no shell".into() }),
             false => Ok(ShellDone { output: "ok".into(), code: Some(0), cut: false, path: None }),
         };
         self.give(Input::ShellOutput { run: run.clone(), tail: "o".into() });

@@ -14,7 +14,9 @@ use quipu_protocol::{
 use quipu_transcript::{FilePlan, Measure, Prune, TouchedFiles, WorkspaceNote};
 use serde::{Deserialize, Serialize};
 
-use super::{CompactionSettings, HOOKS, HookPrompt, Limits, PruneSettings, hook_records};
+use super::{
+    ClearError, CompactionSettings, HOOKS, HookPrompt, Limits, PruneSettings, ShellRunError, hook_records,
+};
 
 /// Names the place in the task where the sender of a command waits for its acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -97,7 +99,7 @@ pub enum Input {
     /// Nothing that the run started runs any more, or why nobody can leave.
     Cleared {
         run: RunId,
-        result: Result<(), String>,
+        result: Result<(), ClearError>,
     },
     ToolOutput {
         run: RunId,
@@ -131,7 +133,7 @@ pub enum Input {
     /// A person's line is done, or why it did not run.
     ShellEnded {
         run: RunId,
-        end: Result<ShellDone, String>,
+        end: Result<ShellDone, ShellRunError>,
     },
     AskExpired {
         ask: AskId,

@@ -44,7 +44,8 @@ pub use call::CallOptions;
 pub use credential::{AuthFile, AuthFileError, Credential, CredentialKind};
 pub use decode::Decode;
 pub use embed::{
-    Embedded, Embedder, EmbedderSettings, EmbeddingEndpoint, MAX_DIMENSIONS, StaticModel, StaticModelError,
+    Embedded, Embedder, EmbedderSettings, EmbedderSettingsError, EmbeddingEndpoint, MAX_DIMENSIONS,
+    StaticModel, StaticModelError,
 };
 pub use local::LocalServer;
 pub use openai::OpenAiCompletions;
@@ -54,5 +55,5 @@ pub use script::{Script, ScriptStep, blank, plain_body, stream};
 pub use select::{FindError, Selection, nearest};
 pub use settings::{Settings, is_supported};
 pub use thinking::ThinkingBudgets;
-pub use values::Shell;
+pub use values::{NoShell, Shell};
 pub use warning::Warning;

@@ -42,9 +42,14 @@ pub(crate) fn variables(value: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// Why no shell can run a `!command`.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct NoShell(pub Box<dyn std::error::Error + Send + Sync>);
+
 /// What runs a `!command`: a shell that is given its line, or why there is none. It runs unconfined, so where commands
 /// of a model are confined it must not look programs up where these could have put them.
-pub type Shell = dyn Fn(&str) -> Result<Command, String> + Send + Sync;
+pub type Shell = dyn Fn(&str) -> Result<Command, NoShell> + Send + Sync;
 
 /// `/bin/sh` in the directory of the settings, which looks programs up in what is absolute in `PATH` and not below the
 /// directory of this process.
@@ -165,7 +170,7 @@ fn run(command: &str, shell: &Shell) -> Result<String, ValueError> {
 mod tests {
     use super::*;
 
-    fn shell(line: &str) -> Result<Command, String> {
+    fn shell(line: &str) -> Result<Command, NoShell> {
         Ok(usual_shell(Path::new("/"), line))
     }
 
@@ -207,7 +212,7 @@ mod tests {
             assert!(resolve(command, &vars, &shell).unwrap_err().to_string().ends_with(problem), "{command}");
         }
         assert_eq!(resolve("!pwd", &vars, &shell).unwrap(), "/");
-        let none: &Shell = &|_| Err("no shell".into());
+        let none: &Shell = &|_| Err(NoShell("no shell".into()));
         assert!(resolve("!pwd", &vars, none).unwrap_err().to_string().ends_with("cannot be run: no shell"));
     }
 }

@@ -4,6 +4,25 @@ use std::collections::{HashMap, HashSet};
 
 use quipu_protocol::{Delta, Ending, Event, Message};
 
+/// A stream of events that no session may have.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BrokenLaw {
+    /// An event breaks a law.
+    #[error("{law}: {event}")]
+    Event {
+        /// The law.
+        law: &'static str,
+        /// The event.
+        event: String,
+    },
+    /// The stream ended too early.
+    #[error("something was left open: {state}")]
+    LeftOpen {
+        /// What was known then.
+        state: String,
+    },
+}
+
 /// Checks events one by one; the first broken law is the error.
 #[derive(Debug, Default)]
 pub struct EventLaws {
@@ -25,18 +44,21 @@ impl EventLaws {
     ///
     /// # Errors
     /// Says which law it breaks.
-    pub fn take(&mut self, event: &Event) -> Result<(), String> {
-        self.step(event).map_err(|law| format!("{law}: {event:?}"))
+    pub fn take(&mut self, event: &Event) -> Result<(), BrokenLaw> {
+        self.step(event).map_err(|law| BrokenLaw::Event { law, event: format!("{event:?}") })
     }
 
     /// Nothing may be open at the end.
     ///
     /// # Errors
     /// Says what is.
-    pub fn finish(&self) -> Result<(), String> {
+    pub fn finish(&self) -> Result<(), BrokenLaw> {
         let open = self.running || self.turn.is_some() || !self.messages.is_empty() || !self.tools.is_empty();
         let open = open || self.compacting || self.jumping || !self.shells.is_empty();
-        if open || !self.asks.is_empty() { Err(format!("something was left open: {self:?}")) } else { Ok(()) }
+        if open || !self.asks.is_empty() {
+            return Err(BrokenLaw::LeftOpen { state: format!("{self:?}") });
+        }
+        Ok(())
     }
 
     fn step(&mut self, event: &Event) -> Result<(), &'static str> {

@@ -26,7 +26,7 @@ pub use quipu_protocol::Touches;
 pub use read::Read;
 pub use tool::*;
 pub use truncate::{MAX_BYTES, MAX_LINES, TruncatedBy, Truncation};
-pub use validate::validate;
+pub use validate::{ArgumentsError, validate};
 pub use write::Write;
 
 /// The built-in tools, in the order in which models are shown them: read, bash, edit, write.

@@ -16,6 +16,25 @@ const COMPLAINTS: usize = 20;
 /// Schemas kept compiled.
 const CACHED: usize = 256;
 
+/// Why a call's arguments cannot be used. The text is for the model.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ArgumentsError {
+    /// They do not fit the schema.
+    #[error("{report}")]
+    Invalid {
+        /// What is wrong, and what was received (at most 2,000 characters).
+        report: String,
+    },
+    /// The schema of the tool is none.
+    #[error("The schema of tool \"{tool}\" is not valid: {problem}")]
+    Schema {
+        /// The tool.
+        tool: String,
+        /// What is wrong.
+        problem: String,
+    },
+}
+
 /// Checks the arguments of a call against the tool's schema.
 ///
 /// Before that: an optional member given as `null` goes; a text that says a number or a truth becomes one, and
@@ -24,8 +43,8 @@ const CACHED: usize = 256;
 /// back as the same text.
 ///
 /// # Errors
-/// A text for the model that names what is wrong and shows what was received (at most 2,000 characters).
-pub fn validate(spec: &ToolSpec, args: &Json) -> Result<Json, String> {
+/// They do not fit, or the schema is not valid.
+pub fn validate(spec: &ToolSpec, args: &Json) -> Result<Json, ArgumentsError> {
     let received = args.value();
     let Value::Object(members) = &received else {
         // What was not JSON at all is kept as a JSON text.
@@ -51,7 +70,7 @@ pub fn validate(spec: &ToolSpec, args: &Json) -> Result<Json, String> {
     Ok(if wanted == received { args.clone() } else { Json::from(wanted) })
 }
 
-fn report(spec: &ToolSpec, complaints: &[Complaint], received: &str) -> String {
+fn report(spec: &ToolSpec, complaints: &[Complaint], received: &str) -> ArgumentsError {
     let mut text = format!("Validation failed for tool \"{}\":\n", spec.name);
     for (path, message) in complaints {
         let path = if path.is_empty() { "root" } else { path };
@@ -66,17 +85,17 @@ fn report(spec: &ToolSpec, complaints: &[Complaint], received: &str) -> String {
         }
         None => text.push_str(received),
     }
-    text
+    ArgumentsError::Invalid { report: text }
 }
 
 /// A schema is looked through once; tools come and go with sessions, so the cache is bounded.
-fn compiled(spec: &ToolSpec, rules: &Value) -> Result<Arc<Schema>, String> {
+fn compiled(spec: &ToolSpec, rules: &Value) -> Result<Arc<Schema>, ArgumentsError> {
     static CACHE: LazyLock<Mutex<HashMap<Json, Arc<Schema>>>> = LazyLock::new(Mutex::default);
     if let Some(found) = CACHE.lock().unwrap_or_else(PoisonError::into_inner).get(&spec.parameters) {
         return Ok(found.clone());
     }
     let schema = Schema::new(rules.clone())
-        .map_err(|error| format!("The schema of tool \"{}\" is not valid: {error}", spec.name))?;
+        .map_err(|problem| ArgumentsError::Schema { tool: spec.name.clone(), problem })?;
     let schema = Arc::new(schema);
     let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
     if cache.len() >= CACHED {

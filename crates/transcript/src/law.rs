@@ -3,9 +3,66 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use quipu_protocol::{Body, Message};
+use quipu_protocol::{Body, CallId, Message};
 
 use crate::project::{is_empty, is_input, is_settled, says_something};
+
+/// Where a list of messages is no valid conversation.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConversationError {
+    /// A message breaks a rule.
+    #[error("message {index}: {rule}")]
+    Message {
+        /// Its position, from 0.
+        index: usize,
+        /// What it breaks.
+        rule: ConversationRule,
+    },
+    /// A call has no result at the end.
+    #[error("the end: the call {call} has no result")]
+    Unanswered {
+        /// The call.
+        call: CallId,
+    },
+}
+
+/// A rule that a message can break.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ConversationRule {
+    /// Results stand right behind their calls.
+    #[error("comes before the results of the calls before it")]
+    BeforeResults,
+    /// Users say something.
+    #[error("the user says nothing")]
+    EmptyUser,
+    /// Users bring texts and images only.
+    #[error("the user brings thinking or tool calls")]
+    UserContent,
+    /// The user begins.
+    #[error("the assistant speaks first")]
+    AssistantFirst,
+    /// A turn has an end.
+    #[error("the turn is not settled")]
+    Unsettled,
+    /// Assistants say something.
+    #[error("the assistant says nothing")]
+    EmptyAssistant,
+    /// Calls have ids.
+    #[error("a tool call has no id")]
+    NoCallId,
+    /// Ids of calls are used once.
+    #[error("the id of a tool call was used before")]
+    RepeatedCallId,
+    /// Results stand in the order of their calls.
+    #[error("the result does not answer the call whose turn it is")]
+    OtherCall,
+    /// Results bring texts and images only.
+    #[error("the result brings thinking or tool calls")]
+    ResultContent,
+    /// Nobody else speaks.
+    #[error("neither user, assistant nor tool result")]
+    OtherMessage,
+}
 
 /// Checks that `messages` are a valid conversation: users, assistants and tool results only; it begins with the
 /// user; no message of the user or the assistant is empty; each assistant turn is settled; each tool call has an
@@ -13,61 +70,61 @@ use crate::project::{is_empty, is_input, is_settled, says_something};
 /// result stands elsewhere; results and users bring neither thinking nor calls.
 ///
 /// # Errors
-/// The position (from 0) and the broken rule, in one line for people.
-pub fn check_conversation(messages: &[Arc<Message>]) -> Result<(), String> {
+/// The first broken rule and where.
+pub fn check_conversation(messages: &[Arc<Message>]) -> Result<(), ConversationError> {
     let mut waiting = std::collections::VecDeque::new();
     let mut ids = HashSet::new();
     for (index, message) in messages.iter().enumerate() {
-        let broken = |rule: &str| Err(format!("message {index}: {rule}"));
+        let broken = |rule| Err(ConversationError::Message { index, rule });
         if !waiting.is_empty() && !matches!(**message, Message::ToolResult(_)) {
-            return broken("comes before the results of the calls before it");
+            return broken(ConversationRule::BeforeResults);
         }
         match &**message {
             Message::User(user) => {
                 if is_empty(&user.content) {
-                    return broken("the user says nothing");
+                    return broken(ConversationRule::EmptyUser);
                 }
                 if matches!(&user.content, Body::Blocks(blocks) if !blocks.iter().all(is_input)) {
-                    return broken("the user brings thinking or tool calls");
+                    return broken(ConversationRule::UserContent);
                 }
             }
             Message::Assistant(assistant) => {
                 if index == 0 {
-                    return broken("the assistant speaks first");
+                    return broken(ConversationRule::AssistantFirst);
                 }
                 if !is_settled(assistant.stop_reason) {
-                    return broken("the turn is not settled");
+                    return broken(ConversationRule::Unsettled);
                 }
                 if !assistant.content.iter().any(says_something) {
-                    return broken("the assistant says nothing");
+                    return broken(ConversationRule::EmptyAssistant);
                 }
                 for call in assistant.tool_calls() {
                     if call.id.as_str().is_empty() {
-                        return broken("a tool call has no id");
+                        return broken(ConversationRule::NoCallId);
                     }
                     if !ids.insert(&call.id) {
-                        return broken("the id of a tool call was used before");
+                        return broken(ConversationRule::RepeatedCallId);
                     }
                     waiting.push_back(&call.id);
                 }
             }
             Message::ToolResult(result) => {
                 if waiting.pop_front() != Some(&result.tool_call_id) {
-                    return broken("the result does not answer the call whose turn it is");
+                    return broken(ConversationRule::OtherCall);
                 }
                 if !result.content.iter().all(is_input) {
-                    return broken("the result brings thinking or tool calls");
+                    return broken(ConversationRule::ResultContent);
                 }
             }
             Message::BashExecution(_)
             | Message::Custom(_)
             | Message::BranchSummary(_)
             | Message::CompactionSummary(_)
-            | Message::Other(_) => return broken("neither user, assistant nor tool result"),
+            | Message::Other(_) => return broken(ConversationRule::OtherMessage),
         }
     }
     match waiting.front() {
         None => Ok(()),
-        Some(id) => Err(format!("the end: the call {id} has no result")),
+        Some(id) => Err(ConversationError::Unanswered { call: (*id).clone() }),
     }
 }

@@ -15,12 +15,65 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How PNG begins.
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
 
+/// Why there is no image of the clipboard.
+#[derive(Debug, thiserror::Error)]
+pub enum ClipboardError {
+    /// No desktop.
+    #[error(
+        "No clipboard is reached from here (neither WAYLAND_DISPLAY nor DISPLAY is set): save the image, and write its \
+         path"
+    )]
+    NoClipboard,
+    /// The program that reads it is missing.
+    #[error("{0} is not installed (or only where commands may write), which reads the clipboard")]
+    NotInstalled(String),
+    /// Something else is on it, or nothing.
+    #[error("There is no image on the clipboard")]
+    NoImage,
+    /// It is beyond the limit.
+    #[error("The image is larger than {} MiB", MOST >> 20)]
+    TooLarge,
+    /// No file could be made of it.
+    #[error("The image cannot be written to {}: {error}", directory.display())]
+    NotWritten {
+        /// Where.
+        directory: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// The program does not start.
+    #[error("{program} cannot be run: {error}")]
+    NotStarted {
+        /// The program.
+        program: String,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// Its output cannot be read.
+    #[error("{program} cannot be read: {error}")]
+    NotRead {
+        /// The program.
+        program: String,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// It has no output.
+    #[error("{0} has no output")]
+    NoOutput(String),
+    /// It did not end in time.
+    #[error("{0} does not answer")]
+    NoAnswer(String),
+    /// The work was given up.
+    #[error("{0}")]
+    Stopped(#[from] tokio::task::JoinError),
+}
+
 /// Puts the image of the clipboard into a new file (0600, PNG) in a directory, and gives its path. Asks `wl-paste`,
 /// `xclip` or `pngpaste`, whichever is for this desktop; waits for it, five seconds at most.
 ///
 /// # Errors
-/// In words for people: there is no image, or no program that reads the clipboard.
-pub fn clipboard_image(directory: &Path) -> Result<PathBuf, String> {
+/// There is no image, or no program that reads the clipboard.
+pub fn clipboard_image(directory: &Path) -> Result<PathBuf, ClipboardError> {
     let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let mut programs: Vec<&[&str]> = Vec::new();
     if set("WAYLAND_DISPLAY") {
@@ -33,14 +86,12 @@ pub fn clipboard_image(directory: &Path) -> Result<PathBuf, String> {
         programs.push(&["pngpaste", "-"]);
     }
     if programs.is_empty() {
-        return Err("No clipboard is reached from here (neither WAYLAND_DISPLAY nor DISPLAY is set): \
-                    save the image, and write its path"
-            .into());
+        return Err(ClipboardError::NoClipboard);
     }
     image_of(&programs, directory)
 }
 
-fn image_of(programs: &[&[&str]], directory: &Path) -> Result<PathBuf, String> {
+fn image_of(programs: &[&[&str]], directory: &Path) -> Result<PathBuf, ClipboardError> {
     let mut asked = Vec::new();
     for program in programs {
         let Some(bytes) = output(program)? else { continue };
@@ -53,21 +104,18 @@ fn image_of(programs: &[&[&str]], directory: &Path) -> Result<PathBuf, String> {
             });
             return match kept {
                 Ok((_, path)) => Ok(path),
-                Err(error) => Err(format!("The image cannot be written to {}: {error}", directory.display())),
+                Err(error) => Err(ClipboardError::NotWritten { directory: directory.to_owned(), error }),
             };
         }
     }
     match (asked.is_empty(), programs.first()) {
-        (true, Some(program)) => Err(format!(
-            "{} is not installed (or only where commands may write), which reads the clipboard",
-            program[0]
-        )),
-        _ => Err("There is no image on the clipboard".into()),
+        (true, Some(program)) => Err(ClipboardError::NotInstalled(program[0].to_owned())),
+        _ => Err(ClipboardError::NoImage),
     }
 }
 
 /// What a program prints; `None` when there is no such program.
-fn output(program: &[&str]) -> Result<Option<Vec<u8>>, String> {
+fn output(program: &[&str]) -> Result<Option<Vec<u8>>, ClipboardError> {
     let name = program[0];
     let Some(mut command) = Helpers::of_this_process().command(name) else { return Ok(None) };
     let spawned = command
@@ -80,9 +128,9 @@ fn output(program: &[&str]) -> Result<Option<Vec<u8>>, String> {
     let mut child = match spawned {
         Ok(child) => child,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(format!("{name} cannot be run: {error}")),
+        Err(error) => return Err(ClipboardError::NotStarted { program: name.to_owned(), error }),
     };
-    let Some(out) = child.stdout.take() else { return Err(format!("{name} has no output")) };
+    let Some(out) = child.stdout.take() else { return Err(ClipboardError::NoOutput(name.to_owned())) };
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
@@ -95,13 +143,11 @@ fn output(program: &[&str]) -> Result<Option<Vec<u8>>, String> {
     child.kill().ok();
     child.wait().ok();
     match read {
-        Ok(Ok(bytes)) if bytes.len() as u64 > MOST => {
-            Err(format!("The image is larger than {} MiB", MOST >> 20))
-        }
+        Ok(Ok(bytes)) if bytes.len() as u64 > MOST => Err(ClipboardError::TooLarge),
         Ok(Ok(bytes)) => Ok(Some(bytes)),
-        Ok(Err(error)) => Err(format!("{name} cannot be read: {error}")),
+        Ok(Err(error)) => Err(ClipboardError::NotRead { program: name.to_owned(), error }),
         Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-            Err(format!("{name} does not answer"))
+            Err(ClipboardError::NoAnswer(name.to_owned()))
         }
     }
 }
@@ -120,12 +166,12 @@ mod tests {
         let path = image_of(&[missing, text, image], dir.path()).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), [PNG, b"rest"].concat());
         assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o600);
-        let told = |programs: &[&[&str]]| image_of(programs, dir.path()).unwrap_err();
+        let told = |programs: &[&[&str]]| image_of(programs, dir.path()).unwrap_err().to_string();
         assert!(told(&[text]).contains("no image"));
         assert!(told(&[missing, text]).contains("no image"));
         assert!(told(&[missing]).contains("no-such-program-here is not installed"));
         assert!(told(&[&["sh", "-c", "exec head -c 40000000 /dev/zero"]]).contains("larger"));
-        let nowhere = image_of(&[image], &dir.path().join("none")).unwrap_err();
+        let nowhere = image_of(&[image], &dir.path().join("none")).unwrap_err().to_string();
         assert!(nowhere.contains("cannot be written"), "{nowhere}");
     }
 }

@@ -18,8 +18,22 @@ use tokio_util::sync::CancellationToken;
 use crate::Theme;
 use crate::editor::Candidate;
 
-/// Something that is being done; the error is for people, in one line or a few.
-pub type Doing<T> = Pin<Box<dyn Future<Output = Result<T, String>> + Send>>;
+/// Why the host did not do something.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum HostError {
+    /// It failed.
+    #[error("{message}")]
+    Failed {
+        /// What happened, in one line or a few.
+        message: String,
+    },
+    /// The user stopped it.
+    #[error("it was stopped")]
+    Stopped,
+}
+
+/// Something that is being done.
+pub type Doing<T> = Pin<Box<dyn Future<Output = Result<T, HostError>> + Send>>;
 
 /// Hears what is printed.
 pub type Tell = Box<dyn Fn(Arc<str>) + Send + Sync>;

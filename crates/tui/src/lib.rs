@@ -60,7 +60,7 @@ mod view;
 mod wrap;
 
 pub use clean::{clean, is_unseen};
-pub use clipboard::clipboard_image;
+pub use clipboard::{ClipboardError, clipboard_image};
 pub use command::{RunCommand, SlashCommand};
 pub use commands::COMMANDS;
 pub use depth::Depth;
@@ -82,7 +82,7 @@ pub use request::{Context, Reply, Request, Stop};
 pub use run::{Begin, Ended, Left, run};
 pub use screen::Screen;
 pub use sent::{HISTORY_TEXT, HISTORY_TEXTS, SentFile};
-pub use state::{Choice, Effect, Input, Purpose, State};
+pub use state::{Choice, EditorError, Effect, FormError, Input, Purpose, State};
 pub use theme::{Role, THEME_LIMIT, Theme, ThemeProblem};
 pub use view::view;
 pub use wrap::wrap;

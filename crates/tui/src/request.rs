@@ -63,7 +63,7 @@ impl Request {
             move |context| call(&*context.host),
             move |state, result, effects| match result {
                 Ok(value) => then(state, value, effects),
-                Err(error) => state.failed(&error),
+                Err(error) => state.failed(&error.to_string()),
             },
         )
     }

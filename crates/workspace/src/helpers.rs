@@ -58,6 +58,20 @@ struct Ours {
     helpers: Option<Arc<Helpers>>,
 }
 
+/// Why a line of the user's is not run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum HelperError {
+    /// It names a file that commands of a session could have put there.
+    #[error("it names {named}, which commands of a session could change; keep that where they cannot write")]
+    Changeable {
+        /// The file, as the line names it.
+        named: String,
+    },
+    /// There is no shell.
+    #[error("there is no `sh` but where commands may write")]
+    NoShell,
+}
+
 /// Finds programs by name where no confined command can put one: not in a relative or empty entry of `PATH`, not in a
 /// directory where commands may write, and not behind a link that leads through one.
 #[derive(Debug)]
@@ -148,14 +162,12 @@ impl Helpers {
     /// [`Helpers::find`] does.
     ///
     /// # Errors
-    /// In words for people: it names a file where commands may write, or there is no shell.
-    pub fn shell(&self, line: &str, directory: &Path) -> Result<Command, String> {
+    /// It names a file where commands may write, or there is no shell.
+    pub fn shell(&self, line: &str, directory: &Path) -> Result<Command, HelperError> {
         if let Some(named) = self.open_word(line, directory) {
-            return Err(format!(
-                "it names {named}, which commands of a session could change; keep that where they cannot write"
-            ));
+            return Err(HelperError::Changeable { named });
         }
-        let shell = self.find("sh").ok_or("there is no `sh` but where commands may write")?;
+        let shell = self.find("sh").ok_or(HelperError::NoShell)?;
         let mut command = Command::new(shell);
         command.args(["-c", line]).current_dir(directory);
         self.clean(&mut command, line);

@@ -42,7 +42,7 @@ pub use access::{Access, AccessRules, Approval, Reach, Want, has_other_names};
 pub use caches::{Cache, caches, leads_through};
 pub use capture::Captured;
 pub use error::{FileError, FileKind};
-pub use helpers::Helpers;
+pub use helpers::{HelperError, Helpers};
 pub use layers::{cache_layers, drop_cache_layers};
 pub use namespaces::{CommandNeeds, Doors, Launcher, Namespaces, run_launcher};
 pub use open::{FileStamp, open_for_reading, read_whole};
@@ -52,7 +52,7 @@ pub use protected::{configures, names_secret};
 pub use read::{LineRange, ReadLimits, TextWindow, read_lines};
 pub use registry::ProcessRegistry;
 pub use restore::{Staged, can_change, make_directory, place, remove, remove_directory, stage, staging_path};
-pub use sandbox::{Network, Sandbox, SandboxSupport, git_directories};
+pub use sandbox::{Network, NotIsolated, Sandbox, SandboxSupport, git_directories};
 pub use scan::{
     CACHES, Changes, Files, Found, GitIndex, GitRefs, MOST_ENTRIES, ScanError, Stamp, changed, git_blobs,
     is_cache, scan, walk,

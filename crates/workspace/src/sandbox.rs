@@ -36,6 +36,20 @@ pub enum SandboxSupport {
     Missing,
 }
 
+/// Why commands do not run in namespaces.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotIsolated {
+    /// Nobody wants it.
+    #[error("they were not asked for")]
+    NotAskedFor,
+    /// The system does not give them.
+    #[error("{why}")]
+    Unavailable {
+        /// What it says.
+        why: String,
+    },
+}
+
 impl SandboxSupport {
     /// Asks the kernel.
     pub fn of_this_system() -> Self {
@@ -160,13 +174,12 @@ impl Sandbox {
     ///
     /// # Errors
     /// When it cannot be set up.
-    pub fn isolation(&self) -> io::Result<Result<(), String>> {
+    pub fn isolation(&self) -> io::Result<Result<(), NotIsolated>> {
         self.with(|started| {
             Ok(match &started.confined {
                 Confined::Session(_) => Ok(()),
-                Confined::Holder(_, why, _) => {
-                    Err(why.clone().unwrap_or_else(|| "they were not asked for".to_owned()))
-                }
+                Confined::Holder(_, Some(why), _) => Err(NotIsolated::Unavailable { why: why.clone() }),
+                Confined::Holder(_, None, _) => Err(NotIsolated::NotAskedFor),
             })
         })
     }

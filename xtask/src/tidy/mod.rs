@@ -5,6 +5,7 @@ mod arrows;
 mod crates;
 mod cycles;
 mod documents;
+mod errors;
 mod fronts;
 mod hygiene;
 mod lengths;
@@ -65,6 +66,7 @@ const RULES: &[(&str, Rule)] = &[
     ("json-rpc", vocabulary::json_rpc),
     ("print", vocabulary::print),
     ("fronts", fronts::check),
+    ("errors", errors::check),
     ("unfinished", vocabulary::unfinished),
     ("lints", vocabulary::lints),
     ("pure", vocabulary::pure),

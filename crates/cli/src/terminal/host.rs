@@ -11,8 +11,8 @@ use quipu_store::Graph;
 use quipu_tui::editor::Candidate;
 use quipu_tui::terminal::Abilities;
 use quipu_tui::{
-    Cycled, Doing, Glimpse, Host, Kept, NotOpened, Open, Printed, ProviderItem, Reach, SessionItem,
-    SettingKept, Tell, TreeKind, TreeRow, Which,
+    Cycled, Doing, Glimpse, Host, HostError, Kept, NotOpened, Open, Printed, ProviderItem, Reach,
+    SessionItem, SettingKept, Tell, TreeKind, TreeRow, Which,
 };
 
 use tokio_util::sync::CancellationToken;
@@ -90,7 +90,7 @@ impl Surroundings {
         T: Send + 'static,
     {
         let work = work(self.0.clone());
-        Box::pin(async move { work.await.map_err(|failure| failure.message) })
+        Box::pin(async move { work.await.map_err(|failure| HostError::Failed { message: failure.message }) })
     }
 }
 

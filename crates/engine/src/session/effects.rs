@@ -18,7 +18,7 @@ use crate::files::CallPlace;
 use crate::hooks::{CompactionRequest, HookedCall, HookedCompaction, RunEnd, RunStart, kept};
 use crate::stand::look;
 use crate::toolbox::Toolbox;
-use quipu_machine::{Calls, Effect, Input, NoSummary, Stretch, Summary, step_key};
+use quipu_machine::{Calls, Effect, Input, NoSummary, ShellRunError, Stretch, Summary, step_key};
 
 impl Task {
     pub(super) fn perform(&mut self, effect: Effect) {
@@ -251,7 +251,7 @@ impl Task {
                     let end = std::panic::AssertUnwindSafe(work)
                         .catch_unwind()
                         .await
-                        .unwrap_or_else(|_| Err("the program failed inside; this is a bug of it".to_owned()));
+                        .unwrap_or(Err(ShellRunError::Broken));
                     drop(input.send(Input::ShellEnded { run, end }).await);
                 });
             }

@@ -27,7 +27,7 @@ use crate::clock::Clock;
 use crate::commit::Committer;
 use crate::follower::Follower;
 use crate::hooks::SessionOrigin;
-use crate::models::Models;
+use crate::models::{ModelLookupError, Models};
 use crate::moves::{SessionMover, refused};
 use crate::owner::Lease;
 use crate::policy::{Grant, SharedPolicy};
@@ -278,7 +278,11 @@ impl Session {
         };
         found = match &command {
             Command::Set { setting: Setting::Model { provider, id } } => Found::Model(
-                self.0.models.find(provider, id).await.map_err(|why| Refused::NoSuchModel { why })?,
+                self.0
+                    .models
+                    .find(provider, id)
+                    .await
+                    .map_err(|error| Refused::NoSuchModel { why: error.to_string() })?,
             ),
             Command::Set { setting: Setting::Permissions } => match self.0.policy.version().await {
                 Some(version) => Found::Policy(version),
@@ -447,9 +451,9 @@ impl Session {
                 let grant = Grant { tool: permission.tool.clone(), subject: permission.subject.to_string() };
                 match self.0.policy.grant(grant, *scope).await {
                     Ok(kept) => *scope = kept,
-                    Err(why) => {
+                    Err(error) => {
                         *scope = Scope::Session;
-                        self.show(Ui::Notice { notice: Notice::note(why) }).await?;
+                        self.show(Ui::Notice { notice: Notice::note(error.to_string()) }).await?;
                     }
                 }
                 return Ok(Some(granting));
@@ -540,14 +544,14 @@ impl std::fmt::Debug for Others {
 }
 
 impl Others {
-    async fn find(&self, provider: &str, id: &str) -> Result<Carried, String> {
+    async fn find(&self, provider: &str, id: &str) -> Result<Carried, ModelLookupError> {
         let Some(models) = self.0.clone() else {
-            return Err("this session knows no other models".into());
+            return Err(ModelLookupError::NoOthers);
         };
         let (provider, id) = (provider.to_owned(), id.to_owned());
         // It may read files, and run a command that knows a key.
         let found = tokio::task::spawn_blocking(move || models.find(&provider, &id)).await;
-        found.unwrap_or_else(|error| Err(format!("the model could not be looked up: {error}")))
+        found.unwrap_or_else(|error| Err(ModelLookupError::Failed { why: error.to_string() }))
     }
 }
 

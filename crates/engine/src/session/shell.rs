@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::engine::Engine;
 use crate::toolbox::Toolbox;
-use quipu_machine::{Input, ShellDone, shell_message};
+use quipu_machine::{Input, ShellDone, ShellRunError, shell_message};
 
 /// Bytes of what is printed that are kept at hand.
 const OUTPUT: usize = 256 << 10;
@@ -39,7 +39,7 @@ pub(super) async fn run(
     line: &str,
     cancel: CancellationToken,
     input: mpsc::Sender<Input>,
-) -> Result<ShellDone, String> {
+) -> Result<ShellDone, ShellRunError> {
     let parts = &toolbox.parts;
     let ground = Ground {
         cwd: &parts.cwd,
@@ -78,7 +78,7 @@ impl Ground<'_> {
         line: &str,
         cancel: &CancellationToken,
         tell: &(dyn Fn(Arc<str>) + Send + Sync),
-    ) -> Result<ShellDone, String> {
+    ) -> Result<ShellDone, ShellRunError> {
         let limits = OutputLimits { lines: u64::MAX, bytes: OUTPUT, spill_bytes: SPILLED };
         let mut output = OutputBuffer::new(limits, self.outputs);
         let command = ShellCommand {
@@ -96,7 +96,7 @@ impl Ground<'_> {
             tell(self.sealer.seal(tail).into());
         };
         let end = run_shell(command, self.processes, cancel, &mut output, &progress).await;
-        let code = match end.map_err(|error| error.to_string())? {
+        let code = match end.map_err(|error| ShellRunError::NotStarted { why: error.to_string() })? {
             ShellEnd::Exited(code) => Some(code),
             ShellEnd::Signalled(signal) => Some(128 + signal),
             ShellEnd::TimedOut | ShellEnd::Cancelled => None,

@@ -36,7 +36,7 @@ impl Archive {
     /// The node of a name; where the session stands when there is none.
     async fn named(&self, name: Option<&str>) -> Result<NodeId, String> {
         match (name.filter(|name| !name.is_empty()), self.sight.head()) {
-            (Some(name), _) => self.sight.find(&*self.store, name).await,
+            (Some(name), _) => self.sight.find(&*self.store, name).await.map_err(|error| error.to_string()),
             (None, Some(head)) => Ok(head),
             (None, None) => Err("This session has no node yet, and no node was named.".into()),
         }
@@ -223,7 +223,7 @@ impl Recall {
 
     async fn read(&self, args: RecallArgs, sees_images: bool) -> Result<ToolOutput, String> {
         let store = &*self.archive.store;
-        let node = self.archive.sight.find(store, &args.hash).await?;
+        let node = self.archive.sight.find(store, &args.hash).await.map_err(|error| error.to_string())?;
         let default = RecallQuery::new(node);
         let query = RecallQuery {
             budget: args.budget.unwrap_or(default.budget),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use quipu::protocol::{Ack, Entry, Event, Model, NodeId, Outcome, Setting, Thinking};
 use quipu::store::{Store, Until, decode_nodes};
-use quipu::{Models, Provider, Refused, SessionOptions};
+use quipu::{FindError, ModelLookupError, Models, Provider, Refused, SessionOptions};
 use serde_json::json;
 
 use crate::support::{Fake, Gate, Live, World, call, gated, model, say};
@@ -13,9 +13,12 @@ use crate::support::{Fake, Gate, Live, World, call, gated, model, say};
 struct One(Arc<Model>, Arc<Fake>);
 
 impl Models for One {
-    fn find(&self, provider: &str, id: &str) -> Result<(Arc<Model>, Arc<dyn Provider>), String> {
+    fn find(&self, provider: &str, id: &str) -> Result<(Arc<Model>, Arc<dyn Provider>), ModelLookupError> {
         let found = self.0.provider == provider && self.0.id == id;
-        found.then(|| (self.0.clone(), self.1.clone() as _)).ok_or_else(|| format!("no {provider}/{id}"))
+        found.then(|| (self.0.clone(), self.1.clone() as _)).ok_or_else(|| {
+            let pattern = format!("{provider}/{id}");
+            ModelLookupError::NotFound(FindError::UnknownModel { pattern, similar: Vec::new() })
+        })
     }
 }
 
@@ -173,7 +176,10 @@ async fn what_is_not_known_is_refused_and_nothing_changes() {
     live.run("a").await;
     let head = live.session.view().head;
     let nobody = Setting::Model { provider: "nobody".into(), id: "none".into() };
-    assert_eq!(live.session.set(nobody).await, Err(Refused::NoSuchModel { why: "no nobody/none".into() }));
+    assert_eq!(
+        live.session.set(nobody).await,
+        Err(Refused::NoSuchModel { why: "There is no model \"nobody/none\".".into() })
+    );
     assert_eq!((live.session.view().head, changes(&live)), (head, vec![]));
     live.finish().await;
     // One that knows no others.

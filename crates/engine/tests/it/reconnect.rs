@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use quipu::protocol::{Answer, AskKind, Command, Event, Notice, Refused, Scope, Thinking, Ui};
-use quipu::{Decision, Delivery, Grant, Policy, Proposal};
+use quipu::{Decision, Delivery, Grant, GrantError, Policy, Proposal};
 use serde_json::json;
 
 use crate::support::{Reply, World, call, say};
@@ -27,9 +27,13 @@ impl Policy for AskAll {
         vec![Scope::Once, Scope::Session, Scope::Always]
     }
 
-    fn grant(&self, grant: Grant, scope: Scope) -> Result<Scope, String> {
+    fn grant(&self, grant: Grant, scope: Scope) -> Result<Scope, GrantError> {
         self.0.lock().unwrap().push((grant, scope));
-        if scope == Scope::Always { Err("the disk is full".into()) } else { Ok(scope) }
+        if scope == Scope::Always {
+            Err(GrantError::NotKept { why: "the disk is full".into() })
+        } else {
+            Ok(scope)
+        }
     }
 }
 
@@ -187,7 +191,7 @@ async fn question_is_answered_with_a_scope_that_it_offers() {
         }
     }
     assert_eq!(by, [Scope::Session, Scope::Session]);
-    assert_eq!(told, ["the disk is full"]);
+    assert_eq!(told, ["That could not be kept, and holds for this session only: the disk is full"]);
     let asked: Vec<Scope> = policy.0.lock().unwrap().iter().map(|(_, scope)| *scope).collect();
     assert_eq!(asked, [Scope::Session, Scope::Always]);
     session.shutdown().await;

@@ -63,35 +63,54 @@ pub enum EmbedderSettings {
     Path(PathBuf),
 }
 
+/// What is wrong with `search.meaning`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EmbedderSettingsError {
+    /// It is neither an object nor `false`.
+    #[error("search.meaning must be an object, or false")]
+    NotAnObject,
+    /// It has a member of another name.
+    #[error("search.meaning.{0} is not known")]
+    Unknown(String),
+    /// A member must be text.
+    #[error("search.meaning.{0} must be text")]
+    NotText(String),
+    /// No such length of vectors.
+    #[error("search.meaning.dimensions must be a whole number from 1 to {MAX_DIMENSIONS}")]
+    Dimensions,
+    /// Members are missing, or do not go together.
+    #[error("search.meaning needs either path, or model with endpoint or provider")]
+    Incomplete,
+}
+
 impl EmbedderSettings {
     /// What `search.meaning` of the settings says; `None` when it says nothing or `false`.
     ///
     /// # Errors
-    /// What is wrong with it, for people.
-    pub fn of_json(settings: &Value) -> Result<Option<Self>, String> {
+    /// What is wrong with it.
+    pub fn of_json(settings: &Value) -> Result<Option<Self>, EmbedderSettingsError> {
         let Some(meaning) = settings.pointer("/search/meaning") else { return Ok(None) };
         let members = match meaning {
             Value::Null | Value::Bool(false) => return Ok(None),
             Value::Object(members) => members,
-            _ => return Err("search.meaning must be an object, or false".into()),
+            _ => return Err(EmbedderSettingsError::NotAnObject),
         };
         for name in members.keys() {
             if !["endpoint", "provider", "model", "dimensions", "path"].contains(&name.as_str()) {
-                return Err(format!("search.meaning.{name} is not known"));
+                return Err(EmbedderSettingsError::Unknown(name.clone()));
             }
         }
         let text = |name: &str| match members.get(name) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(text)) if !text.trim().is_empty() => Ok(Some(text.trim().to_owned())),
-            Some(_) => Err(format!("search.meaning.{name} must be text")),
+            Some(_) => Err(EmbedderSettingsError::NotText(name.to_owned())),
         };
         let (endpoint, provider, model) = (text("endpoint")?, text("provider")?, text("model")?);
         let dimensions = match members.get("dimensions") {
             None | Some(Value::Null) => None,
             Some(value) => {
-                Some(value.as_u64().filter(|count| (1..=MAX_DIMENSIONS as u64).contains(count)).ok_or_else(
-                    || format!("search.meaning.dimensions must be a whole number from 1 to {MAX_DIMENSIONS}"),
-                )?)
+                let count = value.as_u64().filter(|count| (1..=MAX_DIMENSIONS as u64).contains(count));
+                Some(count.ok_or(EmbedderSettingsError::Dimensions)?)
             }
         };
         match (text("path")?, model) {
@@ -101,7 +120,7 @@ impl EmbedderSettings {
             (None, Some(model)) if endpoint.is_some() || provider.is_some() => {
                 Ok(Some(Self::Endpoint { endpoint, provider, model, dimensions }))
             }
-            _ => Err("search.meaning needs either path, or model with endpoint or provider".into()),
+            _ => Err(EmbedderSettingsError::Incomplete),
         }
     }
 }
@@ -200,7 +219,7 @@ mod tests {
             (r#"{"search":{"meaning":{"url":"x"}}}"#, "search.meaning.url is not known"),
             (r#"{"search":{"meaning":{"provider":"p","model":"m","dimensions":0}}}"#, "from 1 to 8192"),
         ] {
-            let said = read(text).unwrap_err();
+            let said = read(text).unwrap_err().to_string();
             assert!(said.contains(wrong), "{said}");
         }
     }

@@ -52,7 +52,7 @@ impl Bench {
         let tool = self.tool(name);
         match quipu_tools::validate(tool.spec(), &Json::from(args)) {
             Ok(args) => tool.run(Invocation { id: "c".into(), args }, &self.cx).await,
-            Err(text) => ToolOutput::error(text),
+            Err(error) => ToolOutput::error(error.to_string()),
         }
     }
 

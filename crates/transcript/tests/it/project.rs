@@ -285,7 +285,7 @@ fn the_law_finds_what_is_broken() {
                 _ => None,
             })
             .collect();
-        assert_eq!(check_conversation(&messages), Err(expect.into()));
+        assert_eq!(check_conversation(&messages).unwrap_err().to_string(), expect);
     };
     check(&["assistant stop: x"], "message 0: the assistant speaks first");
     check(&["user:"], "message 0: the user says nothing");

@@ -1,7 +1,7 @@
 //! Keys of providers: asked for, checked, kept.
 
 use crate::component::{Chooser, LineInput};
-use crate::host::{Kept, ProviderItem};
+use crate::host::{HostError, Kept, ProviderItem};
 use crate::picker::{Picker, PickerRow};
 use crate::{Effect, Request, SlashCommand, State};
 
@@ -93,7 +93,7 @@ fn kept(
     state: &mut State,
     provider: String,
     key: String,
-    kept: Result<Kept, String>,
+    kept: Result<Kept, HostError>,
     effects: &mut Vec<Effect>,
 ) {
     // One that came as it was stopped: what is stored is told all the same.
@@ -141,7 +141,7 @@ fn kept(
             state.show(chooser.or_else(|state, _| forget(state)));
         }
         Err(error) => {
-            state.error("The key was not kept.", &error);
+            state.error("The key was not kept.", &error.to_string());
             state.back_to_first();
         }
     }

@@ -135,7 +135,7 @@ pub(crate) fn run(words: Vec<String>, effects: &mut Vec<Effect>) {
             }
             match printed {
                 Ok(printed) => show(state, &what, &printed),
-                Err(error) => state.failed(&error),
+                Err(error) => state.failed(&error.to_string()),
             }
         },
     )));

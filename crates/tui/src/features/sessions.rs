@@ -82,7 +82,7 @@ fn clone_session(state: &mut State, _: &str, effects: &mut Vec<Effect>) {
             match copy {
                 Ok(copy) => open_session(state, copy, effects),
                 Err(why) => {
-                    state.error("It was not made.", &why);
+                    state.error("It was not made.", &why.to_string());
                     state.say_what_waits(effects);
                 }
             }

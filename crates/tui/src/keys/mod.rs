@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use crate::{Key, KeyCode};
 pub use file::BindingTrouble;
-pub use names::{key_label, key_name, parse_key};
+pub use names::{KeyNameError, key_label, key_name, parse_key};
 pub use table::{ACTIONS, Action};
 
 /// Where an action holds. A key may do one thing in each.

@@ -22,12 +22,32 @@ const NAMED: &[(&str, KeyCode)] = &[
     ("right", KeyCode::Right),
 ];
 
+/// Why a name is no key.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum KeyNameError {
+    /// What stands before a `+` is no modifier.
+    #[error("{0:?} is none of ctrl, alt, shift")]
+    UnknownModifier(String),
+    /// A modifier is named twice.
+    #[error("{0} is there twice")]
+    Repeated(String),
+    /// There is no name.
+    #[error("it is empty")]
+    Empty,
+    /// No key has it.
+    #[error("there is no key {0:?}")]
+    Unknown(String),
+    /// With shift the key writes something else.
+    #[error("name the character that shift and {0:?} write instead")]
+    Shifted(char),
+}
+
 /// Reads the name of a key: `ctrl+`, `alt+` and `shift+` in any order, and a character or a name. Names of keys and
 /// modifiers may be in any case, as may letters with `ctrl+` or `alt+`; another letter in upper case is one with shift.
 ///
 /// # Errors
-/// What is wrong with it, in words.
-pub fn parse_key(name: &str) -> Result<Key, String> {
+/// What is wrong with it.
+pub fn parse_key(name: &str) -> Result<Key, KeyNameError> {
     let mut modifiers = Modifiers::default();
     let mut rest = name.trim();
     while let Some((modifier, behind)) = rest.split_once('+').filter(|(_, behind)| !behind.is_empty()) {
@@ -35,10 +55,10 @@ pub fn parse_key(name: &str) -> Result<Key, String> {
             "ctrl" | "control" => &mut modifiers.control,
             "alt" | "option" | "meta" => &mut modifiers.alt,
             "shift" => &mut modifiers.shift,
-            _ => return Err(format!("{modifier:?} is none of ctrl, alt, shift")),
+            _ => return Err(KeyNameError::UnknownModifier(modifier.to_owned())),
         };
         if std::mem::replace(flag, true) {
-            return Err(format!("{modifier} is there twice"));
+            return Err(KeyNameError::Repeated(modifier.to_owned()));
         }
         rest = behind;
     }
@@ -46,20 +66,20 @@ pub fn parse_key(name: &str) -> Result<Key, String> {
     let code = match (characters.next(), characters.next()) {
         (Some(one), None) if one.is_control() || one.is_whitespace() => None,
         (Some(one), None) => Some(KeyCode::Char(one)),
-        (None, _) => return Err("it is empty".to_owned()),
+        (None, _) => return Err(KeyNameError::Empty),
         _ => {
             let named = NAMED.iter().find(|(name, _)| name.eq_ignore_ascii_case(rest)).map(|(_, code)| *code);
             named.or_else(|| function(rest))
         }
     };
-    let Some(mut code) = code else { return Err(format!("there is no key {rest:?}")) };
+    let Some(mut code) = code else { return Err(KeyNameError::Unknown(rest.to_owned())) };
     if let KeyCode::Char(one) = code
         && modifiers.shift
         && one != ' '
     {
         modifiers.shift = false;
         if !one.is_alphabetic() {
-            return Err(format!("name the character that shift and {one:?} write instead"));
+            return Err(KeyNameError::Shifted(one));
         }
         code = KeyCode::Char(one.to_uppercase().next().unwrap_or(one));
     } else if let KeyCode::Char(one) = code

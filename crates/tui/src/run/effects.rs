@@ -49,9 +49,7 @@ impl Run {
             Effect::PasteImage => {
                 let directory = std::env::temp_dir();
                 let work = tokio::task::spawn_blocking(move || crate::clipboard_image(&directory));
-                self.begin(async move {
-                    Input::Image(work.await.map_err(|error| error.to_string()).and_then(|found| found))
-                });
+                self.begin(async move { Input::Image(work.await.unwrap_or_else(|error| Err(error.into()))) });
             }
             Effect::Suspend => self.suspends = true,
             Effect::Leave => {

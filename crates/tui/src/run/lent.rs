@@ -13,8 +13,8 @@ use tokio::signal::unix::SignalKind;
 use tokio::sync::mpsc;
 
 use super::{Left, Run, Up};
-use crate::host::Doing;
-use crate::state::Input;
+use crate::host::{Doing, HostError};
+use crate::state::{EditorError, Input};
 use crate::terminal::{Incoming, Terminal};
 
 /// How long a program may take to end when we are asked to, and again when it is killed.
@@ -39,7 +39,7 @@ impl Run {
     pub(super) fn lend(
         &mut self,
         program: std::process::Command,
-        then: impl FnOnce(Result<(), String>, bool) -> Input + Send + 'static,
+        then: impl FnOnce(Result<(), EditorError>, bool) -> Input + Send + 'static,
     ) {
         self.leave_screen();
         let name = Path::new(program.get_program()).file_name().unwrap_or_default();
@@ -58,8 +58,8 @@ impl Run {
             };
             let ended = match status {
                 Ok(status) if status.success() => Ok(()),
-                Ok(status) => Err(format!("{name} ended with {status}")),
-                Err(error) => Err(format!("{name}: {error}")),
+                Ok(status) => Err(EditorError::Failed { name, status }),
+                Err(error) => Err(EditorError::NotStarted { name, error }),
             };
             drop(up.send(Up::Back(Box::new(then(ended, ends.load(Ordering::Relaxed))))));
         });
@@ -75,7 +75,7 @@ impl Run {
     pub(super) fn lend_to(
         &mut self,
         work: Doing<()>,
-        then: impl FnOnce(Result<(), String>, bool) -> Input + Send + 'static,
+        then: impl FnOnce(Result<(), HostError>, bool) -> Input + Send + 'static,
     ) {
         self.leave_screen();
         let ends = Arc::new(AtomicBool::new(false));
@@ -90,7 +90,7 @@ impl Run {
             };
             let ended = tokio::select! {
                 ended = work => ended,
-                () = interrupted => Err("it was stopped".to_owned()),
+                () = interrupted => Err(HostError::Stopped),
             };
             drop(up.send(Up::Back(Box::new(then(ended, ends.load(Ordering::Relaxed))))));
         });
@@ -137,18 +137,17 @@ impl Run {
 
     /// Lets the user's editor have a text.
     pub(super) fn edit(&mut self, text: &str) {
-        let failed = |error: io::Error| format!("the text could not be given to an editor: {error}");
         let file = tempfile::Builder::new().prefix("quipu-").suffix(".md").tempfile();
         let written =
             file.and_then(|mut file| io::Write::write_all(&mut file, text.as_bytes()).map(|()| file));
-        let (file, mut editor) = match (written.map_err(failed), editor()) {
+        let (file, mut editor) = match (written.map_err(EditorError::Text), editor()) {
             (Ok(file), Ok(editor)) => (file, editor),
             (Err(error), _) | (_, Err(error)) => return self.take(Input::Edited(Err(error))),
         };
         editor.arg(file.path());
         self.lend(editor, move |ended, ends_with_us| {
             let ended = if ends_with_us { Ok(()) } else { ended };
-            let text = ended.and_then(|()| std::fs::read(file.path()).map_err(failed));
+            let text = ended.and_then(|()| std::fs::read(file.path()).map_err(EditorError::Text));
             // What is no text in it is shown as such, and the rest is not lost.
             Input::Edited(text.map(|bytes| Some(String::from_utf8_lossy(&bytes).into_owned())))
         });
@@ -166,15 +165,14 @@ impl Run {
 }
 
 /// The user's editor, which may be a command with arguments.
-pub(super) fn editor() -> Result<std::process::Command, String> {
+pub(super) fn editor() -> Result<std::process::Command, EditorError> {
     let named = ["VISUAL", "EDITOR"]
         .iter()
         .find_map(|name| std::env::var(name).ok().filter(|it| !it.trim().is_empty()));
-    let named = named
-        .ok_or("neither VISUAL nor EDITOR names one: set one in the shell, such as `export EDITOR=nano`")?;
+    let named = named.ok_or(EditorError::NotNamed)?;
     let here = std::env::current_dir().unwrap_or_else(|_| "/".into());
     let command = Helpers::of_this_process().shell(&line(&named), &here);
-    let mut command = command.map_err(|error| format!("the editor `{named}` is not started: {error}"))?;
+    let mut command = command.map_err(|error| EditorError::Refused { named, error })?;
     command.arg("sh");
     Ok(command)
 }

@@ -2,6 +2,17 @@
 
 use quipu_protocol::{Answer, Ask, AskKind, Json, Scope};
 
+/// Why what was written is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum FormError {
+    /// It is other JSON.
+    #[error("The form must be a JSON object")]
+    NotAnObject,
+    /// It is no JSON.
+    #[error("The form is no JSON: {0}")]
+    NotJson(#[source] serde_json::Error),
+}
+
 /// One of the answers that a question takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Choice {
@@ -106,8 +117,8 @@ impl Choice {
     /// The answer, with what was written.
     ///
     /// # Errors
-    /// What is wrong with what was written.
-    pub fn answer(&self, ask: &Ask, written: Option<String>) -> Result<Answer, String> {
+    /// What was written is no form.
+    pub fn answer(&self, ask: &Ask, written: Option<String>) -> Result<Answer, FormError> {
         Ok(match self {
             Self::Allow(scope) => Answer::Allow { scope: *scope },
             Self::Deny => Answer::Deny { reason: written.filter(|reason| !reason.is_empty()) },
@@ -117,8 +128,8 @@ impl Choice {
             Self::Write => match &ask.kind {
                 AskKind::Form { .. } => match Json::parse(&written.unwrap_or_default()) {
                     Ok(value) if value.get().starts_with('{') => Answer::Form { value },
-                    Ok(_) => return Err("The form must be a JSON object".into()),
-                    Err(error) => return Err(format!("The form is no JSON: {error}")),
+                    Ok(_) => return Err(FormError::NotAnObject),
+                    Err(error) => return Err(FormError::NotJson(error)),
                 },
                 _ => Answer::Text { text: written.unwrap_or_default() },
             },

@@ -283,7 +283,7 @@ impl State {
                 self.questions.asks.pop_front();
                 self.questions.next(self.now);
             }
-            Err(why) => self.hint = Some(why),
+            Err(why) => self.hint = Some(why.to_string()),
         }
     }
 

@@ -6,6 +6,7 @@ use super::{Effect, Shell, State};
 use crate::command::SlashCommand;
 use crate::component::{Chooser, Component};
 use crate::editor::Candidate;
+use crate::host::HostError;
 use crate::keys::Action;
 use crate::levels::level_name;
 use crate::picker::{Picker, PickerRow};
@@ -200,9 +201,10 @@ impl State {
         if name == "thinking" {
             return self.slash(command, "", effects);
         }
-        let then = move |state: &mut Self, offered: Result<Vec<Candidate>, String>, _: &mut Vec<Effect>| {
-            state.choose_argument(name, offered.unwrap_or_default());
-        };
+        let then =
+            move |state: &mut Self, offered: Result<Vec<Candidate>, HostError>, _: &mut Vec<Effect>| {
+                state.choose_argument(name, offered.unwrap_or_default());
+            };
         let work = move |context: Context| context.host.arguments(name.to_owned(), head);
         effects.push(Effect::Ask(Request::new("arguments", work, then)));
     }

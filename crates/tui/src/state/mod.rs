@@ -29,14 +29,14 @@ use crate::keys::Bindings;
 use crate::{Line, Size, SlashCommand, Theme};
 
 pub(crate) use activity::{Activity, Working};
-pub use choice::Choice;
+pub use choice::{Choice, FormError};
 pub(crate) use item::Item;
 pub(crate) use opening::Opening;
 pub(crate) use outbox::Outbox;
 pub(crate) use questions::Questions;
 pub(crate) use shell::{Shell, Shells};
 pub(crate) use transcript::Transcript;
-pub use words::{Effect, Input, Purpose};
+pub use words::{EditorError, Effect, Input, Purpose};
 
 /// Where a session stands, for the status line.
 #[derive(Debug, Default)]
@@ -172,19 +172,19 @@ impl State {
                 self.shell_ended(&id, &done, Some("no session is open"), &mut effects);
             }
             Input::UnkeptEnded(_, Err(why)) => {
-                self.shell_taken(Err(Refused::Store { why }), &mut effects);
+                self.shell_taken(Err(Refused::Store { why: why.to_string() }), &mut effects);
             }
             Input::Reply(reply) => reply.apply(self, &mut effects),
             Input::Offered(id, candidates, more) => {
                 self.offer(id, candidates, more, &mut effects);
             }
             Input::Image(Ok(path)) => self.editor.insert(&path.to_string_lossy()),
-            Input::Image(Err(why)) => self.hint = Some(why),
+            Input::Image(Err(why)) => self.hint = Some(why.to_string()),
             Input::Edited(Ok(Some(text))) => self.editor.set_text(text.trim_end_matches('\n')),
             Input::EditedSettings => self.read_settings(&mut effects),
             Input::Edited(Ok(None)) | Input::Returned(Ok(())) => {}
-            Input::Returned(Err(error)) => self.error("The command did not go through.", &error),
-            Input::Edited(Err(error)) => self.error("The editor could not be used.", &error),
+            Input::Returned(Err(error)) => self.error("The command did not go through.", &error.to_string()),
+            Input::Edited(Err(error)) => self.error("The editor could not be used.", &error.to_string()),
         }
         for effect in &effects {
             if let Effect::Open(open) = effect {

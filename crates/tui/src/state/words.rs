@@ -4,11 +4,47 @@ use std::sync::Arc;
 
 use quipu::Refused;
 use quipu_protocol::{Ack, BashExecutionMessage, Command, Envelope, RunId, Thinking};
+use quipu_workspace::HelperError;
 
 use crate::editor::{Candidate, Query};
-use crate::host::{Glimpse, NotOpened, Open, Opened};
+use crate::host::{Glimpse, HostError, NotOpened, Open, Opened};
 use crate::request::{Reply, Request, Stop};
-use crate::{Key, Size};
+use crate::{ClipboardError, Key, Size};
+
+/// Why the user's editor left no text.
+#[derive(Debug, thiserror::Error)]
+pub enum EditorError {
+    /// No editor is set.
+    #[error("neither VISUAL nor EDITOR names one: set one in the shell, such as `export EDITOR=nano`")]
+    NotNamed,
+    /// What is set is not run.
+    #[error("the editor `{named}` is not started: {error}")]
+    Refused {
+        /// The line that was set.
+        named: String,
+        /// Why.
+        error: HelperError,
+    },
+    /// It does not start.
+    #[error("{name}: {error}")]
+    NotStarted {
+        /// The program.
+        name: String,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// It ended with a failure.
+    #[error("{name} ended with {status}")]
+    Failed {
+        /// The program.
+        name: String,
+        /// How.
+        status: std::process::ExitStatus,
+    },
+    /// The text did not reach it, or did not come back.
+    #[error("the text could not be given to an editor: {0}")]
+    Text(#[source] std::io::Error),
+}
 
 /// What happened.
 #[derive(Debug)]
@@ -53,19 +89,19 @@ pub enum Input {
     /// What a line that no session has printed so far.
     UnkeptOutput(RunId, Arc<str>),
     /// It is over, or was not run.
-    UnkeptEnded(RunId, Result<BashExecutionMessage, String>),
+    UnkeptEnded(RunId, Result<BashExecutionMessage, HostError>),
     /// A command that had the terminal is over.
-    Returned(Result<(), String>),
+    Returned(Result<(), HostError>),
     /// What was asked of the host came to this.
     Reply(Reply),
     /// What may be meant, for the question of this number; whether more may come.
     Offered(u64, Vec<Candidate>, bool),
     /// The path of an image, or why there is none.
-    Image(Result<std::path::PathBuf, String>),
+    Image(Result<std::path::PathBuf, ClipboardError>),
     /// The settings were edited.
     EditedSettings,
     /// What the external editor left.
-    Edited(Result<Option<String>, String>),
+    Edited(Result<Option<String>, EditorError>),
 }
 
 /// Why a command was sent: what its answer means.

@@ -8,8 +8,8 @@ use futures_util::FutureExt as _;
 use quipu_protocol::{BashExecutionMessage, Model, NodeId, SessionId, Thinking};
 use quipu_tui::editor::Candidate;
 use quipu_tui::{
-    Context, Cycled, Doing, Effect, FoundItems, Glimpse, Host, Input, Kept, LocalServers, NotOpened, Open,
-    Opened, Printed, ProviderItem, Reach, SessionItem, SettingKept, State, Tell, TreeRow,
+    Context, Cycled, Doing, Effect, FoundItems, Glimpse, Host, HostError, Input, Kept, LocalServers,
+    NotOpened, Open, Opened, Printed, ProviderItem, Reach, SessionItem, SettingKept, State, Tell, TreeRow,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) struct FakeHost {
     pub(crate) servers: Option<LocalServers>,
     pub(crate) providers: Vec<ProviderItem>,
-    pub(crate) kept: Mutex<Option<Result<Kept, String>>>,
+    pub(crate) kept: Mutex<Option<Result<Kept, HostError>>>,
     pub(crate) tree: Vec<TreeRow>,
     pub(crate) asked: Mutex<Vec<String>>,
 }
@@ -56,7 +56,7 @@ fn given<T: Send + 'static>(value: T) -> Doing<T> {
 }
 
 fn refused<T: Send + 'static>() -> Doing<T> {
-    Box::pin(std::future::ready(Err("nothing is given".to_owned())))
+    Box::pin(std::future::ready(Err(HostError::Failed { message: "nothing is given".to_owned() })))
 }
 
 impl Host for FakeHost {

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use futures_util::FutureExt as _;
 use quipu_tui::editor::Editor;
 use quipu_tui::{
-    Bindings, Context, Effect, Input, Kept, Key, KeyCode, LocalServer, LocalServers, Modifiers, NotOpened,
-    ProviderItem, Size, State, Theme, view,
+    Bindings, Context, Effect, HostError, Input, Kept, Key, KeyCode, LocalServer, LocalServers, Modifiers,
+    NotOpened, ProviderItem, Size, State, Theme, view,
 };
 
 use crate::fake_host::{FakeHost, carry_out};
@@ -160,7 +160,7 @@ fn login(host: &Arc<FakeHost>, state: &mut State, secret: &str) -> Vec<Effect> {
 
 #[test]
 fn what_a_key_may_come_to() {
-    let check = |kept: Result<Kept, String>, expect: &[&str]| {
+    let check = |kept: Result<Kept, HostError>, expect: &[&str]| {
         let kept = Mutex::new(Some(kept));
         let host = Arc::new(FakeHost { providers: vec![one()], kept, ..FakeHost::default() });
         let mut state = state(80);
@@ -185,7 +185,10 @@ fn what_a_key_may_come_to() {
             "Do not keep it",
         ],
     );
-    check(Err("the disk is full".into()), &["The key was not kept.", "the disk is full", "What now?"]);
+    check(
+        Err(HostError::Failed { message: "the disk is full".into() }),
+        &["The key was not kept.", "the disk is full", "What now?"],
+    );
 }
 
 #[test]

@@ -196,7 +196,7 @@ fn lines_of_the_user_name_no_file_of_the_workspace() {
         full("home/ed"),
         format!("sh {}", full("ws/../ws/node_modules/.bin/ed")),
     ] {
-        let error = helpers.shell(&line, &ws).map(drop).unwrap_err();
+        let error = helpers.shell(&line, &ws).map(drop).unwrap_err().to_string();
         assert!(error.contains("could change"), "{line}: {error}");
     }
     for line in ["cat </dev/null 2>/dev/null", "less -R", "sed s/a/b/", "test -d .", "vim +/x"] {
