@@ -11,6 +11,7 @@ mod confirm;
 mod console;
 mod context;
 mod demo;
+mod diagnostics;
 mod diff;
 mod doctor;
 mod exit;
@@ -57,6 +58,7 @@ use clap::{CommandFactory as _, Parser as _};
 use tokio::signal::unix::SignalKind;
 
 use args::{Cli, Cmd};
+use diagnostics::Front;
 use exit::Failure;
 
 #[cfg(target_env = "musl")]
@@ -89,6 +91,7 @@ fn main() -> ExitCode {
         ));
         return ExitCode::FAILURE;
     }
+    diagnostics::start(if draws(&cli) { Front::Terminal } else { Front::Lines });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().event_interval(TURNS).build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
@@ -100,6 +103,9 @@ fn main() -> ExitCode {
     let result = runtime.block_on(dispatch(&cli));
     // Reads that hang in a thread (a dead network file system) must not hold up the end.
     runtime.shutdown_timeout(std::time::Duration::from_millis(200));
+    for text in diagnostics::notes() {
+        print::note(format!("warning: {text}"));
+    }
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure { exit, message, .. }) => {
@@ -109,6 +115,16 @@ fn main() -> ExitCode {
             exit.into()
         }
     }
+}
+
+/// Whether there is a task, so that nothing is drawn.
+fn has_task(cli: &Cli) -> bool {
+    cli.task.print || cli.task.replay.is_some() || !cli.task.messages.is_empty()
+}
+
+/// Whether the terminal is drawn on.
+fn draws(cli: &Cli) -> bool {
+    cli.command.is_none() && !has_task(cli) && terminal::is_there(&cli.task)
 }
 
 /// What others call commands of ours.
@@ -178,7 +194,7 @@ pub(crate) async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Export(args)) => export::run(args).await,
         Some(Cmd::Schedule(args)) => schedule::run(args).await,
         Some(Cmd::Serve(args)) => serve::run(args).await,
-        None if cli.task.print || cli.task.replay.is_some() || !cli.task.messages.is_empty() => {
+        None if has_task(cli) => {
             if let (2, [word]) = (std::env::args_os().len(), cli.task.messages.as_slice()) {
                 meant(word)?;
             }

@@ -59,6 +59,7 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
     let here = current_dir()?;
     let (home, directory) = (place.home.clone(), here.clone());
     let sealer = Arc::new(quipu::Sealer::new(place.seal_key()?));
+    quipu_host::seals_with(&sealer);
     let mut abilities = Abilities::of_this_process();
     let linear = linear(&place, task, abilities);
     if linear.is_some() {
@@ -69,6 +70,7 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
     if let Some(by) = linear {
         notes.insert(0, format!("Quipu, told in lines for screen readers, by {by}."));
     }
+    notes.extend(crate::diagnostics::notes());
     // Before the first command.
     quipu_host::helpers();
     let flag = crate::place::store_flag(&place);

@@ -12,6 +12,7 @@ use quipu_store::{
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
+use tracing::{Instrument as _, Span};
 
 use crate::calls::money::Purse;
 use crate::calls::{Next, Recorded};
@@ -51,13 +52,21 @@ pub(crate) const SHELL: &str = "shell";
 pub(crate) enum Job {
     /// Nodes to append, and what goes with them.
     Plan {
-        tag: Tag,
-        plan: Box<Plan>,
+        plan: Box<PlanJob>,
         /// The request that follows if nothing comes between, recorded in the same transaction.
         next: Option<Next>,
     },
     /// The session goes elsewhere.
     Move(Box<MoveJob>),
+}
+
+/// A plan, with what goes with it.
+pub(crate) struct PlanJob {
+    /// For the answer.
+    pub(crate) tag: Tag,
+    pub(crate) plan: Plan,
+    /// Of what it is a step.
+    pub(crate) span: Span,
 }
 
 /// A move, with what goes with it.
@@ -69,6 +78,8 @@ pub(crate) struct MoveJob {
     pub(crate) ops: Vec<PlanOp>,
     /// What requests begin with from then on.
     pub(crate) epoch: Epoch,
+    /// Of what it is a step.
+    pub(crate) span: Span,
 }
 
 /// Writes plans one after the other.
@@ -153,7 +164,7 @@ impl Committer {
 
     /// Makes a move between two commits.
     async fn make(&mut self, job: MoveJob) -> Result<Box<MoveDone>, Refused> {
-        let MoveJob { run: _, session, head, order, ops, epoch } = job;
+        let MoveJob { session, head, order, ops, epoch, .. } = job;
         let Some(mover) = self.mover.clone() else {
             return Err(Refused::NotMoved { why: "this session cannot be moved".into() });
         };
@@ -215,17 +226,17 @@ impl Committer {
     /// any more.
     pub(crate) async fn serve(mut self, mut plans: mpsc::Receiver<Job>, answers: mpsc::Sender<Input>) {
         while let Some(job) = plans.recv().await {
-            let (tag, plan, next) = match job {
-                Job::Plan { tag, plan, next } => (tag, *plan, next),
+            let (PlanJob { tag, plan, span }, next) = match job {
+                Job::Plan { plan, next } => (*plan, next),
                 Job::Move(job) => {
-                    let run = job.run.clone();
-                    let result = self.make(*job).await;
+                    let (run, span) = (job.run.clone(), job.span.clone());
+                    let result = self.make(*job).instrument(span).await;
                     drop(answers.send(Input::Moved { run, result }).await);
                     continue;
                 }
             };
             let session = plan.session.clone();
-            let result = self.commit(plan, next.as_ref()).await;
+            let result = self.commit(plan, next.as_ref()).instrument(span).await;
             if let Ok(nodes) = &result {
                 self.follow(&session, nodes.clone()).await;
             }

@@ -41,6 +41,7 @@ mod session;
 mod session_move;
 mod sessions;
 mod settings;
+mod spans;
 mod stand;
 mod subscribe;
 mod timeline;
@@ -86,6 +87,7 @@ pub use seal_key::seal_key;
 pub use session::Session;
 pub use sessions::Forked;
 pub use settings::{compaction_settings, prune_settings};
+pub use spans::job_span;
 pub use subscribe::{Delivery, Events, View};
 pub use timeline::TimeStep;
 pub use travel::{HistorySettings, SEARCH_TOOL, Travel, TravelSettings};
@@ -94,7 +96,8 @@ pub use undo::UndoError;
 pub use quipu_history as history;
 pub use quipu_protocol as protocol;
 pub use quipu_providers::{
-    Body, Call, CallEnd, CallEvent, Embedded, Embedder, FindError, Memory, Provider, Script, ScriptStep, Shared,
+    Body, Call, CallEnd, CallEvent, Embedded, Embedder, FindError, Memory, Provider, Script, ScriptStep,
+    Shared,
 };
 pub use quipu_seal::Sealer;
 pub use quipu_store as store;

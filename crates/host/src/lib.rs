@@ -38,6 +38,7 @@ mod request;
 mod rules;
 mod sandbox;
 mod saved;
+mod sealers;
 pub mod search;
 mod session_file;
 mod suggestions;
@@ -72,6 +73,7 @@ pub use request::{OpenRequest, PermissionRequest, Question, Which};
 pub use rules::accept_rules;
 pub use sandbox::{SANDBOX, isolation_here, launcher};
 pub use saved::SavedPermissions;
+pub use sealers::{sealed, sealed_json, seals_with};
 pub use search::{FoundItem, FoundItems};
 pub use session_file::{Mirror, is_file};
 pub use suggestions::{

@@ -219,6 +219,7 @@ impl Place {
     pub fn engine(&self, store: Arc<dyn Graph>, settings: &Settings) -> Result<Engine, Failure> {
         let sealer = Arc::new(Sealer::new(self.seal_key()?));
         seal_credentials(&sealer, settings);
+        crate::sealers::seals_with(&sealer);
         let children = settings.env_keys().into_iter().map(|name| (name, None)).collect();
         let (publish, problems) = PublishSettings::of_json(&self.settings_json().unwrap_or_default());
         for problem in problems {

@@ -31,6 +31,8 @@ mod deeds;
 #[cfg(test)]
 mod demo;
 #[cfg(test)]
+mod diagnostics;
+#[cfg(test)]
 mod documents;
 #[cfg(test)]
 #[cfg(test)]

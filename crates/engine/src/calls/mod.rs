@@ -3,6 +3,7 @@
 pub(crate) mod bodies;
 mod content_size;
 pub(crate) mod money;
+mod span;
 pub(crate) mod summarize;
 
 use std::borrow::Cow;
@@ -22,10 +23,13 @@ use quipu_store::{Commit, Graph, Op, Step, StepCall, StepState};
 use serde::Serialize;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use self::bodies::Bodies;
 pub(crate) use self::content_size::ContentSize;
 use self::money::{Asking, Purse, Sent, Stake};
+pub(crate) use self::span::CallPurpose;
+use self::span::{model_call, model_call_ended};
 use crate::clock::Clock;
 use quipu_machine::{CallMoney, RunMoney};
 use quipu_machine::{Calls, Input};
@@ -65,6 +69,8 @@ pub(crate) struct Order {
     pub(crate) recorded: Option<Recorded>,
     /// The blob of its system prompt, where it is one.
     pub(crate) system: Option<BlobId>,
+    /// What it is for.
+    pub(crate) purpose: CallPurpose,
     /// For a call that sums the context up: those that were made for the same summary before it. They stand in no
     /// node yet.
     pub(crate) summary: Option<Calls>,
@@ -195,6 +201,17 @@ impl Caller {
 
     /// Reserves, sends, settles. An error is how the run ends: nothing was sent then.
     pub(crate) async fn attempt(
+        &self,
+        order: Order,
+        events: mpsc::Sender<(RunId, CallEvent)>,
+    ) -> Result<Made, Outcome> {
+        let span = model_call(&order, || self.provider().is_local());
+        let made = self.attempt_within(order, events).instrument(span.clone()).await;
+        model_call_ended(&span, &made, |text| self.sealer.seal(text).into_owned());
+        made
+    }
+
+    async fn attempt_within(
         &self,
         mut order: Order,
         events: mpsc::Sender<(RunId, CallEvent)>,

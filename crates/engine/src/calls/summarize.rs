@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::calls::money::nano;
-use crate::calls::{Caller, Made, Order, seal_answer};
+use crate::calls::{CallPurpose, Caller, Made, Order, seal_answer};
 use quipu_machine::RunMoney;
 use quipu_machine::{Calls, Input, NoSummary, Purpose, Stretch, Summary};
 
@@ -179,6 +179,7 @@ impl Caller {
             request: Arc::new(request),
             recorded: None,
             system: None,
+            purpose: CallPurpose::Summary(stretch.purpose),
             summary: Some(calls.clone()),
             money: stretch.dollars.map(|left| RunMoney { left, limit: left }),
             tell: Some(job.tell.clone()),

@@ -10,6 +10,7 @@ use quipu_protocol::{AddedBlock, Content, Json, Provenance, RunId, ToolCall, Too
 use quipu_seal::Sealer;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use super::context::Asker;
 use super::{
@@ -17,6 +18,7 @@ use super::{
     HookRecord, InputVerdict, ResultVerdict,
 };
 use crate::calls::{ContentSize, seal_content};
+use crate::spans;
 use crate::travel::Standing;
 
 /// The hooks of a session.
@@ -172,13 +174,16 @@ impl Hooks {
 
     pub(super) async fn call<T: Measured>(
         &self,
+        point: HookPoint,
         hook: &dyn Hook,
         cx: &HookContext,
         cancel: &CancellationToken,
         work: BoxFuture<'_, Result<T, HookError>>,
     ) -> Called<T> {
         let limit = hook.deadline();
-        tokio::select! {
+        let span = spans::hook(hook.name(), point.method());
+        let work = work.instrument(span.clone());
+        let called = tokio::select! {
             biased;
             () = cancel.cancelled() => Called::Cancelled,
             done = AssertUnwindSafe(work).catch_unwind() => match done {
@@ -192,7 +197,13 @@ impl Hooks {
             () = cx.overdue(limit) => {
                 Called::Failed(format!("it did not answer within {} s", limit.as_secs_f64()))
             }
-        }
+        };
+        match &called {
+            Called::Verdict(_) => span.record("outcome", "done"),
+            Called::Cancelled => span.record("outcome", "cancelled"),
+            Called::Failed(why) => span.record("outcome", "failed").record("error", why.as_str()),
+        };
+        called
     }
 
     /// What an input becomes; with what people should know.
@@ -201,7 +212,7 @@ impl Hooks {
         for hook in self.hooks.iter() {
             let cx = self.context(None);
             let work = async { hook.input(&input, &cx).await };
-            match self.call(&**hook, &cx, &never, Box::pin(work)).await {
+            match self.call(HookPoint::Input, &**hook, &cx, &never, Box::pin(work)).await {
                 Called::Cancelled | Called::Verdict(InputVerdict::Pass) => {}
                 Called::Verdict(InputVerdict::Replace(other)) => {
                     input = UserInput::new(other.content).from_source(Provenance::hook(hook.name()));
@@ -260,7 +271,7 @@ impl Hooks {
         let cx = self.context(Some(run));
         let call = one.call.clone();
         let work = async { hook.tool_call(&call, &cx).await };
-        let (did, arguments) = match self.call(hook, &cx, cancel, Box::pin(work)).await {
+        let (did, arguments) = match self.call(HookPoint::ToolCall, hook, &cx, cancel, Box::pin(work)).await {
             Called::Cancelled | Called::Verdict(CallVerdict::Pass) => return,
             Called::Verdict(CallVerdict::Replace(arguments)) => {
                 one.call.arguments = self.sealer.seal_json(&arguments);
@@ -299,7 +310,7 @@ impl Hooks {
             let cx = self.context(Some(run));
             let seen = result.clone();
             let work = async { hook.tool_result(call, &seen, &cx).await };
-            let did = match self.call(&**hook, &cx, cancel, Box::pin(work)).await {
+            let did = match self.call(HookPoint::ToolResult, &**hook, &cx, cancel, Box::pin(work)).await {
                 Called::Cancelled => break,
                 Called::Verdict(ResultVerdict::Pass) => continue,
                 Called::Verdict(ResultVerdict::Replace { content, is_error }) => {

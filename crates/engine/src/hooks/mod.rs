@@ -333,6 +333,27 @@ pub enum HookPoint {
     RunEnd,
 }
 
+impl HookPoint {
+    /// The method of [`Hook`], as traces name it.
+    pub(crate) fn method(self) -> &'static str {
+        match self {
+            Self::Input => "input",
+            Self::ToolCall => "tool_call",
+            Self::ToolResult => "tool_result",
+            Self::SessionStart => "session_start",
+            Self::SessionEnd => "session_end",
+            Self::BeforeMove => "before_move",
+            Self::ShellLine => "shell_line",
+            Self::BeforeCompaction => "before_compaction",
+            Self::BeforeRun => "before_run",
+            Self::BeforeRequest => "before_request",
+            Self::MessageEnd => "message_end",
+            Self::TurnEnd => "turn_end",
+            Self::RunEnd => "run_end",
+        }
+    }
+}
+
 impl std::fmt::Display for HookPoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {

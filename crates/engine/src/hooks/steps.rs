@@ -133,7 +133,7 @@ impl Hooks {
         for hook in self.hooks.iter() {
             let cx = self.context(None);
             let work = async { hook.session_start(origin, &cx).await };
-            match self.call(&**hook, &cx, cancel, Box::pin(work)).await {
+            match self.call(HookPoint::SessionStart, &**hook, &cx, cancel, Box::pin(work)).await {
                 Called::Cancelled => break,
                 Called::Verdict(StartVerdict::Pass) => {}
                 Called::Verdict(StartVerdict::Beside(text)) => {
@@ -178,7 +178,9 @@ impl Hooks {
             for hook in self.hooks.iter() {
                 let cx = self.context(None);
                 let work = async { hook.session_end(&cx).await };
-                if let Called::Failed(why) = self.call(&**hook, &cx, &never, Box::pin(work)).await {
+                if let Called::Failed(why) =
+                    self.call(HookPoint::SessionEnd, &**hook, &cx, &never, Box::pin(work)).await
+                {
                     notices.push(failed(hook.name(), HookPoint::SessionEnd, &why));
                 }
             }
@@ -201,17 +203,18 @@ impl Hooks {
         for hook in self.hooks.iter() {
             let cx = self.context(run);
             let work = async { hook.before_move(request, &cx).await };
-            let (why, did) = match self.call(&**hook, &cx, cancel, Box::pin(work)).await {
-                Called::Cancelled => break,
-                Called::Verdict(MoveVerdict::Pass) => continue,
-                Called::Verdict(MoveVerdict::Block { reason }) => {
-                    (self.sealer.seal(&reason).into_owned(), HookEffect::Blocked)
-                }
-                Called::Failed(why) => {
-                    hooked.notices.push(failed(hook.name(), HookPoint::BeforeMove, &why));
-                    (why, HookEffect::Failed)
-                }
-            };
+            let (why, did) =
+                match self.call(HookPoint::BeforeMove, &**hook, &cx, cancel, Box::pin(work)).await {
+                    Called::Cancelled => break,
+                    Called::Verdict(MoveVerdict::Pass) => continue,
+                    Called::Verdict(MoveVerdict::Block { reason }) => {
+                        (self.sealer.seal(&reason).into_owned(), HookEffect::Blocked)
+                    }
+                    Called::Failed(why) => {
+                        hooked.notices.push(failed(hook.name(), HookPoint::BeforeMove, &why));
+                        (why, HookEffect::Failed)
+                    }
+                };
             hooked.records.push(record(hook.name(), HookPoint::BeforeMove, did, None));
             if did == HookEffect::Blocked || hook.on_failure() == HookFailure::Block {
                 hooked.value = Some(blocked(hook.name(), &why));
@@ -227,7 +230,7 @@ impl Hooks {
         for hook in self.hooks.iter() {
             let cx = self.context(None);
             let work = async { hook.shell_line(&line, &cx).await };
-            let did = match self.call(&**hook, &cx, &never, Box::pin(work)).await {
+            let did = match self.call(HookPoint::ShellLine, &**hook, &cx, &never, Box::pin(work)).await {
                 Called::Cancelled | Called::Verdict(ShellVerdict::Pass) => continue,
                 Called::Verdict(ShellVerdict::Replace(text)) => {
                     line.line = self.sealer.seal(&text).into_owned();
@@ -262,28 +265,29 @@ impl Hooks {
         for hook in self.hooks.iter() {
             let cx = self.context(Some(run));
             let work = async { hook.before_compaction(request, &cx).await };
-            let (value, did) = match self.call(&**hook, &cx, cancel, Box::pin(work)).await {
-                Called::Cancelled => break,
-                Called::Verdict(CompactionVerdict::Pass) => continue,
-                Called::Verdict(CompactionVerdict::Supply(text)) => {
-                    let text = self.sealer.seal(&text).into_owned();
-                    let provenance = Provenance::hook(hook.name());
-                    (HookedCompaction::Supplied(text, provenance), HookEffect::Replaced)
-                }
-                Called::Verdict(CompactionVerdict::Block { reason }) => {
-                    let why = blocked(hook.name(), &self.sealer.seal(&reason));
-                    (HookedCompaction::Blocked(why), HookEffect::Blocked)
-                }
-                Called::Failed(why) => {
-                    hooked.notices.push(failed(hook.name(), HookPoint::BeforeCompaction, &why));
-                    match hook.on_failure() {
-                        HookFailure::Pass => continue,
-                        HookFailure::Block => {
-                            (HookedCompaction::Blocked(blocked(hook.name(), &why)), HookEffect::Failed)
+            let (value, did) =
+                match self.call(HookPoint::BeforeCompaction, &**hook, &cx, cancel, Box::pin(work)).await {
+                    Called::Cancelled => break,
+                    Called::Verdict(CompactionVerdict::Pass) => continue,
+                    Called::Verdict(CompactionVerdict::Supply(text)) => {
+                        let text = self.sealer.seal(&text).into_owned();
+                        let provenance = Provenance::hook(hook.name());
+                        (HookedCompaction::Supplied(text, provenance), HookEffect::Replaced)
+                    }
+                    Called::Verdict(CompactionVerdict::Block { reason }) => {
+                        let why = blocked(hook.name(), &self.sealer.seal(&reason));
+                        (HookedCompaction::Blocked(why), HookEffect::Blocked)
+                    }
+                    Called::Failed(why) => {
+                        hooked.notices.push(failed(hook.name(), HookPoint::BeforeCompaction, &why));
+                        match hook.on_failure() {
+                            HookFailure::Pass => continue,
+                            HookFailure::Block => {
+                                (HookedCompaction::Blocked(blocked(hook.name(), &why)), HookEffect::Failed)
+                            }
                         }
                     }
-                }
-            };
+                };
             hooked.records.push(record(hook.name(), HookPoint::BeforeCompaction, did, None));
             hooked.value = value;
             break;
@@ -302,7 +306,7 @@ impl Hooks {
         for hook in self.hooks.iter() {
             let cx = self.context(Some(run));
             let work = async { hook.before_run(start, &cx).await };
-            match self.call(&**hook, &cx, cancel, Box::pin(work)).await {
+            match self.call(HookPoint::BeforeRun, &**hook, &cx, cancel, Box::pin(work)).await {
                 Called::Cancelled => break,
                 Called::Verdict(RunStartVerdict::Pass) => {}
                 Called::Verdict(RunStartVerdict::Beside(text)) => {
@@ -349,7 +353,7 @@ impl Hooks {
                     }
                 }
             };
-            let did = match self.call(&**hook, &cx, cancel, Box::pin(work)).await {
+            let did = match self.call(HookPoint::BeforeRequest, &**hook, &cx, cancel, Box::pin(work)).await {
                 Called::Cancelled => break,
                 Called::Verdict(RequestVerdict::Pass) => continue,
                 Called::Verdict(RequestVerdict::Replace(messages)) => {
@@ -388,7 +392,10 @@ impl Hooks {
                     verdict => Ok(verdict),
                 }
             };
-            let (content, did) = match self.call(&**hook, &cx, cancel, Box::pin(work)).await {
+            let (content, did) = match self
+                .call(HookPoint::MessageEnd, &**hook, &cx, cancel, Box::pin(work))
+                .await
+            {
                 Called::Cancelled => break,
                 Called::Verdict(MessageVerdict::Pass) => continue,
                 Called::Verdict(MessageVerdict::Replace(content)) => (Some(content), HookEffect::Replaced),
@@ -415,7 +422,7 @@ impl Hooks {
         for hook in self.hooks.iter() {
             let cx = self.context(Some(run));
             let work = async { hook.turn_end(turn, &cx).await };
-            match self.call(&**hook, &cx, cancel, Box::pin(work)).await {
+            match self.call(HookPoint::TurnEnd, &**hook, &cx, cancel, Box::pin(work)).await {
                 Called::Cancelled => break,
                 Called::Verdict(()) => {}
                 Called::Failed(why) => notices.push(failed(hook.name(), HookPoint::TurnEnd, &why)),
@@ -435,7 +442,7 @@ impl Hooks {
         for hook in self.hooks.iter() {
             let cx = self.context(Some(run));
             let work = async { hook.run_end(end, &cx).await };
-            match self.call(&**hook, &cx, cancel, Box::pin(work)).await {
+            match self.call(HookPoint::RunEnd, &**hook, &cx, cancel, Box::pin(work)).await {
                 Called::Cancelled => break,
                 Called::Verdict(RunEndVerdict::Pass) => {}
                 Called::Verdict(RunEndVerdict::Continue { prompt }) => {

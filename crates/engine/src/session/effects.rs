@@ -9,13 +9,15 @@ use quipu_protocol::{
 };
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use super::task::Task;
 use crate::calls::summarize::Job as SummaryJob;
-use crate::calls::{Next, Order};
-use crate::commit::{Job, MoveJob};
+use crate::calls::{CallPurpose, Next, Order};
+use crate::commit::{Job, MoveJob, PlanJob};
 use crate::files::CallPlace;
 use crate::hooks::{CompactionRequest, HookedCall, HookedCompaction, RunEnd, RunStart, kept};
+use crate::spans;
 use crate::stand::look;
 use crate::toolbox::Toolbox;
 use quipu_machine::{Calls, Effect, Input, NoSummary, ShellRunError, Stretch, Summary, step_key};
@@ -45,7 +47,8 @@ impl Task {
                     let (caller, foreseen) = (self.caller.clone(), self.foreseen.clone());
                     Next { caller, foreseen, run, request }
                 });
-                self.backlog.push_back(Job::Plan { tag, plan: Box::new(plan), next });
+                let span = self.spans.current();
+                self.backlog.push_back(Job::Plan { plan: Box::new(PlanJob { tag, plan, span }), next });
             }
             Effect::Call { run, head, request, money } => {
                 let cancel = self.root.child_token();
@@ -57,7 +60,7 @@ impl Task {
                 let system = caller.system;
                 let hooking =
                     (!self.toolbox.hooks.is_empty()).then(|| (self.toolbox.clone(), cancel.clone()));
-                self.effects.spawn(async move {
+                let work = async move {
                     let (mut request, mut records) = (request, Vec::new());
                     if let Some((toolbox, cancel)) = &hooking {
                         let hooked = toolbox.hooks.before_request(&run, request, cancel).await;
@@ -80,6 +83,7 @@ impl Task {
                         request,
                         recorded,
                         system,
+                        purpose: CallPurpose::Answer,
                         summary,
                         money,
                         tell: people,
@@ -91,7 +95,8 @@ impl Task {
                     }
                     // The task is gone only when the session is over.
                     drop(input.send(end).await);
-                });
+                };
+                self.effects.spawn(work.instrument(self.spans.current()));
             }
             Effect::Summarize { run, head, model, thinking, stretch } => {
                 let cancel = self.root.child_token();
@@ -99,7 +104,7 @@ impl Task {
                 let session = self.machine.session().clone();
                 let (caller, input) = (self.caller.clone(), self.input.clone());
                 let toolbox = self.toolbox.clone();
-                self.effects.spawn(async move {
+                let work = async move {
                     if let Some(result) = instead(&toolbox, &run, &stretch, &cancel, &input).await {
                         return drop(input.send(Input::Summarized { run, result }).await);
                     }
@@ -111,19 +116,21 @@ impl Task {
                         Err(Box::new(NoSummary { why: Some(why.into()), made: Calls::default() }))
                     });
                     drop(input.send(Input::Summarized { run, result }).await);
-                });
+                };
+                self.effects.spawn(work.instrument(self.spans.current()));
             }
             Effect::AskRunStart { run, said } => {
                 let cancel = self.root.child_token();
                 self.call = Some(cancel.clone());
                 let (toolbox, input) = (self.toolbox.clone(), self.input.clone());
-                self.effects.spawn(async move {
+                let work = async move {
                     let start =
                         RunStart { prompt: said.iter().flat_map(|entry| said_content(entry)).collect() };
                     let hooked = toolbox.hooks.before_run(&run, &start, &cancel).await;
                     tell(&input, hooked.notices).await;
                     drop(input.send(Input::RunStartDecided { run, beside: hooked.value }).await);
-                });
+                };
+                self.effects.spawn(work.instrument(self.spans.current()));
             }
             Effect::AskRunEnd { run, last, again } => {
                 let cancel = self.root.child_token();
@@ -133,16 +140,18 @@ impl Task {
                     Some(Message::Assistant(answer)) => answer.text(),
                     _ => String::new(),
                 };
-                self.effects.spawn(async move {
+                let work = async move {
                     let end = RunEnd { outcome: Outcome::Done, answer, again };
                     let hooked = toolbox.hooks.run_end(&run, &end, &cancel).await;
                     tell(&input, hooked.notices).await;
                     drop(input.send(Input::RunEndDecided { run, more: hooked.value }).await);
-                });
+                };
+                self.effects.spawn(work.instrument(self.spans.current()));
             }
             Effect::Move { run, head, order, ops, epoch } => {
                 let session = self.machine.session().clone();
-                let job = MoveJob { run, session, head, order, ops, epoch: *epoch };
+                let span = self.spans.current();
+                let job = MoveJob { run, session, head, order, ops, epoch: *epoch, span };
                 self.backlog.push_back(Job::Move(Box::new(job)));
             }
             Effect::Look { run, from, to, left } => {
@@ -158,7 +167,7 @@ impl Task {
                 let policy = toolbox.parts.policy.clone();
                 let stop = self.root.child_token();
                 self.preparing = Some(stop.clone());
-                self.effects.spawn(async move {
+                let decide = async move {
                     let calls = match toolbox.hooks.is_empty() {
                         true => calls.into_iter().map(HookedCall::of).collect(),
                         false => {
@@ -182,7 +191,8 @@ impl Task {
                         }
                     };
                     drop(tokio::task::spawn_blocking(work).await);
-                });
+                };
+                self.effects.spawn(decide.instrument(self.spans.current()));
             }
             Effect::Judge { run, ask, call, touches } => {
                 let (toolbox, input) = (self.toolbox.clone(), self.input.clone());
@@ -199,9 +209,13 @@ impl Task {
                 let (toolbox, input) = (self.toolbox.clone(), self.input.clone());
                 let place =
                     CallPlace { session: self.machine.session().clone(), run, key: step_key(turn, slot) };
+                let span = spans::tool_call(&self.spans.current(), &place.run, &call);
                 self.effects.spawn(async move {
-                    let done =
-                        toolbox.run(place, slot, (call, touches, approved), cancel, input.clone()).await;
+                    let work = toolbox.run(place, slot, (call, touches, approved), cancel, input.clone());
+                    let done = work.instrument(span.clone()).await;
+                    spans::tool_call_ended(&span, &done);
+                    // Before its turn does.
+                    drop(span);
                     drop(input.send(done).await);
                 });
             }
@@ -246,10 +260,12 @@ impl Task {
                     None => String::new(),
                 };
                 let (toolbox, input) = (self.toolbox.clone(), self.input.clone());
+                let span = spans::shell_line(&self.spans.current(), &run);
                 self.effects.spawn(async move {
                     let work = super::shell::run(&toolbox, run.clone(), &line, cancel, input.clone());
                     let end = std::panic::AssertUnwindSafe(work)
                         .catch_unwind()
+                        .instrument(span)
                         .await
                         .unwrap_or(Err(ShellRunError::Broken));
                     drop(input.send(Input::ShellEnded { run, end }).await);
@@ -278,18 +294,21 @@ impl Task {
     fn observe(&mut self, event: &Event, run: Option<&RunId>) {
         let Some(run) = run.cloned() else { return };
         let (toolbox, input, cancel) = (self.toolbox.clone(), self.input.clone(), self.root.child_token());
+        let span = self.spans.current();
         match event {
             Event::TurnEnded { turn } => {
                 let turn = *turn;
-                self.effects.spawn(async move {
+                let work = async move {
                     tell(&input, toolbox.hooks.turn_end(&run, turn, &cancel).await).await;
-                });
+                };
+                self.effects.spawn(work.instrument(span));
             }
             Event::RunEnded { outcome } if *outcome != Outcome::Done => {
                 let end = RunEnd { outcome: outcome.clone(), answer: String::new(), again: 0 };
-                self.effects.spawn(async move {
+                let work = async move {
                     tell(&input, toolbox.hooks.run_end(&run, &end, &cancel).await.notices).await;
-                });
+                };
+                self.effects.spawn(work.instrument(span));
             }
             _ => {}
         }

@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use super::asks::{OPEN, OpenQuestion, Question, Questions};
 use super::{Carried, Found, MAILBOX, Mail, Parts, SHUTDOWN, view_of};
@@ -23,6 +24,7 @@ use crate::commit::Job;
 use crate::follower::follow;
 use crate::owner::Lease;
 use crate::policy::SharedPolicy;
+use crate::spans::SessionSpans;
 use crate::subscribe::{Subscriber, View};
 use crate::toolbox::Toolbox;
 use quipu_machine::{Fresh, Input, Machine, ReplyId};
@@ -42,6 +44,7 @@ pub(super) struct Task {
     pub(super) snapshot: Snapshot,
     /// Questions of others than the machine.
     pub(super) questions: Questions,
+    pub(super) spans: SessionSpans,
     pub(super) caller: Arc<Caller>,
     pub(super) toolbox: Arc<Toolbox>,
     pub(super) clock: Arc<dyn Clock>,
@@ -100,11 +103,14 @@ impl Task {
             effects.spawn(follow(follower, commits, input.clone()));
         }
         effects.spawn(committer.serve(waiting, input.clone()));
+        let spans = SessionSpans::new(parts.machine.session());
         if !parts.toolbox.hooks.is_empty() {
             let (toolbox, origin, cancel) = (parts.toolbox.clone(), parts.origin, root.child_token());
-            effects.spawn(async move { toolbox.hooks.session_start(origin, &cancel).await });
+            let work = async move { toolbox.hooks.session_start(origin, &cancel).await };
+            effects.spawn(work.instrument(spans.current()));
         }
         Self {
+            spans,
             machine: parts.machine,
             snapshot: parts.snapshot,
             questions: Questions::default(),
@@ -227,7 +233,8 @@ impl Task {
             // Nobody answers questions any more.
             self.mail.close();
             let toolbox = self.toolbox.clone();
-            self.effects.spawn(async move { drop(tell.send(toolbox.hooks.session_end().await)) });
+            let work = async move { drop(tell.send(toolbox.hooks.session_end().await)) };
+            self.effects.spawn(work.instrument(self.spans.current()));
         }
         while let Some(plan) = self.backlog.pop_front() {
             // Answers are not read any more, so they are let go while what is left is written.
@@ -379,6 +386,7 @@ impl Task {
     }
 
     pub(super) fn emit(&mut self, event: Event, run: Option<RunId>) {
+        self.spans.on(&event, self.machine.session(), run.as_ref());
         self.seq += 1;
         let envelope = Arc::new(Envelope {
             seq: self.seq,

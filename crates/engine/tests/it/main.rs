@@ -68,6 +68,8 @@ mod sandbox_example;
 #[cfg(test)]
 mod sealing;
 #[cfg(test)]
+mod spans;
+#[cfg(test)]
 mod storage;
 #[cfg(test)]
 mod support;

@@ -5,6 +5,8 @@ use std::collections::HashSet;
 use quipu_dag::{Blob, Node, write_parts_list};
 use quipu_protocol::{BlobId, Hex, NodeId};
 use rusqlite::{Connection, OptionalExtension as _, params};
+use tracing::field::{Empty, display};
+use tracing::{Span, debug_span};
 
 use super::chunks::{self, Encoded};
 use super::failure::{Failure, Outcome};
@@ -13,8 +15,8 @@ use super::{rows, spend};
 use crate::bulk::FileId;
 use crate::load::ByHash;
 use crate::{
-    Action, BLOB_LIMIT, Commit, Expect, Fence, Op, Owner, RefMove, RefName, SpooledNodes, StepCall,
-    StepState, StoreError,
+    Action, BLOB_LIMIT, Commit, Durability, Expect, Fence, Op, Owner, RefMove, RefName, SpooledNodes,
+    StepCall, StepState, StoreError,
 };
 
 /// Bytes of a ref's name, an id, a queue's name at most.
@@ -23,6 +25,24 @@ const NAME_LIMIT: usize = 1024;
 const FEW: usize = 64;
 /// Bytes of a call's id at most; models choose it.
 const CALL_LIMIT: u64 = 64 << 10;
+
+/// What a commit is, for who traces it.
+pub(super) fn span(commit: &Commit) -> Span {
+    debug_span!(
+        "commit",
+        node = commit.nodes.last().map(|node| display(node.id)),
+        nodes = commit.nodes.len(),
+        refs = commit.moves.len(),
+        ops = commit.ops.len(),
+        durable = commit.durability == Durability::Power,
+        error = Empty,
+    )
+}
+
+/// It was not made.
+pub(super) fn failed(span: &Span, error: &StoreError) {
+    span.record("error", display(error));
+}
 
 /// Refuses what is beyond the limits, before anything is queued.
 pub(super) fn check_limits(commit: &Commit) -> Result<(), StoreError> {

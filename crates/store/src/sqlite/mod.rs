@@ -496,7 +496,9 @@ impl<T: Send, F: FnMut(&Connection) -> Outcome<T> + Send> Job for Work<T, F> {
 
 impl Store for SqliteStore {
     fn commit(&self, batch: Commit) -> Fut<'_, ()> {
-        Box::pin(async move {
+        let span = commit::span(&batch);
+        let committed = span.clone();
+        let work = async move {
             let writer = self.writer()?;
             commit::check_limits(&batch)?;
             let (answer, result) = oneshot::channel();
@@ -509,8 +511,9 @@ impl Store for SqliteStore {
                 // next one, that begins the log anew.
                 copier.copy();
             }
-            done
-        })
+            done.inspect_err(|error| commit::failed(&committed, error))
+        };
+        Box::pin(tracing::Instrument::instrument(work, span))
     }
 
     fn head<'a>(&'a self, name: &'a RefName) -> Fut<'a, Option<NodeId>> {
