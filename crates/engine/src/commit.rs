@@ -51,16 +51,20 @@ pub(crate) const SHELL: &str = "shell";
 /// Something on its way to the store.
 pub(crate) enum Job {
     /// Nodes to append, and what goes with them.
-    Plan {
-        tag: Tag,
-        plan: Box<Plan>,
-        /// The request that follows if nothing comes between, recorded in the same transaction.
-        next: Option<Next>,
-        /// Of what it is a step.
-        span: Span,
-    },
+    Plan(Box<PlanJob>),
     /// The session goes elsewhere.
     Move(Box<MoveJob>),
+}
+
+/// A plan, with what goes with it.
+pub(crate) struct PlanJob {
+    /// For the answer.
+    pub(crate) tag: Tag,
+    pub(crate) plan: Plan,
+    /// The request that follows if nothing comes between, recorded in the same transaction.
+    pub(crate) next: Option<Next>,
+    /// Of what it is a step.
+    pub(crate) span: Span,
 }
 
 /// A move, with what goes with it.
@@ -220,8 +224,8 @@ impl Committer {
     /// any more.
     pub(crate) async fn serve(mut self, mut plans: mpsc::Receiver<Job>, answers: mpsc::Sender<Input>) {
         while let Some(job) = plans.recv().await {
-            let (tag, plan, next, span) = match job {
-                Job::Plan { tag, plan, next, span } => (tag, *plan, next, span),
+            let PlanJob { tag, plan, next, span } = match job {
+                Job::Plan(job) => *job,
                 Job::Move(job) => {
                     let (run, span) = (job.run.clone(), job.span.clone());
                     let result = self.make(*job).instrument(span).await;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use quipu_protocol::{AskId, Content, Json, Provenance, RunId, ToolCall, ToolResultMessage, Touches, UnixMs};
 
-use super::types::{Done, Draft, Going, Prepared};
+use super::done::Done;
+use super::types::{Draft, Going, Prepared};
 
 /// One call of a batch. Named by its place, since models repeat call ids.
 #[derive(Debug)]

@@ -15,10 +15,8 @@ use quipu_transcript::{
 
 use super::refreshing::Then;
 use super::{
-use super::{
     Draft, Effect, EpochReason, Left, MEASURED, Machine, NoSummary, Phase, Plan, PlanOp, Prefix, Purpose,
     ReplyId, Run, Stretch, Summary, Tag, record_hooks,
-};
 };
 
 /// When a context is compacted and what stays of it. Tokens.

@@ -9,7 +9,8 @@ use quipu_protocol::{
 };
 
 use super::{
-    Draft, Effect, Machine, Phase, Plan, PlanOp, Ran, ReplyId, Run, ShellDone, ShellRunError, Tag, record_hooks,
+    Draft, Effect, Machine, Phase, Plan, PlanOp, Ran, ReplyId, Run, ShellDone, ShellRunError, Tag,
+    record_hooks,
 };
 
 /// Bytes of what a line printed that are kept, and that the model is told at most: its end.

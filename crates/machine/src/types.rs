@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use quipu_dag::{Blob, NewChunk};
 use quipu_protocol::{
-    Ack, AddedBlock, AskId, BashExecutionMessage, CallEnd, CallEvent, CallRecord, Command, Compaction,
-    CompactionReason, Entry, Epoch, Event, FileChange, ItemId, Json, MergeSide, Message, Model, ModelRequest,
-    MoveFiles, Moved, NodeId, Notice, Outcome, Provenance, Queued, Refused, RunId, Scope, SessionId,
-    StepInfo, Thinking, ToolCall, ToolResultMessage, ToolSpec, Touches, UnixMs, Usage, UserInput,
+    Ack, AskId, BashExecutionMessage, CallEnd, CallEvent, CallRecord, Command, Compaction, CompactionReason,
+    Entry, Epoch, Event, ItemId, Json, MergeSide, Message, Model, ModelRequest, MoveFiles, Moved, NodeId,
+    Notice, Outcome, Provenance, Queued, Refused, RunId, Scope, SessionId, StepInfo, Thinking, ToolCall,
+    ToolSpec, Touches, UnixMs, Usage, UserInput,
 };
-use quipu_transcript::{FilePlan, Measure, Prune, TouchedFiles, WorkspaceNote};
+use quipu_transcript::{FilePlan, Measure, Prune, TouchedFiles};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    CompactionSettings, EpochReason, HookPrompt, Limits, PruneSettings, Refreshed, Refreshes, record_hooks,
+    ClearError, CompactionSettings, Done, EpochReason, HookPrompt, Limits, PruneSettings, Refreshed,
+    Refreshes, ShellRunError,
 };
 
 /// Names the place in the task where the sender of a command waits for its acknowledgement.
@@ -150,22 +151,6 @@ pub enum Input {
     },
 }
 
-/// Why nobody can leave a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum ClearError {
-    #[error("what it left running could not be ended.")]
-    StillRunning,
-}
-
-/// Why a person's line did not run.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ShellRunError {
-    #[error("{why}")]
-    NotStarted { why: String },
-    #[error("the program failed inside; this is a bug of it")]
-    Broken,
-}
-
 /// What came of a person's line in the shell, sealed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShellDone {
@@ -177,48 +162,6 @@ pub struct ShellDone {
     pub cut: bool,
     /// Where all of it is, when it is long.
     pub path: Option<String>,
-}
-
-/// A finished tool call, sealed.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Done {
-    pub result: ToolResultMessage,
-    /// What hooks did to the call and to its result.
-    pub hooks: Vec<Json>,
-    /// Where its text came from.
-    pub provenance: Provenance,
-    /// Blocks of it that came from elsewhere.
-    pub added: Vec<AddedBlock>,
-    pub started: UnixMs,
-    pub duration_ms: u64,
-    /// What it did to files.
-    pub files: Vec<FileChange>,
-    /// Their states, stored with the result.
-    pub states: Vec<NewChunk>,
-    /// What else it did to the workspace, and what is not known of that.
-    pub note: Box<WorkspaceNote>,
-    pub terminate: bool,
-    /// Where it takes the session.
-    pub leaving: Option<Box<Leaving>>,
-}
-
-impl Done {
-    /// The entry of its result.
-    pub(super) fn draft(&self, run: &RunId) -> Draft {
-        let mut step = StepInfo {
-            run: Some(run.clone()),
-            started: Some(self.started),
-            duration_ms: Some(self.duration_ms),
-            provenance: Some(self.provenance.clone()),
-            added: self.added.clone(),
-            files: self.files.clone(),
-            ..StepInfo::default()
-        };
-        self.note.put_into(&mut step);
-        record_hooks(&mut step, &self.hooks);
-        let entry = Arc::new(Entry::Message(Message::ToolResult(self.result.clone())));
-        Draft { entry, step, states: self.states.clone(), blobs: Vec::new() }
-    }
 }
 
 /// What became of looking a call up, validating it and asking the policy.

@@ -8,11 +8,11 @@ use quipu_protocol::{Model, ModelError, ModelErrorKind};
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 
 use crate::CallOptions;
-use crate::call::{Target, add_headers, header_value};
 use crate::credentials::{
     CallOutcome, Credential, CredentialError, Credentials, InvalidCredential, MAX_CREDENTIALS_PER_CALL,
     Scheme, SignRequest, SourceFailure,
 };
+use crate::target::{Target, add_headers, header_value};
 
 /// What a wire makes of a base URL and a credential.
 pub(crate) trait WireForm: Send + Sync + 'static {

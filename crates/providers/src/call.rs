@@ -2,12 +2,12 @@
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use quipu_protocol::{Attempt, Model, ModelError, ModelErrorKind, UnixMs, Usage};
+use reqwest::Response;
 use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Response, Url};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::access::{Access, Reached};
@@ -15,6 +15,8 @@ use crate::credentials::{CallOutcome, Credential, CredentialError};
 use crate::decode::Decode;
 use crate::failure::{self, advice, classify, quote, read_complaint, retry_after};
 use crate::net::{self, LocalRoute};
+use crate::target::Target;
+use crate::time::now;
 use crate::{CacheRetention, Call, CallEnd, CallEvent, Charge, RetryAsk, ThinkingBudgets};
 
 /// Bytes of an error's body that are read.
@@ -75,65 +77,6 @@ impl Default for CallOptions {
     }
 }
 
-/// Where bodies go.
-#[derive(Clone)]
-pub(crate) struct Target {
-    url: Url,
-    pub(crate) headers: HeaderMap,
-    /// What stands in no message.
-    secrets: Vec<String>,
-}
-
-impl std::fmt::Debug for Target {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Target").field("url", &self.url.as_str()).finish_non_exhaustive()
-    }
-}
-
-impl Target {
-    pub(crate) fn new(url: &str, headers: HeaderMap, secrets: &[String]) -> Result<Self, ModelError> {
-        let url = http_url(url).ok_or_else(|| {
-            ModelError::new(
-                ModelErrorKind::InvalidRequest,
-                format!("The base URL of the model gives {url:?}, which is no HTTP URL. Correct it in models.json."),
-            )
-        })?;
-        let mut target = Self { url, headers, secrets: Vec::new() };
-        secrets.iter().for_each(|secret| target.hide(secret));
-        Ok(target)
-    }
-
-    /// Keeps `secret` out of messages.
-    pub(crate) fn hide(&mut self, secret: &str) {
-        const SHORTEST: usize = 8;
-        if secret.len() >= SHORTEST {
-            self.secrets.push(secret.to_owned());
-        }
-    }
-
-    pub(crate) fn url(&self) -> &str {
-        self.url.as_str()
-    }
-
-    pub(crate) fn is_local(&self) -> bool {
-        net::is_loopback(self.url.host_str().unwrap_or_default())
-    }
-
-    /// Host and port, for messages.
-    pub(crate) fn name(&self) -> String {
-        let host = self.url.host_str().unwrap_or_default();
-        self.url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
-    }
-}
-
-/// A URL that requests can be sent to.
-pub(crate) fn http_url(url: &str) -> Option<Url> {
-    // The parser would take the first word of a path for a missing host.
-    let parsed = Some(url).filter(|url| url.contains("://") && !url.contains(":///"));
-    let parsed = parsed.and_then(|url| Url::parse(url).ok());
-    parsed.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
-}
-
 /// What every call says of itself.
 pub(crate) fn common_headers() -> HeaderMap {
     let mut all = HeaderMap::new();
@@ -148,30 +91,6 @@ pub(crate) fn session_headers(names: &[&'static str], session: Option<&str>) -> 
     let value = session.and_then(|session| HeaderValue::try_from(session).ok());
     let headers = value.into_iter().flat_map(|value| names.iter().map(move |name| (*name, value.clone())));
     headers.map(|(name, value)| (HeaderName::from_static(name), value)).collect()
-}
-
-/// Adds configured headers, which replace ours of the same name.
-pub(crate) fn add_headers(all: &mut HeaderMap, headers: &[(String, String)]) -> Result<(), ModelError> {
-    for (name, value) in headers {
-        let parsed = HeaderName::try_from(name.as_str()).map_err(|_| bad_header(name))?;
-        all.insert(parsed, header_value(name, value)?);
-    }
-    Ok(())
-}
-
-pub(crate) fn header_value(name: &str, value: &str) -> Result<HeaderValue, ModelError> {
-    let mut value = HeaderValue::try_from(value).map_err(|_| bad_header(name))?;
-    value.set_sensitive(true);
-    Ok(value)
-}
-
-fn bad_header(name: &str) -> ModelError {
-    ModelError::new(
-        ModelErrorKind::InvalidRequest,
-        format!(
-            "The header {name:?} of the model has characters that HTTP does not allow. Correct it in models.json."
-        ),
-    )
 }
 
 /// Why an attempt failed, and what the server said about trying again.
@@ -673,15 +592,6 @@ fn backoff(options: &CallOptions, retries: u32) -> Duration {
     // The standard library's hasher keys are the only randomness that this needs.
     let chance = std::hash::RandomState::new().build_hasher().finish() % 1_000;
     base + base.mul_f64(f64::from(u16::try_from(chance).unwrap_or_default()) / 4_000.0)
-}
-
-/// Milliseconds since the epoch.
-pub(crate) fn now() -> UnixMs {
-    SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .ok()
-        .and_then(|time| i64::try_from(time.as_millis()).ok())
-        .unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -8,9 +8,10 @@ use reqwest::header::HeaderMap;
 
 use crate::CallOptions;
 use crate::access::Access;
-use crate::call::{Failure, Target, again, answered, network, silent, stalled, too_large};
+use crate::call::{Failure, again, answered, network, silent, stalled, too_large};
 use crate::credentials::CallOutcome;
 use crate::failure::advice;
+use crate::target::Target;
 
 /// Sends `body` until it is answered, and `read` takes the answer, which is read whole. `read` complains in words that
 /// follow the name of the server.

@@ -33,7 +33,9 @@ mod settings;
 mod settings_file;
 pub mod sse;
 mod surrogates;
+mod target;
 mod thinking;
+mod time;
 mod values;
 mod warning;
 

@@ -10,24 +10,13 @@ use quipu_protocol::Model;
 use serde_json::{Map, Value, json};
 
 use crate::warning::Warning;
-use crate::{anthropic, catalogue, jsonc, nearest, openai};
+use crate::{catalogue, jsonc, nearest};
 
 /// Bytes of `models.json` at most.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// The wires that there are: those that this version speaks, and those of the catalogue.
-const WIRES: [&str; 10] = [
-    anthropic::API,
-    openai::API,
-    "azure-openai-responses",
-    "bedrock-converse-stream",
-    "google-generative-ai",
-    "google-vertex",
-    "mistral-conversations",
-    "openai-codex-responses",
-    "openai-responses",
-    "pi-messages",
-];
+/// The wires that there are: those that this version speaks, and those of the catalogue. One a line.
+const WIRES: &str = include_str!("../data/wires.txt");
 
 /// One provider of `models.json`.
 #[derive(Debug, Clone, Default)]
@@ -140,8 +129,8 @@ fn provider(value: &Value) -> Result<ProviderConfig, String> {
 pub(crate) fn models(id: &str, config: &ProviderConfig, warnings: &mut Vec<Warning>) -> Vec<Arc<Model>> {
     let built_in = catalogue::models(id);
     for (place, api) in config.named_apis() {
-        if !WIRES.contains(&api) {
-            let near = nearest(api, WIRES.iter().map(|&wire| wire.to_owned()));
+        if !WIRES.lines().any(|wire| wire == api) {
+            let near = nearest(api, WIRES.lines().map(str::to_owned));
             let near = near.first().map_or(String::new(), |wire| format!(" Did you mean {wire:?}?"));
             warnings.push(Warning(format!(
                 "models.json: providers.{id}.{place}: there is no api {api:?}.{near}"

@@ -106,7 +106,7 @@ impl Provider for Script {
             let answer =
                 if stopped { Err(ModelError::new(ModelErrorKind::Aborted, "aborted")) } else { answer };
             let error = answer.as_ref().err().cloned();
-            let at = crate::call::now();
+            let at = crate::time::now();
             let attempt =
                 Attempt { at, error: error.as_ref().map(|error| error.kind), status: None, credential: None };
             let message = answer.unwrap_or_else(|error| AssistantMessage {

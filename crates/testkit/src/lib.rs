@@ -22,6 +22,6 @@ pub use neighbour::{Act, Neighbour, context_of, endless_database, path_of};
 pub use proxy::FakeProxy;
 pub use reply::Reply;
 pub use server::{Captured, FakeServer};
-pub use spans::{Collected, SpanCollector};
+pub use spans::{Collected, Collecting, SpanCollector};
 pub use stream::{Answer, Wire};
 pub use tls::{Authority, Identity, Validity};

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
+use tracing::subscriber::DefaultGuard;
+use tracing::{Dispatch, Event, Metadata, Subscriber};
 
 thread_local! {
     static ENTERED: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
@@ -52,7 +53,21 @@ struct Inner {
     next: AtomicU64,
 }
 
+/// Collects while it is held.
+#[derive(Debug)]
+pub struct Collecting {
+    _default: DefaultGuard,
+    _other: Dispatch,
+}
+
 impl SpanCollector {
+    /// Collects what this thread traces.
+    pub fn collect(&self) -> Collecting {
+        // With one alone, a span that another thread meets first would be taken for one that nobody wants.
+        let other = Dispatch::new(Self::default());
+        Collecting { _default: tracing::subscriber::set_default(self.clone()), _other: other }
+    }
+
     /// What was collected, in order.
     pub fn all(&self) -> Vec<Collected> {
         self.list().clone()

@@ -1,5 +1,7 @@
 //! A row of the table of slash commands.
 
+use quipu_protocol::CommandSpec;
+
 use crate::{Action, Effect, State};
 
 /// Does what a command says, with what follows its name.
@@ -63,3 +65,12 @@ impl PartialEq for SlashCommand {
 }
 
 impl Eq for SlashCommand {}
+
+/// What a command does, and whose it is where it is not the terminal's.
+pub(crate) fn with_source(spec: &CommandSpec) -> String {
+    if spec.source == quipu_host::commands::BUILT_IN {
+        spec.help.clone()
+    } else {
+        format!("{} ({})", spec.help, spec.source)
+    }
+}

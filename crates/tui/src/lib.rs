@@ -46,6 +46,7 @@ mod pictures;
 mod plan;
 mod quoting;
 mod reader;
+mod registered;
 mod render;
 mod request;
 mod run;

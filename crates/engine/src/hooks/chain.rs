@@ -174,13 +174,14 @@ impl Hooks {
 
     pub(super) async fn call<T: Measured>(
         &self,
-        (hook, point): (&dyn Hook, HookPoint),
+        point: HookPoint,
+        hook: &dyn Hook,
         cx: &HookContext,
         cancel: &CancellationToken,
         work: BoxFuture<'_, Result<T, HookError>>,
     ) -> Called<T> {
         let limit = hook.deadline();
-        let span = spans::hook(hook.name(), point.name());
+        let span = spans::hook(hook.name(), point.method());
         let work = work.instrument(span.clone());
         let called = tokio::select! {
             biased;
@@ -211,7 +212,7 @@ impl Hooks {
         for hook in self.hooks.iter() {
             let cx = self.context(None);
             let work = async { hook.input(&input, &cx).await };
-            match self.call((&**hook, HookPoint::Input), &cx, &never, Box::pin(work)).await {
+            match self.call(HookPoint::Input, &**hook, &cx, &never, Box::pin(work)).await {
                 Called::Cancelled | Called::Verdict(InputVerdict::Pass) => {}
                 Called::Verdict(InputVerdict::Replace(other)) => {
                     input = UserInput::new(other.content).from_source(Provenance::hook(hook.name()));
@@ -270,8 +271,7 @@ impl Hooks {
         let cx = self.context(Some(run));
         let call = one.call.clone();
         let work = async { hook.tool_call(&call, &cx).await };
-        let (did, arguments) = match self.call((hook, HookPoint::ToolCall), &cx, cancel, Box::pin(work)).await
-        {
+        let (did, arguments) = match self.call(HookPoint::ToolCall, hook, &cx, cancel, Box::pin(work)).await {
             Called::Cancelled | Called::Verdict(CallVerdict::Pass) => return,
             Called::Verdict(CallVerdict::Replace(arguments)) => {
                 one.call.arguments = self.sealer.seal_json(&arguments);
@@ -310,7 +310,7 @@ impl Hooks {
             let cx = self.context(Some(run));
             let seen = result.clone();
             let work = async { hook.tool_result(call, &seen, &cx).await };
-            let did = match self.call((&**hook, HookPoint::ToolResult), &cx, cancel, Box::pin(work)).await {
+            let did = match self.call(HookPoint::ToolResult, &**hook, &cx, cancel, Box::pin(work)).await {
                 Called::Cancelled => break,
                 Called::Verdict(ResultVerdict::Pass) => continue,
                 Called::Verdict(ResultVerdict::Replace { content, is_error }) => {

@@ -334,8 +334,8 @@ pub enum HookPoint {
 }
 
 impl HookPoint {
-    /// The name of its method, as traces have it.
-    pub(crate) fn name(self) -> &'static str {
+    /// The method of [`Hook`], as traces name it.
+    pub(crate) fn method(self) -> &'static str {
         match self {
             Self::Input => "input",
             Self::ToolCall => "tool_call",

@@ -133,7 +133,7 @@ impl Hooks {
         for hook in self.hooks.iter() {
             let cx = self.context(None);
             let work = async { hook.session_start(origin, &cx).await };
-            match self.call((&**hook, HookPoint::SessionStart), &cx, cancel, Box::pin(work)).await {
+            match self.call(HookPoint::SessionStart, &**hook, &cx, cancel, Box::pin(work)).await {
                 Called::Cancelled => break,
                 Called::Verdict(StartVerdict::Pass) => {}
                 Called::Verdict(StartVerdict::Beside(text)) => {
@@ -179,7 +179,7 @@ impl Hooks {
                 let cx = self.context(None);
                 let work = async { hook.session_end(&cx).await };
                 if let Called::Failed(why) =
-                    self.call((&**hook, HookPoint::SessionEnd), &cx, &never, Box::pin(work)).await
+                    self.call(HookPoint::SessionEnd, &**hook, &cx, &never, Box::pin(work)).await
                 {
                     notices.push(failed(hook.name(), HookPoint::SessionEnd, &why));
                 }
@@ -204,7 +204,7 @@ impl Hooks {
             let cx = self.context(run);
             let work = async { hook.before_move(request, &cx).await };
             let (why, did) =
-                match self.call((&**hook, HookPoint::BeforeMove), &cx, cancel, Box::pin(work)).await {
+                match self.call(HookPoint::BeforeMove, &**hook, &cx, cancel, Box::pin(work)).await {
                     Called::Cancelled => break,
                     Called::Verdict(MoveVerdict::Pass) => continue,
                     Called::Verdict(MoveVerdict::Block { reason }) => {
@@ -230,7 +230,7 @@ impl Hooks {
         for hook in self.hooks.iter() {
             let cx = self.context(None);
             let work = async { hook.shell_line(&line, &cx).await };
-            let did = match self.call((&**hook, HookPoint::ShellLine), &cx, &never, Box::pin(work)).await {
+            let did = match self.call(HookPoint::ShellLine, &**hook, &cx, &never, Box::pin(work)).await {
                 Called::Cancelled | Called::Verdict(ShellVerdict::Pass) => continue,
                 Called::Verdict(ShellVerdict::Replace(text)) => {
                     line.line = self.sealer.seal(&text).into_owned();
@@ -266,7 +266,7 @@ impl Hooks {
             let cx = self.context(Some(run));
             let work = async { hook.before_compaction(request, &cx).await };
             let (value, did) =
-                match self.call((&**hook, HookPoint::BeforeCompaction), &cx, cancel, Box::pin(work)).await {
+                match self.call(HookPoint::BeforeCompaction, &**hook, &cx, cancel, Box::pin(work)).await {
                     Called::Cancelled => break,
                     Called::Verdict(CompactionVerdict::Pass) => continue,
                     Called::Verdict(CompactionVerdict::Supply(text)) => {
@@ -306,7 +306,7 @@ impl Hooks {
         for hook in self.hooks.iter() {
             let cx = self.context(Some(run));
             let work = async { hook.before_run(start, &cx).await };
-            match self.call((&**hook, HookPoint::BeforeRun), &cx, cancel, Box::pin(work)).await {
+            match self.call(HookPoint::BeforeRun, &**hook, &cx, cancel, Box::pin(work)).await {
                 Called::Cancelled => break,
                 Called::Verdict(RunStartVerdict::Pass) => {}
                 Called::Verdict(RunStartVerdict::Beside(text)) => {
@@ -353,8 +353,7 @@ impl Hooks {
                     }
                 }
             };
-            let did = match self.call((&**hook, HookPoint::BeforeRequest), &cx, cancel, Box::pin(work)).await
-            {
+            let did = match self.call(HookPoint::BeforeRequest, &**hook, &cx, cancel, Box::pin(work)).await {
                 Called::Cancelled => break,
                 Called::Verdict(RequestVerdict::Pass) => continue,
                 Called::Verdict(RequestVerdict::Replace(messages)) => {
@@ -394,7 +393,7 @@ impl Hooks {
                 }
             };
             let (content, did) = match self
-                .call((&**hook, HookPoint::MessageEnd), &cx, cancel, Box::pin(work))
+                .call(HookPoint::MessageEnd, &**hook, &cx, cancel, Box::pin(work))
                 .await
             {
                 Called::Cancelled => break,
@@ -423,7 +422,7 @@ impl Hooks {
         for hook in self.hooks.iter() {
             let cx = self.context(Some(run));
             let work = async { hook.turn_end(turn, &cx).await };
-            match self.call((&**hook, HookPoint::TurnEnd), &cx, cancel, Box::pin(work)).await {
+            match self.call(HookPoint::TurnEnd, &**hook, &cx, cancel, Box::pin(work)).await {
                 Called::Cancelled => break,
                 Called::Verdict(()) => {}
                 Called::Failed(why) => notices.push(failed(hook.name(), HookPoint::TurnEnd, &why)),
@@ -443,7 +442,7 @@ impl Hooks {
         for hook in self.hooks.iter() {
             let cx = self.context(Some(run));
             let work = async { hook.run_end(end, &cx).await };
-            match self.call((&**hook, HookPoint::RunEnd), &cx, cancel, Box::pin(work)).await {
+            match self.call(HookPoint::RunEnd, &**hook, &cx, cancel, Box::pin(work)).await {
                 Called::Cancelled => break,
                 Called::Verdict(RunEndVerdict::Pass) => {}
                 Called::Verdict(RunEndVerdict::Continue { prompt }) => {

@@ -12,7 +12,7 @@ use tracing::Instrument as _;
 use super::task::Task;
 use crate::calls::summarize::Job as SummaryJob;
 use crate::calls::{CallPurpose, Next, Order};
-use crate::commit::{Job, MoveJob};
+use crate::commit::{Job, MoveJob, PlanJob};
 use crate::files::CallPlace;
 use crate::hooks::{CompactionRequest, HookedCall, HookedCompaction, RunEnd, RunStart, kept};
 use crate::spans;
@@ -46,7 +46,7 @@ impl Task {
                     Next { caller, foreseen, run, request, system: self.machine.system() }
                 });
                 let span = self.spans.current();
-                self.backlog.push_back(Job::Plan { tag, plan: Box::new(plan), next, span });
+                self.backlog.push_back(Job::Plan(Box::new(PlanJob { tag, plan, next, span })));
             }
             Effect::Call { run, head, request, money } => {
                 let cancel = self.root.child_token();
@@ -128,13 +128,14 @@ impl Task {
                 let cancel = self.root.child_token();
                 self.call = Some(cancel.clone());
                 let (toolbox, input) = (self.toolbox.clone(), self.input.clone());
-                self.effects.spawn(async move {
+                let work = async move {
                     let start =
                         RunStart { prompt: said.iter().flat_map(|entry| said_content(entry)).collect() };
                     let hooked = toolbox.hooks.before_run(&run, &start, &cancel).await;
                     tell(&input, hooked.notices).await;
                     drop(input.send(Input::RunStartDecided { run, beside: hooked.value }).await);
-                });
+                };
+                self.effects.spawn(work.instrument(self.spans.current()));
             }
             Effect::AskRunEnd { run, last, again } => {
                 let cancel = self.root.child_token();
@@ -144,12 +145,13 @@ impl Task {
                     Some(Message::Assistant(answer)) => answer.text(),
                     _ => String::new(),
                 };
-                self.effects.spawn(async move {
+                let work = async move {
                     let end = RunEnd { outcome: Outcome::Done, answer, again };
                     let hooked = toolbox.hooks.run_end(&run, &end, &cancel).await;
                     tell(&input, hooked.notices).await;
                     drop(input.send(Input::RunEndDecided { run, more: hooked.value }).await);
-                });
+                };
+                self.effects.spawn(work.instrument(self.spans.current()));
             }
             Effect::Move { run, head, order, ops, epoch } => {
                 let session = self.machine.session().clone();
@@ -318,18 +320,21 @@ impl Task {
     fn observe(&mut self, event: &Event, run: Option<&RunId>) {
         let Some(run) = run.cloned() else { return };
         let (toolbox, input, cancel) = (self.toolbox.clone(), self.input.clone(), self.root.child_token());
+        let span = self.spans.current();
         match event {
             Event::TurnEnded { turn } => {
                 let turn = *turn;
-                self.effects.spawn(async move {
+                let work = async move {
                     tell(&input, toolbox.hooks.turn_end(&run, turn, &cancel).await).await;
-                });
+                };
+                self.effects.spawn(work.instrument(span));
             }
             Event::RunEnded { outcome } if *outcome != Outcome::Done => {
                 let end = RunEnd { outcome: outcome.clone(), answer: String::new(), again: 0 };
-                self.effects.spawn(async move {
+                let work = async move {
                     tell(&input, toolbox.hooks.run_end(&run, &end, &cancel).await.notices).await;
-                });
+                };
+                self.effects.spawn(work.instrument(span));
             }
             _ => {}
         }

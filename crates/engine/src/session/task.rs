@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use super::asks::{OPEN, OpenQuestion, Question, Questions};
 use super::{Carried, Found, MAILBOX, Mail, Parts, SHUTDOWN, view_of};
@@ -111,7 +112,8 @@ impl Task {
         let spans = SessionSpans::new(parts.machine.session());
         if !parts.toolbox.hooks.is_empty() {
             let (toolbox, origin, cancel) = (parts.toolbox.clone(), parts.origin, root.child_token());
-            effects.spawn(async move { toolbox.hooks.session_start(origin, &cancel).await });
+            let work = async move { toolbox.hooks.session_start(origin, &cancel).await };
+            effects.spawn(work.instrument(spans.current()));
         }
         Self {
             spans,
@@ -240,7 +242,8 @@ impl Task {
             // Nobody answers questions any more.
             self.mail.close();
             let toolbox = self.toolbox.clone();
-            self.effects.spawn(async move { drop(tell.send(toolbox.hooks.session_end().await)) });
+            let work = async move { drop(tell.send(toolbox.hooks.session_end().await)) };
+            self.effects.spawn(work.instrument(self.spans.current()));
         }
         while let Some(plan) = self.backlog.pop_front() {
             // Answers are not read any more, so they are let go while what is left is written.

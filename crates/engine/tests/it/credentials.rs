@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use quipu::SessionOptions;
-use quipu::protocol::{Entry, Message, Model, ModelErrorKind, Outcome};
+use quipu::protocol::{Entry, Message, ModelErrorKind, Outcome};
 use quipu::store::{Store as _, Until, decode_nodes};
 use quipu_providers::{
-    AnthropicMessages, CallOptions, CallOutcome, Credential, CredentialError, CredentialRequest,
-    CredentialSource, Credentials, Expiry, Scheme, Secret,
+    CallOptions, CallOutcome, Credential, CredentialError, CredentialRequest, CredentialSource, Credentials,
+    Expiry, Scheme, Secret, Settings,
 };
 use quipu_replay::{Places, Recorder};
 use quipu_testkit::{Answer, FakeServer, Reply};
+use serde_json::json;
 
 use crate::support::{Live, World};
 
@@ -49,24 +50,27 @@ fn options(
     server: &FakeServer,
     given: impl IntoIterator<Item = Result<Credential, CredentialError>>,
 ) -> (SessionOptions, Arc<Recorder>) {
-    let model = Model {
-        id: "test-model".into(),
-        provider: "testing".into(),
-        api: "anthropic-messages".into(),
-        base_url: server.url(),
-        context_window: 100_000,
-        max_tokens: 1_000,
-        ..Model::default()
-    };
+    let models = json!({ "providers": { "testing": {
+        "baseUrl": server.url(),
+        "api": "anthropic-messages",
+        "models": [{ "id": "test-model", "contextWindow": 100_000, "maxTokens": 1_000 }],
+    } } });
+    let home = world.dir.path().join("home");
+    std::fs::create_dir_all(&home).unwrap();
+    std::fs::write(home.join("models.json"), models.to_string()).unwrap();
     let credentials = Credentials::new(Arc::new(Queue(Mutex::new(given.into_iter().collect()))));
     let call = CallOptions { base_delay: Duration::from_millis(1), ..CallOptions::default() };
-    let provider = Arc::new(AnthropicMessages::new(&model, credentials, &[], call).unwrap());
+    let (settings, warnings) = Settings::load(&home, &|_| None);
+    assert_eq!(warnings, []);
+    let settings = settings.with_call_options(call).with_credentials("testing", credentials);
+    let model = settings.models_of("testing")[0].clone();
+    let provider = settings.provider_for(&model, None).unwrap();
     let path = world.dir.path().join("session.rec");
     let sealer = world.engine.sealer().clone();
     let recorder = Arc::new(Recorder::create(&path, provider, sealer, Places::of(world.cwd())).unwrap());
     let options = SessionOptions {
         tools: quipu::builtin(),
-        ..SessionOptions::new(world.cwd(), Arc::new(model), recorder.clone())
+        ..SessionOptions::new(world.cwd(), model, recorder.clone())
     };
     (options, recorder)
 }

@@ -4,7 +4,7 @@ use quipu_protocol::UnixMs;
 use reqwest::header::{HeaderName, HeaderValue};
 
 use super::{Credential, Expiry, InvalidCredential, Scheme};
-use crate::call;
+use crate::target::http_url;
 
 /// Characters of an identity at most.
 const MAX_IDENTITY: usize = 128;
@@ -41,7 +41,7 @@ pub(super) fn check(credential: &Credential, now: UnixMs) -> Result<(), InvalidC
         if url.len() > MAX_URL {
             return Err(InvalidCredential::TooLarge { what: "the base URL", limit: MAX_URL });
         }
-        let url = call::http_url(url).ok_or(InvalidCredential::BaseUrl)?;
+        let url = http_url(url).ok_or(InvalidCredential::BaseUrl)?;
         // It is shown in messages; what belongs to a credential stands in its scheme.
         if !url.username().is_empty() || url.password().is_some() {
             return Err(InvalidCredential::BaseUrl);

@@ -5,49 +5,8 @@ use std::sync::Arc;
 
 use quipu_protocol::UnixMs;
 
-use super::Sign;
-
-/// A text that stands in no debug form, error or record.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret {
-    text: String,
-    /// Whether it is sealed where it occurs.
-    standing: Standing,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
-    Secret,
-    Placeholder,
-}
-
-impl Secret {
-    /// A secret.
-    pub fn new(text: impl Into<String>) -> Self {
-        Self { text: text.into(), standing: Standing::Secret }
-    }
-
-    /// A word that stands where a secret is wanted and is none: servers on this machine take any. It occurs in ordinary
-    /// text, so it is not sealed.
-    pub fn placeholder(text: impl Into<String>) -> Self {
-        Self { text: text.into(), standing: Standing::Placeholder }
-    }
-
-    /// The text.
-    pub fn expose(&self) -> &str {
-        &self.text
-    }
-
-    pub(crate) fn is_sealed(&self) -> bool {
-        self.standing == Standing::Secret
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(…)")
-    }
-}
+use super::secret::Secret;
+use super::sign::Sign;
 
 /// A credential of one provider.
 #[derive(Debug, Clone, PartialEq)]

@@ -12,7 +12,7 @@ use super::check::check;
 use super::{
     CallOutcome, Credential, CredentialError, CredentialRequest, CredentialSource, Refused, SourceFailure,
 };
-use crate::call::now;
+use crate::time::now;
 
 /// Credentials that one call uses at most, one after the other.
 pub const MAX_CREDENTIALS_PER_CALL: usize = 4;

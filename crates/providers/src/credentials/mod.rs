@@ -9,6 +9,7 @@ mod check;
 mod credential;
 mod error;
 mod handle;
+mod secret;
 mod sign;
 mod stored;
 
@@ -17,9 +18,10 @@ use quipu_protocol::ModelErrorKind;
 
 pub(crate) use auth_file::{AuthEntries, AuthEntry};
 pub use auth_file::{AuthFile, AuthFileError};
-pub use credential::{Credential, Expiry, HeaderText, Scheme, Secret};
+pub use credential::{Credential, Expiry, HeaderText, Scheme};
 pub use error::{CredentialError, InvalidCredential, SourceFailure};
 pub use handle::{Credentials, MAX_CREDENTIALS_PER_CALL};
+pub use secret::Secret;
 pub use sign::{Sign, SignRequest};
 pub use stored::StoredKeys;
 pub(crate) use stored::{Keys, Origin};

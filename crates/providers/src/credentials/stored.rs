@@ -86,7 +86,7 @@ impl Keys {
                 return Ok(Some(credential(key, value, false, "auth.json")));
             }
             Some(AuthEntry::Oauth { access, expires, .. }) => {
-                if expires.is_some_and(|at| at <= crate::call::now()) {
+                if expires.is_some_and(|at| at <= crate::time::now()) {
                     return Err("auth.json: the access token has expired; log in again".into());
                 }
                 let mut token = credential("$", access.clone(), true, "auth.json");

@@ -1,6 +1,6 @@
 //! The keys and the commands, from the tables that the program goes by.
 
-use crate::features::others::with_source;
+use crate::command::with_source;
 use crate::{Action, Choice, SlashCommand, State, render};
 
 pub(crate) const HELP: SlashCommand =

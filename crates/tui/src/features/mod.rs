@@ -12,7 +12,6 @@ pub(crate) mod history;
 pub(crate) mod messages;
 pub(crate) mod models;
 pub(crate) mod moves;
-pub(crate) mod others;
 pub(crate) mod reports;
 pub(crate) mod search;
 pub(crate) mod sessions;

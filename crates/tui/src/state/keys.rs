@@ -4,9 +4,9 @@ use quipu_protocol::{AbortTarget, Command, QueueMode, Thinking};
 
 use super::{Choice, Effect, Purpose, State};
 use crate::editor::{Candidate, EditorEffect, EditorOutcome, Query};
-use crate::features::others::Found;
 use crate::keys::{Action, Scope};
 use crate::levels::level_name;
+use crate::registered::Found;
 use crate::request::Request;
 use crate::{Key, KeyCode};
 

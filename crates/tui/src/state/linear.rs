@@ -5,11 +5,11 @@ use quipu_protocol::{AskId, BashExecutionMessage, QueueMode, UnixMs};
 use super::{Effect, Shell, State};
 use crate::component::{Chooser, Component};
 use crate::editor::Candidate;
-use crate::features::others::Found;
 use crate::host::HostError;
 use crate::keys::Action;
 use crate::levels::level_name;
 use crate::picker::{Picker, PickerRow};
+use crate::registered::Found;
 use crate::request::{Context, Request};
 use crate::{Line, Size, render};
 

@@ -3,10 +3,10 @@
 use quipu_host::{CommandCall, CommandError};
 use quipu_protocol::{CommandSpec, CommandValue, QueueMode};
 
+use crate::command::with_source;
 use crate::commands::{self, Written};
 use crate::editor::CommandWord;
 use crate::request::Context;
-use crate::state::text_of;
 use crate::{Effect, Request, SlashCommand, State, render};
 
 /// A command as somebody wrote it.
@@ -58,7 +58,7 @@ impl State {
 fn ran(state: &mut State, value: Result<CommandValue, CommandError>, effects: &mut Vec<Effect>) {
     match value {
         Ok(CommandValue::Prompt { input }) => {
-            let text = text_of(&input);
+            let text = input.text();
             state.say_input(input, text, QueueMode::Now, effects);
         }
         Ok(CommandValue::Text { text }) => {
@@ -67,15 +67,6 @@ fn ran(state: &mut State, value: Result<CommandValue, CommandError>, effects: &m
         }
         Ok(CommandValue::Done) => {}
         Err(error) => state.failed(&error.to_string()),
-    }
-}
-
-/// What a command does, and whose it is where it is not the terminal's.
-pub(crate) fn with_source(spec: &CommandSpec) -> String {
-    if spec.source == quipu_host::commands::BUILT_IN {
-        spec.help.clone()
-    } else {
-        format!("{} ({})", spec.help, spec.source)
     }
 }
 
