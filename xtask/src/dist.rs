@@ -16,9 +16,10 @@ const LARGEST: usize = 20_000_000;
 /// What the C compiler is told of this binary alone. No panic goes through C: how to unwind its stack would be there for
 /// nothing. The system takes all memory of a process that ends, so that mimalloc need not give it back before; and what it
 /// notes of its room is for 128 MiB at a time, not for a GiB, for these notes are made at each start. SQLite counts the
-/// memory that it takes only for who asks, and all its connections would wait for each other to count.
-const C_FLAGS: &str = "-fno-asynchronous-unwind-tables -fno-unwind-tables -DMI_SKIP_COLLECT_ON_EXIT=1 \
-                       -DMI_DEFAULT_ARENA_RESERVE=131072 -DSQLITE_DEFAULT_MEMSTATUS=0";
+/// memory that it takes only for who asks, and all its connections would wait for each other to count. All functions of a
+/// file are one section: SQLite compares addresses of functions, and the linker may give two equal sections one address.
+const C_FLAGS: &str = "-fno-asynchronous-unwind-tables -fno-unwind-tables -fno-function-sections \
+                       -DMI_SKIP_COLLECT_ON_EXIT=1 -DMI_DEFAULT_ARENA_RESERVE=131072 -DSQLITE_DEFAULT_MEMSTATUS=0";
 
 struct Arguments {
     target: &'static str,
@@ -164,7 +165,17 @@ fn rust_flags() -> Result<Vec<String>> {
         // into a fortieth of its room; musl reads that since 1.2.4.
         "-Ctarget-feature=+crt-static".to_owned(),
         "-Clink-arg=-Wl,-z,pack-relative-relocs".to_owned(),
+        // What says `#[inline]` is taken in as readily where size matters as where speed does, unless the optimiser hears
+        // otherwise.
+        "-Cllvm-args=-inlinehint-threshold=75".to_owned(),
     ];
+    // Generic code of types that look the same in memory is often the same; the linker that comes with the compiler
+    // keeps one of it. Rust promises no address of a function, and C is kept out of it (`C_FLAGS`).
+    if let Some(folder) = linker()? {
+        flags.push(format!("-Clink-arg=-B{}", folder.display()));
+        flags.push("-Clink-arg=-fuse-ld=lld".to_owned());
+        flags.push("-Clink-arg=-Wl,--icf=all".to_owned());
+    }
     // Messages of panics name files. Where they are on this machine is nobody's business, and takes room.
     let home = match std::env::var_os("CARGO_HOME") {
         Some(home) => PathBuf::from(home),
@@ -179,6 +190,17 @@ fn rust_flags() -> Result<Vec<String>> {
     // The environment's order is no order: the same flags each time, or all is compiled anew.
     flags.sort();
     Ok(flags)
+}
+
+/// The folder of the linker that comes with the compiler, under the name that a C compiler looks for; `None` where the
+/// compiler comes without, and the C compiler's own links.
+fn linker() -> Result<Option<PathBuf>> {
+    let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output().context("cannot run rustc")?;
+    let host = Command::new("rustc").args(["--print", "host-tuple"]).output().context("cannot run rustc")?;
+    let line = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    let folder =
+        PathBuf::from(line(&sysroot.stdout)).join("lib/rustlib").join(line(&host.stdout)).join("bin/gcc-ld");
+    Ok(folder.join("ld.lld").exists().then_some(folder))
 }
 
 /// Copies the binary to `dist` in the target folder, with its checksum beside it as `sha256sum --check` reads it.
