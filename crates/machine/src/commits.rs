@@ -261,9 +261,12 @@ impl Machine {
         }
         let Some(run) = &mut self.run else { return };
         let turn = run.turn;
-        if let Phase::Jumping(_) = &run.phase {
-            let result = Arc::new(JumpResult::Failed(text));
-            self.emit(Event::JumpEnded { result });
+        if let Phase::Jumping(jumping) = &mut run.phase {
+            // Who asked for it may still wait to hear whether it begins.
+            match jumping.reply.take() {
+                Some(reply) => self.out.push(Effect::Reply(reply, Err(Refused::Store { why: text }))),
+                None => self.emit(Event::JumpEnded { result: Arc::new(JumpResult::Failed(text)) }),
+            }
             self.run = None;
             return self.settle();
         }

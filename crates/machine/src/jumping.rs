@@ -26,7 +26,7 @@ pub(super) struct Jumping {
     /// What becomes of files.
     along: MoveFiles,
     /// Who waits to hear whether there is such a place.
-    reply: Option<ReplyId>,
+    pub(super) reply: Option<ReplyId>,
     target: Option<Target>,
     usage: Option<Usage>,
     /// The summary that goes along.

@@ -17,6 +17,7 @@ use quipu_store::{
 };
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use super::{JobContext, JobHandler, JobNotice, JobOutcome};
 use crate::Observer;
@@ -273,7 +274,9 @@ impl JobRunner {
                 released?;
                 break;
             }
-            match self.attempt(&claim, stop).await {
+            let Job { key, kind, attempts, .. } = &claim.job;
+            let span = quipu::job_span(key.as_str(), kind, *attempts);
+            match self.attempt(&claim, stop).instrument(span).await {
                 Ended::Finished(_) => finished += 1,
                 Ended::Failed(_) => failed += 1,
                 Ended::GivenBack | Ended::Lost => {}
