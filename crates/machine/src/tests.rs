@@ -1254,7 +1254,7 @@ fn some_orders_of_events_take_the_session_elsewhere() {
         departures += world.departures;
         steps_taken.append(&mut world.steps_taken);
     }
-    assert!(departures > 5, "{departures}");
+    assert!(departures > 2, "{departures}");
     diagram::is_documented(&steps_taken);
 }
 

@@ -591,7 +591,7 @@ fn ports_and_services_pass_when_they_are_set() {
     set(json!({ "services": ["/nowhere/socket"], "port": [3000] }));
     let ran = world.run(&["doctor"]).ok();
     for words in
-        ["sandbox.port is no setting", "caches, namespaces, network", "/nowhere/socket, where nothing is"]
+        ["there is no setting sandbox.port. Did you mean sandbox.ports?", "/nowhere/socket, where nothing is"]
     {
         assert!(ran.err.contains(words), "{words}: {}", ran.err);
     }
