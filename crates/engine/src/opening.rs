@@ -68,7 +68,7 @@ impl Engine {
         let lease = Arc::new(Lease::new(self.store.clone()));
         lease.take(&RefName::session(&id)).await?;
         let first = vec![start_of(&id, &options, None, &made.epoch)];
-        Ok(self.spawn(options, id, past, first, made, lease, SessionOrigin::New))
+        Ok(self.spawn(options, id, (past, first), made, lease, SessionOrigin::New))
     }
 
     /// Opens a session by its id and goes on from its last node. What a dead process left open is recorded as
@@ -188,7 +188,7 @@ impl Engine {
             first.push(Draft::new(Entry::Epoch(epoch.clone())));
         }
         let origin = if mine { SessionOrigin::Resumed } else { SessionOrigin::Forked };
-        let session = self.spawn(options, session, past, first, made, lease, origin);
+        let session = self.spawn(options, session, (past, first), made, lease, origin);
         Ok(Opened { session, troubles })
     }
 
@@ -280,7 +280,7 @@ impl Engine {
                 return Err(error);
             }
         };
-        let session = self.spawn(options, id, past, first, made, lease, origin);
+        let session = self.spawn(options, id, (past, first), made, lease, origin);
         Ok(Opened { session, troubles })
     }
 
@@ -419,8 +419,8 @@ impl Engine {
         &self,
         options: SessionOptions,
         session: SessionId,
-        past: Past,
-        first: Vec<Draft>,
+        // What there is, and what is written first.
+        (past, first): (Past, Vec<Draft>),
         made: SessionParts,
         lease: Arc<Lease>,
         origin: SessionOrigin,

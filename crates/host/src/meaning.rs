@@ -57,7 +57,7 @@ impl Meaning {
         if let Some(problem) = config.problem_of("search.meaning") {
             return Err(Failure::request(problem.to_string()));
         }
-        if config.problems.iter().any(|problem| problem.is_of_the_whole()) && config.meaning.is_none() {
+        if config.problems.iter().any(crate::settings::Problem::is_of_the_whole) && config.meaning.is_none() {
             return Err(Failure::request(format!(
                 "{} cannot be read, so nothing says what makes vectors",
                 file.display()

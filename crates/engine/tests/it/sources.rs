@@ -330,7 +330,8 @@ async fn tools_stay_as_they_were_while_their_source_fails() {
         description: "x".repeat(SOURCE_TOOL_BYTES),
         parameters: quipu::protocol::Json::object(),
     };
-    let bad: [(Does<Vec<Arc<dyn Tool>>>, &str); 6] = [
+    type Wrong = (Does<Vec<Arc<dyn Tool>>>, &'static str);
+    let bad: [Wrong; 6] = [
         (Does::Fail("no connection"), "no connection"),
         (Does::Panic, "failed inside"),
         (Does::Hang, "within 0.05 s"),
@@ -652,11 +653,11 @@ async fn another_prompt_is_made_with_what_sources_have_then() {
     live.finish().await;
     for (given, expect) in [(Does::Give(sections(&[("n", "Two.")])), "Two."), (Does::Fail("no"), "Two.")] {
         notes_of.does(given);
-        let system = Some(format!("You are {}.", notes_of.reasons().len()));
-        let options = SessionOptions { system: system.clone(), ..with_notes(&world, &[&notes_of]) };
+        let system = format!("You are {}.", notes_of.reasons().len());
+        let options = SessionOptions { system: Some(system.clone()), ..with_notes(&world, &[&notes_of]) };
         let live = Live::of(world.engine.open(&id, options).await.unwrap().session).await;
         live.run("b").await;
-        assert_eq!(system_of(&world), format!("{}\n\n{expect}\n\nThe end.", system.unwrap()));
+        assert_eq!(system_of(&world), format!("{system}\n\n{expect}\n\nThe end."));
         live.finish().await;
     }
     world.check().await;

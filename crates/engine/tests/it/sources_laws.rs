@@ -76,7 +76,7 @@ fn context(choice: u8) -> Does<Context> {
     let some = |texts: &[&str]| {
         let trust = [Trust::Owner, Trust::Untrusted][usize::from(choice) % 2];
         let sections = texts.iter().map(|text| section("id", text, trust)).collect();
-        let keep_recent = (choice % 3 == 0).then_some(u64::from(choice));
+        let keep_recent = choice.is_multiple_of(3).then_some(u64::from(choice));
         Does::Give(Context { sections, keep_recent })
     };
     match choice % 7 {

@@ -261,7 +261,7 @@ impl Layer {
                 Ok(value) => drop(layer.values.insert(key.name, value)),
                 // Whatever says something asks for it.
                 Err(_) if key.name == "screenReader" => {
-                    drop(layer.values.insert(key.name, Value::Bool(true)))
+                    drop(layer.values.insert(key.name, Value::Bool(true)));
                 }
                 Err(what) => {
                     let kind = ProblemKind::Invalid { key: key.name, what };
