@@ -214,7 +214,7 @@ fn tell(place: &Place, kept: &Kept) -> Result<(), Failure> {
 pub(crate) fn failure(error: SettingError) -> Failure {
     match error {
         SettingError::Unknown { name, nearest } => {
-            let near = nearest.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+            let near = nearest.map_or_else(|| ";".to_owned(), |near| format!("; did you mean `{near}`?"));
             Failure::usage(format!(
                 "there is no setting `{}`{near} `quipu config` lists them",
                 printable(&name)
