@@ -362,7 +362,7 @@ fn settings_are_chosen_written_and_edited() {
     terminal.types("/settings\r");
     terminal.shows("type to filter");
     terminal.types("retry base");
-    terminal.shows("now 1 (your");
+    terminal.shows("now 1 (your settings.j");
     terminal.types(&"\u{7f}".repeat(10));
     terminal.types("prune false");
     terminal.shows("it is so (built-in)");
