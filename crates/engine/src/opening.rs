@@ -1,6 +1,6 @@
 //! Sessions are made, opened and gone on with.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -18,14 +18,16 @@ use crate::early::settle_early;
 use crate::engine::{Ahead, Engine, SessionOptions};
 use crate::error::OpenError;
 use crate::files::{Keeper, Settled};
-use crate::hooks::{Hooks, SessionOrigin};
+use crate::hooks::{HOOKS, HookSections, Hooks, SessionOrigin};
 use crate::identity::{Prompt, system_text};
 use crate::moves::SessionMover;
 use crate::own_tools::{TravelOptions, TravelSource};
 use crate::owner::{Got, Lease};
 use crate::resume::{Past, read_past, recover};
 use crate::session::{Parts, Session};
-use crate::sources::{OpeningPrompt, SourceOptions, Sources, ToolSet, ToolSource, is_tool_name};
+use crate::sources::{
+    ContextSource, OpeningPrompt, SourceOptions, Sources, ToolSet, ToolSource, is_tool_name, recorded_sections,
+};
 use crate::toolbox::{Toolbox, ToolboxParts};
 use crate::travel::{Standing, Tobe};
 
@@ -339,6 +341,8 @@ impl Engine {
             system_of_ours = crate::context::system_prompt(crate::SYSTEM_PROMPT, &[], &[], &options.cwd);
             system = system.or(Some(&system_of_ours));
         }
+        let mut context_sources = options.context_sources.clone();
+        let sections = self.hook_sections(options, past, &mut context_sources);
         let wanted = SourceOptions {
             sealer: self.sealer.clone(),
             cwd: options.cwd.clone(),
@@ -347,15 +351,35 @@ impl Engine {
             tools: &options.tools,
             own,
             tool_sources: &options.tool_sources,
-            context_sources: &options.context_sources,
+            context_sources: &context_sources,
             identity: options.identity.as_deref(),
             system,
             system_end: options.system_end.as_deref(),
         };
         let (sources, OpeningPrompt { prompt, context, notices }) = Sources::open(wanted, past).await;
-        let toolbox = self.toolbox(options, sources.set(), standing, tobe);
+        let toolbox = self.toolbox(options, sources.set(), standing, tobe, sections);
         let epoch = self.epoch(options, &sources, (&prompt, context), past);
         Ok(SessionParts { toolbox, sources, epoch, prompt, notices })
+    }
+
+    /// What hooks say in the system prompt; where there are hooks, one more source gives it.
+    fn hook_sections(
+        &self,
+        options: &SessionOptions,
+        past: Option<&Past>,
+        sources: &mut Vec<Arc<dyn ContextSource>>,
+    ) -> Arc<HookSections> {
+        let recorded = match options.hooks.is_empty() {
+            true => BTreeMap::new(),
+            false => past
+                .map(|past| recorded_sections(&past.prompt.rest(), past.epoch.context.as_ref(), HOOKS))
+                .unwrap_or_default(),
+        };
+        let sections = Arc::new(HookSections::new(&options.hooks, recorded));
+        if !options.hooks.is_empty() {
+            sources.push(sections.clone());
+        }
+        sections
     }
 
     fn toolbox(
@@ -364,6 +388,7 @@ impl Engine {
         tools: ToolSet,
         standing: Standing,
         tobe: Option<Arc<Tobe>>,
+        sections: Arc<HookSections>,
     ) -> Toolbox {
         let parts = ToolboxParts {
             policy: options.policy.clone(),
@@ -380,7 +405,7 @@ impl Engine {
             .enabled
             .then(|| Keeper::new(self.store.clone(), self.sealer.clone(), &options.cwd, options.files));
         let (sealer, cwd) = (self.sealer.clone(), options.cwd.clone());
-        let hooks = Hooks::new(options.hooks.clone(), sealer, cwd, standing.clone());
+        let hooks = Hooks::new(options.hooks.clone(), sealer, cwd, standing.clone(), sections);
         Toolbox::new(tools, parts, standing, keeper, tobe, hooks)
     }
 
@@ -448,6 +473,7 @@ impl Engine {
             sealer: self.sealer.clone(),
             purse: purse.clone(),
             bodies: Bodies::after(past.last_body).into(),
+            unanswered: past.unanswered_call.into(),
         };
         let was = (&past.epoch.provider, &past.epoch.model);
         let is_other = past.head.is_some() && was != (&epoch.provider, &epoch.model);
@@ -488,7 +514,7 @@ impl Engine {
             refreshes: sources.refreshes(),
             due,
             has_hooks: !toolbox.hooks.is_empty(),
-            hooks_change_requests: toolbox.hooks.change_requests(),
+            hooks_change_requests: toolbox.hooks.change_requests() || toolbox.hooks.change_payloads(),
         });
         Session::spawn(Parts {
             mover,

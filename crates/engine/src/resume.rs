@@ -55,6 +55,8 @@ pub(crate) struct Past {
     pub(crate) lost_prompt: Option<BlobId>,
     pub(crate) last_time: UnixMs,
     pub(crate) last_body: Option<ChunkId>,
+    /// The call after which nothing came, where hooks had changed it and it has no answer.
+    pub(crate) unanswered_call: Option<CallRecord>,
     pub(crate) steering: Vec<Waiting>,
     pub(crate) follow_up: Vec<Waiting>,
     /// A message to itself at its end waits for its answer.
@@ -107,6 +109,9 @@ pub(crate) async fn read_past(store: &dyn Graph, head: NodeId) -> Result<Past, O
                 };
                 let step = std::mem::take(&mut steps.infos[at]);
                 past.open_run = step.run;
+                let has_failed = matches!(answer.stop_reason, StopReason::Error | StopReason::Aborted);
+                past.unanswered_call =
+                    step.call.clone().filter(|call| has_failed && call.before_hooks.is_some());
                 if let Some(call) = step.call {
                     past.last_body = Some(call.body);
                 }
@@ -423,6 +428,9 @@ pub(crate) async fn recover(
     for (draft, command) in pending.steps.iter().filter_map(|step| shell_draft(step, now)) {
         drafts.push(draft);
         interrupted.extend(command.map(|command| (format!("!{command}"), CallId::from(SHELL))));
+    }
+    if let Some((_, record, None)) = &sent {
+        past.unanswered_call = Some(record.clone()).filter(|record| record.before_hooks.is_some());
     }
     let early = early_drafts(&pending.steps, sent.as_ref().map(|(_, record, _)| record), past.head);
     let model_call = sent.is_some() || !early.is_empty();

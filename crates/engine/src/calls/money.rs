@@ -14,7 +14,7 @@ use quipu_store::{Commit, Graph, Op, ReserveAsk, ReserveId, Reserved, StoreError
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::{Caller, Order, Recorded};
+use super::{Caller, Order};
 use crate::clock::fresh_id;
 use quipu_machine::{Input, RunMoney};
 
@@ -250,7 +250,7 @@ impl Caller {
         if !request.model.cost.are_known() {
             return if provider.is_local() { Ok(None) } else { Err(unpriced(&request.model)) };
         }
-        let Some(body) = body_of(order.recorded.as_ref(), &*provider, &request) else { return Ok(None) };
+        let Some(body) = body_of(order, &*provider) else { return Ok(None) };
         let price = Price { model: &request.model, most: self.purse.most(&request, &body) };
         let mut amount = price.full();
         if let Some(RunMoney { left, limit }) = run {
@@ -388,10 +388,21 @@ impl Caller {
     ) -> Result<MostTokens, Outcome> {
         let output = price.output_for(amount);
         let request = &*order.request;
+        if order.hooked.as_ref().is_some_and(|hooked| hooked.change.is_none()) {
+            let text = "a request that hooks changed is sent once more as it was recorded, and what may still be spent does \
+                        not cover it";
+            return Err(Outcome::Failed(ModelError::new(ModelErrorKind::InvalidRequest, text)));
+        }
         // The model that has no more than that: the budgets of thinking follow from it on each wire.
         let model = Model { max_tokens: output, ..(*request.model).clone() };
         let request = Arc::new(ModelRequest { model: Arc::new(model), ..request.clone() });
-        let body = provider.encode(&request).map_err(Outcome::Failed)?;
+        order.request = request.clone();
+        order.recorded = None;
+        self.change_payload(order).await?;
+        let body = match order.payload() {
+            Some(payload) => payload.body.clone(),
+            None => provider.encode(&request).map_err(Outcome::Failed)?,
+        };
         let most = self.purse.most(&request, &body);
         if (Price { model: price.model, most }).full() > amount {
             let text = format!(
@@ -404,8 +415,6 @@ impl Caller {
             price.most.output
         );
         self.tell(order, text).await;
-        order.request = request;
-        order.recorded = None;
         Ok(most)
     }
 
@@ -488,11 +497,12 @@ impl Caller {
     }
 }
 
-fn body_of(recorded: Option<&Recorded>, provider: &dyn Provider, request: &ModelRequest) -> Option<Bytes> {
-    match recorded {
-        Some(recorded) => Some(recorded.bytes()),
+fn body_of(order: &Order, provider: &dyn Provider) -> Option<Bytes> {
+    match (&order.recorded, order.payload()) {
+        (Some(recorded), _) => Some(recorded.bytes()),
+        (None, Some(payload)) => Some(payload.body.clone()),
         // Whoever sends it finds out why there is none.
-        None => provider.encode(request).ok(),
+        (None, None) => provider.encode(&order.request).ok(),
     }
 }
 

@@ -184,6 +184,8 @@ impl Caller {
             money: stretch.dollars.map(|left| RunMoney { left, limit: left }),
             tell: Some(job.tell.clone()),
             cancel: job.cancel.clone(),
+            hooked: None,
+            responses: None,
         };
         // Nobody watches a summary being written.
         let (events, mut unwatched) = mpsc::channel(64);

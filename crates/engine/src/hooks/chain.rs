@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::context::Asker;
+use super::system::HookSections;
 use super::{
     CallVerdict, HOOK_IMAGES, HOOK_TEXT, Hook, HookContext, HookEffect, HookError, HookFailure, HookPoint,
     HookRecord, InputVerdict, ResultVerdict,
@@ -25,9 +26,11 @@ use crate::travel::Standing;
 pub(crate) struct Hooks {
     pub(super) hooks: Arc<[Arc<dyn Hook>]>,
     pub(super) sealer: Arc<Sealer>,
-    cwd: PathBuf,
+    pub(super) cwd: PathBuf,
     standing: Standing,
     asker: OnceLock<Asker>,
+    /// What hooks say in the system prompt.
+    pub(super) sections: Arc<HookSections>,
     /// What hooks said when the session began; `None` as long as they are being asked.
     pub(super) opening: watch::Sender<Option<Opening>>,
 }
@@ -147,9 +150,10 @@ impl Hooks {
         sealer: Arc<Sealer>,
         cwd: PathBuf,
         standing: Standing,
+        sections: Arc<HookSections>,
     ) -> Self {
         let opening = watch::channel(None).0;
-        Self { hooks: hooks.into(), sealer, cwd, standing, asker: OnceLock::new(), opening }
+        Self { hooks: hooks.into(), sealer, cwd, standing, asker: OnceLock::new(), sections, opening }
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures_util::future::FutureExt as _;
-use quipu_protocol::{Content, Entry, Event, Json, Message, ModelError, ModelErrorKind, Outcome, RunId};
+use quipu_protocol::{Content, Entry, Event, Message, Outcome, RunId};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
+use super::calling::{HEADS, HookedOrder, show_responses};
 use super::task::Task;
 use crate::calls::summarize::Job as SummaryJob;
 use crate::calls::{CallPurpose, Next, Order};
@@ -56,24 +57,17 @@ impl Task {
                     (self.caller.clone(), self.input.clone(), self.stream_tx.clone());
                 let recorded = self.foreseen.take(&request);
                 let system = self.machine.system();
-                let hooking =
-                    (!self.toolbox.hooks.is_empty()).then(|| (self.toolbox.clone(), cancel.clone()));
+                let toolbox = self.toolbox.clone();
+                let mut responses = None;
+                if !toolbox.hooks.is_empty() {
+                    let (heads, shown) = mpsc::channel(HEADS);
+                    responses = Some(heads);
+                    let (toolbox, cancel) = (toolbox.clone(), cancel.clone());
+                    // The call does not wait for those that look on.
+                    let show = show_responses(toolbox, run.clone(), shown, input.clone(), cancel);
+                    self.effects.spawn(show.instrument(self.spans.current()));
+                }
                 let work = async move {
-                    let (mut request, mut records) = (request, Vec::new());
-                    if let Some((toolbox, cancel)) = &hooking {
-                        let hooked = toolbox.hooks.before_request(&run, request, cancel).await;
-                        records = hooked.kept_records();
-                        tell(&input, hooked.notices).await;
-                        match hooked.value {
-                            Ok(changed) => request = changed,
-                            Err(why) => {
-                                let error = ModelError::new(ModelErrorKind::InvalidRequest, why);
-                                let outcome = Outcome::Failed(error);
-                                return drop(input.send(Input::CallNotMade { run, outcome }).await);
-                            }
-                        }
-                    }
-                    let (people, summary, purpose) = (Some(input.clone()), None, CallPurpose::Answer);
                     let order = Order {
                         session,
                         run,
@@ -81,16 +75,21 @@ impl Task {
                         request,
                         recorded,
                         system,
-                        purpose,
-                        summary,
+                        purpose: CallPurpose::Answer,
+                        summary: None,
                         money,
-                        tell: people,
-                        cancel,
+                        tell: Some(input.clone()),
+                        hooked: None,
+                        responses,
+                        cancel: cancel.clone(),
                     };
-                    let mut end = caller.make(order, stream).await;
-                    if let Some((toolbox, cancel)) = hooking {
-                        end = hooked_end(&toolbox, end, records, &cancel, &input).await;
-                    }
+                    let end = match toolbox.hooks.is_empty() && !caller.has_unanswered() {
+                        true => caller.make(order, stream).await,
+                        false => {
+                            let input = input.clone();
+                            HookedOrder { caller, toolbox, input, cancel }.make(order, stream).await
+                        }
+                    };
                     // The task is gone only when the session is over.
                     drop(input.send(end).await);
                 };
@@ -346,29 +345,6 @@ fn said_content(entry: &Entry) -> Vec<Content> {
     match entry {
         Entry::Message(Message::User(said)) => said.content.blocks().into_owned(),
         _ => Vec::new(),
-    }
-}
-
-/// The end of a call as hooks leave it.
-async fn hooked_end(
-    toolbox: &Toolbox,
-    end: Input,
-    mut hooks: Vec<Json>,
-    cancel: &CancellationToken,
-    input: &mpsc::Sender<Input>,
-) -> Input {
-    match end {
-        Input::CallEnded { run, mut end, record, money, .. } => {
-            let mut replaced = None;
-            if end.error.is_none() {
-                let hooked = toolbox.hooks.message_end(&run, &mut end.message, cancel).await;
-                hooks.extend(hooked.kept_records());
-                replaced = hooked.value;
-                tell(input, hooked.notices).await;
-            }
-            Input::CallEnded { run, end, record, money, hooks, replaced }
-        }
-        end => end,
     }
 }
 

@@ -1,6 +1,7 @@
 //! A session at work: the handle that fronts hold. The task behind it is in `task`.
 
 mod asks;
+mod calling;
 mod effects;
 mod hooking;
 mod shell;

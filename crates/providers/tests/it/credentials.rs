@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use quipu_protocol::{Message, Model, ModelErrorKind, ModelRequest, Thinking};
 use quipu_providers::{
     AuthFile, Call, CallEnd, CallEvent, CallOptions, CallOutcome, Credential, CredentialError,
-    CredentialRequest, CredentialSource, Credentials, Expiry, HeaderText, MAX_CREDENTIALS_PER_CALL, Provider,
+    CredentialRequest, CredentialSource, Credentials, Expiry, HeaderChanges, HeaderText, MAX_CREDENTIALS_PER_CALL, Provider,
     Scheme, Secret, Settings, Sign, SignRequest, laws,
 };
 use quipu_testkit::{Answer, Captured, FakeServer, Reply};
@@ -152,6 +152,8 @@ impl World {
             cancel,
             retries: None,
             secrets: Some(Arc::new(move |secret: &str| learned.lock().unwrap().push(secret.to_owned()))),
+            headers: HeaderChanges::default(),
+            responses: None,
         };
         let read = async {
             let mut events = Vec::new();
