@@ -57,7 +57,7 @@ pub use bookmarks::{BOOKMARK_LIMIT, Bookmark, BookmarkError};
 pub use calls::{seal_answer, seal_content};
 pub use change::ChangeError;
 pub use clock::{Clock, SystemClock, instant};
-pub use context::{Rules, SYSTEM_PROMPT, find_rules, system_base, system_end, system_prompt};
+pub use context::{Rules, SYSTEM_PROMPT, find_rules, read_rules_at, system_base, system_end, system_prompt};
 pub use context_use::{ContextKind, ContextPart, ContextUse, Counted, PrunedUse, SectionUse};
 pub use engine::{Engine, SessionOptions};
 pub use error::OpenError;

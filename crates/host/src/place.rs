@@ -244,6 +244,11 @@ impl Place {
         self.read_config(Some(cwd))
     }
 
+    /// What hooks say of the trust in a project's file of settings.
+    pub(crate) fn decide_project(&self, file: PathBuf, decision: Option<crate::settings::Decision>) {
+        self.config.decide(file, decision);
+    }
+
     fn read_config(&self, cwd: Option<&Path>) -> Arc<Settings> {
         let read = self.config.read(&self.home, cwd);
         for problem in read.new {

@@ -25,6 +25,7 @@ use quipu_providers::{CallSettings, EmbedderSettings};
 use serde_json::{Map, Value};
 
 pub(crate) use self::cache::Cache;
+pub(crate) use self::project::{Decision, ask_project_hooks};
 pub use self::keep::{Changed, Kept, SettingError, SettingsFile, set_setting, unset_setting};
 use self::layer::Layer;
 pub use self::layer::{Problem, ProblemKind, Source};
