@@ -65,10 +65,11 @@ pub use files::{FileSettings, FilesError};
 pub use follower::{Committed, Follower};
 pub use hooks::{
     CallVerdict, CompactionRequest, CompactionVerdict, END_TIME, HOOK_HEADERS, HOOK_IMAGES, HOOK_REQUEST,
-    HOOK_RESOURCES, HOOK_TEXT, Hook, HookAnswer, HookAskError, HookContext, HookEffect, HookError, HookFailure, HookPoint,
-    HookRecord, InputVerdict, MessageVerdict, MoveRequest, MoveVerdict, Payload, PayloadChange, ProjectTrust,
-    RequestVerdict, Resources, ResourcesVerdict, ResultVerdict, RunEnd, RunEndVerdict, RunStart, RunStartAddition,
-    RunStartVerdict, SendVerdict, SessionOrigin, ShellLine, ShellVerdict, StartVerdict, StartupHooks, TrustVerdict,
+    HOOK_RESOURCES, HOOK_TEXT, Hook, HookAnswer, HookAskError, HookContext, HookEffect, HookError,
+    HookFailure, HookPoint, HookRecord, InputVerdict, MessageVerdict, MoveRequest, MoveVerdict, Payload,
+    PayloadChange, ProjectTrust, RequestVerdict, Resources, ResourcesVerdict, ResultVerdict, RunEnd,
+    RunEndVerdict, RunStart, RunStartAddition, RunStartVerdict, SendVerdict, SessionOrigin, ShellLine,
+    ShellVerdict, StartVerdict, StartupHooks, TrustVerdict,
 };
 pub use identity::{
     IDENTITY_LIMIT, IdentityError, IdentitySettings, identity_hash, identity_text, read_identity,
@@ -104,9 +105,8 @@ pub use undo::UndoError;
 pub use quipu_history as history;
 pub use quipu_protocol as protocol;
 pub use quipu_providers::{
-    Body, Call, CallEnd, CallEvent, Embedded, Embedder, FindError, HeaderChanges, Memory, PROTECTED_HEADERS, Provider,
-    ResponseHead, Script, ScriptStep,
-    Shared,
+    Body, Call, CallEnd, CallEvent, Embedded, Embedder, FindError, HeaderChanges, Memory, PROTECTED_HEADERS,
+    Provider, ResponseHead, Script, ScriptStep, Shared,
 };
 pub use quipu_seal::Sealer;
 pub use quipu_store as store;

@@ -26,7 +26,8 @@ use crate::owner::{Got, Lease};
 use crate::resume::{Past, read_past, recover};
 use crate::session::{Parts, Session};
 use crate::sources::{
-    ContextSource, OpeningPrompt, SourceOptions, Sources, ToolSet, ToolSource, is_tool_name, recorded_sections,
+    ContextSource, OpeningPrompt, SourceOptions, Sources, ToolSet, ToolSource, is_tool_name,
+    recorded_sections,
 };
 use crate::toolbox::{Toolbox, ToolboxParts};
 use crate::travel::{Standing, Tobe};

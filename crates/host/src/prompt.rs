@@ -3,9 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use quipu::{
-    ContextSource, Engine, HookAnswer, Resources, Rules, RulesSource, SessionOptions, StartupHooks,
-};
+use quipu::{ContextSource, Engine, HookAnswer, Resources, Rules, RulesSource, SessionOptions, StartupHooks};
 
 use crate::{Failure, OpenRequest, Place};
 

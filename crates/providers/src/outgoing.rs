@@ -73,9 +73,8 @@ impl HeaderChanges {
         }
         let is_free = |headers: &HeaderMap, name: &str| {
             let carried = headers.get(name).and_then(|value| value.to_str().ok());
-            let is_secret = carried.is_some_and(|value| {
-                target.secrets.iter().any(|secret| value.contains(secret.as_str()))
-            });
+            let is_secret = carried
+                .is_some_and(|value| target.secrets.iter().any(|secret| value.contains(secret.as_str())));
             !PROTECTED_HEADERS.contains(&name) && !is_secret
         };
         for name in &self.removed {

@@ -84,11 +84,11 @@ impl Caller {
         // Whoever sends it finds out why it has no bytes.
         let Ok(bytes) = self.provider().encode(&order.request) else { return Ok(()) };
         let changed = change(order.request.clone(), bytes.clone()).await;
-        let payload = changed.map_err(|why| {
-            Outcome::Failed(ModelError::new(ModelErrorKind::InvalidRequest, why))
-        })?;
+        let payload =
+            changed.map_err(|why| Outcome::Failed(ModelError::new(ModelErrorKind::InvalidRequest, why)))?;
         if let Some(hooked) = &mut order.hooked {
-            hooked.is_changed |= payload.body != bytes || !payload.headers.is_empty() || !payload.removed.is_empty();
+            hooked.is_changed |=
+                payload.body != bytes || !payload.headers.is_empty() || !payload.removed.is_empty();
             hooked.payload = Some(payload);
         }
         Ok(())

@@ -22,8 +22,9 @@ pub(crate) use chain::{HookedCall, HookedInput, Hooks};
 pub use context::{HookAskError, HookContext};
 pub use points::{
     CompactionRequest, CompactionVerdict, MessageVerdict, MoveRequest, MoveVerdict, Payload, PayloadChange,
-    ProjectTrust, RequestVerdict, Resources, ResourcesVerdict, RunEnd, RunEndVerdict, RunStart, RunStartAddition,
-    RunStartVerdict, SendVerdict, SessionOrigin, ShellLine, ShellVerdict, StartVerdict, TrustVerdict,
+    ProjectTrust, RequestVerdict, Resources, ResourcesVerdict, RunEnd, RunEndVerdict, RunStart,
+    RunStartAddition, RunStartVerdict, SendVerdict, SessionOrigin, ShellLine, ShellVerdict, StartVerdict,
+    TrustVerdict,
 };
 pub(crate) use sending::HookedPayload;
 pub use startup::{HookAnswer, StartupHooks};

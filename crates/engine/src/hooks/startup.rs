@@ -10,8 +10,8 @@ use tokio_util::sync::CancellationToken;
 use super::chain::{Called, Measured, failed};
 use super::system::HookSections;
 use super::{
-    HOOK_RESOURCES, Hook, HookError, HookFailure, HookPoint, Hooks, ProjectTrust, Resources, ResourcesVerdict,
-    TrustVerdict,
+    HOOK_RESOURCES, Hook, HookError, HookFailure, HookPoint, Hooks, ProjectTrust, Resources,
+    ResourcesVerdict, TrustVerdict,
 };
 use crate::calls::ContentSize;
 

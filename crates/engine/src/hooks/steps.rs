@@ -14,7 +14,8 @@ use super::chain::{Called, Measured, Opening, beside, blocked, failed, record};
 use super::{
     CompactionRequest, CompactionVerdict, END_TIME, HOOK_REQUEST, HookEffect, HookError, HookFailure,
     HookPoint, HookRecord, Hooks, MessageVerdict, MoveRequest, MoveVerdict, RequestVerdict, RunEnd,
-    RunEndVerdict, RunStart, RunStartAddition, RunStartVerdict, SessionOrigin, ShellLine, ShellVerdict, StartVerdict,
+    RunEndVerdict, RunStart, RunStartAddition, RunStartVerdict, SessionOrigin, ShellLine, ShellVerdict,
+    StartVerdict,
 };
 use crate::calls::{ContentSize, seal_answer};
 

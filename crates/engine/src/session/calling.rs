@@ -105,8 +105,7 @@ impl HookedOrder {
             Input::CallEnded { run, mut end, record, money, .. } => {
                 let mut replaced = None;
                 if end.error.is_none() {
-                    let hooked =
-                        self.toolbox.hooks.message_end(&run, &mut end.message, &self.cancel).await;
+                    let hooked = self.toolbox.hooks.message_end(&run, &mut end.message, &self.cancel).await;
                     hooks.extend(hooked.kept_records());
                     replaced = hooked.value;
                     tell(&self.input, hooked.notices).await;
@@ -144,7 +143,8 @@ async fn change_bytes(
     bytes: &bytes::Bytes,
     cancel: &CancellationToken,
 ) -> (Result<ChangedPayload, String>, Vec<Json>, Vec<String>) {
-    let unchanged = || ChangedPayload { body: bytes.clone(), headers: Default::default(), removed: Vec::new() };
+    let unchanged =
+        || ChangedPayload { body: bytes.clone(), headers: Default::default(), removed: Vec::new() };
     let shown = std::str::from_utf8(bytes).ok().and_then(|text| Json::parse(text).ok());
     let Some(body) = shown else {
         let text = "Hooks are not shown the bytes of this request: the model's wire does not write JSON.";

@@ -123,7 +123,7 @@ impl Hook for Rolls {
         _: &'a RunStart,
         _: &'a HookContext,
     ) -> BoxFuture<'a, Result<RunStartVerdict, HookError>> {
-        self.some(RunStartVerdict::Pass, |_| RunStartVerdict::Beside("beside".into()))
+        self.some(RunStartVerdict::Pass, |_| RunStartVerdict::beside("beside"))
     }
 
     fn before_move<'a>(

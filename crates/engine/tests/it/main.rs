@@ -39,6 +39,8 @@ mod hook_laws;
 #[cfg(test)]
 mod hook_points;
 #[cfg(test)]
+mod hook_sending;
+#[cfg(test)]
 mod hooks;
 #[cfg(test)]
 mod jump;

@@ -98,7 +98,8 @@ pub(crate) async fn ask_project_hooks(
     cwd: &Path,
 ) {
     // A project without such a file has nothing to trust.
-    let Some(project) = Some(hooks).filter(|hooks| !hooks.is_empty()).and_then(|_| project_to_trust(place, cwd).ok())
+    let Some(project) =
+        Some(hooks).filter(|hooks| !hooks.is_empty()).and_then(|_| project_to_trust(place, cwd).ok())
     else {
         return;
     };

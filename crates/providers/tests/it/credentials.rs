@@ -9,8 +9,8 @@ use futures_util::future::BoxFuture;
 use quipu_protocol::{Message, Model, ModelErrorKind, ModelRequest, Thinking};
 use quipu_providers::{
     AuthFile, Call, CallEnd, CallEvent, CallOptions, CallOutcome, Credential, CredentialError,
-    CredentialRequest, CredentialSource, Credentials, Expiry, HeaderChanges, HeaderText, MAX_CREDENTIALS_PER_CALL, Provider,
-    Scheme, Secret, Settings, Sign, SignRequest, laws,
+    CredentialRequest, CredentialSource, Credentials, Expiry, HeaderChanges, HeaderText,
+    MAX_CREDENTIALS_PER_CALL, Provider, Scheme, Secret, Settings, Sign, SignRequest, laws,
 };
 use quipu_testkit::{Answer, Captured, FakeServer, Reply};
 use sha2::{Digest as _, Sha256};

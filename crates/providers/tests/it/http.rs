@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use quipu_protocol::{Message, Model, ModelError, ModelErrorKind, ModelRequest, StopReason, Thinking};
 use quipu_providers::{
-    Call, CallEnd, CallEvent, CallOptions, Credential, Credentials, HeaderChanges, Provider, Scheme, Secret, laws,
+    Call, CallEnd, CallEvent, CallOptions, Credential, Credentials, HeaderChanges, Provider, Scheme, Secret,
+    laws,
 };
 use quipu_testkit::{Answer, FakeServer, Gate, Reply};
 use tokio::sync::mpsc;
@@ -619,8 +620,7 @@ async fn an_abort_ends_every_wait(wire: Wire) {
     let (provider, request) = self::provider(wire, server.url(), options());
     let (send, receive) = mpsc::channel(1);
     let cancel = CancellationToken::new();
-    let call =
-        Call::new(request, body, send.clone(), cancel.clone());
+    let call = Call::new(request, body, send.clone(), cancel.clone());
     let full = async {
         while send.capacity() > 0 {
             tokio::task::yield_now().await;
