@@ -341,14 +341,19 @@ async fn text_in_the_system_prompt_is_an_epoch_and_stays_until_there_is_another_
     live.finish().await;
     for hooks in [says.clone(), Vec::new()] {
         let live = Live::of(
-            world.engine.open(&id, SessionOptions { hooks, ..world.options() }).await.unwrap().session,
+            world
+                .engine
+                .open(&id, SessionOptions { hooks, system: None, ..world.options() })
+                .await
+                .unwrap()
+                .session,
         )
         .await;
         live.run("four").await;
         assert_eq!(system(&world), with);
         live.finish().await;
     }
-    let options = SessionOptions { hooks: says, ..world.options() };
+    let options = SessionOptions { hooks: says, system: None, ..world.options() };
     let live = Live::of(world.engine.open(&id, options).await.unwrap().session).await;
     say_now("The sun shines.");
     live.run("five").await;
@@ -364,7 +369,7 @@ async fn text_in_the_system_prompt_is_an_epoch_and_stays_until_there_is_another_
     live.finish().await;
     let stored = world.store.head(&RefName::session(&id)).await.unwrap().unwrap();
     assert!(epochs(&world, stored).await >= 2);
-    world.check().await;
+    crate::support::check_store(&world.store).await;
 }
 
 #[tokio::test]
