@@ -215,8 +215,7 @@ fn attempts_that_break_off_count_against_both_limits() {
         let world = breaking(wire, 3);
         settings(&world, &json!({ "daily": 100 }));
         let ran = ask(&world, &["--max-cost", "2"]).exits(5);
-        let why =
-            "broke off and may have cost $2.00; another attempt may cost $2.00, and $0 of --max-cost is left";
+        let why = "broke off and may have cost $2.00; another attempt may cost $2.00, and $0 of what the run may cost is left";
         assert!(ran.err.replace("$0.0000", "$0").contains(why), "{}", ran.err);
         assert_eq!(world.requests().len(), 1);
         assert!(doctor(&world).1.starts_with("$0 spent today, plus $2.00 for calls"), "{:?}", doctor(&world));
@@ -373,7 +372,7 @@ fn a_window_in_a_file_does_not_lower_what_a_request_may_cost() {
     std::fs::write(&path, file.to_string()).unwrap();
     let long = "word ".repeat(3_000);
     let ran = world.run(&["-p", "--max-cost", "10", &long]).exits(5);
-    assert!(ran.err.contains("of --max-cost is left"), "{}", ran.err);
+    assert!(ran.err.contains("of what the run may cost is left"), "{}", ran.err);
     assert!(world.requests().is_empty());
 }
 

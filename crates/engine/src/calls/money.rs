@@ -257,7 +257,7 @@ impl Caller {
             let left = floor_nano(left);
             if amount > left {
                 if price.least() > left {
-                    self.tell(order, too_dear(&price, left, "--max-cost")).await;
+                    self.tell(order, too_dear(&price, left, "what the run may cost")).await;
                     return Err(Outcome::Limit(Limit::Cost(limit)));
                 }
                 amount = left;
@@ -288,7 +288,7 @@ impl Caller {
         if let Some(RunMoney { left, limit }) = order.money {
             let left = floor_nano(left - order.made()).saturating_sub(charged);
             if amount > left {
-                self.tell(order, too_dear_again(charged, amount, left, "--max-cost")).await;
+                self.tell(order, too_dear_again(charged, amount, left, "what the run may cost")).await;
                 return Err(Outcome::Limit(Limit::Cost(limit)));
             }
         }
