@@ -12,8 +12,9 @@ use quipu_providers::{Body, HeaderChanges};
 use super::{Caller, Order};
 
 /// Changes the bytes of a request, or says why it is not sent.
-pub(crate) type ChangePayload =
-    Arc<dyn Fn(Arc<ModelRequest>, Bytes) -> BoxFuture<'static, Result<ChangedPayload, String>> + Send + Sync>;
+pub(crate) type ChangePayload = Arc<
+    dyn Fn(Arc<ModelRequest>, Bytes) -> BoxFuture<'static, Result<ChangedPayload, ModelError>> + Send + Sync,
+>;
 
 /// A request in the bytes in which it is sent.
 #[derive(Debug, Clone, PartialEq)]
@@ -84,8 +85,7 @@ impl Caller {
         // Whoever sends it finds out why it has no bytes.
         let Ok(bytes) = self.provider().encode(&order.request) else { return Ok(()) };
         let changed = change(order.request.clone(), bytes.clone()).await;
-        let payload =
-            changed.map_err(|why| Outcome::Failed(ModelError::new(ModelErrorKind::InvalidRequest, why)))?;
+        let payload = changed.map_err(Outcome::Failed)?;
         if let Some(hooked) = &mut order.hooked {
             hooked.is_changed |=
                 payload.body != bytes || !payload.headers.is_empty() || !payload.removed.is_empty();

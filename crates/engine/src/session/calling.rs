@@ -142,7 +142,7 @@ async fn change_bytes(
     request: &ModelRequest,
     bytes: &bytes::Bytes,
     cancel: &CancellationToken,
-) -> (Result<ChangedPayload, String>, Vec<Json>, Vec<String>) {
+) -> (Result<ChangedPayload, ModelError>, Vec<Json>, Vec<String>) {
     let unchanged =
         || ChangedPayload { body: bytes.clone(), headers: Default::default(), removed: Vec::new() };
     let shown = std::str::from_utf8(bytes).ok().and_then(|text| Json::parse(text).ok());
@@ -168,5 +168,5 @@ async fn change_bytes(
         };
         ChangedPayload { body, headers: payload.headers, removed }
     });
-    (changed, did, notices)
+    (changed.map_err(|why| ModelError::new(ModelErrorKind::InvalidRequest, why)), did, notices)
 }

@@ -292,7 +292,7 @@ impl Stage {
         self.seed = self.seed.wrapping_mul(31).wrapping_add(7);
         let mut hook = |name: &'static str, guards: bool| -> Arc<dyn Hook> {
             self.seed += 1;
-            let (state, changes) = (AtomicU64::new(self.seed), self.seed % 3 != 0);
+            let (state, changes) = (AtomicU64::new(self.seed), !self.seed.is_multiple_of(3));
             Arc::new(Rolls { name, state, guards, changes, rests: self.rests.clone() })
         };
         let hooks = if with_hooks { vec![hook("one", false), hook("two", true)] } else { Vec::new() };

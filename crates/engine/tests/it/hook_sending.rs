@@ -17,7 +17,7 @@ use quipu::{
 use serde_json::{Value, json};
 
 use crate::hooks::{hooked, notes, records};
-use crate::support::{Gate, Live, Reply, World, gated, say};
+use crate::support::{Gate, Live, Reply, World, say};
 
 const SECRET: &str = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
 
