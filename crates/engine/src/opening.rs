@@ -23,6 +23,7 @@ use crate::identity::{Prompt, system_text};
 use crate::moves::SessionMover;
 use crate::own_tools::{TravelOptions, TravelSource};
 use crate::owner::{Got, Lease};
+use crate::policies::{Policies, with_steps};
 use crate::resume::{Past, read_past, recover};
 use crate::session::{Parts, Session};
 use crate::sources::{OpeningPrompt, SourceOptions, Sources, ToolSet, ToolSource, is_tool_name};
@@ -366,7 +367,7 @@ impl Engine {
         tobe: Option<Arc<Tobe>>,
     ) -> Toolbox {
         let parts = ToolboxParts {
-            policy: options.policy.clone(),
+            policy: with_steps(options.policy.clone(), &options.policies),
             sealer: self.sealer.clone(),
             clock: self.clock.clone(),
             cwd: options.cwd.clone(),
@@ -380,8 +381,10 @@ impl Engine {
             .enabled
             .then(|| Keeper::new(self.store.clone(), self.sealer.clone(), &options.cwd, options.files));
         let (sealer, cwd) = (self.sealer.clone(), options.cwd.clone());
-        let hooks = Hooks::new(options.hooks.clone(), sealer, cwd, standing.clone());
-        Toolbox::new(tools, parts, standing, keeper, tobe, hooks)
+        let hooks = Hooks::new(options.hooks.clone(), sealer.clone(), cwd.clone(), standing.clone());
+        let policies =
+            Policies::new(&options.policies, options.policy.clone(), sealer, cwd, standing.clone());
+        Toolbox::new(tools, parts, standing, keeper, tobe, (hooks, policies))
     }
 
     /// The epoch that the options ask for.
@@ -453,7 +456,7 @@ impl Engine {
         let is_other = past.head.is_some() && was != (&epoch.provider, &epoch.model);
         let due = is_other.then_some(EpochReason::ModelChange).into_iter().collect();
         let cwd = options.cwd.to_string_lossy().into_owned();
-        let policy = options.policy.version();
+        let policy = toolbox.parts.policy.version();
         let (model, thinking) = (options.model.clone(), options.thinking);
         let queued = |items: &[Waiting]| items.iter().map(Waiting::queued).collect();
         let snapshot = Snapshot {

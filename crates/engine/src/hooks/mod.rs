@@ -15,6 +15,7 @@ use quipu_protocol::{AssistantMessage, Content, Json, ModelRequest, ToolCall, To
 use serde::{Deserialize, Serialize};
 
 pub(crate) use chain::{HookedCall, HookedInput, Hooks};
+pub(crate) use context::Asker;
 pub use context::{HookAskError, HookContext};
 pub use points::{
     CompactionRequest, CompactionVerdict, MessageVerdict, MoveRequest, MoveVerdict, RequestVerdict, RunEnd,
