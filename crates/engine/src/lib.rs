@@ -34,6 +34,7 @@ mod outputs;
 mod own_tools;
 mod owner;
 mod permissions;
+mod policies;
 mod policy;
 mod published;
 mod resume;
@@ -82,6 +83,10 @@ pub use models::{ModelLookupError, Models};
 pub use opening::Opened;
 pub use outputs::{KeptOutputs, Outputs};
 pub use permissions::{PermissionMode, PermissionRules, Permissions, TravelRule};
+pub use policies::{
+    ConfinementRequest, ConfinementVerdict, Crossing, POLICY_TEXT, PolicyContext, PolicyEffect, PolicyError,
+    PolicyQuestion, PolicyRecord, ToolPolicy, ToolRequest, ToolVerdict, TravelRequest, TravelVerdict,
+};
 pub use policy::{AllowAll, Decision, Grant, GrantError, Policy, Proposal};
 pub use published::PublishSettings;
 pub use quipu_machine::{AGENT, CompactionSettings, Limits, PolicyVersion, PruneSettings};
@@ -116,6 +121,6 @@ pub use quipu_tools::{
 };
 pub use quipu_transcript::{FileConflict, FilePlan, LeftAlone, PlannedChange};
 pub use quipu_workspace::{
-    Access, Cache, CommandNeeds, Doors, Helpers, Launcher, Namespaces, Network, Sandbox, SandboxSupport,
-    caches, run_launcher,
+    Access, Cache, CommandNeeds, Doors, Helpers, Launcher, Namespaces, Network, Reach, Sandbox,
+    SandboxSupport, Want, caches, run_launcher,
 };

@@ -23,6 +23,7 @@ use crate::identity::{Prompt, system_text};
 use crate::moves::SessionMover;
 use crate::own_tools::{TravelOptions, TravelSource};
 use crate::owner::{Got, Lease};
+use crate::policies::{Policies, with_steps};
 use crate::resume::{Past, read_past, recover};
 use crate::session::{Parts, Session};
 use crate::sources::{
@@ -392,7 +393,7 @@ impl Engine {
         sections: Arc<HookSections>,
     ) -> Toolbox {
         let parts = ToolboxParts {
-            policy: options.policy.clone(),
+            policy: with_steps(options.policy.clone(), &options.policies),
             sealer: self.sealer.clone(),
             clock: self.clock.clone(),
             cwd: options.cwd.clone(),
@@ -406,8 +407,11 @@ impl Engine {
             .enabled
             .then(|| Keeper::new(self.store.clone(), self.sealer.clone(), &options.cwd, options.files));
         let (sealer, cwd) = (self.sealer.clone(), options.cwd.clone());
-        let hooks = Hooks::new(options.hooks.clone(), sealer, cwd, standing.clone(), sections);
-        Toolbox::new(tools, parts, standing, keeper, tobe, hooks)
+        let hooks =
+            Hooks::new(options.hooks.clone(), sealer.clone(), cwd.clone(), standing.clone(), sections);
+        let policies =
+            Policies::new(&options.policies, options.policy.clone(), sealer, cwd, standing.clone());
+        Toolbox::new(tools, parts, standing, keeper, tobe, (hooks, policies))
     }
 
     /// The epoch that the options ask for.
@@ -480,7 +484,7 @@ impl Engine {
         let is_other = past.head.is_some() && was != (&epoch.provider, &epoch.model);
         let due = is_other.then_some(EpochReason::ModelChange).into_iter().collect();
         let cwd = options.cwd.to_string_lossy().into_owned();
-        let policy = options.policy.version();
+        let policy = toolbox.parts.policy.version();
         let (model, thinking) = (options.model.clone(), options.thinking);
         let queued = |items: &[Waiting]| items.iter().map(Waiting::queued).collect();
         let snapshot = Snapshot {

@@ -25,7 +25,7 @@ use crate::error::OpenError;
 use crate::files::{Left, Salvaged, after_a_crash, listing_of};
 use crate::identity::Prompt;
 use quipu_machine::{
-    Calls, CommitError, Draft, MEASURED, Plan, PlanOp, Waiting, json_of_nothing, record_hooks, step_of,
+    Calls, CommitError, Draft, Interventions, MEASURED, Plan, PlanOp, Waiting, json_of_nothing, step_of,
 };
 
 /// What a session was when it was opened.
@@ -514,7 +514,7 @@ fn result_draft(call: &ToolCall, step: Option<&Step>, now: UnixMs) -> Draft {
             (info.provenance, info.added) = (Some(kept.provenance), kept.added);
             info.files = kept.files;
             kept.note.put_into(&mut info);
-            record_hooks(&mut info, &kept.hooks);
+            Interventions { hooks: kept.hooks, policies: kept.policies }.record(&mut info);
             kept.result
         }
     };

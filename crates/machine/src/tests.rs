@@ -877,7 +877,7 @@ impl World {
                 }
             })
             .collect();
-        self.give(Input::Prepared { run, calls, hooks: Vec::new() });
+        self.give(Input::Prepared { run, calls, interventions: Vec::new() });
     }
 
     fn tool(&mut self, choice: u8) {
@@ -887,7 +887,8 @@ impl World {
         let (run, slot, call) = self.tools.remove(usize::from(choice) % self.tools.len());
         if self.policies > 0 && choice % 4 == 2 && !self.finishing {
             let touches = self.touches.get(&(run.clone(), slot)).cloned().unwrap_or(Touches::Nothing);
-            return self.give(Input::ToolHeld { run, slot, prepared: decided(choice / 4, call, touches) });
+            let (prepared, policies) = (decided(choice / 4, call, touches), Vec::new());
+            return self.give(Input::ToolHeld { run, slot, prepared, policies });
         }
         let result = ToolResultMessage {
             tool_call_id: call.id,
@@ -903,7 +904,7 @@ impl World {
             (goes && choice % 3 == 1 && !self.finishing).then(|| self.leaving(&run, choice)).flatten();
         let done = Box::new(Done {
             result,
-            hooks: Vec::new(),
+            interventions: Interventions { policies: vec![Json::object()], ..Interventions::default() },
             provenance: Provenance::tool(),
             added: Vec::new(),
             started: 0,
@@ -1017,7 +1018,7 @@ impl World {
             Move::Judge(choice) => {
                 if let Some((run, ask, call, touches)) = self.judges.pop_front() {
                     let prepared = decided(choice, call, touches);
-                    self.give(Input::Judged { run, ask, prepared });
+                    self.give(Input::Judged { run, ask, prepared, policies: Vec::new() });
                 }
             }
             Move::Shell(true) => {

@@ -167,13 +167,8 @@ impl Hooks {
     }
 
     pub(super) fn context(&self, run: Option<&RunId>) -> HookContext {
-        HookContext {
-            session: self.standing.get().map(|view| view.borrow().session.clone()),
-            run: run.cloned(),
-            cwd: self.cwd.clone(),
-            asker: self.asker.get().cloned(),
-            asking: watch::channel(false).0,
-        }
+        let session = self.standing.get().map(|view| view.borrow().session.clone());
+        HookContext::new(session, run.cloned(), self.cwd.clone(), self.asker.get().cloned())
     }
 
     pub(super) async fn call<T: Measured>(

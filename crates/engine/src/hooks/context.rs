@@ -22,9 +22,9 @@ pub struct HookContext {
     pub run: Option<RunId>,
     /// The directory of the session.
     pub cwd: PathBuf,
-    pub(super) asker: Option<Asker>,
+    asker: Option<Asker>,
     /// Whether a question of this call is open.
-    pub(super) asking: watch::Sender<bool>,
+    asking: watch::Sender<bool>,
 }
 
 impl std::fmt::Debug for HookContext {
@@ -37,7 +37,7 @@ impl std::fmt::Debug for HookContext {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HookAskError {
     /// Another question of the same call is open.
-    #[error("a question of this hook is open already; it can ask the next one when that is answered")]
+    #[error("a question of it is open already; it can ask the next one when that is answered")]
     Asking,
     /// The session ends.
     #[error("the session is closed")]
@@ -45,6 +45,15 @@ pub enum HookAskError {
 }
 
 impl HookContext {
+    pub(crate) fn new(
+        session: Option<SessionId>,
+        run: Option<RunId>,
+        cwd: PathBuf,
+        asker: Option<Asker>,
+    ) -> Self {
+        Self { session, run, cwd, asker, asking: watch::channel(false).0 }
+    }
+
     /// Asks whoever is in front of the session. The first answer counts; `default` when none comes within `wait`, or at
     /// once when nobody is there who can answer. The hook's deadline stands still meanwhile.
     ///
@@ -67,7 +76,7 @@ impl HookContext {
     }
 
     /// Ends when the hook had so much time for itself.
-    pub(super) async fn overdue(&self, limit: Duration) {
+    pub(crate) async fn overdue(&self, limit: Duration) {
         let (mut left, mut asking) = (limit, self.asking.subscribe());
         loop {
             if *asking.borrow_and_update() {

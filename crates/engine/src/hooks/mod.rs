@@ -19,6 +19,7 @@ use quipu_providers::ResponseHead;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use chain::{HookedCall, HookedInput, Hooks};
+pub(crate) use context::Asker;
 pub use context::{HookAskError, HookContext};
 pub use points::{
     CompactionRequest, CompactionVerdict, MessageVerdict, MoveRequest, MoveVerdict, Payload, PayloadChange,

@@ -108,6 +108,7 @@ impl HookedOrder {
                     let hooked = self.toolbox.hooks.message_end(&run, &mut end.message, &self.cancel).await;
                     hooks.extend(hooked.kept_records());
                     replaced = hooked.value;
+                    self.toolbox.answered_by(replaced.clone());
                     tell(&self.input, hooked.notices).await;
                 }
                 Input::CallEnded { run, end, record, money, hooks, replaced }

@@ -15,11 +15,15 @@ use crate::calls::summarize::Job as SummaryJob;
 use crate::calls::{CallPurpose, Next, Order};
 use crate::commit::{Job, MoveJob, PlanJob};
 use crate::files::CallPlace;
-use crate::hooks::{CompactionRequest, HookedCall, HookedCompaction, RunEnd, RunStart, kept};
+use crate::hooks::{CompactionRequest, HookRecord, HookedCall, HookedCompaction, RunEnd, RunStart, kept};
+use crate::policy::SharedPolicy;
 use crate::spans;
 use crate::stand::look;
 use crate::toolbox::{Toolbox, tell};
-use quipu_machine::{Calls, Effect, Input, NoSummary, Purpose, ShellRunError, Stretch, Summary, step_key};
+use quipu_machine::{
+    Calls, Effect, Input, Interventions, NoSummary, Prepared, Purpose, ShellRunError, Stretch, Summary,
+    step_key,
+};
 
 impl Task {
     pub(super) fn perform(&mut self, effect: Effect) {
@@ -180,7 +184,10 @@ impl Task {
                             calls
                         }
                     };
-                    let hooks: Vec<_> = calls.iter().map(|call| kept(&call.records)).collect();
+                    if toolbox.policies.is_some() {
+                        return prepare_with_policies(&toolbox, run, calls, &stop, &input).await;
+                    }
+                    let interventions = calls.iter().map(|call| by_hooks(&call.records)).collect();
                     let work = move || {
                         let work = std::panic::AssertUnwindSafe(|| toolbox.prepare(&run, &calls));
                         let (calls, preparation) = std::panic::catch_unwind(work).unwrap_or_default();
@@ -188,7 +195,8 @@ impl Task {
                         if let Ok(version) = std::panic::catch_unwind(look) {
                             drop(input.blocking_send(Input::Policy(version)));
                         }
-                        drop(input.blocking_send(Input::Prepared { run, calls, hooks }));
+                        let calls = calls.into_iter().map(|call| toolbox.prepared(call)).collect();
+                        drop(input.blocking_send(Input::Prepared { run, calls, interventions }));
                         // While the calls are being announced.
                         if let Some(preparation) = preparation {
                             preparation();
@@ -200,12 +208,16 @@ impl Task {
             }
             Effect::Judge { run, ask, call, touches } => {
                 let (toolbox, input) = (self.toolbox.clone(), self.input.clone());
-                self.effects.spawn(async move {
-                    let judge = tokio::task::spawn_blocking(move || toolbox.judge(&call, &touches));
-                    if let Ok(prepared) = judge.await {
-                        drop(input.send(Input::Judged { run, ask, prepared }).await);
+                let stop = self.root.child_token();
+                let work = async move {
+                    let judges = toolbox.clone();
+                    let judge = tokio::task::spawn_blocking(move || judges.judge(&call, &touches));
+                    if let Ok(looked) = judge.await {
+                        let (prepared, policies) = toolbox.conclude(&run, looked, &stop, &input).await;
+                        drop(input.send(Input::Judged { run, ask, prepared, policies }).await);
                     }
-                });
+                };
+                self.effects.spawn(work.instrument(self.spans.current()));
             }
             Effect::RunTool { run, turn, slot, call, touches, approved } => {
                 let cancel = self.root.child_token();
@@ -337,6 +349,42 @@ impl Task {
             }
             _ => {}
         }
+    }
+}
+
+/// What hooks did to a call.
+fn by_hooks(records: &[HookRecord]) -> Interventions {
+    Interventions { hooks: kept(records), policies: Vec::new() }
+}
+
+/// Looks calls up and puts them to the permissions and to the policies behind these.
+async fn prepare_with_policies(
+    toolbox: &Arc<Toolbox>,
+    run: RunId,
+    calls: Vec<HookedCall>,
+    stop: &CancellationToken,
+    input: &mpsc::Sender<Input>,
+) {
+    let mut interventions: Vec<_> = calls.iter().map(|call| by_hooks(&call.records)).collect();
+    let (looks, of) = (toolbox.clone(), run.clone());
+    let look = tokio::task::spawn_blocking(move || looks.prepare(&of, &calls));
+    let (looked, mut preparation) = look.await.unwrap_or_default();
+    let mut prepared = Vec::with_capacity(looked.len());
+    for (one, interventions) in looked.into_iter().zip(&mut interventions) {
+        let (one, policies) = toolbox.conclude(&run, one, stop, input).await;
+        interventions.policies = policies;
+        prepared.push(one);
+    }
+    if let Some(version) = SharedPolicy(toolbox.parts.policy.clone()).version().await {
+        drop(input.send(Input::Policy(version)).await);
+    }
+    // What a tool gets ready is for a call that is allowed.
+    if !matches!(prepared.as_slice(), [Prepared::Ready { .. }]) {
+        preparation = None;
+    }
+    drop(input.send(Input::Prepared { run, calls: prepared, interventions }).await);
+    if let Some(preparation) = preparation {
+        drop(tokio::task::spawn_blocking(preparation).await);
     }
 }
 

@@ -55,6 +55,12 @@ mod parallel;
 #[cfg(test)]
 mod permissions;
 #[cfg(test)]
+mod policies;
+#[cfg(test)]
+mod policies_bounds;
+#[cfg(test)]
+mod policies_laws;
+#[cfg(test)]
 mod pressure;
 #[cfg(test)]
 mod provenance;
