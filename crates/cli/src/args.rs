@@ -16,6 +16,7 @@ pub(crate) use travel::*;
     name = "quipu",
     version,
     args_conflicts_with_subcommands = true,
+    disable_help_subcommand = true,
     after_help = "Exit codes: 0 done; 1 the task or command failed; 2 wrong usage or unknown name; \
                   3 no credential, or it was refused; 4 the store cannot be used; 5 a limit was reached; \
                   6 reality departed from the recording; 129, 130, 143 ended by SIGHUP, Ctrl-C, SIGTERM.\n\
@@ -100,7 +101,8 @@ pub(crate) struct Task {
     /// QUIPU_SCREEN_READER=1, and by `screenReader` in settings.json.
     #[arg(long)]
     pub(crate) screen_reader: bool,
-    /// The task. Words that begin with @ name files to include; piped stdin comes first.
+    /// The task. Words that begin with @ name files to include; piped stdin comes first. On a terminal it opens with this task,
+    /// unless `-p` is given.
     #[arg(value_name = "MESSAGE")]
     pub(crate) messages: Vec<String>,
 }
@@ -305,6 +307,8 @@ pub(crate) enum Cmd {
     Schedule(crate::schedule::ScheduleArgs),
     /// Serve sessions to a program over standard input and output, as lines of JSON.
     Serve(crate::serve::ServeArgs),
+    /// Explain a command; `quipu help all` has every command and option.
+    Help(crate::help::HelpArgs),
 }
 
 #[derive(Debug, Args)]
