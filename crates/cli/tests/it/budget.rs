@@ -399,7 +399,7 @@ fn an_answer_is_lowered_on_both_wires_and_never_below_1024_tokens() {
         let told = ran.json_lines().into_iter().find(|line| line["type"] == "quipu_trouble").unwrap();
         assert!(told["message"].as_str().unwrap().contains("1500 tokens instead of 2000"), "{told}");
         let ran = world.run(&["-p", "--model", model, "--max-cost", "1", "x"]).exits(5);
-        assert!(ran.err.contains("$1.00 of --max-cost is left"), "{}", ran.err);
+        assert!(ran.err.contains("$1.00 of what the run may cost is left"), "{}", ran.err);
         // The second call of a run has what the first one left.
         world.run(&["-p", "--model", model, "--max-cost", "2", "x"]).exits(5);
         assert_eq!(allowed(&world), [1_500, 2_000]);
