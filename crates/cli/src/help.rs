@@ -34,7 +34,7 @@ Options:
   -c, --continue           Continue the newest session of this directory
       --session ID         Continue a session: its id or its name
       --model PATTERN      Choose the model
-      --permissions MODE   What tools may do without asking: ask, workspace, full
+      --permissions MODE   What needs no question: ask, workspace, full
       --max-cost USD       End a run that costs more
   -h, --help, -V, --version
 
@@ -139,7 +139,7 @@ pub(crate) fn refuse_command(words: &[String]) -> Result<(), Failure> {
     let elsewhere = ELSEWHERE.iter().find(|(theirs, _)| theirs == first).map(|(_, ours)| (*ours).to_owned());
     let near = || quipu_providers::nearest(first, names_of(&Cli::command()).into_iter()).into_iter().next();
     let meant = elsewhere.or_else(near);
-    let meant = meant.map_or(String::new(), |ours| format!("; did you mean `quipu {ours}`?"));
+    let meant = meant.map_or(".".to_owned(), |ours| format!("; did you mean `quipu {ours}`?"));
     Err(Failure::usage(format!(
         "there is no command `{first}`{meant} `quipu --help` lists the commands. To send it as a task: quipu -p \"{}\"",
         words.join(" ")

@@ -31,6 +31,8 @@ mod meters;
 mod models;
 mod open;
 mod pager;
+#[cfg(test)]
+mod pages;
 mod permissions;
 mod pick;
 mod place;
