@@ -2,9 +2,9 @@
 
 use std::io::Write as _;
 
-use clap::{Args, Command, CommandFactory as _, FromArgMatches as _};
+use clap::{Command, CommandFactory as _, FromArgMatches as _};
 
-use crate::args::Cli;
+use crate::args::{Cli, HelpArgs};
 use crate::exit::Failure;
 use crate::print::printable;
 
@@ -59,14 +59,6 @@ const ELSEWHERE: [(&str, &str); 12] = [
 
 /// First words that are no task also when another word follows.
 const NO_TASKS: [&str; 6] = ["login", "logout", "completion", "completions", "mcp", "plugin"];
-
-/// A command to explain.
-#[derive(Debug, Args)]
-pub(crate) struct HelpArgs {
-    /// The command, and its own command where it has some; `all` for every command and option.
-    #[arg(value_name = "COMMAND")]
-    pub(crate) topic: Vec<String>,
-}
 
 /// The help of one screen.
 pub(crate) fn short() -> String {
