@@ -11,7 +11,7 @@ mod model;
 mod travel;
 
 pub(crate) use help::{END_OF_ALL, HelpArgs};
-pub(crate) use model::{ModelArgs, ThinkingArg};
+pub(crate) use model::ModelArgs;
 pub(crate) use travel::*;
 
 /// A coding agent whose every step is a node in a graph that is never rewritten.
