@@ -608,7 +608,7 @@ fn drop_damaged_chunks(connection: &Connection) -> Outcome<u64> {
                 continue;
             };
             match chunks::verify(connection, ChunkId(id), &mut recent) {
-                Ok(()) => {}
+                Ok(()) | Err(Failure::Erased(_)) => {}
                 Err(Failure::Corrupt(_) | Failure::Missing(_)) => damaged.push(row),
                 Err(error @ (Failure::Sql(_) | Failure::Store(_))) => return Err(error),
             }
