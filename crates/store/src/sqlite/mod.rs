@@ -20,6 +20,7 @@ mod graph;
 mod index;
 mod job;
 mod lists;
+mod local;
 mod mount;
 mod options;
 mod pages;
@@ -72,8 +73,8 @@ use self::search::Ahead;
 use self::shared::Shared;
 use self::writer::{Job, Writer};
 use crate::{
-    ActionQuery, Commit, Derived, Done, DoneQuery, DroppedFiles, Durability, Edge, Extent, Fence, FileChange,
-    FileStep, FileStepQuery, Found, Fut, Graph, Head, Known, Label, Landmark, Local, LoggedAction,
+    ActionQuery, Commit, Derived, Done, DoneQuery, DroppedFiles, Durability, Edge, Erasure, Fence, FileChange,
+    FileStep, FileStepQuery, Found, Fut, Head, Known, Label, Landmark, LoggedAction,
     LoggedMove, Meeting, Owner, Pending, Piece, QUERY_LIMIT, ReadModel, ReadParts, RebuildBegun, RebuildLeft,
     RefName, ReflogQuery, Report, ReserveAsk, Reserved, Resolved, Scope, SearchQuery, Seq, SessionQuery,
     SessionRow, Spelling, Store, StoreError, TellDropping, Touched, Unindexed, Until, Upkeep, UsageQuery,
@@ -669,6 +670,13 @@ impl ReadModel for SqliteStore {
         Box::pin(self.read_indexed(move |connection| setting::nearest(connection, &of)))
     }
 
+    fn erasures<'a>(&'a self, nodes: &'a [NodeId]) -> Fut<'a, Vec<Option<Erasure>>> {
+        let nodes = nodes.to_vec();
+        Box::pin(self.read_many(nodes.len(), move |connection| {
+            nodes.iter().map(|node| erase::erasure(connection, &node.0)).collect()
+        }))
+    }
+
     fn astray(&self) -> Fut<'_, Vec<NodeId>> {
         Box::pin(self.read_indexed(forest::astray))
     }
@@ -713,31 +721,6 @@ impl ReadModel for SqliteStore {
 
     fn done(&self, query: DoneQuery) -> Fut<'_, Known<Vec<Done>>> {
         Box::pin(self.read_deeds(move |connection| deeds::done(connection, &query)))
-    }
-}
-
-impl Graph for SqliteStore {
-    fn local(&self) -> Option<&dyn Local> {
-        Some(self)
-    }
-}
-
-impl Local for SqliteStore {
-    fn is_in_place(&self) -> bool {
-        self.writer.as_ref().is_none_or(Writer::is_in_place)
-    }
-
-    fn will_build_on(&self, base: ChunkId) {
-        if let Some(writer) = &self.writer {
-            writer.will_build_on(base);
-        }
-    }
-
-    fn extent(&self) -> Fut<'_, Extent> {
-        // Beside the file, where there is one: what does not fit there does not fit into it either.
-        let dir = self.readers.as_ref().and_then(|_| self.place.path.parent()).map(Path::to_owned);
-        let spool = dir.filter(|_| !self.is_read_only());
-        Box::pin(self.read(move |connection| Ok(Extent { nodes: places::last(connection)?, spool })))
     }
 }
 

@@ -9,7 +9,7 @@ use rusqlite::{Connection, params};
 
 use super::super::failure::Outcome;
 use super::super::{chunks, graph, rows, schema, vectors};
-use super::scope::{self, AtWork, hashes_in, left_of};
+use super::scope::{self, AtWork, Below, hashes_in, left_of};
 use super::seek;
 use super::{Kind, note, scrub};
 use crate::{EraseTargets, Erased, FoundPlace, KeptWhy, Needles, RefName, Selection, Until};
@@ -33,6 +33,8 @@ struct Work<'a> {
     named: HashSet<Hash>,
     /// Bytes that go in any case.
     chunks: BTreeSet<ChunkId>,
+    /// Bodies that go unless the same was sent elsewhere.
+    below: Below,
     /// Rows of nodes that say something else now.
     changed: BTreeSet<i64>,
     nodes: u64,
@@ -55,6 +57,7 @@ pub(super) fn erase(
         old: HashSet::new(),
         named: HashSet::new(),
         chunks: BTreeSet::new(),
+        below: Below::default(),
         changed: BTreeSet::new(),
         nodes: 0,
         blobs: 0,
@@ -62,7 +65,7 @@ pub(super) fn erase(
     let selection = &targets.selection;
     // What is found first, before anything changes.
     let texts = seek::texts(connection, selection, needles)?;
-    let mut chunks: BTreeSet<ChunkId> = seek::chunks(connection, selection, needles)?;
+    work.chunks = seek::chunks(connection, selection, needles)?;
     let nodes = scope::nodes(connection, selection)?;
     let nodes = work.free_nodes(nodes);
     let texts = work.free_texts(texts);
@@ -72,15 +75,14 @@ pub(super) fn erase(
     let selected = texts.iter().copied().filter(|id| selection.blobs.contains(id)).collect();
     let users = scope::users_of(connection, &selected)?;
     let sources = nodes.iter().chain(&users).map(|(_, id)| *id);
-    chunks.extend(scope::bodies_below(connection, sources)?);
-    work.pending(selection, &nodes, &mut chunks)?;
+    work.below = scope::bodies_below(connection, sources)?;
+    work.pending(selection, &nodes)?;
     for (row, id) in nodes {
         work.node(row, id)?;
     }
     for id in &texts {
         work.text(id)?;
     }
-    work.chunks = chunks;
     work.unnamed()?;
     work.bytes()?;
     work.small_rows()?;
@@ -122,7 +124,6 @@ impl Work<'_> {
         &mut self,
         selection: &Selection,
         nodes: &[(i64, NodeId)],
-        chunks: &mut BTreeSet<ChunkId>,
     ) -> Outcome<()> {
         for row in seek::pending(self.connection, selection, self.needles)? {
             if let Some(owner) = self.at_work.sessions.get(&row.session).cloned() {
@@ -143,7 +144,7 @@ impl Work<'_> {
             let Some(head) = head else { continue };
             let lineage = graph::lineage(self.connection, &head, Until::Root)?;
             if lineage.iter().any(|node| gone.contains(&node.id)) {
-                chunks.extend(call.bodies);
+                self.chunks.extend(call.bodies);
             }
         }
         Ok(())
@@ -212,6 +213,7 @@ impl Work<'_> {
     /// What nothing names any more goes, too.
     fn unnamed(&mut self) -> Outcome<()> {
         let mut wanted: HashSet<Hash> = self.named.clone();
+        wanted.extend(self.below.bodies.iter().map(|body| body.0));
         wanted.extend(self.old.iter().map(|id| id.0));
         let all: HashSet<ChunkId> =
             self.chunks.iter().copied().chain(wanted.iter().map(|hash| ChunkId(*hash))).collect();
@@ -220,7 +222,7 @@ impl Work<'_> {
         if wanted.is_empty() {
             return Ok(());
         }
-        let kept = still_named(self.connection, &wanted, &self.old)?;
+        let kept = still_named(self.connection, &wanted, self)?;
         let gone = wanted.iter().filter(|hash| !kept.contains(*hash));
         let mut texts = Vec::new();
         for hash in gone.clone() {
@@ -288,12 +290,8 @@ impl Work<'_> {
     }
 }
 
-/// Which of these hashes anything names that stays. `gone` are texts that nothing else has as a part, as far as is known.
-fn still_named(
-    connection: &Connection,
-    wanted: &HashSet<Hash>,
-    gone: &HashSet<BlobId>,
-) -> Outcome<HashSet<Hash>> {
+/// Which of these hashes anything names that stays.
+fn still_named(connection: &Connection, wanted: &HashSet<Hash>, work: &Work<'_>) -> Outcome<HashSet<Hash>> {
     let mut kept = HashSet::new();
     // Our parts of erased nodes name what others may need, and need nothing themselves.
     let mut own_of_erased: HashSet<BlobId> = HashSet::new();
@@ -315,12 +313,14 @@ fn still_named(
     let mut found = all.query([])?;
     while let Some(row) = found.next()? {
         let id: Option<BlobId> = rows::text(row, 0)?.and_then(|hash| hash.parse().ok());
-        let goes = |id: &BlobId| gone.contains(id) && !kept.contains(&id.0) || own_of_erased.contains(id);
+        let goes = |id: &BlobId| work.old.contains(id) && !kept.contains(&id.0) || own_of_erased.contains(id);
         if id.as_ref().is_some_and(goes) {
             continue;
         }
+        let is_below = id.is_some_and(|id| work.below.parts.contains(&id));
+        let body = |hash: &Hash| is_below && work.below.bodies.contains(&ChunkId(*hash));
         let content = rows::text(row, 1)?.unwrap_or_default();
-        kept.extend(hashes_in(&content).filter(|hash| wanted.contains(hash)));
+        kept.extend(hashes_in(&content).filter(|hash| wanted.contains(hash) && !body(hash)));
     }
     for query in [
         "SELECT plan FROM quipu_jump",

@@ -57,18 +57,28 @@ pub(super) fn users_of(connection: &Connection, blobs: &HashSet<BlobId>) -> Outc
     Ok(found)
 }
 
+/// What was recorded below some nodes.
+#[derive(Default)]
+pub(super) struct Below {
+    /// Bodies of requests.
+    pub(super) bodies: BTreeSet<ChunkId>,
+    /// The parts that name them.
+    pub(super) parts: HashSet<BlobId>,
+}
+
 /// The recorded bodies of requests at these nodes and below them: they were made of what these say.
 pub(super) fn bodies_below(
     connection: &Connection,
     nodes: impl IntoIterator<Item = NodeId>,
-) -> Outcome<BTreeSet<ChunkId>> {
-    let mut bodies = BTreeSet::new();
+) -> Outcome<Below> {
+    let mut below = Below::default();
     let mut open: Vec<NodeId> = nodes.into_iter().collect();
     let mut seen: HashSet<NodeId> = open.iter().copied().collect();
     while let Some(id) = open.pop() {
         let Some(node) = rows::find_node(connection, &id)? else { continue };
         if let Some(own) = own_part(connection, &node)? {
-            bodies.extend(body_of(&own));
+            below.bodies.extend(body_of(&own));
+            below.parts.insert(own.id);
         }
         for edge in graph::children(connection, &[id])? {
             if seen.insert(edge.child) {
@@ -76,7 +86,7 @@ pub(super) fn bodies_below(
             }
         }
     }
-    Ok(bodies)
+    Ok(below)
 }
 
 /// Our part of a node.

@@ -44,7 +44,7 @@ pub(super) fn find(connection: &Connection, query: &ContentQuery, needles: &Need
     }
     let users = scope::users_of(connection, &selected.iter().copied().collect())?;
     let sources = nodes.iter().chain(&users).map(|(_, id)| *id);
-    let mut selected = present_chunks(connection, scope::bodies_below(connection, sources)?)?;
+    let mut selected = present_chunks(connection, scope::bodies_below(connection, sources)?.bodies)?;
     selected.extend(present_chunks(connection, selection.chunks.iter().copied().collect())?);
     for id in &selected {
         if !page.push(&format!("4 {id}"), in_chunk(connection, id)?) {
