@@ -79,6 +79,7 @@ pub use merge::{Merge, Merged};
 pub use models::{ModelLookupError, Models};
 pub use opening::Opened;
 pub use outputs::{KeptOutputs, Outputs};
+pub use owner::is_dead_owner;
 pub use permissions::{PermissionMode, PermissionRules, Permissions, TravelRule};
 pub use policy::{AllowAll, Decision, Grant, GrantError, Policy, Proposal};
 pub use published::PublishSettings;

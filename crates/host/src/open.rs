@@ -10,6 +10,7 @@ use quipu_replay::{Places, Recorder};
 use quipu_store::{Graph, SessionQuery, SessionRow, SqliteStore};
 
 use crate::budget::Budget;
+use crate::holders::WrittenKind;
 use crate::context::{history_settings, travel_settings};
 use crate::model::{Chosen, real_model};
 use crate::models::Known;
@@ -163,6 +164,9 @@ pub async fn open(place: &Place, request: &OpenRequest) -> Result<Started, Failu
     match opened {
         Ok(mut opened) => {
             opened.troubles.extend(unpriced.map(Notice::note));
+            if let Some(path) = &request.record {
+                place.wrote(path, WrittenKind::Recording, &[opened.session.view().session.clone()]);
+            }
             let file = match file {
                 Some(Begun { mirror, told, .. }) => {
                     mirror.go_on(&opened.session.view().session, below).await?;

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod commands;
 #[cfg(test)]
+mod holders;
+#[cfg(test)]
 mod jobs;
 #[cfg(test)]
 mod settings;

@@ -768,7 +768,7 @@ impl Upkeep for SqliteStore {
     }
 
     fn shrink(&self) -> Fut<'_, u64> {
-        Box::pin(async move { self.writer()?.alone("shrink", shrink::shrink).await })
+        Box::pin(async move { self.writer()?.alone("shrink", erase::shrink).await })
     }
 
     fn backup<'a>(&'a self, to: &'a Path) -> Fut<'a, ()> {

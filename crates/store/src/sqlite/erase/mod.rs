@@ -16,6 +16,7 @@ use quipu_protocol::{BlobId, ChunkId, NodeId};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 pub use self::holders::{IsDead, StoreHolder};
+pub(super) use self::scrub::shrink;
 use super::failure::Outcome;
 use super::rows;
 use crate::Erasure;

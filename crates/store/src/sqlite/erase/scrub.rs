@@ -23,6 +23,28 @@ pub(super) fn mark(connection: &Connection) -> Outcome<()> {
     Ok(())
 }
 
+/// Gives back what is free; what an erasure left goes with it, where nobody reads.
+pub(in crate::sqlite) fn shrink(connection: &Connection) -> Outcome<u64> {
+    let smaller = super::super::shrink::shrink(connection)?;
+    if is_marked(connection)? && cut_log(connection)? {
+        unmark(connection)?;
+    }
+    Ok(smaller)
+}
+
+/// Whether nothing is in the log any more.
+fn cut_log(connection: &Connection) -> Outcome<bool> {
+    // In memory there is no log.
+    let busy: Option<i64> =
+        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)).optional()?;
+    Ok(busy.is_none_or(|busy| busy == 0))
+}
+
+fn unmark(connection: &Connection) -> Outcome<()> {
+    connection.execute("DELETE FROM quipu_meta WHERE key = ?1", [MARK])?;
+    Ok(())
+}
+
 /// Outside any transaction. Writes the file anew and cuts the log; says why old pages are still there, where they are.
 pub(super) fn scrub(connection: &Connection) -> Outcome<Option<String>> {
     match shrink::shrink(connection) {
@@ -33,15 +55,12 @@ pub(super) fn scrub(connection: &Connection) -> Outcome<Option<String>> {
         }
         Err(other) => return Err(other),
     }
-    // In memory there is no log.
-    let busy: Option<i64> =
-        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)).optional()?;
-    if busy.is_some_and(|busy| busy > 0) {
+    if !cut_log(connection)? {
         return Ok(Some(
             "somebody reads the store, so its log still holds what was erased; erase again when they are done".into(),
         ));
     }
-    connection.execute("DELETE FROM quipu_meta WHERE key = ?1", [MARK])?;
+    unmark(connection)?;
     Ok(None)
 }
 
