@@ -151,7 +151,7 @@ pub enum StoreError {
         what: String,
     },
     /// Something that was named was erased: somebody wanted it gone.
-    #[error("{what} was erased from the store {}; its content is gone, and the rest of the session is not", path.display())]
+    #[error("{what} was erased from the store {} and cannot be brought back; the rest of the session is kept", path.display())]
     Erased {
         /// The store.
         path: PathBuf,

@@ -77,7 +77,7 @@ pub(super) fn bodies_below(
     while let Some(id) = open.pop() {
         let Some(node) = rows::find_node(connection, &id)? else { continue };
         if let Some(own) = own_part(connection, &node)? {
-            below.bodies.extend(body_of(&own));
+            below.bodies.extend(bodies_in(&own.content));
             below.parts.insert(own.id);
         }
         for edge in graph::children(connection, &[id])? {
@@ -95,10 +95,14 @@ pub(super) fn own_part(connection: &Connection, node: &Node) -> Outcome<Option<B
     Ok(rows::find_blob(connection, last)?.filter(|blob| blob.kind == "quipu"))
 }
 
-/// The body of the request that gave a node, by our part.
-pub(super) fn body_of(own: &Blob) -> Option<ChunkId> {
-    let part: serde_json::Value = serde_json::from_str(&own.content).ok()?;
-    part.pointer("/step/call/body")?.as_str()?.parse().ok()
+/// The bodies of requests that a text names: of a part of ours, or of a call that is open. A summary may have taken several
+/// calls, which stand in a string.
+pub(super) fn bodies_in(text: &str) -> impl Iterator<Item = ChunkId> + '_ {
+    text.match_indices("body").filter_map(|(at, name)| {
+        let rest = text[at + name.len()..].trim_start_matches(['\\', '"', ':', ' ']);
+        let hash = rest.get(..64)?;
+        hash.bytes().all(|byte| byte.is_ascii_hexdigit()).then(|| hash.parse().ok()).flatten()
+    })
 }
 
 /// System prompts that our part names.

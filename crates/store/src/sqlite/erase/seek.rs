@@ -9,8 +9,8 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use super::super::chunks::{self, Recent};
 use super::super::failure::{Failure, Outcome};
 use super::super::rows;
-use super::scope::{self, hashes_in};
-use super::{is_erased_blob, scope::replacement};
+use super::is_erased_blob;
+use super::scope::{self, replacement};
 use crate::{BOOKMARK, ContentQuery, FoundContent, FoundPage, FoundPlace, Needles, RefName, Selection};
 
 /// A page of places. Keys: what kind of place, then where it stands among those.
@@ -264,7 +264,7 @@ pub(super) fn pending(
 /// A call of a model without an answer.
 pub(super) struct OpenCall {
     pub(super) session: SessionId,
-    /// What its row names; the body of its request is among it.
+    /// The body of its request.
     pub(super) bodies: Vec<ChunkId>,
 }
 
@@ -277,29 +277,9 @@ pub(super) fn open_calls(connection: &Connection) -> Outcome<Vec<OpenCall>> {
     while let Some(row) = found.next()? {
         let session = rows::text(row, 0)?.unwrap_or_default().into_owned().into();
         let text = rows::text(row, 1)?.unwrap_or_default();
-        let named = serde_json::from_str::<serde_json::Value>(&text).unwrap_or_default();
-        let mut bodies = Vec::new();
-        bodies_in(&named, &mut bodies);
-        calls.push(OpenCall { session, bodies });
+        calls.push(OpenCall { session, bodies: scope::bodies_in(&text).collect() });
     }
     Ok(calls)
-}
-
-/// Members `body` that are hashes.
-fn bodies_in(value: &serde_json::Value, found: &mut Vec<ChunkId>) {
-    match value {
-        serde_json::Value::Object(members) => {
-            for (name, value) in members {
-                match value.as_str() {
-                    Some(text) if name == "body" => found.extend(hashes_in(text).map(ChunkId)),
-                    Some(_) => {}
-                    None => bodies_in(value, found),
-                }
-            }
-        }
-        serde_json::Value::Array(items) => items.iter().for_each(|item| bodies_in(item, found)),
-        _ => {}
-    }
 }
 
 pub(super) fn head(connection: &Connection, name: &RefName) -> Outcome<Option<NodeId>> {
