@@ -3,8 +3,8 @@
 use std::io::BufWriter;
 use std::path::Path;
 
-use quipu_host::holders::WrittenKind;
 use quipu_host::export::{self, ExportError, Exported, ExportedFile};
+use quipu_host::holders::WrittenKind;
 
 use crate::args::{ExportArgs, ExportFormat};
 use crate::exit::Failure;

@@ -10,8 +10,8 @@ use quipu_replay::{Places, Recorder};
 use quipu_store::{Graph, SessionQuery, SessionRow, SqliteStore};
 
 use crate::budget::Budget;
-use crate::holders::WrittenKind;
 use crate::context::{history_settings, travel_settings};
+use crate::holders::WrittenKind;
 use crate::model::{Chosen, real_model};
 use crate::models::Known;
 use crate::names::{resolve, session_named};

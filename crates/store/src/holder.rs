@@ -141,11 +141,7 @@ impl Selection {
     /// Whether it names nothing.
     pub fn is_empty(&self) -> bool {
         let Self { sessions, nodes, blobs, chunks, needles } = self;
-        sessions.is_empty()
-            && nodes.is_empty()
-            && blobs.is_empty()
-            && chunks.is_empty()
-            && needles.is_empty()
+        sessions.is_empty() && nodes.is_empty() && blobs.is_empty() && chunks.is_empty() && needles.is_empty()
     }
 
     /// Whether it can be looked for.

@@ -36,8 +36,8 @@ pub use read::*;
 pub use retention::*;
 pub use search::*;
 pub use sqlite::{
-    Delta, ForeignCursor, ForeignDatabase, ForeignRows, ForeignValue, IsDead, OpenOptions, Salvage, SearchIndex,
-    SqliteStore, StoreHolder, Told, delta, network_file_system, salvage,
+    Delta, ForeignCursor, ForeignDatabase, ForeignRows, ForeignValue, IsDead, OpenOptions, Salvage,
+    SearchIndex, SqliteStore, StoreHolder, Told, delta, network_file_system, salvage,
 };
 pub use upkeep::*;
 pub use vectors::*;

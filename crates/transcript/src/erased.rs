@@ -1,10 +1,11 @@
 //! What is left of a node when its content is erased: what the graph, the order of calls and the sums of costs need.
 
-use quipu_dag::Blob;
-use quipu_protocol::BlobId;
-use serde_json::{Map, Value, json};
+use quipu_dag::{Blob, Text, Value, canonical};
 
 use crate::own::KIND;
+
+/// Members of an object.
+type Members = Vec<(Text, Value)>;
 
 /// What stands in the place of an erased text.
 pub const ERASED: &str = "[erased]";
@@ -36,6 +37,8 @@ const OF_MESSAGE: [&str; 12] = [
     "display",
     "role",
 ];
+/// Members of `step` in our part that are no content.
+const OF_STEP: [&str; 4] = ["run", "call", "started", "durationMs"];
 /// Members of `compaction` in our part that are no content.
 const OF_COMPACTION: [&str; 7] =
     ["firstKept", "reason", "checkpoint", "usage", "fromHook", "timestamp", "tokensBefore"];
@@ -56,107 +59,121 @@ const OF_COMPACTION: [&str; 7] =
 /// assert_eq!(erased_part(&Blob::text("a secret")), Blob::text("[erased]"));
 /// ```
 pub fn erased_part(blob: &Blob) -> Blob {
-    let members = match serde_json::from_str(&blob.content) {
-        Ok(Value::Object(members)) => Some(members),
-        // Also what no reader of ours can read, such as half of a surrogate pair.
-        Ok(_) | Err(_) => None,
-    };
-    let left = match (blob.kind.as_str(), members) {
-        ("tool_call", Some(members)) => {
-            let mut left = only(&members, &["id", "name"]);
-            left.insert("arguments".into(), json!({}));
+    let value = Value::parse(&blob.content).ok();
+    let value = value.filter(|value| matches!(value, Value::Object(_)));
+    let left = match (blob.kind.as_str(), value) {
+        ("tool_call", Some(value)) => {
+            let mut left = only(&value, &["id", "name"]);
+            left.push(("arguments".into(), Value::Object(Vec::new())));
             Some(left)
         }
-        ("tool_result", Some(members)) => {
-            let mut left = only(&members, &["toolCallId", "toolName", "isError"]);
-            left.insert("content".into(), json!([{ "text": ERASED, "type": "text" }]));
+        ("tool_result", Some(value)) => {
+            let mut left = only(&value, &["toolCallId", "toolName", "isError"]);
+            left.push(("content".into(), said()));
             Some(left)
         }
-        ("pi_meta" | "pi_entry", Some(members)) => Some(entry(&members)),
-        (KIND, Some(members)) => Some(own(&members)),
-        (KIND, None) => Some(own(&Map::new())),
+        ("pi_meta" | "pi_entry", Some(value)) => Some(entry(&value)),
+        (KIND, value) => Some(own(&value.unwrap_or(Value::Null))),
         _ => None,
     };
-    let left = left.map(|left| Value::Object(left).to_string());
-    left.and_then(|left| Blob::new(blob.kind.clone(), left).ok())
-        .unwrap_or_else(|| Blob::string(blob.kind.clone(), ERASED))
+    match left {
+        Some(left) => Blob::from_canonical(blob.kind.clone(), canonical(&Value::Object(left))),
+        None => Blob::string(blob.kind.clone(), ERASED),
+    }
 }
 
 /// The part of which nothing is left but its type: where something is to go that [`erased_part`] keeps.
 pub fn emptied_part(blob: &Blob) -> Blob {
-    if blob.kind == KIND { own_blob(own(&Map::new())) } else { Blob::string(blob.kind.clone(), ERASED) }
+    match blob.kind.as_str() {
+        KIND => Blob::from_canonical(KIND, canonical(&Value::Object(own(&Value::Null)))),
+        kind => Blob::string(kind, ERASED),
+    }
 }
 
-fn own_blob(members: Map<String, Value>) -> Blob {
-    let text = Value::Object(members).to_string();
-    Blob::new(KIND, text).unwrap_or_else(|_| Blob::string(KIND, ERASED))
+/// The content of a message.
+fn said() -> Value {
+    let text = [("text", Value::from(ERASED)), ("type", Value::from("text"))];
+    Value::Array(vec![Value::object(text)])
 }
 
-fn only(members: &Map<String, Value>, names: &[&str]) -> Map<String, Value> {
-    let kept = names.iter().filter_map(|name| Some(((*name).to_owned(), members.get(*name)?.clone())));
-    kept.filter(|(_, value)| !value.is_object() || value.as_object().is_some_and(|inner| !inner.is_empty()))
-        .collect()
+fn only(value: &Value, names: &[&str]) -> Members {
+    names.iter().filter_map(|name| Some(((*name).into(), value.get(name)?.clone()))).collect()
+}
+
+fn set(members: &mut Members, name: &str, value: Value) {
+    members.retain(|(known, _)| known != name);
+    members.push((name.into(), value));
+}
+
+fn has(members: &Members, name: &str) -> bool {
+    members.iter().any(|(known, _)| known == name)
 }
 
 /// An entry as other programs read it.
-fn entry(members: &Map<String, Value>) -> Map<String, Value> {
-    let mut left = only(members, &OF_ENTRY);
-    if members.contains_key("summary") {
-        left.insert("summary".into(), ERASED.into());
+fn entry(value: &Value) -> Members {
+    let mut left = only(value, &OF_ENTRY);
+    if value.get("summary").is_some() {
+        set(&mut left, "summary", ERASED.into());
     }
-    if let Some(Value::Object(message)) = members.get("message") {
+    if let Some(message @ Value::Object(_)) = value.get("message") {
         let mut inner = only(message, &["role", "timestamp", "toolCallId", "toolName"]);
-        inner.insert("content".into(), json!([{ "text": ERASED, "type": "text" }]));
-        left.insert("message".into(), inner.into());
-    } else if let Some(role) = members.get("role") {
-        left.insert("role".into(), role.clone());
+        set(&mut inner, "content", said());
+        set(&mut left, "message", Value::Object(inner));
+    } else if let Some(role) = value.get("role") {
+        set(&mut left, "role", role.clone());
     }
     left
 }
 
 /// Our part.
-fn own(members: &Map<String, Value>) -> Map<String, Value> {
-    let object = |name: &str| members.get(name).and_then(Value::as_object);
-    let mut left = only(members, &["v", "entry", "provenance", "merge", "plain", "session", "epoch"]);
-    left.entry("v").or_insert_with(|| 1.into());
-    left.entry("entry").or_insert_with(|| "meta".into());
+fn own(value: &Value) -> Members {
+    let object = |name: &str| value.get(name).filter(|value| matches!(value, Value::Object(_)));
+    let mut left = only(value, &["v", "entry", "provenance", "merge", "plain", "session", "epoch"]);
+    if !has(&left, "v") {
+        set(&mut left, "v", Value::Number(1.0));
+    }
+    if !has(&left, "entry") {
+        set(&mut left, "entry", "meta".into());
+    }
     if let Some(message) = object("message") {
-        left.insert("message".into(), only(message, &OF_MESSAGE).into());
+        set(&mut left, "message", Value::Object(only(message, &OF_MESSAGE)));
     }
     if let Some(step) = object("step") {
-        let mut step = step.clone();
-        step.retain(|name, _| matches!(name.as_str(), "run" | "call" | "started" | "durationMs"));
-        left.insert("step".into(), step.into());
+        set(&mut left, "step", Value::Object(only(step, &OF_STEP)));
     }
     if let Some(compaction) = object("compaction") {
         let mut kept = only(compaction, &OF_COMPACTION);
-        kept.insert("summary".into(), ERASED.into());
-        left.insert("compaction".into(), kept.into());
+        set(&mut kept, "summary", ERASED.into());
+        set(&mut left, "compaction", Value::Object(kept));
+    } else if value.get("whole").is_some() {
+        // What stands in one piece in another part is read by its length there, which is another now.
+        set(&mut left, "entry", "meta".into());
+        let whole = [("customType", Value::from("quipu.erased")), ("type", Value::from("custom"))];
+        set(&mut left, "whole", Value::object(whole));
     }
-    // What stands in one piece in another part is read by its length there, which is another now.
-    if members.contains_key("whole") && !left.contains_key("compaction") {
-        left.insert("entry".into(), "meta".into());
-        left.insert("whole".into(), json!({ "type": "custom", "customType": "quipu.erased" }));
-    }
-    for name in ["session", "epoch"] {
-        if let Some(Value::Object(kept)) = left.get_mut(name) {
-            // Where sections of the system prompt begin, which is another text now.
-            kept.remove("context");
-            if let Some(Value::Object(inner)) = kept.get_mut("epoch") {
-                inner.remove("context");
-            }
+    for (name, value) in &mut left {
+        // Where sections of the system prompt begin, which is another text now.
+        if name == "session" || name == "epoch" {
+            without_context(value);
         }
     }
-    let refs = hashes_in(&Value::Object(left.clone()).to_string());
+    // Those of its hashes that are still named.
+    let Some(Value::Array(refs)) = value.get("refs") else { return left };
+    let text = canonical(&Value::Object(left.clone()));
+    let named = |hash: &&Value| hash.as_text().and_then(Text::as_str).is_some_and(|hash| text.contains(hash));
+    let refs: Vec<Value> = refs.iter().filter(named).cloned().collect();
     if !refs.is_empty() {
-        let refs: Vec<Value> = refs.into_iter().map(|hash| hash.to_string().into()).collect();
-        left.insert("refs".into(), refs.into());
+        set(&mut left, "refs", Value::Array(refs));
     }
     left
 }
 
-/// The hashes that a text names, sorted.
-fn hashes_in(text: &str) -> std::collections::BTreeSet<BlobId> {
-    let runs = text.split(|c: char| !c.is_ascii_hexdigit()).filter(|run| run.len() == 64);
-    runs.filter_map(|run| run.parse().ok()).collect()
+fn without_context(value: &mut Value) {
+    let Value::Object(members) = value else { return };
+    members.retain(|(name, _)| name != "context");
+    for (name, value) in members {
+        if name == "epoch" {
+            without_context(value);
+        }
+    }
 }

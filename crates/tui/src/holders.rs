@@ -162,11 +162,13 @@ mod tests {
         let mut editor = Editor::default();
         editor.insert("the kumquat is ripe");
         open.save(&editor.draft()).unwrap();
-        other.save(&{
-            let mut editor = Editor::default();
-            editor.insert("nothing of it");
-            editor.draft()
-        }).unwrap();
+        other
+            .save(&{
+                let mut editor = Editor::default();
+                editor.insert("nothing of it");
+                editor.draft()
+            })
+            .unwrap();
         let mut editor = Editor::default();
         editor.paste(&format!("{} kumquat", "long ".repeat(5_000)));
         left.save(&editor.draft()).unwrap();

@@ -106,7 +106,10 @@ fn erased_node_says_when_and_why() {
     let answer = nodes.iter().find(|node| text_of(node).contains("One.")).unwrap()["id"].as_str().unwrap();
     erase(&world, Selection { nodes: vec![said.parse().unwrap()], ..Selection::default() });
     let shown = world.run(&["show", said]).ok().text();
-    assert!(shown.contains("erased") && shown.contains("somebody asked") && !shown.contains(SECRET), "{shown}");
+    assert!(
+        shown.contains("erased") && shown.contains("somebody asked") && !shown.contains(SECRET),
+        "{shown}"
+    );
     let shown = world.run(&["show", said, "--json"]).ok().json();
     assert_eq!(shown["erased"]["why"], "somebody asked");
     assert!(shown["erased"]["at"].as_i64().unwrap() > 1_700_000_000_000);
@@ -139,7 +142,10 @@ fn imported_again_erased_text_does_not_come_back() {
     std::fs::write(&path, text(&lines)).unwrap();
     world.run(&["import", "pi", path.to_str().unwrap()]).ok();
     let shown = world.run(&["show", "old-1", "--json"]).ok().text();
-    assert!(shown.contains("something new") && shown.contains("and the rest") && !shown.contains(SECRET), "{shown}");
+    assert!(
+        shown.contains("something new") && shown.contains("and the rest") && !shown.contains(SECRET),
+        "{shown}"
+    );
     let raw = std::fs::read(world.store()).unwrap();
     assert!(!contains(&raw, SECRET.as_bytes()));
     world.check();
@@ -153,8 +159,19 @@ fn doctor_tells_the_bytes_of_every_holder() {
     let holders = told["holders"].as_array().unwrap();
     let names: Vec<&str> = holders.iter().map(|holder| holder["holder"].as_str().unwrap()).collect();
     let all = [
-        "store.graph", "store.jobs", "store.search", "store.meaning", "store.activity", "store.copies", "outputs",
-        "caches", "written", "permissions", "history", "drafts", "trace",
+        "store.graph",
+        "store.jobs",
+        "store.search",
+        "store.meaning",
+        "store.activity",
+        "store.copies",
+        "outputs",
+        "caches",
+        "written",
+        "permissions",
+        "history",
+        "drafts",
+        "trace",
     ];
     assert_eq!(names, all);
     assert!(holders.iter().all(|holder| holder["bytes"].is_u64() && holder.get("error").is_none()), "{told}");

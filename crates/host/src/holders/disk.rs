@@ -81,9 +81,7 @@ pub(super) fn file_at(path: &Path) -> Result<Option<DiskFile>, HolderError> {
     match std::fs::symlink_metadata(path) {
         Err(error) if is_gone(&error) => Ok(None),
         Err(error) => Err(HolderError::file(path, "read", &error)),
-        Ok(about) if about.is_file() => {
-            Ok(Some(DiskFile { path: path.to_owned(), bytes: about.len() }))
-        }
+        Ok(about) if about.is_file() => Ok(Some(DiskFile { path: path.to_owned(), bytes: about.len() })),
         Ok(_) => Ok(None),
     }
 }

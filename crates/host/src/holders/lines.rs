@@ -149,7 +149,8 @@ impl Lines {
 
     /// Whether a line holds what is looked for, in what can go.
     fn goes(&self, line: &[u8]) -> bool {
-        (self.all || self.needles.are_in(line)) && (self.leave)(line, &self.needles).is_none_or(|left| left != line)
+        (self.all || self.needles.are_in(line))
+            && (self.leave)(line, &self.needles).is_none_or(|left| left != line)
     }
 
     pub(super) fn erase(&self) -> Result<Erased, HolderError> {

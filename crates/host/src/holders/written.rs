@@ -138,7 +138,8 @@ fn forget_gone(opened: &File, list: &Path) -> io::Result<()> {
         }
     }
     if (text.len() as u64) < opened.metadata()?.len() {
-        let aside = tempfile::Builder::new().prefix(".written-").tempfile_in(list.parent().unwrap_or(list))?;
+        let aside =
+            tempfile::Builder::new().prefix(".written-").tempfile_in(list.parent().unwrap_or(list))?;
         aside.as_file().write_all_at(&text, 0)?;
         aside.as_file().sync_data()?;
         aside.persist(list).map_err(|error| error.error)?;
@@ -250,9 +251,9 @@ fn entry_left(line: &[u8], needles: &Needles) -> Option<Vec<u8>> {
     }
     let left = erased_part(&Blob::new("pi_entry", text).ok()?).content;
     let shorter = left.replace(ERASED, "");
-    let left = [left, shorter, "{}".to_owned()].into_iter().find(|left| {
-        left.len() <= line.len() && !needles.are_in(left.as_bytes())
-    })?;
+    let left = [left, shorter, "{}".to_owned()]
+        .into_iter()
+        .find(|left| left.len() <= line.len() && !needles.are_in(left.as_bytes()))?;
     let mut left = left.into_bytes();
     left.resize(line.len(), b' ');
     Some(left)

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use quipu_host::holders::{
-    Answer, ContentHolder, ContentQuery, EraseTargets, Erased, FilesHolder, FoundContent, FoundPage, FoundPlace,
-    HolderFault, HolderFut, HolderLimits, HolderRefused, Holders, KeptWhy, LinesHolder, Selection, WrittenKind,
+    Answer, ContentHolder, ContentQuery, EraseTargets, Erased, FilesHolder, FoundContent, FoundPage,
+    FoundPlace, HolderFault, HolderFut, HolderLimits, HolderRefused, Holders, KeptWhy, LinesHolder,
+    Selection, WrittenKind,
 };
 use quipu_host::{Place, Record, Silent, What};
 use quipu_protocol::SessionId;
@@ -333,8 +334,12 @@ async fn session_file_keeps_its_entries_and_its_length() {
         )
     };
     let header = r#"{"type":"session","version":3,"id":"s1","cwd":"/work"}"#;
-    let lines =
-        [header.to_owned(), entry("e1", "", "hello"), entry("e2", "e1", "the tamarind"), entry("e3", "e2", "bye")];
+    let lines = [
+        header.to_owned(),
+        entry("e1", "", "hello"),
+        entry("e2", "e1", "the tamarind"),
+        entry("e3", "e2", "bye"),
+    ];
     let text = format!("{}\n", lines.join("\n"));
     std::fs::write(&path, &text).unwrap();
     here.wrote(&path, WrittenKind::SessionFile, &["s1".into()]);
@@ -369,11 +374,14 @@ async fn line_of_a_trace_goes_by_the_ids_it_names() {
     let left = std::fs::read_to_string(&path).unwrap();
     let lines: Vec<serde_json::Value> =
         left.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(lines, [
-        serde_json::json!({}),
-        serde_json::json!({ "session": "01900000-bb" }),
-        serde_json::json!({ "session": "01900000-cc" })
-    ]);
+    assert_eq!(
+        lines,
+        [
+            serde_json::json!({}),
+            serde_json::json!({ "session": "01900000-bb" }),
+            serde_json::json!({ "session": "01900000-cc" })
+        ]
+    );
 }
 
 #[tokio::test]

@@ -252,7 +252,9 @@ pub(super) fn empty(connection: &Connection, id: &ChunkId) -> Outcome<Option<u64
 pub(super) fn revive(connection: &Connection, rows: &[&Encoded]) -> Outcome<()> {
     for row in rows {
         let put = connection
-            .prepare_cached("UPDATE quipu_chunk SET codec = ?2, size = ?3, bytes = ?4 WHERE hash = ?1 AND codec = ?5")?
+            .prepare_cached(
+                "UPDATE quipu_chunk SET codec = ?2, size = ?3, bytes = ?4 WHERE hash = ?1 AND codec = ?5",
+            )?
             .execute(params![
                 row.id.0,
                 row.codec,

@@ -60,8 +60,8 @@ use self::chunks::Recent;
 pub use self::chunks::{Delta, delta};
 use self::connect::Patience;
 use self::copier::Copier;
-use self::failure::{Failure, Outcome, Place};
 pub use self::erase::{IsDead, StoreHolder};
+use self::failure::{Failure, Outcome, Place};
 pub use self::foreign::{ForeignCursor, ForeignDatabase, ForeignRows, ForeignValue};
 pub use self::index::Told;
 use self::job::CommitJob;
@@ -73,12 +73,11 @@ use self::search::Ahead;
 use self::shared::Shared;
 use self::writer::{Job, Writer};
 use crate::{
-    ActionQuery, Commit, Derived, Done, DoneQuery, DroppedFiles, Durability, Edge, Erasure, Fence, FileChange,
-    FileStep, FileStepQuery, Found, Fut, Head, Known, Label, Landmark, LoggedAction,
-    LoggedMove, Meeting, Owner, Pending, Piece, QUERY_LIMIT, ReadModel, ReadParts, RebuildBegun, RebuildLeft,
-    RefName, ReflogQuery, Report, ReserveAsk, Reserved, Resolved, Scope, SearchQuery, Seq, SessionQuery,
-    SessionRow, Spelling, Store, StoreError, TellDropping, Touched, Unindexed, Until, Upkeep, UsageQuery,
-    UsageSum,
+    ActionQuery, Commit, Derived, Done, DoneQuery, DroppedFiles, Durability, Edge, Erasure, Fence,
+    FileChange, FileStep, FileStepQuery, Found, Fut, Head, Known, Label, Landmark, LoggedAction, LoggedMove,
+    Meeting, Owner, Pending, Piece, QUERY_LIMIT, ReadModel, ReadParts, RebuildBegun, RebuildLeft, RefName,
+    ReflogQuery, Report, ReserveAsk, Reserved, Resolved, Scope, SearchQuery, Seq, SessionQuery, SessionRow,
+    Spelling, Store, StoreError, TellDropping, Touched, Unindexed, Until, Upkeep, UsageQuery, UsageSum,
 };
 
 /// Readers beside the writer.

@@ -14,10 +14,10 @@ use quipu_protocol::{
     NodeId, SessionId, StepInfo, ToolCall, ToolResultMessage,
 };
 use quipu_store::{
-    BOOKMARK, Commit, ContentHolder, ContentQuery, EraseTargets, Erased, FoundContent, FoundPlace,
-    IsDead, JobTime, Jobs as _, KeptWhy, NewChunk, NewJob, Op, OpenOptions, Owner, InboxItem, ReadModel as _,
-    RefMove, RefName, SearchQuery, Selection, SelectionError, SqliteStore, Store as _, StoreError, StoreHolder,
-    Until, Upkeep as _, Vectors as _,
+    BOOKMARK, Commit, ContentHolder, ContentQuery, EraseTargets, Erased, FoundContent, FoundPlace, InboxItem,
+    IsDead, JobTime, Jobs as _, KeptWhy, NewChunk, NewJob, Op, OpenOptions, Owner, ReadModel as _, RefMove,
+    RefName, SearchQuery, Selection, SelectionError, SqliteStore, Step, StepCall, StepState, Store as _,
+    StoreError, StoreHolder, Until, Upkeep as _, Vectors as _,
 };
 use quipu_transcript::{ERASED, encode};
 
@@ -97,7 +97,8 @@ impl Session {
         };
         let node = Node::new(record, None, None);
         let id = node.id;
-        let own = encoded.chunks.into_iter().map(|(id, bytes)| NewChunk::Full { id, bytes: Arc::from(bytes) });
+        let own =
+            encoded.chunks.into_iter().map(|(id, bytes)| NewChunk::Full { id, bytes: Arc::from(bytes) });
         let moves = vec![RefMove::swap(RefName::session(&self.id), self.head, id, "append")];
         let chunks = chunks.into_iter().chain(own).collect();
         store
@@ -296,7 +297,8 @@ async fn needle_is_found_in_every_table_and_erased_from_all() {
         queue: "followUp".into(),
         input: Json::of(&serde_json::json!({ "text": secret })).unwrap(),
     };
-    let bookmark = RefMove::publish(RefName::bookmark("päss \"phrase\"\n4711"), session.head.unwrap(), "bookmark");
+    let bookmark =
+        RefMove::publish(RefName::bookmark("päss \"phrase\"\n4711"), session.head.unwrap(), "bookmark");
     let ops = vec![Op::InboxPut { session: session.id.clone(), item }];
     store.commit(Commit { moves: vec![bookmark], ops, ..Commit::default() }).await.unwrap();
     let job = NewJob {
@@ -569,12 +571,16 @@ async fn killed_erasure_is_finished_by_the_next() {
     assert!(done.count >= 150 && done.kept.is_empty(), "{}", done.count);
     let long = began.elapsed();
     let (mut early, mut between, mut late) = (0, 0, 0);
-    for round in 0..12_u32 {
+    // Later and later, until one was done.
+    for round in 0_u32.. {
+        if late > 0 {
+            break;
+        }
         let path = copy(dir.path(), &original, &format!("round{round}"));
         let mut child = command("erase until killed", &path).stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
         assert!(lines.any(|line| line == "begins"));
-        let until = Instant::now() + long * round / 10;
+        let until = Instant::now() + long * round * (1 + round / 10) / 8;
         while Instant::now() < until {
             std::hint::spin_loop();
         }
@@ -604,7 +610,7 @@ async fn killed_erasure_is_finished_by_the_next() {
         assert!(is_in(&std::fs::read(&path).unwrap(), "keep 298"), "round {round}");
     }
     println!("killed before it was done {early}, before the file was written anew {between}, after {late}");
-    assert!(early > 0 && early < 12, "{early} {between} {late}");
+    assert!(early > 0 && early + between > 1, "{early} {between} {late}");
 }
 
 fn copy(dir: &Path, original: &Path, name: &str) -> std::path::PathBuf {
@@ -636,4 +642,106 @@ async fn reader_of_the_log_leaves_remnants_until_it_is_done() {
     assert_eq!(erase(&graph, of_nodes(&[said])).await.kept, []);
     assert!(!store.has_remnants().await.unwrap());
     assert!(!is_in(&raw(&path), "okapi"));
+}
+
+#[tokio::test]
+async fn repaired_store_still_lacks_what_was_erased() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("quipu.db");
+    let (session, said) = {
+        let options = OpenOptions { busy: Duration::from_millis(100), ..options() };
+        let store = Arc::new(SqliteStore::open(&path, &options).unwrap());
+        let mut session = Session::begin(&store, "s1").await;
+        for n in 0..40 {
+            session.says(&store, &format!("kept {n}")).await;
+        }
+        let said = session.says(&store, "the narwhal dives").await;
+        session.answers(&store, vec![Content::text("it does")], "the narwhal dives").await;
+        let word = session.says(&store, "a second narwhal").await;
+        let graph = holder(&store, "store.graph");
+        // Who reads keeps old pages in the file.
+        let reader = rusqlite::Connection::open(&path).unwrap();
+        reader.execute_batch("BEGIN; SELECT count(*) FROM nodes").unwrap();
+        erase(&graph, of_nodes(&[said])).await;
+        let text = Selection { blobs: vec![Blob::text("a second narwhal").id], ..Selection::default() };
+        erase(&graph, text).await;
+        assert!(store.has_remnants().await.unwrap());
+        drop(reader);
+        assert!(text_of(&store, word).await.contains(ERASED));
+        (session, said)
+    };
+    let done = quipu_store::salvage(&path).unwrap();
+    assert_eq!((done.report.problems, done.lost_nodes), (Vec::new(), 0));
+    let store = Arc::new(open(&path));
+    let lineage = store.lineage(session.head.unwrap(), Until::Root).await.unwrap();
+    assert_eq!(lineage.len(), session.nodes.len());
+    assert!(text_of(&store, said).await.contains(ERASED));
+    assert_eq!(store.erasures(&[said]).await.unwrap()[0].as_ref().unwrap().why, "a test");
+    let graph = holder(&store, "store.graph");
+    assert_eq!(found(&graph, &of_needle("narwhal")).await, []);
+    assert!(matches!(
+        store.chunk(session.body.as_ref().unwrap().0, 0..1).await,
+        Err(StoreError::Erased { .. } | StoreError::Missing { .. })
+    ));
+    assert_eq!(store.check().await.unwrap().problems, []);
+}
+
+#[tokio::test]
+async fn body_of_a_call_without_answer_goes_with_what_it_was_made_of() {
+    let store = Arc::new(SqliteStore::in_memory().unwrap());
+    let mut session = Session::begin(&store, "s1").await;
+    let said = session.says(&store, "the lynx waits").await;
+    let body = b"{\"content\":\"the lynx waits\"}".to_vec();
+    let id = chunk_id(&body);
+    let data = serde_json::json!({ "head": said, "body": id, "bodyBytes": body.len() });
+    let step = Step {
+        run: "r1".into(),
+        call: StepCall::Model,
+        state: StepState::Sent,
+        data: Some(data.to_string().into_bytes()),
+    };
+    let ops = vec![Op::StepPut { session: session.id.clone(), step }];
+    let chunks = vec![NewChunk::Full { id, bytes: Arc::from(body) }];
+    store.commit(Commit { chunks, ops, ..Commit::default() }).await.unwrap();
+    erase(&holder(&store, "store.graph"), of_nodes(&[said])).await;
+    assert!(matches!(store.chunk(id, 0..1).await, Err(StoreError::Erased { .. })));
+    assert_eq!(store.pending(&session.id).await.unwrap().steps.len(), 1, "how far it came is still known");
+    // The whole session takes the row along.
+    let whole = Selection { sessions: vec![session.id.clone()], ..Selection::default() };
+    erase(&holder(&store, "store.graph"), whole).await;
+    assert_eq!(store.pending(&session.id).await.unwrap().steps.len(), 0);
+}
+
+#[tokio::test]
+async fn difference_to_erased_bytes_is_kept_whole() {
+    let store = Arc::new(SqliteStore::in_memory().unwrap());
+    let base = noise(3, 50_000);
+    let mut next = base.clone();
+    next.extend_from_slice(b"and more");
+    let mut last = next.clone();
+    last.extend_from_slice(b" and more");
+    let large = noise(9, 5 << 20);
+    let chunks = vec![
+        NewChunk::Full { id: chunk_id(&base), bytes: Arc::from(base.clone()) },
+        NewChunk::Delta { id: chunk_id(&next), base: chunk_id(&base), bytes: Arc::from(next.clone()) },
+        NewChunk::Delta { id: chunk_id(&last), base: chunk_id(&next), bytes: Arc::from(last.clone()) },
+        NewChunk::Full { id: chunk_id(&large), bytes: Arc::from(large.clone()) },
+    ];
+    store.commit(Commit { chunks, ..Commit::default() }).await.unwrap();
+    let graph = holder(&store, "store.graph");
+    let of = |bytes: &[u8]| Selection { chunks: vec![chunk_id(bytes)], ..Selection::default() };
+    assert_eq!(erase(&graph, of(&next)).await.count, 1);
+    for bytes in [&base, &last, &large] {
+        assert_eq!(&store.chunk(chunk_id(bytes), 0..u64::MAX).await.unwrap(), bytes);
+    }
+    assert!(erase(&graph, of(&large)).await.count > 1, "with its pieces");
+    assert_eq!(found(&graph, &of(&large)).await, []);
+    // Written anew, it is there again.
+    let again = NewChunk::Full { id: chunk_id(&next), bytes: Arc::from(next.clone()) };
+    let step = Step { run: "r".into(), call: StepCall::Model, state: StepState::Sent, data: None };
+    let session = Session::begin(&store, "s1").await;
+    let ops = vec![Op::StepPut { session: session.id.clone(), step }];
+    store.commit(Commit { chunks: vec![again], ops, ..Commit::default() }).await.unwrap();
+    assert_eq!(store.chunk(chunk_id(&next), 0..u64::MAX).await.unwrap(), next);
+    assert_eq!(store.check().await.unwrap().problems, []);
 }

@@ -110,9 +110,7 @@ impl StoreHolder {
         let work = move |connection: &Connection| match part {
             Part::Graph => seek::find(connection, &query, &needles),
             Part::Jobs => find_jobs(connection, &query, &needles),
-            Part::Search | Part::Meaning | Part::Activity => {
-                find_derived(connection, part, &query, &needles)
-            }
+            Part::Search | Part::Meaning | Part::Activity => find_derived(connection, part, &query, &needles),
         };
         Ok(self.store.read_indexed(work).await?)
     }
@@ -181,8 +179,8 @@ impl ContentHolder for StoreHolder {
 fn bytes_of(connection: &Connection, part: Part) -> Outcome<u64> {
     let mut statement = connection.prepare("SELECT name FROM main.sqlite_master WHERE rootpage > 0")?;
     let names: Vec<String> = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
-    let mut size =
-        connection.prepare("SELECT coalesce(sum(pgsize), 0) FROM dbstat WHERE name = ?1 AND aggregate = TRUE")?;
+    let mut size = connection
+        .prepare("SELECT coalesce(sum(pgsize), 0) FROM dbstat WHERE name = ?1 AND aggregate = TRUE")?;
     let mut bytes = 0;
     for name in names.iter().filter(|name| Part::of(name) == part) {
         bytes += size.query_row([name], |row| row.get::<_, i64>(0))?.unsigned_abs();
@@ -259,11 +257,7 @@ fn exists(connection: &Connection, table: &str) -> Outcome<bool> {
 }
 
 /// The nodes that are looked for, by their rows.
-fn wanted(
-    connection: &Connection,
-    selection: &Selection,
-    needles: &Needles,
-) -> Outcome<Vec<(i64, NodeId)>> {
+fn wanted(connection: &Connection, selection: &Selection, needles: &Needles) -> Outcome<Vec<(i64, NodeId)>> {
     let mut found = scope::nodes(connection, selection)?;
     let texts = seek::texts(connection, selection, needles)?.into_iter().collect();
     found.extend(scope::users_of(connection, &texts)?);
@@ -313,7 +307,9 @@ fn erase_derived(
             continue;
         }
         let remove = match *table {
-            "quipu_x_session" => "UPDATE quipu_x_session SET title = '', titled = NULL WHERE titled = ?1".to_owned(),
+            "quipu_x_session" => {
+                "UPDATE quipu_x_session SET title = '', titled = NULL WHERE titled = ?1".to_owned()
+            }
             table => format!("DELETE FROM {table} WHERE {column} = ?1"),
         };
         let mut has = connection.prepare(&format!("SELECT 1 FROM {table} WHERE {column} = ?1"))?;

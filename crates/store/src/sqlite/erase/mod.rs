@@ -12,14 +12,18 @@ mod scope;
 mod scrub;
 mod seek;
 
+use std::collections::HashSet;
+
+use quipu_dag::{Blob, Verdict};
 use quipu_protocol::{BlobId, ChunkId, NodeId};
+use quipu_transcript::{emptied_part, erased_part};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 pub use self::holders::{IsDead, StoreHolder};
 pub(super) use self::scrub::shrink;
 use super::failure::Outcome;
-use super::rows;
-use crate::Erasure;
+use super::{chunks, rows};
+use crate::{EraseTargets, Erasure, Needles, Selection};
 
 /// What a row of `quipu_erased` is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,10 +51,7 @@ pub(super) fn forget(connection: &Connection, hash: &[u8; 32]) -> Outcome<()> {
 pub(super) fn erasure(connection: &Connection, hash: &[u8; 32]) -> Outcome<Option<Erasure>> {
     let mut statement = connection.prepare_cached("SELECT at, why FROM quipu_erased WHERE hash = ?1")?;
     let read = |row: &rusqlite::Row<'_>| {
-        Ok(Erasure {
-            at: rows::integer(row, 0)?,
-            why: rows::text(row, 1)?.unwrap_or_default().into_owned(),
-        })
+        Ok(Erasure { at: rows::integer(row, 0)?, why: rows::text(row, 1)?.unwrap_or_default().into_owned() })
     };
     Ok(statement.query_row([hash], read).optional()?)
 }
@@ -63,6 +64,44 @@ pub(super) fn is_erased_node(connection: &Connection, id: &NodeId) -> Outcome<bo
 /// The same of a text.
 pub(super) fn is_erased_blob(connection: &Connection, id: &BlobId) -> Outcome<bool> {
     Ok(erasure(connection, &id.0)?.is_some())
+}
+
+/// Whether a text is what an erasure leaves.
+pub(super) fn is_left(blob: &Blob) -> bool {
+    erased_part(blob).content == blob.content || emptied_part(blob).content == blob.content
+}
+
+/// Erases anew what is noted as erased and is there all the same. Within the caller's transaction.
+pub(super) fn again(connection: &Connection) -> Outcome<()> {
+    let mut statement = connection.prepare("SELECT hash, kind, why FROM quipu_erased")?;
+    let read = |row: &rusqlite::Row<'_>| {
+        let why = rows::text(row, 2)?.unwrap_or_default().into_owned();
+        Ok((row.get::<_, [u8; 32]>(0)?, row.get::<_, i64>(1)?, why))
+    };
+    let noted: Vec<_> = statement.query_map([], read)?.collect::<Result<_, _>>()?;
+    for (hash, kind, why) in noted {
+        let mut selection = Selection::default();
+        if kind == Kind::Node as i64 {
+            let node = rows::find_node(connection, &NodeId(hash))?;
+            if node.is_some_and(|node| node.verify() == Verdict::Valid) {
+                selection.nodes.push(NodeId(hash));
+            }
+        } else if kind == Kind::Blob as i64 {
+            let blob = rows::find_blob(connection, &BlobId(hash))?;
+            if blob.is_some_and(|blob| blob.verify() == Verdict::Valid && !is_left(&blob)) {
+                selection.blobs.push(BlobId(hash));
+            }
+        } else {
+            chunks::stand_alone(connection, &HashSet::from([ChunkId(hash)]))?;
+            chunks::empty(connection, &ChunkId(hash))?;
+        }
+        if !selection.is_empty() {
+            forget(connection, &hash)?;
+            let targets = EraseTargets { selection, why };
+            rewrite::erase(connection, &targets, &Needles::default(), &|_| true)?;
+        }
+    }
+    Ok(())
 }
 
 /// What to say of bytes that were erased.

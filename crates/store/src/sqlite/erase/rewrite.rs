@@ -120,11 +120,7 @@ impl Work<'_> {
     }
 
     /// What sessions left open.
-    fn pending(
-        &mut self,
-        selection: &Selection,
-        nodes: &[(i64, NodeId)],
-    ) -> Outcome<()> {
+    fn pending(&mut self, selection: &Selection, nodes: &[(i64, NodeId)]) -> Outcome<()> {
         for row in seek::pending(self.connection, selection, self.needles)? {
             if let Some(owner) = self.at_work.sessions.get(&row.session).cloned() {
                 self.in_use(row.place(), &owner);

@@ -51,7 +51,9 @@ pub(super) fn scrub(connection: &Connection) -> Outcome<Option<String>> {
         Ok(_) => {}
         Err(Failure::Sql(error)) => {
             let told = "the file could not be written anew, so old pages of it still hold what was erased";
-            return Ok(Some(format!("{told}: {error}; make room, end other programs that use it, and erase again")));
+            return Ok(Some(format!(
+                "{told}: {error}; make room, end other programs that use it, and erase again"
+            )));
         }
         Err(other) => return Err(other),
     }

@@ -23,7 +23,8 @@ pub(super) fn find(connection: &Connection, query: &ContentQuery, needles: &Need
         if page.is_past(&key) {
             continue;
         }
-        if !page.push(&key, FoundContent { place: FoundPlace::Node(*id), bytes: bytes_of(connection, *row)? }) {
+        if !page.push(&key, FoundContent { place: FoundPlace::Node(*id), bytes: bytes_of(connection, *row)? })
+        {
             return Ok(page);
         }
     }
@@ -246,8 +247,8 @@ pub(super) fn pending(
         ("quipu_step", "run || ' ' || call", "coalesce(result, '')"),
         ("quipu_jump", "stage", "plan"),
     ] {
-        let mut statement =
-            connection.prepare(&format!("SELECT rowid, session, {name}, {text} FROM {table} ORDER BY rowid"))?;
+        let mut statement = connection
+            .prepare(&format!("SELECT rowid, session, {name}, {text} FROM {table} ORDER BY rowid"))?;
         let mut all = statement.query([])?;
         while let Some(row) = all.next()? {
             let owned = |column| rows::text(row, column).map(|text| text.unwrap_or_default().into_owned());
@@ -320,8 +321,7 @@ pub(super) fn small_rows(connection: &Connection, needles: &Needles) -> Outcome<
     let long = BOOKMARK.len();
     let bookmarks =
         format!("SELECT rowid, name, name FROM refs WHERE substr(name, 1, {long}) = '{BOOKMARK}'");
-    let moves =
-        format!("SELECT id, id, ref FROM quipu_reflog WHERE substr(ref, 1, {long}) = '{BOOKMARK}'");
+    let moves = format!("SELECT id, id, ref FROM quipu_reflog WHERE substr(ref, 1, {long}) = '{BOOKMARK}'");
     for (table, query, undo) in [
         (
             "action_log",
