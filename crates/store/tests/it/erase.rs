@@ -15,7 +15,7 @@ use quipu_protocol::{
 };
 use quipu_store::{
     BOOKMARK, Commit, ContentHolder, ContentQuery, EraseTargets, Erased, FoundContent, FoundPlace, InboxItem,
-    IsDead, JobTime, Jobs as _, KeptWhy, NewChunk, NewJob, Op, OpenOptions, Owner, ReadModel as _, RefMove,
+    IsDead, JobTime, Jobs as _, KeptWhy, NewChunk, NewJob, Op, OpenJump, OpenOptions, Owner, ReadModel as _, RefMove,
     RefName, SearchQuery, Selection, SelectionError, SqliteStore, Step, StepCall, StepState, Store as _,
     StoreError, StoreHolder, Until, Upkeep as _, Vectors as _,
 };
@@ -706,10 +706,20 @@ async fn body_of_a_call_without_answer_goes_with_what_it_was_made_of() {
     erase(&holder(&store, "store.graph"), of_nodes(&[said])).await;
     assert!(matches!(store.chunk(id, 0..1).await, Err(StoreError::Erased { .. })));
     assert_eq!(store.pending(&session.id).await.unwrap().steps.len(), 1, "how far it came is still known");
-    // The whole session takes the row along.
+    // A jump that moves files is finished first.
+    let jump = OpenJump { stage: "moved".into(), plan: Json::object() };
+    let put = |jump| Op::JumpPut { session: session.id.clone(), jump };
+    store.commit(Commit { ops: vec![put(jump)], ..Commit::default() }).await.unwrap();
+    let whole = Selection { sessions: vec![session.id.clone()], ..Selection::default() };
+    let kept = erase(&holder(&store, "store.graph"), whole).await.kept;
+    assert_eq!((kept.len(), kept[0].why), (1, KeptWhy::InUse));
+    let jump = OpenJump { stage: "waits".into(), plan: Json::object() };
+    store.commit(Commit { ops: vec![put(jump)], ..Commit::default() }).await.unwrap();
+    // The whole session takes the rows along.
     let whole = Selection { sessions: vec![session.id.clone()], ..Selection::default() };
     erase(&holder(&store, "store.graph"), whole).await;
-    assert_eq!(store.pending(&session.id).await.unwrap().steps.len(), 0);
+    let left = store.pending(&session.id).await.unwrap();
+    assert_eq!((left.steps.len(), left.jump), (0, None));
 }
 
 #[tokio::test]

@@ -126,6 +126,12 @@ impl Work<'_> {
                 self.in_use(row.place(), &owner);
                 continue;
             }
+            if row.moves_files() {
+                let told = "a jump was ended while it put files in their places; open that session, which finishes it, \
+                            then erase again";
+                self.erased.keep(row.place(), KeptWhy::InUse, told);
+                continue;
+            }
             self.named.extend(hashes_in(&row.text));
             row.remove(self.connection)?;
             self.erased.add(row.text.len() as u64);

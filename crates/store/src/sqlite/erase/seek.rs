@@ -229,6 +229,11 @@ impl Pending {
         format!("{} {:020}", self.table, self.row)
     }
 
+    /// Whether files are on their way, and this row alone says where to.
+    pub(super) fn moves_files(&self) -> bool {
+        self.table == "quipu_jump" && self.name != "waits"
+    }
+
     pub(super) fn remove(&self, connection: &Connection) -> Outcome<()> {
         connection.execute(&format!("DELETE FROM {} WHERE rowid = ?1", self.table), [self.row])?;
         Ok(())
