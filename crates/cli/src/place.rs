@@ -23,8 +23,9 @@ pub(crate) fn place(store: &StoreArg) -> Result<Place, Failure> {
 }
 
 /// All places that hold content of sessions, with those that the terminal and the trace keep.
-pub(crate) fn holders(place: &Place, store: Option<&Arc<quipu_store::SqliteStore>>) -> Holders {
-    let mut holders = Holders::of(place, store);
+pub(crate) fn holders(place: &Place) -> Holders {
+    // What is wrong with a store is told where it is looked at.
+    let mut holders = Holders::open(place).unwrap_or_else(|_| Holders::of(place, None));
     let own = quipu_tui::holders(&place.home).into_iter().chain([crate::diagnostics::holder(place)]);
     for holder in own {
         if let Err(refused) = holders.add(holder) {

@@ -9,10 +9,7 @@ use crate::place::holders;
 
 /// What every place takes, in the order in which they are asked.
 pub(super) async fn bytes(place: &Place) -> Vec<HolderBytes> {
-    // One that cannot be opened is told of where the store is looked at.
-    let store = if super::is_absent(place) { None } else { place.open(&OpenOptions::default()).ok() };
-    let store = store.map(std::sync::Arc::new);
-    holders(place, store.as_ref()).bytes().await.into_iter().map(HolderBytes::from).collect()
+    holders(place).bytes().await.into_iter().map(HolderBytes::from).collect()
 }
 
 /// The same in a line, and what is wrong.

@@ -179,3 +179,44 @@ fn doctor_tells_the_bytes_of_every_holder() {
     let text = world.run(&["doctor"]).ok().text();
     assert!(text.contains("content") && text.contains("store.graph"), "{text}");
 }
+
+#[test]
+fn files_written_for_somebody_are_known_and_erased() {
+    let world = World::new(["One.", "Two.", "Three."].map(|text| Answer::new().text(text).reply()));
+    world.unchecked();
+    let (tape, log, file, picture) = (
+        world.path("tape.jsonl"),
+        world.path("trace.jsonl"),
+        world.path("work/own.jsonl"),
+        world.path("a.svg"),
+    );
+    let said = format!("the code is {SECRET}");
+    let mut command = world.quipu(&["-p", "--record", tape.to_str().unwrap(), &said]);
+    command.env("QUIPU_LOG", "info").env("QUIPU_LOG_FILE", &log);
+    Running::start(command).wait().ok();
+    let id = world.sessions()[0]["id"].as_str().unwrap().to_owned();
+    world.run(&["life", &id, "--svg", picture.to_str().unwrap()]).ok();
+    world.run(&["-p", "--session", file.to_str().unwrap(), &said]).ok();
+    let listed = std::fs::read_to_string(world.path("home/.quipu/written.jsonl")).unwrap();
+    let kinds: Vec<Value> = listed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let mut kinds: Vec<&str> = kinds.iter().map(|line| line["kind"].as_str().unwrap()).collect();
+    kinds.sort_unstable();
+    assert_eq!(kinds, ["picture", "recording", "sessionFile", "trace"]);
+    assert_eq!(mode(&world.path("home/.quipu/written.jsonl")), 0o600);
+    let before = std::fs::read_to_string(&file).unwrap();
+    assert!(before.contains(SECRET));
+
+    for (holder, erased) in erase(&world, needle(SECRET)) {
+        assert_eq!(erased.kept, [], "{holder}");
+    }
+    assert!(!tape.exists());
+    let after = std::fs::read_to_string(&file).unwrap();
+    assert!(!after.contains(SECRET));
+    assert_eq!((after.len(), after.lines().count()), (before.len(), before.lines().count()));
+    // The session goes on in its file.
+    world.run(&["-p", "--session", file.to_str().unwrap(), "and on"]).ok();
+    let request = serde_json::to_string(&messages(world.requests().last().unwrap())).unwrap();
+    assert!(request.contains("and on") && !request.contains(SECRET), "{request}");
+    assert!(std::fs::read_to_string(&file).unwrap().contains("and on"));
+    healthy(&world);
+}

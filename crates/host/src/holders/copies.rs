@@ -1,6 +1,6 @@
 //! Whole copies of the store beside it: made before an upgrade, of what was damaged, of what was rescued.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use quipu_store::{
     ContentHolder, ContentQuery, EraseTargets, Erased, FoundContent, FoundPage, FoundPlace, HolderError,
@@ -22,7 +22,7 @@ impl StoreCopies {
     }
 }
 
-fn copies(store: &PathBuf) -> Result<Vec<DiskFile>, HolderError> {
+fn copies(store: &Path) -> Result<Vec<DiskFile>, HolderError> {
     let (Some(dir), Some(name)) = (store.parent(), store.file_name()) else { return Ok(Vec::new()) };
     let entries = match std::fs::read_dir(dir) {
         Err(error) if disk::is_gone(&error) => return Ok(Vec::new()),

@@ -1,6 +1,6 @@
 //! What people allowed for good: a grant names the command, the file or the address that it is for.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use quipu_store::{
     ContentHolder, ContentQuery, EraseTargets, Erased, FoundContent, FoundPage, FoundPlace, HolderError,
@@ -23,16 +23,16 @@ impl Grants {
 }
 
 /// The file, of which every project is looked at.
-fn record(home: &PathBuf) -> Record {
+fn record(home: &Path) -> Record {
     Record::in_home(home, home)
 }
 
-fn failed(home: &PathBuf, failure: Failure) -> HolderError {
+fn failed(home: &Path, failure: Failure) -> HolderError {
     HolderError::File { path: home.join("permissions.json"), doing: "use", detail: failure.message }
 }
 
 /// Entries that hold what is looked for: their ids and bytes.
-fn entries(home: &PathBuf, needles: &Needles) -> Result<Vec<(String, u64)>, HolderError> {
+fn entries(home: &Path, needles: &Needles) -> Result<Vec<(String, u64)>, HolderError> {
     let mut found = Vec::new();
     if needles.is_empty() {
         return Ok(found);

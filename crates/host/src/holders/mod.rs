@@ -19,7 +19,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quipu_store::{IsDead, KEPT_LIMIT, SqliteStore, StoreHolder};
+use quipu_store::{IsDead, KEPT_LIMIT, OpenOptions, SqliteStore, StoreError, StoreHolder};
 use serde::Serialize;
 
 use crate::Place;
@@ -183,6 +183,16 @@ impl Holders {
         take(Arc::new(written::WrittenFiles::of(place)));
         take(Arc::new(grants::Grants::of(place)));
         holders
+    }
+
+    /// The same with the store that is there, opened.
+    ///
+    /// # Errors
+    /// What the store says; [`Holders::of`] gives the others.
+    pub fn open(place: &Place) -> Result<Self, StoreError> {
+        let is_absent = std::fs::symlink_metadata(&place.store).is_err_and(|error| disk::is_gone(&error));
+        let store = if is_absent { None } else { Some(Arc::new(place.open(&OpenOptions::default())?)) };
+        Ok(Self::of(place, store.as_ref()))
     }
 
     /// Adds one, behind the others.

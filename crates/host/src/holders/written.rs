@@ -105,7 +105,7 @@ impl Place {
             std::fs::OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(&list)?;
         let known = read(&list)?;
         let same = |other: &WrittenFile| WrittenFile { at: file.at, ..other.clone() } == file;
-        if known.iter().any(|line| same(line)) {
+        if known.iter().any(same) {
             return Ok(());
         }
         let mut line = serde_json::to_vec(&file)?;

@@ -263,7 +263,7 @@ pub(super) fn revive(connection: &Connection, rows: &[&Encoded]) -> Outcome<()> 
                 ERASED
             ])?;
         if put > 0 {
-            super::erase::forget(connection, &row.id.0)?;
+            super::erased::forget(connection, &row.id.0)?;
         }
     }
     Ok(())
@@ -527,7 +527,7 @@ fn fetch(connection: &Connection, id: ChunkId) -> Outcome<Stored> {
         .optional()?
         .ok_or_else(|| Failure::Missing(format!("chunk {}", id.short())))?;
     if row.0 == ERASED {
-        return Err(Failure::Erased(super::erase::chunk_in_words(connection, &id)?));
+        return Err(Failure::Erased(super::erased::chunk_in_words(connection, &id)?));
     }
     let size = u64::try_from(row.1).ok().filter(|size| *size <= CHUNK_LIMIT);
     let size = size.ok_or_else(|| damaged(id, "its size is out of bounds"))?;

@@ -186,11 +186,11 @@ fn revive(
     let new = commit.nodes.iter().zip(seqs).filter(|(_, seq)| **seq > 0);
     let named: HashSet<&BlobId, ByHash> = new.flat_map(|(node, _)| parts_of(node)).collect();
     for blob in blobs.iter().filter(|blob| named.contains(&blob.id)) {
-        if super::erase::is_erased_blob(connection, &blob.id)? {
+        if super::erased::is_erased_blob(connection, &blob.id)? {
             connection
                 .prepare_cached("UPDATE blobs SET content = ?2 WHERE hash = ?1")?
                 .execute(params![blob.id.hex().as_str(), blob.content])?;
-            super::erase::forget(connection, &blob.id.0)?;
+            super::erased::forget(connection, &blob.id.0)?;
         }
     }
     Ok(())

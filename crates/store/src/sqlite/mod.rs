@@ -12,6 +12,7 @@ mod costs;
 mod cut;
 mod deeds;
 mod erase;
+mod erased;
 mod failure;
 mod file;
 mod foreign;
@@ -672,7 +673,7 @@ impl ReadModel for SqliteStore {
     fn erasures<'a>(&'a self, nodes: &'a [NodeId]) -> Fut<'a, Vec<Option<Erasure>>> {
         let nodes = nodes.to_vec();
         Box::pin(self.read_many(nodes.len(), move |connection| {
-            nodes.iter().map(|node| erase::erasure(connection, &node.0)).collect()
+            nodes.iter().map(|node| erased::erasure(connection, &node.0)).collect()
         }))
     }
 

@@ -21,7 +21,7 @@ use super::chunks::{self, Recent};
 use super::connect::{self, Patience};
 use super::failure::{Failure, Outcome, Place};
 use super::pages::{Pages, Row, Tally, Value};
-use super::{INDEX_BATCH, check, commit, erase, file, index, rows, schema};
+use super::{INDEX_BATCH, check, commit, erase, erased, file, index, rows, schema};
 use crate::{Report, StoreError};
 
 /// What SQLite keeps beside a database. None may stay where the new store will be.
@@ -189,7 +189,7 @@ fn carry_over(source: &File, place: &Place, new: &Place, now: i64) -> Outcome<Sa
         gather(&connection, place, &mut pages, &mut found)?;
     }
     for (key, values) in std::mem::take(&mut found.others) {
-        if erase::is_erased_node(&connection, &key.1)? {
+        if erased::is_erased_node(&connection, &key.1)? {
             found.nodes.insert(key, values);
         } else {
             found.skipped += 1;

@@ -15,9 +15,9 @@ use quipu_protocol::{
 };
 use quipu_store::{
     BOOKMARK, Commit, ContentHolder, ContentQuery, EraseTargets, Erased, FoundContent, FoundPlace, InboxItem,
-    IsDead, JobTime, Jobs as _, KeptWhy, NewChunk, NewJob, Op, OpenJump, OpenOptions, Owner, ReadModel as _, RefMove,
-    RefName, SearchQuery, Selection, SelectionError, SqliteStore, Step, StepCall, StepState, Store as _,
-    StoreError, StoreHolder, Until, Upkeep as _, Vectors as _,
+    IsDead, JobTime, Jobs as _, KeptWhy, NewChunk, NewJob, Op, OpenJump, OpenOptions, Owner, ReadModel as _,
+    RefMove, RefName, SearchQuery, Selection, SelectionError, SqliteStore, Step, StepCall, StepState,
+    Store as _, StoreError, StoreHolder, Until, Upkeep as _, Vectors as _,
 };
 use quipu_transcript::{ERASED, encode};
 

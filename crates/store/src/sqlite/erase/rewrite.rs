@@ -7,11 +7,12 @@ use quipu_protocol::{BlobId, ChunkId, NodeId};
 use quipu_transcript::{emptied_part, refs_of};
 use rusqlite::{Connection, params};
 
+use super::super::erased::{Kind, note};
 use super::super::failure::Outcome;
 use super::super::{chunks, graph, rows, schema, vectors};
 use super::scope::{self, AtWork, Below, hashes_in, left_of};
+use super::scrub;
 use super::seek;
-use super::{Kind, note, scrub};
 use crate::{EraseTargets, Erased, FoundPlace, KeptWhy, Needles, RefName, Selection, Until};
 
 /// The type of the row of the action log.

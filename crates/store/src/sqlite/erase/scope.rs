@@ -7,9 +7,9 @@ use quipu_protocol::{BlobId, ChunkId, NodeId};
 use quipu_transcript::{emptied_part, erased_part};
 use rusqlite::{Connection, OptionalExtension as _};
 
+use super::super::erased::is_erased_node;
 use super::super::failure::Outcome;
 use super::super::{graph, rows};
-use super::is_erased_node;
 use crate::{Needles, Selection, Until};
 
 /// The nodes that are selected and not erased, by their rows.

@@ -7,9 +7,9 @@ use quipu_protocol::{BlobId, ChunkId, NodeId, SessionId};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::super::chunks::{self, Recent};
+use super::super::erased::is_erased_blob;
 use super::super::failure::{Failure, Outcome};
 use super::super::rows;
-use super::is_erased_blob;
 use super::scope::{self, replacement};
 use crate::{BOOKMARK, ContentQuery, FoundContent, FoundPage, FoundPlace, Needles, RefName, Selection};
 
