@@ -1,6 +1,7 @@
 //! `quipu doctor`: is this machine healthy. Exit 0 unless something is broken; a missing key is not.
 
 mod caches;
+mod content;
 mod outputs;
 
 use std::io::Write as _;
@@ -74,6 +75,8 @@ pub(crate) async fn run(args: &DoctorArgs) -> Result<(), Failure> {
     found.extend(store(&place).await);
     found.push(outputs::finding(&place).await);
     found.extend(caches::finding(&place).await);
+    let held = content::bytes(&place).await;
+    found.extend(content::findings(&place, &held).await);
     found.extend(settings(&place));
     found.push(credentials(&place));
     found.push(permissions(&place));
@@ -81,7 +84,7 @@ pub(crate) async fn run(args: &DoctorArgs) -> Result<(), Failure> {
     let bad = found.iter().filter(|finding| finding.state == State::Bad).count();
     let mut out = std::io::BufWriter::new(crate::console::stdout());
     if args.out.json {
-        writeln!(out, "{}", serde_json::json!({ "healthy": bad == 0, "findings": found }))?;
+        writeln!(out, "{}", serde_json::json!({ "healthy": bad == 0, "findings": found, "holders": held }))?;
     } else {
         let paint = Paint::stdout();
         for Finding { what, state, detail } in &found {

@@ -4,6 +4,7 @@ use std::io::BufWriter;
 use std::path::Path;
 
 use quipu_host::export::{self, ExportError, Exported, ExportedFile};
+use quipu_host::holders::WrittenKind;
 
 use crate::args::{ExportArgs, ExportFormat};
 use crate::exit::Failure;
@@ -31,6 +32,7 @@ pub(crate) async fn run(args: &ExportArgs) -> Result<(), Failure> {
         Some(path) => {
             let done = export::write_file(&*store, &row, format, path).await;
             let ExportedFile { exported, bytes } = done.map_err(|error| not_written(path, error))?;
+            place.wrote(path, WrittenKind::Export, std::slice::from_ref(&row.id));
             tell_of_more(args.format, &exported);
             note(format!("{} entries, {bytes} bytes in {}", exported.entries, path.display()));
         }

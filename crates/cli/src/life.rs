@@ -13,6 +13,7 @@ use crate::pick::{Spot, spot, store_of, vanished};
 use crate::place::place;
 use crate::print::{Paint, ago, iso, note, one_line, printable, width};
 use crate::svg;
+use quipu_host::holders::WrittenKind;
 use quipu_host::now;
 
 /// Lines that are drawn at most.
@@ -35,6 +36,11 @@ pub(crate) async fn run(args: &LifeArgs) -> Result<(), Failure> {
     }
     if let Some(path) = &args.svg {
         svg::write(path, &svg::draw(&life, now()))?;
+        let nodes: Vec<_> = life.lines.iter().map(|line| line.node).collect();
+        let mut sessions: Vec<_> = store.sessions_of(&nodes).await?.into_iter().flatten().collect();
+        sessions.sort();
+        sessions.dedup();
+        place.wrote(path, WrittenKind::Picture, &sessions);
         note(format!("{} nodes in {}", life.lines.len(), path.display()));
         return Ok(());
     }

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use quipu_host::holders::Holders;
 use quipu_host::{
     Failure as HostFailure, FailureKind, HostNotice, Observer, OpenRequest, PermissionRequest, Place,
     Question, Started, Which,
@@ -19,6 +20,19 @@ use crate::print::{Progress, note};
 /// The user's files; what is to be known of them is told on stderr.
 pub(crate) fn place(store: &StoreArg) -> Result<Place, Failure> {
     Ok(Place::find(store.store.as_deref(), Arc::new(Printer::default()))?)
+}
+
+/// All places that hold content of sessions, with those that the terminal and the trace keep.
+pub(crate) fn holders(place: &Place) -> Holders {
+    // What is wrong with a store is told where it is looked at.
+    let mut holders = Holders::open(place).unwrap_or_else(|_| Holders::of(place, None));
+    let own = quipu_tui::holders(&place.home).into_iter().chain([crate::diagnostics::holder(place)]);
+    for holder in own {
+        if let Err(refused) = holders.add(holder) {
+            place.warn(refused.to_string());
+        }
+    }
+    holders
 }
 
 /// What must be said to reach the same store again.

@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use quipu_dag::Node;
 use quipu_protocol::{Body, Content, Entry, Message, Provenance, StepInfo};
-use quipu_store::{FoundBy, Graph, SessionQuery, SessionRow};
+use quipu_store::{Erasure, FoundBy, Graph, SessionQuery, SessionRow};
 use quipu_transcript::{Decoded, role_with};
 use sha2::{Digest as _, Sha256};
 
@@ -54,13 +54,27 @@ pub(crate) async fn run(args: &ShowArgs) -> Result<(), Failure> {
     if args.request {
         return show_request(store, &node, &decoded).await;
     }
+    let erasure = erasure_of(store, &node).await?;
     let mut out = std::io::BufWriter::new(crate::console::stdout());
     if args.out.json {
-        writeln!(out, "{}", node_json(&node, &decoded)?)?;
+        writeln!(out, "{}", shown_json(&node, &decoded, erasure.as_ref())?)?;
     } else {
-        write_node(&mut out, &node, &decoded, found.session.as_ref().map(ToString::to_string))?;
+        let session = found.session.as_ref().map(ToString::to_string);
+        write_node(&mut out, &node, &decoded, session, erasure.as_ref())?;
     }
     Ok(out.flush()?)
+}
+
+async fn erasure_of(store: &dyn Graph, node: &Node) -> Result<Option<Erasure>, Failure> {
+    Ok(store.erasures(&[node.id]).await?.into_iter().next().flatten())
+}
+
+/// A node for programs; when and why it was erased, where it was.
+fn shown_json(node: &Node, decoded: &Decoded, erasure: Option<&Erasure>) -> Result<String, Failure> {
+    let text = node_json(node, decoded)?;
+    let Some(erasure) = erasure else { return Ok(text) };
+    // The rest is raw JSON, which a value cannot hold.
+    Ok(format!("{},\"erased\":{}}}", &text[..text.len() - 1], serde_json::json!(erasure)))
 }
 
 /// Writes one node, whole.
@@ -80,10 +94,11 @@ pub(crate) async fn write_whole(
     let (Some(node), Some(decoded)) = (nodes.first(), decoded.first()) else {
         return Err(Failure::new(Exit::Store, format!("node {} is missing from the store", found.node)));
     };
+    let erasure = erasure_of(store, node).await?;
     if json {
-        return Ok(writeln!(out, "{}", node_json(node, decoded)?)?);
+        return Ok(writeln!(out, "{}", shown_json(node, decoded, erasure.as_ref())?)?);
     }
-    write_node(out, node, decoded, found.session.as_ref().map(ToString::to_string))
+    write_node(out, node, decoded, found.session.as_ref().map(ToString::to_string), erasure.as_ref())
 }
 
 async fn show_session(store: &dyn Graph, row: &SessionRow, args: &ShowArgs) -> Result<(), Failure> {
@@ -130,6 +145,7 @@ fn write_node(
     node: &Node,
     decoded: &Decoded,
     session: Option<String>,
+    erasure: Option<&Erasure>,
 ) -> Result<(), Failure> {
     let paint = Paint::stdout();
     writeln!(out, "{} {}", paint.bold("node"), node.id)?;
@@ -144,6 +160,9 @@ fn write_node(
         writeln!(out, "session {session}")?;
     }
     writeln!(out, "time    {}", iso(node.record.timestamp))?;
+    if let Some(Erasure { at, why }) = erasure {
+        writeln!(out, "erased  {}: {}", iso(*at), printable(why))?;
+    }
     write_step(out, &decoded.step)?;
     writeln!(out)?;
     match &decoded.entry {

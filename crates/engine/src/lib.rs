@@ -82,6 +82,7 @@ pub use merge::{Merge, Merged};
 pub use models::{ModelLookupError, Models};
 pub use opening::Opened;
 pub use outputs::{KeptOutputs, Outputs};
+pub use owner::is_dead_owner;
 pub use permissions::{PermissionMode, PermissionRules, Permissions, TravelRule};
 pub use policies::{
     ConfinementRequest, ConfinementVerdict, Crossing, POLICY_TEXT, PolicyContext, PolicyEffect, PolicyError,

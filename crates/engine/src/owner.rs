@@ -110,7 +110,11 @@ fn started(pid: u32) -> Option<String> {
     rest.split_whitespace().nth(19).map(str::to_owned)
 }
 
-/// Whether the owner of a lease is a process of this machine that is gone.
+/// Whether the owner of a lease is a process of this machine that is gone: its lease does not count any more.
+pub fn is_dead_owner(owner: &str) -> bool {
+    is_dead(owner)
+}
+
 fn is_dead(owner: &str) -> bool {
     let mut parts = owner.split(':');
     let (Some(their_host), Some(pid), Some(start)) = (parts.next(), parts.next(), parts.next()) else {

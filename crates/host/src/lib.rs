@@ -16,6 +16,7 @@ pub mod export;
 mod failure;
 mod gone;
 mod helpers;
+pub mod holders;
 mod identity;
 pub mod import;
 mod job_notice;

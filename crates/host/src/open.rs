@@ -11,6 +11,7 @@ use quipu_store::{Graph, SessionQuery, SessionRow, SqliteStore};
 
 use crate::budget::Budget;
 use crate::context::{history_settings, travel_settings};
+use crate::holders::WrittenKind;
 use crate::model::{Chosen, real_model};
 use crate::models::Known;
 use crate::names::{resolve, session_named};
@@ -164,6 +165,9 @@ pub async fn open(place: &Place, request: &OpenRequest) -> Result<Started, Failu
     match opened {
         Ok(mut opened) => {
             opened.troubles.extend(unpriced.map(Notice::note));
+            if let Some(path) = &request.record {
+                place.wrote(path, WrittenKind::Recording, &[opened.session.view().session.clone()]);
+            }
             let file = match file {
                 Some(Begun { mirror, told, .. }) => {
                     mirror.go_on(&opened.session.view().session, below).await?;

@@ -11,6 +11,7 @@ use quipu_protocol::{NodeId, Notice, SessionId};
 use quipu_store::{Graph, RefName, SessionQuery, SessionRow};
 use tokio::sync::Mutex;
 
+use crate::holders::WrittenKind;
 use crate::names::resolve;
 use crate::{Advice, Failure, FailureKind, Place};
 
@@ -148,7 +149,11 @@ impl Mirror {
     /// From now on this session is written to the file.
     pub(crate) async fn go_on(&self, session: &SessionId, at: Option<NodeId>) -> Result<(), Failure> {
         match &mut *self.file.lock().await {
-            Some(file) => Ok(file.go_on(&*self.store, session, at).await?),
+            Some(file) => {
+                file.go_on(&*self.store, session, at).await?;
+                self.place.wrote(file.path(), WrittenKind::SessionFile, std::slice::from_ref(session));
+                Ok(())
+            }
             None => Ok(()),
         }
     }

@@ -150,6 +150,14 @@ pub enum StoreError {
         /// What was asked for.
         what: String,
     },
+    /// Something that was named was erased: somebody wanted it gone.
+    #[error("{what} was erased from the store {} and cannot be brought back; the rest of the session is kept", path.display())]
+    Erased {
+        /// The store.
+        path: PathBuf,
+        /// What was asked for, when it was erased and why.
+        what: String,
+    },
     /// Something exceeds a limit.
     #[error("{what} is {size} bytes, and the store takes at most {limit}; split it or leave it out")]
     TooLarge {

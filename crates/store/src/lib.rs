@@ -8,6 +8,7 @@ mod bulk;
 mod deeds;
 mod error;
 mod forest;
+mod holder;
 mod jobs;
 mod load;
 mod local;
@@ -25,6 +26,7 @@ pub use bulk::*;
 pub use deeds::*;
 pub use error::*;
 pub use forest::*;
+pub use holder::*;
 pub use jobs::*;
 pub use load::*;
 pub use local::*;
@@ -34,8 +36,8 @@ pub use read::*;
 pub use retention::*;
 pub use search::*;
 pub use sqlite::{
-    Delta, ForeignCursor, ForeignDatabase, ForeignRows, ForeignValue, OpenOptions, Salvage, SearchIndex,
-    SqliteStore, Told, delta, network_file_system, salvage,
+    Delta, ForeignCursor, ForeignDatabase, ForeignRows, ForeignValue, IsDead, OpenOptions, Salvage,
+    SearchIndex, SqliteStore, StoreHolder, Told, delta, network_file_system, salvage,
 };
 pub use upkeep::*;
 pub use vectors::*;

@@ -121,7 +121,7 @@ impl Objects {
             match store.chunk(id, 0..u64::MAX).await {
                 Ok(bytes) => self.put_chunk(id, bytes),
                 // A damaged image leaves a gap like one that is gone; `check` tells of it.
-                Err(StoreError::Missing { .. } | StoreError::Corrupt { .. }) => {}
+                Err(StoreError::Missing { .. } | StoreError::Erased { .. } | StoreError::Corrupt { .. }) => {}
                 Err(error) => return Err(error),
             }
         }

@@ -5,7 +5,7 @@ use quipu_protocol::{NodeId, SessionId, UnixMs};
 use quipu_transcript::Decoded;
 
 use crate::{
-    Done, DoneQuery, FileChange, FileStep, FileStepQuery, Found, Fut, Known, Label, Landmark, Local,
+    Done, DoneQuery, Erasure, FileChange, FileStep, FileStepQuery, Found, Fut, Known, Label, Landmark, Local,
     LoggedMove, Meeting, Piece, ReadParts, RefName, ReflogQuery, SearchQuery, Seq, Store, Touched,
     UsageQuery, UsageSum,
 };
@@ -67,6 +67,9 @@ pub trait ReadModel: Send + Sync + 'static {
     /// a change of thinking, an epoch, a first node or a compaction with a checkpoint; the nearest first, one of each at
     /// most. Reads what it returns and the places of such nodes, however long the lineage is.
     fn settings(&self, of: NodeId) -> Fut<'_, Vec<Node>>;
+
+    /// When and why each node was erased, in the order asked; `None` for one that was not.
+    fn erasures<'a>(&'a self, nodes: &'a [NodeId]) -> Fut<'a, Vec<Option<Erasure>>>;
 
     /// Nodes without a root, the oldest first, at most 1,000: below a parent that is missing, or in a circle.
     fn astray(&self) -> Fut<'_, Vec<NodeId>>;

@@ -186,7 +186,7 @@ fn read(path: &Path) -> io::Result<Option<Draft>> {
     Ok(kept)
 }
 
-fn whole(path: &Path) -> io::Result<Vec<u8>> {
+pub(crate) fn whole(path: &Path) -> io::Result<Vec<u8>> {
     use std::io::Read as _;
     let (file, _) = quipu_workspace::open_for_reading(path).map_err(io::Error::other)?;
     let mut bytes = Vec::new();

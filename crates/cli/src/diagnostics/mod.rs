@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use quipu::Sealer;
+use quipu_host::holders::{ContentHolder, LinesHolder, WrittenKind};
 use quipu_host::{Place, Silent, env, seal_credentials, seals_with};
 use tracing::level_filters::LevelFilter;
 
@@ -45,6 +46,14 @@ pub(crate) fn notes() -> Vec<String> {
     std::mem::take(&mut *NOTES.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
+/// The traces of a home, as a place that holds content: the file and the one before it. Those of another name are in the list
+/// of files that were written.
+pub(crate) fn holder(place: &Place) -> Arc<dyn ContentHolder> {
+    let own = place.home.join(FILE);
+    let old = own.with_extension("jsonl.1");
+    Arc::new(LinesHolder::new("trace", vec![old, own]).with_ids())
+}
+
 /// Begins to trace where the environment says so. What is wrong with that is told, and nothing is traced then.
 pub(crate) fn start(front: Front) {
     let Some(directives) = env("QUIPU_LOG") else { return };
@@ -74,7 +83,12 @@ pub(crate) fn start(front: Front) {
         Some(path) => {
             let made = own.parent().filter(|_| own == *path).map_or(Ok(()), make_directory);
             match made.and_then(|()| LogFile::open(path, warn)) {
-                Ok(file) => Sink::File(Mutex::new(file)),
+                Ok(file) => {
+                    if own != *path {
+                        place.wrote(path, WrittenKind::Trace, &[]);
+                    }
+                    Sink::File(Mutex::new(file))
+                }
                 Err(error) => return warn(&format!("nothing is traced: {}: {error}", path.display())),
             }
         }

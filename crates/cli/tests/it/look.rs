@@ -202,8 +202,18 @@ fn a_healthy_machine_without_a_key() {
     assert_eq!(found["healthy"], true);
     let whats: Vec<&Value> =
         found["findings"].as_array().unwrap().iter().map(|finding| &finding["what"]).collect();
-    let expected =
-        ["version", "shell", "home", "store", "outputs", "settings", "credentials", "permissions", "budget"];
+    let expected = [
+        "version",
+        "shell",
+        "home",
+        "store",
+        "outputs",
+        "content",
+        "settings",
+        "credentials",
+        "permissions",
+        "budget",
+    ];
     assert_eq!(whats, expected);
     // Looking makes nothing.
     assert!(!world.path("home/.quipu").exists());

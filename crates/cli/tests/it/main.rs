@@ -38,6 +38,8 @@ mod diagnostics;
 mod documents;
 #[cfg(test)]
 #[cfg(test)]
+mod erased;
+#[cfg(test)]
 mod events;
 #[cfg(test)]
 mod export;

@@ -286,7 +286,10 @@ pub(super) async fn against_disk(
     let store = &*ground.store;
     for one in &mut wanted {
         if let FileState::File { size, content, .. } = one.target
-            && matches!(store.chunk(content, 0..0).await, Err(StoreError::Missing { .. }))
+            && matches!(
+                store.chunk(content, 0..0).await,
+                Err(StoreError::Missing { .. } | StoreError::Erased { .. })
+            )
         {
             one.target = FileState::Unknown { why: Unknown::Dropped, size: Some(size) };
         }

@@ -176,6 +176,9 @@ impl ReadModel for Failing {
         let nodes = self.inner.settings(of);
         Box::pin(async move { nodes.await.map(|nodes| self.count(nodes)) })
     }
+    fn erasures<'a>(&'a self, nodes: &'a [NodeId]) -> Fut<'a, Vec<Option<quipu_store::Erasure>>> {
+        self.inner.erasures(nodes)
+    }
     fn astray(&self) -> Fut<'_, Vec<NodeId>> {
         self.inner.astray()
     }

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod commands;
 #[cfg(test)]
+mod holders;
+#[cfg(test)]
 mod hooks;
 #[cfg(test)]
 mod jobs;

@@ -19,6 +19,8 @@ const RAW: i64 = 0;
 const DEFLATED: i64 = 1;
 const DELTA: i64 = 2;
 const PIECES: i64 = 3;
+/// Of bytes that were erased, nothing.
+const ERASED: i64 = 4;
 
 /// Larger chunks are kept in pieces.
 const WHOLE: usize = 4 << 20;
@@ -148,9 +150,13 @@ pub(super) fn read_base(connection: &Connection, id: ChunkId, recent: &mut Recen
     COMPRESS.with_borrow_mut(Compress::reset);
 }
 
-/// Writes the rows that were made for these chunks.
-pub(super) fn insert(connection: &Connection, rows: &[Encoded], chunks: &[NewChunk]) -> Outcome<()> {
-    write(connection, rows)?;
+/// Writes the rows that were made for these chunks. Gives those of which there was a row: nearly always none.
+pub(super) fn insert<'a>(
+    connection: &Connection,
+    rows: &'a [Encoded],
+    chunks: &[NewChunk],
+) -> Outcome<Vec<&'a Encoded>> {
+    let there = write(connection, rows)?;
     for chunk in chunks {
         let (NewChunk::Full { id, bytes }
         | NewChunk::Plain { id, bytes }
@@ -167,7 +173,7 @@ pub(super) fn insert(connection: &Connection, rows: &[Encoded], chunks: &[NewChu
             write(connection, &rows)?;
         }
     }
-    Ok(())
+    Ok(there)
 }
 
 /// Whether a chunk is there, and what it is the difference to.
@@ -187,14 +193,14 @@ fn base_of(header: &[u8]) -> Option<ChunkId> {
 pub(super) fn kept(connection: &Connection, id: &ChunkId) -> Outcome<Option<(u64, u64, Option<ChunkId>)>> {
     let mut statement = connection.prepare_cached(
         "SELECT codec, length(bytes), size, CASE codec WHEN ?2 THEN substr(bytes, 1, 33) ELSE x'' END \
-         FROM quipu_chunk WHERE hash = ?1",
+         FROM quipu_chunk WHERE hash = ?1 AND codec <> ?3",
     )?;
     let read = |row: &rusqlite::Row<'_>| {
         let (codec, bytes, size): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
         let header: Vec<u8> = row.get(3)?;
         Ok((bytes.unsigned_abs(), size.unsigned_abs(), base_of(&header).filter(|_| codec == DELTA)))
     };
-    Ok(statement.query_row(params![id.0, DELTA], read).optional()?)
+    Ok(statement.query_row(params![id.0, DELTA, ERASED], read).optional()?)
 }
 
 /// Removes the row of a chunk; gives its bytes as they were kept.
@@ -222,7 +228,7 @@ pub(super) fn stand_alone(connection: &Connection, go: &HashSet<ChunkId>) -> Out
         // One that is damaged stays so, and is told by a check.
         let bytes = match read(connection, id, 0..u64::MAX) {
             Ok(bytes) => bytes,
-            Err(Failure::Corrupt(_) | Failure::Missing(_)) => continue,
+            Err(Failure::Corrupt(_) | Failure::Missing(_) | Failure::Erased(_)) => continue,
             Err(error) => return Err(error),
         };
         remove(connection, &id)?;
@@ -231,6 +237,80 @@ pub(super) fn stand_alone(connection: &Connection, go: &HashSet<ChunkId>) -> Out
         write(connection, &rows)?;
     }
     Ok(())
+}
+
+/// Leaves of a chunk nothing but its row, which says that it was erased; gives its bytes as they were kept.
+pub(super) fn empty(connection: &Connection, id: &ChunkId) -> Outcome<Option<u64>> {
+    let Some((bytes, ..)) = kept(connection, id)? else { return Ok(None) };
+    connection
+        .prepare_cached("UPDATE quipu_chunk SET codec = ?2, size = 0, bytes = x'' WHERE hash = ?1")?
+        .execute(params![id.0, ERASED])?;
+    Ok(Some(bytes))
+}
+
+/// Puts bytes back in the place of those that were erased: somebody has them anew.
+pub(super) fn revive(connection: &Connection, rows: &[&Encoded]) -> Outcome<()> {
+    for row in rows {
+        let put = connection
+            .prepare_cached(
+                "UPDATE quipu_chunk SET codec = ?2, size = ?3, bytes = ?4 WHERE hash = ?1 AND codec = ?5",
+            )?
+            .execute(params![
+                row.id.0,
+                row.codec,
+                i64::try_from(row.size).unwrap_or(i64::MAX),
+                row.bytes,
+                ERASED
+            ])?;
+        if put > 0 {
+            super::erased::forget(connection, &row.id.0)?;
+        }
+    }
+    Ok(())
+}
+
+/// The chunks that are made of any of these as pieces.
+pub(super) fn owners_of(connection: &Connection, pieces: &HashSet<ChunkId>) -> Outcome<Vec<ChunkId>> {
+    let mut statement = connection.prepare("SELECT hash, bytes FROM quipu_chunk WHERE codec = ?1")?;
+    let rows =
+        statement.query_map([PIECES], |row| Ok((row.get::<_, [u8; 32]>(0)?, row.get::<_, Vec<u8>>(1)?)))?;
+    let mut owners = Vec::new();
+    for row in rows {
+        let (id, list) = row?;
+        let mut list = list.chunks_exact(32).filter_map(|piece| piece.try_into().ok()).map(ChunkId);
+        if list.any(|piece| pieces.contains(&piece)) {
+            owners.push(ChunkId(id));
+        }
+    }
+    Ok(owners)
+}
+
+/// Whether a chunk holds what is looked for. Going through chunks in the order in which they were written, `recent` spares
+/// following the same differences again and again.
+pub(super) fn holds(
+    connection: &Connection,
+    id: ChunkId,
+    needles: &crate::Needles,
+    recent: &mut Recent,
+) -> Outcome<bool> {
+    let row = fetch(connection, id)?;
+    if row.codec != PIECES {
+        let base = if row.codec == DELTA { read_header(&row.bytes).map(|(base, ..)| base) } else { None };
+        let bytes: Arc<[u8]> = match base.and_then(|base| recent.get(&base)) {
+            Some(base) => apply(id, base.to_vec(), &row)?.into(),
+            None => assemble(connection, id, row)?.into(),
+        };
+        recent.put(id, &bytes);
+        return Ok(needles.are_in(&bytes));
+    }
+    let (piece, over) = (PIECE as u64, needles.longest() as u64);
+    for at in (0..row.size).step_by(PIECE) {
+        let end = (at + piece + over).min(row.size);
+        if needles.are_in(&read_pieces(connection, id, &row, at..end)?) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The pieces of these chunks, and of all others that are kept in pieces.
@@ -250,9 +330,11 @@ pub(super) fn pieces(
     Ok((theirs, others))
 }
 
-fn write(connection: &Connection, rows: &[Encoded]) -> Outcome<()> {
+/// Gives those that were there already.
+fn write<'a>(connection: &Connection, rows: &'a [Encoded]) -> Outcome<Vec<&'a Encoded>> {
+    let mut there = Vec::new();
     if rows.is_empty() {
-        return Ok(());
+        return Ok(there);
     }
     let mut statement = connection.prepare_cached(
         // Kept as a difference meanwhile, by others in this transaction or by another process: a piece of larger
@@ -261,7 +343,7 @@ fn write(connection: &Connection, rows: &[Encoded]) -> Outcome<()> {
          DO UPDATE SET codec = excluded.codec, bytes = excluded.bytes WHERE codec = ?5 AND excluded.codec IN (?6, ?7)",
     )?;
     for row in rows {
-        statement.execute(params![
+        let written = statement.execute(params![
             row.id.0,
             row.codec,
             i64::try_from(row.size).unwrap_or(i64::MAX),
@@ -270,8 +352,11 @@ fn write(connection: &Connection, rows: &[Encoded]) -> Outcome<()> {
             RAW,
             DEFLATED
         ])?;
+        if written == 0 {
+            there.push(row);
+        }
     }
-    Ok(())
+    Ok(there)
 }
 
 fn limit(size: usize) -> Outcome<()> {
@@ -288,8 +373,9 @@ fn limit(size: usize) -> Outcome<()> {
 }
 
 fn exists(connection: &Connection, id: &ChunkId) -> Outcome<bool> {
-    let mut statement = connection.prepare_cached("SELECT 1 FROM quipu_chunk WHERE hash = ?1")?;
-    Ok(statement.exists([id.0])?)
+    let mut statement =
+        connection.prepare_cached("SELECT 1 FROM quipu_chunk WHERE hash = ?1 AND codec <> ?2")?;
+    Ok(statement.exists(params![id.0, ERASED])?)
 }
 
 /// Whether a chunk is there that stands for itself.
@@ -337,7 +423,7 @@ fn encode_delta(
         // A damaged base is no reason to lose the new bytes.
         None => match read(connection, base, 0..u64::MAX) {
             Ok(bytes) => bytes.into(),
-            Err(Failure::Corrupt(_) | Failure::Missing(_)) => return Ok(None),
+            Err(Failure::Corrupt(_) | Failure::Missing(_) | Failure::Erased(_)) => return Ok(None),
             Err(error) => return Err(error),
         },
     };
@@ -350,6 +436,7 @@ fn depth_below(connection: &Connection, base: ChunkId) -> Outcome<Option<u8>> {
     let depth = match head(connection, &base)? {
         None => return Ok(None),
         Some((DELTA, header)) => header.first().copied().unwrap_or(DEPTH),
+        Some((ERASED, _)) => return Ok(None),
         Some(_) => 0,
     };
     Ok(Some(depth).filter(|depth| *depth < DEPTH))
@@ -439,6 +526,9 @@ fn fetch(connection: &Connection, id: ChunkId) -> Outcome<Stored> {
         .query_row([id.0], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?, row.get(2)?)))
         .optional()?
         .ok_or_else(|| Failure::Missing(format!("chunk {}", id.short())))?;
+    if row.0 == ERASED {
+        return Err(Failure::Erased(super::erased::chunk_in_words(connection, &id)?));
+    }
     let size = u64::try_from(row.1).ok().filter(|size| *size <= CHUNK_LIMIT);
     let size = size.ok_or_else(|| damaged(id, "its size is out of bounds"))?;
     Ok(Stored { codec: row.0, size, bytes: row.2 })

@@ -143,10 +143,13 @@ pub(super) struct Applied {
 
 /// Applies a commit: objects before the refs that stand at them.
 pub(super) fn apply(connection: &Connection, commit: &Commit, chunks: &[Encoded]) -> Outcome<Applied> {
-    insert_blobs(connection, &commit.blobs)?;
-    chunks::insert(connection, chunks, &commit.chunks)?;
+    let there = insert_blobs(connection, &commit.blobs)?;
+    let chunks_there = chunks::insert(connection, chunks, &commit.chunks)?;
     let new: HashSet<&BlobId, ByHash> = commit.blobs.iter().map(|blob| &blob.id).collect();
     let seqs = insert_nodes(connection, &commit.nodes, |blob| new.contains(blob))?;
+    if !there.is_empty() || !chunks_there.is_empty() {
+        revive(connection, commit, &seqs, &there, &chunks_there)?;
+    }
     let mut told = commit.told.clone();
     if let Some(spooled) = &commit.spooled {
         told.extend(insert_spooled(connection, spooled)?);
@@ -167,9 +170,37 @@ pub(super) fn apply(connection: &Connection, commit: &Commit, chunks: &[Encoded]
     Ok(Applied { moves, told, seqs })
 }
 
-fn insert_blobs(connection: &Connection, blobs: &[Blob]) -> Outcome<()> {
-    if blobs.is_empty() {
+/// What was erased is there again when it is said anew; not when an import meets it again.
+fn revive(
+    connection: &Connection,
+    commit: &Commit,
+    seqs: &[i64],
+    blobs: &[&Blob],
+    chunks: &[&Encoded],
+) -> Outcome<()> {
+    let is_new = seqs.iter().any(|seq| *seq > 0);
+    if commit.spooled.is_some() || !is_new && commit.ops.is_empty() {
         return Ok(());
+    }
+    chunks::revive(connection, chunks)?;
+    let new = commit.nodes.iter().zip(seqs).filter(|(_, seq)| **seq > 0);
+    let named: HashSet<&BlobId, ByHash> = new.flat_map(|(node, _)| parts_of(node)).collect();
+    for blob in blobs.iter().filter(|blob| named.contains(&blob.id)) {
+        if super::erased::is_erased_blob(connection, &blob.id)? {
+            connection
+                .prepare_cached("UPDATE blobs SET content = ?2 WHERE hash = ?1")?
+                .execute(params![blob.id.hex().as_str(), blob.content])?;
+            super::erased::forget(connection, &blob.id.0)?;
+        }
+    }
+    Ok(())
+}
+
+/// Gives those that were there already.
+fn insert_blobs<'a>(connection: &Connection, blobs: &'a [Blob]) -> Outcome<Vec<&'a Blob>> {
+    let mut there = Vec::new();
+    if blobs.is_empty() {
+        return Ok(there);
     }
     let mut statement =
         connection.prepare_cached("INSERT OR IGNORE INTO blobs (hash, type, content) VALUES (?1, ?2, ?3)")?;
@@ -178,9 +209,11 @@ fn insert_blobs(connection: &Connection, blobs: &[Blob]) -> Outcome<()> {
             !matches!(blob.verify(), quipu_dag::Verdict::Corrupt(_)),
             "the id of {blob:?} is wrong"
         );
-        statement.execute(params![blob.id.hex().as_str(), blob.kind, blob.content])?;
+        if statement.execute(params![blob.id.hex().as_str(), blob.kind, blob.content])? == 0 {
+            there.push(blob);
+        }
     }
-    Ok(())
+    Ok(there)
 }
 
 /// Whether all blobs are there that nodes need which wait in a file. They stay, so this needs no lock.

@@ -17,6 +17,8 @@ pub(super) enum Failure {
     Store(StoreError),
     /// Something that was named is not there.
     Missing(String),
+    /// Something that was named was erased.
+    Erased(String),
     /// Something in the file is not what it should be.
     Corrupt(String),
 }
@@ -33,7 +35,7 @@ impl Failure {
                     | rusqlite::Error::FromSqlConversionFailure(..)
                     | rusqlite::Error::IntegralValueOutOfRange(..)
             ),
-            Self::Store(_) | Self::Missing(_) => false,
+            Self::Store(_) | Self::Missing(_) | Self::Erased(_) => false,
         }
     }
 }
@@ -72,6 +74,7 @@ impl Place {
         match failure {
             Failure::Store(error) => error,
             Failure::Missing(what) => StoreError::Missing { path, what },
+            Failure::Erased(what) => StoreError::Erased { path, what },
             Failure::Corrupt(what) => StoreError::Corrupt { path, what },
             Failure::Sql(error) => self.sql(doing, &error),
         }

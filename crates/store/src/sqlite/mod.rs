@@ -11,6 +11,8 @@ mod cost;
 mod costs;
 mod cut;
 mod deeds;
+mod erase;
+mod erased;
 mod failure;
 mod file;
 mod foreign;
@@ -19,6 +21,7 @@ mod graph;
 mod index;
 mod job;
 mod lists;
+mod local;
 mod mount;
 mod options;
 mod pages;
@@ -58,6 +61,7 @@ use self::chunks::Recent;
 pub use self::chunks::{Delta, delta};
 use self::connect::Patience;
 use self::copier::Copier;
+pub use self::erase::{IsDead, StoreHolder};
 use self::failure::{Failure, Outcome, Place};
 pub use self::foreign::{ForeignCursor, ForeignDatabase, ForeignRows, ForeignValue};
 pub use self::index::Told;
@@ -70,12 +74,11 @@ use self::search::Ahead;
 use self::shared::Shared;
 use self::writer::{Job, Writer};
 use crate::{
-    ActionQuery, Commit, Derived, Done, DoneQuery, DroppedFiles, Durability, Edge, Extent, Fence, FileChange,
-    FileStep, FileStepQuery, Found, Fut, Graph, Head, Known, Label, Landmark, Local, LoggedAction,
-    LoggedMove, Meeting, Owner, Pending, Piece, QUERY_LIMIT, ReadModel, ReadParts, RebuildBegun, RebuildLeft,
-    RefName, ReflogQuery, Report, ReserveAsk, Reserved, Resolved, Scope, SearchQuery, Seq, SessionQuery,
-    SessionRow, Spelling, Store, StoreError, TellDropping, Touched, Unindexed, Until, Upkeep, UsageQuery,
-    UsageSum,
+    ActionQuery, Commit, Derived, Done, DoneQuery, DroppedFiles, Durability, Edge, Erasure, Fence,
+    FileChange, FileStep, FileStepQuery, Found, Fut, Head, Known, Label, Landmark, LoggedAction, LoggedMove,
+    Meeting, Owner, Pending, Piece, QUERY_LIMIT, ReadModel, ReadParts, RebuildBegun, RebuildLeft, RefName,
+    ReflogQuery, Report, ReserveAsk, Reserved, Resolved, Scope, SearchQuery, Seq, SessionQuery, SessionRow,
+    Spelling, Store, StoreError, TellDropping, Touched, Unindexed, Until, Upkeep, UsageQuery, UsageSum,
 };
 
 /// Readers beside the writer.
@@ -667,6 +670,13 @@ impl ReadModel for SqliteStore {
         Box::pin(self.read_indexed(move |connection| setting::nearest(connection, &of)))
     }
 
+    fn erasures<'a>(&'a self, nodes: &'a [NodeId]) -> Fut<'a, Vec<Option<Erasure>>> {
+        let nodes = nodes.to_vec();
+        Box::pin(self.read_many(nodes.len(), move |connection| {
+            nodes.iter().map(|node| erased::erasure(connection, &node.0)).collect()
+        }))
+    }
+
     fn astray(&self) -> Fut<'_, Vec<NodeId>> {
         Box::pin(self.read_indexed(forest::astray))
     }
@@ -714,31 +724,6 @@ impl ReadModel for SqliteStore {
     }
 }
 
-impl Graph for SqliteStore {
-    fn local(&self) -> Option<&dyn Local> {
-        Some(self)
-    }
-}
-
-impl Local for SqliteStore {
-    fn is_in_place(&self) -> bool {
-        self.writer.as_ref().is_none_or(Writer::is_in_place)
-    }
-
-    fn will_build_on(&self, base: ChunkId) {
-        if let Some(writer) = &self.writer {
-            writer.will_build_on(base);
-        }
-    }
-
-    fn extent(&self) -> Fut<'_, Extent> {
-        // Beside the file, where there is one: what does not fit there does not fit into it either.
-        let dir = self.readers.as_ref().and_then(|_| self.place.path.parent()).map(Path::to_owned);
-        let spool = dir.filter(|_| !self.is_read_only());
-        Box::pin(self.read(move |connection| Ok(Extent { nodes: places::last(connection)?, spool })))
-    }
-}
-
 impl Upkeep for SqliteStore {
     fn check(&self) -> Fut<'_, Report> {
         let place = self.place.clone();
@@ -783,7 +768,7 @@ impl Upkeep for SqliteStore {
     }
 
     fn shrink(&self) -> Fut<'_, u64> {
-        Box::pin(async move { self.writer()?.alone("shrink", shrink::shrink).await })
+        Box::pin(async move { self.writer()?.alone("shrink", erase::shrink).await })
     }
 
     fn backup<'a>(&'a self, to: &'a Path) -> Fut<'a, ()> {

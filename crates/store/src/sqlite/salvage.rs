@@ -21,7 +21,7 @@ use super::chunks::{self, Recent};
 use super::connect::{self, Patience};
 use super::failure::{Failure, Outcome, Place};
 use super::pages::{Pages, Row, Tally, Value};
-use super::{INDEX_BATCH, check, commit, file, index, rows, schema};
+use super::{INDEX_BATCH, check, commit, erase, erased, file, index, rows, schema};
 use crate::{Report, StoreError};
 
 /// What SQLite keeps beside a database. None may stay where the new store will be.
@@ -188,6 +188,13 @@ fn carry_over(source: &File, place: &Place, new: &Place, now: i64) -> Outcome<Sa
         pages = Pages::open(source, log.as_ref(), Some(4096))?;
         gather(&connection, place, &mut pages, &mut found)?;
     }
+    for (key, values) in std::mem::take(&mut found.others) {
+        if erased::is_erased_node(&connection, &key.1)? {
+            found.nodes.insert(key, values);
+        } else {
+            found.skipped += 1;
+        }
+    }
     if found.nodes.is_empty() {
         let what =
             "no node was found in it, so there is nothing to carry over; it was left as it is".to_owned();
@@ -200,6 +207,8 @@ fn carry_over(source: &File, place: &Place, new: &Place, now: i64) -> Outcome<Sa
     place_refs(&connection, &mut pages, &roots, &mut found, &mut salvage)?;
     salvage.lost_open = !open_work(&connection, &mut pages, &roots, &mut salvage.skipped)?;
     salvage.skipped += drop_damaged_chunks(&connection)?;
+    // Pages that were free may have given back what was erased.
+    erase::again(&connection)?;
     connection.execute(
         "INSERT OR REPLACE INTO quipu_meta (key, value) VALUES ('salvaged', ?1)",
         [now.to_string()],
@@ -216,6 +225,8 @@ fn carry_over(source: &File, place: &Place, new: &Place, now: i64) -> Outcome<Sa
 struct Found {
     /// By the numbers of their rows: in the order in which they were written.
     nodes: BTreeMap<(i64, NodeId), Vec<Value>>,
+    /// Those that are not what their ids say.
+    others: BTreeMap<(i64, NodeId), Vec<Value>>,
     /// Rows of `refs`, those that were overwritten too.
     refs: Vec<(String, NodeId)>,
     /// Where refs went, by name and number.
@@ -247,18 +258,20 @@ fn take(connection: &Connection, place: &Place, row: Row, found: &mut Found) -> 
             Value::Integer(_) | Value::Real(_),
             rest @ ..,
         ] if rest.len() <= 4 && is_text_or_null(parent) && rest.iter().all(is_text_or_null) => {
-            let kept = id.parse().ok().filter(|id| fits(*id, &values));
-            if let Some(id) = kept {
-                found.nodes.insert((rowid, id), values);
+            match id.parse() {
+                Ok(id) if fits(id, &values) => drop(found.nodes.insert((rowid, id), values)),
+                // One that was erased says something else than it did.
+                Ok(id) => drop(found.others.insert((rowid, id), values)),
+                Err(_) => found.skipped += 1,
             }
-            kept.is_some()
+            true
         }
         [Value::Text(hash), Value::Text(kind), Value::Text(content)]
         | [Value::Text(hash), Value::Text(kind), Value::Text(content), Value::Text(_) | Value::Null] => {
             let kept = match hash.parse::<BlobId>() {
                 Ok(id) => {
                     let blob = Blob { id, kind: kind.clone(), content: content.clone() };
-                    !matches!(blob.verify(), Verdict::Corrupt(_))
+                    !matches!(blob.verify(), Verdict::Corrupt(_)) || erase::is_left(&blob)
                 }
                 Err(_) => kind == "playtiss",
             };
@@ -292,6 +305,14 @@ fn take(connection: &Connection, place: &Place, row: Row, found: &mut Found) -> 
                     .execute(params![hash, codec, size, bytes])?;
             }
             kept
+        }
+        [Value::Blob(hash), Value::Integer(kind), Value::Integer(at), Value::Text(why)] => {
+            connection
+                .prepare_cached(
+                    "INSERT OR IGNORE INTO quipu_erased (hash, kind, at, why) VALUES (?1, ?2, ?3, ?4)",
+                )?
+                .execute(params![hash, kind, at, why])?;
+            true
         }
         [
             Value::Null,
@@ -608,7 +629,7 @@ fn drop_damaged_chunks(connection: &Connection) -> Outcome<u64> {
                 continue;
             };
             match chunks::verify(connection, ChunkId(id), &mut recent) {
-                Ok(()) => {}
+                Ok(()) | Err(Failure::Erased(_)) => {}
                 Err(Failure::Corrupt(_) | Failure::Missing(_)) => damaged.push(row),
                 Err(error @ (Failure::Sql(_) | Failure::Store(_))) => return Err(error),
             }

@@ -60,6 +60,7 @@ CREATE INDEX IF NOT EXISTS quipu_reflog_moves ON quipu_reflog(ref, id) WHERE old
 CREATE TABLE IF NOT EXISTS quipu_jump (session TEXT PRIMARY KEY, stage TEXT NOT NULL, plan TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS quipu_reserve (id TEXT PRIMARY KEY, at INTEGER NOT NULL, expires INTEGER NOT NULL, amount INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS quipu_job (key TEXT PRIMARY KEY, kind TEXT NOT NULL, state TEXT NOT NULL, due INTEGER NOT NULL, next INTEGER NOT NULL, span INTEGER, fence INTEGER NOT NULL, attempts INTEGER NOT NULL, attempt_limit INTEGER NOT NULL, owner TEXT, error TEXT, payload TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS quipu_erased (hash BLOB PRIMARY KEY, kind INTEGER NOT NULL, at INTEGER NOT NULL, why TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS quipu_job_next ON quipu_job(next, key, kind, span) WHERE state <> 'failed';
 ";
 
@@ -96,7 +97,7 @@ const DERIVED_TABLES: [&str; 7] = [
     "quipu_x_setting",
     "quipu_x_spend",
 ];
-const SIDE_TABLES: [&str; 9] = [
+const SIDE_TABLES: [&str; 10] = [
     "quipu_meta",
     "quipu_chunk",
     "quipu_lease",
@@ -106,6 +107,7 @@ const SIDE_TABLES: [&str; 9] = [
     "quipu_jump",
     "quipu_reserve",
     "quipu_job",
+    "quipu_erased",
 ];
 
 /// What a file is.
@@ -183,13 +185,18 @@ fn has_derived(connection: &Connection) -> Outcome<bool> {
 
 /// Drops what is derived and makes it empty.
 pub(super) fn reset_derived(connection: &Connection) -> Outcome<()> {
+    super::vectors::reset(connection)?;
+    reset_but_vectors(connection)
+}
+
+/// The same, but for the vectors: somebody may have paid for them.
+pub(super) fn reset_but_vectors(connection: &Connection) -> Outcome<()> {
     for table in DERIVED_TABLES {
         connection.execute_batch(&format!("DROP TABLE IF EXISTS {table}"))?;
     }
     connection.execute_batch(DERIVED)?;
     // Made again when there is something to index.
     super::deeds::reset(connection)?;
-    super::vectors::reset(connection)?;
     super::search::reset(connection)
 }
 

@@ -37,6 +37,18 @@ pub(super) fn reset(connection: &Connection) -> Outcome<()> {
     Ok(())
 }
 
+/// Removes the vectors of these nodes, by their rows. They are not made again.
+pub(super) fn forget(connection: &Connection, rows: &[i64]) -> Outcome<()> {
+    if !exists(connection)? {
+        return Ok(());
+    }
+    let mut statement = connection.prepare_cached("DELETE FROM quipu_x_vector WHERE seq = ?1")?;
+    for row in rows {
+        statement.execute([row])?;
+    }
+    Ok(())
+}
+
 /// The stretch of rows that are done by `model`.
 fn done(connection: &Connection, model: &str) -> Outcome<Option<(i64, i64)>> {
     if !exists(connection)? {

@@ -750,6 +750,7 @@ fn concerns_all(error: &StoreError) -> bool {
         | StoreError::Symlink { .. }
         | StoreError::NotAStore { .. }
         | StoreError::Missing { .. }
+        | StoreError::Erased { .. }
         | StoreError::TooLarge { .. }
         | StoreError::JobLost { .. }
         | StoreError::NotLeading

@@ -211,7 +211,7 @@ pub(super) fn decoded(connection: &Connection, nodes: Vec<Node>) -> Outcome<Vec<
         match chunks::read(connection, id, 0..u64::MAX) {
             Ok(bytes) => objects.put_chunk(id, bytes),
             // A damaged image leaves a gap like one that is gone; `check` tells of it.
-            Err(Failure::Missing(_) | Failure::Corrupt(_)) => {}
+            Err(Failure::Missing(_) | Failure::Erased(_) | Failure::Corrupt(_)) => {}
             Err(error) => return Err(error),
         }
     }

@@ -75,6 +75,7 @@ async fn child() {
         "bulk until killed" => crate::bulk::until_killed(&path).await,
         "windows" => crate::bulk::windows(&path).await,
         "drop until killed" => crate::retain::drops(&path).await,
+        "erase until killed" => crate::erase::until_killed(&path).await,
         "search until killed" => crate::search::until_killed(&path).await,
         "open" => drop(open(&path)),
         "no-memory" => crate::faults::without_its_memory(&path).await,

@@ -144,7 +144,7 @@ pub(super) fn is_damage(failure: &Failure) -> bool {
         Failure::Sql(error) => error
             .sqlite_error()
             .is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_CORRUPT_VTAB),
-        Failure::Corrupt(_) | Failure::Missing(_) | Failure::Store(_) => false,
+        Failure::Corrupt(_) | Failure::Missing(_) | Failure::Erased(_) | Failure::Store(_) => false,
     };
     virtual_table || failure.is_of_data()
 }
