@@ -76,6 +76,7 @@ pub(super) fn kind(input: &Input) -> String {
         }
         Input::ShellOutput { .. } | Input::ShellEnded { .. } => "shell line ended".into(),
         Input::Told(_) => "notice".into(),
+        Input::SideBegun | Input::SideEnded(_) => "call beside the conversation".into(),
         Input::SourcesChanged => "sources changed".into(),
         Input::Refreshed { .. } => "sources asked".into(),
     }
