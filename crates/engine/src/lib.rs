@@ -12,6 +12,7 @@ mod arrival;
 mod bookmarks;
 mod calls;
 mod change;
+mod children;
 mod clock;
 mod commit;
 mod context;
@@ -37,6 +38,7 @@ mod permissions;
 mod policy;
 mod published;
 mod resume;
+mod runner;
 mod seal_key;
 mod session;
 mod session_move;
@@ -85,6 +87,11 @@ pub use published::PublishSettings;
 pub use quipu_machine::{AGENT, CompactionSettings, Limits, PolicyVersion, PruneSettings};
 pub use quipu_protocol::{MergeSide, NAME_LIMIT, Refused};
 pub use resume::{epoch_at, has_lost_prompt, last_epoch};
+pub use runner::{
+    BadRequest, CallAnswer, CallRequest, ChildAnswer, ChildRequest, ModelName, RUNNER_AT_ONCE, RUNNER_BUDGET,
+    RUNNER_DEADLINE, RUNNER_DEPTH, RUNNER_LONGEST, RUNNER_PURPOSE, RUNNER_REQUEST, RUNNER_TOKENS,
+    RUNNER_TURNS, Runner, RunnerError, RunnerPurpose,
+};
 pub use seal_key::seal_key;
 pub use session::Session;
 pub use sessions::Forked;

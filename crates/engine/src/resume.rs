@@ -24,6 +24,7 @@ use crate::commit::{Committer, KeptResult, SHELL};
 use crate::error::OpenError;
 use crate::files::{Left, Salvaged, after_a_crash, listing_of};
 use crate::identity::Prompt;
+use crate::runner::left_calls;
 use quipu_machine::{
     Calls, CommitError, Draft, MEASURED, Plan, PlanOp, Waiting, json_of_nothing, record_hooks, step_of,
 };
@@ -424,8 +425,14 @@ pub(crate) async fn recover(
         drafts.push(draft);
         interrupted.extend(command.map(|command| (format!("!{command}"), CallId::from(SHELL))));
     }
+    let mut answer_lost = false;
+    // Before the session's own: the next body is kept as the difference to that.
+    for (draft, lost) in left_calls(&pending.steps) {
+        answer_lost |= lost;
+        drafts.push(draft);
+    }
     let early = early_drafts(&pending.steps, sent.as_ref().map(|(_, record, _)| record), past.head);
-    let model_call = sent.is_some() || !early.is_empty();
+    let model_call = sent.is_some() || answer_lost || !early.is_empty();
     drafts.extend(sent.map(|(run, record, summary)| unanswered_draft(run, record, summary, now)));
     drafts.extend(early);
     if drafts.is_empty() {

@@ -54,6 +54,11 @@ impl Machine {
         self.has_ref && self.closing.is_none()
     }
 
+    /// Whether the session is about to end.
+    pub fn is_closing(&self) -> bool {
+        self.closing.is_some()
+    }
+
     pub(super) fn side_begun(&mut self) {
         self.sides.open += 1;
     }

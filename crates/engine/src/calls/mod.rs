@@ -1,10 +1,11 @@
 //! One model call as an effect: recorded, then sent, then reported.
 
 pub(crate) mod bodies;
+mod book;
 mod content_size;
 pub(crate) mod money;
+mod side;
 mod span;
-pub(crate) mod summarize;
 
 use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
@@ -19,7 +20,7 @@ use quipu_protocol::{
 };
 use quipu_providers::{Body, Call, CallEnd, CallEvent, LearnSecret, Provider, RetryAsk};
 use quipu_seal::Sealer;
-use quipu_store::{Commit, Graph, Op, Step, StepCall, StepState};
+use quipu_store::{Commit, Graph, Op, Step, StepState};
 use serde::Serialize;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -28,6 +29,7 @@ use tracing::Instrument as _;
 use self::bodies::Bodies;
 pub(crate) use self::content_size::ContentSize;
 use self::money::{Asking, Purse, Sent, Stake};
+pub(crate) use self::side::{SideEnd, SideNote, ended_row, side_call};
 pub(crate) use self::span::CallPurpose;
 use self::span::{model_call, model_call_ended};
 use crate::clock::Clock;
@@ -104,6 +106,7 @@ struct Asked<'a> {
     system: Option<BlobId>,
     request: &'a ModelRequest,
     summary: Option<&'a Calls>,
+    side: Option<&'a SideNote>,
 }
 
 /// What the store has of a request that is about to be sent.
@@ -113,6 +116,8 @@ struct Noted<'a> {
     record: &'a CallRecord,
     #[serde(skip_serializing_if = "Option::is_none")]
     summary: Option<&'a Calls>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    side: Option<&'a SideNote>,
 }
 
 /// A request as the bytes that will be sent, and what the store has of it as about to be sent.
@@ -144,7 +149,7 @@ impl Next {
     /// out why.
     pub(crate) fn record(&self, session: &SessionId, head: NodeId, batch: &mut Commit) -> Option<Recorded> {
         let Self { caller, run, request, system, .. } = self;
-        let asked = Asked { session, run, head, system: *system, request, summary: None };
+        let asked = Asked { session, run, head, system: *system, request, summary: None, side: None };
         let made = AssertUnwindSafe(|| caller.record(&asked, batch));
         std::panic::catch_unwind(made).ok()?.ok()
     }
@@ -258,6 +263,7 @@ impl Caller {
                     system: order.system,
                     request: &order.request,
                     summary: order.summary.as_ref(),
+                    side: order.purpose.side(),
                 };
                 let recorded = match self.record(&asked, &mut batch) {
                     Ok(recorded) => recorded,
@@ -357,7 +363,7 @@ impl Caller {
 
     /// The bytes of a request; adds to `batch` what the store keeps of it as about to be sent.
     fn record(&self, asked: &Asked<'_>, batch: &mut Commit) -> Result<Recorded, ModelError> {
-        let Asked { session, run, head, system, request, summary } = *asked;
+        let Asked { session, run, head, system, request, summary, side } = *asked;
         let mut bodies = self.bodies();
         let provider = self.provider();
         let body = bodies.make(&*provider, request)?;
@@ -378,8 +384,8 @@ impl Caller {
             attempts: Vec::new(),
         };
         batch.chunks.push(bodies.chunk(&body));
-        let data = serde_json::to_vec(&Noted { record: &record, summary }).ok();
-        let step = Step { run: run.clone(), call: StepCall::Model, state: StepState::Sent, data };
+        let data = serde_json::to_vec(&Noted { record: &record, summary, side }).ok();
+        let step = Step { run: run.clone(), call: side::key_of(side), state: StepState::Sent, data };
         batch.ops.push(Op::StepPut { session: session.clone(), step });
         Ok(Recorded { body, record })
     }

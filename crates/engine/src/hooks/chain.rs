@@ -18,6 +18,7 @@ use super::{
     HookRecord, InputVerdict, ResultVerdict,
 };
 use crate::calls::{ContentSize, seal_content};
+use crate::runner::Backend;
 use crate::spans;
 use crate::travel::Standing;
 
@@ -28,6 +29,7 @@ pub(crate) struct Hooks {
     cwd: PathBuf,
     standing: Standing,
     asker: OnceLock<Asker>,
+    runner: OnceLock<Arc<dyn Backend>>,
     /// What hooks said when the session began; `None` as long as they are being asked.
     pub(super) opening: watch::Sender<Option<Opening>>,
 }
@@ -149,7 +151,13 @@ impl Hooks {
         standing: Standing,
     ) -> Self {
         let opening = watch::channel(None).0;
-        Self { hooks: hooks.into(), sealer, cwd, standing, asker: OnceLock::new(), opening }
+        let (asker, runner) = (OnceLock::new(), OnceLock::new());
+        Self { hooks: hooks.into(), sealer, cwd, standing, asker, runner, opening }
+    }
+
+    /// How hooks ask models.
+    pub(crate) fn runs_through(&self, runner: Arc<dyn Backend>) {
+        drop(self.runner.set(runner));
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -168,6 +176,7 @@ impl Hooks {
             run: run.cloned(),
             cwd: self.cwd.clone(),
             asker: self.asker.get().cloned(),
+            runner: self.runner.get().cloned(),
             asking: watch::channel(false).0,
         }
     }

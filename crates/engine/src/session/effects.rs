@@ -10,11 +10,11 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::task::Task;
-use crate::calls::summarize::Job as SummaryJob;
 use crate::calls::{CallPurpose, Next, Order};
 use crate::commit::{Job, MoveJob, PlanJob};
 use crate::files::CallPlace;
 use crate::hooks::{CompactionRequest, HookedCall, HookedCompaction, RunEnd, RunStart, kept};
+use crate::runner::summarize::Job as SummaryJob;
 use crate::spans;
 use crate::stand::look;
 use crate::toolbox::{Toolbox, tell};

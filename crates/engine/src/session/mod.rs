@@ -3,6 +3,7 @@
 mod asks;
 mod effects;
 mod hooking;
+mod running;
 mod shell;
 mod task;
 
@@ -20,9 +21,11 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use self::asks::Question;
+use self::running::{SessionRunner, SideAsk};
 use self::task::Task;
 use crate::calls::money::Purse;
 use crate::calls::{Caller, seal_content};
+use crate::children::Children;
 use crate::clock::Clock;
 use crate::commit::Committer;
 use crate::follower::Follower;
@@ -31,6 +34,7 @@ use crate::models::{ModelLookupError, Models};
 use crate::moves::{SessionMover, refused};
 use crate::owner::Lease;
 use crate::policy::{Grant, SharedPolicy};
+use crate::runner::Backend;
 use crate::sessions::clean;
 use crate::sources::Sources;
 use crate::subscribe::{Delivery, Events, Subscriber, View};
@@ -63,6 +67,8 @@ pub(crate) struct Parts {
     pub(crate) models: Option<Arc<dyn Models>>,
     /// How it begins.
     pub(crate) origin: SessionOrigin,
+    /// Begins sessions for its hooks and sources, where it has any.
+    pub(crate) children: Option<Children>,
 }
 
 /// A model, and what carries requests to it.
@@ -89,6 +95,8 @@ enum Mail {
     Ask(Question),
     /// Something for people to see.
     Show(Ui),
+    /// A call of a model for a hook or a source, or a child session.
+    Side(Box<SideAsk>),
 }
 
 /// A handle of a session at work. Clones are handles of the same session.
@@ -181,6 +189,12 @@ impl Session {
                     answer.await.ok()
                 })
             }));
+        }
+        if let Some(children) = &parts.children {
+            let (mail, sealer, children) = (mail.downgrade(), sealer.clone(), children.clone());
+            let runner: Arc<dyn Backend> = Arc::new(SessionRunner { mail, sealer, children });
+            toolbox.hooks.runs_through(runner.clone());
+            parts.sources.runs_through(runner);
         }
         let (models, purse) = (Others(parts.models.clone()), parts.caller.purse.clone());
         let policy = SharedPolicy(parts.toolbox.parts.policy.clone());
