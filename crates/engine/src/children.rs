@@ -210,7 +210,11 @@ impl Children {
     }
 
     /// Makes a call in a session of its own, which consists of what is asked and of the answer.
-    async fn call_alone(&self, order: CallOrder, cancel: CancellationToken) -> Result<CallAnswer, RunnerError> {
+    async fn call_alone(
+        &self,
+        order: CallOrder,
+        cancel: CancellationToken,
+    ) -> Result<CallAnswer, RunnerError> {
         let (model, provider) = self.carried(&order.terms).await?;
         let session = child_id();
         let lease = Lease::new(self.0.engine.store.clone());

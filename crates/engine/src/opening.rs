@@ -375,8 +375,7 @@ impl Engine {
         let asks = !(options.hooks.is_empty()
             && options.tool_sources.is_empty()
             && options.context_sources.is_empty());
-        let children =
-            asks.then(|| Children::new(self.clone(), options.clone(), Some(id.clone()), depth));
+        let children = asks.then(|| Children::new(self.clone(), options.clone(), Some(id.clone()), depth));
         let backend = children.clone().map(|children| Arc::new(children) as Arc<dyn Backend>);
         let wanted = SourceOptions {
             runner: Runner::new(backend, None),

@@ -602,7 +602,11 @@ impl Machine {
 
     /// Whether something runs or waits for the store.
     fn is_at_work(&self) -> bool {
-        self.run.is_some() || self.beside > 0 || self.committing.is_some() || self.shells.run() || self.sides.run()
+        self.run.is_some()
+            || self.beside > 0
+            || self.committing.is_some()
+            || self.shells.run()
+            || self.sides.run()
     }
 
     /// The session ends when nothing runs and no command waits for the store.

@@ -3,16 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quipu_protocol::{
-    AssistantMessage, Json, Message, Model, Outcome, RunId, SessionId, Thinking, Usage,
-};
+use quipu_protocol::{AssistantMessage, Json, Message, Model, Outcome, RunId, SessionId, Thinking, Usage};
 use quipu_providers::Provider;
 use quipu_seal::Sealer;
 use tokio::time::Instant;
 
 use super::{
-    BadRequest, RUNNER_BUDGET, RUNNER_DEADLINE, RUNNER_LONGEST, RUNNER_PURPOSE, RUNNER_REQUEST, RUNNER_TOKENS,
-    RUNNER_TURNS,
+    BadRequest, RUNNER_BUDGET, RUNNER_DEADLINE, RUNNER_LONGEST, RUNNER_PURPOSE, RUNNER_REQUEST,
+    RUNNER_TOKENS, RUNNER_TURNS,
 };
 
 /// Purposes of the engine's own calls.
@@ -29,10 +27,12 @@ impl RunnerPurpose {
     /// [`BadRequest::Purpose`]; also for the words that the engine has for its own calls: `answer`, `compaction` and
     /// `branch_summary`.
     pub fn new(word: &str) -> Result<Self, BadRequest> {
-        let fits = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || "_-".contains(letter);
+        let fits =
+            |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || "_-".contains(letter);
         let is_word = !word.is_empty() && word.len() <= RUNNER_PURPOSE && word.chars().all(fits);
         if !is_word || OWN.contains(&word) {
-            let shown: String = word.chars().filter(|letter| !letter.is_control()).take(RUNNER_PURPOSE).collect();
+            let shown: String =
+                word.chars().filter(|letter| !letter.is_control()).take(RUNNER_PURPOSE).collect();
             return Err(BadRequest::Purpose(shown));
         }
         Ok(Self(word.into()))
@@ -244,18 +244,8 @@ impl CallRequest {
 
 impl ChildRequest {
     pub(super) fn order(self, run: Option<RunId>, sealer: &Sealer) -> Result<ChildOrder, BadRequest> {
-        let Self {
-            purpose,
-            prompt,
-            system,
-            tools,
-            model,
-            thinking,
-            max_tokens,
-            max_turns,
-            budget,
-            deadline,
-        } = self;
+        let Self { purpose, prompt, system, tools, model, thinking, max_tokens, max_turns, budget, deadline } =
+            self;
         let terms = terms(purpose, run, model, thinking, max_tokens, budget, deadline)?;
         if prompt.trim().is_empty() {
             return Err(BadRequest::Empty);
@@ -304,7 +294,8 @@ mod tests {
         for word in ["title", "memory-3", "a_b", &"x".repeat(RUNNER_PURPOSE)] {
             assert_eq!(RunnerPurpose::new(word).unwrap().as_str(), word);
         }
-        for word in ["", "Two Words", "answer", "compaction", "branch_summary", "ü", "a\nb", &"x".repeat(33)] {
+        for word in ["", "Two Words", "answer", "compaction", "branch_summary", "ü", "a\nb", &"x".repeat(33)]
+        {
             assert!(matches!(RunnerPurpose::new(word), Err(BadRequest::Purpose(shown)) if shown.len() <= 64));
         }
     }

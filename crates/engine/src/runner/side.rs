@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use quipu_machine::{Draft, PlanOp, RunMoney, SideCall, step_of};
 use quipu_protocol::{
-    CallRecord, Entry, Json, Message, Model, ModelRequest, NodeId, Outcome, RunId, SessionId, 
+    CallRecord, Entry, Json, Message, Model, ModelRequest, NodeId, Outcome, RunId, SessionId,
 };
 use quipu_providers::clamp_level;
 use quipu_store::{Commit, Step};

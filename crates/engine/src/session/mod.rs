@@ -5,6 +5,7 @@ mod effects;
 mod hooking;
 mod running;
 mod shell;
+mod sides;
 mod task;
 
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use self::asks::Question;
-use self::running::{SessionRunner, SideAsk};
+use self::sides::{SessionRunner, SideAsk};
 use self::task::Task;
 use crate::calls::money::Purse;
 use crate::calls::{Caller, seal_content};
@@ -497,8 +498,11 @@ impl Session {
     /// As [`Session::prompt`].
     pub async fn ask(&self, input: impl Into<UserInput>) -> Result<(Outcome, String), Refused> {
         let (_, mut events) = self.subscribe(Delivery::Lossless).await?;
-        self.prompt(input).await?;
-        let (mut outcome, mut text) = (Outcome::Aborted, String::new());
+        if self.prompt(input).await? == Ack::Handled {
+            // A hook did what was wanted: nothing runs.
+            return Ok((Outcome::Done, String::new()));
+        }
+        let (mut outcome, mut text) = (None, String::new());
         while let Some(envelope) = events.next().await {
             match &envelope.event {
                 Event::MessageEnded { message, ending: Ending::Kept(_), .. } => {
@@ -506,12 +510,13 @@ impl Session {
                         text = answer.text();
                     }
                 }
-                Event::RunEnded { outcome: ended } => outcome = ended.clone(),
-                Event::Settled => break,
+                Event::RunEnded { outcome: ended } => outcome = Some(ended.clone()),
+                // What was under way before may settle after the prompt.
+                Event::Settled if outcome.is_some() => break,
                 _ => {}
             }
         }
-        Ok((outcome, text))
+        Ok((outcome.unwrap_or(Outcome::Aborted), text))
     }
 
     /// Aborts what runs and waits until it is recorded and every lossless subscriber has its events; after 8

@@ -1,131 +1,25 @@
 //! Calls beside the conversation and child sessions, for hooks and sources: the session task begins them, so that what they may
 //! spend and whose they are is seen together with all else that it does.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use futures_util::future::BoxFuture;
 use quipu_machine::{Input, RunMoney, SideCall};
-use quipu_protocol::{AbortTarget, Command, Limit, RunId};
-use quipu_seal::Sealer;
+use quipu_protocol::{AbortTarget, Command, Limit, Model, RunId};
 use quipu_tools::Tool;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
-use super::Mail;
+use super::sides::{Replied, SideAsk, SideWhat};
 use super::task::Task;
 use crate::calls::Caller;
 use crate::calls::money::{floor_nano, in_dollars, nano};
-use crate::children::{ChildEnd, ChildPlan, Children};
+use crate::children::{ChildEnd, ChildPlan};
 use crate::clock::fresh_id;
 use crate::runner::{
-    Backend, CallAnswer, CallOrder, Carried, ChildAnswer, ChildOrder, RunnerError, SideJob, SideMade, Terms,
+    CallAnswer, CallOrder, Carried, ChildAnswer, ChildOrder, RunnerError, SideJob, SideMade, Terms,
     child_draft,
 };
-
-/// Something that a hook or a source wants done.
-pub(super) struct SideAsk {
-    what: SideWhat,
-    /// The model, where it is another than the session's.
-    carried: Option<Carried>,
-    /// Cancelled when nobody waits for it any more.
-    cancel: CancellationToken,
-    /// It is its turn.
-    permit: OwnedSemaphorePermit,
-}
-
-enum SideWhat {
-    Call(Box<CallOrder>, oneshot::Sender<Replied<CallOrder, CallAnswer>>),
-    Child(Box<ChildOrder>, oneshot::Sender<Replied<ChildOrder, ChildAnswer>>),
-}
-
-/// What becomes of it.
-enum Replied<O, A> {
-    Done(Result<A, RunnerError>),
-    /// The session has no name yet under which it could be recorded.
-    NoName(Box<O>),
-}
-
-/// What is under way beside the conversation, with the run that pays for it.
-#[derive(Default)]
-pub(super) struct Sides(HashMap<RunId, (Option<RunId>, CancellationToken)>);
-
-impl Sides {
-    /// Stops all.
-    pub(super) fn stop(&self) {
-        self.0.values().for_each(|(_, cancel)| cancel.cancel());
-    }
-
-    /// Stops those of a run.
-    pub(super) fn stop_of(&self, run: &RunId) {
-        let of_run = self.0.values().filter(|(of, _)| of.as_ref() == Some(run));
-        of_run.for_each(|(_, cancel)| cancel.cancel());
-    }
-
-    pub(super) fn over(&mut self, id: &RunId) {
-        self.0.remove(id);
-    }
-}
-
-/// Asks models for the hooks and the sources of a session.
-pub(super) struct SessionRunner {
-    /// Weak: a session that nobody holds ends, whatever is still asked.
-    pub(super) mail: mpsc::WeakSender<Mail>,
-    pub(super) sealer: Arc<Sealer>,
-    pub(super) children: Children,
-}
-
-impl Backend for SessionRunner {
-    fn sealer(&self) -> &Sealer {
-        &self.sealer
-    }
-
-    fn call(&self, order: CallOrder) -> BoxFuture<'static, Result<CallAnswer, RunnerError>> {
-        let (mail, children) = (self.mail.clone(), self.children.clone());
-        Box::pin(async move {
-            let terms = order.terms.clone();
-            let (reply, answer) = oneshot::channel();
-            let _guard = ask(mail, &children, &terms, SideWhat::Call(Box::new(order), reply)).await?;
-            match answer.await {
-                Ok(Replied::Done(answer)) => answer,
-                Ok(Replied::NoName(order)) => children.call(*order).await,
-                Err(_) => Err(RunnerError::Closed),
-            }
-        })
-    }
-
-    fn session(&self, order: ChildOrder) -> BoxFuture<'static, Result<ChildAnswer, RunnerError>> {
-        let (mail, children) = (self.mail.clone(), self.children.clone());
-        Box::pin(async move {
-            children.allows_child()?;
-            let terms = order.terms.clone();
-            let (reply, answer) = oneshot::channel();
-            let _guard = ask(mail, &children, &terms, SideWhat::Child(Box::new(order), reply)).await?;
-            match answer.await {
-                Ok(Replied::Done(answer)) => answer,
-                Ok(Replied::NoName(order)) => children.session(*order).await,
-                Err(_) => Err(RunnerError::Closed),
-            }
-        })
-    }
-}
-
-/// Asks the session task; what it does is cancelled when the guard is dropped.
-async fn ask(
-    mail: mpsc::WeakSender<Mail>,
-    children: &Children,
-    terms: &Terms,
-    what: SideWhat,
-) -> Result<tokio_util::sync::DropGuard, RunnerError> {
-    let permit = children.permit(terms).await?;
-    let carried = children.find(terms).await?;
-    let cancel = CancellationToken::new();
-    let ask = SideAsk { what, carried, cancel: cancel.clone(), permit };
-    let mail = mail.upgrade().ok_or(RunnerError::Closed)?;
-    mail.send(Mail::Side(Box::new(ask))).await.map_err(|_| RunnerError::Closed)?;
-    Ok(cancel.drop_guard())
-}
 
 /// What a run promised.
 struct Promise {
@@ -144,7 +38,9 @@ impl Task {
             let ends = self.machine.is_closing();
             return match what {
                 SideWhat::Call(_, reply) if ends => drop(reply.send(Replied::Done(Err(RunnerError::Closed)))),
-                SideWhat::Child(_, reply) if ends => drop(reply.send(Replied::Done(Err(RunnerError::Closed)))),
+                SideWhat::Child(_, reply) if ends => {
+                    drop(reply.send(Replied::Done(Err(RunnerError::Closed))));
+                }
                 SideWhat::Call(order, reply) => drop(reply.send(Replied::NoName(order))),
                 SideWhat::Child(order, reply) => drop(reply.send(Replied::NoName(order))),
             };
@@ -204,10 +100,11 @@ impl Task {
             self.sources.lent(name).ok_or_else(|| RunnerError::NoTool(name.clone()))
         };
         let tools: Result<Vec<_>, _> = order.tools.iter().map(lent).collect();
-        let (tools, promise) = match tools.and_then(|tools| Ok((tools, self.promise(&order.terms, &carried.0)?))) {
-            Ok(both) => both,
-            Err(error) => return drop(reply.send(Replied::Done(Err(error)))),
-        };
+        let (tools, promise) =
+            match tools.and_then(|tools| Ok((tools, self.promise(&order.terms, &carried.0)?))) {
+                Ok(both) => both,
+                Err(error) => return drop(reply.send(Replied::Done(Err(error)))),
+            };
         let Some(children) = self.children.clone() else { return };
         let id = self.side_begins(&promise, &cancel);
         let purpose = order.terms.purpose.clone();
@@ -246,7 +143,9 @@ impl Task {
     pub(super) fn count(&mut self, input: &Input) {
         let book = &self.caller.purse.book;
         match input {
-            Input::CallEnded { end, money, .. } => book.own_counted(end.message.usage.cost.total + money.assumed),
+            Input::CallEnded { end, money, .. } => {
+                book.own_counted(end.message.usage.cost.total + money.assumed);
+            }
             Input::CallNotMade { .. } => book.own_counted(0.0),
             Input::Summarized { result, .. } => book.own_counted(match result {
                 Ok(summary) => summary.made.cost(),
@@ -262,13 +161,13 @@ impl Task {
 
     fn side_begins(&mut self, promise: &Promise, cancel: &CancellationToken) -> RunId {
         let id: RunId = fresh_id().into();
-        self.sides.0.insert(id.clone(), (promise.run.clone(), cancel.clone()));
+        self.sides.begin(id.clone(), promise.run.clone(), cancel.clone());
         self.take(Input::SideBegun);
         id
     }
 
     /// What it may cost: its budget, and what is left of the run that pays.
-    fn promise(&self, terms: &Terms, model: &quipu_protocol::Model) -> Result<Promise, RunnerError> {
+    fn promise(&self, terms: &Terms, model: &Model) -> Result<Promise, RunnerError> {
         let (run, wanted) = (terms.run.clone(), terms.budget_for(model));
         let money = run.as_ref().and_then(|run| Some((run.clone(), self.machine.money_of(run)?)));
         let Some((paying, RunMoney { left, limit })) = money else {

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::asks::{OPEN, OpenQuestion, Question, Questions};
-use super::running::Sides;
+use super::sides::Sides;
 use super::{Carried, Found, MAILBOX, Mail, Parts, SHUTDOWN, view_of};
 use crate::calls::{Caller, Foreseen};
 use crate::children::Children;
@@ -242,6 +242,7 @@ impl Task {
         }
         let ends = (self.done || left) && !self.toolbox.hooks.is_empty();
         root.cancel();
+        self.sides.stop();
         let mut told = None;
         if ends {
             let (tell, told_at_end) = oneshot::channel();

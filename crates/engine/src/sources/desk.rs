@@ -205,7 +205,8 @@ impl Sources {
     fn cx(&self) -> SourceContext {
         let session = self.standing.get().map(|view| view.borrow().session.clone());
         let runner = self.runner.get().cloned().filter(|_| session.is_some());
-        let runner = runner.map_or_else(|| self.opening_runner.clone(), |runner| Runner::new(Some(runner), None));
+        let runner =
+            runner.map_or_else(|| self.opening_runner.clone(), |runner| Runner::new(Some(runner), None));
         SourceContext { session, cwd: self.cwd.clone(), runner }
     }
 
