@@ -1,7 +1,8 @@
 //! A runner asks models for hooks and sources: what it may spend, how deep it goes, what is recorded and when.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader};
 use std::process::{Command as Process, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,14 +14,14 @@ use quipu::protocol::{
     RunId, SessionId, StopReason, ToolCall, ToolResultMessage, Trust, UserInput,
 };
 use quipu::store::{
-    Graph as _, ReadModel as _, RefName, SessionQuery, StepCall, StepState, Store as _, Until, UsageBy,
-    UsageQuery, decode_nodes,
+    ReadModel as _, RefName, SessionQuery, StepCall, StepState, Store as _, Until, UsageBy, UsageQuery,
+    decode_nodes,
 };
 use quipu::{
-    Call, CallAnswer, CallEnd, CallRequest, CallVerdict, ChildRequest, Context, ContextAsk, ContextSource,
-    Decision, Engine, Hook, HookContext, HookError, InputVerdict, Limits, ModelName, Policy, Proposal,
-    Provider, ResultVerdict, RunEnd, RunEndVerdict, Runner, RunnerError, RunnerPurpose, Sealer, Section,
-    SessionOptions, SourceError, SourceVersion,
+    Call, CallAnswer, CallEnd, CallRequest, CallVerdict, ChildAnswer, ChildRequest, Context, ContextAsk,
+    ContextSource, Decision, Engine, Hook, HookContext, HookError, InputVerdict, Limits, ModelName, Policy,
+    Proposal, Provider, ResultVerdict, RunEnd, RunEndVerdict, Runner, RunnerError, RunnerPurpose, Sealer,
+    Section, SessionOptions, SourceError, SourceVersion,
 };
 use quipu_testkit::SpanCollector;
 use serde_json::json;
@@ -49,7 +50,7 @@ struct Asking {
 }
 
 impl Asking {
-    fn new<F: Future<Output = ()> + Send + 'static>(
+    fn hook<F: Future<Output = ()> + Send + 'static>(
         at: At,
         work: impl Fn(HookContext) -> F + Send + Sync + 'static,
     ) -> Arc<dyn Hook> {
@@ -110,17 +111,23 @@ fn purpose() -> RunnerPurpose {
     RunnerPurpose::new("title").unwrap()
 }
 
+/// Another one each time.
 fn request() -> CallRequest {
-    CallRequest { system: "You name things.".into(), ..CallRequest::new(purpose(), "Name this.") }
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let prompt = format!("Name this: {}.", COUNT.fetch_add(1, Ordering::Relaxed));
+    CallRequest { system: "You name things.".into(), ..CallRequest::new(purpose(), prompt) }
 }
 
 type Answers<T> = mpsc::UnboundedReceiver<Result<T, RunnerError>>;
 
 /// A hook that makes one call each time that it is asked, and what it was answered.
-fn calls_at(at: At, request: CallRequest) -> (Arc<dyn Hook>, Answers<CallAnswer>) {
+fn calls_at(
+    at: At,
+    request: impl Fn() -> CallRequest + Send + Sync + 'static,
+) -> (Arc<dyn Hook>, Answers<CallAnswer>) {
     let (tell, answers) = mpsc::unbounded_channel();
-    let hook = Asking::new(at, move |cx| {
-        let (tell, request) = (tell.clone(), request.clone());
+    let hook = Asking::hook(at, move |cx| {
+        let (tell, request) = (tell.clone(), request());
         async move { drop(tell.send(cx.runner().call(request).await)) }
     });
     (hook, answers)
@@ -151,9 +158,9 @@ async fn noted(world: &World, session: &SessionId, kind: &str) -> Vec<serde_json
 }
 
 async fn cost_of(world: &World, session: &SessionId) -> f64 {
-    let query = UsageQuery { by: UsageBy::Session, ..UsageQuery::default() };
+    let query = UsageQuery { by: UsageBy::Session, since: None, until: None };
     let sums = world.store.usage(query).await.unwrap().found;
-    sums.iter().filter(|sum| sum.name == session.as_str()).map(|sum| sum.cost).sum()
+    sums.iter().filter(|sum| sum.key == session.as_str()).map(|sum| sum.cost).sum()
 }
 
 #[tokio::test]
@@ -163,7 +170,7 @@ async fn call_is_recorded_with_its_purpose_before_it_is_sent() {
     let gate = Gate::new();
     let reply = Reply { cost: 0.25, before: Some(gate.clone()), ..say("A name") };
     let world = World::with([Reply { cost: 0.5, ..say("one") }, reply, say("two")]);
-    let (hook, mut answers) = calls_at(At::RunEnd, request());
+    let (hook, mut answers) = calls_at(At::RunEnd, request);
     let live = hooked(&world, hook).await;
     live.session.prompt("go").await.unwrap();
     gate.reached().await;
@@ -209,7 +216,7 @@ async fn call_beyond_its_budget_is_not_sent() {
     // A token costs a cent.
     let cost = Prices { output: 10_000.0, ..Prices::default() };
     let model = Arc::new(Model { max_tokens: 8_192, cost, ..(*model()).clone() });
-    let (hook, mut answers) = calls_at(At::Input, CallRequest { budget: Some(0.5), ..request() });
+    let (hook, mut answers) = calls_at(At::Input, || CallRequest { budget: Some(0.5), ..request() });
     let options = SessionOptions { model, hooks: vec![hook], ..world.options() };
     let live = world.create_with(options).await;
     // The first one, before the session has a name, and one of the session.
@@ -230,9 +237,8 @@ async fn run_pays_for_what_its_hooks_ask() {
     let world = World::with([
         Reply { cost: 0.25, ..call(&[("echo", json!({ "text": "a" }))]) },
         Reply { cost: 0.5, ..say("A name") },
-        say("never"),
     ]);
-    let (hook, mut answers) = calls_at(At::ToolCall, request());
+    let (hook, mut answers) = calls_at(At::ToolCall, request);
     let limits = Limits { max_cost: Some(0.75), ..Limits::default() };
     let options = SessionOptions { limits, hooks: vec![hook], ..world.options() };
     let live = world.create_with(options).await;
@@ -244,8 +250,12 @@ async fn run_pays_for_what_its_hooks_ask() {
     // And it may ask for no more than is left: 0.25 of it do not pay for the least that a call may cost.
     let cost = Prices { output: 1_000.0, ..Prices::default() };
     let model = Arc::new(Model { max_tokens: 8_192, cost, ..(*model()).clone() });
-    world.fake.push([say("spare"), Reply { cost: 0.75, ..call(&[("echo", json!({ "text": "a" }))]) }, say("so")]);
-    let (hook, mut answers) = calls_at(At::ToolCall, CallRequest { budget: Some(9.0), ..request() });
+    world.fake.push([
+        say("spare"),
+        Reply { cost: 0.75, ..call(&[("echo", json!({ "text": "a" }))]) },
+        say("so"),
+    ]);
+    let (hook, mut answers) = calls_at(At::ToolCall, || CallRequest { budget: Some(9.0), ..request() });
     let limits = Limits { max_cost: Some(1.5), ..Limits::default() };
     let options = SessionOptions { limits, model, hooks: vec![hook], ..world.options() };
     let live = world.create_with(options).await;
@@ -261,7 +271,7 @@ async fn run_pays_for_what_its_hooks_ask() {
 async fn call_that_takes_too_long_is_stopped_and_recorded() {
     let gate = Gate::new();
     let world = World::with([say("one"), Reply { before: Some(gate.clone()), ..say("late") }]);
-    let late = CallRequest { deadline: Duration::from_millis(30), ..request() };
+    let late = || CallRequest { deadline: Duration::from_millis(30), ..request() };
     let (hook, mut answers) = calls_at(At::RunEnd, late);
     let live = hooked(&world, hook).await;
     assert_eq!(live.run("go").await, Outcome::Done);
@@ -289,10 +299,10 @@ async fn calls_are_aborted_with_their_run_and_with_the_session() {
         Reply { before: Some(second.clone()), ..say("late") },
     ]);
     // One that nothing waits for, and that goes on when its run is over.
-    let (hook, mut answers) = calls_at(At::TurnEnd, request());
+    let (hook, mut answers) = calls_at(At::TurnEnd, request);
     let (block, _open) = tokio::sync::watch::channel(());
     let live = {
-        let hold = Asking::new(At::RunEnd, move |_| {
+        let hold = Asking::hook(At::RunEnd, move |_| {
             let mut hold = block.subscribe();
             async move { drop(hold.changed().await) }
         });
@@ -334,7 +344,7 @@ async fn hook_that_is_too_slow_loses_its_call() {
         ) -> BoxFuture<'a, Result<RunEndVerdict, HookError>> {
             async {
                 drop(cx.runner().call(request()).await);
-                drop(self.0.send(()));
+                self.0.send(()).unwrap();
                 Ok(RunEndVerdict::Pass)
             }
             .boxed()
@@ -356,12 +366,20 @@ fn child() -> ChildRequest {
     ChildRequest { system: "You look things up.".into(), ..ChildRequest::new(purpose(), "Look it up.") }
 }
 
-/// A hook that begins one child session each time that it is asked, and what it was answered.
-fn children_at(at: At, request: ChildRequest) -> (Arc<dyn Hook>, Answers<quipu::ChildAnswer>) {
+fn is_child(session: Option<&SessionId>) -> bool {
+    session.is_some_and(|session| session.as_str().starts_with("child-"))
+}
+
+/// A hook that begins one child session each time that it is asked outside of one, and what it was answered.
+fn children_at(at: At, request: ChildRequest) -> (Arc<dyn Hook>, Answers<ChildAnswer>) {
     let (tell, answers) = mpsc::unbounded_channel();
-    let hook = Asking::new(at, move |cx| {
+    let hook = Asking::hook(at, move |cx| {
         let (tell, request) = (tell.clone(), request.clone());
-        async move { drop(tell.send(cx.runner().session(request).await)) }
+        async move {
+            if !is_child(cx.session.as_ref()) {
+                drop(tell.send(cx.runner().session(request).await));
+            }
+        }
     });
     (hook, answers)
 }
@@ -369,7 +387,12 @@ fn children_at(at: At, request: ChildRequest) -> (Arc<dyn Hook>, Answers<quipu::
 #[tokio::test]
 async fn child_sessions_are_three_levels_deep_at_most() {
     let world = World::new();
-    let (hook, mut answers) = children_at(At::Input, child());
+    let (tell, mut answers) = mpsc::unbounded_channel();
+    // Within each child, too.
+    let hook = Asking::hook(At::Input, move |cx| {
+        let tell = tell.clone();
+        async move { drop(tell.send(cx.runner().session(child()).await)) }
+    });
     let live = hooked(&world, hook).await;
     assert_eq!(live.run("go").await, Outcome::Done);
     // The innermost one is refused; those around it end one after the other.
@@ -390,8 +413,11 @@ async fn child_sessions_are_three_levels_deep_at_most() {
 
 #[tokio::test]
 async fn child_session_stands_in_the_graph_and_can_be_opened() {
-    let world =
-        World::with([say("one"), Reply { cost: 0.25, ..say("Found it.") }, Reply { cost: 0.5, ..say("two") }]);
+    let world = World::with([
+        say("one"),
+        Reply { cost: 0.25, ..say("Found it.") },
+        Reply { cost: 0.5, ..say("two") },
+    ]);
     let (hook, mut answers) = children_at(At::RunEnd, child());
     let live = hooked(&world, hook).await;
     assert_eq!(live.run("go").await, Outcome::Done);
@@ -413,10 +439,10 @@ async fn child_session_stands_in_the_graph_and_can_be_opened() {
     let all = async |query: SessionQuery| -> Vec<SessionId> {
         world.store.sessions(query).await.unwrap().into_iter().map(|row| row.id).collect()
     };
-    assert_eq!(all(SessionQuery::default()).await, [id.clone()]);
+    assert_eq!(all(SessionQuery::default()).await, std::slice::from_ref(&id));
     assert_eq!(all(SessionQuery { children: true, ..SessionQuery::default() }).await.len(), 2);
     let below = SessionQuery { parent: Some(id.clone()), ..SessionQuery::default() };
-    assert_eq!(all(below).await, [answer.session.clone()]);
+    assert_eq!(all(below).await, std::slice::from_ref(&answer.session));
 
     // It has no tools, and nothing of its parent's prompt.
     let body: serde_json::Value = serde_json::from_slice(&world.fake.bodies()[1]).unwrap();
@@ -440,11 +466,7 @@ impl Policy for Asks {
 
 #[tokio::test]
 async fn child_session_has_the_tools_it_is_lent_under_the_rules_of_its_parent() {
-    let world = World::with([
-        say("one"),
-        call(&[("echo", json!({ "text": "a" }))]),
-        say("Found it."),
-    ]);
+    let world = World::with([say("one"), call(&[("echo", json!({ "text": "a" }))]), say("Found it.")]);
     let lent = ChildRequest { tools: vec!["echo".into()], ..child() };
     let (hook, mut answers) = children_at(At::RunEnd, lent);
     let policy = Arc::new(Asks);
@@ -459,10 +481,11 @@ async fn child_session_has_the_tools_it_is_lent_under_the_rules_of_its_parent() 
     let (opened, _) = world.open(&answer.session).await;
     let head = opened.session.view().head.unwrap();
     let nodes = world.store.lineage(head, Until::Root).await.unwrap();
-    let refused = decode_nodes(&*world.store, &nodes).await.unwrap().into_iter().find_map(|one| match one.entry {
-        Entry::Message(Message::ToolResult(result)) => Some(result),
-        _ => None,
-    });
+    let refused =
+        decode_nodes(&*world.store, &nodes).await.unwrap().into_iter().find_map(|one| match one.entry {
+            Entry::Message(Message::ToolResult(result)) => Some(result),
+            _ => None,
+        });
     assert!(refused.unwrap().is_error, "what needs a person is refused");
     opened.finish().await;
 
@@ -479,34 +502,22 @@ async fn child_session_has_the_tools_it_is_lent_under_the_rules_of_its_parent() 
 async fn child_session_ends_at_its_deadline_and_its_cost_is_the_runs() {
     let gate = Gate::new();
     let world = World::with([
-        call(&[("echo", json!({ "text": "a" }))]),
-        Reply { cost: 0.5, ..call(&[("echo", json!({ "text": "b" }))]) },
+        Reply { cost: 0.25, ..call(&[("echo", json!({ "text": "a" }))]) },
+        Reply { cost: 0.375, ..call(&[("echo", json!({ "text": "b" }))]) },
         Reply { before: Some(gate.clone()), ..say("late") },
-        say("never"),
+        Reply { cost: 0.25, ..call(&[("echo", json!({ "text": "c" }))]) },
     ]);
-    let slow = ChildRequest {
-        deadline: Duration::from_millis(200),
-        tools: vec!["echo".into()],
-        ..child()
-    };
-    let (tell, mut answers) = mpsc::unbounded_channel();
-    // Not within the child.
-    let hook = Asking::new(At::ToolResult, move |cx| {
-        let (tell, slow) = (tell.clone(), slow.clone());
-        async move {
-            if !cx.session.as_ref().is_some_and(|session| session.as_str().starts_with("child-")) {
-                drop(tell.send(cx.runner().session(slow).await));
-            }
-        }
-    });
-    let limits = Limits { max_cost: Some(0.5), ..Limits::default() };
+    let slow = ChildRequest { deadline: Duration::from_secs(1), tools: vec!["echo".into()], ..child() };
+    let (hook, mut answers) = children_at(At::ToolResult, slow);
+    let limits = Limits { max_cost: Some(0.75), ..Limits::default() };
     let options = SessionOptions { limits, hooks: vec![hook], ..world.options() };
     let live = world.create_with(options).await;
-    assert_eq!(live.run("go").await, Outcome::Limit(Limit::Cost(0.5)), "the run pays for it");
+    assert_eq!(live.run("go").await, Outcome::Limit(Limit::Cost(0.75)), "the run pays for it");
     assert!(matches!(answers.recv().await.unwrap(), Err(RunnerError::Deadline { .. })));
+    assert!(matches!(answers.recv().await.unwrap(), Err(RunnerError::Budget(_))), "nothing is left");
     let id = live.id();
     live.finish().await;
-    assert_eq!(noted(&world, &id, "quipu.child").await[0]["cost"], 0.5);
+    assert_eq!(noted(&world, &id, "quipu.child").await[0]["cost"], 0.375);
     world.check().await;
 }
 
@@ -515,7 +526,7 @@ async fn four_calls_of_a_session_are_under_way_at_most() {
     let gates: Vec<Gate> = (0..5).map(|_| Gate::new()).collect();
     let held = gates.iter().map(|gate| Reply { before: Some(gate.clone()), ..say("so") });
     let world = World::with(std::iter::once(say("one")).chain(held));
-    let hook = Asking::new(At::RunEnd, |cx| async move {
+    let hook = Asking::hook(At::RunEnd, |cx| async move {
         let runner = cx.runner();
         let calls = (0..5).map(|_| runner.call(request()));
         for answer in futures_util::future::join_all(calls).await {
@@ -606,10 +617,11 @@ async fn secrets_of_requests_and_answers_are_sealed() {
     sealer.know("api-key", SECRET);
     world.engine = Engine::new(world.store.clone(), Arc::new(sealer), world.dir.path().join("spill"));
     let (tell, mut answers) = mpsc::unbounded_channel();
-    let hook = Asking::new(At::RunEnd, move |cx| {
+    let hook = Asking::hook(At::RunEnd, move |cx| {
         let tell = tell.clone();
         async move {
-            let call = CallRequest { system: format!("Key: {SECRET}"), ..CallRequest::new(purpose(), SECRET) };
+            let call =
+                CallRequest { system: format!("Key: {SECRET}"), ..CallRequest::new(purpose(), SECRET) };
             tell.send(cx.runner().call(call).await.unwrap().text).unwrap();
             let child = ChildRequest { system: SECRET.into(), ..ChildRequest::new(purpose(), SECRET) };
             tell.send(cx.runner().session(child).await.unwrap().text).unwrap();
@@ -617,7 +629,7 @@ async fn secrets_of_requests_and_answers_are_sealed() {
     });
     // Within the child, too.
     let once = Mutex::new(false);
-    let first = Asking::new(At::RunEnd, move |cx| {
+    let first = Asking::hook(At::RunEnd, move |cx| {
         let nested = std::mem::replace(&mut *once.lock().unwrap(), true);
         let work = (!nested).then(|| hook.clone());
         async move {
@@ -652,7 +664,7 @@ async fn failures_are_told_apart() {
         Reply { panics: true, ..say("") },
     ]);
     let (tell, mut told) = mpsc::unbounded_channel();
-    let hook = Asking::new(At::RunEnd, move |cx| {
+    let hook = Asking::hook(At::RunEnd, move |cx| {
         let tell = tell.clone();
         async move {
             let name = ModelName { provider: "none".into(), id: "none".into() };
@@ -670,9 +682,15 @@ async fn failures_are_told_apart() {
     assert_eq!(live.run("go").await, Outcome::Done);
     let kinds = async |told: &mut mpsc::UnboundedReceiver<RunnerError>| told.recv().await.unwrap();
     let failed = kinds(&mut told).await;
-    assert!(matches!(&failed, RunnerError::Model(error) if error.kind == ModelErrorKind::Overloaded), "{failed:?}");
+    assert!(
+        matches!(&failed, RunnerError::Model(error) if error.kind == ModelErrorKind::Overloaded),
+        "{failed:?}"
+    );
     let broke = kinds(&mut told).await;
-    assert!(matches!(&broke, RunnerError::Model(error) if error.kind == ModelErrorKind::Malformed), "{broke:?}");
+    assert!(
+        matches!(&broke, RunnerError::Model(error) if error.kind == ModelErrorKind::Malformed),
+        "{broke:?}"
+    );
     assert!(matches!(kinds(&mut told).await, RunnerError::NoModel(_)));
     assert!(matches!(kinds(&mut told).await, RunnerError::BadRequest(quipu::BadRequest::Tokens)));
     let id = live.id();
@@ -700,7 +718,8 @@ impl Provider for Killed {
     fn send(&self, call: Call) -> BoxFuture<'_, CallEnd> {
         async move {
             let side = &*call.request.system == "You name things.";
-            let again = call.request.messages.iter().any(|message| matches!(&**message, Message::ToolResult(_)));
+            let again =
+                call.request.messages.iter().any(|message| matches!(&**message, Message::ToolResult(_)));
             match (side, self.answers) {
                 (true, true) => {
                     self.fake.push([Reply { cost: 0.25, ..say("A name") }]);
@@ -725,7 +744,7 @@ async fn killed_process() {
     let dir = std::path::PathBuf::from(dir);
     let engine = engine_over(open_store(&dir), &dir);
     let answers = std::env::var_os("QUIPU_RUNNER_ANSWERS").is_some();
-    let hook = Asking::new(At::TurnEnd, |cx| async move {
+    let hook = Asking::hook(At::TurnEnd, |cx| async move {
         cx.runner().call(request()).await.unwrap();
         println!("\n@answered");
     });
@@ -745,7 +764,9 @@ fn calls_of_a_killed_process_are_found_when_the_session_is_opened() {
         let dir = scratch();
         std::fs::create_dir_all(dir.path().join("work")).unwrap();
         let mut process = Process::new(std::env::current_exe().unwrap());
-        process.args(["runner::killed_process", "--exact", "--nocapture"]).env("QUIPU_RUNNER_DIR", dir.path());
+        process
+            .args(["runner::killed_process", "--exact", "--nocapture"])
+            .env("QUIPU_RUNNER_DIR", dir.path());
         if answers {
             process.env("QUIPU_RUNNER_ANSWERS", "1");
         }
@@ -807,12 +828,14 @@ async fn program_asks_without_a_session() {
     world.check().await;
 }
 
+type Kept = (Runner, Option<RunId>);
+
 #[tokio::test]
 async fn session_that_is_closed_asks_nobody() {
     let world = World::with([say("one")]);
-    let kept: Arc<Mutex<Option<(Runner, Option<RunId>)>>> = Arc::default();
+    let kept: Arc<Mutex<Option<Kept>>> = Arc::default();
     let keep = kept.clone();
-    let hook = Asking::new(At::RunEnd, move |cx| {
+    let hook = Asking::hook(At::RunEnd, move |cx| {
         *keep.lock().unwrap() = Some((cx.runner(), cx.run.clone()));
         std::future::ready(())
     });
