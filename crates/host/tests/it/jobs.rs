@@ -10,11 +10,10 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use quipu::{
-    CallRequest, Clock, Engine, RunnerError, RunnerPurpose, Script, ScriptStep, Sealer, SessionOptions,
+    CallRequest, Clock, Engine, RunnerPurpose, Script, ScriptStep, Sealer, SessionOptions,
 };
 use quipu_host::jobs::{
     DueRun, JobContext, JobError, JobHandler, JobNotice, JobOutcome, JobRunner, RunnerOptions, beside,
-    models_for_jobs,
 };
 use quipu_host::{HostNotice, Observer, Place, Silent, now};
 use quipu_protocol::Entry;
@@ -686,8 +685,4 @@ async fn job_without_models_is_told_that_there_are_none() {
         _ => None,
     });
     assert_eq!(told.unwrap(), "there is no model to ask: this program gives jobs no models");
-    // A home without a credential has none either.
-    let place = Place::at(dir.path(), Arc::new(Silent));
-    let made = models_for_jobs(&place, store)();
-    assert!(matches!(made, Err(RunnerError::NoProvider { .. })), "{made:?}");
 }
