@@ -322,12 +322,9 @@ pub(crate) struct DemoArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct SessionsArgs {
-    /// Of every directory.
+    /// Of every directory, with those that were begun for another session or for a job.
     #[arg(long)]
     pub(crate) all: bool,
-    /// Also those that were begun for another session, or for a job.
-    #[arg(long)]
-    pub(crate) children: bool,
     /// At most so many; 0 for all.
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub(crate) limit: usize,
