@@ -24,7 +24,7 @@ use crate::commit::{Committer, KeptResult, SHELL};
 use crate::error::OpenError;
 use crate::files::{Left, Salvaged, after_a_crash, listing_of};
 use crate::identity::Prompt;
-use crate::runner::left_calls;
+use crate::runner::{LeftCall, left_calls};
 use quipu_machine::{
     Calls, CommitError, Draft, MEASURED, Plan, PlanOp, Waiting, json_of_nothing, record_hooks, step_of,
 };
@@ -425,11 +425,12 @@ pub(crate) async fn recover(
         drafts.push(draft);
         interrupted.extend(command.map(|command| (format!("!{command}"), CallId::from(SHELL))));
     }
-    let mut answer_lost = false;
+    let (mut answer_lost, mut releases) = (false, Vec::new());
     // Before the session's own: the next body is kept as the difference to that.
-    for (draft, lost) in left_calls(&pending.steps) {
-        answer_lost |= lost;
+    for LeftCall { draft, is_lost, ops } in left_calls(&pending.steps) {
+        answer_lost |= is_lost;
         drafts.push(draft);
+        releases.extend(ops);
     }
     let early = early_drafts(&pending.steps, sent.as_ref().map(|(_, record, _)| record), past.head);
     let model_call = sent.is_some() || answer_lost || !early.is_empty();
@@ -445,7 +446,7 @@ pub(crate) async fn recover(
         expect: past.head,
         parent: past.head,
         carried: 0,
-        ops: runs.into_iter().map(|run| PlanOp::Forget { run, session: None }).collect(),
+        ops: runs.into_iter().map(|run| PlanOp::Forget { run, session: None }).chain(releases).collect(),
         power: true,
         drafts,
     };

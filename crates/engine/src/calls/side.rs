@@ -41,6 +41,18 @@ pub(crate) struct SideEnd {
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
+    /// What is reserved for it until it is a node, and what it may have cost besides, in billionths of a US dollar.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) reserved: Vec<(String, i64)>,
+}
+
+impl SideEnd {
+    /// What is done in the transaction that makes it a node.
+    pub(crate) fn releases(&self) -> impl Iterator<Item = PlanOp> + '_ {
+        let release =
+            |(id, charged): &(String, i64)| PlanOp::Release { id: id.as_str().into(), charged: *charged };
+        self.reserved.iter().map(release)
+    }
 }
 
 /// How the row of a call names its place.
@@ -87,9 +99,9 @@ impl Caller {
 
 impl Purse {
     /// What is reserved for calls that are over, to be released by the commit of their nodes.
-    pub(crate) fn take_over(&self) -> Vec<PlanOp> {
+    pub(crate) fn take_over(&self) -> Vec<(String, i64)> {
         let over = self.over();
         self.released(&over);
-        over.into_iter().map(|(id, charged)| PlanOp::Release { id: id.0.into(), charged }).collect()
+        over.into_iter().map(|(id, charged)| (id.0, charged)).collect()
     }
 }

@@ -71,6 +71,7 @@ pub(crate) fn answered(
         usage,
         answer: says.then(|| end.message.clone()),
         error: end.error.as_ref().map(|error| error.message.clone()),
+        reserved: Vec::new(),
     };
     let answer = match (&end.error, money.refused.take(), late) {
         (None, _, _) => {

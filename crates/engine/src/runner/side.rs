@@ -63,13 +63,8 @@ impl SideJob {
         };
         let (made, late) = caller.once_until(asked, terms.until).await;
         let late = late.then_some(terms.after);
-        let mut call = SideCall {
-            id: row.clone(),
-            run: terms.run,
-            cost: 0.0,
-            drafts: Vec::new(),
-            ops: caller.purse.take_over(),
-        };
+        let mut call =
+            SideCall { id: row.clone(), run: terms.run, cost: 0.0, drafts: Vec::new(), ops: Vec::new() };
         let mut made = match made {
             Ok(made) => made,
             Err(outcome) => {
@@ -84,9 +79,11 @@ impl SideJob {
                 return SideMade { call, answer: Err(unsent(error, late)) };
             }
         };
-        let (answer, end) = answered(&caller, &mut made, &session, late);
+        let (answer, mut end) = answered(&caller, &mut made, &session, late);
+        end.reserved = caller.purse.take_over();
         let Made { end: call_end, record, money } = made;
         if let Some(mut record) = record {
+            call.ops.extend(end.releases());
             call.cost = end.usage.cost.total + money.assumed;
             record.attempts = call_end.attempts;
             note.end = Some(end);
@@ -123,7 +120,7 @@ pub(crate) fn request_of(
 /// What is kept of a call beside the conversation.
 fn call_draft(record: CallRecord, note: &SideNote) -> Draft {
     let SideNote { purpose, run, end } = note;
-    let SideEnd { usage, answer, error } = end.clone().unwrap_or_default();
+    let SideEnd { usage, answer, error, .. } = end.clone().unwrap_or_default();
     let mut data = serde_json::json!({ "purpose": purpose, "usage": usage });
     if let Some(answer) = answer {
         data["answer"] = serde_json::json!(answer);
@@ -138,12 +135,23 @@ fn call_draft(record: CallRecord, note: &SideNote) -> Draft {
     Draft::of(Entry::Meta(Json::from(&entry)), step)
 }
 
-/// What a dead process left of calls beside the conversation, each as what is kept of it, with whether its answer is lost.
-pub(crate) fn left_calls(steps: &[Step]) -> Vec<(Draft, bool)> {
+/// A call beside the conversation that a dead process left.
+pub(crate) struct LeftCall {
+    /// What is kept of it.
+    pub(crate) draft: Draft,
+    /// Its answer is lost.
+    pub(crate) is_lost: bool,
+    /// Done in the transaction that keeps it.
+    pub(crate) ops: Vec<PlanOp>,
+}
+
+/// What a dead process left of calls beside the conversation.
+pub(crate) fn left_calls(steps: &[Step]) -> Vec<LeftCall> {
     let left = steps.iter().filter_map(side_call).map(|(record, mut note)| {
-        let lost = note.end.is_none();
-        note.end.get_or_insert_with(|| SideEnd { error: Some(LOST.into()), ..SideEnd::default() });
-        (call_draft(record, &note), lost)
+        let is_lost = note.end.is_none();
+        let lost = || SideEnd { error: Some(LOST.into()), ..SideEnd::default() };
+        let ops = note.end.get_or_insert_with(lost).releases().collect();
+        LeftCall { draft: call_draft(record, &note), is_lost, ops }
     });
     left.collect()
 }
