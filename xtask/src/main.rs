@@ -14,6 +14,7 @@ mod catalogue;
 mod ci;
 mod deny;
 mod dist;
+mod pages;
 mod peers;
 mod repo;
 mod rust_source;
@@ -30,6 +31,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   dist [TARGET]              build the static Linux binary into target/dist/; --if-possible passes without the tools
   bench [--runs N] [--million] [--peers DIR] [--only TEXT] [NAME..]
                              build a release and print a table of measurements; --list names them
+  pages DIR                  write man pages and completions for bash, zsh and fish below DIR, such as ~/.local
   peers [DIR]                install the agents that bench measures beside ours into DIR (needs npm)
   catalogue [--version V]    write the catalogue of models anew from the published table (needs npm and tar)
 ";
@@ -58,6 +60,7 @@ fn run(arguments: &[String]) -> Result<bool> {
         "ci" => ci::run(rest),
         "dist" => dist::run(rest),
         "bench" => bench::run(rest),
+        "pages" => pages::run(rest),
         "peers" => peers::run(rest),
         "catalogue" => catalogue::run(rest),
         "help" | "--help" | "-h" => {

@@ -6,8 +6,12 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use quipu_store::Speaker;
 
+mod help;
+mod model;
 mod travel;
 
+pub(crate) use help::{END_OF_ALL, HelpArgs};
+pub(crate) use model::ModelArgs;
 pub(crate) use travel::*;
 
 /// A coding agent whose every step is a node in a graph that is never rewritten.
@@ -16,10 +20,8 @@ pub(crate) use travel::*;
     name = "quipu",
     version,
     args_conflicts_with_subcommands = true,
-    after_help = "Exit codes: 0 done; 1 the task or command failed; 2 wrong usage or unknown name; \
-                  3 no credential, or it was refused; 4 the store cannot be used; 5 a limit was reached; \
-                  6 reality departed from the recording; 129, 130, 143 ended by SIGHUP, Ctrl-C, SIGTERM.\n\
-                  Without a task, on a terminal: opens it (`?` there lists keys and commands). Without a key: `quipu demo`. Files: $QUIPU_HOME (default ~/.quipu)."
+    disable_help_subcommand = true,
+    after_help = END_OF_ALL
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -100,26 +102,9 @@ pub(crate) struct Task {
     /// QUIPU_SCREEN_READER=1, and by `screenReader` in settings.json.
     #[arg(long)]
     pub(crate) screen_reader: bool,
-    /// The task. Words that begin with @ name files to include; piped stdin comes first.
+    /// The task, in the terminal or with `-p`. Words that begin with @ name files to include; piped stdin comes first.
     #[arg(value_name = "MESSAGE")]
     pub(crate) messages: Vec<String>,
-}
-
-/// Which model.
-#[derive(Debug, Args, Clone, Default)]
-pub(crate) struct ModelArgs {
-    /// The provider, such as those that `quipu auth` lists.
-    #[arg(long, value_name = "NAME")]
-    pub(crate) provider: Option<String>,
-    /// The model: its id, `provider/id`, or a part of its name.
-    #[arg(long, value_name = "PATTERN")]
-    pub(crate) model: Option<String>,
-    /// How hard it thinks.
-    #[arg(long, value_enum)]
-    pub(crate) thinking: Option<ThinkingArg>,
-    /// The key to use, for this run only. Others on this machine may see it in the list of processes.
-    #[arg(long, value_name = "KEY")]
-    pub(crate) api_key: Option<String>,
 }
 
 /// What the tools may do.
@@ -198,31 +183,6 @@ pub(crate) enum Mode {
     #[default]
     Text,
     Json,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ThinkingArg {
-    Off,
-    Minimal,
-    Low,
-    Medium,
-    High,
-    Xhigh,
-    Max,
-}
-
-impl From<ThinkingArg> for quipu_protocol::Thinking {
-    fn from(arg: ThinkingArg) -> Self {
-        match arg {
-            ThinkingArg::Off => Self::Off,
-            ThinkingArg::Minimal => Self::Minimal,
-            ThinkingArg::Low => Self::Low,
-            ThinkingArg::Medium => Self::Medium,
-            ThinkingArg::High => Self::High,
-            ThinkingArg::Xhigh => Self::Xhigh,
-            ThinkingArg::Max => Self::Max,
-        }
-    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -305,6 +265,8 @@ pub(crate) enum Cmd {
     Schedule(crate::schedule::ScheduleArgs),
     /// Serve sessions to a program over standard input and output, as lines of JSON.
     Serve(crate::serve::ServeArgs),
+    /// Explain a command; `quipu help all` has every command and option.
+    Help(HelpArgs),
 }
 
 #[derive(Debug, Args)]

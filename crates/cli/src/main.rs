@@ -20,6 +20,7 @@ mod export;
 mod files;
 mod fork;
 mod hash;
+mod help;
 mod import;
 mod input;
 mod label;
@@ -30,6 +31,8 @@ mod meters;
 mod models;
 mod open;
 mod pager;
+#[cfg(test)]
+mod pages;
 mod permissions;
 mod pick;
 mod place;
@@ -55,10 +58,9 @@ mod work;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser as _};
 use tokio::signal::unix::SignalKind;
 
-use args::{Cli, Cmd};
+use args::{Cli, Cmd, Task};
 use diagnostics::Front;
 use exit::Failure;
 
@@ -84,7 +86,7 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|first| first == quipu_host::SANDBOX) {
         return quipu::run_launcher(&quipu_host::launcher());
     }
-    let cli = Cli::parse();
+    let cli = help::arguments();
     if let Err(error) = descriptors() {
         print::note(format!(
             "quipu: files cannot be opened: {error}; it needs {DESCRIPTORS} file descriptors and more for tools, so \
@@ -118,41 +120,14 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether there is a task, so that nothing is drawn.
-fn has_task(cli: &Cli) -> bool {
-    cli.task.print || cli.task.replay.is_some() || !cli.task.messages.is_empty()
+/// Whether a task runs without the terminal: where that is asked for, or there is none.
+fn runs_task(task: &Task) -> bool {
+    task.print || task.replay.is_some() || (!task.messages.is_empty() && !terminal::is_there(task))
 }
 
 /// Whether the terminal is drawn on.
 fn draws(cli: &Cli) -> bool {
-    cli.command.is_none() && !has_task(cli) && terminal::is_there(&cli.task)
-}
-
-/// What others call commands of ours.
-const ELSEWHERE: [(&str, &str); 6] = [
-    ("login", "auth set PROVIDER"),
-    ("logout", "auth remove PROVIDER"),
-    ("resume", "-c"),
-    ("continue", "-c"),
-    ("list", "sessions"),
-    ("version", "--version"),
-];
-
-/// Refuses a task that is one word and nothing else, and looks like a command: it would cost money.
-fn meant(word: &str) -> Result<(), Failure> {
-    let elsewhere = ELSEWHERE.iter().find(|(theirs, _)| *theirs == word).map(|(_, ours)| (*ours).to_owned());
-    let near = || {
-        let all = Cli::command();
-        let names = all.get_subcommands().map(|command| command.get_name().to_owned());
-        quipu_providers::nearest(word, names).into_iter().next()
-    };
-    match elsewhere.or_else(|| (word.len() > 3).then(near).flatten()) {
-        Some(ours) => Err(Failure::usage(format!(
-            "there is no command `{0}`; did you mean `quipu {ours}`? A task of this one word: quipu -p {0}",
-            print::printable(word)
-        ))),
-        None => Ok(()),
-    }
+    cli.command.is_none() && !runs_task(&cli.task) && terminal::is_there(&cli.task)
 }
 
 pub(crate) async fn dispatch(cli: &Cli) -> Result<(), Failure> {
@@ -196,17 +171,23 @@ pub(crate) async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Export(args)) => export::run(args).await,
         Some(Cmd::Schedule(args)) => schedule::run(args).await,
         Some(Cmd::Serve(args)) => serve::run(args).await,
-        None if has_task(cli) => {
-            if let (2, [word]) = (std::env::args_os().len(), cli.task.messages.as_slice()) {
-                meant(word)?;
-            }
-            run::run(&cli.task).await
+        Some(Cmd::Help(args)) => help::run(args),
+        None if !cli.task.print => {
+            help::refuse_command(&cli.task.messages)?;
+            run_or_draw(&cli.task).await
         }
-        None if terminal::is_there(&cli.task) => terminal::run(&cli.task).await,
-        None => Err(Failure::usage(format!(
+        None => run_or_draw(&cli.task).await,
+    }
+}
+
+async fn run_or_draw(task: &Task) -> Result<(), Failure> {
+    match task {
+        task if runs_task(task) => run::run(task).await,
+        task if terminal::is_there(task) => terminal::run(task).await,
+        task => Err(Failure::usage(format!(
             "{}: say what to do with `quipu -p \"…\"` (what is piped in comes first); `quipu demo` shows it at work without \
              a key, `quipu --help` lists everything",
-            terminal::why_not(&cli.task)
+            terminal::why_not(task)
         ))),
     }
 }

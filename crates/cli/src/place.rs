@@ -153,6 +153,7 @@ pub(crate) fn request(task: &Task, here: &Path) -> Result<OpenRequest, Failure> 
         },
         system_prompt: task.system_prompt.as_deref().map(crate::input::text_or_file).transpose()?,
         append_system_prompt: texts.collect::<Result<_, _>>()?,
+        hooks: Vec::new(),
         no_context_files: task.no_context_files,
         answers: Vec::new(),
         offers_caches: false,

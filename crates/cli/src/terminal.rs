@@ -57,6 +57,8 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
         place = place.without_outputs();
     }
     let here = current_dir()?;
+    // Before the terminal is drawn on: a file that is not there is an error of the command line.
+    let prompts = crate::input::prompts(&task.messages, String::new(), &here)?;
     let (home, directory) = (place.home.clone(), here.clone());
     let sealer = Arc::new(quipu::Sealer::new(place.seal_key()?));
     quipu_host::seals_with(&sealer);
@@ -89,6 +91,7 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
         sealer,
         directory,
         open: Open::default(),
+        prompts,
         notes,
     };
     let ended = match &jobs {

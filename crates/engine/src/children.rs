@@ -274,6 +274,7 @@ impl Children {
             sealer: engine.sealer.clone(),
             purse,
             bodies: Bodies::default().into(),
+            unanswered: None.into(),
         };
         let run: RunId = fresh_id().into();
         let budget = terms.budget_for(&model);
@@ -288,6 +289,8 @@ impl Children {
             summary: None,
             money: budget.map(|left| RunMoney { left, limit: left }),
             tell: None,
+            hooked: None,
+            responses: None,
             cancel,
         };
         let (made, late) = caller.once_until(asked, terms.until).await;

@@ -38,6 +38,9 @@ pub(crate) struct KeptResult {
     pub(crate) note: WorkspaceNote,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) hooks: Vec<Json>,
+    /// Which policies asked or denied.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) policies: Vec<Json>,
     #[serde(default = "Provenance::tool")]
     pub(crate) provenance: Provenance,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -410,7 +413,8 @@ fn kept(done: &Done) -> KeptResult {
         duration_ms: done.duration_ms,
         files: done.files.clone(),
         note: WorkspaceNote::clone(&done.note),
-        hooks: done.hooks.clone(),
+        hooks: done.interventions.hooks.clone(),
+        policies: done.interventions.policies.clone(),
         provenance: done.provenance.clone(),
         added: done.added.clone(),
     }

@@ -80,6 +80,24 @@ pub fn find_rules(home: &Path, cwd: &Path, above: &[PathBuf]) -> (Vec<Rules>, Ve
     (rules, problems)
 }
 
+/// Files of rules that somebody of the user's own names, wherever they are: each that can be read, and why others cannot. The trust
+/// of those in `home` is the owner's.
+pub fn read_rules_at(home: &Path, paths: &[PathBuf]) -> (Vec<Rules>, Vec<String>) {
+    let (mut rules, mut problems) = (Vec::new(), Vec::new());
+    for path in paths {
+        match Bounds::Own.open(path).and_then(read_rules) {
+            Ok(text) => {
+                let trust = if path.starts_with(home) { Trust::Owner } else { Trust::Project };
+                rules.push(Rules { path: path.clone(), text, trust });
+            }
+            Err(error) => {
+                problems.push(format!("{} could not be read and is left out: {error}", path.display()));
+            }
+        }
+    }
+    (rules, problems)
+}
+
 /// Where a file of rules may come from.
 enum Bounds<'a> {
     /// The user's own: links may lead anywhere, as those to a collection of settings do.

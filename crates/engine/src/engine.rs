@@ -20,6 +20,7 @@ use crate::follower::Follower;
 use crate::hooks::Hook;
 use crate::models::Models;
 use crate::outputs::Outputs;
+use crate::policies::ToolPolicy;
 use crate::policy::{AllowAll, Policy};
 use crate::published::{Heads, PublishSettings};
 use crate::resume::Past;
@@ -107,8 +108,10 @@ pub struct SessionOptions {
     /// The tools, in the order in which the model sees them. Names of 1 to 64 letters, digits, `_` and `-`, no
     /// two the same.
     pub tools: Vec<Arc<dyn Tool>>,
-    /// Who may run what.
+    /// Who may run what: the permissions, which decide first.
     pub policy: Arc<dyn Policy>,
+    /// Decide on tool calls behind `policy`, in this order. Of all verdicts the strictest counts.
+    pub policies: Vec<Arc<dyn ToolPolicy>>,
     /// Limits of each run.
     pub limits: Limits,
     /// Another store whose spending counts against the daily budget too, for a session whose own store keeps nothing.
@@ -160,6 +163,7 @@ impl SessionOptions {
             declined_identity: None,
             tools: quipu_tools::builtin(),
             policy: Arc::new(AllowAll),
+            policies: Vec::new(),
             limits: Limits::default(),
             ledger: None,
             compaction: CompactionSettings::default(),

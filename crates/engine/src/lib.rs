@@ -35,6 +35,7 @@ mod outputs;
 mod own_tools;
 mod owner;
 mod permissions;
+mod policies;
 mod policy;
 mod published;
 mod resume;
@@ -59,17 +60,19 @@ pub use bookmarks::{BOOKMARK_LIMIT, Bookmark, BookmarkError};
 pub use calls::{seal_answer, seal_content};
 pub use change::ChangeError;
 pub use clock::{Clock, SystemClock, instant};
-pub use context::{Rules, SYSTEM_PROMPT, find_rules, system_base, system_end, system_prompt};
+pub use context::{Rules, SYSTEM_PROMPT, find_rules, read_rules_at, system_base, system_end, system_prompt};
 pub use context_use::{ContextKind, ContextPart, ContextUse, Counted, PrunedUse, SectionUse};
 pub use engine::{Engine, SessionOptions};
 pub use error::OpenError;
 pub use files::{FileSettings, FilesError};
 pub use follower::{Committed, Follower};
 pub use hooks::{
-    CallVerdict, CompactionRequest, CompactionVerdict, END_TIME, HOOK_IMAGES, HOOK_REQUEST, HOOK_TEXT, Hook,
-    HookAskError, HookContext, HookEffect, HookError, HookFailure, HookPoint, HookRecord, InputVerdict,
-    MessageVerdict, MoveRequest, MoveVerdict, RequestVerdict, ResultVerdict, RunEnd, RunEndVerdict, RunStart,
-    RunStartVerdict, SessionOrigin, ShellLine, ShellVerdict, StartVerdict,
+    CallVerdict, CompactionRequest, CompactionVerdict, END_TIME, HOOK_HEADERS, HOOK_IMAGES, HOOK_REQUEST,
+    HOOK_RESOURCES, HOOK_TEXT, Hook, HookAnswer, HookAskError, HookContext, HookEffect, HookError,
+    HookFailure, HookPoint, HookRecord, InputVerdict, MessageVerdict, MoveRequest, MoveVerdict, Payload,
+    PayloadChange, ProjectTrust, RequestVerdict, Resources, ResourcesVerdict, ResultVerdict, RunEnd,
+    RunEndVerdict, RunStart, RunStartAddition, RunStartVerdict, SendVerdict, SessionOrigin, ShellLine,
+    ShellVerdict, StartVerdict, StartupHooks, TrustVerdict,
 };
 pub use identity::{
     IDENTITY_LIMIT, IdentityError, IdentitySettings, identity_hash, identity_text, read_identity,
@@ -82,6 +85,10 @@ pub use models::{ModelLookupError, Models};
 pub use opening::Opened;
 pub use outputs::{KeptOutputs, Outputs};
 pub use permissions::{PermissionMode, PermissionRules, Permissions, TravelRule};
+pub use policies::{
+    ConfinementRequest, ConfinementVerdict, Crossing, POLICY_TEXT, PolicyContext, PolicyEffect, PolicyError,
+    PolicyQuestion, PolicyRecord, ToolPolicy, ToolRequest, ToolVerdict, TravelRequest, TravelVerdict,
+};
 pub use policy::{AllowAll, Decision, Grant, GrantError, Policy, Proposal};
 pub use published::PublishSettings;
 pub use quipu_machine::{AGENT, CompactionSettings, Limits, PolicyVersion, PruneSettings};
@@ -110,8 +117,8 @@ pub use undo::UndoError;
 pub use quipu_history as history;
 pub use quipu_protocol as protocol;
 pub use quipu_providers::{
-    Body, Call, CallEnd, CallEvent, Embedded, Embedder, FindError, Memory, Provider, Script, ScriptStep,
-    Shared,
+    Body, Call, CallEnd, CallEvent, Embedded, Embedder, FindError, HeaderChanges, Memory, PROTECTED_HEADERS,
+    Provider, ResponseHead, Script, ScriptStep, Shared,
 };
 pub use quipu_seal::Sealer;
 pub use quipu_store as store;
@@ -121,6 +128,6 @@ pub use quipu_tools::{
 };
 pub use quipu_transcript::{FileConflict, FilePlan, LeftAlone, PlannedChange};
 pub use quipu_workspace::{
-    Access, Cache, CommandNeeds, Doors, Helpers, Launcher, Namespaces, Network, Sandbox, SandboxSupport,
-    caches, run_launcher,
+    Access, Cache, CommandNeeds, Doors, Helpers, Launcher, Namespaces, Network, Reach, Sandbox,
+    SandboxSupport, Want, caches, run_launcher,
 };

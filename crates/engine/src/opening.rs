@@ -1,6 +1,6 @@
 //! Sessions are made, opened and gone on with.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -19,15 +19,19 @@ use crate::early::settle_early;
 use crate::engine::{Ahead, Engine, SessionOptions};
 use crate::error::OpenError;
 use crate::files::{Keeper, Settled};
-use crate::hooks::{Hooks, SessionOrigin};
+use crate::hooks::{HOOKS, HookSections, Hooks, SessionOrigin};
 use crate::identity::{Prompt, system_text};
 use crate::moves::SessionMover;
 use crate::own_tools::{TravelOptions, TravelSource};
 use crate::owner::{Got, Lease};
+use crate::policies::{Policies, with_steps};
 use crate::resume::{Past, read_past, recover};
 use crate::runner::{Backend, Runner};
 use crate::session::{Parts, Session};
-use crate::sources::{OpeningPrompt, SourceOptions, Sources, ToolSet, ToolSource, is_tool_name};
+use crate::sources::{
+    ContextSource, OpeningPrompt, SourceOptions, Sources, ToolSet, ToolSource, is_tool_name,
+    recorded_sections,
+};
 use crate::toolbox::{Toolbox, ToolboxParts};
 use crate::travel::{Standing, Tobe};
 
@@ -377,6 +381,8 @@ impl Engine {
             && options.context_sources.is_empty());
         let children = asks.then(|| Children::new(self.clone(), options.clone(), Some(id.clone()), depth));
         let backend = children.clone().map(|children| Arc::new(children) as Arc<dyn Backend>);
+        let mut context_sources = options.context_sources.clone();
+        let sections = self.hook_sections(options, past, &mut context_sources);
         let wanted = SourceOptions {
             runner: Runner::new(backend, None),
             sealer: self.sealer.clone(),
@@ -386,15 +392,35 @@ impl Engine {
             tools: &options.tools,
             own,
             tool_sources: &options.tool_sources,
-            context_sources: &options.context_sources,
+            context_sources: &context_sources,
             identity: options.identity.as_deref(),
             system,
             system_end: options.system_end.as_deref(),
         };
         let (sources, OpeningPrompt { prompt, context, notices }) = Sources::open(wanted, past).await;
-        let toolbox = self.toolbox(options, sources.set(), standing, tobe);
+        let toolbox = self.toolbox(options, sources.set(), standing, tobe, sections);
         let epoch = self.epoch(options, &sources, (&prompt, context), past);
         Ok(SessionParts { toolbox, sources, epoch, prompt, notices, children })
+    }
+
+    /// What hooks say in the system prompt; where there are hooks, one more source gives it.
+    fn hook_sections(
+        &self,
+        options: &SessionOptions,
+        past: Option<&Past>,
+        sources: &mut Vec<Arc<dyn ContextSource>>,
+    ) -> Arc<HookSections> {
+        let recorded = match options.hooks.is_empty() {
+            true => BTreeMap::new(),
+            false => past
+                .map(|past| recorded_sections(&past.prompt.rest(), past.epoch.context.as_ref(), HOOKS))
+                .unwrap_or_default(),
+        };
+        let sections = Arc::new(HookSections::new(&options.hooks, recorded));
+        if !options.hooks.is_empty() {
+            sources.push(sections.clone());
+        }
+        sections
     }
 
     fn toolbox(
@@ -403,9 +429,10 @@ impl Engine {
         tools: ToolSet,
         standing: Standing,
         tobe: Option<Arc<Tobe>>,
+        sections: Arc<HookSections>,
     ) -> Toolbox {
         let parts = ToolboxParts {
-            policy: options.policy.clone(),
+            policy: with_steps(options.policy.clone(), &options.policies),
             sealer: self.sealer.clone(),
             clock: self.clock.clone(),
             cwd: options.cwd.clone(),
@@ -419,8 +446,11 @@ impl Engine {
             .enabled
             .then(|| Keeper::new(self.store.clone(), self.sealer.clone(), &options.cwd, options.files));
         let (sealer, cwd) = (self.sealer.clone(), options.cwd.clone());
-        let hooks = Hooks::new(options.hooks.clone(), sealer, cwd, standing.clone());
-        Toolbox::new(tools, parts, standing, keeper, tobe, hooks)
+        let hooks =
+            Hooks::new(options.hooks.clone(), sealer.clone(), cwd.clone(), standing.clone(), sections);
+        let policies =
+            Policies::new(&options.policies, options.policy.clone(), sealer, cwd, standing.clone());
+        Toolbox::new(tools, parts, standing, keeper, tobe, (hooks, policies))
     }
 
     /// The epoch that the options ask for.
@@ -487,12 +517,13 @@ impl Engine {
             sealer: self.sealer.clone(),
             purse: purse.clone(),
             bodies: Bodies::after(past.last_body).into(),
+            unanswered: past.unanswered_call.into(),
         };
         let was = (&past.epoch.provider, &past.epoch.model);
         let is_other = past.head.is_some() && was != (&epoch.provider, &epoch.model);
         let due = is_other.then_some(EpochReason::ModelChange).into_iter().collect();
         let cwd = options.cwd.to_string_lossy().into_owned();
-        let policy = options.policy.version();
+        let policy = toolbox.parts.policy.version();
         let (model, thinking) = (options.model.clone(), options.thinking);
         let queued = |items: &[Waiting]| items.iter().map(Waiting::queued).collect();
         let snapshot = Snapshot {
@@ -527,7 +558,7 @@ impl Engine {
             refreshes: sources.refreshes(),
             due,
             has_hooks: !toolbox.hooks.is_empty(),
-            hooks_change_requests: toolbox.hooks.change_requests(),
+            hooks_change_requests: toolbox.hooks.change_requests() || toolbox.hooks.change_payloads(),
         });
         Session::spawn(Parts {
             mover,

@@ -539,6 +539,7 @@ mod tests {
     /// One word for each decision, with a question's text.
     fn word(decision: Decision) -> String {
         match decision {
+            Decision::NoOpinion => "no opinion".into(),
             Decision::Allow => "allow".into(),
             Decision::Deny { reason } => format!("deny {reason}"),
             Decision::Ask { question, .. } => format!("ask {question}"),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use quipu_protocol::{Json, Scope, ToolCall};
 use quipu_tools::Touches;
 use quipu_workspace::{Access, Sandbox};
+use serde::{Deserialize, Serialize};
 
 use quipu_machine::PolicyVersion;
 
@@ -14,6 +15,8 @@ use crate::travel::Travel;
 /// What a policy says of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
+    /// Other steps of the [chain](crate::ToolPolicy) decide; a person is asked where none does.
+    NoOpinion,
     /// It runs.
     Allow,
     /// It runs when a person says so; refused when nobody is there.
@@ -58,7 +61,8 @@ impl Proposal<'_> {
 }
 
 /// Something that was allowed for more than once, exactly: one tool and one command line or file.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Grant {
     /// The tool.
     pub tool: String,
@@ -77,7 +81,8 @@ pub enum GrantError {
     },
 }
 
-/// Decides whether a call may run.
+/// Decides whether a call may run: the first step of the chain of a session, and what confines its tools. Further steps are
+/// [`ToolPolicy`](crate::ToolPolicy).
 ///
 /// ```
 /// use quipu::{Decision, Policy, Proposal};
@@ -94,6 +99,11 @@ pub enum GrantError {
 /// }
 /// ```
 pub trait Policy: Send + Sync + 'static {
+    /// What it is called in records.
+    fn name(&self) -> &str {
+        "permissions"
+    }
+
     /// Decides. Must not block: to wait for a person, say [`Decision::Ask`].
     fn decide(&self, proposal: &Proposal<'_>) -> Decision;
 

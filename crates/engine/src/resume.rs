@@ -26,7 +26,7 @@ use crate::files::{Left, Salvaged, after_a_crash, listing_of};
 use crate::identity::Prompt;
 use crate::runner::{LeftCall, left_calls};
 use quipu_machine::{
-    Calls, CommitError, Draft, MEASURED, Plan, PlanOp, Waiting, json_of_nothing, record_hooks, step_of,
+    Calls, CommitError, Draft, Interventions, MEASURED, Plan, PlanOp, Waiting, json_of_nothing, step_of,
 };
 
 /// What a session was when it was opened.
@@ -56,6 +56,8 @@ pub(crate) struct Past {
     pub(crate) lost_prompt: Option<BlobId>,
     pub(crate) last_time: UnixMs,
     pub(crate) last_body: Option<ChunkId>,
+    /// The call after which nothing came, where hooks had changed it and it has no answer.
+    pub(crate) unanswered_call: Option<CallRecord>,
     pub(crate) steering: Vec<Waiting>,
     pub(crate) follow_up: Vec<Waiting>,
     /// A message to itself at its end waits for its answer.
@@ -108,6 +110,9 @@ pub(crate) async fn read_past(store: &dyn Graph, head: NodeId) -> Result<Past, O
                 };
                 let step = std::mem::take(&mut steps.infos[at]);
                 past.open_run = step.run;
+                let has_failed = matches!(answer.stop_reason, StopReason::Error | StopReason::Aborted);
+                past.unanswered_call =
+                    step.call.clone().filter(|call| has_failed && call.before_hooks.is_some());
                 if let Some(call) = step.call {
                     past.last_body = Some(call.body);
                 }
@@ -425,6 +430,9 @@ pub(crate) async fn recover(
         drafts.push(draft);
         interrupted.extend(command.map(|command| (format!("!{command}"), CallId::from(SHELL))));
     }
+    if let Some((_, record, None)) = &sent {
+        past.unanswered_call = Some(record.clone()).filter(|record| record.before_hooks.is_some());
+    }
     let (mut answer_lost, mut releases) = (false, Vec::new());
     // Before the session's own: the next body is kept as the difference to that.
     for LeftCall { draft, is_lost, ops } in left_calls(&pending.steps) {
@@ -514,7 +522,7 @@ fn result_draft(call: &ToolCall, step: Option<&Step>, now: UnixMs) -> Draft {
             (info.provenance, info.added) = (Some(kept.provenance), kept.added);
             info.files = kept.files;
             kept.note.put_into(&mut info);
-            record_hooks(&mut info, &kept.hooks);
+            Interventions { hooks: kept.hooks, policies: kept.policies }.record(&mut info);
             kept.result
         }
     };

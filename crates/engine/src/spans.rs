@@ -197,6 +197,11 @@ pub(crate) fn shell_line(parent: &Span, run: &RunId) -> Span {
     info_span!(parent: parent, "shell", %run)
 }
 
+/// One question to a policy about a call.
+pub(crate) fn policy(policy: &str, question: &str) -> Span {
+    debug_span!("policy", policy, question, outcome = Empty, error = Empty)
+}
+
 /// One call of a hook at one of its points.
 pub(crate) fn hook(hook: &str, point: &str) -> Span {
     debug_span!("hook", hook, point, outcome = Empty, error = Empty)

@@ -8,9 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
-use quipu_protocol::{
-    Content, Json, Notice, Provenance, RunId, Scope, ToolCall, ToolResultMessage, ToolSpec,
-};
+use quipu_protocol::{Content, Json, Notice, Provenance, RunId, ToolCall, ToolResultMessage, ToolSpec};
 use quipu_seal::Sealer;
 use quipu_store::StoreError;
 use quipu_tools::{Invocation, Preparation, Tool, ToolContext, ToolOutput, Touches};
@@ -21,12 +19,13 @@ use tokio_util::sync::CancellationToken;
 use crate::calls::{ContentSize, seal_content};
 use crate::clock::Clock;
 use crate::files::{Begun, CallPlace, Keeper, Noticed};
-use crate::hooks::{HookRecord, HookedCall, Hooks, MoveRequest, kept};
+use crate::hooks::{HookEffect, HookRecord, HookedCall, Hooks, MoveRequest, kept};
 use crate::outputs::Outputs;
-use crate::policy::{Decision, Grant, Policy, Proposal};
+use crate::policies::{Concluded, Decided, Policies};
+use crate::policy::{Grant, Policy, Proposal};
 use crate::sources::ToolSet;
 use crate::travel::{Standing, Tobe, Travel, Trip};
-use quipu_machine::{ClearError, Done, Input, Prepared};
+use quipu_machine::{ClearError, Done, Input, Interventions, Prepared};
 use quipu_transcript::WorkspaceNote;
 
 /// How long a cancelled tool may take to come back before it is dropped.
@@ -89,19 +88,36 @@ pub(crate) struct Toolbox {
     /// The call of the current batch that would, and where.
     trip: Mutex<Option<(String, Trip)>>,
     pub(crate) hooks: Hooks,
-    /// What hooks did to the calls of the current batch.
+    /// The chain of policies, where there are others than the permissions.
+    pub(crate) policies: Option<Policies>,
+    /// What hooks and policies did to the calls of the current batch.
     hooked: Mutex<HashMap<String, Hooked>>,
+    /// The hook whose words the current answer is, where it is not the model's.
+    answered_by: Mutex<Option<Provenance>>,
+}
+
+/// A call that is valid and on which the permissions decided; or what the model is told why it does not run.
+pub(crate) type Looked = Result<Decided, Refusal>;
+
+/// What the model is told instead of a result.
+pub(crate) struct Refusal(String);
+
+impl From<&str> for Refusal {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
 }
 
 /// Tools that went away in a run.
 type Retired = (RunId, Vec<Arc<dyn Tool>>);
 
-/// What hooks did to a call.
+/// What hooks and policies did to a call.
 #[derive(Clone, Default)]
 struct Hooked {
     /// What a person is asked before it runs, whatever the policy says.
     question: Option<String>,
     records: Vec<HookRecord>,
+    policies: Vec<Json>,
 }
 
 impl std::fmt::Debug for Toolbox {
@@ -119,14 +135,28 @@ impl Toolbox {
         standing: Standing,
         keeper: Option<Keeper>,
         tobe: Option<Arc<Tobe>>,
-        hooks: Hooks,
+        (hooks, policies): (Hooks, Option<Policies>),
     ) -> Self {
         let (tools, retired) = (Mutex::new(Arc::new(tools)), Mutex::default());
         let keeper = keeper.map(Arc::new);
         let (shown, trip) = (Mutex::default(), Mutex::default());
         let decided_by = AtomicU64::new(0);
-        let hooked = Mutex::default();
-        Self { tools, retired, parts, standing, keeper, shown, decided_by, tobe, trip, hooks, hooked }
+        let (hooked, answered_by) = (Mutex::default(), Mutex::default());
+        Self {
+            tools,
+            retired,
+            parts,
+            standing,
+            keeper,
+            shown,
+            decided_by,
+            tobe,
+            trip,
+            hooks,
+            policies,
+            hooked,
+            answered_by,
+        }
     }
 
     pub(crate) fn specs(&self) -> Arc<[ToolSpec]> {
@@ -191,33 +221,37 @@ impl Toolbox {
         self.hooked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Validation, then policy, on each call. Reads only. With what a tool does meanwhile for a call that is allowed and
-    /// alone; between several, one may change what another finds when it begins.
-    pub(crate) fn prepare(&self, run: &RunId, calls: &[HookedCall]) -> (Vec<Prepared>, Option<Preparation>) {
+    /// Validation, then the permissions, on each call. Reads only. With what a tool does meanwhile for a call that is
+    /// allowed and alone; between several, one may change what another finds when it begins.
+    pub(crate) fn prepare(&self, run: &RunId, calls: &[HookedCall]) -> (Vec<Looked>, Option<Preparation>) {
         self.shown().clear();
         self.hooked().clear();
         *self.trip() = None;
+        if let Some(policies) = &self.policies {
+            policies.forget_askers();
+        }
         // Before anything is decided: what changes meanwhile is found when a call begins.
         self.decided_by.store(self.rules(), Ordering::SeqCst);
         let cx = self.context(run, CancellationToken::new(), Arc::new(|_| {}), Access::default());
-        let broke_down = |_| Prepared::Refused(NOT_PREPARED.into());
+        let broke_down = |_| Err(Refusal::from(NOT_PREPARED));
         let one = |hooked| {
             catch_unwind(AssertUnwindSafe(|| self.prepare_one(hooked, &cx))).unwrap_or_else(broke_down)
         };
         let leaves = |one: &HookedCall| self.tobe.is_some() && one.call.name == Tobe::NAME;
         let up_to = calls.iter().position(leaves).map_or(calls.len(), |at| at + 1);
         let (run, behind) = calls.split_at(up_to);
-        let behind = behind.iter().map(|_| Prepared::Refused(BEHIND_TOBE.into()));
-        let prepared: Vec<Prepared> = run.iter().map(one).chain(behind).collect();
-        let preparation = match prepared.as_slice() {
-            [Prepared::Ready { call, touches }] => self.find(&call.name).and_then(|tool| {
+        let behind = behind.iter().map(|_| Err(Refusal::from(BEHIND_TOBE)));
+        let looked: Vec<Looked> = run.iter().map(one).chain(behind).collect();
+        let preparation = match looked.as_slice() {
+            [Ok(decided)] if decided.is_ready() => self.find(&decided.call.name).and_then(|tool| {
+                let Decided { call, touches, .. } = decided;
                 let call = Invocation { id: call.id.clone(), args: call.arguments.clone() };
                 let own = catch_unwind(AssertUnwindSafe(|| tool.prepare(&call, &cx))).unwrap_or_default();
                 self.with_a_look_ahead(own, touches)
             }),
             _ => None,
         };
-        (prepared, preparation)
+        (looked, preparation)
     }
 
     /// What a tool gets ready, and a look at what the call may change.
@@ -239,35 +273,29 @@ impl Toolbox {
         }))
     }
 
-    fn prepare_one(&self, hooked: &HookedCall, cx: &ToolContext) -> Prepared {
+    fn prepare_one(&self, hooked: &HookedCall, cx: &ToolContext) -> Looked {
         let HookedCall { call, blocked, question, records } = hooked;
         if let Some(reason) = blocked {
-            return Prepared::Refused(reason.clone());
+            return Err(Refusal(reason.clone()));
         }
         let tools = self.set();
-        let Some(tool) = tools.get(&call.name) else {
-            return Prepared::Refused(tools.missing(&call.name));
-        };
-        let arguments = match quipu_tools::validate(tool.spec(), &call.arguments) {
-            Ok(arguments) => arguments,
-            Err(error) => return Prepared::Refused(error.to_string()),
-        };
+        let tool = tools.get(&call.name).ok_or_else(|| Refusal(tools.missing(&call.name)))?;
+        let arguments = quipu_tools::validate(tool.spec(), &call.arguments)
+            .map_err(|error| Refusal(error.to_string()))?;
         let call = ToolCall { arguments, ..call.clone() };
         if question.is_some() || !records.is_empty() {
-            let hooked = Hooked { question: question.clone(), records: records.clone() };
+            let (question, records) = (question.clone(), records.clone());
+            let hooked = Hooked { question, records, policies: Vec::new() };
             self.hooked().insert(identity(&call), hooked);
         }
         let travel = match self.tobe.as_ref().filter(|_| call.name == Tobe::NAME) {
-            Some(tobe) => match self.plan_trip(tobe, &call) {
-                Ok(travel) => Some(travel),
-                Err(text) => return Prepared::Refused(text),
-            },
+            Some(tobe) => Some(self.plan_trip(tobe, &call).map_err(Refusal)?),
             None => None,
         };
         let touches = tool.touches(&call.arguments.value(), cx);
         // Looked at first: what comes to be another file while it is decided is found when the call begins.
         self.show(&call, &touches);
-        self.decide(call, touches, travel.as_ref())
+        Ok(self.decide(call, touches, travel))
     }
 
     /// What is approved is what runs: these files as they are now, wherever their names lead by then.
@@ -276,38 +304,88 @@ impl Toolbox {
         self.shown().insert(identity(call), files);
     }
 
-    /// Asks the policy.
-    fn decide(&self, call: ToolCall, touches: Touches, travel: Option<&Travel>) -> Prepared {
-        let proposal = Proposal { call: &call, cwd: &self.parts.cwd, touches: &touches, travel };
-        let decision = self.parts.policy.decide(&proposal);
-        let question = self.hooked().get(&identity(&call)).and_then(|hooked| hooked.question.clone());
-        match decision {
-            Decision::Allow => match question {
-                None => Prepared::Ready { call, touches },
-                Some(question) => {
-                    let (question, subject) = (question, call.arguments.get().to_owned());
-                    let scopes = vec![Scope::Once];
-                    Prepared::Ask { call, touches, question, subject: subject.into(), scopes }
-                }
-            },
-            Decision::Deny { reason } => Prepared::Refused(reason),
-            Decision::Ask { question, subject } => self.question(call, touches, question, subject),
+    /// Asks the permissions.
+    fn decide(&self, call: ToolCall, touches: Touches, travel: Option<Travel>) -> Decided {
+        let (cwd, policy) = (&self.parts.cwd, &self.parts.policy);
+        let proposal = Proposal { call: &call, cwd, touches: &touches, travel: travel.as_ref() };
+        let decision = policy.decide(&proposal);
+        let hook_asks = self.hooked().get(&identity(&call)).and_then(|hooked| hooked.question.clone());
+        match &self.policies {
+            None => Decided::alone(call, touches, decision, hook_asks),
+            Some(policies) => policies.begin((call, touches), decision, hook_asks, travel),
         }
     }
 
-    fn question(&self, call: ToolCall, touches: Touches, question: String, subject: String) -> Prepared {
-        let grant = Grant { tool: call.name.clone(), subject };
-        let scopes = self.parts.policy.scopes(&grant);
-        Prepared::Ask { call, touches, question, subject: grant.subject.into(), scopes }
-    }
-
-    /// Asks the policy once more of a call that was prepared.
-    pub(crate) fn judge(&self, call: &ToolCall, touches: &Touches) -> Prepared {
+    /// Asks the permissions once more of a call that was prepared.
+    pub(crate) fn judge(&self, call: &ToolCall, touches: &Touches) -> Looked {
         let planned =
             |(planned, trip): &(String, Trip)| (*planned == identity(call)).then(|| trip.travel.clone());
         let travel = self.trip().as_ref().and_then(planned);
-        let decide = || self.decide(call.clone(), touches.clone(), travel.as_ref());
-        catch_unwind(AssertUnwindSafe(decide)).unwrap_or_else(|_| Prepared::Refused(NOT_PREPARED.into()))
+        let decide = || self.decide(call.clone(), touches.clone(), travel);
+        catch_unwind(AssertUnwindSafe(decide)).map_err(|_| NOT_PREPARED.into())
+    }
+
+    /// What becomes of a call, where there are no policies but the permissions.
+    pub(crate) fn prepared(&self, looked: Looked) -> Prepared {
+        let scopes = |grant: &Grant| self.parts.policy.scopes(grant);
+        let prepared = || match looked {
+            Ok(decided) => decided.prepared(scopes),
+            Err(Refusal(text)) => Prepared::Refused(text),
+        };
+        catch_unwind(AssertUnwindSafe(prepared)).unwrap_or_else(|_| Prepared::Refused(NOT_PREPARED.into()))
+    }
+
+    /// The same with the policies behind them.
+    pub(crate) async fn conclude(
+        &self,
+        run: &RunId,
+        looked: Looked,
+        cancel: &CancellationToken,
+        people: &mpsc::Sender<Input>,
+    ) -> (Prepared, Vec<Json>) {
+        let Some(policies) = &self.policies else { return (self.prepared(looked), Vec::new()) };
+        let decided = match looked {
+            Ok(decided) => decided,
+            Err(Refusal(text)) => return (Prepared::Refused(text), Vec::new()),
+        };
+        let (named, origin) = (identity(&decided.call), self.origin_of(&decided.call));
+        let work = AssertUnwindSafe(policies.conclude(run, decided, &origin, cancel)).catch_unwind();
+        let broke_down = |_| Concluded::of(Prepared::Refused(NOT_PREPARED.into()));
+        let Concluded { prepared, records, notices } = work.await.unwrap_or_else(broke_down);
+        tell(people, notices).await;
+        if !records.is_empty() {
+            self.keep_records(named, &records);
+        }
+        (prepared, records)
+    }
+
+    /// Keeps what policies decided until the call is done. Models repeat whole calls, and what is decided again may be what
+    /// was decided before.
+    fn keep_records(&self, named: String, records: &[Json]) {
+        let mut hooked = self.hooked();
+        let kept = &mut hooked.entry(named).or_default().policies;
+        for record in records {
+            if !kept.contains(record) {
+                kept.push(record.clone());
+            }
+        }
+    }
+
+    /// Who made a call.
+    fn origin_of(&self, call: &ToolCall) -> Provenance {
+        let hooked = self.hooked();
+        let records = hooked.get(&identity(call)).map(|hooked| &*hooked.records).unwrap_or_default();
+        let changed = records.iter().rev().find(|record| record.did == HookEffect::Replaced);
+        let answered = || self.answered_by.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match changed {
+            Some(record) => Provenance::hook(&record.hook),
+            None => answered().unwrap_or_else(Provenance::model),
+        }
+    }
+
+    /// Whose words the answer is whose calls come next.
+    pub(crate) fn answered_by(&self, hook: Option<Provenance>) {
+        *self.answered_by.lock().unwrap_or_else(PoisonError::into_inner) = hook;
     }
 
     /// Which rules the policy goes by now. One that fails inside decides each call anew.
@@ -317,28 +395,41 @@ impl Toolbox {
     }
 
     /// What holds a call back that is about to begin, where the rules changed since it was prepared, or its files since a
-    /// person allowed it.
-    fn held(&self, run: &RunId, call: &ToolCall, touches: &Touches, approved: bool) -> Option<Prepared> {
-        if approved && let Some(now) = self.exchanged(run, call, touches) {
+    /// person or policies allowed it; with what policies decided.
+    async fn held(
+        &self,
+        run: &RunId,
+        (call, touches, approved): (&ToolCall, &Touches, bool),
+        cancel: &CancellationToken,
+        people: &mpsc::Sender<Input>,
+    ) -> Option<(Prepared, Vec<Json>)> {
+        // Policies look at paths; what the permissions go by is looked at once more when a file is opened.
+        if (approved || self.policies.is_some())
+            && let Some(now) = self.exchanged(run, call, touches)
+        {
             self.show(call, &now);
             let led_elsewhere = now != *touches;
-            return match self.judge(call, &now) {
-                Prepared::Ready { .. } if !led_elsewhere => self.asked_again(call, now),
+            let (prepared, records) = self.conclude(run, self.judge(call, &now), cancel, people).await;
+            let prepared = match prepared {
+                Prepared::Ready { .. } if !led_elsewhere && !approved => return None,
+                Prepared::Ready { .. } if !led_elsewhere => self.asked_again(call, now)?,
                 Prepared::Ask { call, touches, question, subject, scopes } => {
                     let why = if led_elsewhere { LEADS_ELSEWHERE } else { HAS_OTHER_NAMES };
                     let question = format!("{question} ({why})");
-                    Some(Prepared::Ask { call, touches, question, subject, scopes })
+                    Prepared::Ask { call, touches, question, subject, scopes }
                 }
-                held @ (Prepared::Ready { .. } | Prepared::Refused(_)) => Some(held),
+                held @ (Prepared::Ready { .. } | Prepared::Refused(_)) => held,
             };
+            return Some((prepared, records));
         }
         if self.rules() == self.decided_by.load(Ordering::SeqCst) {
             return None;
         }
-        match self.judge(call, touches) {
+        let (prepared, records) = self.conclude(run, self.judge(call, touches), cancel, people).await;
+        match prepared {
             Prepared::Ready { .. } => None,
             Prepared::Ask { .. } if approved => None,
-            held @ (Prepared::Ask { .. } | Prepared::Refused(_)) => Some(held),
+            held @ (Prepared::Ask { .. } | Prepared::Refused(_)) => Some((held, records)),
         }
     }
 
@@ -353,10 +444,13 @@ impl Toolbox {
         let paths: Vec<_> = files(&touches).iter().map(|path| path.to_string_lossy()).collect();
         let (subject, question) =
             (paths.join("\n"), format!("{what} {}: {HAS_OTHER_NAMES}", paths.join(", ")));
-        Some(self.question(call.clone(), touches, question, subject))
+        let grant = Grant { tool: call.name.clone(), subject };
+        let scopes = self.parts.policy.scopes(&grant);
+        let (call, subject) = (call.clone(), grant.subject.into());
+        Some(Prepared::Ask { call, touches, question, subject, scopes })
     }
 
-    /// What an approved call touches by now, where these are not the files that were approved.
+    /// What a call touches by now, where these are not the files that it was decided by.
     fn exchanged(&self, run: &RunId, call: &ToolCall, touches: &Touches) -> Option<Touches> {
         if files(touches).is_empty() {
             return None;
@@ -399,14 +493,16 @@ impl Toolbox {
         outputs: mpsc::Sender<Input>,
     ) -> Input {
         let by = self.rules();
-        if let Some(prepared) = self.held(&place.run, &call, &touches, approved) {
-            return Input::ToolHeld { run: place.run, slot, prepared };
+        let held = self.held(&place.run, (&call, &touches, approved), &cancel, &outputs).await;
+        if let Some((prepared, policies)) = held {
+            return Input::ToolHeld { run: place.run, slot, prepared, policies };
         }
         let started = self.parts.clock.now();
         let watch = Instant::now();
         let mut noticed = Noticed::default();
         let (stop, people) = (cancel.clone(), outputs.clone());
-        let mut hooks = self.hooked().get(&identity(&call)).cloned().unwrap_or_default().records;
+        let Hooked { records: mut hooks, policies, .. } =
+            self.hooked().get(&identity(&call)).cloned().unwrap_or_default();
         let (output, leaving) = match self.departs(&call) {
             Some(trip) => match self.hinders(&place.run, &trip, &stop, &people, &mut hooks).await {
                 Some(why) => (ToolOutput::error(why), None),
@@ -445,7 +541,7 @@ impl Toolbox {
         }
         let done = Done {
             result,
-            hooks: kept(&hooks),
+            interventions: Interventions { hooks: kept(&hooks), policies },
             provenance,
             added,
             started,

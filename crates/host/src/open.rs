@@ -135,6 +135,7 @@ pub async fn open(place: &Place, request: &OpenRequest) -> Result<Started, Failu
     };
     let ours = resumed.as_ref().is_none_or(|row| row.agent == quipu::AGENT);
     let basis = Basis { cwd: cwd.clone(), last, ours, moved: moved.is_some() };
+    crate::settings::ask_project_hooks(place, &request.hooks, engine.sealer().clone(), &cwd).await;
     // A project may have its own patience.
     let settings = settings.with_call_options(place.config_in(&cwd).calls.options.clone());
     let prepared = prepare(place, request, &settings, &engine, &basis).await?;
@@ -257,7 +258,8 @@ async fn prepare(
     (options.compaction, options.prune, options.files) = (config.compaction, config.prune, config.files);
     options.files.enabled &= !request.in_memory;
     if replay.is_none() {
-        options.hooks = crate::command_hooks::command_hooks(&config.hooks);
+        options.hooks.clone_from(&request.hooks);
+        options.hooks.extend(crate::command_hooks::command_hooks(&config.hooks));
     }
     options.history = history_settings(&config, request, replay);
     options.travel = travel_settings(&config, request, replay);

@@ -2,7 +2,8 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use quipu::{Engine, Outputs, Sealer};
 use quipu_protocol::UnixMs;
@@ -31,6 +32,16 @@ pub struct Place {
     commands: CommandRegistry,
     observer: Shared,
     config: Arc<Cache>,
+    opened: Arc<OpenedStore>,
+}
+
+/// The store of all clones of a place.
+#[derive(Debug, Default)]
+struct OpenedStore {
+    /// The one that was opened last to be written, as long as somebody has it.
+    store: Mutex<Weak<SqliteStore>>,
+    /// That it is on a network was said.
+    told_of_network: AtomicBool,
 }
 
 /// The time, in milliseconds since the epoch.
@@ -100,6 +111,7 @@ impl Place {
             commands: CommandRegistry::default(),
             observer: Shared(observer),
             config: Arc::new(Cache::of_environment(&env)),
+            opened: Arc::default(),
         })
     }
 
@@ -117,6 +129,7 @@ impl Place {
             commands: CommandRegistry::default(),
             observer: Shared(observer),
             config: Arc::default(),
+            opened: Arc::default(),
         }
     }
 
@@ -191,7 +204,14 @@ impl Place {
 
     /// The store, made when it is not there.
     pub async fn store(&self) -> Result<Arc<SqliteStore>, Failure> {
-        self.open_store(&OpenOptions::default())
+        let store = self.open_store(&OpenOptions::default())?;
+        *self.opened.store.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&store);
+        Ok(store)
+    }
+
+    /// The store that somebody in this process has open to write; `None` where nobody has.
+    pub(crate) fn opened_store(&self) -> Option<Arc<SqliteStore>> {
+        self.opened.store.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
     }
 
     /// Opens the file of the store as it is.
@@ -203,7 +223,10 @@ impl Place {
     }
 
     fn open_store(&self, options: &OpenOptions) -> Result<Arc<SqliteStore>, Failure> {
-        if let Some(told) = self.on_a_network() {
+        if !self.opened.told_of_network.load(Ordering::Relaxed)
+            && let Some(told) = self.on_a_network()
+            && !self.opened.told_of_network.swap(true, Ordering::Relaxed)
+        {
             self.warn_with(told, Advice::MoveStore);
         }
         Ok(Arc::new(SqliteStore::open(&self.store, options)?))
@@ -242,6 +265,11 @@ impl Place {
     /// The same with those of the project that `cwd` is in, where a person has accepted them.
     pub fn config_in(&self, cwd: &Path) -> Arc<Settings> {
         self.read_config(Some(cwd))
+    }
+
+    /// What hooks say of the trust in a project's file of settings.
+    pub(crate) fn decide_project(&self, file: PathBuf, decision: Option<crate::settings::Decision>) {
+        self.config.decide(file, decision);
     }
 
     fn read_config(&self, cwd: Option<&Path>) -> Arc<Settings> {

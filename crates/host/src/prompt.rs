@@ -1,9 +1,9 @@
 //! The system prompt of a session.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use quipu::{ContextSource, Engine, RulesSource, SessionOptions};
+use quipu::{ContextSource, Engine, HookAnswer, Resources, Rules, RulesSource, SessionOptions, StartupHooks};
 
 use crate::{Failure, OpenRequest, Place};
 
@@ -26,7 +26,8 @@ pub(crate) async fn put_system(
     let (rules, problems) = if request.no_context_files {
         Default::default()
     } else {
-        let (rules, problems) = quipu::find_rules(&place.home, cwd, &rules_above(place));
+        let (rules, mut problems) = quipu::find_rules(&place.home, cwd, &rules_above(place));
+        let rules = rules_of_hooks(place, engine, request, cwd, rules, &mut problems).await;
         let rules = crate::rules::accepted_rules(place, engine, cwd, rules).await?;
         (rules, problems)
     };
@@ -40,6 +41,41 @@ pub(crate) async fn put_system(
         options.context_sources.insert(0, rules);
     }
     Ok(())
+}
+
+/// The rules that hooks of the program make of those that were found.
+async fn rules_of_hooks(
+    place: &Place,
+    engine: &Engine,
+    request: &OpenRequest,
+    cwd: &Path,
+    found: Vec<Rules>,
+    problems: &mut Vec<String>,
+) -> Vec<Rules> {
+    if request.hooks.is_empty() {
+        return found;
+    }
+    let hooks = StartupHooks::new(&request.hooks, engine.sealer().clone(), cwd);
+    let paths: Vec<PathBuf> = found.iter().map(|one| one.path.clone()).collect();
+    let HookAnswer { value, notices } = hooks.resources(Resources { rules: paths.clone() }).await;
+    for notice in notices {
+        place.note(notice);
+    }
+    if value.rules == paths {
+        return found;
+    }
+    let mut rules = Vec::with_capacity(value.rules.len());
+    for path in value.rules {
+        match found.iter().find(|one| one.path == path) {
+            Some(known) => rules.push(known.clone()),
+            None => {
+                let (read, failed) = quipu::read_rules_at(&place.home, &[path]);
+                rules.extend(read);
+                problems.extend(failed);
+            }
+        }
+    }
+    rules
 }
 
 /// Directories above a repository whose rules the user accepts.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use quipu::PermissionMode;
+use quipu::{Hook, PermissionMode};
 use quipu_protocol::Thinking;
 use quipu_replay::Replay;
 use quipu_store::Graph;
@@ -90,6 +90,9 @@ pub struct OpenRequest {
     pub append_system_prompt: Vec<String>,
     /// Rules of the project are left out.
     pub no_context_files: bool,
+    /// Hooks of the program, before those of the settings. Those that run before a session is there (a project's trust, files of
+    /// rules) are these alone.
+    pub hooks: Vec<Arc<dyn Hook>>,
     /// What was answered so far to questions that come up; `None` where nobody could be asked.
     pub answers: Vec<(Question, Option<bool>)>,
     /// Places of caches that the environment names are offered.

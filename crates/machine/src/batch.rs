@@ -5,6 +5,7 @@ use std::sync::Arc;
 use quipu_protocol::{AskId, Content, Json, Provenance, RunId, ToolCall, ToolResultMessage, Touches, UnixMs};
 
 use super::done::Done;
+use super::hooked::Interventions;
 use super::types::{Draft, Going, Prepared};
 
 /// One call of a batch. Named by its place, since models repeat call ids.
@@ -17,8 +18,8 @@ pub(super) struct Slot {
     pub(super) approved: bool,
     /// Whether `ToolEnded` was emitted.
     pub(super) told: bool,
-    /// What hooks did to the call.
-    pub(super) hooks: Vec<Json>,
+    /// What hooks and policies did to the call.
+    pub(super) interventions: Interventions,
 }
 
 #[derive(Debug)]
@@ -161,7 +162,7 @@ impl Early {
 }
 
 /// A result that no tool made.
-pub(super) fn refusal(call: &ToolCall, text: String, hooks: Vec<Json>, now: UnixMs) -> Done {
+pub(super) fn refusal(call: &ToolCall, text: String, interventions: Interventions, now: UnixMs) -> Done {
     Done {
         result: ToolResultMessage {
             tool_call_id: call.id.clone(),
@@ -172,7 +173,7 @@ pub(super) fn refusal(call: &ToolCall, text: String, hooks: Vec<Json>, now: Unix
             is_error: true,
             timestamp: now,
         },
-        hooks,
+        interventions,
         provenance: Provenance::quipu(),
         added: Vec::new(),
         started: now,
@@ -241,7 +242,14 @@ mod tests {
             thought_signature: None,
             namespace: None,
         };
-        Slot { call, state: State::Ready, touches, approved: false, told: false, hooks: Vec::new() }
+        Slot {
+            call,
+            state: State::Ready,
+            touches,
+            approved: false,
+            told: false,
+            interventions: Interventions::default(),
+        }
     }
 
     #[test]
@@ -269,7 +277,7 @@ mod tests {
         assert_eq!(batch.startable(), [0]);
         batch.slots[0].state = State::Running;
         assert!(batch.startable().is_empty());
-        let refused = refusal(&batch.slots[0].call, String::new(), Vec::new(), 0);
+        let refused = refusal(&batch.slots[0].call, String::new(), Interventions::default(), 0);
         batch.slots[0].state = State::Done(Box::new(refused));
         assert_eq!(batch.startable(), [1]);
     }

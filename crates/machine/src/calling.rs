@@ -201,7 +201,7 @@ impl Machine {
                 calls,
                 error,
                 prepared,
-                hooks: Vec::new(),
+                interventions: Vec::new(),
                 waiting,
                 kept: false,
                 early: Early::default(),
@@ -215,11 +215,11 @@ impl Machine {
         }
     }
 
-    pub(super) fn prepared(&mut self, calls: Vec<Prepared>, hooks: Vec<Vec<Json>>) {
+    pub(super) fn prepared(&mut self, calls: Vec<Prepared>, interventions: Vec<Interventions>) {
         let Some(Run { id, turn, aborting, phase: Phase::Answered(answered), .. }) = &mut self.run else {
             return;
         };
-        (answered.prepared, answered.hooks) = (calls, hooks);
+        (answered.prepared, answered.interventions) = (calls, interventions);
         answered.waiting = false;
         if !answered.kept && !*aborting {
             answered.early.begin(&answered.calls, &answered.prepared);
@@ -242,7 +242,8 @@ impl Machine {
         }
         let (turn, error, refused) = (run.turn, answered.error.take(), run.refused.take());
         let (calls, prepared) = (std::mem::take(&mut answered.calls), std::mem::take(&mut answered.prepared));
-        let (hooks, early) = (std::mem::take(&mut answered.hooks), std::mem::take(&mut answered.early));
+        let (interventions, early) =
+            (std::mem::take(&mut answered.interventions), std::mem::take(&mut answered.early));
         if let Some(error) = error {
             self.emit(Event::TurnEnded { turn });
             let error = match error.kind {
@@ -260,6 +261,6 @@ impl Machine {
             self.emit(Event::TurnEnded { turn });
             return self.after_turn(Went::Done);
         }
-        self.start_tools(calls, prepared, hooks, early);
+        self.start_tools(calls, prepared, interventions, early);
     }
 }

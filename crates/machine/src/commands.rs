@@ -333,7 +333,7 @@ impl Machine {
         let now = self.now;
         let Some(Run { phase: Phase::Tools(batch), .. }) = &mut self.run else { return };
         let Some(place) = batch.slots.get_mut(slot) else { return };
-        let done = refusal(&place.call, text, place.hooks.clone(), now);
+        let done = refusal(&place.call, text, place.interventions.clone(), now);
         place.state = State::Done(Box::new(done));
         self.keep_result(slot);
     }

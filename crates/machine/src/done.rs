@@ -4,19 +4,19 @@ use std::sync::Arc;
 
 use quipu_dag::NewChunk;
 use quipu_protocol::{
-    AddedBlock, Entry, FileChange, Json, Message, Provenance, RunId, StepInfo, ToolResultMessage, UnixMs,
+    AddedBlock, Entry, FileChange, Message, Provenance, RunId, StepInfo, ToolResultMessage, UnixMs,
 };
 use quipu_transcript::WorkspaceNote;
 
-use super::{Draft, Leaving, record_hooks};
+use super::{Draft, Interventions, Leaving};
 
 /// A finished tool call, sealed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Done {
     /// What the model is given.
     pub result: ToolResultMessage,
-    /// What hooks did to the call and to its result.
-    pub hooks: Vec<Json>,
+    /// What hooks and policies did to the call and to its result.
+    pub interventions: Interventions,
     /// Where its text came from.
     pub provenance: Provenance,
     /// Blocks of it that came from elsewhere.
@@ -50,7 +50,7 @@ impl Done {
             ..StepInfo::default()
         };
         self.note.put_into(&mut step);
-        record_hooks(&mut step, &self.hooks);
+        self.interventions.record(&mut step);
         let entry = Arc::new(Entry::Message(Message::ToolResult(self.result.clone())));
         Draft { entry, step, states: self.states.clone(), blobs: Vec::new() }
     }

@@ -1,4 +1,4 @@
-//! What hooks say, and what is kept of what they did.
+//! What hooks say, and what is kept of what they and policies did.
 
 use quipu_protocol::{Json, StepInfo, UserInput};
 
@@ -20,5 +20,29 @@ pub fn record_hooks(step: &mut StepInfo, records: &[Json]) {
         && let Ok(records) = Json::of(records)
     {
         step.extra.insert(HOOKS.to_owned(), records);
+    }
+}
+
+/// The name under which the result of a call keeps what policies decided of it.
+const POLICIES: &str = "policies";
+
+/// What hooks and policies did to a tool call, as its result keeps it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Interventions {
+    /// What hooks did to it and to its result.
+    pub hooks: Vec<Json>,
+    /// Which policies asked about it or denied it.
+    pub policies: Vec<Json>,
+}
+
+impl Interventions {
+    /// Keeps them with a step.
+    pub fn record(&self, step: &mut StepInfo) {
+        record_hooks(step, &self.hooks);
+        if !self.policies.is_empty()
+            && let Ok(records) = Json::of(&self.policies)
+        {
+            step.extra.insert(POLICIES.to_owned(), records);
+        }
     }
 }

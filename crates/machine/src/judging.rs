@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quipu_protocol::{Answer, Ask, AskId, AskKind, Event, Permission, Scope, ToolCall, Touches};
+use quipu_protocol::{Answer, Ask, AskId, AskKind, Event, Json, Permission, Scope, ToolCall, Touches};
 
 use super::batch::{self, State, Subject};
 use super::{Effect, Machine, Phase, PolicyVersion, Prepared, Run};
@@ -39,7 +39,7 @@ impl Machine {
     }
 
     /// What the policy decides now of a call that waits for an answer.
-    pub(super) fn judged(&mut self, ask: &AskId, prepared: Prepared) {
+    pub(super) fn judged(&mut self, ask: &AskId, prepared: Prepared, policies: Vec<Json>) {
         let Some(Run { phase: Phase::Tools(batch), .. }) = &mut self.run else { return };
         let Some(slot) = batch.asking(ask) else { return };
         let answer = match prepared {
@@ -49,6 +49,7 @@ impl Machine {
                 Answer::once()
             }
             Prepared::Refused(reason) => {
+                batch.slots[slot].interventions.policies.extend(policies);
                 self.refuse_slot(slot, reason.clone());
                 Answer::Deny { reason: Some(reason) }
             }
@@ -58,7 +59,7 @@ impl Machine {
     }
 
     /// A call was not begun, because the policy decides otherwise by now.
-    pub(super) fn tool_held(&mut self, slot: usize, prepared: Prepared) {
+    pub(super) fn tool_held(&mut self, slot: usize, prepared: Prepared, policies: Vec<Json>) {
         let batch = match &mut self.run {
             Some(Run { phase: Phase::Tools(batch), .. }) => batch,
             Some(Run { phase: Phase::Answered(answered), .. }) => return answered.early.hold(slot),
@@ -70,6 +71,7 @@ impl Machine {
         if !matches!(place.state, State::Running) {
             return;
         }
+        place.interventions.policies.extend(policies);
         let call = place.call.clone();
         let aborting = leaves || self.run.as_ref().is_some_and(|run| run.aborting);
         match prepared {

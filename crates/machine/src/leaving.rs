@@ -142,7 +142,7 @@ impl Machine {
 impl Batch {
     fn refuse(&mut self, slot: usize, text: String, now: quipu_protocol::UnixMs) {
         if let Some(place) = self.slots.get_mut(slot) {
-            let done = refusal(&place.call, text, place.hooks.clone(), now);
+            let done = refusal(&place.call, text, place.interventions.clone(), now);
             place.state = State::Done(Box::new(done));
         }
     }

@@ -49,7 +49,7 @@ pub use compacting::{CompactionSettings, SUPPLIED_BY};
 pub use compacting::{json_of_nothing, step_of, tool_tokens};
 pub use done::Done;
 pub use errors::{ClearError, ShellRunError};
-pub use hooked::{HookPrompt, record_hooks};
+pub use hooked::{HookPrompt, Interventions, record_hooks};
 use jumping::Jumping;
 use leaving::Departing;
 pub use limits::Limits;
@@ -149,8 +149,8 @@ struct Answered {
     calls: Vec<ToolCall>,
     error: Option<ModelError>,
     prepared: Vec<Prepared>,
-    /// What hooks did to the calls.
-    hooks: Vec<Vec<Json>>,
+    /// What hooks and policies did to the calls.
+    interventions: Vec<Interventions>,
     /// The calls are still being prepared.
     waiting: bool,
     kept: bool,
@@ -319,9 +319,11 @@ impl Machine {
                 }
             }
             Input::Policy(version) => self.policy_is(version),
-            Input::Judged { run, ask, prepared } if self.is_current(&run) => self.judged(&ask, prepared),
-            Input::ToolHeld { run, slot, prepared } if self.is_current(&run) => {
-                self.tool_held(slot, prepared);
+            Input::Judged { run, ask, prepared, policies } if self.is_current(&run) => {
+                self.judged(&ask, prepared, policies);
+            }
+            Input::ToolHeld { run, slot, prepared, policies } if self.is_current(&run) => {
+                self.tool_held(slot, prepared, policies);
             }
             Input::AskExpired { ask } => self.answer(&ask, None),
             Input::Told(trouble) => self.emit(Event::from(trouble)),
@@ -330,7 +332,9 @@ impl Machine {
             Input::SourcesChanged => self.refresh_at(EpochReason::Source),
             Input::Refreshed { run, result } if self.is_current(&run) => self.refreshed(result),
             // An answer of a run that is over is dropped: everything that it could say was said in its last commit.
-            Input::Prepared { run, calls, hooks } if self.is_current(&run) => self.prepared(calls, hooks),
+            Input::Prepared { run, calls, interventions } if self.is_current(&run) => {
+                self.prepared(calls, interventions);
+            }
             Input::RunStartDecided { run, beside } if self.is_current(&run) => {
                 self.run_start_decided(beside);
             }
@@ -399,25 +403,26 @@ impl Machine {
         &mut self,
         calls: Vec<ToolCall>,
         prepared: Vec<Prepared>,
-        hooks: Vec<Vec<Json>>,
+        interventions: Vec<Interventions>,
         mut early: Early,
     ) {
         let mut batch = Batch::default();
         let aborting = self.run.as_ref().is_some_and(|run| run.aborting);
-        let (mut prepared, mut hooks) = (prepared.into_iter(), hooks.into_iter());
+        let (mut prepared, mut interventions) = (prepared.into_iter(), interventions.into_iter());
         // Those that were begun while the answer was committed, and are done.
         let mut ended = Vec::new();
         for call in calls {
             // None is missing unless the checking itself broke down.
             let prepared = prepared.next().unwrap_or_else(|| Prepared::Refused(batch::NOT_PREPARED.into()));
-            let hooks = hooks.next().unwrap_or_default();
+            let interventions = interventions.next().unwrap_or_default();
             let too_many = batch.slots.len() >= batch::CALLS;
             self.emit(Event::ToolStarted {
                 call: call.id.clone(),
                 name: call.name.clone(),
                 args: call.arguments.clone(),
             });
-            let refuse = |text: String| State::Done(Box::new(refusal(&call, text, hooks.clone(), self.now)));
+            let refuse =
+                |text: String| State::Done(Box::new(refusal(&call, text, interventions.clone(), self.now)));
             let begun = early.take(batch.slots.len());
             if let Some(State::Done(_)) = &begun {
                 ended.push(batch.slots.len());
@@ -445,7 +450,7 @@ impl Machine {
             } else {
                 false
             };
-            batch.slots.push(Slot { call, state, touches, approved: false, told, hooks });
+            batch.slots.push(Slot { call, state, touches, approved: false, told, interventions });
         }
         if let Some(run) = &mut self.run {
             run.phase = Phase::Tools(batch);

@@ -886,7 +886,7 @@ impl World {
                 }
             })
             .collect();
-        self.give(Input::Prepared { run, calls, hooks: Vec::new() });
+        self.give(Input::Prepared { run, calls, interventions: Vec::new() });
     }
 
     fn tool(&mut self, choice: u8) {
@@ -896,7 +896,8 @@ impl World {
         let (run, slot, call) = self.tools.remove(usize::from(choice) % self.tools.len());
         if self.policies > 0 && choice % 4 == 2 && !self.finishing {
             let touches = self.touches.get(&(run.clone(), slot)).cloned().unwrap_or(Touches::Nothing);
-            return self.give(Input::ToolHeld { run, slot, prepared: decided(choice / 4, call, touches) });
+            let (prepared, policies) = (decided(choice / 4, call, touches), Vec::new());
+            return self.give(Input::ToolHeld { run, slot, prepared, policies });
         }
         let result = ToolResultMessage {
             tool_call_id: call.id,
@@ -912,7 +913,7 @@ impl World {
             (goes && choice % 3 == 1 && !self.finishing).then(|| self.leaving(&run, choice)).flatten();
         let done = Box::new(Done {
             result,
-            hooks: Vec::new(),
+            interventions: Interventions { policies: vec![Json::object()], ..Interventions::default() },
             provenance: Provenance::tool(),
             added: Vec::new(),
             started: 0,
@@ -1026,7 +1027,7 @@ impl World {
             Move::Judge(choice) => {
                 if let Some((run, ask, call, touches)) = self.judges.pop_front() {
                     let prepared = decided(choice, call, touches);
-                    self.give(Input::Judged { run, ask, prepared });
+                    self.give(Input::Judged { run, ask, prepared, policies: Vec::new() });
                 }
             }
             Move::Shell(true) => {
@@ -1367,6 +1368,9 @@ fn record() -> CallRecord {
         tools: quipu_protocol::ChunkId([2; 32]),
         body: quipu_protocol::ChunkId([3; 32]),
         body_bytes: 1,
+        before_hooks: None,
+        headers: std::collections::BTreeMap::new(),
+        removed_headers: Vec::new(),
         started: 1,
         first_token_ms: None,
         duration_ms: None,

@@ -13,6 +13,7 @@ use quipu_protocol::{
 use quipu_transcript::{FilePlan, Measure, Prune, TouchedFiles};
 use serde::{Deserialize, Serialize};
 
+use super::hooked::Interventions;
 use super::{
     ClearError, CompactionSettings, Done, EpochReason, HookPrompt, Limits, PruneSettings, Refreshed,
     Refreshes, ShellRunError, SideCall,
@@ -50,8 +51,8 @@ pub enum Input {
     Prepared {
         run: RunId,
         calls: Vec<Prepared>,
-        /// What hooks did to each of the calls; shorter where they did nothing to those behind.
-        hooks: Vec<Vec<Json>>,
+        /// What hooks and policies did to each of the calls; shorter where they did nothing to those behind.
+        interventions: Vec<Interventions>,
     },
     Call {
         run: RunId,
@@ -116,6 +117,8 @@ pub enum Input {
         run: RunId,
         slot: usize,
         prepared: Prepared,
+        /// Which policies asked or denied.
+        policies: Vec<Json>,
     },
     /// Which rules the policy goes by now.
     Policy(PolicyVersion),
@@ -124,6 +127,8 @@ pub enum Input {
         run: RunId,
         ask: AskId,
         prepared: Prepared,
+        /// Which policies asked or denied.
+        policies: Vec<Json>,
     },
     /// What a person's line printed so far.
     ShellOutput {

@@ -255,6 +255,15 @@ pub struct CallRecord {
     pub body: crate::ChunkId,
     /// Bytes of the body.
     pub body_bytes: u64,
+    /// Where hooks changed what is sent: SHA-256 of the body that would have been sent without them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before_hooks: Option<crate::ChunkId>,
+    /// Headers that hooks set, by name in lower case; secrets in their values are placeholders.
+    #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
+    pub headers: std::collections::BTreeMap<String, String>,
+    /// Headers that hooks took away, by name in lower case.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub removed_headers: Vec<String>,
     /// When the call was recorded, milliseconds since the epoch.
     pub started: UnixMs,
     /// Milliseconds from then to the first token; absent when none came.

@@ -15,6 +15,7 @@ use crate::credentials::{CallOutcome, Credential, CredentialError};
 use crate::decode::Decode;
 use crate::failure::{self, advice, classify, quote, read_complaint, retry_after};
 use crate::net::{self, LocalRoute};
+use crate::outgoing::ResponseHead;
 use crate::target::Target;
 use crate::time::now;
 use crate::{CacheRetention, Call, CallEnd, CallEvent, Charge, RetryAsk, ThinkingBudgets};
@@ -143,7 +144,7 @@ pub(crate) async fn run(
     call: Call,
     decoder: impl Fn(Arc<Model>, UnixMs) -> Box<dyn Decode> + Send,
 ) -> CallEnd {
-    let Call { request, body, events, cancel, retries: gate, secrets } = call;
+    let Call { request, body, events, cancel, retries: gate, secrets, headers: changes, responses } = call;
     let started = now();
     let mut attempts: Vec<Attempt> = Vec::new();
     let mut charges: Vec<Charge> = Vec::new();
@@ -166,6 +167,7 @@ pub(crate) async fn run(
             }
             let mut headers = reached.target.headers.clone();
             headers.extend(extra.clone());
+            changes.apply(&mut headers, &reached.target);
             let signed = access.signed(&reached, &headers, &body, options).await?;
             Ok::<_, ModelError>((reached, headers, signed))
         };
@@ -194,7 +196,10 @@ pub(crate) async fn run(
         let named = named.then(|| credential.identity.clone());
         let mut attempt = Attempt { at: now(), error: None, status: None, credential: named };
         let mut answer = decoder(request.model.clone(), started);
-        let one = once(target, options, headers, &body, &events, &mut *answer, &mut attempt.status);
+        let number = u32::try_from(attempts.len() + 1).unwrap_or(u32::MAX);
+        let heads = responses.as_ref().map(|responses| (responses, number));
+        let sent = Outgoing { target, headers, body: &body, heads };
+        let one = once(&sent, options, &events, &mut *answer, &mut attempt.status);
         let outcome = tokio::select! {
             biased;
             () = cancel.cancelled() => Err(aborted().into()),
@@ -333,14 +338,22 @@ impl Heard<'_> {
     }
 }
 
+/// One attempt as it goes out.
+pub(crate) struct Outgoing<'a> {
+    pub(crate) target: &'a Target,
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) body: &'a Bytes,
+    /// Who is shown how the answer begins, and the number of the attempt.
+    pub(crate) heads: Option<(&'a mpsc::Sender<ResponseHead>, u32)>,
+}
+
 /// An answer with a good status.
 pub(crate) async fn answered<'a>(
-    target: &'a Target,
+    outgoing: &Outgoing<'a>,
     options: &CallOptions,
-    headers: &HeaderMap,
-    body: &Bytes,
     status: &mut Option<u16>,
 ) -> Result<(Response, Heard<'a>), Failure> {
+    let Outgoing { target, headers, body, heads } = *outgoing;
     let name = target.name();
     let client = net::client(&target.url, options.local);
     let client = client.map_err(|error| Failure { error, retry: Some(false), sent: false })?;
@@ -359,6 +372,11 @@ pub(crate) async fn answered<'a>(
         Err(_) => return Err(silent(&name, options).into()),
     };
     *status = Some(response.status().as_u16());
+    if let Some((heads, number)) = heads {
+        let head = ResponseHead::of(number, response.status().as_u16(), response.headers(), target);
+        // Whoever looks on is not waited for.
+        drop(heads.try_send(head));
+    }
     let request_id = header(&response, "request-id").or_else(|| header(&response, "x-request-id"));
     let heard = Heard { target, status: *status, request_id };
     if response.status().is_success() {
@@ -383,16 +401,14 @@ pub(crate) async fn answered<'a>(
 }
 
 async fn once(
-    target: &Target,
+    outgoing: &Outgoing<'_>,
     options: &CallOptions,
-    headers: &HeaderMap,
-    body: &Bytes,
     events: &mpsc::Sender<CallEvent>,
     answer: &mut dyn Decode,
     status: &mut Option<u16>,
 ) -> Result<(), Failure> {
-    let name = target.name();
-    let (mut response, heard) = answered(target, options, headers, body, status).await?;
+    let name = outgoing.target.name();
+    let (mut response, heard) = answered(outgoing, options, status).await?;
     let media = header(&response, CONTENT_TYPE.as_str()).unwrap_or_default().to_ascii_lowercase();
     let streams = !(media.starts_with("text/html") || media.starts_with("application/json"));
     if !streams {

@@ -1,17 +1,16 @@
 //! A request whose answer is one body, and not a stream.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
 use quipu_protocol::ModelError;
-use reqwest::header::HeaderMap;
 
 use crate::CallOptions;
-use crate::access::Access;
-use crate::call::{Failure, again, answered, network, silent, stalled, too_large};
-use crate::credentials::CallOutcome;
+use crate::access::{Access, Reached};
+use crate::call::{Failure, Outgoing, again, answered, network, silent, stalled, too_large};
+use crate::credentials::{CallOutcome, Credential};
 use crate::failure::advice;
-use crate::target::Target;
 
 /// Sends `body` until it is answered, and `read` takes the answer, which is read whole. `read` complains in words that
 /// follow the name of the server.
@@ -21,13 +20,39 @@ pub(crate) async fn exchange<T>(
     body: Bytes,
     read: impl Fn(&[u8]) -> Result<T, ModelError>,
 ) -> Result<T, ModelError> {
-    let mut attempts = 0;
+    let mut attempts: usize = 0;
+    // Those that were refused, and the way that comes after them.
+    let mut used: Vec<Arc<Credential>> = Vec::new();
+    let mut next: Option<Reached> = None;
     loop {
         attempts += 1;
-        let mut failure = match exchanged(access, options, &body, &read).await {
+        let reached = match next.take() {
+            Some(reached) => reached,
+            None => access.reach(options).await?,
+        };
+        let mut failure = match exchanged(access, &reached, options, &body, &read).await {
             Ok(done) => return Ok(done),
             Err(failure) => failure,
         };
+        let outcome = CallOutcome::of(Some(failure.error.kind));
+        if outcome.is_refusal() {
+            if !used.iter().any(|known| Arc::ptr_eq(known, &reached.credential)) {
+                used.push(reached.credential.clone());
+            }
+            match access.another(&used, outcome, options).await {
+                Ok(Some(other)) => {
+                    // The bytes are sent with another credential, which is no retry.
+                    attempts -= 1;
+                    next = Some(other);
+                    continue;
+                }
+                Ok(None) => {}
+                Err(problem) => {
+                    let said = ModelError::from(problem).message;
+                    failure.error.message = format!("{} {said}", failure.error.message);
+                }
+            }
+        }
         match again(options, attempts, &mut failure) {
             Some(delay) => tokio::time::sleep(delay).await,
             None => return Err(failure.error),
@@ -37,31 +62,30 @@ pub(crate) async fn exchange<T>(
 
 async fn exchanged<T>(
     access: &Access,
+    reached: &Reached,
     options: &CallOptions,
     body: &Bytes,
     read: &impl Fn(&[u8]) -> Result<T, ModelError>,
 ) -> Result<T, Failure> {
-    let reached = access.reach(options).await?;
-    let signed = access.signed(&reached, &reached.target.headers, body, options).await?;
+    let signed = access.signed(reached, &reached.target.headers, body, options).await?;
     let (target, headers) = match &signed {
         Some((target, headers)) => (target, headers),
         None => (&*reached.target, &reached.target.headers),
     };
-    let done = answer(target, headers, options, body, read).await;
+    let outgoing = Outgoing { target, headers, body, heads: None };
+    let done = answer(&outgoing, options, read).await;
     let error = done.as_ref().err().map(|failure| failure.error.kind);
     access.report(&reached.credential, CallOutcome::of(error)).await;
     done
 }
 
 async fn answer<T>(
-    target: &Target,
-    headers: &HeaderMap,
+    outgoing: &Outgoing<'_>,
     options: &CallOptions,
-    body: &Bytes,
     read: &impl Fn(&[u8]) -> Result<T, ModelError>,
 ) -> Result<T, Failure> {
-    let name = target.name();
-    let (mut response, heard) = answered(target, options, headers, body, &mut None).await?;
+    let name = outgoing.target.name();
+    let (mut response, heard) = answered(outgoing, options, &mut None).await?;
     let mut answer = Vec::new();
     let began = Instant::now();
     loop {

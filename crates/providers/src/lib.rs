@@ -24,6 +24,7 @@ mod model_sources;
 mod models_file;
 pub mod net;
 pub mod openai;
+mod outgoing;
 mod prepare;
 mod provider;
 mod scope;
@@ -61,6 +62,7 @@ pub use model_sources::{
     SourcedModel,
 };
 pub use openai::OpenAiCompletions;
+pub use outgoing::{HeaderChanges, PROTECTED_HEADERS, ResponseHead};
 pub use provider::*;
 pub use quipu_protocol::{CallEnd, CallEvent, Charge, clamp_level, level_name, levels, parse_level};
 pub use script::{Script, ScriptStep, blank, plain_body, stream};

@@ -8,7 +8,7 @@ use quipu_protocol::{CallEnd, CallEvent, Charge, ModelError, ModelRequest};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Body, Memory};
+use crate::{Body, HeaderChanges, Memory, ResponseHead};
 
 /// Something that answers like a model: a wire with its credential, or a script.
 pub trait Provider: Send + Sync + 'static {
@@ -51,6 +51,24 @@ pub struct Call {
     /// Who is given each secret that the call uses, before anything is sent with it: what seals them. It may be given
     /// the same again.
     pub secrets: Option<LearnSecret>,
+    /// What is changed of the headers.
+    pub headers: HeaderChanges,
+    /// Who is shown how each answer begins; what there is no room for is not shown. `None`: nobody.
+    pub responses: Option<mpsc::Sender<ResponseHead>>,
+}
+
+impl Call {
+    /// A call that nobody else has a part in.
+    #[must_use]
+    pub fn new(
+        request: Arc<ModelRequest>,
+        body: Bytes,
+        events: mpsc::Sender<CallEvent>,
+        cancel: CancellationToken,
+    ) -> Self {
+        let headers = HeaderChanges::default();
+        Self { request, body, events, cancel, retries: None, secrets: None, headers, responses: None }
+    }
 }
 
 /// Takes a secret, so that it can be sealed where it occurs.

@@ -215,8 +215,7 @@ fn attempts_that_break_off_count_against_both_limits() {
         let world = breaking(wire, 3);
         settings(&world, &json!({ "daily": 100 }));
         let ran = ask(&world, &["--max-cost", "2"]).exits(5);
-        let why =
-            "broke off and may have cost $2.00; another attempt may cost $2.00, and $0 of --max-cost is left";
+        let why = "broke off and may have cost $2.00; another attempt may cost $2.00, and $0 of what the run may cost is left";
         assert!(ran.err.replace("$0.0000", "$0").contains(why), "{}", ran.err);
         assert_eq!(world.requests().len(), 1);
         assert!(doctor(&world).1.starts_with("$0 spent today, plus $2.00 for calls"), "{:?}", doctor(&world));
@@ -373,7 +372,7 @@ fn a_window_in_a_file_does_not_lower_what_a_request_may_cost() {
     std::fs::write(&path, file.to_string()).unwrap();
     let long = "word ".repeat(3_000);
     let ran = world.run(&["-p", "--max-cost", "10", &long]).exits(5);
-    assert!(ran.err.contains("of --max-cost is left"), "{}", ran.err);
+    assert!(ran.err.contains("of what the run may cost is left"), "{}", ran.err);
     assert!(world.requests().is_empty());
 }
 
@@ -400,7 +399,7 @@ fn an_answer_is_lowered_on_both_wires_and_never_below_1024_tokens() {
         let told = ran.json_lines().into_iter().find(|line| line["type"] == "quipu_trouble").unwrap();
         assert!(told["message"].as_str().unwrap().contains("1500 tokens instead of 2000"), "{told}");
         let ran = world.run(&["-p", "--model", model, "--max-cost", "1", "x"]).exits(5);
-        assert!(ran.err.contains("$1.00 of --max-cost is left"), "{}", ran.err);
+        assert!(ran.err.contains("$1.00 of what the run may cost is left"), "{}", ran.err);
         // The second call of a run has what the first one left.
         world.run(&["-p", "--model", model, "--max-cost", "2", "x"]).exits(5);
         assert_eq!(allowed(&world), [1_500, 2_000]);

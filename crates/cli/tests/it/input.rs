@@ -25,7 +25,16 @@ fn flags_that_are_none() {
     // Without anything at all, it says what to do.
     let ran = world.run(&[]).exits(2);
     assert!(ran.err.contains("quipu --help") && ran.err.contains("quipu demo"), "{}", ran.err);
-    assert!(world.run(&["--help"]).ok().text().contains("Exit codes:"));
+    let help = world.run(&["--help"]).ok().text();
+    assert!(help.contains("Go back:") && help.contains("quipu help all"), "{help}");
+    assert_eq!(world.run(&["help"]).ok().text(), help);
+    let all = world.run(&["help", "all"]).ok().text();
+    assert!(
+        all.contains("Exit codes:") && all.contains("--ask-on-stdin") && all.contains("bookmark"),
+        "{all}"
+    );
+    assert!(world.run(&["help", "auth", "set"]).ok().text().contains("Usage: quipu auth set"));
+    check(&["help", "serach"], &["there is no command `serach`", "`search`", "quipu help all"]);
     assert!(world.run(&["--version"]).ok().text().starts_with("quipu "));
     assert_eq!(world.requests().len(), 0);
 }

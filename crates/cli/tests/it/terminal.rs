@@ -467,3 +467,16 @@ fn a_session_that_is_open_elsewhere_says_so() {
     assert_eq!(first.ends(), Some(0));
     assert_eq!(world.sessions().len(), 2);
 }
+
+#[test]
+fn task_on_a_terminal_opens_it_and_is_sent() {
+    let world = World::new([says("Done."), says("And that.")]);
+    let mut terminal = Terminal::open(&world, &["fix it", "and that"]);
+    terminal.shows("Done.");
+    terminal.shows("And that.");
+    terminal.types(CTRL_D);
+    assert_eq!(terminal.ends(), Some(0));
+    let sent: Vec<String> =
+        world.requests().iter().map(|asked| messages(asked).last().unwrap().to_string()).collect();
+    assert!(sent[0].contains("fix it") && sent[1].contains("and that"), "{sent:?}");
+}

@@ -3,6 +3,7 @@
 pub(crate) mod bodies;
 mod book;
 mod content_size;
+mod hooked;
 pub(crate) mod money;
 mod side;
 mod span;
@@ -18,7 +19,7 @@ use quipu_protocol::{
     AssistantMessage, BlobId, CallRecord, Content, ModelError, ModelErrorKind, ModelRequest, NodeId, Outcome,
     RunId, SessionId, StopReason,
 };
-use quipu_providers::{Body, Call, CallEnd, CallEvent, LearnSecret, Provider, RetryAsk};
+use quipu_providers::{Body, Call, CallEnd, CallEvent, LearnSecret, Provider, ResponseHead, RetryAsk};
 use quipu_seal::Sealer;
 use quipu_store::{Commit, Graph, Op, Step, StepState};
 use serde::Serialize;
@@ -28,6 +29,7 @@ use tracing::Instrument as _;
 
 use self::bodies::Bodies;
 pub(crate) use self::content_size::ContentSize;
+pub(crate) use self::hooked::{ChangePayload, ChangedPayload, HookedCall};
 use self::money::{Asking, Purse, Sent, Stake};
 pub(crate) use self::side::{SideEnd, SideNote, ended_row, side_call};
 pub(crate) use self::span::CallPurpose;
@@ -51,6 +53,8 @@ pub(crate) struct Caller {
     pub(crate) purse: Arc<Purse>,
     /// The body of the call before this one: the next one is kept as the difference to it.
     pub(crate) bodies: Mutex<Bodies>,
+    /// The record of the last request that hooks changed, as long as it has no answer.
+    pub(crate) unanswered: Mutex<Option<CallRecord>>,
 }
 
 /// What carries requests; another model may have another one.
@@ -81,6 +85,10 @@ pub(crate) struct Order {
     pub(crate) money: Option<RunMoney>,
     /// Where people are told of what was done to the request.
     pub(crate) tell: Option<mpsc::Sender<Input>>,
+    /// What hooks make of it.
+    pub(crate) hooked: Option<HookedCall>,
+    /// Who is shown how answers begin.
+    pub(crate) responses: Option<mpsc::Sender<ResponseHead>>,
     pub(crate) cancel: CancellationToken,
 }
 
@@ -105,6 +113,7 @@ struct Asked<'a> {
     head: NodeId,
     system: Option<BlobId>,
     request: &'a ModelRequest,
+    hooked: Option<&'a HookedCall>,
     summary: Option<&'a Calls>,
     side: Option<&'a SideNote>,
 }
@@ -149,7 +158,8 @@ impl Next {
     /// out why.
     pub(crate) fn record(&self, session: &SessionId, head: NodeId, batch: &mut Commit) -> Option<Recorded> {
         let Self { caller, run, request, system, .. } = self;
-        let asked = Asked { session, run, head, system: *system, request, summary: None, side: None };
+        let (hooked, summary, side) = (None, None, None);
+        let asked = Asked { session, run, head, system: *system, request, hooked, summary, side };
         let made = AssertUnwindSafe(|| caller.record(&asked, batch));
         std::panic::catch_unwind(made).ok()?.ok()
     }
@@ -225,13 +235,20 @@ impl Caller {
         events: mpsc::Sender<(RunId, CallEvent)>,
     ) -> Result<Made, Outcome> {
         let asking = Asking { is_summary: order.summary.is_some(), tell: order.tell.clone() };
-        let made = match self.reserve(&mut order).await {
+        let reserved = match self.change_payload(&mut order).await {
+            Ok(()) => self.reserve(&mut order).await,
+            Err(outcome) => Err(outcome),
+        };
+        let made = match reserved {
             Ok(stake) => self.send(order, events, stake.as_ref()).await.map(|sent| (sent, stake)),
             Err(outcome) => Err(outcome),
         };
         match made {
             Ok((sent, stake)) => {
                 let assumed = self.settle(&asking, &sent, stake.as_ref()).await;
+                if !asking.is_summary && sent.end.error.is_none() {
+                    *self.unanswered() = None;
+                }
                 let Sent { end, record, refused, .. } = sent;
                 Ok(Made { end, record, money: CallMoney { assumed, refused } })
             }
@@ -262,6 +279,7 @@ impl Caller {
                     head: order.head,
                     system: order.system,
                     request: &order.request,
+                    hooked: order.hooked.as_ref(),
                     summary: order.summary.as_ref(),
                     side: order.purpose.side(),
                 };
@@ -287,6 +305,13 @@ impl Caller {
             }
         };
         let Recorded { body, mut record } = recorded;
+        let headers = match self.header_changes(&record) {
+            Ok(headers) => headers,
+            Err(error) => {
+                let end = failure(&order.request, self.clock.now(), error);
+                return Ok(Sent { request: order.request, bytes: 0, end, record: None, refused: None });
+            }
+        };
         let (tx, mut rx) = mpsc::channel(256);
         let (asks, mut asked) = mpsc::channel::<RetryAsk>(1);
         let call = Call {
@@ -296,6 +321,8 @@ impl Caller {
             cancel: order.cancel.clone(),
             retries: stake.is_some().then_some(asks),
             secrets: Some(self.learn.clone()),
+            headers,
+            responses: order.responses.take(),
         };
         let provider = self.provider();
         let bytes = record.body_bytes;
@@ -363,10 +390,17 @@ impl Caller {
 
     /// The bytes of a request; adds to `batch` what the store keeps of it as about to be sent.
     fn record(&self, asked: &Asked<'_>, batch: &mut Commit) -> Result<Recorded, ModelError> {
-        let Asked { session, run, head, system, request, summary, side } = *asked;
+        let Asked { session, run, head, system, request, hooked, summary, side } = *asked;
         let mut bodies = self.bodies();
         let provider = self.provider();
-        let body = bodies.make(&*provider, request)?;
+        let payload = hooked.and_then(|hooked| hooked.payload.as_ref());
+        let body = match payload {
+            Some(payload) => Body::of(payload.body.clone()),
+            None => bodies.make(&*provider, request)?,
+        };
+        let (headers, removed_headers) =
+            payload.map(|payload| (payload.headers.clone(), payload.removed.clone())).unwrap_or_default();
+        let before_hooks = hooked.filter(|hooked| hooked.is_changed).map(|hooked| hooked.before);
         let record = CallRecord {
             api: request.model.api.clone(),
             provider: request.model.provider.clone(),
@@ -378,6 +412,9 @@ impl Caller {
             tools: bodies.tools(&request.tools),
             body: body.id,
             body_bytes: body.bytes.len() as u64,
+            before_hooks,
+            headers,
+            removed_headers,
             started: self.clock.now(),
             first_token_ms: None,
             duration_ms: None,
@@ -393,6 +430,14 @@ impl Caller {
     /// The record is in the store.
     fn kept(&self, recorded: &Recorded) {
         self.bodies().kept(&recorded.body);
+        if recorded.record.before_hooks.is_some() {
+            *self.unanswered() = Some(recorded.record.clone());
+        }
+    }
+
+    fn unanswered(&self) -> MutexGuard<'_, Option<CallRecord>> {
+        // Nothing can break down while it is held.
+        self.unanswered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn provider(&self) -> Arc<dyn Provider> {

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::book::RunBook;
-use super::{Caller, Order, Recorded};
+use super::{Caller, Order};
 use crate::clock::fresh_id;
 use quipu_machine::{Input, RunMoney};
 
@@ -275,7 +275,7 @@ impl Caller {
         if !request.model.cost.are_known() {
             return if provider.is_local() { Ok(None) } else { Err(unpriced(&request.model)) };
         }
-        let Some(body) = body_of(order.recorded.as_ref(), &*provider, &request) else { return Ok(None) };
+        let Some(body) = body_of(order, &*provider) else { return Ok(None) };
         let price = Price { model: &request.model, most: self.purse.most(&request, &body) };
         let mut amount = price.full();
         if let Some(RunMoney { left, limit }) = run {
@@ -286,7 +286,7 @@ impl Caller {
             amount = match self.purse.book.hold(&order.run, floor_nano(left), nano(made), choose) {
                 Ok(amount) => amount,
                 Err(left) => {
-                    self.tell(order, too_dear(&price, left, "--max-cost")).await;
+                    self.tell(order, too_dear(&price, left, "what the run may cost")).await;
                     return Err(Outcome::Limit(Limit::Cost(limit)));
                 }
             };
@@ -317,7 +317,7 @@ impl Caller {
             let left = self.purse.book.left_of(&order.run, floor_nano(left - order.made()));
             let left = left.saturating_sub(charged);
             if amount > left {
-                self.tell(order, too_dear_again(charged, amount, left, "--max-cost")).await;
+                self.tell(order, too_dear_again(charged, amount, left, "what the run may cost")).await;
                 return Err(Outcome::Limit(Limit::Cost(limit)));
             }
         }
@@ -417,10 +417,21 @@ impl Caller {
     ) -> Result<MostTokens, Outcome> {
         let output = price.output_for(amount);
         let request = &*order.request;
+        if order.hooked.as_ref().is_some_and(|hooked| hooked.change.is_none()) {
+            let text = "a request that hooks changed is sent once more as it was recorded, and what may still be spent does \
+                        not cover it";
+            return Err(Outcome::Failed(ModelError::new(ModelErrorKind::InvalidRequest, text)));
+        }
         // The model that has no more than that: the budgets of thinking follow from it on each wire.
         let model = Model { max_tokens: output, ..(*request.model).clone() };
         let request = Arc::new(ModelRequest { model: Arc::new(model), ..request.clone() });
-        let body = provider.encode(&request).map_err(Outcome::Failed)?;
+        order.request = request.clone();
+        order.recorded = None;
+        self.change_payload(order).await?;
+        let body = match order.payload() {
+            Some(payload) => payload.body.clone(),
+            None => provider.encode(&request).map_err(Outcome::Failed)?,
+        };
         let most = self.purse.most(&request, &body);
         if (Price { model: price.model, most }).full() > amount {
             let text = format!(
@@ -433,8 +444,6 @@ impl Caller {
             price.most.output
         );
         self.tell(order, text).await;
-        order.request = request;
-        order.recorded = None;
         Ok(most)
     }
 
@@ -520,11 +529,12 @@ impl Caller {
     }
 }
 
-fn body_of(recorded: Option<&Recorded>, provider: &dyn Provider, request: &ModelRequest) -> Option<Bytes> {
-    match recorded {
-        Some(recorded) => Some(recorded.bytes()),
+fn body_of(order: &Order, provider: &dyn Provider) -> Option<Bytes> {
+    match (&order.recorded, order.payload()) {
+        (Some(recorded), _) => Some(recorded.bytes()),
+        (None, Some(payload)) => Some(payload.body.clone()),
         // Whoever sends it finds out why there is none.
-        None => provider.encode(request).ok(),
+        (None, None) => provider.encode(&order.request).ok(),
     }
 }
 

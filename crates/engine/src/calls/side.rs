@@ -93,6 +93,7 @@ impl Caller {
             learn: self.learn.clone(),
             purse: Arc::new(self.purse.beside()),
             bodies: Bodies::default().into(),
+            unanswered: None.into(),
         }
     }
 }

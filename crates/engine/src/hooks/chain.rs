@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::context::Asker;
+use super::system::HookSections;
 use super::{
     CallVerdict, HOOK_IMAGES, HOOK_TEXT, Hook, HookContext, HookEffect, HookError, HookFailure, HookPoint,
     HookRecord, InputVerdict, ResultVerdict,
@@ -26,10 +27,12 @@ use crate::travel::Standing;
 pub(crate) struct Hooks {
     pub(super) hooks: Arc<[Arc<dyn Hook>]>,
     pub(super) sealer: Arc<Sealer>,
-    cwd: PathBuf,
+    pub(super) cwd: PathBuf,
     standing: Standing,
     asker: OnceLock<Asker>,
     runner: OnceLock<Arc<dyn Backend>>,
+    /// What hooks say in the system prompt.
+    pub(super) sections: Arc<HookSections>,
     /// What hooks said when the session began; `None` as long as they are being asked.
     pub(super) opening: watch::Sender<Option<Opening>>,
 }
@@ -149,10 +152,11 @@ impl Hooks {
         sealer: Arc<Sealer>,
         cwd: PathBuf,
         standing: Standing,
+        sections: Arc<HookSections>,
     ) -> Self {
         let opening = watch::channel(None).0;
         let (asker, runner) = (OnceLock::new(), OnceLock::new());
-        Self { hooks: hooks.into(), sealer, cwd, standing, asker, runner, opening }
+        Self { hooks: hooks.into(), sealer, cwd, standing, asker, runner, sections, opening }
     }
 
     /// How hooks ask models.
@@ -171,14 +175,9 @@ impl Hooks {
     }
 
     pub(super) fn context(&self, run: Option<&RunId>) -> HookContext {
-        HookContext {
-            session: self.standing.get().map(|view| view.borrow().session.clone()),
-            run: run.cloned(),
-            cwd: self.cwd.clone(),
-            asker: self.asker.get().cloned(),
-            runner: self.runner.get().cloned(),
-            asking: watch::channel(false).0,
-        }
+        let session = self.standing.get().map(|view| view.borrow().session.clone());
+        let cx = HookContext::new(session, run.cloned(), self.cwd.clone(), self.asker.get().cloned());
+        cx.running(self.runner.get().cloned())
     }
 
     pub(super) async fn call<T: Measured>(

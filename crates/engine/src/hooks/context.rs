@@ -24,10 +24,10 @@ pub struct HookContext {
     pub run: Option<RunId>,
     /// The directory of the session.
     pub cwd: PathBuf,
-    pub(super) asker: Option<Asker>,
-    pub(super) runner: Option<Arc<dyn Backend>>,
+    asker: Option<Asker>,
+    runner: Option<Arc<dyn Backend>>,
     /// Whether a question of this call is open.
-    pub(super) asking: watch::Sender<bool>,
+    asking: watch::Sender<bool>,
 }
 
 impl std::fmt::Debug for HookContext {
@@ -40,7 +40,7 @@ impl std::fmt::Debug for HookContext {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HookAskError {
     /// Another question of the same call is open.
-    #[error("a question of this hook is open already; it can ask the next one when that is answered")]
+    #[error("a question of it is open already; it can ask the next one when that is answered")]
     Asking,
     /// The session ends.
     #[error("the session is closed")]
@@ -48,6 +48,20 @@ pub enum HookAskError {
 }
 
 impl HookContext {
+    pub(crate) fn new(
+        session: Option<SessionId>,
+        run: Option<RunId>,
+        cwd: PathBuf,
+        asker: Option<Asker>,
+    ) -> Self {
+        Self { session, run, cwd, asker, runner: None, asking: watch::channel(false).0 }
+    }
+
+    /// The same with what asks models.
+    pub(super) fn running(self, runner: Option<Arc<dyn Backend>>) -> Self {
+        Self { runner, ..self }
+    }
+
     /// Asks models for the hook, paid for by its [`run`](Self::run). The hook's deadline goes on meanwhile: one that asks a
     /// model has a [`deadline`](crate::Hook::deadline) that leaves time for that. What is under way when it passes, or when
     /// the step is not wanted any more, is aborted. At the end of a session nobody can be asked any more.
@@ -77,7 +91,7 @@ impl HookContext {
     }
 
     /// Ends when the hook had so much time for itself.
-    pub(super) async fn overdue(&self, limit: Duration) {
+    pub(crate) async fn overdue(&self, limit: Duration) {
         let (mut left, mut asking) = (limit, self.asking.subscribe());
         loop {
             if *asking.borrow_and_update() {

@@ -6,21 +6,31 @@
 mod chain;
 mod context;
 mod points;
+mod sending;
+mod startup;
 mod steps;
+mod system;
 
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use quipu_protocol::{AssistantMessage, Content, Json, ModelRequest, ToolCall, ToolResultMessage, UserInput};
+use quipu_providers::ResponseHead;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use chain::{HookedCall, HookedInput, Hooks};
+pub(crate) use context::Asker;
 pub use context::{HookAskError, HookContext};
 pub use points::{
-    CompactionRequest, CompactionVerdict, MessageVerdict, MoveRequest, MoveVerdict, RequestVerdict, RunEnd,
-    RunEndVerdict, RunStart, RunStartVerdict, SessionOrigin, ShellLine, ShellVerdict, StartVerdict,
+    CompactionRequest, CompactionVerdict, MessageVerdict, MoveRequest, MoveVerdict, Payload, PayloadChange,
+    ProjectTrust, RequestVerdict, Resources, ResourcesVerdict, RunEnd, RunEndVerdict, RunStart,
+    RunStartAddition, RunStartVerdict, SendVerdict, SessionOrigin, ShellLine, ShellVerdict, StartVerdict,
+    TrustVerdict,
 };
+pub(crate) use sending::HookedPayload;
+pub use startup::{HookAnswer, StartupHooks};
 pub(crate) use steps::{HookedCompaction, kept};
+pub(crate) use system::{HOOKS, HookSections};
 
 /// Sees the steps of a session and may change or stop them. Installed by
 /// [`SessionOptions::hooks`](crate::SessionOptions::hooks); the first in the list is called first, and each sees what the
@@ -159,6 +169,51 @@ pub trait Hook: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(RequestVerdict::Pass)))
     }
 
+    /// Whether [`before_send`](Self::before_send) is called. With one such hook, the record of each request is a commit of its
+    /// own.
+    fn changes_payloads(&self) -> bool {
+        false
+    }
+
+    /// A request is about to be sent in these bytes: behind [`before_request`](Self::before_request) of all hooks, before it is
+    /// recorded. Not called for summaries, nor when a recorded request is sent once more. Called a second time where what may
+    /// be spent allows a shorter answer alone.
+    fn before_send<'a>(
+        &'a self,
+        _payload: &'a Payload,
+        _cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<SendVerdict, HookError>> {
+        Box::pin(std::future::ready(Ok(SendVerdict::Pass)))
+    }
+
+    /// A server begins to answer an attempt of a call, for good or bad. What follows does not wait for this.
+    fn response<'a>(
+        &'a self,
+        _head: &'a ResponseHead,
+        _cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<(), HookError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// A project is to be trusted or not: before its settings are read, which is before a session is opened. A hook of the
+    /// project itself is not asked.
+    fn project_trust<'a>(
+        &'a self,
+        _project: &'a ProjectTrust,
+        _cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<TrustVerdict, HookError>> {
+        Box::pin(std::future::ready(Ok(TrustVerdict::Pass)))
+    }
+
+    /// Files of rules were found for a session: before they are read.
+    fn resources<'a>(
+        &'a self,
+        _found: &'a Resources,
+        _cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<ResourcesVerdict, HookError>> {
+        Box::pin(std::future::ready(Ok(ResourcesVerdict::Pass)))
+    }
+
     /// The model answered in full: before the answer is stored and its calls are looked up. Not called where the call of the
     /// model failed or was stopped.
     fn message_end<'a>(
@@ -189,6 +244,12 @@ pub const HOOK_TEXT: usize = 256 << 10;
 
 /// Bytes of the messages that a hook may return in the place of others, as JSON.
 pub const HOOK_REQUEST: usize = 64 << 20;
+
+/// Bytes of headers, names and values, that a hook may set for one request.
+pub const HOOK_HEADERS: usize = 16 << 10;
+
+/// Files that a hook may name at a time.
+pub const HOOK_RESOURCES: usize = 256;
 
 /// Bytes of images (base64) that a hook may return at a time.
 pub const HOOK_IMAGES: usize = 16 << 20;
@@ -325,6 +386,14 @@ pub enum HookPoint {
     BeforeRun,
     /// [`Hook::before_request`].
     BeforeRequest,
+    /// [`Hook::before_send`].
+    BeforeSend,
+    /// [`Hook::response`].
+    Response,
+    /// [`Hook::project_trust`].
+    ProjectTrust,
+    /// [`Hook::resources`].
+    Resources,
     /// [`Hook::message_end`].
     MessageEnd,
     /// [`Hook::turn_end`].
@@ -347,6 +416,10 @@ impl HookPoint {
             Self::BeforeCompaction => "before_compaction",
             Self::BeforeRun => "before_run",
             Self::BeforeRequest => "before_request",
+            Self::BeforeSend => "before_send",
+            Self::Response => "response",
+            Self::ProjectTrust => "project_trust",
+            Self::Resources => "resources",
             Self::MessageEnd => "message_end",
             Self::TurnEnd => "turn_end",
             Self::RunEnd => "run_end",
@@ -367,6 +440,10 @@ impl std::fmt::Display for HookPoint {
             Self::BeforeCompaction => "a compaction",
             Self::BeforeRun => "the beginning of a run",
             Self::BeforeRequest => "a request",
+            Self::BeforeSend => "the bytes of a request",
+            Self::Response => "the beginning of an answer",
+            Self::ProjectTrust => "the trust in a project",
+            Self::Resources => "the files of rules",
             Self::MessageEnd => "an answer",
             Self::TurnEnd => "the end of a turn",
             Self::RunEnd => "the end of a run",

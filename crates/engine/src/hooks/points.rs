@@ -1,8 +1,10 @@
 //! What hooks are shown of a session's steps beside inputs and tools, and what they may return there.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use quipu_protocol::{CompactionReason, Content, Message, NodeId, Outcome, SessionId};
+use quipu_protocol::{CompactionReason, Content, Json, Message, NodeId, Outcome, SessionId};
 
 /// How a session begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,8 +162,30 @@ pub struct RunStart {
 pub enum RunStartVerdict {
     /// It begins.
     Pass,
-    /// This stands beside the prompt, in its node; where there is none, in a node of its own.
-    Beside(String),
+    /// It begins with more.
+    Add(RunStartAddition),
+}
+
+impl RunStartVerdict {
+    /// Text that stands beside the prompt.
+    pub fn beside(text: impl Into<String>) -> Self {
+        Self::Add(RunStartAddition { beside: Some(text.into()), system: None })
+    }
+
+    /// Text in the system prompt.
+    pub fn system(text: impl Into<String>) -> Self {
+        Self::Add(RunStartAddition { beside: None, system: Some(text.into()) })
+    }
+}
+
+/// What a hook adds to a run that is about to begin.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RunStartAddition {
+    /// Stands beside the prompt, in its node; where there is none, in a node of its own.
+    pub beside: Option<String>,
+    /// The hook's section of the system prompt, from this run on until the hook gives another one; an empty one takes it
+    /// away. A section that differs from the one before begins an epoch: the provider's cache of the prompt is lost.
+    pub system: Option<String>,
 }
 
 /// A run that ended, or is about to.
@@ -186,4 +210,85 @@ pub enum RunEndVerdict {
         /// What the model is to do.
         prompt: String,
     },
+}
+
+/// A request in the bytes in which it is about to be sent.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Payload {
+    /// The wire.
+    pub api: String,
+    /// The provider's id.
+    pub provider: String,
+    /// The model's id.
+    pub model: String,
+    /// The body.
+    pub body: Json,
+    /// The headers that hooks before this one set: names in lower case, and values. Those of the wire, of `models.json` and of the
+    /// credential are not shown.
+    pub headers: BTreeMap<String, String>,
+}
+
+/// What a hook says of a request in its bytes.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SendVerdict {
+    /// It is sent as it is.
+    Pass,
+    /// It is sent with these changes.
+    Change(PayloadChange),
+}
+
+/// Changes of a request in its bytes, for this request alone.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct PayloadChange {
+    /// The body that is sent instead: at most [`HOOK_REQUEST`](crate::HOOK_REQUEST) bytes.
+    pub body: Option<Json>,
+    /// Headers to set, in the place of those of the wire and of `models.json`: at most
+    /// [`HOOK_HEADERS`](crate::HOOK_HEADERS) bytes with their names, and none of
+    /// [`PROTECTED_HEADERS`](crate::PROTECTED_HEADERS). Names in lower case. Placeholders of secrets are resolved when it is
+    /// sent.
+    pub set_headers: BTreeMap<String, String>,
+    /// Headers of the wire and of `models.json` to leave out, by name in lower case.
+    pub remove_headers: Vec<String>,
+}
+
+/// A project that has something of its own that must be trusted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProjectTrust {
+    /// The directory of the project.
+    pub root: PathBuf,
+    /// The file that is to be trusted.
+    pub file: PathBuf,
+    /// What it sets: dotted names.
+    pub settings: Vec<String>,
+}
+
+/// What a hook says of a project's trust.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TrustVerdict {
+    /// What a person decided counts.
+    Pass,
+    /// It is trusted for as long as the program that asked runs. Not kept.
+    Trust,
+    /// It is not trusted, also where a person trusts it.
+    Distrust {
+        /// Why, for people.
+        reason: String,
+    },
+}
+
+/// Files that were found for a session and become a part of its system prompt.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Resources {
+    /// Files of rules, in the order in which the prompt has them.
+    pub rules: Vec<PathBuf>,
+}
+
+/// What a hook says of the files that were found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ResourcesVerdict {
+    /// They are used as they were found.
+    Pass,
+    /// These are used instead: at most [`HOOK_RESOURCES`](crate::HOOK_RESOURCES) files, with absolute paths or such that are relative to
+    /// the session's directory.
+    Replace(Resources),
 }

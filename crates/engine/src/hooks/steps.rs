@@ -14,7 +14,8 @@ use super::chain::{Called, Measured, Opening, beside, blocked, failed, record};
 use super::{
     CompactionRequest, CompactionVerdict, END_TIME, HOOK_REQUEST, HookEffect, HookError, HookFailure,
     HookPoint, HookRecord, Hooks, MessageVerdict, MoveRequest, MoveVerdict, RequestVerdict, RunEnd,
-    RunEndVerdict, RunStart, RunStartVerdict, SessionOrigin, ShellLine, ShellVerdict, StartVerdict,
+    RunEndVerdict, RunStart, RunStartAddition, RunStartVerdict, SessionOrigin, ShellLine, ShellVerdict,
+    StartVerdict,
 };
 use crate::calls::{ContentSize, seal_answer};
 
@@ -96,7 +97,10 @@ impl Measured for RunStartVerdict {
     fn size(&self) -> ContentSize {
         match self {
             Self::Pass => ContentSize::default(),
-            Self::Beside(text) => ContentSize::of_text(text),
+            Self::Add(RunStartAddition { beside, system }) => {
+                let text = [beside, system].into_iter().flatten().map(String::len).sum();
+                ContentSize { text, images: 0 }
+            }
         }
     }
 }
@@ -309,7 +313,12 @@ impl Hooks {
             match self.call(HookPoint::BeforeRun, &**hook, &cx, cancel, Box::pin(work)).await {
                 Called::Cancelled => break,
                 Called::Verdict(RunStartVerdict::Pass) => {}
-                Called::Verdict(RunStartVerdict::Beside(text)) => {
+                Called::Verdict(RunStartVerdict::Add(RunStartAddition { beside: text, system })) => {
+                    if let Some(system) = system {
+                        // The next request begins with it.
+                        self.sections.set(hook.name(), &self.sealer.seal(&system));
+                    }
+                    let text = text.unwrap_or_default();
                     let text = self.sealer.seal(&text);
                     if !text.trim().is_empty() {
                         texts.push((hook.name(), beside(hook.name(), &text)));

@@ -59,6 +59,8 @@ impl SideJob {
             summary: None,
             money: budget.map(|left| RunMoney { left, limit: left }),
             tell: None,
+            hooked: None,
+            responses: None,
             cancel,
         };
         let (made, late) = caller.once_until(asked, terms.until).await;

@@ -184,6 +184,8 @@ impl Caller {
             money: stretch.dollars.map(|left| RunMoney { left, limit: left }),
             tell: Some(job.tell.clone()),
             cancel: job.cancel.clone(),
+            hooked: None,
+            responses: None,
         };
         let made = self.once(order).await;
         let missed = |outcome| match outcome {

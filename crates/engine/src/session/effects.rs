@@ -4,21 +4,26 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures_util::future::FutureExt as _;
-use quipu_protocol::{Content, Entry, Event, Json, Message, ModelError, ModelErrorKind, Outcome, RunId};
+use quipu_protocol::{Content, Entry, Event, Message, Outcome, RunId};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
+use super::calling::{HEADS, HookedOrder, show_responses};
 use super::task::Task;
 use crate::calls::{CallPurpose, Next, Order};
 use crate::commit::{Job, MoveJob, PlanJob};
 use crate::files::CallPlace;
-use crate::hooks::{CompactionRequest, HookedCall, HookedCompaction, RunEnd, RunStart, kept};
+use crate::hooks::{CompactionRequest, HookRecord, HookedCall, HookedCompaction, RunEnd, RunStart, kept};
+use crate::policy::SharedPolicy;
 use crate::runner::summarize::Job as SummaryJob;
 use crate::spans;
 use crate::stand::look;
 use crate::toolbox::{Toolbox, tell};
-use quipu_machine::{Calls, Effect, Input, NoSummary, Purpose, ShellRunError, Stretch, Summary, step_key};
+use quipu_machine::{
+    Calls, Effect, Input, Interventions, NoSummary, Prepared, Purpose, ShellRunError, Stretch, Summary,
+    step_key,
+};
 
 impl Task {
     pub(super) fn perform(&mut self, effect: Effect) {
@@ -56,24 +61,17 @@ impl Task {
                     (self.caller.clone(), self.input.clone(), self.stream_tx.clone());
                 let recorded = self.foreseen.take(&request);
                 let system = self.machine.system();
-                let hooking =
-                    (!self.toolbox.hooks.is_empty()).then(|| (self.toolbox.clone(), cancel.clone()));
+                let toolbox = self.toolbox.clone();
+                let mut responses = None;
+                if !toolbox.hooks.is_empty() {
+                    let (heads, shown) = mpsc::channel(HEADS);
+                    responses = Some(heads);
+                    let (toolbox, cancel) = (toolbox.clone(), cancel.clone());
+                    // The call does not wait for those that look on.
+                    let show = show_responses(toolbox, run.clone(), shown, input.clone(), cancel);
+                    self.effects.spawn(show.instrument(self.spans.current()));
+                }
                 let work = async move {
-                    let (mut request, mut records) = (request, Vec::new());
-                    if let Some((toolbox, cancel)) = &hooking {
-                        let hooked = toolbox.hooks.before_request(&run, request, cancel).await;
-                        records = hooked.kept_records();
-                        tell(&input, hooked.notices).await;
-                        match hooked.value {
-                            Ok(changed) => request = changed,
-                            Err(why) => {
-                                let error = ModelError::new(ModelErrorKind::InvalidRequest, why);
-                                let outcome = Outcome::Failed(error);
-                                return drop(input.send(Input::CallNotMade { run, outcome }).await);
-                            }
-                        }
-                    }
-                    let (people, summary, purpose) = (Some(input.clone()), None, CallPurpose::Answer);
                     let order = Order {
                         session,
                         run,
@@ -81,16 +79,21 @@ impl Task {
                         request,
                         recorded,
                         system,
-                        purpose,
-                        summary,
+                        purpose: CallPurpose::Answer,
+                        summary: None,
                         money,
-                        tell: people,
-                        cancel,
+                        tell: Some(input.clone()),
+                        hooked: None,
+                        responses,
+                        cancel: cancel.clone(),
                     };
-                    let mut end = caller.make(order, stream).await;
-                    if let Some((toolbox, cancel)) = hooking {
-                        end = hooked_end(&toolbox, end, records, &cancel, &input).await;
-                    }
+                    let end = match toolbox.hooks.is_empty() && !caller.has_unanswered() {
+                        true => caller.make(order, stream).await,
+                        false => {
+                            let input = input.clone();
+                            HookedOrder { caller, toolbox, input, cancel }.make(order, stream).await
+                        }
+                    };
                     // The task is gone only when the session is over.
                     drop(input.send(end).await);
                 };
@@ -181,7 +184,10 @@ impl Task {
                             calls
                         }
                     };
-                    let hooks: Vec<_> = calls.iter().map(|call| kept(&call.records)).collect();
+                    if toolbox.policies.is_some() {
+                        return prepare_with_policies(&toolbox, run, calls, &stop, &input).await;
+                    }
+                    let interventions = calls.iter().map(|call| by_hooks(&call.records)).collect();
                     let work = move || {
                         let work = std::panic::AssertUnwindSafe(|| toolbox.prepare(&run, &calls));
                         let (calls, preparation) = std::panic::catch_unwind(work).unwrap_or_default();
@@ -189,7 +195,8 @@ impl Task {
                         if let Ok(version) = std::panic::catch_unwind(look) {
                             drop(input.blocking_send(Input::Policy(version)));
                         }
-                        drop(input.blocking_send(Input::Prepared { run, calls, hooks }));
+                        let calls = calls.into_iter().map(|call| toolbox.prepared(call)).collect();
+                        drop(input.blocking_send(Input::Prepared { run, calls, interventions }));
                         // While the calls are being announced.
                         if let Some(preparation) = preparation {
                             preparation();
@@ -201,12 +208,16 @@ impl Task {
             }
             Effect::Judge { run, ask, call, touches } => {
                 let (toolbox, input) = (self.toolbox.clone(), self.input.clone());
-                self.effects.spawn(async move {
-                    let judge = tokio::task::spawn_blocking(move || toolbox.judge(&call, &touches));
-                    if let Ok(prepared) = judge.await {
-                        drop(input.send(Input::Judged { run, ask, prepared }).await);
+                let stop = self.root.child_token();
+                let work = async move {
+                    let judges = toolbox.clone();
+                    let judge = tokio::task::spawn_blocking(move || judges.judge(&call, &touches));
+                    if let Ok(looked) = judge.await {
+                        let (prepared, policies) = toolbox.conclude(&run, looked, &stop, &input).await;
+                        drop(input.send(Input::Judged { run, ask, prepared, policies }).await);
                     }
-                });
+                };
+                self.effects.spawn(work.instrument(self.spans.current()));
             }
             Effect::RunTool { run, turn, slot, call, touches, approved } => {
                 let cancel = self.root.child_token();
@@ -341,34 +352,47 @@ impl Task {
     }
 }
 
+/// What hooks did to a call.
+fn by_hooks(records: &[HookRecord]) -> Interventions {
+    Interventions { hooks: kept(records), policies: Vec::new() }
+}
+
+/// Looks calls up and puts them to the permissions and to the policies behind these.
+async fn prepare_with_policies(
+    toolbox: &Arc<Toolbox>,
+    run: RunId,
+    calls: Vec<HookedCall>,
+    stop: &CancellationToken,
+    input: &mpsc::Sender<Input>,
+) {
+    let mut interventions: Vec<_> = calls.iter().map(|call| by_hooks(&call.records)).collect();
+    let (looks, of) = (toolbox.clone(), run.clone());
+    let look = tokio::task::spawn_blocking(move || looks.prepare(&of, &calls));
+    let (looked, mut preparation) = look.await.unwrap_or_default();
+    let mut prepared = Vec::with_capacity(looked.len());
+    for (one, interventions) in looked.into_iter().zip(&mut interventions) {
+        let (one, policies) = toolbox.conclude(&run, one, stop, input).await;
+        interventions.policies = policies;
+        prepared.push(one);
+    }
+    if let Some(version) = SharedPolicy(toolbox.parts.policy.clone()).version().await {
+        drop(input.send(Input::Policy(version)).await);
+    }
+    // What a tool gets ready is for a call that is allowed.
+    if !matches!(prepared.as_slice(), [Prepared::Ready { .. }]) {
+        preparation = None;
+    }
+    drop(input.send(Input::Prepared { run, calls: prepared, interventions }).await);
+    if let Some(preparation) = preparation {
+        drop(tokio::task::spawn_blocking(preparation).await);
+    }
+}
+
 /// What somebody says.
 fn said_content(entry: &Entry) -> Vec<Content> {
     match entry {
         Entry::Message(Message::User(said)) => said.content.blocks().into_owned(),
         _ => Vec::new(),
-    }
-}
-
-/// The end of a call as hooks leave it.
-async fn hooked_end(
-    toolbox: &Toolbox,
-    end: Input,
-    mut hooks: Vec<Json>,
-    cancel: &CancellationToken,
-    input: &mpsc::Sender<Input>,
-) -> Input {
-    match end {
-        Input::CallEnded { run, mut end, record, money, .. } => {
-            let mut replaced = None;
-            if end.error.is_none() {
-                let hooked = toolbox.hooks.message_end(&run, &mut end.message, cancel).await;
-                hooks.extend(hooked.kept_records());
-                replaced = hooked.value;
-                tell(input, hooked.notices).await;
-            }
-            Input::CallEnded { run, end, record, money, hooks, replaced }
-        }
-        end => end,
     }
 }
 

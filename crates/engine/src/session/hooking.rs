@@ -106,8 +106,8 @@ impl Session {
         Ok(Some(Found::Line(runs, records)))
     }
 
-    /// What people should know of hooks.
-    async fn note(&self, notices: Vec<String>) -> Result<(), Refused> {
+    /// What people should know of hooks and policies.
+    pub(super) async fn note(&self, notices: Vec<String>) -> Result<(), Refused> {
         for text in notices {
             self.show(Ui::Notice { notice: Notice::Note { text } }).await?;
         }

@@ -1,6 +1,7 @@
 //! A session at work: the handle that fronts hold. The task behind it is in `task`.
 
 mod asks;
+mod calling;
 mod effects;
 mod hooking;
 mod running;
@@ -30,7 +31,7 @@ use crate::children::Children;
 use crate::clock::Clock;
 use crate::commit::Committer;
 use crate::follower::Follower;
-use crate::hooks::SessionOrigin;
+use crate::hooks::{Asker, SessionOrigin};
 use crate::models::{ModelLookupError, Models};
 use crate::moves::{SessionMover, refused};
 use crate::owner::Lease;
@@ -179,17 +180,21 @@ impl Session {
         let cwd = parts.toolbox.parts.cwd.clone();
         let sealer = parts.toolbox.parts.sealer.clone();
         let toolbox = parts.toolbox.clone();
-        if !toolbox.hooks.is_empty() {
-            // Weak: a session that nobody holds ends, whatever its hooks want to ask.
+        if !toolbox.hooks.is_empty() || toolbox.policies.is_some() {
+            // Weak: a session that nobody holds ends, whatever its hooks and policies want to ask.
             let asks = mail.downgrade();
-            toolbox.hooks.asks_through(Arc::new(move |kind, default, wait| {
+            let asker: Asker = Arc::new(move |kind, default, wait| {
                 let asks = asks.upgrade();
                 Box::pin(async move {
                     let (reply, answer) = oneshot::channel();
                     asks?.send(Mail::Ask(Question { kind, default, wait, reply })).await.ok()?;
                     answer.await.ok()
                 })
-            }));
+            });
+            if let Some(policies) = &toolbox.policies {
+                policies.asks_through(asker.clone());
+            }
+            toolbox.hooks.asks_through(asker);
         }
         if let Some(children) = &parts.children {
             let (mail, sealer, children) = (mail.downgrade(), sealer.clone(), children.clone());
@@ -468,6 +473,12 @@ impl Session {
             (Answer::Allow { scope }, Some(permission)) if *scope != Scope::Once => {
                 let granting = Granting::begin(&self.0.granting);
                 let grant = Grant { tool: permission.tool.clone(), subject: permission.subject.to_string() };
+                if let Some(policies) = &self.0.toolbox.policies {
+                    let (holds, notices) = policies.grant(&permission.call, grant, *scope).await;
+                    *scope = holds;
+                    self.note(notices).await?;
+                    return Ok(Some(granting));
+                }
                 match self.0.policy.grant(grant, *scope).await {
                     Ok(kept) => *scope = kept,
                     Err(error) => {

@@ -29,7 +29,7 @@ pub use quipu_machine::EpochReason;
 
 pub(crate) use desk::{OpeningPrompt, SourceOptions, Sources};
 pub(crate) use gather::{ToolSet, is_tool_name};
-pub(crate) use prompt::section_text;
+pub(crate) use prompt::{recorded_sections, section_text};
 pub use rules::RulesSource;
 
 /// Tools that a tool source may give at a time.

@@ -66,6 +66,17 @@ pub(crate) fn section_text<'a>(rest: &'a str, section: &PromptSection) -> Option
     rest.get(start..start.checked_add(usize::try_from(section.bytes).ok()?)?)
 }
 
+/// The sections of one source in a prompt behind the identity text, by their ids.
+pub(crate) fn recorded_sections(
+    rest: &str,
+    record: Option<&EpochContext>,
+    source: &str,
+) -> BTreeMap<String, String> {
+    let sections = record.into_iter().flat_map(|record| &record.sections);
+    let own = sections.filter(|section| section.source == source);
+    own.filter_map(|section| Some((section.id.clone(), section_text(rest, section)?.to_owned()))).collect()
+}
+
 /// Takes a prompt apart again: the frame, and the parts of each source. A record that does not fit the text makes all of it
 /// the head.
 pub(super) fn take_apart(rest: &str, record: Option<&EpochContext>) -> (Frame, BTreeMap<String, Vec<Part>>) {

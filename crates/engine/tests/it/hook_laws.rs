@@ -1,5 +1,5 @@
-//! Random hooks at random points, with crashes: every law of a session holds, and what is asked after hooks changed things
-//! is what a session asks that is resumed without them.
+//! Random hooks at random points, random sources and tools, and crashes: every law of a session holds, each body that was sent is
+//! recorded, and what is asked after all that is what a session asks that is resumed without hooks.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,18 +8,22 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use proptest::prelude::*;
 use quipu::protocol::{
-    Ack, AssistantMessage, Command, Content, Entry, Event, Json, Message, NodeId, ToolCall,
-    ToolResultMessage, UserInput,
+    Ack, AssistantMessage, ChunkId, Command, Content, Entry, Event, Json, Message, ModelErrorKind,
+    ModelRequest, NodeId, ToolCall, ToolResultMessage, UserInput,
 };
 use quipu::store::{RefName, Store as _, Until, decode_nodes};
 use quipu::{
-    CallVerdict, CompactionRequest, CompactionSettings, CompactionVerdict, HOOK_TEXT, Hook, HookContext,
-    HookError, HookFailure, InputVerdict, MessageVerdict, MoveRequest, MoveVerdict, ResultVerdict, RunEnd,
-    RunEndVerdict, RunStart, RunStartVerdict, SessionOptions, SessionOrigin, ShellLine, ShellVerdict,
-    StartVerdict,
+    CallVerdict, CompactionRequest, CompactionSettings, CompactionVerdict, Context, ContextSource, HOOK_TEXT,
+    Hook, HookContext, HookError, HookFailure, InputVerdict, MessageVerdict, MoveRequest, MoveVerdict,
+    Payload, PayloadChange, RequestVerdict, ResponseHead, ResultVerdict, RunEnd, RunEndVerdict, RunStart,
+    RunStartVerdict, SendVerdict, SessionOptions, SessionOrigin, ShellLine, ShellVerdict, StartVerdict,
+    ToolSource,
 };
 use serde_json::json;
+use sha2::{Digest as _, Sha256};
 
+use crate::sources::{Bench, Notes};
+use crate::sources_laws::{context, tools};
 use crate::support::{Live, Reply, World, call, messages_of, say};
 
 /// Does something else each time.
@@ -27,6 +31,8 @@ struct Rolls {
     name: &'static str,
     state: AtomicU64,
     guards: bool,
+    /// It is asked about requests.
+    changes: bool,
     /// It does nothing any more.
     rests: Arc<Mutex<bool>>,
 }
@@ -123,7 +129,61 @@ impl Hook for Rolls {
         _: &'a RunStart,
         _: &'a HookContext,
     ) -> BoxFuture<'a, Result<RunStartVerdict, HookError>> {
-        self.some(RunStartVerdict::Pass, |_| RunStartVerdict::Beside("beside".into()))
+        self.some(RunStartVerdict::Pass, |at| match at {
+            6 | 7 => RunStartVerdict::beside("beside"),
+            8 => RunStartVerdict::system("what a hook says"),
+            _ => RunStartVerdict::system(["", "something else"][usize::from(self.guards)]),
+        })
+    }
+
+    fn changes_requests(&self) -> bool {
+        self.changes
+    }
+
+    fn before_request<'a>(
+        &'a self,
+        request: &'a ModelRequest,
+        _: &'a HookContext,
+    ) -> BoxFuture<'a, Result<RequestVerdict, HookError>> {
+        self.some(RequestVerdict::Pass, |at| {
+            let mut messages = request.messages.to_vec();
+            match at {
+                6 | 7 => messages = vec![Arc::new(Message::user("in short", 1))],
+                8 => messages.insert(0, Arc::new(Message::user("first of all", 1))),
+                // No conversation.
+                _ => messages.clear(),
+            }
+            RequestVerdict::Replace(messages)
+        })
+    }
+
+    fn changes_payloads(&self) -> bool {
+        self.changes
+    }
+
+    fn before_send<'a>(
+        &'a self,
+        payload: &'a Payload,
+        _: &'a HookContext,
+    ) -> BoxFuture<'a, Result<SendVerdict, HookError>> {
+        self.some(SendVerdict::Pass, |at| {
+            let mut body = payload.body.value();
+            body["mark"] = json!(self.roll());
+            let name = if at == 9 { "host" } else { "x-mark" };
+            SendVerdict::Change(PayloadChange {
+                body: (at != 8).then(|| Json::from(&body)),
+                set_headers: [(name.to_owned(), at.to_string())].into(),
+                remove_headers: Vec::new(),
+            })
+        })
+    }
+
+    fn response<'a>(
+        &'a self,
+        _: &'a ResponseHead,
+        _: &'a HookContext,
+    ) -> BoxFuture<'a, Result<(), HookError>> {
+        self.some((), |_| ())
     }
 
     fn before_move<'a>(
@@ -194,6 +254,12 @@ enum Step {
     Compact,
     Crash(u8),
     Abort,
+    /// The last call fails, and the session goes on.
+    Fail,
+    /// A source of tools has these, or fails.
+    Tools(u8),
+    /// A source of context has this, or fails.
+    Notes(u8),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -204,14 +270,21 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => Just(Step::Compact),
         2 => any::<u8>().prop_map(Step::Crash),
         1 => Just(Step::Abort),
+        2 => Just(Step::Fail),
+        2 => any::<u8>().prop_map(Step::Tools),
+        2 => any::<u8>().prop_map(Step::Notes),
     ];
-    prop::collection::vec(one, 1..9)
+    prop::collection::vec(one, 1..10)
 }
 
 struct Stage {
     world: World,
     rests: Arc<Mutex<bool>>,
+    bench: Arc<Bench>,
+    notes: Arc<Notes>,
     seed: u64,
+    /// Bodies that were sent and stand in no node any more: where the session went elsewhere.
+    left: bool,
 }
 
 impl Stage {
@@ -219,11 +292,14 @@ impl Stage {
         self.seed = self.seed.wrapping_mul(31).wrapping_add(7);
         let mut hook = |name: &'static str, guards: bool| -> Arc<dyn Hook> {
             self.seed += 1;
-            Arc::new(Rolls { name, state: AtomicU64::new(self.seed), guards, rests: self.rests.clone() })
+            let (state, changes) = (AtomicU64::new(self.seed), !self.seed.is_multiple_of(3));
+            Arc::new(Rolls { name, state, guards, changes, rests: self.rests.clone() })
         };
         let hooks = if with_hooks { vec![hook("one", false), hook("two", true)] } else { Vec::new() };
         let compaction = CompactionSettings { keep_recent_tokens: 40, ..CompactionSettings::default() };
-        SessionOptions { hooks, compaction, ..self.world.options() }
+        let tool_sources: Vec<Arc<dyn ToolSource>> = vec![self.bench.clone()];
+        let context_sources: Vec<Arc<dyn ContextSource>> = vec![self.notes.clone()];
+        SessionOptions { hooks, compaction, tool_sources, context_sources, ..self.world.options() }
     }
 
     async fn nodes(&self, live: &Live) -> Vec<NodeId> {
@@ -260,9 +336,19 @@ impl Stage {
             Step::Jump(which) => {
                 let nodes = self.nodes(&live).await;
                 if let Some(to) = nodes.get(usize::from(which) % nodes.len().max(1)) {
+                    self.left = true;
                     drop(live.session.jump(*to, None, None).await);
                 }
             }
+            Step::Fail => {
+                self.world.fake.push([Reply { error: Some(ModelErrorKind::Overloaded), ..say("") }]);
+                drop(live.session.prompt("fail").await);
+                rest(&live).await;
+                self.world.fake.push([say("after all")]);
+                drop(live.session.send(Command::Continue).await);
+            }
+            Step::Tools(choice) => self.bench.put(tools(choice)),
+            Step::Notes(choice) => self.notes.put(context(choice)),
             Step::Compact => drop(live.session.compact(None).await),
             Step::Abort => {
                 self.world.fake.push([call(&[("echo", json!({ "text": "x" }))])]);
@@ -302,7 +388,9 @@ async fn rest(live: &Live) {
 }
 
 async fn play(steps: Vec<Step>, seed: u64) {
-    let mut stage = Stage { world: World::new(), rests: Arc::default(), seed };
+    let (bench, notes) = (Bench::new("bench", Vec::new()), Notes::new("notes", Context::default()));
+    let (world, rests) = (World::new(), Arc::default());
+    let mut stage = Stage { world, rests, bench, notes, seed, left: false };
     let options = stage.options(true);
     let mut live = stage.world.create_with(options).await;
     for step in steps {
@@ -310,6 +398,8 @@ async fn play(steps: Vec<Step>, seed: u64) {
     }
     // What hooks left to be said at the start is said.
     *stage.rests.lock().unwrap() = true;
+    stage.bench.put(tools(2));
+    stage.notes.put(context(1));
     stage.world.fake.push([say("f")]);
     rest(&live).await;
     live.session.prompt("to begin with").await.unwrap();
@@ -320,7 +410,12 @@ async fn play(steps: Vec<Step>, seed: u64) {
     rest(&live).await;
     live.ended().await.finish().unwrap();
     // Before another session has nodes of this one, too.
-    crate::support::check_store(&stage.world.store).await;
+    let recorded = crate::support::check_store(&stage.world.store).await;
+    for body in stage.world.fake.bodies() {
+        let id = ChunkId(Sha256::digest(&body).into());
+        assert!(stage.left || recorded.contains(&id), "each call that was sent stands in a node");
+        assert_eq!(stage.world.store.chunk(id, 0..u64::MAX).await.unwrap(), body, "to the byte");
+    }
     let bodies = stage.world.fake.bodies();
     let options = stage.options(false);
     let resumed = Live::of(stage.world.engine.fork(head, options).await.unwrap().session).await;

@@ -15,8 +15,9 @@ use quipu::store::{Store as _, Until, decode_nodes};
 use quipu::{
     CallVerdict, CompactionRequest, CompactionSettings, CompactionVerdict, HOOK_IMAGES, HOOK_TEXT, Hook,
     HookContext, HookError, HookFailure, HookPoint, InputVerdict, MessageVerdict, MoveRequest, MoveVerdict,
-    Refused, RequestVerdict, ResultVerdict, RunEnd, RunEndVerdict, RunStart, RunStartVerdict, SessionOptions,
-    SessionOrigin, ShellLine, ShellVerdict, StartVerdict, ToolOutput, TravelSettings,
+    Payload, PayloadChange, Refused, RequestVerdict, ResponseHead, ResultVerdict, RunEnd, RunEndVerdict,
+    RunStart, RunStartVerdict, SendVerdict, SessionOptions, SessionOrigin, ShellLine, ShellVerdict,
+    StartVerdict, ToolOutput, TravelSettings,
 };
 use serde_json::json;
 
@@ -489,7 +490,7 @@ async fn run_begins_with_text_of_a_hook_beside_its_prompt() {
     let world = World::with([call(&[("echo", json!({ "text": "a" }))]), say("a1"), say("a2")]);
     let run_start = of(|start: &RunStart| {
         let said = start.prompt.first().and_then(Content::as_text).unwrap_or("nothing");
-        RunStartVerdict::Beside(format!("You were asked: {said}"))
+        RunStartVerdict::beside(format!("You were asked: {said}"))
     });
     let live = made(&world, Made { run_start, ..Made::default() }).await;
     assert_eq!(live.run("one").await, Outcome::Done);
@@ -676,7 +677,7 @@ impl Hook for Faulty {
         _: &'a RunStart,
         cx: &'a HookContext,
     ) -> BoxFuture<'a, Result<RunStartVerdict, HookError>> {
-        self.fail(HookPoint::BeforeRun, RunStartVerdict::Pass, RunStartVerdict::Beside, cx)
+        self.fail(HookPoint::BeforeRun, RunStartVerdict::Pass, RunStartVerdict::beside, cx)
     }
 
     fn changes_requests(&self) -> bool {
@@ -694,6 +695,30 @@ impl Hook for Faulty {
             RequestVerdict::Replace(vec![Arc::new(Message::user(text, 1)), Arc::new(answer)])
         };
         self.fail(HookPoint::BeforeRequest, RequestVerdict::Pass, flood, cx)
+    }
+
+    fn changes_payloads(&self) -> bool {
+        true
+    }
+
+    fn before_send<'a>(
+        &'a self,
+        _: &'a Payload,
+        cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<SendVerdict, HookError>> {
+        let flood = |text: String| {
+            let set_headers = [("x-long".to_owned(), text)].into();
+            SendVerdict::Change(PayloadChange { set_headers, ..PayloadChange::default() })
+        };
+        self.fail(HookPoint::BeforeSend, SendVerdict::Pass, flood, cx)
+    }
+
+    fn response<'a>(
+        &'a self,
+        _: &'a ResponseHead,
+        cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<(), HookError>> {
+        self.fail(HookPoint::Response, (), |_| (), cx)
     }
 
     fn before_move<'a>(
@@ -752,8 +777,9 @@ async fn taken(world: &World, live: &Live) -> HashMap<&'static str, bool> {
         return taken;
     }
     live.settled(1).await;
-    taken.insert("beforeRequest", live.outcomes() == [Outcome::Done]);
-    if !taken["beforeRequest"] {
+    let sent = live.outcomes() == [Outcome::Done];
+    taken.extend([("beforeRequest", sent), ("beforeSend", sent)]);
+    if !sent {
         return taken;
     }
     taken.insert("messageEnd", live.said().iter().any(|one| one.ends_with("calling")));
@@ -804,6 +830,8 @@ async fn failing_hook_ends_only_its_own_effect_at_every_point() {
         HookPoint::SessionStart,
         HookPoint::BeforeRun,
         HookPoint::BeforeRequest,
+        HookPoint::BeforeSend,
+        HookPoint::Response,
         HookPoint::BeforeMove,
         HookPoint::ShellLine,
         HookPoint::BeforeCompaction,
@@ -813,7 +841,7 @@ async fn failing_hook_ends_only_its_own_effect_at_every_point() {
     ];
     let faults = [Fault::Error, Fault::Panic, Fault::Hang, Fault::Flood, Fault::AsksTwice];
     for (at, fault) in points.into_iter().flat_map(|at| faults.map(|fault| (at, fault))) {
-        if at == HookPoint::TurnEnd && fault == Fault::Flood {
+        if matches!(at, HookPoint::TurnEnd | HookPoint::Response) && fault == Fault::Flood {
             continue;
         }
         for guards in [false, true] {
@@ -831,13 +859,20 @@ async fn failing_hook_ends_only_its_own_effect_at_every_point() {
             let point = Json::of(&at).unwrap().value().as_str().unwrap().to_owned();
             let has_step = !matches!(
                 at,
-                HookPoint::SessionStart | HookPoint::BeforeRun | HookPoint::TurnEnd | HookPoint::RunEnd
+                HookPoint::SessionStart
+                    | HookPoint::BeforeRun
+                    | HookPoint::Response
+                    | HookPoint::TurnEnd
+                    | HookPoint::RunEnd
             );
             for (step, went) in &taken {
                 // Where the call or the answer does not go through, what follows from it has nothing to do.
                 let follows = matches!(
                     (at, *step),
-                    (HookPoint::ToolCall, "toolResult") | (HookPoint::ToolResult, "toolCall")
+                    (HookPoint::ToolCall, "toolResult")
+                        | (HookPoint::ToolResult, "toolCall")
+                        | (HookPoint::BeforeRequest, "beforeSend")
+                        | (HookPoint::BeforeSend, "beforeRequest")
                 );
                 assert_eq!(
                     *went,

@@ -39,6 +39,8 @@ mod hook_laws;
 #[cfg(test)]
 mod hook_points;
 #[cfg(test)]
+mod hook_sending;
+#[cfg(test)]
 mod hooks;
 #[cfg(test)]
 mod jump;
@@ -52,6 +54,12 @@ mod neighbours;
 mod parallel;
 #[cfg(test)]
 mod permissions;
+#[cfg(test)]
+mod policies;
+#[cfg(test)]
+mod policies_bounds;
+#[cfg(test)]
+mod policies_laws;
 #[cfg(test)]
 mod pressure;
 #[cfg(test)]

@@ -58,7 +58,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(one, 1..14)
 }
 
-fn tools(choice: u8) -> Does<Vec<Arc<dyn Tool>>> {
+pub(crate) fn tools(choice: u8) -> Does<Vec<Arc<dyn Tool>>> {
     let some = |names: &[&str]| Does::Give(names.iter().map(|name| plug(name)).collect());
     match choice % 8 {
         0 => some(&[]),
@@ -72,7 +72,7 @@ fn tools(choice: u8) -> Does<Vec<Arc<dyn Tool>>> {
     }
 }
 
-fn context(choice: u8) -> Does<Context> {
+pub(crate) fn context(choice: u8) -> Does<Context> {
     let some = |texts: &[&str]| {
         let trust = [Trust::Owner, Trust::Untrusted][usize::from(choice) % 2];
         let sections = texts.iter().map(|text| section("id", text, trust)).collect();

@@ -43,6 +43,14 @@ async fn drive(place: &Place, stop: CancellationToken) {
             () = tokio::time::sleep(wait) => {}
         }
         wait = LOOK;
+        match has_jobs(place).await {
+            Ok(true) => {}
+            Ok(false) => continue,
+            Err(failure) => {
+                place.warn(format!("Jobs cannot be run now: {failure}"));
+                continue;
+            }
+        }
         let (home, ends, said) = (place.clone(), stop.clone(), said.clone());
         // What a handler does, or a panic in it, is not the front's: it has its thread and its runtime.
         let mut work = tokio::task::spawn_blocking(move || work(&home, &ends, said));
@@ -62,11 +70,23 @@ async fn drive(place: &Place, stop: CancellationToken) {
     }
 }
 
+/// Whether there are jobs to run; without a thread where the front has the store open.
+async fn has_jobs(place: &Place) -> Result<bool, Failure> {
+    match place.opened_store() {
+        Some(store) => Ok(!store.is_read_only() && !store.job_kinds(crate::now()).await?.is_empty()),
+        None => Ok(true),
+    }
+}
+
 /// Runs jobs where there are any, until there are none or it is stopped.
 fn work(place: &Place, stop: &CancellationToken, said: Arc<Said>) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let Some(store) = place.store_to_read()? else { return Ok(()) };
+        let store = match place.opened_store() {
+            Some(store) => Some(store),
+            None => place.store_to_read()?,
+        };
+        let Some(store) = store else { return Ok(()) };
         if store.is_read_only() || store.job_kinds(crate::now()).await?.is_empty() {
             return Ok(());
         }

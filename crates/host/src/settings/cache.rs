@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::layer::{Layer, Problem, ProblemKind, Source, bytes_of};
-use super::project::{is_accepted, project_file, project_root};
+use super::project::{Decision, is_accepted, project_file, project_root};
 use super::{Origin, Settings};
 use crate::Record;
 
@@ -28,6 +28,8 @@ struct Inner {
     user: Option<(Stamp, Arc<Layer>)>,
     alone: Option<Arc<Settings>>,
     projects: BTreeMap<PathBuf, Known>,
+    /// What hooks decided of projects' files.
+    decided: BTreeMap<PathBuf, Decision>,
     /// What is wrong with the environment was told.
     told: bool,
 }
@@ -50,6 +52,22 @@ impl Cache {
     /// With variables of the environment.
     pub(crate) fn of_environment(env: &dyn Fn(&str) -> Option<String>) -> Self {
         Self { environment: Layer::of_environment(env), ..Self::default() }
+    }
+
+    /// What hooks say of a project's file; `None` where they leave it to a person.
+    pub(crate) fn decide(&self, file: PathBuf, decision: Option<Decision>) {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        if inner.decided.get(&file) == decision.as_ref() {
+            return;
+        }
+        // It is read again.
+        if let Some(known) = inner.projects.get_mut(&file) {
+            known.stamps = Default::default();
+        }
+        match decision {
+            Some(decision) => drop(inner.decided.insert(file, decision)),
+            None => drop(inner.decided.remove(&file)),
+        }
     }
 
     /// The settings of the user whose files are in `home`, and of the project that `cwd` is in.
@@ -89,7 +107,8 @@ impl Cache {
         };
         let source = Source::Project(file.clone());
         let root = project_root(cwd.unwrap_or(home));
-        let mut layer = of_project_file(home, root, &file, &source);
+        let decision = inner.decided.get(&file);
+        let mut layer = of_project_file(home, root, &file, &source, decision);
         new.extend(take_in(&mut layer, before.as_deref()));
         let layers = [
             (Origin::User(path), &*user),
@@ -106,10 +125,24 @@ impl Cache {
 }
 
 /// What the file of a project says, as far as it counts.
-fn of_project_file(home: &Path, root: &Path, file: &Path, source: &Source) -> Layer {
+fn of_project_file(
+    home: &Path,
+    root: &Path,
+    file: &Path,
+    source: &Source,
+    decision: Option<&Decision>,
+) -> Layer {
     let bytes = bytes_of(file);
+    let decided = match &bytes {
+        Ok(Some(bytes)) => decision.and_then(|decision| decision.on(bytes)),
+        Ok(None) | Err(_) => None,
+    };
+    if decided == Some(false) {
+        // Who distrusts it has said so.
+        return Layer::default();
+    }
     let is_trusted = match &bytes {
-        Ok(Some(bytes)) => is_accepted(&Record::in_home(home, root), file, bytes),
+        Ok(Some(bytes)) => decided.is_some() || is_accepted(&Record::in_home(home, root), file, bytes),
         // What is not there, or cannot be read, says nothing that would have to be trusted.
         Ok(None) | Err(_) => true,
     };

@@ -1,6 +1,9 @@
 //! The settings that a project brings along: they count as they were accepted, and not when they have changed since.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use quipu::{Hook, HookAnswer, ProjectTrust, Sealer, StartupHooks, TrustVerdict};
 
 use super::layer::{Layer, Source, bytes_of};
 use super::{KEYS, Key, ProjectUse};
@@ -84,6 +87,54 @@ pub fn project_to_trust(place: &Place, cwd: &Path) -> Result<ProjectToTrust, Fai
     let is_trusted = is_trusted(place, cwd, &bytes);
     let root = project_root(cwd).to_owned();
     Ok(ProjectToTrust { path, values, problems: layer.problems, is_trusted, root, bytes })
+}
+
+/// Asks hooks of the program whether the project that `cwd` is in is trusted. What they say counts for as long as the program runs, and
+/// for the file as it is.
+pub(crate) async fn ask_project_hooks(
+    place: &Place,
+    hooks: &[Arc<dyn Hook>],
+    sealer: Arc<Sealer>,
+    cwd: &Path,
+) {
+    // A project without such a file has nothing to trust.
+    let Some(project) =
+        Some(hooks).filter(|hooks| !hooks.is_empty()).and_then(|_| project_to_trust(place, cwd).ok())
+    else {
+        return;
+    };
+    let ProjectToTrust { path, values, root, bytes, .. } = project;
+    let settings = values.iter().map(|(key, _)| key.name.to_owned()).collect();
+    let asked = ProjectTrust { root, file: path.clone(), settings };
+    let HookAnswer { value, notices } = StartupHooks::new(hooks, sealer, cwd).project_trust(&asked).await;
+    for notice in notices {
+        place.note(notice);
+    }
+    let is_trusted = match value {
+        TrustVerdict::Pass => None,
+        TrustVerdict::Trust => Some(true),
+        TrustVerdict::Distrust { reason } => {
+            place.warn(format!("The settings of {} do not count: {reason}", path.display()));
+            Some(false)
+        }
+    };
+    let decision = is_trusted.map(|is_trusted| Decision { content: content_of(&bytes), is_trusted });
+    place.decide_project(path, decision);
+}
+
+/// What a hook decided of a project's settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Decision {
+    /// Of the file with this content.
+    content: String,
+    is_trusted: bool,
+}
+
+impl Decision {
+    /// Whether a file with these bytes is trusted; `None` where it is another one than was decided about.
+    pub(super) fn on(&self, bytes: &[u8]) -> Option<bool> {
+        (self.content == content_of(bytes)).then_some(self.is_trusted)
+    }
 }
 
 /// Accepts the settings of a project as they were shown. What was accepted of the same file before counts no more.

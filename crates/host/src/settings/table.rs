@@ -270,14 +270,7 @@ pub const KEYS: &[Key] = &[
     key("context.prune.keepTurns", COUNT, "8", NextSession, ALLOWED, "turns whose results stay"),
     key("context.prune.minCharacters", COUNT, "4000", NextSession, ALLOWED, "shorter results stay"),
     key("search.tool", Kind::Flag, "true", NextSession, HISTORY, "the model can search what was done before"),
-    key(
-        "search.meaning",
-        Kind::Meaning,
-        "false",
-        Now,
-        NETWORK,
-        "what makes vectors for `quipu search --meaning`",
-    ),
+    key("search.meaning", Kind::Meaning, "false", Now, NETWORK, "what makes vectors for searches by meaning"),
     key(
         "travel.tools",
         Kind::Flag,

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod commands;
 #[cfg(test)]
+mod hooks;
+#[cfg(test)]
 mod jobs;
 #[cfg(test)]
 mod settings;

@@ -52,7 +52,7 @@ impl Keys {
         self.learn(provider, key);
         let secret = Secret::new(key);
         let scheme = if self.is_bearer(provider) { Scheme::Bearer(secret) } else { Scheme::Key(secret) };
-        Credential::new("--api-key", scheme)
+        Credential::new("a key given by hand", scheme)
     }
 
     /// What is stored for the provider; `None` when nothing is. May run a command.

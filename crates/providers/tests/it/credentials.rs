@@ -9,10 +9,12 @@ use futures_util::future::BoxFuture;
 use quipu_protocol::{Message, Model, ModelErrorKind, ModelRequest, Thinking};
 use quipu_providers::{
     AuthFile, Call, CallEnd, CallEvent, CallOptions, CallOutcome, Credential, CredentialError,
-    CredentialRequest, CredentialSource, Credentials, Expiry, HeaderText, MAX_CREDENTIALS_PER_CALL, Provider,
-    Scheme, Secret, Settings, Sign, SignRequest, laws,
+    CredentialRequest, CredentialSource, Credentials, Embedder as _, EmbeddingEndpoint, Expiry,
+    HeaderChanges, HeaderText, MAX_CREDENTIALS_PER_CALL, Provider, Scheme, Secret, Settings, Sign,
+    SignRequest, laws,
 };
 use quipu_testkit::{Answer, Captured, FakeServer, Reply};
+use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -152,6 +154,8 @@ impl World {
             cancel,
             retries: None,
             secrets: Some(Arc::new(move |secret: &str| learned.lock().unwrap().push(secret.to_owned()))),
+            headers: HeaderChanges::default(),
+            responses: None,
         };
         let read = async {
             let mut events = Vec::new();
@@ -359,6 +363,42 @@ async fn another_credential_follows_a_refusal() {
             assert_eq!(world.learned(), ["first-secret", "second-secret"]);
         }
     }
+}
+
+#[tokio::test]
+async fn vectors_are_asked_for_with_another_credential_after_a_refusal() {
+    let answer =
+        json!({ "data": [{ "index": 0, "embedding": [1.0, 0.0] }], "usage": { "prompt_tokens": 1 } });
+    let done = || Reply::new(200, "application/json", answer.to_string());
+    let refusal = Reply::error_on(Wire::Completions, 401, "authentication_error", "no");
+    let server = FakeServer::start([refusal, done(), done()]);
+    let source = Scripted::new([
+        Act::Give(bearer("first", "first-secret")),
+        Act::Give(bearer("second", "second-secret")),
+    ]);
+    let model =
+        Model { id: "small".into(), provider: "testing".into(), base_url: server.url(), ..Model::default() };
+    let patience = CallOptions { max_retries: 0, ..options() };
+    let endpoint =
+        EmbeddingEndpoint::new(&model, Credentials::new(source.clone()), &[], None, patience).unwrap();
+    for _ in 0..2 {
+        let made = endpoint.embed(&["red".to_owned()]).await.unwrap();
+        assert_eq!(made.vectors, [[1.0, 0.0]]);
+    }
+    let sent: Vec<_> =
+        server.requests().iter().map(|asked| asked.header("authorization").unwrap().to_owned()).collect();
+    assert_eq!(sent, ["Bearer first-secret", "Bearer second-secret", "Bearer second-secret"]);
+    let done = ("second".to_owned(), CallOutcome::Done);
+    assert_eq!(source.reports(), [("first".to_owned(), CallOutcome::Unauthorised), done.clone(), done]);
+    // One that has no other one says so, and is not asked without end.
+    let refused = || Reply::error_on(Wire::Completions, 401, "authentication_error", "no");
+    let server = FakeServer::start([refused(), refused()]);
+    let source = Scripted::new([Act::Give(bearer("only", "only-secret"))]);
+    let model = Model { base_url: server.url(), ..model };
+    let patience = CallOptions { max_retries: 0, ..options() };
+    let endpoint = EmbeddingEndpoint::new(&model, Credentials::new(source), &[], None, patience).unwrap();
+    assert_eq!(endpoint.embed(&["red".to_owned()]).await.unwrap_err().kind, ModelErrorKind::Auth);
+    assert_eq!(server.requests().len(), 1);
 }
 
 #[tokio::test]

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use quipu_protocol::{Message, Model, ModelError, ModelErrorKind, ModelRequest, StopReason, Thinking};
 use quipu_providers::{
-    Call, CallEnd, CallEvent, CallOptions, Credential, Credentials, Provider, Scheme, Secret, laws,
+    Call, CallEnd, CallEvent, CallOptions, Credential, Credentials, HeaderChanges, Provider, Scheme, Secret,
+    laws,
 };
 use quipu_testkit::{Answer, FakeServer, Gate, Reply};
 use tokio::sync::mpsc;
@@ -62,7 +63,7 @@ async fn run(
     let (provider, request) = provider(wire, url, options);
     let (send, mut receive) = mpsc::channel(4);
     let body = provider.encode(&request).unwrap();
-    let call = Call { request, body, events: send, cancel, retries: None, secrets: None };
+    let call = Call::new(request, body, send, cancel);
     let read = async {
         let mut events = Vec::new();
         while let Some(event) = receive.recv().await {
@@ -185,6 +186,8 @@ async fn credentials_and_headers() {
             cancel: CancellationToken::new(),
             retries: None,
             secrets: None,
+            headers: HeaderChanges::default(),
+            responses: None,
         };
         assert_eq!(provider.send(call).await.error, None);
         let request = &server.requests()[0];
@@ -541,7 +544,7 @@ async fn an_abort_keeps_what_came(wire: Wire) {
     let (send, mut receive) = mpsc::channel(64);
     let cancel = CancellationToken::new();
     let body = provider.encode(&request).unwrap();
-    let call = Call { request, body, events: send, cancel: cancel.clone(), retries: None, secrets: None };
+    let call = Call::new(request, body, send, cancel.clone());
     let read = async {
         let mut events = Vec::new();
         while let Some(event) = receive.recv().await {
@@ -599,6 +602,8 @@ async fn an_abort_ends_every_wait(wire: Wire) {
         cancel: cancel.clone(),
         retries: None,
         secrets: None,
+        headers: HeaderChanges::default(),
+        responses: None,
     };
     let wait = async {
         let event = receive.recv().await;
@@ -615,8 +620,7 @@ async fn an_abort_ends_every_wait(wire: Wire) {
     let (provider, request) = self::provider(wire, server.url(), options());
     let (send, receive) = mpsc::channel(1);
     let cancel = CancellationToken::new();
-    let call =
-        Call { request, body, events: send.clone(), cancel: cancel.clone(), retries: None, secrets: None };
+    let call = Call::new(request, body, send.clone(), cancel.clone());
     let full = async {
         while send.capacity() > 0 {
             tokio::task::yield_now().await;
@@ -642,6 +646,8 @@ async fn a_reader_that_is_gone_does_not_stop_the_call(wire: Wire) {
             cancel: CancellationToken::new(),
             retries: None,
             secrets: None,
+            headers: HeaderChanges::default(),
+            responses: None,
         })
         .await;
     assert_eq!((end.error, end.message.text()), (None, "anyway".to_owned()));
@@ -694,6 +700,8 @@ async fn addresses_and_headers_of_the_second_wire() {
                 cancel: CancellationToken::new(),
                 retries: None,
                 secrets: None,
+                headers: HeaderChanges::default(),
+                responses: None,
             };
             assert_eq!(provider.send(call).await.error, None);
             let request = &server.requests()[0];

@@ -18,6 +18,8 @@ mod fuzz;
 #[cfg(test)]
 mod growth;
 #[cfg(test)]
+mod headers;
+#[cfg(test)]
 mod http;
 #[cfg(test)]
 mod model_sources;

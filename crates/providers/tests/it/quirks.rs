@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use quipu_protocol::{Content, Json, Message, Model, ModelRequest, Thinking};
-use quipu_providers::{CacheRetention, Call, CallOptions, ThinkingBudgets};
+use quipu_providers::{CacheRetention, Call, CallOptions, HeaderChanges, ThinkingBudgets};
 use quipu_testkit::{Answer, FakeServer};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -300,6 +300,8 @@ async fn a_session_is_not_named_where_nothing_is_kept() {
                 cancel: CancellationToken::new(),
                 retries: None,
                 secrets: None,
+                headers: HeaderChanges::default(),
+                responses: None,
             };
             assert_eq!(provider.send(call).await.error, None);
             let asked = &server.requests()[0];

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt as _;
 use quipu::{Clock as _, Delivery, Events, Refused, Sealer, Session, SystemClock};
 use quipu_host::CommandRegistry;
-use quipu_protocol::{AbortTarget, Ack, Command, Envelope, Event, RunId, SessionId};
+use quipu_protocol::{AbortTarget, Ack, Command, Envelope, Event, QueueMode, RunId, SessionId, UserInput};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -22,7 +22,7 @@ use crate::host::{Host, NotOpened, Open, Opened, Which};
 use crate::keeper::Keeper;
 use crate::keys::Bindings;
 use crate::screen::linear::Linear;
-use crate::state::{Input, Purpose, State};
+use crate::state::{Effect, Input, Purpose, State};
 use crate::terminal::{Abilities, End, Incoming, Terminal, take_panics};
 use crate::view::view_reading;
 use crate::{Canvas, DraftFile, Links, Screen, SentFile, Size, TerminalEvent, Theme};
@@ -61,6 +61,8 @@ pub struct Begin {
     pub directory: PathBuf,
     /// Which session.
     pub open: Open,
+    /// What is said first, in order.
+    pub prompts: Vec<UserInput>,
     /// What is to be told first.
     pub notes: Vec<String>,
 }
@@ -215,6 +217,9 @@ pub async fn run(begin: Begin) -> io::Result<Ended> {
     run.offer_commands();
     run.draw();
     run.open(begin.open);
+    for prompt in begin.prompts {
+        run.say_first(prompt);
+    }
     // Not an interval, whose next tick would wake the process up once more when nothing is under way.
     let mut tick = tokio::time::Instant::now();
     while run.left.is_none() {
@@ -286,6 +291,17 @@ async fn next(events: &mut Option<Events>) -> Option<Arc<Envelope>> {
 }
 
 impl Run {
+    /// Says something as if it had been typed and sent.
+    fn say_first(&mut self, prompt: UserInput) {
+        let (text, mut effects) = (prompt.text(), Vec::new());
+        effects.push(Effect::Sent(text.clone()));
+        self.state.say_input(prompt, text, QueueMode::FollowUp, &mut effects);
+        for effect in effects {
+            self.carry_out(effect);
+        }
+        self.dirty = true;
+    }
+
     fn take(&mut self, input: Input) {
         for effect in self.state.on(input, SystemClock.now()) {
             self.carry_out(effect);
