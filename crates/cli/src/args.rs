@@ -284,7 +284,7 @@ pub(crate) struct DemoArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct SessionsArgs {
-    /// Of every directory.
+    /// Of every directory, with those that were begun for another session or for a job.
     #[arg(long)]
     pub(crate) all: bool,
     /// At most so many; 0 for all.

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use quipu_host::jobs::{DueRun, IMPORT_WATCH, ImportWatch, JobNotice, JobRunner, handlers};
+use quipu_host::jobs::{DueRun, IMPORT_WATCH, ImportWatch, JobNotice, JobRunner, handlers, models_for_jobs};
 use quipu_host::{HostNotice, Observer, Place, now};
 use quipu_store::{Job, JobKey, JobPut, JobRetry, JobState, Jobs};
 use tokio_util::sync::CancellationToken;
@@ -217,7 +217,8 @@ async fn work(once: bool, args: &OutArgs) -> Result<(), Failure> {
     let sealer = place.engine(store.clone(), &place.settings())?.sealer().clone();
     let teller = Arc::new(Teller { place: place.clone(), json: args.json });
     let place = place.told_to(teller.clone());
-    let runner = JobRunner::new(store, handlers(&place), teller.clone(), sealer);
+    let models = models_for_jobs(&place, store.clone());
+    let runner = JobRunner::new(store, handlers(&place), teller.clone(), sealer).with_models(models);
     let stop = CancellationToken::new();
     let mut signals = Signals::new()?;
     let running = async {

@@ -23,6 +23,7 @@ pub(crate) async fn run(args: &SessionsArgs) -> Result<(), Failure> {
     let query = SessionQuery {
         cwd: here.as_ref().map(|here| here.to_string_lossy().into_owned()),
         limit: (args.limit > 0).then_some(args.limit),
+        children: args.all,
         ..SessionQuery::default()
     };
     let rows = store.sessions(query).await?;

@@ -379,6 +379,7 @@ fn store_op(session: &SessionId, op: &PlanOp) -> Op {
             Op::RunRemove { session: other.as_ref().unwrap_or(session).clone(), run: run.clone() }
         }
         PlanOp::Arrive => Op::JumpRemove { session: session.clone() },
+        PlanOp::Release { id, charged } => Op::Release { id: ReserveId(id.to_string()), charged: *charged },
         PlanOp::Shell { session: other, run, shell, done } => Op::StepPut {
             session: other.as_ref().unwrap_or(session).clone(),
             step: Step {
@@ -400,6 +401,7 @@ fn states_of(op: &PlanOp) -> &[NewChunk] {
         | PlanOp::Announce { .. }
         | PlanOp::Forget { .. }
         | PlanOp::Shell { .. }
+        | PlanOp::Release { .. }
         | PlanOp::Arrive => &[],
     }
 }

@@ -234,6 +234,12 @@ impl Engine {
         self
     }
 
+    /// The same, whose sessions move no heads of other programs.
+    pub(crate) fn unpublished(mut self) -> Self {
+        self.heads = Heads::default();
+        self
+    }
+
     /// The store.
     pub fn store(&self) -> &Arc<dyn Graph> {
         &self.store

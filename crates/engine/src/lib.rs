@@ -12,6 +12,7 @@ mod arrival;
 mod bookmarks;
 mod calls;
 mod change;
+mod children;
 mod clock;
 mod commit;
 mod context;
@@ -38,6 +39,7 @@ mod policies;
 mod policy;
 mod published;
 mod resume;
+mod runner;
 mod seal_key;
 mod session;
 mod session_move;
@@ -93,6 +95,11 @@ pub use published::PublishSettings;
 pub use quipu_machine::{AGENT, CompactionSettings, Limits, PolicyVersion, PruneSettings};
 pub use quipu_protocol::{MergeSide, NAME_LIMIT, Refused};
 pub use resume::{epoch_at, has_lost_prompt, last_epoch};
+pub use runner::{
+    BadRequest, CallAnswer, CallRequest, ChildAnswer, ChildRequest, ModelName, RUNNER_AT_ONCE, RUNNER_BUDGET,
+    RUNNER_DEADLINE, RUNNER_DEPTH, RUNNER_LONGEST, RUNNER_PURPOSE, RUNNER_REQUEST, RUNNER_TOKENS,
+    RUNNER_TURNS, Runner, RunnerError, RunnerPurpose,
+};
 pub use seal_key::seal_key;
 pub use session::Session;
 pub use sessions::Forked;

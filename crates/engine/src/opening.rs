@@ -12,6 +12,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::calls::Caller;
 use crate::calls::bodies::Bodies;
 use crate::calls::money::Purse;
+use crate::children::Children;
 use crate::clock::{fresh_id, is_session_id};
 use crate::commit::Committer;
 use crate::early::settle_early;
@@ -25,6 +26,7 @@ use crate::own_tools::{TravelOptions, TravelSource};
 use crate::owner::{Got, Lease};
 use crate::policies::{Policies, with_steps};
 use crate::resume::{Past, read_past, recover};
+use crate::runner::{Backend, Runner};
 use crate::session::{Parts, Session};
 use crate::sources::{
     ContextSource, OpeningPrompt, SourceOptions, Sources, ToolSet, ToolSource, is_tool_name,
@@ -54,6 +56,8 @@ struct SessionParts {
     prompt: Prompt,
     /// What people should know.
     notices: Vec<String>,
+    /// Begins sessions for its hooks and sources, where it has any.
+    children: Option<Children>,
 }
 
 impl Engine {
@@ -67,12 +71,35 @@ impl Engine {
     /// `BadId`, `Exists`, `BadTool`, `Store`.
     pub async fn create(&self, options: SessionOptions) -> Result<Session, OpenError> {
         let id = self.fresh_session(&options).await?;
-        let made = self.make(&options, None).await?;
-        let past = Past::default();
+        let made = self.make(&id, &options, None, 0).await?;
+        let first = vec![start_of(&id, &options, None, &made.epoch)];
+        self.begin(options, id, first, made).await
+    }
+
+    /// A new session that is begun for another one, or for a job. Behind its first node stands `mark`.
+    pub(crate) async fn begin_child(
+        &self,
+        options: SessionOptions,
+        parent: Option<SessionId>,
+        mark: Draft,
+        depth: u32,
+    ) -> Result<Session, OpenError> {
+        let id = self.fresh_session(&options).await?;
+        let made = self.make(&id, &options, None, depth).await?;
+        let first = vec![start_of(&id, &options, parent, &made.epoch), mark];
+        self.begin(options, id, first, made).await
+    }
+
+    async fn begin(
+        &self,
+        options: SessionOptions,
+        id: SessionId,
+        first: Vec<Draft>,
+        made: SessionParts,
+    ) -> Result<Session, OpenError> {
         let lease = Arc::new(Lease::new(self.store.clone()));
         lease.take(&RefName::session(&id)).await?;
-        let first = vec![start_of(&id, &options, None, &made.epoch)];
-        Ok(self.spawn(options, id, (past, first), made, lease, SessionOrigin::New))
+        Ok(self.spawn(options, id, (Past::default(), first), made, lease, SessionOrigin::New))
     }
 
     /// Opens a session by its id and goes on from its last node. What a dead process left open is recorded as
@@ -163,7 +190,7 @@ impl Engine {
         let mut past = if head == before { past? } else { read_past(&*self.store, head).await? };
         past.name = self.name_of(id).await?;
         // Before anything of it is changed.
-        let mut made = self.make(&options, Some(&past)).await?;
+        let mut made = self.make(id, &options, Some(&past), 0).await?;
         let mut troubles: Vec<Notice> = past.lost_prompt_notice().into_iter().collect();
         troubles.extend(made.notices.drain(..).map(Notice::note));
         if mine {
@@ -267,7 +294,7 @@ impl Engine {
         origin: SessionOrigin,
     ) -> Result<Opened, OpenError> {
         let id = self.fresh_session(&options).await?;
-        let mut made = self.make(&options, Some(&past)).await?;
+        let mut made = self.make(&id, &options, Some(&past), 0).await?;
         past.has_ref = false;
         let mut first = vec![start_of(&id, &options, past.session.clone(), &made.epoch)];
         let lease = Arc::new(Lease::new(self.store.clone()));
@@ -312,7 +339,13 @@ impl Engine {
     }
 
     /// What the options make of a session: its tools, and what its requests begin with. Asks its sources.
-    async fn make(&self, options: &SessionOptions, past: Option<&Past>) -> Result<SessionParts, OpenError> {
+    async fn make(
+        &self,
+        id: &SessionId,
+        options: &SessionOptions,
+        past: Option<&Past>,
+        depth: u32,
+    ) -> Result<SessionParts, OpenError> {
         let mut names = HashSet::new();
         for tool in &options.tools {
             let name = &tool.spec().name;
@@ -343,9 +376,15 @@ impl Engine {
             system_of_ours = crate::context::system_prompt(crate::SYSTEM_PROMPT, &[], &[], &options.cwd);
             system = system.or(Some(&system_of_ours));
         }
+        let asks = !(options.hooks.is_empty()
+            && options.tool_sources.is_empty()
+            && options.context_sources.is_empty());
+        let children = asks.then(|| Children::new(self.clone(), options.clone(), Some(id.clone()), depth));
+        let backend = children.clone().map(|children| Arc::new(children) as Arc<dyn Backend>);
         let mut context_sources = options.context_sources.clone();
         let sections = self.hook_sections(options, past, &mut context_sources);
         let wanted = SourceOptions {
+            runner: Runner::new(backend, None),
             sealer: self.sealer.clone(),
             cwd: options.cwd.clone(),
             standing: standing.clone(),
@@ -361,7 +400,7 @@ impl Engine {
         let (sources, OpeningPrompt { prompt, context, notices }) = Sources::open(wanted, past).await;
         let toolbox = self.toolbox(options, sources.set(), standing, tobe, sections);
         let epoch = self.epoch(options, &sources, (&prompt, context), past);
-        Ok(SessionParts { toolbox, sources, epoch, prompt, notices })
+        Ok(SessionParts { toolbox, sources, epoch, prompt, notices, children })
     }
 
     /// What hooks say in the system prompt; where there are hooks, one more source gives it.
@@ -455,7 +494,7 @@ impl Engine {
         lease: Arc<Lease>,
         origin: SessionOrigin,
     ) -> Session {
-        let SessionParts { toolbox, sources, epoch, prompt, notices } = made;
+        let SessionParts { toolbox, sources, epoch, prompt, notices, children } = made;
         let system_text: Arc<str> =
             prompt.system.as_ref().map_or_else(|| "".into(), |blob| system_text(blob).into());
         let mut committer = self.committer(&past, epoch.clone(), prompt);
@@ -535,6 +574,7 @@ impl Engine {
             follower: options.follower,
             models: options.models,
             origin,
+            children,
         })
     }
 }

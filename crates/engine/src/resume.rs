@@ -24,6 +24,7 @@ use crate::commit::{Committer, KeptResult, SHELL};
 use crate::error::OpenError;
 use crate::files::{Left, Salvaged, after_a_crash, listing_of};
 use crate::identity::Prompt;
+use crate::runner::{LeftCall, left_calls};
 use quipu_machine::{
     Calls, CommitError, Draft, Interventions, MEASURED, Plan, PlanOp, Waiting, json_of_nothing, step_of,
 };
@@ -432,8 +433,15 @@ pub(crate) async fn recover(
     if let Some((_, record, None)) = &sent {
         past.unanswered_call = Some(record.clone()).filter(|record| record.before_hooks.is_some());
     }
+    let (mut answer_lost, mut releases) = (false, Vec::new());
+    // Before the session's own: the next body is kept as the difference to that.
+    for LeftCall { draft, is_lost, ops } in left_calls(&pending.steps) {
+        answer_lost |= is_lost;
+        drafts.push(draft);
+        releases.extend(ops);
+    }
     let early = early_drafts(&pending.steps, sent.as_ref().map(|(_, record, _)| record), past.head);
-    let model_call = sent.is_some() || !early.is_empty();
+    let model_call = sent.is_some() || answer_lost || !early.is_empty();
     drafts.extend(sent.map(|(run, record, summary)| unanswered_draft(run, record, summary, now)));
     drafts.extend(early);
     if drafts.is_empty() {
@@ -446,7 +454,7 @@ pub(crate) async fn recover(
         expect: past.head,
         parent: past.head,
         carried: 0,
-        ops: runs.into_iter().map(|run| PlanOp::Forget { run, session: None }).collect(),
+        ops: runs.into_iter().map(|run| PlanOp::Forget { run, session: None }).chain(releases).collect(),
         power: true,
         drafts,
     };

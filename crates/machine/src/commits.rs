@@ -15,6 +15,7 @@ use super::{
 
 impl Machine {
     pub(super) fn commit(&mut self, tag: Tag, drafts: Vec<Draft>, ops: Vec<PlanOp>, power: bool) {
+        self.take_sides();
         let mut all = std::mem::take(&mut self.unsaved);
         let carried = all.len();
         all.extend(drafts);
@@ -160,6 +161,7 @@ impl Machine {
             | PlanOp::Keep { .. }
             | PlanOp::Forget { .. }
             | PlanOp::Shell { .. }
+            | PlanOp::Release { .. }
             | PlanOp::Arrive => true,
         });
         for (queue, list) in [(Queue::Steering, &self.steering), (Queue::FollowUp, &self.follow_up)] {
@@ -212,7 +214,7 @@ impl Machine {
             PlanOp::Forget { run, session: other } => {
                 Some(PlanOp::Forget { run, session: other.or_else(|| Some(session.clone())) })
             }
-            PlanOp::Arrive => Some(PlanOp::Arrive),
+            op @ (PlanOp::Arrive | PlanOp::Release { .. }) => Some(op),
             PlanOp::Put { .. }
             | PlanOp::Take { .. }
             | PlanOp::Announce { .. }

@@ -420,7 +420,7 @@ impl Machine {
         let done = matches!(result, CompactionResult::Done { .. });
         run.compaction_failed |= !done;
         let (turn, aborting) = (run.turn, run.aborting);
-        let spent = self.limits.max_cost.filter(|max| run.cost >= *max).filter(|_| !aborting);
+        let spent = self.limits.max_cost.filter(|max| run.spent() >= *max).filter(|_| !aborting);
         self.emit(Event::CompactionEnded { reason, result: Arc::new(result) });
         if done {
             self.refresh_at(EpochReason::Compaction);

@@ -96,7 +96,7 @@ impl Machine {
         let Some(run) = &mut self.run else { return };
         let Phase::Leaving(departing) = std::mem::replace(&mut run.phase, Phase::Saying) else { return };
         let Departing { batch, going, order: Some(order), carried } = *departing else { return };
-        let (turn, before, cost, aborting) = (run.turn, run.before, run.cost, run.aborting);
+        let (turn, before, cost, aborting) = (run.turn, run.before, run.spent(), run.aborting);
         self.unsaved.drain(..carried.0);
         self.owed.drain(..carried.1);
         self.tell_results(&batch);

@@ -24,6 +24,7 @@ mod moving;
 mod pruning;
 mod refreshing;
 mod shell;
+mod sides;
 mod starting;
 #[cfg(test)]
 mod tests;
@@ -35,7 +36,7 @@ use std::time::Duration;
 
 use quipu_protocol::{
     Ack, AssistantMessage, BlobId, CallEnd, CallEvent, CallRecord, Compaction, Ending, Entry, Event, Json,
-    Message, MessageId, ModelError, ModelErrorKind, ModelRequest, NodeId, Outcome, Provenance, RunId,
+    Message, MessageId, Model, ModelError, ModelErrorKind, ModelRequest, NodeId, Outcome, Provenance, RunId,
     SessionId, StepInfo, StopReason, ToolCall, Touches, UnixMs,
 };
 use quipu_transcript::{Projector, counts, sent_tokens};
@@ -59,6 +60,8 @@ use refreshing::Refreshing;
 pub use refreshing::{EpochReason, Refreshed, Refreshes};
 pub use shell::shell_message;
 use shell::{Noting, Shells};
+pub use sides::SideCall;
+use sides::Sides;
 use starting::Starting;
 pub use types::*;
 
@@ -71,6 +74,8 @@ struct Run {
     /// Turns of the runs that led here.
     before: u32,
     cost: f64,
+    /// What calls beside the conversation cost that it pays for.
+    side_cost: f64,
     aborting: bool,
     /// The model said that the context is too long, and it was compacted.
     overflowed: bool,
@@ -90,6 +95,7 @@ impl Run {
             turn: 0,
             before: 0,
             cost: 0.0,
+            side_cost: 0.0,
             aborting: false,
             overflowed: false,
             refused: None,
@@ -97,6 +103,11 @@ impl Run {
             prolonged: 0,
             phase: Phase::Saying,
         }
+    }
+
+    /// All that it cost.
+    fn spent(&self) -> f64 {
+        self.cost + self.side_cost
     }
 }
 
@@ -188,6 +199,7 @@ pub struct Machine {
     /// The queued item that the commit under way takes.
     drained: Option<(Queue, Waiting)>,
     shells: Shells,
+    sides: Sides,
     /// Labels and names that wait for the end of what is under way.
     notes: Vec<(MoveOrder, ReplyId, RunId)>,
     askers: usize,
@@ -244,6 +256,7 @@ impl Machine {
             moved: Vec::new(),
             drained: None,
             shells: Shells::default(),
+            sides: Sides::default(),
             notes: Vec::new(),
             askers: 0,
             policy: start.policy,
@@ -278,6 +291,11 @@ impl Machine {
         self.prefix.epoch.system
     }
 
+    /// The model that is asked now.
+    pub fn model(&self) -> &Arc<Model> {
+        &self.prefix.model
+    }
+
     /// The run under way.
     pub fn run(&self) -> Option<&RunId> {
         self.run.as_ref().map(|run| &run.id)
@@ -309,6 +327,8 @@ impl Machine {
             }
             Input::AskExpired { ask } => self.answer(&ask, None),
             Input::Told(trouble) => self.emit(Event::from(trouble)),
+            Input::SideBegun => self.side_begun(),
+            Input::SideEnded(call) => self.side_ended(*call),
             Input::SourcesChanged => self.refresh_at(EpochReason::Source),
             Input::Refreshed { run, result } if self.is_current(&run) => self.refreshed(result),
             // An answer of a run that is over is dropped: everything that it could say was said in its last commit.
@@ -587,7 +607,11 @@ impl Machine {
 
     /// Whether something runs or waits for the store.
     fn is_at_work(&self) -> bool {
-        self.run.is_some() || self.beside > 0 || self.committing.is_some() || self.shells.run()
+        self.run.is_some()
+            || self.beside > 0
+            || self.committing.is_some()
+            || self.shells.run()
+            || self.sides.run()
     }
 
     /// The session ends when nothing runs and no command waits for the store.

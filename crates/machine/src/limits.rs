@@ -20,7 +20,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// What a run may still spend.
+    /// What a run may still spend; calls beside the conversation are told apart, since some may be under way.
     pub(super) fn money(&self, run: &Run) -> Option<RunMoney> {
         self.max_cost.map(|limit| RunMoney { left: limit - run.cost, limit })
     }
@@ -28,6 +28,6 @@ impl Limits {
     pub(super) fn reached(&self, run: &Run) -> Option<Limit> {
         let turns = run.before + run.turn;
         let turns = self.max_turns.filter(|max| turns >= *max).map(Limit::Turns);
-        turns.or_else(|| self.max_cost.filter(|max| run.cost >= *max).map(Limit::Cost))
+        turns.or_else(|| self.max_cost.filter(|max| run.spent() >= *max).map(Limit::Cost))
     }
 }

@@ -175,7 +175,7 @@ impl Machine {
         }
     }
 
-    fn begin_noting(&mut self) {
+    pub(super) fn begin_noting(&mut self) {
         self.counter += 1;
         let run = format!("noted-{}", self.counter).into();
         self.run = Some(Run { phase: Phase::Noting(Noting::default()), ..Run::new(run) });

@@ -146,6 +146,11 @@ struct World {
     /// Lines that run in the shell, and how many were done.
     shells: Vec<RunId>,
     ran: u64,
+    /// Calls beside the conversation: where each has its row; and how many were done.
+    sides: Vec<(SessionId, RunId, Option<RunId>)>,
+    sided: u64,
+    /// How many of their reservations are free.
+    released: u64,
     sent: u64,
     nodes: u64,
     /// What is durable: where each session's ref stands.
@@ -276,6 +281,9 @@ impl World {
             replies: HashMap::new(),
             shells: Vec::new(),
             ran: 0,
+            sides: Vec::new(),
+            sided: 0,
+            released: 0,
             sent: 0,
             nodes: 0,
             refs: HashMap::new(),
@@ -541,6 +549,7 @@ impl World {
                     self.steps.retain(|(of, other, _)| of != session || other != run);
                 }
                 PlanOp::Arrive => drop(self.waits.remove(session)),
+                PlanOp::Release { .. } => self.released += 1,
                 PlanOp::Shell { session: other, run, .. } => {
                     let session = other.as_ref().unwrap_or(session);
                     self.steps.insert((session.clone(), run.clone(), "shell".into()));
@@ -1064,6 +1073,30 @@ impl World {
         self.give(Input::ShellEnded { run, end });
     }
 
+    /// A hook asks a model something, with a row as calls of the session have it.
+    fn side_begins(&mut self) {
+        // A session that has no name yet has nowhere to record it; nor one that ends.
+        if self.machine.head().is_none() || self.machine.closing.is_some() {
+            return;
+        }
+        let (session, row) =
+            (self.machine.session().clone(), RunId::from(format!("side{}", self.sided + self.sent)));
+        self.sent += 1;
+        self.steps.insert((session.clone(), row.clone(), "runner".into()));
+        self.sides.push((session, row, self.machine.run().cloned()));
+        self.give(Input::SideBegun);
+    }
+
+    fn side_ends(&mut self) {
+        let Some((session, row, run)) = self.sides.pop() else { return };
+        self.sided += 1;
+        let entry = Entry::Meta(Json::from(&serde_json::json!({ "type": "custom", "customType": "side" })));
+        let (id, forget) = (row.clone(), PlanOp::Forget { run: row, session: Some(session) });
+        let release = PlanOp::Release { id: "r".into(), charged: 0 };
+        let (drafts, ops) = (vec![Draft::new(entry)], vec![forget, release]);
+        self.give(Input::SideEnded(Box::new(SideCall { id, run, cost: 0.0, drafts, ops })));
+    }
+
     /// Hooks say what they add to the beginning of a run, or whether it goes on.
     fn decide_end(&mut self, choice: u8) {
         if let Some(run) = self.starting.take() {
@@ -1105,6 +1138,8 @@ impl World {
                 self.give(Input::AskExpired { ask });
             } else if !self.shells.is_empty() {
                 self.shell_ends();
+            } else if !self.sides.is_empty() {
+                self.side_ends();
             } else {
                 return;
             }
@@ -1215,6 +1250,38 @@ proptest! {
         }
         world.laws.finish().unwrap();
         prop_assert_eq!(world.summaries.0, world.summaries.1);
+    }
+
+    #[test]
+    fn calls_beside_the_conversation_become_nodes_once(
+        moves in moves(), sides in prop::collection::vec(0_u8..4, 0..120), closes in any::<bool>(),
+    ) {
+        let mut world = World::of(start());
+        let mut sides = sides.into_iter();
+        for next in moves {
+            world.play(next);
+            match sides.next() {
+                Some(0) => world.side_begins(),
+                Some(1) => world.side_ends(),
+                Some(_) | None => {}
+            }
+        }
+        if closes {
+            world.command(Command::Close);
+        }
+        world.finish();
+        world.laws.finish().unwrap();
+        let is_side = |entry: &Entry| matches!(entry, Entry::Meta(json) if json.get().contains("\"side\""));
+        let kept = world.tree.values().filter(|(_, entry)| is_side(entry)).count() as u64;
+        let waiting = world.machine.unsaved.iter().filter(|draft| is_side(&draft.entry)).count() as u64;
+        prop_assert_eq!((kept, waiting), (world.sided, 0), "each is a node, once");
+        prop_assert_eq!(world.released, world.sided, "what was reserved for it is free, once");
+        prop_assert!(world.machine.sides.is_empty());
+        prop_assert!(world.steps.is_empty(), "steps that are nodes are rows no more: {:?}", world.steps);
+        prop_assert_eq!(world.stopped, u32::from(closes), "the session waits for them");
+        if !closes && world.refs.contains_key(world.machine.session()) {
+            world.is_as_resumed();
+        }
     }
 
     #[test]

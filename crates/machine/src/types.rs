@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::hooked::Interventions;
 use super::{
     ClearError, CompactionSettings, Done, EpochReason, HookPrompt, Limits, PruneSettings, Refreshed,
-    Refreshes, ShellRunError,
+    Refreshes, ShellRunError, SideCall,
 };
 
 /// Names the place in the task where the sender of a command waits for its acknowledgement.
@@ -147,6 +147,10 @@ pub enum Input {
     Askers(usize),
     /// What somebody beside the run wants people to know.
     Told(Notice),
+    /// A call beside the conversation begins.
+    SideBegun,
+    /// One is over.
+    SideEnded(Box<SideCall>),
     /// A source of tools or of context has something else now.
     SourcesChanged,
     /// What sources give now; `None` when asking them was stopped.
@@ -302,6 +306,12 @@ pub enum PlanOp {
     },
     /// The message to itself, with which the session went elsewhere, is answered.
     Arrive,
+    /// What was reserved for a call beside the conversation is free: its node tells what it cost.
+    Release {
+        id: Arc<str>,
+        /// Billionths of a US dollar that it may have cost besides.
+        charged: i64,
+    },
     /// A line of the user's in the shell: about to run, or done.
     Shell {
         /// Whose row it is.
@@ -322,6 +332,7 @@ impl PlanOp {
             | Self::Keep { .. }
             | Self::Forget { .. }
             | Self::Shell { .. }
+            | Self::Release { .. }
             | Self::Arrive => None,
         }
     }

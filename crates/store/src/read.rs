@@ -187,7 +187,12 @@ pub enum FoundBy {
     Ref,
 }
 
-/// Which sessions. Those that were removed are given only when they are asked for by `id`.
+/// How the ids of sessions begin that were begun for another one, or for a job.
+pub const CHILD_SESSION: &str = "child-";
+
+/// Which sessions. Those that were removed are given only when they are asked for by `id`; those that were begun for another one
+/// or for a job, whose ids begin with [`CHILD_SESSION`], when they are asked for by `id`, `called` or `parent`, or `children`
+/// says so.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionQuery {
     /// Only those that work in this directory, as the session's start spells it.
@@ -198,6 +203,8 @@ pub struct SessionQuery {
     pub called: Option<String>,
     /// Only those that were forked from this one.
     pub parent: Option<SessionId>,
+    /// Also those that were begun for another one, or for a job.
+    pub children: bool,
     /// At most so many.
     pub limit: Option<usize>,
 }

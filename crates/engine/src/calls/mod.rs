@@ -1,11 +1,12 @@
 //! One model call as an effect: recorded, then sent, then reported.
 
 pub(crate) mod bodies;
+mod book;
 mod content_size;
 mod hooked;
 pub(crate) mod money;
+mod side;
 mod span;
-pub(crate) mod summarize;
 
 use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
@@ -20,7 +21,7 @@ use quipu_protocol::{
 };
 use quipu_providers::{Body, Call, CallEnd, CallEvent, LearnSecret, Provider, ResponseHead, RetryAsk};
 use quipu_seal::Sealer;
-use quipu_store::{Commit, Graph, Op, Step, StepCall, StepState};
+use quipu_store::{Commit, Graph, Op, Step, StepState};
 use serde::Serialize;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -30,6 +31,7 @@ use self::bodies::Bodies;
 pub(crate) use self::content_size::ContentSize;
 pub(crate) use self::hooked::{ChangePayload, ChangedPayload, HookedCall};
 use self::money::{Asking, Purse, Sent, Stake};
+pub(crate) use self::side::{SideEnd, SideNote, ended_row, side_call};
 pub(crate) use self::span::CallPurpose;
 use self::span::{model_call, model_call_ended};
 use crate::clock::Clock;
@@ -113,6 +115,7 @@ struct Asked<'a> {
     request: &'a ModelRequest,
     hooked: Option<&'a HookedCall>,
     summary: Option<&'a Calls>,
+    side: Option<&'a SideNote>,
 }
 
 /// What the store has of a request that is about to be sent.
@@ -122,6 +125,8 @@ struct Noted<'a> {
     record: &'a CallRecord,
     #[serde(skip_serializing_if = "Option::is_none")]
     summary: Option<&'a Calls>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    side: Option<&'a SideNote>,
 }
 
 /// A request as the bytes that will be sent, and what the store has of it as about to be sent.
@@ -153,7 +158,8 @@ impl Next {
     /// out why.
     pub(crate) fn record(&self, session: &SessionId, head: NodeId, batch: &mut Commit) -> Option<Recorded> {
         let Self { caller, run, request, system, .. } = self;
-        let asked = Asked { session, run, head, system: *system, request, hooked: None, summary: None };
+        let (hooked, summary, side) = (None, None, None);
+        let asked = Asked { session, run, head, system: *system, request, hooked, summary, side };
         let made = AssertUnwindSafe(|| caller.record(&asked, batch));
         std::panic::catch_unwind(made).ok()?.ok()
     }
@@ -275,6 +281,7 @@ impl Caller {
                     request: &order.request,
                     hooked: order.hooked.as_ref(),
                     summary: order.summary.as_ref(),
+                    side: order.purpose.side(),
                 };
                 let recorded = match self.record(&asked, &mut batch) {
                     Ok(recorded) => recorded,
@@ -383,7 +390,7 @@ impl Caller {
 
     /// The bytes of a request; adds to `batch` what the store keeps of it as about to be sent.
     fn record(&self, asked: &Asked<'_>, batch: &mut Commit) -> Result<Recorded, ModelError> {
-        let Asked { session, run, head, system, request, hooked, summary } = *asked;
+        let Asked { session, run, head, system, request, hooked, summary, side } = *asked;
         let mut bodies = self.bodies();
         let provider = self.provider();
         let payload = hooked.and_then(|hooked| hooked.payload.as_ref());
@@ -414,8 +421,8 @@ impl Caller {
             attempts: Vec::new(),
         };
         batch.chunks.push(bodies.chunk(&body));
-        let data = serde_json::to_vec(&Noted { record: &record, summary }).ok();
-        let step = Step { run: run.clone(), call: StepCall::Model, state: StepState::Sent, data };
+        let data = serde_json::to_vec(&Noted { record: &record, summary, side }).ok();
+        let step = Step { run: run.clone(), call: side::key_of(side), state: StepState::Sent, data };
         batch.ops.push(Op::StepPut { session: session.clone(), step });
         Ok(Recorded { body, record })
     }

@@ -14,6 +14,7 @@ use quipu_store::{Commit, Graph, Op, ReserveAsk, ReserveId, Reserved, StoreError
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::book::RunBook;
 use super::{Caller, Order};
 use crate::clock::fresh_id;
 use quipu_machine::{Input, RunMoney};
@@ -37,6 +38,8 @@ pub(crate) struct Purse {
     ledger: Option<Arc<dyn Graph>>,
     held: Mutex<Held>,
     measured: Mutex<Option<Measured>>,
+    /// What the calls of the run may cost together.
+    pub(crate) book: RunBook,
 }
 
 #[derive(Default)]
@@ -151,8 +154,30 @@ impl Price<'_> {
 
 impl Purse {
     pub(crate) fn new(daily: Option<f64>, wait: Option<Duration>, ledger: Option<Arc<dyn Graph>>) -> Self {
-        let (held, measured) = (Mutex::default(), Mutex::default());
-        Self { daily: Mutex::new(daily), wait: wait.unwrap_or(WAIT), ledger, held, measured }
+        let (held, measured, book) = (Mutex::default(), Mutex::default(), RunBook::default());
+        Self { daily: Mutex::new(daily), wait: wait.unwrap_or(WAIT), ledger, held, measured, book }
+    }
+
+    /// For calls beside those of the session: the same limits, and reservations of their own.
+    pub(crate) fn beside(&self) -> Self {
+        let beside = Self::new(self.daily(), Some(self.wait), self.ledger.clone());
+        locked(&beside.held).missed = locked(&self.held).missed;
+        beside
+    }
+
+    /// Takes over what the other store was not told of while calls were made beside those of the session. `before`: what it
+    /// was not told of when they began.
+    pub(crate) fn missed_beside(&self, beside: &Self, before: (UnixMs, i64)) {
+        let (day, amount) = locked(&beside.held).missed;
+        let known = if before.0 == day { before.1 } else { 0 };
+        if amount > known {
+            self.miss(day, amount - known);
+        }
+    }
+
+    /// Of which day how much the other store was not told.
+    pub(crate) fn missed(&self) -> (UnixMs, i64) {
+        locked(&self.held).missed
     }
 
     /// US dollars that may be spent in a day.
@@ -254,14 +279,17 @@ impl Caller {
         let price = Price { model: &request.model, most: self.purse.most(&request, &body) };
         let mut amount = price.full();
         if let Some(RunMoney { left, limit }) = run {
-            let left = floor_nano(left);
-            if amount > left {
-                if price.least() > left {
+            let choose = |left: i64| match amount > left {
+                true => (price.least() <= left).then_some(left),
+                false => Some(amount),
+            };
+            amount = match self.purse.book.hold(&order.run, floor_nano(left), nano(made), choose) {
+                Ok(amount) => amount,
+                Err(left) => {
                     self.tell(order, too_dear(&price, left, "what the run may cost")).await;
                     return Err(Outcome::Limit(Limit::Cost(limit)));
                 }
-                amount = left;
-            }
+            };
         }
         if let Some(budget) = daily {
             let wanted = Wanted { full: amount, least: price.least().min(amount), made: nano(made) };
@@ -286,7 +314,8 @@ impl Caller {
             return Ok(());
         }
         if let Some(RunMoney { left, limit }) = order.money {
-            let left = floor_nano(left - order.made()).saturating_sub(charged);
+            let left = self.purse.book.left_of(&order.run, floor_nano(left - order.made()));
+            let left = left.saturating_sub(charged);
             if amount > left {
                 self.tell(order, too_dear_again(charged, amount, left, "what the run may cost")).await;
                 return Err(Outcome::Limit(Limit::Cost(limit)));
@@ -455,6 +484,9 @@ impl Caller {
         };
         let told = nano(end.message.usage.cost.total);
         let assumed = charged.saturating_sub(told).max(0);
+        if stake.is_some() && !order.is_summary {
+            self.purse.book.own_cost(told.saturating_add(assumed));
+        }
         if assumed > 0 && refused.is_none() {
             self.say(order.tell.as_ref(), untold(assumed)).await;
         }
@@ -558,12 +590,12 @@ pub(crate) fn nano(dollars: f64) -> i64 {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "clamped; what is no number becomes 0")]
-fn floor_nano(dollars: f64) -> i64 {
+pub(crate) fn floor_nano(dollars: f64) -> i64 {
     (dollars * 1e9).round().clamp(0.0, 1e18) as i64
 }
 
 #[expect(clippy::cast_precision_loss, reason = "amounts are far below 2^52")]
-fn in_dollars(nano: i64) -> f64 {
+pub(crate) fn in_dollars(nano: i64) -> f64 {
     nano as f64 / 1e9
 }
 

@@ -1,28 +1,44 @@
 //! The span of a call of a model.
 
+use std::sync::Arc;
+
 use quipu_machine::Purpose;
 use quipu_protocol::{ModelError, Outcome, StopReason};
 use tracing::field::Empty;
 use tracing::{Span, info_span};
 
-use super::{Made, Order};
+use super::{Made, Order, SideNote};
 use crate::spans::{record_error, record_outcome};
 
 /// What a call of a model is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) enum CallPurpose {
     /// The answer of a turn.
     Answer,
     /// Notes on a stretch of conversation.
     Summary(Purpose),
+    /// What a hook or a source wants to know, beside the conversation.
+    Side(Arc<SideNote>),
+    /// The same, in a session of its own.
+    Alone(Arc<str>),
 }
 
 impl CallPurpose {
-    fn name(self) -> &'static str {
+    /// What the row of a call beside the conversation tells.
+    pub(super) fn side(&self) -> Option<&SideNote> {
+        match self {
+            Self::Side(note) => Some(note),
+            Self::Answer | Self::Summary(_) | Self::Alone(_) => None,
+        }
+    }
+
+    fn name(&self) -> &str {
         match self {
             Self::Answer => "answer",
             Self::Summary(Purpose::Compaction) => "compaction",
             Self::Summary(Purpose::Branch) => "branch_summary",
+            Self::Side(note) => &note.purpose,
+            Self::Alone(purpose) => purpose,
         }
     }
 }

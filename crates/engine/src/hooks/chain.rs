@@ -19,6 +19,7 @@ use super::{
     HookRecord, InputVerdict, ResultVerdict,
 };
 use crate::calls::{ContentSize, seal_content};
+use crate::runner::Backend;
 use crate::spans;
 use crate::travel::Standing;
 
@@ -29,6 +30,7 @@ pub(crate) struct Hooks {
     pub(super) cwd: PathBuf,
     standing: Standing,
     asker: OnceLock<Asker>,
+    runner: OnceLock<Arc<dyn Backend>>,
     /// What hooks say in the system prompt.
     pub(super) sections: Arc<HookSections>,
     /// What hooks said when the session began; `None` as long as they are being asked.
@@ -153,7 +155,13 @@ impl Hooks {
         sections: Arc<HookSections>,
     ) -> Self {
         let opening = watch::channel(None).0;
-        Self { hooks: hooks.into(), sealer, cwd, standing, asker: OnceLock::new(), sections, opening }
+        let (asker, runner) = (OnceLock::new(), OnceLock::new());
+        Self { hooks: hooks.into(), sealer, cwd, standing, asker, runner, sections, opening }
+    }
+
+    /// How hooks ask models.
+    pub(crate) fn runs_through(&self, runner: Arc<dyn Backend>) {
+        drop(self.runner.set(runner));
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -168,7 +176,8 @@ impl Hooks {
 
     pub(super) fn context(&self, run: Option<&RunId>) -> HookContext {
         let session = self.standing.get().map(|view| view.borrow().session.clone());
-        HookContext::new(session, run.cloned(), self.cwd.clone(), self.asker.get().cloned())
+        let cx = HookContext::new(session, run.cloned(), self.cwd.clone(), self.asker.get().cloned());
+        cx.running(self.runner.get().cloned())
     }
 
     pub(super) async fn call<T: Measured>(

@@ -9,6 +9,8 @@ use quipu_protocol::{Answer, AskKind, RunId, SessionId};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::runner::{Backend, Runner};
+
 /// Puts a question to whoever is in front of the session.
 pub(crate) type Asker =
     Arc<dyn Fn(AskKind, Answer, Option<Duration>) -> BoxFuture<'static, Option<Answer>> + Send + Sync>;
@@ -23,6 +25,7 @@ pub struct HookContext {
     /// The directory of the session.
     pub cwd: PathBuf,
     asker: Option<Asker>,
+    runner: Option<Arc<dyn Backend>>,
     /// Whether a question of this call is open.
     asking: watch::Sender<bool>,
 }
@@ -51,7 +54,19 @@ impl HookContext {
         cwd: PathBuf,
         asker: Option<Asker>,
     ) -> Self {
-        Self { session, run, cwd, asker, asking: watch::channel(false).0 }
+        Self { session, run, cwd, asker, runner: None, asking: watch::channel(false).0 }
+    }
+
+    /// The same with what asks models.
+    pub(super) fn running(self, runner: Option<Arc<dyn Backend>>) -> Self {
+        Self { runner, ..self }
+    }
+
+    /// Asks models for the hook, paid for by its [`run`](Self::run). The hook's deadline goes on meanwhile: one that asks a
+    /// model has a [`deadline`](crate::Hook::deadline) that leaves time for that. What is under way when it passes, or when
+    /// the step is not wanted any more, is aborted. At the end of a session nobody can be asked any more.
+    pub fn runner(&self) -> Runner {
+        Runner::new(self.runner.clone(), self.run.clone())
     }
 
     /// Asks whoever is in front of the session. The first answer counts; `default` when none comes within `wait`, or at

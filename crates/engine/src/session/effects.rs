@@ -11,12 +11,12 @@ use tracing::Instrument as _;
 
 use super::calling::{HEADS, HookedOrder, show_responses};
 use super::task::Task;
-use crate::calls::summarize::Job as SummaryJob;
 use crate::calls::{CallPurpose, Next, Order};
 use crate::commit::{Job, MoveJob, PlanJob};
 use crate::files::CallPlace;
 use crate::hooks::{CompactionRequest, HookRecord, HookedCall, HookedCompaction, RunEnd, RunStart, kept};
 use crate::policy::SharedPolicy;
+use crate::runner::summarize::Job as SummaryJob;
 use crate::spans;
 use crate::stand::look;
 use crate::toolbox::{Toolbox, tell};

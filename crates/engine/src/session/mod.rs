@@ -4,7 +4,9 @@ mod asks;
 mod calling;
 mod effects;
 mod hooking;
+mod running;
 mod shell;
+mod sides;
 mod task;
 
 use std::sync::Arc;
@@ -21,9 +23,11 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use self::asks::Question;
+use self::sides::{SessionRunner, SideAsk};
 use self::task::Task;
 use crate::calls::money::Purse;
 use crate::calls::{Caller, seal_content};
+use crate::children::Children;
 use crate::clock::Clock;
 use crate::commit::Committer;
 use crate::follower::Follower;
@@ -32,6 +36,7 @@ use crate::models::{ModelLookupError, Models};
 use crate::moves::{SessionMover, refused};
 use crate::owner::Lease;
 use crate::policy::{Grant, SharedPolicy};
+use crate::runner::Backend;
 use crate::sessions::clean;
 use crate::sources::Sources;
 use crate::subscribe::{Delivery, Events, Subscriber, View};
@@ -64,6 +69,8 @@ pub(crate) struct Parts {
     pub(crate) models: Option<Arc<dyn Models>>,
     /// How it begins.
     pub(crate) origin: SessionOrigin,
+    /// Begins sessions for its hooks and sources, where it has any.
+    pub(crate) children: Option<Children>,
 }
 
 /// A model, and what carries requests to it.
@@ -90,6 +97,8 @@ enum Mail {
     Ask(Question),
     /// Something for people to see.
     Show(Ui),
+    /// A call of a model for a hook or a source, or a child session.
+    Side(Box<SideAsk>),
 }
 
 /// A handle of a session at work. Clones are handles of the same session.
@@ -186,6 +195,12 @@ impl Session {
                 policies.asks_through(asker.clone());
             }
             toolbox.hooks.asks_through(asker);
+        }
+        if let Some(children) = &parts.children {
+            let (mail, sealer, children) = (mail.downgrade(), sealer.clone(), children.clone());
+            let runner: Arc<dyn Backend> = Arc::new(SessionRunner { mail, sealer, children });
+            toolbox.hooks.runs_through(runner.clone());
+            parts.sources.runs_through(runner);
         }
         let (models, purse) = (Others(parts.models.clone()), parts.caller.purse.clone());
         let policy = SharedPolicy(parts.toolbox.parts.policy.clone());
@@ -494,8 +509,11 @@ impl Session {
     /// As [`Session::prompt`].
     pub async fn ask(&self, input: impl Into<UserInput>) -> Result<(Outcome, String), Refused> {
         let (_, mut events) = self.subscribe(Delivery::Lossless).await?;
-        self.prompt(input).await?;
-        let (mut outcome, mut text) = (Outcome::Aborted, String::new());
+        if self.prompt(input).await? == Ack::Handled {
+            // A hook did what was wanted: nothing runs.
+            return Ok((Outcome::Done, String::new()));
+        }
+        let (mut outcome, mut text) = (None, String::new());
         while let Some(envelope) = events.next().await {
             match &envelope.event {
                 Event::MessageEnded { message, ending: Ending::Kept(_), .. } => {
@@ -503,12 +521,13 @@ impl Session {
                         text = answer.text();
                     }
                 }
-                Event::RunEnded { outcome: ended } => outcome = ended.clone(),
-                Event::Settled => break,
+                Event::RunEnded { outcome: ended } => outcome = Some(ended.clone()),
+                // What was under way before may settle after the prompt.
+                Event::Settled if outcome.is_some() => break,
                 _ => {}
             }
         }
-        Ok((outcome, text))
+        Ok((outcome.unwrap_or(Outcome::Aborted), text))
     }
 
     /// Aborts what runs and waits until it is recorded and every lossless subscriber has its events; after 8

@@ -17,8 +17,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::asks::{OPEN, OpenQuestion, Question, Questions};
+use super::sides::Sides;
 use super::{Carried, Found, MAILBOX, Mail, Parts, SHUTDOWN, view_of};
 use crate::calls::{Caller, Foreseen};
+use crate::children::Children;
 use crate::clock::{Clock, fresh_id};
 use crate::commit::Job;
 use crate::follower::follow;
@@ -80,6 +82,9 @@ pub(super) struct Task {
     pub(super) shells: HashMap<RunId, Shell>,
     /// Models that were chosen and are not used yet.
     pub(super) chosen: Vec<Carried>,
+    /// What is under way beside the conversation.
+    pub(super) sides: Sides,
+    pub(super) children: Option<Children>,
     /// The deadlines of open questions.
     pub(super) asks: HashMap<AskId, CancellationToken>,
     pub(super) root: CancellationToken,
@@ -146,6 +151,8 @@ impl Task {
             tools: HashMap::new(),
             shells: HashMap::new(),
             chosen: Vec::new(),
+            sides: Sides::default(),
+            children: parts.children,
             asks: HashMap::new(),
             root,
             granting,
@@ -235,6 +242,7 @@ impl Task {
         }
         let ends = (self.done || left) && !self.toolbox.hooks.is_empty();
         root.cancel();
+        self.sides.stop();
         let mut told = None;
         if ends {
             let (tell, told_at_end) = oneshot::channel();
@@ -307,6 +315,7 @@ impl Task {
                 drop(reply.send(ask));
             }
             Mail::Ask(question) => self.ask(question),
+            Mail::Side(ask) => self.side(*ask),
             Mail::Show(ui) => {
                 let run = self.machine.run().cloned();
                 self.emit(Event::Ui { ui }, run);
@@ -328,6 +337,7 @@ impl Task {
                 drop(reply.send(Err(Refused::Behind)));
             }
             Mail::Command(command, found, reply) => {
+                self.stop_sides(&command);
                 for text in std::mem::take(&mut self.notices) {
                     self.emit(Event::from(Notice::Note { text }), None);
                 }
@@ -372,6 +382,7 @@ impl Task {
         self.next_reply += 1;
         let (run, item) = (fresh_id().into(), fresh_id().into());
         let fresh = Fresh { run, item, model: None, policy: None, hooks: Vec::new() };
+        self.sides.stop();
         self.take(Input::Command { command: Command::Close, reply: ReplyId(self.next_reply), fresh });
     }
 
@@ -381,6 +392,7 @@ impl Task {
             let effects = self.machine.on(self.clock.now(), Input::SourcesChanged);
             debug_assert!(effects.is_empty(), "it is looked at before the next call");
         }
+        self.count(&input);
         let effects = self.machine.on(self.clock.now(), input);
         // First, so that who has read an event or an answer never finds an older view.
         self.view.send_if_modified(|view| {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use futures_util::future::join_all;
 use quipu_machine::{Calls, EpochReason, Refreshed, Refreshes, Stretch, Summary};
@@ -25,6 +25,7 @@ use super::{
 };
 use crate::identity::{Prompt, system_text};
 use crate::resume::Past;
+use crate::runner::{Backend, Runner};
 use crate::travel::Standing;
 
 /// Bytes of the name of a source at most.
@@ -84,6 +85,9 @@ pub(crate) struct Sources {
     sealer: Arc<Sealer>,
     cwd: PathBuf,
     standing: Standing,
+    runner: OnceLock<Arc<dyn Backend>>,
+    /// While it is being opened.
+    opening_runner: Runner,
     fixed: Vec<Arc<dyn Tool>>,
     tools: Vec<ToolSlot>,
     contexts: Vec<ContextSlot>,
@@ -97,6 +101,7 @@ pub(crate) struct SourceOptions<'a> {
     pub(crate) sealer: Arc<Sealer>,
     pub(crate) cwd: PathBuf,
     pub(crate) standing: Standing,
+    pub(crate) runner: Runner,
     pub(crate) model: &'a Model,
     /// Tools that come from no source.
     pub(crate) tools: &'a [Arc<dyn Tool>],
@@ -151,6 +156,8 @@ impl Sources {
             sealer: wanted.sealer.clone(),
             cwd: wanted.cwd.clone(),
             standing: wanted.standing.clone(),
+            runner: OnceLock::new(),
+            opening_runner: wanted.runner.clone(),
             fixed: wanted.tools.to_vec(),
             tools,
             contexts,
@@ -197,7 +204,24 @@ impl Sources {
 
     fn cx(&self) -> SourceContext {
         let session = self.standing.get().map(|view| view.borrow().session.clone());
-        SourceContext { session, cwd: self.cwd.clone() }
+        let runner = self.runner.get().cloned().filter(|_| session.is_some());
+        let runner =
+            runner.map_or_else(|| self.opening_runner.clone(), |runner| Runner::new(Some(runner), None));
+        SourceContext { session, cwd: self.cwd.clone(), runner }
+    }
+
+    /// How sources ask models once the session is open.
+    pub(crate) fn runs_through(&self, runner: Arc<dyn Backend>) {
+        // Each session has its own sources.
+        drop(self.runner.set(runner));
+    }
+
+    /// A tool that another session may have: none of those that know where this one stands.
+    pub(crate) fn lent(&self, name: &str) -> Option<Arc<dyn Tool>> {
+        let set = self.set();
+        let given = set.from().values().flatten().any(|given| given == name);
+        let fixed = self.fixed.iter().any(|tool| tool.spec().name == name);
+        set.get(name).filter(|_| given || fixed).cloned()
     }
 
     /// What a source gives now.

@@ -23,6 +23,8 @@ use futures_util::future::BoxFuture;
 use quipu_protocol::{Message, SessionId, Trust};
 use quipu_tools::Tool;
 
+use crate::runner::Runner;
+
 pub use quipu_machine::EpochReason;
 
 pub(crate) use desk::{OpeningPrompt, SourceOptions, Sources};
@@ -82,12 +84,30 @@ impl SourceVersion {
 }
 
 /// What a source may know of the session that asks it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct SourceContext {
     /// The session; `None` while it is being opened.
     pub session: Option<SessionId>,
     /// Its directory.
     pub cwd: PathBuf,
+    runner: Runner,
+}
+
+/// Whose it is, and where: what it may ask makes no difference.
+impl PartialEq for SourceContext {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.session, &self.cwd) == (&other.session, &other.cwd)
+    }
+}
+
+impl Eq for SourceContext {}
+
+impl SourceContext {
+    /// Asks models for the source. Its deadline goes on meanwhile, and what is under way when it passes is aborted. While the
+    /// session is being opened, calls are recorded in sessions of their own.
+    pub fn runner(&self) -> &Runner {
+        &self.runner
+    }
 }
 
 /// Gives a session tools, which may come and go between two turns. Installed by

@@ -73,6 +73,8 @@ mod record;
 #[cfg(test)]
 mod resume;
 #[cfg(test)]
+mod runner;
+#[cfg(test)]
 #[cfg(target_os = "linux")]
 mod sandbox_example;
 #[cfg(test)]

@@ -8,7 +8,7 @@ use quipu_store::Jobs as _;
 use tokio_util::sync::CancellationToken;
 
 use super::runner::Said;
-use super::{JobRunner, handlers};
+use super::{JobRunner, handlers, models_for_jobs};
 use crate::{Failure, Place};
 
 /// How long after the beginning of a front jobs are looked for, which nobody waits for.
@@ -91,7 +91,9 @@ fn work(place: &Place, stop: &CancellationToken, said: Arc<Said>) -> Result<(), 
             return Ok(());
         }
         let sealer = place.engine(store.clone(), &place.settings())?.sealer().clone();
-        let runner = JobRunner::new(store, handlers(place), place.shared_observer(), sealer);
+        let models = models_for_jobs(place, store.clone());
+        let runner =
+            JobRunner::new(store, handlers(place), place.shared_observer(), sealer).with_models(models);
         runner.sharing(said).run_while_needed(stop).await;
         Ok(())
     })

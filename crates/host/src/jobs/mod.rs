@@ -3,13 +3,15 @@
 
 mod drive;
 mod import_watch;
+mod models;
 mod runner;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use quipu::{Runner, RunnerError};
 use quipu_store::{Job, JobTime};
 use tokio_util::sync::CancellationToken;
 
@@ -18,6 +20,7 @@ use crate::{HostNotice, Observer, Place};
 pub use crate::job_notice::JobNotice;
 pub use drive::beside;
 pub use import_watch::{IMPORT_WATCH, ImportWatch};
+pub use models::models_for_jobs;
 pub use runner::{DueRun, JobRunner, RunnerOptions};
 
 /// Does the work of the jobs of one kind.
@@ -105,13 +108,34 @@ impl JobError {
 pub struct JobContext {
     stop: CancellationToken,
     observer: Arc<dyn Observer>,
+    models: Option<Arc<MakeRunner>>,
+    /// The one of this attempt.
+    runner: Arc<OnceLock<Runner>>,
 }
+
+/// Makes what asks models for a job.
+type MakeRunner = dyn Fn() -> Result<Runner, RunnerError> + Send + Sync;
 
 impl JobContext {
     /// Cancelled when the runner ends: the handler has two seconds to return. An error that it returns then gives the job
     /// back, and does not count as an attempt.
     pub fn stop(&self) -> &CancellationToken {
         &self.stop
+    }
+
+    /// Asks models for the job: the same one for the whole attempt. Its calls and its child sessions are recorded in sessions of
+    /// their own, and aborted when the attempt is over. The job's deadline goes on meanwhile. May read files, and run a command
+    /// that knows a key.
+    ///
+    /// # Errors
+    /// `NoProvider` where no model can be asked, or the program gives jobs none; `Model` where its credential is wrong.
+    pub fn runner(&self) -> Result<Runner, RunnerError> {
+        if let Some(runner) = self.runner.get() {
+            return Ok(runner.clone());
+        }
+        let none = || RunnerError::NoProvider { why: "this program gives jobs no models".into() };
+        let runner = (self.models.as_ref().ok_or_else(none)?)()?;
+        Ok(self.runner.get_or_init(|| runner).clone())
     }
 
     /// Tells people that something is wrong, though the job goes on.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::FutureExt as _;
-use quipu::{Clock, Sealer, SystemClock};
+use quipu::{Clock, Runner, RunnerError, Sealer, SystemClock};
 use quipu_protocol::UnixMs;
 use quipu_store::{
     Claimed, Fut, JOB_ERROR_LIMIT, Job, JobClaim, JobKey, JobState, JobTime, Jobs, Leading, Owner,
@@ -19,7 +19,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
-use super::{JobContext, JobHandler, JobNotice, JobOutcome};
+use super::{JobContext, JobHandler, JobNotice, JobOutcome, MakeRunner};
 use crate::Observer;
 
 /// Bytes of an error that are looked at.
@@ -89,6 +89,8 @@ pub struct JobRunner {
     owner: Owner,
     /// What was said and is said once.
     said: Arc<Said>,
+    /// Makes what asks models for jobs.
+    models: Option<Arc<MakeRunner>>,
 }
 
 /// What was said and is said once, by any runner that shares it.
@@ -146,12 +148,19 @@ impl JobRunner {
             options: RunnerOptions::default(),
             owner: owner(),
             said: Arc::default(),
+            models: None,
         }
     }
 
     /// Says nothing once more that another one said.
     pub(super) fn sharing(self, said: Arc<Said>) -> Self {
         Self { said, ..self }
+    }
+
+    /// Gives jobs models, where `make` can: called when one asks for them first.
+    #[must_use]
+    pub fn with_models(self, make: impl Fn() -> Result<Runner, RunnerError> + Send + Sync + 'static) -> Self {
+        Self { models: Some(Arc::new(make)), ..self }
     }
 
     /// With other times.
@@ -343,7 +352,12 @@ impl JobRunner {
 
     /// Has the handler do its work, while the leases are renewed.
     async fn work(&self, handler: &dyn JobHandler, claim: &JobClaim, stop: &CancellationToken) -> Ended {
-        let cx = JobContext { stop: stop.child_token(), observer: self.observer.clone() };
+        let cx = JobContext {
+            stop: stop.child_token(),
+            observer: self.observer.clone(),
+            models: self.models.clone(),
+            runner: Arc::default(),
+        };
         let work = async { handler.run(&claim.job, &cx).await };
         let mut work = pin!(AssertUnwindSafe(work).catch_unwind());
         let limit = handler.deadline();

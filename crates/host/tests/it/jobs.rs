@@ -9,14 +9,18 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
-use quipu::{Clock, Sealer};
+use quipu::{
+    CallRequest, Clock, Engine, RunnerPurpose, Script, ScriptStep, Sealer, SessionOptions,
+};
 use quipu_host::jobs::{
     DueRun, JobContext, JobError, JobHandler, JobNotice, JobOutcome, JobRunner, RunnerOptions, beside,
 };
 use quipu_host::{HostNotice, Observer, Place, Silent, now};
+use quipu_protocol::Entry;
 use quipu_store::{
     Claimed, Fence, Fut, Job, JobClaim, JobKey, JobKind, JobPut, JobRetry, JobState, JobTime, Jobs,
-    LOST_ATTEMPT, Leading, NewJob, OpenOptions, Owner, RunnerLease, SqliteStore, StoreError,
+    LOST_ATTEMPT, Leading, NewJob, OpenOptions, Owner, ReadModel as _, RunnerLease, SessionQuery,
+    SqliteStore, Store as _, StoreError, Until, decode_nodes,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -610,4 +614,75 @@ async fn store_without_jobs_is_not_made_by_a_front() {
     };
     assert_eq!(beside(&place, front).await, 7);
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+/// Asks a model, and keeps the answer in the file that the job names.
+fn asks() -> Arc<dyn JobHandler> {
+    does("ask", Duration::from_secs(60), |job, cx| {
+        Box::pin(async move {
+            let purpose = RunnerPurpose::new("digest").map_err(JobError::new)?;
+            let runner = cx.runner().map_err(JobError::new)?;
+            let answer =
+                runner.call(CallRequest::new(purpose, "What is new?")).await.map_err(JobError::new)?;
+            std::fs::write(&job.payload, format!("{} {}", answer.session, answer.text))
+                .map_err(JobError::new)?;
+            Ok(JobOutcome::Done)
+        })
+    })
+}
+
+#[tokio::test]
+async fn job_asks_a_model_and_its_call_is_a_session_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, file) = (dir.path().join("quipu.db"), dir.path().join("answer"));
+    let store = open(&path);
+    store.put_job(new_job("one", "ask", file.to_str().unwrap()), now()).await.unwrap();
+    let engine = Engine::new(store.clone(), Arc::new(Sealer::new([7; 32])), dir.path().join("spill"));
+    let step = ScriptStep { text: "Nothing.".into(), ..ScriptStep::default() };
+    let (model, script) = (Arc::default(), Arc::new(Script::new(vec![step])));
+    let options = SessionOptions { tools: Vec::new(), ..SessionOptions::new(dir.path(), model, script) };
+    let heard = Arc::new(Heard::default());
+    let runner = runner(store.clone(), vec![asks()], heard.clone())
+        .with_models(move || Ok(engine.runner(options.clone())));
+    let stop = CancellationToken::new();
+    assert_eq!(
+        runner.run_due(&stop).await.unwrap(),
+        DueRun::Ran { finished: 1, failed: 0 },
+        "{:?}",
+        heard.all()
+    );
+    let said = std::fs::read_to_string(&file).unwrap();
+    let (session, text) = said.split_once(' ').unwrap();
+    assert_eq!(text, "Nothing.");
+    let query = SessionQuery { children: true, ..SessionQuery::default() };
+    let sessions = store.sessions(query).await.unwrap();
+    assert_eq!(sessions.iter().map(|row| row.id.as_str()).collect::<Vec<_>>(), [session]);
+    assert_eq!(
+        store.sessions(SessionQuery::default()).await.unwrap(),
+        [],
+        "nobody goes on with it by chance"
+    );
+    let nodes = store.lineage(sessions[0].head.unwrap(), Until::Root).await.unwrap();
+    let purposes =
+        decode_nodes(&*store, &nodes).await.unwrap().into_iter().filter_map(|one| match one.entry {
+            Entry::Meta(json) => Some(json.value()["data"]["purpose"].clone()),
+            _ => None,
+        });
+    assert_eq!(purposes.collect::<Vec<_>>(), ["digest"]);
+}
+
+#[tokio::test]
+async fn job_without_models_is_told_that_there_are_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir.path().join("quipu.db"));
+    store.put_job(new_job("one", "ask", "unused"), now()).await.unwrap();
+    let heard = Arc::new(Heard::default());
+    let runner = runner(store.clone(), vec![asks()], heard.clone());
+    let stop = CancellationToken::new();
+    assert_eq!(runner.run_due(&stop).await.unwrap(), DueRun::Ran { finished: 0, failed: 1 });
+    let told = heard.all().into_iter().find_map(|notice| match notice {
+        JobNotice::Failed { error, .. } => Some(error),
+        _ => None,
+    });
+    assert_eq!(told.unwrap(), "there is no model to ask: this program gives jobs no models");
 }

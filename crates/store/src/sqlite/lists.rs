@@ -59,6 +59,9 @@ pub(super) fn sessions(connection: &Connection, query: &SessionQuery) -> Outcome
         (Some(_), false) => "s.project = ?1",
         (Some(_), true) => "+s.project = ?1",
     });
+    if !query.children && query.id.is_none() && query.called.is_none() && query.parent.is_none() {
+        conditions.push("s.id NOT GLOB 'child-*'");
+    }
     let condition = conditions.join(" AND ");
     let mut statement = connection.prepare_cached(&format!(
         "SELECT s.id, s.ref, r.node_id, s.base, s.project, s.agent, s.title, s.model, s.parent, s.created, s.updated, \

@@ -187,10 +187,7 @@ impl Caller {
             hooked: None,
             responses: None,
         };
-        // Nobody watches a summary being written.
-        let (events, mut unwatched) = mpsc::channel(64);
-        let watch = async { while unwatched.recv().await.is_some() {} };
-        let (made, ()) = tokio::join!(self.attempt(order, events), watch);
+        let made = self.once(order).await;
         let missed = |outcome| match outcome {
             Outcome::StoreFailed(text) => Missed::Failed(text),
             Outcome::Limit(Limit::Daily { spent, budget }) => {

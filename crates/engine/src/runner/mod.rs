@@ -1,0 +1,138 @@
+//! Models for hooks, sources and jobs: a bounded call, or a child session, with a purpose, a budget and a deadline.
+//!
+//! [`Runner`] is what they are given. [`side`] makes a call beside the conversation of a session that is open; what it takes
+//! to make a session of its own for one is above this module, and comes in as a [`Backend`]. [`summarize`] is the engine's own
+//! use of such calls.
+
+mod error;
+mod once;
+mod request;
+mod side;
+pub(crate) mod summarize;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use quipu_protocol::RunId;
+use quipu_seal::Sealer;
+
+pub use error::{BadRequest, RunnerError};
+pub(crate) use once::{answered, in_time, unsent};
+pub use request::{CallAnswer, CallRequest, ChildAnswer, ChildRequest, ModelName, RunnerPurpose};
+pub(crate) use request::{CallOrder, Carried, ChildOrder, Terms};
+pub(crate) use side::{LeftCall, SideJob, SideMade, child_draft, left_calls, parent_draft, request_of};
+
+/// Letters of a purpose at most.
+pub const RUNNER_PURPOSE: usize = 32;
+/// Bytes of what one request says, as JSON, at most.
+pub const RUNNER_REQUEST: usize = 16 << 20;
+/// Output tokens of an answer where nothing is said.
+pub const RUNNER_TOKENS: u64 = 4_096;
+/// Turns of a child session where nothing is said.
+pub const RUNNER_TURNS: u32 = 20;
+/// US dollars that a request may cost where nothing is said and the price of the model is known.
+pub const RUNNER_BUDGET: f64 = 1.0;
+/// How long a request may take where nothing is said.
+pub const RUNNER_DEADLINE: Duration = Duration::from_secs(120);
+/// How long a request may take at most.
+pub const RUNNER_LONGEST: Duration = Duration::from_secs(30 * 60);
+/// How many levels of child sessions there can be below a session that nobody began for another one.
+pub const RUNNER_DEPTH: u32 = 3;
+/// How many calls and child sessions of one session can be under way at once; others wait for their turn, until their
+/// deadline.
+pub const RUNNER_AT_ONCE: usize = 4;
+
+/// Asks models for somebody who is no front: a hook, a source, a job. Clones ask for the same one.
+///
+/// A hook gets one from [`HookContext::runner`](crate::HookContext::runner), a source from
+/// [`SourceContext::runner`](crate::SourceContext::runner), everybody else from [`Engine::runner`](crate::Engine::runner).
+///
+/// What is asked is sealed, recorded before it is sent, and paid for by the run that it is asked for. When whoever asks
+/// stops waiting, what is under way is aborted.
+///
+/// ```
+/// use futures_util::future::BoxFuture;
+/// use quipu::{CallRequest, Hook, HookContext, HookError, RunEnd, RunEndVerdict, RunnerPurpose};
+///
+/// /// Sends the agent back to work when a second opinion says that something is missing.
+/// struct SecondOpinion;
+///
+/// impl Hook for SecondOpinion {
+///     fn name(&self) -> &str {
+///         "second opinion"
+///     }
+///
+///     fn run_end<'a>(
+///         &'a self,
+///         end: &'a RunEnd,
+///         cx: &'a HookContext,
+///     ) -> BoxFuture<'a, Result<RunEndVerdict, HookError>> {
+///         Box::pin(async move {
+///             if end.again > 0 {
+///                 return Ok(RunEndVerdict::Pass);
+///             }
+///             let purpose = RunnerPurpose::new("second-opinion").map_err(HookError::new)?;
+///             let prompt = format!("Is anything missing here? Answer `no`, or say what.\n\n{}", end.answer);
+///             let request = CallRequest { max_tokens: 500, budget: Some(0.02), ..CallRequest::new(purpose, prompt) };
+///             let opinion = cx.runner().call(request).await.map_err(HookError::new)?.text;
+///             Ok(match opinion.trim() {
+///                 "no" => RunEndVerdict::Pass,
+///                 missing => RunEndVerdict::Continue { prompt: missing.to_owned() },
+///             })
+///         })
+///     }
+/// }
+/// ```
+#[derive(Clone, Default)]
+pub struct Runner {
+    backend: Option<Arc<dyn Backend>>,
+    /// The run that pays.
+    run: Option<RunId>,
+}
+
+/// What makes the calls of a runner.
+pub(crate) trait Backend: Send + Sync {
+    /// Seals what is asked.
+    fn sealer(&self) -> &Sealer;
+
+    /// Makes a call.
+    fn call(&self, order: CallOrder) -> BoxFuture<'static, Result<CallAnswer, RunnerError>>;
+
+    /// Begins a child session, and brings it to its end.
+    fn session(&self, order: ChildOrder) -> BoxFuture<'static, Result<ChildAnswer, RunnerError>>;
+}
+
+impl std::fmt::Debug for Runner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Runner").field("run", &self.run).finish_non_exhaustive()
+    }
+}
+
+impl Runner {
+    /// One for a run; `None` for somebody who has nobody to ask.
+    pub(crate) fn new(backend: Option<Arc<dyn Backend>>, run: Option<RunId>) -> Self {
+        Self { backend, run }
+    }
+
+    /// Makes one call.
+    ///
+    /// # Errors
+    /// [`RunnerError`] says why there is no answer, and whether something was sent.
+    pub async fn call(&self, request: CallRequest) -> Result<CallAnswer, RunnerError> {
+        let backend = self.backend.as_ref().ok_or(RunnerError::Closed)?;
+        let order = request.order(self.run.clone(), backend.sealer())?;
+        backend.call(order).await
+    }
+
+    /// Begins a session, says the prompt, and waits until it is at rest. Its own ref stands in the store, its first nodes name
+    /// the session that it was begun for, what it is for and its level; it is closed, and can be opened.
+    ///
+    /// # Errors
+    /// [`RunnerError`] says why there is no answer. How the session ended is no error.
+    pub async fn session(&self, request: ChildRequest) -> Result<ChildAnswer, RunnerError> {
+        let backend = self.backend.as_ref().ok_or(RunnerError::Closed)?;
+        let order = request.order(self.run.clone(), backend.sealer())?;
+        backend.session(order).await
+    }
+}

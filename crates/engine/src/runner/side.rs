@@ -1,0 +1,176 @@
+//! A call beside the conversation of a session: recorded in its table of steps before it is sent, a node when it is over.
+
+use std::sync::Arc;
+
+use quipu_machine::{Draft, PlanOp, RunMoney, SideCall, step_of};
+use quipu_protocol::{
+    CallRecord, Entry, Json, Message, Model, ModelRequest, NodeId, Outcome, RunId, SessionId,
+};
+use quipu_providers::clamp_level;
+use quipu_store::{Commit, Step};
+use tokio_util::sync::CancellationToken;
+
+use super::once::{answered, unsent};
+use super::{CallAnswer, CallOrder, RunnerError, Terms};
+use crate::calls::{CallPurpose, Caller, Made, Order, SideEnd, SideNote, ended_row, side_call};
+
+/// What is kept of a call that was lost with its process.
+const LOST: &str = "the process ended before the answer arrived; it may have been sent and charged";
+
+/// A call to make beside a conversation.
+pub(crate) struct SideJob {
+    /// Makes this call alone.
+    pub(crate) caller: Caller,
+    pub(crate) session: SessionId,
+    /// Where the session stands.
+    pub(crate) head: NodeId,
+    /// Its row.
+    pub(crate) row: RunId,
+    pub(crate) model: Arc<Model>,
+    pub(crate) order: CallOrder,
+    /// US dollars at most.
+    pub(crate) budget: Option<f64>,
+    pub(crate) cancel: CancellationToken,
+}
+
+/// What came of it.
+pub(crate) struct SideMade {
+    /// For the machine.
+    pub(crate) call: SideCall,
+    /// For whoever asked.
+    pub(crate) answer: Result<CallAnswer, RunnerError>,
+}
+
+impl SideJob {
+    /// Makes it.
+    pub(crate) async fn make(self) -> SideMade {
+        let Self { caller, session, head, row, model, order, budget, cancel } = self;
+        let CallOrder { terms, system, messages } = order;
+        let mut note = SideNote { purpose: terms.purpose.word(), run: terms.run.clone(), end: None };
+        let request = request_of(&model, &terms, system, messages);
+        let asked = Order {
+            session: session.clone(),
+            run: row.clone(),
+            head,
+            request: Arc::new(request),
+            recorded: None,
+            system: None,
+            purpose: CallPurpose::Side(Arc::new(note.clone())),
+            summary: None,
+            money: budget.map(|left| RunMoney { left, limit: left }),
+            tell: None,
+            hooked: None,
+            responses: None,
+            cancel,
+        };
+        let (made, late) = caller.once_until(asked, terms.until).await;
+        let late = late.then_some(terms.after);
+        let mut call =
+            SideCall { id: row.clone(), run: terms.run, cost: 0.0, drafts: Vec::new(), ops: Vec::new() };
+        let mut made = match made {
+            Ok(made) => made,
+            Err(outcome) => {
+                let error = match outcome {
+                    // It may have been recorded before that.
+                    Outcome::Failed(error) => {
+                        call.ops.push(PlanOp::Forget { run: row, session: Some(session) });
+                        Outcome::Failed(error)
+                    }
+                    outcome => outcome,
+                };
+                return SideMade { call, answer: Err(unsent(error, late)) };
+            }
+        };
+        let (answer, mut end) = answered(&caller, &mut made, &session, late);
+        end.reserved = caller.purse.take_over();
+        let Made { end: call_end, record, money } = made;
+        if let Some(mut record) = record {
+            call.ops.extend(end.releases());
+            call.cost = end.usage.cost.total + money.assumed;
+            record.attempts = call_end.attempts;
+            note.end = Some(end);
+            // Its node may have to wait for the turn that is under way. Should this fail, the row tells that it was sent.
+            let ended = Commit { ops: vec![ended_row(&session, &row, &record, &note)], ..Commit::default() };
+            drop(caller.store.commit(ended).await);
+            call.drafts.push(call_draft(record, &note));
+            call.ops.push(PlanOp::Forget { run: row, session: Some(session) });
+        }
+        SideMade { call, answer }
+    }
+}
+
+/// What is sent.
+pub(crate) fn request_of(
+    model: &Arc<Model>,
+    terms: &Terms,
+    system: Arc<str>,
+    messages: Arc<Vec<Arc<Message>>>,
+) -> ModelRequest {
+    let most = if model.max_tokens == 0 { u64::MAX } else { model.max_tokens };
+    ModelRequest {
+        model: model.clone(),
+        system,
+        tools: Arc::new([]),
+        messages,
+        thinking: clamp_level(model, terms.thinking),
+        max_tokens: Some(terms.max_tokens.min(most)),
+        // It shares no beginning with the session's own requests.
+        session: None,
+    }
+}
+
+/// What is kept of a call beside the conversation.
+fn call_draft(record: CallRecord, note: &SideNote) -> Draft {
+    let SideNote { purpose, run, end } = note;
+    let SideEnd { usage, answer, error, .. } = end.clone().unwrap_or_default();
+    let mut data = serde_json::json!({ "purpose": purpose, "usage": usage });
+    if let Some(answer) = answer {
+        data["answer"] = serde_json::json!(answer);
+    }
+    if let Some(error) = error {
+        data["error"] = error.into();
+    }
+    let entry = serde_json::json!({ "type": "custom", "customType": "quipu.call", "data": data });
+    let duration_ms = record.duration_ms;
+    let mut step = step_of(run.clone(), vec![record]);
+    step.duration_ms = duration_ms;
+    Draft::of(Entry::Meta(Json::from(&entry)), step)
+}
+
+/// A call beside the conversation that a dead process left.
+pub(crate) struct LeftCall {
+    /// What is kept of it.
+    pub(crate) draft: Draft,
+    /// Its answer is lost.
+    pub(crate) is_lost: bool,
+    /// Done in the transaction that keeps it.
+    pub(crate) ops: Vec<PlanOp>,
+}
+
+/// What a dead process left of calls beside the conversation.
+pub(crate) fn left_calls(steps: &[Step]) -> Vec<LeftCall> {
+    let left = steps.iter().filter_map(side_call).map(|(record, mut note)| {
+        let is_lost = note.end.is_none();
+        let lost = || SideEnd { error: Some(LOST.into()), ..SideEnd::default() };
+        let ops = note.end.get_or_insert_with(lost).releases().collect();
+        LeftCall { draft: call_draft(record, &note), is_lost, ops }
+    });
+    left.collect()
+}
+
+/// What the node of a session tells of a child that it had.
+pub(crate) fn child_draft(purpose: &str, run: Option<RunId>, child: &SessionId, cost: f64) -> Draft {
+    let data = serde_json::json!({ "purpose": purpose, "session": child, "cost": cost });
+    let entry = serde_json::json!({ "type": "custom", "customType": "quipu.child", "data": data });
+    Draft::of(Entry::Meta(Json::from(&entry)), step_of(run, Vec::new()))
+}
+
+/// What the second node of a child session tells of it.
+pub(crate) fn parent_draft(purpose: &str, depth: u32, parent: Option<&SessionId>) -> Draft {
+    let mut data = serde_json::json!({ "purpose": purpose, "depth": depth });
+    if let Some(parent) = parent {
+        data["parent"] = serde_json::json!(parent);
+    }
+    let entry = serde_json::json!({ "type": "custom", "customType": "quipu.parent", "data": data });
+    Draft::new(Entry::Meta(Json::from(&entry)))
+}

@@ -1,0 +1,189 @@
+//! Calls beside the conversation and child sessions, for hooks and sources: the session task begins them, so that what they may
+//! spend and whose they are is seen together with all else that it does.
+
+use std::sync::Arc;
+
+use quipu_machine::{Input, RunMoney, SideCall};
+use quipu_protocol::{AbortTarget, Command, Limit, Model, RunId};
+use quipu_tools::Tool;
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
+
+use super::sides::{Replied, SideAsk, SideWhat};
+use super::task::Task;
+use crate::calls::Caller;
+use crate::calls::money::{floor_nano, in_dollars, nano};
+use crate::children::{ChildEnd, ChildPlan};
+use crate::clock::fresh_id;
+use crate::runner::{
+    CallAnswer, CallOrder, Carried, ChildAnswer, ChildOrder, RunnerError, SideJob, SideMade, Terms,
+    child_draft,
+};
+
+/// What a run promised.
+struct Promise {
+    run: Option<RunId>,
+    /// US dollars at most.
+    budget: Option<f64>,
+    /// Of that, what the run holds back for it; in billionths.
+    held: Option<(RunId, i64)>,
+}
+
+impl Task {
+    pub(super) fn side(&mut self, ask: SideAsk) {
+        let SideAsk { what, carried, cancel, permit } = ask;
+        if !self.machine.takes_sides() {
+            // Before it has a name, or when it is about to end; whoever asked may have gone.
+            let ends = self.machine.is_closing();
+            return match what {
+                SideWhat::Call(_, reply) if ends => drop(reply.send(Replied::Done(Err(RunnerError::Closed)))),
+                SideWhat::Child(_, reply) if ends => {
+                    drop(reply.send(Replied::Done(Err(RunnerError::Closed))));
+                }
+                SideWhat::Call(order, reply) => drop(reply.send(Replied::NoName(order))),
+                SideWhat::Child(order, reply) => drop(reply.send(Replied::NoName(order))),
+            };
+        }
+        let carried = carried.unwrap_or_else(|| (self.machine.model().clone(), self.caller.provider()));
+        match what {
+            SideWhat::Call(order, reply) => self.side_call(*order, carried, cancel, permit, reply),
+            SideWhat::Child(order, reply) => self.side_child(*order, carried, cancel, permit, reply),
+        }
+    }
+
+    fn side_call(
+        &mut self,
+        order: CallOrder,
+        (model, provider): Carried,
+        cancel: CancellationToken,
+        permit: OwnedSemaphorePermit,
+        reply: oneshot::Sender<Replied<CallOrder, CallAnswer>>,
+    ) {
+        let promise = match self.promise(&order.terms, &model) {
+            Ok(promise) => promise,
+            Err(error) => return drop(reply.send(Replied::Done(Err(error)))),
+        };
+        let Some(head) = self.machine.head() else { return };
+        let id = self.side_begins(&promise, &cancel);
+        let job = SideJob {
+            caller: self.caller.beside(provider),
+            session: self.machine.session().clone(),
+            head,
+            row: id,
+            model,
+            order,
+            budget: promise.budget,
+            cancel,
+        };
+        let (caller, input, missed) = (self.caller.clone(), self.input.clone(), self.caller.purse.missed());
+        let work = async move {
+            let beside = job.caller.purse.clone();
+            let SideMade { call, answer } = job.make().await;
+            caller.purse.missed_beside(&beside, missed);
+            settle(&caller, &promise, call, &input).await;
+            drop(permit);
+            drop(reply.send(Replied::Done(answer)));
+        };
+        self.effects.spawn(work.instrument(self.spans.current()));
+    }
+
+    fn side_child(
+        &mut self,
+        order: ChildOrder,
+        carried: Carried,
+        cancel: CancellationToken,
+        permit: OwnedSemaphorePermit,
+        reply: oneshot::Sender<Replied<ChildOrder, ChildAnswer>>,
+    ) {
+        let lent = |name: &String| -> Result<Arc<dyn Tool>, RunnerError> {
+            self.sources.lent(name).ok_or_else(|| RunnerError::NoTool(name.clone()))
+        };
+        let tools: Result<Vec<_>, _> = order.tools.iter().map(lent).collect();
+        let (tools, promise) =
+            match tools.and_then(|tools| Ok((tools, self.promise(&order.terms, &carried.0)?))) {
+                Ok(both) => both,
+                Err(error) => return drop(reply.send(Replied::Done(Err(error)))),
+            };
+        let Some(children) = self.children.clone() else { return };
+        let id = self.side_begins(&promise, &cancel);
+        let purpose = order.terms.purpose.clone();
+        let plan = ChildPlan {
+            order,
+            carried,
+            tools,
+            parent: Some(self.machine.session().clone()),
+            budget: promise.budget,
+            daily: self.caller.purse.daily(),
+        };
+        let (caller, input) = (self.caller.clone(), self.input.clone());
+        let work = async move {
+            let ChildEnd { session, cost, answer } = children.run(plan, cancel).await;
+            let run = promise.run.clone();
+            let draft = session.map(|child| child_draft(purpose.as_str(), run.clone(), &child, cost));
+            let drafts = draft.into_iter().collect();
+            let call = SideCall { id, run, cost, drafts, ops: Vec::new() };
+            settle(&caller, &promise, call, &input).await;
+            drop(permit);
+            drop(reply.send(Replied::Done(answer)));
+        };
+        self.effects.spawn(work.instrument(self.spans.current()));
+    }
+
+    /// What is under way beside the conversation ends with its run, or with the session.
+    pub(super) fn stop_sides(&self, command: &Command) {
+        match (command, self.machine.run()) {
+            (Command::Close, _) => self.sides.stop(),
+            (Command::Abort { target: AbortTarget::Run }, Some(run)) => self.sides.stop_of(run),
+            _ => {}
+        }
+    }
+
+    /// The machine is about to know what a call cost.
+    pub(super) fn count(&mut self, input: &Input) {
+        let book = &self.caller.purse.book;
+        match input {
+            Input::CallEnded { end, money, .. } => {
+                book.own_counted(end.message.usage.cost.total + money.assumed);
+            }
+            Input::CallNotMade { .. } => book.own_counted(0.0),
+            Input::Summarized { result, .. } => book.own_counted(match result {
+                Ok(summary) => summary.made.cost(),
+                Err(none) => none.made.cost(),
+            }),
+            Input::SideEnded(call) => {
+                book.side_counted(call.cost);
+                self.sides.over(&call.id);
+            }
+            _ => {}
+        }
+    }
+
+    fn side_begins(&mut self, promise: &Promise, cancel: &CancellationToken) -> RunId {
+        let id: RunId = fresh_id().into();
+        self.sides.begin(id.clone(), promise.run.clone(), cancel.clone());
+        self.take(Input::SideBegun);
+        id
+    }
+
+    /// What it may cost: its budget, and what is left of the run that pays.
+    fn promise(&self, terms: &Terms, model: &Model) -> Result<Promise, RunnerError> {
+        let (run, wanted) = (terms.run.clone(), terms.budget_for(model));
+        let money = run.as_ref().and_then(|run| Some((run.clone(), self.machine.money_of(run)?)));
+        let Some((paying, RunMoney { left, limit })) = money else {
+            return Ok(Promise { run, budget: wanted, held: None });
+        };
+        let granted = self.caller.purse.book.promise(&paying, floor_nano(left), wanted.map(floor_nano));
+        let granted = granted.ok_or(RunnerError::Budget(Limit::Cost(limit)))?;
+        Ok(Promise { run, budget: Some(in_dollars(granted)), held: Some((paying, granted)) })
+    }
+}
+
+/// It is over: the run is told what it cost.
+async fn settle(caller: &Caller, promise: &Promise, call: SideCall, input: &mpsc::Sender<Input>) {
+    if let Some((run, held)) = &promise.held {
+        caller.purse.book.side_cost(run, *held, nano(call.cost));
+    }
+    // The session is over.
+    drop(input.send(Input::SideEnded(Box::new(call))).await);
+}

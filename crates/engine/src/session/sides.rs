@@ -1,0 +1,121 @@
+//! What hooks and sources want done beside the conversation, on its way to the session task.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use quipu_protocol::RunId;
+use quipu_seal::Sealer;
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::Mail;
+use crate::children::Children;
+use crate::runner::{Backend, CallAnswer, CallOrder, Carried, ChildAnswer, ChildOrder, RunnerError, Terms};
+
+/// Something that a hook or a source wants done.
+pub(super) struct SideAsk {
+    pub(super) what: SideWhat,
+    /// The model, where it is another than the session's.
+    pub(super) carried: Option<Carried>,
+    /// Cancelled when nobody waits for it any more.
+    pub(super) cancel: CancellationToken,
+    /// It is its turn.
+    pub(super) permit: OwnedSemaphorePermit,
+}
+
+pub(super) enum SideWhat {
+    Call(Box<CallOrder>, oneshot::Sender<Replied<CallOrder, CallAnswer>>),
+    Child(Box<ChildOrder>, oneshot::Sender<Replied<ChildOrder, ChildAnswer>>),
+}
+
+/// What becomes of it.
+pub(super) enum Replied<O, A> {
+    Done(Result<A, RunnerError>),
+    /// The session has no name yet under which it could be recorded.
+    NoName(Box<O>),
+}
+
+/// What is under way beside the conversation, with the run that pays for it.
+#[derive(Default)]
+pub(super) struct Sides(HashMap<RunId, (Option<RunId>, CancellationToken)>);
+
+impl Sides {
+    pub(super) fn begin(&mut self, id: RunId, run: Option<RunId>, cancel: CancellationToken) {
+        self.0.insert(id, (run, cancel));
+    }
+
+    /// Stops all.
+    pub(super) fn stop(&self) {
+        self.0.values().for_each(|(_, cancel)| cancel.cancel());
+    }
+
+    /// Stops those of a run.
+    pub(super) fn stop_of(&self, run: &RunId) {
+        let of_run = self.0.values().filter(|(of, _)| of.as_ref() == Some(run));
+        of_run.for_each(|(_, cancel)| cancel.cancel());
+    }
+
+    pub(super) fn over(&mut self, id: &RunId) {
+        self.0.remove(id);
+    }
+}
+
+/// Asks models for the hooks and the sources of a session.
+pub(super) struct SessionRunner {
+    /// Weak: a session that nobody holds ends, whatever is still asked.
+    pub(super) mail: mpsc::WeakSender<Mail>,
+    pub(super) sealer: Arc<Sealer>,
+    pub(super) children: Children,
+}
+
+impl Backend for SessionRunner {
+    fn sealer(&self) -> &Sealer {
+        &self.sealer
+    }
+
+    fn call(&self, order: CallOrder) -> BoxFuture<'static, Result<CallAnswer, RunnerError>> {
+        let (mail, children) = (self.mail.clone(), self.children.clone());
+        Box::pin(async move {
+            let terms = order.terms.clone();
+            let (reply, answer) = oneshot::channel();
+            let _guard = ask(mail, &children, &terms, SideWhat::Call(Box::new(order), reply)).await?;
+            match answer.await {
+                Ok(Replied::Done(answer)) => answer,
+                Ok(Replied::NoName(order)) => children.call(*order).await,
+                Err(_) => Err(RunnerError::Closed),
+            }
+        })
+    }
+
+    fn session(&self, order: ChildOrder) -> BoxFuture<'static, Result<ChildAnswer, RunnerError>> {
+        let (mail, children) = (self.mail.clone(), self.children.clone());
+        Box::pin(async move {
+            children.allows_child()?;
+            let terms = order.terms.clone();
+            let (reply, answer) = oneshot::channel();
+            let _guard = ask(mail, &children, &terms, SideWhat::Child(Box::new(order), reply)).await?;
+            match answer.await {
+                Ok(Replied::Done(answer)) => answer,
+                Ok(Replied::NoName(order)) => children.session(*order).await,
+                Err(_) => Err(RunnerError::Closed),
+            }
+        })
+    }
+}
+
+/// Asks the session task; what it does is cancelled when the guard is dropped.
+async fn ask(
+    mail: mpsc::WeakSender<Mail>,
+    children: &Children,
+    terms: &Terms,
+    what: SideWhat,
+) -> Result<DropGuard, RunnerError> {
+    let permit = children.permit(terms).await?;
+    let carried = children.find(terms).await?;
+    let cancel = CancellationToken::new();
+    let ask = SideAsk { what, carried, cancel: cancel.clone(), permit };
+    let mail = mail.upgrade().ok_or(RunnerError::Closed)?;
+    mail.send(Mail::Side(Box::new(ask))).await.map_err(|_| RunnerError::Closed)?;
+    Ok(cancel.drop_guard())
+}

@@ -1,0 +1,97 @@
+//! Calls of a model beside the conversation: of hooks and of sources. Each becomes a node with the next commit of the session,
+//! or by itself when nothing is under way.
+
+use quipu_protocol::RunId;
+
+use super::{Draft, Machine, PlanOp, RunMoney, Tag};
+
+/// A call beside the conversation, or a child session, that is over.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SideCall {
+    /// Its own id.
+    pub id: RunId,
+    /// The run that pays for it; `None` for none.
+    pub run: Option<RunId>,
+    /// US dollars that it cost, or may have cost.
+    pub cost: f64,
+    /// What is kept of it; nothing where nothing was sent.
+    pub drafts: Vec<Draft>,
+    /// Done in the transaction that keeps it.
+    pub ops: Vec<PlanOp>,
+}
+
+/// Calls beside the conversation.
+#[derive(Default)]
+pub(super) struct Sides {
+    /// How many are under way.
+    open: usize,
+    /// Those that are over and are no node yet.
+    over: Vec<SideCall>,
+}
+
+impl Sides {
+    /// Whether one is under way.
+    pub(super) fn run(&self) -> bool {
+        self.open > 0
+    }
+
+    /// Whether all that are over are on their way to a node.
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.over.is_empty()
+    }
+}
+
+impl Machine {
+    /// What the run may still spend, without what calls beside the conversation cost; `None` where nothing limits it, and for
+    /// one that is over.
+    pub fn money_of(&self, run: &RunId) -> Option<RunMoney> {
+        self.run.as_ref().filter(|current| current.id == *run).and_then(|run| self.limits.money(run))
+    }
+
+    /// Whether the session has a name under which something can be recorded, and does not end.
+    pub fn takes_sides(&self) -> bool {
+        self.has_ref && self.closing.is_none()
+    }
+
+    /// Whether the session is about to end.
+    pub fn is_closing(&self) -> bool {
+        self.closing.is_some()
+    }
+
+    pub(super) fn side_begun(&mut self) {
+        self.sides.open += 1;
+    }
+
+    pub(super) fn side_ended(&mut self, call: SideCall) {
+        self.sides.open = self.sides.open.saturating_sub(1);
+        if let Some(run) = self.run.as_mut().filter(|run| call.run.as_ref() == Some(&run.id)) {
+            run.side_cost += call.cost;
+        }
+        if !call.drafts.is_empty() || !call.ops.is_empty() {
+            self.sides.over.push(call);
+        }
+        self.note_sides();
+        self.stop_if_closing();
+    }
+
+    /// Those that are over go with the commit that is made now.
+    pub(super) fn take_sides(&mut self) {
+        for SideCall { drafts, ops, .. } in self.sides.over.drain(..) {
+            self.unsaved.extend(drafts);
+            self.owed.extend(ops);
+        }
+    }
+
+    /// They become nodes by themselves, when nothing is under way.
+    pub(super) fn note_sides(&mut self) {
+        if self.run.is_some() || self.committing.is_some() || self.sides.over.is_empty() {
+            return;
+        }
+        if self.closing.is_some() && self.last_try {
+            return self.take_sides();
+        }
+        self.begin_noting();
+        self.commit(Tag::Noted { ended: None }, Vec::new(), Vec::new(), true);
+    }
+}
