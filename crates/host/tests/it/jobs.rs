@@ -9,9 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
-use quipu::{
-    CallRequest, Clock, Engine, RunnerPurpose, Script, ScriptStep, Sealer, SessionOptions,
-};
+use quipu::{CallRequest, Clock, Engine, RunnerPurpose, Script, ScriptStep, Sealer, SessionOptions};
 use quipu_host::jobs::{
     DueRun, JobContext, JobError, JobHandler, JobNotice, JobOutcome, JobRunner, RunnerOptions, beside,
 };
