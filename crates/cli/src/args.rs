@@ -33,40 +33,42 @@ pub(crate) struct Cli {
 /// A task to run.
 #[derive(Debug, Args, Clone, Default)]
 pub(crate) struct Task {
-    /// Run one task and exit. Each answer goes to stdout when it is kept, what the tools do to stderr.
+    /// Run one task without the terminal and exit. Answers go to stdout, progress to stderr.
     #[arg(short, long)]
     pub(crate) print: bool,
-    /// With `-p`: print text as it comes, also that of an answer that breaks off and is asked for again; stderr tells of
-    /// that.
+    /// With `-p`: print text as it arrives. If an answer breaks off, stderr says so and the retry is printed again.
     #[arg(long)]
     pub(crate) stream: bool,
-    /// What is printed: the answers' text, or every event as a line of JSON.
+    /// Output format: the text of the answers, or every event as a line of JSON.
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) mode: Mode,
-    /// With `--mode json`: ask by events, and read the answers from stdin, a line of JSON each. Stdin is no part of the
-    /// task then.
+    /// With `--mode json`: ask questions as events and read the answers from stdin, one line of JSON each. Stdin is
+    /// then not part of the task.
     #[arg(long)]
     pub(crate) ask_on_stdin: bool,
     /// Continue the newest session of this directory.
     #[arg(short = 'c', long = "continue", conflicts_with_all = ["session", "no_session"])]
     pub(crate) resume: bool,
-    /// Continue this session: its id, the beginning of it, or its name. Or a session file of Pi (a path, or a name that
-    /// ends in .jsonl), which is made when it is not there: what it holds is taken in, and what is said is appended to it.
+    /// Continue a session: its id, the start of its id, or its name. A path, or a name that ends in .jsonl, is a
+    /// session file of Pi: it is imported first, new messages are appended to it, and it is created if it does not
+    /// exist.
     #[arg(long, value_name = "ID|FILE", conflicts_with = "no_session")]
     pub(crate) session: Option<String>,
-    /// Go on from this node in a new session, which leaves the node's own session as it is.
+    /// Start a new session from this node. The session of the node does not change.
     #[arg(long, value_name = "NODE", conflicts_with_all = ["resume", "session", "no_session"])]
     pub(crate) fork: Option<String>,
-    /// With --session or --fork: go on in this directory, in a new session when that of the other one is another.
+    /// With --session or --fork: work in this directory. If the session belongs to another directory, a copy of it
+    /// continues here.
     #[arg(long, value_name = "DIR", value_parser = directory)]
     pub(crate) cwd: Option<PathBuf>,
-    /// Keep nothing on disk.
+    /// Write nothing to disk.
     #[arg(long, conflicts_with = "store")]
     pub(crate) no_session: bool,
-    /// Keep what the model is asked and answers in this new file, without secrets, for --replay.
+    /// Record the requests and answers of the model in this new file, without secrets, for --replay.
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
-    /// Play a recording: its messages and answers, real tools; no key and no network. Stops where reality differs.
+    /// Replay a recording: recorded messages and answers, real tools, no key and no network. Stops where a tool
+    /// behaves differently.
     #[arg(
         long,
         value_name = "FILE",
@@ -77,14 +79,14 @@ pub(crate) struct Task {
     pub(crate) store: StoreArg,
     #[command(flatten)]
     pub(crate) model: ModelArgs,
-    /// End the run after so many turns (model calls).
+    /// End the run after N turns (model calls).
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_turns: Option<u32>,
-    /// End the run when it has cost so many US dollars; checked before each model call.
+    /// End the run before it costs more than this many US dollars. Checked before each model call.
     #[arg(long, value_name = "USD", allow_negative_numbers = true, value_parser = dollars)]
     pub(crate) max_cost: Option<f64>,
-    /// End the run when all sessions of the store together have cost so many US dollars today; checked before each
-    /// model call. `budget.daily` in settings.json sets it for every run.
+    /// End the run when all sessions of the store have cost this many US dollars today. Checked before each model
+    /// call. `budget.daily` in settings.json sets it for every run.
     #[arg(long, value_name = "USD", allow_negative_numbers = true, value_parser = dollars)]
     pub(crate) daily_budget: Option<f64>,
     #[command(flatten)]
@@ -95,11 +97,11 @@ pub(crate) struct Task {
     /// Add to the system prompt: text, or a file that holds it. May be repeated.
     #[arg(long, value_name = "TEXT|FILE")]
     pub(crate) append_system_prompt: Vec<String>,
-    /// Leave out AGENTS.md and its like.
+    /// Do not read AGENTS.md and similar files.
     #[arg(long)]
     pub(crate) no_context_files: bool,
-    /// Without a task: for screen readers, lines and words in place of a screen that is drawn. Also by
-    /// QUIPU_SCREEN_READER=1, and by `screenReader` in settings.json.
+    /// In the terminal: print plain lines for screen readers instead of drawing a screen. QUIPU_SCREEN_READER=1 and
+    /// `screenReader` in settings.json do the same.
     #[arg(long)]
     pub(crate) screen_reader: bool,
     /// The task, in the terminal or with `-p`. Words that begin with @ name files to include; piped stdin comes first.
@@ -110,21 +112,20 @@ pub(crate) struct Task {
 /// What the tools may do.
 #[derive(Debug, Args, Clone, Default)]
 pub(crate) struct PermissionFlags {
-    /// What is asked: every command and change; what leads out of the workspace (the default); nothing. Kept for
-    /// this directory.
+    /// When to ask: for every command and change; for what leaves the workspace (the default); never. Remembered
+    /// for this directory.
     #[arg(long, value_enum, value_name = "MODE")]
     pub(crate) permissions: Option<ModeArg>,
-    /// Let tools work in this directory as well. Kept for this directory. May be repeated.
+    /// Let tools work in this directory too. Remembered for the current directory. Repeatable.
     #[arg(long, value_name = "DIR")]
     pub(crate) add_dir: Vec<PathBuf>,
-    /// Let the model go back to earlier points of its session without asking, in this run, where it can at all
-    /// (`travel.tools`).
+    /// Let the model go back to earlier points of its session without asking, for this run. Needs `travel.tools`.
     #[arg(long)]
     pub(crate) allow_tobe: bool,
-    /// What commands may do without asking, in this run. May be repeated.
+    /// What commands may do without asking, for this run. Repeatable.
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) allow: Vec<AllowArg>,
-    /// Keep commands off the network, in this run. Needs commands that are confined.
+    /// Deny commands the network, for this run. Needs the sandbox.
     #[arg(long)]
     pub(crate) no_network: bool,
 }
@@ -132,21 +133,21 @@ pub(crate) struct PermissionFlags {
 /// What a command otherwise asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AllowArg {
-    /// Use the network, where a command says that it needs it
+    /// Use the network, if the command says that it needs it
     Network,
-    /// Change .git/config, git hooks and files that configure agents, editors and shells, where a command says so
+    /// Change .git/config, git hooks and files that configure agents, editors and shells, if the command says so
     Protected,
 }
 
 /// How much is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(crate) enum ModeArg {
-    /// Every command and every change is asked
+    /// Ask for every command and every change
     Ask,
-    /// Commands are confined to the workspace; files elsewhere are asked
+    /// Confine commands to the workspace; ask for files elsewhere
     #[default]
     Workspace,
-    /// Nothing is asked and nothing is confined
+    /// Never ask and confine nothing
     Full,
 }
 
@@ -171,7 +172,7 @@ pub(crate) struct StoreArg {
 /// What is read, and how it is told.
 #[derive(Debug, Args, Clone, Default)]
 pub(crate) struct OutArgs {
-    /// For programs: as JSON, one object a line where there are several.
+    /// Print JSON for programs: one object, or one per line.
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -187,83 +188,84 @@ pub(crate) enum Mode {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Cmd {
-    /// A whole coding task with a scripted model: no key, no network.
+    /// Watch a whole coding task with a scripted model: no key, no network.
     Demo(DemoArgs),
-    /// What was done here, newest first.
+    /// List the sessions of this directory, newest first.
     Sessions(SessionsArgs),
-    /// Find what was said and done, in all sessions: messages, tool calls, results, paths.
+    /// Search all sessions: messages, tool calls, results, paths.
     Search(SearchArgs),
-    /// What was done here today, by any agent: what was asked, tools, files, cost, how it ended.
+    /// Show what agents did here today: requests, tools, files, cost, outcome.
     Log(LogArgs),
-    /// Which turn wrote each line of a file, and why.
+    /// Show which turn wrote each line of a file, and why.
     Blame(BlameArgs),
-    /// One node, whole, in your pager.
+    /// Show one node in full in your pager.
     Open(OpenArgs),
-    /// Tokens and cost, by day, directory, model, agent or session.
+    /// Add up tokens and cost by day, directory, model, agent or session.
     Usage(UsageArgs),
-    /// Files that a session read, wrote and edited.
+    /// List the files that a session read, wrote and edited.
     Files(FilesArgs),
-    /// Look at a session or at one node of it.
+    /// Show a session or one of its nodes.
     Show(ShowArgs),
-    /// A session as a tree: its branches, labels, compactions and forks, and its newest nodes.
+    /// Show a session as a tree: branches, labels, compactions, forks and the newest nodes.
     Tree(TreeArgs),
-    /// The graph around a node: what came before, which branches follow.
+    /// Show the graph around a node: what came before it and which branches follow.
     Life(LifeArgs),
-    /// A node in pages, with what was said before it and what stands around it.
+    /// Read a node page by page, with the conversation around it.
     Recall(RecallArgs),
-    /// How a lineage came about: where it was opened, where it went elsewhere.
+    /// Trace how a lineage came about: where it was opened and where it jumped.
     Trace(TraceArgs),
-    /// What two branches did since they parted: messages, tools, files, tokens and cost.
+    /// Compare two branches since they parted: messages, tools, files, tokens and cost.
     Diff(DiffArgs),
-    /// A new session from any message: from a user's, it stands before it and prints it; prints the session's id.
+    /// Start a new session from any message and print its id. From your own message: starts just before it and
+    /// prints it for editing.
     ///
     /// With --json: session, base, at, text, images.
     Fork(ForkArgs),
-    /// Go to another node of the same session: before it when you said it, else behind it; prints where it stands now.
+    /// Move a session to another of its nodes and print where it is now. To your own message: goes just before it.
     ///
     /// With --json: session, from, at, head, text, images, summary, cost.
     Branch(BranchArgs),
-    /// A session of its own with the same past; prints its id.
+    /// Copy a session into a new one with the same history and print its id.
     Clone(CloneArgs),
-    /// Label a node; without a text, take its label away.
+    /// Label a node; without a text, remove its label.
     Label(LabelArgs),
-    /// Name a session; without a name, take its name away.
+    /// Name a session; without a name, remove its name.
     Rename(RenameArgs),
-    /// Remove a session. Its nodes stay, and it can be gone on from by them.
+    /// Remove a session. Its nodes are kept; you can still fork from them.
     Rm(RmArgs),
-    /// Go back to a node of a session with a message to the session itself, which it answers next.
+    /// Send a session back to one of its nodes with a message to itself, which it answers next.
     Tobe(crate::tobe::TobeArgs),
     /// Name a node; list the names.
     Bookmark(crate::bookmark::BookmarkArgs),
-    /// Bring what a branch came to into a session, as one node.
+    /// Merge the outcome of a branch into a session as one node.
     Merge(crate::merge::MergeArgs),
-    /// Take back what moved a session last: a jump, a fork, a removal, or a turn. Nothing is lost.
+    /// Undo the last move of a session: a jump, a fork, a removal or a turn. Nothing is lost.
     Undo(crate::undo::StepArgs),
-    /// Do again what was undone.
+    /// Redo what was undone.
     Redo(crate::undo::StepArgs),
-    /// Sum up what a session's context holds, except for its end; or take that back.
+    /// Summarize the older part of a session's context, or undo that.
     Compact(CompactArgs),
-    /// What fills a session's context, and what its next turn costs.
+    /// Show what fills a session's context and what its next turn costs.
     Context(ContextArgs),
-    /// Which models can be used.
+    /// List the models that you can use.
     Models(ModelsArgs),
-    /// Which credentials are known; add or remove one.
+    /// List, add and remove credentials.
     Auth(AuthArgs),
-    /// What tools may do, in each directory; change or revoke it.
+    /// Show and change what tools may do in each directory.
     Permissions(PermissionsArgs),
-    /// The settings, and where each comes from; change one.
+    /// Show and change settings, with the source of each value.
     Config(crate::config::ConfigArgs),
-    /// Is this machine healthy: files, store, shell, credentials.
+    /// Check this installation: files, store, shell, credentials.
     Doctor(DoctorArgs),
-    /// Hash JSON values as the graph does, for those who write to a store from other languages.
+    /// Hash JSON values as the graph does, for programs that write to a store.
     Hash(HashArgs),
-    /// Take in sessions of other agents: all branches, tool calls, compactions and unknown entries. May be repeated.
+    /// Import sessions of other agents, with all branches, tool calls and compactions. Safe to repeat.
     Import(ImportArgs),
-    /// Write a session to read, for programs, or as a file of another agent.
+    /// Export a session for people, for programs, or as a file of another agent.
     Export(ExportArgs),
-    /// Work that is done again and again, such as taking in what other agents write.
+    /// Manage scheduled work, such as importing what other agents write.
     Schedule(crate::schedule::ScheduleArgs),
-    /// Serve sessions to a program over standard input and output, as lines of JSON.
+    /// Serve sessions to a program over stdin and stdout, as lines of JSON.
     Serve(crate::serve::ServeArgs),
     /// Explain a command; `quipu help all` has every command and option.
     Help(HelpArgs),
@@ -271,11 +273,11 @@ pub(crate) enum Cmd {
 
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
-    /// Show how a session branches: one way is taken, then another from an older node.
+    /// Show how a session branches: take one way, then another from an older node.
     #[arg(long)]
     pub(crate) tour: bool,
-    /// Work in this directory, and keep it. Files that are there already are left as they are, so that you can
-    /// see what happens when reality differs from the recording.
+    /// Work in this directory and keep it. Existing files are not overwritten, so you can see what happens when
+    /// they differ from the recording.
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
     #[command(flatten)]
@@ -287,7 +289,7 @@ pub(crate) struct SessionsArgs {
     /// Of every directory, with those that were begun for another session or for a job.
     #[arg(long)]
     pub(crate) all: bool,
-    /// At most so many; 0 for all.
+    /// Print at most N; 0 for all.
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub(crate) limit: usize,
     #[command(flatten)]
@@ -296,8 +298,8 @@ pub(crate) struct SessionsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct SearchArgs {
-    /// Words that all have to be there; words in one pair of double quotes in this order. Case and accents do not
-    /// matter, and nothing has another meaning.
+    /// Words that must all occur; words in double quotes must occur in this order. Case and accents are ignored.
+    /// There are no operators.
     #[arg(value_name = "WORDS")]
     pub(crate) words: Vec<String>,
     /// Only what this agent did, such as `quipu` or `pi`.
@@ -306,27 +308,27 @@ pub(crate) struct SearchArgs {
     /// Only sessions of this directory and those below it.
     #[arg(long, value_name = "DIR")]
     pub(crate) project: Option<PathBuf>,
-    /// Only what one of these said: the user, the model (with its calls), tools (their results), the user's own shell
-    /// commands, summaries. May be repeated.
+    /// Only text of this speaker: the user, the model (with its calls), tools (their results), the user's shell
+    /// commands, summaries. Repeatable.
     #[arg(long, value_name = "WHO", value_parser = speaker())]
     pub(crate) role: Vec<Speaker>,
     /// Only calls of this tool, and their results.
     #[arg(long, value_name = "NAME")]
     pub(crate) tool: Option<String>,
-    /// Only since then: a date, a time, or how long ago (30m, 12h, 3d, 2w).
+    /// Only since then: a date, a time, or an age (30m, 12h, 3d, 2w).
     #[arg(long, value_name = "WHEN")]
     pub(crate) since: Option<String>,
-    /// Only calls that name this file, and their results: its path or the end of it.
+    /// Only calls that name this file, and their results. A path or the end of one.
     #[arg(long, value_name = "PATH")]
     pub(crate) file: Option<String>,
     /// Only what led to this node, or to the end of this session.
     #[arg(long, value_name = "NODE|SESSION")]
     pub(crate) branch: Option<String>,
-    /// The best of the newest 200 first, and not the newest.
+    /// Sort the newest 200 hits by relevance instead of by time.
     #[arg(long)]
     pub(crate) best: bool,
-    /// By meaning as well, as `search.meaning` in settings.json says: the texts of the newest nodes are compared with the
-    /// words, and both rankings mixed. With --wait and no words, only makes what it needs.
+    /// Also search by meaning, with the model that `search.meaning` in settings.json names, and mix both rankings.
+    /// With --wait and no words, only build the vectors.
     #[arg(long, conflicts_with_all = ["best", "part"])]
     pub(crate) meaning: bool,
     /// Only whole words.
@@ -335,10 +337,10 @@ pub(crate) struct SearchArgs {
     /// Only parts of paths, of what tools were given, and of code.
     #[arg(long)]
     pub(crate) part: bool,
-    /// At most so many hits, and five of a session; 0 for all.
+    /// Print at most N hits, and five of one session; 0 for all.
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(crate) limit: usize,
-    /// Index everything first, where something is not indexed yet.
+    /// Finish indexing first.
     #[arg(long)]
     pub(crate) wait: bool,
     #[command(flatten)]
@@ -347,16 +349,16 @@ pub(crate) struct SearchArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct LogArgs {
-    /// Since then, and not since midnight: a date, a time, or how long ago (30m, 12h, 3d, 2w).
+    /// Start then instead of at midnight: a date, a time, or an age (30m, 12h, 3d, 2w).
     #[arg(long, value_name = "WHEN")]
     pub(crate) since: Option<String>,
-    /// In every directory, and not only here and below.
+    /// Include every directory, not only this one and those below it.
     #[arg(long)]
     pub(crate) all: bool,
     /// Only what this agent did, such as `quipu` or `pi`.
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
-    /// At most so many sessions; 0 for all.
+    /// Print at most N sessions; 0 for all.
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(crate) limit: usize,
     #[command(flatten)]
@@ -365,7 +367,7 @@ pub(crate) struct LogArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct BlameArgs {
-    /// The file, as it is now; with a line, more is told of that one.
+    /// The file as it is now. With :LINE, shows details for that line.
     #[arg(value_name = "FILE[:LINE]")]
     pub(crate) file: String,
     #[command(flatten)]
@@ -374,7 +376,7 @@ pub(crate) struct BlameArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct OpenArgs {
-    /// The node: its hash or the beginning of it, a bookmark, `HEAD`, `ext:ID`; of a session its last one.
+    /// The node: its hash or the start of it, a bookmark, `HEAD`, or `ext:ID`. A session means its last node.
     #[arg(value_name = "NODE")]
     pub(crate) node: String,
     #[command(flatten)]
@@ -383,10 +385,10 @@ pub(crate) struct OpenArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct UsageArgs {
-    /// By what it is added up.
+    /// What to group by.
     #[arg(long, value_enum, default_value = "day")]
     pub(crate) by: ByArg,
-    /// Only since then: a date, a time, or how long ago (30m, 12h, 3d, 2w). Times count by quarter hours.
+    /// Only since then: a date, a time, or an age (30m, 12h, 3d, 2w). Times are rounded to quarter hours.
     #[arg(long, value_name = "WHEN")]
     pub(crate) since: Option<String>,
     /// Only before then.
@@ -399,7 +401,7 @@ pub(crate) struct UsageArgs {
 /// By what tokens and cost are added up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ByArg {
-    /// Calendar days, here
+    /// Days, in this time zone
     Day,
     /// Directories
     Project,
@@ -413,7 +415,7 @@ pub(crate) enum ByArg {
 
 #[derive(Debug, Args)]
 pub(crate) struct FilesArgs {
-    /// The session: its id, its name, or the beginning of its id. Without it: the newest of this directory.
+    /// The session: its id, the start of its id, or its name. Default: the newest of this directory.
     #[arg(value_name = "SESSION")]
     pub(crate) session: Option<String>,
     #[command(flatten)]
@@ -422,12 +424,11 @@ pub(crate) struct FilesArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
-    /// A node (its hash or the beginning of it, a bookmark, `HEAD`, `ext:ID`), or a session (its id, its name,
-    /// or the beginning of its id).
-    /// Without it: the newest session of this directory.
+    /// A node (its hash or the start of it, a bookmark, `HEAD`, `ext:ID`), or a session (its id, the start of its
+    /// id, or its name). Default: the newest session of this directory.
     #[arg(value_name = "NODE|SESSION")]
     pub(crate) what: Option<String>,
-    /// The exact bytes of the model call that gave this node.
+    /// Print the exact bytes of the model call that produced this node.
     #[arg(long, requires = "what", conflicts_with = "json")]
     pub(crate) request: bool,
     #[command(flatten)]
@@ -436,10 +437,10 @@ pub(crate) struct ShowArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct TreeArgs {
-    /// The session: its id, its name, or the beginning of its id. Without it: the newest of this directory.
+    /// The session: its id, the start of its id, or its name. Default: the newest of this directory.
     #[arg(value_name = "SESSION")]
     pub(crate) session: Option<String>,
-    /// Every node, and leave nothing out.
+    /// Print every node.
     #[arg(long)]
     pub(crate) all: bool,
     #[command(flatten)]
@@ -448,10 +449,10 @@ pub(crate) struct TreeArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ForkArgs {
-    /// A node (its hash or the beginning of it, a bookmark, `ext:ID`), or a session for its last one.
+    /// A node (its hash or the start of it, a bookmark, `ext:ID`), or a session for its last node.
     #[arg(value_name = "NODE|SESSION")]
     pub(crate) what: String,
-    /// The new session works in this directory, and not where the other one does.
+    /// The directory of the new session. Default: that of the original.
     #[arg(long, value_name = "DIR", value_parser = directory)]
     pub(crate) cwd: Option<PathBuf>,
     #[command(flatten)]
@@ -460,19 +461,19 @@ pub(crate) struct ForkArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct BranchArgs {
-    /// The node: its hash or the beginning of it, a bookmark, or `ext:ID`. Its session goes there.
+    /// The node: its hash or the start of it, a bookmark, or `ext:ID`.
     #[arg(value_name = "NODE")]
     pub(crate) node: String,
-    /// Let the model sum up what is left behind, and go on with that in view.
+    /// Have the model summarize the branch that is left, and continue with that summary.
     #[arg(long, conflicts_with = "files")]
     pub(crate) summarize: bool,
-    /// What the summary should look at above all. Asks for one.
+    /// What the summary should focus on. Implies --summarize.
     #[arg(long, value_name = "TEXT", conflicts_with = "files")]
     pub(crate) focus: Option<String>,
-    /// A label for the summary, or for the place when there is none.
+    /// A label for the summary, or for the node if there is no summary.
     #[arg(long, value_name = "TEXT")]
     pub(crate) label: Option<String>,
-    /// Ask for no more of the summary when it has cost so many US dollars.
+    /// Stop the summary when it has cost this many US dollars.
     #[arg(long, value_name = "USD", allow_negative_numbers = true, value_parser = dollars)]
     pub(crate) max_cost: Option<f64>,
     #[command(flatten)]
@@ -486,13 +487,13 @@ pub(crate) struct BranchArgs {
 /// Whether files go with the conversation, and whether somebody is asked.
 #[derive(Debug, Args)]
 pub(crate) struct FilesAlong {
-    /// The files that tools changed go along: each becomes what it was there. What would be changed is shown first.
+    /// Restore the files that tools changed to their state at that node. Shows the changes first.
     #[arg(long)]
     pub(crate) files: bool,
-    /// Also files that somebody else changed since, or that cannot be kept as they are.
+    /// Also restore files that somebody else changed since, or whose current state cannot be saved.
     #[arg(long, requires = "files")]
     pub(crate) overwrite: bool,
-    /// Only show which files would be changed.
+    /// Only show which files would change.
     #[arg(long, requires = "files")]
     pub(crate) dry_run: bool,
     /// Do not ask.
@@ -502,7 +503,7 @@ pub(crate) struct FilesAlong {
 
 #[derive(Debug, Args)]
 pub(crate) struct CloneArgs {
-    /// The session: its id, its name, or the beginning of its id.
+    /// The session: its id, the start of its id, or its name.
     #[arg(value_name = "SESSION")]
     pub(crate) session: String,
     #[command(flatten)]
@@ -511,10 +512,10 @@ pub(crate) struct CloneArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct LabelArgs {
-    /// The node: its hash or the beginning of it, a bookmark, or `ext:ID`.
+    /// The node: its hash or the start of it, a bookmark, or `ext:ID`.
     #[arg(value_name = "NODE")]
     pub(crate) node: String,
-    /// The label, at most 200 characters. Nothing clears it.
+    /// The label, at most 200 characters.
     #[arg(value_name = "TEXT")]
     pub(crate) text: Vec<String>,
     #[command(flatten)]
@@ -523,10 +524,10 @@ pub(crate) struct LabelArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct RenameArgs {
-    /// The session: its id, its name, or the beginning of its id.
+    /// The session: its id, the start of its id, or its name.
     #[arg(value_name = "SESSION")]
     pub(crate) session: String,
-    /// The name, at most 200 characters. Nothing clears it.
+    /// The name, at most 200 characters.
     #[arg(value_name = "NAME")]
     pub(crate) name: Vec<String>,
     #[command(flatten)]
@@ -535,7 +536,7 @@ pub(crate) struct RenameArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct RmArgs {
-    /// The session: its id, its name, or the beginning of its id.
+    /// The session: its id, the start of its id, or its name.
     #[arg(value_name = "SESSION")]
     pub(crate) session: String,
     /// Do not ask.
@@ -547,13 +548,13 @@ pub(crate) struct RmArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CompactArgs {
-    /// The session: its id, its name, or the beginning of its id. Without it: the newest of this directory.
+    /// The session: its id, the start of its id, or its name. Default: the newest of this directory.
     #[arg(value_name = "SESSION")]
     pub(crate) session: Option<String>,
-    /// What the summary should look at above all.
+    /// What the summary should focus on.
     #[arg(long, value_name = "TEXT")]
     pub(crate) focus: Option<String>,
-    /// Go back to before the compaction that the session ends with: the next request has the whole context again.
+    /// Undo the compaction at the end of the session: the next request has the whole context again.
     #[arg(long, conflicts_with_all = ["focus", "provider", "model", "thinking", "api_key"])]
     pub(crate) undo: bool,
     #[command(flatten)]
@@ -564,7 +565,7 @@ pub(crate) struct CompactArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ContextArgs {
-    /// The session: its id, its name, or the beginning of its id. Without it: the newest of this directory.
+    /// The session: its id, the start of its id, or its name. Default: the newest of this directory.
     #[arg(value_name = "SESSION")]
     pub(crate) session: Option<String>,
     #[command(flatten)]
@@ -575,13 +576,13 @@ pub(crate) struct ContextArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ModelsArgs {
-    /// Only models whose id or name holds this.
+    /// Only models whose id or name contains this.
     #[arg(value_name = "SEARCH")]
     pub(crate) search: Option<String>,
-    /// Also models without a credential, and those whose wire is not spoken yet.
+    /// Include models without a credential, and those whose API is not supported yet.
     #[arg(long)]
     pub(crate) all: bool,
-    /// For programs: as JSON, one object a line where there are several.
+    /// Print JSON for programs: one object, or one per line.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -591,7 +592,7 @@ pub(crate) struct ModelsArgs {
 pub(crate) struct AuthArgs {
     #[command(subcommand)]
     pub(crate) action: Option<AuthAction>,
-    /// For programs: as JSON, one object a line where there are several.
+    /// Print JSON for programs: one object, or one per line.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -615,21 +616,21 @@ pub(crate) enum AuthAction {
 pub(crate) struct PermissionsArgs {
     #[command(subcommand)]
     pub(crate) action: Option<PermissionsAction>,
-    /// For programs: as JSON, one object a line where there are several.
+    /// Print JSON for programs: one object, or one per line.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PermissionsAction {
-    /// What holds in each directory, and what was allowed for good.
+    /// List the mode of each directory and everything that is always allowed.
     List,
-    /// Accept a file of rules (such as `AGENTS.md`) that a command of a model made, as it is now.
+    /// Accept a rules file (such as `AGENTS.md`) that a command of the model created, as it is now.
     Accept {
         /// The file.
         file: PathBuf,
     },
-    /// Take back what was allowed for good, or a directory that was added.
+    /// Revoke a permission or an added directory.
     Revoke {
         /// Its name in the list, such as `p3`.
         id: String,
@@ -640,9 +641,9 @@ pub(crate) enum PermissionsAction {
     Workspace,
     /// The same as `set full`.
     Full,
-    /// Say what is asked in this directory, also in sessions that are open.
+    /// Set when to ask in this directory, also in open sessions.
     Set {
-        /// How much.
+        /// When to ask.
         #[arg(value_enum)]
         mode: ModeArg,
     },
@@ -650,57 +651,55 @@ pub(crate) enum PermissionsAction {
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
-    /// When the store is damaged: carry over what can be read into a new one. The damaged file is moved aside, never
-    /// removed.
+    /// Repair a damaged store: copy what can be read into a new one. The damaged file is renamed, never removed.
     #[arg(long)]
     pub(crate) repair: bool,
-    /// Make the indexes of the search anew, or all tables that are made from the graph. Can be stopped: said again, it goes
-    /// on. Nothing but time is lost.
+    /// Rebuild the search indexes, or all tables that are derived from the graph. If you stop it, run it again to
+    /// continue.
     #[arg(long, value_enum, value_name = "WHAT", num_args = 0..=1, default_missing_value = "all", conflicts_with = "repair")]
     pub(crate) rebuild: Option<RebuildArg>,
-    /// Drop states of files that tools changed, the oldest first, until they take no more than `files.storeBytes` of
-    /// `settings.json` says. Files cannot be put back to what was dropped.
+    /// Drop saved file states, oldest first, until they fit `files.storeBytes` of settings.json. Files cannot be
+    /// restored to dropped states.
     #[arg(long, conflicts_with = "repair")]
     pub(crate) prune: bool,
-    /// Write the file of the store anew, without the room that is free in it. Needs as much room again meanwhile; who else
-    /// writes waits.
+    /// Rewrite the store file without its free space. Needs as much free disk space meanwhile; other writers wait.
     #[arg(long, conflicts_with = "repair")]
     pub(crate) shrink: bool,
-    /// Remove the whole outputs of long commands that no session has: of sessions that are gone, and those that earlier
-    /// versions kept as they were printed, to which older sessions may refer.
+    /// Remove saved outputs of long commands that no session uses: those of removed sessions, and those of earlier
+    /// versions, to which older sessions may refer.
     #[arg(long)]
     pub(crate) drop_outputs: bool,
-    /// Remove what commands wrote to caches, which is kept for each project. Tools make or download it anew.
+    /// Remove what commands wrote to the caches of each project. Tools create or download it again.
     #[arg(long)]
     pub(crate) drop_caches: bool,
     #[command(flatten)]
     pub(crate) out: OutArgs,
 }
 
-/// What is made anew.
+/// What to rebuild.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RebuildArg {
-    /// The indexes of the search
+    /// The search indexes
     Search,
-    /// All tables that are made from the graph
+    /// All tables that are derived from the graph
     All,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct HashArgs {
-    /// One JSON value a line in, one hash a line out. Without it, all of stdin is one value.
+    /// Read one JSON value per line and print one hash per line. Default: all of stdin is one value.
     #[arg(long)]
     pub(crate) jsonl: bool,
 }
 
-/// What a session is written as.
+/// The format of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ExportFormat {
     /// A session file of Pi
     Pi,
-    /// To read: headings, thinking and long results folded
+    /// For people: headings, with thinking and long results folded
     Markdown,
-    /// To read: one page with its branches, folding and search, that needs nothing else
+    /// For people: one self-contained page with branches, folding and search
     Html,
     /// For programs: one object with every node
     Json,
@@ -708,20 +707,20 @@ pub(crate) enum ExportFormat {
 
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
-    /// Whose sessions; or the export of an account (a ZIP, the folder that it was unpacked to), of which it is told whose it is.
-    /// Without it: what all agents keep on this machine is shown, and you are asked.
+    /// The agent, or the export of an account (a ZIP file or its unpacked folder). Default: lists what all agents
+    /// keep on this machine and asks.
     #[arg(value_name = "AGENT|FILE")]
     pub(crate) agent: Option<String>,
-    /// A session file, an export, or a directory of them. Without it: where that agent keeps its sessions.
+    /// A session file, an export, or a directory of them. Default: where that agent keeps its sessions.
     #[arg(value_name = "PATH")]
     pub(crate) path: Option<PathBuf>,
     /// Do not ask.
     #[arg(long, short)]
     pub(crate) yes: bool,
-    /// Only say what would be done.
+    /// Only print what would be imported.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Go on with what is written from now on, as it is written, until Ctrl-C.
+    /// Keep importing what is written, until Ctrl-C.
     #[arg(long, conflicts_with = "dry_run")]
     pub(crate) watch: bool,
     #[command(flatten)]
@@ -730,13 +729,13 @@ pub(crate) struct ImportArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
-    /// What to write.
+    /// The format to write.
     #[arg(long, value_enum)]
     pub(crate) format: ExportFormat,
-    /// The session: its id, its name, or the beginning of its id.
+    /// The session: its id, the start of its id, or its name.
     #[arg(value_name = "SESSION")]
     pub(crate) id: String,
-    /// Write to this new file, and not to stdout.
+    /// Write to this new file instead of stdout.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]

@@ -119,7 +119,8 @@ struct World {
     summary: Option<(RunId, bool)>,
     /// A place that is being looked at: from, to, and whether what is left is wanted.
     look: Option<(RunId, NodeId, NodeId, bool)>,
-    moving: Option<OrderedMove>,
+    /// With how many commits are made before it: one after the other, in the order in which they were wanted.
+    moving: Option<(OrderedMove, usize)>,
     /// A run of which hooks are asked whether it goes on, and how often they went on with it.
     ending: Option<(RunId, u32)>,
     /// A run of which hooks are asked what they add to its beginning.
@@ -419,7 +420,7 @@ impl World {
             }
             Effect::Move { run, head, order, ops, epoch } => {
                 assert!(self.moving.is_none() && self.call.is_none() && self.commits_nodes() == 0);
-                self.moving = Some((run, head, order, ops, *epoch));
+                self.moving = Some(((run, head, order, ops, *epoch), self.commits.len()));
             }
             Effect::Look { run, from, to, left } => {
                 assert!(self.look.is_none() && self.call.is_none() && self.commits_nodes() == 0);
@@ -486,6 +487,11 @@ impl World {
     }
 
     fn commit(&mut self, choice: u8) {
+        match &mut self.moving {
+            Some((_, 0)) => return self.look(),
+            Some((_, before)) => *before -= 1,
+            None => {}
+        }
         let Some((tag, plan, records)) = self.commits.pop_front() else { return };
         let result = match choice {
             _ if self.finishing => self.durable(&plan),
@@ -650,7 +656,7 @@ impl World {
             let result = if fails { Err(ClearError::StillRunning) } else { Ok(()) };
             return self.give(Input::Cleared { run, result });
         }
-        if let Some(moving) = self.moving.take() {
+        if let Some((moving, _)) = self.moving.take_if(|(_, before)| *before == 0) {
             return self.make_move(moving);
         }
         let Some((run, from, to, left)) = self.look.take() else { return };

@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 /// Which model.
 #[derive(Debug, Args, Clone, Default)]
 pub(crate) struct ModelArgs {
-    /// The provider, such as those that `quipu auth` lists.
+    /// The provider, as `quipu auth` lists it.
     #[arg(long, value_name = "NAME")]
     pub(crate) provider: Option<String>,
     /// The model: its id, `provider/id`, or a part of its name.
