@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use quipu_protocol::{
-    AssistantMessage, BlobId, CallRecord, Content, ModelError, ModelErrorKind, ModelRequest, NodeId, Outcome,
-    RunId, SessionId, StopReason,
+    AssistantMessage, BlobId, Body as MessageBody, CallRecord, Content, Message, ModelError, ModelErrorKind,
+    ModelRequest, NodeId, Outcome, RunId, SessionId, StopReason, UserMessage,
 };
 use quipu_providers::{Body, Call, CallEnd, CallEvent, LearnSecret, Provider, ResponseHead, RetryAsk};
 use quipu_seal::Sealer;
@@ -308,6 +308,8 @@ impl Caller {
         let headers = match self.header_changes(&record) {
             Ok(headers) => headers,
             Err(error) => {
+                // It could never be sent: hooks are asked again the next time.
+                *self.unanswered() = None;
                 let end = failure(&order.request, self.clock.now(), error);
                 return Ok(Sent { request: order.request, bytes: 0, end, record: None, refused: None });
             }
@@ -522,6 +524,22 @@ pub fn seal_content(content: &mut [Content], sealer: &Sealer) {
                 }
             }
             Content::Other(json) => *json = sealer.seal_json(json),
+        }
+    }
+}
+
+/// Leaves out the text inside of pictures of a message, where secrets can stand that nothing else looks at.
+pub(crate) fn strip_pictures(message: &mut Message) {
+    let content = match message {
+        Message::User(UserMessage { content: MessageBody::Blocks(content), .. }) => content,
+        Message::ToolResult(result) => &mut result.content,
+        _ => return,
+    };
+    for block in content {
+        if let Content::Image(image) = block
+            && let Cow::Owned(plain) = quipu_seal::without_text(&image.data)
+        {
+            image.data = plain;
         }
     }
 }

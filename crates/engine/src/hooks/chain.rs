@@ -188,7 +188,9 @@ impl Hooks {
         cancel: &CancellationToken,
         work: BoxFuture<'_, Result<T, HookError>>,
     ) -> Called<T> {
-        let limit = hook.deadline();
+        let Ok(limit) = std::panic::catch_unwind(AssertUnwindSafe(|| hook.deadline())) else {
+            return Called::Failed("it failed inside, which is a bug of the hook".into());
+        };
         let span = spans::hook(hook.name(), point.method());
         let work = work.instrument(span.clone());
         let called = tokio::select! {
@@ -287,7 +289,12 @@ impl Hooks {
             }
             Called::Verdict(CallVerdict::Ask { question }) => {
                 let question = self.sealer.seal(&question);
-                one.question = Some(format!("{question} ({})", hook.name()));
+                let question = format!("{question} ({})", hook.name());
+                // What one before it wants to be asked is asked as well.
+                one.question = Some(match one.question.take() {
+                    Some(before) => format!("{before}; {question}"),
+                    None => question,
+                });
                 (HookEffect::Asked, None)
             }
             Called::Verdict(CallVerdict::Block { reason }) => {

@@ -17,7 +17,7 @@ use super::{
     RunEndVerdict, RunStart, RunStartAddition, RunStartVerdict, SessionOrigin, ShellLine, ShellVerdict,
     StartVerdict,
 };
-use crate::calls::{ContentSize, seal_answer};
+use crate::calls::{ContentSize, seal_answer, strip_pictures};
 
 /// What hooks made of a step; with what they did, and what people should know.
 #[derive(Debug, Clone, PartialEq)]
@@ -511,7 +511,11 @@ fn sealed_messages(
         }
         sealed.push(match known.contains(&Arc::as_ptr(&message)) {
             true => message,
-            false => Arc::new(sealer.seal_json(&json).read().map_err(HookError::new)?),
+            false => {
+                let mut message: Message = sealer.seal_json(&json).read().map_err(HookError::new)?;
+                strip_pictures(&mut message);
+                Arc::new(message)
+            }
         });
     }
     match quipu_transcript::check_conversation(&sealed) {

@@ -96,9 +96,10 @@ impl Decided {
         let (question, subject) = match (decision, hook_asks) {
             (Decision::Allow, None) => return Prepared::Ready { call, touches },
             (Decision::Deny { reason }, _) => return Prepared::Refused(reason),
-            (Decision::Ask { question, subject }, _) => {
+            (Decision::Ask { question, subject }, hook) => {
                 let grant = Grant { tool: call.name.clone(), subject };
                 let scopes = scopes(&grant);
+                let question = with_question(question, hook);
                 return Prepared::Ask { call, touches, question, subject: grant.subject.into(), scopes };
             }
             (Decision::Allow, Some(question)) => (question, call.arguments.get().to_owned()),
@@ -108,6 +109,14 @@ impl Decided {
             }
         };
         Prepared::Ask { call, touches, question, subject: subject.into(), scopes: vec![Scope::Once] }
+    }
+}
+
+/// A question with that of a hook behind it: what a hook wants to be asked is asked, whoever else asks.
+fn with_question(question: String, hook: Option<String>) -> String {
+    match hook {
+        Some(hook) => format!("{question}; {hook}"),
+        None => question,
     }
 }
 
@@ -393,7 +402,7 @@ impl Policies {
         if lasts && course.askers.iter().any(|(at, _)| *at != BASE) {
             self.remember(call.id.clone(), &grant, &course.askers);
         }
-        let (question, scopes) = (course.questions.join("; "), course.scopes);
+        let (question, scopes) = (with_question(course.questions.join("; "), hook_asks), course.scopes);
         Prepared::Ask { call, touches, question, subject: grant.subject.into(), scopes }
     }
 

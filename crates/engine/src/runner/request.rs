@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::calls::strip_pictures;
 use quipu_protocol::{AssistantMessage, Json, Message, Model, Outcome, RunId, SessionId, Thinking, Usage};
 use quipu_providers::Provider;
 use quipu_seal::Sealer;
@@ -228,7 +229,9 @@ impl CallRequest {
             if bytes > RUNNER_REQUEST {
                 return Err(BadRequest::TooLong { bytes });
             }
-            sealed.push(Arc::new(sealer.seal_json(&json).read().map_err(unreadable)?));
+            let mut message = sealer.seal_json(&json).read().map_err(unreadable)?;
+            strip_pictures(&mut message);
+            sealed.push(Arc::new(message));
         }
         if sealed.is_empty() {
             return Err(BadRequest::Empty);

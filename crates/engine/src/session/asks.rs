@@ -37,10 +37,29 @@ impl Questions {
         self.open.contains_key(ask)
     }
 
-    /// The next question whose time is up; `None` at once when none has a deadline.
-    pub(super) async fn overdue(&self) -> Option<AskId> {
-        let next = self.open.iter().filter_map(|(id, open)| Some((open.until?, id))).min()?;
-        tokio::time::sleep_until(next.0).await;
-        Some(next.1.clone())
+    /// The next question whose time is up, or whose asker does not wait any more; `None` at once when none is open.
+    pub(super) async fn over(&mut self) -> Option<AskId> {
+        if self.open.is_empty() {
+            return None;
+        }
+        let next = self.open.iter().filter_map(|(id, open)| Some((open.until?, id.clone()))).min();
+        let due = async {
+            match next {
+                Some((until, id)) => {
+                    tokio::time::sleep_until(until).await;
+                    id
+                }
+                None => std::future::pending().await,
+            }
+        };
+        let gone = std::future::poll_fn(|cx| {
+            let mut open = self.open.iter_mut();
+            let gone = open.find_map(|(id, open)| open.reply.poll_closed(cx).is_ready().then(|| id.clone()));
+            gone.map_or(std::task::Poll::Pending, std::task::Poll::Ready)
+        });
+        tokio::select! {
+            id = due => Some(id),
+            id = gone => Some(id),
+        }
     }
 }

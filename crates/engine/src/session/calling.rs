@@ -78,6 +78,10 @@ impl HookedOrder {
         }
         let is_changed = !Arc::ptr_eq(&plain, &order.request);
         let change = payloads.then(|| self.payload_hooks(order.run.clone(), records.clone()));
+        if is_changed || change.is_some() {
+            // What was recorded with the commit before it is not what is sent.
+            order.recorded = None;
+        }
         order.hooked = Some(HookedCall { before, change, payload: None, is_changed });
         Ok(())
     }

@@ -215,7 +215,7 @@ impl Task {
                     }
                 },
                 () = &mut overdue, if left => break,
-                Some(ask) = self.questions.overdue() => self.close_question(&ask),
+                Some(ask) = self.questions.over() => self.close_question(&ask),
                 () = room => self.subscribers.iter_mut().for_each(|one| one.flush(&self.snapshot)),
                 Some((run, event)) = self.stream.recv(), if flows => {
                     self.take(Input::Call { run, event });

@@ -404,3 +404,25 @@ async fn hook_that_hangs_over_the_bytes_ends_only_its_own_effect() {
     live.finish().await;
     world.check().await;
 }
+
+#[tokio::test]
+async fn header_with_a_secret_that_nobody_knows_fails_that_request_alone() {
+    let world = World::with([say("a0")]);
+    let count = AtomicUsize::new(0);
+    let hook = Sends::with(move |_| match count.fetch_add(1, Ordering::SeqCst) {
+        0 => SendVerdict::Change(PayloadChange {
+            set_headers: BTreeMap::from([(
+                "x-team".to_owned(),
+                "[REDACTED:github-token:00000000]".to_owned(),
+            )]),
+            ..PayloadChange::default()
+        }),
+        _ => SendVerdict::Pass,
+    });
+    let live = hooked(&world, vec![hook.clone()]).await;
+    let Outcome::Failed(error) = live.run("one").await else { panic!("it was sent") };
+    assert!(error.message.contains("x-team"), "{error:?}");
+    assert_eq!(go_on(&live).await, Outcome::Done);
+    assert_eq!(hook.called(), 2, "what cannot be sent is not tried again");
+    live.finish().await;
+}

@@ -416,3 +416,87 @@ async fn hook_that_asks_a_person_has_time_for_the_answer() {
     live.finish().await;
     world.check().await;
 }
+
+#[tokio::test]
+async fn question_of_a_hook_closes_when_the_run_is_stopped() {
+    struct Asks;
+    impl Hook for Asks {
+        fn name(&self) -> &str {
+            "asks"
+        }
+
+        fn tool_call<'a>(
+            &'a self,
+            _: &'a ToolCall,
+            cx: &'a HookContext,
+        ) -> BoxFuture<'a, Result<CallVerdict, HookError>> {
+            Box::pin(async move {
+                let kind = AskKind::Confirm { title: "Now?".into(), text: String::new() };
+                drop(cx.ask(kind, Answer::Confirm { yes: false }, None).await);
+                Ok(CallVerdict::Pass)
+            })
+        }
+    }
+    let world = World::with([call(&[("echo", json!({ "text": "a" }))])]);
+    let live = hooked(&world, vec![Arc::new(Asks)]).await;
+    let person = live.session.subscribe_and_answer(Delivery::Live).await.unwrap();
+    live.session.prompt("go").await.unwrap();
+    live.until(1, |event| matches!(event, Event::Asked { .. })).await;
+    live.session.abort().await.unwrap();
+    live.until(1, |event| matches!(event, Event::AskClosed { .. })).await;
+    live.settled(1).await;
+    let (snapshot, _) = live.session.subscribe(Delivery::Live).await.unwrap();
+    assert!(snapshot.asks.is_empty(), "nobody waits for an answer");
+    drop(person);
+    live.finish().await;
+    world.check().await;
+}
+
+#[tokio::test]
+async fn questions_of_all_hooks_and_of_the_policy_are_one() {
+    struct Asking;
+    impl Policy for Asking {
+        fn decide(&self, _: &Proposal<'_>) -> Decision {
+            Decision::Ask { question: "run it".into(), subject: "echo".into() }
+        }
+    }
+    let asks = |name: &'static str| on_call(name, |_| CallVerdict::Ask { question: "Sure?".into() });
+    let world = World::with([call(&[("echo", json!({ "text": "a" }))]), say("well")]);
+    let options =
+        SessionOptions { hooks: vec![asks("one"), asks("two")], policy: Arc::new(Asking), ..world.options() };
+    let live = world.create_with(options).await;
+    let person = live.session.subscribe_and_answer(Delivery::Live).await.unwrap();
+    live.session.prompt("go").await.unwrap();
+    live.until(1, |event| matches!(event, Event::Asked { .. })).await;
+    let asked = live.all(|event| match event {
+        Event::Asked { ask } => Some(ask.clone()),
+        _ => None,
+    });
+    let question = asked[0].permission().unwrap().question.clone();
+    assert_eq!(question, "run it; Sure? (one); Sure? (two)");
+    live.session.send(Command::Answer { ask: asked[0].id.clone(), answer: Answer::no() }).await.unwrap();
+    live.settled(1).await;
+    drop(person);
+    live.finish().await;
+    world.check().await;
+}
+
+#[tokio::test]
+async fn hook_without_a_deadline_to_tell_loses_its_own_effect_alone() {
+    struct Broken;
+    impl Hook for Broken {
+        fn name(&self) -> &str {
+            "broken"
+        }
+
+        fn deadline(&self) -> Duration {
+            panic!("a bug of a hook")
+        }
+    }
+    let world = World::with([call(&[("echo", json!({ "text": "a" }))]), say("well")]);
+    let live = hooked(&world, vec![Arc::new(Broken)]).await;
+    assert_eq!(live.run("go").await, Outcome::Done);
+    assert!(notes(&live).iter().any(|note| note.contains("hook broken had no effect on a tool call")));
+    live.ended().await.finish().unwrap();
+    world.check().await;
+}
