@@ -17,6 +17,9 @@ use super::*;
 type OrderedMove = (RunId, NodeId, MoveOrder, Vec<PlanOp>, Epoch);
 
 mod diagram;
+mod starts;
+
+use starts::{pruning, start, with_sources};
 
 /// What the world does next; the numbers choose among what is possible.
 #[derive(Debug, Clone, Copy)]
@@ -119,7 +122,7 @@ struct World {
     summary: Option<(RunId, bool)>,
     /// A place that is being looked at: from, to, and whether what is left is wanted.
     look: Option<(RunId, NodeId, NodeId, bool)>,
-    /// With how many commits are made before it: one after the other, in the order in which they were wanted.
+    /// With how many commits are made before it.
     moving: Option<(OrderedMove, usize)>,
     /// A run of which hooks are asked whether it goes on, and how often they went on with it.
     ending: Option<(RunId, u32)>,
@@ -184,71 +187,6 @@ fn usage(choice: u8) -> Usage {
     let total_tokens = [0, 1, 40, 1_000, u64::MAX][usize::from(choice) % 5];
     let cost = quipu_protocol::Cost { total: COST, ..Default::default() };
     Usage { total_tokens, cost, ..Usage::default() }
-}
-
-fn start() -> Start {
-    let model = Arc::new(Model {
-        id: "m".into(),
-        api: "a".into(),
-        provider: "p".into(),
-        // So small that a dozen messages fill it.
-        context_window: 48,
-        ..Model::default()
-    });
-    let session = SessionStart {
-        session: "s".into(),
-        cwd: "/w".into(),
-        agent: "quipu".into(),
-        parent_session: None,
-        epoch: Epoch::default(),
-    };
-    Start {
-        session: "s".into(),
-        cwd: "/w".into(),
-        head: None,
-        has_ref: false,
-        first: vec![Draft::new(Entry::Session(session))],
-        messages: Vec::new(),
-        nodes: Vec::new(),
-        compacted: None,
-        old: 0,
-        measured: None,
-        prunes: Vec::new(),
-        prune: PruneSettings::default(),
-        compaction: CompactionSettings::default(),
-        prefix: Prefix { model, system: "".into(), tools: Arc::new([]), epoch: Epoch::default() },
-        steering: Vec::new(),
-        follow_up: Vec::new(),
-        waits: false,
-        limits: Limits { max_turns: Some(12), max_cost: Some(MAX_COST), ..Limits::default() },
-        ask_deadline: Duration::from_secs(1),
-        policy: PolicyVersion::default(),
-        refreshes: Refreshes::default(),
-        due: Vec::new(),
-        has_hooks: false,
-        hooks_change_requests: false,
-    }
-}
-
-/// Where sources want to be asked whenever they can be.
-fn with_sources(start: Start) -> Start {
-    let refreshes = Refreshes { compaction: true, model_change: true };
-    Start { refreshes, due: vec![EpochReason::ModelChange], ..start }
-}
-
-/// As `start`, where old results are left out whenever there is one.
-fn pruning() -> Start {
-    let mut start = start();
-    let model = Model { context_window: 4_000, ..(*start.prefix.model).clone() };
-    start.prefix.model = Arc::new(model);
-    start.prune = PruneSettings {
-        enabled: true,
-        trigger_percent: 1,
-        clear_at_least_percent: 1,
-        keep_turns: 1,
-        min_characters: 1,
-    };
-    start
 }
 
 impl World {
@@ -487,10 +425,9 @@ impl World {
     }
 
     fn commit(&mut self, choice: u8) {
-        match &mut self.moving {
-            Some((_, 0)) => return self.look(),
-            Some((_, before)) => *before -= 1,
-            None => {}
+        if let Some((_, before)) = &mut self.moving {
+            let Some(left) = before.checked_sub(1) else { return self.look() };
+            *before = left;
         }
         let Some((tag, plan, records)) = self.commits.pop_front() else { return };
         let result = match choice {
