@@ -80,7 +80,7 @@ pub(super) fn files_below(root: &Path) -> Result<Vec<DiskFile>, HolderError> {
         }
     }
     // As pages are: paths compare by their parts, which is another order.
-    found.sort_by_cached_key(|file| file.key());
+    found.sort_by_cached_key(DiskFile::key);
     Ok(found)
 }
 
