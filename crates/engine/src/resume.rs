@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use quipu_dag::{Blob, Verdict};
 use quipu_protocol::{
     AssistantMessage, BashExecutionMessage, BlobId, Body, CallId, CallRecord, Checkpoint, ChunkId,
     Compaction, Content, Entry, Epoch, Message, NodeId, Notice, Provenance, RunId, SessionId, StepInfo,
@@ -169,7 +170,7 @@ pub(crate) async fn read_past(store: &dyn Graph, head: NodeId) -> Result<Past, O
         [(past.epoch.system, &mut past.prompt.system), (past.epoch.identity, &mut past.prompt.identity)]
     {
         let Some(named) = named else { continue };
-        *place = store.blobs(&[named]).await?.into_iter().flatten().next();
+        *place = store.blobs(&[named]).await?.into_iter().flatten().find(is_as_named);
         past.lost_prompt = past.lost_prompt.or(place.is_none().then_some(named));
     }
     Ok(past)
@@ -246,13 +247,18 @@ pub async fn last_epoch(store: &dyn Graph, row: &SessionRow) -> Result<Option<Ep
     Ok(Some(epoch_of(store, head).await?))
 }
 
-/// Whether a part of the system prompt that an epoch names is missing from the store.
+/// Whether a text is the one that its id names: of one that was erased, the id stands with another content.
+fn is_as_named(blob: &Blob) -> bool {
+    !matches!(blob.verify(), Verdict::Corrupt(_))
+}
+
+/// Whether a part of the system prompt that an epoch names is missing from the store, or was erased.
 ///
 /// # Errors
 /// What the store says.
 pub async fn has_lost_prompt(store: &dyn Graph, epoch: &Epoch) -> Result<bool, OpenError> {
     let named: Vec<BlobId> = epoch.system.into_iter().chain(epoch.identity).collect();
-    Ok(store.blobs(&named).await?.iter().any(Option::is_none))
+    Ok(!store.blobs(&named).await?.iter().all(|blob| blob.as_ref().is_some_and(is_as_named)))
 }
 
 /// The epoch that a node stands in.

@@ -139,7 +139,11 @@ fn own(value: &Value) -> Members {
         set(&mut left, "message", Value::Object(only(message, &OF_MESSAGE)));
     }
     if let Some(step) = object("step") {
-        set(&mut left, "step", Value::Object(only(step, &OF_STEP)));
+        let mut kept = only(step, &OF_STEP);
+        for (_, call) in kept.iter_mut().filter(|(name, _)| name == "call") {
+            without_headers(call);
+        }
+        set(&mut left, "step", Value::Object(kept));
     }
     if let Some(compaction) = object("compaction") {
         let mut kept = only(compaction, &OF_COMPACTION);
@@ -166,6 +170,20 @@ fn own(value: &Value) -> Members {
         set(&mut left, "refs", Value::Array(refs));
     }
     left
+}
+
+/// Headers that hooks set may say anything; their names stay.
+fn without_headers(call: &mut Value) {
+    let Value::Object(members) = call else { return };
+    for (name, value) in members {
+        if name != "headers" {
+            continue;
+        }
+        match value {
+            Value::Object(headers) => headers.iter_mut().for_each(|(_, value)| *value = ERASED.into()),
+            value => *value = Value::Object(Vec::new()),
+        }
+    }
 }
 
 fn without_context(value: &mut Value) {

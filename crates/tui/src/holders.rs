@@ -29,13 +29,15 @@ struct Kept {
     name: String,
     files: Vec<PathBuf>,
     bytes: u64,
+    /// Why nobody can say what is in it.
+    unread: Option<HolderError>,
 }
 
 fn failed(path: &Path, doing: &'static str) -> impl Fn(io::Error) -> HolderError {
     move |error| HolderError::file(path, doing, &error)
 }
 
-/// All drafts, and among them those that hold what is looked for.
+/// All drafts, and among them those that hold what is looked for, and those that cannot be read.
 fn drafts(dir: &Path, needles: Option<&Needles>) -> Result<Vec<Kept>, HolderError> {
     let entries = match std::fs::read_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -50,20 +52,30 @@ fn drafts(dir: &Path, needles: Option<&Needles>) -> Result<Vec<Kept>, HolderErro
         if !about.is_file() || kind == "lock" {
             continue;
         }
+        let mut unread = None;
         let holds = match (needles, draft::whole(&path)) {
             (Some(needles), Ok(bytes)) => needles.are_in(&bytes),
             (None, _) => true,
             // It was sent meanwhile.
             (_, Err(error)) if error.kind() == io::ErrorKind::NotFound => continue,
-            (Some(_), Err(error)) => return Err(HolderError::file(&path, "read", &error)),
+            (Some(_), Err(error)) => {
+                unread = Some(HolderError::file(&path, "read", &error));
+                false
+            }
         };
-        let of = || (Kept { name: name.to_owned(), files: Vec::new(), bytes: 0 }, false);
+        let of = || (Kept { name: name.to_owned(), files: Vec::new(), bytes: 0, unread: None }, false);
         let (kept, found) = all.entry(name.to_owned()).or_insert_with(of);
+        kept.unread = unread.or(kept.unread.take());
         kept.files.push(path);
         kept.bytes += about.len();
         *found |= holds;
     }
-    Ok(all.into_values().filter_map(|(kept, found)| found.then_some(kept)).collect())
+    let goes = |(mut kept, found): (Kept, bool)| {
+        // It goes as a whole, whatever else is in it.
+        kept.unread = kept.unread.filter(|_| !found);
+        (found || kept.unread.is_some()).then_some(kept)
+    };
+    Ok(all.into_values().filter_map(goes).collect())
 }
 
 impl Kept {
@@ -75,29 +87,42 @@ impl Kept {
 fn erase(dir: &Path, needles: &Needles) -> Result<Erased, HolderError> {
     let mut erased = Erased::default();
     for kept in drafts(dir, Some(needles))? {
-        let path = dir.join(format!("{}.lock", kept.name));
-        let Some(lock) = kept::lock(&path, false).map_err(failed(&path, "lock"))? else {
-            let told = "a terminal writes in it; empty its editor, or close that terminal and erase again";
-            erased.keep(kept.place(dir), KeptWhy::InUse, told);
-            continue;
+        let removed = match &kept.unread {
+            None => remove(dir, &kept),
+            Some(error) => Err(error.clone()),
         };
-        // Pastes first: without the draft, nobody would find them again.
-        let (drafts, pastes): (Vec<_>, Vec<_>) = kept
-            .files
-            .iter()
-            .partition(|file| file.extension().is_some_and(|kind| kind == "json" || kind == "unreadable"));
-        for file in pastes.into_iter().chain(drafts) {
-            match std::fs::remove_file(file) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                done => done.map_err(failed(file, "remove"))?,
+        match removed {
+            Ok(true) => erased.add(kept.bytes),
+            Ok(false) => {
+                let told =
+                    "a terminal writes in it; empty its editor, or close that terminal and erase again";
+                erased.keep(kept.place(dir), KeptWhy::InUse, told);
             }
+            Err(error) => erased.keep(kept.place(dir), KeptWhy::Failed, error.to_string()),
         }
-        std::fs::remove_file(&path).map_err(failed(&path, "remove"))?;
-        drop(lock);
-        std::fs::File::open(dir).and_then(|dir| dir.sync_all()).map_err(failed(dir, "write"))?;
-        erased.add(kept.bytes);
     }
     Ok(erased)
+}
+
+/// Removes a draft, unless a terminal has it.
+fn remove(dir: &Path, kept: &Kept) -> Result<bool, HolderError> {
+    let path = dir.join(format!("{}.lock", kept.name));
+    let Some(lock) = kept::lock(&path, false).map_err(failed(&path, "lock"))? else { return Ok(false) };
+    // Pastes first: without the draft, nobody would find them again.
+    let (drafts, pastes): (Vec<_>, Vec<_>) = kept
+        .files
+        .iter()
+        .partition(|file| file.extension().is_some_and(|kind| kind == "json" || kind == "unreadable"));
+    for file in pastes.into_iter().chain(drafts) {
+        match std::fs::remove_file(file) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            done => done.map_err(failed(file, "remove"))?,
+        }
+    }
+    std::fs::remove_file(&path).map_err(failed(&path, "remove"))?;
+    drop(lock);
+    std::fs::File::open(dir).and_then(|dir| dir.sync_all()).map_err(failed(dir, "write"))?;
+    Ok(true)
 }
 
 impl ContentHolder for Drafts {
@@ -186,6 +211,21 @@ mod tests {
         assert!(claim("/left").1.is_none(), "it was left empty");
         assert!(claim("/other").1.is_some(), "and the others are as they were");
         assert!(now(drafts.bytes()) < before);
+    }
+
+    #[test]
+    fn draft_that_cannot_be_removed_is_told_and_the_others_go() {
+        let home = tempfile::tempdir().unwrap();
+        let dir = home.path().join("drafts");
+        std::fs::create_dir(&dir).unwrap();
+        std::fs::write(dir.join("good.json"), "the kumquat").unwrap();
+        std::fs::write(dir.join("bad.json"), "the kumquat").unwrap();
+        // Who removes it needs its lock, and a directory is none.
+        std::fs::create_dir(dir.join("bad.lock")).unwrap();
+        let drafts = &holders(home.path())[1];
+        let erased = now(drafts.erase(&EraseTargets::of_needle("kumquat", "a test")));
+        assert_eq!((erased.count, erased.kept_count, erased.kept[0].why), (1, 1, KeptWhy::Failed));
+        assert!(!dir.join("good.json").exists() && dir.join("bad.json").exists());
     }
 
     #[tokio::test]

@@ -6,7 +6,10 @@ use std::sync::Arc;
 use quipu::protocol::{
     Checkpoint, Command, Compaction, Ending, Entry, Event, NodeId, Notice, Outcome, SessionId, StepInfo,
 };
-use quipu::store::{Commit, Durability, Graph, Op, RefMove, RefName, Until};
+use quipu::store::{
+    Commit, ContentHolder as _, Durability, EraseTargets, Graph, IsDead, Op, RefMove, RefName, Selection,
+    StoreHolder, Until,
+};
 use quipu::{Engine, OpenError};
 use serde_json::json;
 
@@ -126,6 +129,34 @@ async fn other_options_begin_an_epoch() {
     let nodes = world.store.lineage(head, Until::Root).await.unwrap();
     assert_eq!(nodes.len(), 8, "session, two messages, epoch, two, two");
     world.check().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_erased_prompt_is_lost_and_not_sent() {
+    let world = World::new();
+    let live = world.create().await;
+    assert_eq!(live.run("a").await, Outcome::Done);
+    let id = live.id();
+    let head = live.session.view().head.unwrap();
+    live.finish().await;
+    let epoch = quipu::epoch_at(&*world.store, head).await.unwrap();
+    assert!(!quipu::has_lost_prompt(&*world.store, &epoch).await.unwrap());
+    let selection = Selection { blobs: vec![epoch.system.unwrap()], ..Selection::default() };
+    let is_dead: IsDead = Arc::new(|_| false);
+    let graph = StoreHolder::all(&world.store, &is_dead).swap_remove(0);
+    let erased = graph.erase(&EraseTargets { selection, why: "a test".into() }).await.unwrap();
+    assert_eq!((erased.count, erased.kept_count), (1, 0));
+    assert!(quipu::has_lost_prompt(&*world.store, &epoch).await.unwrap());
+    let options = quipu::SessionOptions { system: None, ..world.options() };
+    let opened = world.engine.open(&id, options).await.unwrap();
+    let told = |notice: &Notice| matches!(notice, Notice::Note { text } if text.contains("is missing from the store"));
+    assert!(opened.troubles.iter().any(told), "{:?}", opened.troubles);
+    assert_eq!(opened.session.ask("b").await.unwrap().0, Outcome::Done);
+    opened.session.shutdown().await;
+    let bodies = world.fake.bodies();
+    let sent: serde_json::Value = serde_json::from_slice(&bodies[1]).unwrap();
+    let system = sent["system"].as_str().unwrap();
+    assert!(!system.contains("[erased]") && system.len() > 20, "{system}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -45,7 +45,14 @@ pub(super) struct DiskFile {
     pub(super) bytes: u64,
 }
 
-/// The regular files in a directory and those below it, by their paths; none where it is not there. Links are not followed;
+impl DiskFile {
+    /// Its place in a page.
+    pub(super) fn key(&self) -> String {
+        self.path.to_string_lossy().into_owned()
+    }
+}
+
+/// The regular files in a directory and those below it, by their keys; none where it is not there. Links are not followed;
 /// what nobody may read is left out, and so is what is removed meanwhile.
 pub(super) fn files_below(root: &Path) -> Result<Vec<DiskFile>, HolderError> {
     let mut found = Vec::new();
@@ -72,7 +79,8 @@ pub(super) fn files_below(root: &Path) -> Result<Vec<DiskFile>, HolderError> {
             }
         }
     }
-    found.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    // As pages are: paths compare by their parts, which is another order.
+    found.sort_by_cached_key(DiskFile::key);
     Ok(found)
 }
 

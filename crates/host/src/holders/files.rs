@@ -56,8 +56,9 @@ impl ContentHolder for FilesHolder {
                     return Ok(page);
                 }
                 for file in disk::files_below(&root)? {
-                    let key = file.path.to_string_lossy().into_owned();
-                    if page.is_past(&key) || !disk::holds(&file.path, &needles)? {
+                    let key = file.key();
+                    // Nobody can say what is in one that cannot be read.
+                    if page.is_past(&key) || !disk::holds(&file.path, &needles).unwrap_or(true) {
                         continue;
                     }
                     let place = FoundPlace::File { path: file.path, line: None };
@@ -81,8 +82,13 @@ impl ContentHolder for FilesHolder {
                     return Ok(erased);
                 }
                 for file in disk::files_below(&root)? {
-                    if !disk::holds(&file.path, &needles)? {
-                        continue;
+                    match disk::holds(&file.path, &needles) {
+                        Ok(true) => {}
+                        Ok(false) => continue,
+                        Err(error) => {
+                            unread(&file, &error, &mut erased);
+                            continue;
+                        }
                     }
                     if in_use(&root, &file.path) {
                         let place = FoundPlace::File { path: file.path, line: None };
@@ -106,6 +112,12 @@ impl ContentHolder for FilesHolder {
 
 pub(super) fn bytes_below(root: &Path) -> Result<u64, HolderError> {
     Ok(disk::files_below(root)?.iter().map(|file| file.bytes).sum())
+}
+
+/// Says that a file could not be looked through.
+pub(super) fn unread(file: &disk::DiskFile, error: &HolderError, erased: &mut Erased) {
+    let place = FoundPlace::File { path: file.path.clone(), line: None };
+    erased.keep(place, KeptWhy::Failed, format!("nobody knows whether it holds what is to go: {error}"));
 }
 
 /// Removes a file, or says why it is still there.

@@ -5,7 +5,9 @@ use std::fs::File;
 use std::io::{self, BufRead as _, BufReader};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use quipu_store::{
     ContentHolder, ContentQuery, EraseTargets, Erased, FoundContent, FoundPage, FoundPlace, HolderError,
@@ -14,10 +16,14 @@ use quipu_store::{
 
 use super::disk;
 
-/// Bytes of a line that is looked through; of a longer one, pieces of this length that overlap.
+/// Bytes of a line that is looked through; of a longer one, pieces that overlap. What such a line holds is told, and stays.
 const LINE: usize = 64 << 20;
 /// How often a file may be another one before its lock is there.
 const TRIES: usize = 100;
+/// How often a lock that somebody has is asked for, and how long is waited in between: half a second in all. Who has it may
+/// wait for a person.
+const LOCK_TRIES: usize = 50;
+const LOCK_WAIT: Duration = Duration::from_millis(10);
 
 /// What becomes of a line that goes: bytes of the same length, or `None` where nothing shorter says what must stay.
 pub(super) type Leave = fn(line: &[u8], needles: &Needles) -> Option<Vec<u8>>;
@@ -56,7 +62,6 @@ impl LinesHolder {
             needles.extend(chunks.drain(..).map(|id| id.to_string().into_bytes()));
             // An id as short as this names no session of ours.
             needles.retain(|needle| needle.len() >= quipu_store::NEEDLE_LEAST);
-            needles.truncate(quipu_store::SELECTED);
         }
         let needles = Needles::of(&selection)?;
         Ok(Lines { needles, paths: self.paths.clone(), leave: self.leave, all: false })
@@ -118,6 +123,8 @@ struct Line {
     number: u64,
     at: u64,
     bytes: Vec<u8>,
+    /// It is a piece of one that is too long.
+    is_piece: bool,
 }
 
 impl Lines {
@@ -131,9 +138,12 @@ impl Lines {
                 Err(error) if disk::is_gone(&error) => continue,
                 opened => opened.map_err(|error| HolderError::file(path, "read", &error))?,
             };
-            let mut full = false;
-            each_line(&file, &mut |line| {
-                let is_found = self.goes(&line.bytes);
+            let (mut full, mut told) = (false, 0);
+            each_line(&file, LINE, self.needles.longest(), &mut |line| {
+                let is_found = line.number != told && self.goes(&line);
+                if is_found {
+                    told = line.number;
+                }
                 let place = FoundPlace::File { path: path.clone(), line: Some(line.number) };
                 let key = format!("{order:06} {:020}", line.number);
                 full = is_found && !page.push(&key, FoundContent { place, bytes: line.bytes.len() as u64 });
@@ -148,9 +158,16 @@ impl Lines {
     }
 
     /// Whether a line holds what is looked for, in what can go.
-    fn goes(&self, line: &[u8]) -> bool {
-        (self.all || self.needles.are_in(line))
-            && (self.leave)(line, &self.needles).is_none_or(|left| left != line)
+    fn goes(&self, Line { bytes, is_piece, .. }: &Line) -> bool {
+        (self.all || self.needles.are_in(bytes))
+            && (*is_piece || (self.leave)(bytes, &self.needles).is_none_or(|left| left != *bytes))
+    }
+
+    /// A file of which nothing can go now, where anything of it should.
+    fn keep(&self, path: &Path, why: KeptWhy, detail: String, erased: &mut Erased) {
+        if self.all || disk::holds(path, &self.needles).unwrap_or(true) {
+            erased.keep(FoundPlace::File { path: path.to_owned(), line: None }, why, detail);
+        }
     }
 
     pub(super) fn erase(&self) -> Result<Erased, HolderError> {
@@ -161,19 +178,33 @@ impl Lines {
         for path in &self.paths {
             let file = match locked(path) {
                 Err(error) if disk::is_gone(&error) => continue,
-                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                    if self.all || disk::holds(path, &self.needles)? {
-                        let place = FoundPlace::File { path: path.clone(), line: None };
-                        let told = format!("it cannot be written: {error}; make it writable and erase again");
-                        erased.keep(place, KeptWhy::ReadOnly, told);
-                    }
+                Err(error) => {
+                    let (why, told) = match error.kind() {
+                        io::ErrorKind::PermissionDenied => {
+                            let told =
+                                format!("it cannot be written: {error}; make it writable and erase again");
+                            (KeptWhy::ReadOnly, told)
+                        }
+                        io::ErrorKind::WouldBlock => {
+                            let told = "another process has its lock; end that and erase again";
+                            (KeptWhy::InUse, told.to_owned())
+                        }
+                        _ => (KeptWhy::Failed, HolderError::file(path, "open", &error).to_string()),
+                    };
+                    self.keep(path, why, told, &mut erased);
                     continue;
                 }
-                opened => opened.map_err(|error| HolderError::file(path, "open", &error))?,
+                Ok(file) => file,
             };
-            let mut changed = false;
-            let done = each_line(&file, &mut |line| {
-                if !self.goes(&line.bytes) {
+            let (mut changed, mut told) = (false, 0);
+            let done = each_line(&file, LINE, self.needles.longest(), &mut |line| {
+                if line.number == told || !self.goes(&line) {
+                    return Ok(true);
+                }
+                told = line.number;
+                if line.is_piece {
+                    let place = FoundPlace::File { path: path.clone(), line: Some(line.number) };
+                    erased.keep(place, KeptWhy::Failed, "the line is longer than 64 MiB; edit it by hand");
                     return Ok(true);
                 }
                 match (self.leave)(&line.bytes, &self.needles) {
@@ -191,32 +222,44 @@ impl Lines {
                 Ok(true)
             });
             let done = if changed { done.and_then(|()| file.sync_data()) } else { done };
-            done.map_err(|error| HolderError::file(path, "write", &error))?;
+            if let Err(error) = done {
+                let place = FoundPlace::File { path: path.clone(), line: None };
+                erased.keep(place, KeptWhy::Failed, HolderError::file(path, "write", &error).to_string());
+            }
         }
         Ok(erased)
     }
 }
 
-/// Shows the lines of a file, without their ends, until that says enough. Of a line that is too long, pieces that overlap are
-/// shown, each as a line.
-fn each_line(file: &File, show: &mut dyn FnMut(Line) -> io::Result<bool>) -> io::Result<()> {
+/// Shows the lines of a file, without their ends, until that says enough. Of a line of `most` bytes and more, pieces are shown,
+/// of which each begins with the last `over` bytes of the one before.
+fn each_line(
+    file: &File,
+    most: usize,
+    over: usize,
+    show: &mut dyn FnMut(Line) -> io::Result<bool>,
+) -> io::Result<()> {
     let mut reader = BufReader::with_capacity(256 << 10, Positioned { file, at: 0 });
-    let (mut number, mut at) = (1, 0);
+    let (mut number, mut end, mut bytes) = (1, 0, Vec::new());
     loop {
-        let mut bytes = Vec::new();
-        let read = io::Read::take(&mut reader, LINE as u64).read_until(b'\n', &mut bytes)?;
+        let again = bytes.len();
+        let read = io::Read::take(&mut reader, most as u64).read_until(b'\n', &mut bytes)?;
         if read == 0 {
             return Ok(());
         }
-        let whole = bytes.last() == Some(&b'\n');
-        if whole {
+        let at = end - again as u64;
+        end += read as u64;
+        let ends = bytes.last() == Some(&b'\n');
+        if ends {
             bytes.pop();
         }
-        if !show(Line { number, at, bytes })? {
+        let goes_on = !ends && read == most;
+        let rest = if goes_on { bytes[bytes.len().saturating_sub(over)..].to_vec() } else { Vec::new() };
+        if !show(Line { number, at, bytes, is_piece: goes_on || again > 0 })? {
             return Ok(());
         }
-        at += read as u64;
-        number += u64::from(whole);
+        number += u64::from(ends);
+        bytes = rest;
     }
 }
 
@@ -234,14 +277,11 @@ impl io::Read for Positioned<'_> {
     }
 }
 
-/// Opens a file for changes and locks it. The file at the path when this returns is the one that is locked.
+/// Opens a file for changes and locks it. The file at the path when this returns is the one that is locked. `WouldBlock` where
+/// somebody has the lock and keeps it.
 fn locked(path: &Path) -> io::Result<Flock<File>> {
     for _ in 0..TRIES {
-        let file = disk::open(path, true)?;
-        let file = match Flock::lock(file, FlockArg::LockExclusive) {
-            Ok(file) => file,
-            Err((_, errno)) => return Err(errno.into()),
-        };
+        let file = lock(disk::open(path, true)?)?;
         let ours = file.metadata()?;
         let there = std::fs::symlink_metadata(path)?;
         if (there.dev(), there.ino()) == (ours.dev(), ours.ino()) {
@@ -249,4 +289,48 @@ fn locked(path: &Path) -> io::Result<Flock<File>> {
         }
     }
     Err(io::Error::other("other processes replace it all the time"))
+}
+
+fn lock(mut file: File) -> io::Result<Flock<File>> {
+    let mut tries = 0;
+    loop {
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(file) => return Ok(file),
+            Err((same, Errno::EWOULDBLOCK)) if tries < LOCK_TRIES => {
+                tries += 1;
+                file = same;
+                std::thread::sleep(LOCK_WAIT);
+            }
+            Err((_, errno)) => return Err(errno.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_of_a_long_line_overlap() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lines");
+        std::fs::write(&path, "ab\n0123456789\ncd").unwrap();
+        let mut shown = Vec::new();
+        each_line(&File::open(&path).unwrap(), 4, 2, &mut |line| {
+            shown.push((line.number, line.at, String::from_utf8(line.bytes).unwrap(), line.is_piece));
+            Ok(true)
+        })
+        .unwrap();
+        let piece = |at, text: &str| (2, at, text.to_owned(), true);
+        assert_eq!(
+            shown,
+            [
+                (1, 0, "ab".to_owned(), false),
+                piece(3, "0123"),
+                piece(5, "234567"),
+                piece(9, "6789"),
+                (3, 14, "cd".to_owned(), false)
+            ]
+        );
+    }
 }

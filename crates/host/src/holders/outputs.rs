@@ -35,8 +35,9 @@ struct Work {
 }
 
 impl Work {
-    /// Files of the sessions, and those that hold what is looked for; until `show` says enough.
-    fn each(&self, show: &mut dyn FnMut(DiskFile) -> bool) -> Result<(), HolderError> {
+    /// Files of the sessions, those that hold what is looked for, and with the error those of which nobody can say; until
+    /// `show` says enough.
+    fn each(&self, show: &mut dyn FnMut(DiskFile, Option<HolderError>) -> bool) -> Result<(), HolderError> {
         if self.sessions.is_empty() && self.needles.is_empty() {
             return Ok(());
         }
@@ -47,7 +48,11 @@ impl Work {
                 continue;
             }
             let is_of = file.path.parent().is_some_and(|dir| self.sessions.iter().any(|of| of == dir));
-            if (is_of || disk::holds(&file.path, &self.needles)?) && !show(file) {
+            let (goes, error) = match if is_of { Ok(true) } else { disk::holds(&file.path, &self.needles) } {
+                Ok(goes) => (goes, None),
+                Err(error) => (true, Some(error)),
+            };
+            if goes && !show(file, error) {
                 return Ok(());
             }
         }
@@ -65,8 +70,8 @@ impl ContentHolder for OutputFiles {
             let (work, query) = (self.work(&query.selection)?, query.clone());
             disk::apart(move || {
                 let mut page = FoundPage::begin(&query);
-                work.each(&mut |file| {
-                    let key = file.path.to_string_lossy().into_owned();
+                work.each(&mut |file, _| {
+                    let key = file.key();
                     let place = FoundPlace::File { path: file.path, line: None };
                     page.push(&key, FoundContent { place, bytes: file.bytes })
                 })?;
@@ -81,8 +86,11 @@ impl ContentHolder for OutputFiles {
             let work = self.work(&targets.selection)?;
             disk::apart(move || {
                 let mut erased = Erased::default();
-                work.each(&mut |file| {
-                    files::removed(&file, &mut erased);
+                work.each(&mut |file, error| {
+                    match error {
+                        Some(error) => files::unread(&file, &error, &mut erased),
+                        None => files::removed(&file, &mut erased),
+                    }
                     true
                 })?;
                 Ok(erased)

@@ -219,7 +219,7 @@ impl There {
     }
 }
 
-/// The files of the list that are there, each once as it was written last, by their paths.
+/// The files of the list that are there, each once as it was written last, by their keys.
 fn there(list: &Path) -> Result<Vec<There>, HolderError> {
     let lines = read(list).map_err(|error| HolderError::file(list, "read", &error))?;
     let mut last = std::collections::BTreeMap::new();
@@ -235,21 +235,37 @@ fn there(list: &Path) -> Result<Vec<There>, HolderError> {
     }
     let mut found = Vec::new();
     for (path, written) in last {
-        if let Some(disk) = disk::file_at(&path)? {
-            found.push(There { written, disk });
-        }
+        let disk = match disk::file_at(&path) {
+            Ok(Some(disk)) => disk,
+            Ok(None) => continue,
+            // Reading it will say what is wrong.
+            Err(_) => DiskFile { path, bytes: 0 },
+        };
+        found.push(There { written, disk });
     }
+    found.sort_by_cached_key(|file| file.disk.key());
     Ok(found)
 }
 
 /// What an entry of a session file leaves: its ids, in as many bytes.
 fn entry_left(line: &[u8], needles: &Needles) -> Option<Vec<u8>> {
-    let text = std::str::from_utf8(line).ok()?;
+    #[derive(Deserialize)]
+    struct Head<'a> {
+        #[serde(borrow, rename = "type")]
+        kind: std::borrow::Cow<'a, str>,
+    }
+    let entry = std::str::from_utf8(line).ok().filter(|text| text.starts_with('{'));
+    let Some((text, entry)) = entry.and_then(|text| Some((text, Blob::new("pi_entry", text).ok()?))) else {
+        // No entry: nothing of it need stay.
+        return if line.trim_ascii().is_empty() { Some(line.to_vec()) } else { trace_left(line, needles) };
+    };
     // Not a session's first line: it says where the session belongs, and who reads the file needs it.
-    if !text.starts_with('{') || text.contains("\"type\":\"session\"") && !needles.are_in(line) {
+    if !needles.are_in(line)
+        && serde_json::from_str::<Head<'_>>(text).is_ok_and(|head| head.kind == "session")
+    {
         return Some(line.to_vec());
     }
-    let left = erased_part(&Blob::new("pi_entry", text).ok()?).content;
+    let left = erased_part(&entry).content;
     let shorter = left.replace(ERASED, "");
     let left = [left, shorter, "{}".to_owned()]
         .into_iter()
@@ -303,8 +319,9 @@ impl Work {
             return Ok(page);
         }
         for file in there(&self.list)? {
-            let key = file.disk.path.to_string_lossy().into_owned();
-            if page.is_past(&key) || !self.holds(&file)? {
+            let key = file.disk.key();
+            // Nobody can say what is in one that cannot be read.
+            if page.is_past(&key) || !self.holds(&file).unwrap_or(true) {
                 continue;
             }
             if !page.push(&key, FoundContent { place: file.place(), bytes: file.disk.bytes }) {
@@ -320,17 +337,25 @@ impl Work {
             return Ok(erased);
         }
         for file in there(&self.list)? {
-            if !self.holds(&file)? {
-                continue;
+            match self.holds(&file) {
+                Ok(true) => {}
+                Ok(false) => continue,
+                Err(error) => {
+                    files::unread(&file.disk, &error, &mut erased);
+                    continue;
+                }
             }
             if Self::has_lines(file.written.kind) {
                 erased.join(self.lines(&file).erase()?);
                 continue;
             }
-            let is_ours = file.is_ours();
-            match is_ours.map_err(|error| HolderError::file(&file.disk.path, "read", &error))? {
-                true => files::removed(&file.disk, &mut erased),
-                false => {
+            match file.is_ours() {
+                Ok(true) => files::removed(&file.disk, &mut erased),
+                Err(error) => {
+                    let error = HolderError::file(&file.disk.path, "read", &error);
+                    files::unread(&file.disk, &error, &mut erased);
+                }
+                Ok(false) => {
                     let told = "somebody changed it since it was written; look at it, and remove it by hand";
                     erased.keep(file.place(), KeptWhy::Changed, told);
                 }

@@ -394,6 +394,97 @@ async fn file_that_cannot_be_read_is_an_error_and_no_answer() {
     assert!(error.to_string().contains("a directory"), "{error}");
 }
 
+#[tokio::test]
+async fn locked_file_is_kept_and_not_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("quipu.jsonl");
+    std::fs::write(&path, "{\"text\":\"the tamarind\"}\n").unwrap();
+    let lock = std::fs::File::open(&path).unwrap();
+    lock.lock().unwrap();
+    let holder = LinesHolder::new("lines", vec![path]);
+    let erased = holder.erase(&needle("the tamarind")).await.unwrap();
+    assert_eq!((erased.count, erased.kept[0].why), (0, KeptWhy::InUse));
+    drop(lock);
+    assert_eq!(holder.erase(&needle("the tamarind")).await.unwrap().count, 1);
+}
+
+#[tokio::test]
+async fn too_many_ids_are_refused_and_none_is_left_out() {
+    let holder = LinesHolder::new("trace", Vec::new()).with_ids();
+    let sessions = |count: usize| (0..count).map(|at| SessionId::from(format!("session {at}"))).collect();
+    let most = quipu_store::SELECTED;
+    let needles = vec![b"the tamarind".to_vec()];
+    let selection = Selection { sessions: sessions(most), needles, ..Selection::default() };
+    let error = holder.find(&ContentQuery::of(selection)).await.unwrap_err();
+    assert!(error.to_string().contains(&format!("{} things", most + 1)), "{error}");
+}
+
+#[tokio::test]
+async fn file_that_cannot_be_read_is_told_and_the_others_go() {
+    let home = tempfile::tempdir().unwrap();
+    let here = place(home.path());
+    let at = |name: &str| home.path().join(name);
+    for name in ["a.md", "b.md"] {
+        std::fs::write(at(name), "the tamarind").unwrap();
+        here.wrote(&at(name), WrittenKind::Export, &["s1".into()]);
+    }
+    // Nobody can open it, not even who may read everything.
+    let path = at("list");
+    std::fs::create_dir(&path).unwrap();
+    let lines = LinesHolder::new("lines", vec![path, at("a.md")]);
+    let erased = lines.erase(&needle("the tamarind")).await.unwrap();
+    assert_eq!((erased.count, erased.kept_count, erased.kept[0].why), (1, 1, KeptWhy::Failed));
+    // A name that is too long for the system to look at.
+    let list = std::fs::read_to_string(at("written.jsonl")).unwrap();
+    std::fs::write(at("written.jsonl"), list.replacen("a.md", &"n".repeat(300), 1)).unwrap();
+    let holders = Holders::of(&here, None);
+    assert_eq!(found(&holders, "written", &session("s1")).await.len(), 2);
+    let erased = of(&holders.erase(&session("s1")).await, "written").unwrap();
+    assert_eq!((erased.count, erased.kept_count, erased.kept[0].why), (1, 1, KeptWhy::Failed));
+    assert!(!at("b.md").exists());
+}
+
+#[tokio::test]
+async fn line_that_is_no_entry_goes_from_a_session_file() {
+    let (home, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let here = place(home.path());
+    let path = dir.path().join("session.jsonl");
+    let header = r#"{ "type": "session", "id": "s1", "cwd": "/work" }"#;
+    let other = r#"{"type":"custom","id":"e1","data":{"type":"session","text":"told"}}"#;
+    std::fs::write(&path, format!("{header}\n{other}\n the tamarind\n")).unwrap();
+    here.wrote(&path, WrittenKind::SessionFile, &["s1".into()]);
+    let holders = Holders::of(&here, None);
+    assert_eq!(of(&holders.erase(&needle("the tamarind")).await, "written").unwrap().count, 1);
+    let left = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(left, format!("{header}\n{other}\n{{}}           \n"));
+    // What only names the word is an entry as others are.
+    assert_eq!(of(&holders.erase(&session("s1")).await, "written").unwrap().count, 1);
+    let left = std::fs::read_to_string(&path).unwrap();
+    assert!(left.starts_with(header) && left.contains("e1") && !left.contains("told"));
+    assert_eq!(found(&holders, "written", &session("s1")).await, []);
+}
+
+#[tokio::test]
+async fn pages_follow_the_order_of_their_keys() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("a")).unwrap();
+    for name in ["a/b", "a.txt", "a-1"] {
+        std::fs::write(dir.path().join(name), "the tamarind").unwrap();
+    }
+    let holder = FilesHolder::new("files", dir.path().to_owned());
+    let mut query = ContentQuery { limit: 1, ..ContentQuery::of(needle("the tamarind").selection) };
+    let mut count = 0;
+    loop {
+        let page = holder.find(&query).await.unwrap();
+        count += page.found.len();
+        match page.next {
+            Some(next) => query.after = Some(next),
+            None => break,
+        }
+    }
+    assert_eq!(count, 3);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 

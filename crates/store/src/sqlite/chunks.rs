@@ -150,39 +150,47 @@ pub(super) fn read_base(connection: &Connection, id: ChunkId, recent: &mut Recen
     COMPRESS.with_borrow_mut(Compress::reset);
 }
 
-/// Writes the rows that were made for these chunks. Gives those of which there was a row: nearly always none.
-pub(super) fn insert<'a>(
+/// Writes the rows that were made for these chunks. What was erased is there again only where the commit `revives`.
+pub(super) fn insert(
     connection: &Connection,
-    rows: &'a [Encoded],
+    rows: &[Encoded],
     chunks: &[NewChunk],
-) -> Outcome<Vec<&'a Encoded>> {
+    revives: bool,
+) -> Outcome<()> {
     let there = write(connection, rows)?;
+    if revives {
+        revive(connection, &there)?;
+    }
     for chunk in chunks {
-        let (NewChunk::Full { id, bytes }
-        | NewChunk::Plain { id, bytes }
-        | NewChunk::Delta { id, bytes, .. }) = chunk
-        else {
-            // A body stands on bodies, which nobody drops.
-            continue;
+        let (id, bytes): (&ChunkId, &[u8]) = match chunk {
+            NewChunk::Full { id, bytes }
+            | NewChunk::Plain { id, bytes }
+            | NewChunk::Delta { id, bytes, .. } => (id, bytes),
+            NewChunk::Grown { id, bytes, .. } => (id, bytes),
         };
-        if !stands(connection, id)? {
-            // It was there, or what it is the difference to, and was dropped meanwhile.
-            remove(connection, id)?;
-            let mut rows = Vec::new();
-            encode_full(connection, *id, bytes, &mut rows)?;
-            write(connection, &rows)?;
+        let is_erased = match head(connection, id)? {
+            Some((ERASED, _)) => true,
+            Some((DELTA, header)) => match base_of(&header) {
+                Some(base) if exists(connection, &base)? => continue,
+                _ => false,
+            },
+            Some(_) => continue,
+            None => false,
+        };
+        if is_erased && !revives {
+            continue;
+        }
+        // It was there, or what it is the difference to, and was dropped or erased meanwhile.
+        remove(connection, id)?;
+        let mut rows = Vec::new();
+        encode_full(connection, *id, bytes, &mut rows)?;
+        let there = write(connection, &rows)?;
+        if revives {
+            revive(connection, &there)?;
+            super::erased::forget(connection, &id.0)?;
         }
     }
-    Ok(there)
-}
-
-/// Whether a chunk is there, and what it is the difference to.
-fn stands(connection: &Connection, id: &ChunkId) -> Outcome<bool> {
-    Ok(match head(connection, id)? {
-        Some((DELTA, header)) => base_of(&header).map_or(Ok(false), |base| exists(connection, &base))?,
-        Some(_) => true,
-        None => false,
-    })
+    Ok(())
 }
 
 fn base_of(header: &[u8]) -> Option<ChunkId> {
@@ -248,9 +256,10 @@ pub(super) fn empty(connection: &Connection, id: &ChunkId) -> Outcome<Option<u64
     Ok(Some(bytes))
 }
 
-/// Puts bytes back in the place of those that were erased: somebody has them anew.
-pub(super) fn revive(connection: &Connection, rows: &[&Encoded]) -> Outcome<()> {
-    for row in rows {
+/// Puts bytes back in the place of those that were erased: somebody has them anew. Not as differences, whose base may be
+/// gone by now.
+fn revive(connection: &Connection, rows: &[&Encoded]) -> Outcome<()> {
+    for row in rows.iter().filter(|row| row.codec != DELTA) {
         let put = connection
             .prepare_cached(
                 "UPDATE quipu_chunk SET codec = ?2, size = ?3, bytes = ?4 WHERE hash = ?1 AND codec = ?5",
@@ -651,4 +660,64 @@ fn inflate(bytes: &[u8], size: usize) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     DeflateDecoder::new(bytes).take(size as u64 + 1).read_to_end(&mut out).ok()?;
     (out.len() == size).then_some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{erased, schema};
+    use super::*;
+
+    fn chunk(bytes: &[u8]) -> NewChunk {
+        NewChunk::Full { id: sha256(bytes), bytes: Arc::from(bytes) }
+    }
+
+    fn put(connection: &Connection, chunks: &[NewChunk], rows: &[Encoded], revives: bool) {
+        insert(connection, rows, chunks, revives).unwrap();
+    }
+
+    /// Another process erases between the making of rows and their transaction.
+    #[test]
+    fn what_stands_on_bytes_erased_meanwhile_is_written_whole() {
+        let connection = Connection::open_in_memory().unwrap();
+        schema::create(&connection).unwrap();
+        let base = b"all that was said ".repeat(100);
+        let next = [base.as_slice(), b"and more"].concat();
+        let last = [next.as_slice(), b" and more"].concat();
+        let (base_id, next_id, last_id) = (sha256(&base), sha256(&next), sha256(&last));
+        let rows = |chunks: &[NewChunk]| encode(&connection, chunks, &mut Recent::default()).unwrap();
+        let is_there = |id: &ChunkId| read(&connection, *id, 0..u64::MAX).ok();
+        let erase = |id: &ChunkId| {
+            empty(&connection, id).unwrap();
+            erased::note(&connection, erased::Kind::Chunk, &id.0, "").unwrap();
+        };
+        let first = [chunk(&base)];
+        put(&connection, &first, &rows(&first), true);
+
+        let new = [
+            NewChunk::Grown {
+                id: next_id,
+                base: base_id,
+                prefix: base.len() as u64,
+                bytes: next.clone().into(),
+            },
+            NewChunk::Delta { id: last_id, base: base_id, bytes: Arc::from(last.clone()) },
+        ];
+        let made = rows(&new);
+        assert!(made.iter().all(|row| row.codec == DELTA));
+        erase(&base_id);
+        put(&connection, &new, &made, true);
+        assert_eq!((is_there(&next_id), is_there(&last_id)), (Some(next.clone()), Some(last)));
+        assert_eq!(is_there(&base_id), None);
+
+        // What was there when rows were made, and is erased then: an import leaves it so.
+        let again = [chunk(&next)];
+        let made = rows(&again);
+        assert!(made.is_empty());
+        erase(&next_id);
+        put(&connection, &again, &made, false);
+        assert_eq!(is_there(&next_id), None);
+        put(&connection, &again, &made, true);
+        assert_eq!(is_there(&next_id), Some(next));
+        assert_eq!(erased::erasure(&connection, &next_id.0).unwrap(), None);
+    }
 }

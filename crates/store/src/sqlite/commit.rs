@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use quipu_dag::{Blob, Node, write_parts_list};
+use quipu_dag::{Blob, Node, Verdict, write_parts_list};
 use quipu_protocol::{BlobId, Hex, NodeId};
 use rusqlite::{Connection, OptionalExtension as _, params};
 use tracing::field::{Empty, display};
@@ -144,11 +144,12 @@ pub(super) struct Applied {
 /// Applies a commit: objects before the refs that stand at them.
 pub(super) fn apply(connection: &Connection, commit: &Commit, chunks: &[Encoded]) -> Outcome<Applied> {
     let there = insert_blobs(connection, &commit.blobs)?;
-    let chunks_there = chunks::insert(connection, chunks, &commit.chunks)?;
     let new: HashSet<&BlobId, ByHash> = commit.blobs.iter().map(|blob| &blob.id).collect();
     let seqs = insert_nodes(connection, &commit.nodes, |blob| new.contains(blob))?;
-    if !there.is_empty() || !chunks_there.is_empty() {
-        revive(connection, commit, &seqs, &there, &chunks_there)?;
+    let revives = revives(commit, &seqs);
+    chunks::insert(connection, chunks, &commit.chunks, revives)?;
+    if revives && !there.is_empty() {
+        revive(connection, commit, &seqs, &there)?;
     }
     let mut told = commit.told.clone();
     if let Some(spooled) = &commit.spooled {
@@ -170,23 +171,18 @@ pub(super) fn apply(connection: &Connection, commit: &Commit, chunks: &[Encoded]
     Ok(Applied { moves, told, seqs })
 }
 
-/// What was erased is there again when it is said anew; not when an import meets it again.
-fn revive(
-    connection: &Connection,
-    commit: &Commit,
-    seqs: &[i64],
-    blobs: &[&Blob],
-    chunks: &[&Encoded],
-) -> Outcome<()> {
-    let is_new = seqs.iter().any(|seq| *seq > 0);
-    if commit.spooled.is_some() || !is_new && commit.ops.is_empty() {
-        return Ok(());
-    }
-    chunks::revive(connection, chunks)?;
+/// Whether what was erased is there again by this commit: when it is said anew; not when an import meets it again.
+fn revives(commit: &Commit, seqs: &[i64]) -> bool {
+    commit.spooled.is_none() && (seqs.iter().any(|seq| *seq > 0) || !commit.ops.is_empty())
+}
+
+/// Puts texts back that were erased and are said anew.
+fn revive(connection: &Connection, commit: &Commit, seqs: &[i64], blobs: &[&Blob]) -> Outcome<()> {
     let new = commit.nodes.iter().zip(seqs).filter(|(_, seq)| **seq > 0);
     let named: HashSet<&BlobId, ByHash> = new.flat_map(|(node, _)| parts_of(node)).collect();
     for blob in blobs.iter().filter(|blob| named.contains(&blob.id)) {
-        if super::erased::is_erased_blob(connection, &blob.id)? {
+        // What a copy of an erased row says is not what was said.
+        if blob.verify() == Verdict::Valid && super::erased::is_erased_blob(connection, &blob.id)? {
             connection
                 .prepare_cached("UPDATE blobs SET content = ?2 WHERE hash = ?1")?
                 .execute(params![blob.id.hex().as_str(), blob.content])?;
@@ -205,10 +201,7 @@ fn insert_blobs<'a>(connection: &Connection, blobs: &'a [Blob]) -> Outcome<Vec<&
     let mut statement =
         connection.prepare_cached("INSERT OR IGNORE INTO blobs (hash, type, content) VALUES (?1, ?2, ?3)")?;
     for blob in blobs {
-        debug_assert!(
-            !matches!(blob.verify(), quipu_dag::Verdict::Corrupt(_)),
-            "the id of {blob:?} is wrong"
-        );
+        debug_assert!(!matches!(blob.verify(), Verdict::Corrupt(_)), "the id of {blob:?} is wrong");
         if statement.execute(params![blob.id.hex().as_str(), blob.kind, blob.content])? == 0 {
             there.push(blob);
         }
@@ -276,10 +269,7 @@ fn insert_nodes(connection: &Connection, nodes: &[Node], new: impl Fn(&BlobId) -
     }
     let mut placed: HashSet<&NodeId, ByHash> = HashSet::with_capacity_and_hasher(nodes.len(), ByHash);
     for node in nodes {
-        debug_assert!(
-            !matches!(node.verify(), quipu_dag::Verdict::Corrupt(_)),
-            "the id of {node:?} is wrong"
-        );
+        debug_assert!(!matches!(node.verify(), Verdict::Corrupt(_)), "the id of {node:?} is wrong");
         let record = &node.record;
         let parent = record.parent.as_ref().map(NodeId::hex);
         let parent = parent.as_ref().map(Hex::as_str);

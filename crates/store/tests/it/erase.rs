@@ -726,6 +726,42 @@ async fn body_of_a_call_without_answer_goes_with_what_it_was_made_of() {
 }
 
 #[tokio::test]
+async fn call_beside_the_conversation_goes_with_the_node_it_was_made_after() {
+    let store = Arc::new(SqliteStore::in_memory().unwrap());
+    let mut session = Session::begin(&store, "s1").await;
+    let said = session.says(&store, "the lynx waits").await;
+    let after = session.says(&store, "and now").await;
+    let mut chunks = Vec::new();
+    let mut put = |run: &str, head: NodeId| {
+        let body = format!("{run}: the lynx waits").into_bytes();
+        let id = chunk_id(&body);
+        let end = serde_json::json!({ "usage": {}, "answer": { "content": run }, "reserved": [["r", 1]] });
+        let data = serde_json::json!({ "head": head, "body": id, "side": { "purpose": "p", "end": end } });
+        chunks.push(NewChunk::Full { id, bytes: Arc::from(body) });
+        let data = Some(data.to_string().into_bytes());
+        let step =
+            Step { run: run.into(), call: StepCall::Tool("runner".into()), state: StepState::Done, data };
+        (id, Op::StepPut { session: session.id.clone(), step })
+    };
+    let ((at, one), (below, other)) = (put("r1", said), put("r2", after));
+    store.commit(Commit { chunks, ops: vec![one, other], ..Commit::default() }).await.unwrap();
+    erase(&holder(&store, "store.graph"), of_nodes(&[said])).await;
+    for body in [at, below] {
+        assert!(matches!(store.chunk(body, 0..1).await, Err(StoreError::Erased { .. })));
+    }
+    let steps = store.pending(&session.id).await.unwrap().steps;
+    let end = |run: &str| {
+        let step = steps.iter().find(|step| step.run.as_str() == run).unwrap();
+        let row: serde_json::Value = serde_json::from_slice(step.data.as_ref().unwrap()).unwrap();
+        row["side"]["end"].clone()
+    };
+    let left = end("r1");
+    assert_eq!((&left["answer"], &left["error"]), (&serde_json::Value::Null, &ERASED.into()));
+    assert_eq!(left["reserved"][0][0], "r", "what is reserved for it is still known");
+    assert_eq!(end("r2")["answer"]["content"], "r2");
+}
+
+#[tokio::test]
 async fn difference_to_erased_bytes_is_kept_whole() {
     let store = Arc::new(SqliteStore::in_memory().unwrap());
     let base = noise(3, 50_000);

@@ -12,6 +12,8 @@ mod cost;
 #[cfg(test)]
 mod erase;
 #[cfg(test)]
+mod erase_structure;
+#[cfg(test)]
 mod faults;
 #[cfg(test)]
 mod foreign;

@@ -176,3 +176,10 @@ fn no_part_of_any_kind_keeps_what_was_said() {
         assert_eq!(left.kind, kind);
     }
 }
+
+#[test]
+fn headers_of_a_call_keep_their_names_alone() {
+    let own = r#"{"entry":"message","step":{"call":{"headers":{"x-note":"a secret"},"model":"m"}},"v":1}"#;
+    let left = erased_part(&Blob::new("quipu", own).unwrap()).content;
+    assert!(left.contains(r#""headers":{"x-note":"[erased]"}"#) && !left.contains("a secret"), "{left}");
+}

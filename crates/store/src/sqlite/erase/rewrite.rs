@@ -4,13 +4,13 @@ use std::collections::{BTreeSet, HashSet};
 
 use quipu_dag::{Blob, write_parts_list};
 use quipu_protocol::{BlobId, ChunkId, NodeId};
-use quipu_transcript::{emptied_part, refs_of};
+use quipu_transcript::{emptied_part, erased_part, refs_of};
 use rusqlite::{Connection, params};
 
 use super::super::erased::{Kind, note};
 use super::super::failure::Outcome;
 use super::super::{chunks, graph, rows, schema, vectors};
-use super::scope::{self, AtWork, Below, hashes_in, left_of};
+use super::scope::{self, AtWork, Below, hashes_in};
 use super::scrub;
 use super::seek;
 use crate::{EraseTargets, Erased, FoundPlace, KeptWhy, Needles, RefName, Selection, Until};
@@ -65,7 +65,9 @@ pub(super) fn erase(
     };
     let selection = &targets.selection;
     // What is found first, before anything changes.
-    let texts = seek::texts(connection, selection, needles)?;
+    let erased = &mut work.erased;
+    let mut stays = |blob: &Blob| in_structure(FoundPlace::Blob(blob.id), erased);
+    let texts = seek::texts(connection, selection, needles, &mut stays)?;
     work.chunks = seek::chunks(connection, selection, needles)?;
     let nodes = scope::nodes(connection, selection)?;
     let nodes = work.free_nodes(nodes);
@@ -88,6 +90,12 @@ pub(super) fn erase(
     work.bytes()?;
     work.small_rows()?;
     work.finish()
+}
+
+/// What is looked for is in what the graph needs.
+fn in_structure(place: FoundPlace, erased: &mut Erased) {
+    let told = "it is also in an id, a name or a word of the format, which the graph needs, so that stays";
+    erased.keep(place, KeptWhy::Failed, told);
 }
 
 impl Work<'_> {
@@ -143,7 +151,15 @@ impl Work<'_> {
             return Ok(());
         }
         for call in seek::open_calls(self.connection)? {
-            let head: Option<NodeId> = seek::head(self.connection, &RefName::session(&call.session))?;
+            if call.head.is_some_and(|head| gone.contains(&head))
+                && let Some(bytes) = call.blank(self.connection)?
+            {
+                self.erased.add(bytes);
+            }
+            let head = match call.head {
+                Some(head) if rows::find_node(self.connection, &head)?.is_some() => Some(head),
+                _ => seek::head(self.connection, &RefName::session(&call.session))?,
+            };
             let Some(head) = head else { continue };
             let lineage = graph::lineage(self.connection, &head, Until::Root)?;
             if lineage.iter().any(|node| gone.contains(&node.id)) {
@@ -163,7 +179,10 @@ impl Work<'_> {
                 continue;
             };
             bytes += blob.content.len() as u64;
-            let left = left_of(&blob, self.needles);
+            let left = erased_part(&blob);
+            if self.needles.are_in(left.content.as_bytes()) {
+                in_structure(FoundPlace::Node(id), &mut self.erased);
+            }
             self.connection
                 .prepare_cached("INSERT OR IGNORE INTO blobs (hash, type, content) VALUES (?1, ?2, ?3)")?
                 .execute(params![left.id.to_string(), left.kind, left.content])?;
@@ -197,7 +216,10 @@ impl Work<'_> {
     /// A text, in its place: whoever has it as a part has what is left of it.
     fn text(&mut self, id: &BlobId) -> Outcome<()> {
         let Some(blob) = rows::find_blob(self.connection, id)? else { return Ok(()) };
-        let left = left_of(&blob, self.needles);
+        let left = erased_part(&blob);
+        if self.needles.are_in(left.content.as_bytes()) {
+            in_structure(FoundPlace::Blob(*id), &mut self.erased);
+        }
         self.lost(&blob, &left);
         self.replace(&blob, &left.content)?;
         self.erased.add(blob.content.len() as u64);

@@ -4,8 +4,9 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use quipu_dag::{Blob, Node};
 use quipu_protocol::{BlobId, ChunkId, NodeId};
-use quipu_transcript::{emptied_part, erased_part};
+use quipu_transcript::erased_part;
 use rusqlite::{Connection, OptionalExtension as _};
+use serde_json::Value;
 
 use super::super::erased::is_erased_node;
 use super::super::failure::Outcome;
@@ -119,19 +120,56 @@ pub(super) fn prompts_of(own: &Blob) -> Vec<[u8; 32]> {
     named.map(|id| id.0).collect()
 }
 
-/// What stands in the place of a text when what is looked for is erased from it; `None` where it is not in it, or in what
-/// cannot go.
-pub(super) fn replacement(blob: &Blob, needles: &Needles) -> Option<Blob> {
-    if !needles.are_in(blob.content.as_bytes()) {
-        return None;
-    }
-    Some(left_of(blob, needles)).filter(|left| left.content != blob.content)
+/// Where in a text something is that is looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hit {
+    /// Nowhere, or only in what stands for something erased.
+    No,
+    /// In what goes when the text is erased.
+    Content,
+    /// In what stays then: ids, names of tools and members, words of the format.
+    Structure,
 }
 
-/// What is left of a text, without what is looked for.
-pub(super) fn left_of(blob: &Blob, needles: &Needles) -> Blob {
+/// Members of parts that hold anything: what is looked for may be a name or a number there.
+const ANYTHING: [&str; 4] = ["arguments", "details", "data", "extra"];
+
+pub(super) fn hit(blob: &Blob, needles: &Needles) -> Hit {
+    if !needles.are_in(blob.content.as_bytes()) {
+        return Hit::No;
+    }
     let left = erased_part(blob);
-    if needles.are_in(left.content.as_bytes()) { emptied_part(blob) } else { left }
+    let is_parsed =
+        ["quipu", "tool_call", "tool_result", "pi_meta", "pi_entry"].contains(&blob.kind.as_str());
+    let read = |text: &str| serde_json::from_str(text).ok().filter(|_| is_parsed);
+    match (read(&blob.content), read(&left.content)) {
+        (Some(value), Some(left)) => match is_in_content(&value, Some(&left), needles) {
+            true => Hit::Content,
+            false => Hit::Structure,
+        },
+        _ if left.content == blob.content => Hit::No,
+        _ => Hit::Content,
+    }
+}
+
+fn is_in_content(value: &Value, left: Option<&Value>, needles: &Needles) -> bool {
+    match value {
+        _ if left == Some(value) => false,
+        Value::String(text) => needles.are_in(text.as_bytes()),
+        Value::Array(items) => {
+            let mut items = items.iter().enumerate();
+            items.any(|(at, item)| is_in_content(item, left.and_then(|left| left.get(at)), needles))
+        }
+        Value::Object(members) => members.iter().any(|(name, value)| {
+            let left = left.and_then(|left| left.get(name));
+            if ANYTHING.contains(&name.as_str()) && left != Some(value) {
+                needles.are_in(value.to_string().as_bytes())
+            } else {
+                is_in_content(value, left, needles)
+            }
+        }),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
 }
 
 /// The hashes that a text names.

@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 
 use quipu_dag::Blob;
 use quipu_protocol::{BlobId, ChunkId, NodeId, SessionId};
+use quipu_transcript::ERASED;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::super::chunks::{self, Recent};
 use super::super::erased::is_erased_blob;
 use super::super::failure::{Failure, Outcome};
 use super::super::rows;
-use super::scope::{self, replacement};
+use super::scope::{self, Hit};
 use crate::{BOOKMARK, ContentQuery, FoundContent, FoundPage, FoundPlace, Needles, RefName, Selection};
 
 /// A page of places. Keys: what kind of place, then where it stands among those.
@@ -37,7 +38,7 @@ pub(super) fn find(connection: &Connection, query: &ContentQuery, needles: &Need
         }
     }
     let from = row_after(query, "3 ");
-    let more = each_text(connection, needles, from, &mut |row, blob| {
+    let more = each_text(connection, needles, from, &mut |_| {}, &mut |row, blob| {
         selected.contains(&blob.id) || page.push(&format!("3 {row:020}"), in_blob(blob))
     })?;
     if !more {
@@ -114,14 +115,15 @@ fn selected_texts(connection: &Connection, selection: &Selection) -> Outcome<BTr
     Ok(found)
 }
 
-/// All texts that are looked for.
+/// All texts that are looked for. `stays` is shown those that hold it only in what an erasure leaves.
 pub(super) fn texts(
     connection: &Connection,
     selection: &Selection,
     needles: &Needles,
+    stays: &mut dyn FnMut(&Blob),
 ) -> Outcome<Vec<BlobId>> {
     let mut found = selected_texts(connection, selection)?;
-    each_text(connection, needles, 0, &mut |_, blob| {
+    each_text(connection, needles, 0, stays, &mut |_, blob| {
         found.insert(blob.id);
         true
     })?;
@@ -133,6 +135,7 @@ fn each_text(
     connection: &Connection,
     needles: &Needles,
     after: i64,
+    stays: &mut dyn FnMut(&Blob),
     show: &mut dyn FnMut(i64, &Blob) -> bool,
 ) -> Outcome<bool> {
     if needles.is_empty() || after == i64::MAX {
@@ -151,7 +154,16 @@ fn each_text(
         let Some(id) = rows::text(row, 1)?.and_then(|hash| hash.parse().ok()) else { continue };
         let kind = rows::text(row, 2)?.unwrap_or_default().into_owned();
         let blob = Blob { id, kind, content: content.into_owned() };
-        if (beside || replacement(&blob, needles).is_some()) && !show(row.get(0)?, &blob) {
+        match scope::hit(&blob, needles) {
+            Hit::No | Hit::Structure if beside => {}
+            Hit::No => continue,
+            Hit::Structure => {
+                stays(&blob);
+                continue;
+            }
+            Hit::Content => {}
+        }
+        if !show(row.get(0)?, &blob) {
             return Ok(false);
         }
     }
@@ -267,23 +279,50 @@ pub(super) fn pending(
     Ok(found)
 }
 
-/// A call of a model without an answer.
+/// A call of a model that is no node: without an answer, or beside the conversation.
 pub(super) struct OpenCall {
+    row: i64,
     pub(super) session: SessionId,
+    /// The node that it was made after, as its record says.
+    pub(super) head: Option<NodeId>,
+    text: String,
     /// The body of its request.
     pub(super) bodies: Vec<ChunkId>,
+}
+
+impl OpenCall {
+    /// Takes out what was answered, or why it failed; gives the bytes of the row before, where anything was.
+    pub(super) fn blank(&self, connection: &Connection) -> Outcome<Option<u64>> {
+        let Ok(mut row) = serde_json::from_str::<serde_json::Value>(&self.text) else { return Ok(None) };
+        let Some(end) = row.pointer_mut("/side/end").and_then(serde_json::Value::as_object_mut) else {
+            return Ok(None);
+        };
+        let had = [end.remove("answer"), end.remove("error")];
+        if had.iter().flatten().all(|had| had == ERASED) {
+            return Ok(None);
+        }
+        end.insert("error".to_owned(), ERASED.into());
+        connection.execute(
+            "UPDATE quipu_step SET result = ?2 WHERE rowid = ?1",
+            params![self.row, row.to_string().into_bytes()],
+        )?;
+        Ok(Some(self.text.len() as u64))
+    }
 }
 
 pub(super) fn open_calls(connection: &Connection) -> Outcome<Vec<OpenCall>> {
     let mut calls = Vec::new();
     let mut statement = connection.prepare(
-        "SELECT session, result FROM quipu_step WHERE call IN ('model', 'early') AND result IS NOT NULL",
+        "SELECT session, result, rowid FROM quipu_step WHERE call IN ('model', 'early', 'tool:runner') AND result IS NOT NULL",
     )?;
     let mut found = statement.query([])?;
     while let Some(row) = found.next()? {
         let session = rows::text(row, 0)?.unwrap_or_default().into_owned().into();
         let text = rows::text(row, 1)?.unwrap_or_default();
-        calls.push(OpenCall { session, bodies: scope::bodies_in(&text).collect() });
+        let record: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+        let head = record["head"].as_str().and_then(|head| head.parse().ok());
+        let bodies = scope::bodies_in(&text).collect();
+        calls.push(OpenCall { row: row.get(2)?, session, head, text: text.into_owned(), bodies });
     }
     Ok(calls)
 }
