@@ -31,7 +31,7 @@ use self::bodies::Bodies;
 pub(crate) use self::content_size::ContentSize;
 pub(crate) use self::hooked::{ChangePayload, ChangedPayload, HookedCall};
 use self::money::{Asking, Purse, Sent, Stake};
-pub(crate) use self::side::{SideEnd, SideNote, ended_row, side_call};
+pub(crate) use self::side::{SideEnd, SideNote, ended_row, is_over, side_call};
 pub(crate) use self::span::CallPurpose;
 use self::span::{model_call, model_call_ended};
 use crate::clock::Clock;

@@ -10,8 +10,9 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use quipu::protocol::{
-    Command, Entry, Limit, Message, Model, ModelError, ModelErrorKind, ModelRequest, Notice, Outcome, Prices,
-    RunId, SessionId, StopReason, ToolCall, ToolResultMessage, Trust, UserInput,
+    Ack, Command, Entry, Event, Limit, Message, Model, ModelError, ModelErrorKind, ModelRequest, MoveFiles,
+    Moved, Notice, Outcome, Prices, RunId, SessionId, StopReason, ToolCall, ToolResultMessage, Trust,
+    UserInput,
 };
 use quipu::store::{
     ReadModel as _, RefName, SessionQuery, StepCall, StepState, Store as _, Until, UsageBy, UsageQuery,
@@ -19,9 +20,9 @@ use quipu::store::{
 };
 use quipu::{
     Call, CallAnswer, CallEnd, CallRequest, CallVerdict, ChildAnswer, ChildRequest, Context, ContextAsk,
-    ContextSource, Decision, Engine, Hook, HookContext, HookError, InputVerdict, Limits, ModelName, Policy,
-    Proposal, Provider, ResultVerdict, RunEnd, RunEndVerdict, Runner, RunnerError, RunnerPurpose, Sealer,
-    Section, SessionOptions, SourceError, SourceVersion,
+    ContextSource, Decision, Engine, Hook, HookContext, HookError, InputVerdict, Limits, ModelName,
+    MoveRequest, MoveVerdict, Policy, Proposal, Provider, ResultVerdict, RunEnd, RunEndVerdict, Runner,
+    RunnerError, RunnerPurpose, Sealer, Section, SessionOptions, SourceError, SourceVersion,
 };
 use quipu_testkit::SpanCollector;
 use serde_json::json;
@@ -39,6 +40,7 @@ enum At {
     ToolResult,
     TurnEnd,
     RunEnd,
+    Move,
 }
 
 type Work = dyn Fn(HookContext) -> BoxFuture<'static, ()> + Send + Sync;
@@ -104,6 +106,14 @@ impl Hook for Asking {
         cx: &'a HookContext,
     ) -> BoxFuture<'a, Result<RunEndVerdict, HookError>> {
         self.at(At::RunEnd, cx).map(|()| Ok(RunEndVerdict::Pass)).boxed()
+    }
+
+    fn before_move<'a>(
+        &'a self,
+        _: &'a MoveRequest,
+        cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<MoveVerdict, HookError>> {
+        self.at(At::Move, cx).map(|()| Ok(MoveVerdict::Pass)).boxed()
     }
 }
 
@@ -862,6 +872,84 @@ async fn program_asks_without_a_session() {
     world.check().await;
 }
 
+async fn moved(live: &Live, command: Command) -> Moved {
+    match live.session.send(command).await {
+        Ok(Ack::Moved(moved)) => moved,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn undo() -> Command {
+    Command::Undo { steps: 1, files: MoveFiles::AsBefore }
+}
+
+fn redo() -> Command {
+    Command::Redo { steps: 1, files: MoveFiles::AsBefore }
+}
+
+#[tokio::test]
+async fn calls_of_hooks_stand_in_the_way_of_no_move() {
+    let world = World::with([Reply { cost: 0.125, ..say("a0") }, Reply { cost: 0.125, ..say("a1") }]);
+    let (hook, mut answers) = calls_at(At::Move, || CallRequest { budget: Some(1.5), ..request() });
+    let limits = Limits { daily_budget: Some(100.0), ..Limits::default() };
+    let mut options = SessionOptions { limits, model: dear(), hooks: vec![hook], ..world.options() };
+    options.compaction.keep_recent_tokens = 1;
+    let live = world.create_with(options.clone()).await;
+    let mut heads = Vec::new();
+    for text in ["q0", "q1"] {
+        live.run(&format!("{text} {}", "long ".repeat(2_000))).await;
+        heads.push(live.session.view().head.unwrap());
+    }
+    let asks = || world.fake.push([Reply { cost: 0.25, ..say("A name") }]);
+    // Each is one step, back and forward, at once.
+    for (command, from, to) in [(undo(), 1, 0), (redo(), 0, 1), (undo(), 1, 0), (redo(), 0, 1)] {
+        asks();
+        let moved = moved(&live, command).await;
+        assert_eq!((moved.from, moved.to, moved.steps.len()), (heads[from], heads[to], 1));
+        assert!(answers.recv().await.unwrap().is_ok());
+    }
+    asks();
+    live.session.jump(heads[0], None, None).await.unwrap();
+    live.until(1, |event| matches!(event, Event::JumpEnded { .. })).await;
+    assert!(answers.recv().await.unwrap().is_ok());
+    for (command, to) in [(undo(), 1), (redo(), 0), (undo(), 1)] {
+        asks();
+        assert_eq!(moved(&live, command).await.to, heads[to]);
+        assert!(answers.recv().await.unwrap().is_ok());
+    }
+    // Until they are nodes the day counts what they cost, and then the same once.
+    let now = i64::MAX / 2;
+    let spent = async || world.store.spent(0).await.unwrap() + world.store.assumed(0, now).await.unwrap();
+    assert_eq!(spent().await, 0.25 + 8.0 * 0.25);
+    // A compaction, too.
+    world.fake.push([say("sum")]);
+    live.session.compact(None).await.unwrap();
+    live.until(1, |event| matches!(event, Event::CompactionEnded { .. })).await;
+    assert!(!noted(&world, &live.id(), "quipu.call").await.is_empty());
+    let compacted = live.session.view().head.unwrap();
+    asks();
+    let back = moved(&live, Command::UndoCompaction).await;
+    assert_ne!(back.to, compacted);
+    assert!(answers.recv().await.unwrap().is_ok());
+
+    asks();
+    let back = moved(&live, undo()).await;
+
+    let (id, before) = (live.id(), spent().await);
+    live.finish().await;
+    assert_eq!(spent().await, before);
+    assert_eq!(world.store.pending(&id).await.unwrap().steps, []);
+    assert_eq!(cost_of(&world, &id).await, 0.25 + 10.0 * 0.25);
+
+    // The end of a session writes them behind the move, which can be done again all the same, and undone.
+    let head = world.store.head(&RefName::session(&id)).await.unwrap();
+    assert_ne!(head, Some(back.to));
+    let again = world.engine.redo(&id, 1).await.unwrap();
+    assert_eq!((again[0].from, again[0].to), (head, Some(back.from)));
+    let undone = world.engine.undo(&id, 1).await.unwrap();
+    assert_eq!((undone[0].to, &undone[0].what), (Some(back.to), &again[0].what));
+}
+
 type Kept = (Runner, Option<RunId>);
 
 #[tokio::test]
@@ -879,7 +967,6 @@ async fn session_that_is_closed_asks_nobody() {
     let (runner, run) = kept.lock().unwrap().take().unwrap();
     assert!(run.is_some());
     assert_eq!(runner.call(request()).await.unwrap().text, "done");
-    live.settled(2).await;
     live.session.send(Command::Rename { name: "after".into() }).await.unwrap();
     live.finish().await;
     assert!(matches!(runner.call(request()).await, Err(RunnerError::Closed)));
