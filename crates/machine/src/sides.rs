@@ -54,6 +54,11 @@ impl Machine {
         self.run.as_ref().filter(|current| current.id == *run).and_then(|run| self.limits.money(run))
     }
 
+    /// US dollars that a run may cost.
+    pub fn max_cost(&self) -> Option<f64> {
+        self.limits.max_cost
+    }
+
     /// Whether the session has a name under which something can be recorded, and does not end.
     pub fn takes_sides(&self) -> bool {
         self.has_ref && self.closing.is_none()

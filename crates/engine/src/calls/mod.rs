@@ -240,7 +240,15 @@ impl Caller {
             Err(outcome) => Err(outcome),
         };
         let made = match reserved {
-            Ok(stake) => self.send(order, events, stake.as_ref()).await.map(|sent| (sent, stake)),
+            Ok(stake) => {
+                // Another attempt may cost what is left of that.
+                if let (Some(needs), Some(money)) =
+                    (self.purse.needs(stake.as_ref().map_or(0, Stake::amount)), &mut order.money)
+                {
+                    money.left = money::in_dollars(needs);
+                }
+                self.send(order, events, stake.as_ref()).await.map(|sent| (sent, stake))
+            }
             Err(outcome) => Err(outcome),
         };
         match made {

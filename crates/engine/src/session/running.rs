@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use quipu_machine::{Input, RunMoney, SideCall};
 use quipu_protocol::{AbortTarget, Command, Limit, Model, RunId};
+use quipu_providers::Provider;
 use quipu_tools::Tool;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -60,14 +61,18 @@ impl Task {
         permit: OwnedSemaphorePermit,
         reply: oneshot::Sender<Replied<CallOrder, CallAnswer>>,
     ) {
-        let promise = match self.promise(&order.terms, &model) {
+        let promise = match self.promise(&order.terms, &model, &*provider) {
             Ok(promise) => promise,
             Err(error) => return drop(reply.send(Replied::Done(Err(error)))),
         };
         let Some(head) = self.machine.head() else { return };
         let id = self.side_begins(&promise, &cancel);
+        let caller = self.caller.beside(provider);
+        if let Some((run, held)) = &promise.held {
+            caller.purse.promise(&self.caller.purse, run, *held);
+        }
         let job = SideJob {
-            caller: self.caller.beside(provider),
+            caller,
             session: self.machine.session().clone(),
             head,
             row: id,
@@ -81,7 +86,9 @@ impl Task {
             let beside = job.caller.purse.clone();
             let SideMade { call, answer } = job.make().await;
             caller.purse.missed_beside(&beside, missed);
-            settle(&caller, &promise, call, &input).await;
+            beside.promise_kept(nano(call.cost));
+            // The session is over.
+            drop(input.send(Input::SideEnded(Box::new(call))).await);
             drop(permit);
             drop(reply.send(Replied::Done(answer)));
         };
@@ -101,7 +108,7 @@ impl Task {
         };
         let tools: Result<Vec<_>, _> = order.tools.iter().map(lent).collect();
         let (tools, promise) =
-            match tools.and_then(|tools| Ok((tools, self.promise(&order.terms, &carried.0)?))) {
+            match tools.and_then(|tools| Ok((tools, self.promise(&order.terms, &carried.0, &*carried.1)?))) {
                 Ok(both) => both,
                 Err(error) => return drop(reply.send(Replied::Done(Err(error)))),
             };
@@ -167,15 +174,28 @@ impl Task {
     }
 
     /// What it may cost: its budget, and what is left of the run that pays.
-    fn promise(&self, terms: &Terms, model: &Model) -> Result<Promise, RunnerError> {
+    fn promise(&self, terms: &Terms, model: &Model, provider: &dyn Provider) -> Result<Promise, RunnerError> {
         let (run, wanted) = (terms.run.clone(), terms.budget_for(model));
         let money = run.as_ref().and_then(|run| Some((run.clone(), self.machine.money_of(run)?)));
         let Some((paying, RunMoney { left, limit })) = money else {
-            return Ok(Promise { run, budget: wanted, held: None });
+            // Nobody counts any more what hooks of a run that is over spend.
+            return match self
+                .machine
+                .max_cost()
+                .filter(|_| run.is_some() && run.as_ref() != self.machine.run())
+            {
+                Some(limit) => Err(RunnerError::Budget(Limit::Cost(limit))),
+                None => Ok(Promise { run, budget: wanted, held: None }),
+            };
         };
         let granted = self.caller.purse.book.promise(&paying, floor_nano(left), wanted.map(floor_nano));
         let granted = granted.ok_or(RunnerError::Budget(Limit::Cost(limit)))?;
-        Ok(Promise { run, budget: Some(in_dollars(granted)), held: Some((paying, granted)) })
+        let mut held = granted;
+        if !model.cost.are_known() && provider.is_local() {
+            self.caller.purse.book.side_cost(&paying, granted, 0);
+            held = 0;
+        }
+        Ok(Promise { run, budget: Some(in_dollars(granted)), held: Some((paying, held)) })
     }
 }
 

@@ -950,6 +950,71 @@ async fn calls_of_hooks_stand_in_the_way_of_no_move() {
     assert_eq!((undone[0].to, &undone[0].what), (Some(back.to), &again[0].what));
 }
 
+#[tokio::test]
+async fn run_goes_on_while_a_call_of_a_hook_is_under_way() {
+    let gate = Gate::new();
+    let held = Reply { cost: 0.25, before: Some(gate.clone()), ..say("A name") };
+    // A token costs a ten-thousandth of a dollar: each call may cost less than half of it.
+    let cost = Prices { output: 100.0, ..Prices::default() };
+    let model = Arc::new(Model { max_tokens: 4_096, cost, ..(*model()).clone() });
+    let world = World::with([call(&[("echo", json!({ "text": "a" }))]), held]);
+    let (hook, mut answers) = calls_at(At::TurnEnd, request);
+    let limits = Limits { max_cost: Some(1.0), ..Limits::default() };
+    let options = SessionOptions { limits, model: model.clone(), hooks: vec![hook], ..world.options() };
+    let live = world.create_with(options).await;
+    live.session.prompt("go").await.unwrap();
+    gate.reached().await;
+    live.until(2, |event| matches!(event, Event::TurnStarted { .. })).await;
+    gate.open();
+    live.settled(1).await;
+    assert_eq!(live.outcomes(), [Outcome::Done]);
+    assert!(answers.recv().await.unwrap().is_ok());
+    live.finish().await;
+
+    // Where what it may cost is in the way, the run waits for it, and can be aborted.
+    for aborts in [false, true] {
+        let gate = Gate::new();
+        let held = Reply { cost: 0.125, before: Some(gate.clone()), ..say("A name") };
+        let world = World::with([Reply { cost: 0.01, ..call(&[("echo", json!({ "text": "a" }))]) }, held]);
+        let (hook, _answers) = calls_at(At::TurnEnd, request);
+        let limits = Limits { max_cost: Some(0.5), ..Limits::default() };
+        let options = SessionOptions { limits, model: model.clone(), hooks: vec![hook], ..world.options() };
+        let live = world.create_with(options).await;
+        live.session.prompt("go").await.unwrap();
+        gate.reached().await;
+        live.until(2, |event| matches!(event, Event::TurnStarted { .. })).await;
+        if aborts {
+            live.session.abort().await.unwrap();
+        } else {
+            gate.open();
+        }
+        live.settled(1).await;
+        assert_eq!(live.outcomes(), [if aborts { Outcome::Aborted } else { Outcome::Done }]);
+        gate.open();
+        live.finish().await;
+    }
+}
+
+#[tokio::test]
+async fn run_that_is_over_pays_for_nothing_more() {
+    let world = World::with([say("one")]);
+    let kept: Arc<Mutex<Option<Runner>>> = Arc::default();
+    let keep = kept.clone();
+    let hook = Asking::hook(At::RunEnd, move |cx| {
+        *keep.lock().unwrap() = Some(cx.runner());
+        std::future::ready(())
+    });
+    let limits = Limits { max_cost: Some(1.0), ..Limits::default() };
+    let live = world.create_with(SessionOptions { limits, hooks: vec![hook], ..world.options() }).await;
+    assert_eq!(live.run("go").await, Outcome::Done);
+    let runner = kept.lock().unwrap().take().unwrap();
+    let refused = runner.call(request()).await.unwrap_err();
+    assert!(matches!(refused, RunnerError::Budget(Limit::Cost(limit)) if limit == 1.0), "{refused:?}");
+    assert_eq!(world.fake.bodies().len(), 1);
+    live.finish().await;
+    world.check().await;
+}
+
 type Kept = (Runner, Option<RunId>);
 
 #[tokio::test]
