@@ -15,7 +15,7 @@ use super::sides::{Replied, SideAsk, SideWhat};
 use super::task::Task;
 use crate::calls::Caller;
 use crate::calls::money::{floor_nano, in_dollars, nano};
-use crate::children::{ChildEnd, ChildPlan};
+use crate::children::{Alone, ChildEnd, ChildPlan, Children};
 use crate::clock::fresh_id;
 use crate::runner::{
     CallAnswer, CallOrder, Carried, ChildAnswer, ChildOrder, RunnerError, SideJob, SideMade, Terms,
@@ -34,6 +34,7 @@ struct Promise {
 impl Task {
     pub(super) fn side(&mut self, ask: SideAsk) {
         let SideAsk { what, carried, cancel, permit } = ask;
+        let carried = carried.unwrap_or_else(|| (self.machine.model().clone(), self.caller.provider()));
         if !self.machine.takes_sides() {
             // Before it has a name, or when it is about to end; whoever asked may have gone.
             let ends = self.machine.is_closing();
@@ -42,11 +43,22 @@ impl Task {
                 SideWhat::Child(_, reply) if ends => {
                     drop(reply.send(Replied::Done(Err(RunnerError::Closed))));
                 }
-                SideWhat::Call(order, reply) => drop(reply.send(Replied::NoName(order))),
-                SideWhat::Child(order, reply) => drop(reply.send(Replied::NoName(order))),
+                SideWhat::Call(mut order, reply) => {
+                    let said = self.alone(&mut order.terms, carried);
+                    drop(reply.send(said.map_or_else(
+                        |error| Replied::Done(Err(error)),
+                        |alone| Replied::NoName(order, Box::new(alone)),
+                    )));
+                }
+                SideWhat::Child(mut order, reply) => {
+                    let said = self.alone(&mut order.terms, carried);
+                    drop(reply.send(said.map_or_else(
+                        |error| Replied::Done(Err(error)),
+                        |alone| Replied::NoName(order, Box::new(alone)),
+                    )));
+                }
             };
         }
-        let carried = carried.unwrap_or_else(|| (self.machine.model().clone(), self.caller.provider()));
         match what {
             SideWhat::Call(order, reply) => self.side_call(*order, carried, cancel, permit, reply),
             SideWhat::Child(order, reply) => self.side_child(*order, carried, cancel, permit, reply),
@@ -173,6 +185,25 @@ impl Task {
         id
     }
 
+    /// A child session may cost no more than was said, also where no run of it pays.
+    fn of_child(&self, wanted: Option<f64>) -> Result<Option<f64>, RunnerError> {
+        let is_child = self.children.as_ref().is_some_and(Children::is_of_child);
+        let Some(limit) = self.machine.max_cost().filter(|_| is_child) else { return Ok(wanted) };
+        let left = limit - self.caller.purse.book.spent();
+        if left <= 0.0 {
+            return Err(RunnerError::Budget(Limit::Cost(limit)));
+        }
+        Ok(Some(wanted.map_or(left, |wanted| wanted.min(left))))
+    }
+
+    /// What becomes a session of its own, since ours has no name yet: the run pays for it all the same.
+    fn alone(&self, terms: &mut Terms, carried: Carried) -> Result<Alone, RunnerError> {
+        let Promise { budget, held, .. } = self.promise(terms, &carried.0, &*carried.1)?;
+        terms.budget = budget;
+        let purse = self.caller.purse.clone();
+        Ok(Alone { carried, daily: purse.daily(), purse, held })
+    }
+
     /// What it may cost: its budget, and what is left of the run that pays.
     fn promise(&self, terms: &Terms, model: &Model, provider: &dyn Provider) -> Result<Promise, RunnerError> {
         let (run, wanted) = (terms.run.clone(), terms.budget_for(model));
@@ -185,7 +216,7 @@ impl Task {
                 .filter(|_| run.is_some() && run.as_ref() != self.machine.run())
             {
                 Some(limit) => Err(RunnerError::Budget(Limit::Cost(limit))),
-                None => Ok(Promise { run, budget: wanted, held: None }),
+                None => Ok(Promise { run, budget: self.of_child(wanted)?, held: None }),
             };
         };
         let granted = self.caller.purse.book.promise(&paying, floor_nano(left), wanted.map(floor_nano));

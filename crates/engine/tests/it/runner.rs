@@ -21,8 +21,9 @@ use quipu::store::{
 use quipu::{
     Call, CallAnswer, CallEnd, CallRequest, CallVerdict, ChildAnswer, ChildRequest, Context, ContextAsk,
     ContextSource, Decision, Engine, Hook, HookContext, HookError, InputVerdict, Limits, ModelName,
-    MoveRequest, MoveVerdict, Policy, Proposal, Provider, ResultVerdict, RunEnd, RunEndVerdict, Runner,
-    RunnerError, RunnerPurpose, Sealer, Section, SessionOptions, SourceError, SourceVersion,
+    MoveRequest, MoveVerdict, Policy, Proposal, Provider, ResultVerdict, RunEnd, RunEndVerdict, RunStart,
+    RunStartVerdict, Runner, RunnerError, RunnerPurpose, Sealer, Section, SessionOptions, SourceError,
+    SourceVersion,
 };
 use quipu_testkit::SpanCollector;
 use serde_json::json;
@@ -41,6 +42,7 @@ enum At {
     TurnEnd,
     RunEnd,
     Move,
+    Start,
 }
 
 type Work = dyn Fn(HookContext) -> BoxFuture<'static, ()> + Send + Sync;
@@ -106,6 +108,14 @@ impl Hook for Asking {
         cx: &'a HookContext,
     ) -> BoxFuture<'a, Result<RunEndVerdict, HookError>> {
         self.at(At::RunEnd, cx).map(|()| Ok(RunEndVerdict::Pass)).boxed()
+    }
+
+    fn before_run<'a>(
+        &'a self,
+        _: &'a RunStart,
+        cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<RunStartVerdict, HookError>> {
+        self.at(At::Start, cx).map(|()| Ok(RunStartVerdict::Pass)).boxed()
     }
 
     fn before_move<'a>(
@@ -1011,6 +1021,52 @@ async fn run_that_is_over_pays_for_nothing_more() {
     let refused = runner.call(request()).await.unwrap_err();
     assert!(matches!(refused, RunnerError::Budget(Limit::Cost(limit)) if limit == 1.0), "{refused:?}");
     assert_eq!(world.fake.bodies().len(), 1);
+    live.finish().await;
+    world.check().await;
+}
+
+#[tokio::test]
+async fn first_run_pays_for_what_is_asked_before_it_begins() {
+    let world = World::with([Reply { cost: 0.75, ..say("A name") }, say("one")]);
+    let (hook, mut answers) = calls_at(At::Start, || CallRequest { budget: Some(9.0), ..request() });
+    let limits = Limits { max_cost: Some(1.5), ..Limits::default() };
+    let options = SessionOptions { limits, model: dear(), hooks: vec![hook], ..world.options() };
+    let live = world.create_with(options.clone()).await;
+    // The least that a call may cost is more than is left.
+    assert_eq!(live.run("go").await, Outcome::Limit(Limit::Cost(1.5)));
+    assert_eq!(answers.recv().await.unwrap().unwrap().text, "A name");
+    assert_eq!(world.fake.bodies().len(), 1);
+    live.finish().await;
+    // And more than the run may cost is not asked for.
+    let limits = Limits { max_cost: Some(0.5), ..Limits::default() };
+    let live = world.create_with(SessionOptions { limits, ..options }).await;
+    assert_eq!(live.run("go").await, Outcome::Limit(Limit::Cost(0.5)));
+    let refused = answers.recv().await.unwrap().unwrap_err();
+    assert!(matches!(refused, RunnerError::Budget(Limit::Cost(_))), "{refused:?}");
+    assert_eq!(world.fake.bodies().len(), 1);
+    live.finish().await;
+    world.check().await;
+}
+
+#[tokio::test]
+async fn child_pays_for_what_its_hooks_ask_without_a_run() {
+    let world = World::with([say("one")]);
+    let (tell, mut answers) = mpsc::unbounded_channel();
+    let inner = Asking::hook(At::Input, move |cx| {
+        let tell = tell.clone();
+        async move {
+            if is_child(cx.session.as_ref()) {
+                let request = CallRequest { budget: Some(9.0), ..request() };
+                drop(tell.send(cx.runner().call(request).await));
+            }
+        }
+    });
+    let (outer, _children) = children_at(At::RunEnd, ChildRequest { budget: Some(0.5), ..child() });
+    let hooks = vec![inner, outer];
+    let live = world.create_with(SessionOptions { model: dear(), hooks, ..world.options() }).await;
+    assert_eq!(live.run("go").await, Outcome::Done);
+    let refused = answers.recv().await.unwrap().unwrap_err();
+    assert!(matches!(refused, RunnerError::Budget(Limit::Cost(_))), "{refused:?}");
     live.finish().await;
     world.check().await;
 }
