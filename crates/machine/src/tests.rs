@@ -1079,7 +1079,6 @@ impl World {
         self.give(Input::ShellEnded { run, end });
     }
 
-    /// A hook asks a model something, with a row as calls of the session have it.
     fn side_begins(&mut self) {
         // A session that has no name yet has nowhere to record it; nor one that ends.
         if self.machine.head().is_none() || self.machine.closing.is_some() {
@@ -1103,7 +1102,6 @@ impl World {
         self.give(Input::SideEnded(Box::new(SideCall { id, run, cost: 0.0, drafts, ops })));
     }
 
-    /// Hooks say what they add to the beginning of a run, or whether it goes on.
     fn decide_end(&mut self, choice: u8) {
         if let Some(run) = self.starting.take() {
             let adds = choice.is_multiple_of(2);
@@ -1122,7 +1120,6 @@ impl World {
         self.give(Input::RunEndDecided { run, more });
     }
 
-    /// Answers everything that is open until nothing is.
     fn finish(&mut self) {
         self.finishing = true;
         for _ in 0..2000 {
@@ -1280,15 +1277,12 @@ proptest! {
         let is_side = |entry: &Entry| matches!(entry, Entry::Meta(json) if json.get().contains("\"side\""));
         let kept = world.tree.values().filter(|(_, entry)| is_side(entry)).count() as u64;
         let waiting = world.machine.unsaved.iter().filter(|draft| is_side(&draft.entry)).count() as u64;
-        // Those that ended since the last commit wait for the next one, or for the end of the session, as rows.
-        let rests = world.machine.sides.waiting();
-        let rows: Vec<_> = rests.iter().map(|call| call.id.clone()).collect();
-        let resting = rows.len() as u64;
-        prop_assert_eq!((kept + resting, waiting), (world.sided, 0), "each is a node, once");
-        prop_assert_eq!(world.released + resting, world.sided, "what was reserved for it is free, once");
-        prop_assert!(!closes || rows.is_empty(), "none is left behind: {:?}", rows);
-        let kept_rows = world.steps.iter().all(|(_, row, _)| rows.contains(row));
-        prop_assert!(kept_rows && world.steps.len() == rows.len(), "only these are rows: {:?}", world.steps);
+        // Those that ended since the last commit are rows until the next one, or until the session ends.
+        let rests: Vec<_> = world.machine.sides.waiting().iter().map(|call| call.id.clone()).collect();
+        let over = world.sided - rests.len() as u64;
+        prop_assert_eq!((kept, waiting, world.released), (over, 0, over), "each is a node and free, once");
+        prop_assert!(!closes || rests.is_empty(), "none is left behind: {:?}", rests);
+        prop_assert_eq!(world.steps.len(), rests.len(), "only these are rows: {:?}", world.steps);
         prop_assert_eq!(world.stopped, u32::from(closes), "the session waits for them");
         if !closes && world.refs.contains_key(world.machine.session()) {
             world.is_as_resumed();
