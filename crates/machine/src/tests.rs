@@ -1080,7 +1080,6 @@ impl World {
     }
 
     fn side_begins(&mut self) {
-        // A session that has no name yet has nowhere to record it; nor one that ends.
         if self.machine.head().is_none() || self.machine.closing.is_some() {
             return;
         }
@@ -1151,7 +1150,6 @@ impl World {
     }
 }
 
-/// A model's answer: text, some calls, sometimes a failure or a retry.
 fn answer(choice: u8, serial: u64) -> (VecDeque<CallEvent>, CallEnd) {
     let blank = AssistantMessage {
         content: Vec::new(),
@@ -1245,7 +1243,6 @@ proptest! {
         let by_hand = world.tree.values().filter(|(_, entry)| is_shell(entry));
         prop_assert_eq!(by_hand.count() as u64, world.ran, "what was run by hand is a node, once");
         world.is_as_resumed();
-        // And wherever it goes from here.
         for (which, sums) in jumps {
             world.play(Move::Jump(which, sums));
             world.finish();
