@@ -8,6 +8,7 @@ use quipu_transcript::{FilePlan, RestoredFrom, restored_entry};
 use quipu_workspace::{Access, AccessRules, file_key};
 
 use crate::arrival::awaited;
+use crate::calls::is_over;
 use crate::change::ChangeError;
 use crate::engine::{Engine, SessionOptions};
 use crate::files::{
@@ -68,7 +69,7 @@ impl Engine {
     /// works in the session, what is to be said of that.
     pub(crate) async fn at_rest(&self, row: &mut SessionRow) -> Result<Option<String>, ChangeError> {
         let pending = self.store().pending(&row.id).await?;
-        if pending.steps.iter().all(is_listing) {
+        if pending.steps.iter().all(|step| is_listing(step) || is_over(step)) {
             return Ok(None);
         }
         let unknown = || Ok(Some("what is under way in the session is not known yet".to_owned()));

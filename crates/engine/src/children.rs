@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use crate::calls::bodies::Bodies;
-use crate::calls::money::Purse;
+use crate::calls::money::{Purse, nano};
 use crate::calls::{CallPurpose, Caller, Made, Order};
 use crate::clock::fresh_id;
 use crate::commit::Committer;
@@ -55,6 +55,26 @@ pub(crate) struct ChildPlan {
     pub(crate) budget: Option<f64>,
     /// US dollars of the day.
     pub(crate) daily: Option<f64>,
+}
+
+/// What a session says of what is made in a session of its own for it.
+pub(crate) struct Alone {
+    pub(crate) carried: Carried,
+    /// US dollars of the day.
+    pub(crate) daily: Option<f64>,
+    /// That of the session, which counts it.
+    pub(crate) purse: Arc<Purse>,
+    /// The run that pays, and what it holds back for it.
+    pub(crate) held: Option<(RunId, i64)>,
+}
+
+impl Alone {
+    fn is_over(purse: &Purse, held: Option<(RunId, i64)>, cost: f64) {
+        if let Some((run, held)) = held {
+            purse.book.side_cost(&run, held, nano(cost));
+        }
+        purse.book.side_counted(cost);
+    }
 }
 
 /// What came of one.
@@ -110,6 +130,66 @@ impl Children {
         let permits = Arc::new(Semaphore::new(RUNNER_AT_ONCE));
         let engine = engine.unpublished();
         Self(Arc::new(Inner { engine, options, parent, depth, permits }))
+    }
+
+    /// Whether they are those of a child session.
+    pub(crate) fn is_of_child(&self) -> bool {
+        self.0.depth > 0
+    }
+
+    /// Makes a call in a session of its own, for a session that has no name yet.
+    pub(crate) fn call_for(
+        &self,
+        order: CallOrder,
+        alone: Alone,
+    ) -> BoxFuture<'static, Result<CallAnswer, RunnerError>> {
+        let this = self.clone();
+        owned(|cancel| async move {
+            let Alone { carried, daily, purse, held } = alone;
+            let mut cost = 0.0;
+            let answer = async {
+                let _permit = this.permit(&order.terms).await?;
+                this.call_alone(order, carried, daily, cancel, &mut cost).await
+            }
+            .await;
+            Alone::is_over(&purse, held, cost);
+            answer
+        })
+    }
+
+    /// Begins a child session for a session that has no name yet.
+    pub(crate) fn session_for(
+        &self,
+        order: ChildOrder,
+        alone: Alone,
+    ) -> BoxFuture<'static, Result<ChildAnswer, RunnerError>> {
+        let this = self.clone();
+        owned(|cancel| async move {
+            let Alone { carried, daily, purse, held } = alone;
+            let made = match this.plan(order, carried, daily).await {
+                Ok((plan, _permit)) => this.run(plan, cancel).await,
+                Err(error) => ChildEnd::unmade(error),
+            };
+            Alone::is_over(&purse, held, made.cost);
+            made.answer
+        })
+    }
+
+    async fn plan(
+        &self,
+        order: ChildOrder,
+        carried: Carried,
+        daily: Option<f64>,
+    ) -> Result<(ChildPlan, OwnedSemaphorePermit), RunnerError> {
+        let options = &self.0.options;
+        let lent = |name: &String| {
+            let tool = options.tools.iter().find(|tool| tool.spec().name == *name);
+            tool.cloned().ok_or_else(|| RunnerError::NoTool(name.clone()))
+        };
+        let tools = order.tools.iter().map(lent).collect::<Result<_, _>>()?;
+        let permit = self.permit(&order.terms).await?;
+        let (budget, parent) = (order.terms.budget_for(&carried.0), self.0.parent.clone());
+        Ok((ChildPlan { order, carried, tools, parent, budget, daily }, permit))
     }
 
     /// Waits for its turn.
@@ -213,13 +293,15 @@ impl Children {
     async fn call_alone(
         &self,
         order: CallOrder,
+        carried: Carried,
+        daily: Option<f64>,
         cancel: CancellationToken,
+        cost: &mut f64,
     ) -> Result<CallAnswer, RunnerError> {
-        let (model, provider) = self.carried(&order.terms).await?;
         let session = child_id();
         let lease = Lease::new(self.0.engine.store.clone());
         lease.take(&RefName::session(&session)).await?;
-        let made = self.call_within(order, (model, provider), session, cancel).await;
+        let made = self.call_within(order, carried, (session, daily), cancel, cost).await;
         lease.release().await;
         made
     }
@@ -228,8 +310,9 @@ impl Children {
         &self,
         order: CallOrder,
         (model, provider): Carried,
-        session: SessionId,
+        (session, daily): (SessionId, Option<f64>),
         cancel: CancellationToken,
+        cost: &mut f64,
     ) -> Result<CallAnswer, RunnerError> {
         let Inner { engine, options, parent, depth, .. } = &*self.0;
         let CallOrder { terms, system, messages } = order;
@@ -242,7 +325,7 @@ impl Children {
             max_tokens: Some(answer_tokens(&model, &terms)),
             ..Epoch::default()
         };
-        let purse = Purse::new(options.limits.daily_budget, options.limits.wait, options.ledger.clone());
+        let purse = Purse::new(daily, options.limits.wait, options.ledger.clone());
         let purse = Arc::new(purse);
         let (store, clock, heads) = (engine.store.clone(), engine.clock.clone(), engine.heads().clone());
         let mut committer = Committer::new(store, clock, 0, epoch.clone(), prompt, heads);
@@ -297,7 +380,8 @@ impl Children {
         let late = late.then_some(terms.after);
         let mut made = made.map_err(|outcome| unsent(outcome, late))?;
         let (answer, _) = answered(&caller, &mut made, &session, late);
-        let Made { end, record, .. } = made;
+        let Made { end, record, money } = made;
+        *cost = end.message.usage.cost.total + money.assumed;
         let mut step = StepInfo { run: Some(run.clone()), ..StepInfo::default() };
         if let Some(mut record) = record {
             record.attempts = end.attempts;
@@ -320,7 +404,9 @@ impl Backend for Children {
         let this = self.clone();
         owned(|cancel| async move {
             let _permit = this.permit(&order.terms).await?;
-            this.call_alone(order, cancel).await
+            let carried = this.carried(&order.terms).await?;
+            let daily = this.0.options.limits.daily_budget;
+            this.call_alone(order, carried, daily, cancel, &mut 0.0).await
         })
     }
 
@@ -328,17 +414,9 @@ impl Backend for Children {
         let this = self.clone();
         owned(|cancel| async move {
             this.allows_child()?;
-            let options = &this.0.options;
-            let lent = |name: &String| {
-                let tool = options.tools.iter().find(|tool| tool.spec().name == *name);
-                tool.cloned().ok_or_else(|| RunnerError::NoTool(name.clone()))
-            };
-            let tools = order.tools.iter().map(lent).collect::<Result<_, _>>()?;
-            let _permit = this.permit(&order.terms).await?;
             let carried = this.carried(&order.terms).await?;
-            let budget = order.terms.budget_for(&carried.0);
-            let (parent, daily) = (this.0.parent.clone(), options.limits.daily_budget);
-            let plan = ChildPlan { order, carried, tools, parent, budget, daily };
+            let daily = this.0.options.limits.daily_budget;
+            let (plan, _permit) = this.plan(order, carried, daily).await?;
             this.run(plan, cancel).await.answer
         })
     }

@@ -14,6 +14,7 @@ use crate::files::{InFlight, Settled, tells_of_files, told};
 use crate::identity::Prompt;
 use crate::owner::alone;
 use crate::resume::{read_past, recover};
+use crate::runner::is_beside;
 use crate::session_move::{AfterMove, ReadyMove, SessionMove};
 use quipu_history::is_note;
 use quipu_transcript::{FilePlan, is_restored};
@@ -70,8 +71,8 @@ struct Timeline {
 enum Appended {
     /// A turn, or a compaction: where it goes on from, and which of them.
     Turn(NodeId, &'static str),
-    /// Only that files were put back with the move.
-    Files,
+    /// Only that files were put back with the move, or what hooks asked a model since.
+    Nothing,
     /// Something else.
     Other,
 }
@@ -307,7 +308,9 @@ impl Engine {
         let nodes = self.store().lineage(head, Until::Count(AT_ONCE)).await?;
         let decoded = decode_nodes(&**self.store(), &nodes).await?;
         let entries = decoded.iter().rev().map(|one| &one.entry);
-        let of_move = |entry: &&Entry| is_restored(entry) || tells_of_files(entry) || is_note(entry);
+        let of_move = |entry: &&Entry| {
+            is_restored(entry) || tells_of_files(entry) || is_note(entry) || is_beside(entry)
+        };
         Ok(entries.take_while(of_move).any(is_restored))
     }
 
@@ -388,7 +391,29 @@ impl Engine {
             Kind::Redo { anchor, redo } => (anchor, redo),
         };
         // What was said since leaves nothing to be done again.
-        Ok(Timeline { head, anchor, redo: if last.new == head { redo } else { 0 } })
+        let still_there = last.new == head || (redo != 0 && self.only_beside(head, last.new).await?);
+        Ok(Timeline { head, anchor, redo: if still_there { redo } else { 0 } })
+    }
+
+    /// Whether all that was appended since a move is what hooks asked a model.
+    async fn only_beside(&self, head: Option<NodeId>, moved: Option<NodeId>) -> Result<bool, ChangeError> {
+        let (Some(mut head), Some(moved)) = (head, moved) else { return Ok(false) };
+        loop {
+            let nodes = self.store().lineage(head, Until::Count(AT_ONCE)).await?;
+            let decoded = decode_nodes(&**self.store(), &nodes).await?;
+            for (node, decoded) in nodes.iter().zip(&decoded).rev() {
+                if node.id == moved {
+                    return Ok(true);
+                }
+                if !is_beside(&decoded.entry) {
+                    return Ok(false);
+                }
+            }
+            match nodes.first().and_then(|node| node.record.parent) {
+                Some(parent) => head = parent,
+                None => return Ok(false),
+            }
+        }
     }
 
     /// The newest move of a ref in the log up to this row, but for appending.
@@ -436,7 +461,7 @@ impl Engine {
             };
             match found {
                 Appended::Turn(to, what) => return Ok(again(to, what)),
-                Appended::Files => {}
+                Appended::Nothing => {}
                 // What was said there is what the move brought, and the answer goes with it.
                 Appended::Other
                     if anchor.as_ref().is_some_and(|anchor| anchor.why == crate::arrival::TOBE) => {}
@@ -481,7 +506,7 @@ impl Engine {
     /// What stands last between `began` (left out) and `head`.
     async fn turn_before(&self, head: NodeId, began: NodeId) -> Result<Appended, ChangeError> {
         let store = self.store();
-        let (mut next, mut said, mut noted, mut files) = (Some(head), false, true, true);
+        let (mut next, mut said, mut noted, mut nothing) = (Some(head), false, true, true);
         while let Some(from) = next {
             let nodes = store.lineage(from, Until::Count(AT_ONCE)).await?;
             next = nodes.first().and_then(|node| node.record.parent);
@@ -492,16 +517,18 @@ impl Engine {
                     return Ok(Appended::Turn(node.id, "turn"));
                 }
                 if node.id == began {
-                    return Ok(if files { Appended::Files } else { Appended::Other });
+                    return Ok(if nothing { Appended::Nothing } else { Appended::Other });
                 }
-                let put_back = is_restored(&decoded.entry) || tells_of_files(&decoded.entry);
-                files &= put_back;
+                let passed = is_restored(&decoded.entry)
+                    || tells_of_files(&decoded.entry)
+                    || is_beside(&decoded.entry);
+                nothing &= passed;
                 match (&decoded.entry, node.record.parent) {
                     (Entry::Message(Message::User(_)), _) => said = true,
                     (Entry::Compaction(_), Some(parent)) if noted => {
                         return Ok(Appended::Turn(parent, "compaction"));
                     }
-                    _ => noted &= put_back || is_note(&decoded.entry),
+                    _ => noted &= passed || is_note(&decoded.entry),
                 }
             }
         }

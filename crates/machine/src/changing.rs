@@ -137,7 +137,6 @@ impl Machine {
         }
         self.emit(Event::Settled);
         self.note_what_ran();
-        self.note_sides();
         self.note_what_waits();
         self.stop_if_closing();
     }

@@ -620,7 +620,8 @@ impl Machine {
             return;
         }
         let says = |draft: &Draft| matches!(&*draft.entry, Entry::Message(_));
-        if !self.last_try && (self.unsaved.iter().any(says) || !self.owed.is_empty()) {
+        let waits = self.unsaved.iter().any(says) || !self.owed.is_empty() || self.sides.wait();
+        if !self.last_try && waits {
             self.last_try = true;
             return self.commit(Tag::Closing, Vec::new(), Vec::new(), true);
         }

@@ -1,9 +1,9 @@
 //! Calls of a model beside the conversation: of hooks and of sources. Each becomes a node with the next commit of the session,
-//! or by itself when nothing is under way.
+//! or when that ends: by itself it would stand between a move of the session and what undoes it. Until then its row tells of it.
 
 use quipu_protocol::RunId;
 
-use super::{Draft, Machine, PlanOp, RunMoney, Tag};
+use super::{Draft, Machine, PlanOp, RunMoney};
 
 /// A call beside the conversation, or a child session, that is over.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,10 +35,15 @@ impl Sides {
         self.open > 0
     }
 
-    /// Whether all that are over are on their way to a node.
+    /// Whether some that are over are no nodes yet.
+    pub(super) fn wait(&self) -> bool {
+        !self.over.is_empty()
+    }
+
+    /// What of those waits for a commit.
     #[cfg(test)]
-    pub(super) fn is_empty(&self) -> bool {
-        self.over.is_empty()
+    pub(super) fn waiting(&self) -> &[SideCall] {
+        &self.over
     }
 }
 
@@ -47,6 +52,11 @@ impl Machine {
     /// one that is over.
     pub fn money_of(&self, run: &RunId) -> Option<RunMoney> {
         self.run.as_ref().filter(|current| current.id == *run).and_then(|run| self.limits.money(run))
+    }
+
+    /// US dollars that a run may cost.
+    pub fn max_cost(&self) -> Option<f64> {
+        self.limits.max_cost
     }
 
     /// Whether the session has a name under which something can be recorded, and does not end.
@@ -71,7 +81,6 @@ impl Machine {
         if !call.drafts.is_empty() || !call.ops.is_empty() {
             self.sides.over.push(call);
         }
-        self.note_sides();
         self.stop_if_closing();
     }
 
@@ -81,17 +90,5 @@ impl Machine {
             self.unsaved.extend(drafts);
             self.owed.extend(ops);
         }
-    }
-
-    /// They become nodes by themselves, when nothing is under way.
-    pub(super) fn note_sides(&mut self) {
-        if self.run.is_some() || self.committing.is_some() || self.sides.over.is_empty() {
-            return;
-        }
-        if self.closing.is_some() && self.last_try {
-            return self.take_sides();
-        }
-        self.begin_noting();
-        self.commit(Tag::Noted { ended: None }, Vec::new(), Vec::new(), true);
     }
 }

@@ -3,10 +3,16 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use quipu_protocol::RunId;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
 /// Promises of the run under way. In billionths of a US dollar.
 #[derive(Debug, Default)]
-pub(crate) struct RunBook(Mutex<Book>);
+pub(crate) struct RunBook {
+    book: Mutex<Book>,
+    /// A call beside the conversation may cost less than before.
+    changed: Notify,
+}
 
 #[derive(Debug, Default)]
 struct Book {
@@ -15,6 +21,8 @@ struct Book {
     own: i64,
     /// What calls beside the conversation cost that the run pays for, and what those under way may cost.
     sides: i64,
+    /// Of that, what those under way may cost.
+    under: i64,
     /// What all calls of the session cost, or may have cost, in US dollars.
     spent: f64,
 }
@@ -22,7 +30,7 @@ struct Book {
 impl Book {
     fn turn_to(&mut self, run: &RunId) {
         if self.run.as_ref() != Some(run) {
-            (self.run, self.own, self.sides) = (Some(run.clone()), 0, 0);
+            (self.run, self.own, self.sides, self.under) = (Some(run.clone()), 0, 0, 0);
         }
     }
 }
@@ -75,6 +83,7 @@ impl RunBook {
             return None;
         }
         book.sides = book.sides.saturating_add(granted);
+        book.under = book.under.saturating_add(granted);
         Some(granted)
     }
 
@@ -83,7 +92,32 @@ impl RunBook {
         let mut book = self.book();
         if book.run.as_ref() == Some(run) {
             book.sides = book.sides.saturating_sub(promised).saturating_add(cost);
+            book.under = book.under.saturating_sub(promised);
         }
+        drop(book);
+        self.changed.notify_waiters();
+    }
+
+    /// A call that was promised so much can cost no more than that.
+    pub(super) fn side_needs(&self, run: &RunId, promised: i64, needs: i64) {
+        let mut book = self.book();
+        if book.run.as_ref() == Some(run) {
+            let less = promised.saturating_sub(needs).max(0);
+            book.sides = book.sides.saturating_sub(less);
+            book.under = book.under.saturating_sub(less);
+        }
+        drop(book);
+        self.changed.notify_waiters();
+    }
+
+    /// What calls beside the conversation that are under way may cost.
+    pub(super) fn under_way(&self) -> i64 {
+        self.book().under
+    }
+
+    /// Ends when one of them may cost less than before.
+    pub(super) fn changed(&self) -> Notified<'_> {
+        self.changed.notified()
     }
 
     /// A call beside the conversation is over.
@@ -98,7 +132,7 @@ impl RunBook {
 
     fn book(&self) -> MutexGuard<'_, Book> {
         // Nothing can break down while it is held.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -116,7 +150,11 @@ mod tests {
         assert_eq!(book.promise(&run, 100, Some(1)), None, "all is held");
         book.own_cost(20);
         assert_eq!(book.promise(&run, 100, None), Some(50));
-        book.side_cost(&run, 50, 10);
+        // It needs no more than that.
+        book.side_needs(&run, 50, 40);
+        assert_eq!((book.under_way(), book.left_of(&run, 100)), (70, 30));
+        book.side_cost(&run, 40, 10);
+        assert_eq!(book.under_way(), 30);
         book.own_counted(20e-9);
         // The machine counted what the own call cost.
         assert_eq!(book.hold(&run, 80, 0, |left| (left >= 50).then_some(left)), Err(40));

@@ -31,7 +31,7 @@ use self::bodies::Bodies;
 pub(crate) use self::content_size::ContentSize;
 pub(crate) use self::hooked::{ChangePayload, ChangedPayload, HookedCall};
 use self::money::{Asking, Purse, Sent, Stake};
-pub(crate) use self::side::{SideEnd, SideNote, ended_row, side_call};
+pub(crate) use self::side::{SideEnd, SideNote, ended_row, is_over, side_call};
 pub(crate) use self::span::CallPurpose;
 use self::span::{model_call, model_call_ended};
 use crate::clock::Clock;
@@ -240,7 +240,15 @@ impl Caller {
             Err(outcome) => Err(outcome),
         };
         let made = match reserved {
-            Ok(stake) => self.send(order, events, stake.as_ref()).await.map(|sent| (sent, stake)),
+            Ok(stake) => {
+                // Another attempt may cost what is left of that.
+                if let (Some(needs), Some(money)) =
+                    (self.purse.needs(stake.as_ref().map_or(0, Stake::amount)), &mut order.money)
+                {
+                    money.left = money::in_dollars(needs);
+                }
+                self.send(order, events, stake.as_ref()).await.map(|sent| (sent, stake))
+            }
             Err(outcome) => Err(outcome),
         };
         match made {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quipu_protocol::{
-    CallRecord, Limit, Message, Model, ModelError, ModelErrorKind, ModelRequest, Notice, Outcome, UnixMs,
-    Usage,
+    CallRecord, Limit, Message, Model, ModelError, ModelErrorKind, ModelRequest, Notice, Outcome, RunId,
+    UnixMs, Usage,
 };
 use quipu_providers::{CallEnd, Charge, MostTokens, Provider};
 use quipu_store::{Commit, Graph, Op, ReserveAsk, ReserveId, Reserved, StoreError};
@@ -40,6 +40,15 @@ pub(crate) struct Purse {
     measured: Mutex<Option<Measured>>,
     /// What the calls of the run may cost together.
     pub(crate) book: RunBook,
+    /// For a call beside the session's own: what the run that pays holds back for it.
+    promised: Mutex<Option<Promised>>,
+}
+
+/// What a run holds back for a call beside its own.
+struct Promised {
+    of: Arc<Purse>,
+    run: RunId,
+    amount: i64,
 }
 
 #[derive(Default)]
@@ -88,6 +97,11 @@ pub(crate) struct Stake {
 }
 
 impl Stake {
+    /// What an attempt may cost, in billionths of a US dollar.
+    pub(super) fn amount(&self) -> i64 {
+        self.amount
+    }
+
     fn price(&self) -> Price<'_> {
         Price { model: &self.model, most: self.most }
     }
@@ -155,7 +169,8 @@ impl Price<'_> {
 impl Purse {
     pub(crate) fn new(daily: Option<f64>, wait: Option<Duration>, ledger: Option<Arc<dyn Graph>>) -> Self {
         let (held, measured, book) = (Mutex::default(), Mutex::default(), RunBook::default());
-        Self { daily: Mutex::new(daily), wait: wait.unwrap_or(WAIT), ledger, held, measured, book }
+        let (daily, wait, promised) = (Mutex::new(daily), wait.unwrap_or(WAIT), Mutex::default());
+        Self { daily, wait, ledger, held, measured, book, promised }
     }
 
     /// For calls beside those of the session: the same limits, and reservations of their own.
@@ -163,6 +178,28 @@ impl Purse {
         let beside = Self::new(self.daily(), Some(self.wait), self.ledger.clone());
         locked(&beside.held).missed = locked(&self.held).missed;
         beside
+    }
+
+    /// A run of the session holds so much back for the call.
+    pub(crate) fn promise(&self, of: &Arc<Self>, run: &RunId, amount: i64) {
+        *locked(&self.promised) = Some(Promised { of: of.clone(), run: run.clone(), amount });
+    }
+
+    /// What the call can cost is known: no more than that is held back for it. Gives that, where a run pays.
+    pub(super) fn needs(&self, amount: i64) -> Option<i64> {
+        let mut promised = locked(&self.promised);
+        let promised = promised.as_mut()?;
+        let needs = amount.min(promised.amount);
+        promised.of.book.side_needs(&promised.run, promised.amount, needs);
+        promised.amount = needs;
+        Some(needs)
+    }
+
+    /// The call is over, and cost so much.
+    pub(crate) fn promise_kept(&self, cost: i64) {
+        if let Some(Promised { of, run, amount }) = locked(&self.promised).take() {
+            of.book.side_cost(&run, amount, cost);
+        }
     }
 
     /// Takes over what the other store was not told of while calls were made beside those of the session. `before`: what it
@@ -283,11 +320,21 @@ impl Caller {
                 true => (price.least() <= left).then_some(left),
                 false => Some(amount),
             };
-            amount = match self.purse.book.hold(&order.run, floor_nano(left), nano(made), choose) {
-                Ok(amount) => amount,
-                Err(left) => {
-                    self.tell(order, too_dear(&price, left, "what the run may cost")).await;
-                    return Err(Outcome::Limit(Limit::Cost(limit)));
+            let book = &self.purse.book;
+            amount = loop {
+                let changed = book.changed();
+                match book.hold(&order.run, floor_nano(left), nano(made), choose) {
+                    Ok(amount) => break amount,
+                    // Calls beside it are in its way, which end at their deadlines.
+                    Err(left) if price.least() <= left.saturating_add(book.under_way()) => tokio::select! {
+                        biased;
+                        () = order.cancel.cancelled() => return Err(Outcome::Aborted),
+                        () = changed => {}
+                    },
+                    Err(left) => {
+                        self.tell(order, too_dear(&price, left, "what the run may cost")).await;
+                        return Err(Outcome::Limit(Limit::Cost(limit)));
+                    }
                 }
             };
         }

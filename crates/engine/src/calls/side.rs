@@ -60,6 +60,11 @@ pub(super) fn key_of(note: Option<&SideNote>) -> StepCall {
     note.map_or(StepCall::Model, |_| StepCall::Tool(SIDE.into()))
 }
 
+/// Whether it is the row of a call beside the conversation that is over, so that nothing is open.
+pub(crate) fn is_over(step: &Step) -> bool {
+    step.state == StepState::Done && step.call == StepCall::Tool(SIDE.into())
+}
+
 /// A call beside the conversation that a dead process left, from its row.
 pub(crate) fn side_call(step: &Step) -> Option<(CallRecord, SideNote)> {
     #[derive(Deserialize)]

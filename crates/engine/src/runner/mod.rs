@@ -21,7 +21,9 @@ pub use error::{BadRequest, RunnerError};
 pub(crate) use once::{answered, in_time, unsent};
 pub use request::{CallAnswer, CallRequest, ChildAnswer, ChildRequest, ModelName, RunnerPurpose};
 pub(crate) use request::{CallOrder, Carried, ChildOrder, Terms};
-pub(crate) use side::{LeftCall, SideJob, SideMade, child_draft, left_calls, parent_draft, request_of};
+pub(crate) use side::{
+    LeftCall, SideJob, SideMade, child_draft, is_beside, left_calls, parent_draft, request_of,
+};
 
 /// Letters of a purpose at most.
 pub const RUNNER_PURPOSE: usize = 32;

@@ -7,11 +7,13 @@ use quipu_protocol::{
     CallRecord, Entry, Json, Message, Model, ModelRequest, NodeId, Outcome, RunId, SessionId,
 };
 use quipu_providers::clamp_level;
-use quipu_store::{Commit, Step};
+use quipu_store::{Commit, Op, ReserveId, Step};
+use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 use super::once::{answered, unsent};
 use super::{CallAnswer, CallOrder, RunnerError, Terms};
+use crate::calls::money::nano;
 use crate::calls::{CallPurpose, Caller, Made, Order, SideEnd, SideNote, ended_row, side_call};
 
 /// What is kept of a call that was lost with its process.
@@ -86,11 +88,18 @@ impl SideJob {
         let Made { end: call_end, record, money } = made;
         if let Some(mut record) = record {
             call.ops.extend(end.releases());
-            call.cost = end.usage.cost.total + money.assumed;
+            let (told, reserved) = (end.usage.cost.total, end.reserved.clone());
+            call.cost = told + money.assumed;
             record.attempts = call_end.attempts;
             note.end = Some(end);
-            // Its node may have to wait for the turn that is under way. Should this fail, the row tells that it was sent.
-            let ended = Commit { ops: vec![ended_row(&session, &row, &record, &note)], ..Commit::default() };
+            // Its node may have to wait long. Should this fail, the row tells that it was sent, and all that is reserved counts.
+            let mut ops = vec![ended_row(&session, &row, &record, &note)];
+            // No node tells of what it cost yet: the day does.
+            ops.extend(reserved.into_iter().map(|(id, assumed)| {
+                let charged = nano(told).saturating_add(assumed);
+                Op::Release { id: ReserveId(id), charged }
+            }));
+            let ended = Commit { ops, ..Commit::default() };
             drop(caller.store.commit(ended).await);
             call.drafts.push(call_draft(record, &note));
             call.ops.push(PlanOp::Forget { run: row, session: Some(session) });
@@ -163,6 +172,19 @@ pub(crate) fn child_draft(purpose: &str, run: Option<RunId>, child: &SessionId, 
     let data = serde_json::json!({ "purpose": purpose, "session": child, "cost": cost });
     let entry = serde_json::json!({ "type": "custom", "customType": "quipu.child", "data": data });
     Draft::of(Entry::Meta(Json::from(&entry)), step_of(run, Vec::new()))
+}
+
+/// Whether a node only tells of a call beside the conversation, or of a child session: nothing was said or moved by it.
+pub(crate) fn is_beside(entry: &Entry) -> bool {
+    #[derive(Deserialize)]
+    struct Kind {
+        #[serde(rename = "customType")]
+        kind: String,
+    }
+    let Entry::Meta(json) = entry else { return false };
+    // Most are something else: told apart without reading them.
+    json.get().contains("\"quipu.c")
+        && json.read::<Kind>().is_ok_and(|entry| matches!(entry.kind.as_str(), "quipu.call" | "quipu.child"))
 }
 
 /// What the second node of a child session tells of it.

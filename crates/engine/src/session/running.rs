@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use quipu_machine::{Input, RunMoney, SideCall};
 use quipu_protocol::{AbortTarget, Command, Limit, Model, RunId};
+use quipu_providers::Provider;
 use quipu_tools::Tool;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -14,7 +15,7 @@ use super::sides::{Replied, SideAsk, SideWhat};
 use super::task::Task;
 use crate::calls::Caller;
 use crate::calls::money::{floor_nano, in_dollars, nano};
-use crate::children::{ChildEnd, ChildPlan};
+use crate::children::{Alone, ChildEnd, ChildPlan, Children};
 use crate::clock::fresh_id;
 use crate::runner::{
     CallAnswer, CallOrder, Carried, ChildAnswer, ChildOrder, RunnerError, SideJob, SideMade, Terms,
@@ -33,6 +34,7 @@ struct Promise {
 impl Task {
     pub(super) fn side(&mut self, ask: SideAsk) {
         let SideAsk { what, carried, cancel, permit } = ask;
+        let carried = carried.unwrap_or_else(|| (self.machine.model().clone(), self.caller.provider()));
         if !self.machine.takes_sides() {
             // Before it has a name, or when it is about to end; whoever asked may have gone.
             let ends = self.machine.is_closing();
@@ -41,11 +43,22 @@ impl Task {
                 SideWhat::Child(_, reply) if ends => {
                     drop(reply.send(Replied::Done(Err(RunnerError::Closed))));
                 }
-                SideWhat::Call(order, reply) => drop(reply.send(Replied::NoName(order))),
-                SideWhat::Child(order, reply) => drop(reply.send(Replied::NoName(order))),
+                SideWhat::Call(mut order, reply) => {
+                    let said = self.alone(&mut order.terms, carried);
+                    drop(reply.send(said.map_or_else(
+                        |error| Replied::Done(Err(error)),
+                        |alone| Replied::NoName(order, Box::new(alone)),
+                    )));
+                }
+                SideWhat::Child(mut order, reply) => {
+                    let said = self.alone(&mut order.terms, carried);
+                    drop(reply.send(said.map_or_else(
+                        |error| Replied::Done(Err(error)),
+                        |alone| Replied::NoName(order, Box::new(alone)),
+                    )));
+                }
             };
         }
-        let carried = carried.unwrap_or_else(|| (self.machine.model().clone(), self.caller.provider()));
         match what {
             SideWhat::Call(order, reply) => self.side_call(*order, carried, cancel, permit, reply),
             SideWhat::Child(order, reply) => self.side_child(*order, carried, cancel, permit, reply),
@@ -60,14 +73,18 @@ impl Task {
         permit: OwnedSemaphorePermit,
         reply: oneshot::Sender<Replied<CallOrder, CallAnswer>>,
     ) {
-        let promise = match self.promise(&order.terms, &model) {
+        let promise = match self.promise(&order.terms, &model, &*provider) {
             Ok(promise) => promise,
             Err(error) => return drop(reply.send(Replied::Done(Err(error)))),
         };
         let Some(head) = self.machine.head() else { return };
         let id = self.side_begins(&promise, &cancel);
+        let caller = self.caller.beside(provider);
+        if let Some((run, held)) = &promise.held {
+            caller.purse.promise(&self.caller.purse, run, *held);
+        }
         let job = SideJob {
-            caller: self.caller.beside(provider),
+            caller,
             session: self.machine.session().clone(),
             head,
             row: id,
@@ -81,7 +98,9 @@ impl Task {
             let beside = job.caller.purse.clone();
             let SideMade { call, answer } = job.make().await;
             caller.purse.missed_beside(&beside, missed);
-            settle(&caller, &promise, call, &input).await;
+            beside.promise_kept(nano(call.cost));
+            // The session is over.
+            drop(input.send(Input::SideEnded(Box::new(call))).await);
             drop(permit);
             drop(reply.send(Replied::Done(answer)));
         };
@@ -101,7 +120,7 @@ impl Task {
         };
         let tools: Result<Vec<_>, _> = order.tools.iter().map(lent).collect();
         let (tools, promise) =
-            match tools.and_then(|tools| Ok((tools, self.promise(&order.terms, &carried.0)?))) {
+            match tools.and_then(|tools| Ok((tools, self.promise(&order.terms, &carried.0, &*carried.1)?))) {
                 Ok(both) => both,
                 Err(error) => return drop(reply.send(Replied::Done(Err(error)))),
             };
@@ -166,16 +185,48 @@ impl Task {
         id
     }
 
+    /// A child session may cost no more than was said, also where no run of it pays.
+    fn of_child(&self, wanted: Option<f64>) -> Result<Option<f64>, RunnerError> {
+        let is_child = self.children.as_ref().is_some_and(Children::is_of_child);
+        let Some(limit) = self.machine.max_cost().filter(|_| is_child) else { return Ok(wanted) };
+        let left = limit - self.caller.purse.book.spent();
+        if left <= 0.0 {
+            return Err(RunnerError::Budget(Limit::Cost(limit)));
+        }
+        Ok(Some(wanted.map_or(left, |wanted| wanted.min(left))))
+    }
+
+    /// What becomes a session of its own, since ours has no name yet: the run pays for it all the same.
+    fn alone(&self, terms: &mut Terms, carried: Carried) -> Result<Alone, RunnerError> {
+        let Promise { budget, held, .. } = self.promise(terms, &carried.0, &*carried.1)?;
+        terms.budget = budget;
+        let purse = self.caller.purse.clone();
+        Ok(Alone { carried, daily: purse.daily(), purse, held })
+    }
+
     /// What it may cost: its budget, and what is left of the run that pays.
-    fn promise(&self, terms: &Terms, model: &Model) -> Result<Promise, RunnerError> {
+    fn promise(&self, terms: &Terms, model: &Model, provider: &dyn Provider) -> Result<Promise, RunnerError> {
         let (run, wanted) = (terms.run.clone(), terms.budget_for(model));
         let money = run.as_ref().and_then(|run| Some((run.clone(), self.machine.money_of(run)?)));
         let Some((paying, RunMoney { left, limit })) = money else {
-            return Ok(Promise { run, budget: wanted, held: None });
+            // Nobody counts any more what hooks of a run that is over spend.
+            return match self
+                .machine
+                .max_cost()
+                .filter(|_| run.is_some() && run.as_ref() != self.machine.run())
+            {
+                Some(limit) => Err(RunnerError::Budget(Limit::Cost(limit))),
+                None => Ok(Promise { run, budget: self.of_child(wanted)?, held: None }),
+            };
         };
         let granted = self.caller.purse.book.promise(&paying, floor_nano(left), wanted.map(floor_nano));
         let granted = granted.ok_or(RunnerError::Budget(Limit::Cost(limit)))?;
-        Ok(Promise { run, budget: Some(in_dollars(granted)), held: Some((paying, granted)) })
+        let mut held = granted;
+        if !model.cost.are_known() && provider.is_local() {
+            self.caller.purse.book.side_cost(&paying, granted, 0);
+            held = 0;
+        }
+        Ok(Promise { run, budget: Some(in_dollars(granted)), held: Some((paying, held)) })
     }
 }
 

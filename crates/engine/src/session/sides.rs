@@ -10,7 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::Mail;
-use crate::children::Children;
+use crate::children::{Alone, Children};
 use crate::runner::{Backend, CallAnswer, CallOrder, Carried, ChildAnswer, ChildOrder, RunnerError, Terms};
 
 /// Something that a hook or a source wants done.
@@ -33,7 +33,7 @@ pub(super) enum SideWhat {
 pub(super) enum Replied<O, A> {
     Done(Result<A, RunnerError>),
     /// The session has no name yet under which it could be recorded.
-    NoName(Box<O>),
+    NoName(Box<O>, Box<Alone>),
 }
 
 /// What is under way beside the conversation, with the run that pays for it.
@@ -82,7 +82,7 @@ impl Backend for SessionRunner {
             let _guard = ask(mail, &children, &terms, SideWhat::Call(Box::new(order), reply)).await?;
             match answer.await {
                 Ok(Replied::Done(answer)) => answer,
-                Ok(Replied::NoName(order)) => children.call(*order).await,
+                Ok(Replied::NoName(order, alone)) => children.call_for(*order, *alone).await,
                 Err(_) => Err(RunnerError::Closed),
             }
         })
@@ -97,7 +97,7 @@ impl Backend for SessionRunner {
             let _guard = ask(mail, &children, &terms, SideWhat::Child(Box::new(order), reply)).await?;
             match answer.await {
                 Ok(Replied::Done(answer)) => answer,
-                Ok(Replied::NoName(order)) => children.session(*order).await,
+                Ok(Replied::NoName(order, alone)) => children.session_for(*order, *alone).await,
                 Err(_) => Err(RunnerError::Closed),
             }
         })

@@ -10,8 +10,9 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use quipu::protocol::{
-    Command, Entry, Limit, Message, Model, ModelError, ModelErrorKind, ModelRequest, Notice, Outcome, Prices,
-    RunId, SessionId, StopReason, ToolCall, ToolResultMessage, Trust, UserInput,
+    Ack, Command, Entry, Event, Limit, Message, Model, ModelError, ModelErrorKind, ModelRequest, MoveFiles,
+    Moved, Notice, Outcome, Prices, RunId, SessionId, StopReason, ToolCall, ToolResultMessage, Trust,
+    UserInput,
 };
 use quipu::store::{
     ReadModel as _, RefName, SessionQuery, StepCall, StepState, Store as _, Until, UsageBy, UsageQuery,
@@ -19,9 +20,10 @@ use quipu::store::{
 };
 use quipu::{
     Call, CallAnswer, CallEnd, CallRequest, CallVerdict, ChildAnswer, ChildRequest, Context, ContextAsk,
-    ContextSource, Decision, Engine, Hook, HookContext, HookError, InputVerdict, Limits, ModelName, Policy,
-    Proposal, Provider, ResultVerdict, RunEnd, RunEndVerdict, Runner, RunnerError, RunnerPurpose, Sealer,
-    Section, SessionOptions, SourceError, SourceVersion,
+    ContextSource, Decision, Engine, Hook, HookContext, HookError, InputVerdict, Limits, ModelName,
+    MoveRequest, MoveVerdict, Policy, Proposal, Provider, ResultVerdict, RunEnd, RunEndVerdict, RunStart,
+    RunStartVerdict, Runner, RunnerError, RunnerPurpose, Sealer, Section, SessionOptions, SourceError,
+    SourceVersion,
 };
 use quipu_testkit::SpanCollector;
 use serde_json::json;
@@ -39,6 +41,8 @@ enum At {
     ToolResult,
     TurnEnd,
     RunEnd,
+    Move,
+    Start,
 }
 
 type Work = dyn Fn(HookContext) -> BoxFuture<'static, ()> + Send + Sync;
@@ -104,6 +108,22 @@ impl Hook for Asking {
         cx: &'a HookContext,
     ) -> BoxFuture<'a, Result<RunEndVerdict, HookError>> {
         self.at(At::RunEnd, cx).map(|()| Ok(RunEndVerdict::Pass)).boxed()
+    }
+
+    fn before_run<'a>(
+        &'a self,
+        _: &'a RunStart,
+        cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<RunStartVerdict, HookError>> {
+        self.at(At::Start, cx).map(|()| Ok(RunStartVerdict::Pass)).boxed()
+    }
+
+    fn before_move<'a>(
+        &'a self,
+        _: &'a MoveRequest,
+        cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<MoveVerdict, HookError>> {
+        self.at(At::Move, cx).map(|()| Ok(MoveVerdict::Pass)).boxed()
     }
 }
 
@@ -862,6 +882,195 @@ async fn program_asks_without_a_session() {
     world.check().await;
 }
 
+async fn moved(live: &Live, command: Command) -> Moved {
+    match live.session.send(command).await {
+        Ok(Ack::Moved(moved)) => moved,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn undo() -> Command {
+    Command::Undo { steps: 1, files: MoveFiles::AsBefore }
+}
+
+fn redo() -> Command {
+    Command::Redo { steps: 1, files: MoveFiles::AsBefore }
+}
+
+#[tokio::test]
+async fn calls_of_hooks_stand_in_the_way_of_no_move() {
+    let world = World::with([Reply { cost: 0.125, ..say("a0") }, Reply { cost: 0.125, ..say("a1") }]);
+    let (hook, mut answers) = calls_at(At::Move, || CallRequest { budget: Some(1.5), ..request() });
+    let limits = Limits { daily_budget: Some(100.0), ..Limits::default() };
+    let mut options = SessionOptions { limits, model: dear(), hooks: vec![hook], ..world.options() };
+    options.compaction.keep_recent_tokens = 1;
+    let live = world.create_with(options.clone()).await;
+    let mut heads = Vec::new();
+    for text in ["q0", "q1"] {
+        live.run(&format!("{text} {}", "long ".repeat(2_000))).await;
+        heads.push(live.session.view().head.unwrap());
+    }
+    let asks = || world.fake.push([Reply { cost: 0.25, ..say("A name") }]);
+    // Each is one step, back and forward, at once.
+    for (command, from, to) in [(undo(), 1, 0), (redo(), 0, 1), (undo(), 1, 0), (redo(), 0, 1)] {
+        asks();
+        let moved = moved(&live, command).await;
+        assert_eq!((moved.from, moved.to, moved.steps.len()), (heads[from], heads[to], 1));
+        assert!(answers.recv().await.unwrap().is_ok());
+    }
+    asks();
+    live.session.jump(heads[0], None, None).await.unwrap();
+    live.until(1, |event| matches!(event, Event::JumpEnded { .. })).await;
+    assert!(answers.recv().await.unwrap().is_ok());
+    for (command, to) in [(undo(), 1), (redo(), 0), (undo(), 1)] {
+        asks();
+        assert_eq!(moved(&live, command).await.to, heads[to]);
+        assert!(answers.recv().await.unwrap().is_ok());
+    }
+    // Until they are nodes the day counts what they cost, and then the same once.
+    let now = i64::MAX / 2;
+    let spent = async || world.store.spent(0).await.unwrap() + world.store.assumed(0, now).await.unwrap();
+    assert_eq!(spent().await, 0.25 + 8.0 * 0.25);
+    // A compaction, too.
+    world.fake.push([say("sum")]);
+    live.session.compact(None).await.unwrap();
+    live.until(1, |event| matches!(event, Event::CompactionEnded { .. })).await;
+    assert!(!noted(&world, &live.id(), "quipu.call").await.is_empty());
+    let compacted = live.session.view().head.unwrap();
+    asks();
+    let back = moved(&live, Command::UndoCompaction).await;
+    assert_ne!(back.to, compacted);
+    assert!(answers.recv().await.unwrap().is_ok());
+
+    asks();
+    let back = moved(&live, undo()).await;
+
+    let (id, before) = (live.id(), spent().await);
+    live.finish().await;
+    assert_eq!(spent().await, before);
+    assert_eq!(world.store.pending(&id).await.unwrap().steps, []);
+    assert_eq!(cost_of(&world, &id).await, 0.25 + 10.0 * 0.25);
+
+    // The end of a session writes them behind the move, which can be done again all the same, and undone.
+    let head = world.store.head(&RefName::session(&id)).await.unwrap();
+    assert_ne!(head, Some(back.to));
+    let again = world.engine.redo(&id, 1).await.unwrap();
+    assert_eq!((again[0].from, again[0].to), (head, Some(back.from)));
+    let undone = world.engine.undo(&id, 1).await.unwrap();
+    assert_eq!((undone[0].to, &undone[0].what), (Some(back.to), &again[0].what));
+}
+
+#[tokio::test]
+async fn run_goes_on_while_a_call_of_a_hook_is_under_way() {
+    let gate = Gate::new();
+    let held = Reply { cost: 0.25, before: Some(gate.clone()), ..say("A name") };
+    // A token costs a ten-thousandth of a dollar: each call may cost less than half of it.
+    let cost = Prices { output: 100.0, ..Prices::default() };
+    let model = Arc::new(Model { max_tokens: 4_096, cost, ..(*model()).clone() });
+    let world = World::with([call(&[("echo", json!({ "text": "a" }))]), held]);
+    let (hook, mut answers) = calls_at(At::TurnEnd, request);
+    let limits = Limits { max_cost: Some(1.0), ..Limits::default() };
+    let options = SessionOptions { limits, model: model.clone(), hooks: vec![hook], ..world.options() };
+    let live = world.create_with(options).await;
+    live.session.prompt("go").await.unwrap();
+    gate.reached().await;
+    live.until(2, |event| matches!(event, Event::TurnStarted { .. })).await;
+    gate.open();
+    live.settled(1).await;
+    assert_eq!(live.outcomes(), [Outcome::Done]);
+    assert!(answers.recv().await.unwrap().is_ok());
+    live.finish().await;
+
+    // Where what it may cost is in the way, the run waits for it, and can be aborted.
+    for aborts in [false, true] {
+        let gate = Gate::new();
+        let held = Reply { cost: 0.125, before: Some(gate.clone()), ..say("A name") };
+        let world = World::with([Reply { cost: 0.01, ..call(&[("echo", json!({ "text": "a" }))]) }, held]);
+        let (hook, _answers) = calls_at(At::TurnEnd, request);
+        let limits = Limits { max_cost: Some(0.5), ..Limits::default() };
+        let options = SessionOptions { limits, model: model.clone(), hooks: vec![hook], ..world.options() };
+        let live = world.create_with(options).await;
+        live.session.prompt("go").await.unwrap();
+        gate.reached().await;
+        live.until(2, |event| matches!(event, Event::TurnStarted { .. })).await;
+        if aborts {
+            live.session.abort().await.unwrap();
+        } else {
+            gate.open();
+        }
+        live.settled(1).await;
+        assert_eq!(live.outcomes(), [if aborts { Outcome::Aborted } else { Outcome::Done }]);
+        gate.open();
+        live.finish().await;
+    }
+}
+
+#[tokio::test]
+async fn run_that_is_over_pays_for_nothing_more() {
+    let world = World::with([say("one")]);
+    let kept: Arc<Mutex<Option<Runner>>> = Arc::default();
+    let keep = kept.clone();
+    let hook = Asking::hook(At::RunEnd, move |cx| {
+        *keep.lock().unwrap() = Some(cx.runner());
+        std::future::ready(())
+    });
+    let limits = Limits { max_cost: Some(1.0), ..Limits::default() };
+    let live = world.create_with(SessionOptions { limits, hooks: vec![hook], ..world.options() }).await;
+    assert_eq!(live.run("go").await, Outcome::Done);
+    let runner = kept.lock().unwrap().take().unwrap();
+    let refused = runner.call(request()).await.unwrap_err();
+    assert!(matches!(refused, RunnerError::Budget(Limit::Cost(limit)) if limit == 1.0), "{refused:?}");
+    assert_eq!(world.fake.bodies().len(), 1);
+    live.finish().await;
+    world.check().await;
+}
+
+#[tokio::test]
+async fn first_run_pays_for_what_is_asked_before_it_begins() {
+    let world = World::with([Reply { cost: 0.75, ..say("A name") }, say("one")]);
+    let (hook, mut answers) = calls_at(At::Start, || CallRequest { budget: Some(9.0), ..request() });
+    let limits = Limits { max_cost: Some(1.5), ..Limits::default() };
+    let options = SessionOptions { limits, model: dear(), hooks: vec![hook], ..world.options() };
+    let live = world.create_with(options.clone()).await;
+    // The least that a call may cost is more than is left.
+    assert_eq!(live.run("go").await, Outcome::Limit(Limit::Cost(1.5)));
+    assert_eq!(answers.recv().await.unwrap().unwrap().text, "A name");
+    assert_eq!(world.fake.bodies().len(), 1);
+    live.finish().await;
+    // And more than the run may cost is not asked for.
+    let limits = Limits { max_cost: Some(0.5), ..Limits::default() };
+    let live = world.create_with(SessionOptions { limits, ..options }).await;
+    assert_eq!(live.run("go").await, Outcome::Limit(Limit::Cost(0.5)));
+    let refused = answers.recv().await.unwrap().unwrap_err();
+    assert!(matches!(refused, RunnerError::Budget(Limit::Cost(_))), "{refused:?}");
+    assert_eq!(world.fake.bodies().len(), 1);
+    live.finish().await;
+    world.check().await;
+}
+
+#[tokio::test]
+async fn child_pays_for_what_its_hooks_ask_without_a_run() {
+    let world = World::with([say("one")]);
+    let (tell, mut answers) = mpsc::unbounded_channel();
+    let inner = Asking::hook(At::Input, move |cx| {
+        let tell = tell.clone();
+        async move {
+            if is_child(cx.session.as_ref()) {
+                let request = CallRequest { budget: Some(9.0), ..request() };
+                drop(tell.send(cx.runner().call(request).await));
+            }
+        }
+    });
+    let (outer, _children) = children_at(At::RunEnd, ChildRequest { budget: Some(0.5), ..child() });
+    let hooks = vec![inner, outer];
+    let live = world.create_with(SessionOptions { model: dear(), hooks, ..world.options() }).await;
+    assert_eq!(live.run("go").await, Outcome::Done);
+    let refused = answers.recv().await.unwrap().unwrap_err();
+    assert!(matches!(refused, RunnerError::Budget(Limit::Cost(_))), "{refused:?}");
+    live.finish().await;
+    world.check().await;
+}
+
 type Kept = (Runner, Option<RunId>);
 
 #[tokio::test]
@@ -879,7 +1088,6 @@ async fn session_that_is_closed_asks_nobody() {
     let (runner, run) = kept.lock().unwrap().take().unwrap();
     assert!(run.is_some());
     assert_eq!(runner.call(request()).await.unwrap().text, "done");
-    live.settled(2).await;
     live.session.send(Command::Rename { name: "after".into() }).await.unwrap();
     live.finish().await;
     assert!(matches!(runner.call(request()).await, Err(RunnerError::Closed)));

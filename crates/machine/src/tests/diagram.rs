@@ -23,7 +23,7 @@ const STATES: [(&str, &str); 15] = [
     ("Leaving", "a call of the model takes the session to another node"),
     ("Moving", "the session is moved with its files, undone, redone, merged, labelled or named"),
     ("Changing", "another model or level of thinking is being recorded"),
-    ("Noting", "a line that a person ran in the shell, or a call beside the conversation, becomes a node"),
+    ("Noting", "a line that a person ran in the shell becomes a node"),
     ("Refreshing", "sources of tools and context are asked, or what they gave is being recorded"),
 ];
 
