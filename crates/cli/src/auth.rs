@@ -42,7 +42,7 @@ fn list(place: &Place, json: bool) -> Result<(), Failure> {
         }
         match source {
             Some(source) => {
-                let hint = if spoken { "" } else { "  (its wire is not spoken yet)" };
+                let hint = if spoken { "" } else { "  (its API is not supported yet)" };
                 writeln!(
                     out,
                     "{}  from {}{}",
@@ -76,7 +76,7 @@ fn set(place: &Place, provider: &str) -> Result<(), Failure> {
     }
     let mut key = String::new();
     if crate::console::is_typed() {
-        note(format!("The key for {}, which is not shown; Enter ends it:", printable(provider)));
+        note(format!("API key for {} (hidden; Enter to finish):", printable(provider)));
         key = typed()?;
     } else {
         crate::console::stdin().take(KEY_LIMIT + 1).read_to_string(&mut key)?;

@@ -260,7 +260,7 @@ fn tell(report: &Report, args: &ImportArgs) -> io::Result<()> {
     }
     let skipped: u64 = report.skipped.values().sum();
     if skipped > 0 {
-        let what = if is_whole { "files hold no conversation" } else { "lines say nothing new" };
+        let what = if is_whole { "files without a conversation skipped" } else { "redundant lines skipped" };
         counts.push(format!("{skipped} {what}"));
     }
     if is_whole {

@@ -132,7 +132,7 @@ fn write_entry(
     about.push(if told {
         dollars(cost(entry))
     } else {
-        format!("{} and calls without a cost", dollars(cost(entry)))
+        format!("{} and calls of unknown cost", dollars(cost(entry)))
     });
     let ended = match &entry.ended {
         Ended::Answered => "answered".to_owned(),

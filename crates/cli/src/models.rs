@@ -53,7 +53,7 @@ pub(crate) async fn run(args: &ModelsArgs) -> Result<(), Failure> {
         let why = match (available, is_supported(&model)) {
             (true, _) => "",
             (false, true) => "  (no credential)",
-            (false, false) => "  (its wire is not spoken yet)",
+            (false, false) => "  (its API is not supported yet)",
         };
         let name = printable(&format!("{}/{}", model.provider, model.id));
         let limits = format!("{}k window, {}k out", model.context_window / 1000, model.max_tokens / 1000);
