@@ -124,7 +124,7 @@ impl JobContext {
     }
 
     /// Asks models for the job: the same one for the whole attempt. Its calls and its child sessions are recorded in sessions of
-    /// their own, and aborted when the attempt is over. The job's deadline goes on meanwhile. May read files, and run a command
+    /// their own, and aborted when the attempt is over, but for what a task of its own asks. The job's deadline goes on meanwhile. May read files, and run a command
     /// that knows a key.
     ///
     /// # Errors
