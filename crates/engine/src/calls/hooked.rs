@@ -69,12 +69,12 @@ impl Caller {
         });
         let Some(record) = found else { return Ok(None) };
         let bytes = self.store.chunk(record.body, 0..record.body_bytes).await;
-        let bytes = bytes.map_err(|error| error.to_string())?;
-        if Body::of(Bytes::from(bytes.clone())).id != record.body {
+        let body = Body::of(Bytes::from(bytes.map_err(|error| error.to_string())?));
+        if body.id != record.body {
             return Err(format!("the store has other bytes in {}", record.body));
         }
         let CallRecord { headers, removed_headers: removed, .. } = record;
-        let payload = Some(ChangedPayload { body: Bytes::from(bytes), headers, removed });
+        let payload = Some(ChangedPayload { body: body.bytes, headers, removed });
         Ok(Some(HookedCall { before, change: None, payload, is_changed: true }))
     }
 

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use quipu_protocol::{
-    AssistantMessage, BlobId, Body as MessageBody, CallRecord, Content, Message, ModelError, ModelErrorKind,
-    ModelRequest, NodeId, Outcome, RunId, SessionId, StopReason, UserMessage,
+    AssistantMessage, BlobId, Body as MessageBody, CallRecord, Content, ImageContent, Message, ModelError,
+    ModelErrorKind, ModelRequest, NodeId, Outcome, RunId, SessionId, StopReason, UserMessage,
 };
 use quipu_providers::{Body, Call, CallEnd, CallEvent, LearnSecret, Provider, ResponseHead, RetryAsk};
 use quipu_seal::Sealer;
@@ -526,13 +526,15 @@ pub fn seal_content(content: &mut [Content], sealer: &Sealer) {
             Content::Text(text) => replace(&mut text.text, sealer),
             Content::Thinking(thinking) => replace(&mut thinking.thinking, sealer),
             Content::ToolCall(call) => call.arguments = sealer.seal_json(&call.arguments),
-            Content::Image(image) => {
-                if let Cow::Owned(plain) = quipu_seal::without_text(&image.data) {
-                    image.data = plain;
-                }
-            }
+            Content::Image(image) => strip_picture(image),
             Content::Other(json) => *json = sealer.seal_json(json),
         }
+    }
+}
+
+fn strip_picture(image: &mut ImageContent) {
+    if let Cow::Owned(plain) = quipu_seal::without_text(&image.data) {
+        image.data = plain;
     }
 }
 
@@ -544,10 +546,8 @@ pub(crate) fn strip_pictures(message: &mut Message) {
         _ => return,
     };
     for block in content {
-        if let Content::Image(image) = block
-            && let Cow::Owned(plain) = quipu_seal::without_text(&image.data)
-        {
-            image.data = plain;
+        if let Content::Image(image) = block {
+            strip_picture(image);
         }
     }
 }

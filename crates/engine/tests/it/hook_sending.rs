@@ -269,7 +269,7 @@ impl Hook for Looks {
 }
 
 #[tokio::test]
-async fn beginning_of_an_answer_is_shown_and_nobody_waits_for_who_looks() {
+async fn beginning_of_an_answer_is_shown_and_nothing_waits_for_it() {
     let world = World::with([say("a0"), say("a1")]);
     let (heads, gate) = (Arc::<Mutex<Vec<ResponseHead>>>::default(), Gate::new());
     let live = hooked(&world, vec![Arc::new(Looks { heads: heads.clone(), gate: Some(gate.clone()) })]).await;
@@ -318,7 +318,7 @@ async fn epochs(world: &World, head: NodeId) -> usize {
 }
 
 #[tokio::test]
-async fn text_in_the_system_prompt_is_an_epoch_and_stays_until_there_is_another_one() {
+async fn system_text_of_a_hook_is_an_epoch_and_stays_until_replaced() {
     let world = World::new();
     let text = Arc::new(Mutex::new(None));
     let says: Vec<Arc<dyn Hook>> = vec![Arc::new(Says(text.clone()))];
@@ -406,7 +406,7 @@ async fn hook_that_hangs_over_the_bytes_ends_only_its_own_effect() {
 }
 
 #[tokio::test]
-async fn header_with_a_secret_that_nobody_knows_fails_that_request_alone() {
+async fn header_with_an_unknown_secret_fails_that_request_alone() {
     let world = World::with([say("a0")]);
     let count = AtomicUsize::new(0);
     let hook = Sends::with(move |_| match count.fetch_add(1, Ordering::SeqCst) {

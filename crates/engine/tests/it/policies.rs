@@ -256,7 +256,7 @@ async fn permissions_that_deny_end_the_chain() {
 }
 
 #[tokio::test]
-async fn permission_of_a_step_does_not_answer_a_question_of_the_permissions() {
+async fn grant_of_a_step_does_not_answer_the_permissions() {
     let world = echoes(&["a"]);
     let kind = Arc::new(Step::says("kind", ToolVerdict::allow()));
     let decision = Decision::Ask { question: "Run it?".into(), subject: "a".into() };
@@ -292,7 +292,7 @@ async fn call_without_any_opinion_is_asked() {
 }
 
 #[tokio::test]
-async fn call_is_allowed_by_a_step_where_the_permissions_have_no_opinion() {
+async fn step_allows_a_call_without_an_opinion_of_the_permissions() {
     let world = echoes(&["a"]);
     let kind = Arc::new(Step::says("kind", ToolVerdict::allow()));
     let policy = Arc::new(Fixed(Decision::NoOpinion));
@@ -354,7 +354,7 @@ async fn yes_for_the_session_is_told_to_the_step_that_asked() {
 }
 
 #[tokio::test]
-async fn question_of_two_is_answered_for_both_and_no_longer_than_one_lets_it() {
+async fn question_of_two_lasts_as_long_as_the_shorter_allows() {
     struct Keeps(Mutex<Vec<(Grant, Scope)>>);
     impl Policy for Keeps {
         fn decide(&self, _: &Proposal<'_>) -> Decision {
