@@ -355,7 +355,7 @@ mod tests {
 
     #[test]
     #[cfg(all(target_os = "linux", target_env = "gnu", target_arch = "x86_64"))]
-    fn this_program_is_not_static() {
+    fn dynamic_program_is_not_static() {
         let bytes = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         let needs = Elf::read(&bytes, 62).and_then(|elf| elf.needs()).unwrap();
         assert!(needs.len() == 2 && needs[0].starts_with("wants the loader /"), "{needs:?}");

@@ -330,7 +330,7 @@ pub(crate) struct SearchArgs {
     /// Also search by meaning, with the model that `search.meaning` in settings.json names, and mix both rankings.
     /// With --wait and no words, only build the vectors.
     #[arg(long, conflicts_with_all = ["best", "part"])]
-    pub(crate) meaning: bool,
+    pub(crate) semantic: bool,
     /// Only whole words.
     #[arg(long, conflicts_with = "part")]
     pub(crate) exact: bool,
@@ -477,16 +477,16 @@ pub(crate) struct BranchArgs {
     #[arg(long, value_name = "USD", allow_negative_numbers = true, value_parser = dollars)]
     pub(crate) max_cost: Option<f64>,
     #[command(flatten)]
-    pub(crate) along: FilesAlong,
+    pub(crate) restore: RestoreArgs,
     #[command(flatten)]
     pub(crate) out: OutArgs,
     #[command(flatten)]
     pub(crate) model: ModelArgs,
 }
 
-/// Whether files go with the conversation, and whether somebody is asked.
+/// Options that restore files together with the conversation.
 #[derive(Debug, Args)]
-pub(crate) struct FilesAlong {
+pub(crate) struct RestoreArgs {
     /// Restore the files that tools changed to their state at that node. Shows the changes first.
     #[arg(long)]
     pub(crate) files: bool,

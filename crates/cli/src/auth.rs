@@ -7,28 +7,28 @@ use quipu_providers::{AuthFile, nearest};
 
 use crate::args::{AuthAction, AuthArgs, StoreArg};
 use crate::exit::{Exit, Failure};
-use crate::place::place;
+use crate::home::home;
 use crate::print::{Paint, note, printable};
-use quipu_host::Place;
+use quipu_host::Home;
 
 /// Bytes of a key at most.
 const KEY_LIMIT: u64 = 16 << 10;
 
 pub(crate) fn run(args: &AuthArgs) -> Result<(), Failure> {
-    let place = place(&StoreArg::default())?;
+    let home = home(&StoreArg::default())?;
     match &args.action {
-        None => list(&place, args.json),
-        Some(AuthAction::Set { provider }) => set(&place, provider),
+        None => list(&home, args.json),
+        Some(AuthAction::Set { provider }) => set(&home, provider),
         Some(AuthAction::Remove { provider }) => {
-            let removed = AuthFile::new(&place.home).remove(provider).map_err(Failure::failed)?;
+            let removed = AuthFile::new(&home.dir).remove(provider).map_err(Failure::failed)?;
             note(if removed { "Removed." } else { "There was no stored key for it." });
             Ok(())
         }
     }
 }
 
-fn list(place: &Place, json: bool) -> Result<(), Failure> {
-    let settings = place.settings();
+fn list(home: &Home, json: bool) -> Result<(), Failure> {
+    let settings = home.settings();
     let mut out = std::io::BufWriter::new(crate::console::stdout());
     let paint = Paint::stdout();
     let mut without = Vec::new();
@@ -62,8 +62,8 @@ fn list(place: &Place, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-fn set(place: &Place, provider: &str) -> Result<(), Failure> {
-    let settings = place.settings();
+fn set(home: &Home, provider: &str) -> Result<(), Failure> {
+    let settings = home.settings();
     if !settings.providers().contains(&provider) {
         let near = nearest(provider, settings.providers().into_iter().map(str::to_owned));
         let near =
@@ -71,7 +71,7 @@ fn set(place: &Place, provider: &str) -> Result<(), Failure> {
         return Err(Failure::usage(format!(
             "there is no provider `{}`{near}; `quipu auth` lists them, and models.json in {} can add one",
             printable(provider),
-            place.home.display()
+            home.dir.display()
         )));
     }
     let mut key = String::new();
@@ -85,7 +85,7 @@ fn set(place: &Place, provider: &str) -> Result<(), Failure> {
     if key.is_empty() || key.len() as u64 > KEY_LIMIT || key.contains(char::is_whitespace) {
         return Err(Failure::usage("that is no key: it must be one word of at most 16 KiB, on stdin"));
     }
-    let file = AuthFile::new(&place.home);
+    let file = AuthFile::new(&home.dir);
     file.set_key(provider, key).map_err(Failure::failed)?;
     note(format!("Stored in {}, which you alone can read. It was not checked.", file.path().display()));
     Ok(())

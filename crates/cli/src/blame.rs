@@ -8,7 +8,7 @@ use quipu::history::{BLAMED_CHANGES, Blame, BlameTurn, LineOf, NotKnown};
 
 use crate::args::BlameArgs;
 use crate::exit::Failure;
-use crate::place::place;
+use crate::home::home;
 use crate::print::{Paint, ago, iso, note, one_line, printable};
 use crate::usage::tell_behind;
 use quipu_host::now;
@@ -16,7 +16,7 @@ use quipu_host::now;
 /// Bytes of a file at most.
 const FILE_LIMIT: u64 = 16 << 20;
 /// Bytes of another file at most.
-const BESIDE_LIMIT: u64 = 1 << 20;
+const SIBLING_LIMIT: u64 = 1 << 20;
 /// Columns of a reason beside its line.
 const REASON: usize = 32;
 
@@ -30,9 +30,9 @@ pub(crate) async fn run(args: &BlameArgs) -> Result<(), Failure> {
     {
         return Err(Failure::usage(format!("{shown} has {} lines, and no line {line}", lines.len())));
     }
-    let place = place(&args.out.store)?;
-    let found = match place.existing_store().await? {
-        Some(store) => quipu::history::blame(&*store, &names(&path), &content, &beside).await?,
+    let home = home(&args.out.store)?;
+    let found = match home.existing_store().await? {
+        Some(store) => quipu::history::blame(&*store, &names(&path), &content, &sibling_file).await?,
         None => Blame { lines: vec![LineOf::Nobody; lines.len()], ..Blame::default() },
     };
     let wanted = match line {
@@ -41,9 +41,9 @@ pub(crate) async fn run(args: &BlameArgs) -> Result<(), Failure> {
     };
     let mut out = std::io::BufWriter::new(crate::console::stdout());
     let whose = |at: usize| match found.lines.get(at) {
-        Some(LineOf::Turn(turn)) => found.turns.get(*turn).map_or(Whose::Nobody, Whose::Turn),
-        Some(LineOf::Unknown(why)) => Whose::Unknown(*why),
-        Some(LineOf::Nobody) | None => Whose::Nobody,
+        Some(LineOf::Turn(turn)) => found.turns.get(*turn).map_or(LineOwner::Nobody, LineOwner::Turn),
+        Some(LineOf::Unknown(why)) => LineOwner::Unknown(*why),
+        Some(LineOf::Nobody) | None => LineOwner::Nobody,
     };
     if args.out.json {
         for at in wanted {
@@ -62,12 +62,12 @@ pub(crate) async fn run(args: &BlameArgs) -> Result<(), Failure> {
     for at in wanted {
         let text = printable(lines[at]);
         match (whose(at), line) {
-            (Whose::Turn(turn), Some(_)) => {
-                write_turn(&mut out, turn, &text, now, paint, &crate::place::store_flag(&place))?;
+            (LineOwner::Turn(turn), Some(_)) => {
+                write_turn(&mut out, turn, &text, now, paint, &crate::home::store_flag(&home))?;
             }
-            (Whose::Nobody, Some(_)) => writeln!(out, "{text}\n\nno agent")?,
-            (Whose::Unknown(why), Some(_)) => writeln!(out, "{text}\n\nunknown: {why}")?,
-            (Whose::Turn(turn), None) => writeln!(
+            (LineOwner::Nobody, Some(_)) => writeln!(out, "{text}\n\nno agent")?,
+            (LineOwner::Unknown(why), Some(_)) => writeln!(out, "{text}\n\nunknown: {why}")?,
+            (LineOwner::Turn(turn), None) => writeln!(
                 out,
                 "{}  {:<11}  {:>8}  {:REASON$}  {:>digits$}  {text}",
                 paint.dim(&turn.node.short()),
@@ -77,7 +77,7 @@ pub(crate) async fn run(args: &BlameArgs) -> Result<(), Failure> {
                 at + 1
             )?,
             (whose, None) => {
-                let by = if matches!(whose, Whose::Nobody) { "no agent" } else { "unknown" };
+                let by = if matches!(whose, LineOwner::Nobody) { "no agent" } else { "unknown" };
                 let gap = 12 + 2 + 11 + 2 + 8 + 2 + REASON;
                 writeln!(out, "{}  {:>digits$}  {text}", paint.dim(&format!("{by:<gap$}")), at + 1)?;
             }
@@ -105,18 +105,18 @@ pub(crate) async fn run(args: &BlameArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whose a line is.
+/// The turn that a line comes from.
 #[derive(Clone, Copy)]
-enum Whose<'a> {
+enum LineOwner<'a> {
     Turn(&'a BlameTurn),
     Nobody,
     Unknown(NotKnown),
 }
 
 /// Another file as it is, when a command copied from it.
-fn beside(path: &Path) -> Option<Vec<u8>> {
+fn sibling_file(path: &Path) -> Option<Vec<u8>> {
     let found = std::fs::symlink_metadata(path).ok()?;
-    (found.is_file() && found.len() <= BESIDE_LIMIT).then(|| std::fs::read(path).ok()).flatten()
+    (found.is_file() && found.len() <= SIBLING_LIMIT).then(|| std::fs::read(path).ok()).flatten()
 }
 
 /// A file, or a file and a line of it. A name that ends like a line is a name when there is such a file.
@@ -202,11 +202,11 @@ fn write_turn(
 }
 
 /// A line as a program reads it: everything about its turn is null where no turn is known to have written it.
-fn json(number: usize, text: &str, whose: Whose<'_>) -> serde_json::Value {
+fn json(number: usize, text: &str, whose: LineOwner<'_>) -> serde_json::Value {
     let (by, turn, why) = match whose {
-        Whose::Turn(turn) => ("turn", Some(turn), None),
-        Whose::Nobody => ("nobody", None, None),
-        Whose::Unknown(why) => ("unknown", None, Some(why.to_string())),
+        LineOwner::Turn(turn) => ("turn", Some(turn), None),
+        LineOwner::Nobody => ("nobody", None, None),
+        LineOwner::Unknown(why) => ("unknown", None, Some(why.to_string())),
     };
     serde_json::json!({
         "type": "line",

@@ -9,27 +9,28 @@ use crate::args::{BranchArgs, Task};
 use crate::exit::Failure;
 use crate::fork::engine;
 use crate::print::{note, printable};
-use crate::put_back::{self, Words};
-use crate::work::work;
-use quipu_host::{Place, Started};
+use crate::restore_files::{self, Words};
+use crate::session_command::run_command;
+use quipu_host::{Home, StartedSession};
 
 pub(crate) async fn run(args: &BranchArgs) -> Result<(), Failure> {
-    let (place, engine) = engine(&args.out.store).await?;
+    let (home, engine) = engine(&args.out.store).await?;
     let node = quipu_host::resolve(&**engine.store(), &args.node, None).await?.node;
     let (label, mut files) = (args.label.as_deref(), None);
     let jumped = if args.summarize || args.focus.is_some() {
         let session = engine.session_to_jump(node).await?;
         drop(engine);
-        summarized(&place, args, node, session.to_string()).await?
-    } else if args.along.files {
+        summarized(&home, args, node, session.to_string()).await?
+    } else if args.restore.files {
         let done =
-            put_back::jump(&place, &engine, node, Words::Label(label), &args.along, args.out.json).await?;
+            restore_files::jump(&home, &engine, node, Words::Label(label), &args.restore, args.out.json)
+                .await?;
         let Some(JumpedWithFiles { jumped, plan, problems }) = done else { return Ok(()) };
         files = Some((plan, problems));
         jumped
     } else {
         let JumpedWithFiles { jumped, problems, .. } = engine.jump_along(node, label, None).await?;
-        put_back::warn(&problems);
+        restore_files::warn(&problems);
         jumped
     };
     let Jumped { session, from, at, head, said, summary, usage } = &jumped;
@@ -51,17 +52,17 @@ pub(crate) async fn run(args: &BranchArgs) -> Result<(), Failure> {
         let text = printable(&text);
         note(format!("It stands before this message{images}, to be said in other words:\n\n{text}\n"));
     }
-    let store = crate::place::store_flag(&place);
+    let store = crate::home::store_flag(&home);
     if from != head {
-        let along = if files.is_some() { " --files" } else { "" };
-        note(format!("Back to where it stood: `quipu branch {}{along}{store}`.", from.short()));
+        let files_flag = if files.is_some() { " --files" } else { "" };
+        note(format!("Back to where it stood: `quipu branch {}{files_flag}{store}`.", from.short()));
     }
     note(format!("Go on with `quipu -p --session {session}{store} \"…\"`."));
     Ok(writeln!(crate::console::stdout(), "{head}")?)
 }
 
 async fn summarized(
-    place: &Place,
+    home: &Home,
     args: &BranchArgs,
     node: quipu_protocol::NodeId,
     id: String,
@@ -74,7 +75,7 @@ async fn summarized(
         max_cost: args.max_cost,
         ..Task::default()
     };
-    let Started { opened, .. } = crate::place::open(place, &task, &here, None).await?;
+    let StartedSession { opened, .. } = crate::home::open(home, &task, &here, None).await?;
     if opened.session.view().session.as_str() != id {
         opened.session.shutdown().await;
         return Err(ChangeError::Busy(id.as_str().into()).into());
@@ -82,7 +83,7 @@ async fn summarized(
     let summary = Some(Summarize { focus: args.focus.clone() });
     let command = Command::Jump { to: node, summary, label: args.label.clone(), files: MoveFiles::Keep };
     let stopped = || Failure::failed("stopped; the session stands where it stood");
-    let jumped = work(opened, &here, command, |event| match event {
+    let jumped = run_command(opened, &here, command, |event| match event {
         Event::JumpEnded { result } => Some(match &**result {
             JumpResult::Done(jumped) => Ok((**jumped).clone()),
             JumpResult::Failed(why) => {

@@ -6,12 +6,12 @@ use quipu_protocol::{Command, CompactionResult, Event};
 
 use crate::args::{CompactArgs, Task};
 use crate::exit::Failure;
-use crate::place::{place, request};
-use crate::work::work;
-use quipu_host::{self as setup, Place, Started};
+use crate::home::{home, request};
+use crate::session_command::run_command;
+use quipu_host::{self as setup, Home, StartedSession};
 
 pub(crate) async fn run(args: &CompactArgs) -> Result<(), Failure> {
-    let place = place(&args.store)?;
+    let home = home(&args.store)?;
     let here = std::env::current_dir()?;
     let task = Task {
         resume: args.session.is_none(),
@@ -21,15 +21,15 @@ pub(crate) async fn run(args: &CompactArgs) -> Result<(), Failure> {
         ..Task::default()
     };
     if args.undo {
-        return undo(&place, &task, &here).await;
+        return undo(&home, &task, &here).await;
     }
-    if setup::existing_session(&place, &request(&task, &here)?).await?.is_none() {
+    if setup::existing_session(&home, &request(&task, &here)?).await?.is_none() {
         return Err(no_session());
     }
-    let Started { opened, .. } = crate::place::open(&place, &task, &here, None).await?;
+    let StartedSession { opened, .. } = crate::home::open(&home, &task, &here, None).await?;
     let command = Command::Compact { focus: args.focus.clone() };
     let stopped = || Failure::failed("stopped; the context is as it was");
-    let node = work(opened, &here, command, |event| match event {
+    let node = run_command(opened, &here, command, |event| match event {
         Event::CompactionEnded { result, .. } => Some(match &**result {
             CompactionResult::Done { node, .. } => Ok(*node),
             CompactionResult::Failed(why) => {
@@ -43,13 +43,13 @@ pub(crate) async fn run(args: &CompactArgs) -> Result<(), Failure> {
     Ok(writeln!(crate::console::stdout(), "{node}")?)
 }
 
-async fn undo(place: &Place, task: &Task, here: &std::path::Path) -> Result<(), Failure> {
-    let Some(row) = setup::existing_session(place, &request(task, here)?).await? else {
+async fn undo(home: &Home, task: &Task, here: &std::path::Path) -> Result<(), Failure> {
+    let Some(row) = setup::existing_session(home, &request(task, here)?).await? else {
         return Err(no_session());
     };
-    let engine = place.engine(place.store().await?, &place.settings())?;
+    let engine = home.engine(home.store().await?, &home.settings())?;
     let (node, problems) = engine.undo_compaction(&row.id).await?;
-    crate::put_back::warn(&problems);
+    crate::restore_files::warn(&problems);
     Ok(writeln!(crate::console::stdout(), "{node}")?)
 }
 

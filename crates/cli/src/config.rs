@@ -4,17 +4,17 @@ use std::io::Write as _;
 
 use clap::{Args, Subcommand};
 use quipu_host::settings::{
-    Changed, Effect, KEYS, Kept, Key, ProjectUse, SettingError, SettingsFile, project_settings_path,
-    project_to_trust, set_setting, trust_project, unset_setting,
+    Effect, FileChange, KEYS, Key, ProjectUse, SettingError, SettingsFile, StoredSetting,
+    project_settings_path, project_to_trust, set_setting, trust_project, unset_setting,
 };
-use quipu_host::{Place, ProblemKind, SettingRow, Settings, Source};
+use quipu_host::{Home, ProblemKind, SettingRow, Settings, Source};
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::StoreArg;
 use crate::console::current_dir;
 use crate::exit::Failure;
-use crate::place::place;
+use crate::home::home;
 use crate::print::{Paint, note, one_line, printable};
 
 /// Columns of a value in the list.
@@ -76,21 +76,21 @@ enum ConfigAction {
 
 /// `quipu config`.
 pub(crate) async fn run(args: &ConfigArgs) -> Result<(), Failure> {
-    let place = place(&StoreArg::default())?;
+    let home = home(&StoreArg::default())?;
     match &args.action {
-        None => list(&place, args.json),
-        Some(ConfigAction::List { json }) => list(&place, *json),
-        Some(ConfigAction::Get { key, json }) => get(&place, key, *json),
+        None => list(&home, args.json),
+        Some(ConfigAction::List { json }) => list(&home, *json),
+        Some(ConfigAction::Get { key, json }) => get(&home, key, *json),
         Some(ConfigAction::Set { key, value, project }) => {
-            let kept = set_setting(&place, &file(*project)?, key, value).map_err(failure)?;
-            tell(&place, &kept)
+            let kept = set_setting(&home, &file(*project)?, key, value).map_err(failure)?;
+            tell(&home, &kept)
         }
         Some(ConfigAction::Unset { key, project }) => {
-            let kept = unset_setting(&place, &file(*project)?, key).map_err(failure)?;
-            tell(&place, &kept)
+            let kept = unset_setting(&home, &file(*project)?, key).map_err(failure)?;
+            tell(&home, &kept)
         }
-        Some(ConfigAction::Edit { project }) => edit(&place, *project).await,
-        Some(ConfigAction::Trust) => trust(&place),
+        Some(ConfigAction::Edit { project }) => edit(&home, *project).await,
+        Some(ConfigAction::Trust) => trust(&home),
     }
 }
 
@@ -98,8 +98,8 @@ fn file(of_project: bool) -> Result<SettingsFile, Failure> {
     Ok(if of_project { SettingsFile::Project(current_dir()?) } else { SettingsFile::User })
 }
 
-fn list(place: &Place, json: bool) -> Result<(), Failure> {
-    let settings = place.config_in(&current_dir()?);
+fn list(home: &Home, json: bool) -> Result<(), Failure> {
+    let settings = home.config_in(&current_dir()?);
     let mut out = std::io::BufWriter::new(crate::console::stdout());
     let paint = Paint::stdout();
     let widest = KEYS.iter().map(|key| key.name.len()).max().unwrap_or(0);
@@ -116,12 +116,12 @@ fn list(place: &Place, json: bool) -> Result<(), Failure> {
     Ok(out.flush()?)
 }
 
-fn get(place: &Place, name: &str, json: bool) -> Result<(), Failure> {
+fn get(home: &Home, name: &str, json: bool) -> Result<(), Failure> {
     let key = Key::named(name).ok_or_else(|| {
         let near = quipu_providers::nearest(name, KEYS.iter().map(|key| key.name.to_owned()));
         failure(SettingError::Unknown { name: name.to_owned(), nearest: near.into_iter().next() })
     })?;
-    let settings = place.config_in(&current_dir()?);
+    let settings = home.config_in(&current_dir()?);
     let row = settings.row(key);
     let mut out = crate::console::stdout();
     if json {
@@ -167,18 +167,18 @@ pub(crate) fn origin(source: &Source) -> String {
 }
 
 /// What a change came to, and when it holds.
-pub(crate) fn told(kept: &Kept, now: &Settings) -> String {
+pub(crate) fn description(kept: &StoredSetting, now: &Settings) -> String {
     let path = kept.path.display();
     let name = printable(&kept.name);
-    let mut told = match &kept.value {
+    let mut description = match &kept.value {
         Some(value) => format!("{name} is {} now, in {path}", printable(&in_words(value))),
-        None if kept.changed == Changed::No => format!("{path} says nothing of {name}"),
+        None if kept.changed == FileChange::No => format!("{path} says nothing of {name}"),
         None => format!("{name} is taken out of {path}"),
     };
-    let Some(key) = kept.key else { return told };
+    let Some(key) = kept.key else { return description };
     let row = now.row(key);
     let counts = match (row.source, kept.changed) {
-        (_, Changed::Untrusted) => true,
+        (_, FileChange::Untrusted) => true,
         (Source::User(from) | Source::Project(from), _) => *from == kept.path,
         (Source::BuiltIn, _) => true,
         (Source::Environment(_) | Source::Flag(_), _) => false,
@@ -186,20 +186,20 @@ pub(crate) fn told(kept: &Kept, now: &Settings) -> String {
     if !counts {
         let more =
             format!("; {} counts more and says {}", origin(row.source), printable(&in_words(&row.value)));
-        told.push_str(&more);
-    } else if kept.changed == Changed::Untrusted {
-        told.push_str("; the file has not been accepted: `quipu config trust` shows and accepts it");
+        description.push_str(&more);
+    } else if kept.changed == FileChange::Untrusted {
+        description.push_str("; the file has not been accepted: `quipu config trust` shows and accepts it");
     }
     if matches!(key.name, "search.tool" | "travel.tools") && kept.value == Some(Value::Bool(true)) {
-        told.push_str("; a session that began without these tools goes on without them");
+        description.push_str("; a session that began without these tools goes on without them");
     }
-    told
+    description
 }
 
-fn tell(place: &Place, kept: &Kept) -> Result<(), Failure> {
-    let text = told(kept, &place.config_in(&current_dir()?));
+fn tell(home: &Home, kept: &StoredSetting) -> Result<(), Failure> {
+    let text = description(kept, &home.config_in(&current_dir()?));
     let when = match (kept.key.map(|key| key.effect), kept.changed) {
-        (None, _) | (_, Changed::No) => "",
+        (None, _) | (_, FileChange::No) => "",
         (Some(Effect::Now), _) => "; it holds at once, also in sessions that are open",
         (Some(Effect::NextSession), _) => {
             "; it holds from the next session on, and in one that is opened again"
@@ -243,14 +243,14 @@ pub(crate) fn failure(error: SettingError) -> Failure {
     }
 }
 
-async fn edit(place: &Place, of_project: bool) -> Result<(), Failure> {
+async fn edit(home: &Home, of_project: bool) -> Result<(), Failure> {
     let here = current_dir()?;
-    let path = if of_project { project_settings_path(place, &here)? } else { place.settings_path() };
+    let path = if of_project { project_settings_path(home, &here)? } else { home.settings_path() };
     if let Some(directory) = path.parent() {
         std::fs::create_dir_all(directory)?;
     }
     let was_accepted =
-        !path.exists() || project_to_trust(place, &here).is_ok_and(|project| project.is_trusted);
+        !path.exists() || project_to_trust(home, &here).is_ok_and(|project| project.is_trusted);
     let mut editor = quipu_tui::users_editor().map_err(|error| Failure::usage(error.to_string()))?;
     editor.arg(&path);
     // Ctrl-C is for the editor.
@@ -264,10 +264,10 @@ async fn edit(place: &Place, of_project: bool) -> Result<(), Failure> {
     }
     if of_project && was_accepted && path.exists() {
         // You changed it, and you had accepted what it was.
-        trust_project(place, &project_to_trust(place, &here)?)?;
+        trust_project(home, &project_to_trust(home, &here)?)?;
     }
     // A reading of its own: what was wrong before counts as well.
-    let settings = crate::place::place(&StoreArg::default())?.config_in(&here);
+    let settings = crate::home::home(&StoreArg::default())?.config_in(&here);
     let wrong = settings.problems.iter().filter(
         |problem| matches!(&problem.source, Source::User(from) | Source::Project(from) if *from == path),
     );
@@ -278,8 +278,8 @@ async fn edit(place: &Place, of_project: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-fn trust(place: &Place) -> Result<(), Failure> {
-    let project = project_to_trust(place, &current_dir()?)?;
+fn trust(home: &Home) -> Result<(), Failure> {
+    let project = project_to_trust(home, &current_dir()?)?;
     let path = project.path.display();
     let mut out = crate::console::stdout();
     for problem in project.problems.iter().filter(|problem| problem.kind != ProblemKind::Untrusted) {
@@ -288,7 +288,7 @@ fn trust(place: &Place) -> Result<(), Failure> {
     for (key, value) in &project.values {
         writeln!(out, "{}  {}", key.name, printable(&in_words(value)))?;
     }
-    trust_project(place, &project)?;
+    trust_project(home, &project)?;
     note(if project.is_trusted {
         format!("{path} was accepted before, as it is")
     } else {

@@ -19,32 +19,32 @@ const LOOK: u8 = 50;
 
 thread_local! {
     /// What the command of this thread is run within.
-    static WITHIN: RefCell<Option<Within>> = const { RefCell::new(None) };
+    static SCOPE: RefCell<Option<CommandScope>> = const { RefCell::new(None) };
 }
 
-/// What a command is run within.
+/// The directory and the streams of a command that the terminal runs.
 #[derive(Debug, Clone)]
-struct Within {
+struct CommandScope {
     here: PathBuf,
     /// It is to end.
     stopped: CancellationToken,
     /// What it writes; `None` where it has the streams of the process.
-    written: Option<Arc<Mutex<Written>>>,
+    written: Option<Arc<Mutex<CapturedOutput>>>,
 }
 
-/// What a command wrote.
+/// The output of a command.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Written {
+pub(crate) struct CapturedOutput {
     pub(crate) out: Vec<u8>,
     pub(crate) err: Vec<u8>,
 }
 
-fn within() -> Option<Within> {
-    WITHIN.with_borrow(Clone::clone)
+fn scope() -> Option<CommandScope> {
+    SCOPE.with_borrow(Clone::clone)
 }
 
-fn written() -> Option<Arc<Mutex<Written>>> {
-    within()?.written
+fn written() -> Option<Arc<Mutex<CapturedOutput>>> {
+    scope()?.written
 }
 
 /// Whether a terminal shows what a command writes.
@@ -54,15 +54,14 @@ pub(crate) fn is_within() -> bool {
 
 /// The directory that a command is for, without symbolic links.
 pub(crate) fn current_dir() -> Result<PathBuf, Failure> {
-    match within() {
-        Some(within) => Ok(within.here),
+    match scope() {
+        Some(scope) => Ok(scope.here),
         None => Ok(quipu_host::current_dir()?),
     }
 }
 
-/// Stdout.
 #[derive(Debug)]
-pub(crate) struct Stdout(Option<Arc<Mutex<Written>>>);
+pub(crate) struct Stdout(Option<Arc<Mutex<CapturedOutput>>>);
 
 /// Where results go.
 pub(crate) fn stdout() -> Stdout {
@@ -98,17 +97,17 @@ pub(crate) fn size() -> Option<(terminal_size::Width, terminal_size::Height)> {
 
 /// Where input comes from: nowhere for a command that the terminal shows.
 pub(crate) fn stdin() -> Box<dyn io::BufRead> {
-    match within() {
+    match scope() {
         None => Box::new(io::stdin().lock()),
-        Some(Within { written: Some(_), .. }) => Box::new(io::empty()),
-        Some(Within { stopped, .. }) => Box::new(io::BufReader::new(Typed(stopped))),
+        Some(CommandScope { written: Some(_), .. }) => Box::new(io::empty()),
+        Some(CommandScope { stopped, .. }) => Box::new(io::BufReader::new(TerminalInput(stopped))),
     }
 }
 
 /// What is typed while a command has the terminal; nothing is taken any more once it is to end.
-struct Typed(CancellationToken);
+struct TerminalInput(CancellationToken);
 
-impl io::Read for Typed {
+impl io::Read for TerminalInput {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let stdin = io::stdin();
         loop {
@@ -155,11 +154,11 @@ pub(crate) async fn run_within(
     words: Vec<String>,
     here: PathBuf,
     shown: bool,
-) -> (Written, Result<(), Failure>) {
+) -> (CapturedOutput, Result<(), Failure>) {
     work_within(here, shown, async move || {
         match Cli::try_parse_from(std::iter::once("quipu".to_owned()).chain(words)) {
             Ok(cli) => Box::pin(crate::dispatch(&cli)).await,
-            Err(told) if told.use_stderr() => Err(Failure::usage(told.to_string().trim_end())),
+            Err(error) if error.use_stderr() => Err(Failure::usage(error.to_string().trim_end())),
             Err(help) => Ok(write!(stdout(), "{help}")?),
         }
     })
@@ -171,16 +170,16 @@ pub(crate) async fn work_within<T: Send + 'static>(
     here: PathBuf,
     shown: bool,
     work: impl AsyncFnOnce() -> Result<T, Failure> + Send + 'static,
-) -> (Written, Result<T, Failure>) {
+) -> (CapturedOutput, Result<T, Failure>) {
     let cancel = CancellationToken::new();
     let stopped = cancel.clone();
     // Dropped with the future.
     let _stops = cancel.drop_guard();
     let written = (!shown).then(Arc::default);
-    let kept: Option<Arc<Mutex<Written>>> = written.clone();
+    let kept: Option<Arc<Mutex<CapturedOutput>>> = written.clone();
     let work = move || {
-        WITHIN.set(Some(Within { here, stopped: stopped.clone(), written }));
-        let _out = Out;
+        SCOPE.set(Some(CommandScope { here, stopped: stopped.clone(), written }));
+        let _out = ScopeReset;
         wait_for(work, &stopped)
     };
     let result = tokio::task::spawn_blocking(work)
@@ -190,12 +189,12 @@ pub(crate) async fn work_within<T: Send + 'static>(
     (written.unwrap_or_default(), result)
 }
 
-/// The thread is for anything again, also when the command broke down.
-struct Out;
+/// Removes the command's scope from its thread, also after a panic.
+struct ScopeReset;
 
-impl Drop for Out {
+impl Drop for ScopeReset {
     fn drop(&mut self) {
-        WITHIN.set(None);
+        SCOPE.set(None);
     }
 }
 

@@ -8,7 +8,7 @@ use quipu_protocol::{Model, Trust, Usage};
 use crate::args::{ContextArgs, Task};
 use crate::console::current_dir;
 use crate::exit::Failure;
-use crate::place::{place, request};
+use crate::home::{home, request};
 use crate::print::{Paint, dollars, note, one_line, width};
 use quipu_host::{self as setup};
 
@@ -18,7 +18,7 @@ const BAR: u64 = 40;
 const BEFORE_BAR: usize = 44;
 
 pub(crate) async fn run(args: &ContextArgs) -> Result<(), Failure> {
-    let place = place(&args.out.store)?;
+    let home = home(&args.out.store)?;
     let task = Task {
         resume: args.session.is_none(),
         session: args.session.clone(),
@@ -27,7 +27,7 @@ pub(crate) async fn run(args: &ContextArgs) -> Result<(), Failure> {
         ..Task::default()
     };
     let here = if task.resume { current_dir()? } else { std::path::PathBuf::new() };
-    let Some(row) = setup::existing_session(&place, &request(&task, &here)?).await? else {
+    let Some(row) = setup::existing_session(&home, &request(&task, &here)?).await? else {
         return Err(Failure::usage("there is no session here; `quipu sessions --all` lists what there is"));
     };
     let Some(head) = row.head else {
@@ -36,10 +36,10 @@ pub(crate) async fn run(args: &ContextArgs) -> Result<(), Failure> {
             row.id, row.id
         )));
     };
-    let settings = place.settings();
-    let config = place.config_in(std::path::Path::new(&row.cwd));
+    let settings = home.settings();
+    let config = home.config_in(std::path::Path::new(&row.cwd));
     let (compaction, prune) = (config.compaction, config.prune);
-    let store = place.store().await?;
+    let store = home.store().await?;
     let last = quipu::last_epoch(&*store, &row).await?;
     // What fills it can be told without knowing the model; then its window and prices are not.
     let model = match setup::model_of(&settings, &request(&task, &here)?, last.as_ref()) {
@@ -49,8 +49,8 @@ pub(crate) async fn run(args: &ContextArgs) -> Result<(), Failure> {
             None
         }
     };
-    let used = place.engine(store, &settings)?.context_use(head, &prune).await?;
-    let told = Told {
+    let used = home.engine(store, &settings)?.context_use(head, &prune).await?;
+    let report = ContextReport {
         session: row.id.as_str(),
         agent: &row.agent,
         model: model.as_deref(),
@@ -60,18 +60,18 @@ pub(crate) async fn run(args: &ContextArgs) -> Result<(), Failure> {
     };
     let mut out = std::io::BufWriter::new(crate::console::stdout());
     if args.out.json {
-        writeln!(out, "{}", told.json())?;
+        writeln!(out, "{}", report.json())?;
     } else {
         let paint = Paint::stdout();
-        for line in told.lines(width(), paint) {
+        for line in report.lines(width(), paint) {
             writeln!(out, "{line}")?;
         }
     }
     Ok(out.flush()?)
 }
 
-/// All that is told.
-struct Told<'a> {
+/// The data of a context report.
+struct ContextReport<'a> {
     session: &'a str,
     /// The program that writes it.
     agent: &'a str,
@@ -81,7 +81,7 @@ struct Told<'a> {
     prune: PruneSettings,
 }
 
-impl Told<'_> {
+impl ContextReport<'_> {
     /// Tokens; 0 when it is not known.
     fn window(&self) -> u64 {
         self.model.map_or(0, |model| model.context_window)
@@ -180,32 +180,32 @@ impl Told<'_> {
 
     fn sentences(&self) -> Vec<String> {
         let Self { used, compaction, prune, .. } = self;
-        let mut said = Vec::new();
+        let mut lines = Vec::new();
         match compaction.threshold(self.window()) {
             Some(at) if used.tokens > at => {
-                said.push(format!(
+                lines.push(format!(
                     "It is compacted before the next call, being above {} tokens.",
                     grouped(at)
                 ));
             }
-            Some(at) => said.push(format!(
+            Some(at) => lines.push(format!(
                 "{} tokens are left until it is compacted, at {}.",
                 grouped(at - used.tokens),
                 grouped(at)
             )),
-            None if !compaction.enabled => said.push("Compaction is turned off.".into()),
+            None if !compaction.enabled => lines.push("Compaction is turned off.".into()),
             None => {}
         }
         match used.pruned {
-            Some(pruned) => said.push(format!(
+            Some(pruned) => lines.push(format!(
                 "{} old tool results are left out, which saves {} tokens.",
                 grouped(pruned.results),
                 grouped(pruned.tokens)
             )),
-            None if prune.enabled => said.push("No tool result is left out yet.".into()),
+            None if prune.enabled => lines.push("No tool result is left out yet.".into()),
             None => {}
         }
-        said.push(match used.counted {
+        lines.push(match used.counted {
             Some(counted) => format!(
                 "The last answer counted {} tokens: {:.2} for one that was estimated.",
                 grouped(counted.tokens),
@@ -214,7 +214,7 @@ impl Told<'_> {
             None => "Nothing was counted yet in this context, so all of it is estimated.".into(),
         });
         if self.agent != quipu::AGENT {
-            said.push(format!(
+            lines.push(format!(
                 "It was written by {}, whose system prompt and tools are not told apart; ours come with the next \
                  message.",
                 one_line(self.agent, 40)
@@ -223,7 +223,7 @@ impl Told<'_> {
         match self.model {
             Some(model) if has_price(model) => {
                 let (without, with) = next_turn(model, used);
-                said.push(format!(
+                lines.push(format!(
                     "The next turn: {} to read it, {} while {} tokens of it are in the provider's cache; and what is \
                      said and answered.",
                     dollars(without),
@@ -231,10 +231,10 @@ impl Told<'_> {
                     grouped(used.cached),
                 ));
             }
-            Some(_) => said.push("The next turn: the model has no price.".into()),
+            Some(_) => lines.push("The next turn: the model has no price.".into()),
             None => {}
         }
-        said
+        lines
     }
 }
 

@@ -10,11 +10,11 @@ use quipu_store::{Graph, SessionQuery, SessionRow};
 
 use crate::args::{DemoArgs, Mode};
 use crate::exit::{Exit, Failure};
-use crate::place::place;
+use crate::home::home;
 use crate::print::{Paint, note, note_in};
-use crate::run::{Front, Told};
+use crate::run::{ExitHints, Front};
 use crate::tree;
-use quipu_host::Place;
+use quipu_host::Home;
 
 /// A whole coding task.
 const TASK: Story = Story {
@@ -37,7 +37,7 @@ struct Story {
 
 /// Where demos run.
 struct Stage {
-    place: Place,
+    home: Home,
     dir: PathBuf,
     store: Arc<dyn Graph>,
     engine: Engine,
@@ -46,7 +46,7 @@ struct Stage {
 }
 
 pub(crate) async fn run(args: &DemoArgs) -> Result<(), Failure> {
-    let place = place(&args.store)?;
+    let home = home(&args.store)?;
     let temporary = match &args.dir {
         Some(dir) => {
             std::fs::create_dir_all(dir)
@@ -74,16 +74,16 @@ pub(crate) async fn run(args: &DemoArgs) -> Result<(), Failure> {
         },
     );
     note(format!("workspace  {}", dir.display()));
-    let store: Arc<dyn Graph> = place.store().await?;
-    let engine = place.engine(store.clone(), &place.settings())?;
-    let stage = Stage { place, dir, store, engine, _temporary: temporary };
+    let store: Arc<dyn Graph> = home.store().await?;
+    let engine = home.engine(store.clone(), &home.settings())?;
+    let stage = Stage { home, dir, store, engine, _temporary: temporary };
     if args.tour { tour(&stage).await } else { task(&stage).await }
 }
 
 /// One task from its beginning to its end.
 async fn task(stage: &Stage) -> Result<(), Failure> {
     let (options, prompts) = stage.rehearse(&TASK)?;
-    note(format!("task       {}\n", said(&prompts)));
+    note(format!("task       {}\n", prompt_text(&prompts)));
     let session = stage.engine.create(options).await?;
     let id = session.view().session;
     stage.follow(session, prompts).await?;
@@ -91,9 +91,9 @@ async fn task(stage: &Stage) -> Result<(), Failure> {
     let drawn = tree::read(&*stage.store, &row, tree::Forks::Named).await?;
     let answer =
         drawn.rows.iter().rev().find(|row| row.decoded.step.call.is_some()).map(|row| row.node.id.short());
-    note(format!("\nEvery step is a node of the graph in {}:\n", stage.place.store.display()));
+    note(format!("\nEvery step is a node of the graph in {}:\n", stage.home.store.display()));
     write_lines(&tree::draw(&drawn, row.head.as_slice(), Paint::stdout()))?;
-    let flag = crate::place::store_flag(&stage.place);
+    let flag = crate::home::store_flag(&stage.home);
     let answer = answer.unwrap_or_default();
     note(format!(
         "\nLook at it:\n  quipu show {id}{flag}\n  quipu show {answer}{flag}            (one step)\n  \
@@ -106,29 +106,29 @@ async fn task(stage: &Stage) -> Result<(), Failure> {
 async fn tour(stage: &Stage) -> Result<(), Failure> {
     let (options, mut prompts) = stage.rehearse(&TOUR)?;
     let rest = prompts.split_off(1.min(prompts.len()));
-    note(format!("\nThe user: {}\n", said(&prompts)));
+    note(format!("\nThe user: {}\n", prompt_text(&prompts)));
     let session = stage.engine.create(options.clone()).await?;
     let first = session.view().session;
     stage.follow(session, prompts).await?;
     let Some(fork) = stage.row(&first).await?.head else {
         return Err(Failure::new(Exit::Store, "the session has no head"));
     };
-    note(format!("\nThis answer is node {}. The user goes one way: {}\n", fork.short(), said(&rest)));
+    note(format!("\nThis answer is node {}. The user goes one way: {}\n", fork.short(), prompt_text(&rest)));
     let session = stage.engine.open(&first, options).await?.session;
     stage.follow(session, rest).await?;
 
     let (options, prompts) = stage.rehearse(&TOUR_FORK)?;
-    note(format!("\nBack to node {}, and another way: {}\n", fork.short(), said(&prompts)));
+    note(format!("\nBack to node {}, and another way: {}\n", fork.short(), prompt_text(&prompts)));
     let session = stage.engine.fork(fork, options).await?.session;
     let second = session.view().session;
     stage.follow(session, prompts).await?;
 
     let (row, other) = (stage.row(&first).await?, stage.row(&second).await?);
     let drawn = tree::read(&*stage.store, &row, tree::Forks::Whole).await?;
-    note(format!("\nBoth ways stand in the graph in {}:\n", stage.place.store.display()));
+    note(format!("\nBoth ways stand in the graph in {}:\n", stage.home.store.display()));
     let heads: Vec<NodeId> = row.head.into_iter().chain(other.head).collect();
     write_lines(&tree::draw(&drawn, &heads, Paint::stdout()))?;
-    let flag = crate::place::store_flag(&stage.place);
+    let flag = crate::home::store_flag(&stage.home);
     note(format!(
         "\nLook at it:\n  quipu show {first}{flag}  (the first way)\n  quipu show {second}{flag}  (the second)\n  \
          quipu show {}{flag}  (where they part)\n  quipu sessions --all{flag}\n\
@@ -149,7 +149,7 @@ impl Stage {
         let thinking = replay.thinking();
         let mut options = SessionOptions { thinking, ..SessionOptions::new(&self.dir, model, replay) };
         // As any task in this directory, except that what cannot be confined is run all the same: the commands are ours.
-        let permissions = quipu_host::demo_permissions(&self.place, &self.dir);
+        let permissions = quipu_host::demo_permissions(&self.home, &self.dir);
         if permissions.confines() {
             options.policy = Arc::new(permissions);
         }
@@ -162,16 +162,18 @@ impl Stage {
         if let Front::Text(text) = &mut front {
             text.streams = true;
         }
-        crate::run::run_prompts(session, prompts, front, &Told::default()).await.map_err(|mut failure| {
-            if failure.exit == Exit::Departed {
-                failure.message = format!("The demo stopped: {}", failure.message);
-            }
-            note(format!(
-                "\nThe session up to here: quipu show {id}{}",
-                crate::place::store_flag(&self.place)
-            ));
-            failure
-        })
+        crate::run::run_prompts(session, prompts, front, &ExitHints::default()).await.map_err(
+            |mut failure| {
+                if failure.exit == Exit::Departed {
+                    failure.message = format!("The demo stopped: {}", failure.message);
+                }
+                note(format!(
+                    "\nThe session up to here: quipu show {id}{}",
+                    crate::home::store_flag(&self.home)
+                ));
+                failure
+            },
+        )
     }
 
     async fn row(&self, id: &quipu_protocol::SessionId) -> Result<SessionRow, Failure> {
@@ -182,7 +184,7 @@ impl Stage {
 }
 
 /// What the user says, for people.
-fn said(prompts: &[Option<UserInput>]) -> String {
+fn prompt_text(prompts: &[Option<UserInput>]) -> String {
     let blocks = prompts.iter().flatten().flat_map(|input| &input.content);
     blocks.filter_map(quipu_protocol::Content::as_text).collect::<Vec<_>>().join(" ")
 }

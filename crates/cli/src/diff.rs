@@ -10,17 +10,17 @@ use unicode_width::UnicodeWidthStr as _;
 
 use crate::args::DiffArgs;
 use crate::exit::Failure;
+use crate::home::home;
 use crate::pager::page;
 use crate::pick::{spot, store_of, vanished};
-use crate::place::place;
 use crate::print::{Paint, dollars, one_line, printable, width};
 
 /// Columns from which on both stand side by side.
 const BESIDE: usize = 100;
 
 pub(crate) async fn run(args: &DiffArgs) -> Result<(), Failure> {
-    let place = place(&args.out.store)?;
-    let store = store_of(&place)?;
+    let home = home(&args.out.store)?;
+    let store = store_of(&home)?;
     let store: &dyn Graph = &*store;
     let a = spot(store, Some(&args.a), false).await?;
     let b = spot(store, Some(&args.b), false).await?;

@@ -13,10 +13,10 @@ use serde::Serialize;
 
 use crate::args::{DoctorArgs, RebuildArg};
 use crate::exit::{Exit, Failure};
-use crate::place::place;
+use crate::home::home;
 use crate::print::{Paint, Progress, dollars, printable};
 use quipu_host::Budget;
-use quipu_host::Place;
+use quipu_host::Home;
 
 /// Free bytes of the store that are worth a word.
 const FREE: u64 = 1 << 20;
@@ -37,50 +37,50 @@ enum State {
 }
 
 pub(crate) async fn run(args: &DoctorArgs) -> Result<(), Failure> {
-    let place = place(&args.out.store)?;
-    let mut found = vec![version(), shell(), home(&place)];
+    let home = home(&args.out.store)?;
+    let mut found = vec![version(), shell(), home_directory(&home)];
     if args.repair {
-        found.extend(repair(&place).await);
+        found.extend(repair(&home).await);
     }
     if let Some(what) = args.rebuild {
-        found.push(match rebuild(&place, what).await {
+        found.push(match rebuild(&home, what).await {
             Ok((state, detail)) => Finding { what: "rebuild", state, detail },
             Err(error) => Finding { what: "rebuild", state: State::Bad, detail: why(error) },
         });
     }
     if args.prune {
-        found.push(match prune(&place).await {
+        found.push(match prune(&home).await {
             Ok((state, detail)) => Finding { what: "prune", state, detail },
             Err(error) => Finding { what: "prune", state: State::Bad, detail: why(error) },
         });
     }
     if args.shrink {
-        found.push(match shrink(&place).await {
+        found.push(match shrink(&home).await {
             Ok((state, detail)) => Finding { what: "shrink", state, detail },
             Err(error) => Finding { what: "shrink", state: State::Bad, detail: why(error) },
         });
     }
     if args.drop_outputs {
-        found.push(match outputs::drop_unowned(&place).await {
+        found.push(match outputs::drop_unowned(&home).await {
             Ok((state, detail)) => Finding { what: "drop", state, detail },
             Err(failure) => Finding { what: "drop", state: State::Bad, detail: failure.message },
         });
     }
     if args.drop_caches {
-        found.push(match caches::drop_unused(&place).await {
+        found.push(match caches::drop_unused(&home).await {
             Ok((state, detail)) => Finding { what: "drop", state, detail },
             Err(failure) => Finding { what: "drop", state: State::Bad, detail: failure.message },
         });
     }
-    found.extend(store(&place).await);
-    found.push(outputs::finding(&place).await);
-    found.extend(caches::finding(&place).await);
-    let held = content::bytes(&place).await;
-    found.extend(content::findings(&place, &held).await);
-    found.extend(settings(&place));
-    found.push(credentials(&place));
-    found.push(permissions(&place));
-    found.push(budget(&place).await);
+    found.extend(store(&home).await);
+    found.push(outputs::finding(&home).await);
+    found.extend(caches::finding(&home).await);
+    let held = content::bytes(&home).await;
+    found.extend(content::findings(&home, &held).await);
+    found.extend(settings(&home));
+    found.push(credentials(&home));
+    found.push(permissions(&home));
+    found.push(budget(&home).await);
     let bad = found.iter().filter(|finding| finding.state == State::Bad).count();
     let mut out = std::io::BufWriter::new(crate::console::stdout());
     if args.out.json {
@@ -117,10 +117,10 @@ fn shell() -> Finding {
     }
 }
 
-fn home(place: &Place) -> Finding {
+fn home_directory(home: &Home) -> Finding {
     use std::os::unix::fs::MetadataExt as _;
-    let shown = place.home.display();
-    let (state, detail) = match std::fs::metadata(&place.home) {
+    let shown = home.dir.display();
+    let (state, detail) = match std::fs::metadata(&home.dir) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             (State::Good, format!("{shown} (not there yet; made when first needed)"))
         }
@@ -137,8 +137,8 @@ fn home(place: &Place) -> Finding {
     Finding { what: "home", state, detail }
 }
 
-fn is_absent(place: &Place) -> bool {
-    std::fs::symlink_metadata(&place.store).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+fn is_absent(home: &Home) -> bool {
+    std::fs::symlink_metadata(&home.store).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
 }
 
 /// Whether a problem is only what a repair told that it could not bring back.
@@ -159,44 +159,44 @@ fn is_sound(report: &Report) -> bool {
 }
 
 /// Puts a store made of what can be read in the place of a damaged one.
-async fn repair(place: &Place) -> Vec<Finding> {
-    let told = |state, detail: String| vec![Finding { what: "repair", state, detail }];
-    if is_absent(place) {
-        return told(State::Note, format!("there is no {}", place.store.display()));
+async fn repair(home: &Home) -> Vec<Finding> {
+    let finding = |state, detail: String| vec![Finding { what: "repair", state, detail }];
+    if is_absent(home) {
+        return finding(State::Note, format!("there is no {}", home.store.display()));
     }
-    match place.open(&quipu_store::OpenOptions::default()) {
+    match home.open(&quipu_store::OpenOptions::default()) {
         Ok(store) => match store.check().await {
             Ok(report) if is_sound(&report) => {
-                return told(State::Good, "nothing is damaged, and nothing was changed".into());
+                return finding(State::Good, "nothing is damaged, and nothing was changed".into());
             }
             Ok(report) if report.problems.iter().all(|problem| problem.kind == ProblemKind::Derived) => {
                 return match store.rebuild().await {
-                    Ok(()) => told(State::Good, "the index was made anew; nothing is lost".into()),
-                    Err(error) => told(State::Bad, why(error)),
+                    Ok(()) => finding(State::Good, "the index was made anew; nothing is lost".into()),
+                    Err(error) => finding(State::Bad, why(error)),
                 };
             }
             Ok(_) | Err(StoreError::Corrupt { .. }) => {}
-            Err(error) => return told(State::Bad, why(error)),
+            Err(error) => return finding(State::Bad, why(error)),
         },
         // A header can be so damaged that nothing shows what the file was.
         Err(StoreError::Corrupt { .. } | StoreError::NotAStore { .. }) => {}
-        Err(error) => return told(State::Bad, why(error)),
+        Err(error) => return finding(State::Bad, why(error)),
     }
-    match quipu_store::salvage(&place.store) {
+    match quipu_store::salvage(&home.store) {
         Ok(done) => {
-            let lines = repaired(place, &done).into_iter();
+            let lines = repaired(home, &done).into_iter();
             lines.map(|detail| Finding { what: "repair", state: State::Note, detail }).collect()
         }
-        Err(error) => told(State::Bad, format!("not repaired, and nothing was changed: {error}")),
+        Err(error) => finding(State::Bad, format!("not repaired, and nothing was changed: {error}")),
     }
 }
 
 /// Makes derived tables anew and tells how far it is. Ended by Ctrl-C, it goes on from there the next time.
-async fn rebuild(place: &Place, what: RebuildArg) -> Result<(State, String), StoreError> {
-    if is_absent(place) {
-        return Ok((State::Note, format!("there is no {}", place.store.display())));
+async fn rebuild(home: &Home, what: RebuildArg) -> Result<(State, String), StoreError> {
+    if is_absent(home) {
+        return Ok((State::Note, format!("there is no {}", home.store.display())));
     }
-    let store = place.open(&quipu_store::OpenOptions::default())?;
+    let store = home.open(&quipu_store::OpenOptions::default())?;
     let (derived, name) = match what {
         RebuildArg::Search => (Derived::Search, "the indexes of the search"),
         RebuildArg::All => (Derived::All, "all tables that are made from the graph"),
@@ -228,15 +228,15 @@ async fn rebuild(place: &Place, what: RebuildArg) -> Result<(State, String), Sto
 }
 
 /// Drops old states of files.
-async fn prune(place: &Place) -> Result<(State, String), StoreError> {
-    if is_absent(place) {
-        return Ok((State::Note, format!("there is no {}", place.store.display())));
+async fn prune(home: &Home) -> Result<(State, String), StoreError> {
+    if is_absent(home) {
+        return Ok((State::Note, format!("there is no {}", home.store.display())));
     }
-    let store = place.open(&quipu_store::OpenOptions::default())?;
-    let most = place.config().files.store_bytes;
+    let store = home.open(&quipu_store::OpenOptions::default())?;
+    let most = home.config().files.store_bytes;
     let progress = crate::print::Progress::new();
-    let done = store.drop_files(most, &move |at| crate::place::show_dropping(&progress, at)).await?;
-    let detail = crate::place::dropped(&done);
+    let done = store.drop_files(most, &move |at| crate::home::show_dropping(&progress, at)).await?;
+    let detail = crate::home::dropped(&done);
     Ok(match done.left <= most {
         true => (State::Good, detail),
         false => {
@@ -253,20 +253,20 @@ async fn prune(place: &Place) -> Result<(State, String), StoreError> {
 }
 
 /// Gives back what is free in the file of the store.
-async fn shrink(place: &Place) -> Result<(State, String), StoreError> {
-    if is_absent(place) {
-        return Ok((State::Note, format!("there is no {}", place.store.display())));
+async fn shrink(home: &Home) -> Result<(State, String), StoreError> {
+    if is_absent(home) {
+        return Ok((State::Note, format!("there is no {}", home.store.display())));
     }
-    let store = place.open(&quipu_store::OpenOptions::default())?;
+    let store = home.open(&quipu_store::OpenOptions::default())?;
     let smaller = store.shrink().await?;
     Ok((State::Good, format!("the file of the store is {} KiB smaller", smaller / 1024)))
 }
 
 /// What happened, where the damaged file is, and what was lost.
-fn repaired(place: &Place, done: &Salvage) -> Vec<String> {
+fn repaired(home: &Home, done: &Salvage) -> Vec<String> {
     let report = &done.report;
     let mut lines = vec![
-        format!("{} was damaged; it is kept as it was: {}", place.store.display(), done.damaged.display()),
+        format!("{} was damaged; it is kept as it was: {}", home.store.display(), done.damaged.display()),
         format!(
             "carried over into a new store: {} nodes, {} blobs, {} chunks, {} refs, {} sessions, {} open steps, {} \
              waiting messages",
@@ -318,13 +318,13 @@ fn why(error: StoreError) -> String {
     Failure::from(error).message
 }
 
-async fn store(place: &Place) -> Vec<Finding> {
+async fn store(home: &Home) -> Vec<Finding> {
     let bad = |detail: String| vec![Finding { what: "store", state: State::Bad, detail }];
-    if is_absent(place) {
-        let detail = format!("{} (not there yet)", place.store.display());
+    if is_absent(home) {
+        let detail = format!("{} (not there yet)", home.store.display());
         return vec![Finding { what: "store", state: State::Good, detail }];
     }
-    let store = match place.open(&quipu_store::OpenOptions::default()) {
+    let store = match home.open(&quipu_store::OpenOptions::default()) {
         Ok(store) => store,
         Err(error) => return bad(why(error)),
     };
@@ -334,7 +334,7 @@ async fn store(place: &Place) -> Vec<Finding> {
     };
     let mut detail = format!(
         "{}: {} sessions, {} nodes, {} blobs, {} KiB; {} open steps, {} waiting messages",
-        place.store.display(),
+        home.store.display(),
         report.sessions,
         report.nodes,
         report.blobs,
@@ -350,7 +350,7 @@ async fn store(place: &Place) -> Vec<Finding> {
     }
     let state = if is_sound(&report) { State::Good } else { State::Bad };
     let mut found = vec![Finding { what: "store", state, detail }];
-    let most = place.config().files.store_bytes;
+    let most = home.config().files.store_bytes;
     let mut detail = format!(
         "{} states of files that tools changed, {} KiB of the store (at most {} KiB: files.storeBytes)",
         report.file_states,
@@ -366,7 +366,7 @@ async fn store(place: &Place) -> Vec<Finding> {
         detail.push_str("; `quipu doctor --prune` drops the oldest");
     }
     found.push(Finding { what: "files", state, detail });
-    if let Some(detail) = place.on_a_network() {
+    if let Some(detail) = home.on_a_network() {
         found.push(Finding { what: "store", state: State::Note, detail });
     }
     if report.unverifiable > 0 {
@@ -393,8 +393,8 @@ async fn store(place: &Place) -> Vec<Finding> {
     found
 }
 
-fn permissions(place: &Place) -> Finding {
-    let (state, detail) = match quipu_host::permissions_here(place) {
+fn permissions(home: &Home) -> Finding {
+    let (state, detail) = match quipu_host::permissions_here(home) {
         Ok((true, detail)) => (State::Good, detail),
         Ok((false, detail)) => (State::Note, detail),
         Err(failure) if failure.kind == quipu_host::FailureKind::Request => (State::Note, failure.message),
@@ -404,23 +404,23 @@ fn permissions(place: &Place) -> Finding {
 }
 
 /// What was spent today, and what may be.
-async fn budget(place: &Place) -> Finding {
+async fn budget(home: &Home) -> Finding {
     let finding = |state, detail| Finding { what: "budget", state, detail };
-    let limit = match quipu_host::budget_of(place, None) {
+    let limit = match quipu_host::budget_of(home, None) {
         Ok(limit) => limit,
         Err(failure) => return finding(State::Bad, failure.message),
     };
-    let (told, assumed) = if is_absent(place) {
+    let (counted, assumed) = if is_absent(home) {
         (0.0, 0.0)
     } else {
-        let store = place.open(&quipu_store::OpenOptions::default());
+        let store = home.open(&quipu_store::OpenOptions::default());
         match async { quipu_host::spent_today(&store?).await }.await {
             Ok(spent) => spent,
             Err(error) => return finding(State::Note, format!("what was spent today is not known: {error}")),
         }
     };
-    let spent = told + assumed;
-    let mut spent_text = format!("{} spent today", dollars(told));
+    let spent = counted + assumed;
+    let mut spent_text = format!("{} spent today", dollars(counted));
     if assumed > 0.0 {
         let assumed = dollars(assumed);
         spent_text.push_str(&format!(", plus {assumed} for calls of which no session tells the cost"));
@@ -428,7 +428,7 @@ async fn budget(place: &Place) -> Finding {
     match limit {
         None => finding(State::Good, format!("{spent_text}; no daily limit (budget.daily of the settings)")),
         Some(budget @ Budget { dollars: limit, .. }) => {
-            let source = crate::place::source(&budget);
+            let source = crate::home::source(&budget);
             let comma = if assumed > 0.0 { "," } else { "" };
             let detail = format!("{spent_text}{comma} of {} ({source})", dollars(limit));
             if spent < limit {
@@ -441,11 +441,11 @@ async fn budget(place: &Place) -> Finding {
 }
 
 /// What is wrong with the files of settings and models.
-fn settings(place: &Place) -> Vec<Finding> {
+fn settings(home: &Home) -> Vec<Finding> {
     let finding = |what, state, detail| Finding { what, state, detail };
     let config = match crate::console::current_dir() {
-        Ok(here) => place.config_in(&here),
-        Err(_) => place.config(),
+        Ok(here) => home.config_in(&here),
+        Err(_) => home.config(),
     };
     let wrong = config.problems.iter().map(|problem| {
         let detail = match problem.kind {
@@ -461,13 +461,13 @@ fn settings(place: &Place) -> Vec<Finding> {
         let set = config.rows().filter(|row| *row.source != quipu_host::Source::BuiltIn).count();
         found.push(finding("settings", State::Good, format!("{set} set; `quipu config` lists them all")));
     }
-    let models = place.model_problems().into_iter();
+    let models = home.model_problems().into_iter();
     found.extend(models.map(|problem| finding("models", State::Note, problem)));
     found
 }
 
-fn credentials(place: &Place) -> Finding {
-    let settings = place.settings();
+fn credentials(home: &Home) -> Finding {
+    let settings = home.settings();
     let known: Vec<&str> = settings
         .providers()
         .into_iter()

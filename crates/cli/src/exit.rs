@@ -3,7 +3,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use quipu_host::{Advice, FailureKind, Meant};
+use quipu_host::{Advice, FailureKind, NameCandidate};
 
 use crate::wording::{ago, one_line, printable};
 
@@ -171,7 +171,7 @@ pub(crate) fn advised(message: &str, advice: Option<&Advice>) -> String {
 }
 
 /// One of several that could be meant: a session by its id and what it is about, a node by its hash.
-fn one_of(one: &Meant) -> String {
+fn one_of(one: &NameCandidate) -> String {
     let (when, role) = (ago(quipu_host::now(), one.at), printable(&one.role));
     match &one.session {
         None => format!("  {}  {role}  {when}", one.node.short()),

@@ -3,18 +3,18 @@
 use std::io::BufWriter;
 use std::path::Path;
 
-use quipu_host::export::{self, ExportError, Exported, ExportedFile};
+use quipu_host::export::{self, ExportError, ExportSummary, ExportedFile};
 use quipu_host::holders::WrittenKind;
 
 use crate::args::{ExportArgs, ExportFormat};
 use crate::exit::Failure;
-use crate::place::place;
+use crate::home::home;
 use crate::print::note;
 
 pub(crate) async fn run(args: &ExportArgs) -> Result<(), Failure> {
-    let place = place(&args.store)?;
-    let Some(store) = place.store_to_read()? else {
-        return Err(Failure::usage(format!("there is no store at {} yet", place.store.display())));
+    let home = home(&args.store)?;
+    let Some(store) = home.store_to_read()? else {
+        return Err(Failure::usage(format!("there is no store at {} yet", home.store.display())));
     };
     let row = export::find(&*store, &args.id).await?.ok_or_else(|| {
         Failure::usage(format!("`{}` belongs to no session (`quipu sessions --all`)", args.id))
@@ -32,7 +32,7 @@ pub(crate) async fn run(args: &ExportArgs) -> Result<(), Failure> {
         Some(path) => {
             let done = export::write_file(&*store, &row, format, path).await;
             let ExportedFile { exported, bytes } = done.map_err(|error| not_written(path, error))?;
-            place.wrote(path, WrittenKind::Export, std::slice::from_ref(&row.id));
+            home.wrote(path, WrittenKind::Export, std::slice::from_ref(&row.id));
             tell_of_more(args.format, &exported);
             note(format!("{} entries, {bytes} bytes in {}", exported.entries, path.display()));
         }
@@ -41,7 +41,7 @@ pub(crate) async fn run(args: &ExportArgs) -> Result<(), Failure> {
 }
 
 /// Says what people would not see in a page; programs read it.
-fn tell_of_more(format: ExportFormat, exported: &Exported) {
+fn tell_of_more(format: ExportFormat, exported: &ExportSummary) {
     if exported.more && matches!(format, ExportFormat::Markdown | ExportFormat::Html) {
         note(format!("the session is not written whole: {}", export::MORE));
     }

@@ -9,7 +9,7 @@ use quipu_transcript::DeedKind;
 
 use crate::args::FilesArgs;
 use crate::exit::Failure;
-use crate::place::place;
+use crate::home::home;
 use crate::print::{Paint, ago, note, printable};
 use crate::usage::tell_behind;
 use quipu_host::{self as setup, now};
@@ -27,11 +27,11 @@ struct File<'a> {
 }
 
 pub(crate) async fn run(args: &FilesArgs) -> Result<(), Failure> {
-    let place = place(&args.out.store)?;
-    let Some(store) = place.existing_store().await? else {
+    let home = home(&args.out.store)?;
+    let Some(store) = home.existing_store().await? else {
         return Err(Failure::usage(format!(
             "there is no store at {} yet; try `quipu demo`",
-            place.store.display()
+            home.store.display()
         )));
     };
     let row = match &args.session {
@@ -93,12 +93,12 @@ fn by_path(touched: &[Touched]) -> Vec<File<'_>> {
     let mut files: Vec<File<'_>> = Vec::new();
     let mut places = HashMap::new();
     for one in touched {
-        let place = *places.entry(one.path.as_str()).or_insert(files.len());
-        if place == files.len() {
+        let index = *places.entry(one.path.as_str()).or_insert(files.len());
+        if index == files.len() {
             let path = one.path.as_str();
             files.push(File { path, read: 0, written: 0, edited: 0, removed: 0, last: one, changed: None });
         }
-        let file = &mut files[place];
+        let file = &mut files[index];
         match one.kind {
             DeedKind::Read => file.read += one.times,
             DeedKind::Write => file.written += one.times,

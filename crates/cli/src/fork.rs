@@ -9,12 +9,12 @@ use quipu_store::Graph;
 use crate::args::{CloneArgs, ForkArgs, StoreArg};
 use crate::console::current_dir;
 use crate::exit::Failure;
-use crate::place::place;
+use crate::home::home;
 use crate::print::{note, printable};
-use quipu_host::{Place, session_named};
+use quipu_host::{Home, session_named};
 
 pub(crate) async fn run(args: &ForkArgs) -> Result<(), Failure> {
-    let (place, engine) = engine(&args.out.store).await?;
+    let (home, engine) = engine(&args.out.store).await?;
     let store: &dyn Graph = &**engine.store();
     let at = quipu_host::last_node(store, &args.what).await?;
     let forked = match engine.fork_from(at, args.cwd.as_deref()).await {
@@ -39,36 +39,36 @@ pub(crate) async fn run(args: &ForkArgs) -> Result<(), Failure> {
             printable(text)
         ));
     }
-    tell(&place, &engine, &forked).await
+    tell(&home, &engine, &forked).await
 }
 
 pub(crate) async fn clone(args: &CloneArgs) -> Result<(), Failure> {
-    let (place, engine) = engine(&args.store).await?;
+    let (home, engine) = engine(&args.store).await?;
     let row = session_named(&**engine.store(), &args.session).await?;
     let forked = engine.clone_session(&row.id).await?;
-    tell(&place, &engine, &forked).await
+    tell(&home, &engine, &forked).await
 }
 
-async fn tell(place: &Place, engine: &Engine, forked: &Forked) -> Result<(), Failure> {
+async fn tell(home: &Home, engine: &Engine, forked: &Forked) -> Result<(), Failure> {
     let row = session_named(&**engine.store(), forked.session.as_str()).await?;
     let cwd = if Path::new(&row.cwd).is_dir() { "" } else { " --cwd ." };
     note(format!(
         "Go on with `quipu -p --session {}{cwd}{} \"…\"`.",
         forked.session,
-        crate::place::store_flag(place)
+        crate::home::store_flag(home)
     ));
     Ok(writeln!(crate::console::stdout(), "{}", forked.session)?)
 }
 
 /// An engine over a store that exists.
-pub(crate) async fn engine(store: &StoreArg) -> Result<(Place, Engine), Failure> {
-    let place = place(store)?;
-    let Some(store) = place.existing_store().await? else {
+pub(crate) async fn engine(store: &StoreArg) -> Result<(Home, Engine), Failure> {
+    let home = home(store)?;
+    let Some(store) = home.existing_store().await? else {
         return Err(Failure::usage(format!(
             "there is no store at {} yet; try `quipu demo`",
-            place.store.display()
+            home.store.display()
         )));
     };
-    let engine = place.engine(store, &place.settings())?;
-    Ok((place, engine))
+    let engine = home.engine(store, &home.settings())?;
+    Ok((home, engine))
 }

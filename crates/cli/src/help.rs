@@ -163,9 +163,9 @@ mod tests {
         };
         for words in [&["completions"][..], &["resume"], &["fix"], &["completions", "bash"], &["mcp", "list"]]
         {
-            let said = refused(words).unwrap();
-            assert!(said.contains(&format!("there is no command `{}`", words[0])), "{said}");
-            assert!(said.contains(&format!("quipu -p \"{}\"", words.join(" "))), "{said}");
+            let message = refused(words).unwrap();
+            assert!(message.contains(&format!("there is no command `{}`", words[0])), "{message}");
+            assert!(message.contains(&format!("quipu -p \"{}\"", words.join(" "))), "{message}");
         }
         assert!(refused(&["serach"]).unwrap().contains("did you mean `quipu search`?"));
         assert!(refused(&["resume"]).unwrap().contains("did you mean `quipu -c`?"));

@@ -11,8 +11,8 @@ use quipu_host::import::{
 
 use crate::args::ImportArgs;
 use crate::exit::{Exit, Failure};
+use crate::home::home;
 use crate::meters::Meters;
-use crate::place::place;
 use crate::print::{Paint, Progress, note, printable};
 use crate::run::Signals;
 
@@ -20,7 +20,7 @@ use crate::run::Signals;
 const SHOWN: usize = 10;
 
 pub(crate) async fn run(args: &ImportArgs) -> Result<(), Failure> {
-    let place = place(&args.out.store)?;
+    let home = home(&args.out.store)?;
     let source = ImportSource::named(args.agent.as_deref(), args.path.as_deref()).map_err(in_words)?;
     let request = ImportRequest { source: source.clone(), follows: args.watch, dry_run: args.dry_run };
     let plan = ImportPlan::make(request)
@@ -33,7 +33,7 @@ pub(crate) async fn run(args: &ImportArgs) -> Result<(), Failure> {
         ImportSource::All if !shown_and_wanted(&plan, args)? => return Ok(()),
         ImportSource::All | ImportSource::Agent(..) | ImportSource::Exports(_) => {}
     }
-    let mut importer = Importer::open(&place, plan).await?;
+    let mut importer = Importer::open(&home, plan).await?;
     let teller = Teller { args, meters: Meters::default() };
     let mut signals = Signals::new()?;
     tokio::select! {
@@ -87,8 +87,8 @@ fn end(sum: &ImportSum) -> Result<(), Failure> {
         .map(|what| format!("{what} could not be imported"));
     let left_out =
         count(sum.left_out, "file", "files").map(|what| format!("something in {what} could not be taken"));
-    let told: Vec<String> = failures.into_iter().chain(left_out).collect();
-    if told.is_empty() { Ok(()) } else { Err(Failure::failed(told.join("; "))) }
+    let message: Vec<String> = failures.into_iter().chain(left_out).collect();
+    if message.is_empty() { Ok(()) } else { Err(Failure::failed(message.join("; "))) }
 }
 
 /// Why there is nothing to import, in the words of the command line.
@@ -104,7 +104,7 @@ pub(crate) fn in_words(error: ImportError) -> Failure {
         }
         ImportError::NoHome => "HOME is not set; name a file or a directory".to_owned(),
         ImportError::NoPlace(places) => {
-            let places: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
+            let places: Vec<String> = places.iter().map(|path| path.display().to_string()).collect();
             format!("there are no sessions in {}; name a file or a directory", places.join(" or "))
         }
         ImportError::NoExport(path) => {
@@ -145,7 +145,7 @@ impl ImportObserver for Teller<'_> {
 
     fn failed(&self, path: &Path, problem: &ImportProblem) -> io::Result<()> {
         self.meters.clear();
-        let told = match problem {
+        let message = match problem {
             ImportProblem::Directory(error) => {
                 format!("{} could not be read: {error}{}", path.display(), advice(error))
             }
@@ -155,10 +155,10 @@ impl ImportObserver for Teller<'_> {
             ImportProblem::File(error) => error.to_string(),
         };
         if self.args.out.json {
-            let line = serde_json::json!({ "path": path, "error": told });
+            let line = serde_json::json!({ "path": path, "error": message });
             writeln!(crate::console::stdout(), "{line}")?;
         }
-        note(told);
+        note(message);
         Ok(())
     }
 
@@ -182,7 +182,7 @@ fn advice(error: &std::io::Error) -> &'static str {
 fn shown_and_wanted(plan: &ImportPlan, args: &ImportArgs) -> Result<bool, Failure> {
     let projects = plan.projects();
     if projects.is_empty() {
-        let places: Vec<String> = agent_places().iter().map(|place| place.display().to_string()).collect();
+        let places: Vec<String> = agent_places().iter().map(|path| path.display().to_string()).collect();
         note(format!(
             "No sessions of other agents were found in {}; name the agent and a file or a directory.",
             places.join(", ")

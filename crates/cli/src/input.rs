@@ -20,9 +20,9 @@ pub(crate) fn prompts(messages: &[String], piped: String, cwd: &Path) -> Result<
     let mut images = Vec::new();
     for file in files {
         match include(&cwd.join(&file[1..]))? {
-            Included::Text(more) => text.push_str(&more),
-            Included::Image(image) => images.push(Content::Image(image)),
-            Included::Nothing => {}
+            IncludedFile::Text(more) => text.push_str(&more),
+            IncludedFile::Image(image) => images.push(Content::Image(image)),
+            IncludedFile::Nothing => {}
         }
     }
     let mut texts = texts.into_iter();
@@ -60,13 +60,13 @@ pub(crate) fn piped() -> Result<String, Failure> {
     Ok(if text.is_empty() { String::new() } else { format!("{text}\n") })
 }
 
-enum Included {
+enum IncludedFile {
     Text(String),
     Image(ImageContent),
     Nothing,
 }
 
-fn include(path: &Path) -> Result<Included, Failure> {
+fn include(path: &Path) -> Result<IncludedFile, Failure> {
     let path: PathBuf = std::path::absolute(path).unwrap_or_else(|_| path.into());
     let shown = path.display();
     let meta = std::fs::metadata(&path).map_err(|error| match error.kind() {
@@ -84,15 +84,15 @@ fn include(path: &Path) -> Result<Included, Failure> {
     let bytes =
         std::fs::read(&path).map_err(|error| Failure::usage(format!("{shown} cannot be read: {error}")))?;
     if bytes.is_empty() {
-        return Ok(Included::Nothing);
+        return Ok(IncludedFile::Nothing);
     }
     if let Some(mime_type) = ImageContent::kind_of(&bytes) {
         let data = base64::engine::general_purpose::STANDARD.encode(&bytes);
-        return Ok(Included::Image(ImageContent { data, mime_type: mime_type.into() }));
+        return Ok(IncludedFile::Image(ImageContent { data, mime_type: mime_type.into() }));
     }
     let text = String::from_utf8_lossy(&bytes);
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
-    Ok(Included::Text(format!("<file name=\"{shown}\">\n{text}\n</file>\n")))
+    Ok(IncludedFile::Text(format!("<file name=\"{shown}\">\n{text}\n</file>\n")))
 }
 
 /// A flag's value: the content of the file of that name if there is one, else the text itself.

@@ -8,9 +8,9 @@ use unicode_width::UnicodeWidthStr as _;
 
 use crate::args::LifeArgs;
 use crate::exit::Failure;
+use crate::home::home;
 use crate::pager::page;
 use crate::pick::{Spot, spot, store_of, vanished};
-use crate::place::place;
 use crate::print::{Paint, ago, iso, note, one_line, printable, width};
 use crate::svg;
 use quipu_host::holders::WrittenKind;
@@ -20,8 +20,8 @@ use quipu_host::now;
 const MOST: usize = 5_000;
 
 pub(crate) async fn run(args: &LifeArgs) -> Result<(), Failure> {
-    let place = place(&args.out.store)?;
-    let store = store_of(&place)?;
+    let home = home(&args.out.store)?;
+    let store = store_of(&home)?;
     let store: &dyn Graph = &*store;
     let asks = !args.out.json && !args.watch && args.svg.is_none();
     if args.watch {
@@ -40,7 +40,7 @@ pub(crate) async fn run(args: &LifeArgs) -> Result<(), Failure> {
         let mut sessions: Vec<_> = store.sessions_of(&nodes).await?.into_iter().flatten().collect();
         sessions.sort();
         sessions.dedup();
-        place.wrote(path, WrittenKind::Picture, &sessions);
+        home.wrote(path, WrittenKind::Picture, &sessions);
         note(format!("{} nodes in {}", life.lines.len(), path.display()));
         return Ok(());
     }
@@ -117,11 +117,11 @@ fn drawn_line(line: &LifeLine, columns: Option<usize>, paint: Paint) -> String {
     let marks = line.marks();
     let used = line.lead.width() + id.len() + when.len() + marks.len() + "  () ".len();
     let room = columns.map_or(usize::MAX, |columns| columns.saturating_sub(used).max(8));
-    let said = one_line(&line.preview, room);
+    let preview = one_line(&line.preview, room);
     // Nobody can go to what is dim.
     let id = if line.illegal.is_some() { paint.dim(&id) } else { paint.cyan(&id) };
     let marks = if line.is_focus || line.is_head { paint.bold(&marks) } else { paint.dim(&marks) };
-    format!("{}{id} {} {said}{marks}", line.lead, paint.dim(&format!("({when})")))
+    format!("{}{id} {} {preview}{marks}", line.lead, paint.dim(&format!("({when})")))
 }
 
 fn json(life: &Life, spot: &Spot) -> serde_json::Value {

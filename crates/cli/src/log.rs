@@ -11,7 +11,7 @@ use crate::args::LogArgs;
 use crate::console::current_dir;
 use crate::exit::Failure;
 use crate::files::shown;
-use crate::place::place;
+use crate::home::home;
 use crate::print::{Paint, ago, dollars, note, one_line, printable};
 use crate::search::instant;
 use crate::usage::tell_behind;
@@ -25,12 +25,12 @@ const FILES: usize = 12;
 const WIDE: usize = 100;
 
 pub(crate) async fn run(args: &LogArgs) -> Result<(), Failure> {
-    let place = place(&args.out.store)?;
+    let home = home(&args.out.store)?;
     let since = match &args.since {
         Some(text) => instant("--since", text, now())?,
         None => midnight(now()),
     };
-    let Some(store) = place.existing_store().await? else {
+    let Some(store) = home.existing_store().await? else {
         if !args.out.json {
             note("Nothing was done yet. Try `quipu demo`, or `quipu import`.");
         }
@@ -103,11 +103,11 @@ fn changed(entry: &LogEntry) -> Vec<(&str, u64)> {
     let mut files: Vec<(&str, u64)> = Vec::new();
     let mut places = HashMap::new();
     for touched in &entry.done.changed {
-        let place = *places.entry(touched.path.as_str()).or_insert(files.len());
-        if place == files.len() {
+        let index = *places.entry(touched.path.as_str()).or_insert(files.len());
+        if index == files.len() {
             files.push((&touched.path, 0));
         }
-        files[place].1 += touched.times;
+        files[index].1 += touched.times;
     }
     files
 }
@@ -126,10 +126,10 @@ fn write_entry(
     paint: Paint,
 ) -> Result<(), Failure> {
     let done = &entry.done;
-    let told = done.usage.iter().all(|sum| sum.priced);
+    let all_priced = done.usage.iter().all(|sum| sum.priced);
     let mut about = vec![printable(&done.agent)];
     about.extend(models(entry).into_iter().map(printable));
-    about.push(if told {
+    about.push(if all_priced {
         dollars(cost(entry))
     } else {
         format!("{} and calls of unknown cost", dollars(cost(entry)))

@@ -21,6 +21,7 @@ mod files;
 mod fork;
 mod hash;
 mod help;
+mod home;
 mod import;
 mod input;
 mod label;
@@ -35,15 +36,15 @@ mod pager;
 mod pages;
 mod permissions;
 mod pick;
-mod place;
 mod print;
-mod put_back;
 mod recall;
+mod restore_files;
 mod rm;
 mod run;
 mod schedule;
 mod search;
 mod serve;
+mod session_command;
 mod sessions;
 mod show;
 mod svg;
@@ -54,7 +55,6 @@ mod tree;
 mod undo;
 mod usage;
 mod wording;
-mod work;
 
 use std::process::ExitCode;
 
@@ -73,7 +73,7 @@ const DESCRIPTORS: usize = 32;
 
 /// Steps of tasks between two looks at what files and the terminal have to say: by default it is 61, and a model that
 /// floods would keep a key waiting for all of them.
-const TURNS: u32 = 8;
+const EVENT_INTERVAL: u32 = 8;
 
 /// Whether there are enough file descriptors to begin with: parts of the runtime cannot say so when there are not.
 fn descriptors() -> std::io::Result<()> {
@@ -95,7 +95,8 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     diagnostics::start(if draws(&cli) { Front::Terminal } else { Front::Lines });
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().event_interval(TURNS).build();
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().event_interval(EVENT_INTERVAL).build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {

@@ -6,12 +6,12 @@ use clap::Args;
 use quipu::{MergeSide, Merged};
 use quipu_store::SessionRow;
 
-use crate::args::{FilesAlong, StoreArg};
+use crate::args::{RestoreArgs, StoreArg};
 use crate::confirm::confirm;
 use crate::exit::Failure;
 use crate::fork::engine;
 use crate::print::{note, one_line, printable};
-use crate::put_back;
+use crate::restore_files;
 use crate::undo::chosen;
 
 #[derive(Debug, Args)]
@@ -32,7 +32,7 @@ pub(crate) struct MergeArgs {
     #[arg(long)]
     theirs: bool,
     #[command(flatten)]
-    along: FilesAlong,
+    restore: RestoreArgs,
     /// For programs: as JSON, one object.
     #[arg(long)]
     json: bool,
@@ -41,7 +41,7 @@ pub(crate) struct MergeArgs {
 }
 
 pub(crate) async fn run(args: &MergeArgs) -> Result<(), Failure> {
-    let (place, engine) = engine(&args.store).await?;
+    let (home, engine) = engine(&args.store).await?;
     let from = quipu_host::last_node(&**engine.store(), &args.from).await?;
     let SessionRow { id: into, cwd, .. } = chosen(&engine, args.into.as_deref()).await?;
     let side = match (args.ours, args.theirs) {
@@ -49,7 +49,7 @@ pub(crate) async fn run(args: &MergeArgs) -> Result<(), Failure> {
         (_, true) => Some(MergeSide::Theirs),
         (false, false) => None,
     };
-    let FilesAlong { files: with_files, dry_run, yes, overwrite } = args.along;
+    let RestoreArgs { files: with_files, dry_run, yes, overwrite } = args.restore;
     if !yes && !dry_run {
         let merge = engine.merge_of(from, &into).await?;
         let plan = format!(
@@ -62,16 +62,16 @@ pub(crate) async fn run(args: &MergeArgs) -> Result<(), Failure> {
         confirm(&format!("Merge {plan}?"), &format!("{plan} is merged"), "not merged")?;
     }
     let how = if with_files {
-        let how = put_back::how(&place, &cwd, overwrite)?;
+        let how = restore_files::options(&home, &cwd, overwrite)?;
         let plan = engine.preview_merge_files(from, &into, side, &how).await?;
-        let Some(how) = put_back::agree(how, plan, &args.along, args.json)? else { return Ok(()) };
+        let Some(how) = restore_files::agree(how, plan, &args.restore, args.json)? else { return Ok(()) };
         Some(how)
     } else {
         None
     };
     let done = engine.merge_along(from, &into, &args.note, side, how.as_ref()).await;
-    let Merged { node, merge, plan, problems } = done.map_err(put_back::shown_if_stale)?;
-    put_back::warn(&problems);
+    let Merged { node, merge, plan, problems } = done.map_err(restore_files::shown_if_stale)?;
+    restore_files::warn(&problems);
     if args.json {
         let value = serde_json::json!({
             "node": node, "session": into, "parents": [merge.head, from], "base": merge.base, "files": merge.files,
@@ -83,10 +83,10 @@ pub(crate) async fn run(args: &MergeArgs) -> Result<(), Failure> {
         let stays = if how.is_some() { "" } else { "; files on disk are as they were" };
         note(format!("Both changed {}{stays}.", printable(file)));
     }
-    let store = crate::place::store_flag(&place);
-    let along = if how.is_some() { " --files" } else { "" };
+    let store = crate::home::store_flag(&home);
+    let files_flag = if how.is_some() { " --files" } else { "" };
     note(format!(
-        "Go on with `quipu -p --session {into}{store}`; `quipu undo {into}{along}{store}` takes it back."
+        "Go on with `quipu -p --session {into}{store}`; `quipu undo {into}{files_flag}{store}` takes it back."
     ));
     Ok(writeln!(crate::console::stdout(), "{node}")?)
 }

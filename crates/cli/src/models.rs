@@ -7,13 +7,13 @@ use quipu_providers::{SourcedModel, is_supported};
 
 use crate::args::{ModelsArgs, StoreArg};
 use crate::exit::Failure;
-use crate::place::place;
+use crate::home::home;
 use crate::print::{Paint, note, printable};
 
 pub(crate) async fn run(args: &ModelsArgs) -> Result<(), Failure> {
-    let place = place(&StoreArg::default())?;
-    place.sources().models().gather().await;
-    let settings = place.settings();
+    let home = home(&StoreArg::default())?;
+    home.sources().models().gather().await;
+    let settings = home.settings();
     let wanted = args.search.as_deref().unwrap_or_default().to_lowercase();
     let matches = |model: &Model| {
         let id = format!("{}/{}", model.provider, model.id).to_lowercase();
@@ -22,7 +22,7 @@ pub(crate) async fn run(args: &ModelsArgs) -> Result<(), Failure> {
     let mut out = std::io::BufWriter::new(crate::console::stdout());
     let paint = Paint::stdout();
     let (mut shown, mut hidden) = (0, 0);
-    for SourcedModel { model, source } in quipu_host::sourced_models(&place, &settings).await {
+    for SourcedModel { model, source } in quipu_host::sourced_models(&home, &settings).await {
         if !matches(&model) {
             continue;
         }

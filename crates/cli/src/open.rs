@@ -4,16 +4,16 @@ use std::io::Write as _;
 
 use crate::args::OpenArgs;
 use crate::exit::Failure;
+use crate::home::home;
 use crate::pager::page;
-use crate::place::place;
 use crate::show;
 
 pub(crate) async fn run(args: &OpenArgs) -> Result<(), Failure> {
-    let place = place(&args.out.store)?;
-    let Some(store) = place.existing_store().await? else {
+    let home = home(&args.out.store)?;
+    let Some(store) = home.existing_store().await? else {
         return Err(Failure::usage(format!(
             "there is no store at {} yet; try `quipu demo`",
-            place.store.display()
+            home.store.display()
         )));
     };
     let mut text = Vec::new();

@@ -5,11 +5,11 @@ use std::path::Path;
 
 use crate::console::current_dir;
 use quipu::PermissionMode;
-use quipu_host::{Record, What};
+use quipu_host::{PermissionItem, Record};
 
 use crate::args::{PermissionsAction, PermissionsArgs, StoreArg};
 use crate::exit::Failure;
-use crate::place::place;
+use crate::home::home;
 use crate::print::{note, printable};
 
 /// The mode that a command of the program sets, if it sets one.
@@ -23,9 +23,9 @@ pub(crate) fn mode_set_by(words: &[String]) -> Option<PermissionMode> {
 
 /// `quipu permissions`.
 pub(crate) fn run(args: &PermissionsArgs) -> Result<(), Failure> {
-    let place = place(&StoreArg::default())?;
+    let home = home(&StoreArg::default())?;
     let cwd = current_dir()?;
-    let record = Record::of(&place, &cwd);
+    let record = Record::of(&home, &cwd);
     match &args.action {
         None | Some(PermissionsAction::List) => list(&record, args.json),
         Some(PermissionsAction::Set { mode }) => set(&record, &cwd, (*mode).into()),
@@ -68,11 +68,11 @@ fn list(record: &Record, json: bool) -> Result<(), Failure> {
         for entry in &project.entries {
             let cache;
             let (kind, what) = match &entry.what {
-                What::Directory { path } => ("directory", path.as_str()),
-                What::Grant { tool, subject } => (tool.as_str(), subject.as_str()),
-                What::Rules { path, .. } => ("rules", path.as_str()),
-                What::Settings { path, .. } => ("settings", path.as_str()),
-                What::Cache { variable, path, write } => {
+                PermissionItem::Directory { path } => ("directory", path.as_str()),
+                PermissionItem::Grant { tool, subject } => (tool.as_str(), subject.as_str()),
+                PermissionItem::Rules { path, .. } => ("rules", path.as_str()),
+                PermissionItem::Settings { path, .. } => ("settings", path.as_str()),
+                PermissionItem::Cache { variable, path, write } => {
                     let how = if *write { "written by commands" } else { "kept apart" };
                     cache = format!("{variable}={path} ({how})");
                     ("cache", cache.as_str())

@@ -20,9 +20,7 @@ const LONGEST: u64 = 1_024;
 
 /// A place of the graph.
 pub(crate) struct Spot {
-    /// The node.
     pub(crate) node: NodeId,
-    /// Its session.
     pub(crate) session: Option<SessionRow>,
 }
 
@@ -94,16 +92,16 @@ fn picked(mut rows: Vec<SessionRow>, asks: bool) -> Result<SessionRow, Failure> 
         number => number.parse().unwrap_or(0),
     };
     if chosen == 0 || chosen > rows.len() {
-        let said = one_line(&line, 20);
-        return Err(Failure::usage(format!("`{said}` is none of 1 to {}; nothing was shown", rows.len())));
+        let answer = one_line(&line, 20);
+        return Err(Failure::usage(format!("`{answer}` is none of 1 to {}; nothing was shown", rows.len())));
     }
     Ok(rows.swap_remove(chosen - 1))
 }
 
 /// The store of a command that reads.
-pub(crate) fn store_of(place: &quipu_host::Place) -> Result<std::sync::Arc<dyn Graph>, Failure> {
-    let store = place.store_to_read()?.ok_or_else(|| {
-        Failure::usage(format!("there is no store at {} yet; try `quipu demo`", place.store.display()))
+pub(crate) fn store_of(home: &quipu_host::Home) -> Result<std::sync::Arc<dyn Graph>, Failure> {
+    let store = home.store_to_read()?.ok_or_else(|| {
+        Failure::usage(format!("there is no store at {} yet; try `quipu demo`", home.store.display()))
     })?;
     Ok(store)
 }

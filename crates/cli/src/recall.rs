@@ -7,15 +7,15 @@ use quipu_store::Graph;
 
 use crate::args::RecallArgs;
 use crate::exit::Failure;
+use crate::home::home;
 use crate::pager::page;
 use crate::pick::{spot, store_of, vanished};
-use crate::place::place;
 use crate::print::{Paint, iso, printable};
 use quipu_host::now;
 
 pub(crate) async fn run(args: &RecallArgs) -> Result<(), Failure> {
-    let place = place(&args.out.store)?;
-    let store = store_of(&place)?;
+    let home = home(&args.out.store)?;
+    let store = store_of(&home)?;
     let store: &dyn Graph = &*store;
     let spot = spot(store, Some(&args.what), false).await?;
     let query = RecallQuery {

@@ -8,7 +8,7 @@ use crate::print::{ago, note, one_line};
 use quipu_host::{now, session_named};
 
 pub(crate) async fn run(args: &RmArgs) -> Result<(), Failure> {
-    let (place, engine) = engine(&args.store).await?;
+    let (home, engine) = engine(&args.store).await?;
     let row = session_named(&**engine.store(), &args.session).await?;
     if !args.yes {
         let title = if row.called.is_empty() { &row.title } else { &row.called };
@@ -22,7 +22,7 @@ pub(crate) async fn run(args: &RmArgs) -> Result<(), Failure> {
     note(format!(
         "Removed session {}. Its nodes stay: `quipu fork {head}{}` goes on from where it stood{again}.",
         row.id,
-        crate::place::store_flag(&place)
+        crate::home::store_flag(&home)
     ));
     Ok(())
 }

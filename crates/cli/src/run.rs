@@ -18,10 +18,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::args::{Mode, Task};
 use crate::ask::{Asker, LineAsker};
 use crate::exit::{Exit, Failure};
-use crate::place::place;
+use crate::home::home;
 use crate::print::{Paint, Progress, dollars, iso, note, note_in, one_line, printable, took};
 use quipu_host::Budget;
-use quipu_host::{Started, current_dir, now};
+use quipu_host::{StartedSession, current_dir, now};
 
 /// Between two looks of a person at how far an answer is.
 const SHOW: Duration = Duration::from_millis(100);
@@ -48,9 +48,9 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
             "--stream is for text; `--mode json` has every piece of an answer as it is",
         ));
     }
-    let mut place = place(&task.store)?;
+    let mut home = home(&task.store)?;
     if task.no_session {
-        place = place.without_outputs();
+        home = home.without_outputs();
     }
     let here = current_dir()?;
     let replay = match &task.replay {
@@ -64,14 +64,14 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
             some_or_continue(crate::input::prompts(&task.messages, piped, &here)?)
         }
     };
-    let goes_on = task.resume || task.session.is_some() || task.fork.is_some();
-    if prompts == [None] && !goes_on && replay.is_none() {
+    let continues = task.resume || task.session.is_some() || task.fork.is_some();
+    if prompts == [None] && !continues && replay.is_none() {
         return Err(Failure::usage(
             "no task: give it as an argument or on stdin, such as `quipu -p \"fix the test\"`",
         ));
     }
-    let Started { store: open, opened, recorder, budget, file, ask_deadline, .. } =
-        crate::place::open(&place, task, &here, replay.clone()).await?;
+    let StartedSession { store: open, opened, recorder, budget, file, ask_deadline, .. } =
+        crate::home::open(&home, task, &here, replay.clone()).await?;
     let Opened { session, troubles } = opened;
     let cwd = session.cwd().display().to_string();
     // What must be typed to go on after a failure.
@@ -79,15 +79,15 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
         // What was replayed goes on with a model of its own only.
         _ if task.no_session || replay.is_some() => None,
         _ if let Some(file) = &file => {
-            Some(format!("quipu -p --session {}{}", file.path, crate::place::store_flag(&place)))
+            Some(format!("quipu -p --session {}{}", file.path, crate::home::store_flag(&home)))
         }
-        true => Some(format!("quipu -p -c{}", crate::place::store_flag(&place))),
+        true => Some(format!("quipu -p -c{}", crate::home::store_flag(&home))),
         false => {
-            Some(format!("quipu -p --session {}{}", session.view().session, crate::place::store_flag(&place)))
+            Some(format!("quipu -p --session {}{}", session.view().session, crate::home::store_flag(&home)))
         }
     };
-    let store = (!task.no_session).then(|| place.store.clone());
-    let told = Told {
+    let store = (!task.no_session).then(|| home.store.clone());
+    let hints = ExitHints {
         again,
         budget,
         store: store.and_then(|path| Some((file_number(&path)?, path))),
@@ -102,14 +102,14 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
         Front::Json(json) if task.ask_on_stdin => json.asker = Some(LineAsker::new(ask_deadline)?),
         Front::Json(_) => {}
     }
-    for trouble in troubles {
-        front.opened_with(&session, trouble)?;
+    for notice in troubles {
+        front.opened_with(&session, notice)?;
     }
-    let mut result = run_prompts(session, prompts, front, &told).await;
+    let mut result = run_prompts(session, prompts, front, &hints).await;
     if let Some(file) = file {
         result = finish(&file, result).await;
     }
-    crate::place::make_room(&place, task).await;
+    crate::home::make_room(&home, task).await;
     for text in replay.iter().flat_map(|replay| replay.notes()) {
         note(format!("note: {text}"));
     }
@@ -134,9 +134,9 @@ fn some_or_continue(prompts: Vec<UserInput>) -> Vec<Option<UserInput>> {
     if prompts.is_empty() { vec![None] } else { prompts.into_iter().map(Some).collect() }
 }
 
-/// What is said when a run fails.
+/// Hints for the message of a failed run.
 #[derive(Default)]
-pub(crate) struct Told {
+pub(crate) struct ExitHints {
     /// The command that goes on with the session, if one can.
     again: Option<String>,
     /// What may be spent in a day.
@@ -147,7 +147,7 @@ pub(crate) struct Told {
     open: Option<Arc<dyn Graph>>,
 }
 
-impl Told {
+impl ExitHints {
     /// Whether another file stands under the store's name, or none, or one without the last steps.
     fn has_lost_store(&self) -> bool {
         self.open.as_ref().is_some_and(|store| store.local().is_some_and(|local| !local.is_in_place()))
@@ -165,7 +165,7 @@ pub(crate) async fn run_prompts(
     session: Session,
     prompts: Vec<Option<UserInput>>,
     mut front: Front,
-    told: &Told,
+    hints: &ExitHints,
 ) -> Result<(), Failure> {
     let listening = if front.can_ask() {
         session.subscribe_and_answer(Delivery::Lossless).await
@@ -203,7 +203,7 @@ pub(crate) async fn run_prompts(
                         }
                     }
                 },
-                heard = front.answer() => match heard {
+                answer = front.answer() => match answer {
                     Ok((ask, answer)) => {
                         // A question that is not open any more needs no answer.
                         drop(session.send(quipu_protocol::Command::Answer { ask, answer }).await);
@@ -222,7 +222,7 @@ pub(crate) async fn run_prompts(
                 }
             }
         }
-        result = signals.failure().map_or_else(|| finished(&outcome, told), Err);
+        result = signals.failure().map_or_else(|| finished(&outcome, hints), Err);
         if result.is_err() {
             break;
         }
@@ -263,9 +263,9 @@ pub(crate) fn refused(error: Refused) -> Failure {
     Failure::new(exit, error)
 }
 
-fn finished(outcome: &Outcome, told: &Told) -> Result<(), Failure> {
+fn finished(outcome: &Outcome, hints: &ExitHints) -> Result<(), Failure> {
     let fail = |exit: Exit, what: String| {
-        let again = told.again.as_ref().filter(|_| !told.has_lost_store());
+        let again = hints.again.as_ref().filter(|_| !hints.has_lost_store());
         let hint = again.map_or(String::new(), |again| {
             format!("\nThe session is kept; `{again} \"…\"` goes on with it.")
         });
@@ -288,7 +288,7 @@ fn finished(outcome: &Outcome, told: &Told) -> Result<(), Failure> {
         }
         Outcome::Limit(Limit::Cost(cost)) => fail(Exit::Limit, format!("stopped at ${cost} (--max-cost)")),
         Outcome::Limit(Limit::Daily { spent, budget }) => {
-            let source = told.budget.as_ref().map_or_else(|| "daily_budget".to_owned(), crate::place::source);
+            let source = hints.budget.as_ref().map_or_else(|| "daily_budget".to_owned(), crate::home::source);
             let what = format!(
                 "stopped before a model call: {} counts as spent today, and the daily budget is {} ({source}). It goes on \
                  tomorrow, or now with another --daily-budget",
@@ -302,8 +302,8 @@ fn finished(outcome: &Outcome, told: &Told) -> Result<(), Failure> {
 }
 
 /// Tells people of trouble.
-pub(crate) fn tell(trouble: &Notice) {
-    match trouble {
+pub(crate) fn tell(notice: &Notice) {
+    match notice {
         Notice::Branched { session } => note(format!(
             "Another process is working on this session; this one goes on as a branch: session {session}"
         )),
@@ -384,9 +384,9 @@ impl Front {
     }
 
     /// Notice that was met before anyone could listen.
-    fn opened_with(&mut self, session: &Session, trouble: Notice) -> std::io::Result<()> {
+    fn opened_with(&mut self, session: &Session, notice: Notice) -> std::io::Result<()> {
         let session = session.view().session;
-        let event = Event::from(trouble);
+        let event = Event::from(notice);
         self.show(&Arc::new(Envelope { seq: 0, session, run: None, at: now(), event }))
     }
 
@@ -396,8 +396,8 @@ impl Front {
         {
             text.clear_progress();
         }
-        if let Event::Ui { ui: Ui::Notice { notice: trouble } } = &envelope.event {
-            tell(trouble);
+        if let Event::Ui { ui: Ui::Notice { notice } } = &envelope.event {
+            tell(notice);
         }
         match self {
             Self::Json(json) => {

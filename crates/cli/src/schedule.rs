@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use quipu_host::jobs::{DueRun, IMPORT_WATCH, ImportWatch, JobNotice, JobRunner, handlers, models_for_jobs};
-use quipu_host::{HostNotice, Observer, Place, now};
+use quipu_host::{Home, HostNotice, Observer, now};
 use quipu_store::{Job, JobKey, JobPut, JobRetry, JobState, Jobs};
 use tokio_util::sync::CancellationToken;
 
 use crate::args::{OutArgs, StoreArg};
 use crate::exit::Failure;
-use crate::place::{in_words, place};
+use crate::home::{home, in_words};
 use crate::print::{Paint, ago, note, one_line, printable};
 use crate::run::Signals;
 
@@ -110,16 +110,16 @@ fn unknown(key: &str) -> Failure {
 
 /// The store that may hold a job.
 async fn stored(store: &StoreArg, key: &str) -> Result<Arc<dyn Jobs>, Failure> {
-    let found = place(store)?.existing_store().await?;
+    let found = home(store)?.existing_store().await?;
     found.map(|store| store as Arc<dyn Jobs>).ok_or_else(|| unknown(key))
 }
 
 async fn add(agents: &[String], store: &StoreArg) -> Result<(), Failure> {
-    let place = place(store)?;
+    let home = home(store)?;
     // All names are right, or nothing is added.
     let jobs = agents.iter().map(|agent| ImportWatch::job(agent));
     let jobs = jobs.collect::<Result<Vec<_>, _>>().map_err(crate::import::in_words)?;
-    let store = place.store().await?;
+    let store = home.store().await?;
     let mut out = crate::console::stdout();
     for job in jobs {
         let key = job.key.clone();
@@ -135,7 +135,7 @@ async fn add(agents: &[String], store: &StoreArg) -> Result<(), Failure> {
 }
 
 async fn list(args: &OutArgs) -> Result<(), Failure> {
-    let store = place(&args.store)?.store_to_read()?;
+    let store = home(&args.store)?.store_to_read()?;
     let mut out = std::io::BufWriter::new(crate::console::stdout());
     let mut after: Option<JobKey> = None;
     while let Some(store) = &store {
@@ -189,13 +189,13 @@ fn row(job: &Job) -> String {
 
 /// Tells what a runner does: programs in lines of JSON, people in words.
 struct Teller {
-    place: Place,
+    home: Home,
     json: bool,
 }
 
 impl Observer for Teller {
     fn notice(&self, notice: HostNotice) {
-        self.place.observer().notice(notice);
+        self.home.observer().notice(notice);
     }
 
     fn job(&self, notice: &JobNotice) {
@@ -209,16 +209,16 @@ impl Observer for Teller {
 }
 
 async fn work(once: bool, args: &OutArgs) -> Result<(), Failure> {
-    let place = place(&args.store)?;
-    let store = place.store().await?;
+    let home = home(&args.store)?;
+    let store = home.store().await?;
     if let Some(why) = store.refusal() {
         return Err(why.clone().into());
     }
-    let sealer = place.engine(store.clone(), &place.settings())?.sealer().clone();
-    let teller = Arc::new(Teller { place: place.clone(), json: args.json });
-    let place = place.told_to(teller.clone());
-    let models = models_for_jobs(&place, store.clone());
-    let runner = JobRunner::new(store, handlers(&place), teller.clone(), sealer).with_models(models);
+    let sealer = home.engine(store.clone(), &home.settings())?.sealer().clone();
+    let teller = Arc::new(Teller { home: home.clone(), json: args.json });
+    let home = home.with_observer(teller.clone());
+    let models = models_for_jobs(&home, store.clone());
+    let runner = JobRunner::new(store, handlers(&home), teller.clone(), sealer).with_models(models);
     let stop = CancellationToken::new();
     let mut signals = Signals::new()?;
     let running = async {

@@ -9,9 +9,9 @@ use quipu_store::{Excerpt, Found, Hit, Matched, Matching, RANKED, SessionRow, Un
 
 use crate::args::{Cli, Cmd, SearchArgs};
 use crate::exit::Failure;
-use crate::place::place;
+use crate::home::home;
 use crate::print::{Paint, Progress, ago, dollars, note, one_line, printable};
-use quipu_host::{Compared, Place, now};
+use quipu_host::{Home, SemanticReport, now};
 
 /// Characters of a session's title.
 const TITLE: usize = 60;
@@ -20,7 +20,7 @@ const TITLE: usize = 60;
 pub(crate) struct Results {
     pub(crate) results: SearchResults,
     /// What people should know of it.
-    pub(crate) told: Vec<String>,
+    pub(crate) notes: Vec<String>,
 }
 
 /// The arguments that these words are.
@@ -29,22 +29,22 @@ pub(crate) fn args_of(words: Vec<String>) -> Result<SearchArgs, Failure> {
     match Cli::try_parse_from(words) {
         Ok(Cli { command: Some(Cmd::Search(args)), .. }) => Ok(args),
         Ok(_) => Err(Failure::usage("that is no search")),
-        Err(told) => Err(Failure::usage(told.to_string().trim_end())),
+        Err(error) => Err(Failure::usage(error.to_string().trim_end())),
     }
 }
 
 /// Searches the store; `None` where there is none yet.
-pub(crate) async fn find(place: &Place, args: &SearchArgs) -> Result<Option<Results>, Failure> {
+pub(crate) async fn find(home: &Home, args: &SearchArgs) -> Result<Option<Results>, Failure> {
     let request = request(args)?;
     let progress = Progress::new();
     let tell = |at: SearchProgress| show_progress(&progress, at);
     let Some(SearchResults { found, rows, compared }) =
-        quipu_host::search::find(place, &request, &tell).await?
+        quipu_host::search::find(home, &request, &tell).await?
     else {
         return Ok(None);
     };
-    let told = told(args, &found, compared.as_ref());
-    Ok(Some(Results { results: SearchResults { found, rows, compared }, told }))
+    let notes = notes(args, &found, compared.as_ref());
+    Ok(Some(Results { results: SearchResults { found, rows, compared }, notes }))
 }
 
 /// How far it is with what is done before a search.
@@ -58,32 +58,32 @@ pub(crate) fn show_progress(progress: &Progress, at: SearchProgress) {
 }
 
 pub(crate) async fn run(args: &SearchArgs) -> Result<(), Failure> {
-    let place = place(&args.out.store)?;
-    let Some(results) = find(&place, args).await? else {
+    let home = home(&args.out.store)?;
+    let Some(results) = find(&home, args).await? else {
         if !args.out.json {
             note("Nothing was done yet. Try `quipu demo`, or `quipu import`.");
         }
         return Ok(());
     };
-    let Results { results: SearchResults { found, rows, compared }, told } = &results;
+    let Results { results: SearchResults { found, rows, compared }, notes } = &results;
     let mut out = std::io::BufWriter::new(crate::console::stdout());
     if args.out.json {
         for hit in &found.hits {
             writeln!(out, "{}", hit_json(hit, rows.get(hit.session.as_ref())))?;
         }
         let mut end = end_json(found);
-        end["told"] = told.clone().into();
+        end["told"] = notes.clone().into();
         if let Some(compared) = compared {
             end["meaning"] = compared_json(compared);
         }
         writeln!(out, "{end}")?;
     } else {
-        write_groups(&mut out, &place, found, rows)?;
+        write_groups(&mut out, &home, found, rows)?;
     }
     out.flush()?;
     drop(out);
     if !args.out.json {
-        told.iter().for_each(note);
+        notes.iter().for_each(note);
     }
     Ok(())
 }
@@ -107,7 +107,7 @@ fn request(args: &SearchArgs) -> Result<SearchRequest, Failure> {
         branch: args.branch.clone(),
         best: args.best,
         limit: args.limit,
-        semantic: args.meaning,
+        semantic: args.semantic,
         wait: args.wait,
     })
 }
@@ -125,7 +125,7 @@ pub(crate) fn instant(flag: &str, text: &str, now: UnixMs) -> Result<UnixMs, Fai
 /// Hits in groups, a session each, in the order of their first hits.
 fn write_groups(
     out: &mut impl std::io::Write,
-    place: &Place,
+    home: &Home,
     found: &Found,
     sessions: &SessionRows,
 ) -> Result<(), Failure> {
@@ -137,7 +137,7 @@ fn write_groups(
             None => groups.push((hit.session.as_ref(), vec![hit])),
         }
     }
-    let flag = crate::place::store_flag(place);
+    let flag = crate::home::store_flag(home);
     for (n, (session, hits)) in groups.iter().enumerate() {
         if n > 0 {
             writeln!(out)?;
@@ -211,34 +211,34 @@ fn context(excerpt: &Excerpt, paint: Paint) -> String {
 }
 
 /// What people should know of what they see.
-fn told(args: &SearchArgs, found: &Found, compared: Option<&Compared>) -> Vec<String> {
-    let mut told = Vec::new();
+fn notes(args: &SearchArgs, found: &Found, compared: Option<&SemanticReport>) -> Vec<String> {
+    let mut notes = Vec::new();
     if found.hits.is_empty() && !args.words.is_empty() {
-        told.push("Nothing was found.".to_owned());
+        notes.push("Nothing was found.".to_owned());
     }
-    told.extend(compared.map(compared_told).unwrap_or_default());
+    notes.extend(compared.map(semantic_notes).unwrap_or_default());
     let Unindexed { words, substrings } = found.behind;
     if words > 0 {
-        told.push(format!(
+        notes.push(format!(
             "The newest {words} nodes are not indexed yet and were not searched; --wait does that first."
         ));
     } else if substrings > 0 && !args.exact {
-        told.push(format!(
+        notes.push(format!(
             "Parts of words are not indexed yet in the newest {substrings} nodes; --wait does that first."
         ));
     }
     if !found.too_short.is_empty() && !args.exact {
-        told.push("Only whole words were looked for: parts of words need three characters.".into());
+        notes.push("Only whole words were looked for: parts of words need three characters.".into());
     }
     if found.cut {
-        told.push(
+        notes.push(
             "There was too much to look through: older hits may be missing. Say more, or narrow it.".into(),
         );
     }
     if args.best && found.hits.len() >= args.limit && args.limit > 0 {
-        told.push(format!("The best of the newest {RANKED}."));
+        notes.push(format!("The best of the newest {RANKED}."));
     }
-    told
+    notes
 }
 
 /// A hit as a program reads it. Times in milliseconds since the epoch, marks in bytes of the text.
@@ -280,30 +280,30 @@ fn end_json(found: &Found) -> serde_json::Value {
 }
 
 /// What a search by meaning took, for programs.
-fn compared_json(compared: &Compared) -> serde_json::Value {
+fn compared_json(compared: &SemanticReport) -> serde_json::Value {
     serde_json::json!({
         "vectors": compared.indexed.vectors, "left": compared.left, "tokens": compared.usage.input, "cost": compared.usage.cost.total,
     })
 }
 
 /// For people: what was made, what it cost, and what is missing.
-fn compared_told(compared: &Compared) -> Vec<String> {
-    let mut told = Vec::new();
+fn semantic_notes(compared: &SemanticReport) -> Vec<String> {
+    let mut notes = Vec::new();
     if compared.indexed.vectors > 0 {
-        told.push(format!("{} vectors were made.", compared.indexed.vectors));
+        notes.push(format!("{} vectors were made.", compared.indexed.vectors));
     }
     if compared.usage.input > 0 {
         let cost = match compared.usage.cost.total {
             cost if cost > 0.0 => format!(", {}", dollars(cost)),
             _ => String::new(),
         };
-        told.push(format!("{} tokens were read for it{cost}.", compared.usage.input));
+        notes.push(format!("{} tokens were read for it{cost}.", compared.usage.input));
     }
     if compared.left > 0 {
-        told.push(format!(
+        notes.push(format!(
             "What was said in {} nodes was not compared by its meaning yet; --wait does that first.",
             compared.left
         ));
     }
-    told
+    notes
 }

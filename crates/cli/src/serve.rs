@@ -6,7 +6,7 @@ use quipu_runtime::{Desk, Served};
 
 use crate::args::StoreArg;
 use crate::exit::{Failure, advised};
-use crate::place::place;
+use crate::home::home;
 use crate::run::Signals;
 
 #[derive(Debug, Args)]
@@ -16,8 +16,8 @@ pub(crate) struct ServeArgs {
 }
 
 pub(crate) async fn run(args: &ServeArgs) -> Result<(), Failure> {
-    let place = place(&args.store)?;
-    let desk = Desk::new(place.clone(), OpenRequest::default()).worded_by(advised);
+    let home = home(&args.store)?;
+    let desk = Desk::new(home.clone(), OpenRequest::default()).worded_by(advised);
     let mut signals = Signals::new()?;
     let serve = async {
         tokio::select! {
@@ -25,7 +25,7 @@ pub(crate) async fn run(args: &ServeArgs) -> Result<(), Failure> {
             _ = signals.next() => None,
         }
     };
-    let served = quipu_host::jobs::beside(&place, serve).await;
+    let served = quipu_host::jobs::run_alongside(&home, serve).await;
     // Also where the client is gone: what runs is recorded as aborted.
     desk.shutdown().await;
     match served {

@@ -7,13 +7,13 @@ use quipu_store::{ReadModel as _, SessionQuery};
 use crate::args::SessionsArgs;
 use crate::console::current_dir;
 use crate::exit::Failure;
-use crate::place::place;
+use crate::home::home;
 use crate::print::{Paint, ago, dollars, note, one_line};
-use quipu_host::{Seen, label_counts, now, session_json};
+use quipu_host::{MissingDirectories, label_counts, now, session_json};
 
 pub(crate) async fn run(args: &SessionsArgs) -> Result<(), Failure> {
-    let place = place(&args.out.store)?;
-    let Some(store) = place.store_to_read()? else {
+    let home = home(&args.out.store)?;
+    let Some(store) = home.store_to_read()? else {
         if !args.out.json {
             note("Nothing was done yet. Try `quipu demo`.");
         }
@@ -47,7 +47,7 @@ pub(crate) async fn run(args: &SessionsArgs) -> Result<(), Failure> {
         Some(_) | None => {}
     }
     let (paint, now) = (Paint::stdout(), now());
-    let mut seen = Seen::default();
+    let mut seen = MissingDirectories::default();
     for row in &rows {
         let title = match (&row.title, &row.parent) {
             (title, _) if !title.is_empty() => one_line(title, 60),
@@ -71,12 +71,12 @@ pub(crate) async fn run(args: &SessionsArgs) -> Result<(), Failure> {
             Some(count) => writeln!(out, "{title}  {}", paint.dim(&format!("{count} labels")))?,
         }
         if args.all {
-            let place = match seen.is_gone(&row.cwd) {
+            let location = match seen.is_gone(&row.cwd) {
                 _ if row.cwd.is_empty() => "(no directory)".to_owned(),
                 true => format!("{}  (not there any more)", one_line(&row.cwd, 200)),
                 false => crate::print::printable(&row.cwd),
             };
-            writeln!(out, "    {}", paint.dim(&place))?;
+            writeln!(out, "    {}", paint.dim(&location))?;
         }
     }
     Ok(out.flush()?)

@@ -11,17 +11,17 @@ use sha2::{Digest as _, Sha256};
 use crate::args::ShowArgs;
 use crate::console::current_dir;
 use crate::exit::{Exit, Failure};
-use crate::place::place;
+use crate::home::home;
 use crate::print::{Paint, ago, dollars, iso, one_line, printable, took};
 use crate::tree;
 use quipu_host::{node_json, now};
 
 pub(crate) async fn run(args: &ShowArgs) -> Result<(), Failure> {
-    let place = place(&args.out.store)?;
-    let Some(store) = place.store_to_read()? else {
+    let home = home(&args.out.store)?;
+    let Some(store) = home.store_to_read()? else {
         return Err(Failure::usage(format!(
             "there is no store at {} yet; try `quipu demo`",
-            place.store.display()
+            home.store.display()
         )));
     };
     let store: &dyn Graph = &*store;
@@ -211,10 +211,10 @@ fn write_step(out: &mut impl std::io::Write, step: &StepInfo) -> Result<(), Fail
         writeln!(out, "took    {}", took(duration))?;
     }
     if let Some(call) = &step.call {
-        let place = if call.local { "local" } else { "remote" };
+        let locality = if call.local { "local" } else { "remote" };
         let first =
             call.first_token_ms.map_or(String::new(), |ms| format!(", first token after {}", took(ms)));
-        writeln!(out, "call    {}/{} over {} ({place}{first})", call.provider, call.model, call.api)?;
+        writeln!(out, "call    {}/{} over {} ({locality}{first})", call.provider, call.model, call.api)?;
         writeln!(out, "request {} bytes, sha256 {}", call.body_bytes, call.body)?;
         for attempt in &call.attempts {
             let status = attempt.status.map_or(String::new(), |status| format!(" {status}"));

@@ -33,7 +33,7 @@ struct Row<'a> {
 pub(crate) fn draw(life: &Life, now: UnixMs) -> String {
     let rows = laid_out(&life.lines);
     let lanes = rows.iter().map(|row| row.lane + 1).max().unwrap_or(1);
-    let texts: Vec<String> = rows.iter().map(|row| said(row.line, now)).collect();
+    let texts: Vec<String> = rows.iter().map(|row| line_text(row.line, now)).collect();
     let columns = texts.iter().map(|text| text.width()).max().unwrap_or(0);
     let text_at = MARGIN + lanes * LANE;
     let width = text_at + columns * COLUMN + MARGIN;
@@ -82,7 +82,7 @@ fn colour(lane: usize) -> &'static str {
     COLOURS[lane % COLOURS.len()]
 }
 
-fn said(line: &LifeLine, now: UnixMs) -> String {
+fn line_text(line: &LifeLine, now: UnixMs) -> String {
     format!("{} ({}) {}{}", line.node.short(), ago(now, line.at), line.preview, line.marks())
 }
 

@@ -1,20 +1,20 @@
 //! `quipu` without arguments: the terminal.
 
+mod appearance;
 mod arguments;
 mod host;
-mod looks;
 
 use std::io::IsTerminal as _;
 use std::sync::Arc;
 
 use quipu_tui::terminal::Abilities;
-use quipu_tui::{Begin, Bindings, Left, Open};
+use quipu_tui::{Bindings, ExitReason, Open, TerminalOptions};
 
 use crate::args::{Mode, Task};
 use crate::exit::{Exit, Failure};
-use crate::place::place;
+use crate::home::home;
 use crate::print::note;
-use quipu_host::{Place, Source, current_dir};
+use quipu_host::{Home, Source, current_dir};
 
 /// Whether there is a terminal on both sides, and nothing was asked that needs none.
 pub(crate) fn is_there(task: &Task) -> bool {
@@ -26,8 +26,8 @@ pub(crate) fn is_there(task: &Task) -> bool {
 }
 
 /// What says that nothing is to be drawn, if anything does: what was said for this time counts most.
-fn linear(place: &Place, task: &Task, abilities: Abilities) -> Option<&'static str> {
-    let settings = place.config();
+fn linear(home: &Home, task: &Task, abilities: Abilities) -> Option<&'static str> {
+    let settings = home.config();
     match settings.source_of("screenReader") {
         _ if task.screen_reader => Some("--screen-reader"),
         _ if abilities.linear => Some("TERM, which names a terminal that obeys nothing"),
@@ -51,43 +51,44 @@ pub(crate) fn why_not(task: &Task) -> &'static str {
 }
 
 pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
-    let told = Arc::new(crate::place::Told::default());
-    let mut place = place(&task.store)?.told_to(told.clone());
+    let notices = Arc::new(crate::home::NoticeBuffer::default());
+    let mut home = home(&task.store)?.with_observer(notices.clone());
     if task.no_session {
-        place = place.without_outputs();
+        home = home.without_outputs();
     }
     let here = current_dir()?;
     // Before the terminal is drawn on: a file that is not there is an error of the command line.
     let prompts = crate::input::prompts(&task.messages, String::new(), &here)?;
-    let (home, directory) = (place.home.clone(), here.clone());
-    let sealer = Arc::new(quipu::Sealer::new(place.seal_key()?));
+    let (dir, directory) = (home.dir.clone(), here.clone());
+    let sealer = Arc::new(quipu::Sealer::new(home.seal_key()?));
     quipu_host::seals_with(&sealer);
     let mut abilities = Abilities::of_this_process();
-    let linear = linear(&place, task, abilities);
+    let linear = linear(&home, task, abilities);
     if linear.is_some() {
         abilities = abilities.linear();
     }
     let able = abilities;
-    let looks::Looks { theme, adapts, abilities, problems: mut notes } = looks::looks(&place, abilities);
+    let appearance::Appearance { theme, adapts, abilities, problems: mut notes } =
+        appearance::appearance(&home, abilities);
     if let Some(by) = linear {
         notes.insert(0, format!("Quipu, told in lines for screen readers, by {by}."));
     }
     notes.extend(crate::diagnostics::notes());
     // Before the first command.
     quipu_host::helpers();
-    let flag = crate::place::store_flag(&place);
-    let (bindings, problems) = Bindings::load(&home.join("keybindings.json"));
+    let flag = crate::home::store_flag(&home);
+    let (bindings, problems) = Bindings::load(&dir.join("keybindings.json"));
     notes.extend(problems);
     // A recording is played as it is, and what keeps nothing uses no store.
-    let jobs = (task.replay.is_none() && !task.no_session).then(|| place.clone());
-    let host = Arc::new(host::Surroundings::new(place, told.clone(), task, here, sealer.clone(), able));
-    let begin = Begin {
+    let jobs = (task.replay.is_none() && !task.no_session).then(|| home.clone());
+    let host = Arc::new(host::TerminalHost::new(home, notices.clone(), task, here, sealer.clone(), able));
+    let begin = TerminalOptions {
         host: host.clone(),
         theme,
         bindings,
         abilities,
         adapts,
-        home,
+        home: dir,
         sealer,
         directory,
         open: Open::default(),
@@ -95,24 +96,24 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
         notes,
     };
     let ended = match &jobs {
-        Some(place) => quipu_host::jobs::beside(place, quipu_tui::run(begin)).await,
+        Some(home) => quipu_host::jobs::run_alongside(home, quipu_tui::run(begin)).await,
         None => quipu_tui::run(begin).await,
     };
     let lacks = host.finish().await;
-    for text in told.take() {
+    for text in notices.take() {
         note(text);
     }
-    let quipu_tui::Ended { left, told } = ended?;
-    for text in told.into_iter().chain(lacks) {
+    let quipu_tui::TerminalEnd { left, messages } = ended?;
+    for text in messages.into_iter().chain(lacks) {
         note(text);
     }
     match left {
-        Left::Quit(Some(session)) => {
+        ExitReason::Quit(Some(session)) => {
             note(format!("`quipu --session {session}{flag}` goes on with it."));
             Ok(())
         }
-        Left::Quit(None) => Ok(()),
-        Left::Signal(1) | Left::Gone => Err(Failure::silent(Exit::Hangup)),
-        Left::Signal(_) => Err(Failure::silent(Exit::Terminated)),
+        ExitReason::Quit(None) => Ok(()),
+        ExitReason::Signal(1) | ExitReason::Gone => Err(Failure::silent(Exit::Hangup)),
+        ExitReason::Signal(_) => Err(Failure::silent(Exit::Terminated)),
     }
 }

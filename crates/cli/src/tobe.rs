@@ -6,13 +6,13 @@ use clap::Args;
 use quipu::JumpedWithFiles;
 use quipu_protocol::Jumped;
 
-use crate::args::{FilesAlong, StoreArg};
+use crate::args::{RestoreArgs, StoreArg};
 use crate::confirm::confirm;
 use crate::console::current_dir;
 use crate::exit::Failure;
 use crate::fork::engine;
 use crate::print::{note, printable};
-use crate::put_back::{self, Words};
+use crate::restore_files::{self, Words};
 
 #[derive(Debug, Args)]
 pub(crate) struct TobeArgs {
@@ -24,7 +24,7 @@ pub(crate) struct TobeArgs {
     #[arg(value_name = "MESSAGE", required = true)]
     message: Vec<String>,
     #[command(flatten)]
-    along: FilesAlong,
+    restore: RestoreArgs,
     /// For programs: as JSON, one object.
     #[arg(long)]
     json: bool,
@@ -33,11 +33,11 @@ pub(crate) struct TobeArgs {
 }
 
 pub(crate) async fn run(args: &TobeArgs) -> Result<(), Failure> {
-    let (place, engine) = engine(&args.store).await?;
+    let (home, engine) = engine(&args.store).await?;
     let node = quipu_host::resolve(&**engine.store(), &args.node, None).await?.node;
     let message = args.message.join(" ");
     let travel = engine.travel(node, &message).await?;
-    let FilesAlong { files: with_files, dry_run, yes, .. } = args.along;
+    let RestoreArgs { files: with_files, dry_run, yes, .. } = args.restore;
     if !yes && !dry_run {
         let plan = printable(&if with_files { travel.way() } else { travel.question() });
         let (who, stays) = match travel.begins {
@@ -49,14 +49,14 @@ pub(crate) async fn run(args: &TobeArgs) -> Result<(), Failure> {
     let mut files = None;
     let jumped = if with_files {
         let words = Words::Message(&message);
-        let done = put_back::jump(&place, &engine, node, words, &args.along, args.json).await?;
+        let done = restore_files::jump(&home, &engine, node, words, &args.restore, args.json).await?;
         let Some(JumpedWithFiles { jumped, plan, problems }) = done else { return Ok(()) };
         files = Some((plan, problems));
         jumped
     } else {
         let JumpedWithFiles { jumped, problems, .. } =
             engine.tobe_in(node, &message, &current_dir()?).await?;
-        put_back::warn(&problems);
+        restore_files::warn(&problems);
         jumped
     };
     let Jumped { session, from, at, head, .. } = jumped;
@@ -67,7 +67,7 @@ pub(crate) async fn run(args: &TobeArgs) -> Result<(), Failure> {
         });
         return Ok(writeln!(crate::console::stdout(), "{value}")?);
     }
-    let store = crate::place::store_flag(&place);
+    let store = crate::home::store_flag(&home);
     note(format!("The message waits for an answer: `quipu -p --session {session}{store}` asks for it."));
     note(format!("`quipu undo {session}{store}` takes it back."));
     Ok(writeln!(crate::console::stdout(), "{head}")?)

@@ -8,14 +8,14 @@ use quipu_store::Graph;
 
 use crate::args::{RowFilter, RowScope, TraceArgs};
 use crate::exit::Failure;
+use crate::home::home;
 use crate::pager::page;
 use crate::pick::{spot, store_of};
-use crate::place::place;
 use crate::print::{Paint, iso, printable};
 
 pub(crate) async fn run(args: &TraceArgs) -> Result<(), Failure> {
-    let place = place(&args.out.store)?;
-    let store = store_of(&place)?;
+    let home = home(&args.out.store)?;
+    let store = store_of(&home)?;
     let store: &dyn Graph = &*store;
     let spot = spot(store, args.what.as_deref(), !args.out.json).await?;
     let none = || Failure::usage("the node is of no session; leave --scope out, or say --scope all");

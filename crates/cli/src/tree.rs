@@ -13,7 +13,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 use crate::args::TreeArgs;
 use crate::exit::Failure;
-use crate::place::place;
+use crate::home::home;
 use crate::print::{Paint, ago, dollars, one_line, printable};
 use quipu_host::{entry_words, nodes_of, now, room_behind, session_named};
 
@@ -36,11 +36,11 @@ const SOUGHT: usize = 1_000;
 
 /// `quipu tree`.
 pub(crate) async fn run(args: &TreeArgs) -> Result<(), Failure> {
-    let place = place(&args.out.store)?;
-    let Some(store) = place.store_to_read()? else {
+    let home = home(&args.out.store)?;
+    let Some(store) = home.store_to_read()? else {
         return Err(Failure::usage(format!(
             "there is no store at {} yet; try `quipu demo`",
-            place.store.display()
+            home.store.display()
         )));
     };
     let store: &dyn Graph = &*store;
@@ -404,8 +404,8 @@ pub(crate) async fn read(store: &dyn Graph, session: &SessionRow, forks: Forks) 
         rows.push(Row { node, decoded, gutter: own });
         let kids = children.remove(&id).unwrap_or_default();
         let last = kids.len().saturating_sub(1);
-        for (place, kid) in kids.iter().enumerate().rev() {
-            let (own, below) = match (last, place == last) {
+        for (index, kid) in kids.iter().enumerate().rev() {
+            let (own, below) = match (last, index == last) {
                 (0, _) => (below.clone(), below.clone()),
                 (_, true) => (format!("{below}└─ "), format!("{below}   ")),
                 (_, false) => (format!("{below}├─ "), format!("{below}│  ")),

@@ -7,14 +7,14 @@ use quipu::{Engine, RestoreFiles, TimeStep};
 use quipu_protocol::NodeId;
 use quipu_store::SessionRow;
 
-use crate::args::{FilesAlong, StoreArg};
+use crate::args::{RestoreArgs, StoreArg};
 use crate::confirm::confirm;
 use crate::console::current_dir;
 use crate::exit::Failure;
 use crate::fork::engine;
 use crate::print::note;
-use crate::put_back;
-use quipu_host::{Place, session_named};
+use crate::restore_files;
+use quipu_host::{Home, session_named};
 
 #[derive(Debug, Args)]
 pub(crate) struct StepArgs {
@@ -26,7 +26,7 @@ pub(crate) struct StepArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     steps: u32,
     #[command(flatten)]
-    along: FilesAlong,
+    restore: RestoreArgs,
     /// Leave files as they are, also where they went along with what is undone.
     #[arg(long, conflicts_with = "files")]
     keep_files: bool,
@@ -38,33 +38,33 @@ pub(crate) struct StepArgs {
 }
 
 pub(crate) async fn undo(args: &StepArgs) -> Result<(), Failure> {
-    let (place, engine) = engine(&args.store).await?;
+    let (home, engine) = engine(&args.store).await?;
     let row = chosen(&engine, args.session.as_deref()).await?;
     let planned = engine.undoable(&row.id, args.steps()).await?;
-    let how = along(&place, &engine, &row, args).await?;
+    let how = restore_options(&home, &engine, &row, args).await?;
     if !agreed(how.as_ref(), &engine, args, &row, &planned, ["Undo", "undone"]).await? {
         return Ok(());
     }
     let (done, problems) = engine.undo_along(&row.id, args.steps(), how.as_ref()).await?;
-    put_back::warn(&problems);
-    tell(&place, &row, &done, args.json, "undone")?;
+    restore_files::warn(&problems);
+    tell(&home, &row, &done, args.json, "undone")?;
     if !args.json {
-        note(format!("`quipu redo {}{}` takes that back.", row.id, crate::place::store_flag(&place)));
+        note(format!("`quipu redo {}{}` takes that back.", row.id, crate::home::store_flag(&home)));
     }
     Ok(())
 }
 
 pub(crate) async fn redo(args: &StepArgs) -> Result<(), Failure> {
-    let (place, engine) = engine(&args.store).await?;
+    let (home, engine) = engine(&args.store).await?;
     let row = chosen(&engine, args.session.as_deref()).await?;
     let planned = engine.redoable(&row.id, args.steps()).await?;
-    let how = along(&place, &engine, &row, args).await?;
+    let how = restore_options(&home, &engine, &row, args).await?;
     if !agreed(how.as_ref(), &engine, args, &row, &planned, ["Do again", "done again"]).await? {
         return Ok(());
     }
     let (done, problems) = engine.redo_along(&row.id, args.steps(), how.as_ref()).await?;
-    put_back::warn(&problems);
-    tell(&place, &row, &done, args.json, "done again")
+    restore_files::warn(&problems);
+    tell(&home, &row, &done, args.json, "done again")
 }
 
 impl StepArgs {
@@ -74,18 +74,18 @@ impl StepArgs {
 }
 
 /// How files go along, if they do: where that is said, and where they did so with what is undone or done again.
-async fn along(
-    place: &Place,
+async fn restore_options(
+    home: &Home,
     engine: &Engine,
     row: &SessionRow,
     args: &StepArgs,
 ) -> Result<Option<RestoreFiles>, Failure> {
-    let goes = args.along.files || (!args.keep_files && engine.moved_with_files(&row.id).await?);
-    if goes && !args.along.files {
+    let goes = args.restore.files || (!args.keep_files && engine.moved_with_files(&row.id).await?);
+    if goes && !args.restore.files {
         note("Files go along, as they did before; `--keep-files` leaves them as they are.");
     }
-    let how = goes.then(|| put_back::how(place, &row.cwd, args.along.overwrite)).transpose()?;
-    Ok(how.map(|how| RestoreFiles { as_before: !args.along.files, ..how }))
+    let how = goes.then(|| restore_files::options(home, &row.cwd, args.restore.overwrite)).transpose()?;
+    Ok(how.map(|how| RestoreFiles { as_before: !args.restore.files, ..how }))
 }
 
 /// Shows what would be changed, and asks. Whether it is to be done: not where it was only to be shown.
@@ -97,16 +97,16 @@ async fn agreed(
     planned: &[TimeStep],
     [ask, done]: [&str; 2],
 ) -> Result<bool, Failure> {
-    let FilesAlong { dry_run, yes, .. } = args.along;
+    let RestoreArgs { dry_run, yes, .. } = args.restore;
     if let Some(how) = how {
         // What went along went with the last of them.
         let planned = if how.as_before { planned.get(..1).unwrap_or_default() } else { planned };
         let plan = engine.preview_steps(&row.id, planned, how).await?;
         if dry_run {
-            put_back::print(&plan, args.json)?;
+            restore_files::print(&plan, args.json)?;
             return Ok(false);
         }
-        put_back::show(&plan);
+        restore_files::show(&plan);
     }
     // That there is nothing to do is the engine's word.
     if let (false, Some(first), Some(last)) = (yes, planned.first(), planned.last()) {
@@ -132,7 +132,7 @@ pub(crate) async fn chosen(engine: &Engine, named: Option<&str>) -> Result<Sessi
     }
 }
 
-fn tell(place: &Place, row: &SessionRow, done: &[TimeStep], json: bool, verb: &str) -> Result<(), Failure> {
+fn tell(home: &Home, row: &SessionRow, done: &[TimeStep], json: bool, verb: &str) -> Result<(), Failure> {
     let mut out = crate::console::stdout();
     for TimeStep { from, to, what } in done {
         if json {
@@ -148,7 +148,7 @@ fn tell(place: &Place, row: &SessionRow, done: &[TimeStep], json: bool, verb: &s
                 note(format!(
                     "Go on with `quipu -p --session {}{} \"…\"`.",
                     row.id,
-                    crate::place::store_flag(place)
+                    crate::home::store_flag(home)
                 ));
                 writeln!(out, "{to}")?;
             }

@@ -10,7 +10,7 @@ use quipu_store::{ReadModel as _, UsageBy, UsageQuery, UsageSum};
 use crate::args::{ByArg, UsageArgs};
 use crate::context::bar;
 use crate::exit::Failure;
-use crate::place::place;
+use crate::home::home;
 use crate::print::{Paint, dollars, note, one_line, width};
 use crate::search::instant;
 use quipu_host::now;
@@ -21,14 +21,14 @@ const KEY: usize = 44;
 const BAR: (usize, usize) = (6, 40);
 
 pub(crate) async fn run(args: &UsageArgs) -> Result<(), Failure> {
-    let place = place(&args.out.store)?;
+    let home = home(&args.out.store)?;
     let time =
         |flag, text: &Option<String>| text.as_deref().map(|text| instant(flag, text, now())).transpose();
     let (since, until) = (time("--since", &args.since)?, time("--until", &args.until)?);
     if since.zip(until).is_some_and(|(since, until)| since >= until) {
         return Err(Failure::usage("--until is not after --since, so nothing is between them"));
     }
-    let Some(store) = place.existing_store().await? else {
+    let Some(store) = home.existing_store().await? else {
         if !args.out.json {
             note("Nothing was done yet. Try `quipu demo`, or `quipu import`.");
         }
@@ -43,7 +43,7 @@ pub(crate) async fn run(args: &UsageArgs) -> Result<(), Failure> {
     };
     let known = store.usage(UsageQuery { by, since, until }).await?;
     // The catalogue is only needed where a file does not say what its calls cost.
-    let settings = known.found.iter().any(|sum| !sum.priced).then(|| place.settings());
+    let settings = known.found.iter().any(|sum| !sum.priced).then(|| home.settings());
     let rows = rows(&known.found, by, settings.as_ref());
     let mut all = Row::default();
     for row in &rows {
@@ -151,8 +151,8 @@ fn rows(sums: &[UsageSum], by: UsageBy, settings: Option<&Settings>) -> Vec<Row>
             }
             UsageBy::Project | UsageBy::Model | UsageBy::Agent | UsageBy::Session => sum.key.clone(),
         };
-        let place = *places.entry(key.clone()).or_insert(rows.len());
-        if place == rows.len() {
+        let index = *places.entry(key.clone()).or_insert(rows.len());
+        if index == rows.len() {
             rows.push(Row { key, ..Row::default() });
         }
         let mut row = Row {
@@ -173,7 +173,7 @@ fn rows(sums: &[UsageSum], by: UsageBy, settings: Option<&Settings>) -> Vec<Row>
                 None => row.unknown = sum.calls,
             }
         }
-        rows[place].add(&row);
+        rows[index].add(&row);
     }
     match by {
         UsageBy::Time => rows.sort_by(|a, b| a.key.cmp(&b.key)),

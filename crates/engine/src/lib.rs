@@ -118,8 +118,8 @@ pub use undo::UndoError;
 pub use quipu_history as history;
 pub use quipu_protocol as protocol;
 pub use quipu_providers::{
-    Body, Call, CallEnd, CallEvent, Embedded, Embedder, FindError, HeaderChanges, Memory, PROTECTED_HEADERS,
-    Provider, ResponseHead, Script, ScriptStep, Shared,
+    Body, Call, CallEnd, CallEvent, Embedder, Embeddings, FindError, HeaderChanges, Memory,
+    PROTECTED_HEADERS, Provider, ResponseHead, Script, ScriptStep, SharedPrefix,
 };
 pub use quipu_seal::Sealer;
 pub use quipu_store as store;
@@ -129,6 +129,6 @@ pub use quipu_tools::{
 };
 pub use quipu_transcript::{FileConflict, FilePlan, LeftAlone, PlannedChange};
 pub use quipu_workspace::{
-    Access, Cache, CommandNeeds, Doors, Helpers, Launcher, Namespaces, Network, Reach, Sandbox,
-    SandboxSupport, Want, caches, run_launcher,
+    Access, AccessMode, Cache, CommandNeeds, Doors, Helpers, Launcher, Namespaces, Network, Reach, Sandbox,
+    SandboxSupport, caches, run_launcher,
 };

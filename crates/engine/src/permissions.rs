@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use quipu_protocol::Scope;
 use quipu_tools::Touches;
 use quipu_workspace::{
-    Access, AccessRules, Cache, CommandNeeds, FileKeys, Namespaces, Network, Reach, Sandbox, SandboxSupport,
-    Want, file_key, git_directories, has_other_names,
+    Access, AccessMode, AccessRules, Cache, CommandNeeds, FileKeys, Namespaces, Network, Reach, Sandbox,
+    SandboxSupport, file_key, git_directories, has_other_names,
 };
 
 use crate::policy::{Decision, Grant, GrantError, Policy, Proposal};
@@ -215,7 +215,8 @@ impl Permissions {
         let bounds = self.bounds();
         let may_last = |path: &Path| {
             let reads = grant.tool == "read";
-            bounds.restores.reach(path, Want::Read) != Reach::Secret && (reads || !has_other_names(path))
+            bounds.restores.reach(path, AccessMode::Read) != Reach::Secret
+                && (reads || !has_other_names(path))
         };
         grant.tool == "bash" || grant.subject.lines().all(|path| may_last(Path::new(path)))
     }
@@ -330,7 +331,7 @@ impl Bounds {
         granted: &dyn Fn(&Grant) -> bool,
         tool: &str,
         paths: &[PathBuf],
-        want: Want,
+        want: AccessMode,
     ) -> Decision {
         let access = self.access();
         let mut reasons = Vec::new();
@@ -338,7 +339,7 @@ impl Bounds {
         let mut once = false;
         for path in paths {
             let reach = access.reach(path, want);
-            let linked = want == Want::Write && has_other_names(path);
+            let linked = want == AccessMode::Write && has_other_names(path);
             once |= reach == Reach::Secret || linked;
             match reach {
                 Reach::Own => {
@@ -365,14 +366,14 @@ impl Bounds {
                 }
             }
         }
-        if self.mode == PermissionMode::Ask && want == Want::Write && reasons.is_empty() {
+        if self.mode == PermissionMode::Ask && want == AccessMode::Write && reasons.is_empty() {
             reasons.push("every change is asked here".into());
         }
         let Some(reason) = reasons.into_iter().next() else { return Decision::Allow };
         let subject = paths.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>().join("\n");
         let what = match want {
-            Want::Read => "read",
-            Want::Write => "change",
+            AccessMode::Read => "read",
+            AccessMode::Write => "change",
         };
         let granted: &dyn Fn(&Grant) -> bool = if once { &|_| false } else { granted };
         ask(granted, tool, format!("{what} {subject}: {reason}").replace('\n', ", "), subject)
@@ -474,8 +475,8 @@ impl Policy for Permissions {
         let (tool, granted) = (&proposal.call.name, |grant: &Grant| self.is_granted(&bounds, grant));
         match proposal.touches {
             Touches::Nothing | Touches::Session => Decision::Allow,
-            Touches::Reads(paths) => bounds.decide_files(&granted, tool, paths, Want::Read),
-            Touches::Writes(paths) => bounds.decide_files(&granted, tool, paths, Want::Write),
+            Touches::Reads(paths) => bounds.decide_files(&granted, tool, paths, AccessMode::Read),
+            Touches::Writes(paths) => bounds.decide_files(&granted, tool, paths, AccessMode::Write),
             Touches::Anything => bounds.decide_command(&granted, tool, proposal),
         }
     }

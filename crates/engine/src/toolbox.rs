@@ -12,7 +12,7 @@ use quipu_protocol::{Content, Json, Notice, Provenance, RunId, ToolCall, ToolRes
 use quipu_seal::Sealer;
 use quipu_store::StoreError;
 use quipu_tools::{Invocation, Preparation, Tool, ToolContext, ToolOutput, Touches};
-use quipu_workspace::{Access, Approval, OutputPlace, ProcessRegistry, Reach, Want};
+use quipu_workspace::{Access, AccessMode, Approval, OutputPlace, ProcessRegistry, Reach};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -436,11 +436,11 @@ impl Toolbox {
     /// The question of a call whose file came to have other names, where the policy goes by a yes to what was shown.
     fn asked_again(&self, call: &ToolCall, touches: Touches) -> Option<Prepared> {
         let access = self.parts.policy.access();
-        let want = if matches!(touches, Touches::Reads(_)) { Want::Read } else { Want::Write };
+        let want = if matches!(touches, Touches::Reads(_)) { AccessMode::Read } else { AccessMode::Write };
         if files(&touches).iter().all(|path| access.reach(path, want) == Reach::Free) {
             return None;
         }
-        let what = if want == Want::Read { "read" } else { "change" };
+        let what = if want == AccessMode::Read { "read" } else { "change" };
         let paths: Vec<_> = files(&touches).iter().map(|path| path.to_string_lossy()).collect();
         let (subject, question) =
             (paths.join("\n"), format!("{what} {}: {HAS_OTHER_NAMES}", paths.join(", ")));

@@ -6,7 +6,7 @@ use quipu::Clock as _;
 use quipu_protocol::Model;
 use quipu_store::{Graph, StoreError};
 
-use crate::{Advice, BudgetSettings, Failure, Place, ProblemKind, Source};
+use crate::{Advice, BudgetSettings, Failure, Home, ProblemKind, Source};
 
 /// A limit, and where it is set.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,15 +23,15 @@ pub struct Budget {
 ///
 /// # Errors
 /// When it cannot be read.
-pub fn budget_of(place: &Place, given: Option<f64>) -> Result<Option<Budget>, Failure> {
-    let settings = place.config();
+pub fn budget_of(home: &Home, given: Option<f64>) -> Result<Option<Budget>, Failure> {
+    let settings = home.config();
     let BudgetSettings { daily, wait } = settings.budget;
     if let Some(dollars) = given {
         return Ok(Some(Budget { dollars, wait, source: None }));
     }
     let wrong = settings.problems.iter().find(|problem| match &problem.kind {
         // Whoever set no budget there misses none.
-        _ if problem.is_of_the_whole() => place.settings_mention("budget"),
+        _ if problem.is_of_the_whole() => home.settings_mention("budget"),
         ProblemKind::NotAnObject(name) => name == "budget",
         ProblemKind::Invalid { key, .. } => key.starts_with("budget."),
         _ => false,

@@ -173,9 +173,9 @@ fn hook_of(moment: Moment, matcher: &str, entry: Entry) -> Result<CommandHook, S
     Ok(CommandHook { moment, matcher: Matcher::of(matcher), command, deadline, on_failure })
 }
 
-/// What a command came to.
+/// The exit code and the output of a hook's command.
 #[derive(Debug)]
-struct Ended {
+struct HookOutput {
     code: Option<i32>,
     out: String,
     err: String,
@@ -210,7 +210,7 @@ enum Word {
     Text(String),
 }
 
-impl Ended {
+impl HookOutput {
     /// 0 is well, 2 says no, anything else is a failure of the command.
     fn word(self) -> Result<Word, HookError> {
         match self.code {
@@ -219,8 +219,8 @@ impl Ended {
             code => {
                 let how =
                     code.map_or_else(|| "was killed".to_owned(), |code| format!("ended with code {code}"));
-                let said: String = self.err.trim().chars().take(ERROR).collect();
-                return Err(HookError::new(if said.is_empty() { how } else { format!("{how}: {said}") }));
+                let text: String = self.err.trim().chars().take(ERROR).collect();
+                return Err(HookError::new(if text.is_empty() { how } else { format!("{how}: {text}") }));
             }
         }
         match serde_json::from_str::<Value>(&self.out) {
@@ -382,9 +382,9 @@ impl CommandHook {
         })
     }
 
-    async fn prompt(&self, said: &UserInput, cx: &HookContext) -> Result<InputVerdict, HookError> {
+    async fn prompt(&self, message: &UserInput, cx: &HookContext) -> Result<InputVerdict, HookError> {
         let mut input = self.input(cx);
-        input["prompt"] = said.text().into();
+        input["prompt"] = message.text().into();
         Ok(match self.run(&input, cx).await? {
             Word::Blocks(reason) => InputVerdict::Block { reason },
             Word::Text(text) if text.trim().is_empty() => InputVerdict::Pass,
@@ -516,7 +516,7 @@ fn capitalized(name: &str) -> String {
 }
 
 /// Runs a command in a process group of its own, which ends with the future.
-async fn run(command: &str, input: Vec<u8>, cwd: &Path) -> Result<Ended, HookError> {
+async fn run(command: &str, input: Vec<u8>, cwd: &Path) -> Result<HookOutput, HookError> {
     let mut child = tokio::process::Command::new("/bin/sh")
         .arg("-c")
         .arg(command)
@@ -539,7 +539,7 @@ async fn run(command: &str, input: Vec<u8>, cwd: &Path) -> Result<Ended, HookErr
     };
     let ((), out, err) = tokio::join!(give, read(stdout), read(stderr));
     let status = child.wait().await.map_err(|error| HookError::new(format!("it was lost: {error}")))?;
-    Ok(Ended { code: status.code(), out: out?, err: err? })
+    Ok(HookOutput { code: status.code(), out: out?, err: err? })
 }
 
 /// Kills what a command left.

@@ -4,25 +4,25 @@ use quipu::{HistorySettings, TravelSettings};
 use quipu_replay::Replay;
 use quipu_store::{DroppedFiles, OpenOptions, SqliteStore, Upkeep as _};
 
-use crate::{OpenRequest, Place, Settings};
+use crate::{Home, OpenRequest, Settings};
 
 /// Old states of files make room when a task is over and the store has grown beyond what they may take. No reason for the
 /// task to fail.
-pub async fn make_room(place: &Place) -> Option<DroppedFiles> {
-    let size = std::fs::metadata(&place.store).map_or(0, |found| found.len());
-    let files = place.config().files;
+pub async fn make_room(home: &Home) -> Option<DroppedFiles> {
+    let size = std::fs::metadata(&home.store).map_or(0, |found| found.len());
+    let files = home.config().files;
     if size <= files.store_bytes {
         return None;
     }
     let done = async {
-        let store = SqliteStore::open(&place.store, &OpenOptions::default())?;
-        let observer = place.shared_observer();
+        let store = SqliteStore::open(&home.store, &OpenOptions::default())?;
+        let observer = home.shared_observer();
         store.drop_files_when_due(files.store_bytes, &move |at| observer.dropping(at)).await
     };
     match done.await {
         Ok(done) => done.filter(|done| done.states > 0),
         Err(error) => {
-            place.warn(format!("old states of files could not be dropped: {error}"));
+            home.warn(format!("old states of files could not be dropped: {error}"));
             None
         }
     }

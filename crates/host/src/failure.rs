@@ -101,12 +101,12 @@ pub enum Advice {
     /// Have a job tried again whose attempts are used up.
     RetryJob(String),
     /// Say more of these.
-    OneOf(Vec<Meant>),
+    OneOf(Vec<NameCandidate>),
 }
 
-/// One of several that a name could mean.
+/// One of several nodes or sessions that a name could mean.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Meant {
+pub struct NameCandidate {
     /// The node.
     pub node: NodeId,
     /// Its role.

@@ -6,20 +6,20 @@ use std::sync::Arc;
 use quipu_providers::{NoShell, Shell};
 use quipu_workspace::Helpers;
 
-use crate::{Place, Silent, current_dir};
+use crate::{Home, SilentObserver, current_dir};
 
 /// Those of this process, not from where commands of sessions in the current directory may write, whether or not one is
 /// open.
 pub fn helpers() -> Arc<Helpers> {
-    if let (Ok(place), Ok(here)) = (Place::find(None, Arc::new(Silent)), current_dir()) {
-        keep_from(&place, &here, &[]);
+    if let (Ok(home), Ok(here)) = (Home::find(None, Arc::new(SilentObserver)), current_dir()) {
+        keep_from(&home, &here, &[]);
     }
     Helpers::of_this_process()
 }
 
 /// From now on no program is taken from where commands of a session in `cwd` may write, to which these are added.
-pub fn keep_from(place: &Place, cwd: &Path, added: &[PathBuf]) {
-    let mut places = crate::permissions::open_to_commands(place, cwd);
+pub fn keep_from(home: &Home, cwd: &Path, added: &[PathBuf]) {
+    let mut places = crate::permissions::open_to_commands(home, cwd);
     places.extend(added.iter().filter_map(|path| path.canonicalize().ok()));
     Helpers::keep_from(places.iter().map(PathBuf::as_path));
 }

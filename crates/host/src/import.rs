@@ -13,7 +13,7 @@ use quipu_store::{Graph, SqliteStore};
 
 use crate::search::{SearchProgress, finish_index};
 use crate::watch::Watch;
-use crate::{Failure, Place};
+use crate::{Failure, Home};
 
 /// Whose sessions are meant.
 #[derive(Clone)]
@@ -174,7 +174,7 @@ fn kept_by(agent: &'static Agent, waits: bool) -> Result<Kept, ImportError> {
     if places.is_empty() {
         return Err(ImportError::NoHome);
     }
-    if !waits && !places.iter().any(|place| place.is_dir()) {
+    if !waits && !places.iter().any(|dir| dir.is_dir()) {
         return Err(ImportError::NoPlace(places));
     }
     Ok(agent.detect(&variable))
@@ -282,10 +282,10 @@ impl Importer {
     ///
     /// # Errors
     /// What the store says, and what is wrong with the user's files.
-    pub async fn open(place: &Place, plan: ImportPlan) -> Result<Self, Failure> {
-        let store = place.store().await?;
+    pub async fn open(home: &Home, plan: ImportPlan) -> Result<Self, Failure> {
+        let store = home.store().await?;
         let graph: Arc<dyn Graph> = store.clone();
-        let sealer = place.engine(graph.clone(), &place.settings())?.sealer().clone();
+        let sealer = home.engine(graph.clone(), &home.settings())?.sealer().clone();
         let mut seen = Seen::default();
         if plan.request.follows {
             // What is being written now is not read twice.
@@ -300,7 +300,7 @@ impl Importer {
             seen,
             own: HashSet::new(),
             sum: ImportSum::default(),
-            store_path: place.store.clone(),
+            store_path: home.store.clone(),
         })
     }
 

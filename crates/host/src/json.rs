@@ -46,7 +46,7 @@ pub fn session_json(row: &SessionRow, labels: &HashMap<SessionId, usize>) -> ser
 pub fn node_json(node: &Node, decoded: &Decoded) -> Result<String, Failure> {
     #[derive(serde::Serialize)]
     #[serde(rename_all = "camelCase")]
-    struct Shown<'a> {
+    struct NodeJson<'a> {
         id: quipu_protocol::NodeId,
         parent: Option<quipu_protocol::NodeId>,
         role: &'a str,
@@ -73,7 +73,7 @@ pub fn node_json(node: &Node, decoded: &Decoded) -> Result<String, Failure> {
         added: &'a [quipu_protocol::AddedBlock],
         step: &'a StepInfo,
     }
-    let mut shown = Shown {
+    let mut shown = NodeJson {
         id: node.id,
         parent: node.record.parent,
         role: role_with(node, &decoded.entry),

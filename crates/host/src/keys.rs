@@ -7,14 +7,14 @@ use quipu::{Engine, Provider, SessionOptions};
 use quipu_protocol::{Model, ModelErrorKind, Outcome};
 use quipu_providers::AuthFile;
 
-use crate::{Failure, Place};
+use crate::{Failure, Home};
 
 /// How long a provider may take to say what it thinks of a key.
 const CHECK: Duration = Duration::from_secs(20);
 
-/// What became of a key.
+/// The result of storing a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum KeyKept {
+pub enum KeyOutcome {
     /// It is kept; in words.
     Stored(String),
     /// The provider refuses it, in these words; it is not kept.
@@ -23,8 +23,8 @@ pub enum KeyKept {
     Unknown(String),
 }
 
-/// What a provider thinks of a key.
-enum Thinks {
+/// The answer of a provider to a key.
+enum KeyVerdict {
     /// It takes it; with what it complains of all the same.
     Takes(Option<String>),
     /// It refuses it, in these words.
@@ -34,11 +34,11 @@ enum Thinks {
 }
 
 /// Asks the provider one word with the key, and stores it where that is answered, or where it is to be kept `unasked`.
-pub async fn keep_key(place: &Place, provider: &str, key: &str, unasked: bool) -> Result<KeyKept, Failure> {
+pub async fn keep_key(home: &Home, provider: &str, key: &str, unasked: bool) -> Result<KeyOutcome, Failure> {
     if key.is_empty() || key.len() > 16 << 10 || key.contains(char::is_whitespace) {
         return Err(Failure::request("that is no key: it must be one word of at most 16 KiB"));
     }
-    let settings = place.settings().without_retries();
+    let settings = home.settings().without_retries();
     if !settings.providers().contains(&provider) {
         return Err(Failure::request(format!("there is no provider `{provider}`")));
     }
@@ -49,18 +49,18 @@ pub async fn keep_key(place: &Place, provider: &str, key: &str, unasked: bool) -
         let model =
             model.ok_or_else(|| Failure::request(format!("no model of `{provider}` can be asked")))?;
         let caller = settings.provider_for(&model, Some(key)).map_err(Failure::failed)?;
-        let engine = place.engine_in_memory(&settings)?;
-        match ask(&engine, model, caller, &place.home).await {
-            Thinks::Takes(None) => "It works.".to_owned(),
-            Thinks::Takes(Some(but)) => format!("It is taken, but: {but}"),
-            Thinks::Refuses(why) => return Ok(KeyKept::Refused(why)),
-            Thinks::Unknown(why) => return Ok(KeyKept::Unknown(why)),
+        let engine = home.engine_in_memory(&settings)?;
+        match ask(&engine, model, caller, &home.dir).await {
+            KeyVerdict::Takes(None) => "It works.".to_owned(),
+            KeyVerdict::Takes(Some(but)) => format!("It is taken, but: {but}"),
+            KeyVerdict::Refuses(why) => return Ok(KeyOutcome::Refused(why)),
+            KeyVerdict::Unknown(why) => return Ok(KeyOutcome::Unknown(why)),
         }
     };
-    let file = AuthFile::new(&place.home);
+    let file = AuthFile::new(&home.dir);
     file.set_key(provider, key).map_err(Failure::failed)?;
     let path = file.path().display();
-    Ok(KeyKept::Stored(format!(
+    Ok(KeyOutcome::Stored(format!(
         "The key for {provider} is stored in {path}, which you alone can read. {told}"
     )))
 }
@@ -71,23 +71,25 @@ async fn ask(
     model: Arc<Model>,
     provider: Arc<dyn Provider>,
     cwd: &std::path::Path,
-) -> Thinks {
+) -> KeyVerdict {
     let mut options = SessionOptions::new(cwd, model, provider);
     (options.system, options.tools, options.max_tokens) = (None, Vec::new(), Some(16));
     let session = match engine.create(options).await {
         Ok(session) => session,
-        Err(error) => return Thinks::Unknown(error.to_string()),
+        Err(error) => return KeyVerdict::Unknown(error.to_string()),
     };
     let error = match tokio::time::timeout(CHECK, session.ask("Say yes.")).await {
-        Err(_) => return Thinks::Unknown(format!("it did not answer within {} seconds", CHECK.as_secs())),
-        Ok(Err(error)) => return Thinks::Unknown(error.to_string()),
+        Err(_) => {
+            return KeyVerdict::Unknown(format!("it did not answer within {} seconds", CHECK.as_secs()));
+        }
+        Ok(Err(error)) => return KeyVerdict::Unknown(error.to_string()),
         Ok(Ok((Outcome::Failed(error), _))) => error,
-        Ok(Ok(_)) => return Thinks::Takes(None),
+        Ok(Ok(_)) => return KeyVerdict::Takes(None),
     };
     match error.kind {
-        ModelErrorKind::Auth | ModelErrorKind::NoCredential => Thinks::Refuses(error.message),
+        ModelErrorKind::Auth | ModelErrorKind::NoCredential => KeyVerdict::Refuses(error.message),
         // Whose key it is was known before this was said.
-        ModelErrorKind::Quota | ModelErrorKind::RateLimited => Thinks::Takes(Some(error.message)),
-        _ => Thinks::Unknown(error.message),
+        ModelErrorKind::Quota | ModelErrorKind::RateLimited => KeyVerdict::Takes(Some(error.message)),
+        _ => KeyVerdict::Unknown(error.message),
     }
 }

@@ -3,7 +3,7 @@
 //! and its watch, [`export`], [`jobs`].
 //!
 //! Nothing is printed here and nothing is read from a terminal. What goes wrong is a [`Failure`], what a person should know
-//! a [`HostNotice`] to the [`Observer`] of the [`Place`]; both say what happened, and what to do as an [`Advice`] that the
+//! a [`HostNotice`] to the [`Observer`] of the [`Home`]; both say what happened, and what to do as an [`Advice`] that the
 //! front words. What has to be asked before a session can be opened is a [`FailureKind::Asks`]: the front asks, adds the
 //! answer to the [`OpenRequest`] and opens again.
 
@@ -14,9 +14,9 @@ mod context;
 mod entry;
 pub mod export;
 mod failure;
-mod gone;
 mod helpers;
 pub mod holders;
+mod home;
 mod identity;
 pub mod import;
 mod job_notice;
@@ -24,7 +24,7 @@ pub mod jobs;
 mod json;
 mod keys;
 mod listing;
-mod meaning;
+mod missing_cwd;
 mod model;
 mod models;
 mod names;
@@ -33,7 +33,6 @@ mod offered_models;
 mod open;
 mod outputs;
 mod permissions;
-mod place;
 mod prompt;
 mod request;
 mod rules;
@@ -41,6 +40,7 @@ mod sandbox;
 mod saved;
 mod sealers;
 pub mod search;
+mod semantic;
 mod session_file;
 pub mod settings;
 mod sources;
@@ -53,31 +53,31 @@ pub use budget::{Budget, budget_of, spent_today};
 pub use commands::{CommandCall, CommandError, CommandHandler, CommandRegistry};
 pub use context::make_room;
 pub use entry::{entry_words, room_behind};
-pub use failure::{Advice, Failure, FailureKind, Meant};
-pub use gone::Seen;
+pub use failure::{Advice, Failure, FailureKind, NameCandidate};
 pub use helpers::{command_shell, helpers, keep_from};
+pub use home::{Home, current_dir, env, now, seal_credentials};
 pub use json::{label_counts, node_json, session_json};
-pub use keys::{KeyKept, keep_key};
+pub use keys::{KeyOutcome, keep_key};
 pub use listing::{Glimpse, SessionItem, list_sessions, tail};
-pub use meaning::{Compared, Meaning};
+pub use missing_cwd::MissingDirectories;
 pub use model::model_of;
 pub use names::{last_node, newest_here, newest_in, resolve, session_named};
-pub use observer::{HostNotice, Observer, Silent};
+pub use observer::{HostNotice, Observer, SilentObserver};
 pub use offered_models::{
-    Cycled, LocalServer, LocalServers, ProviderItem, callable_models, cycled_models, key_providers,
+    CycleModel, LocalServer, LocalServers, ProviderItem, callable_models, cycled_models, key_providers,
     local_servers, sourced_models,
 };
-pub use open::{Started, existing_session, find_session, open};
+pub use open::{StartedSession, existing_session, find_session, open};
 pub use permissions::{
-    Entry, Project, Record, What, added_directories, demo_permissions, mode_named, permissions_here,
+    Entry, PermissionItem, Project, Record, added_directories, demo_permissions, mode_named, permissions_here,
 };
-pub use place::{Place, current_dir, env, now, seal_credentials};
-pub use request::{OpenRequest, PermissionRequest, Question, Which};
+pub use request::{OpenRequest, PermissionRequest, Question, SessionTarget};
 pub use rules::accept_rules;
 pub use sandbox::{SANDBOX, isolation_here, launcher};
 pub use saved::SavedPermissions;
 pub use sealers::{sealed, sealed_json, seals_with};
 pub use search::{FoundItem, FoundItems};
+pub use semantic::{SemanticReport, SemanticSearch};
 pub use session_file::{Mirror, is_file};
 pub use settings::{BudgetSettings, Problem, ProblemKind, SandboxSettings, SettingRow, Settings, Source};
 pub use sources::Sources;

@@ -6,22 +6,22 @@ use quipu::Provider;
 use quipu_protocol::{Epoch, Model, ModelErrorKind, Thinking};
 use quipu_providers::{Selection, Settings};
 
-use crate::{Advice, Failure, FailureKind, HostNotice, OpenRequest, Place};
+use crate::{Advice, Failure, FailureKind, Home, HostNotice, OpenRequest};
 
-/// A model, its provider, and how hard it thinks.
-pub(crate) type Chosen = (Arc<Model>, Arc<dyn Provider>, Thinking);
+/// A model, its provider and its level of thinking.
+pub(crate) type ModelChoice = (Arc<Model>, Arc<dyn Provider>, Thinking);
 
 /// The model that a task asks for.
 pub(crate) fn real_model(
-    place: &Place,
+    home: &Home,
     settings: &Settings,
     request: &OpenRequest,
     last: Option<&Epoch>,
-) -> Result<Chosen, Failure> {
+) -> Result<ModelChoice, Failure> {
     let Selection { model, thinking, note: hint } = choose_model(settings, request, last)?;
     if let Some(hint) = hint {
         let advice = Some(with_another(None));
-        place.observer().notice(HostNotice { warns: false, text: hint, advice });
+        home.observer().notice(HostNotice { warns: false, text: hint, advice });
     }
     let provider = settings.provider_for(&model, request.api_key.as_deref()).map_err(|error| {
         let kind = match error.kind {

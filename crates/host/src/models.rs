@@ -9,8 +9,8 @@ use quipu_providers::{CallSettings, Selection, Settings};
 
 use crate::{Sources, env, seal_credentials};
 
-/// What the user's files say when another model is asked for.
-pub(crate) struct Known {
+/// Looks up models in the user's files when a session changes its model.
+pub(crate) struct ModelFiles {
     pub(crate) home: PathBuf,
     pub(crate) sources: Sources,
     /// How the session's models are called.
@@ -20,7 +20,7 @@ pub(crate) struct Known {
     pub(crate) key: Option<(String, String)>,
 }
 
-impl Models for Known {
+impl Models for ModelFiles {
     fn find(&self, provider: &str, id: &str) -> Result<(Arc<Model>, Arc<dyn Provider>), ModelLookupError> {
         // What is wrong with the files was told when the session was opened.
         let (settings, _) = Settings::load_with(&self.home, self.calls.clone(), &env);

@@ -5,7 +5,7 @@ use std::path::Path;
 use quipu_protocol::NodeId;
 use quipu_store::{Candidate, FoundBy, Graph, Resolved, Scope, SessionQuery, SessionRow};
 
-use crate::{Advice, Failure, Meant, current_dir};
+use crate::{Advice, Failure, NameCandidate, current_dir};
 
 /// Characters of a name that are told.
 const WIDTH: usize = 80;
@@ -65,7 +65,7 @@ pub async fn last_node(store: &dyn Graph, what: &str) -> Result<NodeId, Failure>
 }
 
 /// One of several that could be meant.
-async fn candidate(store: &dyn Graph, one: &Candidate) -> Result<Meant, Failure> {
+async fn candidate(store: &dyn Graph, one: &Candidate) -> Result<NameCandidate, Failure> {
     let is_session = one.by == FoundBy::Session;
     let about = match one.session.as_ref().filter(|_| is_session) {
         Some(session) => {
@@ -76,7 +76,7 @@ async fn candidate(store: &dyn Graph, one: &Candidate) -> Result<Meant, Failure>
         None => String::new(),
     };
     let (role, session) = (one.role.clone(), one.session.clone());
-    Ok(Meant { node: one.node, role, session, is_session, at: one.timestamp, about })
+    Ok(NameCandidate { node: one.node, role, session, is_session, at: one.timestamp, about })
 }
 
 /// Sessions that were given this name.

@@ -51,20 +51,20 @@ pub trait Observer: Send + Sync {
     }
 }
 
-/// An observer that can be held in many places.
+/// An observer that clones share.
 #[derive(Clone)]
-pub(crate) struct Shared(pub(crate) Arc<dyn Observer>);
+pub(crate) struct SharedObserver(pub(crate) Arc<dyn Observer>);
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for SharedObserver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Observer")
     }
 }
 
-/// Nobody is told.
+/// An observer that drops all notices.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Silent;
+pub struct SilentObserver;
 
-impl Observer for Silent {
+impl Observer for SilentObserver {
     fn notice(&self, _: HostNotice) {}
 }

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use quipu_protocol::{Model, Thinking};
 use quipu_providers::{SourcedModel, is_supported};
 
-use crate::{Failure, Place};
+use crate::{Failure, Home};
 
-/// A model that is gone through, with the level of thinking that the user wants with it.
-pub type Cycled = (Arc<Model>, Option<Thinking>);
+/// A model that the model keys cycle through, with the user's level of thinking for it.
+pub type CycleModel = (Arc<Model>, Option<Thinking>);
 
 /// Model servers on this machine.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -46,9 +46,9 @@ pub struct ProviderItem {
 }
 
 /// All models of the settings, each with the source that it came from, in the order in which models are listed.
-pub async fn sourced_models(place: &Place, settings: &quipu_providers::Settings) -> Vec<SourcedModel> {
+pub async fn sourced_models(home: &Home, settings: &quipu_providers::Settings) -> Vec<SourcedModel> {
     let own = settings.model_sources().gather().await;
-    let others = place.sources().models().gathered();
+    let others = home.sources().models().gathered();
     let all = own.models.iter().chain(&others.models);
     let key = |model: &Model| (model.provider.clone(), model.id.clone());
     // Who comes first keeps it.
@@ -64,8 +64,8 @@ pub async fn sourced_models(place: &Place, settings: &quipu_providers::Settings)
 }
 
 /// Models that can be called, those of servers on this machine among them. Reads files, and may ask those servers.
-pub fn callable_models(place: &Place) -> Vec<Arc<Model>> {
-    let settings = place.settings();
+pub fn callable_models(home: &Home) -> Vec<Arc<Model>> {
+    let settings = home.settings();
     let mut models = settings.models();
     models.retain(|model| {
         settings.is_available(model) || settings.local_servers().iter().any(|it| it.id == model.provider)
@@ -78,16 +78,16 @@ pub fn callable_models(place: &Place) -> Vec<Arc<Model>> {
 ///
 /// # Errors
 /// `Request` where the setting is no list of names, or names no model that can be asked.
-pub fn cycled_models(place: &Place, cwd: &Path) -> Result<Vec<Cycled>, Failure> {
-    let config = place.config_in(cwd);
+pub fn cycled_models(home: &Home, cwd: &Path) -> Result<Vec<CycleModel>, Failure> {
+    let config = home.config_in(cwd);
     if let Some(problem) = config.problem_of("enabledModels") {
         return Err(Failure::request(problem.to_string()));
     }
     let patterns = &config.enabled_models;
     if patterns.is_empty() {
-        return Ok(callable_models(place).into_iter().map(|model| (model, None)).collect());
+        return Ok(callable_models(home).into_iter().map(|model| (model, None)).collect());
     }
-    let named = place.settings().named(patterns);
+    let named = home.settings().named(patterns);
     if named.is_empty() {
         return Err(Failure::request(format!(
             "`enabledModels` of the settings names no model that can be asked: {}",
@@ -98,8 +98,8 @@ pub fn cycled_models(place: &Place, cwd: &Path) -> Result<Vec<Cycled>, Failure> 
 }
 
 /// Model servers that listen on this machine. May take a second or two.
-pub fn local_servers(place: &Place) -> LocalServers {
-    let settings = place.settings();
+pub fn local_servers(home: &Home) -> LocalServers {
+    let settings = home.settings();
     let found = settings.local_servers().iter().map(|server| LocalServer {
         name: server.name.clone(),
         address: server.address.clone(),
@@ -110,8 +110,8 @@ pub fn local_servers(place: &Place) -> LocalServers {
 }
 
 /// Providers for which a key can be kept.
-pub fn key_providers(place: &Place) -> Vec<ProviderItem> {
-    let settings = place.settings();
+pub fn key_providers(home: &Home) -> Vec<ProviderItem> {
+    let settings = home.settings();
     let spoken = |provider: &&str| settings.models_of(provider).iter().any(|model| is_supported(model));
     let one = |provider: &str| ProviderItem {
         id: provider.to_owned(),

@@ -12,16 +12,16 @@ use quipu_store::{Graph, SessionQuery, SessionRow, SqliteStore};
 use crate::budget::Budget;
 use crate::context::{history_settings, travel_settings};
 use crate::holders::WrittenKind;
-use crate::model::{Chosen, real_model};
-use crate::models::Known;
+use crate::model::{ModelChoice, real_model};
+use crate::models::ModelFiles;
 use crate::names::{resolve, session_named};
 use crate::prompt::put_system;
 use crate::saved::SavedPermissions;
-use crate::session_file::{self, Begun, Mirror};
-use crate::{Advice, Failure, OpenRequest, Place, Which};
+use crate::session_file::{self, FileSession, Mirror};
+use crate::{Advice, Failure, Home, OpenRequest, SessionTarget};
 
-/// A session that was opened, and what goes with it.
-pub struct Started {
+/// An open session, and what belongs to it.
+pub struct StartedSession {
     /// The store that it is in.
     pub store: Arc<dyn Graph>,
     /// The model that answers.
@@ -54,8 +54,8 @@ struct Basis {
     pub moved: bool,
 }
 
-/// What a session is made of, and what goes with it.
-struct Prepared {
+/// The options of a session to open, and what belongs to it.
+struct SessionPlan {
     pub options: SessionOptions,
     permissions: Arc<SavedPermissions>,
     recorder: Option<Arc<Recorder>>,
@@ -68,7 +68,7 @@ struct Prepared {
 ///
 /// # Errors
 /// [`FailureKind::Asks`](crate::FailureKind::Asks) when something has to be answered first; else why it cannot be opened.
-pub async fn open(place: &Place, request: &OpenRequest) -> Result<Started, Failure> {
+pub async fn open(home: &Home, request: &OpenRequest) -> Result<StartedSession, Failure> {
     let here = &*request.here;
     let store: Arc<dyn Graph> = if request.in_memory {
         match &request.memory {
@@ -76,30 +76,30 @@ pub async fn open(place: &Place, request: &OpenRequest) -> Result<Started, Failu
             None => Arc::new(SqliteStore::in_memory()?),
         }
     } else {
-        let store = place.store().await?;
+        let store = home.store().await?;
         // What is gone on with is read; meanwhile there is more to do here.
-        if request.which != Which::New {
+        if request.which != SessionTarget::New {
             store.warm_up();
         }
         store
     };
-    place.sources().models().gather().await;
-    let settings = place.settings();
-    let engine = place.engine(store.clone(), &settings)?;
+    home.sources().models().gather().await;
+    let settings = home.settings();
+    let engine = home.engine(store.clone(), &settings)?;
     let named_file = request.session().filter(|what| session_file::is_file(what));
     let mut file = match named_file {
         Some(path) => {
             let found = session_file::find(Path::new(path)).await?;
-            Some(session_file::open(place, &engine, found).await?)
+            Some(session_file::open(home, &engine, found).await?)
         }
         None => None,
     };
     let (resumed, fork) = match (request.fork(), &mut file) {
         (Some(node), _) => forked(&*store, node).await.map(|(row, node)| (row, Some(node)))?,
         (None, Some(begun)) => (begun.row.take(), None),
-        (None, None) => (chosen_session(place, &*store, request).await?, None),
+        (None, None) => (chosen_session(home, &*store, request).await?, None),
     };
-    if request.cwd.is_some() && matches!(request.which, Which::New | Which::Newest) {
+    if request.cwd.is_some() && matches!(request.which, SessionTarget::New | SessionTarget::Newest) {
         return Err(Failure::request("a directory says where a session goes on, and none is named")
             .advise(Advice::NameForDirectory));
     }
@@ -108,7 +108,7 @@ pub async fn open(place: &Place, request: &OpenRequest) -> Result<Started, Failu
         (Some(dir), Some(row)) if Path::new(&row.cwd) == *dir => None,
         (Some(dir), _) => Some(dir.clone()),
         (None, Some(row)) if !request.is_newest() && !Path::new(&row.cwd).is_dir() => {
-            Some(crate::gone::instead(place, request, row)?)
+            Some(crate::missing_cwd::instead(home, request, row)?)
         }
         (None, _) => None,
     };
@@ -136,11 +136,11 @@ pub async fn open(place: &Place, request: &OpenRequest) -> Result<Started, Failu
     };
     let ours = resumed.as_ref().is_none_or(|row| row.agent == quipu::AGENT);
     let basis = Basis { cwd: cwd.clone(), last, ours, moved: moved.is_some() };
-    crate::settings::ask_project_hooks(place, &request.hooks, engine.sealer().clone(), &cwd).await;
+    crate::settings::ask_project_hooks(home, &request.hooks, engine.sealer().clone(), &cwd).await;
     // A project may have its own patience.
-    let settings = settings.with_call_options(place.config_in(&cwd).calls.options.clone());
-    let prepared = prepare(place, request, &settings, &engine, &basis).await?;
-    let Prepared { mut options, permissions, recorder, budget, unpriced } = prepared;
+    let settings = settings.with_call_options(home.config_in(&cwd).calls.options.clone());
+    let prepared = prepare(home, request, &settings, &engine, &basis).await?;
+    let SessionPlan { mut options, permissions, recorder, budget, unpriced } = prepared;
     options.id = file.as_mut().and_then(|begun| begun.announced.take());
     let ask_deadline = options.ask_deadline;
     let (model, thinking) = (options.model.clone(), options.thinking);
@@ -151,7 +151,7 @@ pub async fn open(place: &Place, request: &OpenRequest) -> Result<Started, Failu
         (_, Some(node)) => engine.fork(node, options).await,
         (Some(row), None) if moved.is_some() && row.agent == quipu::AGENT => {
             let clone = engine.clone_session_to(&row.id, &cwd).await?;
-            place.note(format!(
+            home.note(format!(
                 "Session {} goes on in {} as session {}.",
                 row.id,
                 cwd.display(),
@@ -166,17 +166,27 @@ pub async fn open(place: &Place, request: &OpenRequest) -> Result<Started, Failu
         Ok(mut opened) => {
             opened.troubles.extend(unpriced.map(Notice::note));
             if let Some(path) = &request.record {
-                place.wrote(path, WrittenKind::Recording, &[opened.session.view().session.clone()]);
+                home.wrote(path, WrittenKind::Recording, &[opened.session.view().session.clone()]);
             }
             let file = match file {
-                Some(Begun { mirror, told, .. }) => {
+                Some(FileSession { mirror, notes, .. }) => {
                     mirror.go_on(&opened.session.view().session, below).await?;
-                    opened.troubles.splice(..0, told.into_iter().map(Notice::note));
+                    opened.troubles.splice(..0, notes.into_iter().map(Notice::note));
                     Some(mirror)
                 }
                 None => None,
             };
-            Ok(Started { store, model, thinking, opened, permissions, recorder, budget, file, ask_deadline })
+            Ok(StartedSession {
+                store,
+                model,
+                thinking,
+                opened,
+                permissions,
+                recorder,
+                budget,
+                file,
+                ask_deadline,
+            })
         }
         Err(error) => {
             // Nothing is in it yet, so it goes.
@@ -188,15 +198,15 @@ pub async fn open(place: &Place, request: &OpenRequest) -> Result<Started, Failu
 
 /// What the session is made of.
 async fn prepare(
-    place: &Place,
+    home: &Home,
     request: &OpenRequest,
     settings: &Settings,
     engine: &Engine,
     basis: &Basis,
-) -> Result<Prepared, Failure> {
+) -> Result<SessionPlan, Failure> {
     let Basis { cwd, last, ours, moved } = basis;
     let last = last.as_ref();
-    let config = place.config_in(cwd);
+    let config = home.config_in(cwd);
     // What another program began has no prompt of ours, nor has a fork of it that said nothing yet; and a prompt names
     // its directory.
     let ours = *ours && last.is_none_or(|epoch| epoch.system.is_some() || !epoch.tools.is_empty());
@@ -206,15 +216,15 @@ async fn prepare(
         _ => None,
     };
     // Before anything is made: it may have to be asked.
-    let identity = crate::identity::chosen(place, engine, request, kept).await?;
+    let identity = crate::identity::chosen(home, engine, request, kept).await?;
     // Before a credential is looked up, which may run a command.
-    crate::helpers::keep_from(place, cwd, &request.permissions.add_dirs);
+    crate::helpers::keep_from(home, cwd, &request.permissions.add_dirs);
     let mut recorder = None;
     let replay = request.replay.as_deref();
-    let (model, provider, thinking): Chosen = match &request.replay {
+    let (model, provider, thinking): ModelChoice = match &request.replay {
         Some(replay) => (replay.model(), replay.clone(), replay.thinking()),
         None => {
-            let (model, provider, thinking) = real_model(place, settings, request, last)?;
+            let (model, provider, thinking) = real_model(home, settings, request, last)?;
             let provider = match &request.record {
                 Some(path) => {
                     let sealer = engine.sealer().clone();
@@ -231,15 +241,15 @@ async fn prepare(
     // What is recorded or replayed has one model.
     if request.record.is_none() && replay.is_none() {
         let key = request.api_key.clone().map(|key| (options.model.provider.clone(), key));
-        let (home, sealer) = (place.home.clone(), engine.sealer().clone());
-        let (sources, calls) = (place.sources().clone(), config.calls.clone());
-        options.models = Some(Arc::new(Known { home, sources, calls, sealer, key }));
+        let (dir, sealer) = (home.dir.clone(), engine.sealer().clone());
+        let (sources, calls) = (home.sources().clone(), config.calls.clone());
+        options.models = Some(Arc::new(ModelFiles { home: dir, sources, calls, sealer, key }));
     }
-    put_system(&mut options, place, engine, request, kept.is_some() && !moved).await?;
+    put_system(&mut options, home, engine, request, kept.is_some() && !moved).await?;
     (options.identity, options.declined_identity) = (identity.text, identity.declined);
     options.thinking = thinking;
     options.max_tokens = last.and_then(|epoch| epoch.max_tokens);
-    let permissions = crate::saved::of_request(place, request, cwd)?;
+    let permissions = crate::saved::of_request(home, request, cwd)?;
     options.policy = permissions.clone();
     if permissions.isolates() {
         options.tools = quipu::builtin_isolated();
@@ -247,14 +257,14 @@ async fn prepare(
         options.tools = quipu::builtin_confined();
     }
     // What is replayed costs nothing.
-    let budget = if replay.is_some() { None } else { crate::budget::budget_of(place, request.daily_budget)? };
+    let budget = if replay.is_some() { None } else { crate::budget::budget_of(home, request.daily_budget)? };
     let daily_budget = budget.as_ref().map(|budget| budget.dollars);
     let wait = budget.as_ref().and_then(|budget| budget.wait);
     let max_cost = request.max_cost.filter(|_| replay.is_none());
     options.limits = Limits { max_turns: request.max_turns, max_cost, daily_budget, wait };
     if request.in_memory && daily_budget.is_some() {
         // Nothing else is kept: what it spends counts for the day.
-        options.ledger = Some(place.store().await? as Arc<dyn Graph>);
+        options.ledger = Some(home.store().await? as Arc<dyn Graph>);
     }
     let limited = request.max_cost.is_some() || daily_budget.is_some();
     let unpriced = crate::budget::unpriced(&options.model)
@@ -267,7 +277,7 @@ async fn prepare(
     }
     options.history = history_settings(&config, request, replay);
     options.travel = travel_settings(&config, request, replay);
-    Ok(Prepared { options, permissions, recorder, budget, unpriced })
+    Ok(SessionPlan { options, permissions, recorder, budget, unpriced })
 }
 
 /// The node to go on from, and the session that it is in.
@@ -285,22 +295,22 @@ async fn forked(store: &dyn Graph, what: &str) -> Result<(Option<SessionRow>, No
 ///
 /// # Errors
 /// As [`find_session`].
-pub async fn existing_session(place: &Place, request: &OpenRequest) -> Result<Option<SessionRow>, Failure> {
-    match place.existing_store().await? {
+pub async fn existing_session(home: &Home, request: &OpenRequest) -> Result<Option<SessionRow>, Failure> {
+    match home.existing_store().await? {
         Some(store) => find_session(&*store, request).await,
         None => Ok(None),
     }
 }
 
 async fn chosen_session(
-    place: &Place,
+    home: &Home,
     store: &dyn Graph,
     request: &OpenRequest,
 ) -> Result<Option<SessionRow>, Failure> {
     let row = find_session(store, request).await?;
-    if row.is_none() && request.which != Which::New {
-        place.note("No session here yet; starting one.");
-        crate::gone::tell_of_lost(place, store, &request.here).await?;
+    if row.is_none() && request.which != SessionTarget::New {
+        home.note("No session here yet; starting one.");
+        crate::missing_cwd::hint_at_moved_session(home, store, &request.here).await?;
     }
     Ok(row)
 }

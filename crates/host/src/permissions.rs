@@ -13,14 +13,14 @@ use quipu::{
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::{Advice, Failure, Place, env, sandbox};
+use crate::{Advice, Failure, Home, env, sandbox};
 
 /// Bytes of the file at most.
 const LIMIT: u64 = 8 << 20;
 
 /// `permissions.json`. Keys are true paths of directories.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Saved {
+struct PermissionFile {
     version: u32,
     /// The number of the next grant.
     #[serde(default)]
@@ -47,13 +47,13 @@ pub struct Entry {
     pub id: String,
     /// What it is.
     #[serde(flatten)]
-    pub what: What,
+    pub what: PermissionItem,
 }
 
-/// What can be revoked.
+/// A saved permission.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
-pub enum What {
+pub enum PermissionItem {
     /// A directory where tools work as well.
     Directory {
         /// Its true path.
@@ -131,8 +131,8 @@ pub struct Record {
 
 impl Record {
     /// That of a directory.
-    pub fn of(place: &Place, cwd: &Path) -> Self {
-        Self::in_home(&place.home, cwd)
+    pub fn of(home: &Home, cwd: &Path) -> Self {
+        Self::in_home(&home.dir, cwd)
     }
 
     /// That of a directory, for the user whose files are in `home`.
@@ -140,7 +140,7 @@ impl Record {
         Self { path: home.join("permissions.json"), project: cwd.to_str().map(str::to_owned) }
     }
 
-    fn read(&self) -> Result<Saved, Failure> {
+    fn read(&self) -> Result<PermissionFile, Failure> {
         let shown = self.path.display();
         let failed = |why: String| {
             Failure::failed(format!(
@@ -149,7 +149,7 @@ impl Record {
         };
         match std::fs::metadata(&self.path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Ok(Saved { version: 1, ..Saved::default() });
+                return Ok(PermissionFile { version: 1, ..PermissionFile::default() });
             }
             Err(error) => return Err(failed(error.to_string())),
             Ok(found) if !found.is_file() => return Err(failed("it is not a regular file".into())),
@@ -160,7 +160,7 @@ impl Record {
         File::open(&self.path)
             .and_then(|file| file.take(LIMIT).read_to_string(&mut text))
             .map_err(|error| failed(error.to_string()))?;
-        let saved: Saved = serde_json::from_str(&text).map_err(|error| failed(error.to_string()))?;
+        let saved: PermissionFile = serde_json::from_str(&text).map_err(|error| failed(error.to_string()))?;
         if saved.version != 1 {
             return Err(failed(format!("it is of version {}, and only 1 is known here", saved.version)));
         }
@@ -177,7 +177,7 @@ impl Record {
     }
 
     /// Changes the file, alone. Nothing is written when nothing changed.
-    fn change(&self, change: impl FnOnce(&mut Saved) -> bool) -> Result<(), Failure> {
+    fn change(&self, change: impl FnOnce(&mut PermissionFile) -> bool) -> Result<(), Failure> {
         let failed = |error: std::io::Error| {
             Failure::failed(format!("{} cannot be written: {error}", self.path.display()))
         };
@@ -216,7 +216,7 @@ impl Record {
     ///
     /// # Errors
     /// When the file cannot be written.
-    pub fn add(&self, what: What) -> Result<(), Failure> {
+    pub fn add(&self, what: PermissionItem) -> Result<(), Failure> {
         let name = self.named()?;
         self.change(|saved| {
             let id = format!("p{}", saved.next + 1);
@@ -236,16 +236,16 @@ impl Record {
     /// When the file cannot be written.
     pub(crate) fn accept_settings(&self, file: &str, content: String) -> Result<(), Failure> {
         let name = self.named()?;
-        let what = What::Settings { path: file.to_owned(), content };
+        let what = PermissionItem::Settings { path: file.to_owned(), content };
         self.change(|saved| {
             let id = format!("p{}", saved.next + 1);
             let project = saved.projects.entry(name.clone()).or_default();
             if project.entries.iter().any(|entry| entry.what == what) {
                 return false;
             }
-            project
-                .entries
-                .retain(|entry| !matches!(&entry.what, What::Settings { path, .. } if path == file));
+            project.entries.retain(
+                |entry| !matches!(&entry.what, PermissionItem::Settings { path, .. } if path == file),
+            );
             project.entries.push(Entry { id, what });
             saved.next += 1;
             true
@@ -295,7 +295,7 @@ impl Record {
 
     /// Keeps a grant for good.
     pub(crate) fn keep(&self, grant: &Grant) -> Result<(), Failure> {
-        self.add(What::Grant { tool: grant.tool.clone(), subject: grant.subject.clone() })
+        self.add(PermissionItem::Grant { tool: grant.tool.clone(), subject: grant.subject.clone() })
     }
 }
 
@@ -309,17 +309,17 @@ fn project_name(cwd: &Path) -> String {
     format!("{name}-{hash}")
 }
 
-/// What was said that is not saved.
+/// Permissions of a run that saves nothing.
 #[derive(Debug, Default)]
-pub(crate) struct Unsaved {
+pub(crate) struct UnsavedPermissions {
     pub(crate) mode: Option<PermissionMode>,
-    pub(crate) directories: Vec<What>,
+    pub(crate) directories: Vec<PermissionItem>,
 }
 
 /// What the permissions of a session are read from.
 #[derive(Debug)]
 pub(crate) struct Source {
-    pub(crate) place: Place,
+    pub(crate) home: Home,
     pub(crate) cwd: PathBuf,
     pub(crate) record: Record,
     /// What was said for this run only.
@@ -330,13 +330,16 @@ pub(crate) struct Source {
 
 impl Source {
     /// The rules and grants as they are saved now; why commands are not kept off the network by them, if so.
-    pub(crate) fn read(&self, unsaved: &Unsaved) -> Result<(PermissionRules, Vec<Grant>), Failure> {
+    pub(crate) fn read(
+        &self,
+        unsaved: &UnsavedPermissions,
+    ) -> Result<(PermissionRules, Vec<Grant>), Failure> {
         let mut project = self.record.project()?;
         project.mode = unsaved.mode.or(project.mode);
         let more = unsaved.directories.iter().cloned().map(|what| Entry { id: String::new(), what });
         project.entries.extend(more);
-        let travel = if self.allow_tobe { TravelRule::Allow } else { self.place.config().travel_rule };
-        let (mut rules, grants) = rules(&self.place, &self.cwd, project, travel);
+        let travel = if self.allow_tobe { TravelRule::Allow } else { self.home.config().travel_rule };
+        let (mut rules, grants) = rules(&self.home, &self.cwd, project, travel);
         rules.network = self.network.unwrap_or(rules.network);
         rules.needs = self.needs;
         Ok((rules, grants))
@@ -344,7 +347,7 @@ impl Source {
 
     /// The files that it is read from.
     pub(crate) fn files(&self) -> [PathBuf; 2] {
-        [self.record.path.clone(), self.place.home.join("settings.json")]
+        [self.record.path.clone(), self.home.dir.join("settings.json")]
     }
 
     /// Whether commands are kept off the network, which the mode `full` cannot do.
@@ -354,46 +357,47 @@ impl Source {
 }
 
 /// The permissions of a demo in `cwd`: those of a workspace about which nothing is saved.
-pub fn demo_permissions(place: &Place, cwd: &Path) -> Permissions {
-    let (rules, grants) = rules(place, cwd, Project::default(), TravelRule::Ask);
+pub fn demo_permissions(home: &Home, cwd: &Path) -> Permissions {
+    let (rules, grants) = rules(home, cwd, Project::default(), TravelRule::Ask);
     Permissions::new(rules, grants)
 }
 
-fn rules(place: &Place, cwd: &Path, project: Project, travel: TravelRule) -> (PermissionRules, Vec<Grant>) {
+fn rules(home: &Home, cwd: &Path, project: Project, travel: TravelRule) -> (PermissionRules, Vec<Grant>) {
     let (mut add_dirs, mut grants, mut shared) = (Vec::new(), Vec::new(), Vec::new());
     for entry in project.entries {
         match entry.what {
-            What::Directory { path } => add_dirs.extend(still_there(place, path, &entry.id)),
-            What::Grant { tool, subject } => grants.push(Grant { tool, subject }),
-            What::Cache { variable, path, write: true } => shared.push((variable, path)),
-            What::Cache { .. } | What::Rules { .. } | What::Settings { .. } => {}
+            PermissionItem::Directory { path } => add_dirs.extend(still_there(home, path, &entry.id)),
+            PermissionItem::Grant { tool, subject } => grants.push(Grant { tool, subject }),
+            PermissionItem::Cache { variable, path, write: true } => shared.push((variable, path)),
+            PermissionItem::Cache { .. } | PermissionItem::Rules { .. } | PermissionItem::Settings { .. } => {
+            }
         }
     }
-    let home = std::env::home_dir();
-    let (command_write, mut caches) = command_write(place, home.as_deref());
-    let sandbox = &place.config().sandbox;
+    let user_home = std::env::home_dir();
+    let (command_write, mut caches) = command_write(home, user_home.as_deref());
+    let sandbox = &home.config().sandbox;
     for cache in &mut caches {
         let named = cache.variable.and_then(|variable| Some((variable.to_owned(), env(variable)?)));
         cache.shared = named.is_some_and(|named| shared.contains(&named));
     }
-    let read = vec![place.readable_outputs()];
+    let read = vec![home.readable_outputs()];
     let namespaces = sandbox.namespaces.then(|| Namespaces {
         launcher: sandbox::launcher(),
-        home: home.clone(),
-        hidden: vec![place.home.clone()],
+        home: user_home.clone(),
+        hidden: vec![home.dir.clone()],
         visible: read.clone(),
-        doors: sandbox::doors(place),
+        doors: sandbox::doors(home),
     });
     let rules = PermissionRules {
         mode: project.mode.unwrap_or_default(),
         cwd: cwd.to_path_buf(),
         add_dirs,
         read,
-        own: place.home.clone(),
+        own: home.dir.clone(),
         command_write,
         caches,
-        cache_layers: sandbox.keeps_caches_apart.then(|| place.cache_layers().join(project_name(cwd))),
-        home,
+        cache_layers: sandbox.keeps_caches_apart.then(|| home.cache_layers().join(project_name(cwd))),
+        home: user_home,
         network: sandbox.network,
         namespaces,
         needs: CommandNeeds::default(),
@@ -404,18 +408,21 @@ fn rules(place: &Place, cwd: &Path, project: Project, travel: TravelRule) -> (Pe
 }
 
 /// Directories where tools of the sessions in `cwd` may work as well, as they were added for good.
-pub fn added_directories(place: &Place, cwd: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let entries = Record::of(place, cwd).project()?.entries;
+pub fn added_directories(home: &Home, cwd: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let entries = Record::of(home, cwd).project()?.entries;
     let added = entries.into_iter().filter_map(|Entry { id, what }| match what {
-        What::Directory { path } => still_there(place, path, &id),
-        What::Grant { .. } | What::Cache { .. } | What::Rules { .. } | What::Settings { .. } => None,
+        PermissionItem::Directory { path } => still_there(home, path, &id),
+        PermissionItem::Grant { .. }
+        | PermissionItem::Cache { .. }
+        | PermissionItem::Rules { .. }
+        | PermissionItem::Settings { .. } => None,
     });
     Ok(added.collect())
 }
 
 /// An added directory, unless it leads elsewhere now: it was its true path when it was added, and whoever exchanged it
 /// since was not you.
-fn still_there(place: &Place, path: String, id: &str) -> Option<PathBuf> {
+fn still_there(home: &Home, path: String, id: &str) -> Option<PathBuf> {
     let path = PathBuf::from(path);
     let now = quipu_workspace::file_key(&path);
     if now == path {
@@ -423,17 +430,17 @@ fn still_there(place: &Place, path: String, id: &str) -> Option<PathBuf> {
     }
     let text =
         format!("the added directory {} leads to {} now and is left out", path.display(), now.display());
-    place.warn_with(text, Advice::Revoke(id.to_owned()));
+    home.warn_with(text, Advice::Revoke(id.to_owned()));
     None
 }
 
 /// What commands may write besides: `sandbox.write` of the settings, or the usual caches.
-pub(crate) fn command_write(place: &Place, home: Option<&Path>) -> (Vec<PathBuf>, Vec<Cache>) {
+pub(crate) fn command_write(home: &Home, user_home: Option<&Path>) -> (Vec<PathBuf>, Vec<Cache>) {
     let (mut write, mut caches) = (Vec::new(), Vec::new());
-    for text in &place.config().sandbox.write {
-        match (text.as_str(), text.strip_prefix("~/"), home) {
-            ("default", _, _) => caches = quipu::caches(home, &|name| std::env::var_os(name)),
-            (_, Some(below), Some(home)) => write.push(home.join(below)),
+    for text in &home.config().sandbox.write {
+        match (text.as_str(), text.strip_prefix("~/"), user_home) {
+            ("default", _, _) => caches = quipu::caches(user_home, &|name| std::env::var_os(name)),
+            (_, Some(below), Some(user_home)) => write.push(user_home.join(below)),
             (_, Some(_), None) => {}
             (path, None, _) => write.push(PathBuf::from(path)),
         }
@@ -443,32 +450,35 @@ pub(crate) fn command_write(place: &Place, home: Option<&Path>) -> (Vec<PathBuf>
 
 /// Where confined commands of sessions in `cwd` may write, as far as is known; says nothing of what is wrong, which a
 /// session does. Not what holds our own files: there commands are not confined.
-pub(crate) fn open_to_commands(place: &Place, cwd: &Path) -> Vec<PathBuf> {
-    let entries = Record::of(place, cwd).project().unwrap_or_default().entries;
+pub(crate) fn open_to_commands(home: &Home, cwd: &Path) -> Vec<PathBuf> {
+    let entries = Record::of(home, cwd).project().unwrap_or_default().entries;
     let added = entries.into_iter().filter_map(|entry| match entry.what {
-        What::Directory { path } => Some(PathBuf::from(path)),
-        What::Grant { .. } | What::Cache { .. } | What::Rules { .. } | What::Settings { .. } => None,
+        PermissionItem::Directory { path } => Some(PathBuf::from(path)),
+        PermissionItem::Grant { .. }
+        | PermissionItem::Cache { .. }
+        | PermissionItem::Rules { .. }
+        | PermissionItem::Settings { .. } => None,
     });
     let mut places: Vec<PathBuf> = std::iter::once(cwd.to_path_buf()).chain(added).collect();
-    let git: Vec<PathBuf> = places.iter().flat_map(|place| quipu_workspace::git_directories(place)).collect();
-    let (write, caches) = command_write(place, std::env::home_dir().as_deref());
+    let git: Vec<PathBuf> = places.iter().flat_map(|path| quipu_workspace::git_directories(path)).collect();
+    let (write, caches) = command_write(home, std::env::home_dir().as_deref());
     places.extend(git);
     places.extend(write);
     places.extend(caches.into_iter().map(|cache| cache.path));
-    let own = quipu_workspace::file_key(&place.home);
+    let own = quipu_workspace::file_key(&home.dir);
     // Most are caches below one home.
     let mut keys = quipu_workspace::FileKeys::default();
-    places.retain(|place| !own.starts_with(keys.key(place)));
+    places.retain(|path| !own.starts_with(keys.key(path)));
     places
 }
 
 /// In one line: what holds here, and whether it is as it should be.
-pub fn permissions_here(place: &Place) -> Result<(bool, String), Failure> {
+pub fn permissions_here(home: &Home) -> Result<(bool, String), Failure> {
     let cwd = crate::current_dir()?;
-    let project = Record::of(place, &cwd).project()?;
+    let project = Record::of(home, &cwd).project()?;
     let mode = project.mode.unwrap_or_default();
     let counts = format!("{} saved", project.entries.len());
-    let (rules, grants) = rules(place, &cwd, project, place.config().travel_rule);
+    let (rules, grants) = rules(home, &cwd, project, home.config().travel_rule);
     // To look makes nothing.
     let bare = PermissionRules { caches: Vec::new(), cache_layers: None, ..rules.clone() };
     let permissions = Permissions::new(rules, grants);

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use quipu::{ContextSource, Engine, HookAnswer, Resources, Rules, RulesSource, SessionOptions, StartupHooks};
 
-use crate::{Failure, OpenRequest, Place};
+use crate::{Failure, Home, OpenRequest};
 
 /// Puts the system prompt into the options, with the project's rules as a source of it. A session that goes on keeps its own,
 /// with the rules as they were.
 pub(crate) async fn put_system(
     options: &mut SessionOptions,
-    place: &Place,
+    home: &Home,
     engine: &Engine,
     request: &OpenRequest,
     resumed: bool,
@@ -26,13 +26,13 @@ pub(crate) async fn put_system(
     let (rules, problems) = if request.no_context_files {
         Default::default()
     } else {
-        let (rules, mut problems) = quipu::find_rules(&place.home, cwd, &rules_above(place));
-        let rules = rules_of_hooks(place, engine, request, cwd, rules, &mut problems).await;
-        let rules = crate::rules::accepted_rules(place, engine, cwd, rules).await?;
+        let (rules, mut problems) = quipu::find_rules(&home.dir, cwd, &rules_above(home));
+        let rules = rules_of_hooks(home, engine, request, cwd, rules, &mut problems).await;
+        let rules = crate::rules::accepted_rules(home, engine, cwd, rules).await?;
         (rules, problems)
     };
     for problem in problems {
-        place.warn(problem);
+        home.warn(problem);
     }
     options.system = Some(quipu::system_base(base, &request.append_system_prompt));
     options.system_end = Some(quipu::system_end(cwd));
@@ -45,7 +45,7 @@ pub(crate) async fn put_system(
 
 /// The rules that hooks of the program make of those that were found.
 async fn rules_of_hooks(
-    place: &Place,
+    home: &Home,
     engine: &Engine,
     request: &OpenRequest,
     cwd: &Path,
@@ -59,7 +59,7 @@ async fn rules_of_hooks(
     let paths: Vec<PathBuf> = found.iter().map(|one| one.path.clone()).collect();
     let HookAnswer { value, notices } = hooks.resources(Resources { rules: paths.clone() }).await;
     for notice in notices {
-        place.note(notice);
+        home.note(notice);
     }
     if value.rules == paths {
         return found;
@@ -69,7 +69,7 @@ async fn rules_of_hooks(
         match found.iter().find(|one| one.path == path) {
             Some(known) => rules.push(known.clone()),
             None => {
-                let (read, failed) = quipu::read_rules_at(&place.home, &[path]);
+                let (read, failed) = quipu::read_rules_at(&home.dir, &[path]);
                 rules.extend(read);
                 problems.extend(failed);
             }
@@ -79,7 +79,7 @@ async fn rules_of_hooks(
 }
 
 /// Directories above a repository whose rules the user accepts.
-fn rules_above(place: &Place) -> Vec<PathBuf> {
+fn rules_above(home: &Home) -> Vec<PathBuf> {
     let named = |text: &String| {
         let path = match text.strip_prefix('~') {
             Some(rest) => std::env::home_dir()?.join(rest.trim_start_matches('/')),
@@ -87,5 +87,5 @@ fn rules_above(place: &Place) -> Vec<PathBuf> {
         };
         Some(path.canonicalize().unwrap_or(path))
     };
-    place.config().rules_above.iter().filter_map(named).collect()
+    home.config().rules_above.iter().filter_map(named).collect()
 }

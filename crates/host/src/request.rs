@@ -9,9 +9,9 @@ use quipu_protocol::Thinking;
 use quipu_replay::Replay;
 use quipu_store::Graph;
 
-/// Which session.
+/// The session to open.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Which {
+pub enum SessionTarget {
     /// A new one.
     #[default]
     New,
@@ -55,7 +55,7 @@ pub struct PermissionRequest {
 #[derive(Clone, Default)]
 pub struct OpenRequest {
     /// Which.
-    pub which: Which,
+    pub which: SessionTarget,
     /// Where the front is: a directory without symbolic links in its path.
     pub here: PathBuf,
     /// The directory that the session goes on in, where that is another one.
@@ -112,22 +112,22 @@ impl fmt::Debug for OpenRequest {
 impl OpenRequest {
     /// Whether the newest session of the directory is meant.
     pub(crate) fn is_newest(&self) -> bool {
-        self.which == Which::Newest
+        self.which == SessionTarget::Newest
     }
 
     /// The session that is named.
     pub(crate) fn session(&self) -> Option<&str> {
         match &self.which {
-            Which::Session(session) => Some(session),
-            Which::New | Which::Newest | Which::Fork(_) => None,
+            SessionTarget::Session(session) => Some(session),
+            SessionTarget::New | SessionTarget::Newest | SessionTarget::Fork(_) => None,
         }
     }
 
     /// The node that is gone on from.
     pub(crate) fn fork(&self) -> Option<&str> {
         match &self.which {
-            Which::Fork(node) => Some(node),
-            Which::New | Which::Newest | Which::Session(_) => None,
+            SessionTarget::Fork(node) => Some(node),
+            SessionTarget::New | SessionTarget::Newest | SessionTarget::Session(_) => None,
         }
     }
 

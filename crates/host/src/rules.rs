@@ -3,8 +3,8 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use crate::permissions::{Record, What};
-use crate::{Advice, Failure, Place};
+use crate::permissions::{PermissionItem, Record};
+use crate::{Advice, Failure, Home};
 
 /// Accepts a file of rules, as it is now, in a directory. Gives its true path.
 ///
@@ -17,7 +17,7 @@ pub fn accept_rules(record: &Record, file: &Path) -> Result<PathBuf, Failure> {
     let Some(text) = path.to_str() else {
         return Err(Failure::request(format!("{}: its name is not text (UTF-8)", path.display())));
     };
-    record.add(What::Rules { path: text.to_owned(), content })?;
+    record.add(PermissionItem::Rules { path: text.to_owned(), content })?;
     Ok(path)
 }
 
@@ -41,7 +41,7 @@ fn digest(bytes: &[u8]) -> String {
 
 /// Rules without the files that commands of a model made and nobody accepted, which are told.
 pub(crate) async fn accepted_rules(
-    place: &Place,
+    home: &Home,
     engine: &quipu::Engine,
     cwd: &Path,
     rules: Vec<quipu::Rules>,
@@ -49,7 +49,7 @@ pub(crate) async fn accepted_rules(
     let mut kept = Vec::new();
     for one in rules {
         // The user's own lie where no command may write.
-        if one.path.starts_with(&place.home) {
+        if one.path.starts_with(&home.dir) {
             kept.push(one);
             continue;
         }
@@ -61,15 +61,15 @@ pub(crate) async fn accepted_rules(
         };
         let path = one.path.canonicalize().unwrap_or_else(|_| one.path.clone());
         let content = digest(&bytes);
-        let is_accepted = Record::of(place, cwd).project()?.entries.iter().any(|entry| {
-            matches!(&entry.what, What::Rules { path: known, content: was } if Path::new(known) == path && *was == content)
+        let is_accepted = Record::of(home, cwd).project()?.entries.iter().any(|entry| {
+            matches!(&entry.what, PermissionItem::Rules { path: known, content: was } if Path::new(known) == path && *was == content)
         });
         if is_accepted {
             kept.push(one);
         } else {
             let text =
                 format!("{} was made by a command of session {session} and is left out", path.display());
-            place.warn_with(text, Advice::AcceptRules(path));
+            home.warn_with(text, Advice::AcceptRules(path));
         }
     }
     Ok(kept)

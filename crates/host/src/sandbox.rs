@@ -2,7 +2,7 @@
 
 use quipu::{Doors, Launcher, Permissions};
 
-use crate::Place;
+use crate::Home;
 
 /// The argument with which we become the keeper of a sandbox.
 pub const SANDBOX: &str = "__sandbox";
@@ -13,8 +13,8 @@ pub fn launcher() -> Launcher {
 }
 
 /// What the settings open between the network of commands and this machine: `sandbox.ports`, `sandbox.services`.
-pub(crate) fn doors(place: &Place) -> Doors {
-    let sandbox = &place.config().sandbox;
+pub(crate) fn doors(home: &Home) -> Doors {
+    let sandbox = &home.config().sandbox;
     let mut doors = Doors { ports: sandbox.ports.clone(), ..Doors::default() };
     for service in &sandbox.services {
         if !service.starts_with('/') {
@@ -22,7 +22,7 @@ pub(crate) fn doors(place: &Place) -> Doors {
             continue;
         }
         if !std::path::Path::new(service).exists() {
-            place.warn_of_settings(format!(
+            home.warn_of_settings(format!(
                 "sandbox.services names {service}, where nothing is now; commands do not reach it until a session begins \
                  while it is there"
             ));

@@ -12,8 +12,8 @@ use quipu::{
 use quipu_protocol::Scope;
 use quipu_workspace::{Access, Sandbox};
 
-use crate::permissions::{Entry, Project, Record, Source, Unsaved, What, command_write};
-use crate::{Advice, Failure, OpenRequest, PermissionRequest, Place, Question, env};
+use crate::permissions::{Entry, PermissionItem, Project, Record, Source, UnsavedPermissions, command_write};
+use crate::{Advice, Failure, Home, OpenRequest, PermissionRequest, Question, env};
 
 /// What tells one state of a file from another; `None` where it is not there.
 type Stamp = Option<(u64, u64, u64, [i64; 4])>;
@@ -25,22 +25,22 @@ pub struct SavedPermissions {
     source: Source,
     /// Whether what is allowed for good is kept.
     keeps: bool,
-    seen: Mutex<Seen>,
+    seen: Mutex<PermissionState>,
 }
 
 #[derive(Debug)]
-struct Seen {
+struct PermissionState {
     stamps: [Stamp; 2],
-    unsaved: Unsaved,
+    unsaved: UnsavedPermissions,
 }
 
 impl SavedPermissions {
-    pub(crate) fn of(source: Source, unsaved: Unsaved, keeps: bool) -> Result<Self, Failure> {
+    pub(crate) fn of(source: Source, unsaved: UnsavedPermissions, keeps: bool) -> Result<Self, Failure> {
         // Before they are read: what is saved meanwhile is read again.
         let stamps = stamps(&source);
         let (rules, grants) = source.read(&unsaved)?;
         let permissions = Permissions::new(rules, grants);
-        Ok(Self { permissions, source, keeps, seen: Mutex::new(Seen { stamps, unsaved }) })
+        Ok(Self { permissions, source, keeps, seen: Mutex::new(PermissionState { stamps, unsaved }) })
     }
 
     /// How much is asked.
@@ -90,18 +90,18 @@ impl SavedPermissions {
         }
     }
 
-    fn read_again(&self, seen: &mut Seen) {
+    fn read_again(&self, seen: &mut PermissionState) {
         seen.stamps = stamps(&self.source);
         match self.source.read(&seen.unsaved) {
             Ok((mut rules, grants)) => {
                 if let Some(why) = self.refuses(rules.mode) {
-                    self.source.place.warn(why);
+                    self.source.home.warn(why);
                     rules.mode = self.mode();
                 }
                 self.permissions.exchange(rules, grants);
             }
             Err(failure) => {
-                self.source.place.warn(format!("no call is run: {}", failure.message));
+                self.source.home.warn(format!("no call is run: {}", failure.message));
                 self.permissions.refuse_all(failure.message);
             }
         }
@@ -163,20 +163,20 @@ fn stamp(path: &Path) -> Stamp {
 
 /// The permissions of a session in `cwd`: what is saved, and what the request says, which is saved.
 pub(crate) fn of_request(
-    place: &Place,
+    home: &Home,
     request: &OpenRequest,
     cwd: &Path,
 ) -> Result<Arc<SavedPermissions>, Failure> {
-    let record = Record::of(place, cwd);
+    let record = Record::of(home, cwd);
     let mut project = record.project()?;
     // `--no-session` keeps nothing on disk.
     let keep = !request.in_memory;
-    let mut unsaved = Unsaved::default();
+    let mut unsaved = UnsavedPermissions::default();
     if let Some(mode) = request.permissions.mode {
         let before = project.mode.replace(mode).unwrap_or_default();
         if keep && before != mode {
             record.set(mode)?;
-            place.note(format!("permissions of {} are `{}` from now on", cwd.display(), mode.word()));
+            home.note(format!("permissions of {} are `{}` from now on", cwd.display(), mode.word()));
         }
         unsaved.mode = Some(mode).filter(|_| !keep);
     }
@@ -190,7 +190,7 @@ pub(crate) fn of_request(
                 dir.display()
             )));
         };
-        let what = What::Directory { path: text.to_owned() };
+        let what = PermissionItem::Directory { path: text.to_owned() };
         if !project.entries.iter().any(|entry| entry.what == what) {
             if keep {
                 record.add(what.clone())?;
@@ -201,7 +201,7 @@ pub(crate) fn of_request(
         }
     }
     if keep && project.mode.unwrap_or_default() != PermissionMode::Full {
-        offer_caches(place, request, cwd, &record, &project)?;
+        offer_caches(home, request, cwd, &record, &project)?;
     }
     let network = request.permissions.no_network.then_some(Network::Closed);
     let PermissionRequest { allow_network, allow_protected, allow_tobe, .. } = request.permissions;
@@ -210,7 +210,7 @@ pub(crate) fn of_request(
             .advise(Advice::OneOfNetwork));
     }
     let source = Source {
-        place: place.clone(),
+        home: home.clone(),
         cwd: cwd.to_path_buf(),
         record,
         network,
@@ -233,7 +233,7 @@ pub(crate) fn of_request(
         }
     }
     if let Some(why) = permissions.unconfined() {
-        place.warn(format!("every command is asked, or refused when nobody is there, because {why}"));
+        home.warn(format!("every command is asked, or refused when nobody is there, because {why}"));
     }
     Ok(Arc::new(permissions))
 }
@@ -241,19 +241,22 @@ pub(crate) fn of_request(
 /// Asks once whether commands may write to directories that variables of the user name for tools; where nobody can be
 /// asked, what they write there is kept apart.
 fn offer_caches(
-    place: &Place,
+    home: &Home,
     request: &OpenRequest,
     cwd: &Path,
     record: &Record,
     project: &Project,
 ) -> Result<(), Failure> {
-    if !request.offers_caches || record.project.is_none() || !place.config().sandbox.keeps_caches_apart {
+    if !request.offers_caches || record.project.is_none() || !home.config().sandbox.keeps_caches_apart {
         return Ok(());
     }
-    let (write, caches) = command_write(place, std::env::home_dir().as_deref());
+    let (write, caches) = command_write(home, std::env::home_dir().as_deref());
     let added = project.entries.iter().filter_map(|entry| match &entry.what {
-        What::Directory { path } => Some(PathBuf::from(path)),
-        What::Grant { .. } | What::Cache { .. } | What::Rules { .. } | What::Settings { .. } => None,
+        PermissionItem::Directory { path } => Some(PathBuf::from(path)),
+        PermissionItem::Grant { .. }
+        | PermissionItem::Cache { .. }
+        | PermissionItem::Rules { .. }
+        | PermissionItem::Settings { .. } => None,
     });
     let open: Vec<PathBuf> = std::iter::once(cwd.to_path_buf()).chain(added).chain(write).collect();
     let mut named: Vec<(&str, String)> = Vec::new();
@@ -264,7 +267,7 @@ fn offer_caches(
         };
         let Some(path) = env(variable) else { continue };
         let is_known = project.entries.iter().any(|entry| {
-            matches!(&entry.what, What::Cache { variable: known, path: at, .. } if known == variable && *at == path)
+            matches!(&entry.what, PermissionItem::Cache { variable: known, path: at, .. } if known == variable && *at == path)
         });
         let is_open = open.iter().any(|open| quipu_workspace::file_key(&cache.path).starts_with(open));
         if !is_known && !is_open && named.iter().all(|(known, _)| *known != variable) {
@@ -282,7 +285,7 @@ fn offer_caches(
     );
     if let Some(write) = request.answer(Question::Caches, &text)? {
         for (variable, path) in named {
-            record.add(What::Cache { variable: variable.to_owned(), path, write })?;
+            record.add(PermissionItem::Cache { variable: variable.to_owned(), path, write })?;
         }
     }
     Ok(())

@@ -10,7 +10,7 @@ use quipu_store::{
 };
 
 use crate::text::{ago, one_line, title_of};
-use crate::{Advice, Compared, Failure, Meaning, Place, last_node};
+use crate::{Advice, Failure, Home, SemanticReport, SemanticSearch, last_node};
 
 /// Hits of one session that are shown.
 const OF_A_SESSION: usize = 5;
@@ -76,7 +76,7 @@ pub struct SearchResults {
     /// The sessions of the hits.
     pub rows: SessionRows,
     /// What a search by meaning took.
-    pub compared: Option<Compared>,
+    pub compared: Option<SemanticReport>,
 }
 
 /// Sessions that were looked up.
@@ -104,12 +104,12 @@ impl SessionRows {
 /// # Errors
 /// `Request` where nothing is named to look for; what the store says, and what makes vectors.
 pub async fn find(
-    place: &Place,
+    home: &Home,
     request: &SearchRequest,
     tell: &(dyn Fn(SearchProgress) + Sync),
 ) -> Result<Option<SearchResults>, Failure> {
-    let Some(store) = place.existing_store().await? else { return Ok(None) };
-    let meaning = if request.semantic { Some(Meaning::of(place, store.clone())?) } else { None };
+    let Some(store) = home.existing_store().await? else { return Ok(None) };
+    let meaning = if request.semantic { Some(SemanticSearch::of(home, store.clone())?) } else { None };
     let query = query(&*store, request).await?;
     if request.wait {
         finish_index(&*store, tell).await?;
@@ -203,7 +203,7 @@ pub struct FoundItems {
     /// What was found.
     pub found: Vec<FoundItem>,
     /// What is to be known of the search, in lines: such as that not all is indexed yet.
-    pub told: Vec<String>,
+    pub notes: Vec<String>,
 }
 
 /// A node in which words were found.

@@ -13,20 +13,20 @@ use tokio::sync::Mutex;
 
 use crate::holders::WrittenKind;
 use crate::names::resolve;
-use crate::{Advice, Failure, FailureKind, Place};
+use crate::{Advice, Failure, FailureKind, Home};
 
 /// The file of a session, while the session is open.
 pub struct Mirror {
     store: Arc<dyn Graph>,
     sealer: Arc<Sealer>,
-    place: Place,
+    home: Home,
     file: Mutex<Option<SessionFile>>,
     /// The file, for people.
     pub path: String,
 }
 
-/// How a task goes on with a file.
-pub(crate) struct Begun {
+/// How a task continues a session file.
+pub(crate) struct FileSession {
     pub(crate) mirror: Arc<Mirror>,
     /// The session that it goes on with or from; `None` for a file that holds nothing.
     pub(crate) row: Option<SessionRow>,
@@ -35,7 +35,7 @@ pub(crate) struct Begun {
     /// A session that a process announced which died before it could open it: the new one takes its place.
     pub(crate) announced: Option<SessionId>,
     /// What people should know.
-    pub(crate) told: Vec<String>,
+    pub(crate) notes: Vec<String>,
 }
 
 /// Whether somebody names a file, and not a session.
@@ -49,12 +49,12 @@ pub(crate) async fn find(path: &Path) -> Result<SessionFile, Failure> {
 }
 
 /// Opens the file: the graph has all that is in it afterwards, and it has what the graph had of it.
-pub(crate) async fn open(place: &Place, engine: &Engine, file: SessionFile) -> Result<Begun, Failure> {
+pub(crate) async fn open(home: &Home, engine: &Engine, file: SessionFile) -> Result<FileSession, Failure> {
     let (store, sealer) = (engine.store().clone(), engine.sealer().clone());
     let path = file.path().to_owned();
     let file =
-        file.read(&store, &sealer, &|at| place.observer().importing(&path, at)).await.map_err(refused)?;
-    let told = told(&file);
+        file.read(&store, &sealer, &|at| home.observer().importing(&path, at)).await.map_err(refused)?;
+    let notes = notes(&file);
     let (row, below) = match file.last() {
         None => (None, None),
         Some(last) => going_on(engine, &file, last).await?,
@@ -64,9 +64,9 @@ pub(crate) async fn open(place: &Place, engine: &Engine, file: SessionFile) -> R
         None => None,
     };
     let path = file.path().display().to_string();
-    let place = place.clone();
-    let mirror = Arc::new(Mirror { store, sealer, place, file: Mutex::new(Some(file)), path });
-    Ok(Begun { mirror, row, below, announced, told })
+    let home = home.clone();
+    let mirror = Arc::new(Mirror { store, sealer, home, file: Mutex::new(Some(file)), path });
+    Ok(FileSession { mirror, row, below, announced, notes })
 }
 
 fn refused(error: ArchiveError) -> Failure {
@@ -112,17 +112,17 @@ pub(crate) async fn row_of(store: &dyn Graph, id: Option<SessionId>) -> Result<O
 }
 
 /// What was done to file and graph when it was opened.
-fn told(file: &SessionFile) -> Vec<String> {
+fn notes(file: &SessionFile) -> Vec<String> {
     let path = file.path().display();
-    let mut told = Vec::new();
+    let mut notes = Vec::new();
     if let Some(version) = file.migrated() {
-        told.push(format!("{path} was of version {version} and is of version 3 now"));
+        notes.push(format!("{path} was of version {version} and is of version 3 now"));
     }
-    told.extend(file.report().and_then(taken_in));
+    notes.extend(file.report().and_then(taken_in));
     if file.healed() > 0 {
-        told.push(format!("{path} lacked {} entries that the store has; they were added", file.healed()));
+        notes.push(format!("{path} lacked {} entries that the store has; they were added", file.healed()));
     }
-    told
+    notes
 }
 
 fn taken_in(report: &Report) -> Option<String> {
@@ -141,8 +141,8 @@ fn taken_in(report: &Report) -> Option<String> {
         1 => Some("1 line could not be read, and stays (importing the file names it)".to_owned()),
         _ => Some(format!("{lost} lines could not be read, and stay (importing the file names them)")),
     };
-    let told: Vec<String> = taken.into_iter().chain(unread).collect();
-    (!told.is_empty()).then(|| format!("{}: {}", path.display(), told.join("; ")))
+    let notes: Vec<String> = taken.into_iter().chain(unread).collect();
+    (!notes.is_empty()).then(|| format!("{}: {}", path.display(), notes.join("; ")))
 }
 
 impl Mirror {
@@ -151,7 +151,7 @@ impl Mirror {
         match &mut *self.file.lock().await {
             Some(file) => {
                 file.go_on(&*self.store, session, at).await?;
-                self.place.wrote(file.path(), WrittenKind::SessionFile, std::slice::from_ref(session));
+                self.home.wrote(file.path(), WrittenKind::SessionFile, std::slice::from_ref(session));
                 Ok(())
             }
             None => Ok(()),
@@ -167,7 +167,7 @@ impl Mirror {
         let lacks = match file.finish(&self.store, &self.sealer).await {
             Ok(finished) => {
                 if let Some(text) = finished.taken.as_ref().and_then(taken_in) {
-                    self.place.note(text);
+                    self.home.note(text);
                 }
                 finished.lacking.map(|(count, why)| {
                     format!(
@@ -187,8 +187,8 @@ impl Follower for Mirror {
         Box::pin(async move {
             let mut file = self.file.lock().await;
             let Some(file) = &mut *file else { return Vec::new() };
-            let told = file.follow(&*self.store, &commit.session, &commit.nodes).await;
-            told.map(Notice::note).into_iter().collect()
+            let notes = file.follow(&*self.store, &commit.session, &commit.nodes).await;
+            notes.map(Notice::note).into_iter().collect()
         })
     }
 }

@@ -9,7 +9,7 @@ use quipu_store::{Graph, SessionQuery, SessionRow};
 use crate::entry::entry_line;
 use crate::text::{ago, one_line, title_of};
 use crate::tree::user_messages;
-use crate::{Failure, Place, now};
+use crate::{Failure, Home, now};
 
 /// Columns of a text.
 const WIDTH: usize = 60;
@@ -52,8 +52,8 @@ pub fn suggested_model(model: &Model) -> Suggestion {
 }
 
 /// Providers, each with where its credential is from.
-pub fn suggested_providers(place: &Place) -> Vec<Suggestion> {
-    let settings = place.settings();
+pub fn suggested_providers(home: &Home) -> Vec<Suggestion> {
+    let settings = home.settings();
     let one = |id: &str| {
         let has = settings.credential_source(id).map(|source| format!("has one: {source}"));
         Suggestion::new(id, "", has.unwrap_or_default())
@@ -166,8 +166,8 @@ pub async fn suggested_nodes(
         let detail = format!("label of {}", target.short());
         found.push(Suggestion::new(one_line(&label.text, WIDTH), target.to_string(), detail));
     }
-    for (node, said) in user_messages(store, head).await?.into_iter().take(MOST) {
-        found.push(Suggestion::new(one_line(&said, WIDTH), node.to_string(), node.short()));
+    for (node, message) in user_messages(store, head).await?.into_iter().take(MOST) {
+        found.push(Suggestion::new(one_line(&message, WIDTH), node.to_string(), node.short()));
     }
     if let Some(session) = session.filter(|_| ends) {
         for end in store.landmarks(&[session], ENDS).await? {

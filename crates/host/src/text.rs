@@ -21,7 +21,7 @@ pub fn one_line_with(
     let mut rest = text.chars().peekable();
     let mut last = None;
     while let Some(c) = rest.next() {
-        let beside = last.replace(c);
+        let previous = last.replace(c);
         // Controls that are no white space are shown; of white space only that it is there.
         if c.is_whitespace() {
             gap = !line.is_empty();
@@ -31,7 +31,7 @@ pub fn one_line_with(
         if std::mem::take(&mut gap) {
             line.push(' ');
         }
-        put(&mut line, beside, c, rest.peek().copied());
+        put(&mut line, previous, c, rest.peek().copied());
         used += line[before..].width();
         if used > columns {
             line.truncate(fits);

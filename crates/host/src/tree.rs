@@ -300,16 +300,16 @@ pub async fn unfolded_rows(
 /// What the user said, the newest first.
 pub async fn user_messages(store: &dyn Graph, head: NodeId) -> Result<Vec<(NodeId, String)>, Failure> {
     let nodes = store.lineage(head, Until::Count(SOUGHT)).await?;
-    let mut said = Vec::new();
+    let mut messages = Vec::new();
     for nodes in nodes.rchunks(TOGETHER) {
         let decoded = decode_nodes(store, nodes).await?;
         for (node, decoded) in nodes.iter().zip(decoded).rev() {
             if let Entry::Message(Message::User(user)) = decoded.entry {
-                said.push((node.id, one_line(&user.content.text(), WIDTH)));
+                messages.push((node.id, one_line(&user.content.text(), WIDTH)));
             }
         }
     }
-    Ok(said)
+    Ok(messages)
 }
 
 /// The row of nodes that are not shown one by one.

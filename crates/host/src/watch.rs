@@ -14,10 +14,10 @@ const AGAIN: [Duration; 2] = [Duration::from_millis(2_500), Duration::from_secs(
 /// The files that were seen.
 #[derive(Default)]
 pub(crate) struct Watch {
-    files: HashMap<PathBuf, Watched>,
+    files: HashMap<PathBuf, WatchedFile>,
 }
 
-struct Watched {
+struct WatchedFile {
     /// What the system says of it, and of what belongs to it.
     state: Vec<Option<State>>,
     /// Since when it is like that.
@@ -45,12 +45,12 @@ impl Watch {
     pub(crate) fn is_due(&mut self, agent: &Agent, file: &Path) -> bool {
         let state: Vec<Option<State>> = agent.written_to(file).iter().map(|path| State::of(path)).collect();
         let Some(watched) = self.files.get_mut(file) else {
-            let watched = Watched { state, since: Instant::now(), again: 0, unfinished: true };
+            let watched = WatchedFile { state, since: Instant::now(), again: 0, unfinished: true };
             self.files.insert(file.to_owned(), watched);
             return true;
         };
         if watched.state != state {
-            *watched = Watched { state, since: Instant::now(), again: 0, unfinished: true };
+            *watched = WatchedFile { state, since: Instant::now(), again: 0, unfinished: true };
             return true;
         }
         let is_due = watched.unfinished

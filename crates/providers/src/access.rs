@@ -34,12 +34,12 @@ pub(crate) struct Access {
     /// Where the model's own base URL leads.
     own: Target,
     /// What the last credential came to.
-    ready: Mutex<Option<Reached>>,
+    ready: Mutex<Option<ResolvedAccess>>,
 }
 
-/// A credential, and where calls go with it.
+/// A credential and the target that calls with it go to.
 #[derive(Clone)]
-pub(crate) struct Reached {
+pub(crate) struct ResolvedAccess {
     pub(crate) credential: Arc<Credential>,
     pub(crate) target: Arc<Target>,
 }
@@ -94,7 +94,7 @@ impl Access {
     }
 
     /// The way for the next attempt.
-    pub(crate) async fn reach(&self, options: &CallOptions) -> Result<Reached, ModelError> {
+    pub(crate) async fn reach(&self, options: &CallOptions) -> Result<ResolvedAccess, ModelError> {
         let credential = self.credentials.get(&self.provider, None, options.credential_timeout).await?;
         self.reached(credential.clone()).map_err(|problem| {
             self.credentials.forget(&credential);
@@ -112,7 +112,7 @@ impl Access {
         used: &[Arc<Credential>],
         outcome: CallOutcome,
         options: &CallOptions,
-    ) -> Result<Option<Reached>, SourceFailure> {
+    ) -> Result<Option<ResolvedAccess>, SourceFailure> {
         let Some(last) = used.last().filter(|_| used.len() < MAX_CREDENTIALS_PER_CALL) else {
             return Ok(None);
         };
@@ -135,7 +135,7 @@ impl Access {
     /// What is sent to `target` when its credential signs requests; `None` when it does not.
     pub(crate) async fn signed(
         &self,
-        reached: &Reached,
+        reached: &ResolvedAccess,
         headers: &HeaderMap,
         body: &Bytes,
         options: &CallOptions,
@@ -166,7 +166,7 @@ impl Access {
         SourceFailure { source_name, error: CredentialError::Invalid(problem) }
     }
 
-    fn reached(&self, credential: Arc<Credential>) -> Result<Reached, InvalidCredential> {
+    fn reached(&self, credential: Arc<Credential>) -> Result<ResolvedAccess, InvalidCredential> {
         let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(ready) = ready.as_ref().filter(|ready| Arc::ptr_eq(&ready.credential, &credential)) {
             return Ok(ready.clone());
@@ -184,7 +184,7 @@ impl Access {
         if self.own.is_local() && !target.is_local() {
             return Err(InvalidCredential::LeavesMachine);
         }
-        Ok(ready.insert(Reached { credential, target: Arc::new(target) }).clone())
+        Ok(ready.insert(ResolvedAccess { credential, target: Arc::new(target) }).clone())
     }
 }
 

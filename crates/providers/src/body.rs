@@ -19,12 +19,12 @@ pub struct Body {
     /// The SHA-256 of the bytes.
     pub id: ChunkId,
     /// How much of it is that of the body before, where that is known.
-    pub shared: Option<Shared>,
+    pub shared: Option<SharedPrefix>,
 }
 
-/// What two bodies have in common.
+/// The bytes that a body shares with the one before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shared {
+pub struct SharedPrefix {
     /// The body that was made before.
     pub with: ChunkId,
     /// Bytes that both begin with.
@@ -67,8 +67,8 @@ impl Head {
     }
 }
 
-/// A body up to a place where every longer conversation is the same so far.
-struct Place {
+/// The part of a body that every longer conversation also begins with.
+struct StablePrefix {
     /// Bytes before it.
     at: usize,
     /// Messages of the request before it.
@@ -80,7 +80,7 @@ struct Place {
 
 struct Past {
     head: Head,
-    place: Place,
+    stable: StablePrefix,
     /// The messages before the place.
     messages: Vec<Arc<Message>>,
     /// What the wire remembers there.
@@ -90,10 +90,10 @@ struct Past {
     id: ChunkId,
 }
 
-/// A body in the making.
-pub(crate) struct Growing<S> {
+/// Writes a request body, reusing the stable prefix of the one before.
+pub(crate) struct BodyBuilder<S> {
     head: Head,
-    place: Place,
+    stable: StablePrefix,
     messages: Vec<Arc<Message>>,
     /// What the wire remembers where the writing goes on.
     state: S,
@@ -114,21 +114,21 @@ impl Memory {
         request: &ModelRequest,
         rest: String,
         write: impl FnOnce(&mut Vec<u8>) -> serde_json::Result<()>,
-    ) -> Result<Growing<S>, ModelError> {
+    ) -> Result<BodyBuilder<S>, ModelError> {
         if let Some(past) = self.0.take()
             && past.head.is_that_of(request, &rest)
             && request.messages.len() >= past.messages.len()
             && past.messages.iter().zip(&*request.messages).all(|(old, new)| Arc::ptr_eq(old, new))
             && let Ok(state) = past.state.downcast::<S>()
         {
-            let Past { head, place, messages, body, id, .. } = past;
-            let tail = body[place.at..].to_vec();
+            let Past { head, stable, messages, body, id, .. } = past;
+            let tail = body[stable.at..].to_vec();
             // Nobody else holds it by now, so that it grows where it is.
-            let mut out = body.try_into_mut().unwrap_or_else(|body| BytesMut::from(&body[..place.at]));
-            out.truncate(place.at);
-            let before = Some((id, place.at, tail));
-            let (wrote, message) = (place.wrote, Vec::new());
-            return Ok(Growing { wrote, state: *state, head, place, messages, out, message, before });
+            let mut out = body.try_into_mut().unwrap_or_else(|body| BytesMut::from(&body[..stable.at]));
+            out.truncate(stable.at);
+            let before = Some((id, stable.at, tail));
+            let (wrote, message) = (stable.wrote, Vec::new());
+            return Ok(BodyBuilder { wrote, state: *state, head, stable, messages, out, message, before });
         }
         let mut out = Vec::new();
         write(&mut out).map_err(|error| no_form(&error))?;
@@ -141,15 +141,15 @@ impl Memory {
             rest,
         };
         let hash = Sha256::new_with_prefix(&out);
-        let place = Place { at: out.len(), taken: 0, wrote: false, hash };
+        let stable = StablePrefix { at: out.len(), taken: 0, wrote: false, hash };
         let state = S::default();
         let out = BytesMut::from(&out[..]);
         let (messages, message) = (Vec::new(), Vec::new());
-        Ok(Growing { head, place, messages, state, out, message, wrote: false, before: None })
+        Ok(BodyBuilder { head, stable, messages, state, out, message, wrote: false, before: None })
     }
 }
 
-impl<S: Default + Send + 'static> Growing<S> {
+impl<S: Default + Send + 'static> BodyBuilder<S> {
     /// What the wire remembers where the writing goes on.
     pub(crate) fn take_state(&mut self) -> S {
         std::mem::take(&mut self.state)
@@ -157,7 +157,7 @@ impl<S: Default + Send + 'static> Growing<S> {
 
     /// Messages of the request that are written already.
     pub(crate) fn taken(&self) -> usize {
-        self.place.taken
+        self.stable.taken
     }
 
     /// Whether nothing was written yet.
@@ -178,11 +178,11 @@ impl<S: Default + Send + 'static> Growing<S> {
 
     /// What was written so far, for the messages up to `last`, stands in every longer conversation.
     pub(crate) fn settle(&mut self, request: &ModelRequest, last: Option<usize>) {
-        let taken = last.map_or(self.place.taken, |last| self.place.taken.max(last + 1));
-        self.messages.extend_from_slice(&request.messages[self.place.taken..taken]);
-        let Self { place, out, wrote, .. } = self;
-        place.hash.update(&out[place.at..]);
-        (place.at, place.taken, place.wrote) = (out.len(), taken, *wrote);
+        let taken = last.map_or(self.stable.taken, |last| self.stable.taken.max(last + 1));
+        self.messages.extend_from_slice(&request.messages[self.stable.taken..taken]);
+        let Self { stable, out, wrote, .. } = self;
+        stable.hash.update(&out[stable.at..]);
+        (stable.at, stable.taken, stable.wrote) = (out.len(), taken, *wrote);
     }
 
     /// The whole body: what was written, and the members of `last` behind the messages. `state` is what the wire
@@ -196,18 +196,18 @@ impl<S: Default + Send + 'static> Growing<S> {
         let last = serde_json::to_vec(last).map_err(|error| no_form(&error))?;
         self.out.put_slice(if last == b"{}" { b"]" } else { b"]," });
         self.out.put_slice(&last[1..]);
-        let Self { head, place, messages, out, before, .. } = self;
+        let Self { head, stable, messages, out, before, .. } = self;
         let bytes = out.freeze();
-        let mut hash = place.hash.clone();
-        hash.update(&bytes[place.at..]);
+        let mut hash = stable.hash.clone();
+        hash.update(&bytes[stable.at..]);
         let id = ChunkId(hash.finalize().into());
         let shared = before.map(|(with, at, tail)| {
             let alike = tail.iter().zip(&bytes[at..]).take_while(|(old, new)| old == new).count();
-            Shared { with, bytes: (at + alike) as u64 }
+            SharedPrefix { with, bytes: (at + alike) as u64 }
         });
         memory.0 = state.map(|state| Past {
             head,
-            place,
+            stable,
             messages,
             state: Box::new(state),
             body: bytes.clone(),

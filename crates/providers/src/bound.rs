@@ -4,7 +4,7 @@ use quipu_protocol::{Message, ModelRequest};
 use serde::Deserialize;
 
 use crate::catalogue;
-use crate::prepare::{Shown, own_tokens, shown, user_side};
+use crate::prepare::{UserBlock, own_tokens, shown, user_side};
 
 /// What servers put around a request on their own: roles, marks, what tells a model how to call tools.
 const AROUND: u64 = 2_048;
@@ -33,7 +33,7 @@ impl MostTokens {
                 other => user_side(other, &request.model).unwrap_or_default(),
             };
             for one in seen {
-                if let Shown::Image { data, .. } = one {
+                if let UserBlock::Image { data, .. } = one {
                     input = input.saturating_sub(data.len() as u64).saturating_add(IMAGE);
                 }
             }
@@ -58,11 +58,11 @@ fn output_limit(request: &ModelRequest, body: &[u8]) -> u64 {
         max_completion_tokens: Option<u64>,
         max_output_tokens: Option<u64>,
     }
-    let said = serde_json::from_slice::<Limit>(body).ok();
-    let said = said.and_then(|said| {
-        [said.max_tokens, said.max_completion_tokens, said.max_output_tokens].into_iter().flatten().max()
+    let limit = serde_json::from_slice::<Limit>(body).ok();
+    let limit = limit.and_then(|limit| {
+        [limit.max_tokens, limit.max_completion_tokens, limit.max_output_tokens].into_iter().flatten().max()
     });
-    said.unwrap_or_else(|| own_tokens(&request.model))
+    limit.unwrap_or_else(|| own_tokens(&request.model))
 }
 
 #[cfg(test)]

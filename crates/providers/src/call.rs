@@ -10,7 +10,7 @@ use reqwest::Response;
 use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::access::{Access, Reached};
+use crate::access::{Access, ResolvedAccess};
 use crate::credentials::{CallOutcome, Credential, CredentialError};
 use crate::decode::Decode;
 use crate::failure::{self, advice, classify, quote, read_complaint, retry_after};
@@ -150,7 +150,7 @@ pub(crate) async fn run(
     let mut charges: Vec<Charge> = Vec::new();
     // Those that were refused, and the way that comes after them.
     let mut used: Vec<Arc<Credential>> = Vec::new();
-    let mut next: Option<Reached> = None;
+    let mut next: Option<ResolvedAccess> = None;
     let mut rotations = 0;
     let unsent = |error: ModelError, attempts, charges| {
         let (message, unknown, _) = decoder(request.model.clone(), started).finish(Some(&error));
@@ -198,7 +198,7 @@ pub(crate) async fn run(
         let mut answer = decoder(request.model.clone(), started);
         let number = u32::try_from(attempts.len() + 1).unwrap_or(u32::MAX);
         let heads = responses.as_ref().map(|responses| (responses, number));
-        let sent = Outgoing { target, headers, body: &body, heads };
+        let sent = AttemptRequest { target, headers, body: &body, heads };
         let one = once(&sent, options, &events, &mut *answer, &mut attempt.status);
         let outcome = tokio::select! {
             biased;
@@ -206,7 +206,7 @@ pub(crate) async fn run(
             outcome = one => outcome,
         };
         let Err(mut failure) = outcome else {
-            let told = answer.has_told_usage();
+            let told = answer.has_usage();
             let (message, unknown, error) = answer.finish(None);
             attempt.error = error.as_ref().map(|error| error.kind);
             let report = access.report(credential, CallOutcome::of(attempt.error));
@@ -253,12 +253,12 @@ pub(crate) async fn run(
                 if needs_login && outcome == CallOutcome::Unauthorised {
                     failure.error.kind = ModelErrorKind::NoCredential;
                 }
-                let said = ModelError::from(problem).message;
-                failure.error.message = format!("{} {said}", failure.error.message);
+                let detail = ModelError::from(problem).message;
+                failure.error.message = format!("{} {detail}", failure.error.message);
                 delay
             }
         };
-        let (begun, told) = (answer.has_begun(), answer.has_told_usage());
+        let (begun, told) = (answer.has_begun(), answer.has_usage());
         let (message, unknown, _) = answer.finish(Some(&failure.error));
         charges.push(failure.charge(status, begun, told, &message.usage));
         let delay = match delay {
@@ -322,14 +322,14 @@ async fn send(events: &mpsc::Sender<CallEvent>, event: CallEvent) {
     drop(events.send(event).await);
 }
 
-/// What an attempt knows of itself, for errors.
-pub(crate) struct Heard<'a> {
+/// Details of one attempt that errors report.
+pub(crate) struct AttemptInfo<'a> {
     target: &'a Target,
     status: Option<u16>,
     request_id: Option<String>,
 }
 
-impl Heard<'_> {
+impl AttemptInfo<'_> {
     pub(crate) fn complete(&self, mut error: ModelError) -> ModelError {
         error.status = self.status;
         error.request_id = error.request_id.or_else(|| self.request_id.as_deref().map(quote));
@@ -338,8 +338,8 @@ impl Heard<'_> {
     }
 }
 
-/// One attempt as it goes out.
-pub(crate) struct Outgoing<'a> {
+/// The request of one attempt.
+pub(crate) struct AttemptRequest<'a> {
     pub(crate) target: &'a Target,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) body: &'a Bytes,
@@ -349,11 +349,11 @@ pub(crate) struct Outgoing<'a> {
 
 /// An answer with a good status.
 pub(crate) async fn answered<'a>(
-    outgoing: &Outgoing<'a>,
+    outgoing: &AttemptRequest<'a>,
     options: &CallOptions,
     status: &mut Option<u16>,
-) -> Result<(Response, Heard<'a>), Failure> {
-    let Outgoing { target, headers, body, heads } = *outgoing;
+) -> Result<(Response, AttemptInfo<'a>), Failure> {
+    let AttemptRequest { target, headers, body, heads } = *outgoing;
     let name = target.name();
     let client = net::client(&target.url, options.local);
     let client = client.map_err(|error| Failure { error, retry: Some(false), sent: false })?;
@@ -365,8 +365,8 @@ pub(crate) async fn answered<'a>(
                 let sent = !error.is_connect();
                 return Err(Failure { error: network(&name, &error), retry: None, sent });
             };
-            let said = format!("{name} could not be reached: {}", failure::quote(&obstacle.said));
-            let error = ModelError::new(ModelErrorKind::Network, said);
+            let detail = format!("{name} could not be reached: {}", failure::quote(&obstacle.detail));
+            let error = ModelError::new(ModelErrorKind::Network, detail);
             return Err(Failure { error, retry: obstacle.lasting.then_some(false), sent: false });
         }
         Err(_) => return Err(silent(&name, options).into()),
@@ -378,22 +378,22 @@ pub(crate) async fn answered<'a>(
         drop(heads.try_send(head));
     }
     let request_id = header(&response, "request-id").or_else(|| header(&response, "x-request-id"));
-    let heard = Heard { target, status: *status, request_id };
+    let info = AttemptInfo { target, status: *status, request_id };
     if response.status().is_success() {
-        return Ok((response, heard));
+        return Ok((response, info));
     }
     let failure = refused(&name, &mut response, options).await;
-    let mut failure = Failure { error: heard.complete(failure.error), ..failure };
+    let mut failure = Failure { error: info.complete(failure.error), ..failure };
     // The statuses that a proxy gives in its own name.
-    match (heard.status, net::proxy_of(&target.url, options.local)) {
+    match (info.status, net::proxy_of(&target.url, options.local)) {
         (Some(407), Some(proxy)) => {
             failure.error.kind = ModelErrorKind::Network;
             failure.error.message = format!("{name} could not be reached: {}", proxy.wants_password());
             failure.retry = Some(false);
         }
         (Some(502..=504), Some(proxy)) => {
-            let (said, proxy, advice) = (&failure.error.message, proxy.name(), proxy.advice());
-            failure.error.message = format!("{said} It came through {proxy}. {advice}");
+            let (detail, proxy, advice) = (&failure.error.message, proxy.name(), proxy.advice());
+            failure.error.message = format!("{detail} It came through {proxy}. {advice}");
         }
         _ => {}
     }
@@ -401,22 +401,22 @@ pub(crate) async fn answered<'a>(
 }
 
 async fn once(
-    outgoing: &Outgoing<'_>,
+    outgoing: &AttemptRequest<'_>,
     options: &CallOptions,
     events: &mpsc::Sender<CallEvent>,
     answer: &mut dyn Decode,
     status: &mut Option<u16>,
 ) -> Result<(), Failure> {
     let name = outgoing.target.name();
-    let (mut response, heard) = answered(outgoing, options, status).await?;
+    let (mut response, info) = answered(outgoing, options, status).await?;
     let media = header(&response, CONTENT_TYPE.as_str()).unwrap_or_default().to_ascii_lowercase();
     let streams = !(media.starts_with("text/html") || media.starts_with("application/json"));
     if !streams {
         let failure = not_a_stream(&name, &mut response, options).await;
-        return Err(heard.complete(failure).into());
+        return Err(info.complete(failure).into());
     }
     let streamed = stream(&name, options, &mut response, events, answer).await;
-    streamed.map_err(|error| heard.complete(error).into())
+    streamed.map_err(|error| info.complete(error).into())
 }
 
 pub(crate) fn too_large(name: &str, options: &CallOptions) -> ModelError {
@@ -483,11 +483,11 @@ async fn stream(
             return Ok(());
         }
         if let Err(mut error) = pushed {
-            let said = quote(&String::from_utf8_lossy(&head));
-            if chunk.is_none() && !answer.has_heard() && !said.is_empty() {
+            let detail = quote(&String::from_utf8_lossy(&head));
+            if chunk.is_none() && !answer.has_heard() && !detail.is_empty() {
                 // Words came, but no answer in them.
                 error.kind = ModelErrorKind::Malformed;
-                error.message = format!("answered with something that is no event stream: {said}");
+                error.message = format!("answered with something that is no event stream: {detail}");
             }
             error.message = format!("{name} {}.{}", error.message.trim_end_matches('.'), advice(error.kind));
             return Err(error);
@@ -511,13 +511,13 @@ async fn refused(name: &str, response: &mut Response, options: &CallOptions) -> 
     let location = header(response, "location");
     let complaint = read_complaint(&String::from_utf8_lossy(&error_body(response, options).await));
     let kind = classify(Some(status.as_u16()), &complaint);
-    let mut said = if complaint.message.is_empty() { "without a word".into() } else { complaint.message };
+    let mut detail = if complaint.message.is_empty() { "without a word".into() } else { complaint.message };
     if let Some(location) = location.filter(|_| status.is_redirection()) {
-        said = format!("a redirect to {}, which is not followed", quote(&location));
+        detail = format!("a redirect to {}, which is not followed", quote(&location));
     }
     let mut error = ModelError::new(
         kind,
-        format!("{name} answered {}: {}.{}", status.as_u16(), said.trim_end_matches('.'), advice(kind)),
+        format!("{name} answered {}: {}.{}", status.as_u16(), detail.trim_end_matches('.'), advice(kind)),
     );
     error.retry_after = wait;
     error.request_id = complaint.request_id;
@@ -530,11 +530,11 @@ async fn not_a_stream(name: &str, response: &mut Response, options: &CallOptions
     let body = String::from_utf8_lossy(&body);
     let complaint = read_complaint(&body);
     if complaint.kind.is_empty() || complaint.kind == "message" {
-        let said = if body.trim().is_empty() { "an empty body".into() } else { quote(&body) };
+        let detail = if body.trim().is_empty() { "an empty body".into() } else { quote(&body) };
         let kind = ModelErrorKind::Malformed;
         return ModelError::new(
             kind,
-            format!("{name} answered with {said}, not with an event stream.{}", advice(kind)),
+            format!("{name} answered with {detail}, not with an event stream.{}", advice(kind)),
         );
     }
     let kind = classify(None, &complaint);

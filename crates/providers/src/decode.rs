@@ -42,7 +42,7 @@ pub trait Decode: Send {
     fn has_begun(&self) -> bool;
 
     /// Whether the server told what all of the answer used.
-    fn has_told_usage(&self) -> bool;
+    fn has_usage(&self) -> bool;
 
     /// The message and the unknown events; with the error that ended it, when it is not complete. The third is
     /// the failure that a complete answer reports of itself, such as a refusal.
@@ -62,7 +62,7 @@ pub(crate) trait Wire: Send {
 
     fn has_begun(&self) -> bool;
 
-    fn has_told_usage(&self) -> bool;
+    fn has_usage(&self) -> bool;
 
     fn is_complete(&self) -> bool;
 
@@ -144,8 +144,8 @@ impl<W: Wire> Decode for SseAnswer<W> {
         self.wire.has_begun()
     }
 
-    fn has_told_usage(&self) -> bool {
-        self.wire.has_told_usage()
+    fn has_usage(&self) -> bool {
+        self.wire.has_usage()
     }
 
     fn finish(

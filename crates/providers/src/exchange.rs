@@ -7,8 +7,8 @@ use bytes::Bytes;
 use quipu_protocol::ModelError;
 
 use crate::CallOptions;
-use crate::access::{Access, Reached};
-use crate::call::{Failure, Outgoing, again, answered, network, silent, stalled, too_large};
+use crate::access::{Access, ResolvedAccess};
+use crate::call::{AttemptRequest, Failure, again, answered, network, silent, stalled, too_large};
 use crate::credentials::{CallOutcome, Credential};
 use crate::failure::advice;
 
@@ -23,7 +23,7 @@ pub(crate) async fn exchange<T>(
     let mut attempts: usize = 0;
     // Those that were refused, and the way that comes after them.
     let mut used: Vec<Arc<Credential>> = Vec::new();
-    let mut next: Option<Reached> = None;
+    let mut next: Option<ResolvedAccess> = None;
     loop {
         attempts += 1;
         let reached = match next.take() {
@@ -48,8 +48,8 @@ pub(crate) async fn exchange<T>(
                 }
                 Ok(None) => {}
                 Err(problem) => {
-                    let said = ModelError::from(problem).message;
-                    failure.error.message = format!("{} {said}", failure.error.message);
+                    let detail = ModelError::from(problem).message;
+                    failure.error.message = format!("{} {detail}", failure.error.message);
                 }
             }
         }
@@ -62,7 +62,7 @@ pub(crate) async fn exchange<T>(
 
 async fn exchanged<T>(
     access: &Access,
-    reached: &Reached,
+    reached: &ResolvedAccess,
     options: &CallOptions,
     body: &Bytes,
     read: &impl Fn(&[u8]) -> Result<T, ModelError>,
@@ -72,7 +72,7 @@ async fn exchanged<T>(
         Some((target, headers)) => (target, headers),
         None => (&*reached.target, &reached.target.headers),
     };
-    let outgoing = Outgoing { target, headers, body, heads: None };
+    let outgoing = AttemptRequest { target, headers, body, heads: None };
     let done = answer(&outgoing, options, read).await;
     let error = done.as_ref().err().map(|failure| failure.error.kind);
     access.report(&reached.credential, CallOutcome::of(error)).await;
@@ -80,7 +80,7 @@ async fn exchanged<T>(
 }
 
 async fn answer<T>(
-    outgoing: &Outgoing<'_>,
+    outgoing: &AttemptRequest<'_>,
     options: &CallOptions,
     read: &impl Fn(&[u8]) -> Result<T, ModelError>,
 ) -> Result<T, Failure> {

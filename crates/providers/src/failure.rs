@@ -18,7 +18,6 @@ pub(crate) struct Complaint {
     pub(crate) kind: String,
     /// Its message, made printable.
     pub(crate) message: String,
-    /// Its id of the request.
     pub(crate) request_id: Option<String>,
     /// The HTTP status that it would have answered with, where it says so within a stream.
     pub(crate) status: Option<u16>,
@@ -107,9 +106,9 @@ fn clean(text: &str, limit: usize) -> String {
 /// The kind of a failure, from the HTTP status (when there was an answer) and the server's words.
 pub(crate) fn classify(status: Option<u16>, complaint: &Complaint) -> ModelErrorKind {
     use ModelErrorKind as K;
-    let said = normalise(&format!("{} {}", complaint.kind, complaint.message));
-    let overflow = || is_overflow(&said);
-    let quota = || QUOTA.iter().any(|pattern| said.contains(pattern));
+    let detail = normalise(&format!("{} {}", complaint.kind, complaint.message));
+    let overflow = || is_overflow(&detail);
+    let quota = || QUOTA.iter().any(|pattern| detail.contains(pattern));
     match status {
         Some(401 | 403) if quota() => K::Quota,
         Some(401 | 403) => K::Auth,
@@ -221,10 +220,10 @@ const OVERFLOW: &[&[&str]] = &[
     &["input length and `max_tokens` exceed context limit"],
 ];
 
-fn is_overflow(said: &str) -> bool {
+fn is_overflow(detail: &str) -> bool {
     const NOT: &[&str] = &["rate limit", "too many requests", "throttling error:", "service unavailable:"];
-    OVERFLOW.iter().any(|row| row.iter().all(|part| said.contains(part)))
-        && !NOT.iter().any(|not| said.contains(not))
+    OVERFLOW.iter().any(|row| row.iter().all(|part| detail.contains(part)))
+        && !NOT.iter().any(|not| detail.contains(not))
 }
 
 /// What a person can do about a failure of this kind.
@@ -275,28 +274,28 @@ mod tests {
 
     #[test]
     fn servers_complain_in_many_ways() {
-        let said = |kind: &str, message: &str| {
+        let detail = |kind: &str, message: &str| {
             serde_json::json!({"type": "error", "error": {"type": kind, "message": message}}).to_string()
         };
-        let invalid = |message: &str| said("invalid_request_error", message);
-        check(Some(401), &said("authentication_error", "invalid x-api-key"), K::Auth, "invalid x-api-key");
+        let invalid = |message: &str| detail("invalid_request_error", message);
+        check(Some(401), &detail("authentication_error", "invalid x-api-key"), K::Auth, "invalid x-api-key");
         check(Some(403), "nope", K::Auth, "nope");
         check(Some(402), "", K::Quota, "");
-        check(Some(404), &said("not_found_error", "model: x"), K::UnknownModel, "model: x");
-        check(Some(429), &said("rate_limit_error", "slow down"), K::RateLimited, "slow down");
+        check(Some(404), &detail("not_found_error", "model: x"), K::UnknownModel, "model: x");
+        check(Some(429), &detail("rate_limit_error", "slow down"), K::RateLimited, "slow down");
         check(Some(429), r#"{"error":{"code":"insufficient_quota","message":"no"}}"#, K::Quota, "no");
         check(Some(429), "Too many tokens, rate limit", K::RateLimited, "Too many tokens, rate limit");
         check(Some(503), "<html><TITLE>Busy\n now</TITLE>", K::Overloaded, "an HTML page, \"Busy now\"");
-        check(Some(529), &said("overloaded_error", "Overloaded"), K::Overloaded, "Overloaded");
-        check(Some(500), &said("overloaded_error", "Overloaded"), K::Overloaded, "Overloaded");
+        check(Some(529), &detail("overloaded_error", "Overloaded"), K::Overloaded, "Overloaded");
+        check(Some(500), &detail("overloaded_error", "Overloaded"), K::Overloaded, "Overloaded");
         check(Some(502), "<html></html>", K::Server, "an HTML page");
         check(Some(413), "", K::ContextOverflow, "");
         check(Some(400), &invalid("messages: bad"), K::InvalidRequest, "messages: bad");
         check(Some(422), r#"{"detail":"bad\u0000\u001b[31m"}"#, K::InvalidRequest, "bad [31m");
         check(Some(302), "", K::Malformed, "");
-        check(None, &said("overloaded_error", "Overloaded"), K::Overloaded, "Overloaded");
-        check(None, &said("new_error", "?"), K::Server, "?");
-        check(None, &said("api_error", "boom"), K::Server, "boom");
+        check(None, &detail("overloaded_error", "Overloaded"), K::Overloaded, "Overloaded");
+        check(None, &detail("new_error", "?"), K::Server, "?");
+        check(None, &detail("api_error", "boom"), K::Server, "boom");
         check(Some(400), r#"[{"error":{"code":400,"message":"bad key"}}]"#, K::InvalidRequest, "bad key");
         let status = |body: &str| read_complaint(body).status;
         assert_eq!(status(r#"{"error":{"code":429}}"#), Some(429));

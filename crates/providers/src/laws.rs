@@ -4,10 +4,10 @@ use quipu_protocol::{CallId, Content, Delta, ModelErrorKind, StopReason};
 
 use crate::{CallEnd, CallEvent, tool_arguments};
 
-/// A law that was broken, in words.
+/// A violated law of event streams, in words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Broken(pub String);
+pub struct LawViolation(pub String);
 
 #[derive(Debug, PartialEq)]
 enum Kind {
@@ -34,8 +34,8 @@ struct Block {
 ///
 /// # Errors
 /// The first law that is broken.
-pub fn check(events: &[CallEvent], end: &CallEnd) -> Result<(), Broken> {
-    let broken = |what: String| Err(Broken(what));
+pub fn check(events: &[CallEvent], end: &CallEnd) -> Result<(), LawViolation> {
+    let broken = |what: String| Err(LawViolation(what));
     let mut started = false;
     let mut retries: u32 = 0;
     let mut blocks: Vec<Block> = Vec::new();
@@ -65,7 +65,7 @@ pub fn check(events: &[CallEvent], end: &CallEnd) -> Result<(), Broken> {
                 return broken(format!("event {place} comes before the start"));
             }
             CallEvent::Delta(delta) => {
-                add(&mut blocks, delta).map_err(|why| Broken(format!("event {place} {why}")))?;
+                add(&mut blocks, delta).map_err(|why| LawViolation(format!("event {place} {why}")))?;
             }
         }
     }

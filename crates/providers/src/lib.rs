@@ -42,18 +42,18 @@ mod warning;
 
 pub use anthropic::AnthropicMessages;
 pub use assemble::tool_arguments;
-pub use body::{Body, Memory, Shared};
+pub use body::{Body, Memory, SharedPrefix};
 pub use bound::MostTokens;
 pub use cache::CacheRetention;
 pub use call::CallOptions;
 pub use credentials::{
     AuthFile, AuthFileError, CallOutcome, Credential, CredentialError, CredentialRequest, CredentialSource,
-    Credentials, Expiry, HeaderText, InvalidCredential, MAX_CREDENTIALS_PER_CALL, Refused, Scheme, Secret,
-    Sign, SignRequest, SourceFailure, StoredKeys,
+    Credentials, Expiry, HeaderText, InvalidCredential, MAX_CREDENTIALS_PER_CALL, RefusedCredential, Scheme,
+    Secret, Sign, SignRequest, SourceFailure, StoredKeys,
 };
 pub use decode::Decode;
 pub use embed::{
-    Embedded, Embedder, EmbedderSettings, EmbedderSettingsError, EmbeddingEndpoint, MAX_DIMENSIONS,
+    Embedder, EmbedderSettings, EmbedderSettingsError, EmbeddingEndpoint, Embeddings, MAX_DIMENSIONS,
     StaticModel, StaticModelError,
 };
 pub use local::LocalServer;

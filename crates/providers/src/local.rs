@@ -24,10 +24,10 @@ const MAX_MODELS: usize = 1_000;
 const WINDOW: u64 = 128_000;
 const MAX_TOKENS: u64 = 16_384;
 
-/// Where a server usually listens.
+/// A usual address of a local model server.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Place {
+pub(crate) struct LocalEndpoint {
     /// The provider's id.
     pub(crate) id: String,
     /// Its name for people.
@@ -36,7 +36,7 @@ pub(crate) struct Place {
     pub(crate) url: String,
 }
 
-impl Place {
+impl LocalEndpoint {
     /// The port; `None` where the URL is none.
     pub(crate) fn port(&self) -> Option<u16> {
         Url::parse(&self.url).ok()?.port_or_known_default()
@@ -57,13 +57,13 @@ pub struct LocalServer {
 }
 
 /// The usual places.
-pub(crate) fn places() -> &'static [Place] {
-    static PLACES: OnceLock<Vec<Place>> = OnceLock::new();
+pub(crate) fn places() -> &'static [LocalEndpoint] {
+    static PLACES: OnceLock<Vec<LocalEndpoint>> = OnceLock::new();
     PLACES.get_or_init(|| serde_json::from_str(include_str!("../data/local.json")).unwrap_or_default())
 }
 
 /// The servers that listen, in the order of `places`. Blocks for less than two seconds.
-pub(crate) fn find(places: &[Place]) -> Vec<LocalServer> {
+pub(crate) fn find(places: &[LocalEndpoint]) -> Vec<LocalServer> {
     std::thread::scope(|scope| {
         let asked: Vec<_> = places.iter().map(|place| scope.spawn(|| ask(place))).collect();
         asked.into_iter().filter_map(|asked| asked.join().ok().flatten()).collect()
@@ -71,7 +71,7 @@ pub(crate) fn find(places: &[Place]) -> Vec<LocalServer> {
 }
 
 /// A model of this place, of which nothing but the id is known.
-pub(crate) fn model(place: &Place, id: &str) -> Model {
+pub(crate) fn model(place: &LocalEndpoint, id: &str) -> Model {
     Model {
         id: id.to_owned(),
         name: id.to_owned(),
@@ -85,7 +85,7 @@ pub(crate) fn model(place: &Place, id: &str) -> Model {
     }
 }
 
-fn ask(place: &Place) -> Option<LocalServer> {
+fn ask(place: &LocalEndpoint) -> Option<LocalServer> {
     let url = Url::parse(&place.url).ok()?;
     let host = url.host_str().filter(|host| net::is_loopback(host))?;
     let (host, port) = (host.trim_start_matches('[').trim_end_matches(']'), url.port_or_known_default()?);
@@ -165,7 +165,7 @@ fn split(answer: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// The models of a list; `None` when it is none, because something else listens there.
-fn models(place: &Place, body: &[u8]) -> Option<Vec<Arc<Model>>> {
+fn models(place: &LocalEndpoint, body: &[u8]) -> Option<Vec<Arc<Model>>> {
     #[derive(Deserialize)]
     struct List {
         data: Vec<serde_json::Value>,
@@ -193,8 +193,8 @@ fn models(place: &Place, body: &[u8]) -> Option<Vec<Arc<Model>>> {
 mod tests {
     use super::*;
 
-    fn place(url: &str) -> Place {
-        Place { id: "mine".into(), name: "Mine".into(), url: url.into() }
+    fn place(url: &str) -> LocalEndpoint {
+        LocalEndpoint { id: "mine".into(), name: "Mine".into(), url: url.into() }
     }
 
     /// A server that answers one request with these bytes, and says what it was asked.
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn the_table_is_sound() {
-        let ports: Vec<_> = places().iter().map(Place::port).collect();
+        let ports: Vec<_> = places().iter().map(LocalEndpoint::port).collect();
         for (at, place) in places().iter().enumerate() {
             assert!(!ports[..at].contains(&place.port()), "{place:?}: each port once");
             let url = Url::parse(&place.url).unwrap();
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_model_server_is_passed_over() {
+    fn local_answer_without_a_model_list_is_skipped() {
         for answer in [
             b"HTTP/1.1 404 Not Found\r\n\r\n{\"data\":[{\"id\":\"a\"}]}".as_slice(),
             b"HTTP/1.1 200 OK\r\n\r\n<html>",

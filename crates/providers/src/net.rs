@@ -69,7 +69,7 @@ pub(crate) fn proxy_of(url: &Url, local: LocalRoute) -> Option<Proxy> {
 /// Something between us and the server that has to be put right first: trying again does not help.
 pub(crate) struct Obstacle {
     /// What it is and what to do, as sentences that follow "HOST could not be reached: ".
-    pub(crate) said: String,
+    pub(crate) detail: String,
     /// Whether it is there until somebody acts.
     pub(crate) lasting: bool,
 }
@@ -77,7 +77,7 @@ pub(crate) struct Obstacle {
 /// What kept a request to `url` from being answered, when it was the proxy or a certificate.
 pub(crate) fn obstacle(url: &Url, local: LocalRoute, error: &reqwest::Error) -> Option<Obstacle> {
     if let Some(error) = trust::tls_error(error) {
-        return Some(Obstacle { said: trust::explain(error)?, lasting: true });
+        return Some(Obstacle { detail: trust::explain(error)?, lasting: true });
     }
     proxy_of(url, local)?.obstacle(error)
 }

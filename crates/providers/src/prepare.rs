@@ -24,16 +24,16 @@ const IMAGE_OMITTED: &str = "(image omitted: model does not support images)";
 pub(crate) const TOOL_IMAGE_OMITTED: &str = "(tool image omitted: model does not support images)";
 const IMAGE_UNKNOWN: &str = "(image omitted: not a PNG, JPEG, GIF or WebP image in base64)";
 
-/// What a reader of the conversation sees of a block.
+/// A content block of the user's side of the conversation, ready for the wire.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Shown<'a> {
+pub(crate) enum UserBlock<'a> {
     Text(&'a str),
     Image { media_type: &'a str, data: &'a str },
 }
 
 /// What stands on the user's side of the conversation; `None` for an answer, a result and what the model must not
 /// see.
-pub(crate) fn user_side<'a>(message: &'a Message, model: &Model) -> Option<Vec<Shown<'a>>> {
+pub(crate) fn user_side<'a>(message: &'a Message, model: &Model) -> Option<Vec<UserBlock<'a>>> {
     let body = |body: &'a Body| match body {
         Body::Text(plain) => text(plain).into_iter().collect(),
         Body::Blocks(content) => shown(content, model, IMAGE_OMITTED),
@@ -52,7 +52,7 @@ pub(crate) fn user_side<'a>(message: &'a Message, model: &Model) -> Option<Vec<S
 }
 
 /// Text and images; for a model that sees no images each run of them as one text.
-pub(crate) fn shown<'a>(content: &'a [Content], model: &Model, omitted: &'static str) -> Vec<Shown<'a>> {
+pub(crate) fn shown<'a>(content: &'a [Content], model: &Model, omitted: &'static str) -> Vec<UserBlock<'a>> {
     let mut out = Vec::new();
     let mut in_run = false;
     for block in content {
@@ -71,12 +71,12 @@ pub(crate) fn shown<'a>(content: &'a [Content], model: &Model, omitted: &'static
 }
 
 /// Servers refuse text that is empty or only white space.
-fn text(text: &str) -> Option<Shown<'_>> {
-    (!text.trim().is_empty()).then_some(Shown::Text(text))
+fn text(text: &str) -> Option<UserBlock<'_>> {
+    (!text.trim().is_empty()).then_some(UserBlock::Text(text))
 }
 
 /// The image, when it is one that servers take: a single other one would have the whole request refused.
-fn picture(image: &ImageContent) -> Option<Shown<'_>> {
+fn picture(image: &ImageContent) -> Option<UserBlock<'_>> {
     let media_type = match image.mime_type.as_str() {
         "image/jpg" => "image/jpeg",
         known @ ("image/png" | "image/jpeg" | "image/gif" | "image/webp") => known,
@@ -88,7 +88,7 @@ fn picture(image: &ImageContent) -> Option<Shown<'_>> {
     let is_base64 = !digits.is_empty()
         && data.len().is_multiple_of(4)
         && digits.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/'));
-    is_base64.then_some(Shown::Image { media_type, data: &image.data })
+    is_base64.then_some(UserBlock::Image { media_type, data: &image.data })
 }
 
 /// Whether the answer broke off: what is known of it stays in the session, and is not sent.

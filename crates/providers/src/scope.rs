@@ -120,8 +120,8 @@ impl Glob {
             let mut next = vec![false; letters.len() + 1];
             for at in 0..=letters.len() {
                 if let Part::Many(slashes) = part {
-                    let goes_on = at > 0 && next[at - 1] && (*slashes || letters[at - 1] != '/');
-                    next[at] = reached[at] || goes_on;
+                    let continues = at > 0 && next[at - 1] && (*slashes || letters[at - 1] != '/');
+                    next[at] = reached[at] || continues;
                 } else if at > 0 && reached[at - 1] {
                     let letter = letters[at - 1];
                     next[at] = match part {
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_patterns_name() {
+    fn scope_patterns_match_models() {
         for (pattern, text, expected) in [
             ("claude-*", "claude-sonnet-4", true),
             ("Claude-*", "CLAUDE-x", true),

@@ -12,7 +12,7 @@ use crate::catalogue;
 use crate::credentials::{
     AuthEntries, AuthEntry, AuthFile, Credential, Credentials, Keys, Origin, StoredKeys,
 };
-use crate::local::{self, Place};
+use crate::local::{self, LocalEndpoint};
 use crate::model_sources::{self, GatheredModels, ModelSources, OwnModels, SourcedModel};
 use crate::models_file::{self, ProviderConfig};
 use crate::values::{self, Shell, Vars};
@@ -30,7 +30,7 @@ type Access = (Credentials, Vec<(String, String)>);
 pub struct Settings {
     options: CallOptions,
     /// Where servers on this machine are looked for.
-    places: Vec<Place>,
+    places: Vec<LocalEndpoint>,
     /// Those that were found, once they were looked for.
     local: OnceLock<Vec<LocalServer>>,
     /// The keys that are stored.
@@ -260,7 +260,7 @@ impl Settings {
     }
 
     /// Where the provider would listen on this machine, when nobody has set it up.
-    pub(crate) fn place(&self, provider: &str) -> Option<&Place> {
+    pub(crate) fn place(&self, provider: &str) -> Option<&LocalEndpoint> {
         let is_set_up = self.configured.contains_key(provider)
             || self.extended.contains_key(provider)
             || catalogue::provider(provider).is_some();

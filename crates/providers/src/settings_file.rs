@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::local::{self, Place};
+use crate::local::{self, LocalEndpoint};
 use crate::warning::Warning;
 use crate::{CacheRetention, CallOptions, net};
 
@@ -22,7 +22,7 @@ pub struct CallSettings {
     /// The patience of calls, and how much is thought and kept by servers.
     pub options: CallOptions,
     /// Where model servers on this machine are looked for.
-    pub(crate) local: Vec<Place>,
+    pub(crate) local: Vec<LocalEndpoint>,
 }
 
 impl Default for CallSettings {
@@ -51,7 +51,7 @@ pub(crate) fn read(path: &Path, warnings: &mut Vec<Warning>) -> CallSettings {
     settings
 }
 
-fn local_places(parsed: &Value, mut warn: impl FnMut(String)) -> Vec<Place> {
+fn local_places(parsed: &Value, mut warn: impl FnMut(String)) -> Vec<LocalEndpoint> {
     let mut local = local::places().to_vec();
     match parsed.get("localServers") {
         None | Some(Value::Null) => {}
@@ -71,7 +71,7 @@ fn local_places(parsed: &Value, mut warn: impl FnMut(String)) -> Vec<Place> {
                     )),
                     (Value::String(url), Some(place)) => place.url.clone_from(url),
                     (Value::String(url), None) => {
-                        local.push(Place { id: id.clone(), name: id.clone(), url: url.clone() });
+                        local.push(LocalEndpoint { id: id.clone(), name: id.clone(), url: url.clone() });
                     }
                     (_, _) => warn(format!("localServers.{id} must be a URL, or null for none.")),
                 }

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_string_is_refused() {
+    fn invalid_json_string_is_refused() {
         for text in ["", "1", "null", "\"", r#""\"#, r#""\x""#, r#""\u12""#, r#""\u12é""#] {
             assert_eq!(Joiner::default().push(text), Err(NotAString), "{text}");
         }

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn only_pictures_without_programs_are_shown() {
+    fn pictures_with_scripts_are_not_shown() {
         for (mime_type, data, shown) in [
             ("image/png", "AAAA", true),
             ("image/svg+xml", "AAAA", false),

@@ -28,11 +28,9 @@ pub(crate) enum Part<'a> {
     Withheld,
     /// What is no Markdown, whatever it looks like.
     Code {
-        /// What it is.
         what: &'static str,
         /// A language, or nothing.
         language: &'static str,
-        /// The text.
         text: &'a str,
         /// Whether it is folded.
         folded: bool,

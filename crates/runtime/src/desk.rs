@@ -10,7 +10,8 @@ use std::time::Duration;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use quipu::{Delivery, Opened, Session};
 use quipu_host::{
-    Advice, CommandCall, Failure, FailureKind, HostNotice, Observer, OpenRequest, Place, Question, Which,
+    Advice, CommandCall, Failure, FailureKind, Home, HostNotice, Observer, OpenRequest, Question,
+    SessionTarget,
 };
 use quipu_protocol::{
     Ack, ClientFrame, Command, FrameErrorKind, PROTOCOL_VERSION, Refused, ServerFrame, SessionId, Thinking,
@@ -40,7 +41,7 @@ pub struct Desk(Arc<Inner>);
 pub type Wording = fn(&str, Option<&Advice>) -> String;
 
 struct Inner {
-    place: Place,
+    home: Home,
     /// What every session is opened with, but for what a client says.
     request: OpenRequest,
     stalled: Duration,
@@ -128,28 +129,28 @@ struct Wanted {
 
 impl Desk {
     /// A desk in a place. Every session is opened with what `request` says, but for what a client says itself.
-    pub fn new(place: Place, request: OpenRequest) -> Self {
-        Self::of(place, request, STALLED, |text, _| text.to_owned())
+    pub fn new(home: Home, request: OpenRequest) -> Self {
+        Self::of(home, request, STALLED, |text, _| text.to_owned())
     }
 
     /// Words failures and notices in the way of a front.
     #[must_use]
     pub fn worded_by(self, wording: Wording) -> Self {
-        let Inner { place, request, stalled, .. } = &*self.0;
-        Self::of(place.clone(), request.clone(), *stalled, wording)
+        let Inner { home, request, stalled, .. } = &*self.0;
+        Self::of(home.clone(), request.clone(), *stalled, wording)
     }
 
     /// Lets a client read nothing for another time than 30 seconds before its connection ends.
     #[must_use]
     pub fn with_patience(self, stalled: Duration) -> Self {
-        let Inner { place, request, wording, .. } = &*self.0;
-        Self::of(place.clone(), request.clone(), stalled, *wording)
+        let Inner { home, request, wording, .. } = &*self.0;
+        Self::of(home.clone(), request.clone(), stalled, *wording)
     }
 
-    fn of(place: Place, request: OpenRequest, stalled: Duration, wording: Wording) -> Self {
+    fn of(home: Home, request: OpenRequest, stalled: Duration, wording: Wording) -> Self {
         let (sessions, opening, closing) =
             (Mutex::default(), tokio::sync::RwLock::default(), CancellationToken::new());
-        Self(Arc::new(Inner { place, request, stalled, wording, sessions, opening, closing }))
+        Self(Arc::new(Inner { home, request, stalled, wording, sessions, opening, closing }))
     }
 
     /// Serves one client until it leaves, reads nothing for too long, or the desk ends. Its sessions stay open. Must be called
@@ -220,7 +221,7 @@ impl Desk {
         out: Out,
     ) -> Result<(SessionId, Session, Vec<quipu_protocol::Notice>), Failure> {
         let Wanted { cwd, session, fork, model, thinking } = wanted;
-        let place = self.0.place.clone().told_to(Arc::new(Told(out.0.downgrade(), self.0.wording)));
+        let home = self.0.home.clone().with_observer(Arc::new(Told(out.0.downgrade(), self.0.wording)));
         if !Path::new(&cwd).is_absolute() {
             return Err(Failure::request(format!("`cwd` must be an absolute path, and this is {cwd}")));
         }
@@ -234,12 +235,12 @@ impl Desk {
                     "`session` and `fork` are both given; a session is opened, or one made",
                 ));
             }
-            (Some(session), None) => Which::Session(session),
-            (None, Some(node)) => Which::Fork(node),
-            (None, None) => Which::New,
+            (Some(session), None) => SessionTarget::Session(session),
+            (None, Some(node)) => SessionTarget::Fork(node),
+            (None, None) => SessionTarget::New,
         };
-        if let Which::Session(named) = &which
-            && let Some((name, handle)) = self.open_already(&place, named).await?
+        if let SessionTarget::Session(named) = &which
+            && let Some((name, handle)) = self.open_already(&home, named).await?
         {
             return Ok((name, handle, Vec::new()));
         }
@@ -252,22 +253,18 @@ impl Desk {
         let mut request = OpenRequest { which, here, answers, ..self.0.request.clone() };
         request.model = model.or(request.model);
         request.thinking = thinking.or(request.thinking);
-        let Opened { session, troubles } = quipu_host::open(&place, &request).await?.opened;
+        let Opened { session, troubles } = quipu_host::open(&home, &request).await?.opened;
         let name = session.view().session;
         self.sessions().insert(name.clone(), session.clone());
         Ok((name, session, troubles))
     }
 
     /// A session of this name that is open here.
-    async fn open_already(
-        &self,
-        place: &Place,
-        named: &str,
-    ) -> Result<Option<(SessionId, Session)>, Failure> {
+    async fn open_already(&self, home: &Home, named: &str) -> Result<Option<(SessionId, Session)>, Failure> {
         if self.sessions().is_empty() || quipu_host::is_file(named) {
             return Ok(None);
         }
-        let store = place.store().await?;
+        let store = home.store().await?;
         let row = quipu_host::session_named(&*store, named).await?;
         let sessions = self.sessions();
         let mut found = sessions.iter().filter(|(_, session)| session.view().session == row.id);
@@ -466,12 +463,12 @@ impl Client {
                 return Err(Box::new(ServerFrame::Sessions { id, sessions }));
             }
             ClientFrame::Commands { id } => {
-                let commands = desk.0.place.commands().runnable();
+                let commands = desk.0.home.commands().runnable();
                 return Err(Box::new(ServerFrame::Commands { id, commands }));
             }
             ClientFrame::Run { id, session, name, arguments } => {
                 let session = session.map(|name| find(id, &name)).transpose()?;
-                let commands = desk.0.place.commands().clone();
+                let commands = desk.0.home.commands().clone();
                 Box::pin(async move {
                     match commands.run(&name, CommandCall { arguments, session }).await {
                         Ok(value) => ServerFrame::Ran { id, value },

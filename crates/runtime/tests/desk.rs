@@ -7,7 +7,7 @@ mod tests {
     use std::time::Duration;
 
     use futures_util::future::BoxFuture;
-    use quipu_host::{CommandCall, CommandHandler, Failure, OpenRequest, Place, Silent};
+    use quipu_host::{CommandCall, CommandHandler, Failure, Home, OpenRequest, SilentObserver};
     use quipu_protocol::{
         Ack, Answer as Answered, AskKind, ClientFrame, Command, CommandSpec, CommandValue, Event,
         FrameErrorKind, MoveFiles, NodeId, Outcome, QueueMode, Refused, Scope, ServerFrame, SessionId,
@@ -47,7 +47,7 @@ mod tests {
         }
 
         fn desk(&self) -> Desk {
-            Desk::new(Place::at(self.path("home"), Arc::new(Silent)), OpenRequest::default())
+            Desk::new(Home::at(self.path("home"), Arc::new(SilentObserver)), OpenRequest::default())
         }
     }
 
@@ -207,11 +207,11 @@ mod tests {
     #[tokio::test]
     async fn commands_of_the_place_are_listed_and_run() {
         let world = World::new([]);
-        let place = Place::at(world.path("home"), Arc::new(Silent));
-        place.commands().set_built_in([CommandSpec::new("tree", "the tree", "x")]);
+        let home = Home::at(world.path("home"), Arc::new(SilentObserver));
+        home.commands().set_built_in([CommandSpec::new("tree", "the tree", "x")]);
         let own = CommandSpec::new("test:says", "says it", "a test").with_arguments("TEXT");
-        place.commands().register(own.clone(), Arc::new(Says)).unwrap();
-        let desk = Desk::new(place, OpenRequest::default());
+        home.commands().register(own.clone(), Arc::new(Says)).unwrap();
+        let desk = Desk::new(home, OpenRequest::default());
         let mut client = Client::connect(&desk).await;
         let ServerFrame::Commands { commands, .. } = client.answer(|id| ClientFrame::Commands { id }).await
         else {

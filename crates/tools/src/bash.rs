@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::closed::closed;
 use crate::ready::ReadyShells;
-use crate::truncate::{MAX_BYTES, MAX_LINES, TruncatedBy, Truncation, format_size};
+use crate::truncate::{MAX_BYTES, MAX_LINES, Truncation, TruncationLimit, format_size};
 use crate::{Invocation, Preparation, Tool, ToolContext, ToolOutput, Touches, arguments, spec};
 
 /// Bytes of one command's output that are kept in a file at most.
@@ -239,8 +239,8 @@ fn text_of(output: &OutputBuffer) -> String {
         format!("Showing last {size} of line {last} (line is {whole})")
     } else {
         let limit = match by {
-            TruncatedBy::Lines => String::new(),
-            TruncatedBy::Bytes => format!(" ({} limit)", format_size(MAX_BYTES as u64)),
+            TruncationLimit::Lines => String::new(),
+            TruncationLimit::Bytes => format!(" ({} limit)", format_size(MAX_BYTES as u64)),
         };
         format!("Showing lines {first}-{last} of {last}{limit}")
     };

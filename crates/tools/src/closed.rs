@@ -62,7 +62,10 @@ pub(crate) fn closed(text: &str, failed: bool, needs: CommandNeeds, sandbox: &Sa
     if !sandbox.isolation().is_ok_and(|isolated| isolated.is_ok()) {
         return None;
     }
-    let met = text.lines().filter(|line| failed || is_complaint(line)).fold(Met::default(), Met::and);
+    let met = text
+        .lines()
+        .filter(|line| failed || is_complaint(line))
+        .fold(DenialSigns::default(), DenialSigns::and);
     let network = sandbox.network();
     let mut told: Vec<String> = Vec::new();
     if met.network && !needs.network && network != Network::Open {
@@ -115,9 +118,9 @@ pub(crate) fn closed(text: &str, failed: bool, needs: CommandNeeds, sandbox: &Sa
     (!told.is_empty()).then(|| format!("[{}]", told.join(" ")))
 }
 
-/// What a command met.
+/// Kinds of denials that the output of a command shows.
 #[derive(Default)]
-struct Met {
+struct DenialSigns {
     network: bool,
     refused: bool,
     service: bool,
@@ -126,7 +129,7 @@ struct Met {
     secret: bool,
 }
 
-impl Met {
+impl DenialSigns {
     fn and(self, line: &str) -> Self {
         let says = |signs: &[&str]| signs.iter().any(|sign| line.contains(sign));
         let is_missing = ["No such file or directory", "ermission denied", "ENOENT", "EACCES"];

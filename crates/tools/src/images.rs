@@ -73,14 +73,14 @@ pub(crate) enum ImageProblem {
 
 /// An image fit for a request.
 #[derive(Debug)]
-pub(crate) struct Prepared {
+pub(crate) struct PreparedImage {
     pub(crate) kind: ImageKind,
     /// What the model should know of it.
     pub(crate) hints: Vec<String>,
     base64: String,
 }
 
-impl Prepared {
+impl PreparedImage {
     pub(crate) fn into_content(self) -> Content {
         Content::Image(ImageContent { data: self.base64, mime_type: self.kind.to_string() })
     }
@@ -119,7 +119,7 @@ pub(crate) fn is_animated_png(bytes: &[u8]) -> bool {
 }
 
 /// Keeps a small image as it is; fits a large one into the limits; turns what models do not take into PNG.
-pub(crate) fn prepare(bytes: &[u8], kind: ImageKind) -> Result<Prepared, ImageProblem> {
+pub(crate) fn prepare(bytes: &[u8], kind: ImageKind) -> Result<PreparedImage, ImageProblem> {
     let (image, orientation) = decode(bytes, kind)?;
     let (mut width, mut height) = (image.width(), image.height());
     if is_on_its_side(orientation) {
@@ -127,7 +127,7 @@ pub(crate) fn prepare(bytes: &[u8], kind: ImageKind) -> Result<Prepared, ImagePr
     }
     let small = width.max(height) <= MAX_SIDE && base64_len(bytes.len()) < MAX_BASE64;
     if small && kind != ImageKind::Bmp {
-        return Ok(Prepared { kind, hints: Vec::new(), base64: STANDARD.encode(bytes) });
+        return Ok(PreparedImage { kind, hints: Vec::new(), base64: STANDARD.encode(bytes) });
     }
     let image = upright(plain(image), orientation);
     let mut shown = match width.max(height) {
@@ -149,7 +149,7 @@ pub(crate) fn prepare(bytes: &[u8], kind: ImageKind) -> Result<Prepared, ImagePr
                     shown.height()
                 ));
             }
-            return Ok(Prepared { kind: to, hints, base64: STANDARD.encode(encoded) });
+            return Ok(PreparedImage { kind: to, hints, base64: STANDARD.encode(encoded) });
         }
         if shown.width() == 1 && shown.height() == 1 {
             return Err(ImageProblem::TooLarge);

@@ -25,7 +25,7 @@ pub use edit::{Edit, changed_lines};
 pub use quipu_protocol::Touches;
 pub use read::Read;
 pub use tool::*;
-pub use truncate::{MAX_BYTES, MAX_LINES, TruncatedBy, Truncation};
+pub use truncate::{MAX_BYTES, MAX_LINES, Truncation, TruncationLimit};
 pub use validate::{ArgumentsError, validate};
 pub use write::Write;
 

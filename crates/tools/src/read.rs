@@ -13,7 +13,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::images::{self, ImageKind};
-use crate::truncate::{MAX_BYTES, MAX_LINES, TruncatedBy, Truncation, format_size};
+use crate::truncate::{MAX_BYTES, MAX_LINES, Truncation, TruncationLimit, format_size};
 use crate::{Invocation, Tool, ToolContext, ToolOutput, Touches, arguments, file_work, path_argument, spec};
 
 /// `read {path, offset?, limit?}`: lines of a text file, or an image.
@@ -73,7 +73,7 @@ impl Tool for Read {
                 Ok(arguments) => arguments,
                 Err(error) => return ToolOutput::error(error),
             };
-            let reading = Reading {
+            let reading = ReadJob {
                 path: resolve_existing(&cx.cwd, &arguments.path),
                 arguments,
                 sees_images: cx.sees_images,
@@ -90,7 +90,7 @@ impl Tool for Read {
     }
 }
 
-struct Reading {
+struct ReadJob {
     path: PathBuf,
     arguments: Arguments,
     sees_images: bool,
@@ -105,7 +105,7 @@ const COUNT_LIMIT: u64 = 16 << 20;
 /// Bytes that an image file may have at all.
 const IMAGE_FILE_LIMIT: u64 = 64 << 20;
 
-impl Reading {
+impl ReadJob {
     fn run(self) -> Result<ToolOutput, FileError> {
         let (mut file, metadata) = self.access.open_for_reading(&self.path)?;
         let failed = |source| FileError::Io { path: self.path.clone(), action: "cannot read", source };
@@ -186,8 +186,8 @@ impl Reading {
                 let last = start + cut.output_lines;
                 let next = last + 1;
                 let limit = match by {
-                    TruncatedBy::Lines => String::new(),
-                    TruncatedBy::Bytes => format!(" ({max} limit)"),
+                    TruncationLimit::Lines => String::new(),
+                    TruncationLimit::Bytes => format!(" ({max} limit)"),
                 };
                 let notice = format!(
                     "[Showing lines {first}-{last} of {at_least}{total}{limit}. Use offset={next} to continue.]"

@@ -16,12 +16,12 @@ const MOST: usize = 4;
 /// Shells by their calls.
 #[derive(Debug, Default)]
 pub(crate) struct ReadyShells {
-    planned: Mutex<VecDeque<Arc<Planned>>>,
+    planned: Mutex<VecDeque<Arc<PlannedShell>>>,
 }
 
-/// A shell for one call, and all that it was started with.
+/// A shell that was started ahead for one call, and its parameters.
 #[derive(Debug)]
-struct Planned {
+struct PlannedShell {
     call: CallId,
     run: RunId,
     command: String,
@@ -50,7 +50,7 @@ impl ReadyShells {
         cx: &ToolContext,
         registry: &Arc<ProcessRegistry>,
     ) -> Preparation {
-        let planned = Arc::new(Planned {
+        let planned = Arc::new(PlannedShell {
             call: call.clone(),
             run: cx.run.clone(),
             command,

@@ -18,7 +18,7 @@ pub struct Truncation {
     /// Whether anything is missing.
     pub truncated: bool,
     /// Which limit cut it.
-    pub truncated_by: Option<TruncatedBy>,
+    pub truncated_by: Option<TruncationLimit>,
     /// Lines of the whole.
     pub total_lines: u64,
     /// Bytes of the whole.
@@ -40,10 +40,10 @@ pub struct Truncation {
     pub max_bytes: u64,
 }
 
-/// A limit.
+/// The limit that cut an output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum TruncatedBy {
+pub enum TruncationLimit {
     /// [`MAX_LINES`].
     Lines,
     /// [`MAX_BYTES`].
@@ -68,7 +68,7 @@ impl Truncation {
         }
     }
 
-    fn with(mut self, content: &str, lines: u64, by: Option<TruncatedBy>) -> Self {
+    fn with(mut self, content: &str, lines: u64, by: Option<TruncationLimit>) -> Self {
         content.clone_into(&mut self.content);
         self.output_lines = lines;
         self.output_bytes = content.len() as u64;
@@ -89,18 +89,18 @@ impl Truncation {
             return whole.with(&window.text, lines, None);
         }
         if window.first_line_bytes > MAX_BYTES as u64 {
-            let mut empty = whole.with("", 0, Some(TruncatedBy::Bytes));
+            let mut empty = whole.with("", 0, Some(TruncationLimit::Bytes));
             empty.first_line_exceeds_limit = true;
             return empty;
         }
-        let (mut end, mut count, mut by) = (0, 0, TruncatedBy::Lines);
+        let (mut end, mut count, mut by) = (0, 0, TruncationLimit::Lines);
         let mut start = 0;
         for line in window.text.split('\n') {
             if count == MAX_LINES as u64 {
                 break;
             }
             if start + line.len() > MAX_BYTES {
-                by = TruncatedBy::Bytes;
+                by = TruncationLimit::Bytes;
                 break;
             }
             end = start + line.len();
@@ -118,14 +118,14 @@ impl Truncation {
             return whole.with(output.tail(), lines, None);
         }
         let text = output.tail().strip_suffix('\n').unwrap_or(output.tail());
-        let (mut start, mut count, mut by) = (text.len(), 0, TruncatedBy::Lines);
+        let (mut start, mut count, mut by) = (text.len(), 0, TruncationLimit::Lines);
         for line in text.rsplit('\n') {
             if count == MAX_LINES as u64 {
                 break;
             }
             let begins = if count == 0 { start - line.len() } else { start - 1 - line.len() };
             if text.len() - begins > MAX_BYTES {
-                by = TruncatedBy::Bytes;
+                by = TruncationLimit::Bytes;
                 break;
             }
             start = begins;
@@ -138,7 +138,7 @@ impl Truncation {
         while !text.is_char_boundary(from) {
             from += 1;
         }
-        let mut partial = whole.with(&text[from..], 1, Some(TruncatedBy::Bytes));
+        let mut partial = whole.with(&text[from..], 1, Some(TruncationLimit::Bytes));
         partial.last_line_partial = true;
         partial
     }

@@ -84,11 +84,11 @@ pub fn is_unseen(before: Option<char>, character: char, after: Option<char>) -> 
     if !wants_care(character) {
         return false;
     }
-    let beside = |is: fn(char) -> bool| before.is_some_and(is) && after.is_some_and(is);
+    let between = |is: fn(char) -> bool| before.is_some_and(is) && after.is_some_and(is);
     let has = |is: fn(char) -> bool| before.is_some_and(is);
     let joins = match character {
-        '\u{200c}' => beside(is_joining),
-        '\u{200d}' => beside(is_joining) || beside(is_emoji),
+        '\u{200c}' => between(is_joining),
+        '\u{200d}' => between(is_joining) || between(is_emoji),
         '\u{fe0e}' | '\u{fe0f}' => {
             has(is_pictured)
                 || after == Some('\u{20e3}') && has(|key| key.is_ascii_digit() || matches!(key, '#' | '*'))

@@ -61,8 +61,8 @@ pub(crate) fn specs() -> Vec<CommandSpec> {
     COMMANDS.iter().map(spec).collect()
 }
 
-/// A line that begins with what may be the name of a command.
-pub(crate) struct Written<'a> {
+/// A line that may be a command: a name and its arguments.
+pub(crate) struct CommandLine<'a> {
     pub(crate) name: &'a str,
     /// What follows it.
     pub(crate) arguments: &'a str,
@@ -70,12 +70,12 @@ pub(crate) struct Written<'a> {
 
 /// What a line says as a command. `None` where it is none: it has no slash, or what stands behind that is no name (a path,
 /// a word of another program).
-pub(crate) fn written(line: &str) -> Option<Written<'_>> {
+pub(crate) fn written(line: &str) -> Option<CommandLine<'_>> {
     let rest = line.strip_prefix('/')?;
     let (name, arguments) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
     let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b":_-".contains(&byte);
     let is_name = !name.is_empty() && name.bytes().all(is_letter);
-    is_name.then_some(Written { name, arguments: arguments.trim() })
+    is_name.then_some(CommandLine { name, arguments: arguments.trim() })
 }
 
 /// The command of the table with this name.
@@ -122,7 +122,7 @@ mod tests {
         let mut names: Vec<_> = COMMANDS.iter().map(|command| command.name).collect();
         for command in COMMANDS {
             let line = format!("/{} a  b ", command.name);
-            let Written { name, arguments } = written(&line).unwrap();
+            let CommandLine { name, arguments } = written(&line).unwrap();
             assert_eq!((own(name), arguments), (Some(command), "a  b"));
             assert!(could_be_own(name));
             assert!(!command.help.ends_with('.') && command.help.len() <= 60, "{}", command.help);
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_command_is_said_to_the_model() {
+    fn line_without_a_command_name_is_a_message() {
         for line in ["/usr/bin", "/", "/ help", "no", "/Help me"] {
             assert!(written(line).is_none(), "{line}");
         }
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_meant() {
+    fn misspelled_command_suggests_the_nearest() {
         for (name, expect) in [
             ("lgin", Some("login")),
             ("modle", Some("model")),

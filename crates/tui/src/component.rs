@@ -5,7 +5,7 @@ use std::any::Any;
 
 use crate::blocks::cut as cut_line;
 use crate::keys::{Action, Bindings};
-use crate::picker::{Picked, Picker, PickerRow, cut};
+use crate::picker::{Picker, PickerResult, PickerRow, cut};
 use crate::{Effect, Key, KeyCode, Line, Size, State, Style, Theme, clean};
 
 /// What is open from then on; `None` for what the component has shown itself, or nothing.
@@ -89,13 +89,13 @@ impl State {
     }
 }
 
-type Then<T> = Box<dyn FnOnce(&mut State, T, &mut Vec<Effect>) + Send>;
+type Callback<T> = Box<dyn FnOnce(&mut State, T, &mut Vec<Effect>) + Send>;
 
 /// A list with what is done with the row that is chosen.
 pub(crate) struct Chooser<T> {
     pub(crate) picker: Picker<T>,
-    chosen: Then<T>,
-    cancelled: Option<Then<()>>,
+    chosen: Callback<T>,
+    cancelled: Option<Callback<()>>,
     moved_by: Option<Action>,
 }
 
@@ -129,9 +129,9 @@ impl<T: Clone + Send + 'static> Chooser<T> {
 impl<T: Clone + Send + 'static> Component for Chooser<T> {
     fn on_key(mut self: Box<Self>, key: Key, state: &mut State, effects: &mut Vec<Effect>) -> Open {
         match self.picker.on_key(key) {
-            Picked::Open => return Some(self),
-            Picked::Chosen(value) => (self.chosen)(state, value, effects),
-            Picked::Cancelled => return self.leave(state, effects),
+            PickerResult::Open => return Some(self),
+            PickerResult::Chosen(value) => (self.chosen)(state, value, effects),
+            PickerResult::Cancelled => return self.leave(state, effects),
         }
         None
     }
@@ -178,7 +178,7 @@ pub(crate) struct LineInput {
     secret: bool,
     /// What Enter alone means, where a line may be empty.
     empty: Option<&'static str>,
-    done: Then<String>,
+    done: Callback<String>,
 }
 
 impl LineInput {

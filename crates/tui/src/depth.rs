@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_environment_says() {
+    fn color_depth_follows_the_environment() {
         for (environment, depth) in [
             ("", Depth::Ansi),
             ("TERM=xterm", Depth::Ansi),

@@ -26,9 +26,9 @@ enum Sort {
     Fold,
 }
 
-/// How much a change is.
+/// The number of added and removed lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Changed {
+pub struct ChangeCount {
     /// Lines that came.
     pub added: usize,
     /// Lines that went.
@@ -82,9 +82,9 @@ impl Diff {
 
     /// How much it is.
     #[must_use]
-    pub fn changed(&self) -> Changed {
+    pub fn changed(&self) -> ChangeCount {
         let count = |sort| self.rows.iter().filter(|row| row.sort == sort).count();
-        Changed { added: count(Sort::Added), removed: count(Sort::Removed) }
+        ChangeCount { added: count(Sort::Added), removed: count(Sort::Removed) }
     }
 
     /// The change in lines of at most `columns` columns: numbers, signs, and the words that differ.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::editor::Draft;
-use crate::kept::{self, Syncer};
+use crate::private_file::{self, Syncer};
 
 /// Processes that may keep drafts of one directory at a time.
 const SLOTS: usize = 16;
@@ -21,7 +21,7 @@ const LONG: usize = 16 << 10;
 const LIMIT: u64 = 256 << 20;
 
 #[derive(Serialize, Deserialize)]
-struct Kept<'a> {
+struct StoredDraft<'a> {
     version: u32,
     /// For people who look at the file.
     directory: String,
@@ -58,7 +58,7 @@ impl DraftFile {
     /// and the place is taken without it.
     pub fn claim(home: &Path, directory: &Path, sealer: &Arc<Sealer>) -> io::Result<(Self, Option<Draft>)> {
         let drafts = home.join("drafts");
-        kept::make_directory(&drafts)?;
+        private_file::make_directory(&drafts)?;
         let hash = Sha256::digest(directory.as_os_str().as_encoded_bytes());
         let key: String = hash[..8].iter().map(|byte| format!("{byte:02x}")).collect();
         let mut slots: Vec<(Option<std::time::SystemTime>, usize)> = (0..SLOTS)
@@ -71,7 +71,7 @@ impl DraftFile {
         slots.sort_by_key(|(modified, slot)| (std::cmp::Reverse(*modified), *slot));
         for (_, slot) in slots {
             let lock_path = drafts.join(format!("{key}-{slot}.lock"));
-            let Some(lock) = kept::lock(&lock_path, false)? else { continue };
+            let Some(lock) = private_file::lock(&lock_path, false)? else { continue };
             let path = drafts.join(format!("{key}-{slot}.json"));
             let mut file = Self {
                 path,
@@ -101,8 +101,9 @@ impl DraftFile {
         }
         let draft = draft.without_pastes(|content| self.keep(content))?;
         let draft = std::borrow::Cow::Owned(draft.sealed(|text| self.sealer.seal(text).into_owned()));
-        let bytes = serde_json::to_vec(&Kept { version: 1, directory: self.directory.clone(), draft })?;
-        kept::replace(&self.path, &bytes, false)?;
+        let bytes =
+            serde_json::to_vec(&StoredDraft { version: 1, directory: self.directory.clone(), draft })?;
+        private_file::replace(&self.path, &bytes, false)?;
         self.there = true;
         self.syncer.sync(&self.path)
     }
@@ -118,7 +119,7 @@ impl DraftFile {
         self.named += 1;
         let name = format!("paste-{}", self.named);
         let path = self.path.with_extension(&name);
-        kept::replace(&path, self.sealer.seal(content).as_bytes(), false)?;
+        private_file::replace(&path, self.sealer.seal(content).as_bytes(), false)?;
         self.pastes.push((content.clone(), name.clone()));
         self.syncer.sync(&path)?;
         Ok(Some(name))
@@ -177,7 +178,7 @@ fn read(path: &Path) -> io::Result<Option<Draft>> {
         Ok(_) => {}
     }
     let kept = whole(path).ok().and_then(|bytes| {
-        let kept: Kept<'_> = serde_json::from_slice(&bytes).ok()?;
+        let kept: StoredDraft<'_> = serde_json::from_slice(&bytes).ok()?;
         (kept.version == 1).then(|| kept.draft.into_owned())
     });
     if kept.is_none() {
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_draft_is_put_aside() {
+    fn damaged_draft_is_set_aside() {
         let home = tempfile::tempdir().unwrap();
         let (mut file, _) = DraftFile::claim(home.path(), Path::new("/a"), &sealer()).unwrap();
         file.save(&draft("x")).unwrap();

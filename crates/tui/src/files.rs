@@ -38,11 +38,11 @@ pub struct FoundFiles {
 #[derive(Debug)]
 pub struct FileFinder {
     root: PathBuf,
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct SharedState {
     state: Mutex<State>,
     news: Condvar,
 }
@@ -81,18 +81,18 @@ impl Block {
     }
 
     /// Of all its names, when it is the one at this place.
-    fn places(&self, block: u32) -> impl Iterator<Item = Place> + use<> {
+    fn places(&self, block: u32) -> impl Iterator<Item = NamePosition> + use<> {
         (0..index(self.ends.len())).map(move |at| (block, at))
     }
 }
 
 impl Names {
-    fn get(&self, (block, at): Place) -> &str {
+    fn get(&self, (block, at): NamePosition) -> &str {
         self.blocks[block as usize].get(at as usize)
     }
 }
 
-impl Shared {
+impl SharedState {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -101,7 +101,7 @@ impl Shared {
 impl FileFinder {
     /// A finder of files below a directory; answers go to `found`, on a thread of its own.
     pub fn new(root: &Path, found: impl Fn(FoundFiles) + Send + 'static) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(SharedState::default());
         let theirs = shared.clone();
         std::thread::Builder::new().name("files".into()).spawn(move || compare(&theirs, &found))?;
         Ok(Self { root: root.to_path_buf(), shared })
@@ -139,7 +139,7 @@ impl Drop for FileFinder {
     }
 }
 
-fn walk(root: &Path, shared: &Shared) {
+fn walk(root: &Path, shared: &SharedState) {
     let mut list = Names { list: shared.lock().names.list + 1, ..Names::default() };
     // The first walk is watched; a later one takes its place when it has ended.
     let first = list.list == 1;
@@ -194,31 +194,31 @@ fn walk(root: &Path, shared: &Shared) {
     let _ended = pass_on(&mut block, true);
 }
 
-/// Which name: its block, and where in it.
-type Place = (u32, u32);
+/// The position of a name: its block, and its index there.
+type NamePosition = (u32, u32);
 
 /// Better is greater: a higher score, then a shorter name, then one that was found earlier.
-type Rank = (u32, Reverse<usize>, Reverse<Place>);
+type Rank = (u32, Reverse<usize>, Reverse<NamePosition>);
 
-/// Names that fit a text, of the blocks that were seen.
+/// The names that match a text, out of the blocks searched so far.
 #[derive(Default)]
-struct Fitting {
+struct FittingNames {
     text: String,
     list: u64,
     /// Blocks that were seen.
     blocks: usize,
     /// Empty for an empty text, which all fit.
-    places: Vec<Place>,
+    places: Vec<NamePosition>,
     /// The worst of them first.
     best: BinaryHeap<Reverse<Rank>>,
 }
 
-impl Fitting {
+impl FittingNames {
     fn of(text: &str, names: &Names, blocks: usize) -> Self {
         Self { text: text.to_owned(), list: names.list, blocks, ..Self::default() }
     }
 
-    fn look_at(&mut self, fuzzy: &mut Fuzzy, names: &Names, place: Place) {
+    fn look_at(&mut self, fuzzy: &mut Fuzzy, names: &Names, place: NamePosition) {
         let name = names.get(place);
         let Some(score) = fuzzy.score(name) else { return };
         if !self.text.is_empty() {
@@ -240,7 +240,7 @@ impl Fitting {
     ) -> Option<Self> {
         let mut narrower = Self::of(text, names, self.blocks);
         let all = names.blocks[..self.blocks].iter().zip(0..).flat_map(|(block, at)| block.places(at));
-        let places: &mut dyn Iterator<Item = Place> =
+        let places: &mut dyn Iterator<Item = NamePosition> =
             if self.text.is_empty() { &mut { all } } else { &mut self.places.iter().copied() };
         for (count, place) in places.enumerate() {
             if count % SLICE == 0 && is_old() {
@@ -262,9 +262,9 @@ impl Fitting {
     }
 }
 
-fn compare(shared: &Shared, found: &dyn Fn(FoundFiles)) {
+fn compare(shared: &SharedState, found: &dyn Fn(FoundFiles)) {
     let mut fuzzy = Fuzzy::paths();
-    let mut fitting = Fitting::default();
+    let mut fitting = FittingNames::default();
     let mut answered = None;
     loop {
         let mut state = shared.lock();
@@ -289,7 +289,7 @@ fn compare(shared: &Shared, found: &dyn Fn(FoundFiles)) {
         };
         fuzzy.look_for(&text);
         if fitting.list != names.list || !narrows(&fitting.text, &text) {
-            fitting = Fitting::of(&text, &names, 0);
+            fitting = FittingNames::of(&text, &names, 0);
         } else if fitting.text != text {
             // What fits the shorter text is kept until what fits this one is known.
             let Some(narrower) = fitting.narrowed(&mut fuzzy, &text, &names, &is_old) else { continue };
@@ -395,7 +395,7 @@ mod tests {
 
     #[test]
     fn answers_come_while_it_walks_and_newer_questions_first() {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(SharedState::default());
         let (theirs, (sender, answers)) = (shared.clone(), channel());
         let worker = std::thread::spawn(move || compare(&theirs, &|found| drop(sender.send(found))));
         let block = |names: &[&str]| {
@@ -443,7 +443,7 @@ mod tests {
             asked.set(asked.get() + 1);
             false
         };
-        let all = Fitting::of("", &names, names.blocks.len());
+        let all = FittingNames::of("", &names, names.blocks.len());
         fuzzy.look_for("file_9");
         let first = all.narrowed(&mut fuzzy, "file_9", &names, &is_old).unwrap();
         assert!(asked.take() > 100_000 / SLICE, "it can be stopped on its way");
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn what_narrows() {
+    fn longer_query_narrows_the_matches() {
         assert!(narrows("", "a") && narrows("a", "ab") && narrows("a", "a b"));
         assert!(!narrows("ab", "a") && !narrows("a", "aB") && !narrows("x", "a"));
     }

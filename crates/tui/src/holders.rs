@@ -9,7 +9,7 @@ use quipu_host::holders::{
     HolderFut, KeptWhy, LinesHolder, Needles,
 };
 
-use crate::{draft, kept};
+use crate::{draft, private_file};
 
 /// What the terminal keeps in a home of Quipu.
 pub fn holders(home: &Path) -> Vec<Arc<dyn ContentHolder>> {
@@ -25,7 +25,7 @@ struct Drafts {
 }
 
 /// A draft with its pastes, by what their names begin with: `KEY-N`.
-struct Kept {
+struct StoredDraft {
     name: String,
     files: Vec<PathBuf>,
     bytes: u64,
@@ -38,12 +38,12 @@ fn failed(path: &Path, doing: &'static str) -> impl Fn(io::Error) -> HolderError
 }
 
 /// All drafts, and among them those that hold what is looked for, and those that cannot be read.
-fn drafts(dir: &Path, needles: Option<&Needles>) -> Result<Vec<Kept>, HolderError> {
+fn drafts(dir: &Path, needles: Option<&Needles>) -> Result<Vec<StoredDraft>, HolderError> {
     let entries = match std::fs::read_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.map_err(failed(dir, "read"))?,
     };
-    let mut all = std::collections::BTreeMap::<String, (Kept, bool)>::new();
+    let mut all = std::collections::BTreeMap::<String, (StoredDraft, bool)>::new();
     for entry in entries {
         let entry = entry.map_err(failed(dir, "read"))?;
         let (path, file) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
@@ -63,14 +63,14 @@ fn drafts(dir: &Path, needles: Option<&Needles>) -> Result<Vec<Kept>, HolderErro
                 false
             }
         };
-        let of = || (Kept { name: name.to_owned(), files: Vec::new(), bytes: 0, unread: None }, false);
+        let of = || (StoredDraft { name: name.to_owned(), files: Vec::new(), bytes: 0, unread: None }, false);
         let (kept, found) = all.entry(name.to_owned()).or_insert_with(of);
         kept.unread = unread.or(kept.unread.take());
         kept.files.push(path);
         kept.bytes += about.len();
         *found |= holds;
     }
-    let goes = |(mut kept, found): (Kept, bool)| {
+    let goes = |(mut kept, found): (StoredDraft, bool)| {
         // It goes as a whole, whatever else is in it.
         kept.unread = kept.unread.filter(|_| !found);
         (found || kept.unread.is_some()).then_some(kept)
@@ -78,7 +78,7 @@ fn drafts(dir: &Path, needles: Option<&Needles>) -> Result<Vec<Kept>, HolderErro
     Ok(all.into_values().filter_map(goes).collect())
 }
 
-impl Kept {
+impl StoredDraft {
     fn place(&self, dir: &Path) -> FoundPlace {
         FoundPlace::File { path: dir.join(format!("{}.json", self.name)), line: None }
     }
@@ -105,9 +105,11 @@ fn erase(dir: &Path, needles: &Needles) -> Result<Erased, HolderError> {
 }
 
 /// Removes a draft, unless a terminal has it.
-fn remove(dir: &Path, kept: &Kept) -> Result<bool, HolderError> {
+fn remove(dir: &Path, kept: &StoredDraft) -> Result<bool, HolderError> {
     let path = dir.join(format!("{}.lock", kept.name));
-    let Some(lock) = kept::lock(&path, false).map_err(failed(&path, "lock"))? else { return Ok(false) };
+    let Some(lock) = private_file::lock(&path, false).map_err(failed(&path, "lock"))? else {
+        return Ok(false);
+    };
     // Pastes first: without the draft, nobody would find them again.
     let (drafts, pastes): (Vec<_>, Vec<_>) = kept
         .files

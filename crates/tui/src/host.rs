@@ -2,7 +2,7 @@
 //! gives it; tests give their own.
 
 pub use quipu_host::{
-    Cycled, FoundItem, FoundItems, Glimpse, KeyKept as Kept, LocalServer, LocalServers, ProviderItem, Reach,
+    CycleModel, FoundItem, FoundItems, Glimpse, KeyOutcome, LocalServer, LocalServers, ProviderItem, Reach,
     SessionItem, TreeKind, TreeRow,
 };
 use std::future::Future;
@@ -32,56 +32,56 @@ pub enum HostError {
     Stopped,
 }
 
-/// Something that is being done.
-pub type Doing<T> = Pin<Box<dyn Future<Output = Result<T, HostError>> + Send>>;
+/// The result of a request to the host, once it is done.
+pub type HostFuture<T> = Pin<Box<dyn Future<Output = Result<T, HostError>> + Send>>;
 
-/// Hears what is printed.
-pub type Tell = Box<dyn Fn(Arc<str>) + Send + Sync>;
+/// Receives the output of a running line.
+pub type OutputSink = Box<dyn Fn(Arc<str>) + Send + Sync>;
 
 /// The terminal's surroundings.
 pub trait Host: Send + Sync + 'static {
     /// Opens a session. One that is at work in another process is gone on with as a branch, which
     /// [`Notice::Branched`] says.
-    fn open(&self, open: Open) -> Pin<Box<dyn Future<Output = Result<Opened, NotOpened>> + Send>>;
+    fn open(&self, open: Open) -> Pin<Box<dyn Future<Output = Result<OpenedSession, OpenError>> + Send>>;
 
     /// The end of the session that would be opened, before it is: opening may have to read all that the model is told.
     /// `None` for a new one, and for one that is not known without opening it.
-    fn glimpse(&self, open: &Open) -> Doing<Option<Glimpse>>;
+    fn glimpse(&self, open: &Open) -> HostFuture<Option<Glimpse>>;
 
     /// Models that can be called.
-    fn models(&self) -> Doing<Vec<Arc<Model>>>;
+    fn models(&self) -> HostFuture<Vec<Arc<Model>>>;
 
     /// Models that the keys for the next one and the one before go through.
-    fn cycled(&self) -> Doing<Vec<Cycled>>;
+    fn cycled(&self) -> HostFuture<Vec<CycleModel>>;
 
     /// Levels of thinking that a model has, in order.
     fn levels(&self, model: &Model) -> Vec<Thinking>;
 
     /// All sessions, the last changed first.
-    fn sessions(&self) -> Doing<Vec<SessionItem>>;
+    fn sessions(&self) -> HostFuture<Vec<SessionItem>>;
 
     /// A session as a tree, the oldest first, behind what it went on from unless it is to stand `below` its own row; or
     /// sessions, each a row with those that went on from it below it.
-    fn tree(&self, reach: Reach, below: bool) -> Doing<Vec<TreeRow>>;
+    fn tree(&self, reach: Reach, below: bool) -> HostFuture<Vec<TreeRow>>;
 
     /// The nodes of a [`TreeRow`] that stands for many.
-    fn unfold(&self, below: NodeId, depth: u64, count: u64, level: usize) -> Doing<Vec<TreeRow>>;
+    fn unfold(&self, below: NodeId, depth: u64, count: u64, level: usize) -> HostFuture<Vec<TreeRow>>;
 
     /// Where words are found in all sessions, in the order in which they are to be listed; words are those of the
     /// program's command, options among them.
-    fn search(&self, words: Vec<String>) -> Doing<FoundItems>;
+    fn search(&self, words: Vec<String>) -> HostFuture<FoundItems>;
 
     /// Messages of the user that lead to a node, the newest first, a few thousand at most.
-    fn said(&self, head: NodeId) -> Doing<Vec<(NodeId, String)>>;
+    fn user_messages(&self, head: NodeId) -> HostFuture<Vec<(NodeId, String)>>;
 
     /// What a node says, for a preview.
-    fn preview(&self, node: NodeId) -> Doing<String>;
+    fn preview(&self, node: NodeId) -> HostFuture<String>;
 
     /// The node that somebody names: the beginning of its id, a bookmark, a session.
-    fn resolve(&self, name: String) -> Doing<NodeId>;
+    fn resolve(&self, name: String) -> HostFuture<NodeId>;
 
     /// What two branches did since they parted, each named by the node that it ends in, in lines of so many columns.
-    fn compare(&self, a: NodeId, b: NodeId, columns: usize) -> Doing<String>;
+    fn compare(&self, a: NodeId, b: NodeId, columns: usize) -> HostFuture<String>;
 
     /// The commands that this offers beside the terminal's own; the terminal puts its own there.
     fn commands(&self) -> CommandRegistry {
@@ -89,19 +89,19 @@ pub trait Host: Send + Sync + 'static {
     }
 
     /// What may follow a command of the terminal, for a session that stands at this node.
-    fn arguments(&self, command: String, head: Option<NodeId>) -> Doing<Vec<Candidate>>;
+    fn arguments(&self, command: String, head: Option<NodeId>) -> HostFuture<Vec<Candidate>>;
 
     /// Keeps a setting of the user: its name and its value, in one line.
-    fn set(&self, setting: String) -> Doing<SettingKept>;
+    fn set(&self, setting: String) -> HostFuture<SettingOutcome>;
 
     /// What follows from settings that the user edited.
-    fn edited(&self) -> Doing<SettingKept>;
+    fn edited(&self) -> HostFuture<SettingOutcome>;
 
     /// Copies a session; the copy.
-    fn clone_session(&self, session: SessionId) -> Doing<SessionId>;
+    fn clone_session(&self, session: SessionId) -> HostFuture<SessionId>;
 
     /// Runs a command of the program as on its command line; what it prints.
-    fn command(&self, arguments: Vec<String>) -> Doing<Printed>;
+    fn command(&self, arguments: Vec<String>) -> HostFuture<CommandOutput>;
 
     /// Runs a line in the shell while no session is open: nothing of it is kept. `tell` hears the end of what it printed
     /// so far.
@@ -110,34 +110,34 @@ pub trait Host: Send + Sync + 'static {
         line: String,
         hidden: bool,
         stop: CancellationToken,
-        tell: Tell,
-    ) -> Doing<BashExecutionMessage>;
+        tell: OutputSink,
+    ) -> HostFuture<BashExecutionMessage>;
 
     /// Model servers that listen on this machine, and where they were looked for. May take a second or two.
-    fn local_servers(&self) -> Doing<LocalServers>;
+    fn local_servers(&self) -> HostFuture<LocalServers>;
 
     /// Providers for which a key can be kept.
-    fn providers(&self) -> Doing<Vec<ProviderItem>>;
+    fn providers(&self) -> HostFuture<Vec<ProviderItem>>;
 
     /// Asks the provider whether it takes the key, and keeps it where it does. Keeps it at once when it is to be kept
     /// `unasked`. Dropped: nothing is kept.
-    fn keep_key(&self, provider: String, key: String, unasked: bool) -> Doing<Kept>;
+    fn keep_key(&self, provider: String, key: String, unasked: bool) -> HostFuture<KeyOutcome>;
 
     /// The file of the user's settings.
     fn settings_path(&self) -> std::path::PathBuf;
 
     /// Runs a command of the program that has the terminal meanwhile. Dropped: it ends.
-    fn foreground(&self, arguments: Vec<String>) -> Doing<()>;
+    fn foreground(&self, arguments: Vec<String>) -> HostFuture<()>;
 
     /// The branch that the directory's repository is on.
     fn git_branch(&self) -> Option<String>;
 }
 
-/// A setting that is kept.
+/// The result of storing a setting.
 #[derive(Debug, Clone, Default)]
-pub struct SettingKept {
+pub struct SettingOutcome {
     /// What to say of it.
-    pub told: String,
+    pub message: String,
     /// How the terminal looks from now on, where that is said.
     pub theme: Option<Box<Theme>>,
     /// Whether the session has it when it is opened again, which it can be.
@@ -148,7 +148,7 @@ pub struct SettingKept {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Open {
     /// Which.
-    pub which: Which,
+    pub which: OpenTarget,
     /// Another model: provider and id.
     pub model: Option<(String, String)>,
     /// Another level of thinking.
@@ -157,9 +157,9 @@ pub struct Open {
     pub answers: Vec<(Question, bool)>,
 }
 
-/// Which session.
+/// The session to open.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Which {
+pub enum OpenTarget {
     /// The one that the command line asked for.
     #[default]
     Asked,
@@ -169,13 +169,13 @@ pub enum Which {
     Session(SessionId),
 }
 
-/// A session that was opened.
+/// An open session, with what the terminal shows of it.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenedSession {
     /// Its handle.
     pub session: Arc<Session>,
     /// What the user should know.
-    pub troubles: Vec<Notice>,
+    pub notices: Vec<Notice>,
     /// The model that answers.
     pub model: Arc<Model>,
     /// How hard it thinks.
@@ -192,7 +192,7 @@ pub struct Opened {
 
 /// Why no session was opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NotOpened {
+pub enum OpenError {
     /// The model cannot be used, or none.
     NoModel {
         /// Why, in one line.
@@ -208,9 +208,9 @@ pub enum NotOpened {
     Failed(String),
 }
 
-/// What a command printed.
+/// The output of a command.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Printed {
+pub struct CommandOutput {
     /// To stdout.
     pub out: String,
     /// To stderr.

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_safe_addresses_lead_anywhere() {
+    fn unsafe_link_addresses_are_dropped() {
         let links = Links::default();
         let of = |links: &Links, target: &str| links.address(links.to(target)).map(|found| found.to_string());
         for same in ["https://example.org/a?b=c#d", "HTTP://x", "mailto:a@example.org"] {
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn they_do_not_grow_without_end() {
+    fn link_table_is_bounded() {
         let links = Links::default();
         let first = links.to("https://example.org/first");
         for number in 0..3 * MOST {

@@ -11,7 +11,7 @@ use crate::{Key, KeyCode, Line, Modifiers, Size, Style, Theme, clean, width};
 /// Branches inside each other that are indented.
 const DEEPEST: usize = 8;
 /// Columns at which the preview stands beside the tree.
-const BESIDE: usize = 100;
+const SIDE_BY_SIDE: usize = 100;
 
 /// Which rows are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,9 +50,9 @@ impl Filter {
     }
 }
 
-/// What became of a key.
+/// The effect of a key on the navigator.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Navigated {
+pub(crate) enum NavigatorResult {
     Open,
     Closed,
     Go(NodeId),
@@ -69,7 +69,6 @@ pub(crate) enum Navigated {
     Wider(Reach),
 }
 
-/// The navigator.
 pub(crate) struct Navigator {
     rows: Vec<TreeRow>,
     /// What is looked through.
@@ -208,7 +207,7 @@ impl Navigator {
         self.show(None);
     }
 
-    pub(crate) fn on_key(&mut self, key: Key, size: Size) -> Navigated {
+    pub(crate) fn on_key(&mut self, key: Key, size: Size) -> NavigatorResult {
         let last = self.shown.len().saturating_sub(1);
         let page = size.rows.saturating_sub(4).max(1);
         match (key.code, key.modifiers.control, key.modifiers.alt) {
@@ -216,18 +215,18 @@ impl Navigator {
                 self.query.clear();
                 self.show(None);
             }
-            (KeyCode::Escape, ..) | (KeyCode::Char('c'), true, _) => return Navigated::Closed,
+            (KeyCode::Escape, ..) | (KeyCode::Char('c'), true, _) => return NavigatorResult::Closed,
             (KeyCode::Enter, ..) => {
                 return match self.chosen() {
-                    Some(TreeRow { session: Some(session), .. }) => Navigated::Session(session.clone()),
+                    Some(TreeRow { session: Some(session), .. }) => NavigatorResult::Session(session.clone()),
                     Some(row) if matches!(row.kind, TreeKind::Folded { .. }) => {
-                        Navigated::Unfold(row.clone())
+                        NavigatorResult::Unfold(row.clone())
                     }
                     Some(TreeRow { of: Some(session), node, .. }) => {
-                        Navigated::Elsewhere(*node, session.clone())
+                        NavigatorResult::Elsewhere(*node, session.clone())
                     }
-                    Some(row) => Navigated::Go(row.node),
-                    None => Navigated::Open,
+                    Some(row) => NavigatorResult::Go(row.node),
+                    None => NavigatorResult::Open,
                 };
             }
             (KeyCode::Up, ..) | (KeyCode::Char('p'), true, _) => self.at = self.at.saturating_sub(1),
@@ -239,10 +238,10 @@ impl Navigator {
             (KeyCode::Right, ..) => {
                 if let Some(row) = self.chosen() {
                     if matches!(row.kind, TreeKind::Folded { .. }) {
-                        return Navigated::Unfold(row.clone());
+                        return NavigatorResult::Unfold(row.clone());
                     }
                     if let Some(session) = row.session.as_ref().filter(|it| !self.opened.contains(*it)) {
-                        return Navigated::Nodes(session.clone());
+                        return NavigatorResult::Nodes(session.clone());
                     }
                     let node = row.node;
                     self.folded.remove(&node);
@@ -257,11 +256,11 @@ impl Navigator {
             }
             (KeyCode::Char('l'), _, true) | (KeyCode::Char('l'), true, _) => {
                 if let Some(row) = self.chosen().filter(|row| row.session.is_none()) {
-                    return Navigated::Label(row.node, row.label.clone());
+                    return NavigatorResult::Label(row.node, row.label.clone());
                 }
             }
             (KeyCode::Char('a'), true, _) => {
-                return Navigated::Wider(match self.reach {
+                return NavigatorResult::Wider(match self.reach {
                     Reach::Session(_) => Reach::Project,
                     Reach::Project => Reach::All,
                     Reach::All => Reach::Session(self.home.clone()),
@@ -270,7 +269,7 @@ impl Navigator {
             (KeyCode::Char('d'), _, true) => {
                 let chosen = self.chosen().map(|row| row.node);
                 match (self.marked.take(), chosen) {
-                    (Some(a), Some(b)) if a != b => return Navigated::Compare(a, b),
+                    (Some(a), Some(b)) if a != b => return NavigatorResult::Compare(a, b),
                     (None, Some(a)) => self.marked = Some(a),
                     _ => {}
                 }
@@ -279,7 +278,7 @@ impl Navigator {
                 if self.preview.take().is_none()
                     && let Some(row) = self.chosen()
                 {
-                    return Navigated::Preview(row.node);
+                    return NavigatorResult::Preview(row.node);
                 }
             }
             (KeyCode::Backspace, ..) => {
@@ -293,8 +292,8 @@ impl Navigator {
             _ => {}
         }
         match (&self.preview, self.chosen()) {
-            (Some((node, _)), Some(row)) if *node != row.node => Navigated::Preview(row.node),
-            _ => Navigated::Open,
+            (Some((node, _)), Some(row)) if *node != row.node => NavigatorResult::Preview(row.node),
+            _ => NavigatorResult::Open,
         }
     }
 
@@ -395,10 +394,10 @@ impl Navigator {
         title.push(format!("  {}", cut(&query, columns / 3)), theme.muted);
         let mut lines = vec![title];
         let preview = self.preview.as_ref().map(|(_, text)| text.as_str());
-        let beside = preview.is_some() && columns >= BESIDE;
-        let below = if preview.is_some() && !beside { (rows / 3).max(1) } else { 0 };
+        let side_by_side = preview.is_some() && columns >= SIDE_BY_SIDE;
+        let below = if preview.is_some() && !side_by_side { (rows / 3).max(1) } else { 0 };
         let room = rows.saturating_sub(2 + below).max(1);
-        let tree_columns = if beside { columns / 2 } else { columns };
+        let tree_columns = if side_by_side { columns / 2 } else { columns };
         let top = self.at.saturating_sub(room / 2).min(self.shown.len().saturating_sub(room));
         for (place, row) in self.shown.iter().enumerate().skip(top).take(room) {
             if let Some(row) = self.rows.get(*row) {
@@ -410,10 +409,10 @@ impl Navigator {
             lines.push(Line::styled(cut(text, columns), theme.muted));
         }
         if let Some(text) = preview {
-            let inner = if beside { columns - tree_columns - 3 } else { columns };
-            let count = if beside { room } else { below };
+            let inner = if side_by_side { columns - tree_columns - 3 } else { columns };
+            let count = if side_by_side { room } else { below };
             let shown = crate::render::plain(text, inner.max(1), theme.output, count);
-            if beside {
+            if side_by_side {
                 for (at, text) in shown.into_iter().enumerate().take(room) {
                     while lines.len() < at + 2 {
                         lines.push(Line::default());
@@ -500,7 +499,7 @@ mod tests {
         )
     }
 
-    fn press(navigator: &mut Navigator, key: KeyCode) -> Navigated {
+    fn press(navigator: &mut Navigator, key: KeyCode) -> NavigatorResult {
         navigator.on_key(key.into(), SIZE)
     }
 
@@ -509,11 +508,11 @@ mod tests {
     }
 
     #[test]
-    fn nodes_of_a_session_stand_below_its_row_and_are_told_apart_from_those_at_home() {
+    fn session_nodes_are_listed_below_its_row() {
         let mut navigator = all_sessions();
         assert_eq!(navigator.chosen().map(|row| row.node), Some(NodeId([2; 32])), "where the session is");
         press(&mut navigator, KeyCode::Down);
-        assert_eq!(press(&mut navigator, KeyCode::Right), Navigated::Nodes("three".into()));
+        assert_eq!(press(&mut navigator, KeyCode::Right), NavigatorResult::Nodes("three".into()));
         let nodes = vec![
             row(10, 0, false, TreeKind::User),
             row(11, 1, true, TreeKind::Assistant),
@@ -523,20 +522,20 @@ mod tests {
         navigator.open(&"three".into(), nodes);
         assert_eq!(shown(&navigator), ["row 1", "row 2", "row 3", "row 10", "row 11", "row 12"]);
         press(&mut navigator, KeyCode::Down);
-        let elsewhere = Navigated::Elsewhere(NodeId([10; 32]), "three".into());
+        let elsewhere = NavigatorResult::Elsewhere(NodeId([10; 32]), "three".into());
         assert_eq!(press(&mut navigator, KeyCode::Enter), elsewhere);
         // Folded as a branch is, and opened again without reading it.
         press(&mut navigator, KeyCode::Left);
         assert_eq!(shown(&navigator), ["row 1", "row 2", "row 3", "row 10"]);
-        assert_eq!(press(&mut navigator, KeyCode::Right), Navigated::Open);
+        assert_eq!(press(&mut navigator, KeyCode::Right), NavigatorResult::Open);
         assert_eq!(shown(&navigator).len(), 6);
         // At home a node is gone to.
         press(&mut navigator, KeyCode::Home);
         press(&mut navigator, KeyCode::Down);
-        assert_eq!(press(&mut navigator, KeyCode::Right), Navigated::Nodes("home".into()));
+        assert_eq!(press(&mut navigator, KeyCode::Right), NavigatorResult::Nodes("home".into()));
         navigator.open(&"home".into(), vec![row(20, 0, false, TreeKind::User)]);
         press(&mut navigator, KeyCode::Down);
-        assert_eq!(press(&mut navigator, KeyCode::Enter), Navigated::Go(NodeId([20; 32])));
+        assert_eq!(press(&mut navigator, KeyCode::Enter), NavigatorResult::Go(NodeId([20; 32])));
     }
 
     #[test]
@@ -549,7 +548,7 @@ mod tests {
             (Reach::All, Reach::Session("home".into())),
         ] {
             let mut navigator = Navigator::new(vec![session(2, "home")], from, "home".into());
-            assert_eq!(navigator.on_key(key, SIZE), Navigated::Wider(to));
+            assert_eq!(navigator.on_key(key, SIZE), NavigatorResult::Wider(to));
         }
     }
 
@@ -558,12 +557,12 @@ mod tests {
         let mut navigator = all_sessions();
         let modifiers = Modifiers { alt: true, ..Modifiers::default() };
         let key = Key { code: KeyCode::Char('d'), modifiers };
-        assert_eq!(navigator.on_key(key, SIZE), Navigated::Open);
-        assert_eq!(navigator.on_key(key, SIZE), Navigated::Open, "the same row leaves it");
+        assert_eq!(navigator.on_key(key, SIZE), NavigatorResult::Open);
+        assert_eq!(navigator.on_key(key, SIZE), NavigatorResult::Open, "the same row leaves it");
         assert_eq!(navigator.marked, None);
         navigator.on_key(key, SIZE);
         press(&mut navigator, KeyCode::Down);
-        assert_eq!(navigator.on_key(key, SIZE), Navigated::Compare(NodeId([2; 32]), NodeId([3; 32])));
+        assert_eq!(navigator.on_key(key, SIZE), NavigatorResult::Compare(NodeId([2; 32]), NodeId([3; 32])));
     }
 
     #[test]

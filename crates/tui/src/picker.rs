@@ -23,9 +23,9 @@ impl<T> PickerRow<T> {
     }
 }
 
-/// What became of a key.
+/// The effect of a key on the picker.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Picked<T> {
+pub enum PickerResult<T> {
     /// Nothing is chosen yet.
     Open,
     /// This is chosen.
@@ -111,13 +111,13 @@ impl<T: Clone> Picker<T> {
     }
 
     /// A key: letters filter, arrows and pages move, Enter takes, Escape leaves.
-    pub fn on_key(&mut self, key: Key) -> Picked<T> {
+    pub fn on_key(&mut self, key: Key) -> PickerResult<T> {
         match self.list.on_key(key) {
-            Picked::Open => Picked::Open,
-            Picked::Chosen(row) => {
-                self.values.get(row).map_or(Picked::Open, |value| Picked::Chosen(value.clone()))
+            PickerResult::Open => PickerResult::Open,
+            PickerResult::Chosen(row) => {
+                self.values.get(row).map_or(PickerResult::Open, |value| PickerResult::Chosen(value.clone()))
             }
-            Picked::Cancelled => Picked::Cancelled,
+            PickerResult::Cancelled => PickerResult::Cancelled,
         }
     }
 
@@ -141,14 +141,14 @@ impl<T: Clone> Picker<T> {
 }
 
 impl List {
-    fn on_key(&mut self, key: Key) -> Picked<usize> {
+    fn on_key(&mut self, key: Key) -> PickerResult<usize> {
         let page = 10;
         let last = self.shown.len().saturating_sub(1);
         match (key.code, key.modifiers.control, key.modifiers.alt) {
             (KeyCode::Enter, ..) => {
-                return self.shown.get(self.at).map_or(Picked::Open, |row| Picked::Chosen(*row));
+                return self.shown.get(self.at).map_or(PickerResult::Open, |row| PickerResult::Chosen(*row));
             }
-            (KeyCode::Escape, ..) | (KeyCode::Char('c'), true, _) => return Picked::Cancelled,
+            (KeyCode::Escape, ..) | (KeyCode::Char('c'), true, _) => return PickerResult::Cancelled,
             (KeyCode::Up, ..) | (KeyCode::Char('p'), true, _) => {
                 self.at = self.at.checked_sub(1).unwrap_or(last);
             }
@@ -173,7 +173,7 @@ impl List {
             }
             _ => {}
         }
-        Picked::Open
+        PickerResult::Open
     }
 
     pub(crate) fn paste(&mut self, text: &str) {
@@ -342,7 +342,7 @@ mod tests {
 
     fn type_in(picker: &mut Picker<usize>, text: &str) {
         for letter in text.chars() {
-            assert_eq!(picker.on_key(KeyCode::Char(letter).into()), Picked::Open);
+            assert_eq!(picker.on_key(KeyCode::Char(letter).into()), PickerResult::Open);
         }
     }
 
@@ -357,15 +357,15 @@ mod tests {
         type_in(&mut picker, "EVEN 4");
         assert_eq!(picker.len(), 14, "{:?}", picker.chosen());
         picker.on_key(KeyCode::Down.into());
-        assert_eq!(picker.on_key(KeyCode::Enter.into()), Picked::Chosen(14));
+        assert_eq!(picker.on_key(KeyCode::Enter.into()), PickerResult::Chosen(14));
         for _ in 0..6 {
             picker.on_key(KeyCode::Backspace.into());
         }
         assert_eq!(picker.len(), 100);
         type_in(&mut picker, "zzz");
         assert!(picker.is_empty());
-        assert_eq!(picker.on_key(KeyCode::Enter.into()), Picked::Open);
-        assert_eq!(picker.on_key(KeyCode::Escape.into()), Picked::Cancelled);
+        assert_eq!(picker.on_key(KeyCode::Enter.into()), PickerResult::Open);
+        assert_eq!(picker.on_key(KeyCode::Escape.into()), PickerResult::Cancelled);
     }
 
     #[test]
@@ -386,10 +386,10 @@ mod tests {
         picker.append(vec![PickerRow::new(77, "Row of late", "")]);
         assert_eq!(picker.list().spoken()[0], "Rows: 4 to choose from.");
         assert_eq!(picker.list_mut().read("2"), Some(KeyCode::Enter.into()));
-        assert_eq!(picker.on_key(KeyCode::Enter.into()), Picked::Chosen(1));
+        assert_eq!(picker.on_key(KeyCode::Enter.into()), PickerResult::Chosen(1));
         assert_eq!(picker.list_mut().read("late"), None);
         assert_eq!(picker.list_mut().read("1"), Some(KeyCode::Enter.into()));
-        assert_eq!(picker.on_key(KeyCode::Enter.into()), Picked::Chosen(77));
+        assert_eq!(picker.on_key(KeyCode::Enter.into()), PickerResult::Chosen(77));
     }
 
     #[test]
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn it_moves_around_the_ends() {
+    fn picker_cursor_wraps_at_both_ends() {
         let mut picker = many(3);
         picker.on_key(KeyCode::Up.into());
         assert_eq!(picker.chosen().copied(), Some(2));

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn they_fit_and_keep_their_shape() {
+    fn pictures_fit_and_keep_their_aspect_ratio() {
         let canvas = Canvas { graphics: Graphics::Kitty, cell: (10, 20), rows: 50 };
         for (size, columns, expected) in [
             ((800, 600), 80, (42, 16)),
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hostile_is_only_named() {
+    fn hostile_image_is_shown_as_a_caption() {
         let canvas = Canvas { graphics: Graphics::Iterm2, cell: (0, 0), rows: 0 };
         let mut broken = image(&png(10, 10));
         broken.data.push_str("\x07\x1b]0;x");

@@ -4,13 +4,13 @@ use quipu_host::{CommandCall, CommandError};
 use quipu_protocol::{CommandSpec, CommandValue, QueueMode};
 
 use crate::command::with_source;
-use crate::commands::{self, Written};
+use crate::commands::{self, CommandLine};
 use crate::editor::CommandWord;
 use crate::request::Context;
 use crate::{Effect, Request, SlashCommand, State, render};
 
-/// A command as somebody wrote it.
-pub(crate) enum Found {
+/// The command that a line names.
+pub(crate) enum CommandMatch {
     /// One of the terminal's own.
     Own(&'static SlashCommand),
     /// Another.
@@ -32,13 +32,13 @@ impl State {
 
     /// The command that a line begins with, and what follows it, as [`commands::parse`] gives it; others than the
     /// terminal's own are among them.
-    pub(crate) fn command_of<'a>(&self, line: &'a str) -> Option<Result<(Found, &'a str), &'a str>> {
-        let Written { name, arguments } = commands::written(line)?;
+    pub(crate) fn command_of<'a>(&self, line: &'a str) -> Option<Result<(CommandMatch, &'a str), &'a str>> {
+        let CommandLine { name, arguments } = commands::written(line)?;
         if let Some(own) = commands::own(name) {
-            return Some(Ok((Found::Own(own), arguments)));
+            return Some(Ok((CommandMatch::Own(own), arguments)));
         }
         if self.commands.iter().any(|spec| spec.name == name) {
-            return Some(Ok((Found::Other(name.to_owned()), arguments)));
+            return Some(Ok((CommandMatch::Other(name.to_owned()), arguments)));
         }
         // What could be no name of the terminal's is said to the model when nobody has it.
         commands::could_be_own(name).then_some(Err(name))
@@ -79,7 +79,7 @@ mod tests {
 
     use super::*;
     use crate::fake_host::{FakeHost, carry_out};
-    use crate::{Bindings, Input, KeyCode, Line, Size, Theme};
+    use crate::{Bindings, KeyCode, Line, Size, Theme, UiEvent};
 
     /// Says what follows its name; has it said to the model when that begins with a question mark.
     struct Echo;
@@ -124,10 +124,10 @@ mod tests {
             let mut state = state(&host, linear);
             let say = |state: &mut State, text: &str| {
                 let effects = if linear {
-                    state.on(Input::Line(text.into()), 0)
+                    state.on(UiEvent::Line(text.into()), 0)
                 } else {
-                    state.on(Input::Paste(text.into()), 0);
-                    state.on(Input::Key(KeyCode::Enter.into()), 0)
+                    state.on(UiEvent::Paste(text.into()), 0);
+                    state.on(UiEvent::Key(KeyCode::Enter.into()), 0)
                 };
                 carry_out(&host, state, effects);
                 printed(state)
@@ -153,7 +153,7 @@ mod tests {
         let host = host();
         let mut state = state(&host, false);
         for letter in "/test".chars() {
-            state.on(Input::Key(KeyCode::Char(letter).into()), 0);
+            state.on(UiEvent::Key(KeyCode::Char(letter).into()), 0);
         }
         let seen: Vec<_> =
             crate::view(&state, Size { columns: 100, rows: 40 }).lines.iter().map(Line::text).collect();

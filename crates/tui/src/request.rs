@@ -8,7 +8,7 @@ use std::sync::Arc;
 use quipu::Session;
 use tokio_util::sync::CancellationToken;
 
-use crate::host::{Doing, Host};
+use crate::host::{Host, HostFuture};
 use crate::{Effect, State};
 
 type Work = Box<dyn FnOnce(Context) -> Pin<Box<dyn Future<Output = Reply> + Send>> + Send>;
@@ -55,7 +55,7 @@ impl Request {
     /// One call of the host, and what is done with what it gives; what fails is shown.
     pub fn to_host<T: Send + 'static>(
         name: &'static str,
-        call: impl FnOnce(&dyn Host) -> Doing<T> + Send + 'static,
+        call: impl FnOnce(&dyn Host) -> HostFuture<T> + Send + 'static,
         then: impl FnOnce(&mut State, T, &mut Vec<Effect>) + Send + 'static,
     ) -> Self {
         Self::new(

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use quipu::Sealer;
 use serde::{Deserialize, Serialize};
 
-use crate::kept;
+use crate::private_file;
 
 /// Texts that are read, the newest of them.
 pub const HISTORY_TEXTS: usize = 1_000;
@@ -70,9 +70,9 @@ impl SentFile {
             return Ok(());
         }
         if let Some(home) = self.path.parent() {
-            kept::make_directory(home)?;
+            private_file::make_directory(home)?;
         }
-        let Some(mut file) = kept::lock(&self.path, true)? else { return Ok(()) };
+        let Some(mut file) = private_file::lock(&self.path, true)? else { return Ok(()) };
         let size = file.metadata()?.len();
         let mut line = serde_json::to_vec(&Row { text: self.sealer.seal(text) })?;
         line.push(b'\n');
@@ -100,7 +100,7 @@ impl SentFile {
     fn shorten(&self, file: &mut File) -> io::Result<()> {
         let bytes = tail(file, REMAIN)?;
         let (from, _) = texts(&bytes);
-        kept::replace(&self.path, &bytes[from..], true)
+        private_file::replace(&self.path, &bytes[from..], true)
     }
 }
 
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_refused() {
+    fn sent_history_refuses_a_fifo() {
         let home = tempfile::tempdir().unwrap();
         let file = SentFile::new(home.path(), &sealer());
         nix::unistd::mkfifo(file.path(), nix::sys::stat::Mode::S_IRWXU).unwrap();
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_made_shorter_and_nobody_loses_a_line() {
+    fn sent_history_is_shortened_without_losing_lines() {
         let home = tempfile::tempdir().unwrap();
         let file = SentFile::new(home.path(), &sealer());
         let old = format!("{{\"text\":\"{}\"}}\n", "x".repeat(8_000));

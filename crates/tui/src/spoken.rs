@@ -23,8 +23,8 @@ impl State {
             linear.retried = retried;
         }
         let under_way = view::under_way(self, columns);
-        lines.extend(under_way.iter().filter(|block| !linear.told.contains(block)).flatten().cloned());
-        linear.told = under_way;
+        lines.extend(under_way.iter().filter(|block| !linear.printed.contains(block)).flatten().cloned());
+        linear.printed = under_way;
         let asked =
             self.questions.asks.front().map(|(ask, _)| (ask.id.clone(), self.questions.reason.is_some()));
         if asked != linear.asked {
@@ -47,7 +47,7 @@ impl State {
         self.transcript.printed.append(&mut lines);
         if !self.transcript.printed.is_empty() || !self.is_working() {
             linear.at = self.now;
-        } else if let Some((what, since)) = self.goes_on()
+        } else if let Some((what, since)) = self.ongoing_work()
             && self.now.saturating_sub(linear.at) >= QUIET
             && self.questions.asks.is_empty()
         {
@@ -60,7 +60,7 @@ impl State {
     }
 
     /// What is under way, and since when.
-    fn goes_on(&self) -> Option<(&str, UnixMs)> {
+    fn ongoing_work(&self) -> Option<(&str, UnixMs)> {
         let working = self.activity.shown();
         let working = working.map(|working| (working.what.as_str(), working.since));
         working.or(self.shell.running.as_ref().map(|shell| ("running your command", shell.since)))

@@ -103,7 +103,7 @@ pub(crate) fn view_reading(state: &State, size: Size) -> (Frame, Option<Range<us
 /// What is under way, for who is told of it once.
 pub(crate) fn under_way(state: &State, columns: usize) -> Vec<Vec<Line>> {
     let mut blocks: Vec<Vec<Line>> = queue(state, columns).into_iter().map(|line| vec![line]).collect();
-    let what = match (state.activity.beside(), &state.shell.running) {
+    let what = match (state.activity.parallel_task(), &state.shell.running) {
         _ if state.opening.under_way => Some("Opening the session.".to_owned()),
         (Some(busy), _) => Some(format!("Working: {}.", clean(&busy.what))),
         (None, Some(_)) => Some("Running your command.".to_owned()),

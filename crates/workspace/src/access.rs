@@ -13,12 +13,12 @@ use crate::path::names_a_directory;
 use crate::write::write_at;
 use crate::{FileError, FileKind, FileStamp, WriteKind, file_key, open_for_reading, read_whole, write_file};
 
-/// What someone wants with a file.
+/// How a file is to be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Want {
-    /// Its content.
+pub enum AccessMode {
+    /// It is read.
     Read,
-    /// To change or make it.
+    /// It is created or changed.
     Write,
 }
 
@@ -65,11 +65,11 @@ pub struct Access {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Approval {
     path: PathBuf,
-    shared: Shared,
+    shared: FileIdentity,
 }
 
 /// The device and number of a file that has several names (hard links), whichever of them it was found by.
-type Shared = Option<(u64, u64)>;
+type FileIdentity = Option<(u64, u64)>;
 
 impl Approval {
     /// Of the file at a path as [`file_key`] gives it, as it is now.
@@ -84,7 +84,7 @@ impl Approval {
         self.is_of(shared_at(&self.path))
     }
 
-    fn is_of(&self, shared: Shared) -> bool {
+    fn is_of(&self, shared: FileIdentity) -> bool {
         shared.is_none() || shared == self.shared
     }
 }
@@ -146,16 +146,16 @@ impl Access {
     }
 
     /// What may be done with the file at a path as [`file_key`] gives it.
-    pub fn reach(&self, real: &Path, want: Want) -> Reach {
+    pub fn reach(&self, real: &Path, want: AccessMode) -> Reach {
         self.judge(real, want, shared_at(real))
     }
 
     /// Whether what is at a path, as [`file_key`] gives it, may be read: it is free, or was approved.
     pub fn may_read(&self, real: &Path) -> bool {
-        self.check(real, real, Want::Read, None).is_ok()
+        self.check(real, real, AccessMode::Read, None).is_ok()
     }
 
-    fn judge(&self, real: &Path, want: Want, shared: Shared) -> Reach {
+    fn judge(&self, real: &Path, want: AccessMode, shared: FileIdentity) -> Reach {
         let Some(all) = self.rules.as_deref() else { return Reach::Free };
         let rules = &all.rules;
         let below = |roots: &[PathBuf]| roots.iter().any(|root| real.starts_with(root));
@@ -163,19 +163,25 @@ impl Access {
         let resolved = real.is_absolute()
             && real.components().all(|part| !matches!(part, Component::ParentDir | Component::CurDir));
         match want {
-            Want::Write if resolved && below(&rules.own) => Reach::Own,
+            AccessMode::Write if resolved && below(&rules.own) => Reach::Own,
             _ if below(all.secrets()) || is_secret_name(real) => Reach::Secret,
             _ if !resolved => Reach::Outside,
-            Want::Read if below(&rules.write) || below(&rules.read) => Reach::Free,
-            Want::Write if below(&rules.write) && shared.is_some() => Reach::Linked,
-            Want::Write if below(&rules.write) && rules.configures(real) => Reach::Configures,
-            Want::Write if below(&rules.write) => Reach::Free,
-            Want::Read | Want::Write => Reach::Outside,
+            AccessMode::Read if below(&rules.write) || below(&rules.read) => Reach::Free,
+            AccessMode::Write if below(&rules.write) && shared.is_some() => Reach::Linked,
+            AccessMode::Write if below(&rules.write) && rules.configures(real) => Reach::Configures,
+            AccessMode::Write if below(&rules.write) => Reach::Free,
+            AccessMode::Read | AccessMode::Write => Reach::Outside,
         }
     }
 
     /// Refuses an opened file, or the name of one to be made, that is neither free nor approved.
-    fn check(&self, asked: &Path, real: &Path, want: Want, shared: Shared) -> Result<(), FileError> {
+    fn check(
+        &self,
+        asked: &Path,
+        real: &Path,
+        want: AccessMode,
+        shared: FileIdentity,
+    ) -> Result<(), FileError> {
         let (path, reach) = (asked.to_path_buf(), self.judge(real, want, shared));
         match (reach, self.approved.iter().find(|approval| approval.path == real)) {
             (Reach::Free, _) => Ok(()),
@@ -194,7 +200,7 @@ impl Access {
 
     /// Refuses an opened file that may not be changed, judged by where it leads.
     pub(crate) fn check_handle(&self, path: &Path, real: &Path, found: &Metadata) -> Result<(), FileError> {
-        if self.is_everywhere() { Ok(()) } else { self.check(path, real, Want::Write, shared(found)) }
+        if self.is_everywhere() { Ok(()) } else { self.check(path, real, AccessMode::Write, shared(found)) }
     }
 
     fn is_everywhere(&self) -> bool {
@@ -209,7 +215,7 @@ impl Access {
         let (file, metadata) = open_for_reading(path)?;
         if !self.is_everywhere() {
             let real = path_of(&file, path)?;
-            self.check(path, &real, Want::Read, shared(&metadata))?;
+            self.check(path, &real, AccessMode::Read, shared(&metadata))?;
         }
         Ok((file, metadata))
     }
@@ -228,7 +234,7 @@ impl Access {
             return read_whole(path, limit, cancel);
         }
         let (mut file, metadata) = open_for_reading(path)?;
-        self.check(path, &path_of(&file, path)?, Want::Write, shared(&metadata))?;
+        self.check(path, &path_of(&file, path)?, AccessMode::Write, shared(&metadata))?;
         let bytes = read_rest(&mut file, path, metadata.len(), limit, cancel)?;
         Ok((bytes, FileStamp::from(&metadata)))
     }
@@ -252,16 +258,16 @@ impl Access {
         }
         // Before anything is opened or made, so that nothing is made on the way to a refusal.
         let real = file_key(path);
-        self.check(path, &real, Want::Write, shared_at(&real))?;
+        self.check(path, &real, AccessMode::Write, shared_at(&real))?;
         let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else {
             return Err(FileError::NotAFile { path: path.to_path_buf(), kind: FileKind::Directory });
         };
         let directory = self.enter(path, parent, name)?;
         let at = through(&directory, parent).join(name);
         let target = path_of(&directory, parent)?.join(name);
-        self.check(path, &target, Want::Write, shared_at(&at))?;
+        self.check(path, &target, AccessMode::Write, shared_at(&at))?;
         // Once more by its handle: what is opened may be another file than what was looked at.
-        let check = |found: &Metadata| self.check(path, &target, Want::Write, shared(found));
+        let check = |found: &Metadata| self.check(path, &target, AccessMode::Write, shared(found));
         write_at(&at, bytes, expected, OFlag::O_NOFOLLOW, &check).map_err(|error| error.named(&real))
     }
 
@@ -271,7 +277,7 @@ impl Access {
         let mut handle = open_directory(exists, directory)?;
         let missing = directory.strip_prefix(exists).unwrap_or(Path::new(""));
         let target = path_of(&handle, directory)?.join(missing).join(name);
-        self.check(asked, &target, Want::Write, None)?;
+        self.check(asked, &target, AccessMode::Write, None)?;
         for part in missing.components() {
             let Component::Normal(part) = part else {
                 return Err(FileError::NotFound { path: directory.to_path_buf() });
@@ -294,11 +300,11 @@ pub fn has_other_names(real: &Path) -> bool {
     shared_at(real).is_some()
 }
 
-fn shared(found: &Metadata) -> Shared {
+fn shared(found: &Metadata) -> FileIdentity {
     (!found.is_dir() && found.nlink() > 1).then(|| (found.dev(), found.ino()))
 }
 
-fn shared_at(path: &Path) -> Shared {
+fn shared_at(path: &Path) -> FileIdentity {
     std::fs::symlink_metadata(path).ok().as_ref().and_then(shared)
 }
 

@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_caches_are() {
+    fn cache_paths_follow_home_and_environment() {
         let paths = |home: Option<&str>, variables: &[(&str, &str)]| -> Vec<String> {
             let variable = |name: &str| {
                 variables.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value))
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_commands_may_write_leads_where_they_choose() {
+    fn links_in_writable_directories_are_never_caches() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         for made in ["work/sub", "home/.cache", "secret"] {
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_made_for_tools_that_are_there() {
+    fn missing_caches_are_made_for_installed_tools() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         let home = root.join("home");

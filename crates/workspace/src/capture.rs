@@ -10,11 +10,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::path_of;
 use crate::open::read_rest;
-use crate::{Access, FileError, Reach, Want};
+use crate::{Access, AccessMode, FileError, Reach};
 
-/// What is at a path.
+/// The content of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Captured {
+pub enum PathContent {
     /// Nothing.
     Absent,
     /// A regular file.
@@ -48,47 +48,48 @@ pub enum Captured {
 impl Access {
     /// What is at this path, as [`file_key`](crate::file_key) gives it. Of a file that may neither be written nor read
     /// within these bounds, nothing is read.
-    pub fn capture(&self, path: &Path, limit: u64) -> Captured {
-        if self.reach(path, Want::Read) == Reach::Secret {
-            return Captured::Secret;
+    pub fn capture(&self, path: &Path, limit: u64) -> PathContent {
+        if self.reach(path, AccessMode::Read) == Reach::Secret {
+            return PathContent::Secret;
         }
         let found = match std::fs::symlink_metadata(path) {
             Ok(found) => found,
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-                return Captured::Absent;
+                return PathContent::Absent;
             }
-            Err(_) => return Captured::Unreadable,
+            Err(_) => return PathContent::Unreadable,
         };
         if found.is_symlink() {
-            return std::fs::read_link(path).map_or(Captured::Unreadable, |target| Captured::Link { target });
+            return std::fs::read_link(path)
+                .map_or(PathContent::Unreadable, |target| PathContent::Link { target });
         }
         if found.is_dir() {
-            return Captured::Directory { mode: found.mode() & 0o7777 };
+            return PathContent::Directory { mode: found.mode() & 0o7777 };
         }
         if !found.is_file() {
-            return Captured::Unreadable;
+            return PathContent::Unreadable;
         }
         if found.len() > limit {
-            return Captured::TooLarge { size: found.len() };
+            return PathContent::TooLarge { size: found.len() };
         }
         self.read_as_it_is(path, limit).unwrap_or_else(|error| match error {
-            FileError::TooLarge { size, .. } => Captured::TooLarge { size },
-            FileError::NotFound { .. } => Captured::Absent,
-            _ => Captured::Unreadable,
+            FileError::TooLarge { size, .. } => PathContent::TooLarge { size },
+            FileError::NotFound { .. } => PathContent::Absent,
+            _ => PathContent::Unreadable,
         })
     }
 
-    fn read_as_it_is(&self, path: &Path, limit: u64) -> Result<Captured, FileError> {
+    fn read_as_it_is(&self, path: &Path, limit: u64) -> Result<PathContent, FileError> {
         let failed = |error| FileError::from_io(path, "cannot open", error);
         let flags = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits();
         let mut file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(failed)?;
         let found = file.metadata().map_err(failed)?;
         if !found.is_file() {
-            return Ok(Captured::Unreadable);
+            return Ok(PathContent::Unreadable);
         }
         self.check_handle(path, &path_of(&file, path)?, &found)?;
         let bytes = read_rest(&mut file, path, found.len(), limit, &CancellationToken::new())?;
-        Ok(Captured::File { mode: found.mode() & 0o7777, bytes })
+        Ok(PathContent::File { mode: found.mode() & 0o7777, bytes })
     }
 }
 
@@ -101,7 +102,7 @@ mod tests {
     use crate::AccessRules;
 
     #[test]
-    fn what_is_there_is_kept_and_no_link_is_followed() {
+    fn capture_reads_content_and_follows_no_link() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         let at = |name: &str| root.join(name);
@@ -110,22 +111,22 @@ mod tests {
         symlink("file", at("link")).unwrap();
         symlink("gone", at("dangling")).unwrap();
         nix::unistd::mkfifo(&at("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
-        let check = |name: &str, limit: u64, expect: Captured| {
+        let check = |name: &str, limit: u64, expect: PathContent| {
             assert_eq!(Access::default().capture(&at(name), limit), expect, "{name}");
         };
-        check("file", 3, Captured::File { mode: 0o4751, bytes: b"a\0b".to_vec() });
-        check("file", 2, Captured::TooLarge { size: 3 });
-        check("link", 3, Captured::Link { target: "file".into() });
-        check("dangling", 3, Captured::Link { target: "gone".into() });
-        check("fifo", 3, Captured::Unreadable);
+        check("file", 3, PathContent::File { mode: 0o4751, bytes: b"a\0b".to_vec() });
+        check("file", 2, PathContent::TooLarge { size: 3 });
+        check("link", 3, PathContent::Link { target: "file".into() });
+        check("dangling", 3, PathContent::Link { target: "gone".into() });
+        check("fifo", 3, PathContent::Unreadable);
         let mode = root.metadata().unwrap().mode() & 0o7777;
-        check("", 3, Captured::Directory { mode });
-        check("nothing", 3, Captured::Absent);
-        check("file/below", 3, Captured::Absent);
+        check("", 3, PathContent::Directory { mode });
+        check("nothing", 3, PathContent::Absent);
+        check("file/below", 3, PathContent::Absent);
     }
 
     #[test]
-    fn what_is_out_of_bounds_is_not_read() {
+    fn capture_refuses_paths_outside_the_rules() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         for name in ["in", "out", "home/.ssh"] {
@@ -139,10 +140,10 @@ mod tests {
             ..AccessRules::default()
         };
         let access = Access::within(rules);
-        let file = Captured::File { mode: 0o640, bytes: b"x".to_vec() };
+        let file = PathContent::File { mode: 0o640, bytes: b"x".to_vec() };
         assert_eq!(access.capture(&root.join("in/f"), 9), file);
-        assert_eq!(access.capture(&root.join("out/f"), 9), Captured::Unreadable);
-        assert_eq!(access.capture(&root.join("home/.ssh/f"), 9), Captured::Secret);
+        assert_eq!(access.capture(&root.join("out/f"), 9), PathContent::Unreadable);
+        assert_eq!(access.capture(&root.join("home/.ssh/f"), 9), PathContent::Secret);
         let approved = access.approving(vec![crate::Approval::of(root.join("out/f"))]);
         assert_eq!(approved.capture(&root.join("out/f"), 9), file);
     }

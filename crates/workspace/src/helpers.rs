@@ -49,9 +49,9 @@ const LISTS: [&str; 15] = [
 const FIRST_LINE: u64 = 256;
 
 /// Those of this process, and where its commands may write.
-static OURS: Mutex<Ours> = Mutex::new(Ours { write: Vec::new(), helpers: None });
+static OURS: Mutex<HelperState> = Mutex::new(HelperState { write: Vec::new(), helpers: None });
 
-struct Ours {
+struct HelperState {
     /// True paths.
     write: Vec<PathBuf>,
     /// Made when it is first wanted, and anew when there is more to write.
@@ -105,7 +105,7 @@ impl Helpers {
     /// Those of this process, for all commands that it confines.
     pub fn of_this_process() -> Arc<Self> {
         let mut ours = OURS.lock().unwrap_or_else(PoisonError::into_inner);
-        let Ours { write, helpers } = &mut *ours;
+        let HelperState { write, helpers } = &mut *ours;
         helpers.get_or_insert_with(|| Arc::new(Self::new(std::env::var_os("PATH").as_deref(), write))).clone()
     }
 

@@ -38,9 +38,9 @@ mod text;
 mod tree;
 mod write;
 
-pub use access::{Access, AccessRules, Approval, Reach, Want, has_other_names};
+pub use access::{Access, AccessMode, AccessRules, Approval, Reach, has_other_names};
 pub use caches::{Cache, caches, leads_through};
-pub use capture::Captured;
+pub use capture::PathContent;
 pub use error::{FileError, FileKind};
 pub use helpers::{HelperError, Helpers};
 pub use layers::{cache_layers, drop_cache_layers};
@@ -51,10 +51,12 @@ pub use path::{FileKeys, file_key, resolve, resolve_existing};
 pub use protected::{configures, names_secret};
 pub use read::{LineRange, ReadLimits, TextWindow, read_lines};
 pub use registry::ProcessRegistry;
-pub use restore::{Staged, can_change, make_directory, place, remove, remove_directory, stage, staging_path};
-pub use sandbox::{Network, NotIsolated, Sandbox, SandboxSupport, git_directories};
+pub use restore::{
+    StagedFile, can_change, make_directory, place, remove, remove_directory, stage, staging_path,
+};
+pub use sandbox::{IsolationError, Network, Sandbox, SandboxSupport, git_directories};
 pub use scan::{
-    CACHES, Changes, Files, Found, GitIndex, GitRefs, MOST_ENTRIES, ScanError, Stamp, changed, git_blobs,
+    CACHES, Changes, Files, FoundPath, GitIndex, GitRefs, MOST_ENTRIES, ScanError, Stamp, changed, git_blobs,
     is_cache, scan, walk,
 };
 pub use shell::{ReadyShell, ShellCommand, ShellEnd, ShellError, run_shell};

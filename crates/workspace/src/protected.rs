@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_configures_programs_is_known_by_its_path() {
+    fn configuration_files_are_recognized_by_path() {
         for path in
             [".git/hooks/pre-commit", ".git/config", "AGENTS.md", ".claude/settings.json", ".ssh/config"]
         {

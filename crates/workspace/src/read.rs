@@ -261,14 +261,14 @@ mod tests {
         check("a\nb\n", 2, None, "", 3, 1, 0);
     }
 
-    /// A file without end: the same line again and again.
-    struct Endless {
+    /// A file without an end: the same line again and again.
+    struct EndlessFile {
         line: &'static [u8],
         at: usize,
         read: u64,
     }
 
-    impl Read for Endless {
+    impl Read for EndlessFile {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
             for byte in &mut *buffer {
                 *byte = self.line[self.at % self.line.len()];
@@ -284,7 +284,7 @@ mod tests {
         const MIB: u64 = 1 << 20;
         let limits = ReadLimits { lines: 2000, bytes: 50 * 1024, skip: 8 * MIB, count: 2 * MIB };
         let window = |line: &'static [u8], start, count| {
-            let mut file = Endless { line, at: 0, read: 0 };
+            let mut file = EndlessFile { line, at: 0, read: 0 };
             let range = LineRange { start, count };
             let window =
                 read_lines(&mut file, Path::new("huge"), range, limits, &CancellationToken::new()).unwrap();

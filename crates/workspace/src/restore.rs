@@ -12,9 +12,9 @@ use rustix::fs::{AtFlags, Mode, OFlags, fsync, mkdirat, openat, renameat, statat
 
 use crate::FileError;
 
-/// What is put at a path.
+/// The content to put at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Staged<'a> {
+pub enum StagedFile<'a> {
     /// A regular file.
     File {
         /// Its bytes.
@@ -41,12 +41,12 @@ pub fn staging_path(at: &Path, name: &str) -> PathBuf {
 ///
 /// # Errors
 /// What the system says; `AlreadyExists` when something has that name.
-pub fn stage(staged: &Path, at: &Path, what: &Staged<'_>) -> Result<(), FileError> {
+pub fn stage(staged: &Path, at: &Path, what: &StagedFile<'_>) -> Result<(), FileError> {
     let failed = |error: io::Error| FileError::from_io(at, "cannot write beside", error);
     let (parent, name) = open_parent(staged).map_err(failed)?;
     let made = match what {
-        Staged::Link(target) => symlinkat(*target, &parent, name).map_err(io::Error::from),
-        Staged::File { bytes, mode } => {
+        StagedFile::Link(target) => symlinkat(*target, &parent, name).map_err(io::Error::from),
+        StagedFile::File { bytes, mode } => {
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let file = openat(&parent, name, flags, Mode::RUSR | Mode::WUSR).map_err(io::Error::from);
             file.and_then(|file| {
@@ -216,22 +216,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_and_links_are_staged_and_placed_and_removed_with_their_directories() {
+    fn staged_files_are_placed_and_removed() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
-        let put = |name: &str, what: &Staged<'_>| {
+        let put = |name: &str, what: &StagedFile<'_>| {
             let at = root.join(name);
             let staged = staging_path(&at, ".t");
             stage(&staged, &at, what)?;
             assert!(staged.starts_with(&root) && staged.symlink_metadata().is_ok());
             place(&staged, &at)
         };
-        put("a/b/file", &Staged::File { bytes: b"x\0", mode: 0o4751 }).unwrap();
-        put("a/link", &Staged::Link("gone")).unwrap();
+        put("a/b/file", &StagedFile::File { bytes: b"x\0", mode: 0o4751 }).unwrap();
+        put("a/link", &StagedFile::Link("gone")).unwrap();
         assert_eq!(fs::read(root.join("a/b/file")).unwrap(), b"x\0");
         assert_eq!(fs::metadata(root.join("a/b/file")).unwrap().mode() & 0o7777, 0o4751);
         assert_eq!(fs::read_link(root.join("a/link")).unwrap(), Path::new("gone"));
-        put("a/link", &Staged::File { bytes: b"", mode: 0o600 }).unwrap();
+        put("a/link", &StagedFile::File { bytes: b"", mode: 0o600 }).unwrap();
         assert!(fs::symlink_metadata(root.join("a/link")).unwrap().is_file());
         let none = |_: &Path| false;
         remove(&root.join("a/b/file"), &root, &none).unwrap();
@@ -239,7 +239,7 @@ mod tests {
         assert!(root.join("a").is_dir() && !root.join("a/b").exists());
         remove(&root.join("a/link"), &root, &none).unwrap();
         assert_eq!(fs::read_dir(&root).unwrap().count(), 0);
-        put("d/e/file", &Staged::Link("x")).unwrap();
+        put("d/e/file", &StagedFile::Link("x")).unwrap();
         remove(&root.join("d/e/file"), &root, &|dir| dir.ends_with("d/e")).unwrap();
         assert!(root.join("d/e").is_dir());
         assert!(remove_directory(&root.join("d")).is_err());
@@ -258,12 +258,12 @@ mod tests {
         fs::write(root.join("real/f"), "kept").unwrap();
         symlink("real", root.join("link")).unwrap();
         let at = root.join("link/f");
-        assert!(stage(&root.join("link/.t"), &at, &Staged::Link("x")).is_err());
+        assert!(stage(&root.join("link/.t"), &at, &StagedFile::Link("x")).is_err());
         assert!(remove(&at, &root, &|_| false).is_err());
-        stage(&root.join(".t"), &at, &Staged::Link("x")).unwrap();
+        stage(&root.join(".t"), &at, &StagedFile::Link("x")).unwrap();
         assert!(place(&root.join(".t"), &at).is_err());
         assert!(place(&root.join("none"), &root.join("new/f")).is_err() && !root.join("new").exists());
         assert_eq!(fs::read(root.join("real/f")).unwrap(), b"kept");
-        assert!(stage(Path::new("relative"), &at, &Staged::Link("x")).is_err());
+        assert!(stage(Path::new("relative"), &at, &StagedFile::Link("x")).is_err());
     }
 }

@@ -38,7 +38,7 @@ pub enum SandboxSupport {
 
 /// Why commands do not run in namespaces.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NotIsolated {
+pub enum IsolationError {
     /// Nobody wants it.
     #[error("they were not asked for")]
     NotAskedFor,
@@ -73,16 +73,16 @@ pub struct Sandbox {
     namespaces: Option<Namespaces>,
     /// Whether it was told that there are none.
     told: AtomicBool,
-    state: Mutex<Option<Started>>,
+    state: Mutex<Option<SandboxState>>,
     /// Commands that began and are not over.
     begun: Arc<AtomicUsize>,
 }
 
-/// A command that began; dropped when it is over.
+/// Counts a running command until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Begun(Arc<AtomicUsize>);
+pub(crate) struct CommandGuard(Arc<AtomicUsize>);
 
-impl Drop for Begun {
+impl Drop for CommandGuard {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
@@ -102,22 +102,22 @@ pub enum Network {
 }
 
 #[derive(Debug)]
-struct Started {
-    confined: Confined,
+struct SandboxState {
+    confined: Confinement,
     temporary: Temporary,
     layers: Option<Layers>,
 }
 
 #[derive(Debug)]
-enum Confined {
+enum Confinement {
     /// In namespaces.
     Session(Session),
     /// By Landlock alone; why there are no namespaces, where they were wanted.
     Holder(confine::Holder, Option<String>, Vec<(&'static str, PathBuf)>),
 }
 
-/// A command that was started: its process, and where its end is told if it is not a child of ours.
-pub(crate) type Launched = (Pid, Option<OwnedFd>);
+/// A started command: its process, and the descriptor that reports its end if it is not a child of this process.
+pub(crate) type LaunchedProcess = (Pid, Option<OwnedFd>);
 
 impl Sandbox {
     /// A sandbox whose commands may write in these directories and files (absolute; what is not there when the
@@ -174,12 +174,12 @@ impl Sandbox {
     ///
     /// # Errors
     /// When it cannot be set up.
-    pub fn isolation(&self) -> io::Result<Result<(), NotIsolated>> {
+    pub fn isolation(&self) -> io::Result<Result<(), IsolationError>> {
         self.with(|started| {
             Ok(match &started.confined {
-                Confined::Session(_) => Ok(()),
-                Confined::Holder(_, Some(why), _) => Err(NotIsolated::Unavailable { why: why.clone() }),
-                Confined::Holder(_, None, _) => Err(NotIsolated::NotAskedFor),
+                Confinement::Session(_) => Ok(()),
+                Confinement::Holder(_, Some(why), _) => Err(IsolationError::Unavailable { why: why.clone() }),
+                Confinement::Holder(_, None, _) => Err(IsolationError::NotAskedFor),
             })
         })
     }
@@ -187,7 +187,7 @@ impl Sandbox {
     /// Why commands do not run in namespaces although that was asked for. Told once, after the first of them was started.
     pub fn lacks_namespaces(&self) -> Option<String> {
         let state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let Confined::Holder(_, Some(why), _) = &state.as_ref()?.confined else { return None };
+        let Confinement::Holder(_, Some(why), _) = &state.as_ref()?.confined else { return None };
         (!self.told.swap(true, Ordering::SeqCst)).then(|| why.clone())
     }
 
@@ -227,8 +227,8 @@ impl Sandbox {
     pub(crate) fn environment(&self) -> io::Result<Vec<(&'static str, PathBuf)>> {
         self.with(|started| {
             Ok(match &started.confined {
-                Confined::Session(_) => Vec::new(),
-                Confined::Holder(_, _, variables) => variables.clone(),
+                Confinement::Session(_) => Vec::new(),
+                Confinement::Holder(_, _, variables) => variables.clone(),
             })
         })
     }
@@ -243,18 +243,22 @@ impl Sandbox {
     ///
     /// # Errors
     /// The outer one: it cannot be confined. The inner one: it could not be started.
-    pub(crate) fn launch(&self, launch: Launch, needs: CommandNeeds) -> io::Result<io::Result<Launched>> {
+    pub(crate) fn launch(
+        &self,
+        launch: Launch,
+        needs: CommandNeeds,
+    ) -> io::Result<io::Result<LaunchedProcess>> {
         let mut state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let mut started = match state.take() {
             Some(started) => started,
             None => self.start()?,
         };
-        if let Confined::Session(session) = &started.confined {
+        if let Confinement::Session(session) = &started.confined {
             match session.launch(&launch, needs) {
                 // Somebody ended it: what ran there is gone with it.
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                     started.confined = self.confine(&started.temporary, started.layers.as_ref())?;
-                    if let Confined::Holder(_, Some(why), _) = &started.confined {
+                    if let Confinement::Holder(_, Some(why), _) = &started.confined {
                         return Err(io::Error::other(why.clone()));
                     }
                 }
@@ -265,10 +269,10 @@ impl Sandbox {
             }
         }
         let launched = match &started.confined {
-            Confined::Session(session) => session
+            Confinement::Session(session) => session
                 .launch(&launch, needs)
                 .map(|launched| launched.map(|(pid, status)| (pid, Some(status)))),
-            Confined::Holder(holder, ..) => {
+            Confinement::Holder(holder, ..) => {
                 holder.run(move || launch.start()).map(|started| started.map(|pid| (pid, None)))
             }
         };
@@ -280,17 +284,17 @@ impl Sandbox {
     ///
     /// # Errors
     /// When what is there now could not be closed to it.
-    pub(crate) fn begin(&self) -> io::Result<Begun> {
+    pub(crate) fn begin(&self) -> io::Result<CommandGuard> {
         let state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let alone = self.begun.fetch_add(1, Ordering::SeqCst) == 0;
-        let begun = Begun(self.begun.clone());
-        if let Some(Started { confined: Confined::Session(session), .. }) = state.as_ref() {
+        let begun = CommandGuard(self.begun.clone());
+        if let Some(SandboxState { confined: Confinement::Session(session), .. }) = state.as_ref() {
             session.begin(alone)?;
         }
         Ok(begun)
     }
 
-    fn with<T>(&self, work: impl FnOnce(&Started) -> io::Result<T>) -> io::Result<T> {
+    fn with<T>(&self, work: impl FnOnce(&SandboxState) -> io::Result<T>) -> io::Result<T> {
         let mut state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let started = match state.take() {
             Some(started) => started,
@@ -299,17 +303,17 @@ impl Sandbox {
         work(state.insert(started))
     }
 
-    fn start(&self) -> io::Result<Started> {
+    fn start(&self) -> io::Result<SandboxState> {
         self.caches.iter().for_each(|cache| cache.make(&self.write));
         let temporary = Temporary::make()?;
         Helpers::keep_from([temporary.path()]);
         Helpers::of_this_process().settle();
         let layers = self.layers.as_deref().map(Layers::take).transpose()?;
         let confined = self.confine(&temporary, layers.as_ref())?;
-        Ok(Started { confined, temporary, layers })
+        Ok(SandboxState { confined, temporary, layers })
     }
 
-    fn confine(&self, temporary: &Temporary, layers: Option<&Layers>) -> io::Result<Confined> {
+    fn confine(&self, temporary: &Temporary, layers: Option<&Layers>) -> io::Result<Confinement> {
         let layered = || {
             self.caches
                 .iter()
@@ -333,7 +337,7 @@ impl Sandbox {
                 open: self.network == Network::Open,
             };
             match Session::start(namespaces, bounds) {
-                Ok(session) => return Ok(Confined::Session(session)),
+                Ok(session) => return Ok(Confinement::Session(session)),
                 Err(error) => missing = Some(error.to_string()),
             }
         }
@@ -347,7 +351,7 @@ impl Sandbox {
             }
         }
         let holder = confine::Holder::start(&write, temporary.path(), self.network)?;
-        Ok(Confined::Holder(holder, missing, variables))
+        Ok(Confinement::Holder(holder, missing, variables))
     }
 }
 

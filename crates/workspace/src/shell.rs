@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::child::{Child, Launch, is_here, prepares_bash};
 use crate::registry::Ticket;
-use crate::sandbox::Begun;
+use crate::sandbox::CommandGuard;
 use crate::tree::{MARK, Victims, kill_tree};
 use crate::{CommandNeeds, Helpers, OutputBuffer, ProcessRegistry, Sandbox};
 
@@ -118,13 +118,13 @@ pub async fn run_shell(
     output: &mut OutputBuffer,
     progress: &(dyn Fn(&OutputBuffer) + Send + Sync),
 ) -> Result<ShellEnd, ShellError> {
-    let shell = start(&command, registry, Begin::AtOnce)?;
+    let shell = start(&command, registry, StartMode::AtOnce)?;
     shell.run(command.timeout, command.sandbox, cancel, output, progress).await
 }
 
-/// When a command begins.
+/// When a shell starts its command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Begin {
+enum StartMode {
     /// Once nothing is in its way.
     AtOnce,
     /// When [`ReadyShell::run`] tells it to.
@@ -135,7 +135,7 @@ enum Begin {
 /// happens. Dropped, or when the agent dies, it ends without having done anything.
 #[derive(Debug)]
 pub struct ReadyShell {
-    running: Running,
+    running: RunningShell,
     pipe: pipe::Receiver,
     gate: Option<io::PipeWriter>,
 }
@@ -147,7 +147,7 @@ impl ReadyShell {
     /// # Errors
     /// As [`run_shell`].
     pub fn start(command: &ShellCommand<'_>, registry: &Arc<ProcessRegistry>) -> Result<Self, ShellError> {
-        start(command, registry, Begin::WhenTold)
+        start(command, registry, StartMode::WhenTold)
     }
 
     /// Whether it is still there.
@@ -183,7 +183,7 @@ impl ReadyShell {
 
 /// Takes what a command prints until it ends, by itself or by us.
 async fn watch(
-    mut running: Running,
+    mut running: RunningShell,
     mut pipe: pipe::Receiver,
     deadline: Option<Instant>,
     cancel: &CancellationToken,
@@ -265,7 +265,7 @@ async fn watch(
 fn start(
     command: &ShellCommand<'_>,
     registry: &Arc<ProcessRegistry>,
-    begin: Begin,
+    begin: StartMode,
 ) -> Result<ReadyShell, ShellError> {
     let directory = std::fs::metadata(command.cwd).ok().filter(std::fs::Metadata::is_dir);
     let Some(directory) = directory else {
@@ -299,7 +299,7 @@ fn start(
     environment.insert(MARK.into(), ticket.mark.clone().into());
     let around = !shell.ends_with("bash") || prepares_bash(&environment);
     // A confined command waits until the thread that started it is gone: see `sandbox`.
-    let gated = command.sandbox.is_some() || begin == Begin::WhenTold;
+    let gated = command.sandbox.is_some() || begin == StartMode::WhenTold;
     let gate = gated.then(io::pipe).transpose().map_err(ShellError::Lost)?;
     let (program, arguments): (&Path, Vec<OsString>) = match gate {
         None => (&shell, vec!["-c".into(), command.command.into()]),
@@ -336,7 +336,8 @@ fn start(
     let (pid, status) = started.map_err(failed)?;
     let leader = pid.as_raw_nonzero().get();
     let child = status.map_or_else(|| Child::new(pid), |status| Child::kept(pid, status));
-    let running = Running { child, leader, ticket, registry: registry.clone(), over: false, begun: None };
+    let running =
+        RunningShell { child, leader, ticket, registry: registry.clone(), over: false, begun: None };
     registry.started(&running.ticket, leader).map_err(ShellError::Guardian)?;
     Ok(ReadyShell { running, pipe, gate })
 }
@@ -347,18 +348,18 @@ fn find_shell() -> PathBuf {
     found.unwrap_or_else(|| PathBuf::from("/bin/sh"))
 }
 
-/// A shell that runs. Dropped before its end, it takes all that it started with it.
+/// A running shell. Dropping it before its end also ends everything that it started.
 #[derive(Debug)]
-struct Running {
+struct RunningShell {
     child: Child,
     leader: i32,
     ticket: Ticket,
     registry: Arc<ProcessRegistry>,
     over: bool,
-    begun: Option<Begun>,
+    begun: Option<CommandGuard>,
 }
 
-impl Running {
+impl RunningShell {
     /// Ends it and everything that it started.
     async fn kill(mut self) {
         let (leader, mark) = (self.leader, self.ticket.mark.clone());
@@ -386,7 +387,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningShell {
     fn drop(&mut self) {
         if !self.over {
             kill_tree(Victims::Command { leader: self.leader, mark: &self.ticket.mark });

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_those_of_dead_processes_are_removed() {
+    fn leftovers_of_dead_processes_are_removed() {
         let base = tempfile::tempdir().unwrap();
         let made = |name: &str| {
             let path = base.path().join(name);

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_file_is_refused() {
+    fn write_refuses_special_files() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         nix::unistd::mkfifo(&at("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_opened_is_checked_before_it_is_written() {
+    fn opened_file_is_checked_before_the_write() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         fs::write(at("one"), "old").unwrap();

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
 
 use super::measure::{self, Cost};
-use super::server::{ModelServer, Served};
+use super::server::{ModelServer, ServedRequest};
 use super::wires::{Reply, Wire};
 use super::{Context, Peers};
 
@@ -75,7 +75,7 @@ pub(super) struct Stage<'a> {
 pub(super) struct Sample {
     pub(super) cost: Cost,
     /// Its requests, in order.
-    pub(super) served: Vec<Served>,
+    pub(super) served: Vec<ServedRequest>,
 }
 
 impl<'a> Stage<'a> {
@@ -234,7 +234,7 @@ impl<'a> Stage<'a> {
     }
 
     /// The requests that were made since the last call of this or of [`Stage::load`].
-    pub(super) fn served(&self) -> Vec<Served> {
+    pub(super) fn served(&self) -> Vec<ServedRequest> {
         self.server.take()
     }
 
@@ -303,8 +303,8 @@ impl Sample {
     /// Milliseconds between each answer and the first byte of the request after it.
     #[expect(clippy::cast_precision_loss, reason = "nanoseconds of minutes")]
     pub(super) fn gaps_ms(&self) -> Vec<f64> {
-        let ended = |one: &Served| one.replied_ns.load(std::sync::atomic::Ordering::Relaxed);
-        let gap = |pair: &[Served]| pair[1].first_byte_ns.saturating_sub(ended(&pair[0])) as f64 / 1e6;
+        let ended = |one: &ServedRequest| one.replied_ns.load(std::sync::atomic::Ordering::Relaxed);
+        let gap = |pair: &[ServedRequest]| pair[1].first_byte_ns.saturating_sub(ended(&pair[0])) as f64 / 1e6;
         self.served.windows(2).map(gap).collect()
     }
 }

@@ -32,7 +32,7 @@ pub(super) struct Pty {
     pieces: Receiver<(u64, Vec<u8>)>,
     /// When it was started, by [`now_ns`].
     pub(super) started_ns: u64,
-    seen: Visible,
+    seen: VisibleText,
     /// The end of what it wrote, for who wants to know what went wrong.
     last: String,
     /// Bytes that it wrote.
@@ -77,7 +77,7 @@ impl Pty {
             window: pair.master,
             pieces,
             started_ns,
-            seen: Visible::default(),
+            seen: VisibleText::default(),
             last: String::new(),
             bytes: 0,
             last_ns: started_ns,
@@ -208,7 +208,7 @@ fn number_after(text: &str, name: &str) -> f64 {
 
 /// Text without the sequences that a terminal obeys.
 #[derive(Debug, Default)]
-struct Visible {
+struct VisibleText {
     state: State,
     /// Bytes of a character that is not whole yet.
     held: Vec<u8>,
@@ -224,7 +224,7 @@ enum State {
     String,
 }
 
-impl Visible {
+impl VisibleText {
     fn text(&mut self, bytes: &[u8]) -> String {
         for byte in bytes {
             self.state = match (self.state, byte) {
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn sequences_are_not_seen() {
-        let mut seen = Visible::default();
+        let mut seen = VisibleText::default();
         let text: String = ["a\x1b[1", ";31mb\x1b]0;title", "\x07c\x1b]8;;x\x1b\\", "d\r\n\u{416}"]
             .iter()
             .map(|piece| seen.text(piece.as_bytes()))

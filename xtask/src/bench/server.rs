@@ -32,17 +32,16 @@ pub(super) struct ModelServer {
 #[derive(Debug, Default)]
 struct State {
     script: Mutex<VecDeque<Reply>>,
-    served: Mutex<Vec<Served>>,
+    served: Mutex<Vec<ServedRequest>>,
     last_body: Mutex<Vec<u8>>,
     stop: AtomicBool,
 }
 
 /// One request of the script, in nanoseconds of [`now_ns`].
 #[derive(Debug, Clone)]
-pub(super) struct Served {
+pub(super) struct ServedRequest {
     /// When its first byte came.
     pub(super) first_byte_ns: u64,
-    /// Bytes of its body.
     pub(super) body_bytes: usize,
     /// When the last byte of the answer was handed to the system; 0 before that.
     pub(super) replied_ns: Arc<AtomicU64>,
@@ -81,7 +80,7 @@ impl ModelServer {
     }
 
     /// The requests since the last call, in order.
-    pub(super) fn take(&self) -> Vec<Served> {
+    pub(super) fn take(&self) -> Vec<ServedRequest> {
         std::mem::take(&mut *self.state.served.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -114,7 +113,7 @@ fn answer(mut connection: TcpStream, state: &State) -> std::io::Result<()> {
         // Changed for the buffer of the request before, which costs nothing.
         std::mem::swap(&mut bytes, &mut *state.last_body.lock().unwrap_or_else(PoisonError::into_inner));
         // Before the answer: the program may be gone by the time that it is written.
-        state.served.lock().unwrap_or_else(PoisonError::into_inner).push(Served {
+        state.served.lock().unwrap_or_else(PoisonError::into_inner).push(ServedRequest {
             first_byte_ns: request.first_byte_ns,
             body_bytes: request.body_bytes,
             replied_ns: Arc::clone(&replied_ns),

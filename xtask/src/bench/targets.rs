@@ -9,25 +9,25 @@ struct Target {
     over: &'static str,
     /// The row below it; `None` for a figure that is no ratio.
     under: Option<&'static str>,
-    asked: Bound,
+    asked: TargetLimit,
 }
 
 #[derive(Clone, Copy)]
-enum Bound {
+enum TargetLimit {
     AtLeast(f64),
     AtMost(f64),
     Below(f64),
 }
 
-const fn ratio(what: &'static str, over: &'static str, under: &'static str, asked: Bound) -> Target {
+const fn ratio(what: &'static str, over: &'static str, under: &'static str, asked: TargetLimit) -> Target {
     Target { what, over, under: Some(under), asked }
 }
 
-const fn alone(what: &'static str, row: &'static str, asked: Bound) -> Target {
+const fn alone(what: &'static str, row: &'static str, asked: TargetLimit) -> Target {
     Target { what, over: row, under: None, asked }
 }
 
-use Bound::{AtLeast, AtMost, Below};
+use TargetLimit::{AtLeast, AtMost, Below};
 
 const TARGETS: &[Target] = &[
     ratio("`--version`, faster than Pi", "`--version` (Pi), wall", "`--version`, wall", AtLeast(40.0)),
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_measured_is_judged() {
+    fn unmeasured_figures_are_not_judged() {
         let rows = [
             row("hello, wall", 10.0),
             row("hello (Pi), wall", 199.0),

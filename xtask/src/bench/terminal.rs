@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use super::contest::Contest;
 use super::programs::{Contender, Stage};
 use super::pty::Pty;
-use super::server::Served;
+use super::server::ServedRequest;
 use super::wires::Reply;
 use super::{Benchmark, Context, Row};
 
@@ -187,7 +187,7 @@ fn reply(stage: &Stage<'_>, seconds: u64) -> (Reply, usize) {
 }
 
 /// Sends a prompt that this answers, and waits for the request.
-fn ask(stage: &Stage<'_>, pty: &mut Pty, reply: &Reply) -> Result<Served> {
+fn ask(stage: &Stage<'_>, pty: &mut Pty, reply: &Reply) -> Result<ServedRequest> {
     stage.load([reply.clone()]);
     pty.types("go")?;
     // A program may take keys that come at once for a paste.

@@ -53,7 +53,7 @@ struct Exception {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Bans {
-    deny: Vec<Banned>,
+    deny: Vec<BannedCrate>,
     multiple_versions: Level,
     wildcards: Level,
     /// Paths inside the workspace carry no version; they are no wildcards.
@@ -64,7 +64,7 @@ struct Bans {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct Banned {
+struct BannedCrate {
     #[serde(rename = "crate")]
     name: String,
     use_instead: Option<String>,
@@ -239,7 +239,7 @@ fn check(config: &Config, metadata: &Metadata) -> Report {
 }
 
 /// A banned crate is there: a fault, unless all that use it are its wrappers.
-fn check_ban(banned: &Banned, metadata: &Metadata, package: &Package, name: &str, report: &mut Report) {
+fn check_ban(banned: &BannedCrate, metadata: &Metadata, package: &Package, name: &str, report: &mut Report) {
     let reason = banned.reason.as_deref().unwrap_or("banned in deny.toml");
     let instead = banned.use_instead.as_ref().map_or(String::new(), |other| format!("; use {other}"));
     if banned.wrappers.is_empty() {

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn missing_documents_are_named() {
         expect(
             check,
             &with(&[("crates/knots/Cargo.toml", ""), (".ci/run", "cargo test")]),

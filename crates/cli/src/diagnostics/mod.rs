@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use quipu::Sealer;
 use quipu_host::holders::{ContentHolder, LinesHolder, WrittenKind};
-use quipu_host::{Place, Silent, env, seal_credentials, seals_with};
+use quipu_host::{Home, SilentObserver, env, seal_credentials, seals_with};
 use tracing::level_filters::LevelFilter;
 
 use crate::print::note;
@@ -48,8 +48,8 @@ pub(crate) fn notes() -> Vec<String> {
 
 /// The traces of a home, as a place that holds content: the file and the one before it. Those of another name are in the list
 /// of files that were written.
-pub(crate) fn holder(place: &Place) -> Arc<dyn ContentHolder> {
-    let own = place.home.join(FILE);
+pub(crate) fn holder(home: &Home) -> Arc<dyn ContentHolder> {
+    let own = home.dir.join(FILE);
     let old = own.with_extension("jsonl.1");
     Arc::new(LinesHolder::new("trace", vec![old, own]).with_ids())
 }
@@ -67,12 +67,12 @@ pub(crate) fn start(front: Front) {
         Err(error) => return warn(&format!("QUIPU_LOG is ignored: {error}")),
     };
     let placed =
-        Place::find(None, Arc::new(Silent)).and_then(|place| place.seal_key().map(|key| (place, key)));
-    let (place, key) = match placed {
+        Home::find(None, Arc::new(SilentObserver)).and_then(|home| home.seal_key().map(|key| (home, key)));
+    let (home, key) = match placed {
         Ok(placed) => placed,
         Err(failure) => return warn(&format!("nothing is traced: {}", failure.message)),
     };
-    let own = place.home.join(FILE);
+    let own = home.dir.join(FILE);
     let path = match (env("QUIPU_LOG_FILE"), front) {
         (Some(path), _) => Some(PathBuf::from(path)),
         (None, Front::Lines) => None,
@@ -85,7 +85,7 @@ pub(crate) fn start(front: Front) {
             match made.and_then(|()| LogFile::open(path, warn)) {
                 Ok(file) => {
                     if own != *path {
-                        place.wrote(path, WrittenKind::Trace, &[]);
+                        home.wrote(path, WrittenKind::Trace, &[]);
                     }
                     Sink::File(Mutex::new(file))
                 }
@@ -95,7 +95,7 @@ pub(crate) fn start(front: Front) {
     };
     // Those of sessions are added as they are opened; this one has what is known before.
     let sealer = Arc::new(Sealer::new(key));
-    seal_credentials(&sealer, &place.settings());
+    seal_credentials(&sealer, &home.settings());
     seals_with(&sealer);
     let writer = LineWriter::new(filter, sink, sealer);
     if tracing::subscriber::set_global_default(writer).is_ok()

@@ -6,13 +6,13 @@ use quipu_workspace::{cache_layers, drop_cache_layers};
 
 use super::{Finding, State};
 use crate::exit::Failure;
-use quipu_host::Place;
+use quipu_host::Home;
 
 async fn apart<T: Send + 'static>(
-    place: &Place,
+    home: &Home,
     work: fn(&std::path::Path) -> io::Result<T>,
 ) -> Result<T, Failure> {
-    let root = place.cache_layers();
+    let root = home.cache_layers();
     let path = root.display().to_string();
     let work = tokio::task::spawn_blocking(move || work(&root)).await;
     work.unwrap_or_else(|error| Err(error.into()))
@@ -20,8 +20,8 @@ async fn apart<T: Send + 'static>(
 }
 
 /// How much is kept; nothing where there is none.
-pub(super) async fn finding(place: &Place) -> Option<Finding> {
-    let (state, detail) = match apart(place, cache_layers).await {
+pub(super) async fn finding(home: &Home) -> Option<Finding> {
+    let (state, detail) = match apart(home, cache_layers).await {
         Ok((_, _, 0)) => return None,
         Ok((projects, files, bytes)) => {
             let (ss, fs) = (if projects == 1 { "" } else { "s" }, if files == 1 { "" } else { "s" });
@@ -37,8 +37,8 @@ pub(super) async fn finding(place: &Place) -> Option<Finding> {
 }
 
 /// Removes what no session has.
-pub(super) async fn drop_unused(place: &Place) -> Result<(State, String), Failure> {
-    Ok(match apart(place, drop_cache_layers).await? {
+pub(super) async fn drop_unused(home: &Home) -> Result<(State, String), Failure> {
+    Ok(match apart(home, drop_cache_layers).await? {
         0 => (State::Good, "what commands wrote to caches was removed".to_owned()),
         used => {
             let s = if used == 1 { "" } else { "s" };

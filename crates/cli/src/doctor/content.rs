@@ -1,19 +1,19 @@
 //! What each place takes that holds content of sessions.
 
-use quipu_host::Place;
+use quipu_host::Home;
 use quipu_host::holders::HolderBytes;
 use quipu_store::OpenOptions;
 
 use super::{Finding, State};
-use crate::place::holders;
+use crate::home::holders;
 
 /// What every place takes, in the order in which they are asked.
-pub(super) async fn bytes(place: &Place) -> Vec<HolderBytes> {
-    holders(place).bytes().await.into_iter().map(HolderBytes::from).collect()
+pub(super) async fn bytes(home: &Home) -> Vec<HolderBytes> {
+    holders(home).bytes().await.into_iter().map(HolderBytes::from).collect()
 }
 
 /// The same in a line, and what is wrong.
-pub(super) async fn findings(place: &Place, bytes: &[HolderBytes]) -> Vec<Finding> {
+pub(super) async fn findings(home: &Home, bytes: &[HolderBytes]) -> Vec<Finding> {
     let finding = |state, detail| Finding { what: "content", state, detail };
     let held: Vec<String> = bytes
         .iter()
@@ -27,7 +27,7 @@ pub(super) async fn findings(place: &Place, bytes: &[HolderBytes]) -> Vec<Findin
             found.push(finding(State::Note, format!("{}: {error}", one.holder)));
         }
     }
-    if has_remnants(place).await {
+    if has_remnants(home).await {
         let detail = "something was erased from the store, and old pages of its file still hold it: the file could not be \
                       written anew then; `quipu doctor --shrink` does it";
         found.push(finding(State::Note, detail.to_owned()));
@@ -35,11 +35,11 @@ pub(super) async fn findings(place: &Place, bytes: &[HolderBytes]) -> Vec<Findin
     found
 }
 
-async fn has_remnants(place: &Place) -> bool {
-    if super::is_absent(place) {
+async fn has_remnants(home: &Home) -> bool {
+    if super::is_absent(home) {
         return false;
     }
-    match place.open(&OpenOptions::default()) {
+    match home.open(&OpenOptions::default()) {
         // What cannot be read is told of where the store is looked at.
         Ok(store) => store.has_remnants().await.unwrap_or(false),
         Err(_) => false,

@@ -5,7 +5,7 @@ use quipu_store::{OpenOptions, RefName, SearchIndex, Store as _};
 
 use super::{Finding, State, is_absent};
 use crate::exit::Failure;
-use quipu_host::Place;
+use quipu_host::Home;
 
 /// All that is kept.
 #[derive(Default)]
@@ -20,10 +20,10 @@ struct Survey {
     loose: Option<KeptOutputs>,
 }
 
-async fn survey(place: &Place) -> Result<Survey, Failure> {
-    let outputs = place.outputs();
+async fn survey(home: &Home) -> Result<Survey, Failure> {
+    let outputs = home.outputs();
     let path = outputs.root().display().to_string();
-    let all = place.clone();
+    let all = home.clone();
     let work = tokio::task::spawn_blocking(move || {
         let mut others = Vec::new();
         for other in all.outputs_of_others()? {
@@ -38,7 +38,7 @@ async fn survey(place: &Place) -> Result<Survey, Failure> {
         return Ok(survey);
     }
     let options = OpenOptions { search_index: SearchIndex::Asked, ..OpenOptions::default() };
-    let store = if is_absent(place) { None } else { Some(place.open(&options)?) };
+    let store = if is_absent(home) { None } else { Some(home.open(&options)?) };
     for one in kept {
         let Some(session) = &one.session else {
             survey.loose = Some(one);
@@ -66,8 +66,8 @@ fn size((files, bytes): (u64, u64)) -> String {
 }
 
 /// How much is kept, and what of it nobody needs.
-pub(super) async fn finding(place: &Place) -> Finding {
-    let found = match survey(place).await {
+pub(super) async fn finding(home: &Home) -> Finding {
+    let found = match survey(home).await {
         Ok(found) => found,
         Err(error) => return Finding { what: "outputs", state: State::Note, detail: error.message },
     };
@@ -93,16 +93,16 @@ pub(super) async fn finding(place: &Place) -> Finding {
         ));
     }
     if state == State::Note {
-        let flag = crate::place::store_flag(place);
+        let flag = crate::home::store_flag(home);
         detail.push_str(&format!("; `quipu doctor --drop-outputs{flag}` removes what no session of now has"));
     }
     Finding { what: "outputs", state, detail }
 }
 
 /// Removes what no session has.
-pub(super) async fn drop_unowned(place: &Place) -> Result<(State, String), Failure> {
-    let found = survey(place).await?;
-    let outputs = place.outputs();
+pub(super) async fn drop_unowned(home: &Home) -> Result<(State, String), Failure> {
+    let found = survey(home).await?;
+    let outputs = home.outputs();
     let path = outputs.root().display().to_string();
     let what = size(sum(found.gone.iter().chain(&found.loose)));
     let work = tokio::task::spawn_blocking(move || {

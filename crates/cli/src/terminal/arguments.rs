@@ -9,8 +9,8 @@ use serde_json::Value;
 use crate::config::{failure, in_words, origin};
 use crate::exit::Failure;
 use crate::print::{one_line, printable};
-use quipu_host::settings::{Kept, SettingsFile, set_setting};
-use quipu_host::{Place, SettingRow, Settings, Steps, Suggestion};
+use quipu_host::settings::{SettingsFile, StoredSetting, set_setting};
+use quipu_host::{Home, SettingRow, Settings, Steps, Suggestion};
 
 /// Columns of a value.
 const WIDTH: usize = 60;
@@ -31,7 +31,7 @@ pub(super) fn offered(text: &str, detail: String) -> Candidate {
 }
 
 /// What may follow without a look into the store; `None` for a command that needs one.
-pub(super) fn known(place: &Place, command: &str) -> Option<Vec<Candidate>> {
+pub(super) fn known(home: &Home, command: &str) -> Option<Vec<Candidate>> {
     let words: &[(&str, &str)] = match command {
         "export" => &[
             ("markdown", "to read"),
@@ -56,7 +56,7 @@ pub(super) fn known(place: &Place, command: &str) -> Option<Vec<Candidate>> {
             ("--since 1w", "the last week"),
         ],
         "import" => return Some(candidates(quipu_host::suggested_agents())),
-        "login" => return Some(candidates(quipu_host::suggested_providers(place))),
+        "login" => return Some(candidates(quipu_host::suggested_providers(home))),
         _ => return None,
     };
     Some(words.iter().map(|(text, detail)| offered(text, (*detail).to_owned())).collect())
@@ -88,13 +88,13 @@ fn rows(SettingRow { key, value, source }: &SettingRow<'_>) -> Vec<Candidate> {
 }
 
 /// Sets a setting in the user's file, and leaves all others as they are.
-pub(super) fn set(place: &Place, setting: &str) -> Result<Kept, Failure> {
+pub(super) fn set(home: &Home, setting: &str) -> Result<StoredSetting, Failure> {
     let Some((name, value)) = setting.trim().split_once(char::is_whitespace) else {
         return Err(Failure::usage(
             "name the setting and its value, such as `/settings compaction.enabled false`",
         ));
     };
-    set_setting(place, &SettingsFile::User, name, value.trim()).map_err(failure)
+    set_setting(home, &SettingsFile::User, name, value.trim()).map_err(failure)
 }
 
 /// Steps back or forward, by number: what each is, and what the session stands at then.

@@ -11,47 +11,47 @@ use quipu_store::Graph;
 use quipu_tui::editor::Candidate;
 use quipu_tui::terminal::Abilities;
 use quipu_tui::{
-    Cycled, Doing, Glimpse, Host, HostError, Kept, NotOpened, Open, Printed, ProviderItem, Reach,
-    SessionItem, SettingKept, Tell, TreeKind, TreeRow, Which,
+    CommandOutput, CycleModel, Glimpse, Host, HostError, HostFuture, KeyOutcome, Open, OpenError, OpenTarget,
+    OutputSink, ProviderItem, Reach, SessionItem, SettingOutcome, TreeKind, TreeRow,
 };
 
 use tokio_util::sync::CancellationToken;
 
 use crate::args::Task;
-use crate::console::{Written, run_within, work_within};
+use crate::console::{CapturedOutput, run_within, work_within};
 use crate::exit::Failure;
-use crate::place::{Told, request};
+use crate::home::{NoticeBuffer, request};
 use crate::print::printable;
 use quipu_host::CommandRegistry;
 use quipu_host::Mirror;
 use quipu_host::SavedPermissions;
 use quipu_host::settings::Effect;
-use quipu_host::{FailureKind, OpenRequest, Place, Settings, Started, seal_credentials};
+use quipu_host::{FailureKind, Home, OpenRequest, Settings, StartedSession, seal_credentials};
 
 /// Bytes of what a command prints that are shown at most.
 const PRINTED: usize = 1 << 20;
 /// Sessions that are listed at most.
 const LISTED: usize = 100_000;
 
-/// The program around a terminal.
-pub(super) struct Surroundings(Arc<Inner>);
+/// The host of a terminal: the user's files and the open session.
+pub(super) struct TerminalHost(Arc<Inner>);
 
 struct Inner {
-    place: Place,
+    home: Home,
     /// What the host has told and the terminal has not.
-    told: Arc<Told>,
+    notices: Arc<NoticeBuffer>,
     task: Task,
     here: PathBuf,
-    now: Mutex<Now>,
+    current: Mutex<SessionContext>,
     /// Seals what is kept of the editor.
     sealer: Arc<Sealer>,
     /// What the terminal can do.
     abilities: Abilities,
 }
 
-/// What goes with the session that is open.
+/// The state that belongs to the open session.
 #[derive(Default)]
-struct Now {
+struct SessionContext {
     store: Option<Arc<dyn Graph>>,
     permissions: Option<Arc<SavedPermissions>>,
     /// Where the session stood when it was opened.
@@ -66,18 +66,18 @@ struct Now {
     thinking: Option<Thinking>,
 }
 
-impl Surroundings {
+impl TerminalHost {
     pub(super) fn new(
-        place: Place,
-        told: Arc<Told>,
+        home: Home,
+        notices: Arc<NoticeBuffer>,
         task: &Task,
         here: PathBuf,
         sealer: Arc<Sealer>,
         abilities: Abilities,
     ) -> Self {
-        let now = Now { cwd: here.clone(), ..Now::default() };
-        let now = Mutex::new(now);
-        Self(Arc::new(Inner { place, told, task: task.clone(), here, now, sealer, abilities }))
+        let current = SessionContext { cwd: here.clone(), ..SessionContext::default() };
+        let current = Mutex::new(current);
+        Self(Arc::new(Inner { home, notices, task: task.clone(), here, current, sealer, abilities }))
     }
 
     /// The end of the last session: its file is brought up to date and let go of. What there is to tell.
@@ -86,7 +86,7 @@ impl Surroundings {
     }
 
     /// Does something with what is inside.
-    fn doing<T, W>(&self, work: impl FnOnce(Arc<Inner>) -> W) -> Doing<T>
+    fn with_inner<T, W>(&self, work: impl FnOnce(Arc<Inner>) -> W) -> HostFuture<T>
     where
         W: Future<Output = Result<T, Failure>> + Send + 'static,
         T: Send + 'static,
@@ -97,39 +97,39 @@ impl Surroundings {
 }
 
 impl Inner {
-    fn now(&self) -> std::sync::MutexGuard<'_, Now> {
-        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    fn current(&self) -> std::sync::MutexGuard<'_, SessionContext> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The store of the session that is open, or of none.
     fn store(&self) -> Result<Option<Arc<dyn Graph>>, Failure> {
-        let open = self.now().store.clone();
+        let open = self.current().store.clone();
         match open {
             Some(store) => Ok(Some(store)),
-            None => Ok(self.place.store_to_read()?.map(|store| store as Arc<dyn Graph>)),
+            None => Ok(self.home.store_to_read()?.map(|store| store as Arc<dyn Graph>)),
         }
     }
 
     /// The settings as they hold where the session works, with what the command line said.
     fn settings(&self) -> Settings {
-        let cwd = self.now().cwd.clone();
-        let flags = crate::place::flags(&self.task);
-        self.place.config_in(&cwd).with_flags(&flags)
+        let cwd = self.current().cwd.clone();
+        let flags = crate::home::flags(&self.task);
+        self.home.config_in(&cwd).with_flags(&flags)
     }
 
     /// How the terminal looks by the settings of now, and what is wrong with them.
     fn look(&self) -> (quipu_tui::Theme, Vec<String>) {
-        let looks = super::looks::looks(&self.place, self.abilities);
-        (looks.theme, looks.problems)
+        let appearance = super::appearance::appearance(&self.home, self.abilities);
+        (appearance.theme, appearance.problems)
     }
 
     /// A setting of sessions is kept. One that plays a recording cannot be opened again.
-    fn kept(&self, mut told: String) -> SettingKept {
+    fn kept(&self, mut message: String) -> SettingOutcome {
         let reopens = self.task.replay.is_none();
         if !reopens {
-            told.push_str("; this session goes on as it began, the next one has it");
+            message.push_str("; this session goes on as it began, the next one has it");
         }
-        SettingKept { told, theme: None, reopens }
+        SettingOutcome { message, theme: None, reopens }
     }
 
     /// The task that opens a session.
@@ -137,21 +137,21 @@ impl Inner {
         let mut request = request(&self.task, &self.here)?;
         request.answers = open.answers.iter().map(|(question, yes)| (*question, Some(*yes))).collect();
         request.offers_caches = true;
-        let now = self.now();
-        request.memory = now.store.clone().filter(|_| request.in_memory);
+        let current = self.current();
+        request.memory = current.store.clone().filter(|_| request.in_memory);
         let mut model = open.model.clone();
         let mut thinking = open.thinking;
         match &open.which {
-            Which::Asked => {}
-            Which::New => {
-                (request.which, request.cwd) = (quipu_host::Which::New, None);
-                model = model.or_else(|| now.model.clone());
-                thinking = thinking.or(now.thinking);
+            OpenTarget::Asked => {}
+            OpenTarget::New => {
+                (request.which, request.cwd) = (quipu_host::SessionTarget::New, None);
+                model = model.or_else(|| current.model.clone());
+                thinking = thinking.or(current.thinking);
             }
-            Which::Session(id) => {
-                let file = now.filed.as_ref().filter(|(filed, _)| filed == id);
+            OpenTarget::Session(id) => {
+                let file = current.filed.as_ref().filter(|(filed, _)| filed == id);
                 let named = file.map_or_else(|| id.to_string(), |(_, path)| path.display().to_string());
-                request.which = quipu_host::Which::Session(named);
+                request.which = quipu_host::SessionTarget::Session(named);
                 // What the command line said was for the session that it opened.
                 (request.cwd, request.model, request.provider, request.thinking) = (None, None, None, None);
             }
@@ -168,65 +168,65 @@ impl Inner {
 
     /// Lets go of the file of the session that was open; what there is to tell.
     async fn let_go(&self) -> Option<String> {
-        let file = self.now().file.take()?;
+        let file = self.current().file.take()?;
         file.finish().await.err().map(|failure| failure.message)
     }
 
-    async fn open(&self, open: Open) -> Result<quipu_tui::Opened, NotOpened> {
+    async fn open(&self, open: Open) -> Result<quipu_tui::OpenedSession, OpenError> {
         let lacks = self.let_go().await;
-        let mut request = self.request_of(&open).map_err(|failure| NotOpened::Failed(failure.message))?;
-        let settings = self.place.settings();
+        let mut request = self.request_of(&open).map_err(|failure| OpenError::Failed(failure.message))?;
+        let settings = self.home.settings();
         let others = settings.default_model().is_some();
         let failed = |failure: quipu_host::Failure| match failure.kind {
             FailureKind::Asks(question) => {
-                NotOpened::Asks(Box::new(open.clone()), question, printable(&failure.message))
+                OpenError::Asks(Box::new(open.clone()), question, printable(&failure.message))
             }
-            FailureKind::Credential => NotOpened::NoModel { why: Failure::from(failure).message, others },
-            _ => NotOpened::Failed(Failure::from(failure).message),
+            FailureKind::Credential => OpenError::NoModel { why: Failure::from(failure).message, others },
+            _ => OpenError::Failed(Failure::from(failure).message),
         };
         seal_credentials(&self.sealer, &settings);
         let asks_for_none = request.model.is_none() && request.provider.is_none();
-        let goes_on = request.which != quipu_host::Which::New;
-        if !others && asks_for_none && !goes_on && self.task.replay.is_none() {
+        let continues = request.which != quipu_host::SessionTarget::New;
+        if !others && asks_for_none && !continues && self.task.replay.is_none() {
             let why = "No model can be used yet: no provider's key is known.".to_owned();
-            return Err(NotOpened::NoModel { why, others });
+            return Err(OpenError::NoModel { why, others });
         }
         if let Some(path) = &self.task.replay {
             let replay = quipu_replay::Replay::open(path, quipu_replay::Places::of(&self.here));
-            request.replay = Some(Arc::new(replay.map_err(|error| NotOpened::Failed(error.to_string()))?));
+            request.replay = Some(Arc::new(replay.map_err(|error| OpenError::Failed(error.to_string()))?));
         }
-        let started = quipu_host::open(&self.place, &request).await.map_err(failed)?;
-        let Started { store, model, thinking, opened, permissions, file, .. } = started;
+        let started = quipu_host::open(&self.home, &request).await.map_err(failed)?;
+        let StartedSession { store, model, thinking, opened, permissions, file, .. } = started;
         let Opened { session, mut troubles } = opened;
         let view = session.view();
         let read = match view.head {
             Some(head) => quipu_host::tail(&*store, &view.session, head)
                 .await
-                .map_err(|failure| NotOpened::Failed(Failure::from(failure).message))?,
+                .map_err(|failure| OpenError::Failed(Failure::from(failure).message))?,
             None => Glimpse::default(),
         };
         let mode = permissions.mode().word();
         let directory = session.cwd().display().to_string();
         {
-            let mut now = self.now();
-            now.cwd = session.cwd().to_owned();
-            now.from = view.head;
-            now.store = Some(store);
+            let mut current = self.current();
+            current.cwd = session.cwd().to_owned();
+            current.from = view.head;
+            current.store = Some(store);
             if let Some(file) = &file {
-                now.filed = Some((view.session.clone(), PathBuf::from(&file.path)));
+                current.filed = Some((view.session.clone(), PathBuf::from(&file.path)));
             }
-            now.file = file;
-            now.permissions = Some(permissions);
-            now.model = open.model.or(now.model.take());
-            now.thinking = open.thinking.or(now.thinking);
+            current.file = file;
+            current.permissions = Some(permissions);
+            current.model = open.model.or(current.model.take());
+            current.thinking = open.thinking.or(current.thinking);
         }
-        let told = |text: String| Notice::Note {
+        let to_notice = |text: String| Notice::Note {
             text: text.strip_prefix("warning: ").map_or(text.clone(), str::to_owned),
         };
-        troubles.splice(..0, self.told.take().into_iter().chain(lacks).map(told));
-        Ok(quipu_tui::Opened {
+        troubles.splice(..0, self.notices.take().into_iter().chain(lacks).map(to_notice));
+        Ok(quipu_tui::OpenedSession {
             session: Arc::new(session),
-            troubles,
+            notices: troubles,
             levels: levels(&model),
             model,
             thinking,
@@ -237,14 +237,14 @@ impl Inner {
     }
 
     /// Runs a command of the program, for the same store.
-    async fn run(&self, mut words: Vec<String>, shown: bool) -> (Written, Result<(), Failure>) {
+    async fn run(&self, mut words: Vec<String>, shown: bool) -> (CapturedOutput, Result<(), Failure>) {
         let first = words.first().map(String::as_str).unwrap_or_default();
-        if self.place.has_named_store() && !matches!(first, "permissions" | "auth" | "models") {
+        if self.home.has_named_store() && !matches!(first, "permissions" | "auth" | "models") {
             // A path that is no text was named by text that was.
-            let store = self.place.store.to_string_lossy().into_owned();
+            let store = self.home.store.to_string_lossy().into_owned();
             words.splice(1..1, ["--store".to_owned(), store]);
         }
-        let here = self.now().cwd.clone();
+        let here = self.current().cwd.clone();
         run_within(words, here, shown).await
     }
 }
@@ -256,7 +256,7 @@ fn found_items(found: crate::search::Results) -> quipu_tui::FoundItems {
         item.text = printable(&item.text);
         item.detail = printable(&item.detail);
     }
-    quipu_tui::FoundItems { found: items, told: found.told }
+    quipu_tui::FoundItems { found: items, notes: found.notes }
 }
 
 /// A row as the terminal shows it.
@@ -272,22 +272,25 @@ fn all_shown(rows: Vec<TreeRow>) -> Vec<TreeRow> {
     rows.into_iter().map(shown).collect()
 }
 
-impl Host for Surroundings {
-    fn open(&self, open: Open) -> Pin<Box<dyn Future<Output = Result<quipu_tui::Opened, NotOpened>> + Send>> {
+impl Host for TerminalHost {
+    fn open(
+        &self,
+        open: Open,
+    ) -> Pin<Box<dyn Future<Output = Result<quipu_tui::OpenedSession, OpenError>> + Send>> {
         let inner = self.0.clone();
         Box::pin(async move { inner.open(open).await })
     }
 
-    fn glimpse(&self, open: &Open) -> Doing<Option<Glimpse>> {
+    fn glimpse(&self, open: &Open) -> HostFuture<Option<Glimpse>> {
         let request = self.0.request_of(open);
-        self.doing(|inner| async move {
+        self.with_inner(|inner| async move {
             let request = request?;
-            let told = match &request.which {
-                quipu_host::Which::Newest => true,
-                quipu_host::Which::Session(what) => !quipu_host::is_file(what),
-                quipu_host::Which::New | quipu_host::Which::Fork(_) => false,
+            let has_glimpse = match &request.which {
+                quipu_host::SessionTarget::Newest => true,
+                quipu_host::SessionTarget::Session(what) => !quipu_host::is_file(what),
+                quipu_host::SessionTarget::New | quipu_host::SessionTarget::Fork(_) => false,
             };
-            if !told || request.in_memory || request.cwd.is_some() {
+            if !has_glimpse || request.in_memory || request.cwd.is_some() {
                 return Ok(None);
             }
             let Some(store) = inner.store()? else { return Ok(None) };
@@ -299,17 +302,17 @@ impl Host for Surroundings {
         })
     }
 
-    fn models(&self) -> Doing<Vec<Arc<Model>>> {
-        self.doing(|inner| async move {
-            let models = move || quipu_host::callable_models(&inner.place);
+    fn models(&self) -> HostFuture<Vec<Arc<Model>>> {
+        self.with_inner(|inner| async move {
+            let models = move || quipu_host::callable_models(&inner.home);
             tokio::task::spawn_blocking(models).await.map_err(Failure::failed)
         })
     }
 
-    fn cycled(&self) -> Doing<Vec<Cycled>> {
-        self.doing(|inner| async move {
-            let cwd = inner.now().cwd.clone();
-            let models = move || quipu_host::cycled_models(&inner.place, &cwd);
+    fn cycled(&self) -> HostFuture<Vec<CycleModel>> {
+        self.with_inner(|inner| async move {
+            let cwd = inner.current().cwd.clone();
+            let models = move || quipu_host::cycled_models(&inner.home, &cwd);
             Ok(tokio::task::spawn_blocking(models).await.map_err(Failure::failed)??)
         })
     }
@@ -318,58 +321,58 @@ impl Host for Surroundings {
         levels(model)
     }
 
-    fn sessions(&self) -> Doing<Vec<SessionItem>> {
-        self.doing(|inner| async move {
+    fn sessions(&self) -> HostFuture<Vec<SessionItem>> {
+        self.with_inner(|inner| async move {
             let Some(store) = inner.store()? else { return Ok(Vec::new()) };
             Ok(quipu_host::list_sessions(&*store, LISTED).await?)
         })
     }
 
-    fn tree(&self, reach: Reach, below: bool) -> Doing<Vec<TreeRow>> {
-        self.doing(move |inner| async move {
+    fn tree(&self, reach: Reach, below: bool) -> HostFuture<Vec<TreeRow>> {
+        self.with_inner(move |inner| async move {
             let Some(store) = inner.store()? else { return Ok(Vec::new()) };
             let cwd = match reach {
                 Reach::Session(session) => {
-                    let from = inner.now().from;
+                    let from = inner.current().from;
                     let rows = quipu_host::tree_rows(&*store, &session, from, !below).await?;
                     return Ok(all_shown(rows));
                 }
-                Reach::Project => Some(inner.now().cwd.display().to_string()),
+                Reach::Project => Some(inner.current().cwd.display().to_string()),
                 Reach::All => None,
             };
             Ok(all_shown(quipu_host::session_rows(&*store, cwd, LISTED).await?))
         })
     }
 
-    fn unfold(&self, below: NodeId, depth: u64, count: u64, level: usize) -> Doing<Vec<TreeRow>> {
-        self.doing(move |inner| async move {
+    fn unfold(&self, below: NodeId, depth: u64, count: u64, level: usize) -> HostFuture<Vec<TreeRow>> {
+        self.with_inner(move |inner| async move {
             let Some(store) = inner.store()? else { return Ok(Vec::new()) };
             Ok(all_shown(quipu_host::unfolded_rows(&*store, below, depth, count, level).await?))
         })
     }
 
-    fn search(&self, words: Vec<String>) -> Doing<quipu_tui::FoundItems> {
-        self.doing(|inner| async move {
-            let (place, here) = (inner.place.clone(), inner.now().cwd.clone());
+    fn search(&self, words: Vec<String>) -> HostFuture<quipu_tui::FoundItems> {
+        self.with_inner(|inner| async move {
+            let (home, here) = (inner.home.clone(), inner.current().cwd.clone());
             let work = async move || {
                 let args = crate::search::args_of(words)?;
-                let results = Box::pin(crate::search::find(&place, &args)).await?;
+                let results = Box::pin(crate::search::find(&home, &args)).await?;
                 Ok(results.map(found_items))
             };
             Ok(work_within(here, false, work).await.1?.unwrap_or_default())
         })
     }
 
-    fn said(&self, head: NodeId) -> Doing<Vec<(NodeId, String)>> {
-        self.doing(move |inner| async move {
+    fn user_messages(&self, head: NodeId) -> HostFuture<Vec<(NodeId, String)>> {
+        self.with_inner(move |inner| async move {
             let Some(store) = inner.store()? else { return Ok(Vec::new()) };
-            let said = quipu_host::user_messages(&*store, head).await?;
-            Ok(said.into_iter().map(|(node, text)| (node, printable(&text))).collect())
+            let messages = quipu_host::user_messages(&*store, head).await?;
+            Ok(messages.into_iter().map(|(node, text)| (node, printable(&text))).collect())
         })
     }
 
-    fn preview(&self, node: NodeId) -> Doing<String> {
-        self.doing(move |inner| async move {
+    fn preview(&self, node: NodeId) -> HostFuture<String> {
+        self.with_inner(move |inner| async move {
             let Some(store) = inner.store()? else { return Ok(String::new()) };
             let mut text = Vec::new();
             crate::show::write_whole(&*store, &node.to_string(), false, &mut text).await?;
@@ -378,101 +381,102 @@ impl Host for Surroundings {
         })
     }
 
-    fn resolve(&self, name: String) -> Doing<NodeId> {
-        self.doing(|inner| async move {
+    fn resolve(&self, name: String) -> HostFuture<NodeId> {
+        self.with_inner(|inner| async move {
             let store = inner.store()?.ok_or_else(|| Failure::usage("nothing is stored yet"))?;
             Ok(quipu_host::resolve(&*store, &name, None).await?.node)
         })
     }
 
-    fn compare(&self, a: NodeId, b: NodeId, columns: usize) -> Doing<String> {
-        self.doing(move |inner| async move {
+    fn compare(&self, a: NodeId, b: NodeId, columns: usize) -> HostFuture<String> {
+        self.with_inner(move |inner| async move {
             let Some(store) = inner.store()? else { return Ok(String::new()) };
             crate::diff::compared(&*store, a, b, columns).await
         })
     }
 
     fn commands(&self) -> CommandRegistry {
-        self.0.place.commands().clone()
+        self.0.home.commands().clone()
     }
 
-    fn arguments(&self, command: String, head: Option<NodeId>) -> Doing<Vec<Candidate>> {
+    fn arguments(&self, command: String, head: Option<NodeId>) -> HostFuture<Vec<Candidate>> {
         let models = (command == "model").then(|| self.models());
-        self.doing(move |inner| async move {
+        self.with_inner(move |inner| async move {
             if let Some(models) = models {
                 let models = models.await.map_err(Failure::failed)?;
                 let models = models.iter().map(|model| quipu_host::suggested_model(model));
                 return Ok(models.map(super::arguments::candidate).collect());
             }
-            let place = &inner.place;
+            let home = &inner.home;
             if command == "settings" {
                 return Ok(super::arguments::settings(&inner.settings()));
             }
-            if place.commands().runnable().iter().any(|spec| spec.name == command) {
-                let offered = place.commands().complete(&command, "").await;
+            if home.commands().runnable().iter().any(|spec| spec.name == command) {
+                let offered = home.commands().complete(&command, "").await;
                 return Ok(offered
                     .iter()
                     .map(|text| super::arguments::offered(text, String::new()))
                     .collect());
             }
-            if let Some(known) = super::arguments::known(place, &command) {
+            if let Some(known) = super::arguments::known(home, &command) {
                 return Ok(known);
             }
             let Some(store) = inner.store()? else { return Ok(Vec::new()) };
             if let "undo" | "redo" = command.as_str() {
-                let engine = place.engine(store, &place.settings())?;
+                let engine = home.engine(store, &home.settings())?;
                 return super::arguments::steps(&engine, &command, head).await;
             }
             super::arguments::stored(&*store, &command, head).await
         })
     }
 
-    fn set(&self, setting: String) -> Doing<SettingKept> {
-        self.doing(move |inner| async move {
-            let kept = super::arguments::set(&inner.place, &setting)?;
-            let told = crate::config::told(&kept, &inner.settings());
-            let told = [vec![told], inner.told.take()].concat().join("\n");
+    fn set(&self, setting: String) -> HostFuture<SettingOutcome> {
+        self.with_inner(move |inner| async move {
+            let kept = super::arguments::set(&inner.home, &setting)?;
+            let message = crate::config::description(&kept, &inner.settings());
+            let message = [vec![message], inner.notices.take()].concat().join("\n");
             Ok(match kept.key.map(|key| (key.name, key.effect)) {
                 Some(("theme", _)) => {
                     let (theme, problems) = inner.look();
-                    let told = [vec![told], problems].concat().join("\n");
-                    SettingKept { told, theme: Some(Box::new(theme)), reopens: false }
+                    let message = [vec![message], problems].concat().join("\n");
+                    SettingOutcome { message, theme: Some(Box::new(theme)), reopens: false }
                 }
-                Some((_, Effect::Now)) => SettingKept { told, theme: None, reopens: false },
+                Some((_, Effect::Now)) => SettingOutcome { message, theme: None, reopens: false },
                 Some((_, Effect::NextStart)) => {
-                    let told = format!("{told}; it holds when the terminal is started the next time");
-                    SettingKept { told, theme: None, reopens: false }
+                    let message = format!("{message}; it holds when the terminal is started the next time");
+                    SettingOutcome { message, theme: None, reopens: false }
                 }
-                Some((_, Effect::NextSession)) | None => inner.kept(told),
+                Some((_, Effect::NextSession)) | None => inner.kept(message),
             })
         })
     }
 
-    fn edited(&self) -> Doing<SettingKept> {
-        self.doing(move |inner| async move {
-            let told = "The settings hold from here on; `terminal` and `screenReader` from the next start on";
-            let kept = inner.kept(told.to_owned());
+    fn edited(&self) -> HostFuture<SettingOutcome> {
+        self.with_inner(move |inner| async move {
+            let message =
+                "The settings hold from here on; `terminal` and `screenReader` from the next start on";
+            let kept = inner.kept(message.to_owned());
             let named = inner.settings().theme.is_some();
             let (theme, problems) = inner.look();
-            let told = [vec![kept.told], inner.told.take(), problems].concat().join("\n");
-            Ok(SettingKept { told, theme: named.then(|| Box::new(theme)), ..kept })
+            let message = [vec![kept.message], inner.notices.take(), problems].concat().join("\n");
+            Ok(SettingOutcome { message, theme: named.then(|| Box::new(theme)), ..kept })
         })
     }
 
-    fn clone_session(&self, session: SessionId) -> Doing<SessionId> {
-        self.doing(move |inner| async move {
+    fn clone_session(&self, session: SessionId) -> HostFuture<SessionId> {
+        self.with_inner(move |inner| async move {
             let store = inner.store()?.ok_or_else(|| Failure::usage("nothing is stored yet"))?;
-            let engine = inner.place.engine(store, &inner.place.settings())?;
+            let engine = inner.home.engine(store, &inner.home.settings())?;
             Ok(engine.clone_session(&session).await?.session)
         })
     }
 
-    fn command(&self, words: Vec<String>) -> Doing<Printed> {
-        self.doing(|inner| async move {
+    fn command(&self, words: Vec<String>) -> HostFuture<CommandOutput> {
+        self.with_inner(|inner| async move {
             let mode = crate::permissions::mode_set_by(&words);
-            let permissions = inner.now().permissions.clone();
+            let permissions = inner.current().permissions.clone();
             if let Some(why) = mode.zip(permissions.as_ref()).and_then(|(mode, all)| all.refuses(mode)) {
-                return Ok(Printed { err: why, ..Printed::default() });
+                return Ok(CommandOutput { err: why, ..CommandOutput::default() });
             }
             let (written, result) = inner.run(words, false).await;
             let text = |mut bytes: Vec<u8>| {
@@ -492,7 +496,7 @@ impl Host for Surroundings {
             if let Some(permissions) = permissions.filter(|_| ok && mode.is_some()) {
                 permissions.mode_was_saved();
             }
-            Ok(Printed { out: text(written.out), err, ok })
+            Ok(CommandOutput { out: text(written.out), err, ok })
         })
     }
 
@@ -501,45 +505,45 @@ impl Host for Surroundings {
         line: String,
         hidden: bool,
         stop: CancellationToken,
-        tell: Tell,
-    ) -> Doing<BashExecutionMessage> {
-        self.doing(move |inner| async move {
-            let engine = inner.place.engine_in_memory(&inner.place.settings())?;
-            let cwd = inner.now().cwd.clone();
+        tell: OutputSink,
+    ) -> HostFuture<BashExecutionMessage> {
+        self.with_inner(move |inner| async move {
+            let engine = inner.home.engine_in_memory(&inner.home.settings())?;
+            let cwd = inner.current().cwd.clone();
             Ok(engine.run_unkept(&cwd, line, hidden, stop, tell).await)
         })
     }
 
-    fn local_servers(&self) -> Doing<quipu_tui::LocalServers> {
-        self.doing(|inner| async move {
-            let look = move || quipu_host::local_servers(&inner.place);
+    fn local_servers(&self) -> HostFuture<quipu_tui::LocalServers> {
+        self.with_inner(|inner| async move {
+            let look = move || quipu_host::local_servers(&inner.home);
             tokio::task::spawn_blocking(look).await.map_err(Failure::failed)
         })
     }
 
-    fn providers(&self) -> Doing<Vec<ProviderItem>> {
-        self.doing(|inner| async move {
-            let list = move || quipu_host::key_providers(&inner.place);
+    fn providers(&self) -> HostFuture<Vec<ProviderItem>> {
+        self.with_inner(|inner| async move {
+            let list = move || quipu_host::key_providers(&inner.home);
             tokio::task::spawn_blocking(list).await.map_err(Failure::failed)
         })
     }
 
-    fn keep_key(&self, provider: String, key: String, unasked: bool) -> Doing<Kept> {
-        self.doing(move |inner| async move {
-            Ok(quipu_host::keep_key(&inner.place, &provider, &key, unasked).await?)
+    fn keep_key(&self, provider: String, key: String, unasked: bool) -> HostFuture<KeyOutcome> {
+        self.with_inner(move |inner| async move {
+            Ok(quipu_host::keep_key(&inner.home, &provider, &key, unasked).await?)
         })
     }
 
     fn settings_path(&self) -> PathBuf {
-        self.0.place.settings_path()
+        self.0.home.settings_path()
     }
 
-    fn foreground(&self, words: Vec<String>) -> Doing<()> {
-        self.doing(|inner| async move { inner.run(words, true).await.1 })
+    fn foreground(&self, words: Vec<String>) -> HostFuture<()> {
+        self.with_inner(|inner| async move { inner.run(words, true).await.1 })
     }
 
     fn git_branch(&self) -> Option<String> {
-        let cwd = self.0.now().cwd.clone();
+        let cwd = self.0.current().cwd.clone();
         let git = cwd.ancestors().map(|dir| dir.join(".git")).find(|git| git.exists())?;
         let head = if git.is_file() {
             let text = small(&git)?;

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use crate::support::*;
 
-/// A run that asks, and the program that it asks.
-struct Asking {
-    running: Running,
+/// A run that asks, and the program that answers it.
+struct AskingRun {
+    running: RunningCommand,
     stdin: Option<ChildStdin>,
     lines: Vec<Value>,
 }
@@ -19,14 +19,14 @@ fn write(path: &str) -> Reply {
     call("c1", "write", &json!({ "path": path, "content": "x" }))
 }
 
-impl Asking {
+impl AskingRun {
     fn start(world: &World, calls: Vec<Reply>, args: &[&str]) -> Self {
         calls.into_iter().for_each(|reply| world.server.push(reply));
         world.server.push(Answer::new().text("I see.").reply());
         let args = [&["-p", "--mode", "json", "--ask-on-stdin", "go on"], args].concat();
         let mut command = world.quipu(&args);
         command.stdin(Stdio::piped());
-        let mut running = Running::start(command);
+        let mut running = RunningCommand::start(command);
         let stdin = running.child.stdin.take();
         Self { running, stdin, lines: Vec::new() }
     }
@@ -76,7 +76,7 @@ impl Asking {
         self.next("quipu_ask_closed")
     }
 
-    fn end(mut self) -> Ran {
+    fn end(mut self) -> CommandOutput {
         let stdin = self.stdin.take();
         let ran = self.running.wait().ok();
         drop(stdin);
@@ -93,7 +93,7 @@ fn result(world: &World) -> String {
 #[test]
 fn once_is_for_one_call() {
     let world = World::new([]);
-    let mut asking = Asking::start(&world, vec![write("../once"), write("../once")], &[]);
+    let mut asking = AskingRun::start(&world, vec![write("../once"), write("../once")], &[]);
     let asked = asking.asked();
     assert_eq!(asked["options"], json!(["once", "session", "always", "no"]));
     assert_eq!(asked["timeout"], 600_000);
@@ -109,12 +109,12 @@ fn once_is_for_one_call() {
 #[test]
 fn session_is_until_its_end() {
     let world = World::new([]);
-    let mut asking = Asking::start(&world, vec![write("../session"), write("../session")], &[]);
+    let mut asking = AskingRun::start(&world, vec![write("../session"), write("../session")], &[]);
     let asked = asking.asked();
     asking.answer(&asked, json!({ "value": "session" }));
     let ran = asking.end();
     assert_eq!(ran.text().matches("quipu_asked").count(), 1, "the second is not asked");
-    let mut asking = Asking::start(&world, vec![write("../session")], &[]);
+    let mut asking = AskingRun::start(&world, vec![write("../session")], &[]);
     let asked = asking.asked();
     asking.answer(&asked, json!({ "cancelled": true }));
     asking.end();
@@ -134,7 +134,7 @@ fn file_linked_while_asked_is_asked_again() {
     for (value, leaves) in [("once", false), ("once", true), ("session", false), ("always", false)] {
         std::fs::remove_file(&file).ok();
         std::fs::write(&file, "plain").unwrap();
-        let mut asking = Asking::start(&world, vec![write("../file")], &[]);
+        let mut asking = AskingRun::start(&world, vec![write("../file")], &[]);
         let asked = asking.asked();
         swap();
         asking.answer(&asked, json!({ "value": value }));
@@ -160,16 +160,16 @@ fn file_linked_while_asked_is_asked_again() {
 #[test]
 fn always_is_kept_listed_and_revoked() {
     let world = World::new([]);
-    let mut asking = Asking::start(&world, vec![write("../always")], &[]);
+    let mut asking = AskingRun::start(&world, vec![write("../always")], &[]);
     let asked = asking.asked();
     asking.answer(&asked, json!({ "value": "always" }));
     asking.end();
     let listed = world.run(&["permissions", "list"]).ok().text();
     assert!(listed.contains("p1") && listed.contains("write") && listed.contains("/always"), "{listed}");
-    let ran = Asking::start(&world, vec![write("../always")], &[]).end();
+    let ran = AskingRun::start(&world, vec![write("../always")], &[]).end();
     assert!(!ran.text().contains("quipu_asked"));
     world.run(&["permissions", "revoke", "p1"]).ok();
-    let mut asking = Asking::start(&world, vec![write("../always")], &[]);
+    let mut asking = AskingRun::start(&world, vec![write("../always")], &[]);
     let asked = asking.asked();
     asking.answer(&asked, json!({ "value": "no" }));
     asking.end();
@@ -178,7 +178,7 @@ fn always_is_kept_listed_and_revoked() {
 #[test]
 fn no_tells_the_model_why() {
     let world = World::new([]);
-    let mut asking = Asking::start(&world, vec![write("../no")], &[]);
+    let mut asking = AskingRun::start(&world, vec![write("../no")], &[]);
     let asked = asking.asked();
     asking.answer(&asked, json!({ "value": "no", "reason": "not there" }));
     let closed = asking.closed();
@@ -189,12 +189,12 @@ fn no_tells_the_model_why() {
 }
 
 #[test]
-fn what_is_no_answer_is_told_and_the_question_stays() {
+fn invalid_answer_is_reported_and_the_question_stays() {
     let world = World::new([]);
     std::fs::create_dir(world.path("home/.ssh")).unwrap();
     std::fs::write(world.path("home/.ssh/config"), "Host h").unwrap();
     let read = call("c1", "read", &json!({ "path": "~/.ssh/config" }));
-    let mut asking = Asking::start(&world, vec![read], &["--no-session"]);
+    let mut asking = AskingRun::start(&world, vec![read], &["--no-session"]);
     world.unchecked();
     // Before anything is asked.
     asking.send(r#"{"type":"extension_ui_response","id":"a1","value":"once"}"#);
@@ -236,7 +236,7 @@ fn a_closed_stdin_refuses_what_is_asked() {
         both.tool_call("c2", "write", r#"{"path":"../b","content":"x"}"#).reply()
     };
     // While two questions are open; the last line has no end.
-    let mut asking = Asking::start(&world, vec![both(), write("../c")], &[]);
+    let mut asking = AskingRun::start(&world, vec![both(), write("../c")], &[]);
     let (first, _) = (asking.asked(), asking.asked());
     let line = json!({ "type": "extension_ui_response", "id": first["id"], "value": "once" }).to_string();
     asking.stdin.take().unwrap().write_all(line.as_bytes()).unwrap();

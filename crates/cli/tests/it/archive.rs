@@ -202,7 +202,7 @@ fn each_file_has_its_report() {
 
 /// Each with its reason and what to do; the rest goes on, and running again finishes.
 #[test]
-fn what_cannot_be_read_is_told_with_what_to_do() {
+fn unreadable_archive_names_the_next_step() {
     use std::os::unix::fs::symlink;
     let world = World::unprivileged([]);
     world.unchecked();
@@ -277,7 +277,7 @@ fn the_other_agents_places_are_known() {
     let import = |env: &[(&str, &str)]| {
         let mut command = world.quipu(&["import", "pi", "--json"]);
         command.envs(env.iter().copied());
-        Running::start(command).wait().ok().json_lines()[0]["session"].as_str().unwrap().to_owned()
+        RunningCommand::start(command).wait().ok().json_lines()[0]["session"].as_str().unwrap().to_owned()
     };
     assert_eq!(import(&[]), "default");
     let agent = world.path("tmp/agent");
@@ -340,7 +340,7 @@ pub(crate) fn peer() -> Option<[PathBuf; 2]> {
 }
 
 /// Runs the other agent in this world: one prompt to the world's own server.
-pub(crate) fn run_peer([node, program]: &[PathBuf; 2], world: &World, args: &[&str]) -> Ran {
+pub(crate) fn run_peer([node, program]: &[PathBuf; 2], world: &World, args: &[&str]) -> CommandOutput {
     let home = world.path("home/.pi/agent");
     std::fs::create_dir_all(&home).unwrap();
     let model = json!({ "id": MODEL, "contextWindow": 1_000_000_000, "maxTokens": 8_000 });
@@ -358,7 +358,7 @@ pub(crate) fn run_peer([node, program]: &[PathBuf; 2], world: &World, args: &[&s
         .env("PI_OFFLINE", "1")
         .env("PI_SKIP_VERSION_CHECK", "1")
         .env("PI_TELEMETRY", "0");
-    Running::start(command).wait().ok()
+    RunningCommand::start(command).wait().ok()
 }
 
 #[test]
@@ -396,7 +396,7 @@ fn the_other_agent_goes_on_with_what_we_export() {
 }
 
 #[test]
-fn what_the_other_agent_wrote_goes_on_here() {
+fn imported_session_continues_here() {
     let Some(peer) = peer() else { return };
     let world = World::new([
         bash("c1", "echo from-the-tool"),
@@ -595,7 +595,7 @@ fn every_imported_session_goes_on_on_both_wires() {
 }
 
 #[test]
-fn what_is_here_is_shown_and_taken_in_when_wanted() {
+fn found_agents_are_listed_and_imported_on_request() {
     let world = World::new([]);
     let ran = world.run(&["import"]).ok();
     assert!(ran.err.contains("No sessions of other agents were found"), "{}", ran.err);

@@ -57,7 +57,7 @@ fn a_session_goes_back_and_there_again_without_a_model() {
 }
 
 #[test]
-fn what_is_left_behind_is_summed_up_when_that_is_wanted() {
+fn branch_summarizes_the_left_part_on_request() {
     let world = World::new(
         [
             Answer::new().text("Left or right?").reply(),
@@ -149,7 +149,7 @@ fn a_summary_that_fails_is_told_and_moves_nothing() {
 }
 
 #[test]
-fn only_a_session_of_ours_that_nobody_works_on_goes_anywhere() {
+fn branch_moves_only_an_idle_session_of_its_own() {
     let gate = Gate::new();
     let gated = Reply::sse("").then_gate(&gate).then(Answer::new().text("Two.").stream());
     let world = World::new(answers(&["One."]).into_iter().chain([gated]));

@@ -62,7 +62,7 @@ fn two_runs(
 }
 
 #[test]
-fn what_would_be_changed_is_shown_and_only_that_is_changed() {
+fn jump_changes_only_the_files_it_previewed() {
     let (world, one, two) = two_runs(&[("a", "1"), ("b", "1")], &[("a", "two"), ("new/c", "2")], |world| {
         world.file("mine", "m");
     });
@@ -89,7 +89,7 @@ fn what_would_be_changed_is_shown_and_only_that_is_changed() {
 }
 
 #[test]
-fn what_somebody_changed_is_refused_overwritten_and_brought_back() {
+fn foreign_changes_are_refused_overwritten_and_restored() {
     let (world, one, two) = two_runs(&[("a", "1"), ("b", "1")], &[("a", "two"), ("b", "2")], |_| {});
     world.file("b", "mine");
     let before = tree(&world);
@@ -125,7 +125,7 @@ fn on_a_full_disk_nothing_is_changed() {
     let line =
         format!("trap '' XFSZ; ulimit -f 1000; exec {} branch {one} --files --yes", world.program.display());
     command.args(["-c", &line]);
-    Running::start(command).wait().fails(1, &["large", "EFBIG", "Nothing was changed"]);
+    RunningCommand::start(command).wait().fails(1, &["large", "EFBIG", "Nothing was changed"]);
     assert_eq!((tree(&world), head(&world)), (before, two));
     world.run(&["branch", &one, "--files", "--yes"]).ok();
     assert_eq!(tree(&world)["large"].1, large);
@@ -207,7 +207,7 @@ fn killed_anywhere_it_is_taken_back_or_brought_to_its_end() {
 }
 
 #[test]
-fn what_is_not_kept_is_told() {
+fn unsaved_file_states_are_reported() {
     let world = World::new([
         writes(&[("big", &"x".repeat(2_000)), ("a", "1")]),
         done(),
@@ -272,7 +272,7 @@ fn old_states_make_room_and_that_is_told() {
 }
 
 #[test]
-fn what_an_interrupted_command_changed_is_known() {
+fn changes_of_an_interrupted_command_are_recorded() {
     let command = "printf two > a; printf n > new; sleep 1000";
     let world = World::new([writes(&[("a", "1"), ("b", "1")]), done(), bash("c1", command), done(), done()]);
     world.run(&["-p", "one"]).ok();
@@ -350,7 +350,7 @@ fn removals_of_a_killed_command_are_listed_or_restored() {
 }
 
 #[test]
-fn directories_that_were_added_go_along_where_they_are_permitted() {
+fn added_directories_are_restored_where_permitted() {
     let outside = tempfile::tempdir().unwrap();
     let extra = outside.path().canonicalize().unwrap();
     let at = |name: &str| extra.join(name).display().to_string();

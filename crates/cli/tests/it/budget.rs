@@ -139,7 +139,7 @@ fn four_processes_under_one_limit_stay_within_it() {
 }
 
 /// Another process asks while a call of the first one is under way.
-fn while_another_asks(daily: f64, wait: u64) -> (World, Gate, Running) {
+fn while_another_asks(daily: f64, wait: u64) -> (World, Gate, RunningCommand) {
     let gate = Gate::new();
     let held = Reply::sse("").then_gate(&gate).then(tokens(1_000).stream());
     let world = priced(std::iter::once(held).chain(answers(3)));
@@ -192,7 +192,7 @@ fn a_call_whose_process_was_killed_counts_as_reserved() {
 }
 
 #[test]
-fn what_is_billed_beyond_the_limit_counts_against_the_next_call() {
+fn overspent_budget_counts_against_the_next_call() {
     let world = priced([tokens(3_000).reply(), tokens(3_000).reply(), tokens(1).reply()]);
     settings(&world, &json!({ "daily": 4.5 }));
     world.run(&["-p", "one"]).ok();
@@ -321,7 +321,7 @@ fn runs_that_keep_nothing_count_one_after_another() {
 
 /// Whatever servers do, and whoever calls them: a server may bill all that a request allows where it tells nothing else.
 #[test]
-fn what_may_be_billed_stays_within_the_day() {
+fn possible_cost_stays_within_the_daily_budget() {
     for seed in 1..4_usize {
         let mut state = seed * 7_919;
         let mut number = |below: usize| {
@@ -389,7 +389,7 @@ fn a_price_of_zero_is_known_where_somebody_gave_it() {
 }
 
 #[test]
-fn an_answer_is_lowered_on_both_wires_and_never_below_1024_tokens() {
+fn budget_lowers_max_tokens_but_not_below_1024() {
     for (model, wire) in [(MODEL, Wire::Messages), ("chat", Wire::Completions)] {
         let answer = || Answer::on(wire).text("Done.").usage(10, 1_000, 0, 0);
         let call = answer().tool_call("c1", "bash", r#"{"command":"true"}"#);
@@ -407,7 +407,7 @@ fn an_answer_is_lowered_on_both_wires_and_never_below_1024_tokens() {
 }
 
 #[test]
-fn the_limit_of_a_run_holds_for_all_its_calls_and_not_for_the_next_run() {
+fn run_budget_covers_its_calls_and_not_the_next_run() {
     let step = |at: usize| {
         Answer::new()
             .tool_call(&format!("c{at}"), "bash", r#"{"command":"true"}"#)
@@ -484,7 +484,7 @@ fn a_model_without_a_price_is_told_once() {
 }
 
 #[test]
-fn what_is_replayed_costs_nothing() {
+fn replay_costs_nothing() {
     let world = priced(answers(1));
     world.run(&["-p", "--record", "tape", "x"]).ok();
     settings(&world, &json!({ "daily": 1 }));
@@ -511,7 +511,7 @@ fn a_day_is_the_users() {
     let at = |now: i64, zone: &str| {
         let mut command = world.quipu(&["-p", "--daily-budget", "2.5", "x"]);
         command.env("LD_PRELOAD", &library).env("TEST_NOW", now.to_string()).env("TZ", zone);
-        Running::start(command).wait()
+        RunningCommand::start(command).wait()
     };
     at(noon, "NPT-5:45").ok();
     at(midnight - 60, "NPT-5:45").ok();

@@ -19,10 +19,10 @@ fn named(script: impl IntoIterator<Item = Reply>) -> (World, String) {
     (world, target)
 }
 
-fn run(world: &World, target: &str, args: &[&str]) -> Ran {
+fn run(world: &World, target: &str, args: &[&str]) -> CommandOutput {
     let mut command = world.quipu(args);
     command.env("CARGO_TARGET_DIR", target);
-    Running::start(command).wait()
+    RunningCommand::start(command).wait()
 }
 
 fn told(world: &World) -> String {
@@ -52,7 +52,7 @@ fn writes_to_caches_are_kept_for_the_directory() {
     let other = world.path("other");
     std::fs::create_dir_all(&other).unwrap();
     let mut command = world.quipu(&["-p", "there"]);
-    Running::start({
+    RunningCommand::start({
         command.env("CARGO_TARGET_DIR", &target).current_dir(&other);
         command
     })

@@ -189,24 +189,24 @@ fn command_at_the_end_of_a_run_has_it_go_on() {
         (r#"printf '{"continue":false,"decision":"block","reason":"Run the tests."}'"#, false),
         ("echo done", false),
     ];
-    for (answer, goes_on) in cases {
+    for (answer, continues) in cases {
         let command = format!("cat > seen.json; grep -q 'active.:true' seen.json && exit 0; {answer}");
         settings(&world, &json!({ "Stop": [{ "hooks": [hook(&command)] }] }));
         world.server.push(Answer::new().text("Written.").reply());
-        if goes_on {
+        if continues {
             world.server.push(Answer::new().text("Tested.").reply());
         }
         let before = world.requests().len();
         world.run(&["-p", "write"]).ok();
         let asked = world.requests()[before..].to_vec();
-        assert_eq!(asked.len(), 1 + usize::from(goes_on), "{answer}");
-        if goes_on {
+        assert_eq!(asked.len(), 1 + usize::from(continues), "{answer}");
+        if continues {
             let said = wire_text(&messages(asked.last().unwrap()).pop().unwrap());
             assert!(said.contains("Run the tests."), "{answer}: {said}");
         }
         let end = seen(&world, "seen.json");
-        assert_eq!(end["stop_hook_active"], goes_on, "{answer}");
-        let last = if goes_on { "Tested." } else { "Written." };
+        assert_eq!(end["stop_hook_active"], continues, "{answer}");
+        let last = if continues { "Tested." } else { "Written." };
         assert_eq!(end["last_assistant_message"], last, "{answer}");
     }
 }

@@ -192,7 +192,7 @@ fn settings_that_make_no_sense_are_told() {
 
 /// Where the process is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum When {
+enum KillPoint {
     /// The model was asked and has not answered.
     Asked,
     /// It answered the first of two calls, and was asked again.
@@ -211,22 +211,22 @@ fn killed_at_any_moment_of_a_compaction_nothing_is_lost() {
     let long = "word ".repeat(400);
     let mut compacted = [0, 0];
     for (manual, when) in [
-        (true, When::Asked),
-        (true, When::Answering),
-        (true, When::Answering),
-        (true, When::Kept),
-        (false, When::Asked),
+        (true, KillPoint::Asked),
+        (true, KillPoint::Answering),
+        (true, KillPoint::Answering),
+        (true, KillPoint::Kept),
+        (false, KillPoint::Asked),
         // A turn is cut: what is before it and its beginning are summed up apart.
-        (false, When::AskedAgain),
-        (false, When::Answering),
-        (false, When::Answering),
+        (false, KillPoint::AskedAgain),
+        (false, KillPoint::Answering),
+        (false, KillPoint::Answering),
     ] {
         let gate = quipu_testkit::Gate::new();
         let notes = Answer::new().text("In short.");
         let gated = quipu_testkit::Reply::sse("").then_gate(&gate).then(notes.stream());
         // The second answer fills the window, for those who look at it.
         let full = Answer::new().text(&long).usage(199_000, 500, 0, 0).reply();
-        let first = (when == When::AskedAgain).then(|| Answer::new().text("At first.").reply());
+        let first = (when == KillPoint::AskedAgain).then(|| Answer::new().text("At first.").reply());
         let script = answers(&[&long]).into_iter().chain([full]).chain(first).chain([gated]);
         let mut world = World::new(script);
         small(&world);
@@ -238,10 +238,10 @@ fn killed_at_any_moment_of_a_compaction_nothing_is_lost() {
             world.start(&["-p", "-c", "--mode", "json", "three"])
         };
         runtime.block_on(gate.reached());
-        if !matches!(when, When::Asked | When::AskedAgain) {
+        if !matches!(when, KillPoint::Asked | KillPoint::AskedAgain) {
             gate.open();
         }
-        if when == When::Kept {
+        if when == KillPoint::Kept {
             assert_eq!(running.line().unwrap().len(), 64);
         }
         running.signal(nix::sys::signal::Signal::SIGKILL);
@@ -270,15 +270,15 @@ fn killed_at_any_moment_of_a_compaction_nothing_is_lost() {
             |nodes: &[serde_json::Value]| nodes.iter().filter(|node| node["compaction"].is_object()).count();
         compacted[usize::from(manual)] += kept(&before);
         match when {
-            When::Asked | When::AskedAgain => {
+            KillPoint::Asked | KillPoint::AskedAgain => {
                 assert_eq!(kept(&before), 0, "{context}");
                 let open = after
                     .iter()
                     .filter(|node| node.to_string().contains("the process ended before the answer"));
                 assert_eq!(open.count(), 1, "{context}: the call that was made is told");
             }
-            When::Answering => {}
-            When::Kept => assert_eq!(kept(&before), 1, "{context}"),
+            KillPoint::Answering => {}
+            KillPoint::Kept => assert_eq!(kept(&before), 1, "{context}"),
         }
         assert!(kept(&after) <= 1 + kept(&before), "{context}");
     }
@@ -286,7 +286,7 @@ fn killed_at_any_moment_of_a_compaction_nothing_is_lost() {
 }
 
 #[test]
-fn what_fills_a_context_and_what_its_next_turn_costs() {
+fn context_report_shows_shares_and_next_turn_cost() {
     let long = "word ".repeat(400);
     let script = [
         Answer::new().tool_call("c1", "read", r#"{"path":"f"}"#).reply(),

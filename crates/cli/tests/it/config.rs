@@ -22,7 +22,7 @@ fn project(world: &World, settings: &Value) {
 fn get(world: &World, key: &str, variable: &str, value: &str) -> (Value, String) {
     let mut command = world.quipu(&["config", "get", key, "--json"]);
     command.env(variable, value);
-    let row = Running::start(command).wait().ok().json();
+    let row = RunningCommand::start(command).wait().ok().json();
     assert_eq!(row["key"], key);
     (row["value"].clone(), row["source"].as_str().unwrap().to_owned())
 }
@@ -93,7 +93,7 @@ fn config_edit_reports_what_is_wrong_afterwards() {
         set_mode(&script, 0o700);
         let mut command = world.quipu(&["config", "edit"]);
         command.env("EDITOR", &script);
-        Running::start(command).wait()
+        RunningCommand::start(command).wait()
     };
     let ran = edit(r#"{"theme":"dark"}"#).ok();
     assert!(ran.err.contains("settings.json is well"), "{}", ran.err);

@@ -19,10 +19,10 @@ fn pruning() -> Value {
 }
 
 /// The output of `quipu context` as people see it in so many columns.
-fn shown(world: &World, columns: &str, args: &[&str]) -> Ran {
+fn shown(world: &World, columns: &str, args: &[&str]) -> CommandOutput {
     let mut command = world.quipu(&[&["context"], args].concat());
     command.env("COLUMNS", columns);
-    Running::start(command).wait().ok()
+    RunningCommand::start(command).wait().ok()
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn a_context_is_told_in_any_width_and_of_any_model() {
 }
 
 #[test]
-fn a_count_of_another_program_corrects_what_it_counted_and_not_much_more() {
+fn foreign_token_count_corrects_only_what_it_covers() {
     let world = World::new([]);
     let header = json!({ "type": "session", "version": 3, "id": "s1", "timestamp": "2026-01-01T00:00:00.000Z", "cwd": world.path("work") });
     let user = |id: &str, parent: Value, text: &str| {
@@ -124,7 +124,7 @@ fn pointers(request: &Captured) -> Vec<Value> {
 }
 
 #[test]
-fn old_results_are_left_out_in_steps_and_read_again_on_both_wires() {
+fn old_results_are_pruned_in_steps_on_both_wires() {
     for wire in [Wire::Messages, Wire::Completions] {
         let read = |turn: usize| {
             let path = json!({ "path": format!("f{turn}") }).to_string();
@@ -202,7 +202,7 @@ fn old_results_are_left_out_in_steps_and_read_again_on_both_wires() {
 }
 
 #[test]
-fn killed_after_results_were_left_out_the_session_goes_on_with_the_same_bytes() {
+fn session_killed_after_pruning_resumes_with_equal_bytes() {
     let gate = Gate::new();
     let read = |turn: usize| call(&format!("c{turn}"), "read", &json!({ "path": format!("f{turn}") }));
     let gated = Reply::sse("").then_gate(&gate).then(Answer::new().text("Read.").stream());
@@ -229,14 +229,14 @@ fn killed_after_results_were_left_out_the_session_goes_on_with_the_same_bytes() 
 /// A recording of a session in which results were left out goes the same way when it is played, and its export is read
 /// by a store that knows none of its nodes.
 #[test]
-fn what_was_left_out_is_so_again_when_it_is_played_and_whole_when_it_is_exported() {
+fn pruned_results_replay_pruned_and_export_whole() {
     let read = |turn: usize| call(&format!("c{turn}"), "read", &json!({ "path": format!("f{turn}") }));
     let world = World::new((0..16).map(read).chain([Answer::new().text("Read.").reply()]));
     for turn in 0..16 {
         world.file(&format!("f{turn}"), format!("file {turn}\n{}", "a line\n".repeat(1_900)));
     }
     set(&world, &pruning());
-    let steps = |ran: Ran| -> Vec<(Value, Value)> {
+    let steps = |ran: CommandOutput| -> Vec<(Value, Value)> {
         let lines = ran.ok().json_lines().into_iter();
         let steps = lines.filter(|line| line["type"] == "quipu_context_pruned");
         steps.map(|line| (line["results"].clone(), line["estimatedTokensAfter"].clone())).collect()

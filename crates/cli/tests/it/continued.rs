@@ -105,7 +105,7 @@ fn check_completions(messages: &[Value]) {
 }
 
 #[test]
-fn every_agents_session_goes_on_with_its_own_model_on_both_wires() {
+fn imported_sessions_continue_with_their_own_model() {
     let world = World::new([]);
     let mut sessions = Vec::new();
     for case in &CASES {
@@ -154,7 +154,7 @@ fn every_agents_session_goes_on_with_its_own_model_on_both_wires() {
 }
 
 #[test]
-fn the_newest_here_goes_on_with_its_own_model_and_never_with_another() {
+fn newest_session_continues_only_with_its_own_model() {
     let world = World::new([Answer::new().text("Yes.").reply()]);
     let cwd = world.path("work");
     let record = |kind: &str, id: &str, parent: Value, message: Value| {

@@ -10,7 +10,7 @@ fn entries(path: &Path) -> Vec<String> {
 }
 
 /// The commands that a run told the user to type.
-fn told(ran: &Ran) -> Vec<Vec<String>> {
+fn told(ran: &CommandOutput) -> Vec<Vec<String>> {
     let commands: Vec<Vec<String>> = ran
         .err
         .lines()
@@ -23,7 +23,7 @@ fn told(ran: &Ran) -> Vec<Vec<String>> {
     commands
 }
 
-fn run_told(world: &World, ran: &Ran) {
+fn run_told(world: &World, ran: &CommandOutput) {
     for command in told(ran) {
         let args: Vec<&str> = command.iter().map(String::as_str).collect();
         assert!(!world.run(&args).ok().out.is_empty(), "{args:?}");
@@ -89,11 +89,11 @@ fn a_shell_is_all_that_it_needs() {
     std::os::unix::fs::symlink("/bin/sh", bin.join("sh")).unwrap();
     let mut command = world.quipu(&["demo"]);
     command.env("PATH", &bin);
-    Running::start(command).wait().ok();
+    RunningCommand::start(command).wait().ok();
 }
 
 #[test]
-fn it_can_be_kept_elsewhere() {
+fn demo_store_can_be_kept_elsewhere() {
     let world = World::new([]);
     let ran = world.run(&["demo", "--dir", "shop", "--store", "own.db"]).ok();
     run_told(&world, &ran);

@@ -12,10 +12,10 @@ use crate::support::*;
 const SECRET: &str = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
 
 /// Runs the command with this in its environment.
-fn traced(world: &World, env: &[(&str, &str)], args: &[&str]) -> Ran {
+fn traced(world: &World, env: &[(&str, &str)], args: &[&str]) -> CommandOutput {
     let mut command = world.quipu(args);
     command.envs(env.iter().copied());
-    Running::start(command).wait()
+    RunningCommand::start(command).wait()
 }
 
 fn lines(text: &str) -> Vec<Value> {

@@ -163,7 +163,7 @@ fn the_page_on_time_travel_tells_what_happens() {
     for Example { line, command: text, output } in &examples {
         let mut shell = world.command("sh");
         shell.args(["-c", &format!("exec 2>&1; {}", command(text, &ids))]).env("PATH", &path);
-        let printed = Running::start(shell).wait().text().replace(&work, PLACE);
+        let printed = RunningCommand::start(shell).wait().text().replace(&work, PLACE);
         let printed: Vec<&str> = printed.lines().collect();
         let page: Vec<String> = output
             .iter()

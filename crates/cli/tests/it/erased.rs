@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use quipu_host::holders::Holders;
-use quipu_host::{Place, Silent};
+use quipu_host::{Home, SilentObserver};
 use quipu_store::{EraseTargets, Erased, OpenOptions, Selection, SqliteStore};
 use quipu_testkit::Answer;
 use serde_json::{Value, json};
@@ -18,9 +18,9 @@ fn erase(world: &World, selection: Selection) -> Vec<(String, Erased)> {
     runtime.block_on(async {
         let path = world.store();
         let store = Arc::new(SqliteStore::open(&path, &OpenOptions::default()).unwrap());
-        let place = Place::at(path.parent().unwrap(), Arc::new(Silent));
+        let home = Home::at(path.parent().unwrap(), Arc::new(SilentObserver));
         let targets = EraseTargets { selection, why: "somebody asked".into() };
-        let answers = Holders::of(&place, Some(&store)).erase(&targets).await;
+        let answers = Holders::of(&home, Some(&store)).erase(&targets).await;
         answers.into_iter().map(|answer| (answer.holder, answer.answer.unwrap())).collect()
     })
 }
@@ -193,7 +193,7 @@ fn files_written_for_somebody_are_known_and_erased() {
     let said = format!("the code is {SECRET}");
     let mut command = world.quipu(&["-p", "--record", tape.to_str().unwrap(), &said]);
     command.env("QUIPU_LOG", "info").env("QUIPU_LOG_FILE", &log);
-    Running::start(command).wait().ok();
+    RunningCommand::start(command).wait().ok();
     let id = world.sessions()[0]["id"].as_str().unwrap().to_owned();
     world.run(&["life", &id, "--svg", picture.to_str().unwrap()]).ok();
     world.run(&["-p", "--session", file.to_str().unwrap(), &said]).ok();

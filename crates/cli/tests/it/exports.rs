@@ -61,7 +61,7 @@ fn conversations_of_exports_go_on_on_both_wires() {
 }
 
 #[test]
-fn whose_export_it_is_need_not_be_said() {
+fn import_detects_the_owner_of_an_export() {
     let world = World::new([]);
     let text = std::fs::read(fixture("fixtures/chatgpt/conversations.json")).unwrap();
     std::fs::create_dir_all(world.path("work/export")).unwrap();

@@ -165,7 +165,7 @@ fn a_full_disk() {
             let mut command = world.command("/bin/sh");
             let program = world.program.display();
             command.args(["-c", &format!("{trap}ulimit -f 2048; exec {program} {args}")]);
-            Running::start(command).wait()
+            RunningCommand::start(command).wait()
         };
         let noise: String = (0..60_000u64)
             .map(|n| {
@@ -217,7 +217,7 @@ fn a_full_disk_can_be_read() {
         let mut command = world.command("/bin/sh");
         let program = world.program.display();
         command.args(["-c", &format!("ulimit -f 0; exec {program} {args}")]);
-        Running::start(command).wait()
+        RunningCommand::start(command).wait()
     };
     let reads = |store: &str| {
         for (args, part) in [

@@ -42,7 +42,7 @@ fn leave(terminal: &mut Terminal) {
 }
 
 #[test]
-fn without_a_key_it_says_what_can_be_done_with_the_words_to_type() {
+fn first_run_without_a_key_lists_commands_to_type() {
     let world = world([], &json!({}));
     let mut terminal = Terminal::open(&world, &[]);
     terminal.shows("No model can be used yet");
@@ -148,7 +148,7 @@ fn without_the_network_the_key_may_be_kept_all_the_same() {
 }
 
 #[test]
-fn a_server_on_this_machine_is_offered_and_one_that_says_nothing_is_not_waited_for() {
+fn first_run_offers_local_servers_without_waiting() {
     let list = json!({ "object": "list", "data": [{ "id": "small:1b" }, { "id": "large:70b" }] }).to_string();
     let list = || Reply::new(200, "application/json", list.clone());
     let server = FakeServer::start([list(), list()]);
@@ -167,7 +167,7 @@ fn a_server_on_this_machine_is_offered_and_one_that_says_nothing_is_not_waited_f
 }
 
 #[test]
-fn where_servers_were_looked_for_is_told() {
+fn first_run_lists_searched_model_servers() {
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let world = world([], &json!({ "mine": format!("http://{nobody}/v1") }));
     let mut terminal = Terminal::open(&world, &[]);
@@ -176,7 +176,7 @@ fn where_servers_were_looked_for_is_told() {
 }
 
 #[test]
-fn files_that_are_wrong_somewhere_are_told_of_and_the_rest_holds() {
+fn faulty_settings_are_reported_and_the_rest_applies() {
     let world = World::says("Here.");
     let home = world.path("home/.quipu");
     std::fs::create_dir(home.join("themes")).unwrap();

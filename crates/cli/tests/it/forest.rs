@@ -105,7 +105,7 @@ fn branches_stand_before_what_goes_on_and_the_head_stands_last() {
 }
 
 #[test]
-fn what_an_import_repaired_is_told_where_it_stands() {
+fn import_repairs_are_shown_at_their_node() {
     let world = World::new([]);
     let mut nameless = user("x", None, "nameless");
     nameless.as_object_mut().unwrap().remove("id");
@@ -206,7 +206,7 @@ fn of_a_long_session_what_stands_out_is_drawn() {
     let (nodes, between) = count(&tree_json(&world, &[]));
     assert!(nodes < 150 && between > 500, "{nodes} {between}");
     // A pipe that is closed is the end, and nothing to complain about loudly.
-    let ran = Running::start({
+    let ran = RunningCommand::start({
         let mut command = world.command("/bin/sh");
         let program = world.program.display().to_string();
         command.args(["-c", &format!("{program} tree --all | head -n 1")]);

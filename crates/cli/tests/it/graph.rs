@@ -88,7 +88,7 @@ fn leave_tree(mut terminal: Terminal) {
 }
 
 #[test]
-fn two_branches_are_compared_side_by_side_or_one_below_the_other() {
+fn diff_shows_branches_side_by_side_or_stacked() {
     let world = two_branches([]);
     for (columns, beside) in [(120, true), (100, true), (99, false), (60, false)] {
         let mut terminal = Terminal::sized(&world, &["-c"], columns, 40);
@@ -113,7 +113,7 @@ fn two_branches_are_compared_side_by_side_or_one_below_the_other() {
 }
 
 #[test]
-fn what_files_would_become_is_shown_before_they_go_along() {
+fn file_changes_are_shown_before_a_jump_restores_them() {
     let world = World::new([
         writes("a.txt", "one"),
         says("Wrote one."),
@@ -178,7 +178,7 @@ fn a_label_is_given_in_the_tree() {
 }
 
 #[test]
-fn it_goes_there_with_a_summary_of_what_is_left() {
+fn jump_from_the_tree_summarizes_the_left_branch() {
     let world = two_branches([says("Notes of the right way."), says("Back again.")]);
     let mut terminal = open(&world);
     terminal.types("left it is\r");

@@ -105,7 +105,7 @@ fn one_value_a_line_in_and_one_hash_a_line_out() {
 }
 
 #[test]
-fn a_line_that_is_no_json_is_named_and_those_before_it_are_answered() {
+fn hash_answers_the_lines_before_invalid_json() {
     let world = World::new([]);
     let good = VECTORS[0].0;
     let check = |bad: &[u8], words: &[&str]| {
@@ -131,7 +131,7 @@ fn a_long_line_is_hashed_and_answers_come_at_once() {
     // A writer that waits for each answer gets it.
     let mut command = world.quipu(&["hash", "--jsonl"]);
     command.stdin(std::process::Stdio::piped());
-    let mut running = Running::start(command);
+    let mut running = RunningCommand::start(command);
     let mut stdin = running.child.stdin.take().unwrap();
     for (text, hash) in &VECTORS[..3] {
         use std::io::Write as _;

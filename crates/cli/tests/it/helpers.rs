@@ -30,10 +30,10 @@ const NAMES: [&str; 12] = [
     "the-pager",
     "cat",
 ];
-/// A place: its name, the entry of `PATH`, and where programs are put for it.
-type Place = (&'static str, String, &'static str);
+/// A row: its name, the entry of `PATH`, and the directory of its programs.
+type PathEntry = (&'static str, String, &'static str);
 
-fn places(world: &World) -> Vec<Place> {
+fn places(world: &World) -> Vec<PathEntry> {
     let at = |name: &str| world.path(name).display().to_string();
     vec![
         ("the current directory", ".".into(), "work"),
@@ -47,7 +47,7 @@ fn places(world: &World) -> Vec<Place> {
 }
 
 /// The world, the value of `PATH`, and the file that a program leaves a line in when it runs unconfined.
-fn planted(world: &World, (_, entry, dir): &Place) -> (String, PathBuf) {
+fn planted(world: &World, (_, entry, dir): &PathEntry) -> (String, PathBuf) {
     let mark = world.path("mark");
     let dir = world.path(dir);
     std::fs::create_dir_all(&dir).unwrap();
@@ -105,18 +105,18 @@ fn no_planted_program_is_run() {
             command
         };
 
-        Running::start(with_path(world.quipu(&["-p", "Change it."]))).wait().ok();
+        RunningCommand::start(with_path(world.quipu(&["-p", "Change it."]))).wait().ok();
         clean(place, &mark);
         assert!(world.requests()[0].headers.iter().any(|(_, value)| value.contains(KEY)), "{place}: no key");
         if is_repository {
-            Running::start(with_path(world.quipu(&["undo", "--files", "--yes"]))).wait().ok();
+            RunningCommand::start(with_path(world.quipu(&["undo", "--files", "--yes"]))).wait().ok();
             let now = std::fs::read_to_string(world.path("work/tracked")).unwrap();
             assert_eq!(now, "as it was\n", "{place}: what git had is not known");
             clean(place, &mark);
         }
 
         // What watches over commands takes over when the program is killed.
-        let running = Running::start(with_path(world.quipu(&["-p", "Wait."])));
+        let running = RunningCommand::start(with_path(world.quipu(&["-p", "Wait."])));
         let pid = || std::fs::read_to_string(world.path("work/pid")).ok()?.trim().parse::<i32>().ok();
         until(pid);
         kill(running.pid(), Signal::SIGKILL).unwrap();
@@ -196,7 +196,7 @@ fn programs_of_the_user_go_on_working() {
     command
         .env("PYTHONPATH", format!("{work}/lib:/opt/lib::lib:{}/.cache/lib", world.path("home").display()));
     command.env("LD_LIBRARY_PATH", format!(":{work}")).env("ENV", "./env").env("NODE_PATH", "/opt/lib");
-    Running::start(command).wait().ok();
+    RunningCommand::start(command).wait().ok();
     let taken = std::fs::read_to_string(world.path("taken")).unwrap();
     assert_eq!(taken, "/opt/lib none none /opt/lib\n");
     // Not in the workspace, from which some programs take code.
@@ -213,7 +213,7 @@ fn programs_of_the_user_go_on_working() {
         std::fs::write(&models, text).unwrap();
         let mut command = world.quipu(&["-p", "Ask."]);
         command.env("PATH", format!("{}:/usr/bin:/bin", world.path("work").display()));
-        let ran = Running::start(command).wait();
+        let ran = RunningCommand::start(command).wait();
         assert!(ran.message().contains(reason), "{}", ran.message());
     }
 }

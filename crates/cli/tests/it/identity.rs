@@ -41,7 +41,7 @@ async fn recorded(world: &World) -> Option<String> {
 }
 
 #[tokio::test]
-async fn a_session_goes_on_with_the_text_that_it_began_with_unless_a_person_wants_the_new_one() {
+async fn session_keeps_its_identity_text_unless_replaced() {
     let world = world("me.md", 9);
     write(&world, "\u{feff}I am Ada.\nI am brief.\n\n");
     world.run(&["-p", "one"]).ok();
@@ -98,7 +98,7 @@ async fn a_session_goes_on_with_the_text_that_it_began_with_unless_a_person_want
 }
 
 #[tokio::test]
-async fn a_session_that_began_without_goes_on_without_and_secrets_are_sealed() {
+async fn session_without_identity_text_stays_without_one() {
     let world = world("me.md", 3);
     std::fs::remove_file(world.path("home/.quipu/settings.json")).unwrap();
     world.run(&["-p", "one"]).ok();

@@ -230,7 +230,7 @@ fn killed_at_any_point_each_import_goes_on() {
 
 /// The rest is taken in, and programs find in the reports what was not.
 #[test]
-fn what_could_not_be_taken_is_told_by_the_exit_code() {
+fn partial_import_is_reported_by_the_exit_code() {
     let world = World::new([]);
     world.unchecked();
     let whole = lines(&[header(&world, "whole"), user("n0", "", "Whole.")]);
@@ -307,7 +307,7 @@ fn two_imports_at_once_give_what_one_gives() {
 }
 
 #[test]
-fn where_there_is_no_room_an_import_says_so_and_goes_on_when_there_is() {
+fn import_without_disk_space_resumes_when_there_is_some() {
     let world = World::new([]);
     world.unchecked();
     for (agent, file) in few(&world) {
@@ -323,7 +323,7 @@ fn where_there_is_no_room_an_import_says_so_and_goes_on_when_there_is() {
             .args(["-c", "trap '' XFSZ; ulimit -f 600; exec \"$0\" \"$@\""])
             .arg(&world.program)
             .args(args);
-        Running::start(command).wait().fails(4, &["room"]);
+        RunningCommand::start(command).wait().fails(4, &["room"]);
         world.run(&args).ok();
         assert_eq!(all(&store), all(&whole), "{agent}");
     }

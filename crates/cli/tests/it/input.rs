@@ -143,7 +143,7 @@ fn no_place_for_files() {
         let mut command = world.quipu(args);
         command.env_remove("HOME");
         command.envs(home.map(|home| ("HOME", home))).envs(own.map(|own| ("QUIPU_HOME", own)));
-        Running::start(command).wait()
+        RunningCommand::start(command).wait()
     };
     for args in [["demo"].as_slice(), &["-p", "hi"], &["sessions"], &["doctor"], &["models"], &["auth"]] {
         run(args, None, None).fails(2, &["QUIPU_HOME", "HOME", "set"]);
@@ -173,7 +173,7 @@ fn a_directory_that_is_gone() {
         let mut command = world.command("/bin/sh");
         let line = format!("cd gone && rmdir ../gone && exec {} {args}", env!("CARGO_BIN_EXE_quipu"));
         command.args(["-c", &line]);
-        Running::start(command).wait()
+        RunningCommand::start(command).wait()
     };
     for args in ["-p hi", "-p -c hi", "show"] {
         let ran = away(args).exits(2);
@@ -193,7 +193,7 @@ fn a_directory_that_is_gone() {
     std::fs::create_dir_all(world.path("work/gone")).unwrap();
     let mut command = world.quipu(&["-p", "hi"]);
     command.current_dir(world.path("work/gone"));
-    Running::start(command).wait().ok();
+    RunningCommand::start(command).wait().ok();
     let id = world.sessions()[0]["id"].as_str().unwrap().to_owned();
     std::fs::remove_dir(world.path("work/gone")).unwrap();
     world.run(&["-p", "--session", &id, "go on"]).fails(2, &["gone", "not there", "again"]);

@@ -85,7 +85,7 @@ fn at_any_moment() {
                         std::fs::write(world.path("home/.quipu/settings.json"), settings.to_string())
                             .unwrap();
                     }
-                    let mut done = Done::default();
+                    let mut done = KillLog::default();
                     for round in first..rounds.min(first + 5) {
                         one(&mut world, round, Random(seed.wrapping_mul(round * 2 + 1) | 1), &mut done);
                     }
@@ -100,12 +100,12 @@ fn at_any_moment() {
 }
 
 #[derive(Default)]
-struct Done {
+struct KillLog {
     /// Nodes that were acknowledged, of all rounds.
     acknowledged: HashSet<String>,
 }
 
-fn one(world: &mut World, round: u64, mut random: Random, done: &mut Done) {
+fn one(world: &mut World, round: u64, mut random: Random, done: &mut KillLog) {
     world.another_server(task(round));
     let args = if round.is_multiple_of(5) {
         vec!["-p", "--mode", "json", "do it"]

@@ -131,7 +131,7 @@ fn edits_count_on_their_branch_only() {
 }
 
 #[test]
-fn what_a_compaction_retains_itself_stands_behind_its_summary() {
+fn entries_retained_by_a_compaction_follow_its_summary() {
     let tail = json!([
         { "role": "user", "content": [{ "type": "text", "text": "kept question" }], "timestamp": 9 },
         { "role": "system", "content": "dropped", "timestamp": 9 },
@@ -158,7 +158,7 @@ fn what_a_compaction_retains_itself_stands_behind_its_summary() {
 }
 
 #[test]
-fn a_compaction_that_keeps_nothing_names_itself_and_older_ones_say_nothing() {
+fn compaction_without_retained_entries_names_itself() {
     let compaction = |id: &str, kept: &str, summary: &str| json!({ "id": id, "type": "compaction", "summary": summary, "firstKeptEntryId": kept, "tokensBefore": 10 });
     check(
         &[

@@ -170,7 +170,7 @@ fn two_branches_are_compared_since_they_parted() {
     let drawn = |columns: &str| {
         let mut command = world.quipu(&["diff", &left, &end]);
         command.env("COLUMNS", columns);
-        Running::start(command).wait().ok().text()
+        RunningCommand::start(command).wait().ok().text()
     };
     let (narrow, wide) = (drawn("60"), drawn("160"));
     assert!(wide.lines().any(|line| line.starts_with("A ") && line.contains("│ B ")), "{wide}");
@@ -198,10 +198,10 @@ fn a_person_picks_among_sessions() {
 }
 
 #[test]
-fn what_changes_is_drawn_again() {
+fn life_redraws_after_a_change() {
     let world = world();
     let mut watch = world.start(&["life", "--watch", "--no-children", "--ancestors", "0"]);
-    let next = |watch: &mut Running, part: &str| loop {
+    let next = |watch: &mut RunningCommand, part: &str| loop {
         let line = watch.line().expect("a line");
         if line.contains(part) {
             break line;
@@ -216,7 +216,7 @@ fn what_changes_is_drawn_again() {
 }
 
 #[test]
-fn what_names_nothing_is_told_and_harmless() {
+fn life_reports_an_unknown_name() {
     let world = world();
     let megabyte = "a".repeat(100_000);
     for bad in ["%", "____", "' OR 1=1 --", "\"", "zzzz", "\u{1b}[31m", megabyte.as_str()] {

@@ -85,14 +85,14 @@ fn appears(world: &World, name: &str) {
 }
 
 /// A run that another program is asked by.
-fn asking(world: &World, args: &[&str]) -> Running {
+fn asking(world: &World, args: &[&str]) -> RunningCommand {
     let mut command = world.quipu(&[&["-p", "--mode", "json", "--ask-on-stdin"], args, &["go"]].concat());
     command.stdin(Stdio::piped());
-    Running::start(command)
+    RunningCommand::start(command)
 }
 
 /// Reads lines up to one of this type.
-fn until(running: &mut Running, kind: &str) -> Value {
+fn until(running: &mut RunningCommand, kind: &str) -> Value {
     loop {
         let line: Value = serde_json::from_str(&running.line().expect(kind)).unwrap();
         if line["type"] == kind {
@@ -101,7 +101,7 @@ fn until(running: &mut Running, kind: &str) -> Value {
     }
 }
 
-fn answers(running: &mut Running, asked: &Value, choice: usize) {
+fn answers(running: &mut RunningCommand, asked: &Value, choice: usize) {
     let answer =
         json!({ "type": "extension_ui_response", "id": asked["id"], "value": asked["options"][choice] });
     writeln!(running.child.stdin.as_mut().unwrap(), "{answer}").unwrap();

@@ -13,7 +13,7 @@ struct Row {
     command: &'static str,
     /// `settings.json` before.
     before: &'static str,
-    effect: fn(&mut Look<'_>) -> bool,
+    effect: fn(&mut SettingProbe<'_>) -> bool,
 }
 
 /// A unit test of the program finds each of its settings in this table.
@@ -105,13 +105,13 @@ const TABLE: &[Row] = &[
     Row { name: "/permissions", command: "/permissions ask", before: "{}", effect: asks_for_a_command },
 ];
 
-struct Look<'a> {
+struct SettingProbe<'a> {
     world: &'a World,
     terminal: Terminal,
     count: usize,
 }
 
-impl Look<'_> {
+impl SettingProbe<'_> {
     fn next(&mut self) -> usize {
         self.count += 1;
         self.count
@@ -193,7 +193,7 @@ impl Look<'_> {
     }
 }
 
-fn wears_the_theme(look: &mut Look<'_>) -> bool {
+fn wears_the_theme(look: &mut SettingProbe<'_>) -> bool {
     look.turn();
     let screen = look.terminal.screen.screen();
     let (rows, columns) = screen.size();
@@ -203,11 +203,11 @@ fn wears_the_theme(look: &mut Look<'_>) -> bool {
     })
 }
 
-fn caches_nothing(look: &mut Look<'_>) -> bool {
+fn caches_nothing(look: &mut SettingProbe<'_>) -> bool {
     !look.turn().to_string().contains("cache_control")
 }
 
-fn leaves_results_out(look: &mut Look<'_>) -> bool {
+fn leaves_results_out(look: &mut SettingProbe<'_>) -> bool {
     let letter = ["a", "b", "c"][look.count / 4 % 3];
     let long = letter.repeat(20_000);
     let file = format!("long-{}", look.count);
@@ -225,7 +225,7 @@ fn leaves_results_out(look: &mut Look<'_>) -> bool {
     !look.turn().to_string().contains(&long[..1_000])
 }
 
-fn keeps_no_files(look: &mut Look<'_>) -> bool {
+fn keeps_no_files(look: &mut SettingProbe<'_>) -> bool {
     let at = look.count;
     let states = |world: &World| {
         let doctor = world.run(&["doctor"]).ok().text();
@@ -238,7 +238,7 @@ fn keeps_no_files(look: &mut Look<'_>) -> bool {
     states(look.world) == before
 }
 
-fn is_out_of_money(look: &mut Look<'_>) -> bool {
+fn is_out_of_money(look: &mut SettingProbe<'_>) -> bool {
     let at = look.next();
     let before = look.world.requests().len();
     look.world.server.push(says(&format!("Paid {at}.")));
@@ -250,7 +250,7 @@ fn is_out_of_money(look: &mut Look<'_>) -> bool {
     look.world.requests().len() == before
 }
 
-fn asks_for_a_command(look: &mut Look<'_>) -> bool {
+fn asks_for_a_command(look: &mut SettingProbe<'_>) -> bool {
     let at = look.next();
     look.world.server.push(bash(&format!("c{at}"), "true"));
     look.world.server.push(says(&format!("Ran {at}.")));
@@ -277,7 +277,7 @@ fn play(row: &Row) {
     std::fs::write(home.join("settings.json"), settings.to_string()).unwrap();
     let first = if thinks { &["--model", "testing/thinker", "--thinking", "low"][..] } else { &[] };
     let terminal = Terminal::sized(&world, first, 100, 50);
-    let mut look = Look { world: &world, terminal, count: 0 };
+    let mut look = SettingProbe { world: &world, terminal, count: 0 };
     look.terminal.shows(if thinks { "thinker" } else { "test-1" });
     look.turn();
     assert!(!(row.effect)(&mut look), "{}: before it is changed", row.name);

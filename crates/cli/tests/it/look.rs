@@ -87,10 +87,10 @@ fn names_that_mean_nothing_are_told() {
     // Another directory has none.
     let mut command = world.quipu(&["show"]);
     command.current_dir(world.path("tmp"));
-    Running::start(command).wait().fails(2, &["no session in this directory", "quipu sessions --all"]);
+    RunningCommand::start(command).wait().fails(2, &["no session in this directory", "quipu sessions --all"]);
     let mut command = world.quipu(&["sessions"]);
     command.current_dir(world.path("tmp"));
-    assert!(Running::start(command).wait().ok().err.contains("quipu sessions --all"));
+    assert!(RunningCommand::start(command).wait().ok().err.contains("quipu sessions --all"));
 }
 
 #[test]
@@ -233,7 +233,7 @@ fn outputs_that_are_closed_end_it_quietly() {
         let mut command = world.command("/bin/sh");
         let line = format!("{} {args} | head -c 1; echo \"${{PIPESTATUS:-}}\" >&2", world.program.display());
         command.args(["-c", &line]);
-        let ran = Running::start(command).wait();
+        let ran = RunningCommand::start(command).wait();
         assert_eq!(ran.out.len(), 1, "{args}: {}", ran.err);
         assert!(!ran.err.contains("quipu:") && !ran.err.contains("BrokenPipe"), "{args}: {}", ran.err);
     };
@@ -253,7 +253,7 @@ fn outputs_that_are_closed_end_it_quietly() {
     let mut command = world.command("/bin/sh");
     let line = format!("{} sessions <&- >&- 2>&-", world.program.display());
     command.args(["-c", &line]).stdout(Stdio::null());
-    let ran = Running::start(command).wait();
+    let ran = RunningCommand::start(command).wait();
     assert!(ran.status.code().is_some(), "{}", ran.status);
 }
 

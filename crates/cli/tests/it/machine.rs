@@ -8,10 +8,10 @@ use quipu_testkit::{Answer, Gate, Neighbour, Reply};
 use crate::support::*;
 
 /// The command under limits that a shell sets.
-fn under(world: &World, limits: &str, args: &str) -> Ran {
+fn under(world: &World, limits: &str, args: &str) -> CommandOutput {
     let mut command = world.command("/bin/sh");
     command.args(["-c", &format!("{limits}; exec {} {args}", world.program.display())]);
-    Running::start(command).wait()
+    RunningCommand::start(command).wait()
 }
 
 #[test]
@@ -65,10 +65,10 @@ pub(crate) fn in_place_of(world: &World, source: &str) -> Option<std::path::Path
 }
 
 #[cfg(target_os = "linux")]
-fn with(world: &World, library: &std::path::Path, args: &[&str]) -> Ran {
+fn with(world: &World, library: &std::path::Path, args: &[&str]) -> CommandOutput {
     let mut command = world.quipu(args);
     command.env("LD_PRELOAD", library);
-    Running::start(command).wait()
+    RunningCommand::start(command).wait()
 }
 
 #[cfg(target_os = "linux")]
@@ -343,12 +343,12 @@ fn no_home() {
     let world = World::unprivileged([]);
     let mut command = world.quipu(&["-p", "hi"]);
     command.env_remove("HOME");
-    Running::start(command).wait().fails(2, &["neither QUIPU_HOME nor HOME", "set QUIPU_HOME"]);
+    RunningCommand::start(command).wait().fails(2, &["neither QUIPU_HOME nor HOME", "set QUIPU_HOME"]);
     // One that is named and not there, where none can be made.
     for home in ["/nonexistent/home", "/dev/null/home", "/proc/home"] {
         let mut command = world.quipu(&["-p", "hi"]);
         command.env("HOME", home);
-        let ran = Running::start(command).wait();
+        let ran = RunningCommand::start(command).wait();
         assert!(ran.status.code().is_some_and(|code| (1..=4).contains(&code)), "{home}: {}", ran.err);
         ran.message();
     }

@@ -3,6 +3,8 @@
 //! bytes of every request, and is it healthy (see [`support::World`])?
 
 #[cfg(test)]
+mod activity;
+#[cfg(test)]
 mod answers;
 #[cfg(test)]
 mod archive;
@@ -29,8 +31,6 @@ mod context;
 #[cfg(test)]
 mod continued;
 #[cfg(test)]
-mod deeds;
-#[cfg(test)]
 mod demo;
 #[cfg(test)]
 mod diagnostics;
@@ -53,8 +53,6 @@ mod faults;
 mod first_run;
 #[cfg(test)]
 mod forest;
-#[cfg(test)]
-mod gone;
 #[cfg(test)]
 mod graph;
 #[cfg(test)]
@@ -82,10 +80,10 @@ mod look;
 #[cfg(test)]
 mod machine;
 #[cfg(test)]
-mod meaning;
-#[cfg(test)]
 #[cfg(test)]
 mod merge;
+#[cfg(test)]
+mod missing_cwd;
 #[cfg(test)]
 mod network;
 #[cfg(test)]
@@ -115,6 +113,8 @@ mod schedule;
 mod search;
 #[cfg(test)]
 mod second_front;
+#[cfg(test)]
+mod semantic;
 #[cfg(test)]
 mod servers;
 #[cfg(test)]

@@ -40,7 +40,7 @@ fn head(world: &World, session: &str) -> Value {
 }
 
 #[test]
-fn a_conflict_refuses_without_a_choice_and_the_result_has_both_parents() {
+fn merge_conflict_needs_a_choice_and_keeps_both_parents() {
     let (world, ours, theirs) = forked([says("I take the left way.")]);
     let (stood, other) = (head(&world, &ours), head(&world, &theirs));
     world
@@ -136,7 +136,7 @@ fn files_come_along_and_go_back() {
 }
 
 #[test]
-fn what_was_merged_goes_on_on_both_wires() {
+fn merged_session_continues_on_both_wires() {
     let chat = || Answer::on(Wire::Completions);
     let (world, ours, theirs) = forked([]);
     world.run(&["merge", &theirs, "--into", &ours, "--yes", "--ours"]).ok();

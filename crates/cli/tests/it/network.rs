@@ -24,10 +24,10 @@ fn answer() -> Reply {
 }
 
 /// Asks the model, with these variables.
-fn ask(world: &World, env: &[(&str, &str)]) -> Ran {
+fn ask(world: &World, env: &[(&str, &str)]) -> CommandOutput {
     let mut command = world.quipu(&["-p", "first"]);
     command.envs(env.iter().copied());
-    Running::start(command).wait()
+    RunningCommand::start(command).wait()
 }
 
 /// A world whose model is at `url`, and a proxy that takes every host for its server.
@@ -148,7 +148,7 @@ fn servers_on_this_machine_are_reached_directly_unless_told() {
     std::fs::write(world.path("home/.quipu/settings.json"), settings).unwrap();
     let mut command = world.quipu(&["models"]);
     command.env("HTTP_PROXY", &dead).env("ALL_PROXY", &dead);
-    assert!(Running::start(command).wait().ok().text().starts_with("ollama/small:1b"));
+    assert!(RunningCommand::start(command).wait().ok().text().starts_with("ollama/small:1b"));
 }
 
 #[test]
@@ -307,7 +307,7 @@ fn private_authorities_are_believed_when_they_are_named() {
 }
 
 #[test]
-fn what_is_no_tls_is_told_and_plain_servers_need_no_certificates() {
+fn tls_failure_is_reported_and_plain_http_needs_no_trust() {
     let world = World::new([answer(), answer()]);
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     world.configure(&format!("https://{}", listener.local_addr().unwrap()));

@@ -133,7 +133,7 @@ fn unkept_output_without_a_place_is_told() {
     let world = World::new([bash("c1", "seq 30000"), done()]);
     let mut command = world.quipu(&["-p", "--no-session", "--permissions", "full", "print"]);
     command.env("TMPDIR", world.path("nowhere"));
-    Running::start(command).wait().ok();
+    RunningCommand::start(command).wait().ok();
     let text = told(&world);
     assert!(
         text.contains("29999\n30000\n") && text.contains("The full output was not kept: no directory"),
@@ -149,7 +149,7 @@ fn output_without_room_is_told_and_leaves_no_part() {
     let mut command = world.command("/bin/sh");
     let program = world.program.display();
     command.args(["-c", &format!("trap '' XFSZ; ulimit -f 2048; exec {program} -p print")]);
-    Running::start(command).wait().ok();
+    RunningCommand::start(command).wait().ok();
     let text = told(&world);
     assert!(
         text.contains("400000\n") && text.contains("The full output was not kept: cannot write "),

@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 
 use crate::support::*;
 
-/// What a model says.
+/// A block of a model's answer.
 #[derive(Debug, Clone)]
-enum Say {
+enum ModelBlock {
     Thinking(&'static str),
     Text(&'static str),
     Call(&'static str, &'static str, Value),
@@ -23,7 +23,7 @@ enum Say {
 /// What a server does with one request.
 #[derive(Debug, Clone)]
 enum Reply {
-    Says(Vec<Say>),
+    Says(Vec<ModelBlock>),
     /// A request that fails, each time that it is made.
     Fails,
     /// A stream that breaks off behind its first words, each time.
@@ -113,7 +113,7 @@ fn answer(mut connection: TcpStream, state: &Mutex<State>) -> std::io::Result<()
         let mut state = state.lock().unwrap();
         let reply = match state.script.last().cloned() {
             // Titles and the like, which are no part of the conversation.
-            _ if !has_tools => Some((0, Reply::Says(vec![Say::Text("A title")]))),
+            _ if !has_tools => Some((0, Reply::Says(vec![ModelBlock::Text("A title")]))),
             None => None,
             Some(reply) => {
                 state.count += 1;
@@ -132,7 +132,7 @@ fn answer(mut connection: TcpStream, state: &Mutex<State>) -> std::io::Result<()
                 ("200 OK", "text/event-stream", stream(&wire(number, &says, true)))
             }
             Some((number, Reply::Breaks(text) | Reply::BreaksOnce(text))) => {
-                ("200 OK", "text/event-stream", stream(&wire(number, &[Say::Text(text)], false)))
+                ("200 OK", "text/event-stream", stream(&wire(number, &[ModelBlock::Text(text)], false)))
             }
             Some((_, Reply::Fails)) | None => {
                 let error =
@@ -158,15 +158,15 @@ fn stream(events: &[Value]) -> String {
     events.iter().map(|event| format!("{}data: {event}\n\n", name(event))).collect()
 }
 
-fn chunks(number: u64, says: &[Say], whole: bool) -> Vec<Value> {
+fn chunks(number: u64, says: &[ModelBlock], whole: bool) -> Vec<Value> {
     // What was thought is counted beside the rest.
     let usage = json!({ "promptTokenCount": 1000 + number, "cachedContentTokenCount": 500 + number,
         "candidatesTokenCount": 7 + number, "thoughtsTokenCount": 3, "totalTokenCount": 1010 + 2 * number });
-    let part = |(at, say): (usize, &Say)| {
+    let part = |(at, say): (usize, &ModelBlock)| {
         let part = match say {
-            Say::Thinking(text) => json!({ "text": text, "thought": true }),
-            Say::Text(text) => json!({ "text": text }),
-            Say::Call(id, name, arguments) => {
+            ModelBlock::Thinking(text) => json!({ "text": text, "thought": true }),
+            ModelBlock::Text(text) => json!({ "text": text }),
+            ModelBlock::Call(id, name, arguments) => {
                 json!({ "functionCall": { "id": id, "name": name, "args": arguments } })
             }
         };
@@ -179,7 +179,7 @@ fn chunks(number: u64, says: &[Say], whole: bool) -> Vec<Value> {
     says.iter().enumerate().map(part).collect()
 }
 
-fn blocks(number: u64, says: &[Say], whole: bool) -> Vec<Value> {
+fn blocks(number: u64, says: &[ModelBlock], whole: bool) -> Vec<Value> {
     let usage = json!({ "input_tokens": 1000 + number, "cache_read_input_tokens": 500 + number,
         "cache_creation_input_tokens": 0, "output_tokens": 1 });
     let message = json!({ "id": format!("msg_{number}"), "type": "message", "role": "assistant", "model": "claude-sonnet-4-5",
@@ -187,17 +187,17 @@ fn blocks(number: u64, says: &[Say], whole: bool) -> Vec<Value> {
     let mut events = vec![json!({ "type": "message_start", "message": message })];
     for (index, say) in says.iter().enumerate() {
         let (start, deltas) = match say {
-            Say::Thinking(text) => (
+            ModelBlock::Thinking(text) => (
                 json!({ "type": "thinking", "thinking": "", "signature": "" }),
                 vec![
                     json!({ "type": "thinking_delta", "thinking": text }),
                     json!({ "type": "signature_delta", "signature": format!("sig{number}") }),
                 ],
             ),
-            Say::Text(text) => {
+            ModelBlock::Text(text) => {
                 (json!({ "type": "text", "text": "" }), vec![json!({ "type": "text_delta", "text": text })])
             }
-            Say::Call(id, name, arguments) => (
+            ModelBlock::Call(id, name, arguments) => (
                 json!({ "type": "tool_use", "id": id, "name": name, "input": {} }),
                 vec![json!({ "type": "input_json_delta", "partial_json": arguments.to_string() })],
             ),
@@ -212,7 +212,7 @@ fn blocks(number: u64, says: &[Say], whole: bool) -> Vec<Value> {
         }
     }
     if whole {
-        let calls = says.iter().any(|say| matches!(say, Say::Call(..)));
+        let calls = says.iter().any(|say| matches!(say, ModelBlock::Call(..)));
         let delta =
             json!({ "stop_reason": if calls { "tool_use" } else { "end_turn" }, "stop_sequence": null });
         events.push(
@@ -223,7 +223,7 @@ fn blocks(number: u64, says: &[Say], whole: bool) -> Vec<Value> {
     events
 }
 
-fn items(number: u64, says: &[Say], whole: bool) -> Vec<Value> {
+fn items(number: u64, says: &[ModelBlock], whole: bool) -> Vec<Value> {
     let response = |status: &str, output: &[Value], usage: Value| {
         json!({ "id": format!("resp_{number}"), "object": "response", "created_at": 1, "model": "m", "status": status,
             "output": output, "usage": usage })
@@ -233,7 +233,7 @@ fn items(number: u64, says: &[Say], whole: bool) -> Vec<Value> {
     let mut output = Vec::new();
     for (index, say) in says.iter().enumerate() {
         let (id, item) = match say {
-            Say::Thinking(text) => {
+            ModelBlock::Thinking(text) => {
                 let summary = json!([{ "type": "summary_text", "text": text }]);
                 let id = format!("rs_{number}_{index}");
                 (
@@ -241,7 +241,7 @@ fn items(number: u64, says: &[Say], whole: bool) -> Vec<Value> {
                     json!({ "type": "reasoning", "id": id, "summary": summary, "encrypted_content": format!("enc{number}") }),
                 )
             }
-            Say::Text(text) => {
+            ModelBlock::Text(text) => {
                 let content = json!([{ "type": "output_text", "text": text, "annotations": [] }]);
                 let id = format!("msg_{number}_{index}");
                 (
@@ -249,7 +249,7 @@ fn items(number: u64, says: &[Say], whole: bool) -> Vec<Value> {
                     json!({ "type": "message", "id": id, "role": "assistant", "status": "completed", "content": content }),
                 )
             }
-            Say::Call(call, name, arguments) => {
+            ModelBlock::Call(call, name, arguments) => {
                 let id = format!("fc_{call}");
                 (
                     id.clone(),
@@ -259,7 +259,7 @@ fn items(number: u64, says: &[Say], whole: bool) -> Vec<Value> {
             }
         };
         events.push(json!({ "type": "response.output_item.added", "output_index": index, "item": item }));
-        if let Say::Text(text) = say {
+        if let ModelBlock::Text(text) = say {
             events.push(json!({ "type": "response.output_text.delta", "item_id": id, "output_index": index,
                 "content_index": 0, "delta": text }));
         }
@@ -278,7 +278,7 @@ fn items(number: u64, says: &[Say], whole: bool) -> Vec<Value> {
 }
 
 /// The session that a prompt goes to.
-enum To<'a> {
+enum PromptTarget<'a> {
     New,
     Same(&'a str),
     Fork(&'a str),
@@ -286,7 +286,7 @@ enum To<'a> {
 
 /// What a request that failed leaves in an agent's files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Failed {
+enum FailureTrace {
     /// A request that failed is an answer that says so.
     Told,
     /// It has left nothing, and its prompt is not in the conversation any more.
@@ -303,7 +303,7 @@ struct Peer {
     read: fn(&Path) -> (&'static str, Value),
     /// The tool that changes `alpha` in a file to `beta`.
     edit: fn(&Path) -> (&'static str, Value),
-    command: fn(&World, &Path, &str, To<'_>, &str) -> Command,
+    command: fn(&World, &Path, &str, PromptTarget<'_>, &str) -> Command,
     /// Uncached input of a reply of this number.
     input: fn(u64) -> u64,
     /// What a model does when its stream is to break: a program that asks again without end has to be answered.
@@ -314,7 +314,7 @@ struct Peer {
     files: &'static str,
     /// Whether it has a way to fork without a person.
     forks: bool,
-    failed: Failed,
+    failed: FailureTrace,
     /// What it makes of a call's id.
     id: fn(&str, &str) -> String,
 }
@@ -394,15 +394,15 @@ fn short(entry: &Value) -> Option<String> {
 
 /// One conversation, and what is imported of it.
 fn converse(peer: &Peer, program: &Path) {
-    use Say::{Call, Text, Thinking};
+    use ModelBlock::{Call, Text, Thinking};
     let world = World::says("On.");
     world.unchecked();
     let server = Server::start();
     let work = world.path("work");
     let file = world.file("a.txt", "alpha\n");
-    let prompt = |to: To<'_>, text: &str, script: &[Reply]| {
+    let prompt = |to: PromptTarget<'_>, text: &str, script: &[Reply]| {
         server.load(script);
-        let ran = Running::start((peer.command)(&world, program, &server.url, to, text)).wait();
+        let ran = RunningCommand::start((peer.command)(&world, program, &server.url, to, text)).wait();
         println!("{text}: {:?}\n{}\n{}", ran.status, ran.text(), ran.err);
         server.whole()
     };
@@ -420,7 +420,8 @@ fn converse(peer: &Peer, program: &Path) {
         }
         reports
     };
-    let mut replies = prompt(To::New, "hello", &[Reply::Says(vec![Thinking("let me see"), Text("Hi.")])]);
+    let mut replies =
+        prompt(PromptTarget::New, "hello", &[Reply::Says(vec![Thinking("let me see"), Text("Hi.")])]);
     let first = import();
     assert_eq!(first.len(), 1);
     let id = first[0]["session"].as_str().unwrap().to_owned();
@@ -431,7 +432,7 @@ fn converse(peer: &Peer, program: &Path) {
         call("call_3", (peer.read)(&file)),
     ];
     replies.extend(prompt(
-        To::Same(&id),
+        PromptTarget::Same(&id),
         "tools",
         &[
             Reply::Says([vec![Text("Reading.")], calls.to_vec()].concat()),
@@ -440,14 +441,14 @@ fn converse(peer: &Peer, program: &Path) {
         ],
     ));
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "beta\n");
-    assert_eq!(prompt(To::Same(&id), "fail", &[Reply::Fails]), [0; 0]);
-    replies.extend(prompt(To::Same(&id), "again", &[Reply::Says(vec![Text("Good again.")])]));
-    replies.extend(prompt(To::Same(&id), "break", &(peer.breaks)()));
+    assert_eq!(prompt(PromptTarget::Same(&id), "fail", &[Reply::Fails]), [0; 0]);
+    replies.extend(prompt(PromptTarget::Same(&id), "again", &[Reply::Says(vec![Text("Good again.")])]));
+    replies.extend(prompt(PromptTarget::Same(&id), "break", &(peer.breaks)()));
     let forked = match peer.forks {
-        true => prompt(To::Fork(&id), "forked", &[Reply::Says(vec![Text("In the fork.")])]),
+        true => prompt(PromptTarget::Fork(&id), "forked", &[Reply::Says(vec![Text("In the fork.")])]),
         false => vec![0],
     };
-    let own = prompt(To::Same(&id), "on", &[Reply::Says(vec![Text("In the original.")])]);
+    let own = prompt(PromptTarget::Same(&id), "on", &[Reply::Says(vec![Text("In the original.")])]);
     assert_eq!((forked.len(), own.len()), (1, 1), "each was asked for once");
 
     let reports = import();
@@ -473,7 +474,7 @@ fn converse(peer: &Peer, program: &Path) {
     ];
     let names =
         [("SHELL", (peer.shell)("").0), ("READ", (peer.read)(&file).0), ("EDIT", (peer.edit)(&file).0)];
-    if peer.failed == Failed::Forgotten {
+    if peer.failed == FailureTrace::Forgotten {
         shared.retain(|line| !["u fail", "failed", "u break"].contains(line));
     }
     let own_ids: Vec<(&str, String)> = ["call_1", "call_2", "call_3", "call_4"]
@@ -549,7 +550,7 @@ fn converse(peer: &Peer, program: &Path) {
         };
         assert!(result("call_1").contains("out") && result("call_3").contains("alpha"));
     }
-    if peer.failed == Failed::Forgotten {
+    if peer.failed == FailureTrace::Forgotten {
         // Nothing is lost: it is a branch of its own.
         let tree = world.run(&["tree", &id, "--all"]).ok().text();
         assert!(tree.contains("fail") && tree.contains("break"), "{tree}");
@@ -601,7 +602,7 @@ fn walk(dir: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn what_the_peer_with_rollouts_wrote() {
+fn import_of_a_peer_with_rollouts() {
     let Some(program) = required(&["@openai", "codex-*", "vendor", "*", "bin", "codex"]) else { return };
     let peer = Peer {
         agent: "codex",
@@ -626,9 +627,9 @@ fn what_the_peer_with_rollouts_wrote() {
             let mut command = world.command(program);
             command.args(["exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"]);
             match to {
-                To::New => {}
-                To::Same(id) => drop(command.args(["resume", id])),
-                To::Fork(id) => drop(command.args(["fork", id])),
+                PromptTarget::New => {}
+                PromptTarget::Same(id) => drop(command.args(["resume", id])),
+                PromptTarget::Fork(id) => drop(command.args(["fork", id])),
             }
             command.arg(text).env("CODEX_HOME", home).env("PEER_KEY", "k").env("NO_PROXY", "127.0.0.1");
             command
@@ -639,14 +640,14 @@ fn what_the_peer_with_rollouts_wrote() {
         broken: &["broken"],
         files: ".codex/sessions",
         forks: true,
-        failed: Failed::Told,
+        failed: FailureTrace::Told,
         id: |_, call| call.into(),
     };
     converse(&peer, &program);
 }
 
 #[test]
-fn what_the_peer_with_projects_wrote() {
+fn import_of_a_peer_with_projects() {
     let Some(program) = installed(&["@anthropic-ai", "claude-code-*", "claude"]) else { return };
     let peer = Peer {
         agent: "claude-code",
@@ -657,9 +658,9 @@ fn what_the_peer_with_projects_wrote() {
             let mut command = world.command(program);
             command.args(["-p", text, "--allowedTools", "Bash,Read,Edit"]);
             match to {
-                To::New => {}
-                To::Same(id) => drop(command.args(["--resume", id])),
-                To::Fork(id) => drop(command.args(["--resume", id, "--fork-session"])),
+                PromptTarget::New => {}
+                PromptTarget::Same(id) => drop(command.args(["--resume", id])),
+                PromptTarget::Fork(id) => drop(command.args(["--resume", id, "--fork-session"])),
             }
             for (name, value) in [
                 ("ANTHROPIC_BASE_URL", url),
@@ -680,14 +681,14 @@ fn what_the_peer_with_projects_wrote() {
         broken: &["broken"],
         files: ".claude/projects",
         forks: true,
-        failed: Failed::Told,
+        failed: FailureTrace::Told,
         id: |_, call| call.into(),
     };
     converse(&peer, &program);
 }
 
 #[test]
-fn what_the_peer_with_a_database_wrote() {
+fn import_of_a_peer_with_a_database() {
     let Some(program) = required(&["opencode-*", "bin", "opencode"]) else { return };
     let peer = Peer {
         agent: "opencode",
@@ -704,9 +705,9 @@ fn what_the_peer_with_a_database_wrote() {
             let mut command = world.command(program);
             command.arg("run");
             match to {
-                To::New => {}
-                To::Same(id) => drop(command.args(["--session", id])),
-                To::Fork(id) => drop(command.args(["--session", id, "--fork"])),
+                PromptTarget::New => {}
+                PromptTarget::Same(id) => drop(command.args(["--session", id])),
+                PromptTarget::Fork(id) => drop(command.args(["--session", id, "--fork"])),
             }
             command.arg(text).env("OPENCODE_CONFIG", settings).env("NO_PROXY", "127.0.0.1");
             for name in ["AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS"] {
@@ -715,18 +716,18 @@ fn what_the_peer_with_a_database_wrote() {
             command
         },
         input: |number| 1000 + number,
-        breaks: || vec![Reply::BreaksOnce("Half of"), Reply::Says(vec![Say::Text("Whole.")])],
+        breaks: || vec![Reply::BreaksOnce("Half of"), Reply::Says(vec![ModelBlock::Text("Whole.")])],
         broken: &["broken Half of", "a Whole."],
         files: ".local/share/opencode",
         forks: true,
-        failed: Failed::Told,
+        failed: FailureTrace::Told,
         id: |_, call| call.into(),
     };
     converse(&peer, &program);
 }
 
 #[test]
-fn what_the_peer_with_a_log_of_operations_wrote() {
+fn import_of_a_peer_with_an_operation_log() {
     let Some(program) = installed(&["@google", "gemini-cli", "bundle", "gemini.js"]) else { return };
     let Some(_) = installed(&["node", "bin", "node"]) else { return };
     let peer = Peer {
@@ -746,7 +747,7 @@ fn what_the_peer_with_a_log_of_operations_wrote() {
             std::fs::write(path, settings.to_string()).unwrap();
             let mut command = world.command(program.ancestors().nth(4).unwrap().join("node/bin/node"));
             command.arg(program).args(["-p", text, "-y", "--skip-trust", "-m", "gemini-2.5-flash"]);
-            if let To::Same(id) = to {
+            if let PromptTarget::Same(id) = to {
                 command.args(["--resume", id]);
             }
             for (name, value) in
@@ -762,14 +763,14 @@ fn what_the_peer_with_a_log_of_operations_wrote() {
         broken: &[],
         files: ".gemini/tmp",
         forks: false,
-        failed: Failed::Forgotten,
+        failed: FailureTrace::Forgotten,
         id: |name, call| format!("{name}__{call}"),
     };
     converse(&peer, &program);
 }
 
 #[test]
-fn what_the_peer_with_a_chain_of_events_wrote() {
+fn import_of_a_peer_with_an_event_chain() {
     let Some(program) = installed(&["@github", "copilot-*", "copilot"]) else { return };
     let peer = Peer {
         agent: "copilot-cli",
@@ -779,7 +780,7 @@ fn what_the_peer_with_a_chain_of_events_wrote() {
         command: |world, program, url, to, text| {
             let mut command = world.command(program);
             command.args(["-p", text, "--allow-all-tools", "--allow-all-paths", "--no-auto-update"]);
-            if let To::Same(id) = to {
+            if let PromptTarget::Same(id) = to {
                 command.arg(format!("--resume={id}"));
             }
             let url = format!("{url}/v1");
@@ -803,7 +804,7 @@ fn what_the_peer_with_a_chain_of_events_wrote() {
         broken: &["broken"],
         files: ".copilot/session-state",
         forks: false,
-        failed: Failed::Told,
+        failed: FailureTrace::Told,
         id: |_, call| call.into(),
     };
     converse(&peer, &program);

@@ -155,10 +155,10 @@ fn nothing_is_kept_for_a_directory_whose_name_is_no_text() {
     }
     let mut quipu = world.quipu(&["permissions", "set", "full"]);
     quipu.current_dir(&dir);
-    Running::start(quipu).wait().fails(2, &["not text"]);
+    RunningCommand::start(quipu).wait().fails(2, &["not text"]);
     let mut quipu = world.quipu(&["doctor"]);
     quipu.current_dir(&dir);
-    assert!(Running::start(quipu).wait().ok().text().contains("workspace in"));
+    assert!(RunningCommand::start(quipu).wait().ok().text().contains("workspace in"));
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn the_workspace_may_not_hold_our_own_files() {
     world.server.push(Answer::new().text("I see.").reply());
     let mut quipu = world.quipu(&["-p", "go on"]);
     quipu.current_dir(world.path("home"));
-    let ran = Running::start(quipu).wait().ok();
+    let ran = RunningCommand::start(quipu).wait().ok();
     assert!(ran.err.contains("own files") || !confined(), "{}", ran.err);
     assert!(results(&world)[0].contains("nobody is here"));
     assert!(!world.path("home/ran").exists());
@@ -187,7 +187,7 @@ fn at_terminal(world: &World, calls: Vec<Reply>, typed: &str) -> Option<String> 
     let program = format!("{} -p 'go on'", world.program.display());
     let mut command = world.command(script);
     command.args(["-qec", &program, "/dev/null"]).stdin(Stdio::piped());
-    let mut running = Running::start(command);
+    let mut running = RunningCommand::start(command);
     let mut stdin = running.child.stdin.take().unwrap();
     // Each answer is typed when its question is there: what was typed before does not count.
     for line in typed.lines() {
@@ -242,7 +242,7 @@ fn a_person_at_the_terminal_decides() {
 }
 
 #[test]
-fn a_server_from_an_earlier_command_can_be_stopped_by_a_later_one() {
+fn later_command_can_stop_an_earlier_server() {
     let world = World::new([]);
     if !confined() {
         return;
@@ -312,7 +312,7 @@ fn commands_can_be_kept_off_the_network() {
 }
 
 #[test]
-fn a_fresh_home_gets_the_caches_of_its_tools_with_the_first_command() {
+fn first_command_makes_caches_in_a_fresh_home() {
     let world = World::new([]);
     if !confined() {
         return;
@@ -355,7 +355,7 @@ fn no_command_chooses_what_later_commands_may_write_with(caches: &str) {
         let mut quipu = world.quipu(&[args, &["-p", "go on"]].concat());
         quipu.current_dir(world.path(dir));
         quipu.env("GOCACHE", world.path("home/.cache/go-build")).env("CARGO_HOME", world.path("work/.cargo"));
-        Running::start(quipu).wait().ok()
+        RunningCommand::start(quipu).wait().ok()
     };
     // A cache below another one, one in the workspace, and a directory that was added, each exchanged for a link.
     run(
@@ -419,7 +419,7 @@ fn network_is_asked_and_can_be_allowed_beforehand() {
 }
 
 #[test]
-fn what_configures_programs_is_asked_in_every_tool() {
+fn configuration_files_need_permission_in_every_tool() {
     let world = World::new([]);
     world.file("AGENTS.md", "mine\n");
     std::fs::create_dir_all(world.path("work/.git/hooks")).unwrap();

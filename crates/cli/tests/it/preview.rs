@@ -133,7 +133,7 @@ const SECOND: &str = "printf two > a; chmod 755 script; ln -sfn script link; pri
                       place/p; rm lib.so";
 
 #[test]
-fn what_is_listed_is_what_is_written() {
+fn preview_lists_the_files_a_jump_writes() {
     let world =
         World::new([bash("c1", FIRST), says("One."), bash("c2", SECOND), says("Two."), says("Back.")]);
     world.file("mine", "nobody's");
@@ -176,7 +176,7 @@ fn what_is_listed_is_what_is_written() {
 }
 
 #[test]
-fn what_a_merge_lists_is_what_it_writes() {
+fn preview_lists_the_files_a_merge_writes() {
     let world = World::new([bash("c1", FIRST), says("One."), bash("c2", SECOND), says("Two.")]);
     let work = world.path("work");
     let roots = [work.as_path()];
@@ -195,7 +195,7 @@ fn what_a_merge_lists_is_what_it_writes() {
 
 /// The model goes back by itself: also in a directory beside the session's own that was permitted, and in no other.
 #[test]
-fn the_model_takes_along_what_was_listed_also_in_directories_that_were_added() {
+fn model_jump_writes_the_files_its_preview_listed() {
     let beside = tempfile::tempdir().unwrap();
     let added = beside.path().canonicalize().unwrap();
     let at = |name: &str| added.join(name).display().to_string();

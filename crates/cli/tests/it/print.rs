@@ -113,7 +113,7 @@ fn continuing_is_a_matter_of_the_directory() {
     std::fs::create_dir(world.path("work/other")).unwrap();
     let mut command = world.quipu(&["-p", "-c", "there"]);
     command.current_dir(world.path("work/other"));
-    let ran = Running::start(command).wait().ok();
+    let ran = RunningCommand::start(command).wait().ok();
     assert!(ran.err.contains("No session here yet; starting one."), "{}", ran.err);
     world.run(&["-p", "-c", "again"]).ok();
     let requests = world.requests();
@@ -308,7 +308,7 @@ fn secrets_reach_neither_model_nor_store_and_files_keep_them() {
     set_mode(&world.path("home/.quipu/auth.json"), 0o600);
     let mut command = world.quipu(&["-p", &format!("the key is {KEY}")]);
     command.env("TESTING_KEY", "not-a-provider-variable");
-    Running::start(command).wait().ok();
+    RunningCommand::start(command).wait().ok();
     assert_eq!(
         std::fs::read_to_string(world.path("work/secret.txt")).unwrap(),
         format!("token {KEY}\n{secret}\nnew\n")
@@ -363,11 +363,11 @@ fn a_directory_whose_name_is_no_text() {
     for args in [["-p", "first"].as_slice(), &["-p", "-c", "second"]] {
         let mut command = world.quipu(args);
         command.current_dir(&odd);
-        Running::start(command).wait().ok();
+        RunningCommand::start(command).wait().ok();
     }
     assert_eq!(messages(&world.requests()[1]).len(), 3);
     let mut command = world.quipu(&["demo"]);
     command.env("QUIPU_HOME", odd.join("home"));
-    Running::start(command).wait().ok();
+    RunningCommand::start(command).wait().ok();
     assert!(odd.join("home/quipu.db").exists());
 }

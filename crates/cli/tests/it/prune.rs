@@ -40,7 +40,7 @@ fn plan(world: &World, first: &str) -> (usize, usize) {
 }
 
 #[test]
-fn what_is_dropped_is_shown_meanwhile() {
+fn pruning_shows_its_progress() {
     let (world, first) = thrice();
     assert_eq!(plan(&world, &first), (FILES, 0));
     let (code, shown) = on_terminal(&world, &["doctor", "--prune"], "", 200);

@@ -202,7 +202,7 @@ fn a_recording_overwrites_nothing_and_is_not_begun_in_vain() {
 }
 
 #[test]
-fn a_recording_that_cannot_be_finished_is_told_and_can_be_played_so_far() {
+fn unfinished_recording_is_reported_and_replayable() {
     let world = World::new([
         bash("c1", "cat f"),
         Answer::new().text("It says hi.").reply(),
@@ -214,7 +214,7 @@ fn a_recording_that_cannot_be_finished_is_told_and_can_be_played_so_far() {
     let mut command = world.command("/bin/sh");
     let program = world.program.display();
     command.args(["-c", &format!("ulimit -f 8; exec {program} -p --no-session --record rec look on")]);
-    let ran = Running::start(command).wait().fails(1, &["the recording is not complete", "rec"]);
+    let ran = RunningCommand::start(command).wait().fails(1, &["the recording is not complete", "rec"]);
     assert!(ran.text().ends_with("Still. \n"), "the answer is not lost: {}", ran.text());
     let ran = world.run(&["--replay", "rec"]).ok();
     assert_eq!(ran.text(), "It says hi.\n");

@@ -149,8 +149,8 @@ fn sessions_continue_without_their_system_prompt() {
     assert!(system(0).contains("Answer in one word.") && !system(2).contains("Answer in one word."));
     assert!(!system(4).is_empty());
     assert_eq!([system(1), system(2), system(3)], [system(4), system(4), system(4)]);
-    let said: Vec<usize> = requests.iter().map(|request| messages(request).len()).collect();
-    assert_eq!(said, [1, 3, 3, 5, 1]);
+    let counts: Vec<usize> = requests.iter().map(|request| messages(request).len()).collect();
+    assert_eq!(counts, [1, 3, 3, 5, 1]);
     // Its beginning, three turns, one epoch between them; and the beginning of the fork.
     assert_eq!(world.nodes_of(&[&first]).len(), 9);
     // What is lost stays lost, and is named each time.
@@ -209,7 +209,7 @@ fn each_lost_blob_is_named_and_locks_nothing() {
 }
 
 #[test]
-fn not_while_another_process_has_it_open() {
+fn repair_refuses_an_open_store() {
     let gate = Gate::new();
     let world = World::new([Reply::sse(Answer::new().text("Half\n").unfinished()).then_gate(&gate)]);
     world.unchecked();
@@ -245,7 +245,7 @@ fn without_room_or_rights_nothing_is_changed() {
     let mut command = world.command("/bin/sh");
     let program = world.program.display();
     command.args(["-c", &format!("trap '' XFSZ; ulimit -f 40; exec {program} doctor --repair")]);
-    let told = Running::start(command).wait().exits(4).text();
+    let told = RunningCommand::start(command).wait().exits(4).text();
     assert!(told.contains("nothing was changed") && told.contains("no room"), "{told}");
     assert!(std::fs::read(world.store()).unwrap() == before);
     let left: Vec<_> = std::fs::read_dir(world.path("home/.quipu"))

@@ -30,7 +30,7 @@ fn jobs(world: &World) -> Vec<Value> {
 }
 
 /// What the runner says next of this event.
-fn event(running: &mut Running, event: &str) -> Value {
+fn event(running: &mut RunningCommand, event: &str) -> Value {
     loop {
         let line = running.line().expect("an event");
         let value: Value = serde_json::from_str(&line).unwrap();
@@ -122,7 +122,7 @@ fn names_that_are_not_there_are_refused() {
 fn job_that_fails_is_listed_with_its_error() {
     let world = World::new([]);
     world.unchecked();
-    let place = quipu_host::Place::at(world.path("home/.quipu"), Arc::new(quipu_host::Silent));
+    let home = quipu_host::Home::at(world.path("home/.quipu"), Arc::new(quipu_host::SilentObserver));
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let broken = NewJob {
         key: "broken".into(),
@@ -132,7 +132,7 @@ fn job_that_fails_is_listed_with_its_error() {
         attempt_limit: 1,
     };
     runtime.block_on(async {
-        let store = place.store().await.unwrap();
+        let store = home.store().await.unwrap();
         store.put_job(broken, quipu_host::now()).await.unwrap();
     });
     world.run(&["schedule", "run", "--once"]).fails(1, &["1 job failed"]);
@@ -160,7 +160,7 @@ fn serve_runs_jobs_and_a_printed_task_does_not() {
 
     let mut command = world.quipu(&["serve"]);
     command.stdin(std::process::Stdio::piped());
-    let mut serve = Running::start(command);
+    let mut serve = RunningCommand::start(command);
     let stdin = serve.child.stdin.take();
     until_imported(&world, 2);
     drop(stdin);

@@ -36,7 +36,7 @@ fn texts(world: &World, args: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn what_was_said_and_done_is_found() {
+fn search_finds_messages_and_calls() {
     let world = filled();
     let all = [
         "Blue [31m paint it is.",

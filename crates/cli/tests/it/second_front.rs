@@ -47,7 +47,7 @@ fn front_outside_of_the_workspace_drives_two_sessions_at_once() {
     std::fs::write(world.path("home/.quipu/settings.json"), settings.to_string()).unwrap();
     let mut command = world.command(example());
     command.arg(&world.program).arg(world.path("work/one")).arg(world.path("work/two"));
-    let ran = Running::start(command).wait();
+    let ran = RunningCommand::start(command).wait();
     assert!(ran.status.success(), "{}\n{}", ran.text(), ran.err);
     for said in [
         "version 1 of the protocol",
@@ -70,7 +70,7 @@ fn front_outside_of_the_workspace_drives_two_sessions_at_once() {
 fn serve_says_what_is_wrong_and_how_it_ended() {
     let world = World::says("hi");
     world.unchecked();
-    let lines = |ran: &Ran| -> Vec<Value> {
+    let lines = |ran: &CommandOutput| -> Vec<Value> {
         ran.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     };
     // Nobody at the other end.

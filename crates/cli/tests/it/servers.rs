@@ -79,7 +79,7 @@ fn fails(wire: Wire, script: Vec<Reply>, code: i32, words: &[&str]) {
         assert!(ran.message().contains(word), "{word} is not in: {}", ran.err);
     }
     assert_eq!(world.requests().len(), count, "{}", ran.err);
-    goes_on(wire, &world);
+    continues(wire, &world);
 }
 
 /// One answer is good and is this text, and the session goes on.
@@ -87,13 +87,13 @@ fn fails(wire: Wire, script: Vec<Reply>, code: i32, words: &[&str]) {
 fn works(wire: Wire, reply: Reply, text: &str) -> World {
     let world = world(wire, [reply]);
     assert_eq!(world.run(&["-p", "first"]).ok().text(), format!("{text}\n"));
-    goes_on(wire, &world);
+    continues(wire, &world);
     world
 }
 
 /// The newest session goes on, and its first prompt is still there.
 #[track_caller]
-fn goes_on(wire: Wire, world: &World) {
+fn continues(wire: Wire, world: &World) {
     let before = world.requests().len();
     world.server.push(Answer::on(wire).text("Here I am.").reply());
     assert_eq!(world.run(&["-p", "-c", "second"]).ok().text(), "Here I am.\n");
@@ -156,7 +156,7 @@ fn nobody_answers(wire: Wire) {
         assert!(ran.message().contains(word), "{}", ran.err);
     }
     configure(&world, wire, &world.server.url());
-    goes_on(wire, &world);
+    continues(wire, &world);
 }
 
 fn connections_that_break(wire: Wire) {
@@ -182,7 +182,7 @@ fn a_server_that_falls_silent(wire: Wire) {
     world.run(&["-p", "first"]).fails(1, &["silent for 0.1 s", "2 attempts", "quipu -p -c"]);
     let patient = r#"{"retry":{"baseDelayMs":1}}"#;
     std::fs::write(world.path("home/.quipu/settings.json"), patient).unwrap();
-    goes_on(wire, &world);
+    continues(wire, &world);
 }
 
 fn answers_that_are_none(wire: Wire) {
@@ -210,7 +210,7 @@ fn answers_that_are_none(wire: Wire) {
 fn an_answer_without_words(wire: Wire) {
     let world = world(wire, [Answer::on(wire).reply()]);
     assert_eq!(world.run(&["-p", "first"]).ok().text(), "");
-    goes_on(wire, &world);
+    continues(wire, &world);
 }
 
 fn errors_in_the_middle_of_an_answer(wire: Wire) {
@@ -231,7 +231,7 @@ fn errors_in_the_middle_of_an_answer(wire: Wire) {
         let ran = world.run(&[flags, &["first"]].concat()).ok();
         assert_eq!(ran.text(), printed);
         assert!(ran.err.contains("broke off") && ran.err.contains("try 2"), "{}", ran.err);
-        goes_on(wire, &world);
+        continues(wire, &world);
     }
 }
 
@@ -245,11 +245,11 @@ fn two_503_and_a_wait_that_the_server_asks_for(wire: Wire) {
         assert!((pair[1].at - pair[0].at).as_millis() >= 30 && pair[0].body == pair[1].body);
     }
     assert_eq!(answers(&world).len(), 1);
-    goes_on(wire, &world);
+    continues(wire, &world);
 }
 
 /// The most memory that a process had, in MiB, watched until its end. `None` where the system does not say.
-fn watch(running: &Running) -> std::thread::JoinHandle<Option<u64>> {
+fn watch(running: &RunningCommand) -> std::thread::JoinHandle<Option<u64>> {
     let status = format!("/proc/{}/status", running.child.id());
     std::thread::spawn(move || {
         let mut most = None;
@@ -303,7 +303,7 @@ fn a_reply_of_a_hundred_megabytes(wire: Wire) {
         println!("{:?}, {most:?} MiB: {}", began.elapsed(), ran.message());
         assert!(most.is_none_or(|most| most < 150), "{most:?} MiB: {}", ran.err);
         assert_eq!(world.requests().len(), count);
-        goes_on(wire, &world);
+        continues(wire, &world);
     }
 }
 
@@ -353,7 +353,7 @@ fn events_that_are_repeated(wire: Wire) {
         // The answer that was meant for the tool's result.
         world.run(&["-p", "-c", "again"]).ok();
     }
-    goes_on(wire, &world);
+    continues(wire, &world);
 }
 
 /// The name that it began with is kept beside ours.
@@ -393,7 +393,7 @@ fn two_reasons_for_the_end(wire: Wire) {
         let world = world(wire, [Reply::sse(stream)]);
         assert_eq!(world.run(&["-p", "first"]).text(), "Hello, this is an answer.\n");
         assert_eq!(answers(&world)[0]["stopReason"], reason);
-        goes_on(wire, &world);
+        continues(wire, &world);
     }
 }
 
@@ -421,7 +421,7 @@ fn one_id_for_two_calls(wire: Wire) {
     };
     let [(first, one), (second, two)] = results.as_slice() else { panic!("{results:?}") };
     assert!(one.contains("one") && two.contains("two") && first != second, "{results:?}");
-    goes_on(wire, &world);
+    continues(wire, &world);
 }
 
 /// Cut in the middle of escapes, of characters and of pairs of surrogates.
@@ -435,7 +435,7 @@ fn arguments_in_pieces(wire: Wire) {
     let request = &world.requests()[1];
     let result = wire_text(messages(request).last().unwrap());
     assert!(result.contains("café 😀 \"q\" \\ /\né😀"), "{result}");
-    goes_on(wire, &world);
+    continues(wire, &world);
 }
 
 /// Nothing runs, the model is told what it wrote, and the run goes on.
@@ -447,7 +447,7 @@ fn arguments_that_are_no_json(wire: Wire) {
         let result = wire_text(messages(&world.requests()[1]).last().unwrap());
         assert!(result.contains("bash") && result.contains(arguments), "{arguments}: {result}");
         assert!(!world.path("work/made").exists());
-        goes_on(wire, &world);
+        continues(wire, &world);
     }
 }
 

@@ -231,7 +231,7 @@ fn the_other_agent_begins() {
 }
 
 #[test]
-fn what_others_appended_before_is_taken_in() {
+fn earlier_foreign_lines_are_imported() {
     let world = World::new(says(&["One.", "Two.", "Three.", "Four."]));
     let path = world.file("s.jsonl", lines(&conversation(&world, ID)));
     world.run(&["-p", "--session", "s.jsonl", "on"]).ok();
@@ -264,7 +264,7 @@ fn what_others_appended_before_is_taken_in() {
 }
 
 #[test]
-fn what_others_append_meanwhile_stays_and_is_taken_in() {
+fn concurrent_foreign_lines_stay_and_are_imported() {
     let gate = Gate::new();
     let answer = Answer::new().text("Two.").stream();
     let world = World::new([
@@ -292,7 +292,7 @@ fn what_others_append_meanwhile_stays_and_is_taken_in() {
 }
 
 /// Runs a prompt, and `change` while the model has not answered.
-fn meanwhile(world: &World, gate: &Gate, change: impl FnOnce()) -> Ran {
+fn meanwhile(world: &World, gate: &Gate, change: impl FnOnce()) -> CommandOutput {
     let running = world.start(&["-p", "--session", "s.jsonl", "second"]);
     reached(gate);
     // The question is written beside the run.
@@ -362,7 +362,7 @@ fn a_file_that_is_replaced_is_left_alone_and_healed() {
 }
 
 #[test]
-fn what_is_no_session_file_is_refused_at_once() {
+fn invalid_session_file_is_refused_at_once() {
     let world = World::new([]);
     nix::unistd::mkfifo(&world.path("work/fifo.jsonl"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     std::fs::create_dir(world.path("work/dir.jsonl")).unwrap();
@@ -418,7 +418,7 @@ fn a_full_disk_keeps_nothing_from_the_store() {
     let limit = format!("ulimit -f {}; exec \"$0\" \"$@\"", before / 512 + 1);
     command.args(["-c", &limit]).arg(&world.program).args(["-p", "--session", "s.jsonl"]);
     command.arg("long words ".repeat(400));
-    let ran = Running::start(command).wait();
+    let ran = RunningCommand::start(command).wait();
     assert_eq!(ran.text(), "Two.\n");
     ran.fails(4, &["s.jsonl lacks 2 entries", "in the store", "the next start"]);
     world.run(&["-p", "--session", "s.jsonl", "third"]).ok();
@@ -476,7 +476,7 @@ fn secrets_are_sealed_in_the_file_too() {
 }
 
 #[test]
-fn what_is_done_to_the_session_reaches_the_file() {
+fn session_changes_reach_the_session_file() {
     let world = World::new(says(&["One.", "Two.", "# Summary\nAll of it.", "Three.", "Four."]));
     let path = world.file("s.jsonl", lines(&conversation(&world, ID)));
     world.run(&["-p", "--session", "s.jsonl", &"on and on ".repeat(12_000)]).ok();

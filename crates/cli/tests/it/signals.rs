@@ -11,7 +11,7 @@ fn stops_at(gate: &Gate, text: &str) -> Reply {
     Reply::sse(Answer::new().text(text).unfinished()).then_gate(gate)
 }
 
-fn goes_on(world: &World) -> Vec<Value> {
+fn continues(world: &World) -> Vec<Value> {
     world.server.push(Answer::new().text("Here.").reply());
     assert_eq!(world.run(&["-p", "-c", "second"]).ok().text(), "Here.\n");
     let said = messages(world.requests().last().unwrap());
@@ -35,7 +35,7 @@ fn each_signal_has_its_code_and_keeps_half_an_answer() {
         let answer = world.nodes().pop().unwrap();
         assert_eq!(answer["message"]["stopReason"], "aborted", "{answer}");
         assert_eq!(answer["message"]["content"][0]["text"], "Half an answer\n");
-        let said = goes_on(&world);
+        let said = continues(&world);
         assert!(wire_text(&said[0]).starts_with("first"), "{said:?}");
     }
 }
@@ -48,7 +48,7 @@ fn before_the_answer_begins_and_between_tries() {
     reached(&gate);
     running.signal(Signal::SIGINT);
     running.wait().exits(130);
-    goes_on(&world);
+    continues(&world);
 
     // While it waits for the next try.
     let world = World::new([Reply::error(503, "overloaded_error", "Overloaded")]);
@@ -57,7 +57,7 @@ fn before_the_answer_begins_and_between_tries() {
     running.says("try 2");
     running.signal(Signal::SIGINT);
     running.wait().exits(130);
-    goes_on(&world);
+    continues(&world);
 }
 
 /// A command that ignores signals, with a child that does as well, and one more in a session of its own where such
@@ -79,7 +79,7 @@ fn pids(world: &World) -> Vec<i32> {
     pids
 }
 
-fn started(world: &World) -> Running {
+fn started(world: &World) -> RunningCommand {
     let mut running = world.start(&["-p", "--mode", "json", "first"]);
     // The command itself says it, too.
     while !running.line().unwrap().contains(r#""text":"started"#) {}
@@ -103,7 +103,7 @@ fn a_command_that_ignores_signals_ends_with_the_run() {
             result["message"]["content"][0]["text"].as_str().unwrap().contains("Command aborted"),
             "{result}"
         );
-        goes_on(&world);
+        continues(&world);
         world.server.push(bash("c1", STUBBORN));
     }
 }
@@ -119,18 +119,18 @@ fn twice_leaves_at_once_and_nothing_lives_on() {
     assert_eq!(code, Some(130));
     pids(&world);
     no_command_lives(&world);
-    goes_on(&world);
+    continues(&world);
 }
 
 #[test]
-fn when_it_is_killed_its_children_die_and_the_call_is_not_run_again() {
+fn killed_run_kills_children_and_does_not_rerun_calls() {
     let world = World::new([bash("c1", STUBBORN)]);
     let running = started(&world);
     running.signal(Signal::SIGKILL);
     running.wait();
     pids(&world);
     no_command_lives(&world);
-    let said = goes_on(&world);
+    let said = continues(&world);
     assert!(said.iter().any(|message| wire_text(message).contains("Interrupted:")), "{said:?}");
     pids(&world);
 }

@@ -22,10 +22,10 @@ const DOWN: &str = "\u{1b}[B";
 const TAB: &str = "\t";
 
 /// A terminal in which these were said and answered.
-pub(crate) fn after(world: &World, said: &[&str]) -> Terminal {
+pub(crate) fn after(world: &World, prompts: &[&str]) -> Terminal {
     let mut terminal = Terminal::open(world, &[]);
     terminal.shows("test-1");
-    for (at, text) in said.iter().enumerate() {
+    for (at, text) in prompts.iter().enumerate() {
         terminal.types(&format!("{text}\r"));
         terminal.settles(&format!("Answer {}.", at + 1));
     }
@@ -182,7 +182,7 @@ fn a_label_is_seen_in_the_tree_and_leads_back() {
 }
 
 #[test]
-fn what_was_said_is_found_recalled_and_drawn() {
+fn slash_search_recall_and_tree_show_messages() {
     let world = answers(2);
     let mut terminal = after(&world, &["tell me of quinces", "and of medlars"]);
     // The index of the search follows what is said.
@@ -325,7 +325,7 @@ fn an_editor_that_fails_leaves_what_was_written() {
 }
 
 #[test]
-fn it_stops_until_the_shell_says_to_go_on() {
+fn suspended_terminal_resumes_with_the_shell() {
     let world = answers(1);
     let mut terminal = Terminal::open(&world, &[]);
     terminal.shows("test-1");
@@ -510,7 +510,7 @@ fn models_are_offered_cycled_and_recorded_where_they_begin() {
 }
 
 #[test]
-fn the_keys_for_the_next_model_go_through_those_that_the_setting_names() {
+fn model_keys_cycle_through_enabled_models() {
     let world = answers(2);
     let enabled = |names: Value| {
         let text = json!({ "retry": { "baseDelayMs": 1 }, "enabledModels": names }).to_string();
@@ -541,7 +541,7 @@ fn the_keys_for_the_next_model_go_through_those_that_the_setting_names() {
 }
 
 #[test]
-fn diff_offers_branches_and_compares_with_where_the_session_stands() {
+fn slash_diff_offers_branches_and_compares_with_the_head() {
     let world = answers(3);
     let mut terminal = after(&world, &["one", "two"]);
     terminal.types("/undo\r");
@@ -651,7 +651,7 @@ fn compact_sums_up_with_a_focus_once_the_work_is_done() {
 }
 
 #[test]
-fn what_is_offered_is_chosen_with_arrows_and_taken_with_tab() {
+fn completion_is_chosen_with_arrows_and_taken_with_tab() {
     let world = answers(0);
     let mut terminal = Terminal::open(&world, &[]);
     terminal.shows("test-1");
@@ -665,7 +665,7 @@ fn what_is_offered_is_chosen_with_arrows_and_taken_with_tab() {
 }
 
 #[test]
-fn the_image_on_the_clipboard_becomes_a_file_whose_path_is_written() {
+fn clipboard_image_becomes_a_file_path_in_the_editor() {
     use std::os::unix::ffi::OsStrExt as _;
 
     let world = answers(1);

@@ -159,15 +159,15 @@ impl World {
     }
 
     /// Runs the command to its end, without input.
-    pub(crate) fn run(&self, args: &[&str]) -> Ran {
-        Running::start(self.quipu(args)).wait()
+    pub(crate) fn run(&self, args: &[&str]) -> CommandOutput {
+        RunningCommand::start(self.quipu(args)).wait()
     }
 
     /// Runs the command to its end with this input.
-    pub(crate) fn run_with(&self, args: &[&str], input: impl Into<Vec<u8>>) -> Ran {
+    pub(crate) fn run_with(&self, args: &[&str], input: impl Into<Vec<u8>>) -> CommandOutput {
         let mut command = self.quipu(args);
         command.stdin(Stdio::piped());
-        let mut running = Running::start(command);
+        let mut running = RunningCommand::start(command);
         let mut stdin = running.child.stdin.take().unwrap();
         let input = input.into();
         let writer = std::thread::spawn(move || {
@@ -180,8 +180,8 @@ impl World {
     }
 
     /// Starts the command.
-    pub(crate) fn start(&self, args: &[&str]) -> Running {
-        Running::start(self.quipu(args))
+    pub(crate) fn start(&self, args: &[&str]) -> RunningCommand {
+        RunningCommand::start(self.quipu(args))
     }
 
     /// The sessions of the default store, newest first.
@@ -296,8 +296,8 @@ pub(crate) fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }
 
-/// A command that runs.
-pub(crate) struct Running {
+/// A running command.
+pub(crate) struct RunningCommand {
     pub(crate) child: Child,
     what: String,
     stdout: Stream,
@@ -342,7 +342,7 @@ impl Stream {
     }
 }
 
-impl Running {
+impl RunningCommand {
     pub(crate) fn start(mut command: Command) -> Self {
         let what = format!("{:?}", command.get_args().collect::<Vec<_>>());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -393,7 +393,7 @@ impl Running {
     }
 
     /// Waits for its end.
-    pub(crate) fn wait(mut self) -> Ran {
+    pub(crate) fn wait(mut self) -> CommandOutput {
         let until = Instant::now() + LIMIT;
         for stderr in [false, true] {
             loop {
@@ -415,19 +415,19 @@ impl Running {
         let err = String::from_utf8(std::mem::take(&mut self.stderr.got)).unwrap();
         assert!(!err.contains("panicked"), "{}: {err}", self.what);
         assert!(!err.contains(KEY), "the key is printed: {err}");
-        Ran { what: self.what, status, out: self.stdout.got, err }
+        CommandOutput { what: self.what, status, out: self.stdout.got, err }
     }
 }
 
-/// What a command did.
-pub(crate) struct Ran {
+/// The exit status and the output of a command.
+pub(crate) struct CommandOutput {
     what: String,
     pub(crate) status: ExitStatus,
     pub(crate) out: Vec<u8>,
     pub(crate) err: String,
 }
 
-impl Ran {
+impl CommandOutput {
     /// It must have ended well.
     #[track_caller]
     pub(crate) fn ok(self) -> Self {

@@ -33,7 +33,7 @@ fn a_conversation() {
 }
 
 #[test]
-fn it_goes_on_with_a_session_and_leaves_in_three_ways() {
+fn terminal_continues_a_session_and_exits_in_three_ways() {
     let world = World::new([says("One."), says("Two.")]);
     world.run(&["-p", "first"]).ok();
     for (args, leave) in [(&["-c"][..], "/quit\r"), (&["-c"], CTRL_D), (&["-c"], "\u{3}\u{3}")] {
@@ -68,7 +68,7 @@ fn without_a_terminal_it_says_what_to_do() {
 }
 
 #[test]
-fn what_is_said_while_it_works_steers_waits_and_is_taken_back() {
+fn messages_during_a_turn_steer_queue_and_are_taken_back() {
     let gate = Gate::new();
     let world = World::new([held("Working on it.", &gate), says("Steered."), says("Followed up.")]);
     let mut terminal = Terminal::open(&world, &[]);
@@ -117,7 +117,7 @@ fn escape_stops_it_and_gives_back_what_waits() {
 }
 
 #[test]
-fn it_asks_before_a_command_runs() {
+fn terminal_asks_before_a_command_runs() {
     let world = World::new([bash("c1", "echo asked-and-run"), says("It ran.")]);
     let mut terminal = Terminal::open(&world, &["--permissions", "ask"]);
     terminal.shows("test-1");
@@ -168,7 +168,7 @@ fn long_question_is_allowed_only_after_its_last_row() {
 }
 
 #[test]
-fn on_a_screen_with_hardly_any_room_a_question_shows_the_command_and_the_keys() {
+fn question_on_a_tiny_screen_shows_the_command_and_keys() {
     let world = World::new([bash("c1", "echo tiny-and-run"), says("It ran.")]);
     let mut terminal = Terminal::sized(&world, &["--permissions", "ask"], 20, 5);
     terminal.shows("test-1");
@@ -193,7 +193,7 @@ fn on_a_screen_with_hardly_any_room_a_question_shows_the_command_and_the_keys() 
 }
 
 #[test]
-fn keys_do_not_wait_for_what_an_answer_writes_and_the_command_does() {
+fn keys_do_not_wait_while_a_permission_is_saved() {
     let world = World::new([bash("c1", "touch ran"), says("It ran.")]);
     let mut terminal = Terminal::open(&world, &["--permissions", "ask"]);
     terminal.shows("test-1");
@@ -280,7 +280,7 @@ fn another_session_is_gone_on_with() {
 }
 
 #[test]
-fn commands_of_the_program_print_here_and_what_moves_the_session_does() {
+fn cli_commands_print_in_the_terminal_and_move_the_session() {
     let world = World::new([says("One."), says("Two.")]);
     let mut terminal = Terminal::open(&world, &[]);
     terminal.shows("test-1");
@@ -307,7 +307,7 @@ fn commands_of_the_program_print_here_and_what_moves_the_session_does() {
 }
 
 #[test]
-fn the_users_own_commands_run_and_the_model_is_told_of_those_that_are_not_hidden() {
+fn shell_lines_run_and_reach_the_model_unless_hidden() {
     let world = World::new([says("I see.")]);
     let mut terminal = Terminal::open(&world, &[]);
     terminal.shows("test-1");
@@ -430,7 +430,7 @@ fn a_signal_leaves_the_terminal_as_it_was_and_the_session_whole() {
 }
 
 #[test]
-fn it_is_resized_while_it_streams() {
+fn terminal_resize_during_a_stream_keeps_the_screen() {
     let gate = Gate::new();
     let text = "word ".repeat(200);
     let world = World::new([held(&text, &gate), says("Wide again.")]);

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::archive::{ID, conversation, lines};
-use crate::gone::in_a_directory_that_is_gone;
+use crate::missing_cwd::in_a_directory_that_is_gone;
 use crate::pty::{CTRL_C, CTRL_D, ENTER, ESCAPE, Terminal};
 use crate::slash::{after, answers, leave};
 use crate::support::*;
@@ -16,7 +16,7 @@ fn said(world: &World) -> Vec<String> {
 }
 
 #[test]
-fn a_session_whose_directory_is_gone_asks_in_the_terminal_and_goes_on_here() {
+fn session_with_a_missing_directory_asks_and_continues_here() {
     let world = answers(2);
     let session = in_a_directory_that_is_gone(&world);
     let mut terminal = Terminal::open(&world, &["--session", &session]);
@@ -63,7 +63,7 @@ fn one_that_is_left_gives_the_session_before_it_back() {
 }
 
 #[test]
-fn a_new_text_before_the_system_prompt_is_asked_about_in_the_terminal() {
+fn changed_identity_text_asks_in_the_terminal() {
     let world = answers(3);
     let settings = serde_json::json!({ "retry": { "baseDelayMs": 1 }, "identity": { "file": "me.md" } });
     std::fs::write(world.path("home/.quipu/settings.json"), settings.to_string()).unwrap();
@@ -93,7 +93,7 @@ fn a_new_text_before_the_system_prompt_is_asked_about_in_the_terminal() {
 }
 
 #[test]
-fn the_tree_of_an_imported_session_shows_where_one_stands_before_anything_is_said() {
+fn tree_of_an_imported_session_marks_the_head_at_once() {
     let world = answers(1);
     world.file("session.jsonl", lines(&conversation(&world, ID)));
     world.run(&["import", "pi", "session.jsonl"]).ok();
@@ -120,7 +120,7 @@ fn the_tree_of_an_imported_session_shows_where_one_stands_before_anything_is_sai
 }
 
 #[test]
-fn the_tree_of_a_fork_begins_with_what_it_was_forked_from_and_leads_there() {
+fn tree_of_a_fork_starts_at_its_origin() {
     let world = answers(5);
     let mut terminal = after(&world, &["first question", "second question"]);
     terminal.types("/fork sec");

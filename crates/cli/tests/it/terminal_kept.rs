@@ -27,7 +27,7 @@ fn kept(directory: &Path) -> Vec<(std::path::PathBuf, String)> {
 }
 
 #[test]
-fn what_is_kept_is_sealed_and_for_the_user_alone() {
+fn terminal_files_are_sealed_and_private() {
     let world = World::new([says("As you say.")]);
     let home = world.path("home/.quipu");
     let mut terminal = Terminal::open(&world, &[]);
@@ -63,7 +63,7 @@ fn what_is_kept_is_sealed_and_for_the_user_alone() {
 }
 
 #[test]
-fn a_prompt_is_in_the_draft_or_in_the_session_whenever_it_is_killed() {
+fn prompt_survives_a_kill_in_draft_or_session() {
     for waits in [false, true] {
         let gate = Gate::new();
         let world = World::new([held("Never said", &gate)]);
@@ -103,7 +103,7 @@ fn a_prompt_that_is_sent_just_before_it_is_left_is_in_the_store() {
 }
 
 #[test]
-fn what_was_said_before_the_session_was_there_is_not_lost_either() {
+fn early_prompt_survives_a_kill_before_the_session_opens() {
     let world = World::new([]);
     let mut terminal = Terminal::open(&world, &[]);
     // As early as it takes keys.
@@ -204,7 +204,7 @@ fn a_window_that_is_closed_in_the_middle_of_an_answer() {
 }
 
 #[test]
-fn what_waits_is_taken_back_edited_and_said_otherwise() {
+fn queued_message_is_taken_back_and_edited() {
     let gate = Gate::new();
     let world = World::new([held("Working on it.", &gate), says("As you wish.")]);
     let mut terminal = Terminal::open(&world, &[]);
@@ -227,7 +227,7 @@ fn what_waits_is_taken_back_edited_and_said_otherwise() {
 }
 
 #[test]
-fn what_was_said_in_one_breath_comes_in_its_order() {
+fn rapid_messages_keep_their_order() {
     let gate = Gate::new();
     let world = World::new(
         [held("Working on it.", &gate)]
@@ -251,7 +251,7 @@ fn what_was_said_in_one_breath_comes_in_its_order() {
 }
 
 #[test]
-fn a_signal_ends_an_editor_as_well_and_what_it_wrote_is_the_draft() {
+fn signal_ends_the_external_editor_and_keeps_its_draft() {
     for (ignores, signal, code) in
         [("", Signal::SIGTERM, 143), ("", Signal::SIGHUP, 129), ("trap '' TERM", Signal::SIGTERM, 143)]
     {

@@ -18,7 +18,7 @@ fn told(world: &World, request: usize) -> String {
 }
 
 #[test]
-fn what_it_prints_is_seen_while_it_runs_folded_and_stays() {
+fn shell_output_streams_folds_and_stays() {
     let world = World::new([says("I see.")]);
     let go = fifo(&world);
     let mut terminal = Terminal::open(&world, &[]);
@@ -41,7 +41,7 @@ fn what_it_prints_is_seen_while_it_runs_folded_and_stays() {
 }
 
 #[test]
-fn escape_stops_it_gives_the_text_back_and_what_it_printed_is_kept() {
+fn escape_stops_a_shell_line_and_keeps_its_output() {
     let world = World::new([says("I see.")]);
     let mut terminal = Terminal::open(&world, &[]);
     terminal.shows("test-1");
@@ -59,7 +59,7 @@ fn escape_stops_it_gives_the_text_back_and_what_it_printed_is_kept() {
 }
 
 #[test]
-fn what_was_run_is_there_when_the_program_was_killed_before_anything_was_said() {
+fn shell_line_survives_a_kill_before_the_first_prompt() {
     let world = World::new([says("I see.")]);
     let mut terminal = Terminal::open(&world, &[]);
     terminal.shows("test-1");
@@ -85,7 +85,7 @@ fn what_was_run_is_there_when_the_program_was_killed_before_anything_was_said() 
 }
 
 #[test]
-fn a_line_that_was_under_way_when_the_program_was_killed_is_told() {
+fn interrupted_shell_line_is_reported_after_a_kill() {
     let world = World::new([says("I see.")]);
     let mut terminal = Terminal::open(&world, &[]);
     terminal.shows("test-1");
@@ -133,7 +133,7 @@ fn the_end_of_the_program_stops_it_and_keeps_what_it_printed() {
 }
 
 #[test]
-fn it_runs_beside_the_agent_and_comes_behind_what_it_does() {
+fn shell_line_runs_parallel_to_the_agent_and_follows_it() {
     let gate = Gate::new();
     let world = World::new([held("Working on it.", &gate), says("I see.")]);
     let mut terminal = Terminal::open(&world, &[]);

@@ -93,7 +93,7 @@ fn a_model_that_was_not_given_the_tool_does_not_have_it() {
 }
 
 #[test]
-fn a_person_sends_a_session_back_and_it_answers_what_it_was_told() {
+fn session_answers_the_message_that_sent_it_back() {
     let answers = ["Left or right?", "Left it is.", "Closed, I see.", "On I go."].map(says);
     let world = World::new(answers);
     world.run(&["-p", "Where to?"]).ok();
@@ -129,7 +129,7 @@ fn a_person_sends_a_session_back_and_it_answers_what_it_was_told() {
 }
 
 #[test]
-fn what_another_program_wrote_is_gone_on_from_below() {
+fn tobe_continues_below_nodes_of_another_program() {
     let world = World::says("Hello to you.");
     let header = json!({ "type": "session", "version": 3, "id": "foreign-1", "timestamp": "2025-01-02T03:04:05.678Z",
         "cwd": world.path("work") });
@@ -145,14 +145,14 @@ fn what_another_program_wrote_is_gone_on_from_below() {
 }
 
 /// Starts a run that will go back, with a program to ask.
-fn start(world: &World) -> Running {
+fn start(world: &World) -> RunningCommand {
     let mut command = world.quipu(&["-p", "-c", "--mode", "json", "--ask-on-stdin", "Left."]);
     command.stdin(Stdio::piped());
-    Running::start(command)
+    RunningCommand::start(command)
 }
 
 /// Reads lines up to one of this type.
-fn until(running: &mut Running, kind: &str) -> Value {
+fn until(running: &mut RunningCommand, kind: &str) -> Value {
     loop {
         let line: Value = serde_json::from_str(&running.line().unwrap()).unwrap();
         if line["type"] == kind {
@@ -161,13 +161,13 @@ fn until(running: &mut Running, kind: &str) -> Value {
     }
 }
 
-fn killed(running: Running) {
+fn killed(running: RunningCommand) {
     running.signal(Signal::SIGKILL);
     drop(running.wait());
 }
 
 /// The next start, after which all is as it should be.
-fn goes_on(world: &mut World) {
+fn continues(world: &mut World) {
     world.another_server((0..2).map(|at| says(&format!("Answer {at}."))));
     world.run(&["-p", "-c", "on"]).ok();
     let doctor = world.run(&["doctor", "--json"]).ok().json();
@@ -182,7 +182,7 @@ fn killed_before_it_left_it_stands_where_it_stood() {
     let mut running = start(&world);
     until(&mut running, "quipu_asked");
     killed(running);
-    goes_on(&mut world);
+    continues(&mut world);
     assert_eq!(departures(&world), 0);
     let said = said(&world);
     assert!(said.concat().contains("The session did not go anywhere"), "{said:?}");
@@ -202,7 +202,7 @@ fn killed_before_the_answer_it_is_asked_for_again_first() {
     reached(&gate);
     killed(running);
     gate.open();
-    goes_on(&mut world);
+    continues(&mut world);
     assert_eq!(departures(&world), 1);
     assert_eq!(answered(&world), ["Answer 0.", "on"]);
 }
@@ -220,7 +220,7 @@ fn killed_after_the_answer_it_is_not_asked_for_again() {
     let mut running = start(&world);
     until(&mut running, "tool_execution_update");
     killed(running);
-    goes_on(&mut world);
+    continues(&mut world);
     assert_eq!(departures(&world), 1);
     let after = answered(&world);
     assert_eq!(after[0].trim(), "Here I am.");

@@ -91,7 +91,7 @@ fn devices_pipes_and_directories_hang_nobody() {
 }
 
 #[test]
-fn a_command_that_prints_without_end_is_stopped_and_memory_is_bounded() {
+fn endless_output_is_stopped_in_bounded_memory() {
     let gate = Gate::new();
     let answer = Answer::new().text("Enough.").stream();
     let world = World::new([
@@ -120,7 +120,7 @@ fn a_command_that_prints_without_end_is_stopped_and_memory_is_bounded() {
 }
 
 #[test]
-fn an_endless_command_ends_with_the_user_and_max_turns_ends_a_model_that_goes_on() {
+fn endless_runs_end_by_signal_and_by_max_turns() {
     let world = World::new([bash("c1", "echo $$ > pid; exec yes words")]);
     let mut running = world.start(&["-p", "--mode", "json", "print"]);
     while !running.line().unwrap().contains("tool_execution_update") {}
@@ -144,7 +144,7 @@ fn the_keys_of_providers_are_not_given_to_commands() {
     std::fs::write(world.path("home/.quipu/models.json"), file.replace(KEY, "$OWN_KEY")).unwrap();
     let mut command = world.quipu(&["-p", "go"]);
     command.env("OWN_KEY", KEY).env("OTHER", "stays");
-    Running::start(command).wait().ok();
+    RunningCommand::start(command).wait().ok();
     assert_eq!(world.requests()[0].header("x-api-key"), Some(KEY));
     let result = wire_text(messages(&world.requests()[1]).last().unwrap());
     assert!(

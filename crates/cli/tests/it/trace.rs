@@ -33,7 +33,7 @@ fn traced(world: &World, args: &[&str], names: &[(&str, &str)]) -> String {
 }
 
 #[tokio::test]
-async fn how_a_session_came_about_is_told_word_for_word() {
+async fn trace_prints_how_a_session_came_about() {
     let says = ["Left or right?", "Left it is.", "Well?", "On I go.", "Closed, I see."];
     let world = World::new(says.map(|text| Answer::new().text(text).reply()));
     world.run(&["-p", "Where to?"]).ok();

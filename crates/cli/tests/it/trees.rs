@@ -14,7 +14,7 @@ fn said(world: &World) -> Vec<String> {
     messages(world.requests().last().unwrap()).iter().map(wire_text).collect()
 }
 
-fn line(ran: &Ran) -> String {
+fn line(ran: &CommandOutput) -> String {
     ran.text().trim_end().to_owned()
 }
 
@@ -28,7 +28,7 @@ fn row(world: &World, session: &str) -> Value {
 }
 
 #[test]
-fn a_fork_from_an_answer_stands_behind_it_and_from_a_message_before_it() {
+fn fork_continues_after_an_answer_or_before_a_message() {
     let world = World::new(answers(&["Left or right?", "Left it is.", "Right it is.", "Wrong."]));
     world.run(&["-p", "Where to?"]).ok();
     world.run(&["-p", "-c", "Left."]).ok();
@@ -166,7 +166,7 @@ fn a_removed_session_can_be_gone_on_from() {
 }
 
 #[test]
-fn while_somebody_works_on_a_session_it_is_left_alone() {
+fn busy_session_is_left_unchanged() {
     let gate = Gate::new();
     let two = Reply::sse("").then_gate(&gate).then(Answer::new().text("Two.").stream());
     let world = World::new([Answer::new().text("One.").reply(), two]);
@@ -257,7 +257,7 @@ fn a_session_whose_directory_is_gone_goes_on_in_another() {
     std::fs::create_dir(&gone).unwrap();
     let mut command = world.quipu(&["-p", "a"]);
     command.current_dir(&gone);
-    Running::start(command).wait().ok();
+    RunningCommand::start(command).wait().ok();
     std::fs::remove_dir(&gone).unwrap();
     let all = world.run(&["sessions", "--all", "--json"]).ok().json_lines();
     let session = all[0]["id"].as_str().unwrap();

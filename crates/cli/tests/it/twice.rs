@@ -38,11 +38,11 @@ fn the_second_on_one_session_is_told_and_gets_a_branch() {
     assert_eq!(sessions.len(), 2);
     let row = sessions.iter().find(|row| row["id"] == branch).unwrap();
     assert_eq!(row["parentSession"], session);
-    let goes_on = [
+    let continues = [
         (session.as_str(), vec!["first", "One.", "second", "Two.", "go on"]),
         (branch, vec!["first", "One.", "second", "third", "Three.", "go on"]),
     ];
-    for (id, texts) in goes_on {
+    for (id, texts) in continues {
         world.server.push(Answer::new().text("On.").reply());
         let ran = world.run(&["-p", "--session", id, "go on"]).ok();
         assert!(!ran.err.contains("Another process"), "{}", ran.err);
@@ -68,7 +68,7 @@ fn a_process_that_was_killed_holds_nothing() {
 #[test]
 fn many_at_once_lose_nothing() {
     let world = World::new((0..8).map(|n| Answer::new().text(&format!("Answer {n}.")).reply()));
-    let all: Vec<Running> = (0..8).map(|n| world.start(&["-p", &format!("prompt {n}")])).collect();
+    let all: Vec<RunningCommand> = (0..8).map(|n| world.start(&["-p", &format!("prompt {n}")])).collect();
     for running in all {
         running.wait().ok();
     }

@@ -132,7 +132,7 @@ fn a_step_is_a_turn_a_jump_a_fork_or_a_removal() {
 }
 
 #[test]
-fn nobody_is_undone_while_at_work() {
+fn undo_refuses_a_busy_session() {
     let gate = Gate::new();
     let gated = Reply::sse("").then_gate(&gate).then(Answer::new().text("Two.").stream());
     let world = World::new([Answer::new().text("One.").reply(), gated]);

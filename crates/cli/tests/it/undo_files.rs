@@ -171,8 +171,7 @@ async fn said(world: &World, at: NodeId) -> Vec<NodeId> {
 }
 
 #[tokio::test]
-async fn a_hundred_random_moves_and_a_hundred_undos_by_another_process_give_the_first_state_and_equal_files()
-{
+async fn hundred_undos_restore_the_first_state_and_files() {
     const MOVES: usize = 100;
     let world = World::new([]);
     world.file("mine", "not an agent's\n");

@@ -15,13 +15,13 @@ fn append(file: &Path, text: &str) {
 }
 
 /// The next report.
-fn next(running: &mut Running) -> Value {
+fn next(running: &mut RunningCommand) -> Value {
     let line = running.line().expect("a report");
     serde_json::from_str(&line).unwrap()
 }
 
 #[test]
-fn what_is_written_comes_in() {
+fn watch_imports_new_lines() {
     let world = World::new([]);
     world.unchecked();
     let dir = world.path("home/.pi/agent/sessions/--work--");
@@ -156,7 +156,7 @@ fn nothing_there_yet_is_no_reason_not_to_watch() {
 /// Bytes that a process has asked the system for, but for those of the store's own threads, which live as long as it does:
 /// they copy its log into its file when nobody writes for a moment.
 #[cfg(target_os = "linux")]
-fn read_by(running: &Running) -> u64 {
+fn read_by(running: &RunningCommand) -> u64 {
     let asked = |dir: &Path| -> u64 {
         let told = std::fs::read_to_string(dir.join("io")).unwrap();
         told.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap().parse().unwrap()
@@ -176,7 +176,7 @@ fn read_by(running: &Running) -> u64 {
 /// Of a file that grows what was read is not read again.
 #[cfg(target_os = "linux")]
 #[test]
-fn what_was_read_is_left_alone() {
+fn watch_skips_unchanged_files() {
     let world = World::new([]);
     world.unchecked();
     let text = "words of some length ".repeat(600);
@@ -209,31 +209,31 @@ fn what_was_read_is_left_alone() {
     );
 }
 
-/// Five files of lines, each of a few hundred entries, and what makes the next of them.
+/// Makes a line of a session file, by its number and text.
 #[cfg(target_os = "linux")]
-type Next = fn(usize, &str) -> Value;
+type LineMaker = fn(usize, &str) -> Value;
 
 #[cfg(target_os = "linux")]
-fn others(world: &World) -> [(&'static str, &'static str, Option<Value>, Next); 5] {
+fn others(world: &World) -> [(&'static str, &'static str, Option<Value>, LineMaker); 5] {
     const TIME: &str = "2026-01-02T03:04:05.000Z";
     fn before(at: usize) -> Value {
         at.checked_sub(1).map_or(Value::Null, |before| json!(format!("n{before}")))
     }
-    let record: Next = |at, text| {
+    let record: LineMaker = |at, text| {
         json!({ "type": "user", "uuid": format!("n{at}"), "parentUuid": before(at), "timestamp": TIME, "cwd": "/p",
             "sessionId": "0199cccc-0000-7000-8000-000000000009", "message": { "role": "user", "content": text } })
     };
-    let item: Next = |at, text| {
+    let item: LineMaker = |at, text| {
         let content = json!([{ "type": "input_text", "text": text }]);
         json!({ "timestamp": TIME, "ordinal": at + 1, "type": "response_item",
             "payload": { "type": "message", "role": "user", "content": content } })
     };
-    let message: Next = |at, text| json!({ "id": format!("n{at}"), "timestamp": TIME, "type": "user", "content": [{ "text": text }] });
-    let event: Next = |at, text| {
+    let message: LineMaker = |at, text| json!({ "id": format!("n{at}"), "timestamp": TIME, "type": "user", "content": [{ "text": text }] });
+    let event: LineMaker = |at, text| {
         let parent = if at == 0 { json!("start") } else { before(at) };
         json!({ "type": "user.message", "data": { "content": text }, "id": format!("n{at}"), "timestamp": TIME, "parentId": parent })
     };
-    let entry: Next = |at, text| match at {
+    let entry: LineMaker = |at, text| match at {
         0 => user("n0", "", text),
         at => user(&format!("n{at}"), &format!("n{}", at - 1), text),
     };

@@ -106,7 +106,7 @@ pub(crate) fn base64(text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn what_fails_on_the_second_wire_is_told_in_one_message() {
+fn completions_failure_is_reported_in_one_message() {
     let check = |reply: Reply, code: i32, words: &[&str]| {
         let world = World::new([reply, chat().text("Here I am.").reply()]);
         two_wires(&world);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use quipu_protocol::{ChunkId, Json, ModelError, ModelRequest, ToolSpec};
-use quipu_providers::{Body, Memory, Provider, Shared};
+use quipu_providers::{Body, Memory, Provider, SharedPrefix};
 use quipu_store::NewChunk;
 use sha2::{Digest as _, Sha256};
 
@@ -104,7 +104,7 @@ impl Bodies {
 
     /// The number of a body that goes on from the last one of the chain, and what it shares with that.
     fn next(&self, body: &Body) -> Option<(u64, u64)> {
-        let (last, Shared { with, bytes }) = self.chain.last().zip(body.shared)?;
+        let (last, SharedPrefix { with, bytes }) = self.chain.last().zip(body.shared)?;
         (last.id == with).then_some((last.number + 1, bytes))
     }
 }
@@ -125,7 +125,7 @@ mod tests {
         let mut body = Body::of(Bytes::from(bytes));
         body.shared = before.map(|before| {
             let alike = before.bytes.iter().zip(&body.bytes).take_while(|(a, b)| a == b).count();
-            Shared { with: before.id, bytes: alike as u64 }
+            SharedPrefix { with: before.id, bytes: alike as u64 }
         });
         body
     }

@@ -2,14 +2,14 @@
 //! to have changed.
 
 use quipu_seal::Sealer;
-use quipu_workspace::Captured;
+use quipu_workspace::PathContent;
 
 use super::state::Found;
 
 #[derive(Debug, Clone)]
 pub(super) enum Held {
     /// As it was read.
-    Raw(Captured),
+    Raw(PathContent),
     /// As it is kept.
     Known(Found),
 }
@@ -18,7 +18,7 @@ impl Held {
     /// Bytes that it takes.
     pub(super) fn size(&self) -> u64 {
         match self {
-            Self::Raw(Captured::File { bytes, .. }) => bytes.len() as u64,
+            Self::Raw(PathContent::File { bytes, .. }) => bytes.len() as u64,
             Self::Raw(_) => 0,
             Self::Known(found) => found.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64),
         }
@@ -29,7 +29,7 @@ impl Held {
         use quipu_protocol::FileState;
         match (self, other) {
             (
-                Self::Raw(Captured::TooLarge { .. } | Captured::Unreadable | Captured::Secret),
+                Self::Raw(PathContent::TooLarge { .. } | PathContent::Unreadable | PathContent::Secret),
                 Self::Raw(new),
             ) => same_times && matches!(self, Self::Raw(old) if old == new),
             (Self::Raw(old), Self::Raw(new)) => old == new,
@@ -37,7 +37,7 @@ impl Held {
                 Self::Known(Found { state: FileState::File { mode, .. }, bytes: Some(old) }),
                 Self::Raw(new),
             ) => {
-                matches!(new, Captured::File { mode: now, bytes } if now == mode && **old == **bytes)
+                matches!(new, PathContent::File { mode: now, bytes } if now == mode && **old == **bytes)
             }
             (Self::Known(_), _) | (_, Self::Known(_)) => false,
         }

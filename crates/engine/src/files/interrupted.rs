@@ -8,7 +8,7 @@ use std::sync::Arc;
 use quipu_protocol::{FileChange, FileState, Unknown};
 use quipu_seal::Sealer;
 use quipu_store::{Commit, Graph, NewChunk, Step, StepState};
-use quipu_workspace::{Access, Captured, GitRefs, git_blobs};
+use quipu_workspace::{Access, GitRefs, PathContent, git_blobs};
 
 use super::FileSettings;
 use super::keep::{Command, Running, Watched, dedup};
@@ -212,10 +212,10 @@ async fn before_of(
         return unknown;
     };
     let captured = match was.mode & KIND {
-        0o100_000 => Captured::File { mode: was.mode & 0o7777, bytes },
+        0o100_000 => PathContent::File { mode: was.mode & 0o7777, bytes },
         0o120_000 => {
             use std::os::unix::ffi::OsStringExt as _;
-            Captured::Link { target: std::ffi::OsString::from_vec(bytes).into() }
+            PathContent::Link { target: std::ffi::OsString::from_vec(bytes).into() }
         }
         _ => return unknown,
     };
@@ -236,7 +236,7 @@ async fn now(store: &dyn Graph, sealer: &Arc<Sealer>, at: PathBuf, before: &File
     let limit = FileSettings::default().file_bytes;
     let is_directory = before.is_directory();
     let look = move || match Access::default().capture(&at, limit) {
-        Captured::Directory { mode } if is_directory => {
+        PathContent::Directory { mode } if is_directory => {
             Found { state: FileState::Directory { mode }, bytes: None }
         }
         captured => Found::of(captured, &sealer),

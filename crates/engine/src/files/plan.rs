@@ -11,7 +11,7 @@ use quipu_transcript::{
     FileConflict, FilePlan, GIT_INDEX, GitMove, INTERNAL, LeftAlone, PlannedChange, RestoredFrom,
     WORKSPACE_NOTE, WorkspaceNote, extra_of, files_of, restored_from,
 };
-use quipu_workspace::{Access, Captured, GitRefs, Reach, Want, file_key};
+use quipu_workspace::{Access, AccessMode, GitRefs, PathContent, Reach, file_key};
 
 use super::note::joined;
 use super::state::Found;
@@ -314,7 +314,7 @@ fn look(wanted: Vec<Wanted>, root: &Path, access: &Access, sealer: &Sealer, limi
             (_, None) => None,
         };
         let found = match access.capture(&at, limit) {
-            Captured::Directory { mode } if expect.is_directory() || target.is_directory() => {
+            PathContent::Directory { mode } if expect.is_directory() || target.is_directory() => {
                 Found { state: FileState::Directory { mode }, bytes: None }
             }
             captured => Found::of(captured, sealer),
@@ -416,7 +416,7 @@ fn refusal(at: &Path, root: &Path, access: &Access) -> Option<String> {
     if file_key(parent) != parent {
         return Some("a link on the way to it leads elsewhere".into());
     }
-    match access.reach(at, Want::Write) {
+    match access.reach(at, AccessMode::Write) {
         Reach::Free | Reach::Configures => None,
         Reach::Linked => Some("it has other names (hard links)".into()),
         Reach::Secret => Some("it lies where programs keep secrets".into()),

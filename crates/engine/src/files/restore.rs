@@ -10,8 +10,8 @@ use quipu_protocol::{Entry, FileChange, FileState, Json, NodeId, SessionId};
 use quipu_seal::Sealer;
 use quipu_store::{Commit, Durability, Graph, NewChunk, Op, OpenJump, StoreError};
 use quipu_workspace::{
-    Access, Captured, FileError, Staged, can_change, make_directory, place, remove, remove_directory, stage,
-    staging_path,
+    Access, FileError, PathContent, StagedFile, can_change, make_directory, place, remove, remove_directory,
+    stage, staging_path,
 };
 use serde::{Deserialize, Serialize};
 
@@ -309,8 +309,8 @@ async fn stage_one(store: &dyn Graph, step: &FlightStep) -> Result<(), FilesErro
 fn stage_now(step: &FlightStep, bytes: &[u8]) -> Result<(), FileError> {
     let Some(staged) = &step.staged else { return Ok(()) };
     let what = match &step.change.after {
-        FileState::File { mode, .. } => Staged::File { bytes, mode: *mode },
-        FileState::Link { target } => Staged::Link(target),
+        FileState::File { mode, .. } => StagedFile::File { bytes, mode: *mode },
+        FileState::Link { target } => StagedFile::Link(target),
         FileState::Absent | FileState::Directory { .. } | FileState::Unknown { .. } => return Ok(()),
     };
     stage(staged, &step.at, &what)
@@ -353,7 +353,7 @@ fn land_one(
     let limit = [&change.before, &change.after].into_iter().map(size_of).max().unwrap_or(0);
     let is_directory = change.before.is_directory() || change.after.is_directory();
     let now = match Access::default().capture(at, limit) {
-        Captured::Directory { mode } if is_directory => FileState::Directory { mode },
+        PathContent::Directory { mode } if is_directory => FileState::Directory { mode },
         captured => Found::of(captured, sealer).state,
     };
     let unstage = || {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quipu_protocol::{ChunkId, FileState, Unknown};
 use quipu_seal::Sealer;
-use quipu_workspace::Captured;
+use quipu_workspace::PathContent;
 use sha2::{Digest as _, Sha256};
 
 /// A file as it was found, and its bytes where they are kept.
@@ -16,37 +16,37 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    pub(crate) fn of(captured: Captured, sealer: &Sealer) -> Self {
+    pub(crate) fn of(captured: PathContent, sealer: &Sealer) -> Self {
         let plain = |state| Self { state, bytes: None };
         match captured {
             // What is in a directory are files of their own.
-            Captured::Absent | Captured::Directory { .. } => plain(FileState::Absent),
-            Captured::File { bytes, .. } if holds_secret(&bytes, sealer) => {
+            PathContent::Absent | PathContent::Directory { .. } => plain(FileState::Absent),
+            PathContent::File { bytes, .. } if holds_secret(&bytes, sealer) => {
                 plain(FileState::Unknown { why: Unknown::Secret, size: Some(bytes.len() as u64) })
             }
-            Captured::File { mode, bytes } => {
+            PathContent::File { mode, bytes } => {
                 let content = ChunkId(Sha256::digest(&bytes).into());
                 let state = FileState::File { mode, size: bytes.len() as u64, content };
                 Self { state, bytes: Some(bytes.into()) }
             }
-            Captured::Link { target } => plain(match target.into_os_string().into_string() {
+            PathContent::Link { target } => plain(match target.into_os_string().into_string() {
                 Ok(target) if !holds_secret(target.as_bytes(), sealer) => FileState::Link { target },
                 Ok(_) => FileState::unknown(Unknown::Secret),
                 Err(_) => FileState::unknown(Unknown::Unreadable),
             }),
-            Captured::TooLarge { size } => {
+            PathContent::TooLarge { size } => {
                 plain(FileState::Unknown { why: Unknown::TooLarge, size: Some(size) })
             }
-            Captured::Secret => plain(FileState::unknown(Unknown::Secret)),
-            Captured::Unreadable => plain(FileState::unknown(Unknown::Unreadable)),
+            PathContent::Secret => plain(FileState::unknown(Unknown::Secret)),
+            PathContent::Unreadable => plain(FileState::unknown(Unknown::Unreadable)),
         }
     }
 
     /// What was found where this was found before: the same bytes are neither searched nor hashed again.
-    pub(crate) fn again(captured: Captured, before: Option<&Self>, sealer: &Sealer) -> Self {
+    pub(crate) fn again(captured: PathContent, before: Option<&Self>, sealer: &Sealer) -> Self {
         let known = before.and_then(|before| Some((before.state.content()?, before.bytes.as_ref()?)));
         match (captured, known) {
-            (Captured::File { mode, bytes }, Some((content, old))) if **old == *bytes => {
+            (PathContent::File { mode, bytes }, Some((content, old))) if **old == *bytes => {
                 let state = FileState::File { mode, size: bytes.len() as u64, content };
                 Self { state, bytes: Some(old.clone()) }
             }

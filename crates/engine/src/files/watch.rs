@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use quipu_protocol::{FileChange, FileState, SessionId, Unknown};
 use quipu_seal::Sealer;
-use quipu_workspace::{Access, Captured, Changes, Files, GitIndex, GitRefs, Stamp, changed, git_blobs, scan};
+use quipu_workspace::{
+    Access, Changes, Files, GitIndex, GitRefs, PathContent, Stamp, changed, git_blobs, scan,
+};
 
 use super::FileSettings;
 use super::held::Held;
@@ -423,12 +425,12 @@ fn from_git(bytes: Option<Vec<u8>>, stamp: &Stamp, limit: u64, sealer: &Sealer) 
     let why = if stamp.size > limit { Unknown::TooLarge } else { Unknown::BeforeUnknown };
     match bytes.filter(|bytes| bytes.len() as u64 == stamp.size) {
         Some(bytes) if stamp.mode & 0o170_000 == 0o100_000 => {
-            Found::of(Captured::File { mode, bytes }, sealer)
+            Found::of(PathContent::File { mode, bytes }, sealer)
         }
         Some(bytes) if stamp.mode & 0o170_000 == 0o120_000 => {
             use std::os::unix::ffi::OsStringExt as _;
             let target = std::ffi::OsString::from_vec(bytes).into();
-            Found::of(Captured::Link { target }, sealer)
+            Found::of(PathContent::Link { target }, sealer)
         }
         _ => plain(&FileState::Unknown { why, size: Some(stamp.size) }),
     }

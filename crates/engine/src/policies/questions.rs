@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use quipu_protocol::{Json, Provenance, Scope, ToolCall, Touches};
-use quipu_workspace::{Reach, Want};
+use quipu_workspace::{AccessMode, Reach};
 
 use crate::policy::{Grant, Policy};
 use crate::travel::Travel;
@@ -62,7 +62,7 @@ pub enum Crossing {
         /// The true path.
         path: PathBuf,
         /// What for.
-        want: Want,
+        want: AccessMode,
         /// Where it lies.
         reach: Reach,
     },
@@ -83,8 +83,8 @@ impl Crossing {
     /// What a person is asked about it.
     pub(super) fn phrase(&self) -> String {
         match self {
-            Self::File { path, want: Want::Read, .. } => format!("reading {}", path.display()),
-            Self::File { path, want: Want::Write, .. } => format!("changing {}", path.display()),
+            Self::File { path, want: AccessMode::Read, .. } => format!("reading {}", path.display()),
+            Self::File { path, want: AccessMode::Write, .. } => format!("changing {}", path.display()),
             Self::Unconfined => "running without a sandbox".into(),
             Self::Network => "using the network".into(),
             Self::Protected => "changing what configures git, agents, editors or shells".into(),
@@ -254,8 +254,8 @@ pub(super) fn crossings(
 ) -> Vec<Crossing> {
     let mut crossings = Vec::new();
     let files = match touches {
-        Touches::Reads(paths) => Some((paths, Want::Read)),
-        Touches::Writes(paths) => Some((paths, Want::Write)),
+        Touches::Reads(paths) => Some((paths, AccessMode::Read)),
+        Touches::Writes(paths) => Some((paths, AccessMode::Write)),
         Touches::Nothing | Touches::Session => None,
         Touches::Anything => {
             if call.name != BASH || policy.sandbox().is_none() {

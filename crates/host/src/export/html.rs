@@ -12,7 +12,7 @@ use quipu_transcript::Decoded;
 use sha2::{Digest as _, Sha256};
 
 use super::ExportError;
-use super::read::{Place, Writer};
+use super::read::{RowPosition, Writer};
 use super::text::{MORE, facts, turn};
 use crate::text::iso;
 
@@ -61,8 +61,13 @@ impl Writer for Html<'_> {
         Ok(self.out.write_all(b"</dl>\n</header>\n<main>\n<section>\n")?)
     }
 
-    fn node(&mut self, place: &Place<'_>, node: &Node, decoded: &Decoded) -> Result<(), ExportError> {
-        let turn = turn(self.last, place, node);
+    fn node(
+        &mut self,
+        position: &RowPosition<'_>,
+        node: &Node,
+        decoded: &Decoded,
+    ) -> Result<(), ExportError> {
+        let turn = turn(self.last, position, node);
         self.last = Some(node.id);
         if quipu::history::is_note(&decoded.entry) && turn.is_none() {
             return Ok(());
@@ -72,15 +77,15 @@ impl Writer for Html<'_> {
         }
         self.entries += 1;
         let shown = html_entry(&decoded.entry);
-        let (kind, level, id) = (shown.kind, place.level, node.id.short());
+        let (kind, level, id) = (shown.kind, position.level, node.id.short());
         write!(self.out, "<article id=n{id} class=\"{kind} l{}", level.min(DEEPEST))?;
-        for (name, is) in [("branch", place.starts), ("head", place.head), ("past", place.past)] {
+        for (name, is) in [("branch", position.starts), ("head", position.head), ("past", position.past)] {
             if is {
                 write!(self.out, " {name}")?;
             }
         }
         write!(self.out, "\" data-level={level}")?;
-        let label = place.label.map(html_text);
+        let label = position.label.map(html_text);
         if let Some(label) = &label {
             write!(self.out, " data-label=\"{label}\"")?;
         }
@@ -94,7 +99,7 @@ impl Writer for Html<'_> {
         }
         let time = iso(node.record.timestamp);
         write!(self.out, "<h2>{} <small><time>{time}</time> <a href=#n{id}>{id}</a></small>", shown.title)?;
-        for mark in [label.as_deref(), place.head.then_some("head")].into_iter().flatten() {
+        for mark in [label.as_deref(), position.head.then_some("head")].into_iter().flatten() {
             write!(self.out, " <mark>{mark}</mark>")?;
         }
         self.out.write_all(b"</h2>\n")?;

@@ -29,9 +29,9 @@ pub enum ExportFormat {
     Json,
 }
 
-/// What was written.
+/// What an export wrote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Exported {
+pub struct ExportSummary {
     /// Entries.
     pub entries: u64,
     /// Whether the session has more branches, labels, compactions or forks than are written.
@@ -42,7 +42,7 @@ pub struct Exported {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExportedFile {
     /// What is in it.
-    pub exported: Exported,
+    pub exported: ExportSummary,
     /// Its bytes.
     pub bytes: u64,
 }
@@ -114,10 +114,10 @@ pub async fn write(
     row: &SessionRow,
     format: ExportFormat,
     out: &mut (dyn Write + Send),
-) -> Result<Exported, ExportError> {
+) -> Result<ExportSummary, ExportError> {
     match format {
         ExportFormat::Pi => match pi::export(store, row, out).await {
-            Ok(done) => Ok(Exported { entries: done.entries, more: false }),
+            Ok(done) => Ok(ExportSummary { entries: done.entries, more: false }),
             Err(ArchiveError::File { source, .. }) => Err(ExportError::Write(source)),
             Err(other) => Err(ExportError::Read(other.into())),
         },

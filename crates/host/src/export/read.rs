@@ -6,7 +6,7 @@ use quipu_protocol::NodeId;
 use quipu_store::{Graph, SessionRow, Until, decode_nodes};
 use quipu_transcript::Decoded;
 
-use super::{ExportError, Exported};
+use super::{ExportError, ExportSummary};
 use crate::json::{label_counts, session_json};
 use crate::{Advice, Failure, FailureKind};
 
@@ -18,7 +18,7 @@ const DECODED: usize = 16;
 const MOST: usize = 10_000;
 
 /// Where a node stands.
-pub(super) struct Place<'a> {
+pub(super) struct RowPosition<'a> {
     /// How many branches it is away from the line to the head.
     pub(super) level: usize,
     /// Whether a branch begins here.
@@ -35,7 +35,8 @@ pub(super) struct Place<'a> {
 pub(super) trait Writer {
     /// Before the first node.
     fn begin(&mut self, row: &SessionRow, session: &serde_json::Value) -> Result<(), ExportError>;
-    fn node(&mut self, place: &Place<'_>, node: &Node, decoded: &Decoded) -> Result<(), ExportError>;
+    fn node(&mut self, position: &RowPosition<'_>, node: &Node, decoded: &Decoded)
+    -> Result<(), ExportError>;
     /// A session that goes on from the node before.
     fn fork(&mut self, row: &SessionRow) -> Result<(), ExportError>;
     /// After the last; whether there are more branches, labels or forks than were written.
@@ -47,7 +48,7 @@ pub(super) async fn read(
     store: &dyn Graph,
     row: &SessionRow,
     out: &mut dyn Writer,
-) -> Result<Exported, ExportError> {
+) -> Result<ExportSummary, ExportError> {
     let labels = label_counts(store, std::slice::from_ref(&row.id)).await?;
     let tree = quipu::history::session_tree(
         store,
@@ -56,7 +57,7 @@ pub(super) async fn read(
     )
     .await?;
     out.begin(row, &session_json(row, &labels))?;
-    let mut reading = Reading { store, tree: &tree, out, written: 0 };
+    let mut reading = TreeExport { store, tree: &tree, out, written: 0 };
     let base = store.meetings(tree.head, &[row.base]).await?.into_iter().flatten().next();
     let before = base.map_or(0, |base| base.depth);
     reading.row(row.base, 0, before, (0, false, true)).await?;
@@ -85,17 +86,17 @@ pub(super) async fn read(
     reading.nodes(&ids, false).await?;
     let written = reading.written;
     out.end(tree.more)?;
-    Ok(Exported { entries: written, more: tree.more })
+    Ok(ExportSummary { entries: written, more: tree.more })
 }
 
-struct Reading<'a> {
+struct TreeExport<'a> {
     store: &'a dyn Graph,
     tree: &'a SessionTree,
     out: &'a mut dyn Writer,
     written: u64,
 }
 
-impl Reading<'_> {
+impl TreeExport<'_> {
     /// Nodes in a row before `below`, the first with `depth` nodes before it.
     async fn row(
         &mut self,
@@ -133,8 +134,8 @@ impl Reading<'_> {
             for ((node, decoded), (_, level, starts)) in nodes.iter().zip(&decoded).zip(places) {
                 let label = self.tree.labels.get(&node.id).map(String::as_str);
                 let head = node.id == self.tree.head;
-                let place = Place { level: *level, starts: *starts, past, head, label };
-                self.out.node(&place, node, decoded)?;
+                let position = RowPosition { level: *level, starts: *starts, past, head, label };
+                self.out.node(&position, node, decoded)?;
                 self.written += 1;
             }
         }

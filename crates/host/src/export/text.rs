@@ -9,7 +9,7 @@ use quipu_store::SessionRow;
 use quipu_transcript::Decoded;
 
 use super::ExportError;
-use super::read::{Place, Writer};
+use super::read::{RowPosition, Writer};
 use crate::json::node_json;
 use crate::text::{dollars, iso};
 
@@ -36,12 +36,16 @@ pub(super) fn facts(row: &SessionRow) -> (String, Vec<(&'static str, String)>) {
 }
 
 /// What is said where a node does not go on from the one that stands before it: which line, and from where.
-pub(super) fn turn(last: Option<NodeId>, place: &Place<'_>, node: &Node) -> Option<(String, Option<NodeId>)> {
+pub(super) fn turn(
+    last: Option<NodeId>,
+    position: &RowPosition<'_>,
+    node: &Node,
+) -> Option<(String, Option<NodeId>)> {
     let parent = node.record.parent;
-    if last.is_none() || (!place.starts && parent == last) {
+    if last.is_none() || (!position.starts && parent == last) {
         return None;
     }
-    let which = match place.level {
+    let which = match position.level {
         0 => "The line to the head goes on".into(),
         level => format!("Branch of level {level}"),
     };
@@ -66,10 +70,15 @@ impl Writer for Json<'_> {
         Ok(write!(self.out, "{{\"session\":{session},\n\"nodes\":[")?)
     }
 
-    fn node(&mut self, place: &Place<'_>, node: &Node, decoded: &Decoded) -> Result<(), ExportError> {
+    fn node(
+        &mut self,
+        position: &RowPosition<'_>,
+        node: &Node,
+        decoded: &Decoded,
+    ) -> Result<(), ExportError> {
         let more = serde_json::json!({
-            "level": place.level, "starts": place.starts, "past": place.past, "label": place.label,
-            "head": place.head,
+            "level": position.level, "starts": position.starts, "past": position.past, "label": position.label,
+            "head": position.head,
         });
         // The node holds raw JSON, which a value cannot.
         let (node, more) = (node_json(node, decoded)?, more.to_string());
@@ -114,9 +123,14 @@ impl Writer for Markdown<'_> {
         Ok(())
     }
 
-    fn node(&mut self, place: &Place<'_>, node: &Node, decoded: &Decoded) -> Result<(), ExportError> {
+    fn node(
+        &mut self,
+        position: &RowPosition<'_>,
+        node: &Node,
+        decoded: &Decoded,
+    ) -> Result<(), ExportError> {
         // A label is shown beside its node, and a name above; the line goes on behind them.
-        if let Some((which, from)) = turn(self.last, place, node) {
+        if let Some((which, from)) = turn(self.last, position, node) {
             let from = from.map_or("the beginning".into(), |from| format!("`{}`", from.short()));
             writeln!(self.out, "\n---\n\n*{which} from {from}*")?;
         }
@@ -126,10 +140,10 @@ impl Writer for Markdown<'_> {
         }
         let shown = markdown_entry(&decoded.entry);
         write!(self.out, "\n## {} · {} · `{}`", shown.title, iso(node.record.timestamp), node.id.short())?;
-        if let Some(label) = place.label {
+        if let Some(label) = position.label {
             write!(self.out, " · label: {}", markdown_inline(label))?;
         }
-        if place.head {
+        if position.head {
             write!(self.out, " · head")?;
         }
         writeln!(self.out)?;

@@ -8,7 +8,7 @@ use quipu_store::{
 };
 
 use super::disk::{self, DiskFile};
-use crate::Place;
+use crate::Home;
 
 /// Files beside the store whose names begin with its name and a point. They may hold anything that the store ever held, in
 /// a form that cannot be looked through, and what the store has lost: only a person can say that they may go.
@@ -17,8 +17,8 @@ pub(super) struct StoreCopies {
 }
 
 impl StoreCopies {
-    pub(super) fn of(place: &Place) -> Self {
-        Self { store: place.store.clone() }
+    pub(super) fn of(home: &Home) -> Self {
+        Self { store: home.store.clone() }
     }
 }
 

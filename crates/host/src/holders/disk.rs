@@ -143,11 +143,11 @@ fn is_in(file: &File, needles: &Needles) -> io::Result<bool> {
     }
 }
 
-trait TakeAt {
+trait PositionedRead {
     fn take_at(&self, into: &mut Vec<u8>, at: u64, most: usize) -> io::Result<usize>;
 }
 
-impl TakeAt for File {
+impl PositionedRead for File {
     /// Adds bytes from a place on.
     fn take_at(&self, into: &mut Vec<u8>, at: u64, most: usize) -> io::Result<usize> {
         let before = into.len();

@@ -9,7 +9,7 @@ use quipu_store::{
 
 use super::disk;
 use crate::permissions::Record;
-use crate::{Failure, Place};
+use crate::{Failure, Home};
 
 /// `permissions.json`. An entry that holds what is looked for is taken back.
 pub(super) struct Grants {
@@ -17,8 +17,8 @@ pub(super) struct Grants {
 }
 
 impl Grants {
-    pub(super) fn of(place: &Place) -> Self {
-        Self { home: place.home.clone() }
+    pub(super) fn of(home: &Home) -> Self {
+        Self { home: home.dir.clone() }
     }
 }
 

@@ -45,14 +45,14 @@ where
     started.map_err(|error| HolderFault::NoThread { detail: error.to_string() })?;
     match tokio::time::timeout(deadline, answered).await {
         Ok(Ok(Ok(done))) => done.map_err(HolderFault::Failed),
-        Ok(Ok(Err(panic))) => Err(HolderFault::Panicked { message: said(&*panic) }),
+        Ok(Ok(Err(panic))) => Err(HolderFault::Panicked { message: panic_message(&*panic) }),
         // Its thread is gone without an answer: what it left behind panicked when it was dropped.
         Ok(Err(_)) => Err(HolderFault::Panicked { message: "it ended without an answer".to_owned() }),
         Err(_) => Err(HolderFault::TimedOut { after: deadline }),
     }
 }
 
-fn said(panic: &(dyn Any + Send)) -> String {
+fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("it panicked");
     let end = text.floor_char_boundary(MESSAGE);

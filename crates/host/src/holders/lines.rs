@@ -25,8 +25,8 @@ const TRIES: usize = 100;
 const LOCK_TRIES: usize = 50;
 const LOCK_WAIT: Duration = Duration::from_millis(10);
 
-/// What becomes of a line that goes: bytes of the same length, or `None` where nothing shorter says what must stay.
-pub(super) type Leave = fn(line: &[u8], needles: &Needles) -> Option<Vec<u8>>;
+/// Makes the replacement of an erased line: bytes of the same length, or `None` where what must stay does not fit.
+pub(super) type LineEraser = fn(line: &[u8], needles: &Needles) -> Option<Vec<u8>>;
 
 /// Files of lines. A line that holds what is looked for becomes `{}` and spaces: an empty JSON object, which readers of such
 /// files pass over.
@@ -36,7 +36,7 @@ pub struct LinesHolder {
     name: String,
     paths: Vec<PathBuf>,
     ids: bool,
-    leave: Leave,
+    leave: LineEraser,
 }
 
 impl LinesHolder {
@@ -113,7 +113,7 @@ impl ContentHolder for LinesHolder {
 pub(super) struct Lines {
     pub(super) needles: Needles,
     pub(super) paths: Vec<PathBuf>,
-    pub(super) leave: Leave,
+    pub(super) leave: LineEraser,
     /// Every line goes.
     pub(super) all: bool,
 }
@@ -239,7 +239,7 @@ fn each_line(
     over: usize,
     show: &mut dyn FnMut(Line) -> io::Result<bool>,
 ) -> io::Result<()> {
-    let mut reader = BufReader::with_capacity(256 << 10, Positioned { file, at: 0 });
+    let mut reader = BufReader::with_capacity(256 << 10, PositionedReader { file, at: 0 });
     let (mut number, mut end, mut bytes) = (1, 0, Vec::new());
     loop {
         let again = bytes.len();
@@ -253,9 +253,9 @@ fn each_line(
         if ends {
             bytes.pop();
         }
-        let goes_on = !ends && read == most;
-        let rest = if goes_on { bytes[bytes.len().saturating_sub(over)..].to_vec() } else { Vec::new() };
-        if !show(Line { number, at, bytes, is_piece: goes_on || again > 0 })? {
+        let continues = !ends && read == most;
+        let rest = if continues { bytes[bytes.len().saturating_sub(over)..].to_vec() } else { Vec::new() };
+        if !show(Line { number, at, bytes, is_piece: continues || again > 0 })? {
             return Ok(());
         }
         number += u64::from(ends);
@@ -263,13 +263,13 @@ fn each_line(
     }
 }
 
-/// Reads at its own place, whatever others do with the file.
-struct Positioned<'a> {
+/// Reads at a position of its own, independent of the file's.
+struct PositionedReader<'a> {
     file: &'a File,
     at: u64,
 }
 
-impl io::Read for Positioned<'_> {
+impl io::Read for PositionedReader<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let read = self.file.read_at(into, self.at)?;
         self.at += read as u64;

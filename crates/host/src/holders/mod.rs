@@ -22,7 +22,7 @@ use std::time::Duration;
 use quipu_store::{IsDead, KEPT_LIMIT, OpenOptions, SqliteStore, StoreError, StoreHolder};
 use serde::Serialize;
 
-use crate::Place;
+use crate::Home;
 
 pub use files::FilesHolder;
 pub use lines::LinesHolder;
@@ -101,9 +101,9 @@ pub enum HolderFault {
     },
 }
 
-/// Why a holder was not taken.
+/// Why a holder cannot be added.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum HolderRefused {
+pub enum AddHolderError {
     /// There is one of this name.
     #[error("there is a holder `{0}` already; give the other one another name")]
     Taken(String),
@@ -133,17 +133,17 @@ pub struct HolderBytes {
 /// use std::sync::Arc;
 ///
 /// use quipu_host::holders::{Holders, LinesHolder};
-/// use quipu_host::{Place, Silent};
+/// use quipu_host::{Home, Silent};
 /// use quipu_store::EraseTargets;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
-/// let home = tempfile::tempdir().unwrap();
-/// let place = Place::at(home.path(), Arc::new(Silent));
-/// let notes = home.path().join("notes.jsonl");
+/// let dir = tempfile::tempdir().unwrap();
+/// let home = Home::at(dir.path(), Arc::new(Silent));
+/// let notes = dir.path().join("notes.jsonl");
 /// std::fs::write(&notes, "{\"text\":\"the key is 4711\"}\n{\"text\":\"buy bread\"}\n").unwrap();
 ///
-/// let mut holders = Holders::of(&place, None);
+/// let mut holders = Holders::of(&home, None);
 /// holders.add(Arc::new(LinesHolder::new("notes", vec![notes.clone()]))).unwrap();
 /// for answer in holders.erase(&EraseTargets::of_needle("key is 4711", "asked for")).await {
 ///     let erased = answer.answer.unwrap();
@@ -166,7 +166,7 @@ impl Holders {
     }
 
     /// Those of a home that this crate knows, with the parts of its store where it is open.
-    pub fn of(place: &Place, store: Option<&Arc<SqliteStore>>) -> Self {
+    pub fn of(home: &Home, store: Option<&Arc<SqliteStore>>) -> Self {
         let mut holders = Self::default();
         let mut take = |holder: Arc<dyn ContentHolder>| {
             holders.holders.push((holder.name().to_owned(), holder));
@@ -177,11 +177,11 @@ impl Holders {
                 take(Arc::new(part));
             }
         }
-        take(Arc::new(copies::StoreCopies::of(place)));
-        take(Arc::new(outputs::OutputFiles::of(place)));
-        take(Arc::new(FilesHolder::caches("caches", place.cache_layers())));
-        take(Arc::new(written::WrittenFiles::of(place)));
-        take(Arc::new(grants::Grants::of(place)));
+        take(Arc::new(copies::StoreCopies::of(home)));
+        take(Arc::new(outputs::OutputFiles::of(home)));
+        take(Arc::new(FilesHolder::caches("caches", home.cache_layers())));
+        take(Arc::new(written::WrittenFiles::of(home)));
+        take(Arc::new(grants::Grants::of(home)));
         holders
     }
 
@@ -189,25 +189,25 @@ impl Holders {
     ///
     /// # Errors
     /// What the store says; [`Holders::of`] gives the others.
-    pub fn open(place: &Place) -> Result<Self, StoreError> {
-        let is_absent = std::fs::symlink_metadata(&place.store).is_err_and(|error| disk::is_gone(&error));
-        let store = if is_absent { None } else { Some(Arc::new(place.open(&OpenOptions::default())?)) };
-        Ok(Self::of(place, store.as_ref()))
+    pub fn open(home: &Home) -> Result<Self, StoreError> {
+        let is_absent = std::fs::symlink_metadata(&home.store).is_err_and(|error| disk::is_gone(&error));
+        let store = if is_absent { None } else { Some(Arc::new(home.open(&OpenOptions::default())?)) };
+        Ok(Self::of(home, store.as_ref()))
     }
 
     /// Adds one, behind the others.
     ///
     /// # Errors
     /// Its name is none, or another's.
-    pub fn add(&mut self, holder: Arc<dyn ContentHolder>) -> Result<(), HolderRefused> {
+    pub fn add(&mut self, holder: Arc<dyn ContentHolder>) -> Result<(), AddHolderError> {
         let named = std::panic::catch_unwind(AssertUnwindSafe(|| holder.name().to_owned()));
-        let name = named.map_err(|_| HolderRefused::Panicked)?;
+        let name = named.map_err(|_| AddHolderError::Panicked)?;
         let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
         if name.is_empty() || name.len() > NAME || !name.chars().all(fits) {
-            return Err(HolderRefused::Name(name.chars().take(NAME).collect()));
+            return Err(AddHolderError::Name(name.chars().take(NAME).collect()));
         }
         if self.holders.iter().any(|(known, _)| *known == name) {
-            return Err(HolderRefused::Taken(name));
+            return Err(AddHolderError::Taken(name));
         }
         self.holders.push((name, holder));
         Ok(())

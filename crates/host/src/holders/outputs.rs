@@ -9,7 +9,7 @@ use quipu_store::{
 
 use super::disk::{self, DiskFile};
 use super::files;
-use crate::Place;
+use crate::Home;
 
 /// The outputs of one store's sessions.
 pub(super) struct OutputFiles {
@@ -17,8 +17,8 @@ pub(super) struct OutputFiles {
 }
 
 impl OutputFiles {
-    pub(super) fn of(place: &Place) -> Self {
-        Self { root: place.outputs().root().to_owned() }
+    pub(super) fn of(home: &Home) -> Self {
+        Self { root: home.outputs().root().to_owned() }
     }
 
     fn work(&self, selection: &Selection) -> Result<Work, HolderError> {

@@ -20,7 +20,7 @@ use sha2::{Digest as _, Sha256};
 use super::disk::{self, DiskFile};
 use super::files;
 use super::lines::Lines;
-use crate::Place;
+use crate::Home;
 
 /// The list, in the home.
 const FILE: &str = "written.jsonl";
@@ -64,7 +64,7 @@ pub struct WrittenFile {
     sha256: Option<BlobId>,
 }
 
-impl Place {
+impl Home {
     /// Notes that a file was written, so that its content is found when it is to be erased. Whatever keeps it from being noted
     /// is told.
     pub fn wrote(&self, path: &Path, kind: WrittenKind, sessions: &[SessionId]) {
@@ -72,7 +72,7 @@ impl Place {
             self.warn(format!(
                 "{} is not noted in {}, so what is erased later stays in it: {error}",
                 path.display(),
-                self.home.join(FILE).display()
+                self.dir.join(FILE).display()
             ));
         }
     }
@@ -93,13 +93,13 @@ impl Place {
             path,
             kind,
         };
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.home)?;
-        let list = self.home.join(FILE);
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
+        let list = self.dir.join(FILE);
         let lock = std::fs::OpenOptions::new()
             .append(true)
             .create(true)
             .mode(0o600)
-            .open(self.home.join("written.lock"))?;
+            .open(self.dir.join("written.lock"))?;
         let _lock = Flock::lock(lock, FlockArg::LockExclusive).map_err(|(_, errno)| errno)?;
         let mut opened =
             std::fs::OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(&list)?;
@@ -175,8 +175,8 @@ pub(super) struct WrittenFiles {
 }
 
 impl WrittenFiles {
-    pub(super) fn of(place: &Place) -> Self {
-        Self { list: place.home.join(FILE) }
+    pub(super) fn of(home: &Home) -> Self {
+        Self { list: home.dir.join(FILE) }
     }
 
     fn work(&self, selection: &Selection) -> Result<Work, HolderError> {
@@ -196,13 +196,13 @@ struct Work {
     nothing: bool,
 }
 
-/// A file of the list that is there.
-struct There {
+/// A listed file that exists.
+struct ListedFile {
     written: WrittenFile,
     disk: DiskFile,
 }
 
-impl There {
+impl ListedFile {
     fn place(&self) -> FoundPlace {
         FoundPlace::File { path: self.disk.path.clone(), line: None }
     }
@@ -220,7 +220,7 @@ impl There {
 }
 
 /// The files of the list that are there, each once as it was written last, by their keys.
-fn there(list: &Path) -> Result<Vec<There>, HolderError> {
+fn listed_files(list: &Path) -> Result<Vec<ListedFile>, HolderError> {
     let lines = read(list).map_err(|error| HolderError::file(list, "read", &error))?;
     let mut last = std::collections::BTreeMap::new();
     for file in lines {
@@ -241,7 +241,7 @@ fn there(list: &Path) -> Result<Vec<There>, HolderError> {
             // Reading it will say what is wrong.
             Err(_) => DiskFile { path, bytes: 0 },
         };
-        found.push(There { written, disk });
+        found.push(ListedFile { written, disk });
     }
     found.sort_by_cached_key(|file| file.disk.key());
     Ok(found)
@@ -283,11 +283,11 @@ fn trace_left(line: &[u8], _: &Needles) -> Option<Vec<u8>> {
 }
 
 impl Work {
-    fn is_of(&self, file: &There) -> bool {
+    fn is_of(&self, file: &ListedFile) -> bool {
         file.written.sessions.iter().any(|session| self.sessions.contains(session))
     }
 
-    fn lines(&self, file: &There) -> Lines {
+    fn lines(&self, file: &ListedFile) -> Lines {
         let session_file = file.written.kind == WrittenKind::SessionFile;
         Lines {
             needles: self.needles.clone(),
@@ -305,7 +305,7 @@ impl Work {
     }
 
     /// Whether a file holds what is looked for.
-    fn holds(&self, file: &There) -> Result<bool, HolderError> {
+    fn holds(&self, file: &ListedFile) -> Result<bool, HolderError> {
         if Self::has_lines(file.written.kind) {
             let one = ContentQuery { limit: 1, ..ContentQuery::of(Selection::default()) };
             return Ok(!self.lines(file).find(&one)?.found.is_empty());
@@ -318,7 +318,7 @@ impl Work {
         if self.nothing {
             return Ok(page);
         }
-        for file in there(&self.list)? {
+        for file in listed_files(&self.list)? {
             let key = file.disk.key();
             // Nobody can say what is in one that cannot be read.
             if page.is_past(&key) || !self.holds(&file).unwrap_or(true) {
@@ -336,7 +336,7 @@ impl Work {
         if self.nothing {
             return Ok(erased);
         }
-        for file in there(&self.list)? {
+        for file in listed_files(&self.list)? {
             match self.holds(&file) {
                 Ok(true) => {}
                 Ok(false) => continue,
@@ -388,7 +388,7 @@ impl ContentHolder for WrittenFiles {
         let list = self.list.clone();
         Box::pin(disk::apart(move || {
             let own = disk::file_at(&list)?.map_or(0, |file| file.bytes);
-            Ok(own + there(&list)?.iter().map(|file| file.disk.bytes).sum::<u64>())
+            Ok(own + listed_files(&list)?.iter().map(|file| file.disk.bytes).sum::<u64>())
         }))
     }
 }

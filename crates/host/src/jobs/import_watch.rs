@@ -12,7 +12,7 @@ use quipu_store::{Job, JobTime, NewJob};
 use serde::{Deserialize, Serialize};
 
 use super::{JobContext, JobError, JobHandler, JobOutcome};
-use crate::Place;
+use crate::Home;
 use crate::import::{
     ImportError, ImportObserver, ImportPlan, ImportProblem, ImportRequest, ImportSource, Importer,
 };
@@ -30,7 +30,7 @@ const ATTEMPTS: u32 = 8;
 pub struct ImportWatch(Arc<Inner>);
 
 struct Inner {
-    place: Place,
+    home: Home,
     /// By agent, between two looks: what was read of each file.
     importers: Mutex<HashMap<&'static str, Importer>>,
 }
@@ -42,8 +42,8 @@ struct Payload {
 
 impl ImportWatch {
     /// For the store of a place.
-    pub fn new(place: Place) -> Self {
-        Self(Arc::new(Inner { place, importers: Mutex::default() }))
+    pub fn new(home: Home) -> Self {
+        Self(Arc::new(Inner { home, importers: Mutex::default() }))
     }
 
     /// The job that watches an agent; due at once.
@@ -94,7 +94,7 @@ impl Inner {
                         _ => "HOME is not set, so the agent's files cannot be found".to_owned(),
                     })
                 })?;
-                let mut importer = Importer::open(&self.place, plan).await.map_err(JobError::new)?;
+                let mut importer = Importer::open(&self.home, plan).await.map_err(JobError::new)?;
                 importer.run(&watcher).await.map_err(JobError::new)?;
                 importer
             }

@@ -1,5 +1,5 @@
 //! Jobs: work that is due at a time, stored until it is done. A [`JobHandler`] does the work of one kind, a [`JobRunner`] gives
-//! it the jobs that are due, and [`beside`] drives one while a long-lived front runs. `docs/schedule.md` says what holds.
+//! it the jobs that are due, and [`run_alongside`] drives one while a long-lived front runs. `docs/schedule.md` says what holds.
 
 mod drive;
 mod import_watch;
@@ -15,10 +15,10 @@ use quipu::{Runner, RunnerError};
 use quipu_store::{Job, JobTime};
 use tokio_util::sync::CancellationToken;
 
-use crate::{HostNotice, Observer, Place};
+use crate::{Home, HostNotice, Observer};
 
 pub use crate::job_notice::JobNotice;
-pub use drive::beside;
+pub use drive::run_alongside;
 pub use import_watch::{IMPORT_WATCH, ImportWatch};
 pub use models::models_for_jobs;
 pub use runner::{DueRun, JobRunner, RunnerOptions};
@@ -145,6 +145,6 @@ impl JobContext {
 }
 
 /// The handlers that every front has.
-pub fn handlers(place: &Place) -> Vec<Arc<dyn JobHandler>> {
-    vec![Arc::new(ImportWatch::new(place.clone()))]
+pub fn handlers(home: &Home) -> Vec<Arc<dyn JobHandler>> {
+    vec![Arc::new(ImportWatch::new(home.clone()))]
 }

@@ -88,16 +88,16 @@ pub struct JobRunner {
     options: RunnerOptions,
     owner: Owner,
     /// What was said and is said once.
-    said: Arc<Said>,
+    reported: Arc<NoticeSet>,
     /// Makes what asks models for jobs.
     models: Option<Arc<MakeRunner>>,
 }
 
-/// What was said and is said once, by any runner that shares it.
-pub(super) type Said = Mutex<HashSet<String>>;
+/// Notices that were reported already, by any runner that shares the set.
+pub(super) type NoticeSet = Mutex<HashSet<String>>;
 
 /// How an attempt ended.
-enum Ended {
+enum AttemptEnd {
     Finished(JobOutcome),
     Failed(String),
     GivenBack,
@@ -147,14 +147,14 @@ impl JobRunner {
             clock: Arc::new(SystemClock),
             options: RunnerOptions::default(),
             owner: owner(),
-            said: Arc::default(),
+            reported: Arc::default(),
             models: None,
         }
     }
 
     /// Says nothing once more that another one said.
-    pub(super) fn sharing(self, said: Arc<Said>) -> Self {
-        Self { said, ..self }
+    pub(super) fn sharing(self, reported: Arc<NoticeSet>) -> Self {
+        Self { reported, ..self }
     }
 
     /// Gives jobs models, where `make` can: called when one asks for them first.
@@ -191,11 +191,11 @@ impl JobRunner {
             let wait = match self.pass(stop).await {
                 Ok((jobs, _)) if !is_wanted(jobs) => return,
                 Ok((_, wait)) => {
-                    self.said().retain(|said| said.starts_with(KIND));
+                    self.reported().retain(|reported| reported.starts_with(KIND));
                     wait
                 }
                 Err(error) => {
-                    self.say_once(&error.to_string(), &JobNotice::Store(error));
+                    self.report_once(&error.to_string(), &JobNotice::Store(error));
                     self.options.poll
                 }
             };
@@ -233,7 +233,7 @@ impl JobRunner {
             kinds.into_iter().partition(|found| self.handler(&found.kind).is_some());
         for found in unknown {
             let (kind, count) = (found.kind, found.count);
-            self.say_once(&format!("{KIND}{kind}"), &JobNotice::UnknownKind { kind, count });
+            self.report_once(&format!("{KIND}{kind}"), &JobNotice::UnknownKind { kind, count });
         }
         let count = known.iter().map(|found| found.count).sum();
         Ok((count, known.iter().filter_map(|found| found.next).min()))
@@ -264,7 +264,7 @@ impl JobRunner {
                 Ok(Claimed::Job(claim)) => *claim,
                 Ok(Claimed::Exhausted(job)) => {
                     failed += 1;
-                    self.say_failed(&job);
+                    self.report_failure(&job);
                     continue;
                 }
                 Err(StoreError::NotLeading) => continue,
@@ -286,9 +286,9 @@ impl JobRunner {
             let Job { key, kind, attempts, .. } = &claim.job;
             let span = quipu::job_span(key.as_str(), kind, *attempts);
             match self.attempt(&claim, stop).instrument(span).await {
-                Ended::Finished(_) => finished += 1,
-                Ended::Failed(_) => failed += 1,
-                Ended::GivenBack | Ended::Lost => {}
+                AttemptEnd::Finished(_) => finished += 1,
+                AttemptEnd::Failed(_) => failed += 1,
+                AttemptEnd::GivenBack | AttemptEnd::Lost => {}
             }
             if stop.is_cancelled() {
                 self.resign(&lease).await;
@@ -303,12 +303,12 @@ impl JobRunner {
     }
 
     /// Runs a job once, and stores what came of it.
-    async fn attempt(&self, claim: &JobClaim, stop: &CancellationToken) -> Ended {
+    async fn attempt(&self, claim: &JobClaim, stop: &CancellationToken) -> AttemptEnd {
         let Job { key, attempts, .. } = &claim.job;
-        let Some(handler) = self.handler(&claim.job.kind) else { return Ended::Lost };
+        let Some(handler) = self.handler(&claim.job.kind) else { return AttemptEnd::Lost };
         self.observer.job(&JobNotice::Began { key: key.clone(), attempt: *attempts });
         match self.work(&**handler, claim, stop).await {
-            Ended::Finished(outcome) => {
+            AttemptEnd::Finished(outcome) => {
                 let now = self.now();
                 let next = match outcome {
                     JobOutcome::Done => None,
@@ -323,35 +323,35 @@ impl JobRunner {
                 let due = next.map(|next| next.from_now(now));
                 let done = || self.jobs.finish_job(claim, next, now);
                 self.store(key, done, |()| JobNotice::Finished { key: key.clone(), next: due }).await;
-                Ended::Finished(outcome)
+                AttemptEnd::Finished(outcome)
             }
-            Ended::Failed(error) => {
+            AttemptEnd::Failed(error) => {
                 let doublings = attempts.saturating_sub(1).min(20);
                 let retry = self.options.retry.saturating_mul(1 << doublings).min(self.options.longest_retry);
                 let failed = || self.jobs.fail_job(claim, &error, retry, self.now());
-                let said = |state| JobNotice::Failed {
+                let reported = |state| JobNotice::Failed {
                     key: key.clone(),
                     attempt: *attempts,
                     error: error.clone(),
                     retry: (state != JobState::Failed).then_some(retry),
                 };
-                self.store(key, failed, said).await;
-                Ended::Failed(error)
+                self.store(key, failed, reported).await;
+                AttemptEnd::Failed(error)
             }
-            Ended::GivenBack => {
+            AttemptEnd::GivenBack => {
                 let released = || self.jobs.release_job(claim, self.now());
                 self.store(key, released, |()| JobNotice::GivenBack { key: key.clone() }).await;
-                Ended::GivenBack
+                AttemptEnd::GivenBack
             }
-            Ended::Lost => {
+            AttemptEnd::Lost => {
                 self.observer.job(&JobNotice::Lost { key: key.clone() });
-                Ended::Lost
+                AttemptEnd::Lost
             }
         }
     }
 
     /// Has the handler do its work, while the leases are renewed.
-    async fn work(&self, handler: &dyn JobHandler, claim: &JobClaim, stop: &CancellationToken) -> Ended {
+    async fn work(&self, handler: &dyn JobHandler, claim: &JobClaim, stop: &CancellationToken) -> AttemptEnd {
         let cx = JobContext {
             stop: stop.child_token(),
             observer: self.observer.clone(),
@@ -374,19 +374,19 @@ impl JobRunner {
             tokio::select! {
                 biased;
                 done = &mut work => return match done {
-                    Ok(Ok(outcome)) => Ended::Finished(outcome),
-                    Ok(Err(_)) if stop.is_cancelled() => Ended::GivenBack,
-                    Ok(Err(error)) => Ended::Failed(self.sealed(error.to_string())),
-                    Err(panic) => Ended::Failed(self.sealed(words_of(&*panic))),
+                    Ok(Ok(outcome)) => AttemptEnd::Finished(outcome),
+                    Ok(Err(_)) if stop.is_cancelled() => AttemptEnd::GivenBack,
+                    Ok(Err(error)) => AttemptEnd::Failed(self.sealed(error.to_string())),
+                    Err(panic) => AttemptEnd::Failed(self.sealed(words_of(&*panic))),
                 },
-                () = &mut grace => return Ended::GivenBack,
+                () = &mut grace => return AttemptEnd::GivenBack,
                 () = &mut overdue => {
-                    return Ended::Failed(format!("it took longer than {} s", limit.as_secs_f64()));
+                    return AttemptEnd::Failed(format!("it took longer than {} s", limit.as_secs_f64()));
                 }
                 _ = renewals.tick() => {
                     let now = self.now();
                     if let Err(StoreError::JobLost { .. }) = self.jobs.renew_job(claim, now, self.options.lease).await {
-                        return Ended::Lost;
+                        return AttemptEnd::Lost;
                     }
                     // What else is wrong with the store may pass before the leases end; so may the right to run jobs, and
                     // the job is still ours.
@@ -415,7 +415,7 @@ impl JobRunner {
         }
     }
 
-    fn say_failed(&self, job: &Job) {
+    fn report_failure(&self, job: &Job) {
         self.observer.job(&JobNotice::Failed {
             key: job.key.clone(),
             attempt: job.attempts,
@@ -433,12 +433,12 @@ impl JobRunner {
         self.handlers.iter().find(|handler| handler.kind() == kind)
     }
 
-    fn said(&self) -> std::sync::MutexGuard<'_, HashSet<String>> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    fn reported(&self) -> std::sync::MutexGuard<'_, HashSet<String>> {
+        self.reported.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn say_once(&self, what: &str, notice: &JobNotice) {
-        let is_new = self.said().insert(what.to_owned());
+    fn report_once(&self, what: &str, notice: &JobNotice) {
+        let is_new = self.reported().insert(what.to_owned());
         if is_new {
             self.observer.job(notice);
         }

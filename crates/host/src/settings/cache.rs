@@ -27,16 +27,16 @@ pub(crate) struct Cache {
 struct Inner {
     user: Option<(Stamp, Arc<Layer>)>,
     alone: Option<Arc<Settings>>,
-    projects: BTreeMap<PathBuf, Known>,
+    projects: BTreeMap<PathBuf, CachedSettings>,
     /// What hooks decided of projects' files.
     decided: BTreeMap<PathBuf, Decision>,
     /// What is wrong with the environment was told.
     told: bool,
 }
 
-/// A project's settings, and the states of files that they were made of.
+/// The settings of a project, and the states of the files that they were read from.
 #[derive(Debug)]
-struct Known {
+struct CachedSettings {
     stamps: [Stamp; 3],
     layer: Arc<Layer>,
     settings: Arc<Settings>,
@@ -119,7 +119,9 @@ impl Cache {
         if inner.projects.len() >= PROJECTS {
             inner.projects.clear();
         }
-        inner.projects.insert(file, Known { stamps, layer: Arc::new(layer), settings: settings.clone() });
+        inner
+            .projects
+            .insert(file, CachedSettings { stamps, layer: Arc::new(layer), settings: settings.clone() });
         Read { settings, new }
     }
 }

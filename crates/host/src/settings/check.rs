@@ -8,20 +8,20 @@ use serde_json::{Value, json};
 
 use super::table::{Item, Key, Kind};
 
-/// What becomes of a value: what of it can be used, and what is wrong with it.
-pub(super) struct Checked {
+/// The usable part of a value, and the problems with the rest.
+pub(super) struct CheckedValue {
     pub(super) value: Option<Value>,
     pub(super) problems: Vec<String>,
 }
 
-impl Checked {
+impl CheckedValue {
     fn good(value: &Value) -> Self {
         Self { value: Some(value.clone()), problems: Vec::new() }
     }
 }
 
 /// A value of a file. What is said of it names its key.
-pub(super) fn check(key: &Key, value: &Value) -> Checked {
+pub(super) fn check(key: &Key, value: &Value) -> CheckedValue {
     let name = key.name;
     let is_good = match key.kind {
         Kind::Flag => value.is_boolean(),
@@ -36,30 +36,30 @@ pub(super) fn check(key: &Key, value: &Value) -> Checked {
         Kind::Servers => match value {
             Value::Object(_) | Value::Bool(false) => {
                 let (_, problems) = CallSettings::of_json(&json!({ name: value }));
-                return Checked { value: Some(value.clone()), problems };
+                return CheckedValue { value: Some(value.clone()), problems };
             }
             _ => false,
         },
         Kind::Meaning => match EmbedderSettings::of_json(&json!({ "search": { "meaning": value } })) {
             Ok(_) => true,
-            Err(problem) => return Checked { value: None, problems: vec![problem.to_string()] },
+            Err(problem) => return CheckedValue { value: None, problems: vec![problem.to_string()] },
         },
         Kind::Hooks => match value {
             Value::Object(_) => {
                 let problems = crate::command_hooks::problems_of(value);
-                return Checked { value: Some(value.clone()), problems };
+                return CheckedValue { value: Some(value.clone()), problems };
             }
             _ => false,
         },
     };
     if is_good {
-        return Checked::good(value);
+        return CheckedValue::good(value);
     }
-    Checked { value: None, problems: vec![format!("{name} must be {}", key.kind.wanted())] }
+    CheckedValue { value: None, problems: vec![format!("{name} must be {}", key.kind.wanted())] }
 }
 
 /// What of a list can be used.
-fn check_list(name: &str, item: Item, items: &[Value]) -> Checked {
+fn check_list(name: &str, item: Item, items: &[Value]) -> CheckedValue {
     let (mut good, mut problems) = (Vec::new(), Vec::new());
     for (at, value) in items.iter().enumerate() {
         if item.fits(value) {
@@ -76,12 +76,12 @@ fn check_list(name: &str, item: Item, items: &[Value]) -> Checked {
         } else if item == Item::Model {
             // Half of the names would be other models than those that are meant.
             let problems = vec![format!("{name} must be {}", Kind::List(item).wanted())];
-            return Checked { value: None, problems };
+            return CheckedValue { value: None, problems };
         } else {
             problems.push(format!("{name}[{at}] must be {}; it is left out", item.wanted()));
         }
     }
-    Checked { value: Some(Value::Array(good)), problems }
+    CheckedValue { value: Some(Value::Array(good)), problems }
 }
 
 impl Item {
@@ -145,7 +145,7 @@ pub(super) fn read_words(key: &Key, words: &str) -> Result<Value, String> {
             serde_json::from_str(words).unwrap_or_else(|_| Value::from(words))
         }
     };
-    let Checked { value, problems } = check(key, &value);
+    let CheckedValue { value, problems } = check(key, &value);
     match problems.into_iter().next() {
         Some(problem) => Err(problem),
         None => value.ok_or_else(|| format!("{} must be {}", key.name, key.kind.wanted())),

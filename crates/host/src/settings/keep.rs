@@ -14,7 +14,7 @@ use super::layer::{bytes_of, near};
 use super::project::{is_trusted, project_settings_path, project_to_trust, trust_project};
 use super::table::{Key, ProjectUse};
 use super::text::line_of;
-use crate::{Failure, Place};
+use crate::{Failure, Home};
 
 /// Which file is changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,9 +83,9 @@ impl From<Failure> for SettingError {
     }
 }
 
-/// Whether a file was changed.
+/// Whether storing a setting changed a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Changed {
+pub enum FileChange {
     /// It was.
     Yes,
     /// It said so before.
@@ -94,9 +94,9 @@ pub enum Changed {
     Untrusted,
 }
 
-/// A setting that was changed.
+/// The result of storing a setting.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Kept {
+pub struct StoredSetting {
     /// Its name.
     pub name: String,
     /// The setting; `None` for a name that means nothing, and was removed.
@@ -106,7 +106,7 @@ pub struct Kept {
     /// The file.
     pub path: PathBuf,
     /// What became of the file.
-    pub changed: Changed,
+    pub changed: FileChange,
 }
 
 /// Sets a setting in a file.
@@ -114,11 +114,11 @@ pub struct Kept {
 /// # Errors
 /// Why it is not set; nothing was written then.
 pub fn set_setting(
-    place: &Place,
+    home: &Home,
     file: &SettingsFile,
     name: &str,
     words: &str,
-) -> Result<Kept, SettingError> {
+) -> Result<StoredSetting, SettingError> {
     let key = Key::named(name)
         .ok_or_else(|| SettingError::Unknown { name: name.to_owned(), nearest: near(name) })?;
     if let (SettingsFile::Project(_), ProjectUse::Refused(why)) = (file, key.project) {
@@ -126,43 +126,43 @@ pub fn set_setting(
     }
     let value = read_words(key, words).map_err(SettingError::Invalid)?;
     let path = key.path();
-    let (file, changed) = change(place, file, |text| set(text, &path, &value).map(Some))?;
-    Ok(Kept { name: name.to_owned(), key: Some(key), value: Some(value), path: file, changed })
+    let (file, changed) = change(home, file, |text| set(text, &path, &value).map(Some))?;
+    Ok(StoredSetting { name: name.to_owned(), key: Some(key), value: Some(value), path: file, changed })
 }
 
 /// Takes a setting out of a file. A name that means nothing is taken out as well.
 ///
 /// # Errors
 /// Why it is not taken out; nothing was written then.
-pub fn unset_setting(place: &Place, file: &SettingsFile, name: &str) -> Result<Kept, SettingError> {
+pub fn unset_setting(home: &Home, file: &SettingsFile, name: &str) -> Result<StoredSetting, SettingError> {
     let path: Vec<&str> = name.split('.').collect();
-    let (file, changed) = change(place, file, |text| unset(text, &path))?;
+    let (file, changed) = change(home, file, |text| unset(text, &path))?;
     let key = Key::named(name);
-    if key.is_none() && changed == Changed::No {
+    if key.is_none() && changed == FileChange::No {
         return Err(SettingError::Unknown { name: name.to_owned(), nearest: near(name) });
     }
-    Ok(Kept { name: name.to_owned(), key, value: None, path: file, changed })
+    Ok(StoredSetting { name: name.to_owned(), key, value: None, path: file, changed })
 }
 
 /// Changes the text of a file; nobody else does meanwhile.
 fn change(
-    place: &Place,
+    home: &Home,
     file: &SettingsFile,
     edit: impl FnOnce(&str) -> Result<Option<String>, EditError>,
-) -> Result<(PathBuf, Changed), SettingError> {
+) -> Result<(PathBuf, FileChange), SettingError> {
     let path = match file {
-        SettingsFile::User => place.settings_path(),
-        SettingsFile::Project(cwd) => project_settings_path(place, cwd)?,
+        SettingsFile::User => home.settings_path(),
+        SettingsFile::Project(cwd) => project_settings_path(home, cwd)?,
     };
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&place.home)?;
-    let lock = place.home.join("settings.lock");
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&home.dir)?;
+    let lock = home.dir.join("settings.lock");
     let lock = File::options().append(true).create(true).mode(0o600).open(lock)?;
     let _lock = Flock::lock(lock, FlockArg::LockExclusive)
         .map_err(|(_, error)| SettingError::Io(std::io::Error::from(error)))?;
     let unreadable = |why: String| SettingError::Unreadable { path: path.clone(), why };
     let bytes = bytes_of(&path).map_err(unreadable)?;
     let trusted = match (file, &bytes) {
-        (SettingsFile::Project(cwd), Some(bytes)) => is_trusted(place, cwd, bytes),
+        (SettingsFile::Project(cwd), Some(bytes)) => is_trusted(home, cwd, bytes),
         (SettingsFile::Project(_) | SettingsFile::User, _) => true,
     };
     let text = String::from_utf8(bytes.unwrap_or_default())
@@ -171,15 +171,15 @@ fn change(
         EditError::Syntax(at) => SettingError::Syntax { path: path.clone(), line: line_of(&text, at) },
         EditError::NotAnObject(name) => SettingError::NotAnObject { path: path.clone(), name },
     })?;
-    let Some(new) = new.filter(|new| *new != text) else { return Ok((path, Changed::No)) };
+    let Some(new) = new.filter(|new| *new != text) else { return Ok((path, FileChange::No)) };
     write(file, &path, &new)?;
     match file {
-        SettingsFile::User => Ok((path, Changed::Yes)),
-        SettingsFile::Project(_) if !trusted => Ok((path, Changed::Untrusted)),
+        SettingsFile::User => Ok((path, FileChange::Yes)),
+        SettingsFile::Project(_) if !trusted => Ok((path, FileChange::Untrusted)),
         // It was the user who changed it.
         SettingsFile::Project(cwd) => {
-            trust_project(place, &project_to_trust(place, cwd)?)?;
-            Ok((path, Changed::Yes))
+            trust_project(home, &project_to_trust(home, cwd)?)?;
+            Ok((path, FileChange::Yes))
         }
     }
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use quipu_providers::nearest;
 use serde_json::Value;
 
-use super::check::{Checked, check, read_words};
+use super::check::{CheckedValue, check, read_words};
 use super::table::{KEYS, Key, ProjectUse, SCHEMA};
 use super::text::{Form, Node, SyntaxError, doubled, joined, line_of, parse};
 
@@ -372,7 +372,7 @@ impl Walk<'_> {
                 return;
             }
         };
-        let Checked { value, problems } = check(key, &value);
+        let CheckedValue { value, problems } = check(key, &value);
         let left = if value.is_none() { "; it is left out" } else { "" };
         for what in problems.into_iter().take(MOST_OF_ONE) {
             self.problem(at, ProblemKind::Invalid { key: key.name, what: format!("{what}{left}") });

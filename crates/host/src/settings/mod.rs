@@ -25,7 +25,7 @@ use quipu_providers::{CallSettings, EmbedderSettings};
 use serde_json::{Map, Value};
 
 pub(crate) use self::cache::Cache;
-pub use self::keep::{Changed, Kept, SettingError, SettingsFile, set_setting, unset_setting};
+pub use self::keep::{FileChange, SettingError, SettingsFile, StoredSetting, set_setting, unset_setting};
 use self::layer::Layer;
 pub use self::layer::{Problem, ProblemKind, Source};
 pub(crate) use self::project::{Decision, ask_project_hooks};

@@ -7,11 +7,11 @@ use quipu::{Hook, HookAnswer, ProjectTrust, Sealer, StartupHooks, TrustVerdict};
 
 use super::layer::{Layer, Source, bytes_of};
 use super::{KEYS, Key, ProjectUse};
-use crate::{Failure, Place, Record, What};
+use crate::{Failure, Home, PermissionItem, Record};
 
 /// The root of the project that a directory is in: that of its repository, or itself.
 pub(super) fn project_root(cwd: &Path) -> &Path {
-    cwd.ancestors().find(|place| place.join(".git").exists()).unwrap_or(cwd)
+    cwd.ancestors().find(|dir| dir.join(".git").exists()).unwrap_or(cwd)
 }
 
 /// The file of the project's settings; `None` where that would be the user's own.
@@ -28,8 +28,8 @@ pub(super) fn project_file(home: &Path, cwd: &Path) -> Option<PathBuf> {
 ///
 /// # Errors
 /// `Request` where there is none: the user's own files are in that directory.
-pub fn project_settings_path(place: &Place, cwd: &Path) -> Result<PathBuf, Failure> {
-    project_file(&place.home, cwd).ok_or_else(|| {
+pub fn project_settings_path(home: &Home, cwd: &Path) -> Result<PathBuf, Failure> {
+    project_file(&home.dir, cwd).ok_or_else(|| {
         Failure::request(format!(
             "{} is no project: the settings there are your own; change to the directory of a project",
             project_root(cwd).display()
@@ -43,7 +43,7 @@ pub(super) fn is_accepted(record: &Record, file: &Path, bytes: &[u8]) -> bool {
     let Ok(project) = record.project() else { return false };
     let hash = content_of(bytes);
     project.entries.iter().any(|entry| {
-        matches!(&entry.what, What::Settings { path, content } if Path::new(path) == file && *content == hash)
+        matches!(&entry.what, PermissionItem::Settings { path, content } if Path::new(path) == file && *content == hash)
     })
 }
 
@@ -52,9 +52,9 @@ fn content_of(bytes: &[u8]) -> String {
 }
 
 /// Whether the settings of the project that `cwd` is in count as they are now.
-pub(crate) fn is_trusted(place: &Place, cwd: &Path, bytes: &[u8]) -> bool {
-    project_file(&place.home, cwd)
-        .is_some_and(|file| is_accepted(&Record::in_home(&place.home, project_root(cwd)), &file, bytes))
+pub(crate) fn is_trusted(home: &Home, cwd: &Path, bytes: &[u8]) -> bool {
+    project_file(&home.dir, cwd)
+        .is_some_and(|file| is_accepted(&Record::in_home(&home.dir, project_root(cwd)), &file, bytes))
 }
 
 /// What a project wants to set.
@@ -76,30 +76,25 @@ pub struct ProjectToTrust {
 ///
 /// # Errors
 /// `Request` where there is no such file, or it cannot be read.
-pub fn project_to_trust(place: &Place, cwd: &Path) -> Result<ProjectToTrust, Failure> {
-    let path = project_settings_path(place, cwd)?;
+pub fn project_to_trust(home: &Home, cwd: &Path) -> Result<ProjectToTrust, Failure> {
+    let path = project_settings_path(home, cwd)?;
     let bytes = bytes_of(&path).map_err(|why| Failure::request(format!("{}: {why}", path.display())))?;
     let bytes = bytes.ok_or_else(|| Failure::request(format!("there is no {}", path.display())))?;
     let source = Source::Project(path.clone());
     let layer = Layer::of_file(&source, Ok(Some(bytes.clone()))).of_project(&source);
     let values = KEYS.iter().filter(|key| key.project == ProjectUse::Allowed);
     let values = values.filter_map(|key| Some((key, layer.values.get(key.name)?.clone()))).collect();
-    let is_trusted = is_trusted(place, cwd, &bytes);
+    let is_trusted = is_trusted(home, cwd, &bytes);
     let root = project_root(cwd).to_owned();
     Ok(ProjectToTrust { path, values, problems: layer.problems, is_trusted, root, bytes })
 }
 
 /// Asks hooks of the program whether the project that `cwd` is in is trusted. What they say counts for as long as the program runs, and
 /// for the file as it is.
-pub(crate) async fn ask_project_hooks(
-    place: &Place,
-    hooks: &[Arc<dyn Hook>],
-    sealer: Arc<Sealer>,
-    cwd: &Path,
-) {
+pub(crate) async fn ask_project_hooks(home: &Home, hooks: &[Arc<dyn Hook>], sealer: Arc<Sealer>, cwd: &Path) {
     // A project without such a file has nothing to trust.
     let Some(project) =
-        Some(hooks).filter(|hooks| !hooks.is_empty()).and_then(|_| project_to_trust(place, cwd).ok())
+        Some(hooks).filter(|hooks| !hooks.is_empty()).and_then(|_| project_to_trust(home, cwd).ok())
     else {
         return;
     };
@@ -108,18 +103,18 @@ pub(crate) async fn ask_project_hooks(
     let asked = ProjectTrust { root, file: path.clone(), settings };
     let HookAnswer { value, notices } = StartupHooks::new(hooks, sealer, cwd).project_trust(&asked).await;
     for notice in notices {
-        place.note(notice);
+        home.note(notice);
     }
     let is_trusted = match value {
         TrustVerdict::Pass => None,
         TrustVerdict::Trust => Some(true),
         TrustVerdict::Distrust { reason } => {
-            place.warn(format!("The settings of {} do not count: {reason}", path.display()));
+            home.warn(format!("The settings of {} do not count: {reason}", path.display()));
             Some(false)
         }
     };
     let decision = is_trusted.map(|is_trusted| Decision { content: content_of(&bytes), is_trusted });
-    place.decide_project(path, decision);
+    home.decide_project(path, decision);
 }
 
 /// What a hook decided of a project's settings.
@@ -141,10 +136,10 @@ impl Decision {
 ///
 /// # Errors
 /// Where the permissions cannot be written.
-pub fn trust_project(place: &Place, project: &ProjectToTrust) -> Result<(), Failure> {
+pub fn trust_project(home: &Home, project: &ProjectToTrust) -> Result<(), Failure> {
     let Some(path) = project.path.to_str() else {
         return Err(Failure::request(format!("{}: its name is not text (UTF-8)", project.path.display())));
     };
     let content = content_of(&project.bytes);
-    Record::in_home(&place.home, &project.root).accept_settings(path, content)
+    Record::in_home(&home.dir, &project.root).accept_settings(path, content)
 }

@@ -47,12 +47,12 @@ pub(super) struct SyntaxError {
 
 /// Why a value of a text that is JSON cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unusable {
+pub(super) enum ValueProblem {
     TooLarge,
     TooDeep,
 }
 
-impl Unusable {
+impl ValueProblem {
     pub(super) fn words(self) -> &'static str {
         match self {
             Self::TooLarge => "holds a number that is too large",
@@ -63,18 +63,18 @@ impl Unusable {
 
 impl Node {
     /// The value; of members with the same name the last one.
-    pub(super) fn value(&self) -> Result<Value, Unusable> {
+    pub(super) fn value(&self) -> Result<Value, ValueProblem> {
         Ok(match &self.form {
             Form::Null => Value::Null,
             Form::Flag(flag) => Value::Bool(*flag),
-            Form::Number(number) => Value::Number(number.clone().ok_or(Unusable::TooLarge)?),
+            Form::Number(number) => Value::Number(number.clone().ok_or(ValueProblem::TooLarge)?),
             Form::Text(text) => Value::String(text.clone()),
             Form::List(items) => Value::Array(items.iter().map(Self::value).collect::<Result<_, _>>()?),
             Form::Object(members) => {
                 let members = members.iter().map(|member| Ok((member.name.clone(), member.value.value()?)));
                 Value::Object(members.collect::<Result<Map<_, _>, _>>()?)
             }
-            Form::Unread => return Err(Unusable::TooDeep),
+            Form::Unread => return Err(ValueProblem::TooDeep),
         })
     }
 

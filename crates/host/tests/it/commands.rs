@@ -10,7 +10,7 @@ use quipu_host::{CommandCall, CommandError, CommandHandler, CommandRegistry, Fai
 use quipu_protocol::{CommandSpec, CommandValue};
 
 /// What a command does.
-enum Does {
+enum Behavior {
     Says(&'static str),
     Asks,
     Nothing,
@@ -20,16 +20,16 @@ enum Does {
     Floods,
 }
 
-/// Notes that it was dropped.
-struct Dropped(Arc<AtomicBool>);
+/// Records that it was dropped.
+struct DropFlag(Arc<AtomicBool>);
 
-impl Drop for Dropped {
+impl Drop for DropFlag {
     fn drop(&mut self) {
         self.0.store(true, Ordering::SeqCst);
     }
 }
 
-impl CommandHandler for Does {
+impl CommandHandler for Behavior {
     fn run<'a>(&'a self, call: &'a CommandCall) -> BoxFuture<'a, Result<CommandValue, Failure>> {
         Box::pin(async move {
             Ok(match self {
@@ -39,7 +39,7 @@ impl CommandHandler for Does {
                 Self::Fails => return Err(Failure::request("y".repeat(100_000))),
                 Self::Panics => panic!("the command of a test breaks down"),
                 Self::Hangs(dropped) => {
-                    let _dropped = Dropped(dropped.clone());
+                    let _dropped = DropFlag(dropped.clone());
                     std::future::pending().await
                 }
                 Self::Floods => CommandValue::Text { text: "z".repeat(MAX_COMMAND_TEXT + 1) },
@@ -75,7 +75,9 @@ fn call(arguments: &str) -> CommandCall {
 async fn commands_are_listed_and_run() {
     let registry = CommandRegistry::default();
     registry.set_built_in([spec("help", "x"), spec("about", "x")]);
-    for (name, does) in [("skill:z", Does::Says("said")), ("a_1-b", Does::Asks), ("m", Does::Nothing)] {
+    for (name, does) in
+        [("skill:z", Behavior::Says("said")), ("a_1-b", Behavior::Asks), ("m", Behavior::Nothing)]
+    {
         registry.register(spec(name, "a test"), Arc::new(does)).unwrap();
     }
     assert_eq!(names(&registry), ["help", "about", "a_1-b", "m", "skill:z"]);
@@ -100,7 +102,7 @@ async fn commands_are_listed_and_run() {
 #[test]
 fn names_and_texts_that_cannot_be_listed_are_refused() {
     let registry = CommandRegistry::default();
-    let add = |spec: CommandSpec| registry.register(spec, Arc::new(Does::Nothing));
+    let add = |spec: CommandSpec| registry.register(spec, Arc::new(Behavior::Nothing));
     let long = "a".repeat(65);
     for name in ["", "Help", "a b", "a/b", "é", "a\n", &long] {
         assert!(matches!(add(spec(name, "a test")), Err(CommandError::Name { .. })), "{name:?}");
@@ -130,7 +132,7 @@ fn names_and_texts_that_cannot_be_listed_are_refused() {
 #[test]
 fn a_collision_is_told_with_both_names() {
     let registry = CommandRegistry::default();
-    let add = |name: &str, source: &str| registry.register(spec(name, source), Arc::new(Does::Nothing));
+    let add = |name: &str, source: &str| registry.register(spec(name, source), Arc::new(Behavior::Nothing));
     add("tree", "first").unwrap();
     add("own", "first").unwrap();
     let taken = add("own", "second").unwrap_err();
@@ -149,10 +151,10 @@ async fn a_command_that_misbehaves_is_ended_with_an_error() {
     let registry = CommandRegistry::default();
     let dropped = Arc::new(AtomicBool::new(false));
     for (name, does) in [
-        ("hangs", Does::Hangs(dropped.clone())),
-        ("panics", Does::Panics),
-        ("floods", Does::Floods),
-        ("fails", Does::Fails),
+        ("hangs", Behavior::Hangs(dropped.clone())),
+        ("panics", Behavior::Panics),
+        ("floods", Behavior::Floods),
+        ("fails", Behavior::Fails),
     ] {
         registry.register(spec(name, "a test"), Arc::new(does)).unwrap();
     }

@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use quipu_host::holders::{
-    Answer, ContentHolder, ContentQuery, EraseTargets, Erased, FilesHolder, FoundContent, FoundPage,
-    FoundPlace, HolderFault, HolderFut, HolderLimits, HolderRefused, Holders, KeptWhy, LinesHolder,
-    Selection, WrittenKind,
+    AddHolderError, Answer, ContentHolder, ContentQuery, EraseTargets, Erased, FilesHolder, FoundContent,
+    FoundPage, FoundPlace, HolderFault, HolderFut, HolderLimits, Holders, KeptWhy, LinesHolder, Selection,
+    WrittenKind,
 };
-use quipu_host::{Place, Record, Silent, What};
+use quipu_host::{Home, PermissionItem, Record, SilentObserver};
 use quipu_protocol::SessionId;
 
-fn place(home: &Path) -> Place {
-    Place::at(home, Arc::new(Silent))
+fn home(dir: &Path) -> Home {
+    Home::at(dir, Arc::new(SilentObserver))
 }
 
 fn needle(text: &str) -> EraseTargets {
@@ -41,7 +41,7 @@ async fn found(holders: &Holders, name: &str, targets: &EraseTargets) -> Vec<Fou
 
 /// What a holder of a test does.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Does {
+enum Behavior {
     Answer,
     Hang,
     Block,
@@ -50,32 +50,32 @@ enum Does {
     Names,
 }
 
-struct Odd {
+struct OddHolder {
     name: &'static str,
-    does: Does,
+    does: Behavior,
     /// Holds a thread that blocks, until the test is over.
     gate: Mutex<Receiver<()>>,
     erased: AtomicBool,
 }
 
-impl Odd {
-    fn new(name: &'static str, does: Does) -> (Arc<Self>, Sender<()>) {
+impl OddHolder {
+    fn new(name: &'static str, does: Behavior) -> (Arc<Self>, Sender<()>) {
         let (open, gate) = channel();
         (Arc::new(Self { name, does, gate: Mutex::new(gate), erased: AtomicBool::new(false) }), open)
     }
 
     async fn odd(&self) {
         match self.does {
-            Does::Hang => pending().await,
-            Does::Block => drop(self.gate.lock().unwrap().recv()),
+            Behavior::Hang => pending().await,
+            Behavior::Block => drop(self.gate.lock().unwrap().recv()),
             // As a panic, without the report of it that takes its time.
-            Does::Panic => std::panic::resume_unwind(Box::new("a fault of this test")),
-            Does::Answer | Does::Flood | Does::Names => {}
+            Behavior::Panic => std::panic::resume_unwind(Box::new("a fault of this test")),
+            Behavior::Answer | Behavior::Flood | Behavior::Names => {}
         }
     }
 }
 
-impl ContentHolder for Odd {
+impl ContentHolder for OddHolder {
     fn name(&self) -> &str {
         self.name
     }
@@ -84,9 +84,9 @@ impl ContentHolder for Odd {
         Box::pin(async move {
             self.odd().await;
             let mut page = FoundPage::begin(query);
-            let long = if self.does == Does::Names { 20 << 20 } else { 3 };
+            let long = if self.does == Behavior::Names { 20 << 20 } else { 3 };
             let place = FoundPlace::Row { table: "t".into(), key: "k".repeat(long) };
-            let count = if self.does == Does::Flood { 1_001 } else { 1 };
+            let count = if self.does == Behavior::Flood { 1_001 } else { 1 };
             page.found = vec![FoundContent { place, bytes: 1 }; count];
             Ok(page)
         })
@@ -98,7 +98,7 @@ impl ContentHolder for Odd {
             self.erased.store(true, Ordering::SeqCst);
             let mut erased = Erased::default();
             erased.add(1);
-            if self.does == Does::Flood {
+            if self.does == Behavior::Flood {
                 let place = FoundPlace::Row { table: "t".into(), key: "k".into() };
                 erased.keep(place, KeptWhy::Failed, "");
                 erased.kept = vec![erased.kept[0].clone(); 1_001];
@@ -122,16 +122,16 @@ async fn holder_that_hangs_panics_or_floods_ends_only_its_own_part() {
     let mut gates = Vec::new();
     let mut good = Vec::new();
     for (name, does) in [
-        ("first", Does::Answer),
-        ("hangs", Does::Hang),
-        ("blocks", Does::Block),
-        ("panics", Does::Panic),
-        ("floods", Does::Flood),
-        ("names", Does::Names),
-        ("last", Does::Answer),
+        ("first", Behavior::Answer),
+        ("hangs", Behavior::Hang),
+        ("blocks", Behavior::Block),
+        ("panics", Behavior::Panic),
+        ("floods", Behavior::Flood),
+        ("names", Behavior::Names),
+        ("last", Behavior::Answer),
     ] {
-        let (holder, gate) = Odd::new(name, does);
-        if does == Does::Answer {
+        let (holder, gate) = OddHolder::new(name, does);
+        if does == Behavior::Answer {
             good.push(holder.clone());
         }
         holders.add(holder).unwrap();
@@ -172,8 +172,8 @@ async fn holder_that_hangs_panics_or_floods_ends_only_its_own_part() {
 
 #[test]
 fn name_of_a_holder_is_one_and_its_own() {
-    struct Unnamed;
-    impl ContentHolder for Unnamed {
+    struct NamelessHolder;
+    impl ContentHolder for NamelessHolder {
         fn name(&self) -> &str {
             panic!("no name")
         }
@@ -187,21 +187,24 @@ fn name_of_a_holder_is_one_and_its_own() {
             Box::pin(async { Ok(0) })
         }
     }
-    let home = tempfile::tempdir().unwrap();
-    let mut holders = Holders::of(&place(home.path()), None);
-    let taken = holders.add(Odd::new("outputs", Does::Answer).0);
-    assert_eq!(taken, Err(HolderRefused::Taken("outputs".into())));
+    let root = tempfile::tempdir().unwrap();
+    let mut holders = Holders::of(&home(root.path()), None);
+    let taken = holders.add(OddHolder::new("outputs", Behavior::Answer).0);
+    assert_eq!(taken, Err(AddHolderError::Taken("outputs".into())));
     for name in ["", "Big", "a b", "a/b"] {
-        assert_eq!(holders.add(Odd::new(name, Does::Answer).0), Err(HolderRefused::Name(name.into())));
+        assert_eq!(
+            holders.add(OddHolder::new(name, Behavior::Answer).0),
+            Err(AddHolderError::Name(name.into()))
+        );
     }
-    assert_eq!(holders.add(Arc::new(Unnamed)), Err(HolderRefused::Panicked));
+    assert_eq!(holders.add(Arc::new(NamelessHolder)), Err(AddHolderError::Panicked));
     assert_eq!(holders.names(), ["store.copies", "outputs", "caches", "written", "permissions"]);
 }
 
 #[tokio::test]
 async fn outputs_go_by_session_and_by_what_they_hold() {
-    let home = tempfile::tempdir().unwrap();
-    let here = place(home.path());
+    let root = tempfile::tempdir().unwrap();
+    let here = home(root.path());
     let root = here.outputs().root().to_owned();
     let (one, other) = ("01900000-0000-7000-8000-000000000001", "01900000-0000-7000-8000-000000000002");
     let file = |session: &str, name: &str, text: &str| {
@@ -232,8 +235,8 @@ async fn outputs_go_by_session_and_by_what_they_hold() {
 
 #[tokio::test]
 async fn cached_file_goes_unless_a_session_has_its_layers() {
-    let home = tempfile::tempdir().unwrap();
-    let here = place(home.path());
+    let root = tempfile::tempdir().unwrap();
+    let here = home(root.path());
     let slot = here.cache_layers().join("project-1/0");
     std::fs::create_dir_all(slot.join("upper")).unwrap();
     std::fs::write(slot.join("upper/downloaded"), "the tamarind").unwrap();
@@ -252,11 +255,11 @@ async fn cached_file_goes_unless_a_session_has_its_layers() {
 
 #[tokio::test]
 async fn grant_that_names_it_is_taken_back() {
-    let home = tempfile::tempdir().unwrap();
-    let here = place(home.path());
+    let root = tempfile::tempdir().unwrap();
+    let here = home(root.path());
     let record = Record::of(&here, Path::new("/work"));
     for subject in ["echo the tamarind", "ls"] {
-        record.add(What::Grant { tool: "bash".into(), subject: subject.into() }).unwrap();
+        record.add(PermissionItem::Grant { tool: "bash".into(), subject: subject.into() }).unwrap();
     }
     let holders = Holders::of(&here, None);
     assert_eq!(found(&holders, "permissions", &needle("the tamarind")).await.len(), 1);
@@ -264,16 +267,16 @@ async fn grant_that_names_it_is_taken_back() {
     assert_eq!(found(&holders, "permissions", &needle("the tamarind")).await, []);
     let left = record.project().unwrap().entries;
     assert_eq!(left.len(), 1);
-    assert!(matches!(&left[0].what, What::Grant { subject, .. } if subject == "ls"));
-    let text = std::fs::read_to_string(home.path().join("permissions.json")).unwrap();
+    assert!(matches!(&left[0].what, PermissionItem::Grant { subject, .. } if subject == "ls"));
+    let text = std::fs::read_to_string(root.path().join("permissions.json")).unwrap();
     assert!(!text.contains("tamarind"));
 }
 
 #[tokio::test]
 async fn copies_of_the_store_are_named_and_stay() {
-    let home = tempfile::tempdir().unwrap();
-    let here = place(home.path());
-    let copy = home.path().join("quipu.db.bak.v3.1700000000000");
+    let root = tempfile::tempdir().unwrap();
+    let here = home(root.path());
+    let copy = root.path().join("quipu.db.bak.v3.1700000000000");
     std::fs::write(&copy, "an old store").unwrap();
     let holders = Holders::of(&here, None);
     let erased = of(&holders.erase(&needle("anything")).await, "store.copies").unwrap();
@@ -286,8 +289,8 @@ async fn copies_of_the_store_are_named_and_stay() {
 
 #[tokio::test]
 async fn export_goes_as_it_was_written_and_stays_when_it_was_changed() {
-    let (home, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let here = place(home.path());
+    let (root, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let here = home(root.path());
     let at = |name: &str| dir.path().join(name);
     for name in ["a.md", "b.md", "c.html"] {
         std::fs::write(at(name), format!("{name} with the tamarind")).unwrap();
@@ -311,8 +314,8 @@ async fn export_goes_as_it_was_written_and_stays_when_it_was_changed() {
 
 #[tokio::test]
 async fn recording_goes_also_when_it_has_grown() {
-    let (home, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let here = place(home.path());
+    let (root, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let here = home(root.path());
     let path = dir.path().join("tape.jsonl");
     std::fs::write(&path, "{}\n").unwrap();
     here.wrote(&path, WrittenKind::Recording, &["s1".into()]);
@@ -325,8 +328,8 @@ async fn recording_goes_also_when_it_has_grown() {
 
 #[tokio::test]
 async fn session_file_keeps_its_entries_and_its_length() {
-    let (home, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let here = place(home.path());
+    let (root, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let here = home(root.path());
     let path = dir.path().join("session.jsonl");
     let entry = |id: &str, parent: &str, text: &str| {
         format!(
@@ -421,9 +424,9 @@ async fn too_many_ids_are_refused_and_none_is_left_out() {
 
 #[tokio::test]
 async fn file_that_cannot_be_read_is_told_and_the_others_go() {
-    let home = tempfile::tempdir().unwrap();
-    let here = place(home.path());
-    let at = |name: &str| home.path().join(name);
+    let root = tempfile::tempdir().unwrap();
+    let here = home(root.path());
+    let at = |name: &str| root.path().join(name);
     for name in ["a.md", "b.md"] {
         std::fs::write(at(name), "the tamarind").unwrap();
         here.wrote(&at(name), WrittenKind::Export, &["s1".into()]);
@@ -446,8 +449,8 @@ async fn file_that_cannot_be_read_is_told_and_the_others_go() {
 
 #[tokio::test]
 async fn line_that_is_no_entry_goes_from_a_session_file() {
-    let (home, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let here = place(home.path());
+    let (root, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let here = home(root.path());
     let path = dir.path().join("session.jsonl");
     let header = r#"{ "type": "session", "id": "s1", "cwd": "/work" }"#;
     let other = r#"{"type":"custom","id":"e1","data":{"type":"session","text":"told"}}"#;

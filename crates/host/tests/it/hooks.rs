@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use quipu::{
     Hook, HookContext, HookError, HookFailure, ProjectTrust, Resources, ResourcesVerdict, TrustVerdict,
 };
-use quipu_host::{HostNotice, Observer, OpenRequest, Place, open};
+use quipu_host::{Home, HostNotice, Observer, OpenRequest, open};
 use quipu_testkit::{Answer, FakeServer, Wire};
 use serde_json::json;
 
@@ -25,7 +25,7 @@ struct World {
     dir: tempfile::TempDir,
     server: FakeServer,
     ears: Arc<Ears>,
-    place: Place,
+    home: Home,
 }
 
 impl World {
@@ -51,8 +51,8 @@ impl World {
         write("work/AGENTS.md", "Use tabs.".into());
         write("work/EXTRA.md", "Be brief.".into());
         let ears = Arc::new(Ears::default());
-        let place = Place::at(root.join("home"), ears.clone());
-        Self { dir, server, ears, place }
+        let home = Home::at(root.join("home"), ears.clone());
+        Self { dir, server, ears, home }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -62,7 +62,7 @@ impl World {
     /// Opens a session and says something; gives the system prompt of its request.
     async fn ask(&self, hooks: Vec<Arc<dyn Hook>>) -> String {
         let request = OpenRequest { here: self.path("work"), hooks, ..OpenRequest::default() };
-        let started = open(&self.place, &request).await.unwrap();
+        let started = open(&self.home, &request).await.unwrap();
         started.opened.session.ask("hi").await.unwrap();
         started.opened.session.shutdown().await;
         let asked = self.server.requests().pop().unwrap();
@@ -71,7 +71,7 @@ impl World {
     }
 
     fn reserve(&self) -> u64 {
-        self.place.config_in(&self.path("work")).compaction.reserve_tokens
+        self.home.config_in(&self.path("work")).compaction.reserve_tokens
     }
 
     fn heard(&self) -> String {
@@ -79,16 +79,16 @@ impl World {
     }
 }
 
-type At<I, V> = Box<dyn Fn(&I) -> Result<V, HookError> + Send + Sync>;
+type HookFn<I, V> = Box<dyn Fn(&I) -> Result<V, HookError> + Send + Sync>;
 
-struct Made {
+struct TestHook {
     name: &'static str,
-    trust: At<ProjectTrust, TrustVerdict>,
-    resources: At<Resources, ResourcesVerdict>,
+    trust: HookFn<ProjectTrust, TrustVerdict>,
+    resources: HookFn<Resources, ResourcesVerdict>,
     guards: bool,
 }
 
-impl Made {
+impl TestHook {
     fn named(name: &'static str) -> Self {
         let (trust, resources) =
             (Box::new(|_: &_| Ok(TrustVerdict::Pass)), Box::new(|_: &_| Ok(ResourcesVerdict::Pass)));
@@ -107,7 +107,7 @@ impl Made {
     }
 }
 
-impl Hook for Made {
+impl Hook for TestHook {
     fn name(&self) -> &str {
         self.name
     }
@@ -153,7 +153,7 @@ async fn hook_decides_whether_the_settings_of_a_project_count() {
         known.lock().unwrap().push(project.clone());
         Ok(TrustVerdict::Trust)
     });
-    world.ask(vec![Arc::new(Made { trust, ..Made::named("judge") })]).await;
+    world.ask(vec![Arc::new(TestHook { trust, ..TestHook::named("judge") })]).await;
     let file = world.path("work/.quipu/settings.json");
     let asked = ProjectTrust {
         root: world.path("work"),
@@ -166,7 +166,7 @@ async fn hook_decides_whether_the_settings_of_a_project_count() {
     std::fs::write(&file, json!({ "compaction": { "reserveTokens": 5_432 } }).to_string()).unwrap();
     assert_eq!(world.reserve(), before);
     assert_eq!(
-        Place::at(world.path("home"), Arc::new(Ears::default()))
+        Home::at(world.path("home"), Arc::new(Ears::default()))
             .config_in(&world.path("work"))
             .compaction
             .reserve_tokens,
@@ -174,8 +174,8 @@ async fn hook_decides_whether_the_settings_of_a_project_count() {
     );
     // Where one trusts it and one does not, it is not trusted.
     for hooks in [
-        vec![Made::trusting(TrustVerdict::Trust), Made::trusting(distrust())],
-        vec![Made::trusting(distrust()), Made::trusting(TrustVerdict::Trust)],
+        vec![TestHook::trusting(TrustVerdict::Trust), TestHook::trusting(distrust())],
+        vec![TestHook::trusting(distrust()), TestHook::trusting(TrustVerdict::Trust)],
     ] {
         world.heard();
         world.ask(hooks).await;
@@ -189,16 +189,16 @@ async fn hook_decides_whether_the_settings_of_a_project_count() {
 async fn hook_can_distrust_what_a_person_trusts_and_leave_it_to_them() {
     use quipu_host::settings::{project_to_trust, trust_project};
     let world = World::new();
-    trust_project(&world.place, &project_to_trust(&world.place, &world.path("work")).unwrap()).unwrap();
+    trust_project(&world.home, &project_to_trust(&world.home, &world.path("work")).unwrap()).unwrap();
     assert_eq!(world.reserve(), 4_321);
-    world.ask(vec![Made::trusting(distrust())]).await;
+    world.ask(vec![TestHook::trusting(distrust())]).await;
     assert_ne!(world.reserve(), 4_321);
-    world.ask(vec![Made::trusting(TrustVerdict::Pass)]).await;
+    world.ask(vec![TestHook::trusting(TrustVerdict::Pass)]).await;
     assert_eq!(world.reserve(), 4_321);
     // One that fails says nothing, and a guard distrusts.
     for guards in [false, true] {
         let trust = Box::new(|_: &ProjectTrust| Err(HookError::new("it is out of order")));
-        world.ask(vec![Arc::new(Made { trust, guards, ..Made::named("broken") })]).await;
+        world.ask(vec![Arc::new(TestHook { trust, guards, ..TestHook::named("broken") })]).await;
         assert_eq!(world.reserve() == 4_321, !guards);
         assert!(
             world
@@ -214,13 +214,13 @@ async fn hook_replaces_the_files_of_rules_that_were_found() {
     let plain = world.ask(Vec::new()).await;
     assert!(plain.contains("Use tabs.") && !plain.contains("Be brief."), "{plain}");
     let both = vec![world.path("work/AGENTS.md"), PathBuf::from("EXTRA.md"), PathBuf::from("missing.md")];
-    let with = world.ask(vec![Made::finding(both)]).await;
+    let with = world.ask(vec![TestHook::finding(both)]).await;
     assert!(with.contains("Use tabs.") && with.contains("Be brief."), "{with}");
     assert!(world.heard().contains("missing.md could not be read"));
-    let without = world.ask(vec![Made::finding(Vec::new())]).await;
+    let without = world.ask(vec![TestHook::finding(Vec::new())]).await;
     assert!(!without.contains("Use tabs."), "{without}");
     let flood = vec![PathBuf::from("EXTRA.md"); quipu::HOOK_RESOURCES + 1];
-    let as_found = world.ask(vec![Made::finding(flood)]).await;
+    let as_found = world.ask(vec![TestHook::finding(flood)]).await;
     assert_eq!(as_found, plain);
     assert!(world.heard().contains("and at most 256 are taken"));
 }

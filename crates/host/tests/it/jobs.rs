@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use futures_util::future::BoxFuture;
 use quipu::{CallRequest, Clock, Engine, RunnerPurpose, Script, ScriptStep, Sealer, SessionOptions};
 use quipu_host::jobs::{
-    DueRun, JobContext, JobError, JobHandler, JobNotice, JobOutcome, JobRunner, RunnerOptions, beside,
+    DueRun, JobContext, JobError, JobHandler, JobNotice, JobOutcome, JobRunner, RunnerOptions, run_alongside,
 };
-use quipu_host::{HostNotice, Observer, Place, Silent, now};
+use quipu_host::{Home, HostNotice, Observer, SilentObserver, now};
 use quipu_protocol::Entry;
 use quipu_store::{
     Claimed, Fence, Fut, Job, JobClaim, JobKey, JobKind, JobPut, JobRetry, JobState, JobTime, Jobs,
@@ -46,17 +46,17 @@ fn new_job(key: &str, kind: &str, payload: impl Into<String>) -> NewJob {
     NewJob { key: key.into(), kind: kind.into(), payload: payload.into(), due, attempt_limit: 3 }
 }
 
-/// Keeps what is said.
+/// Records notices.
 #[derive(Default)]
-struct Heard(Mutex<Vec<JobNotice>>);
+struct NoticeLog(Mutex<Vec<JobNotice>>);
 
-impl Heard {
+impl NoticeLog {
     fn all(&self) -> Vec<JobNotice> {
         self.0.lock().unwrap().clone()
     }
 }
 
-impl Observer for Heard {
+impl Observer for NoticeLog {
     fn notice(&self, notice: HostNotice) {
         panic!("{notice:?}");
     }
@@ -94,10 +94,10 @@ impl JobHandler for Append {
     }
 }
 
-/// Does what a function does.
-struct Does<F>(&'static str, Duration, F);
+/// A handler that calls a function.
+struct FnHandler<F>(&'static str, Duration, F);
 
-impl<F> JobHandler for Does<F>
+impl<F> JobHandler for FnHandler<F>
 where
     F: for<'a> Fn(&'a Job, &'a JobContext) -> BoxFuture<'a, Result<JobOutcome, JobError>>
         + Send
@@ -124,7 +124,7 @@ where
         + Sync
         + 'static,
 {
-    Arc::new(Does(kind, deadline, work))
+    Arc::new(FnHandler(kind, deadline, work))
 }
 
 fn runner(jobs: Arc<dyn Jobs>, handlers: Vec<Arc<dyn JobHandler>>, observer: Arc<dyn Observer>) -> JobRunner {
@@ -183,7 +183,7 @@ async fn child() {
     let store = open(&dir.join("quipu.db"));
     if role == "run" {
         let again = || JobOutcome::Again(JobTime::After(Duration::from_millis(5)));
-        let runner = runner(store, vec![Arc::new(Append(again))], Arc::new(Silent));
+        let runner = runner(store, vec![Arc::new(Append(again))], Arc::new(SilentObserver));
         say("ready");
         return runner.run(&CancellationToken::new()).await;
     }
@@ -194,17 +194,17 @@ async fn child() {
         })
     });
     let handler = if role == "during" { halts } else { Arc::new(Append(|| JobOutcome::Done)) };
-    let jobs = Arc::new(Halting { store, role });
-    runner(jobs, vec![handler], Arc::new(Silent)).run(&CancellationToken::new()).await;
+    let jobs = Arc::new(HaltingStore { store, role });
+    runner(jobs, vec![handler], Arc::new(SilentObserver)).run(&CancellationToken::new()).await;
 }
 
-/// A store at which a process stands still, at one step.
-struct Halting {
+/// A store that halts the process at one step.
+struct HaltingStore {
     store: Arc<SqliteStore>,
     role: String,
 }
 
-impl Halting {
+impl HaltingStore {
     async fn step(&self, role: &str, fence: Fence) {
         if self.role == role {
             say(&fence.0.to_string());
@@ -213,7 +213,7 @@ impl Halting {
     }
 }
 
-impl Jobs for Halting {
+impl Jobs for HaltingStore {
     fn put_job(&self, job: NewJob, now: i64) -> Fut<'_, JobPut> {
         self.store.put_job(job, now)
     }
@@ -350,7 +350,7 @@ async fn next_runner_takes_over_from_one_killed_at_any_step() {
         child.wait().unwrap();
         assert_eq!(lines(&file).len(), wrote, "{step}");
 
-        let heard = Arc::new(Heard::default());
+        let heard = Arc::new(NoticeLog::default());
         let stop = CancellationToken::new();
         let other = runner(store.clone(), vec![Arc::new(Append(|| JobOutcome::Done))], heard.clone());
         if next.is_some() {
@@ -382,7 +382,7 @@ async fn attempts_are_used_up_by_runners_that_die() {
         child.wait().unwrap();
         assert_eq!(stands(&*store, "deadly").await.attempts, attempt);
     }
-    let heard = Arc::new(Heard::default());
+    let heard = Arc::new(NoticeLog::default());
     let next = runner(store.clone(), vec![Arc::new(Append(|| JobOutcome::Done))], heard.clone());
     run_until(&next, async || stands(&*store, "deadly").await.state == JobState::Failed).await;
     assert_eq!(stands(&*store, "deadly").await.error.as_deref(), Some(LOST_ATTEMPT));
@@ -411,7 +411,7 @@ async fn handlers_that_hang_panic_fail_or_flood_use_up_attempts() {
     for handler in &handlers {
         store.put_job(new_job(handler.kind(), handler.kind(), ""), now()).await.unwrap();
     }
-    let heard = Arc::new(Heard::default());
+    let heard = Arc::new(NoticeLog::default());
     let all = runner(store.clone(), handlers, heard.clone());
     run_until(&all, async || {
         let kinds = store.job_kinds(now()).await.unwrap();
@@ -450,7 +450,7 @@ async fn job_of_an_unknown_kind_is_left_alone_and_reported_once() {
     let store = open(&dir.path().join("quipu.db"));
     store.put_job(new_job("later", "of a later version", "{}"), now()).await.unwrap();
     let before = stands(&*store, "later").await;
-    let heard = Arc::new(Heard::default());
+    let heard = Arc::new(NoticeLog::default());
     let runner = runner(store.clone(), vec![Arc::new(Append(|| JobOutcome::Done))], heard.clone());
     let stop = CancellationToken::new();
     for _ in 0..3 {
@@ -475,7 +475,7 @@ async fn lease_of_a_long_job_is_renewed() {
             })
         })
     };
-    let (one, other) = (Arc::new(Heard::default()), Arc::new(Heard::default()));
+    let (one, other) = (Arc::new(NoticeLog::default()), Arc::new(NoticeLog::default()));
     let first = runner(store.clone(), vec![long()], one.clone());
     let second = runner(store.clone(), vec![long()], other.clone());
     let gone = async || store.job(&"long".into()).await.unwrap().is_none();
@@ -508,7 +508,7 @@ async fn job_in_hand_is_given_back_when_the_runner_ends() {
     ];
     for kind in ["deaf", "polite", "nearly done"] {
         store.put_job(new_job(kind, kind, ""), now()).await.unwrap();
-        let heard = Arc::new(Heard::default());
+        let heard = Arc::new(NoticeLog::default());
         let runner = runner(store.clone(), handlers.clone(), heard.clone());
         let running = async || !heard.all().is_empty();
         run_until(&runner, running).await;
@@ -536,7 +536,7 @@ async fn removed_job_is_stopped() {
     let store = open(&dir.path().join("quipu.db"));
     store.put_job(new_job("endless", "endless", ""), now()).await.unwrap();
     let endless = does("endless", Duration::from_secs(60), |_, _| Box::pin(std::future::pending()));
-    let heard = Arc::new(Heard::default());
+    let heard = Arc::new(NoticeLog::default());
     let runner = runner(store.clone(), vec![endless], heard.clone());
     let key: JobKey = "endless".into();
     run_until(&runner, async || {
@@ -572,7 +572,7 @@ async fn clock_set_back_delays_no_job_that_is_due_after_a_while() {
         Box::pin(async { Ok(JobOutcome::Again(JobTime::After(Duration::from_millis(200)))) })
     });
     store.put_job(new_job("again", "again", ""), clock.now()).await.unwrap();
-    let runner = runner(store.clone(), vec![again], Arc::new(Silent)).with_clock(clock.clone());
+    let runner = runner(store.clone(), vec![again], Arc::new(SilentObserver)).with_clock(clock.clone());
     run_until(&runner, async || ran.load(Ordering::Relaxed) == 1).await;
     // A year. From then on it goes as clocks do.
     clock.0.fetch_sub(365 * 86_400_000, Ordering::Relaxed);
@@ -596,7 +596,7 @@ async fn job_that_is_always_due_runs_once_in_one_look() {
     for key in ["one", "two"] {
         store.put_job(new_job(key, "eager", ""), now()).await.unwrap();
     }
-    let runner = runner(store.clone(), vec![eager], Arc::new(Silent));
+    let runner = runner(store.clone(), vec![eager], Arc::new(SilentObserver));
     let ran = runner.run_due(&CancellationToken::new()).await.unwrap();
     assert_eq!(ran, DueRun::Ran { finished: 2, failed: 0 });
     assert_eq!(stands(&*store, "one").await.state, JobState::Waiting);
@@ -605,12 +605,12 @@ async fn job_that_is_always_due_runs_once_in_one_look() {
 #[tokio::test]
 async fn store_without_jobs_is_not_made_by_a_front() {
     let dir = tempfile::tempdir().unwrap();
-    let place = Place::at(dir.path(), Arc::new(Silent));
+    let home = Home::at(dir.path(), Arc::new(SilentObserver));
     let front = async {
         lasts(Duration::from_millis(1_300)).await;
         7
     };
-    assert_eq!(beside(&place, front).await, 7);
+    assert_eq!(run_alongside(&home, front).await, 7);
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
@@ -639,7 +639,7 @@ async fn job_asks_a_model_and_its_call_is_a_session_of_its_own() {
     let step = ScriptStep { text: "Nothing.".into(), ..ScriptStep::default() };
     let (model, script) = (Arc::default(), Arc::new(Script::new(vec![step])));
     let options = SessionOptions { tools: Vec::new(), ..SessionOptions::new(dir.path(), model, script) };
-    let heard = Arc::new(Heard::default());
+    let heard = Arc::new(NoticeLog::default());
     let runner = runner(store.clone(), vec![asks()], heard.clone())
         .with_models(move || Ok(engine.runner(options.clone())));
     let stop = CancellationToken::new();
@@ -674,7 +674,7 @@ async fn job_without_models_is_told_that_there_are_none() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(&dir.path().join("quipu.db"));
     store.put_job(new_job("one", "ask", "unused"), now()).await.unwrap();
-    let heard = Arc::new(Heard::default());
+    let heard = Arc::new(NoticeLog::default());
     let runner = runner(store.clone(), vec![asks()], heard.clone());
     let stop = CancellationToken::new();
     assert_eq!(runner.run_due(&stop).await.unwrap(), DueRun::Ran { finished: 0, failed: 1 });

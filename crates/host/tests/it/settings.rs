@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use proptest::prelude::*;
 use quipu_host::settings::{
-    Changed, Effect, KEYS, Key, ProjectUse, SettingError, SettingsFile, project_to_trust, set_setting,
+    Effect, FileChange, KEYS, Key, ProjectUse, SettingError, SettingsFile, project_to_trust, set_setting,
     settings_schema, settings_table, trust_project, unset_setting,
 };
-use quipu_host::{Advice, HostNotice, Observer, Place, ProblemKind, Settings, Silent, Source};
+use quipu_host::{Advice, Home, HostNotice, Observer, ProblemKind, Settings, SilentObserver, Source};
 use serde_json::{Value, json};
 
 /// Hears what is told.
@@ -33,7 +33,7 @@ impl Ears {
 struct World {
     dir: tempfile::TempDir,
     ears: Arc<Ears>,
-    place: Place,
+    home: Home,
 }
 
 impl World {
@@ -45,13 +45,13 @@ impl World {
         std::fs::create_dir_all(root.join("work/.quipu")).unwrap();
         std::fs::create_dir_all(root.join("work/below")).unwrap();
         let ears = Arc::new(Ears::default());
-        let place = Place::at(root.join("home"), ears.clone());
-        Self { dir, ears, place }
+        let home = Home::at(root.join("home"), ears.clone());
+        Self { dir, ears, home }
     }
 
     fn with(text: impl AsRef<[u8]>) -> Self {
         let world = Self::new();
-        std::fs::write(world.place.settings_path(), text).unwrap();
+        std::fs::write(world.home.settings_path(), text).unwrap();
         world
     }
 
@@ -68,15 +68,15 @@ impl World {
     }
 
     fn trust(&self) {
-        trust_project(&self.place, &project_to_trust(&self.place, &self.cwd()).unwrap()).unwrap();
+        trust_project(&self.home, &project_to_trust(&self.home, &self.cwd()).unwrap()).unwrap();
     }
 
-    fn set(&self, name: &str, words: &str) -> Result<Changed, SettingError> {
-        set_setting(&self.place, &SettingsFile::User, name, words).map(|kept| kept.changed)
+    fn set(&self, name: &str, words: &str) -> Result<FileChange, SettingError> {
+        set_setting(&self.home, &SettingsFile::User, name, words).map(|kept| kept.changed)
     }
 
     fn text(&self) -> String {
-        std::fs::read_to_string(self.place.settings_path()).unwrap()
+        std::fs::read_to_string(self.home.settings_path()).unwrap()
     }
 }
 
@@ -89,18 +89,18 @@ fn value_of(settings: &Settings, name: &str) -> (Value, &'static str) {
 fn each_layer_counts_more_than_the_one_before() {
     let mut world = World::new();
     let name = "compaction.reserveTokens";
-    let now = |world: &World| value_of(&world.place.config_in(&world.cwd()), name);
+    let now = |world: &World| value_of(&world.home.config_in(&world.cwd()), name);
     assert_eq!(now(&world), (json!(16_384), "built-in"));
-    std::fs::write(world.place.settings_path(), r#"{"compaction":{"reserveTokens":1}}"#).unwrap();
+    std::fs::write(world.home.settings_path(), r#"{"compaction":{"reserveTokens":1}}"#).unwrap();
     assert_eq!(now(&world), (json!(1), "user"));
     world.project(&json!({ "compaction": { "reserveTokens": 2 } }));
     assert_eq!(now(&world), (json!(1), "user"), "nobody has accepted it");
     world.trust();
     assert_eq!(now(&world), (json!(2), "project"));
-    assert_eq!(value_of(&world.place.config(), name), (json!(1), "user"), "outside of the project");
+    assert_eq!(value_of(&world.home.config(), name), (json!(1), "user"), "outside of the project");
     let variable = |name: &str| (name == "QUIPU_COMPACTION_RESERVE_TOKENS").then(|| "3".to_owned());
-    world.place = world.place.with_environment(&variable);
-    let settings = world.place.config_in(&world.cwd());
+    world.home = world.home.with_environment(&variable);
+    let settings = world.home.config_in(&world.cwd());
     assert_eq!(value_of(&settings, name), (json!(3), "environment"));
     assert_eq!(settings.compaction.reserve_tokens, 3);
     let flags = [(name, "--reserve", json!(4)), ("travel.tobe", "--allow-tobe", json!("allow"))];
@@ -121,7 +121,7 @@ fn defaults_of_the_table_are_those_of_the_types() {
         *at = key.default_value();
     }
     let world = World::with(all.to_string());
-    let said = world.place.config();
+    let said = world.home.config();
     assert_eq!(said.problems, []);
     let built_in = Settings::default();
     let differs = built_in.rows().zip(said.rows()).find(|(built_in, said)| built_in.value != said.value);
@@ -169,7 +169,7 @@ fn wrong_values_are_told_and_the_rest_holds() {
             r#"{{{members}{}"retry":{{"maxRetries":7}}}}"#,
             if members.is_empty() { "" } else { "," }
         ));
-        let settings = world.place.config();
+        let settings = world.home.config();
         assert_eq!(settings.calls.options.max_retries, 7, "{members}");
         let heard = world.ears.take();
         assert_eq!(heard.len(), told.len(), "{members}: {heard:?}");
@@ -178,7 +178,7 @@ fn wrong_values_are_told_and_the_rest_holds() {
             assert!(heard.contains("settings.json: ") && heard.ends_with(" (line 1)"), "{heard}");
         }
         // Once.
-        world.place.config();
+        world.home.config();
         assert_eq!(world.ears.take(), [""; 0]);
     };
     check("", &[]);
@@ -230,7 +230,7 @@ fn wrong_values_are_told_and_the_rest_holds() {
     check(&deep, &["there is no setting unknown"]);
     let many: Vec<String> = (0..10_000).map(|at| format!("\"x{at}\":1")).collect();
     let world = World::with(format!("{{{},\"screenReader\":true}}", many.join(",")));
-    assert!(world.place.config().screen_reader);
+    assert!(world.home.config().screen_reader);
     let heard = world.ears.take();
     assert_eq!((heard.len(), heard.last().unwrap().contains("there are more problems")), (21, true));
 }
@@ -238,7 +238,7 @@ fn wrong_values_are_told_and_the_rest_holds() {
 #[test]
 fn files_that_cannot_be_read_are_told_and_defaults_hold() {
     let check = |world: World, told: &str| {
-        let settings = world.place.config();
+        let settings = world.home.config();
         assert_eq!(settings.compaction, quipu::CompactionSettings::default());
         let heard = world.ears.take();
         assert!(
@@ -261,35 +261,35 @@ fn files_that_cannot_be_read_are_told_and_defaults_hold() {
     check(World::with(b"{\"theme\": \"\xff\"}"), "it is not text (UTF-8) from byte 11 on");
     check(World::with(vec![b' '; 10 << 20]), "it is larger than 1 MiB");
     let world = World::new();
-    std::fs::create_dir(world.place.settings_path()).unwrap();
+    std::fs::create_dir(world.home.settings_path()).unwrap();
     check(world, "it is not a regular file");
     let world = World::new();
-    nix::unistd::mkfifo(&world.place.settings_path(), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    nix::unistd::mkfifo(&world.home.settings_path(), nix::sys::stat::Mode::S_IRWXU).unwrap();
     check(world, "it is not a regular file");
     let world = World::new();
-    std::os::unix::fs::symlink("settings.json", world.place.settings_path()).unwrap();
+    std::os::unix::fs::symlink("settings.json", world.home.settings_path()).unwrap();
     check(world, "it cannot be read");
     for nothing in ["", " \n", "{}", "\u{feff}{}"] {
         let world = World::with(nothing);
-        assert_eq!((world.place.config().problems.len(), world.ears.take().len()), (0, 0), "{nothing:?}");
+        assert_eq!((world.home.config().problems.len(), world.ears.take().len()), (0, 0), "{nothing:?}");
     }
 }
 
 #[test]
 fn last_good_values_stay_when_a_file_breaks() {
     let world = World::with(r#"{"compaction":{"reserveTokens":5},"theme":"mine"}"#);
-    let reserve = || world.place.config().compaction.reserve_tokens;
+    let reserve = || world.home.config().compaction.reserve_tokens;
     assert_eq!(reserve(), 5);
-    std::fs::write(world.place.settings_path(), "{ broken").unwrap();
+    std::fs::write(world.home.settings_path(), "{ broken").unwrap();
     assert_eq!((reserve(), reserve()), (5, 5));
     assert_eq!(world.ears.take().len(), 1, "told once");
-    std::fs::write(world.place.settings_path(), r#"{"compaction":{"reserveTokens":"x"}}"#).unwrap();
-    let settings = world.place.config();
+    std::fs::write(world.home.settings_path(), r#"{"compaction":{"reserveTokens":"x"}}"#).unwrap();
+    let settings = world.home.config();
     assert_eq!((settings.compaction.reserve_tokens, settings.theme.as_deref()), (5, None));
     assert_eq!(world.ears.take().len(), 1);
-    std::fs::write(world.place.settings_path(), r#"{"compaction":{"reserveTokens":6}}"#).unwrap();
+    std::fs::write(world.home.settings_path(), r#"{"compaction":{"reserveTokens":6}}"#).unwrap();
     assert_eq!(reserve(), 6);
-    std::fs::remove_file(world.place.settings_path()).unwrap();
+    std::fs::remove_file(world.home.settings_path()).unwrap();
     assert_eq!((reserve(), world.ears.take().len()), (16_384, 0));
 }
 
@@ -298,14 +298,14 @@ fn projects_settings_count_as_they_were_accepted() {
     let world = World::new();
     let hook = |command: &str| json!({ "Stop": [], "PreToolUse": [{ "hooks": [{ "type": "command", "command": command }] }] });
     std::fs::write(
-        world.place.settings_path(),
+        world.home.settings_path(),
         json!({ "hooks": { "PreToolUse": hook("own")["PreToolUse"] } }).to_string(),
     )
     .unwrap();
     let project =
         json!({ "files": { "enabled": false }, "hooks": { "PreToolUse": hook("theirs")["PreToolUse"] } });
     world.project(&project);
-    let read = || world.place.config_in(&world.cwd());
+    let read = || world.home.config_in(&world.cwd());
     assert!(read().files.enabled);
     let notices = std::mem::take(&mut *world.ears.0.lock().unwrap());
     assert_eq!(notices.len(), 1);
@@ -319,7 +319,7 @@ fn projects_settings_count_as_they_were_accepted() {
     assert_eq!(commands, ["own", "theirs"]);
     // Another project does not count, nor does this one when it has changed.
     std::fs::create_dir_all(world.path("other/.git")).unwrap();
-    assert!(world.place.config_in(&world.path("other")).files.enabled);
+    assert!(world.home.config_in(&world.path("other")).files.enabled);
     world.project(&json!({ "files": { "enabled": false }, "theme": "x" }));
     assert!(read().files.enabled);
     assert_eq!(read().hooks.len(), 1);
@@ -330,7 +330,7 @@ fn projects_settings_count_as_they_were_accepted() {
     assert!(read().files.enabled);
     // A revoked one counts no more.
     world.trust();
-    let record = quipu_host::Record::of(&world.place, &world.path("work"));
+    let record = quipu_host::Record::of(&world.home, &world.path("work"));
     let id = record.project().unwrap().entries[0].id.clone();
     assert!(!read().files.enabled && record.revoke(&id).unwrap());
     assert!(read().files.enabled);
@@ -356,7 +356,7 @@ fn projects_cannot_open_anything() {
     }
     world.project(&all);
     world.trust();
-    let settings = world.place.config_in(&world.cwd());
+    let settings = world.home.config_in(&world.cwd());
     for row in settings.rows() {
         let expect = if row.key.project == ProjectUse::Allowed { "project" } else { "built-in" };
         assert_eq!(row.source.word(), expect, "{}", row.key.name);
@@ -373,11 +373,11 @@ fn projects_cannot_open_anything() {
         let key = Key::named(closed).unwrap();
         assert!(refused(key), "{closed}");
         let project = SettingsFile::Project(world.cwd());
-        let error = set_setting(&world.place, &project, closed, "x").unwrap_err();
+        let error = set_setting(&world.home, &project, closed, "x").unwrap_err();
         assert!(matches!(error, SettingError::Refused { .. }), "{error:?}");
     }
     // The user's own directory is no project.
-    let own = Place::at(world.path("work/.quipu"), Arc::new(Silent));
+    let own = Home::at(world.path("work/.quipu"), Arc::new(SilentObserver));
     assert_eq!(own.config_in(&world.cwd()).source_of("files.enabled").map(Source::word), Some("user"));
     assert!(project_to_trust(&own, &world.cwd()).is_err());
 }
@@ -386,8 +386,8 @@ fn projects_cannot_open_anything() {
 fn environment_sets_every_setting_and_is_checked() {
     let world = World::new();
     let check = |name: &str, words: &str| {
-        let place = world.place.clone().with_environment(&|asked| (asked == name).then(|| words.to_owned()));
-        let settings = place.config();
+        let home = world.home.clone().with_environment(&|asked| (asked == name).then(|| words.to_owned()));
+        let settings = home.config();
         let set: Vec<Value> = settings
             .rows()
             .filter(|row| *row.source == Source::Environment(name.to_owned()))
@@ -423,17 +423,17 @@ fn environment_sets_every_setting_and_is_checked() {
 fn set_and_unset_keep_all_other_text() {
     let text = "{\n    \"mine\" : [1,2],\n    \"theme\": \"dark\",\n    \"search\": {\"other\":  1}\n}\n";
     let world = World::with(text);
-    assert_eq!(world.set("search.tool", "false").unwrap(), Changed::Yes);
+    assert_eq!(world.set("search.tool", "false").unwrap(), FileChange::Yes);
     let with = text.replace("{\"other\":  1}", "{\"other\":  1, \"tool\": false}");
     assert_eq!(world.text(), with);
-    assert_eq!(world.set("search.tool", "false").unwrap(), Changed::No);
-    assert!(!world.place.config().history.enabled);
-    unset_setting(&world.place, &SettingsFile::User, "search.tool").unwrap();
+    assert_eq!(world.set("search.tool", "false").unwrap(), FileChange::No);
+    assert!(!world.home.config().history.enabled);
+    unset_setting(&world.home, &SettingsFile::User, "search.tool").unwrap();
     assert_eq!(world.text(), text);
     // A name that means nothing can be removed; one that is not there is told of.
-    unset_setting(&world.place, &SettingsFile::User, "mine").unwrap();
+    unset_setting(&world.home, &SettingsFile::User, "mine").unwrap();
     assert!(!world.text().contains("mine"));
-    let error = unset_setting(&world.place, &SettingsFile::User, "thene").unwrap_err();
+    let error = unset_setting(&world.home, &SettingsFile::User, "thene").unwrap_err();
     assert!(matches!(error, SettingError::Unknown { nearest: Some(near), .. } if near == "theme"));
 }
 
@@ -448,9 +448,9 @@ fn setting_that_cannot_be_set_says_why_and_writes_nothing() {
     assert!(
         matches!(refused("cacheRetention", "ever"), SettingError::Invalid(what) if what.contains("none, short or long"))
     );
-    assert!(!world.place.settings_path().exists());
+    assert!(!world.home.settings_path().exists());
     for (broken, is_syntax) in [("{", true), ("[]", false), (r#"{"theme":1,"search":7}"#, false)] {
-        std::fs::write(world.place.settings_path(), broken).unwrap();
+        std::fs::write(world.home.settings_path(), broken).unwrap();
         let error = refused("search.tool", "false");
         assert_eq!(matches!(error, SettingError::Syntax { line: 1, .. }), is_syntax, "{error:?}");
         assert_eq!(world.text(), broken);
@@ -464,9 +464,9 @@ fn set_through_a_link_keeps_the_link_and_the_mode() {
     let real = world.path("dotfiles.json");
     std::fs::write(&real, "{}").unwrap();
     std::fs::set_permissions(&real, std::fs::Permissions::from_mode(0o640)).unwrap();
-    std::os::unix::fs::symlink(&real, world.place.settings_path()).unwrap();
+    std::os::unix::fs::symlink(&real, world.home.settings_path()).unwrap();
     world.set("theme", "dark").unwrap();
-    assert!(world.place.settings_path().is_symlink());
+    assert!(world.home.settings_path().is_symlink());
     assert_eq!(std::fs::metadata(&real).unwrap().permissions().mode() & 0o777, 0o640);
     assert!(std::fs::read_to_string(real).unwrap().contains("dark"));
 }
@@ -479,11 +479,11 @@ fn changes_of_many_at_once_are_all_kept() {
     std::thread::scope(|scope| {
         for key in &names {
             // A place of its own each, as in another process.
-            let place = Place::at(world.place.home.clone(), Arc::new(Silent));
-            scope.spawn(move || set_setting(&place, &SettingsFile::User, key.name, "false").unwrap());
+            let home = Home::at(world.home.dir.clone(), Arc::new(SilentObserver));
+            scope.spawn(move || set_setting(&home, &SettingsFile::User, key.name, "false").unwrap());
         }
     });
-    let settings = world.place.config();
+    let settings = world.home.config();
     for key in names {
         assert_eq!(value_of(&settings, key.name), (json!(false), "user"), "{}", key.name);
     }
@@ -493,16 +493,16 @@ fn changes_of_many_at_once_are_all_kept() {
 fn set_in_a_project_keeps_its_trust() {
     let world = World::new();
     let project = SettingsFile::Project(world.cwd());
-    let set = |name: &str, words: &str| set_setting(&world.place, &project, name, words).unwrap().changed;
+    let set = |name: &str, words: &str| set_setting(&world.home, &project, name, words).unwrap().changed;
     // A new file is the user's word.
-    assert_eq!(set("retry.maxRetries", "9"), Changed::Yes);
-    let now = || world.place.config_in(&world.cwd());
+    assert_eq!(set("retry.maxRetries", "9"), FileChange::Yes);
+    let now = || world.home.config_in(&world.cwd());
     assert_eq!(now().calls.options.max_retries, 9);
-    assert_eq!(set("retry.maxRetries", "8"), Changed::Yes);
+    assert_eq!(set("retry.maxRetries", "8"), FileChange::Yes);
     assert_eq!(now().calls.options.max_retries, 8);
     // What somebody else wrote is not accepted along with it.
     world.project(&json!({ "compaction": { "enabled": false } }));
-    assert_eq!(set("retry.maxRetries", "7"), Changed::Untrusted);
+    assert_eq!(set("retry.maxRetries", "7"), FileChange::Untrusted);
     assert!(now().compaction.enabled && now().calls.options.max_retries == 3);
 }
 
@@ -580,14 +580,14 @@ proptest! {
         }
         *here = good.clone();
         let world = World::with(json.to_string());
-        let settings = world.place.config();
+        let settings = world.home.config();
         prop_assert_eq!(value_of(&settings, key.name), (good, "user"));
     }
 
     #[test]
     fn any_text_is_read_and_changed_without_panic(text in prop_oneof![".{0,60}", "[{}\\[\\]\",:0-9a-e\\\\ \n]{0,60}"]) {
         let world = World::with(&text);
-        let settings = world.place.config();
+        let settings = world.home.config();
         let is_json = serde_json::from_str::<Value>(&text);
         let is_blank = text.trim().is_empty();
         let is_syntax = settings.problems.iter().any(|problem| matches!(problem.kind, ProblemKind::Syntax { .. }));
@@ -606,7 +606,7 @@ proptest! {
         let values = key.values();
         let words = values.first().copied().unwrap_or("1");
         let world = World::with(format!("{json:#}"));
-        let Ok(kept) = set_setting(&world.place, &SettingsFile::User, key.name, words) else { return Ok(()) };
+        let Ok(kept) = set_setting(&world.home, &SettingsFile::User, key.name, words) else { return Ok(()) };
         let mut expect = json;
         let path = key.path();
         let mut here = &mut expect;
@@ -615,8 +615,8 @@ proptest! {
         }
         *here = kept.value.unwrap();
         prop_assert_eq!(serde_json::from_str::<Value>(&world.text()).unwrap(), expect);
-        let removed = unset_setting(&world.place, &SettingsFile::User, key.name).unwrap();
-        prop_assert_eq!(removed.changed, Changed::Yes);
-        prop_assert_eq!(value_of(&world.place.config(), key.name).1, "built-in");
+        let removed = unset_setting(&world.home, &SettingsFile::User, key.name).unwrap();
+        prop_assert_eq!(removed.changed, FileChange::Yes);
+        prop_assert_eq!(value_of(&world.home.config(), key.name).1, "built-in");
     }
 }

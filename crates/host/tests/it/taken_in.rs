@@ -10,20 +10,20 @@ use quipu_host::import::{
     ImportError, ImportObserver, ImportPlan, ImportProblem, ImportRequest, ImportSource, Importer,
 };
 use quipu_host::search::{self, SearchRequest};
-use quipu_host::{Place, Silent, TreeKind, list_sessions, tail, tree_rows};
+use quipu_host::{Home, SilentObserver, TreeKind, list_sessions, tail, tree_rows};
 use quipu_store::Matching;
 
-/// What an import told.
+/// Records what an import reports.
 #[derive(Default)]
-struct Heard(Mutex<Vec<String>>);
+struct ImportLog(Mutex<Vec<String>>);
 
-impl Heard {
+impl ImportLog {
     fn add(&self, what: String) {
         self.0.lock().unwrap().push(what);
     }
 }
 
-impl ImportObserver for Heard {
+impl ImportObserver for ImportLog {
     fn progress(&self, _: &Path, _: Progress) {}
 
     fn imported(&self, report: &Report) -> io::Result<()> {
@@ -44,10 +44,10 @@ impl ImportObserver for Heard {
     }
 }
 
-/// Nobody who listens any more.
-struct Deaf;
+/// An observer whose reader is gone.
+struct BrokenObserver;
 
-impl ImportObserver for Deaf {
+impl ImportObserver for BrokenObserver {
     fn progress(&self, _: &Path, _: Progress) {}
 
     fn imported(&self, _: &Report) -> io::Result<()> {
@@ -106,26 +106,26 @@ async fn two_places_of_one_process_keep_their_sessions_apart() {
         let home = dir.path().join(name);
         std::fs::create_dir_all(&home).unwrap();
         let file = session_file(&home, &format!("session-of-the-{name}"), said);
-        let place = Place::at(&home, Arc::new(Silent));
-        assert!(search::find(&place, &words("a"), &|_| ()).await.unwrap().is_none());
+        let home = Home::at(&home, Arc::new(SilentObserver));
+        assert!(search::find(&home, &words("a"), &|_| ()).await.unwrap().is_none());
 
         let plan = ImportPlan::make(request(&file)).unwrap();
         let projects = plan.projects();
         assert_eq!((projects.len(), projects[0].agent, projects[0].sessions), (1, "pi", 1));
         assert_eq!(projects[0].project.as_deref(), Some("/project"));
-        let mut importer = Importer::open(&place, plan).await.unwrap();
-        let heard = Heard::default();
+        let mut importer = Importer::open(&home, plan).await.unwrap();
+        let heard = ImportLog::default();
         importer.run(&heard).await.unwrap();
         let sum = importer.sum();
         assert_eq!((sum.files, sum.failures, sum.left_out), (1, 0, 0));
         assert_eq!(*heard.0.lock().unwrap(), [format!("{} added", sum.added)]);
 
-        let found = search::find(&place, &words(name), &|_| ()).await.unwrap().unwrap();
+        let found = search::find(&home, &words(name), &|_| ()).await.unwrap().unwrap();
         let items = search::found_items(&found, 0);
         assert_eq!(items.len(), 1, "{items:?}");
         assert!(items[0].text.contains(said), "{items:?}");
 
-        let store = place.store().await.unwrap();
+        let store = home.store().await.unwrap();
         let listed = list_sessions(&*store, 10).await.unwrap();
         assert_eq!(listed.iter().map(|item| item.title.as_str()).collect::<Vec<_>>(), [said]);
         let row = export::find(&*store, listed[0].id.as_str()).await.unwrap().unwrap();
@@ -136,7 +136,7 @@ async fn two_places_of_one_process_keep_their_sessions_apart() {
         assert_eq!(user.len(), 1);
         assert_eq!((user[0].text.as_str(), user[0].head), (format!("user {said}").as_str(), true));
 
-        let page = home.join("page.md");
+        let page = home.dir.join("page.md");
         let done = export::write_file(&*store, &row, ExportFormat::Markdown, &page).await.unwrap();
         let written = std::fs::read_to_string(&page).unwrap();
         assert!(written.contains(said) && !done.exported.more, "{written}");
@@ -153,14 +153,14 @@ async fn two_places_of_one_process_keep_their_sessions_apart() {
 async fn an_import_ends_when_nobody_listens_any_more() {
     let dir = tempfile::tempdir().unwrap();
     let file = session_file(dir.path(), "a-session", "hello");
-    let place = Place::at(dir.path(), Arc::new(Silent));
-    let mut importer = Importer::open(&place, ImportPlan::make(request(&file)).unwrap()).await.unwrap();
-    let failure = importer.run(&Deaf).await.unwrap_err();
+    let home = Home::at(dir.path(), Arc::new(SilentObserver));
+    let mut importer = Importer::open(&home, ImportPlan::make(request(&file)).unwrap()).await.unwrap();
+    let failure = importer.run(&BrokenObserver).await.unwrap_err();
     assert_eq!(failure.kind, quipu_host::FailureKind::Departed);
 }
 
 #[test]
-fn what_is_named_is_an_agent_or_a_file() {
+fn import_source_is_an_agent_or_a_file() {
     let dir = tempfile::tempdir().unwrap();
     let named = |name: &Path, path| ImportSource::named(name.to_str(), path);
     assert!(matches!(ImportSource::named(None, None), Ok(ImportSource::All)));

@@ -5,13 +5,13 @@ use quipu_protocol::{
 };
 
 use super::Compat;
-use super::wire::{Block, Head, ImageSource, Last, OutputConfig, Role, ThinkingMode, Tool, WireMessage};
+use super::wire::{Block, BodyTail, Head, ImageSource, OutputConfig, Role, ThinkingMode, Tool, WireMessage};
 use crate::CallOptions;
-use crate::body::{Body, Growing, Memory};
+use crate::body::{Body, BodyBuilder, Memory};
 use crate::cache::CacheControl;
 use crate::clamp_level;
 use crate::prepare::{
-    self, Calls, MIN_ANSWER, NO_OUTPUT, NO_RESULT, Shown, TOOL_IMAGE_OMITTED, arguments, fit, own_tokens,
+    self, Calls, MIN_ANSWER, NO_OUTPUT, NO_RESULT, TOOL_IMAGE_OMITTED, UserBlock, arguments, fit, own_tokens,
     sendable, wanted_tokens, wire_name,
 };
 use crate::thinking::mapped;
@@ -36,7 +36,7 @@ pub(super) fn encode(
     let mark = CacheControl::of(options.cache, compat.long_cache);
     let (thinking, output_config, max_tokens) = thinking(request, &compat, options);
     let rest = serde_json::to_string(&(&thinking, &output_config, mark)).unwrap_or_default();
-    let mut growing: Growing<Calls> = memory.go_on(request, rest, |out| {
+    let mut growing: BodyBuilder<Calls> = memory.go_on(request, rest, |out| {
         let mut tools: Vec<_> = request
             .tools
             .iter()
@@ -98,7 +98,7 @@ pub(super) fn encode(
     }
     messages[settled..].iter().try_for_each(|message| growing.write(message))?;
     calls.open = open;
-    growing.finish(memory, settles.then_some(calls), &Last { max_tokens })
+    growing.finish(memory, settles.then_some(calls), &BodyTail { max_tokens })
 }
 
 /// How the model is told to think, and how many tokens it may write.
@@ -153,7 +153,7 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    fn user(&mut self, content: Vec<Shown<'a>>) {
+    fn user(&mut self, content: Vec<UserBlock<'a>>) {
         if !content.is_empty() {
             self.answer_calls();
             self.push(Role::User, content.into_iter().map(Block::from).collect());
@@ -238,11 +238,11 @@ fn text(text: &str) -> Option<Block<'_>> {
     (!text.trim().is_empty()).then_some(Block::Text { text, cache_control: None })
 }
 
-impl<'a> From<Shown<'a>> for Block<'a> {
-    fn from(shown: Shown<'a>) -> Self {
+impl<'a> From<UserBlock<'a>> for Block<'a> {
+    fn from(shown: UserBlock<'a>) -> Self {
         match shown {
-            Shown::Text(text) => Self::Text { text, cache_control: None },
-            Shown::Image { media_type, data } => {
+            UserBlock::Text(text) => Self::Text { text, cache_control: None },
+            UserBlock::Image { media_type, data } => {
                 Self::Image { source: ImageSource::Base64 { media_type, data }, cache_control: None }
             }
         }

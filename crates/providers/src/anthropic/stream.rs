@@ -51,7 +51,7 @@ impl Wire for Stream {
         self.answer.has_begun()
     }
 
-    fn has_told_usage(&self) -> bool {
+    fn has_usage(&self) -> bool {
         self.told
     }
 

@@ -22,9 +22,9 @@ pub(super) struct Head<'a> {
     pub(super) output_config: Option<&'a OutputConfig>,
 }
 
-/// What stands behind them.
+/// The members of a body that follow the messages.
 #[derive(Serialize)]
-pub(super) struct Last {
+pub(super) struct BodyTail {
     pub(super) max_tokens: u64,
 }
 
@@ -133,7 +133,6 @@ pub(super) struct Event<'a> {
     pub(super) usage: Option<&'a RawValue>,
 }
 
-/// The `message` of `message_start`.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub(super) struct MessageStart<'a> {

@@ -10,7 +10,8 @@ use futures_util::future::BoxFuture;
 
 use super::check::check;
 use super::{
-    CallOutcome, Credential, CredentialError, CredentialRequest, CredentialSource, Refused, SourceFailure,
+    CallOutcome, Credential, CredentialError, CredentialRequest, CredentialSource, RefusedCredential,
+    SourceFailure,
 };
 use crate::time::now;
 
@@ -23,26 +24,26 @@ const REPORT: Duration = Duration::from_secs(5);
 /// A source as the calls to one provider use it. Clones share its credential: one is fetched once for all of them, and
 /// kept until it expires or is refused.
 #[derive(Clone)]
-pub struct Credentials(Arc<Shared>);
+pub struct Credentials(Arc<Inner>);
 
-struct Shared {
+struct Inner {
     source: Arc<dyn CredentialSource>,
-    naming: Naming,
-    current: Mutex<Current>,
+    naming: NamingRule,
+    current: Mutex<CurrentCredential>,
     /// Held by the call that fetches.
     flight: tokio::sync::Mutex<()>,
 }
 
 /// Whether attempts name the credential that they were made with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Naming {
+enum NamingRule {
     Always,
     /// Once a call has used more than one.
     Rotated,
 }
 
 #[derive(Default)]
-struct Current {
+struct CurrentCredential {
     credential: Option<Arc<Credential>>,
     /// How many fetches have come back.
     fetches: u64,
@@ -59,12 +60,12 @@ impl fmt::Debug for Credentials {
 impl Credentials {
     /// Those of `source`.
     pub fn new(source: Arc<dyn CredentialSource>) -> Self {
-        Self::with(source, Naming::Always, None)
+        Self::with(source, NamingRule::Always, None)
     }
 
     /// This one, for every call.
     pub fn fixed(credential: Credential) -> Self {
-        Self::with(Arc::new(Fixed(credential.clone())), Naming::Rotated, Some(credential))
+        Self::with(Arc::new(FixedSource(credential.clone())), NamingRule::Rotated, Some(credential))
     }
 
     /// None: calls are made without a credential.
@@ -74,12 +75,13 @@ impl Credentials {
 
     /// Those of `source`, which has given `credential` already.
     pub(crate) fn begun(source: Arc<dyn CredentialSource>, credential: Credential) -> Self {
-        Self::with(source, Naming::Rotated, Some(credential))
+        Self::with(source, NamingRule::Rotated, Some(credential))
     }
 
-    fn with(source: Arc<dyn CredentialSource>, naming: Naming, credential: Option<Credential>) -> Self {
-        let current = Current { credential: credential.map(Arc::new), ..Current::default() };
-        Self(Arc::new(Shared {
+    fn with(source: Arc<dyn CredentialSource>, naming: NamingRule, credential: Option<Credential>) -> Self {
+        let current =
+            CurrentCredential { credential: credential.map(Arc::new), ..CurrentCredential::default() };
+        Self(Arc::new(Inner {
             source,
             naming,
             current: Mutex::new(current),
@@ -99,7 +101,7 @@ impl Credentials {
 
     /// Whether the first credential of a call is named in its record.
     pub(crate) fn is_named(&self) -> bool {
-        self.0.naming == Naming::Always
+        self.0.naming == NamingRule::Always
     }
 
     /// Lets go of a credential that cannot be used: the next call asks the source.
@@ -110,7 +112,7 @@ impl Credentials {
         }
     }
 
-    fn current(&self) -> MutexGuard<'_, Current> {
+    fn current(&self) -> MutexGuard<'_, CurrentCredential> {
         // Nothing can break down while it is held.
         self.0.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -123,7 +125,7 @@ impl Credentials {
         refused: Option<(&Arc<Credential>, CallOutcome)>,
         within: Duration,
     ) -> Result<Arc<Credential>, SourceFailure> {
-        let usable = |current: &Current| {
+        let usable = |current: &CurrentCredential| {
             let credential = current.credential.as_ref().filter(|known| known.expiry.allows(now()))?;
             let is_refused = refused.is_some_and(|(old, _)| Arc::ptr_eq(old, credential));
             (!is_refused).then(|| credential.clone())
@@ -146,7 +148,7 @@ impl Credentials {
                 return Err(self.failure(error.clone()));
             }
         }
-        let refused = refused.map(|(old, outcome)| Refused { identity: &old.identity, outcome });
+        let refused = refused.map(|(old, outcome)| RefusedCredential { identity: &old.identity, outcome });
         let fetched = self.fetch(&CredentialRequest { provider, refused }, within).await;
         let mut current = self.current();
         current.fetches += 1;
@@ -206,9 +208,9 @@ async fn guarded<T>(work: impl Future<Output = T>, within: Duration) -> Result<T
 }
 
 /// A source of one credential.
-struct Fixed(Credential);
+struct FixedSource(Credential);
 
-impl CredentialSource for Fixed {
+impl CredentialSource for FixedSource {
     fn name(&self) -> &str {
         &self.0.identity
     }

@@ -102,7 +102,7 @@ pub struct CredentialRequest<'a> {
     /// The id of the provider that is called.
     pub provider: &'a str,
     /// What the call used before, and what came of it; `None` for its first attempt.
-    pub refused: Option<Refused<'a>>,
+    pub refused: Option<RefusedCredential<'a>>,
 }
 
 impl<'a> CredentialRequest<'a> {
@@ -113,9 +113,9 @@ impl<'a> CredentialRequest<'a> {
     }
 }
 
-/// A credential that did not do.
+/// A credential that a provider refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused<'a> {
+pub struct RefusedCredential<'a> {
     /// Which.
     pub identity: &'a str,
     /// What came of it.

@@ -7,11 +7,11 @@ use std::fmt;
 pub struct Secret {
     text: String,
     /// Whether it is sealed where it occurs.
-    standing: Standing,
+    kind: SecretKind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum SecretKind {
     Secret,
     Placeholder,
 }
@@ -19,13 +19,13 @@ enum Standing {
 impl Secret {
     /// A secret.
     pub fn new(text: impl Into<String>) -> Self {
-        Self { text: text.into(), standing: Standing::Secret }
+        Self { text: text.into(), kind: SecretKind::Secret }
     }
 
     /// A word that stands where a secret is wanted and is none: servers on this machine take any. It occurs in ordinary
     /// text, so it is not sealed.
     pub fn placeholder(text: impl Into<String>) -> Self {
-        Self { text: text.into(), standing: Standing::Placeholder }
+        Self { text: text.into(), kind: SecretKind::Placeholder }
     }
 
     /// The text.
@@ -34,7 +34,7 @@ impl Secret {
     }
 
     pub(crate) fn is_sealed(&self) -> bool {
-        self.standing == Standing::Secret
+        self.kind == SecretKind::Secret
     }
 }
 

@@ -7,7 +7,7 @@ use reqwest::header::{ACCEPT, HeaderMap, HeaderValue};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Embedded, Embedder, MAX_DIMENSIONS};
+use super::{Embedder, Embeddings, MAX_DIMENSIONS};
 use crate::access::{self, Access, WireForm};
 use crate::call;
 use crate::credentials::{Credentials, InvalidCredential, Scheme};
@@ -74,7 +74,7 @@ impl EmbeddingEndpoint {
     }
 
     /// One request, again with shorter texts while the server says that they are too long.
-    async fn batch(&self, texts: &[String]) -> Result<Embedded, ModelError> {
+    async fn batch(&self, texts: &[String]) -> Result<Embeddings, ModelError> {
         let mut most = LONGEST;
         loop {
             // An empty text is an error to some servers, and says nothing.
@@ -109,9 +109,9 @@ impl Embedder for EmbeddingEndpoint {
         self.access.is_local()
     }
 
-    fn embed<'a>(&'a self, texts: &'a [String]) -> BoxFuture<'a, Result<Embedded, ModelError>> {
+    fn embed<'a>(&'a self, texts: &'a [String]) -> BoxFuture<'a, Result<Embeddings, ModelError>> {
         Box::pin(async move {
-            let mut all = Embedded::default();
+            let mut all = Embeddings::default();
             let mut rest = texts;
             while !rest.is_empty() {
                 let mut bytes = 0;
@@ -141,7 +141,7 @@ fn malformed(what: impl Into<String>) -> ModelError {
 }
 
 /// The vectors in an answer, in the order of the texts.
-fn read(answer: &[u8], texts: usize) -> Result<Embedded, ModelError> {
+fn read(answer: &[u8], texts: usize) -> Result<Embeddings, ModelError> {
     #[derive(Deserialize)]
     struct Answer {
         data: Vec<Row>,
@@ -192,7 +192,7 @@ fn read(answer: &[u8], texts: usize) -> Result<Embedded, ModelError> {
     let tokens = usage.unwrap_or_default();
     let input = tokens.prompt_tokens.or(tokens.total_tokens).unwrap_or(0);
     let total_tokens = tokens.total_tokens.unwrap_or(input);
-    Ok(Embedded { vectors, usage: Usage { input, total_tokens, ..Usage::default() } })
+    Ok(Embeddings { vectors, usage: Usage { input, total_tokens, ..Usage::default() } })
 }
 
 #[cfg(test)]

@@ -33,12 +33,12 @@ pub trait Embedder: Send + Sync + 'static {
     /// # Errors
     /// As calls of a model: `Network`, `Auth`, `RateLimited`, `Malformed`, and so on; `InvalidRequest` for a file of the
     /// model that is damaged.
-    fn embed<'a>(&'a self, texts: &'a [String]) -> BoxFuture<'a, Result<Embedded, ModelError>>;
+    fn embed<'a>(&'a self, texts: &'a [String]) -> BoxFuture<'a, Result<Embeddings, ModelError>>;
 }
 
-/// Vectors, and what they took.
+/// Vectors, with the tokens and the cost of making them.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Embedded {
+pub struct Embeddings {
     /// One for each text.
     pub vectors: Vec<Vec<f32>>,
     /// Tokens, and their price where it is known; zero where nothing is told.

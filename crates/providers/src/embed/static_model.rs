@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::safetensors::{Kind, Tensor, Tensors};
 use super::wordpiece::WordPiece;
-use super::{Embedded, Embedder, MAX_DIMENSIONS};
+use super::{Embedder, Embeddings, MAX_DIMENSIONS};
 
 /// Bytes of `tokenizer.json` at most.
 const MAX_TOKENIZER: u64 = 64 << 20;
@@ -185,9 +185,9 @@ impl Embedder for StaticModel {
         true
     }
 
-    fn embed<'a>(&'a self, texts: &'a [String]) -> BoxFuture<'a, Result<Embedded, ModelError>> {
+    fn embed<'a>(&'a self, texts: &'a [String]) -> BoxFuture<'a, Result<Embeddings, ModelError>> {
         Box::pin(async move {
-            let mut made = Embedded::default();
+            let mut made = Embeddings::default();
             for text in texts {
                 made.vectors.push(self.vector(text)?);
             }

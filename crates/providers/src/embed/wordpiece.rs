@@ -30,7 +30,7 @@ struct File {
     #[serde(default)]
     pre_tokenizer: Option<Value>,
     #[serde(default)]
-    added_tokens: Vec<Added>,
+    added_tokens: Vec<AddedToken>,
 }
 
 #[derive(Deserialize)]
@@ -48,7 +48,7 @@ struct ModelPart {
 }
 
 #[derive(Deserialize)]
-struct Added {
+struct AddedToken {
     content: String,
     #[serde(default)]
     special: bool,
@@ -83,7 +83,7 @@ impl WordPiece {
             pieces.insert(piece, id.ok_or("a number in its vocabulary is none")?);
         }
         let own = file.added_tokens.iter().find(|added| !added.special && !added.content.starts_with('['));
-        if let Some(Added { content, .. }) = own {
+        if let Some(AddedToken { content, .. }) = own {
             return Err(format!("it has words beside its vocabulary ({content:?}), which are not read"));
         }
         let unknown = file.model.unk_token.and_then(|token| pieces.get(&token).copied());

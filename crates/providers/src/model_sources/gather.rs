@@ -47,18 +47,18 @@ pub struct GatheredModels {
 pub struct ModelSources {
     sources: Vec<Arc<dyn ModelSource>>,
     patience: Duration,
-    last: Arc<Mutex<Last>>,
+    last: Arc<Mutex<GatherState>>,
 }
 
-/// What each source gave last, by its place, and what came of all.
+/// The last answer of each source, by its position, and the merged result.
 #[derive(Default)]
-struct Last {
-    given: HashMap<usize, (u64, Arc<Given>)>,
+struct GatherState {
+    given: HashMap<usize, (u64, Arc<SourceModels>)>,
     gathered: Arc<GatheredModels>,
 }
 
-/// What one source gave that can be used, and what is to be said of the rest.
-struct Given {
+/// The usable models of one source, and the problem with the rest.
+struct SourceModels {
     models: Vec<Arc<Model>>,
     problem: Option<String>,
 }
@@ -108,7 +108,7 @@ impl ModelSources {
         self.last().gathered.clone()
     }
 
-    fn last(&self) -> MutexGuard<'_, Last> {
+    fn last(&self) -> MutexGuard<'_, GatherState> {
         // Nothing can break down while it is held.
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -125,7 +125,7 @@ impl ModelSources {
         let mut owners: HashMap<(String, String), Arc<str>> = HashMap::new();
         for (source, given) in self.sources.iter().zip(given) {
             let name: Arc<str> = quote(source.name()).into();
-            let mut lost = Lost::default();
+            let mut lost = ShadowedModels::default();
             for model in &given.models {
                 let key = (model.provider.clone(), model.id.clone());
                 match owners.get(&key) {
@@ -137,9 +137,9 @@ impl ModelSources {
                 }
             }
             let problem = given.problem.clone();
-            let said: Vec<_> = problem.into_iter().chain(lost.said()).collect();
-            if !said.is_empty() {
-                all.notices.push(Warning(format!("The model source `{name}`: {}.", said.join("; "))));
+            let summary: Vec<_> = problem.into_iter().chain(lost.summary()).collect();
+            if !summary.is_empty() {
+                all.notices.push(Warning(format!("The model source `{name}`: {}.", summary.join("; "))));
             }
         }
         let all = Arc::new(all);
@@ -147,7 +147,7 @@ impl ModelSources {
         all
     }
 
-    async fn ask(&self, place: usize, source: &Arc<dyn ModelSource>) -> Arc<Given> {
+    async fn ask(&self, place: usize, source: &Arc<dyn ModelSource>) -> Arc<SourceModels> {
         let version = source.version();
         let known = self.last().given.get(&place).filter(|(known, _)| *known == version).cloned();
         if let Some((_, given)) = known {
@@ -167,20 +167,23 @@ impl ModelSources {
             }
             Err(error) => {
                 let problem = quote(&error.to_string()).trim_end_matches('.').to_owned();
-                Arc::new(Given { models: Vec::new(), problem: Some(format!("it gave no models: {problem}")) })
+                Arc::new(SourceModels {
+                    models: Vec::new(),
+                    problem: Some(format!("it gave no models: {problem}")),
+                })
             }
         }
     }
 }
 
-/// Models that an earlier source has.
+/// Models that an earlier source already provides.
 #[derive(Default)]
-struct Lost {
+struct ShadowedModels {
     count: usize,
     named: Vec<String>,
 }
 
-impl Lost {
+impl ShadowedModels {
     fn add(&mut self, model: &Model, owner: &str) {
         self.count += 1;
         if self.named.len() < NAMED {
@@ -188,7 +191,7 @@ impl Lost {
         }
     }
 
-    fn said(&self) -> Option<String> {
+    fn summary(&self) -> Option<String> {
         let more = self.count.saturating_sub(self.named.len());
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let named = self.named.join(", ");
@@ -197,7 +200,7 @@ impl Lost {
 }
 
 /// What can be used of what a source gave.
-fn usable(mut models: Vec<Model>) -> Given {
+fn usable(mut models: Vec<Model>) -> SourceModels {
     let beyond = models.len().saturating_sub(MAX_MODELS_PER_SOURCE);
     models.truncate(MAX_MODELS_PER_SOURCE);
     let before = models.len();
@@ -218,5 +221,5 @@ fn usable(mut models: Vec<Model>) -> Given {
         ));
     }
     let problem = (!problems.is_empty()).then(|| problems.join("; "));
-    Given { models: models.into_iter().map(Arc::new).collect(), problem }
+    SourceModels { models: models.into_iter().map(Arc::new).collect(), problem }
 }

@@ -134,15 +134,15 @@ impl Proxy {
         // The types of these failures are private to the client, so this is where their words are known.
         let told = describe(error);
         let cause = told.rsplit(": ").next().unwrap_or_default();
-        let said = |what: &str| format!("{} {what}. {}", self.name(), self.advice());
+        let detail = |what: &str| format!("{} {what}. {}", self.name(), self.advice());
         Some(if told.contains("proxy authorization required") || told.contains("credentials not accepted") {
-            Obstacle { said: self.wants_password(), lasting: true }
+            Obstacle { detail: self.wants_password(), lasting: true }
         } else if told.contains("tunnel error: failed to create underlying connection") {
-            Obstacle { said: said(&format!("cannot be reached ({cause})")), lasting: false }
+            Obstacle { detail: detail(&format!("cannot be reached ({cause})")), lasting: false }
         } else if told.contains("tunnel error") || told.to_ascii_lowercase().contains("socks") {
-            Obstacle { said: said(&format!("did not make the connection ({cause})")), lasting: false }
+            Obstacle { detail: detail(&format!("did not make the connection ({cause})")), lasting: false }
         } else {
-            Obstacle { said: said(&format!("cannot be reached ({cause})")), lasting: false }
+            Obstacle { detail: detail(&format!("cannot be reached ({cause})")), lasting: false }
         })
     }
 }

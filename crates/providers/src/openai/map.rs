@@ -8,13 +8,13 @@ use serde_json::{Map, Value, json};
 
 use super::compat::{CacheControlFormat, Compat, MaxTokensField, PromptCacheKeyMode, ThinkingFormat};
 use super::wire::{
-    CallFunction, CallKind, Function, Head, ImageUrl, Last, Part, Role, StreamOptions, Tool, WireCall,
+    BodyTail, CallFunction, CallKind, Function, Head, ImageUrl, Part, Role, StreamOptions, Tool, WireCall,
     WireContent, WireMessage,
 };
-use crate::body::{Body, Growing, Memory};
+use crate::body::{Body, BodyBuilder, Memory};
 use crate::cache::CacheControl;
 use crate::prepare::{
-    self, Calls, MIN_ANSWER, NO_RESULT, Shown, TOOL_IMAGE_OMITTED, arguments, fit, own_tokens, sendable,
+    self, Calls, MIN_ANSWER, NO_RESULT, TOOL_IMAGE_OMITTED, UserBlock, arguments, fit, own_tokens, sendable,
     wanted_tokens, wire_name,
 };
 use crate::thinking::mapped;
@@ -85,7 +85,7 @@ pub(super) fn encode(
     let mut budget = budget_members(model, &compat, level, budget);
     budget.retain(|name, _| ours(name));
     extra.retain(|name, _| ours(name));
-    let last = Last {
+    let last = BodyTail {
         max_tokens: (old_field && ours("max_tokens")).then_some(max_tokens),
         max_completion_tokens: (!old_field && ours("max_completion_tokens")).then_some(max_tokens),
         budget,
@@ -96,7 +96,7 @@ pub(super) fn encode(
     let extra: Map<String, Value> = extra.into_iter().chain(own).collect();
     let rest = (prompt_cache_key, prompt_cache_retention, &extra, tools.is_some(), mark);
     let rest = serde_json::to_string(&rest).unwrap_or_default();
-    let mut growing: Growing<State> = memory.go_on(request, rest, |out| {
+    let mut growing: BodyBuilder<State> = memory.go_on(request, rest, |out| {
         let head = Head {
             model: &model.id,
             stream: true,
@@ -351,7 +351,7 @@ struct Conversation<'a> {
 }
 
 impl<'a> Conversation<'a> {
-    fn user(&mut self, shown: Vec<Shown<'a>>, compat: &Compat) {
+    fn user(&mut self, shown: Vec<UserBlock<'a>>, compat: &Compat) {
         if shown.is_empty() {
             return;
         }
@@ -419,8 +419,8 @@ impl<'a> Conversation<'a> {
         let mut has_images = false;
         for shown in prepare::shown(&result.content, model, TOOL_IMAGE_OMITTED) {
             match shown {
-                Shown::Text(text) => texts.push(text),
-                Shown::Image { .. } => {
+                UserBlock::Text(text) => texts.push(text),
+                UserBlock::Image { .. } => {
                     has_images = true;
                     self.images.push(part(shown));
                 }
@@ -482,20 +482,20 @@ fn give_back(
     }
 }
 
-fn part(shown: Shown<'_>) -> Part<'_> {
+fn part(shown: UserBlock<'_>) -> Part<'_> {
     match shown {
-        Shown::Text(text) => Part::Text { text: text.to_owned(), cache_control: None },
-        Shown::Image { media_type, data } => Part::ImageUrl { image_url: ImageUrl { media_type, data } },
+        UserBlock::Text(text) => Part::Text { text: text.to_owned(), cache_control: None },
+        UserBlock::Image { media_type, data } => Part::ImageUrl { image_url: ImageUrl { media_type, data } },
     }
 }
 
 /// Text alone as a plain string, which every server takes.
-fn content(shown: Vec<Shown<'_>>) -> WireContent<'_> {
+fn content(shown: Vec<UserBlock<'_>>) -> WireContent<'_> {
     let texts: Option<Vec<&str>> = shown
         .iter()
         .map(|shown| match shown {
-            Shown::Text(text) => Some(*text),
-            Shown::Image { .. } => None,
+            UserBlock::Text(text) => Some(*text),
+            UserBlock::Image { .. } => None,
         })
         .collect();
     match texts {

@@ -42,7 +42,7 @@ pub fn decoder(model: Arc<Model>, timestamp: UnixMs) -> Box<dyn Decode> {
         held: 0,
         looked_through: 0,
         finish: None,
-        counted: Counted::default(),
+        counted: TokenCounts::default(),
         told: false,
         complete: false,
     }))
@@ -64,7 +64,7 @@ struct Stream {
     held: usize,
     looked_through: usize,
     finish: Option<Finish>,
-    counted: Counted,
+    counted: TokenCounts,
     /// Some usage came: with the end of the answer, all of it.
     told: bool,
     complete: bool,
@@ -72,7 +72,7 @@ struct Stream {
 
 /// Tokens of the input, as the wire counts them: the cached ones are among those of the prompt.
 #[derive(Default)]
-struct Counted {
+struct TokenCounts {
     prompt: u64,
     cached: u64,
     written: u64,
@@ -111,7 +111,7 @@ impl Wire for Stream {
         self.answer.has_begun()
     }
 
-    fn has_told_usage(&self) -> bool {
+    fn has_usage(&self) -> bool {
         self.told && self.is_enough()
     }
 
@@ -451,7 +451,7 @@ impl Stream {
     fn usage(&mut self, raw: Option<&RawValue>) {
         let Some(wire) = read::<WireUsage<'_>>(raw) else { return };
         let grow = |place: &mut u64, count: Option<u64>| *place = count.unwrap_or(0).max(*place);
-        let Counted { prompt, cached, written } = &mut self.counted;
+        let TokenCounts { prompt, cached, written } = &mut self.counted;
         let details: TokenDetails<'_> = read(wire.prompt_tokens_details).unwrap_or_default();
         grow(prompt, tokens(wire.prompt_tokens));
         let places = [details.cached_tokens, wire.prompt_cache_hit_tokens, wire.cached_tokens];

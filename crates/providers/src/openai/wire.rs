@@ -30,9 +30,9 @@ pub(super) struct Head<'a> {
     pub(super) extra: &'a Map<String, Value>,
 }
 
-/// What stands behind them.
+/// The members of a body that follow the messages.
 #[derive(Serialize)]
-pub(super) struct Last {
+pub(super) struct BodyTail {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) max_tokens: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -36,7 +36,7 @@ struct Halt(Arc<tokio::sync::Notify>, Arc<tokio::sync::Notify>);
 
 /// A source that follows a script, and gives its last credential when that is over.
 #[derive(Default)]
-struct Scripted {
+struct ScriptedSource {
     script: Mutex<VecDeque<Act>>,
     last: Mutex<Option<Credential>>,
     asked: AtomicUsize,
@@ -45,7 +45,7 @@ struct Scripted {
     reports: Mutex<Vec<(String, CallOutcome)>>,
 }
 
-impl Scripted {
+impl ScriptedSource {
     fn new(script: impl IntoIterator<Item = Act>) -> Arc<Self> {
         let script = Mutex::new(script.into_iter().collect());
         Arc::new(Self { script, ..Self::default() })
@@ -60,7 +60,7 @@ impl Scripted {
     }
 }
 
-impl CredentialSource for Scripted {
+impl CredentialSource for ScriptedSource {
     fn name(&self) -> &str {
         "scripted"
     }
@@ -177,7 +177,7 @@ impl World {
     }
 }
 
-fn world(wire: Wire, server: &FakeServer, source: &Arc<Scripted>) -> World {
+fn world(wire: Wire, server: &FakeServer, source: &Arc<ScriptedSource>) -> World {
     World::new(wire, server.url(), Credentials::new(source.clone()), options())
 }
 
@@ -192,7 +192,7 @@ fn statuses(end: &CallEnd) -> Vec<(Option<u16>, Option<&str>)> {
 /// The request that one answered call made with this credential.
 async fn sent(wire: Wire, credential: Credential) -> (Captured, World) {
     let server = FakeServer::start([answer(wire)]);
-    let source = Scripted::new([Act::Give(credential)]);
+    let source = ScriptedSource::new([Act::Give(credential)]);
     let world = world(wire, &server, &source);
     let end = world.call().await;
     assert_eq!(end.error, None);
@@ -273,7 +273,8 @@ impl Sign for Hashes {
 async fn a_signature_is_over_what_arrives() {
     for wire in WIRES {
         let server = FakeServer::start([Reply::error_on(wire, 503, "overloaded", "busy"), answer(wire)]);
-        let source = Scripted::new([Act::Give(Credential::new("signer", Scheme::Signer(Arc::new(Hashes))))]);
+        let source =
+            ScriptedSource::new([Act::Give(Credential::new("signer", Scheme::Signer(Arc::new(Hashes))))]);
         let world = world(wire, &server, &source);
         assert_eq!(world.call().await.error, None);
         for request in server.requests() {
@@ -295,7 +296,7 @@ async fn a_base_url_takes_the_place_of_the_models() {
         let server = FakeServer::start([answer(wire)]);
         let mut credential = bearer("one", "bearer-secret");
         credential.base_url = Some(format!("{}/deep/v1", server.url()));
-        let source = Scripted::new([Act::Give(credential)]);
+        let source = ScriptedSource::new([Act::Give(credential)]);
         let far = "https://nobody.invalid".to_owned();
         let world = World::new(wire, far, Credentials::new(source.clone()), options());
         assert_eq!(world.call().await.error, None);
@@ -314,7 +315,7 @@ async fn an_expired_credential_is_fetched_anew() {
     };
     let until =
         |name: &str, expiry| Act::Give(Credential { expiry, ..bearer(name, &format!("{name}-secret")) });
-    let source = Scripted::new([
+    let source = ScriptedSource::new([
         until("brief", in_ms(5_000)),
         until("once", Expiry::Once),
         until("long", in_ms(3_600_000)),
@@ -344,7 +345,7 @@ async fn another_credential_follows_a_refusal() {
             let said = "what about first-secret?";
             let server =
                 FakeServer::start([Reply::error_on(wire, status, kind, said), answer(wire), answer(wire)]);
-            let source = Scripted::new([
+            let source = ScriptedSource::new([
                 Act::Give(bearer("first", "first-secret")),
                 Act::Give(bearer("second", "second-secret")),
             ]);
@@ -366,13 +367,13 @@ async fn another_credential_follows_a_refusal() {
 }
 
 #[tokio::test]
-async fn vectors_are_asked_for_with_another_credential_after_a_refusal() {
+async fn embedding_changes_credential_after_a_refusal() {
     let answer =
         json!({ "data": [{ "index": 0, "embedding": [1.0, 0.0] }], "usage": { "prompt_tokens": 1 } });
     let done = || Reply::new(200, "application/json", answer.to_string());
     let refusal = Reply::error_on(Wire::Completions, 401, "authentication_error", "no");
     let server = FakeServer::start([refusal, done(), done()]);
-    let source = Scripted::new([
+    let source = ScriptedSource::new([
         Act::Give(bearer("first", "first-secret")),
         Act::Give(bearer("second", "second-secret")),
     ]);
@@ -393,7 +394,7 @@ async fn vectors_are_asked_for_with_another_credential_after_a_refusal() {
     // One that has no other one says so, and is not asked without end.
     let refused = || Reply::error_on(Wire::Completions, 401, "authentication_error", "no");
     let server = FakeServer::start([refused(), refused()]);
-    let source = Scripted::new([Act::Give(bearer("only", "only-secret"))]);
+    let source = ScriptedSource::new([Act::Give(bearer("only", "only-secret"))]);
     let model = Model { base_url: server.url(), ..model };
     let patience = CallOptions { max_retries: 0, ..options() };
     let endpoint = EmbeddingEndpoint::new(&model, Credentials::new(source), &[], None, patience).unwrap();
@@ -405,8 +406,9 @@ async fn vectors_are_asked_for_with_another_credential_after_a_refusal() {
 async fn a_call_uses_so_many_credentials_and_no_more() {
     let wire = Wire::Completions;
     let server = FakeServer::start((0..9).map(|_| Reply::error_on(wire, 401, "authentication_error", "no")));
-    let source =
-        Scripted::new((0..9).map(|n| Act::Give(bearer(&format!("k{n}"), &format!("secret-number-{n}")))));
+    let source = ScriptedSource::new(
+        (0..9).map(|n| Act::Give(bearer(&format!("k{n}"), &format!("secret-number-{n}")))),
+    );
     let end = world(wire, &server, &source).call().await;
     assert_eq!(end.error.unwrap().kind, ModelErrorKind::Auth);
     assert_eq!(end.attempts.len(), MAX_CREDENTIALS_PER_CALL);
@@ -421,7 +423,7 @@ async fn the_same_credential_again_ends_a_refused_call() {
         Reply::error(429, "rate_limit_error", "slowly"),
         answer(wire),
     ]);
-    let source = Scripted::new([Act::Give(bearer("only", "only-secret"))]);
+    let source = ScriptedSource::new([Act::Give(bearer("only", "only-secret"))]);
     let world = world(wire, &server, &source);
     let end = world.call().await;
     assert_eq!((end.error.unwrap().kind, end.attempts.len()), (ModelErrorKind::Auth, 1));
@@ -434,7 +436,7 @@ async fn the_same_credential_again_ends_a_refused_call() {
 async fn a_refusal_after_which_a_person_must_act_says_so() {
     let server = FakeServer::start([Reply::error(401, "authentication_error", "token revoked")]);
     let login = "Run `example login`.";
-    let source = Scripted::new([
+    let source = ScriptedSource::new([
         Act::Give(bearer("first", "first-secret")),
         Act::Fail(CredentialError::NeedsLogin { what: login.into() }),
     ]);
@@ -444,7 +446,7 @@ async fn a_refusal_after_which_a_person_must_act_says_so() {
 }
 
 #[tokio::test]
-async fn what_a_source_does_wrong_fails_that_call_alone() {
+async fn faulty_credential_source_fails_only_that_call() {
     let huge = "x".repeat(4 << 20);
     let give = |change: &dyn Fn(&mut Credential)| {
         let mut credential = bearer("one", "good-secret-0");
@@ -486,7 +488,7 @@ async fn what_a_source_does_wrong_fails_that_call_alone() {
         let server = FakeServer::start([answer(wire)]);
         let count = cases.len();
         let (acts, expect): (Vec<_>, Vec<_>) = cases.into_iter().unzip();
-        let source = Scripted::new(acts.into_iter().chain([Act::Give(bearer("one", "good-secret-0"))]));
+        let source = ScriptedSource::new(acts.into_iter().chain([Act::Give(bearer("one", "good-secret-0"))]));
         let patience = CallOptions { credential_timeout: Duration::from_millis(50), ..options() };
         let world = World::new(wire, server.url(), Credentials::new(source.clone()), patience);
         for what in expect {
@@ -507,7 +509,7 @@ async fn what_a_source_does_wrong_fails_that_call_alone() {
 async fn a_login_that_is_needed_is_said_in_the_sources_words() {
     let server = FakeServer::start([]);
     let what = "Run `example login` and try again.";
-    let source = Scripted::new([Act::Fail(CredentialError::NeedsLogin { what: what.into() })]);
+    let source = ScriptedSource::new([Act::Fail(CredentialError::NeedsLogin { what: what.into() })]);
     let error = world(Wire::Completions, &server, &source).call().await.error.unwrap();
     assert_eq!((error.kind, error.message.as_str()), (ModelErrorKind::NoCredential, what));
 }
@@ -517,7 +519,7 @@ async fn half_of_the_fetches_fail_and_each_call_has_an_end() {
     let wire = Wire::Messages;
     let server = FakeServer::start((0..200).map(|_| answer(wire)));
     let once = |n: usize| Credential { expiry: Expiry::Once, ..bearer("one", &format!("secret-number-{n}")) };
-    let source = Scripted::new((0..200).map(|n| match n % 4 {
+    let source = ScriptedSource::new((0..200).map(|n| match n % 4 {
         0 => Act::Fail(CredentialError::Unavailable { why: "down".into() }),
         1 | 3 => Act::Give(once(n)),
         _ => Act::Panic,
@@ -538,7 +540,7 @@ async fn calls_at_once_fetch_once() {
     let wire = Wire::Messages;
     let server = FakeServer::start((0..8).map(|_| answer(wire)));
     let gate = Halt::default();
-    let source = Scripted::new([Act::Wait(gate.clone())]);
+    let source = ScriptedSource::new([Act::Wait(gate.clone())]);
     let credentials = Credentials::new(source.clone());
     let worlds: Vec<_> =
         (0..8).map(|_| World::new(wire, server.url(), credentials.clone(), options())).collect();
@@ -555,7 +557,7 @@ async fn calls_at_once_fetch_once() {
 #[tokio::test]
 async fn calls_at_once_share_a_failure() {
     let server = FakeServer::start([]);
-    let source = Scripted::new([Act::Hang]);
+    let source = ScriptedSource::new([Act::Hang]);
     let credentials = Credentials::new(source.clone());
     let patience = CallOptions { credential_timeout: Duration::from_millis(80), ..options() };
     let worlds: Vec<_> = (0..8)
@@ -571,7 +573,7 @@ async fn a_call_that_is_stopped_leaves_the_fetch_to_the_next() {
     let wire = Wire::Completions;
     let server = FakeServer::start([answer(wire)]);
     let gate = Halt::default();
-    let source = Scripted::new([Act::Wait(gate.clone()), Act::Give(bearer("next", "next-secret"))]);
+    let source = ScriptedSource::new([Act::Wait(gate.clone()), Act::Give(bearer("next", "next-secret"))]);
     let world = world(wire, &server, &source);
     let cancel = CancellationToken::new();
     let stop = async {
@@ -592,7 +594,7 @@ async fn a_secret_stands_in_no_debug_form_and_no_error() {
     let mut credential = bearer("account one", "bearer-secret");
     credential.headers = vec![("x-session".into(), HeaderText::Secret(Secret::new("session-secret")))];
     let shown = format!("{credential:?} {:?}", Credentials::fixed(credential.clone()));
-    let source = Scripted::new([Act::Give(credential)]);
+    let source = ScriptedSource::new([Act::Give(credential)]);
     let end = world(wire, &server, &source).call().await;
     let all = format!("{shown} {end:?}");
     assert!(all.contains("account one") && !all.contains("-secret"), "{all}");
@@ -674,7 +676,7 @@ async fn settings_call_through_a_source_that_is_plugged_in() {
     let home = tempfile::tempdir().unwrap();
     let server = FakeServer::start([answer(wire), answer(wire)]);
     let (settings, model) = stored(wire, home.path(), &server.url());
-    let source = Scripted::new([Act::Give(bearer("one", "plugged-in-secret"))]);
+    let source = ScriptedSource::new([Act::Give(bearer("one", "plugged-in-secret"))]);
     let settings = settings.with_credentials("testing", Credentials::new(source));
     assert_eq!(settings.credential_source("testing").as_deref(), Some("scripted"));
     assert!(settings.is_available(&model));

@@ -67,7 +67,7 @@ async fn many_texts_are_several_requests_and_long_ones_are_cut() {
 }
 
 #[tokio::test]
-async fn what_passes_is_tried_again_and_what_is_too_long_is_cut_further() {
+async fn embedding_retries_and_shortens_long_texts() {
     let long = "the input length exceeds the context window of this model";
     let server = FakeServer::start([
         Reply::error(503, "overloaded_error", "busy"),
@@ -83,7 +83,7 @@ async fn what_passes_is_tried_again_and_what_is_too_long_is_cut_further() {
 }
 
 #[tokio::test]
-async fn what_is_no_answer_is_told_with_the_server_and_without_the_key() {
+async fn embedding_errors_name_the_server_but_not_the_key() {
     for (reply, kind, said) in [
         (
             Reply::error(401, "authentication_error", &format!("bad key {KEY}")),

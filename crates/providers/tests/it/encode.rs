@@ -168,7 +168,7 @@ pub(crate) fn conversation() -> Vec<Message> {
 }
 
 #[test]
-fn what_the_server_would_refuse_is_not_sent() {
+fn request_omits_content_that_the_server_refuses() {
     let image =
         |mime: &str, data: &str| Content::Image(ImageContent { data: data.into(), mime_type: mime.into() });
     let long = "n".repeat(300);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use quipu_protocol::{Content, Json, Message, Model, ModelRequest};
-use quipu_providers::{Body, CallOptions, Memory, Provider, Shared};
+use quipu_providers::{Body, CallOptions, Memory, Provider, SharedPrefix};
 
 use super::encode::{assistant, call, messages, model, request, result, user};
 use super::encode_completions;
@@ -42,7 +42,7 @@ fn next(
     prop_assert_eq!(made.as_ref().map(|body| &body.bytes), plain.as_ref());
     let Ok(body) = made else { return Ok(()) };
     prop_assert_eq!(body.id, Body::of(body.bytes.clone()).id);
-    if let Some(Shared { with, bytes }) = body.shared {
+    if let Some(SharedPrefix { with, bytes }) = body.shared {
         let before = before.as_ref().unwrap();
         prop_assert_eq!(with, before.id);
         let bytes = usize::try_from(bytes).unwrap();
@@ -109,7 +109,7 @@ fn a_turn_costs_what_is_new_in_it() {
         for turn in 0..=50 {
             let body = provider.encode_next(&first(&whole, 1 + 2 * turn), &mut memory).unwrap();
             if let Some(before) = &before {
-                let Shared { with, bytes } = body.shared.expect("it goes on");
+                let SharedPrefix { with, bytes } = body.shared.expect("it goes on");
                 assert_eq!(with, before.id);
                 let lost = before.bytes.len() as u64 - bytes;
                 assert!(lost < 80, "all but the end of the body before is in this one: {lost}");

@@ -17,18 +17,18 @@ enum Act {
     Hang,
 }
 
-struct Scripted {
+struct ScriptedSource {
     name: &'static str,
     act: Act,
     version: Arc<AtomicU64>,
     asked: Arc<AtomicUsize>,
 }
 
-fn scripted(name: &'static str, act: Act) -> Scripted {
-    Scripted { name, act, version: Arc::default(), asked: Arc::default() }
+fn scripted(name: &'static str, act: Act) -> ScriptedSource {
+    ScriptedSource { name, act, version: Arc::default(), asked: Arc::default() }
 }
 
-impl ModelSource for Scripted {
+impl ModelSource for ScriptedSource {
     fn name(&self) -> &str {
         self.name
     }

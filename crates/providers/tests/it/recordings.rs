@@ -133,7 +133,7 @@ fn every_beginning_ends_as_cut_and_keeps_the_laws() {
 
 /// An event in place of the answer's second, and the kind of error that comes of it.
 #[test]
-fn what_the_wire_forbids_is_malformed() {
+fn messages_stream_with_invalid_events_is_malformed() {
     let start = r#"{"type":"message_start","message":{"id":"m"}}"#;
     let text = r#"{"type":"content_block_start","index":0,"content_block":{"type":"text"}}"#;
     let check = |events: &[&str], kind: ModelErrorKind| {
@@ -196,7 +196,7 @@ fn what_the_wire_forbids_is_malformed() {
 }
 
 #[test]
-fn what_the_second_wire_forbids_is_told() {
+fn completions_stream_with_invalid_events_fails() {
     let check = |events: &[String], kind: Option<ModelErrorKind>| {
         let stream: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
         let (streamed, end) = decode(Wire::Completions, [stream.as_bytes()]);

@@ -392,7 +392,7 @@ fn models_are_found_by_what_people_write() {
 }
 
 #[test]
-fn what_is_not_found_is_told_with_what_is_near() {
+fn unknown_model_error_suggests_near_names() {
     let settings = Home::new(&[]).settings(&[]);
     let check = |provider: Option<&str>, pattern: &str, words: &[&str]| {
         let error = settings.find(provider, pattern).unwrap_err();
@@ -432,7 +432,7 @@ fn lists(ids: &[&str]) -> quipu_testkit::FakeServer {
 }
 
 #[test]
-fn a_server_that_listens_is_offered_when_nothing_else_can_be_used() {
+fn local_server_is_offered_when_no_model_is_usable() {
     let server = lists(&["qwen3:8b", "other"]);
     let url = format!("{}/v1", server.url());
     let file = serde_json::json!({ "localServers": { "ollama": url, "llama.cpp": null, "lmstudio": null,

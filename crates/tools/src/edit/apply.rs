@@ -37,7 +37,7 @@ pub(crate) fn apply(
     path: &str,
     cancel: &CancellationToken,
 ) -> Result<Vec<u8>, String> {
-    let say = Say { path, single: edits.len() == 1 };
+    let say = EditMessages { path, single: edits.len() == 1 };
     let view = View::new(bytes);
     let edits: Vec<(String, String)> =
         edits.iter().map(|edit| (to_lf(&edit.old_text), to_lf(&edit.new_text))).collect();
@@ -200,13 +200,13 @@ fn put(out: &mut Vec<u8>, line: &str, end: &[u8]) {
     }
 }
 
-/// What the tool says when it cannot.
-struct Say<'a> {
+/// Error messages of the tool.
+struct EditMessages<'a> {
     path: &'a str,
     single: bool,
 }
 
-impl Say<'_> {
+impl EditMessages<'_> {
     fn empty(&self, edit: usize) -> String {
         match self.single {
             true => format!("oldText must not be empty in {}.", self.path),

@@ -39,7 +39,7 @@ pub(crate) fn details(old: &str, new: &str, path: &str) -> Option<Details> {
     let first_changed_line =
         ops.iter().find(|op| !matches!(op, DiffOp::Equal { .. })).map(|op| offset + op.new_range().start + 1);
     let most = (count_lines(old) + 1).max(count_lines(new) + 1);
-    let compared = Compared { offset, width: most.to_string().len(), old: old_lines, new: new_lines };
+    let compared = LineComparison { offset, width: most.to_string().len(), old: old_lines, new: new_lines };
     Some(Details {
         diff: compared.diff(&ops),
         patch: compared.patch(&group_diff_ops(ops, CONTEXT), path),
@@ -70,7 +70,7 @@ pub(crate) fn count_lines(text: &str) -> usize {
     memchr::memchr_iter(b'\n', text.as_bytes()).count()
 }
 
-struct Compared<'a> {
+struct LineComparison<'a> {
     /// Lines before those that were compared.
     offset: usize,
     /// Digits of a line number.
@@ -79,7 +79,7 @@ struct Compared<'a> {
     new: Vec<&'a str>,
 }
 
-impl Compared<'_> {
+impl LineComparison<'_> {
     fn diff(&self, ops: &[DiffOp]) -> String {
         let width = self.width;
         let row = |sign: char, index: usize, lines: &[&str]| {

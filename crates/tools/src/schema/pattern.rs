@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_in_ecmascript() {
+    fn patterns_follow_ecmascript() {
         let check = |pattern: &str, fits: &[&str], not: &[&str]| {
             let compiled = compiled(pattern).unwrap();
             for text in fits {

@@ -123,7 +123,7 @@ async fn paths_that_lead_out_are_refused() {
 }
 
 #[tokio::test]
-async fn what_is_inside_works() {
+async fn paths_inside_the_workspace_are_writable() {
     let (bench, _) = bench();
     for path in ["new", "deep/er/new", "./sub/../x", "sub/new", "sub x/y", "@z"] {
         let output = bench.run("write", json!({ "path": path, "content": "content" })).await;

@@ -94,7 +94,7 @@ async fn long_files_are_cut_by_bytes_between_lines() {
 }
 
 #[tokio::test]
-async fn what_is_not_a_file_is_refused() {
+async fn read_refuses_special_files() {
     let bench = Bench::new(&[]);
     nix::unistd::mkfifo(&bench.path("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     for (path, expect) in [
@@ -140,7 +140,7 @@ async fn images() {
 }
 
 #[test]
-fn what_calls_touch() {
+fn file_tools_report_the_paths_they_touch() {
     let bench = Bench::new(&[("f", b"")]);
     std::os::unix::fs::symlink("f", bench.path("link")).unwrap();
     let key = |name: &str| bench.cx.cwd.canonicalize().unwrap().join(name);

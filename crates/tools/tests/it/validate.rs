@@ -9,7 +9,7 @@ fn spec(parameters: Value) -> ToolSpec {
 }
 
 #[test]
-fn what_is_meant_is_taken() {
+fn convertible_argument_types_are_accepted() {
     let spec = spec(json!({
         "type": "object",
         "properties": {

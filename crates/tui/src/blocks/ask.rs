@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use quipu_protocol::{Ask, AskKind, Queued};
 use unicode_segmentation::UnicodeSegmentation as _;
 
-use super::text::{beside, cut, one_line};
+use super::text::{cut, hanging_lines, one_line};
 use crate::{Line, Style, Theme, clean, wrap};
 
 /// A question.
@@ -91,7 +91,7 @@ fn is_long(ask: &Ask, columns: usize) -> bool {
     let most = columns.saturating_sub(2).max(1).saturating_mul(QUESTION);
     let question = question(ask);
     // Not all of one that is much too long is wrapped to be counted.
-    let shown = || beside("? ", Style::default(), &question, Style::default(), columns).len();
+    let shown = || hanging_lines("? ", Style::default(), &question, Style::default(), columns).len();
     question.len() > most.saturating_mul(4) || shown() > QUESTION
 }
 
@@ -103,7 +103,8 @@ pub fn ask(view: &AskView<'_>, columns: usize, room: usize, theme: &Theme) -> (V
     let more = if waiting > 0 { format!(" ({waiting} more wait)") } else { String::new() };
     let long = is_long(ask, columns);
     let question = if long { short_question(ask) + &more } else { question(ask) + &more };
-    let mut lines = beside(theme.mark("? ", "Needs an answer: "), theme.ask, &question, theme.ask, columns);
+    let mut lines =
+        hanging_lines(theme.mark("? ", "Needs an answer: "), theme.ask, &question, theme.ask, columns);
     let part = window(body.len(), top, room);
     for row in &body[part.clone()] {
         let mut line = Line::default();
@@ -122,12 +123,12 @@ pub fn ask(view: &AskView<'_>, columns: usize, room: usize, theme: &Theme) -> (V
         };
         lines.extend(wrap(&Line::styled(at + keys, theme.warning), columns, 2));
     }
-    lines.extend(beside("  in ", theme.muted, cwd, theme.muted, columns));
+    lines.extend(hanging_lines("  in ", theme.muted, cwd, theme.muted, columns));
     for (index, (key, meaning)) in choices.iter().enumerate() {
         let chosen = index == selected;
         let style = if chosen { theme.selection } else { theme.text };
         let first = format!("{} {key}  ", if chosen { ">" } else { theme.mark(" ", "") });
-        lines.extend(beside(&first, style, meaning, style, columns));
+        lines.extend(hanging_lines(&first, style, meaning, style, columns));
     }
     (lines, part)
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use quipu_protocol::{Limit, ModelError, ModelErrorKind, Notice, Outcome};
 
-use super::text::{beside, dollars, duration};
+use super::text::{dollars, duration, hanging_lines};
 use crate::{Line, Theme};
 
 /// A model call that failed for good.
@@ -14,16 +14,16 @@ pub fn model_error(error: &ModelError, columns: usize, theme: &Theme) -> Vec<Lin
     let status = status.filter(|status| !error.message.contains(status.as_str()));
     let status = status.map_or(String::new(), |status| format!(" (HTTP {status})"));
     let message = format!("{}{status}", error.message);
-    let mut lines = beside(theme.mark("! ", "Error: "), theme.error, &message, theme.error, columns);
+    let mut lines = hanging_lines(theme.mark("! ", "Error: "), theme.error, &message, theme.error, columns);
     let wait = error
         .retry_after
         .map_or(String::new(), |wait| format!(" The server asks to wait {}.", duration(wait)));
     let what = format!("{}{wait}", what_to_do(error.kind));
     if !what.is_empty() {
-        lines.extend(beside("  ", theme.text, &what, theme.text, columns));
+        lines.extend(hanging_lines("  ", theme.text, &what, theme.text, columns));
     }
     if let Some(id) = &error.request_id {
-        lines.extend(beside("  ", theme.muted, &format!("request {id}"), theme.muted, columns));
+        lines.extend(hanging_lines("  ", theme.muted, &format!("request {id}"), theme.muted, columns));
     }
     lines
 }
@@ -61,7 +61,7 @@ pub fn retry(attempt: u32, delay: Duration, error: &ModelError, columns: usize, 
         _ => format!("in {}", duration(seconds)),
     };
     let text = format!("{}. Attempt {attempt} {when}.", error.message.trim_end_matches('.'));
-    beside(theme.mark("! ", "Warning: "), theme.warning, &text, theme.warning, columns)
+    hanging_lines(theme.mark("! ", "Warning: "), theme.warning, &text, theme.warning, columns)
 }
 
 /// How a run ended; nothing when it was done.
@@ -69,7 +69,7 @@ pub fn retry(attempt: u32, delay: Duration, error: &ModelError, columns: usize, 
 pub fn outcome(outcome: &Outcome, columns: usize, theme: &Theme) -> Vec<Line> {
     let (text, what) = match outcome {
         Outcome::Done => return Vec::new(),
-        Outcome::Aborted => return beside("", theme.muted, "Stopped.", theme.muted, columns),
+        Outcome::Aborted => return hanging_lines("", theme.muted, "Stopped.", theme.muted, columns),
         Outcome::Failed(error) => return model_error(error, columns, theme),
         Outcome::Limit(Limit::Turns(turns)) => {
             (format!("Stopped at the limit of {turns} turns."), "Say something to go on.")
@@ -86,15 +86,15 @@ pub fn outcome(outcome: &Outcome, columns: usize, theme: &Theme) -> Vec<Line> {
             "Make room or mend the store, then say it again.",
         ),
     };
-    let mut lines = beside(theme.mark("! ", "Error: "), theme.error, &text, theme.error, columns);
-    lines.extend(beside("  ", theme.text, what, theme.text, columns));
+    let mut lines = hanging_lines(theme.mark("! ", "Error: "), theme.error, &text, theme.error, columns);
+    lines.extend(hanging_lines("  ", theme.text, what, theme.text, columns));
     lines
 }
 
 /// Something that the user should know.
 #[must_use]
-pub fn trouble(trouble: &Notice, columns: usize, theme: &Theme) -> Vec<Line> {
-    let text = match trouble {
+pub fn notice(notice: &Notice, columns: usize, theme: &Theme) -> Vec<Line> {
+    let text = match notice {
         Notice::Branched { session } => format!(
             "Another program went on with this session. What is said here from now on is a branch of it: {session}"
         ),
@@ -110,5 +110,5 @@ pub fn trouble(trouble: &Notice, columns: usize, theme: &Theme) -> Vec<Line> {
         }
         Notice::Note { text: note } => note.clone(),
     };
-    beside(theme.mark("! ", "Warning: "), theme.warning, &text, theme.warning, columns)
+    hanging_lines(theme.mark("! ", "Warning: "), theme.warning, &text, theme.warning, columns)
 }

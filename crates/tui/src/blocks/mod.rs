@@ -13,7 +13,7 @@ mod tool;
 
 pub use crate::amounts::bytes;
 pub use ask::{AskView, ask, ask_body, queue, small_ask};
-pub use error::{model_error, outcome, retry, trouble};
+pub use error::{model_error, notice, outcome, retry};
 pub use output::output;
 pub use say::{branch_summary, compacting, compaction, image, label, thinking, user};
 pub use status::{StatusView, status};

@@ -4,19 +4,19 @@ use std::sync::Arc;
 
 use quipu_protocol::{Compaction, CompactionReason, CompactionResult, ImageContent};
 
-use super::text::{beside, count, dollars, one_line, plural};
+use super::text::{count, dollars, hanging_lines, one_line, plural};
 use crate::{Line, Markdown, Role, Theme, markdown, pictures};
 
 /// What the user said.
 #[must_use]
 pub fn user(text: &str, columns: usize, theme: &Theme) -> Vec<Line> {
-    beside(theme.mark("> ", "You: "), theme.accent, text.trim_end(), theme.user, columns)
+    hanging_lines(theme.mark("> ", "You: "), theme.accent, text.trim_end(), theme.user, columns)
 }
 
 /// An image: its name, and the image itself where it can be drawn.
 #[must_use]
 pub fn image(image: &ImageContent, columns: usize, theme: &Theme) -> Vec<Line> {
-    let mut lines = beside("", theme.muted, &pictures::caption(image), theme.muted, columns);
+    let mut lines = hanging_lines("", theme.muted, &pictures::caption(image), theme.muted, columns);
     let picture = theme.canvas.and_then(|canvas| pictures::picture(image, columns, canvas));
     lines.extend(picture.map(|picture| Line { picture: Some(Arc::new(picture)), ..Line::default() }));
     lines
@@ -28,13 +28,19 @@ pub fn thinking(text: &str, folded: bool, columns: usize, theme: &Theme) -> Vec<
     let text = text.trim();
     if folded || text.is_empty() {
         if text.is_empty() {
-            return beside("", theme.thinking, "Thought, and did not say what", theme.thinking, columns);
+            return hanging_lines(
+                "",
+                theme.thinking,
+                "Thought, and did not say what",
+                theme.thinking,
+                columns,
+            );
         }
         let begins = text.lines().next().unwrap_or_default().replace("**", "");
         let begins = begins.trim_matches(['#', ' ', '*']);
         let more = if text.lines().nth(1).is_some() { " …" } else { "" };
-        let said = one_line(&format!("Thought: {begins}{more}"), columns);
-        return vec![Line::styled(said, theme.thinking)];
+        let line = one_line(&format!("Thought: {begins}{more}"), columns);
+        return vec![Line::styled(line, theme.thinking)];
     }
     let mut markdown = Markdown::of(Role::Thinking);
     markdown.push(text);
@@ -50,7 +56,7 @@ pub fn compacting(reason: CompactionReason, columns: usize, theme: &Theme) -> Ve
         CompactionReason::Overflow => "Summing the context up: the model refused it as too long",
         CompactionReason::Manual => "Summing the context up",
     };
-    beside("", theme.muted, text, theme.muted, columns)
+    hanging_lines("", theme.muted, text, theme.muted, columns)
 }
 
 /// What came of summing up; folded, without the summary.
@@ -60,12 +66,20 @@ pub fn compaction(result: &CompactionResult, folded: bool, columns: usize, theme
         CompactionResult::Done { compaction, tokens_after, .. } => {
             done(compaction, *tokens_after, folded, columns, theme)
         }
-        CompactionResult::Aborted => {
-            beside("", theme.muted, "Not summed up: stopped. The context is as it was.", theme.muted, columns)
-        }
-        CompactionResult::Failed(why) => {
-            beside(theme.mark("! ", ""), theme.error, &format!("Not summed up: {why}"), theme.error, columns)
-        }
+        CompactionResult::Aborted => hanging_lines(
+            "",
+            theme.muted,
+            "Not summed up: stopped. The context is as it was.",
+            theme.muted,
+            columns,
+        ),
+        CompactionResult::Failed(why) => hanging_lines(
+            theme.mark("! ", ""),
+            theme.error,
+            &format!("Not summed up: {why}"),
+            theme.error,
+            columns,
+        ),
     }
 }
 
@@ -83,7 +97,7 @@ fn done(
         count(compaction.tokens_before),
         count(tokens_after)
     );
-    let mut lines = beside("", theme.label, &text, theme.label, columns);
+    let mut lines = hanging_lines("", theme.label, &text, theme.label, columns);
     if !folded {
         lines.push(Line::default());
         lines.extend(markdown(compaction.summary.trim(), columns, theme));
@@ -96,7 +110,7 @@ fn done(
 pub fn branch_summary(summary: &str, folded: bool, columns: usize, theme: &Theme) -> Vec<Line> {
     let summary = summary.trim();
     let text = format!("Branch left behind, summed up ({})", plural(summary.lines().count(), "line"));
-    let mut lines = beside("", theme.label, &text, theme.label, columns);
+    let mut lines = hanging_lines("", theme.label, &text, theme.label, columns);
     if !folded && !summary.is_empty() {
         lines.push(Line::default());
         lines.extend(markdown(summary, columns, theme));
@@ -107,5 +121,5 @@ pub fn branch_summary(summary: &str, folded: bool, columns: usize, theme: &Theme
 /// A label at a place of the conversation.
 #[must_use]
 pub fn label(text: &str, columns: usize, theme: &Theme) -> Vec<Line> {
-    beside(theme.mark("# ", "Label: "), theme.label, text, theme.label, columns)
+    hanging_lines(theme.mark("# ", "Label: "), theme.label, text, theme.label, columns)
 }

@@ -54,7 +54,13 @@ pub fn home(path: &str, home: Option<&str>) -> String {
 
 /// Text of somebody else, made safe and wrapped, with `first` before its first line and as many spaces before the
 /// others. On a screen too narrow for that, nothing stands before it.
-pub(super) fn beside(first: &str, first_style: Style, text: &str, style: Style, columns: usize) -> Vec<Line> {
+pub(super) fn hanging_lines(
+    first: &str,
+    first_style: Style,
+    text: &str,
+    style: Style,
+    columns: usize,
+) -> Vec<Line> {
     let indent = width(first);
     let indent = if indent * 2 > columns { 0 } else { indent };
     let mut lines = Vec::new();

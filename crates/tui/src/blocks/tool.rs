@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::output::output;
 use super::say::image;
-use super::text::{beside, cut, duration, one_line, plural};
+use super::text::{cut, duration, hanging_lines, one_line, plural};
 use crate::diff::Diff;
 use crate::highlight::Highlighter;
 use crate::markdown::line_of;
@@ -96,7 +96,7 @@ pub fn tool(view: &ToolView<'_>, columns: usize, theme: &Theme) -> Vec<Line> {
             body.extend(output(tail, Some(FOLDED), room, theme));
             if elapsed >= Duration::from_secs(1) {
                 let text = format!("running, {}", duration(elapsed));
-                body.extend(beside("", theme.muted, &text, theme.muted, room));
+                body.extend(hanging_lines("", theme.muted, &text, theme.muted, room));
             }
             body
         }
@@ -110,7 +110,7 @@ pub fn tool(view: &ToolView<'_>, columns: usize, theme: &Theme) -> Vec<Line> {
 #[must_use]
 pub fn shell(view: &ShellView<'_>, columns: usize, theme: &Theme) -> Vec<Line> {
     let mark = theme.mark(if view.hidden { "!! " } else { "! " }, "Your command: ");
-    let mut lines = beside(mark, theme.accent, view.command, theme.command, columns);
+    let mut lines = hanging_lines(mark, theme.accent, view.command, theme.command, columns);
     lines.extend(printed(view, false, columns, theme));
     lines
 }
@@ -120,8 +120,8 @@ pub(crate) fn shell_more(view: &ShellView<'_>, columns: usize, theme: &Theme) ->
     printed(view, true, columns, theme)
 }
 
-/// What a command printed, and how it ended; `told` when something of it was told before.
-fn printed(view: &ShellView<'_>, told: bool, columns: usize, theme: &Theme) -> Vec<Line> {
+/// What a command printed, and how it ended; `has_output` when something of it was told before.
+fn printed(view: &ShellView<'_>, has_output: bool, columns: usize, theme: &Theme) -> Vec<Line> {
     let room = body_room(columns);
     let rows = (view.folded || view.running.is_some() && !theme.spoken).then_some(FOLDED);
     let mut body = output(view.output, rows, room, theme);
@@ -130,15 +130,17 @@ fn printed(view: &ShellView<'_>, told: bool, columns: usize, theme: &Theme) -> V
         (Some(_), _) if theme.spoken => (String::new(), theme.muted),
         (Some(time), _) => (format!("running, {}", duration(time)), theme.muted),
         (None, _) if view.cancelled => ("stopped".into(), theme.warning),
-        (None, Some(0)) => (if body.is_empty() && !told { "no output" } else { "" }.into(), theme.muted),
+        (None, Some(0)) => {
+            (if body.is_empty() && !has_output { "no output" } else { "" }.into(), theme.muted)
+        }
         (None, Some(code)) => (format!("exit code {code}"), theme.error),
         (None, None) => ("killed".into(), theme.error),
     };
     if !text.is_empty() {
-        body.extend(beside("", style, &text, style, room));
+        body.extend(hanging_lines("", style, &text, style, room));
     }
     if let Some(path) = view.full_output_path {
-        body.extend(beside("", theme.muted, &format!("all of it: {path}"), theme.muted, room));
+        body.extend(hanging_lines("", theme.muted, &format!("all of it: {path}"), theme.muted, room));
     }
     indented(body, columns)
 }
@@ -230,8 +232,13 @@ impl<'a> Call<'a> {
             let command = command.trim_end();
             let near = if view.folded { command.floor_char_boundary(WRITING) } else { command.len() };
             let beyond = command[near..].matches('\n').count();
-            let lines =
-                beside(theme.mark("$ ", "Command: "), theme.accent, &command[..near], theme.command, columns);
+            let lines = hanging_lines(
+                theme.mark("$ ", "Command: "),
+                theme.accent,
+                &command[..near],
+                theme.command,
+                columns,
+            );
             return first(lines, view.folded.then_some(FOLDED_COMMAND), beyond, columns, theme);
         }
         let name = format!("{}{}", theme.mark("", "Tool: "), one_line(view.name, 64));
@@ -294,7 +301,7 @@ impl<'a> Call<'a> {
             "edit" | "write" => self.preview(room, theme),
             "read" if view.folded => match text.lines().count() {
                 0 => Vec::new(),
-                lines => beside("", theme.muted, &plural(lines, "line"), theme.muted, room),
+                lines => hanging_lines("", theme.muted, &plural(lines, "line"), theme.muted, room),
             },
             "read" => self.file(&text, None, room, theme),
             _ => output(&text, rows, room, theme),
@@ -305,7 +312,13 @@ impl<'a> Call<'a> {
             }
         }
         if let Some(took) = took.filter(|took| *took >= Duration::from_secs(1)) {
-            lines.extend(beside("", theme.muted, &format!("took {}", duration(took)), theme.muted, room));
+            lines.extend(hanging_lines(
+                "",
+                theme.muted,
+                &format!("took {}", duration(took)),
+                theme.muted,
+                room,
+            ));
         }
         lines
     }

@@ -143,12 +143,12 @@ impl Editor {
     fn accept(&mut self) -> Vec<EditorEffect> {
         let Some(popup) = self.popup.take() else { return Vec::new() };
         let Some(chosen) = popup.chosen() else { return Vec::new() };
-        let goes_on = chosen.text.ends_with('/') && matches!(popup.kind, Kind::Files | Kind::Paths);
+        let continues = chosen.text.ends_with('/') && matches!(popup.kind, Kind::Files | Kind::Paths);
         let mut text = self.written_as(popup.kind, chosen.meant());
         let behind = self.buffer.text()[popup.range.end..].starts_with(' ');
         let wants_space = match popup.kind {
-            Kind::Command | Kind::Files => !goes_on,
-            Kind::Paths => !goes_on && self.shell().is_some(),
+            Kind::Command | Kind::Files => !continues,
+            Kind::Paths => !continues && self.shell().is_some(),
             Kind::Argument => false,
         };
         if wants_space && !behind {
@@ -157,7 +157,7 @@ impl Editor {
         let text = self.buffer.clean(&text);
         self.buffer.replace(popup.range.clone(), &text);
         self.history.leave();
-        if goes_on && popup.kind == Kind::Paths { self.complete_path() } else { self.follow(true) }
+        if continues && popup.kind == Kind::Paths { self.complete_path() } else { self.follow(true) }
     }
 
     /// How a candidate is written.

@@ -1,9 +1,9 @@
 //! What the actions of the editor do.
 
 use super::clusters::{after, before, line_end, line_start, word_end, word_start};
-use super::history::Shown;
-use super::kill::With;
-use super::{Editor, EditorEffect, EditorOutcome, Last};
+use super::history::HistoryEntry;
+use super::kill::KillMode;
+use super::{Editor, EditorEffect, EditorOutcome, LastAction};
 use crate::keys::Action;
 
 impl Editor {
@@ -34,8 +34,8 @@ impl Editor {
             Action::CursorLineEnd => to(self, line_end(text, at)),
             Action::CursorTextStart => to(self, 0),
             Action::CursorTextEnd => to(self, text.len()),
-            Action::JumpForward => self.last = Last::Jump { back: false },
-            Action::JumpBackward => self.last = Last::Jump { back: true },
+            Action::JumpForward => self.last = LastAction::Jump { back: false },
+            Action::JumpBackward => self.last = LastAction::Jump { back: true },
             Action::HistoryPrevious => return self.older(),
             Action::HistoryNext => return self.newer(),
             Action::DeleteCharBackward => self.buffer.erase(before(text, at)..at),
@@ -55,14 +55,14 @@ impl Editor {
             Action::Yank => {
                 if let Some(clip) = self.kills.last() {
                     self.buffer.put(at..at, clip);
-                    self.last = Last::Yank { from: at };
+                    self.last = LastAction::Yank { from: at };
                 }
             }
             Action::YankPop => {
-                let Last::Yank { from } = last else { return Some(EditorOutcome::Handled(Vec::new())) };
+                let LastAction::Yank { from } = last else { return Some(EditorOutcome::Handled(Vec::new())) };
                 if let Some(clip) = self.kills.turn() {
                     self.buffer.put(from..at, clip);
-                    self.last = Last::Yank { from };
+                    self.last = LastAction::Yank { from };
                 }
             }
             Action::CopyText => {
@@ -83,19 +83,19 @@ impl Editor {
         Some(EditorOutcome::Handled(Vec::new()))
     }
 
-    fn cut(&mut self, last: Last, from: usize, to: usize) {
+    fn cut(&mut self, last: LastAction, from: usize, to: usize) {
         let with = match last {
-            Last::Cut if to == self.buffer.cursor() => With::Before,
-            Last::Cut => With::Behind,
-            _ => With::Alone,
+            LastAction::Cut if to == self.buffer.cursor() => KillMode::Before,
+            LastAction::Cut => KillMode::Behind,
+            _ => KillMode::Alone,
         };
         self.kills.cut(self.buffer.clip(from..to), with);
         self.buffer.replace(from..to, "");
-        self.last = Last::Cut;
+        self.last = LastAction::Cut;
     }
 
     /// Rows up; from the first row, to what was sent before.
-    pub(super) fn up(&mut self, last: Last, rows: usize) -> Option<EditorOutcome> {
+    pub(super) fn up(&mut self, last: LastAction, rows: usize) -> Option<EditorOutcome> {
         if self.buffer.layout().row_of(self.buffer.cursor()) == 0 {
             return self.older();
         }
@@ -104,7 +104,7 @@ impl Editor {
     }
 
     /// Rows down; from the last row, to what was sent after, or to the end.
-    pub(super) fn down(&mut self, last: Last, rows: usize) -> Option<EditorOutcome> {
+    pub(super) fn down(&mut self, last: LastAction, rows: usize) -> Option<EditorOutcome> {
         let layout = self.buffer.layout();
         if layout.row_of(self.buffer.cursor()) + 1 == layout.len() {
             if self.history.is_shown() {
@@ -118,17 +118,17 @@ impl Editor {
     }
 
     /// To another row, in the column where the first of such motions began.
-    fn rows(&mut self, last: Last, to: impl FnOnce(usize, usize) -> usize) {
+    fn rows(&mut self, last: LastAction, to: impl FnOnce(usize, usize) -> usize) {
         let (layout, source) = (self.buffer.layout(), self.buffer.source());
         let (row, column) = layout.position(source, self.buffer.cursor());
         let goal = match last {
-            Last::Rows { goal } => goal,
+            LastAction::Rows { goal } => goal,
             _ => column,
         };
         let row = to(row, self.page.max(1)).min(layout.len() - 1);
         let place = layout.place(source, row, goal);
         self.buffer.go(place);
-        self.last = Last::Rows { goal };
+        self.last = LastAction::Rows { goal };
     }
 
     fn older(&mut self) -> Option<EditorOutcome> {
@@ -140,8 +140,8 @@ impl Editor {
 
     fn newer(&mut self) -> Option<EditorOutcome> {
         match self.history.next()? {
-            Shown::Sent(text) => self.show(&text),
-            Shown::Written(clip) => self.buffer.put(0..self.buffer.text().len(), &clip),
+            HistoryEntry::Sent(text) => self.show(&text),
+            HistoryEntry::Written(clip) => self.buffer.put(0..self.buffer.text().len(), &clip),
         }
         Some(EditorOutcome::Handled(Vec::new()))
     }

@@ -51,13 +51,13 @@ impl History {
     }
 
     /// The one after what is shown; behind the last, what was being written.
-    pub(super) fn next(&mut self) -> Option<Shown> {
+    pub(super) fn next(&mut self) -> Option<HistoryEntry> {
         let (at, _) = self.shown.as_mut()?;
         *at += 1;
         if let Some(text) = self.sent.get(*at) {
-            return Some(Shown::Sent(text.clone()));
+            return Some(HistoryEntry::Sent(text.clone()));
         }
-        self.shown.take().map(|(_, written)| Shown::Written(written))
+        self.shown.take().map(|(_, written)| HistoryEntry::Written(written))
     }
 
     pub(super) fn is_shown(&self) -> bool {
@@ -70,8 +70,8 @@ impl History {
     }
 }
 
-/// What comes after.
-pub(super) enum Shown {
+/// The entry that the editor shows next.
+pub(super) enum HistoryEntry {
     Sent(String),
     Written(Clip),
 }

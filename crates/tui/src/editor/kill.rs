@@ -15,15 +15,15 @@ pub(super) struct KillRing {
 
 impl KillRing {
     /// Keeps what was cut: behind the last cut, before it, or as one of its own.
-    pub(super) fn cut(&mut self, clip: Clip, with: With) {
+    pub(super) fn cut(&mut self, clip: Clip, with: KillMode) {
         self.turned = 0;
         if clip.is_empty() {
             return;
         }
         match (with, self.cuts.pop()) {
-            (With::Behind, Some(last)) => self.cuts.push(last.and(clip)),
-            (With::Before, Some(last)) => self.cuts.push(clip.and(last)),
-            (With::Alone, last) => self.cuts.extend(last.into_iter().chain([clip])),
+            (KillMode::Behind, Some(last)) => self.cuts.push(last.and(clip)),
+            (KillMode::Before, Some(last)) => self.cuts.push(clip.and(last)),
+            (KillMode::Alone, last) => self.cuts.extend(last.into_iter().chain([clip])),
             (_, None) => self.cuts.push(clip),
         }
         if self.cuts.len() > KEPT {
@@ -44,9 +44,9 @@ impl KillRing {
     }
 }
 
-/// How a cut goes with the one before.
+/// How a cut joins the one before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum With {
+pub(super) enum KillMode {
     /// It was cut elsewhere.
     Alone,
     /// It followed in the text.

@@ -57,9 +57,9 @@ pub enum EditorEffect {
     PasteImage,
 }
 
-/// What the key before did, where the next one depends on it.
+/// The action of the previous key, where the next one depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Last {
+enum LastAction {
     #[default]
     Other,
     Cut,
@@ -80,7 +80,7 @@ pub struct Editor {
     buffer: Buffer,
     kills: KillRing,
     history: History,
-    last: Last,
+    last: LastAction,
     vi: vi::Vi,
     commands: Vec<CommandWord>,
     popup: Option<popup::Popup>,
@@ -115,8 +115,8 @@ impl Editor {
     }
 
     fn key(&mut self, key: Key, bindings: &Bindings) -> EditorOutcome {
-        if let Last::Jump { back } = self.last {
-            self.last = Last::Other;
+        if let LastAction::Jump { back } = self.last {
+            self.last = LastAction::Other;
             if let Some(character) = written(key) {
                 self.jump(character, back);
             }
@@ -148,7 +148,7 @@ impl Editor {
         }
         match written(key) {
             Some(character) => {
-                self.last = Last::Other;
+                self.last = LastAction::Other;
                 self.history.leave();
                 let text = self.buffer.clean(character.encode_utf8(&mut [0; 4]));
                 self.buffer.type_text(&text);
@@ -239,7 +239,7 @@ impl Editor {
 
     /// What comes has nothing to do with what was before.
     fn leave(&mut self) {
-        self.last = Last::Other;
+        self.last = LastAction::Other;
         self.popup = None;
         self.history.leave();
     }

@@ -190,7 +190,7 @@ fn keys_of_others_are_left() {
 }
 
 #[test]
-fn what_a_key_costs_does_not_grow_with_the_text() {
+fn key_cost_is_independent_of_the_text_length() {
     let words = "a word and another, with 日本 and e\u{301} between; ";
     let size = Size { columns: 80, rows: 10 };
     for before in [String::new(), words.repeat(20_000), format!("{words}\n").repeat(20_000)] {
@@ -291,14 +291,14 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..60)
 }
 
-/// The same kept as a list of clusters, a chip being one of them.
+/// A reference buffer: a list of clusters, where a chip is one cluster.
 #[derive(Default)]
-struct Naive {
+struct NaiveBuffer {
     left: Vec<String>,
     right: Vec<String>,
 }
 
-impl Naive {
+impl NaiveBuffer {
     /// Clusters of both sides anew, with the cursor at the first boundary that is not before where it was.
     fn settle(&mut self) {
         let left: usize = self.left.iter().map(String::len).sum();
@@ -368,7 +368,7 @@ proptest! {
     #[test]
     fn a_naive_editor_does_the_same(steps in steps()) {
         let mut bench = Bench::new(40, 5);
-        let mut naive = Naive::default();
+        let mut naive = NaiveBuffer::default();
         for step in steps {
             match step {
                 Step::Type(text) => {

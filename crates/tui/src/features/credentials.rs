@@ -1,7 +1,7 @@
 //! Keys of providers: asked for, checked, kept.
 
 use crate::component::{Chooser, LineInput};
-use crate::host::{HostError, Kept, ProviderItem};
+use crate::host::{HostError, KeyOutcome, ProviderItem};
 use crate::picker::{Picker, PickerRow};
 use crate::{Effect, Request, SlashCommand, State};
 
@@ -10,12 +10,10 @@ pub(crate) const LOGIN: SlashCommand =
 
 /// What to do with a key that could not be checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Unchecked {
-    /// Keep it.
+enum UncheckedKeyChoice {
     Keep,
     /// Ask the provider again.
     Again,
-    /// Forget it.
     Forget,
 }
 
@@ -93,15 +91,15 @@ fn kept(
     state: &mut State,
     provider: String,
     key: String,
-    kept: Result<Kept, HostError>,
+    kept: Result<KeyOutcome, HostError>,
     effects: &mut Vec<Effect>,
 ) {
     // One that came as it was stopped: what is stored is told all the same.
-    if state.activity.checking.take().is_none() && !matches!(kept, Ok(Kept::Stored(_))) {
+    if state.activity.checking.take().is_none() && !matches!(kept, Ok(KeyOutcome::Stored(_))) {
         return;
     }
     match kept {
-        Ok(Kept::Stored(text)) => {
+        Ok(KeyOutcome::Stored(text)) => {
             state.note(&text);
             if state.opening.unready || state.standing.session.is_none() {
                 state.overlay = None;
@@ -112,30 +110,30 @@ fn kept(
                 state.note(&format!("/model {provider} lists what can be asked with it."));
             }
         }
-        Ok(Kept::Refused(why)) => {
+        Ok(KeyOutcome::Refused(why)) => {
             state.error(&format!("{provider} refuses the key; it was not kept."), &why);
             ask_key(state, provider);
         }
-        Ok(Kept::Unknown(why)) => {
+        Ok(KeyOutcome::Unknown(why)) => {
             state.error(&format!("Whether {provider} takes the key could not be found out."), &why);
             let row = |what, text: &str, detail: &str| PickerRow::new(what, text, detail);
             let rows = vec![
-                row(Unchecked::Again, "Ask again", ""),
+                row(UncheckedKeyChoice::Again, "Ask again", ""),
                 row(
-                    Unchecked::Keep,
+                    UncheckedKeyChoice::Keep,
                     "Keep the key all the same",
                     "the next prompt shows whether it is taken",
                 ),
-                row(Unchecked::Forget, "Do not keep it", ""),
+                row(UncheckedKeyChoice::Forget, "Do not keep it", ""),
             ];
             let title = format!("The key for {provider}");
             let decide = |state: &mut State, what, effects: &mut Vec<Effect>| match what {
-                Unchecked::Again => check(state, provider, key, effects),
-                Unchecked::Keep => {
+                UncheckedKeyChoice::Again => check(state, provider, key, effects),
+                UncheckedKeyChoice::Keep => {
                     let what = format!("keeping the key for {provider}");
                     keep(state, what, provider, key, true, effects);
                 }
-                Unchecked::Forget => forget(state),
+                UncheckedKeyChoice::Forget => forget(state),
             };
             let chooser = Chooser::new(Picker::new(title, rows), decide);
             state.show(chooser.or_else(|state, _| forget(state)));

@@ -3,7 +3,7 @@
 use crate::component::{Component, Open};
 use crate::fake_host::{FakeHost, carry_out};
 use crate::{
-    Bindings, Effect, Input, Key, KeyCode, Line, ProviderItem, Request, Size, SlashCommand, State, Theme,
+    Bindings, Effect, Key, KeyCode, Line, ProviderItem, Request, Size, SlashCommand, State, Theme, UiEvent,
 };
 
 pub(crate) const COUNT: SlashCommand = SlashCommand::new("count", "[FROM]", "count up", |state, from, _| {
@@ -76,12 +76,12 @@ fn with_one_provider() -> std::sync::Arc<FakeHost> {
 #[test]
 fn component_added_in_one_place_is_drawn_and_asks_the_host() {
     let (host, mut state) = (with_one_provider(), counting(false));
-    let press = |state: &mut State, code: KeyCode| state.on(Input::Key(code.into()), 0);
-    state.on(Input::Paste("/count 3".into()), 0);
+    let press = |state: &mut State, code: KeyCode| state.on(UiEvent::Key(code.into()), 0);
+    state.on(UiEvent::Paste("/count 3".into()), 0);
     press(&mut state, KeyCode::Enter);
     assert_eq!(live(&state), ["Counter at 3"]);
     press(&mut state, KeyCode::Char('x'));
-    state.on(Input::Paste("ab".into()), 0);
+    state.on(UiEvent::Paste("ab".into()), 0);
     assert_eq!(live(&state), ["Counter at 6"]);
     let effects = press(&mut state, KeyCode::Enter);
     assert!(matches!(effects.as_slice(), [Effect::Ask(request)] if request.name() == "count"), "{effects:?}");
@@ -89,7 +89,7 @@ fn component_added_in_one_place_is_drawn_and_asks_the_host() {
     assert!(printed(&mut state).contains("Counted 6, given 1"));
     assert!(!live(&state).concat().contains("Counter"));
     // Left without a choice, it asks nothing.
-    state.on(Input::Paste("/count".into()), 0);
+    state.on(UiEvent::Paste("/count".into()), 0);
     press(&mut state, KeyCode::Enter);
     assert_eq!(live(&state), ["Counter at 0"]);
     assert!(press(&mut state, KeyCode::Escape).is_empty());
@@ -99,15 +99,15 @@ fn component_added_in_one_place_is_drawn_and_asks_the_host() {
 #[test]
 fn component_added_in_one_place_is_heard_in_lines() {
     let (host, mut state) = (with_one_provider(), counting(true));
-    state.on(Input::Line("/count 3".into()), 0);
+    state.on(UiEvent::Line("/count 3".into()), 0);
     assert!(printed(&mut state).contains("The counter is at 3."));
     assert_eq!(state.prompt(), "Count: ");
-    let effects = state.on(Input::Line("abcd".into()), 0);
+    let effects = state.on(UiEvent::Line("abcd".into()), 0);
     assert!(carry_out(&host, &mut state, effects).is_empty());
     assert!(printed(&mut state).contains("Counted 7, given 1"));
     // Ctrl-C leaves it.
-    state.on(Input::Line("/count".into()), 0);
+    state.on(UiEvent::Line("/count".into()), 0);
     assert_eq!(state.prompt(), "Count: ");
-    assert!(state.on(Input::Interrupt, 0).is_empty());
+    assert!(state.on(UiEvent::Interrupt, 0).is_empty());
     assert_ne!(state.prompt(), "Count: ");
 }

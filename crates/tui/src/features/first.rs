@@ -8,8 +8,8 @@ use crate::quoting::words;
 use crate::{Effect, Request, SlashCommand, State};
 
 pub(crate) const IMPORT: SlashCommand =
-    SlashCommand::new("import", "[AGENT]", "take in sessions of other agents", |_, said, effects| {
-        let run = std::iter::once("import".to_owned()).chain(words(said));
+    SlashCommand::new("import", "[AGENT]", "take in sessions of other agents", |_, arguments, effects| {
+        let run = std::iter::once("import".to_owned()).chain(words(arguments));
         effects.push(Effect::Foreground(run.collect()));
     })
     .completes();
@@ -24,9 +24,9 @@ const OFFERED: usize = 5;
 /// Said while it runs.
 const DEMO_RUNS: &str = "The demo runs …";
 
-/// What can be done without a model.
+/// A first step that needs no model.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum First {
+enum FirstChoice {
     /// A model of a server on this machine: provider and model.
     Local(String, String),
     /// Another model.
@@ -61,14 +61,18 @@ impl State {
     fn offer_first(&mut self, others: bool) {
         let row = |first, what: &str, how: &str| PickerRow::new(first, what, how);
         let mut rows = vec![
-            row(First::Key, "Keep a key for a provider", "/login: the provider is asked whether it takes it"),
-            row(First::Demo, "See it work", "/demo: a whole task with a scripted model, without a key"),
-            row(First::Import, "Take in sessions of other agents", "/import: they stay as they are"),
-            row(First::Search, "Search what was said and done", "/search WORDS: in all sessions"),
-            row(First::Quit, "Leave", "/quit"),
+            row(
+                FirstChoice::Key,
+                "Keep a key for a provider",
+                "/login: the provider is asked whether it takes it",
+            ),
+            row(FirstChoice::Demo, "See it work", "/demo: a whole task with a scripted model, without a key"),
+            row(FirstChoice::Import, "Take in sessions of other agents", "/import: they stay as they are"),
+            row(FirstChoice::Search, "Search what was said and done", "/search WORDS: in all sessions"),
+            row(FirstChoice::Quit, "Leave", "/quit"),
         ];
         if others {
-            rows.insert(0, row(First::Model, "Choose another model", "/model"));
+            rows.insert(0, row(FirstChoice::Model, "Choose another model", "/model"));
         }
         self.show(Chooser::new(Picker::new("What now?", rows), Self::first));
     }
@@ -97,14 +101,14 @@ impl State {
         for server in &servers.found {
             for model in server.models.iter().take(OFFERED) {
                 rows.push(PickerRow::new(
-                    First::Local(server.provider.clone(), model.clone()),
+                    FirstChoice::Local(server.provider.clone(), model.clone()),
                     format!("Use {model} of {}", server.name),
                     format!("/model {}/{model}: on this machine, {}", server.provider, server.address),
                 ));
             }
         }
         let numbered = self.linear.is_some();
-        if let Some(chooser) = self.shown_component::<Chooser<First>>() {
+        if let Some(chooser) = self.shown_component::<Chooser<FirstChoice>>() {
             return chooser.add(rows, numbered);
         }
         for server in &servers.found {
@@ -116,19 +120,19 @@ impl State {
         }
     }
 
-    fn first(&mut self, first: First, effects: &mut Vec<Effect>) {
+    fn first(&mut self, first: FirstChoice, effects: &mut Vec<Effect>) {
         match first {
-            First::Local(provider, id) => {
+            FirstChoice::Local(provider, id) => {
                 self.opening.unready = false;
                 let open = Open { model: Some((provider, id)), ..self.opening.latest.clone() };
                 self.opening.begin(open, effects);
             }
-            First::Model => models::choose_model(effects),
-            First::Key => credentials::login(self, "", effects),
-            First::Demo => self.demo(effects),
-            First::Import => effects.push(Effect::Foreground(vec!["import".into()])),
-            First::Search => search::ask(self),
-            First::Quit => effects.push(Effect::Leave),
+            FirstChoice::Model => models::choose_model(effects),
+            FirstChoice::Key => credentials::login(self, "", effects),
+            FirstChoice::Demo => self.demo(effects),
+            FirstChoice::Import => effects.push(Effect::Foreground(vec!["import".into()])),
+            FirstChoice::Search => search::ask(self),
+            FirstChoice::Quit => effects.push(Effect::Leave),
         }
     }
 

@@ -21,14 +21,18 @@ fn fork(state: &mut State, name: &str, effects: &mut Vec<Effect>) {
             effects.push(Effect::Ask(Request::to_host("resolve", |host| host.resolve(name), fork_at)));
         }
         (Some(head), _) => {
-            effects.push(Effect::Ask(Request::to_host("said", move |host| host.said(head), show_said)));
+            effects.push(Effect::Ask(Request::to_host(
+                "said",
+                move |host| host.user_messages(head),
+                show_user_messages,
+            )));
         }
-        (None, _) => state.nothing_was_said(),
+        (None, _) => state.hint_at_no_session(),
     }
 }
 
-fn show_said(state: &mut State, said: Vec<(NodeId, String)>, _: &mut Vec<Effect>) {
-    let rows = said.into_iter().map(|(node, text)| PickerRow::new(node, text, "")).collect();
+fn show_user_messages(state: &mut State, user_messages: Vec<(NodeId, String)>, _: &mut Vec<Effect>) {
+    let rows = user_messages.into_iter().map(|(node, text)| PickerRow::new(node, text, "")).collect();
     state.show(Chooser::new(Picker::new("A new session from before", rows), fork_at));
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use quipu_protocol::{Command, Model, Setting, Thinking};
 
 use crate::component::Chooser;
-use crate::host::{Cycled, Open};
+use crate::host::{CycleModel, Open};
 use crate::levels::{level_name, level_named};
 use crate::picker::{Picker, PickerRow};
 use crate::{Action, Effect, Purpose, Request, SlashCommand, State};
@@ -26,7 +26,6 @@ enum ModelChoice {
     Previous,
 }
 
-/// Models to choose from.
 pub(crate) fn choose_model(effects: &mut Vec<Effect>) {
     effects.push(Effect::Ask(Request::to_host("models", |host| host.models(), show_models)));
 }
@@ -51,13 +50,13 @@ fn show_models(state: &mut State, models: Vec<Arc<Model>>, _: &mut Vec<Effect>) 
 }
 
 fn cycled(choice: ModelChoice) -> Request {
-    let then = move |state: &mut State, models: Vec<Cycled>, effects: &mut Vec<Effect>| {
+    let then = move |state: &mut State, models: Vec<CycleModel>, effects: &mut Vec<Effect>| {
         cycle(state, &models, choice, effects);
     };
     Request::to_host("cycled", |host| host.cycled(), then)
 }
 
-fn cycle(state: &mut State, models: &[Cycled], choice: ModelChoice, effects: &mut Vec<Effect>) {
+fn cycle(state: &mut State, models: &[CycleModel], choice: ModelChoice, effects: &mut Vec<Effect>) {
     let now = state.standing.model.as_ref();
     let (provider, id) = match (&state.opening.wanted.0, now) {
         (Some((provider, id)), _) => (provider.as_str(), id.as_str()),
@@ -77,9 +76,9 @@ fn cycle(state: &mut State, models: &[Cycled], choice: ModelChoice, effects: &mu
     let (model, thinking) = &models[next];
     let model = (model.provider.clone(), model.id.clone());
     let level = thinking.map_or(String::new(), |level| format!(", thinking {}", level_name(level)));
-    let told = format!("Model: {}/{}{level}", model.0, model.1);
+    let hint = format!("Model: {}/{}{level}", model.0, model.1);
     switch(state, Some(model), *thinking, effects);
-    state.hint = Some(told);
+    state.hint = Some(hint);
 }
 
 impl State {

@@ -2,7 +2,7 @@
 
 use quipu_protocol::{Ack, Command, MoveFiles, NodeId};
 
-use crate::host::{Open, Which};
+use crate::host::{Open, OpenTarget};
 use crate::{Effect, Purpose, SlashCommand, State};
 
 pub(crate) const UNDO: SlashCommand = SlashCommand::new(
@@ -23,7 +23,7 @@ pub(crate) const NAME: SlashCommand =
     SlashCommand::new("name", "[TEXT]", "name the session", |state, name, effects| {
         match state.standing.head {
             Some(_) => state.send_move(Command::Rename { name: name.to_owned() }, "name", effects),
-            None => state.nothing_was_said(),
+            None => state.hint_at_no_session(),
         }
     })
     .of_session();
@@ -33,7 +33,7 @@ pub(crate) const COMPACT: SlashCommand =
 /// Back over what moved the session, or forward again.
 fn step(state: &mut State, back: bool, steps: &str, effects: &mut Vec<Effect>) {
     if state.standing.head.is_none() {
-        return state.nothing_was_said();
+        return state.hint_at_no_session();
     }
     if state.is_held() {
         return;
@@ -78,7 +78,7 @@ impl State {
                     self.editor.set_text(&said);
                     effects.push(Effect::Draft);
                 }
-                return self.open(Open { which: Which::Session(session), ..Open::default() }, effects);
+                return self.open(Open { which: OpenTarget::Session(session), ..Open::default() }, effects);
             }
             Ack::Handled if name == "label" => return self.note("The node is labelled"),
             Ack::Handled => return self.note("The session is renamed"),

@@ -2,7 +2,7 @@
 
 use quipu_protocol::{Command, Setting};
 
-use crate::host::Printed;
+use crate::host::CommandOutput;
 use crate::quoting::words;
 use crate::{Effect, Line, Request, SlashCommand, State, render};
 
@@ -10,10 +10,10 @@ pub(crate) const BOOKMARK: SlashCommand = SlashCommand::new(
     "bookmark",
     "[NAME]",
     "name the node that the session stands at; list the names",
-    |state, said, effects| {
-        let said = words(said);
-        let head = state.standing.head.filter(|_| said.len() == 1);
-        run(named("bookmark", said.into_iter().chain(head.map(|head| head.to_string()))), effects);
+    |state, arguments, effects| {
+        let arguments = words(arguments);
+        let head = state.standing.head.filter(|_| arguments.len() == 1);
+        run(named("bookmark", arguments.into_iter().chain(head.map(|head| head.to_string()))), effects);
     },
 )
 .completes()
@@ -22,13 +22,13 @@ pub(crate) const RECALL: SlashCommand = SlashCommand::new(
     "recall",
     "[NODE]",
     "a node in full, with what was said before it",
-    |state, said, effects| of_node(state, "recall", said, effects),
+    |state, arguments, effects| of_node(state, "recall", arguments, effects),
 )
 .completes()
 .of_session();
 pub(crate) const LIFE: SlashCommand =
-    SlashCommand::new("life", "[NODE]", "the graph around a node", |state, said, effects| {
-        of_node(state, "life", said, effects);
+    SlashCommand::new("life", "[NODE]", "the graph around a node", |state, arguments, effects| {
+        of_node(state, "life", arguments, effects);
     })
     .completes()
     .of_session();
@@ -37,18 +37,18 @@ pub(crate) const DIFF: SlashCommand =
         .completes()
         .of_session();
 pub(crate) const USAGE: SlashCommand =
-    SlashCommand::new("usage", "[OPTIONS]", "tokens and cost", |_, said, effects| {
-        run(named("usage", words(said)), effects);
+    SlashCommand::new("usage", "[OPTIONS]", "tokens and cost", |_, arguments, effects| {
+        run(named("usage", words(arguments)), effects);
     })
     .completes();
 pub(crate) const CONTEXT: SlashCommand = SlashCommand::new(
     "context",
     "",
     "what fills the context, and what the next turn costs",
-    |state, said, effects| {
+    |state, arguments, effects| {
         let session = state.standing.head.and(state.standing.session.as_ref());
         let session = session.map(|session| session.as_str().to_owned());
-        of(state, "context", said, session, effects);
+        of(state, "context", arguments, session, effects);
     },
 )
 .of_session();
@@ -56,7 +56,7 @@ pub(crate) const PERMISSIONS: SlashCommand = SlashCommand::new(
     "permissions",
     "[ACTION]",
     "what tools may do here; change or revoke it",
-    |_, said, effects| run(named("permissions", words(said)), effects),
+    |_, arguments, effects| run(named("permissions", words(arguments)), effects),
 )
 .completes();
 pub(crate) const EXPORT: SlashCommand =
@@ -64,49 +64,49 @@ pub(crate) const EXPORT: SlashCommand =
         .completes()
         .of_session();
 
-fn named(name: &str, said: impl IntoIterator<Item = String>) -> Vec<String> {
-    std::iter::once(name.to_owned()).chain(said).collect()
+fn named(name: &str, arguments: impl IntoIterator<Item = String>) -> Vec<String> {
+    std::iter::once(name.to_owned()).chain(arguments).collect()
 }
 
 /// A command about what is said; where nothing is, about what is open.
-fn of(state: &mut State, name: &str, said: &str, open: Option<String>, effects: &mut Vec<Effect>) {
-    let said = words(said);
+fn of(state: &mut State, name: &str, arguments: &str, open: Option<String>, effects: &mut Vec<Effect>) {
+    let arguments = words(arguments);
     match open {
-        _ if !said.is_empty() => run(named(name, said), effects),
+        _ if !arguments.is_empty() => run(named(name, arguments), effects),
         Some(open) => run(named(name, [open]), effects),
-        None => state.nothing_was_said(),
+        None => state.hint_at_no_session(),
     }
 }
 
-fn of_node(state: &mut State, name: &str, said: &str, effects: &mut Vec<Effect>) {
+fn of_node(state: &mut State, name: &str, arguments: &str, effects: &mut Vec<Effect>) {
     let head = state.standing.head.map(|head| head.to_string());
-    of(state, name, said, head, effects);
+    of(state, name, arguments, head, effects);
 }
 
-fn diff(state: &mut State, said: &str, effects: &mut Vec<Effect>) {
-    let said = words(said);
-    if said.is_empty() {
+fn diff(state: &mut State, arguments: &str, effects: &mut Vec<Effect>) {
+    let arguments = words(arguments);
+    if arguments.is_empty() {
         state.hint = Some("/diff A compares it with where the session stands, /diff A B two others".into());
         return;
     }
-    let head = state.standing.head.filter(|_| said.len() == 1);
-    run(named("diff", said.into_iter().chain(head.map(|head| head.to_string()))), effects);
+    let head = state.standing.head.filter(|_| arguments.len() == 1);
+    run(named("diff", arguments.into_iter().chain(head.map(|head| head.to_string()))), effects);
 }
 
-fn export(state: &mut State, said: &str, effects: &mut Vec<Effect>) {
+fn export(state: &mut State, arguments: &str, effects: &mut Vec<Effect>) {
     let (Some(session), Some(_)) = (&state.standing.session, state.standing.head) else {
-        return state.nothing_was_said();
+        return state.hint_at_no_session();
     };
     let session = session.as_str().to_owned();
-    let said = words(said);
-    let format = said.first().map_or("markdown", String::as_str);
+    let arguments = words(arguments);
+    let format = arguments.first().map_or("markdown", String::as_str);
     let ending = match format {
         "markdown" => "md",
         "pi" => "jsonl",
         other => other,
     };
     let name = format!("{}.{ending}", session.get(..8).unwrap_or(&session));
-    let file = said.get(1).cloned().unwrap_or(name);
+    let file = arguments.get(1).cloned().unwrap_or(name);
     let options = ["--format".into(), format.to_owned(), "-o".into(), file, session];
     run(named("export", options), effects);
 }
@@ -120,7 +120,7 @@ pub(crate) fn run(words: Vec<String>, effects: &mut Vec<Effect>) {
             let changes = words.first().is_some_and(|word| word == "permissions");
             let mut printed = context.host.command(words).await;
             // What it changes is done when the session has taken it.
-            if let (Some(session), Ok(Printed { ok: ok @ true, err, .. })) =
+            if let (Some(session), Ok(CommandOutput { ok: ok @ true, err, .. })) =
                 (context.session.filter(|_| changes), &mut printed)
                 && let Err(refused) = session.send(Command::Set { setting: Setting::Permissions }).await
             {
@@ -141,7 +141,7 @@ pub(crate) fn run(words: Vec<String>, effects: &mut Vec<Effect>) {
     )));
 }
 
-fn show(state: &mut State, what: &str, printed: &Printed) {
+fn show(state: &mut State, what: &str, printed: &CommandOutput) {
     let mut lines =
         vec![Line::default(), Line::styled(format!("/{}", crate::clean(what)), state.theme.command)];
     let columns = state.size.columns;

@@ -27,13 +27,13 @@ pub(crate) fn ask(state: &mut State) {
 
 /// Looks for words in all sessions.
 fn find(text: &str, effects: &mut Vec<Effect>) {
-    let (said, text) = (words(text), text.to_owned());
+    let (arguments, text) = (words(text), text.to_owned());
     let then = move |state: &mut State, found: FoundItems, _: &mut Vec<Effect>| show(state, found, &text);
-    effects.push(Effect::Ask(Request::to_host("search", |host| host.search(said), then)));
+    effects.push(Effect::Ask(Request::to_host("search", |host| host.search(arguments), then)));
 }
 
 fn show(state: &mut State, items: FoundItems, text: &str) {
-    for line in &items.told {
+    for line in &items.notes {
         state.note(line);
     }
     let row = |item: FoundItem| PickerRow::new((item.node, item.session), item.text, item.detail);

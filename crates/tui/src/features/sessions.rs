@@ -3,7 +3,7 @@
 use quipu_protocol::SessionId;
 
 use crate::component::Chooser;
-use crate::host::{Open, SessionItem, Which};
+use crate::host::{Open, OpenTarget, SessionItem};
 use crate::picker::{Picker, PickerRow};
 use crate::{Action, Effect, Request, SlashCommand, State, render};
 
@@ -58,13 +58,13 @@ fn show_sessions(state: &mut State, sessions: Vec<SessionItem>, filter: &str, ef
 
 /// Goes on with a session.
 pub(crate) fn open_session(state: &mut State, session: SessionId, effects: &mut Vec<Effect>) {
-    state.open(Open { which: Which::Session(session), ..Open::default() }, effects);
+    state.open(Open { which: OpenTarget::Session(session), ..Open::default() }, effects);
 }
 
 /// A copy of this session, which is gone on with; what is said meanwhile is said there.
 fn clone_session(state: &mut State, _: &str, effects: &mut Vec<Effect>) {
     let (Some(session), Some(_)) = (state.standing.session.clone(), state.standing.head) else {
-        return state.nothing_was_said();
+        return state.hint_at_no_session();
     };
     if state.is_held() {
         return;

@@ -2,7 +2,7 @@
 
 use crate::component::Chooser;
 use crate::editor::Candidate;
-use crate::host::SettingKept;
+use crate::host::SettingOutcome;
 use crate::picker::{Picker, PickerRow};
 use crate::{Effect, Request, SlashCommand, State};
 
@@ -56,13 +56,13 @@ impl State {
 }
 
 /// A setting is kept: it holds for what is opened from now on, so the session is opened again.
-fn kept(state: &mut State, kept: SettingKept, effects: &mut Vec<Effect>) {
+fn kept(state: &mut State, kept: SettingOutcome, effects: &mut Vec<Effect>) {
     if let Some(theme) = kept.theme {
         // A theme that is named counts, whatever is behind text.
         state.adapts = false;
         state.wear(&theme);
     }
-    state.note(&kept.told);
+    state.note(&kept.message);
     if !kept.reopens || state.opening.unready || state.standing.session.is_none() {
         return;
     }

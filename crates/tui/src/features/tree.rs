@@ -5,7 +5,7 @@ use quipu_protocol::{NodeId, SessionId};
 use super::{sessions, ways};
 use crate::component::{Component, Open};
 use crate::host::{Reach, TreeKind, TreeRow};
-use crate::navigator::{Navigated, Navigator};
+use crate::navigator::{Navigator, NavigatorResult};
 use crate::reader::Reader;
 use crate::{Action, Effect, Key, KeyCode, Line, Request, Size, SlashCommand, State, Theme};
 
@@ -90,32 +90,32 @@ fn compare(state: &State, a: NodeId, b: NodeId) -> Request {
 impl Component for Navigator {
     fn on_key(mut self: Box<Self>, key: Key, state: &mut State, effects: &mut Vec<Effect>) -> Open {
         let request = match Self::on_key(&mut self, key, state.size) {
-            Navigated::Open => None,
-            Navigated::Closed => return self.leave(state, effects),
-            Navigated::Go(node) => {
+            NavigatorResult::Open => None,
+            NavigatorResult::Closed => return self.leave(state, effects),
+            NavigatorResult::Go(node) => {
                 ways::to_node(state, node);
                 return None;
             }
-            Navigated::Elsewhere(node, session) => {
+            NavigatorResult::Elsewhere(node, session) => {
                 ways::to_node_elsewhere(state, node, session);
                 return None;
             }
-            Navigated::Session(session) => {
+            NavigatorResult::Session(session) => {
                 sessions::open_session(state, session, effects);
                 return None;
             }
-            Navigated::Label(node, label) => {
+            NavigatorResult::Label(node, label) => {
                 ways::ask_label(state, node, label);
                 return None;
             }
-            Navigated::Wider(reach) => {
+            NavigatorResult::Wider(reach) => {
                 rows(reach, effects);
                 None
             }
-            Navigated::Unfold(row) => unfold(&row),
-            Navigated::Preview(node) => Some(preview(node)),
-            Navigated::Nodes(session) => Some(nodes(session)),
-            Navigated::Compare(a, b) => Some(compare(state, a, b)),
+            NavigatorResult::Unfold(row) => unfold(&row),
+            NavigatorResult::Preview(node) => Some(preview(node)),
+            NavigatorResult::Nodes(session) => Some(nodes(session)),
+            NavigatorResult::Compare(a, b) => Some(compare(state, a, b)),
         };
         effects.extend(request.map(Effect::Ask));
         Some(self)

@@ -14,7 +14,7 @@ pub(crate) const LABEL: SlashCommand = SlashCommand::new(
     "label the node that the session stands at",
     |state, text, effects| match state.standing.head {
         Some(head) => set_label(state, head, text, effects),
-        None => state.nothing_was_said(),
+        None => state.hint_at_no_session(),
     },
 )
 .completes()

@@ -1,6 +1,6 @@
 //! One line of code as runs.
 
-use super::Inside;
+use super::LineState;
 use super::table::{Language, Mode};
 use crate::Role;
 use crate::styled::Run;
@@ -15,7 +15,7 @@ struct Lexer<'a> {
 }
 
 /// A line, which `inside` begins in and afterwards says what the next one begins in.
-pub(super) fn line(language: &'static Language, inside: &mut Inside, text: &str) -> Vec<Run> {
+pub(super) fn line(language: &'static Language, inside: &mut LineState, text: &str) -> Vec<Run> {
     let mut lexer = Lexer { language, text, at: 0, runs: Vec::new(), first: true };
     match language.mode {
         Mode::Diff => lexer.diff(),
@@ -52,7 +52,7 @@ impl<'a> Lexer<'a> {
         self.at += length;
     }
 
-    fn code(&mut self, inside: &mut Inside) {
+    fn code(&mut self, inside: &mut LineState) {
         let language = self.language;
         if self.text.starts_with('#') && !language.directives.is_empty() {
             let word = self.text[1..].trim_start().split(|c: char| !c.is_alphanumeric()).next().unwrap_or("");
@@ -67,20 +67,20 @@ impl<'a> Lexer<'a> {
         }
         while self.at < self.text.len() {
             match *inside {
-                Inside::Comment(which, depth) => self.comment(which, depth, inside),
-                Inside::Text(which) => self.string(which, 0, inside),
-                Inside::Nothing | Inside::Tag => self.token(inside),
+                LineState::Comment(which, depth) => self.comment(which, depth, inside),
+                LineState::Text(which) => self.string(which, 0, inside),
+                LineState::Nothing | LineState::Tag => self.token(inside),
             }
         }
         // A string that may not go on ends with the line.
-        if let Inside::Text(which) = *inside
+        if let LineState::Text(which) = *inside
             && !language.strings[which].lines
         {
-            *inside = Inside::Nothing;
+            *inside = LineState::Nothing;
         }
     }
 
-    fn token(&mut self, inside: &mut Inside) {
+    fn token(&mut self, inside: &mut LineState) {
         let language = self.language;
         let rest = self.rest();
         let space = rest.len() - rest.trim_start().len();
@@ -90,7 +90,7 @@ impl<'a> Lexer<'a> {
         if let Some(which) = language.comments.iter().position(|(open, _)| rest.starts_with(open)) {
             let open = language.comments[which].0.len();
             self.put(open, Role::Comment);
-            *inside = Inside::Comment(which, 1);
+            *inside = LineState::Comment(which, 1);
             return;
         }
         let before = self.text[..self.at].chars().next_back();
@@ -188,7 +188,7 @@ impl<'a> Lexer<'a> {
         !keys.is_empty() && first && after.trim_start().starts_with(keys.trim_start_matches('"'))
     }
 
-    fn comment(&mut self, which: usize, depth: usize, inside: &mut Inside) {
+    fn comment(&mut self, which: usize, depth: usize, inside: &mut LineState) {
         let (open, close) = self.language.comments[which];
         let rest = self.rest();
         let end = rest.find(close);
@@ -197,12 +197,12 @@ impl<'a> Lexer<'a> {
             (Some(at), _) => {
                 let length = at + open.len();
                 self.put(length, Role::Comment);
-                *inside = Inside::Comment(which, depth + 1);
+                *inside = LineState::Comment(which, depth + 1);
             }
             (None, Some(at)) => {
                 let length = at + close.len();
                 self.put(length, Role::Comment);
-                *inside = if depth > 1 { Inside::Comment(which, depth - 1) } else { Inside::Nothing };
+                *inside = if depth > 1 { LineState::Comment(which, depth - 1) } else { LineState::Nothing };
             }
             (None, None) => {
                 let length = rest.len();
@@ -212,7 +212,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// A string from here on, whose first bytes are its beginning.
-    fn string(&mut self, which: usize, begun: usize, inside: &mut Inside) {
+    fn string(&mut self, which: usize, begun: usize, inside: &mut LineState) {
         let string = &self.language.strings[which];
         let rest = self.rest();
         let mut at = begun;
@@ -227,7 +227,7 @@ impl<'a> Lexer<'a> {
                 None => break Some(at + close + string.close.len()),
             }
         };
-        *inside = if end.is_none() { Inside::Text(which) } else { Inside::Nothing };
+        *inside = if end.is_none() { LineState::Text(which) } else { LineState::Nothing };
         let length = end.unwrap_or(rest.len());
         let role = if self.is_key(&rest[length..]) { Role::Property } else { Role::String };
         self.first = false;
@@ -272,13 +272,13 @@ impl<'a> Lexer<'a> {
         self.put(self.text.len(), role);
     }
 
-    fn markdown(&mut self, inside: &mut Inside) {
+    fn markdown(&mut self, inside: &mut LineState) {
         let trimmed = self.text.trim_start();
         let indent = self.text.len() - trimmed.len();
         let fence = trimmed.starts_with("```") || trimmed.starts_with("~~~");
-        if fence || *inside != Inside::Nothing {
+        if fence || *inside != LineState::Nothing {
             if fence {
-                *inside = if *inside == Inside::Nothing { Inside::Text(0) } else { Inside::Nothing };
+                *inside = if *inside == LineState::Nothing { LineState::Text(0) } else { LineState::Nothing };
             }
             return self.put(self.text.len(), Role::Code);
         }
@@ -302,28 +302,28 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn markup(&mut self, inside: &mut Inside) {
+    fn markup(&mut self, inside: &mut LineState) {
         while self.at < self.text.len() {
             let rest = self.rest();
             match *inside {
-                Inside::Comment(which, depth) => self.comment(which, depth, inside),
-                Inside::Text(which) => {
+                LineState::Comment(which, depth) => self.comment(which, depth, inside),
+                LineState::Text(which) => {
                     self.string(which, 0, inside);
-                    if *inside == Inside::Nothing {
-                        *inside = Inside::Tag;
+                    if *inside == LineState::Nothing {
+                        *inside = LineState::Tag;
                     }
                 }
-                Inside::Tag => {
+                LineState::Tag => {
                     let Some(c) = rest.chars().next() else { return };
                     match c {
                         '>' => {
-                            *inside = Inside::Nothing;
+                            *inside = LineState::Nothing;
                             self.put(1, Role::Punctuation);
                         }
                         '"' | '\'' => {
                             self.string(usize::from(c == '\''), 1, inside);
-                            if *inside == Inside::Nothing {
-                                *inside = Inside::Tag;
+                            if *inside == LineState::Nothing {
+                                *inside = LineState::Tag;
                             }
                         }
                         c if c.is_alphanumeric() || "_:-@.".contains(c) => {
@@ -334,10 +334,10 @@ impl<'a> Lexer<'a> {
                         c => self.put(c.len_utf8(), Role::Punctuation),
                     }
                 }
-                Inside::Nothing => {
+                LineState::Nothing => {
                     if rest.starts_with("<!--") {
                         self.put(4, Role::Comment);
-                        *inside = Inside::Comment(0, 1);
+                        *inside = LineState::Comment(0, 1);
                     } else if let Some(name) = rest.strip_prefix('<').filter(|name| !name.starts_with(' ')) {
                         let marks = 1 + name.len() - name.trim_start_matches(['/', '!', '?']).len();
                         let name = &rest[marks..];
@@ -345,7 +345,7 @@ impl<'a> Lexer<'a> {
                         let length = length.unwrap_or(name.len());
                         self.put(marks, Role::Punctuation);
                         self.put(length, Role::Keyword);
-                        *inside = Inside::Tag;
+                        *inside = LineState::Tag;
                     } else if rest.starts_with('&') && rest.find(';').is_some_and(|end| end < 10) {
                         let length = rest.find(';').unwrap_or(0) + 1;
                         self.put(length, Role::Constant);
@@ -383,11 +383,11 @@ fn number(rest: &str) -> usize {
     let hex = rest.starts_with("0x") || rest.starts_with("0X");
     let mut at = 1;
     while let Some(byte) = bytes.get(at) {
-        let goes_on = byte.is_ascii_alphanumeric()
+        let continues = byte.is_ascii_alphanumeric()
             || *byte == b'_'
             || (*byte == b'.' && bytes.get(at + 1).is_some_and(u8::is_ascii_digit))
             || (matches!(byte, b'+' | b'-') && !hex && matches!(bytes[at - 1], b'e' | b'E'));
-        if !goes_on {
+        if !continues {
             break;
         }
         at += 1;

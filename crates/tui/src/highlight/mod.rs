@@ -17,12 +17,12 @@ use table::{LANGUAGES, Language};
 pub(crate) struct Highlighter {
     /// `None` for one that is not known.
     language: Option<&'static Language>,
-    inside: Inside,
+    inside: LineState,
 }
 
-/// What is open at the start of a line.
+/// The construct that is open at the start of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Inside {
+enum LineState {
     #[default]
     Nothing,
     /// One of the language's strings, by its place in the table.
@@ -39,7 +39,7 @@ impl Highlighter {
         let name = language.trim().trim_start_matches('.').to_ascii_lowercase();
         let known = |language: &&Language| language.names.split(' ').any(|other| other == name);
         let language = if name.is_empty() { None } else { LANGUAGES.iter().find(known) };
-        Self { language, inside: Inside::Nothing }
+        Self { language, inside: LineState::Nothing }
     }
 
     /// The next line, which must be clean.

@@ -11,16 +11,16 @@ use serde_json::Value;
 use super::{ACTIONS, ActionInfo, Bindings, Scope, key_name, parse_key};
 use crate::Key;
 
-/// Something in the file that does not hold. The rest of it does.
+/// A faulty entry of the file. The rest of the file applies.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BindingTrouble {
+pub struct BindingProblem {
     /// From 1.
     pub line: usize,
     /// What is wrong, and what holds instead.
     pub text: String,
 }
 
-impl fmt::Display for BindingTrouble {
+impl fmt::Display for BindingProblem {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "line {}: {}", self.line, self.text)
     }
@@ -77,9 +77,10 @@ impl Bindings {
         );
         match text {
             Ok(text) => {
-                let (bindings, troubles) = Self::read(&text);
-                let told = |trouble: &BindingTrouble| format!("{shown}:{}: {}", trouble.line, trouble.text);
-                (bindings, troubles.iter().map(told).collect())
+                let (bindings, problems) = Self::read(&text);
+                let to_line =
+                    |problem: &BindingProblem| format!("{shown}:{}: {}", problem.line, problem.text);
+                (bindings, problems.iter().map(to_line).collect())
             }
             Err(error) => {
                 (Self::default(), vec![format!("{shown}: not read, so the default keys hold: {error}")])
@@ -92,16 +93,16 @@ impl Bindings {
     /// A key that the file gives to an action is taken from another one that has it only by default. Of two that the
     /// file gives it to, the first has it.
     #[must_use]
-    pub fn read(text: &str) -> (Self, Vec<BindingTrouble>) {
-        let mut troubles = Vec::new();
+    pub fn read(text: &str) -> (Self, Vec<BindingProblem>) {
+        let mut problems = Vec::new();
         let entries = match serde_json::from_str::<Entries>(text) {
             Ok(Entries(entries)) => entries,
             Err(error) => {
                 let why = error.to_string();
                 let why = why.split(" at line ").next().unwrap_or_default();
                 let text = format!("not read, so the default keys hold: {why}");
-                troubles.push(BindingTrouble { line: error.line().max(1), text });
-                return (Self::default(), troubles);
+                problems.push(BindingProblem { line: error.line().max(1), text });
+                return (Self::default(), problems);
             }
         };
         let default = Self::default();
@@ -111,7 +112,7 @@ impl Bindings {
         let mut vi = false;
         for (id, value) in entries {
             let line = finder.line(&id);
-            let mut tell = |line: usize, text: String| troubles.push(BindingTrouble { line, text });
+            let mut tell = |line: usize, text: String| problems.push(BindingProblem { line, text });
             if id == MODE {
                 match value.as_str() {
                     Some("vi") => vi = true,
@@ -198,7 +199,7 @@ impl Bindings {
                 None => default.keys(info.action).iter().copied().filter(|key| !hidden(info, *key)).collect(),
             })
             .collect();
-        (Self::of(keys, vi), troubles)
+        (Self::of(keys, vi), problems)
     }
 }
 
@@ -253,8 +254,8 @@ mod tests {
   "app.exit": "ctrl+q",
   "tui.editor.redo": "ctrl+g"
 }"#;
-        let (bindings, troubles) = Bindings::read(text);
-        assert_eq!(troubles, []);
+        let (bindings, problems) = Bindings::read(text);
+        assert_eq!(problems, []);
         let action = |scope, name| bindings.action(scope, parse_key(name).unwrap());
         assert_eq!(action(Scope::Editor, "ctrl+p"), Some(Action::CursorUp));
         assert_eq!(action(Scope::App, "ctrl+p"), None, "the editor has it now");
@@ -267,12 +268,15 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_hold_is_told_with_its_line() {
+    fn keybinding_problems_name_their_line() {
         let check = |text: &str, expect: &[(usize, &str)]| {
-            let told = Bindings::read(text).1;
-            assert_eq!(told.len(), expect.len(), "{told:?}");
-            for (told, (line, part)) in told.iter().zip(expect) {
-                assert!(told.line == *line && told.text.contains(part), "{told}: line {line}, {part}");
+            let problems = Bindings::read(text).1;
+            assert_eq!(problems.len(), expect.len(), "{problems:?}");
+            for (problem, (line, part)) in problems.iter().zip(expect) {
+                assert!(
+                    problem.line == *line && problem.text.contains(part),
+                    "{problem}: line {line}, {part}"
+                );
             }
         };
         check("{\n\"cursorUp\": \"up\"}", &[(2, "\"tui.editor.cursorUp\" is one")]);
@@ -300,9 +304,9 @@ mod tests {
         let path = dir.path().join("keybindings.json");
         assert_eq!(Bindings::load(&path), (Bindings::default(), Vec::new()));
         std::fs::write(&path, "{\n\"tui.editor.mode\": \"vi\", \"x\": 1}").unwrap();
-        let (bindings, told) = Bindings::load(&path);
+        let (bindings, problems) = Bindings::load(&path);
         assert!(bindings.vi());
-        assert_eq!(told, [format!("{}:2: there is no action \"x\"; it is left out", path.display())]);
+        assert_eq!(problems, [format!("{}:2: there is no action \"x\"; it is left out", path.display())]);
         std::fs::write(&path, b"\xff").unwrap();
         assert!(Bindings::load(&path).1[0].contains("default keys hold"));
         std::fs::remove_file(&path).unwrap();

@@ -7,7 +7,7 @@ mod table;
 use std::collections::HashMap;
 
 use crate::{Key, KeyCode};
-pub use file::BindingTrouble;
+pub use file::BindingProblem;
 pub use names::{KeyNameError, key_label, key_name, parse_key};
 pub use table::{ACTIONS, Action};
 

@@ -182,7 +182,7 @@ fn nothing_foreign_is_obeyed() {
 }
 
 #[test]
-fn everything_fits() {
+fn markdown_lines_fit_the_columns() {
     let text = "# A heading that is long\n\n> > quoted and long\n\n1. item\n   - nested item with words\n     - deeper\n\n| a | b | c |\n|---|---|---|\n| words in a cell | more words | x |\n\nhttps://example.com/a/very/long/path/that/does/not/fit\n\n---\n日本語の文章です\n";
     for columns in [1, 2, 5, 10, 11, 20, 40] {
         for line in markdown(text, columns, &Theme::plain()) {

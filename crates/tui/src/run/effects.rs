@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use super::{Run, Up, lent};
+use super::{Run, TaskMessage, external};
 use crate::editor::Query;
 use crate::request::{Context, Request};
-use crate::state::{Effect, Input};
-use crate::{Left, osc};
+use crate::state::{Effect, UiEvent};
+use crate::{ExitReason, osc};
 
 impl Run {
     pub(super) fn carry_out(&mut self, effect: Effect) {
@@ -17,18 +17,18 @@ impl Run {
             Effect::Stop(stop) => stop.stop(),
             Effect::Foreground(words) => {
                 let work = self.host.foreground(words);
-                self.lend_to(work, |ended, _| Input::Returned(ended));
+                self.lend_to(work, |ended, _| UiEvent::Returned(ended));
             }
             Effect::Edit(text) => self.edit(&text),
-            Effect::EditSettings => match lent::users_editor() {
+            Effect::EditSettings => match external::users_editor() {
                 Ok(mut editor) => {
                     editor.arg(self.host.settings_path());
                     self.lend(editor, |ended, _| match ended {
-                        Ok(()) => Input::EditedSettings,
-                        Err(error) => Input::Edited(Err(error)),
+                        Ok(()) => UiEvent::EditedSettings,
+                        Err(error) => UiEvent::Edited(Err(error)),
                     });
                 }
-                Err(error) => self.take(Input::Edited(Err(error))),
+                Err(error) => self.take(UiEvent::Edited(Err(error))),
             },
             Effect::Copy(_) if self.tty.abilities().dumb => {
                 self.state.warn("This terminal reaches no clipboard; /export writes the session to a file");
@@ -45,17 +45,19 @@ impl Run {
             Effect::Notify(text) => self.tty.write(osc::notify(&text, self.tty.abilities().notify)),
             Effect::Complete(id, query) => self.complete(id, query),
             Effect::Draft => self.unsaved = true,
-            Effect::Sent(text) => self.keeper.sent(text),
+            Effect::Sent(text) => self.storage.sent(text),
             Effect::PasteImage => {
                 let directory = std::env::temp_dir();
                 let work = tokio::task::spawn_blocking(move || crate::clipboard_image(&directory));
-                self.begin(async move { Input::Image(work.await.unwrap_or_else(|error| Err(error.into()))) });
+                self.begin(
+                    async move { UiEvent::Image(work.await.unwrap_or_else(|error| Err(error.into()))) },
+                );
             }
             Effect::Suspend => self.suspends = true,
             Effect::Leave => {
                 let session = self.session.as_ref().map(|session| session.view());
-                let said = session.filter(|view| view.head.is_some()).map(|view| view.session);
-                self.left = Some(Left::Quit(said));
+                let session_id = session.filter(|view| view.head.is_some()).map(|view| view.session);
+                self.left = Some(ExitReason::Quit(session_id));
             }
         }
     }
@@ -67,7 +69,7 @@ impl Run {
         self.tasks.spawn(async move {
             if let Some(reply) = request.carry_out(context).await {
                 // Nobody listens at the end.
-                drop(up.send(Up::Input(Box::new(Input::Reply(reply)))));
+                drop(up.send(TaskMessage::Input(Box::new(UiEvent::Reply(reply)))));
             }
         });
     }
@@ -79,8 +81,8 @@ impl Run {
                 if self.finder.is_none() {
                     let up = self.up.clone();
                     let found = move |found: crate::FoundFiles| {
-                        let input = Input::Offered(found.id, found.files, found.more);
-                        drop(up.send(Up::Input(Box::new(input))));
+                        let input = UiEvent::Offered(found.id, found.files, found.more);
+                        drop(up.send(TaskMessage::Input(Box::new(input))));
                     };
                     self.finder = crate::FileFinder::new(&self.directory, found).ok();
                 }
@@ -92,9 +94,9 @@ impl Run {
                 let (base, home) = (self.directory.clone(), std::env::var_os("HOME").map(PathBuf::from));
                 let work =
                     tokio::task::spawn_blocking(move || crate::complete_path(&base, home.as_deref(), &text));
-                self.begin(async move { Input::Offered(id, work.await.unwrap_or_default(), false) });
+                self.begin(async move { UiEvent::Offered(id, work.await.unwrap_or_default(), false) });
             }
-            Query::Argument { .. } => self.take(Input::Offered(id, Vec::new(), false)),
+            Query::Argument { .. } => self.take(UiEvent::Offered(id, Vec::new(), false)),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Terminal, state and session brought together: the only place that waits.
 
 mod effects;
-mod lent;
+mod external;
 
 use std::io;
 use std::panic::AssertUnwindSafe;
@@ -18,17 +18,17 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::editor::Editor;
-use crate::host::{Host, NotOpened, Open, Opened, Which};
-use crate::keeper::Keeper;
+use crate::host::{Host, Open, OpenError, OpenTarget, OpenedSession};
 use crate::keys::Bindings;
-use crate::screen::linear::Linear;
-use crate::state::{Effect, Input, Purpose, State};
-use crate::terminal::{Abilities, End, Incoming, Terminal, take_panics};
+use crate::screen::linear::LineWriter;
+use crate::state::{Effect, Purpose, State, UiEvent};
+use crate::storage::EditorStorage;
+use crate::terminal::{Abilities, End, Terminal, TerminalInput, take_panics};
 use crate::view::view_reading;
 use crate::{Canvas, DraftFile, Links, Screen, SentFile, Size, TerminalEvent, Theme};
 
-use lent::Lent;
-pub use lent::users_editor;
+use external::LentTerminal;
+pub use external::users_editor;
 
 /// Between two frames while something streams.
 const FRAME: Duration = Duration::from_millis(16);
@@ -41,8 +41,8 @@ const FLOOD: usize = 64;
 /// How long a session may take to end.
 const END: Duration = Duration::from_secs(8);
 
-/// What the terminal begins with.
-pub struct Begin {
+/// How the terminal starts.
+pub struct TerminalOptions {
     /// Its surroundings.
     pub host: Arc<dyn Host>,
     /// How it looks.
@@ -67,9 +67,9 @@ pub struct Begin {
     pub notes: Vec<String>,
 }
 
-/// How it was left.
+/// Why the terminal ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Left {
+pub enum ExitReason {
     /// By the user; with the session that was open, if something was said in it.
     Quit(Option<SessionId>),
     /// By this signal.
@@ -78,22 +78,22 @@ pub enum Left {
     Gone,
 }
 
-/// How it ended.
+/// The end of a terminal run.
 #[derive(Debug)]
-pub struct Ended {
+pub struct TerminalEnd {
     /// How it was left.
-    pub left: Left,
+    pub left: ExitReason,
     /// What is to be told now that the terminal is as it was.
-    pub told: Vec<String>,
+    pub messages: Vec<String>,
 }
 
-/// What comes from what was begun.
-enum Up {
-    Input(Box<Input>),
+/// A message from a background task.
+enum TaskMessage {
+    Input(Box<UiEvent>),
     /// The program that had the terminal is done; and what came of it.
-    Back(Box<Input>),
+    Back(Box<UiEvent>),
     /// A session, and its events.
-    Opened(Result<(Opened, Events), NotOpened>),
+    Opened(Result<(OpenedSession, Events), OpenError>),
     /// Hooks let the session that is open be left for this one.
     Leave(Open),
 }
@@ -103,7 +103,7 @@ struct Run {
     tty: Terminal,
     screen: Screen,
     /// In place of the screen, where nothing is drawn.
-    linear: Option<Linear>,
+    linear: Option<LineWriter>,
     state: State,
     /// The commands of the host, with the terminal's own.
     commands: CommandRegistry,
@@ -115,10 +115,10 @@ struct Run {
     /// What is on its way into the session: the end waits for it.
     keeping: JoinSet<()>,
     /// Bounded by what was begun: what comes often says the latest, and is taken as it comes.
-    up: mpsc::UnboundedSender<Up>,
+    up: mpsc::UnboundedSender<TaskMessage>,
     /// Ends the line that runs while no session is open.
     unkept: Option<CancellationToken>,
-    keeper: Keeper,
+    storage: EditorStorage,
     /// What is written is not kept yet.
     unsaved: bool,
     directory: PathBuf,
@@ -126,8 +126,8 @@ struct Run {
     /// The process is to stop.
     suspends: bool,
     /// Another program has the terminal.
-    lent: Option<Lent>,
-    left: Option<Left>,
+    external: Option<LentTerminal>,
+    left: Option<ExitReason>,
     drawn: Instant,
     dirty: bool,
     /// So many events came at once that more are there already.
@@ -138,7 +138,7 @@ struct Run {
 ///
 /// # Errors
 /// When the terminal cannot be used.
-pub async fn run(begin: Begin) -> io::Result<Ended> {
+pub async fn run(begin: TerminalOptions) -> io::Result<TerminalEnd> {
     let mut notes = begin.notes;
     let mut editor = Editor::default();
     let sent = SentFile::new(&begin.home, &begin.sealer);
@@ -163,9 +163,9 @@ pub async fn run(begin: Begin) -> io::Result<Ended> {
     let tty = Terminal::open(begin.abilities)?;
     let (up, mut ups) = mpsc::unbounded_channel();
     let tell = up.clone();
-    let keeper = Keeper::new(draft, sent, move |text| {
+    let storage = EditorStorage::new(draft, sent, move |text| {
         // Nobody listens at the end.
-        drop(tell.send(Up::Input(Box::new(Input::Note(text)))));
+        drop(tell.send(TaskMessage::Input(Box::new(UiEvent::Note(text)))));
     })?;
     let now = SystemClock.now();
     let size_now = tty.size();
@@ -190,7 +190,7 @@ pub async fn run(begin: Begin) -> io::Result<Ended> {
         host: begin.host,
         tty,
         screen: Screen::new(size_now, begin.abilities.depth).reflows(begin.abilities.reflows).links(links),
-        linear: begin.abilities.linear.then(Linear::default),
+        linear: begin.abilities.linear.then(LineWriter::default),
         state,
         commands,
         offered: None,
@@ -200,19 +200,19 @@ pub async fn run(begin: Begin) -> io::Result<Ended> {
         keeping: JoinSet::new(),
         up,
         unkept: None,
-        keeper,
+        storage,
         unsaved: false,
         directory: begin.directory,
         finder: None,
         suspends: false,
-        lent: None,
+        external: None,
         left: None,
         drawn: Instant::now(),
         dirty: false,
         floods: false,
     };
     for note in notes {
-        run.take(Input::Note(note));
+        run.take(UiEvent::Note(note));
     }
     run.offer_commands();
     run.draw();
@@ -232,28 +232,28 @@ pub async fn run(begin: Begin) -> io::Result<Ended> {
         }
         let frame = FRAME.saturating_sub(run.drawn.elapsed());
         // What the terminal has not taken yet is waited for, not asked for.
-        let dirty = run.dirty && run.lent.is_none() && !run.tty.busy();
-        let working = run.state.is_working() && run.lent.is_none();
-        let is_lent = run.lent.is_some();
+        let dirty = run.dirty && run.external.is_none() && !run.tty.busy();
+        let working = run.state.is_working() && run.external.is_none();
+        let is_external = run.external.is_some();
         // What streams in is taken a frame at a time, unless there is so much that it would be held up.
         let rests = dirty && !run.floods && !frame.is_zero();
         tokio::select! {
             biased;
-            incoming = lent::next(&mut run.tty, is_lent) => match incoming {
-                Incoming::Event(event) => {
+            incoming = external::next(&mut run.tty, is_external) => match incoming {
+                TerminalInput::Event(event) => {
                     run.key(event);
                     // A terminal that does not say what is pasted sends it as many keys: they are shown and kept once.
-                    while run.left.is_none() && !run.suspends && run.lent.is_none() {
+                    while run.left.is_none() && !run.suspends && run.external.is_none() {
                         let Some(event) = run.tty.more() else { break };
                         run.key(event);
                     }
                     run.draw();
                 }
-                Incoming::Written => run.draw(),
-                Incoming::Resized(size) => run.resize(size),
-                Incoming::Resumed => run.resumed(),
-                Incoming::End(End::Closed) => run.left = Some(Left::Gone),
-                Incoming::End(End::Signal(number)) => run.left = Some(Left::Signal(number)),
+                TerminalInput::Written => run.draw(),
+                TerminalInput::Resized(size) => run.resize(size),
+                TerminalInput::Resumed => run.resumed(),
+                TerminalInput::End(End::Closed) => run.left = Some(ExitReason::Gone),
+                TerminalInput::End(End::Signal(number)) => run.left = Some(ExitReason::Signal(number)),
             },
             Some(up) = ups.recv() => {
                 run.up(up);
@@ -272,7 +272,7 @@ pub async fn run(begin: Begin) -> io::Result<Ended> {
             }
             () = tokio::time::sleep_until(tick), if working => {
                 tick = tokio::time::Instant::now() + TICK;
-                run.take(Input::Tick);
+                run.take(UiEvent::Tick);
                 run.draw();
             }
             Some(done) = run.tasks.join_next() => run.done(done),
@@ -302,7 +302,7 @@ impl Run {
         self.dirty = true;
     }
 
-    fn take(&mut self, input: Input) {
+    fn take(&mut self, input: UiEvent) {
         for effect in self.state.on(input, SystemClock.now()) {
             self.carry_out(effect);
         }
@@ -311,23 +311,23 @@ impl Run {
 
     fn key(&mut self, event: TerminalEvent) {
         match event {
-            TerminalEvent::Key(key) => self.take(Input::Key(key)),
-            TerminalEvent::Paste(text) => self.take(Input::Paste(text)),
+            TerminalEvent::Key(key) => self.take(UiEvent::Key(key)),
+            TerminalEvent::Paste(text) => self.take(UiEvent::Paste(text)),
             TerminalEvent::Line(text) => {
-                self.linear.as_mut().map(Linear::entered);
-                self.take(Input::Line(text));
+                self.linear.as_mut().map(LineWriter::entered);
+                self.take(UiEvent::Line(text));
             }
             TerminalEvent::Interrupt => {
-                self.linear.as_mut().map(Linear::disturbed);
-                self.take(Input::Interrupt);
+                self.linear.as_mut().map(LineWriter::disturbed);
+                self.take(UiEvent::Interrupt);
             }
-            TerminalEvent::Finished => self.take(Input::Finished),
-            TerminalEvent::Focus(focused) => self.take(Input::Focus(focused)),
+            TerminalEvent::Finished => self.take(UiEvent::Finished),
+            TerminalEvent::Focus(focused) => self.take(UiEvent::Focus(focused)),
             TerminalEvent::Background([red, green, blue]) => {
                 // As bright as it is seen to be, in ten thousandths.
                 let [red, green, blue] = [red, green, blue].map(u32::from);
                 let light = 2_126 * red + 7_152 * green + 722 * blue > 10_000 * 127;
-                self.take(Input::Ground { light });
+                self.take(UiEvent::Ground { light });
             }
             TerminalEvent::Answer(_) => {}
         }
@@ -349,13 +349,13 @@ impl Run {
         let Some(envelope) = event else {
             self.events = None;
             self.session = None;
-            return self.take(Input::Ended);
+            return self.take(UiEvent::Ended);
         };
         if let Event::Changed { model, .. } = &envelope.event {
-            self.take(Input::Levels(self.host.levels(model)));
+            self.take(UiEvent::Levels(self.host.levels(model)));
         }
         let settled = matches!(envelope.event, Event::Settled);
-        self.take(Input::Event(envelope));
+        self.take(UiEvent::Event(envelope));
         if settled {
             self.ask_branch();
         }
@@ -365,14 +365,14 @@ impl Run {
     fn ask_branch(&mut self) {
         let host = self.host.clone();
         let work = tokio::task::spawn_blocking(move || host.git_branch());
-        self.begin(async move { Input::Branch(work.await.unwrap_or_default()) });
+        self.begin(async move { UiEvent::Branch(work.await.unwrap_or_default()) });
     }
 
     /// Something that was begun is done. What failed inside is said, for nothing else will come of it.
     fn done(&mut self, done: Result<(), tokio::task::JoinError>) {
         if done.is_err_and(|error| error.is_panic()) {
             let panics = take_panics().join("\n");
-            self.take(Input::Note(format!("The program failed inside, which is a bug of it: {panics}")));
+            self.take(UiEvent::Note(format!("The program failed inside, which is a bug of it: {panics}")));
         }
     }
 
@@ -380,7 +380,7 @@ impl Run {
     fn offer_commands(&mut self) {
         let registry = self.commands.clone();
         for notice in registry.take_notices() {
-            self.take(Input::Note(notice.to_string()));
+            self.take(UiEvent::Note(notice.to_string()));
         }
         let version = registry.version();
         if self.offered != Some(version) {
@@ -389,19 +389,19 @@ impl Run {
         }
     }
 
-    fn up(&mut self, up: Up) {
+    fn up(&mut self, up: TaskMessage) {
         match up {
-            Up::Input(input) => self.take(*input),
-            Up::Back(input) => {
-                self.lent = None;
+            TaskMessage::Input(input) => self.take(*input),
+            TaskMessage::Back(input) => {
+                self.external = None;
                 if self.tty.enter().is_err() {
-                    self.left = Some(Left::Gone);
+                    self.left = Some(ExitReason::Gone);
                 }
                 self.take(*input);
                 self.unsaved = true;
                 self.resize(self.tty.size());
             }
-            Up::Opened(Ok((opened, events))) => {
+            TaskMessage::Opened(Ok((opened, events))) => {
                 // Files of another machine are none of the one that the window is on.
                 if let Some(links) = self.state.links().filter(|_| !self.tty.abilities().remote) {
                     links.set_directory(&opened.directory);
@@ -410,17 +410,17 @@ impl Run {
                 self.events = Some(events);
                 self.offer_commands();
                 self.ask_branch();
-                self.take(Input::Opened(Box::new(Ok(opened))));
+                self.take(UiEvent::Opened(Box::new(Ok(opened))));
             }
-            Up::Opened(Err(error)) => self.take(Input::Opened(Box::new(Err(error)))),
-            Up::Leave(open) => self.leave_for(open),
+            TaskMessage::Opened(Err(error)) => self.take(UiEvent::Opened(Box::new(Err(error)))),
+            TaskMessage::Leave(open) => self.leave_for(open),
         }
     }
 
     /// Draws, unless the terminal still has to take what was drawn before: it is drawn when it has.
     fn draw(&mut self) {
         self.drawn = Instant::now();
-        self.dirty = self.lent.is_some() || self.tty.busy();
+        self.dirty = self.external.is_some() || self.tty.busy();
         if self.dirty {
             return;
         }
@@ -428,7 +428,7 @@ impl Run {
         let bytes = match &mut self.linear {
             Some(linear) => {
                 if self.tty.hide(self.state.hides()).is_err() {
-                    self.left = Some(Left::Gone);
+                    self.left = Some(ExitReason::Gone);
                 }
                 linear.write(&printed, self.state.prompt())
             }
@@ -445,12 +445,12 @@ impl Run {
 
     /// What leaves the terminal to others.
     fn finish(&mut self) -> Vec<u8> {
-        self.linear.as_mut().map_or_else(|| self.screen.finish(), Linear::finish)
+        self.linear.as_mut().map_or_else(|| self.screen.finish(), LineWriter::finish)
     }
 
     fn resize(&mut self, size: Size) {
         self.screen.resize(size);
-        self.take(Input::Resize(size));
+        self.take(UiEvent::Resize(size));
         self.draw();
     }
 
@@ -463,11 +463,11 @@ impl Run {
     }
 
     /// Does something beside; what comes of it is an input.
-    fn begin(&mut self, work: impl Future<Output = Input> + Send + 'static) {
+    fn begin(&mut self, work: impl Future<Output = UiEvent> + Send + 'static) {
         let up = self.up.clone();
         self.tasks.spawn(async move {
             // Nobody listens at the end.
-            drop(up.send(Up::Input(Box::new(work.await))));
+            drop(up.send(TaskMessage::Input(Box::new(work.await))));
         });
     }
 
@@ -487,7 +487,7 @@ impl Run {
                 Some(session) => session.send(command).await,
                 None => Err(Refused::Closed),
             };
-            drop(up.send(Up::Input(Box::new(Input::Sent(purpose, result)))));
+            drop(up.send(TaskMessage::Input(Box::new(UiEvent::Sent(purpose, result)))));
         });
         if (&mut sending).now_or_never().is_none() {
             self.keeping.spawn(sending);
@@ -498,25 +498,25 @@ impl Run {
     fn run_unkept(&mut self, line: String, hidden: bool, purpose: Purpose) {
         let stop = CancellationToken::new();
         self.unkept = Some(stop.clone());
-        let (id, up, told) = (RunId::from("unkept"), self.up.clone(), self.up.clone());
-        let told_id = id.clone();
+        let (id, up, messages) = (RunId::from("unkept"), self.up.clone(), self.up.clone());
+        let output_id = id.clone();
         let tell = Box::new(move |tail| {
-            drop(told.send(Up::Input(Box::new(Input::UnkeptOutput(told_id.clone(), tail)))));
+            drop(messages.send(TaskMessage::Input(Box::new(UiEvent::UnkeptOutput(output_id.clone(), tail)))));
         });
         let done = self.host.run_unkept(line, hidden, stop, tell);
-        drop(up.send(Up::Input(Box::new(Input::Sent(purpose, Ok(Ack::Started(id.clone())))))));
+        drop(up.send(TaskMessage::Input(Box::new(UiEvent::Sent(purpose, Ok(Ack::Started(id.clone())))))));
         self.tasks.spawn(async move {
             let done = done.await;
-            drop(up.send(Up::Input(Box::new(Input::UnkeptEnded(id, done)))));
+            drop(up.send(TaskMessage::Input(Box::new(UiEvent::UnkeptEnded(id, done)))));
         });
     }
 
     /// Opens a session, where hooks of the one that is open let that be left.
     fn open(&mut self, open: Open) {
         let to = match &open.which {
-            Which::Asked => return self.leave_for(open),
-            Which::New => None,
-            Which::Session(session) => Some(session.clone()),
+            OpenTarget::Asked => return self.leave_for(open),
+            OpenTarget::New => None,
+            OpenTarget::Session(session) => Some(session.clone()),
         };
         // The same one is opened again for another reason.
         let leaves = |session: &Arc<Session>| session.has_hooks() && to != Some(session.view().session);
@@ -524,8 +524,8 @@ impl Run {
         let up = self.up.clone();
         self.tasks.spawn(async move {
             let answer = match session.before_switch(to).await {
-                Ok(()) => Up::Leave(open),
-                Err(refused) => Up::Opened(Err(NotOpened::Stays(refused.to_string()))),
+                Ok(()) => TaskMessage::Leave(open),
+                Err(refused) => TaskMessage::Opened(Err(OpenError::Stays(refused.to_string()))),
             };
             drop(session);
             drop(up.send(answer));
@@ -538,7 +538,7 @@ impl Run {
         self.tasks.spawn(async move {
             let glimpsed = async {
                 if let Ok(Some(glimpse)) = host.glimpse(&open).await {
-                    drop(up.send(Up::Input(Box::new(Input::Glimpsed(glimpse)))));
+                    drop(up.send(TaskMessage::Input(Box::new(UiEvent::Glimpsed(glimpse)))));
                 }
             };
             let opened = async {
@@ -546,14 +546,14 @@ impl Run {
                 AssertUnwindSafe(host.open(open.clone())).catch_unwind().await
             };
             let ((), found) = tokio::join!(glimpsed, opened);
-            let opened = match found.unwrap_or_else(|_| Err(NotOpened::Failed(take_panics().join("\n")))) {
+            let opened = match found.unwrap_or_else(|_| Err(OpenError::Failed(take_panics().join("\n")))) {
                 Ok(opened) => match opened.session.subscribe_and_answer(Delivery::Lossless).await {
                     Ok((_, events)) => Ok((opened, events)),
-                    Err(error) => Err(NotOpened::Failed(error.to_string())),
+                    Err(error) => Err(OpenError::Failed(error.to_string())),
                 },
                 Err(error) => Err(error),
             };
-            drop(up.send(Up::Opened(opened)));
+            drop(up.send(TaskMessage::Opened(opened)));
         });
     }
 
@@ -563,16 +563,16 @@ impl Run {
     }
 
     fn keep_draft(&mut self) {
-        if let Some(told) = self.keeper.draft(&self.state.draft()) {
-            self.take(Input::Note(told));
+        if let Some(messages) = self.storage.draft(&self.state.draft()) {
+            self.take(UiEvent::Note(messages));
         }
     }
 
     /// Leaves: the terminal first, for what runs may take a while to end.
-    async fn end(mut self, mut ups: mpsc::UnboundedReceiver<Up>) -> io::Result<Ended> {
-        let left = self.left.take().unwrap_or(Left::Gone);
-        if let Some(lent) = self.lent.take() {
-            self.take_back(&lent, &left, &mut ups).await;
+    async fn end(mut self, mut ups: mpsc::UnboundedReceiver<TaskMessage>) -> io::Result<TerminalEnd> {
+        let left = self.left.take().unwrap_or(ExitReason::Gone);
+        if let Some(external) = self.external.take() {
+            self.take_back(&external, &left, &mut ups).await;
         } else {
             let printed = self.state.take_printed();
             let mut bytes = match &mut self.linear {
@@ -593,22 +593,25 @@ impl Run {
         let mut opened = None;
         while let Ok(up) = ups.try_recv() {
             match up {
-                Up::Input(input) if matches!(*input, Input::Sent(..) | Input::Note(_)) => {
+                TaskMessage::Input(input) if matches!(*input, UiEvent::Sent(..) | UiEvent::Note(_)) => {
                     // Nothing is begun any more.
                     drop(self.state.on(*input, SystemClock.now()));
                 }
-                Up::Opened(Ok((session, _))) => opened = Some(session.session),
-                Up::Input(_) | Up::Back(_) | Up::Leave(_) | Up::Opened(Err(_)) => {}
+                TaskMessage::Opened(Ok((session, _))) => opened = Some(session.session),
+                TaskMessage::Input(_)
+                | TaskMessage::Back(_)
+                | TaskMessage::Leave(_)
+                | TaskMessage::Opened(Err(_)) => {}
             }
         }
-        let mut told: Vec<String> = self.keeper.draft(&self.state.draft()).into_iter().collect();
+        let mut messages: Vec<String> = self.storage.draft(&self.state.draft()).into_iter().collect();
         let old = self.close();
         self.tasks.shutdown().await;
         end(old).await;
         end(opened).await;
-        self.keeper.finish().await;
-        told.extend(take_panics());
-        Ok(Ended { left, told })
+        self.storage.finish().await;
+        messages.extend(take_panics());
+        Ok(TerminalEnd { left, messages })
     }
 }
 

@@ -3,16 +3,16 @@
 
 use crate::Line;
 
-/// What was written last.
+/// Writes lines for screen readers; remembers how the last one ended.
 #[derive(Debug, Default)]
-pub(crate) struct Linear {
+pub(crate) struct LineWriter {
     /// The prompt in the row that is not ended yet; empty where there is none.
     open: &'static str,
     /// The last line was empty.
     blank: bool,
 }
 
-impl Linear {
+impl LineWriter {
     /// The bytes for finished lines, and for the prompt behind them; an empty one while nothing is asked for.
     pub(crate) fn write(&mut self, printed: &[Line], prompt: &'static str) -> Vec<u8> {
         let mut out = String::new();
@@ -78,17 +78,20 @@ mod tests {
 
     #[test]
     fn nothing_moves() {
-        let mut linear = Linear::default();
-        let mut said = |lines: &[Line], prompt| String::from_utf8(linear.write(lines, prompt)).unwrap();
+        let mut linear = LineWriter::default();
+        let mut written = |lines: &[Line], prompt| String::from_utf8(linear.write(lines, prompt)).unwrap();
         let bold = Line::styled("bold \x1b[2J", Style { bold: true, ..Style::default() });
-        assert_eq!(said(&[Line::default(), bold, Line::default(), Line::default()], "You: "), {
+        assert_eq!(written(&[Line::default(), bold, Line::default(), Line::default()], "You: "), {
             "\nbold \u{fffd}[2J\n\nYou: "
         });
-        assert_eq!(said(&[], "You: "), "");
-        assert_eq!(said(&[Line::from("│ quoted  "), Line::from("──┼──")], "You: "), "\n  quoted\nYou: ");
-        assert_eq!(said(&[], ""), "\n");
-        assert_eq!(said(&[Line::from("wider than any screen ".repeat(9).as_str())], "").lines().count(), 1);
-        assert_eq!(said(&[], "Answer: "), "Answer: ");
+        assert_eq!(written(&[], "You: "), "");
+        assert_eq!(written(&[Line::from("│ quoted  "), Line::from("──┼──")], "You: "), "\n  quoted\nYou: ");
+        assert_eq!(written(&[], ""), "\n");
+        assert_eq!(
+            written(&[Line::from("wider than any screen ".repeat(9).as_str())], "").lines().count(),
+            1
+        );
+        assert_eq!(written(&[], "Answer: "), "Answer: ");
         linear.entered();
         assert_eq!(linear.write(&[Line::from("taken")], ""), b"taken\n");
         linear.disturbed();

@@ -4,30 +4,30 @@ use quipu_protocol::{ModelError, UnixMs};
 
 use crate::request::Stop;
 
-/// Something that is under way.
+/// A task in progress.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Working {
+pub(crate) struct OngoingTask {
     /// Since when.
     pub(crate) since: UnixMs,
     /// What, in a word or two.
     pub(crate) what: String,
 }
 
-/// A provider that is asked about a key, until that is stopped.
+/// A running check of a key with its provider.
 #[derive(Debug)]
-pub(crate) struct Checking {
-    working: Working,
+pub(crate) struct KeyCheck {
+    working: OngoingTask,
     pub(crate) stop: Stop,
 }
 
 /// All that is under way in the session and beside it.
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
-    pub(crate) working: Option<Working>,
+    pub(crate) working: Option<OngoingTask>,
     /// The context is being summed up, or the session goes to another node.
-    pub(crate) busy: Option<Working>,
+    pub(crate) busy: Option<OngoingTask>,
     /// A provider is asked whether it takes a key.
-    pub(crate) checking: Option<Checking>,
+    pub(crate) checking: Option<KeyCheck>,
     /// The next try of a call: which, when, and why.
     pub(crate) retry: Option<(u32, UnixMs, ModelError)>,
 }
@@ -39,18 +39,18 @@ impl Activity {
     }
 
     /// What keeps the session or the host from answering, beside a run of the agent.
-    pub(crate) fn beside(&self) -> Option<&Working> {
+    pub(crate) fn parallel_task(&self) -> Option<&OngoingTask> {
         self.busy.as_ref().or(self.checking.as_ref().map(|checking| &checking.working))
     }
 
     /// What is shown of it: the session's own work goes first.
-    pub(crate) fn shown(&self) -> Option<&Working> {
+    pub(crate) fn shown(&self) -> Option<&OngoingTask> {
         let checking = self.checking.as_ref().map(|checking| &checking.working);
         self.busy.as_ref().or(self.working.as_ref()).or(checking)
     }
 
     /// The run does something else now.
-    pub(crate) fn doing(&mut self, what: &str) {
+    pub(crate) fn set_phase(&mut self, what: &str) {
         if let Some(working) = &mut self.working
             && working.what != what
         {
@@ -60,7 +60,7 @@ impl Activity {
 
     /// A provider is asked about a key, or is to have one.
     pub(crate) fn check(&mut self, what: String, since: UnixMs, stop: Stop) {
-        self.checking = Some(Checking { working: Working { since, what }, stop });
+        self.checking = Some(KeyCheck { working: OngoingTask { since, what }, stop });
     }
 
     /// The session does nothing more.

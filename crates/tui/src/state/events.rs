@@ -7,8 +7,8 @@ use quipu_protocol::{
     Outcome, Scope, Snapshot, Ui,
 };
 
-use super::item::{Answering, Running};
-use super::{Effect, Item, State, Working};
+use super::item::{AnswerItem, CallItem};
+use super::{Effect, Item, OngoingTask, State};
 use crate::{blocks, render};
 
 /// Somebody may have looked away from what took so long, in milliseconds.
@@ -23,11 +23,11 @@ impl State {
         match &envelope.event {
             Event::RunStarted => {
                 self.linear.iter_mut().for_each(|linear| linear.sent = false);
-                self.activity.working = Some(Working { since: at, what: "waiting for the model".into() });
+                self.activity.working = Some(OngoingTask { since: at, what: "waiting for the model".into() });
             }
             Event::TurnStarted { .. } => {
                 self.transcript.shown.clear();
-                self.activity.doing("waiting for the model");
+                self.activity.set_phase("waiting for the model");
             }
             Event::TurnEnded { .. } => {}
             Event::RunEnded { outcome } => {
@@ -59,22 +59,22 @@ impl State {
             Event::MessageStarted { id, message, attempt } => {
                 if let Message::Assistant(_) = &**message {
                     if *attempt > 1 {
-                        self.activity.doing(&format!("waiting for the model, try {attempt}"));
+                        self.activity.set_phase(&format!("waiting for the model, try {attempt}"));
                     }
-                    self.transcript.begin_answer(Answering::new(id.clone()));
+                    self.transcript.begin_answer(AnswerItem::new(id.clone()));
                 }
             }
             Event::MessageDelta { id, delta } => {
                 let Some(answer) = self.transcript.answer(id) else { return };
                 answer.add(delta);
-                let doing = answer.doing();
+                let phase = answer.phase();
                 self.activity.retry = None;
-                self.activity.doing(doing);
+                self.activity.set_phase(phase);
             }
             Event::MessageEnded { id, message, ending } => self.on_message(id, message, ending),
             Event::ToolStarted { call, name, args } => {
-                self.activity.doing("running tools");
-                let tool = Running::new(call.clone(), name.clone(), args.clone(), at);
+                self.activity.set_phase("running tools");
+                let tool = CallItem::new(call.clone(), name.clone(), args.clone(), at);
                 self.transcript.items.push_back(Item::Tool(Box::new(tool)));
             }
             Event::ToolOutput { call, tail } => {
@@ -92,7 +92,7 @@ impl State {
             Event::ShellOutput { id, tail } => self.shell_output(id, tail),
             Event::ShellEnded { id, result, lost } => self.shell_ended(id, result, lost.as_deref(), effects),
             Event::Asked { ask } => {
-                self.activity.doing("waiting for your answer");
+                self.activity.set_phase("waiting for your answer");
                 self.asked(ask, effects);
             }
             Event::AskClosed { ask, by, by_policy } => {
@@ -127,14 +127,15 @@ impl State {
                     CompactionReason::Overflow => "the model says that the context is too long",
                     CompactionReason::Manual => "as asked",
                 };
-                self.activity.busy = Some(Working { since: at, what: format!("compacting ({why})") });
+                self.activity.busy = Some(OngoingTask { since: at, what: format!("compacting ({why})") });
             }
             Event::CompactionEnded { result, .. } => {
                 self.activity.busy = None;
                 self.on_compacted(result);
             }
             Event::JumpStarted { to } => {
-                self.activity.busy = Some(Working { since: at, what: format!("going to {}", to.short()) });
+                self.activity.busy =
+                    Some(OngoingTask { since: at, what: format!("going to {}", to.short()) });
             }
             Event::JumpEnded { result } => {
                 self.activity.busy = None;
@@ -185,7 +186,7 @@ impl State {
     /// What people see beside the conversation.
     fn show_ui(&mut self, ui: &Ui) {
         match ui {
-            Ui::Notice { notice } => self.trouble(notice),
+            Ui::Notice { notice } => self.notice(notice),
             Ui::Status { key, text } => {
                 self.status.retain(|(named, _)| named != key);
                 self.status.extend(text.clone().map(|text| (key.clone(), vec![text])));
@@ -235,7 +236,7 @@ impl State {
                     (Some(open), Ending::Kept(_)) => open.end(answer),
                     (Some(open), Ending::Dropped(_)) => open.abandon(),
                     (None, Ending::Kept(_)) => {
-                        let mut open = Answering::new(id.clone());
+                        let mut open = AnswerItem::new(id.clone());
                         open.end(answer);
                         self.transcript.begin_answer(open);
                     }
@@ -323,8 +324,8 @@ impl State {
     }
 
     /// Something that the user should know.
-    pub(super) fn trouble(&mut self, trouble: &Notice) {
-        let lines = render::apart(blocks::trouble(trouble, self.size.columns, &self.theme));
+    pub(super) fn notice(&mut self, notice: &Notice) {
+        let lines = render::apart(blocks::notice(notice, self.size.columns, &self.theme));
         self.ready(lines);
     }
 }

@@ -13,14 +13,13 @@ use crate::{Line, Theme};
 pub(crate) enum Item {
     /// Lines that wait for what stands before them.
     Ready(Vec<Line>),
-    /// An answer.
-    Answer(Box<Answering>),
+    Answer(Box<AnswerItem>),
     /// A call.
-    Tool(Box<Running>),
+    Tool(Box<CallItem>),
 }
 
-/// An answer on its way.
-pub(crate) struct Answering {
+/// An answer that is streaming.
+pub(crate) struct AnswerItem {
     pub(crate) id: MessageId,
     blocks: Vec<Block>,
     /// Blocks that are printed whole.
@@ -34,8 +33,8 @@ enum Block {
     Call { name: String, bytes: usize },
 }
 
-/// A call that runs.
-pub(crate) struct Running {
+/// A running tool call.
+pub(crate) struct CallItem {
     pub(crate) call: CallId,
     pub(crate) name: String,
     pub(crate) args: Json,
@@ -80,21 +79,21 @@ impl Item {
     }
 }
 
-impl Running {
+impl CallItem {
     /// A call that begins.
     pub(crate) fn new(call: CallId, name: String, args: Json, since: UnixMs) -> Self {
         Self { call, name, args, since, tail: "".into(), result: None, printed: false }
     }
 }
 
-impl Answering {
+impl AnswerItem {
     /// An answer without content.
     pub(crate) fn new(id: MessageId) -> Self {
         Self { id, blocks: Vec::new(), printed: 0, ended: false }
     }
 
     /// What it is doing, in a word.
-    pub(crate) fn doing(&self) -> &'static str {
+    pub(crate) fn phase(&self) -> &'static str {
         match self.blocks.last() {
             Some(Block::Thinking { .. }) => "thinking",
             Some(Block::Text { .. }) => "answering",
@@ -265,7 +264,7 @@ fn text_block() -> Block {
 }
 
 /// A call that runs, or waits.
-fn running(tool: &Running, columns: usize, theme: &Theme, now: UnixMs) -> Vec<Line> {
+fn running(tool: &CallItem, columns: usize, theme: &Theme, now: UnixMs) -> Vec<Line> {
     let elapsed = render::span(now.saturating_sub(tool.since));
     let state = ToolState::Running { tail: &tool.tail, elapsed };
     let view = ToolView { name: &tool.name, arguments: tool.args.get(), state, folded: true };

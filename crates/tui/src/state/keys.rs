@@ -6,7 +6,7 @@ use super::{Choice, Effect, Purpose, State};
 use crate::editor::{Candidate, EditorEffect, EditorOutcome, Query};
 use crate::keys::{Action, Scope};
 use crate::levels::level_name;
-use crate::registered::Found;
+use crate::registered::CommandMatch;
 use crate::request::Request;
 use crate::{Key, KeyCode};
 
@@ -111,8 +111,8 @@ impl State {
             return self.run_shell(text, line, hidden, effects);
         }
         match self.command_of(trimmed) {
-            Some(Ok((Found::Own(command), arguments))) => self.slash(command, arguments, effects),
-            Some(Ok((Found::Other(name), arguments))) => Self::run_other(name, arguments, effects),
+            Some(Ok((CommandMatch::Own(command), arguments))) => self.slash(command, arguments, effects),
+            Some(Ok((CommandMatch::Other(name), arguments))) => Self::run_other(name, arguments, effects),
             Some(Err(name)) if !trimmed.contains('\n') => {
                 self.editor.set_text(text);
                 let near = crate::commands::nearest(name, &self.commands);

@@ -9,7 +9,7 @@ use crate::host::HostError;
 use crate::keys::Action;
 use crate::levels::level_name;
 use crate::picker::{Picker, PickerRow};
-use crate::registered::Found;
+use crate::registered::CommandMatch;
 use crate::request::{Context, Request};
 use crate::{Line, Size, render};
 
@@ -20,11 +20,11 @@ const SAME: usize = 512;
 /// Columns that lines have at least: what is narrower is broken by the terminal.
 const NARROWEST: usize = 40;
 
-/// What was told, so that it is told once.
+/// What the linear view has printed, so that it prints each thing once.
 #[derive(Debug, Default)]
-pub(crate) struct Linear {
+pub(crate) struct LinearState {
     /// What was under way.
-    pub(crate) told: Vec<Vec<Line>>,
+    pub(crate) printed: Vec<Vec<Line>>,
     /// The next try of a call: which, and when.
     pub(crate) retried: Option<(u32, UnixMs)>,
     /// Of the line of this number, what it printed and was told.
@@ -37,7 +37,7 @@ pub(crate) struct Linear {
     /// A text whose end is not there yet.
     begun: String,
     /// What was said at the prompt, where it can be read already.
-    said: Option<String>,
+    answer: Option<String>,
     /// Something was sent, and nothing came of it yet.
     pub(super) sent: bool,
     /// When something was told last.
@@ -108,13 +108,15 @@ impl State {
         let text = std::mem::take(&mut linear.begun);
         if let Some(Ok((found, "?"))) = self.command_of(text.trim()) {
             match found {
-                Found::Own(command) if command.completes => {
+                CommandMatch::Own(command) if command.completes => {
                     return self.offer_arguments(command.name, effects);
                 }
-                Found::Other(name) if self.commands.iter().any(|it| it.name == name && it.completes) => {
+                CommandMatch::Other(name)
+                    if self.commands.iter().any(|it| it.name == name && it.completes) =>
+                {
                     return self.offer_arguments(&name, effects);
                 }
-                Found::Own(_) | Found::Other(_) => {}
+                CommandMatch::Own(_) | CommandMatch::Other(_) => {}
             }
         }
         let command = text.starts_with('/');
@@ -122,8 +124,8 @@ impl State {
             "" => self.editor.take(),
             "?" => return self.run_key(Action::Help, effects),
             "/history" => text,
-            said => {
-                self.editor.remember(said);
+            answer => {
+                self.editor.remember(answer);
                 text
             }
         };
@@ -133,7 +135,7 @@ impl State {
         if !self.is_working()
             && let Some(linear) = &mut self.linear
         {
-            linear.said = Some(text.trim().to_owned());
+            linear.answer = Some(text.trim().to_owned());
         }
         self.submit(text.trim_end(), QueueMode::Steer, effects);
     }
@@ -153,14 +155,14 @@ impl State {
             "no" => Some('n'),
             word => word.parse::<char>().ok().filter(|letter| !letter.is_ascii_digit()),
         };
-        let said = match (letter, word.parse::<usize>()) {
+        let answer = match (letter, word.parse::<usize>()) {
             (Some(letter), _) => choices.iter().find(|choice| choice.letter() == Some(letter)),
             (None, Ok(at)) => choices.get(at.wrapping_sub(1)),
             (None, Err(_)) => None,
         };
         // More words are a message, unless they go with the answer.
-        let said = said.filter(|said| rest.is_empty() || said.is_written()).cloned();
-        let Some(choice) = said else {
+        let answer = answer.filter(|answer| rest.is_empty() || answer.is_written()).cloned();
+        let Some(choice) = answer else {
             if let Some(linear) = self.linear.as_mut().filter(|_| text.is_empty()) {
                 linear.asked = None;
                 return true;
@@ -198,7 +200,9 @@ impl State {
 
     /// Whether it can be read already, for it was typed at the prompt.
     pub(super) fn was_typed(&mut self, text: &str) -> bool {
-        self.linear.as_mut().is_some_and(|linear| linear.said.take().is_some_and(|said| said == text.trim()))
+        self.linear
+            .as_mut()
+            .is_some_and(|linear| linear.answer.take().is_some_and(|answer| answer == text.trim()))
     }
 
     /// What may follow a command, to choose from; nothing is sent by taking it.
@@ -232,19 +236,19 @@ impl State {
     /// What a line of the shell printed since that was told last, by whole lines; all of it when it is done.
     pub(super) fn tell_shell(&mut self, shell: &Shell, output: &str, done: Option<&BashExecutionMessage>) {
         let Some(linear) = &mut self.linear else { return };
-        let told = linear.output.take().filter(|(id, _)| *id == shell.id).map(|(_, told)| told);
-        let from = behind(told.as_deref().unwrap_or_default(), output);
+        let printed = linear.output.take().filter(|(id, _)| *id == shell.id).map(|(_, printed)| printed);
+        let from = behind(printed.as_deref().unwrap_or_default(), output);
         let whole = output[from..].rfind('\n').map_or(from, |at| from + at + 1);
         let to = if done.is_some() { output.len() } else { whole };
         let more = &output[from..to];
         if done.is_none() {
-            if told.is_none() && more.is_empty() {
+            if printed.is_none() && more.is_empty() {
                 return;
             }
             linear.output = Some((shell.id, output[..to].to_owned()));
         }
         let columns = self.size.columns;
-        let begun = told.is_none().then_some((shell.line.as_str(), shell.hidden));
+        let begun = printed.is_none().then_some((shell.line.as_str(), shell.hidden));
         let lines = render::shell_more(begun, more, done, self.transcript.unfolded, columns, &self.theme);
         self.ready(lines);
     }
@@ -289,11 +293,11 @@ impl State {
 
 /// Where a text goes on behind what was told of it. It is the end of what there was, so what was told may have gone from
 /// its beginning.
-fn behind(told: &str, text: &str) -> usize {
-    if text.starts_with(told) {
-        return told.len();
+fn behind(printed: &str, text: &str) -> usize {
+    if text.starts_with(printed) {
+        return printed.len();
     }
-    let end = &told[told.ceil_char_boundary(told.len().saturating_sub(SAME))..];
+    let end = &printed[printed.ceil_char_boundary(printed.len().saturating_sub(SAME))..];
     text.rfind(end).map_or(0, |at| at + end.len())
 }
 
@@ -305,13 +309,13 @@ mod tests {
 
     use super::*;
     use crate::spoken::QUIET;
-    use crate::state::Input;
+    use crate::state::UiEvent;
     use crate::{Bindings, Theme};
 
     #[test]
-    fn what_was_told_is_found_again_in_an_end() {
+    fn printed_lines_are_not_repeated_at_the_end() {
         let long = "x".repeat(SAME);
-        for (told, text, expected) in [
+        for (printed, text, expected) in [
             ("", "a\nb", "a\nb"),
             ("a\n", "a\nb", "b"),
             ("a\nb\n", "b\nc\n", "b\nc\n"),
@@ -319,12 +323,12 @@ mod tests {
             (&format!("gone\n{long}\n"), &format!("{long}\nnew"), "new"),
             ("quite other", "text", "text"),
         ] {
-            assert_eq!(&text[behind(told, text)..], expected, "{told:?}");
+            assert_eq!(&text[behind(printed, text)..], expected, "{printed:?}");
         }
     }
 
     #[test]
-    fn that_work_goes_on_is_said_now_and_then() {
+    fn linear_mode_reports_ongoing_work_periodically() {
         let mut state = State::new(
             Size::default(),
             Theme::plain(),
@@ -333,22 +337,22 @@ mod tests {
             0,
         )
         .linear();
-        let mut said = |input, now| {
+        let mut answer = |input, now| {
             state.on(input, now);
             state.take_printed().iter().map(Line::text).collect::<Vec<_>>()
         };
         let envelope =
             Envelope { seq: 1, session: "s".to_owned().into(), run: None, at: 0, event: Event::RunStarted };
         let none: [&str; 0] = [];
-        assert_eq!(said(Input::Note("a note".into()), 0), ["a note", "Opening the session."]);
-        assert_eq!(said(Input::Event(Arc::new(envelope)), 0), none);
-        assert_eq!(said(Input::Tick, QUIET - 1), none);
-        assert_eq!(said(Input::Tick, QUIET), ["Still waiting for the model, 15s."]);
-        assert_eq!(said(Input::Tick, QUIET + 1), none);
-        assert_eq!(said(Input::Line("/nothing".into()), QUIET + 2).len(), 3);
-        assert_eq!(said(Input::Tick, 2 * QUIET), none);
-        assert_eq!(said(Input::Tick, 2 * QUIET + 2), ["Still waiting for the model, 30s."]);
-        assert_eq!(said(Input::Resize(Size { columns: 1, rows: 1 }), 2 * QUIET + 2), none);
-        assert_eq!(said(Input::Note("a word of more".into()), 2 * QUIET + 3), ["a word of more"]);
+        assert_eq!(answer(UiEvent::Note("a note".into()), 0), ["a note", "Opening the session."]);
+        assert_eq!(answer(UiEvent::Event(Arc::new(envelope)), 0), none);
+        assert_eq!(answer(UiEvent::Tick, QUIET - 1), none);
+        assert_eq!(answer(UiEvent::Tick, QUIET), ["Still waiting for the model, 15s."]);
+        assert_eq!(answer(UiEvent::Tick, QUIET + 1), none);
+        assert_eq!(answer(UiEvent::Line("/nothing".into()), QUIET + 2).len(), 3);
+        assert_eq!(answer(UiEvent::Tick, 2 * QUIET), none);
+        assert_eq!(answer(UiEvent::Tick, 2 * QUIET + 2), ["Still waiting for the model, 30s."]);
+        assert_eq!(answer(UiEvent::Resize(Size { columns: 1, rows: 1 }), 2 * QUIET + 2), none);
+        assert_eq!(answer(UiEvent::Note("a word of more".into()), 2 * QUIET + 3), ["a word of more"]);
     }
 }

@@ -28,7 +28,7 @@ use crate::editor::Editor;
 use crate::keys::Bindings;
 use crate::{Line, Size, Theme};
 
-pub(crate) use activity::{Activity, Working};
+pub(crate) use activity::{Activity, OngoingTask};
 pub use choice::{Choice, FormError};
 pub(crate) use item::Item;
 pub(crate) use opening::Opening;
@@ -36,11 +36,11 @@ pub(crate) use outbox::Outbox;
 pub(crate) use questions::Questions;
 pub(crate) use shell::{Shell, Shells};
 pub(crate) use transcript::Transcript;
-pub use words::{EditorError, Effect, Input, Purpose};
+pub use words::{EditorError, Effect, Purpose, UiEvent};
 
-/// Where a session stands, for the status line.
+/// The state of a session that the status line shows.
 #[derive(Debug, Default)]
-pub(crate) struct Standing {
+pub(crate) struct SessionStatus {
     pub(crate) session: Option<SessionId>,
     pub(crate) name: String,
     pub(crate) directory: String,
@@ -56,9 +56,9 @@ pub(crate) struct Standing {
     pub(crate) context: Option<u64>,
 }
 
-/// Keys that do something when they are pressed twice.
+/// Times of keys that act when they are pressed twice.
 #[derive(Debug, Default)]
-struct Twice {
+struct DoublePress {
     /// When Ctrl-C was pressed on an empty editor.
     left_at: Option<UnixMs>,
     /// When Escape was.
@@ -73,7 +73,7 @@ pub struct State {
     pub(crate) adapts: bool,
     pub(crate) bindings: Bindings,
     pub(crate) editor: Editor,
-    pub(crate) standing: Standing,
+    pub(crate) standing: SessionStatus,
     pub(crate) transcript: Transcript,
     pub(crate) outbox: Outbox,
     /// Status lines and widgets, by key.
@@ -85,10 +85,10 @@ pub struct State {
     pub(crate) shell: Shells,
     /// One line that goes with the next key.
     pub(crate) hint: Option<String>,
-    twice: Twice,
+    twice: DoublePress,
     /// Nothing while the terminal has not said.
     focused: Option<bool>,
-    pub(crate) linear: Option<Box<linear::Linear>>,
+    pub(crate) linear: Option<Box<linear::LinearState>>,
     /// The commands that are offered.
     pub(crate) commands: Vec<CommandSpec>,
     pub(crate) now: UnixMs,
@@ -104,7 +104,7 @@ impl State {
             adapts: true,
             bindings,
             editor,
-            standing: Standing::default(),
+            standing: SessionStatus::default(),
             transcript: Transcript::default(),
             outbox: Outbox::default(),
             status: Vec::new(),
@@ -114,7 +114,7 @@ impl State {
             opening: Opening { under_way: true, ..Opening::default() },
             shell: Shells::default(),
             hint: None,
-            twice: Twice::default(),
+            twice: DoublePress::default(),
             focused: None,
             linear: None,
             commands: Vec::new(),
@@ -125,36 +125,36 @@ impl State {
     }
 
     /// Takes what happened; what is to be done.
-    pub fn on(&mut self, input: Input, now: UnixMs) -> Vec<Effect> {
+    pub fn on(&mut self, input: UiEvent, now: UnixMs) -> Vec<Effect> {
         self.now = now;
         let mut effects = Vec::new();
         match input {
-            Input::Key(key) => self.on_key(key, &mut effects),
-            Input::Paste(text) => self.on_paste(&text, &mut effects),
-            Input::Line(text) => self.on_line(&text, &mut effects),
-            Input::Interrupt => self.on_interrupt(&mut effects),
-            Input::Ground { .. } if !self.adapts => {}
-            Input::Ground { light } => {
+            UiEvent::Key(key) => self.on_key(key, &mut effects),
+            UiEvent::Paste(text) => self.on_paste(&text, &mut effects),
+            UiEvent::Line(text) => self.on_line(&text, &mut effects),
+            UiEvent::Interrupt => self.on_interrupt(&mut effects),
+            UiEvent::Ground { .. } if !self.adapts => {}
+            UiEvent::Ground { light } => {
                 let theme = if light { Theme::light() } else { Theme::dark() };
                 self.wear(&theme);
             }
-            Input::Finished => self.leave(&mut effects),
-            Input::Resize(size) => {
+            UiEvent::Finished => self.leave(&mut effects),
+            UiEvent::Resize(size) => {
                 self.size = self.room_of(size);
                 if let Some(canvas) = &mut self.theme.canvas {
                     canvas.rows = size.rows / 2;
                 }
                 self.editor.resize(room(size));
             }
-            Input::Focus(focused) => self.focused = Some(focused),
-            Input::Tick => {}
-            Input::Event(envelope) => self.on_event(&envelope, &mut effects),
-            Input::Branch(branch) => self.standing.branch = branch,
-            Input::Levels(levels) => self.standing.levels = levels,
-            Input::Sent(purpose, result) => self.on_sent(purpose, result, &mut effects),
-            Input::Glimpsed(end) => self.on_glimpse(&end),
-            Input::Opened(result) => self.on_opened(*result, &mut effects),
-            Input::Ended => {
+            UiEvent::Focus(focused) => self.focused = Some(focused),
+            UiEvent::Tick => {}
+            UiEvent::Event(envelope) => self.on_event(&envelope, &mut effects),
+            UiEvent::Branch(branch) => self.standing.branch = branch,
+            UiEvent::Levels(levels) => self.standing.levels = levels,
+            UiEvent::Sent(purpose, result) => self.on_sent(purpose, result, &mut effects),
+            UiEvent::Glimpsed(end) => self.on_glimpse(&end),
+            UiEvent::Opened(result) => self.on_opened(*result, &mut effects),
+            UiEvent::Ended => {
                 if !self.opening.under_way {
                     self.error("The session has ended.", "`/resume` opens it again.");
                 }
@@ -164,25 +164,27 @@ impl State {
                 self.questions.asks.clear();
                 self.status.clear();
             }
-            Input::Note(text) => self.note(&text),
-            Input::UnkeptOutput(id, tail) => self.shell_output(&id, &tail),
-            Input::UnkeptEnded(id, Ok(done)) => {
+            UiEvent::Note(text) => self.note(&text),
+            UiEvent::UnkeptOutput(id, tail) => self.shell_output(&id, &tail),
+            UiEvent::UnkeptEnded(id, Ok(done)) => {
                 self.shell_ended(&id, &done, Some("no session is open"), &mut effects);
             }
-            Input::UnkeptEnded(_, Err(why)) => {
+            UiEvent::UnkeptEnded(_, Err(why)) => {
                 self.shell_taken(Err(Refused::Store { why: why.to_string() }), &mut effects);
             }
-            Input::Reply(reply) => reply.apply(self, &mut effects),
-            Input::Offered(id, candidates, more) => {
+            UiEvent::Reply(reply) => reply.apply(self, &mut effects),
+            UiEvent::Offered(id, candidates, more) => {
                 self.offer(id, candidates, more, &mut effects);
             }
-            Input::Image(Ok(path)) => self.editor.insert(&path.to_string_lossy()),
-            Input::Image(Err(why)) => self.hint = Some(why.to_string()),
-            Input::Edited(Ok(Some(text))) => self.editor.set_text(text.trim_end_matches('\n')),
-            Input::EditedSettings => self.read_settings(&mut effects),
-            Input::Edited(Ok(None)) | Input::Returned(Ok(())) => {}
-            Input::Returned(Err(error)) => self.error("The command did not go through.", &error.to_string()),
-            Input::Edited(Err(error)) => self.error("The editor could not be used.", &error.to_string()),
+            UiEvent::Image(Ok(path)) => self.editor.insert(&path.to_string_lossy()),
+            UiEvent::Image(Err(why)) => self.hint = Some(why.to_string()),
+            UiEvent::Edited(Ok(Some(text))) => self.editor.set_text(text.trim_end_matches('\n')),
+            UiEvent::EditedSettings => self.read_settings(&mut effects),
+            UiEvent::Edited(Ok(None)) | UiEvent::Returned(Ok(())) => {}
+            UiEvent::Returned(Err(error)) => {
+                self.error("The command did not go through.", &error.to_string())
+            }
+            UiEvent::Edited(Err(error)) => self.error("The editor could not be used.", &error.to_string()),
         }
         for effect in &effects {
             if let Effect::Open(open) = effect {

@@ -8,7 +8,7 @@ use quipu_protocol::{Command, Entry, Message, Setting, Thinking};
 use super::{Effect, Purpose, State};
 use crate::command::SlashCommand;
 use crate::component::Chooser;
-use crate::host::{Glimpse, NotOpened, Open, Opened, Which};
+use crate::host::{Glimpse, Open, OpenError, OpenTarget, OpenedSession};
 use crate::picker::{Picker, PickerRow};
 use crate::{Line, render};
 
@@ -58,21 +58,21 @@ impl Opening {
 }
 
 impl State {
-    pub(super) fn on_opened(&mut self, result: Result<Opened, NotOpened>, effects: &mut Vec<Effect>) {
+    pub(super) fn on_opened(&mut self, result: Result<OpenedSession, OpenError>, effects: &mut Vec<Effect>) {
         self.opening.under_way = false;
         self.activity.stop();
         self.outbox.queue = Default::default();
         self.questions.asks.clear();
         let opened = match result {
             Ok(opened) => opened,
-            Err(NotOpened::NoModel { why, others }) => return self.without_model(&why, others, effects),
-            Err(NotOpened::Asks(open, question, text)) => return self.ask_to_open(open, question, &text),
-            Err(NotOpened::Stays(why)) => {
+            Err(OpenError::NoModel { why, others }) => return self.without_model(&why, others, effects),
+            Err(OpenError::Asks(open, question, text)) => return self.ask_to_open(open, question, &text),
+            Err(OpenError::Stays(why)) => {
                 self.opening.forget();
                 self.give_back();
                 return self.error("The session was not left.", &why);
             }
-            Err(NotOpened::Failed(error)) => {
+            Err(OpenError::Failed(error)) => {
                 self.error("The session could not be opened.", &error);
                 return self.not_opened(effects);
             }
@@ -107,8 +107,8 @@ impl State {
             }
         }
         self.tell_standing();
-        for trouble in &opened.troubles {
-            self.trouble(trouble);
+        for notice in &opened.notices {
+            self.notice(notice);
         }
         // What was asked for while it was opened comes before what is said in it.
         if let Some(open) = self.opening.pending.take() {
@@ -301,10 +301,10 @@ impl State {
     /// The same session with the same model and level, which it may not have said anything with yet.
     pub(crate) fn again(&self) -> Open {
         let which = match (&self.standing.session, self.standing.head) {
-            (Some(session), Some(_)) => Which::Session(session.clone()),
+            (Some(session), Some(_)) => OpenTarget::Session(session.clone()),
             // Nothing was said: what the command line asked for may be a file all the same.
-            _ if self.opening.latest.which == Which::Asked => Which::Asked,
-            _ => Which::New,
+            _ if self.opening.latest.which == OpenTarget::Asked => OpenTarget::Asked,
+            _ => OpenTarget::New,
         };
         let model = self.standing.model.as_ref();
         let model = model.map(|model| (model.provider.clone(), model.id.clone()));
@@ -314,6 +314,6 @@ impl State {
 
     /// A new session with the same model and level.
     pub(crate) fn begin_anew(&mut self, effects: &mut Vec<Effect>) {
-        self.open(Open { which: Which::New, ..self.again() }, effects);
+        self.open(Open { which: OpenTarget::New, ..self.again() }, effects);
     }
 }

@@ -22,8 +22,8 @@ impl Outbox {
     }
 
     /// The session has taken a text, or given it back.
-    pub(crate) fn acknowledge(&mut self, said: &str) {
-        if let Some(at) = self.unsent.iter().position(|text| text == said) {
+    pub(crate) fn acknowledge(&mut self, sent: &str) {
+        if let Some(at) = self.unsent.iter().position(|text| text == sent) {
             self.unsent.remove(at);
         }
     }

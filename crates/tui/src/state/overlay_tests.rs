@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quipu_protocol::{NodeId, SessionId};
 
-use super::{Input, State};
+use super::{State, UiEvent};
 use crate::component::{Chooser, Component, LineInput, component_view};
 use crate::editor::Editor;
 use crate::fake_host::{FakeHost, carry_out};
@@ -97,7 +97,7 @@ fn a_list_in_which_nothing_fits() {
 }
 
 #[test]
-fn what_was_found() {
+fn search_results_overlay() {
     let hits = || {
         let hit = |at: u8, text: &str| {
             let detail = format!("Mend the parser · claude-code · {at}h ago");
@@ -173,7 +173,7 @@ fn the_tree_with_a_branch_marked() {
 }
 
 #[test]
-fn what_would_become_of_files() {
+fn file_plan_overlay() {
     let text = (1..=20).map(|at| format!("  change  src/part_{at}.rs\n")).collect::<String>();
     let foreseen = || Box::new(FilePlan::new(node(1), text.clone())) as Box<dyn Component>;
     insta::assert_snapshot!(shown(foreseen, &[KeyCode::PageDown.into()]));
@@ -201,7 +201,7 @@ fn escape_twice_leads_to_the_tree() {
         let mut state = state(size);
         (state.standing.session, state.standing.head) = (Some("one".into()), Some(node(1)));
         state.opening.under_way = false;
-        let escape = || Input::Key(KeyCode::Escape.into());
+        let escape = || UiEvent::Key(KeyCode::Escape.into());
         assert!(state.on(escape(), 10_000).is_empty());
         assert!(state.hint.as_ref().is_some_and(|hint| hint.contains("again")), "{:?}", state.hint);
         let effects = state.on(escape(), 10_000 + apart);

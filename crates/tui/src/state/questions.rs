@@ -13,7 +13,7 @@ use crate::{KeyCode, Line, Style, Theme, blocks};
 /// What the first question is about, in rows, and how far it was seen. Made once for a question and a width: what it is
 /// about may have a hundred thousand lines.
 #[derive(Debug)]
-pub(crate) struct Reading {
+pub(crate) struct QuestionView {
     ask: AskId,
     columns: usize,
     style: Style,
@@ -39,7 +39,7 @@ pub(crate) struct Questions {
     /// The reason of a no, while it is written.
     pub(crate) reason: Option<String>,
     /// What the first question is about, and how far it was seen.
-    pub(crate) reading: Option<Reading>,
+    pub(crate) reading: Option<QuestionView>,
 }
 
 impl Questions {
@@ -77,7 +77,7 @@ impl Questions {
             read = old.read;
         }
         let ask = ask.id.clone();
-        self.reading = Some(Reading { ask, columns, style, body, top, room: 0, ended: read, read });
+        self.reading = Some(QuestionView { ask, columns, style, body, top, room: 0, ended: read, read });
     }
 
     /// These rows of what the first question is about are on the screen now. Whether that changes what is shown.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use quipu_protocol::{Answer, Ask, AskKind, Command, Envelope, Event, Permission, Scope};
 
-use super::{Effect, Input, State};
+use super::{Effect, State, UiEvent};
 use crate::editor::Editor;
 use crate::view::view_reading;
 use crate::{Bindings, Key, KeyCode, Modifiers, Size, Theme};
@@ -30,7 +30,7 @@ fn ask(state: &mut State, id: &str, subject: &str, question: &str) {
     let ask = Arc::new(Ask { id: id.into(), deadline: None, default: Answer::no(), kind });
     let event = Event::Asked { ask };
     let envelope = Envelope { seq: 1, session: "s".into(), run: None, at: 0, event };
-    state.on(Input::Event(Arc::new(envelope)), 0);
+    state.on(UiEvent::Event(Arc::new(envelope)), 0);
 }
 
 fn lines(count: usize) -> String {
@@ -49,7 +49,7 @@ fn drawn(state: &mut State) -> String {
 }
 
 fn press(state: &mut State, code: KeyCode) -> Vec<Effect> {
-    state.on(Input::Key(code.into()), LATER)
+    state.on(UiEvent::Key(code.into()), LATER)
 }
 
 fn allows(effects: &[Effect]) -> bool {
@@ -81,7 +81,7 @@ fn no_yes_counts_before_the_last_row_was_seen() {
                 if state.has_read() {
                     break text;
                 }
-                let effects = state.on(Input::Key(*key), LATER);
+                let effects = state.on(UiEvent::Key(*key), LATER);
                 assert!(!allows(&effects), "{columns}×{rows} {key:?} on page {pages}");
                 assert!(state.hint.as_ref().is_some_and(|hint| hint.contains("Not yet")), "{:?}", state.hint);
                 drawn(&mut state);
@@ -99,7 +99,7 @@ fn no_yes_counts_before_the_last_row_was_seen() {
                 }
             }
             assert!(
-                allows(&state.on(Input::Key(*key), LATER)),
+                allows(&state.on(UiEvent::Key(*key), LATER)),
                 "{columns}×{rows} {key:?} after {pages} pages"
             );
         }
@@ -119,7 +119,7 @@ fn a_no_counts_at_once() {
 }
 
 #[test]
-fn what_was_not_drawn_is_not_read() {
+fn question_needs_its_end_drawn_before_it_is_allowed() {
     let mut state = asked("true", "run this", Size::default());
     assert!(!allows(&press(&mut state, KeyCode::Enter)));
     drawn(&mut state);
@@ -140,13 +140,13 @@ fn another_size_neither_reads_nor_forgets() {
     press(&mut state, KeyCode::PageDown);
     drawn(&mut state);
     for (columns, rows) in [(20, 10), (200, 10), (40, 24), (80, 24)] {
-        state.on(Input::Resize(Size { columns, rows }), LATER);
+        state.on(UiEvent::Resize(Size { columns, rows }), LATER);
         drawn(&mut state);
         assert!(!allows(&press(&mut state, KeyCode::Enter)), "{columns}×{rows}");
     }
     press(&mut state, KeyCode::End);
     drawn(&mut state);
-    state.on(Input::Resize(Size { columns: 20, rows: 10 }), LATER);
+    state.on(UiEvent::Resize(Size { columns: 20, rows: 10 }), LATER);
     drawn(&mut state);
     assert!(allows(&press(&mut state, KeyCode::Enter)));
 }
@@ -158,7 +158,7 @@ fn each_question_is_read_for_itself() {
     drawn(&mut state);
     assert!(allows(&press(&mut state, KeyCode::Char('y'))));
     drawn(&mut state);
-    let effects = state.on(Input::Key(KeyCode::Char('y').into()), 2 * LATER);
+    let effects = state.on(UiEvent::Key(KeyCode::Char('y').into()), 2 * LATER);
     assert!(!allows(&effects));
     assert!(state.hint.is_some());
 }

@@ -141,9 +141,9 @@ impl State {
             }
         }
         if let Some(why) = lost {
-            let told =
+            let model_hint =
                 if done.exclude_from_context == Some(true) { "" } else { ", and the model is not told" };
-            self.note(&format!("The session does not have that{told}: {why}"));
+            self.note(&format!("The session does not have that{model_hint}: {why}"));
         }
         self.after_shell(effects);
     }

@@ -25,7 +25,7 @@ impl State {
     }
 
     /// There is nothing yet that the command could be about.
-    pub(crate) fn nothing_was_said(&mut self) {
+    pub(crate) fn hint_at_no_session(&mut self) {
         self.note("Nothing was said in this session yet");
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{HashSet, VecDeque};
 
 use quipu_protocol::{CallId, MessageId, NodeId};
 
-use super::item::{Answering, Item, Running};
+use super::item::{AnswerItem, CallItem, Item};
 use crate::{Line, Theme};
 
 /// What is not printed yet, and what is known of what is.
@@ -40,13 +40,12 @@ impl Transcript {
         }
     }
 
-    /// An answer that begins.
-    pub(crate) fn begin_answer(&mut self, answer: Answering) {
+    pub(crate) fn begin_answer(&mut self, answer: AnswerItem) {
         self.items.push_back(Item::Answer(Box::new(answer)));
     }
 
     /// The answer that is not printed yet.
-    pub(crate) fn answer(&mut self, id: &MessageId) -> Option<&mut Answering> {
+    pub(crate) fn answer(&mut self, id: &MessageId) -> Option<&mut AnswerItem> {
         self.items.iter_mut().rev().find_map(|item| match item {
             Item::Answer(answer) if answer.id == *id => Some(&mut **answer),
             _ => None,
@@ -54,7 +53,7 @@ impl Transcript {
     }
 
     /// The call that runs.
-    pub(crate) fn tool(&mut self, call: &CallId) -> Option<&mut Running> {
+    pub(crate) fn tool(&mut self, call: &CallId) -> Option<&mut CallItem> {
         self.items.iter_mut().rev().find_map(|item| match item {
             Item::Tool(tool) if tool.call == *call && tool.result.is_none() => Some(&mut **tool),
             _ => None,

@@ -7,7 +7,7 @@ use quipu_protocol::{Ack, BashExecutionMessage, Command, Envelope, RunId, Thinki
 use quipu_workspace::HelperError;
 
 use crate::editor::{Candidate, Query};
-use crate::host::{Glimpse, HostError, NotOpened, Open, Opened};
+use crate::host::{Glimpse, HostError, Open, OpenError, OpenedSession};
 use crate::request::{Reply, Request, Stop};
 use crate::{ClipboardError, Key, Size};
 
@@ -46,9 +46,9 @@ pub enum EditorError {
     Text(#[source] std::io::Error),
 }
 
-/// What happened.
+/// An event that the terminal's state reacts to.
 #[derive(Debug)]
-pub enum Input {
+pub enum UiEvent {
     /// A key.
     Key(Key),
     /// Text that was pasted.
@@ -81,7 +81,7 @@ pub enum Input {
     /// The end of the session that is being opened.
     Glimpsed(Glimpse),
     /// A session was opened, or not.
-    Opened(Box<Result<Opened, NotOpened>>),
+    Opened(Box<Result<OpenedSession, OpenError>>),
     /// The session has ended by itself.
     Ended,
     /// Something is to be told.

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_environment_says() {
+    fn abilities_follow_the_environment() {
         for (environment, dumb, reflows, remote, private) in [
             ("", true, true, false, false),
             ("TERM=dumb", true, true, false, false),

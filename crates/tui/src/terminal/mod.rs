@@ -47,9 +47,9 @@ const ASK: &str = "\x1b]11;?\x1b\\\x1b[?u\x1b[c";
 const LEAVE_KEYBOARD: &str = "\x1b[<u\x1b[>4m\x1b[m";
 const LEAVE: &str = "\x1b[?1004l\x1b[?2004l\x1b[?7h\x1b[?25h\x1b[m\x1b[?2026l";
 
-/// What comes from a terminal.
+/// An input from the terminal, or a change of its state.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Incoming {
+pub enum TerminalInput {
     /// A key, a paste, or something else that it sent.
     Event(TerminalEvent),
     /// It has another size now.
@@ -72,15 +72,15 @@ pub enum End {
     Signal(i32),
 }
 
-/// What was typed.
+/// Parses typed bytes into events.
 #[derive(Debug)]
-enum Typed {
+enum InputParser {
     Keys(Decoder),
     /// The kernel edits lines.
     Lines(Lines),
 }
 
-impl Typed {
+impl InputParser {
     fn feed(&mut self, bytes: &[u8]) -> Vec<TerminalEvent> {
         match self {
             Self::Keys(decoder) => decoder.feed(bytes),
@@ -117,7 +117,7 @@ pub struct Terminal {
     /// It was asked what it is, and did not answer yet.
     asked: bool,
     size: Size,
-    decoder: Typed,
+    decoder: InputParser,
     /// When what the decoder holds back is no longer waited for.
     deadline: Option<Instant>,
     events: VecDeque<TerminalEvent>,
@@ -162,9 +162,9 @@ impl Terminal {
             asked: false,
             size,
             decoder: match abilities {
-                Abilities { linear: true, .. } => Typed::Lines(Lines::default()),
-                Abilities { remote: true, .. } => Typed::Keys(Decoder::remote()),
-                _ => Typed::Keys(Decoder::default()),
+                Abilities { linear: true, .. } => InputParser::Lines(Lines::default()),
+                Abilities { remote: true, .. } => InputParser::Keys(Decoder::remote()),
+                _ => InputParser::Keys(Decoder::default()),
             },
             hidden: false,
             deadline: None,
@@ -220,7 +220,7 @@ impl Terminal {
         self.writer.write(bytes);
     }
 
-    /// Whether it still has to take bytes. Who draws waits for [`Incoming::Written`] then, for what is drawn meanwhile
+    /// Whether it still has to take bytes. Who draws waits for [`TerminalInput::Written`] then, for what is drawn meanwhile
     /// would only be old.
     #[must_use]
     pub fn busy(&mut self) -> bool {
@@ -247,13 +247,13 @@ impl Terminal {
     }
 
     /// What comes next. Nothing is lost when this is dropped before it is there.
-    pub async fn next(&mut self) -> Incoming {
+    pub async fn next(&mut self) -> TerminalInput {
         loop {
             if let Some(event) = self.more() {
-                return Incoming::Event(event);
+                return TerminalInput::Event(event);
             }
             if self.closed {
-                return Incoming::End(End::Closed);
+                return TerminalInput::End(End::Closed);
             }
             let deadline = self.deadline;
             let [terminate, interrupt, hang_up] = &mut self.ends;
@@ -285,28 +285,28 @@ impl Terminal {
                 // One that takes nothing more says so where it is read.
                 _ = self.writer.written(), if self.waited_for => {
                     self.waited_for = false;
-                    return Incoming::Written;
+                    return TerminalInput::Written;
                 }
                 _ = self.window.recv() => {
                     let size = size_of(self.input.get_ref());
                     if size != self.size {
                         self.size = size;
-                        return Incoming::Resized(size);
+                        return TerminalInput::Resized(size);
                     }
                 }
                 _ = self.resumed.recv() => {
                     // A shell may have put it into another mode.
                     self.closed |= self.entered && self.set_up().is_err();
                     self.size = size_of(self.input.get_ref());
-                    return Incoming::Resumed;
+                    return TerminalInput::Resumed;
                 }
-                _ = terminate.recv() => return Incoming::End(End::Signal(Number::TERM.as_raw())),
+                _ = terminate.recv() => return TerminalInput::End(End::Signal(Number::TERM.as_raw())),
                 _ = interrupt.recv() => return if self.abilities.linear {
-                    Incoming::Event(TerminalEvent::Interrupt)
+                    TerminalInput::Event(TerminalEvent::Interrupt)
                 } else {
-                    Incoming::End(End::Signal(Number::INT.as_raw()))
+                    TerminalInput::End(End::Signal(Number::INT.as_raw()))
                 },
-                _ = hang_up.recv() => return Incoming::End(End::Signal(Number::HUP.as_raw())),
+                _ = hang_up.recv() => return TerminalInput::End(End::Signal(Number::HUP.as_raw())),
             }
         }
     }
@@ -424,12 +424,15 @@ enum Read {
     All,
     /// Much, and there may be more.
     More,
-    /// The end.
     End,
 }
 
 /// Reads what is there.
-fn read(input: &OwnedFd, decoder: &mut Typed, events: &mut VecDeque<TerminalEvent>) -> io::Result<Read> {
+fn read(
+    input: &OwnedFd,
+    decoder: &mut InputParser,
+    events: &mut VecDeque<TerminalEvent>,
+) -> io::Result<Read> {
     let mut buffer = [0; 16 * 1_024];
     // Whoever writes without end does not keep all else waiting.
     for _ in 0..AT_ONCE {

@@ -68,10 +68,10 @@ impl Writer {
 
     /// Waits, without a runtime and not for ever, until all is written.
     pub(super) fn settle(&self) {
-        let (tell, told) = mpsc::channel();
-        if self.orders.send(Order::Tell(tell)).is_ok() {
+        let (settle, settled) = mpsc::channel();
+        if self.orders.send(Order::Tell(settle)).is_ok() {
             // A terminal that takes nothing is left as it is.
-            let _settled = told.recv_timeout(LAST_WAIT);
+            let _settled = settled.recv_timeout(LAST_WAIT);
         }
     }
 }
@@ -87,9 +87,9 @@ fn work(output: &OwnedFd, orders: &mpsc::Receiver<Order>, done: &watch::Sender<P
                     progress.failed = result.err();
                 });
             }
-            Order::Tell(tell) => {
+            Order::Tell(settle) => {
                 // Who asked may have stopped waiting.
-                let _told = tell.send(());
+                let _told = settle.send(());
             }
         }
     }

@@ -106,7 +106,7 @@ roles! {
     /// The border of the editor when it holds a command.
     EditorCommand editor_command "editor-command";
 
-    /// A heading.
+    /// Headings of Markdown text.
     Heading heading "heading";
     /// Text of heavy emphasis.
     Strong strong "strong";
@@ -127,17 +127,17 @@ roles! {
 
     /// A word of the language.
     Keyword keyword "keyword";
-    /// A type.
+    /// Names of types in code.
     Type type_ "type";
     /// What is called.
     Function function "function";
     /// A string or a character.
     String string "string";
-    /// A number.
+    /// Numbers in code.
     Number number "number";
     /// A value with a name of its own: true, null.
     Constant constant "constant";
-    /// A comment.
+    /// Comments in code.
     Comment comment "comment";
     /// A name of a member, an attribute, a key, a variable of the shell.
     Property property "property";
@@ -154,7 +154,7 @@ roles! {
     RemovedWord removed_word "removed-word";
     /// A line beside a change.
     Context context "context";
-    /// The number of a line.
+    /// Numbers in front of lines.
     LineNumber line_number "line-number";
 }
 
@@ -262,9 +262,9 @@ impl Theme {
         match read(name) {
             Ok(text) => {
                 let (theme, problems) = Self::read(&text);
-                let told =
+                let report =
                     problems.iter().map(|problem| format!("{file}:{}: {}", problem.line, problem.message));
-                (theme, told.collect())
+                (theme, report.collect())
             }
             Err(error) => (
                 own(),
@@ -284,9 +284,9 @@ impl Theme {
     #[must_use]
     pub fn read(text: &str) -> (Self, Vec<ThemeProblem>) {
         let mut problems = Vec::new();
-        let mut told = |line, message| problems.push(ThemeProblem { line, message });
+        let mut report = |line, message| problems.push(ThemeProblem { line, message });
         if text.len() > THEME_LIMIT {
-            told(
+            report(
                 1,
                 format!(
                     "not read, so the theme `dark` counts: a theme has at most {THEME_LIMIT} bytes, this has more"
@@ -299,7 +299,7 @@ impl Theme {
             Err(error) => {
                 let why = error.to_string();
                 let why = why.split(" at line ").next().unwrap_or_default();
-                told(error.line().max(1), format!("not a JSON object, so the theme `dark` counts: {why}"));
+                report(error.line().max(1), format!("not a JSON object, so the theme `dark` counts: {why}"));
                 return (Self::dark(), problems);
             }
         };
@@ -318,7 +318,7 @@ impl Theme {
                 "name" => {}
                 "roles" => match inner() {
                     Ok(inner) => roles.extend(inner),
-                    Err(_) => told(line_of(value), "`roles` is an object: a style for each role".into()),
+                    Err(_) => report(line_of(value), "`roles` is an object: a style for each role".into()),
                 },
                 "colors" => match inner() {
                     Ok(inner) => {
@@ -330,13 +330,13 @@ impl Theme {
                                 Some(color) => {
                                     colors.insert(name, color);
                                 }
-                                None => told(line_of(value), not_a_color(value.get())),
+                                None => report(line_of(value), not_a_color(value.get())),
                             }
                         }
                     }
-                    Err(_) => told(line_of(value), "`colors` is an object: a colour for each name".into()),
+                    Err(_) => report(line_of(value), "`colors` is an object: a colour for each name".into()),
                 },
-                other => told(
+                other => report(
                     line_of(value),
                     format!(
                         "`{other}` is no member of a theme and is left out; members are `name`, `base`, `colors`, \
@@ -352,7 +352,7 @@ impl Theme {
                 Some(base) => theme = base,
                 None => {
                     let names = BUILT_IN.map(|(name, _)| format!("`{name}`")).join(", ");
-                    told(
+                    report(
                         line_of(value),
                         format!("`base` is {names} or `none`, not {}; `dark` counts", value.get()),
                     );
@@ -363,7 +363,10 @@ impl Theme {
         }
         for (name, value) in roles {
             let Some(role) = Role::ALL.iter().find(|role| role.name() == name) else {
-                told(line_of(value), format!("no role is called `{name}`{}; it is left out", nearest(&name)));
+                report(
+                    line_of(value),
+                    format!("no role is called `{name}`{}; it is left out", nearest(&name)),
+                );
                 continue;
             };
             match serde_json::from_str::<String>(value.get()) {
@@ -371,14 +374,14 @@ impl Theme {
                     Ok(style) => *theme.style_mut(*role) = style,
                     Err(word) => {
                         let text = format!("{}; the base's style of `{name}` counts", not_a_color(&word));
-                        told(line_of(value), text);
+                        report(line_of(value), text);
                     }
                 },
                 Err(_) => {
                     let text = format!(
                         "the style of `{name}` is a text such as \"bold #ffaf00\"; that of the base counts"
                     );
-                    told(line_of(value), text);
+                    report(line_of(value), text);
                 }
             }
         }

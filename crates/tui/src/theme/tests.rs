@@ -67,28 +67,31 @@ fn the_theme_to_begin_with() {
             "{name:?} {depth:?} {ground:?}"
         );
     }
-    let (theme, told) = Theme::choose(Some("../auth"), Depth::Rgb, None, none);
+    let (theme, problems) = Theme::choose(Some("../auth"), Depth::Rgb, None, none);
     assert_eq!(theme, Theme::dark());
-    assert!(told[0].contains("neither"), "{told:?}");
-    let (theme, told) = Theme::choose(Some("mine"), Depth::Rgb, None, |name| {
+    assert!(problems[0].contains("neither"), "{problems:?}");
+    let (theme, problems) = Theme::choose(Some("mine"), Depth::Rgb, None, |name| {
         assert_eq!(name, "mine");
         Ok("{\"base\": \"light\",\n\"roles\": {\"link\": \"blau\"}}".into())
     });
     assert_eq!(theme, Theme::light());
-    assert!(told.len() == 1 && told[0].starts_with("themes/mine.json:2: `blau` is no colour"), "{told:?}");
+    assert!(
+        problems.len() == 1 && problems[0].starts_with("themes/mine.json:2: `blau` is no colour"),
+        "{problems:?}"
+    );
     let missing = |_: &str| Err(std::io::ErrorKind::NotFound.into());
-    let (theme, told) = Theme::choose(Some("mine"), Depth::Ansi, None, missing);
+    let (theme, problems) = Theme::choose(Some("mine"), Depth::Ansi, None, missing);
     assert_eq!(theme, Theme::sixteen());
-    assert!(told[0].starts_with("themes/mine.json: "), "{told:?}");
+    assert!(problems[0].starts_with("themes/mine.json: "), "{problems:?}");
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_line() {
+fn theme_problems_name_their_line() {
     let check = |text: &str, expect: &[(usize, &str)]| {
         let (_, problems) = Theme::read(text);
-        let told: Vec<_> = problems.iter().map(|p| (p.line, p.message.as_str())).collect();
-        assert_eq!(told.len(), expect.len(), "{told:?}");
-        for ((line, message), (expect_line, part)) in told.iter().zip(expect) {
+        let problems: Vec<_> = problems.iter().map(|p| (p.line, p.message.as_str())).collect();
+        assert_eq!(problems.len(), expect.len(), "{problems:?}");
+        for ((line, message), (expect_line, part)) in problems.iter().zip(expect) {
             assert!(line == expect_line && message.contains(part), "{line}: {message}");
         }
     };

@@ -134,7 +134,7 @@ proptest! {
         lines.extend(blocks::small_ask(&question, Some(&text).filter(|_| folded).map(String::as_str), columns, 5, &theme).0);
         lines.extend(blocks::queue(&[Queued { id: "1".into(), text: text.clone() }], &[], columns, &theme));
         lines.extend(blocks::model_error(&ModelError::new(ModelErrorKind::Server, text.clone()), columns, &theme));
-        lines.extend(blocks::trouble(&Notice::Note { text: text.clone() }, columns, &theme));
+        lines.extend(blocks::notice(&Notice::Note { text: text.clone() }, columns, &theme));
         lines.extend(blocks::label(&text, columns, &theme));
         lines.push(blocks::status(&StatusView { model: &text, branch: &text, session: &text, cwd: &text, permissions: &text, thinking: &text, working: Some((&text, Duration::ZERO)), ..StatusView::default() }, columns, &theme));
         for line in &lines {
@@ -168,7 +168,7 @@ fn code() {
 }
 
 #[test]
-fn what_the_user_said() {
+fn user_message_block() {
     check("user", |columns, theme| {
         let mut lines = blocks::user(
             "Please make the tests pass.\nThey fail since yesterday, and nobody knows why.",
@@ -368,8 +368,8 @@ fn errors() {
             lines.extend(blocks::outcome(&outcome, columns, theme));
         }
         let interrupted = Notice::Interrupted { calls: vec![("bash".into(), "c".into())], model_call: true };
-        for trouble in [interrupted, Notice::Note { text: "a note".into() }] {
-            lines.extend(blocks::trouble(&trouble, columns, theme));
+        for notice in [interrupted, Notice::Note { text: "a note".into() }] {
+            lines.extend(blocks::notice(&notice, columns, theme));
         }
         lines
     });
@@ -468,7 +468,7 @@ fn asks() {
 }
 
 #[test]
-fn a_question_where_there_is_no_room_shows_the_command_and_the_keys() {
+fn question_without_room_shows_the_command_and_keys() {
     let ask = |subject: &str| permission("bash", "run this in ~/work/project", subject);
     let short = ask("cargo test");
     let long = ask(
@@ -517,7 +517,7 @@ fn queue() {
 }
 
 #[test]
-fn what_the_engine_says() {
+fn engine_note_blocks() {
     let compaction = Compaction {
         summary: "# Goal\n\nTests pass.".into(),
         tokens_before: 180_400,

@@ -9,8 +9,9 @@ use quipu_host::CommandRegistry;
 use quipu_protocol::{BashExecutionMessage, Model, NodeId, SessionId, Thinking};
 use quipu_tui::editor::Candidate;
 use quipu_tui::{
-    Context, Cycled, Doing, Effect, FoundItems, Glimpse, Host, HostError, Input, Kept, LocalServers,
-    NotOpened, Open, Opened, Printed, ProviderItem, Reach, SessionItem, SettingKept, State, Tell, TreeRow,
+    CommandOutput, Context, CycleModel, Effect, FoundItems, Glimpse, Host, HostError, HostFuture, KeyOutcome,
+    LocalServers, Open, OpenError, OpenedSession, OutputSink, ProviderItem, Reach, SessionItem,
+    SettingOutcome, State, TreeRow, UiEvent,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -19,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) struct FakeHost {
     pub(crate) servers: Option<LocalServers>,
     pub(crate) providers: Vec<ProviderItem>,
-    pub(crate) kept: Mutex<Option<Result<Kept, HostError>>>,
+    pub(crate) kept: Mutex<Option<Result<KeyOutcome, HostError>>>,
     pub(crate) tree: Vec<TreeRow>,
     pub(crate) settings: Vec<Candidate>,
     pub(crate) asked: Mutex<Vec<String>>,
@@ -47,35 +48,35 @@ pub(crate) fn carry_out(host: &Arc<FakeHost>, state: &mut State, effects: Vec<Ef
         };
         let context = Context { host: host.clone(), session: None };
         if let Some(Some(reply)) = request.carry_out(context).now_or_never() {
-            let effects = state.on(Input::Reply(reply), 0);
+            let effects = state.on(UiEvent::Reply(reply), 0);
             others.extend(carry_out(host, state, effects));
         }
     }
     others
 }
 
-fn given<T: Send + 'static>(value: T) -> Doing<T> {
+fn given<T: Send + 'static>(value: T) -> HostFuture<T> {
     Box::pin(std::future::ready(Ok(value)))
 }
 
-fn refused<T: Send + 'static>() -> Doing<T> {
+fn refused<T: Send + 'static>() -> HostFuture<T> {
     Box::pin(std::future::ready(Err(HostError::Failed { message: "nothing is given".to_owned() })))
 }
 
 impl Host for FakeHost {
-    fn open(&self, _: Open) -> Pin<Box<dyn Future<Output = Result<Opened, NotOpened>> + Send>> {
-        Box::pin(std::future::ready(Err(NotOpened::Failed("nothing is given".to_owned()))))
+    fn open(&self, _: Open) -> Pin<Box<dyn Future<Output = Result<OpenedSession, OpenError>> + Send>> {
+        Box::pin(std::future::ready(Err(OpenError::Failed("nothing is given".to_owned()))))
     }
 
-    fn glimpse(&self, _: &Open) -> Doing<Option<Glimpse>> {
+    fn glimpse(&self, _: &Open) -> HostFuture<Option<Glimpse>> {
         refused()
     }
 
-    fn models(&self) -> Doing<Vec<Arc<Model>>> {
+    fn models(&self) -> HostFuture<Vec<Arc<Model>>> {
         refused()
     }
 
-    fn cycled(&self) -> Doing<Vec<Cycled>> {
+    fn cycled(&self) -> HostFuture<Vec<CycleModel>> {
         refused()
     }
 
@@ -83,36 +84,36 @@ impl Host for FakeHost {
         Vec::new()
     }
 
-    fn sessions(&self) -> Doing<Vec<SessionItem>> {
+    fn sessions(&self) -> HostFuture<Vec<SessionItem>> {
         refused()
     }
 
-    fn tree(&self, reach: Reach, below: bool) -> Doing<Vec<TreeRow>> {
+    fn tree(&self, reach: Reach, below: bool) -> HostFuture<Vec<TreeRow>> {
         self.note(format!("tree {reach:?} {below}"));
         given(self.tree.clone())
     }
 
-    fn unfold(&self, _: NodeId, _: u64, _: u64, _: usize) -> Doing<Vec<TreeRow>> {
+    fn unfold(&self, _: NodeId, _: u64, _: u64, _: usize) -> HostFuture<Vec<TreeRow>> {
         refused()
     }
 
-    fn search(&self, _: Vec<String>) -> Doing<FoundItems> {
+    fn search(&self, _: Vec<String>) -> HostFuture<FoundItems> {
         refused()
     }
 
-    fn said(&self, _: NodeId) -> Doing<Vec<(NodeId, String)>> {
+    fn user_messages(&self, _: NodeId) -> HostFuture<Vec<(NodeId, String)>> {
         refused()
     }
 
-    fn preview(&self, _: NodeId) -> Doing<String> {
+    fn preview(&self, _: NodeId) -> HostFuture<String> {
         refused()
     }
 
-    fn resolve(&self, _: String) -> Doing<NodeId> {
+    fn resolve(&self, _: String) -> HostFuture<NodeId> {
         refused()
     }
 
-    fn compare(&self, _: NodeId, _: NodeId, _: usize) -> Doing<String> {
+    fn compare(&self, _: NodeId, _: NodeId, _: usize) -> HostFuture<String> {
         refused()
     }
 
@@ -120,46 +121,52 @@ impl Host for FakeHost {
         self.commands.clone()
     }
 
-    fn arguments(&self, command: String, _: Option<NodeId>) -> Doing<Vec<Candidate>> {
+    fn arguments(&self, command: String, _: Option<NodeId>) -> HostFuture<Vec<Candidate>> {
         if command == "settings" { given(self.settings.clone()) } else { refused() }
     }
 
-    fn set(&self, setting: String) -> Doing<SettingKept> {
+    fn set(&self, setting: String) -> HostFuture<SettingOutcome> {
         self.note(format!("set {setting}"));
         if self.settings.is_empty() {
             return refused();
         }
-        let told = format!("{setting}: set; it holds when the terminal is started the next time");
-        given(SettingKept { told, ..SettingKept::default() })
+        let message = format!("{setting}: set; it holds when the terminal is started the next time");
+        given(SettingOutcome { message, ..SettingOutcome::default() })
     }
 
-    fn edited(&self) -> Doing<SettingKept> {
+    fn edited(&self) -> HostFuture<SettingOutcome> {
         refused()
     }
 
-    fn clone_session(&self, _: SessionId) -> Doing<SessionId> {
+    fn clone_session(&self, _: SessionId) -> HostFuture<SessionId> {
         refused()
     }
 
-    fn command(&self, _: Vec<String>) -> Doing<Printed> {
+    fn command(&self, _: Vec<String>) -> HostFuture<CommandOutput> {
         refused()
     }
 
-    fn run_unkept(&self, _: String, _: bool, _: CancellationToken, _: Tell) -> Doing<BashExecutionMessage> {
+    fn run_unkept(
+        &self,
+        _: String,
+        _: bool,
+        _: CancellationToken,
+        _: OutputSink,
+    ) -> HostFuture<BashExecutionMessage> {
         refused()
     }
 
-    fn local_servers(&self) -> Doing<LocalServers> {
+    fn local_servers(&self) -> HostFuture<LocalServers> {
         self.note("local servers".to_owned());
         self.servers.clone().map_or_else(refused, given)
     }
 
-    fn providers(&self) -> Doing<Vec<ProviderItem>> {
+    fn providers(&self) -> HostFuture<Vec<ProviderItem>> {
         self.note("providers".to_owned());
         given(self.providers.clone())
     }
 
-    fn keep_key(&self, provider: String, key: String, unasked: bool) -> Doing<Kept> {
+    fn keep_key(&self, provider: String, key: String, unasked: bool) -> HostFuture<KeyOutcome> {
         self.note(format!("keep {provider} {key} {unasked}"));
         match self.kept.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(kept) => Box::pin(std::future::ready(kept)),
@@ -171,7 +178,7 @@ impl Host for FakeHost {
         PathBuf::new()
     }
 
-    fn foreground(&self, _: Vec<String>) -> Doing<()> {
+    fn foreground(&self, _: Vec<String>) -> HostFuture<()> {
         refused()
     }
 

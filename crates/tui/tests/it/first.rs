@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use futures_util::FutureExt as _;
 use quipu_tui::editor::Editor;
 use quipu_tui::{
-    Bindings, Context, Effect, HostError, Input, Kept, Key, KeyCode, LocalServer, LocalServers, Modifiers,
-    NotOpened, ProviderItem, Size, State, Theme, view,
+    Bindings, Context, Effect, HostError, Key, KeyCode, KeyOutcome, LocalServer, LocalServers, Modifiers,
+    OpenError, ProviderItem, Size, State, Theme, UiEvent, view,
 };
 
 use crate::fake_host::{FakeHost, carry_out};
@@ -22,7 +22,7 @@ fn with_servers() -> Arc<FakeHost> {
 }
 
 fn key(state: &mut State, code: KeyCode) -> Vec<Effect> {
-    state.on(Input::Key(Key::from(code)), 0)
+    state.on(UiEvent::Key(Key::from(code)), 0)
 }
 
 fn types(state: &mut State, text: &str) {
@@ -33,7 +33,7 @@ fn types(state: &mut State, text: &str) {
 
 fn without_model(state: &mut State, others: bool) -> Vec<Effect> {
     let why = "No model can be used yet: no provider's key is known.".into();
-    state.on(Input::Opened(Box::new(Err(NotOpened::NoModel { why, others }))), 0)
+    state.on(UiEvent::Opened(Box::new(Err(OpenError::NoModel { why, others }))), 0)
 }
 
 /// What was printed since, and the live part.
@@ -119,7 +119,7 @@ fn a_key_is_asked_about_until_somebody_stops() {
     assert!((&mut check).now_or_never().is_none(), "the provider does not answer");
     assert_eq!(host.asked(), ["providers", "keep one secret false"]);
     assert!(state.is_working());
-    state.on(Input::Tick, 3_000);
+    state.on(UiEvent::Tick, 3_000);
     assert!(shown(&mut state, 80).contains("asking one whether it takes the key · 3s · Escape stops it"));
     let effects = key(&mut state, KeyCode::Escape);
     let [Effect::Stop(stop)] = effects.as_slice() else { panic!("{effects:?}") };
@@ -130,8 +130,8 @@ fn a_key_is_asked_about_until_somebody_stops() {
 }
 
 #[test]
-fn what_came_of_a_key_as_that_was_stopped_is_not_asked_about() {
-    let kept = Mutex::new(Some(Ok(Kept::Unknown("late".into()))));
+fn stopped_key_check_asks_nothing() {
+    let kept = Mutex::new(Some(Ok(KeyOutcome::Unknown("late".into()))));
     let host = Arc::new(FakeHost { providers: vec![one()], kept, ..FakeHost::default() });
     let mut state = state(80);
     let effects = without_model(&mut state, false);
@@ -141,7 +141,7 @@ fn what_came_of_a_key_as_that_was_stopped_is_not_asked_about() {
     let context = Context { host, session: None };
     let late = check.carry_out(context).now_or_never().flatten().unwrap();
     key(&mut state, KeyCode::Escape);
-    assert!(state.on(Input::Reply(late), 0).is_empty());
+    assert!(state.on(UiEvent::Reply(late), 0).is_empty());
     assert!(!shown(&mut state, 80).contains("late"));
 }
 
@@ -159,8 +159,8 @@ fn login(host: &Arc<FakeHost>, state: &mut State, secret: &str) -> Vec<Effect> {
 }
 
 #[test]
-fn what_a_key_may_come_to() {
-    let check = |kept: Result<Kept, HostError>, expect: &[&str]| {
+fn key_check_outcomes() {
+    let check = |kept: Result<KeyOutcome, HostError>, expect: &[&str]| {
         let kept = Mutex::new(Some(kept));
         let host = Arc::new(FakeHost { providers: vec![one()], kept, ..FakeHost::default() });
         let mut state = state(80);
@@ -173,10 +173,13 @@ fn what_a_key_may_come_to() {
             assert!(text.contains(part), "{part}: {text}");
         }
     };
-    check(Ok(Kept::Stored("Stored.".into())), &["Stored.", "opening the session"]);
-    check(Ok(Kept::Refused("no such key".into())), &["one refuses the key", "no such key", "Key for one"]);
+    check(Ok(KeyOutcome::Stored("Stored.".into())), &["Stored.", "opening the session"]);
     check(
-        Ok(Kept::Unknown("nobody there".into())),
+        Ok(KeyOutcome::Refused("no such key".into())),
+        &["one refuses the key", "no such key", "Key for one"],
+    );
+    check(
+        Ok(KeyOutcome::Unknown("nobody there".into())),
         &[
             "could not be found out",
             "nobody there",
@@ -192,13 +195,13 @@ fn what_a_key_may_come_to() {
 }
 
 #[test]
-fn what_was_sent_is_looked_through() {
+fn sent_messages_are_searched() {
     let control = |letter| Key {
         code: KeyCode::Char(letter),
         modifiers: Modifiers { control: true, ..Modifiers::default() },
     };
     let mut state = state(80);
-    state.on(Input::Key(control('r')), 0);
+    state.on(UiEvent::Key(control('r')), 0);
     assert!(shown(&mut state, 80).contains("Nothing was sent yet"));
     let mut editor = Editor::default();
     editor.set_history(vec![
@@ -210,13 +213,13 @@ fn what_was_sent_is_looked_through() {
     let mut state =
         State::new(Size { columns: 80, rows: 24 }, Theme::plain(), Bindings::default(), editor, 0);
     types(&mut state, "half a thought");
-    state.on(Input::Key(control('r')), 0);
+    state.on(UiEvent::Key(control('r')), 0);
     let text = shown(&mut state, 80);
     assert!(text.contains("› run the tests") && text.contains("1 of 3"), "{text}");
     types(&mut state, "fix");
     assert!(shown(&mut state, 80).contains("› fix the printer"));
     // Again: the one before.
-    state.on(Input::Key(control('r')), 0);
+    state.on(UiEvent::Key(control('r')), 0);
     assert!(shown(&mut state, 80).contains("› fix the parser"));
     key(&mut state, KeyCode::Up);
     let effects = key(&mut state, KeyCode::Enter);
@@ -225,7 +228,7 @@ fn what_was_sent_is_looked_through() {
     // What was being written is a step of undo away.
     let undo =
         Key { code: KeyCode::Char('-'), modifiers: Modifiers { control: true, ..Modifiers::default() } };
-    state.on(Input::Key(undo), 0);
+    state.on(UiEvent::Key(undo), 0);
     assert!(shown(&mut state, 80).contains("half a thought"));
 }
 
@@ -245,7 +248,7 @@ fn a_wrong_name_of_a_command_is_told_with_what_was_meant() {
 fn session_that_hooks_keep_stays_open() {
     let mut state = state(80);
     let why = "a hook refused it: stay".to_owned();
-    let effects = state.on(Input::Opened(Box::new(Err(NotOpened::Stays(why)))), 0);
+    let effects = state.on(UiEvent::Opened(Box::new(Err(OpenError::Stays(why)))), 0);
     assert!(effects.is_empty(), "nothing is opened in its place: {effects:?}");
     let shown = shown(&mut state, 80);
     assert!(shown.contains("The session was not left.") && shown.contains("stay"), "{shown}");

@@ -232,7 +232,7 @@ fn a_beginning_without_an_end_gives_way() {
 }
 
 #[test]
-fn when_to_wait() {
+fn incomplete_sequences_wait_for_more_bytes() {
     let waits = |bytes: &[u8]| {
         let mut decoder = Decoder::default();
         let _events = decoder.feed(bytes);

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use quipu_tui::editor::Editor;
 use quipu_tui::keys::{ACTIONS, key_label, parse_key};
-use quipu_tui::{Bindings, COMMANDS, Choice, Input, Key, KeyCode, Scope, Size, State, Theme};
+use quipu_tui::{Bindings, COMMANDS, Choice, Key, KeyCode, Scope, Size, State, Theme, UiEvent};
 
 fn state(columns: usize, bindings: Bindings) -> State {
     State::new(Size { columns, rows: 40 }, Theme::plain(), bindings, Editor::default(), 0)
@@ -12,7 +12,7 @@ fn state(columns: usize, bindings: Bindings) -> State {
 
 /// What a key prints.
 fn printed(state: &mut State, key: KeyCode) -> Vec<String> {
-    state.on(Input::Key(Key::from(key)), 0);
+    state.on(UiEvent::Key(Key::from(key)), 0);
     state.take_printed().iter().map(quipu_tui::Line::text).collect()
 }
 
@@ -48,7 +48,7 @@ fn help_has_every_action_every_command_and_every_answer() {
     }
     // As the command says it, and with the keys that hold.
     let mut state = state(100, Bindings::read(r#"{"app.exit": "f5", "tui.editor.mode": "vi"}"#).0);
-    state.on(Input::Paste("/help".into()), 0);
+    state.on(UiEvent::Paste("/help".into()), 0);
     let help = printed(&mut state, KeyCode::Enter).join("\n");
     assert!(help.contains("F5 ") && help.contains("\nvi\n") && help.contains("/quit"), "{help}");
 }

@@ -41,7 +41,7 @@ fn scripts_of_the_world() {
 }
 
 #[test]
-fn what_is_dangerous_is_shown_and_not_obeyed() {
+fn dangerous_escape_sequences_are_shown_as_text() {
     let text = "Direction: user\u{202e}txt.exe\u{202c} and \u{2066}isolated\u{2069}.\n\nEscapes: \x1b[2J \x1b]0;title\x07 \
                 \x1b]52;c;aGk=\x07 \u{9b}31m \x08\x08.\n\nHidden: a\u{200b}b\u{feff}c\u{ad}d.\n\n`code \x1b[31m`\n\n| \
                 \x1b[1m | \u{202e}x |\n|--|--|\n| [link](http://x\u{202e}y) | <b>\x07</b> |";

@@ -31,7 +31,7 @@ fn finished_lines_scroll_and_the_live_part_stays_below() {
 }
 
 #[test]
-fn what_the_live_part_has_shown_is_printed_without_a_byte_of_it() {
+fn finished_live_lines_are_printed_without_repainting() {
     let mut screen = Screen::new(size(60, 10), Depth::Rgb);
     let mut glass = Glass::new(size(60, 10));
     let reply = "a paragraph that has come to its end";
@@ -146,7 +146,7 @@ fn a_line_that_ends_where_one_went_on_is_known_to_end() {
 }
 
 #[test]
-fn characters_that_terminals_disagree_about_keep_to_their_columns() {
+fn ambiguous_width_characters_keep_their_columns() {
     // The terminal of this test takes each of these for two characters of two columns.
     let mut screen = Screen::new(size(40, 4), Depth::Rgb);
     let mut glass = Glass::new(size(40, 4));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use quipu_tui::editor::{Candidate, Editor};
-use quipu_tui::{Bindings, Input, Key, KeyCode, Size, State, Theme, view};
+use quipu_tui::{Bindings, Key, KeyCode, Size, State, Theme, UiEvent, view};
 
 use crate::fake_host::{FakeHost, carry_out};
 
@@ -16,7 +16,7 @@ fn shown(state: &mut State) -> String {
 }
 
 fn enters(host: &Arc<FakeHost>, state: &mut State) {
-    let effects = state.on(Input::Key(Key::from(KeyCode::Enter)), 0);
+    let effects = state.on(UiEvent::Key(Key::from(KeyCode::Enter)), 0);
     carry_out(host, state, effects);
 }
 
@@ -34,20 +34,20 @@ fn settings_show_values_and_sources_and_change_one() {
     ];
     let host = Arc::new(FakeHost { settings, ..FakeHost::default() });
     let mut state = State::new(SIZE, Theme::plain(), Bindings::default(), Editor::default(), 0);
-    state.on(Input::Paste("/settings".into()), 0);
+    state.on(UiEvent::Paste("/settings".into()), 0);
     enters(&host, &mut state);
     let text = shown(&mut state);
     assert!(text.contains("it is so (QUIPU_SCREEN_READER)"), "{text}");
     assert!(text.contains("now 5 (your settings.json)"), "{text}");
     for letter in "reader true".chars() {
-        state.on(Input::Key(Key::from(KeyCode::Char(letter))), 0);
+        state.on(UiEvent::Key(Key::from(KeyCode::Char(letter))), 0);
     }
     enters(&host, &mut state);
     assert_eq!(host.asked(), ["set screenReader true"]);
     let text = shown(&mut state);
     assert!(text.contains("it holds when the terminal is started the next time"), "{text}");
     // A number is asked for in the editor.
-    state.on(Input::Paste("/settings budget.daily 7".into()), 0);
+    state.on(UiEvent::Paste("/settings budget.daily 7".into()), 0);
     enters(&host, &mut state);
     assert_eq!(host.asked(), ["set budget.daily 7"]);
 }

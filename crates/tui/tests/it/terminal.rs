@@ -1,6 +1,6 @@
 //! The real terminal, held against pseudo-terminals: what it is told, and that it is given back as it was.
 
-use quipu_tui::terminal::{Abilities, End, Incoming, Terminal};
+use quipu_tui::terminal::{Abilities, End, Terminal, TerminalInput};
 use quipu_tui::{Answer, Key, KeyCode, Modifiers, Size, TerminalEvent};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
@@ -104,21 +104,21 @@ fn child() {
         terminal.write(b"<ready>".to_vec());
         loop {
             match terminal.next().await {
-                Incoming::Event(TerminalEvent::Key(Key { code: KeyCode::Char('z'), .. })) => {
+                TerminalInput::Event(TerminalEvent::Key(Key { code: KeyCode::Char('z'), .. })) => {
                     terminal.suspend().await.unwrap();
                     terminal.write(b"<again>".to_vec());
                 }
-                Incoming::Event(TerminalEvent::Key(Key { code: KeyCode::Char('q'), .. }))
+                TerminalInput::Event(TerminalEvent::Key(Key { code: KeyCode::Char('q'), .. }))
                     if role == "panic" =>
                 {
                     panic!("a fault of ours");
                 }
-                Incoming::End(End::Signal(number)) => {
+                TerminalInput::End(End::Signal(number)) => {
                     terminal.write(format!("<signal {number}>").into_bytes());
                     return;
                 }
-                Incoming::Resumed => terminal.write(b"<resumed>".to_vec()),
-                Incoming::End(End::Closed) => return,
+                TerminalInput::Resumed => terminal.write(b"<resumed>".to_vec()),
+                TerminalInput::End(End::Closed) => return,
                 _ => {}
             }
         }
@@ -147,11 +147,11 @@ fn raw_mode_is_set_and_taken_back() {
 }
 
 #[test]
-fn what_is_typed_comes_and_an_escape_alone_soon() {
+fn typed_keys_arrive_and_a_lone_escape_soon_after() {
     let pair = Pair::new();
     on_one_thread(async {
         let mut terminal = pair.open();
-        let key = |code| Incoming::Event(TerminalEvent::Key(Key::from(code)));
+        let key = |code| TerminalInput::Event(TerminalEvent::Key(Key::from(code)));
         pair.type_in("ä\x1b[A".as_bytes());
         assert_eq!(terminal.next().await, key(KeyCode::Char('ä')));
         assert_eq!(terminal.next().await, key(KeyCode::Up));
@@ -166,11 +166,11 @@ fn what_is_typed_comes_and_an_escape_alone_soon() {
         };
         assert_eq!(found, key(KeyCode::Escape));
         pair.type_in(b"\x1b[?1u\x1b[?62;c\x1bx");
-        assert_eq!(terminal.next().await, Incoming::Event(TerminalEvent::Answer(Answer::Keyboard(1))));
-        assert_eq!(terminal.next().await, Incoming::Event(TerminalEvent::Answer(Answer::Attributes)));
+        assert_eq!(terminal.next().await, TerminalInput::Event(TerminalEvent::Answer(Answer::Keyboard(1))));
+        assert_eq!(terminal.next().await, TerminalInput::Event(TerminalEvent::Answer(Answer::Attributes)));
         let alt = Modifiers { alt: true, ..Modifiers::default() };
         let pressed = Key { code: KeyCode::Char('x'), modifiers: alt };
-        assert_eq!(terminal.next().await, Incoming::Event(TerminalEvent::Key(pressed)));
+        assert_eq!(terminal.next().await, TerminalInput::Event(TerminalEvent::Key(pressed)));
     });
 }
 
@@ -183,10 +183,10 @@ fn a_window_of_another_size_and_one_that_is_closed() {
         pair.resize(40, 10);
         // The kernel tells the group in front, which a test is not.
         kill_process(rustix::process::getpid(), Signal::WINCH).unwrap();
-        assert_eq!(terminal.next().await, Incoming::Resized(Size { columns: 40, rows: 10 }));
+        assert_eq!(terminal.next().await, TerminalInput::Resized(Size { columns: 40, rows: 10 }));
         drop(pair.window);
-        assert_eq!(terminal.next().await, Incoming::End(End::Closed));
-        assert_eq!(terminal.next().await, Incoming::End(End::Closed));
+        assert_eq!(terminal.next().await, TerminalInput::End(End::Closed));
+        assert_eq!(terminal.next().await, TerminalInput::End(End::Closed));
         terminal.write(b"nobody".to_vec());
         assert!(terminal.written().await.is_err());
         assert!(!terminal.busy());
@@ -200,7 +200,7 @@ fn a_window_that_takes_nothing_stops_nobody() {
         let mut terminal = pair.open();
         terminal.write(vec![b'x'; 1_000_000]);
         pair.type_in(b"a");
-        let key = Incoming::Event(TerminalEvent::Key(Key::from(KeyCode::Char('a'))));
+        let key = TerminalInput::Event(TerminalEvent::Key(Key::from(KeyCode::Char('a'))));
         assert_eq!(terminal.next().await, key);
         assert!(terminal.busy());
         let mut window = pair;
@@ -208,7 +208,7 @@ fn a_window_that_takes_nothing_stops_nobody() {
             window.until(&"x".repeat(1_000_000));
             window
         });
-        assert_eq!(terminal.next().await, Incoming::Written);
+        assert_eq!(terminal.next().await, TerminalInput::Written);
         assert!(!terminal.busy());
         drop(reader.join().unwrap());
     });

@@ -17,7 +17,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 use seccompiler::BpfProgram;
 
 use super::watch::Watch;
-use super::wire::{Reading, receive, send};
+use super::wire::{FrameReader, receive, send};
 use super::{CommandNeeds, EMPTY, READY, Setup, doors, lock, net, protected};
 use crate::child::Launch;
 use crate::confine::{local_or_internet, restrict, ruleset};
@@ -86,7 +86,7 @@ struct Job {
     status: File,
 }
 
-struct Ready {
+struct ReadyKeeper {
     job: SyncSender<Job>,
     started: Receiver<io::Result<OwnedFd>>,
 }
@@ -178,7 +178,7 @@ fn decode(message: &[u8], files: Vec<OwnedFd>) -> io::Result<(Job, CommandNeeds)
     let Ok([input, output, status]) = <[OwnedFd; 3]>::try_from(files) else {
         return Err(io::Error::other("a command came without its files"));
     };
-    let mut fields = Reading(message);
+    let mut fields = FrameReader(message);
     let (program, cwd, arguments) = (fields.path()?, fields.path()?, fields.list()?);
     let names = fields.list()?;
     let environment = names.into_iter().map(|name| Ok((name, fields.text()?))).collect::<io::Result<_>>()?;
@@ -246,7 +246,7 @@ fn open_doors(setup: &Setup, network: &Arc<OwnedFd>) -> io::Result<()> {
 }
 
 /// A thread that gives everything up and waits for its command.
-fn prepare(bounds: &Arc<Bounds>, commands: &Arc<Commands>, needs: CommandNeeds) -> io::Result<Ready> {
+fn prepare(bounds: &Arc<Bounds>, commands: &Arc<Commands>, needs: CommandNeeds) -> io::Result<ReadyKeeper> {
     let (job, jobs) = sync_channel(1);
     let (starts, started) = sync_channel(1);
     let (bounds, commands) = (bounds.clone(), commands.clone());
@@ -266,7 +266,7 @@ fn prepare(bounds: &Arc<Bounds>, commands: &Arc<Commands>, needs: CommandNeeds) 
         // The session is over when nobody listens.
         starts.send(start()).ok();
     })?;
-    Ok(Ready { job, started })
+    Ok(ReadyKeeper { job, started })
 }
 
 fn confine(bounds: &Bounds, needs: CommandNeeds) -> io::Result<()> {

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Pid;
 
 use crate::child::Launch;
-use wire::{Fields, Reading, receive, send};
+use wire::{Fields, FrameReader, receive, send};
 
 /// How long the namespaces may take to be made.
 const START: Duration = Duration::from_secs(20);
@@ -119,7 +119,7 @@ impl Setup {
     }
 
     fn decode(bytes: &[u8]) -> io::Result<Self> {
-        let mut fields = Reading(bytes);
+        let mut fields = FrameReader(bytes);
         Ok(Self {
             write: fields.paths()?,
             protects: fields.paths()?,

@@ -102,9 +102,9 @@ impl Fields {
 
 /// Reads the fields of a frame.
 #[derive(Debug)]
-pub(super) struct Reading<'a>(pub(super) &'a [u8]);
+pub(super) struct FrameReader<'a>(pub(super) &'a [u8]);
 
-impl Reading<'_> {
+impl FrameReader<'_> {
     pub(super) fn text(&mut self) -> io::Result<OsString> {
         let cut = || io::Error::other("a message is cut short");
         let (length, rest) = self.0.split_first_chunk::<4>().ok_or_else(cut)?;
@@ -174,12 +174,12 @@ mod tests {
         (&ours).write_all(&[0xff; 8]).unwrap();
         assert!(receive(theirs.as_fd()).is_err());
         for bytes in [&[1, 0][..], &[2, 0, 0, 0, 1], &[1, 0, 0, 0, b'x']] {
-            assert!(Reading(bytes).list().is_err());
+            assert!(FrameReader(bytes).list().is_err());
         }
         let mut fields = Fields::default();
         fields.put_list(["a", ""].iter());
         fields.put_flag(true);
-        let mut reading = Reading(&fields.0);
+        let mut reading = FrameReader(&fields.0);
         assert_eq!(reading.list().unwrap(), ["a", ""]);
         assert!(reading.flag().unwrap());
     }

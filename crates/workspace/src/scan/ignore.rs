@@ -15,14 +15,14 @@ const STEPS: usize = 20_000;
 
 /// The patterns that hold for a directory: its own, and those of the directories above it.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Ignored(Option<Arc<Level>>);
+pub(super) struct IgnoreRules(Option<Arc<Level>>);
 
 #[derive(Debug)]
 struct Level {
     /// Bytes of a path that lead to the directory of these patterns, with the slash.
     prefix: usize,
     rules: Vec<Rule>,
-    above: Ignored,
+    above: IgnoreRules,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub(super) fn sources(root: &Path) -> Vec<Source> {
     files.into_iter().flatten().map(source).collect()
 }
 
-impl Ignored {
+impl IgnoreRules {
     /// What these say.
     pub(super) fn above(sources: &[Source]) -> Self {
         sources.iter().fold(Self::default(), |above, source| above.with(&source.path, 0))

@@ -20,7 +20,7 @@ const FIXED: usize = 62;
 #[derive(Debug)]
 pub struct GitIndex {
     /// By the bytes of their paths.
-    entries: BTreeMap<Vec<u8>, Tracked>,
+    entries: BTreeMap<Vec<u8>, IndexEntry>,
     /// When it was written: what was changed in that moment is not known to be clean.
     written: (i64, i64),
     path: PathBuf,
@@ -28,7 +28,7 @@ pub struct GitIndex {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Tracked {
+struct IndexEntry {
     modified: (u32, u32),
     inode: u32,
     mode: u32,
@@ -126,7 +126,7 @@ pub(super) fn git_directory(top: &Path) -> Option<PathBuf> {
     Some(top.join(text.trim_end().strip_prefix("gitdir: ")?))
 }
 
-fn read(bytes: &[u8], below: &Path) -> Option<BTreeMap<Vec<u8>, Tracked>> {
+fn read(bytes: &[u8], below: &Path) -> Option<BTreeMap<Vec<u8>, IndexEntry>> {
     let mut prefix = below.as_os_str().as_bytes().to_vec();
     if !prefix.is_empty() {
         prefix.push(b'/');
@@ -163,7 +163,7 @@ fn read(bytes: &[u8], below: &Path) -> Option<BTreeMap<Vec<u8>, Tracked>> {
             return None;
         }
         if let (Some(path), false) = (name.strip_prefix(prefix.as_slice()), special) {
-            let tracked = Tracked {
+            let tracked = IndexEntry {
                 modified: (word(begin + 8)?, word(begin + 12)?),
                 inode: word(begin + 20)?,
                 mode,

@@ -8,10 +8,10 @@
 mod caches;
 mod ignore;
 mod index;
+mod parallel;
 mod refs;
 #[cfg(test)]
 mod tests;
-mod together;
 mod walk;
 
 use std::collections::HashMap;
@@ -26,13 +26,13 @@ use std::time::SystemTime;
 
 use caches::Cache;
 pub use caches::{CACHES, is_cache};
-use ignore::{Ignored, Source};
+use ignore::{IgnoreRules, Source};
 pub use index::{GitIndex, git_blobs};
+use parallel::WalkResult;
 pub use refs::GitRefs;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, openat, statat};
 use rustix::io::Errno;
-use together::Walked;
-pub use walk::{Found, walk};
+pub use walk::{FoundPath, walk};
 
 use crate::FileStamp;
 
@@ -135,7 +135,7 @@ struct Directory {
     below: Vec<Entry<bool>>,
     /// Ignored directories that are not looked into, as far as it is told that something in them changed.
     caches: Vec<Entry<Cache>>,
-    ignored: Ignored,
+    ignored: IgnoreRules,
     /// Its own patterns.
     patterns: Option<Stamp>,
     /// All of its entries.
@@ -291,8 +291,7 @@ pub enum ScanError {
 struct Task {
     /// Relative to the root; empty for the root.
     path: PathBuf,
-    patterns: Ignored,
-    /// It is ignored.
+    patterns: IgnoreRules,
     ignored: bool,
     /// Only what git tracks in it is looked at.
     only_tracked: bool,
@@ -317,7 +316,7 @@ pub fn scan(
     let top = rustix::fs::open(root, DIRECTORY, Mode::empty()).map_err(unreadable)?;
     let rules = Rules { sources: ignore::sources(root), index: index.map(GitIndex::stamp) };
     let before = before.filter(|before| before.rules == rules);
-    let patterns = Ignored::above(&rules.sources);
+    let patterns = IgnoreRules::above(&rules.sources);
     let first =
         Task { path: PathBuf::new(), patterns, ignored: false, only_tracked: false, same_rules: true };
     let look = |task: &Task| {
@@ -335,8 +334,8 @@ pub fn scan(
         let below: Vec<Task> = below.collect();
         Some((found, below))
     };
-    let Walked { directories, beyond } =
-        together::walk(first, most_ignored, &look).ok_or(ScanError::TooMany)?;
+    let WalkResult { directories, beyond } =
+        parallel::walk(first, most_ignored, &look).ok_or(ScanError::TooMany)?;
     Ok(Files { directories, beyond, looked, rules })
 }
 

@@ -17,7 +17,7 @@ fn put(root: &Path, name: &str, text: &str) {
 }
 
 #[test]
-fn what_is_ignored_is_not_seen_and_what_changed_is_found() {
+fn scan_skips_ignored_files_and_finds_changes() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
     for at in 0..100 {
@@ -203,7 +203,7 @@ fn git_config(root: &Path, name: &str, value: &str) -> bool {
 }
 
 #[test]
-fn what_only_reads_writes_nowhere() {
+fn read_only_command_writes_nowhere() {
     if !crate::SandboxSupport::of_this_system().is_full() {
         eprintln!("note: this system cannot confine commands");
         return;

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use super::ignore::{Ignored, sources};
+use super::ignore::{IgnoreRules, sources};
 use super::is_ours;
 
 /// Directories that wait to be looked into; what is beyond is not walked.
@@ -13,9 +13,9 @@ const WAITING: usize = 100_000;
 /// Directories above the root in which the repository's may be.
 const ABOVE: usize = 64;
 
-/// What was found below a directory.
+/// A path below the walked directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Found<'a> {
+pub struct FoundPath<'a> {
     /// Relative to the directory.
     pub path: &'a Path,
     /// A directory itself, no link to one.
@@ -29,10 +29,13 @@ pub struct Found<'a> {
 ///
 /// # Errors
 /// `root` itself cannot be read. What cannot be read below it is passed over.
-pub fn walk(root: &Path, each: &mut dyn FnMut(Option<Found<'_>>) -> ControlFlow<()>) -> std::io::Result<()> {
+pub fn walk(
+    root: &Path,
+    each: &mut dyn FnMut(Option<FoundPath<'_>>) -> ControlFlow<()>,
+) -> std::io::Result<()> {
     std::fs::read_dir(root)?;
     let (top, below) = repository(root);
-    let mut ignored = Ignored::above(&sources(&top));
+    let mut ignored = IgnoreRules::above(&sources(&top));
     let mut above = PathBuf::new();
     for part in &below {
         ignored = ignored.below(&top.join(&above), &above);
@@ -53,7 +56,7 @@ pub fn walk(root: &Path, each: &mut dyn FnMut(Option<Found<'_>>) -> ControlFlow<
                 continue;
             }
             let path = at.strip_prefix(&below).unwrap_or(&at);
-            if each(Some(Found { path, is_directory: kind.is_dir() })).is_break() {
+            if each(Some(FoundPath { path, is_directory: kind.is_dir() })).is_break() {
                 return Ok(());
             }
             if kind.is_dir() && waiting.len() < WAITING {

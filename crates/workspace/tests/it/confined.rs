@@ -465,13 +465,13 @@ async fn commands_of_a_session_can_signal_each_other_and_end_with_it_in(world: W
 }
 
 #[tokio::test]
-async fn git_works_in_worktrees_submodules_and_below_the_top_and_cannot_be_lured() {
+async fn git_works_in_worktrees_and_cannot_be_lured() {
     for world in tokio::task::spawn_blocking(worlds).await.unwrap() {
-        git_works_in_worktrees_submodules_and_below_the_top_and_cannot_be_lured_in(world).await;
+        git_works_in_worktrees_and_cannot_be_lured_in(world).await;
     }
 }
 
-async fn git_works_in_worktrees_submodules_and_below_the_top_and_cannot_be_lured_in(world: World) {
+async fn git_works_in_worktrees_and_cannot_be_lured_in(world: World) {
     if !is_installed("git") {
         eprintln!("note: git is not installed");
         return;
@@ -609,20 +609,20 @@ async fn device_nodes_cannot_be_made_in(world: World) {
 }
 
 #[tokio::test]
-async fn the_directory_for_temporary_files_is_private_whatever_the_umask() {
+async fn temporary_directory_is_private_whatever_the_umask() {
     for world in tokio::task::spawn_blocking(worlds).await.unwrap() {
-        the_directory_for_temporary_files_is_private_whatever_the_umask_in(world).await;
+        temporary_directory_is_private_whatever_the_umask_in(world).await;
     }
 }
 
-async fn the_directory_for_temporary_files_is_private_whatever_the_umask_in(world: World) {
+async fn temporary_directory_is_private_whatever_the_umask_in(world: World) {
     let (_, text) = world.run("umask 0; stat -c %a \"$TMPDIR\"").await.unwrap();
     assert_eq!(text.trim(), "700");
 }
 
 /// An administrator tries all of this, and what is in namespaces, as a user without any rights, too.
 #[test]
-fn all_of_it_holds_for_a_normal_user() {
+fn confinement_tests_pass_for_a_normal_user() {
     use std::os::unix::fs::PermissionsExt as _;
     if !nix::unistd::geteuid().is_root() {
         return;
@@ -637,7 +637,7 @@ fn all_of_it_holds_for_a_normal_user() {
             "namespaces::",
             "private_caches::",
             "--skip",
-            "all_of_it_holds_for_a_normal_user",
+            "confinement_tests_pass_for_a_normal_user",
         ])
         .env(UNPRIVILEGED, "1")
         .env(LAUNCHER, &launcher)

@@ -27,13 +27,13 @@ fn is_installed(program: &str) -> bool {
     std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
 }
 
-struct Fresh {
+struct FreshHome {
     dir: tempfile::TempDir,
     sandbox: Sandbox,
     registry: Arc<ProcessRegistry>,
 }
 
-impl Fresh {
+impl FreshHome {
     fn new() -> Self {
         let dir = tempfile::Builder::new().prefix("quipu-fresh-").tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
@@ -90,7 +90,7 @@ async fn everyday_commands_work_in_a_fresh_home() {
     let table = include_str!("everyday.txt").lines().chain(include_str!("fresh_home.txt").lines());
     let rows = table.filter(|line| !line.is_empty() && !line.starts_with('#'));
     let (mut tried, mut failed, mut missing) = (0, Vec::new(), BTreeSet::new());
-    let fresh = Fresh::new();
+    let fresh = FreshHome::new();
     for (program, command) in rows.map(|line| line.split_once(' ').unwrap()) {
         let ours = include_str!("fresh_home.txt").contains(command);
         if !ours && (!tools.contains(&program) || command.contains("$HOME") || command.contains("added")) {
@@ -135,7 +135,7 @@ async fn everyday_commands_work_in_a_fresh_home() {
 
 #[tokio::test]
 async fn nothing_is_made_before_the_first_command() {
-    let fresh = Fresh::new();
+    let fresh = FreshHome::new();
     assert_eq!(entries(&fresh.path("home")), BTreeSet::new());
     if SandboxSupport::of_this_system().is_full() {
         fresh.run("true").await;

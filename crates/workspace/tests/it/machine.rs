@@ -137,7 +137,7 @@ async fn environment_is_given_and_taken() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_run_is_told() {
+async fn impossible_command_is_refused_with_a_reason() {
     let mut bench = Bench::new();
     assert!(matches!(bench.run("a\0b").await, Err(ShellError::Nul)));
     assert!(matches!(bench.run(&format!(": {}", "x".repeat(3 << 20))).await, Err(ShellError::TooLong(_))));
@@ -176,14 +176,14 @@ async fn background_processes_do_not_hang_and_die_with_the_registry() {
 }
 
 #[tokio::test]
-async fn a_background_process_that_never_stops_printing_does_not_hold_the_command() {
+async fn endless_background_output_does_not_hold_the_command() {
     let mut bench = Bench::new();
     assert_eq!(bench.run("yes & echo done").await.unwrap(), ShellEnd::Exited(0));
     bench.registry.kill_all();
 }
 
 #[tokio::test]
-async fn everything_dies_on_cancel() {
+async fn child_processes_die_on_cancel() {
     let mut bench = Bench::new();
     let mut witness = Witness::new(bench.dir.path());
     let cancel = bench.cancel.clone();
@@ -197,7 +197,7 @@ async fn everything_dies_on_cancel() {
 }
 
 #[tokio::test]
-async fn everything_dies_at_the_timeout() {
+async fn child_processes_die_at_the_timeout() {
     let mut bench = Bench::new();
     let mut witness = Witness::new(bench.dir.path());
     bench.timeout = Some(Duration::from_millis(500));
@@ -210,7 +210,7 @@ async fn everything_dies_at_the_timeout() {
 }
 
 #[tokio::test]
-async fn everything_dies_when_the_future_is_dropped() {
+async fn child_processes_die_when_the_future_is_dropped() {
     let mut bench = Bench::new();
     let mut witness = Witness::new(bench.dir.path());
     let (command, count) = witness.stubborn();
@@ -255,7 +255,7 @@ async fn a_command_that_prints_without_end_can_be_cancelled() {
 }
 
 #[tokio::test]
-async fn everything_dies_with_an_agent_that_is_killed() {
+async fn child_processes_die_with_a_killed_agent() {
     let dir = tempfile::tempdir().unwrap();
     let mut witness = Witness::new(dir.path());
     let (command, count) = witness.stubborn();

@@ -187,7 +187,7 @@ fn repository(world: &World) {
 }
 
 #[tokio::test]
-async fn what_configures_programs_stays_as_it_was() {
+async fn configuration_files_stay_unchanged() {
     let Some(world) = inside() else { return };
     world.fresh();
     repository(&world);

@@ -128,7 +128,7 @@ fn a_whole_conversation_in_lines() {
 }
 
 #[test]
-fn what_is_under_way_is_stopped_steered_and_queued() {
+fn linear_mode_stops_steers_and_queues() {
     let gate = Gate::new();
     let world = World::new([held("Never ending.\n\nAnd more", &gate), says("Fresh."), says("Later.")]);
     let mut terminal = Terminal::dumb(&world, &[]);
@@ -193,7 +193,7 @@ fn lists_have_numbers_and_words_narrow_them() {
 }
 
 #[test]
-fn what_is_pasted_is_held_until_it_is_ended() {
+fn linear_paste_is_held_until_it_ends() {
     let world = World::new([says("Read."), says("Joined.")]);
     let mut terminal = Terminal::dumb(&world, &[]);
     terminal.hears(0, "You: ");
@@ -285,7 +285,7 @@ fn a_long_answer_comes_by_its_parts_and_hostile_text_stays_text() {
 }
 
 #[test]
-fn what_a_line_prints_is_told_once_as_it_comes_and_how_it_ended() {
+fn linear_shell_line_prints_output_once_and_its_end() {
     let world = World::new([says("I see.")]);
     let go = world.path("work/go");
     nix::unistd::mkfifo(&go, nix::sys::stat::Mode::S_IRWXU).unwrap();
@@ -315,7 +315,7 @@ fn what_a_line_prints_is_told_once_as_it_comes_and_how_it_ended() {
 }
 
 #[test]
-fn what_may_follow_a_command_and_what_was_sent_are_lists() {
+fn linear_completions_and_sent_messages_are_lists() {
     let world = World::new([says("One."), says("Two.")]);
     let mut terminal = Terminal::dumb(&world, &[]);
     terminal.hears(0, "You: ");

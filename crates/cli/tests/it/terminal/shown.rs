@@ -52,7 +52,7 @@ impl Terminal {
 }
 
 #[test]
-fn links_lead_where_they_say_and_only_where_the_terminal_knows_them() {
+fn links_are_emitted_only_for_capable_terminals() {
     let text =
         "See [the page](https://example.org/a), [bad](javascript:alert), <me@example.org>, [src](src/a.rs).";
     let read = call("c1", "read", &json!({ "path": "notes.txt" }));
@@ -143,7 +143,7 @@ fn a_light_ground_makes_it_light_and_the_setting_wins() {
 }
 
 #[test]
-fn nobody_is_called_who_looks_on() {
+fn focused_terminal_is_not_notified() {
     let world = World::new([bash("c1", "true"), says("First."), bash("c2", "true"), says("Second.")]);
     std::fs::write(world.path("home/.quipu/settings.json"), r#"{"terminal":{"notify":"osc777"}}"#).unwrap();
     let mut terminal = Terminal::open(&world, &["--permissions", "ask"]);

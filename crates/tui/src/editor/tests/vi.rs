@@ -185,7 +185,7 @@ fn keys() -> impl Strategy<Value = Vec<String>> {
 
 /// A text that changes by a key that is not vi's while some of it is marked: nothing is marked any more.
 #[test]
-fn what_is_marked_ends_with_its_text() {
+fn selection_ends_when_the_text_changes() {
     let text = "\t\u{202e}";
     let mut bench = bench("|");
     bench.press("escape");

@@ -3,13 +3,13 @@
 use std::ops::Range;
 
 use super::super::clusters::{after, before, line_end, line_start};
-use super::super::kill::With;
+use super::super::kill::KillMode;
 use super::super::{Editor, EditorOutcome};
 use super::motion::{
     Find, Span, first_of_line, line, next_word, object, other_bracket, paragraph, previous_word, run_last,
     word_last,
 };
-use super::{MOST, Mode, Operator, Pending};
+use super::{MOST, Mode, Operator, PendingKey};
 
 impl Editor {
     pub(super) fn command(&mut self, character: char) -> EditorOutcome {
@@ -63,7 +63,7 @@ impl Editor {
             }
             'r' => {
                 self.vi.count = count;
-                self.vi.pending = Some(Pending::Replace);
+                self.vi.pending = Some(PendingKey::Replace);
             }
             'p' | 'P' => self.put_register(character == 'P', times),
             'v' | 'V' => {
@@ -84,21 +84,21 @@ impl Editor {
     }
 
     /// The second key of `f`, `g`, `r`, `i` and such.
-    fn pending(&mut self, pending: Pending, character: char) {
+    fn pending(&mut self, pending: PendingKey, character: char) {
         let (text, at) = (self.buffer.text(), self.buffer.cursor());
         match pending {
-            Pending::Find { back, till } => {
+            PendingKey::Find { back, till } => {
                 let find = Find { character, back, till };
                 self.vi.find = Some(find);
                 self.search(find, false);
             }
-            Pending::G if character == 'g' => {
+            PendingKey::G if character == 'g' => {
                 let number = self.vi.take_count().unwrap_or(1);
                 let place = first_of_line(text, line(text, number));
                 self.arrive(place, Span::Lines);
             }
-            Pending::G => self.vi.forget(),
-            Pending::Replace => {
+            PendingKey::G => self.vi.forget(),
+            PendingKey::Replace => {
                 let count = self.vi.count.take().unwrap_or(1);
                 let end = forward(text, at, count);
                 if text[at..end].chars().count() >= count && count > 0 && at < end {
@@ -107,7 +107,7 @@ impl Editor {
                     self.buffer.go(before(self.buffer.text(), self.buffer.cursor()));
                 }
             }
-            Pending::Object { around } => {
+            PendingKey::Object { around } => {
                 self.vi.count = None;
                 let Some(range) = object(text, at, around, character) else { return self.vi.forget() };
                 match (&mut self.vi.mode, self.vi.operator.take()) {
@@ -132,15 +132,15 @@ impl Editor {
         let big = character.is_uppercase();
         match character {
             'f' | 't' | 'F' | 'T' => {
-                self.vi.pending = Some(Pending::Find { back: big, till: matches!(character, 't' | 'T') });
+                self.vi.pending = Some(PendingKey::Find { back: big, till: matches!(character, 't' | 'T') });
                 return true;
             }
             'g' => {
-                self.vi.pending = Some(Pending::G);
+                self.vi.pending = Some(PendingKey::G);
                 return true;
             }
             'i' | 'a' if operator.is_some() || self.vi.mode != Mode::Normal => {
-                self.vi.pending = Some(Pending::Object { around: character == 'a' });
+                self.vi.pending = Some(PendingKey::Object { around: character == 'a' });
                 return true;
             }
             _ => {}
@@ -243,7 +243,7 @@ impl Editor {
         self.vi.count = None;
         let (text, at) = (self.buffer.text(), self.buffer.cursor());
         let Some((operator, _)) = self.vi.operator.take() else {
-            self.last = super::super::Last::Other;
+            self.last = super::super::LastAction::Other;
             self.buffer.go(place);
             return;
         };
@@ -325,7 +325,7 @@ impl Editor {
         if !lines && range.is_empty() && operator != Operator::Change {
             return self.vi.forget();
         }
-        self.kills.cut(clip.clone(), With::Alone);
+        self.kills.cut(clip.clone(), KillMode::Alone);
         self.vi.register = (clip, lines);
         let text = self.buffer.text();
         match operator {

@@ -37,9 +37,9 @@ enum Operator {
     Copy,
 }
 
-/// A key that wants another one.
+/// A command that waits for another key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Pending {
+enum PendingKey {
     Find { back: bool, till: bool },
     G,
     Replace,
@@ -51,7 +51,7 @@ pub(super) struct Vi {
     mode: Mode,
     count: Option<usize>,
     operator: Option<(Operator, Option<usize>)>,
-    pending: Option<Pending>,
+    pending: Option<PendingKey>,
     find: Option<Find>,
     /// What was removed or copied last, and whether it is of whole lines.
     register: (Clip, bool),

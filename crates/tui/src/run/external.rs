@@ -12,16 +12,16 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::signal::unix::SignalKind;
 use tokio::sync::mpsc;
 
-use super::{Left, Run, Up};
-use crate::host::{Doing, HostError};
-use crate::state::{EditorError, Input};
-use crate::terminal::{Incoming, Terminal};
+use super::{ExitReason, Run, TaskMessage};
+use crate::host::{HostError, HostFuture};
+use crate::state::{EditorError, UiEvent};
+use crate::terminal::{Terminal, TerminalInput};
 
 /// How long a program may take to end when we are asked to, and again when it is killed.
 const LAST: Duration = Duration::from_secs(2);
 
-/// A program that has the terminal.
-pub(super) struct Lent {
+/// An external program that uses the terminal.
+pub(super) struct LentTerminal {
     /// Its process; `None` where there is none.
     process: Option<Pid>,
     /// It is asked to end with us: what it has written counts however it ends.
@@ -29,8 +29,8 @@ pub(super) struct Lent {
 }
 
 /// What comes next of a terminal; of one that another program has, only that we are to end.
-pub(super) async fn next(terminal: &mut Terminal, is_lent: bool) -> Incoming {
-    if is_lent { Incoming::End(terminal.asked_to_end().await) } else { terminal.next().await }
+pub(super) async fn next(terminal: &mut Terminal, is_external: bool) -> TerminalInput {
+    if is_external { TerminalInput::End(terminal.asked_to_end().await) } else { terminal.next().await }
 }
 
 impl Run {
@@ -39,7 +39,7 @@ impl Run {
     pub(super) fn lend(
         &mut self,
         program: std::process::Command,
-        then: impl FnOnce(Result<(), EditorError>, bool) -> Input + Send + 'static,
+        then: impl FnOnce(Result<(), EditorError>, bool) -> UiEvent + Send + 'static,
     ) {
         self.leave_screen();
         let name = Path::new(program.get_program()).file_name().unwrap_or_default();
@@ -49,7 +49,7 @@ impl Run {
         let id = child.as_ref().ok().and_then(tokio::process::Child::id);
         let ends = Arc::new(AtomicBool::new(false));
         let process = id.and_then(|id| Pid::from_raw(id.cast_signed()));
-        self.lent = Some(Lent { process, ends: ends.clone() });
+        self.external = Some(LentTerminal { process, ends: ends.clone() });
         let up = self.up.clone();
         self.tasks.spawn(async move {
             let status = match child {
@@ -61,7 +61,7 @@ impl Run {
                 Ok(status) => Err(EditorError::Failed { name, status }),
                 Err(error) => Err(EditorError::NotStarted { name, error }),
             };
-            drop(up.send(Up::Back(Box::new(then(ended, ends.load(Ordering::Relaxed))))));
+            drop(up.send(TaskMessage::Back(Box::new(then(ended, ends.load(Ordering::Relaxed))))));
         });
     }
 
@@ -74,12 +74,12 @@ impl Run {
     /// The same for something that this process does. Ctrl-C ends it.
     pub(super) fn lend_to(
         &mut self,
-        work: Doing<()>,
-        then: impl FnOnce(Result<(), HostError>, bool) -> Input + Send + 'static,
+        work: HostFuture<()>,
+        then: impl FnOnce(Result<(), HostError>, bool) -> UiEvent + Send + 'static,
     ) {
         self.leave_screen();
         let ends = Arc::new(AtomicBool::new(false));
-        self.lent = Some(Lent { process: None, ends: ends.clone() });
+        self.external = Some(LentTerminal { process: None, ends: ends.clone() });
         let up = self.up.clone();
         self.tasks.spawn(async move {
             let interrupted = async {
@@ -92,34 +92,36 @@ impl Run {
                 ended = work => ended,
                 () = interrupted => Err(HostError::Stopped),
             };
-            drop(up.send(Up::Back(Box::new(then(ended, ends.load(Ordering::Relaxed))))));
+            drop(up.send(TaskMessage::Back(Box::new(then(ended, ends.load(Ordering::Relaxed))))));
         });
     }
 
     /// We are to end: so is the program that has the terminal. What it left of a text is the draft.
     pub(super) async fn take_back(
         &mut self,
-        lent: &Lent,
-        left: &Left,
-        ups: &mut mpsc::UnboundedReceiver<Up>,
+        external: &LentTerminal,
+        left: &ExitReason,
+        ups: &mut mpsc::UnboundedReceiver<TaskMessage>,
     ) {
-        lent.ends.store(true, Ordering::Relaxed);
+        external.ends.store(true, Ordering::Relaxed);
         let asked = match left {
-            Left::Signal(number) => Signal::from_named_raw(*number).unwrap_or(Signal::TERM),
-            Left::Quit(_) | Left::Gone => Signal::HUP,
+            ExitReason::Signal(number) => Signal::from_named_raw(*number).unwrap_or(Signal::TERM),
+            ExitReason::Quit(_) | ExitReason::Gone => Signal::HUP,
         };
         for signal in [asked, Signal::KILL] {
             // One that has ended meanwhile says so below.
-            let _asked = lent.process.map(|process| kill_process(process, signal));
+            let _asked = external.process.map(|process| kill_process(process, signal));
             let back = async {
                 while let Some(up) = ups.recv().await {
                     match up {
-                        Up::Back(input) => return self.settled(*input),
-                        Up::Input(input) if matches!(*input, Input::Sent(..) | Input::Note(_)) => {
+                        TaskMessage::Back(input) => return self.settled(*input),
+                        TaskMessage::Input(input)
+                            if matches!(*input, UiEvent::Sent(..) | UiEvent::Note(_)) =>
+                        {
                             self.settled(*input);
                         }
-                        Up::Opened(Ok((opened, _))) => self.session = Some(opened.session),
-                        Up::Input(_) | Up::Leave(_) | Up::Opened(Err(_)) => {}
+                        TaskMessage::Opened(Ok((opened, _))) => self.session = Some(opened.session),
+                        TaskMessage::Input(_) | TaskMessage::Leave(_) | TaskMessage::Opened(Err(_)) => {}
                     }
                 }
             };
@@ -131,7 +133,7 @@ impl Run {
     }
 
     /// Takes something at the end: nothing is begun any more.
-    fn settled(&mut self, input: Input) {
+    fn settled(&mut self, input: UiEvent) {
         drop(self.state.on(input, SystemClock.now()));
     }
 
@@ -142,14 +144,14 @@ impl Run {
             file.and_then(|mut file| io::Write::write_all(&mut file, text.as_bytes()).map(|()| file));
         let (file, mut editor) = match (written.map_err(EditorError::Text), users_editor()) {
             (Ok(file), Ok(editor)) => (file, editor),
-            (Err(error), _) | (_, Err(error)) => return self.take(Input::Edited(Err(error))),
+            (Err(error), _) | (_, Err(error)) => return self.take(UiEvent::Edited(Err(error))),
         };
         editor.arg(file.path());
         self.lend(editor, move |ended, ends_with_us| {
             let ended = if ends_with_us { Ok(()) } else { ended };
             let text = ended.and_then(|()| std::fs::read(file.path()).map_err(EditorError::Text));
             // What is no text in it is shown as such, and the rest is not lost.
-            Input::Edited(text.map(|bytes| Some(String::from_utf8_lossy(&bytes).into_owned())))
+            UiEvent::Edited(text.map(|bytes| Some(String::from_utf8_lossy(&bytes).into_owned())))
         });
     }
 
@@ -158,7 +160,7 @@ impl Run {
         let bytes = self.finish();
         self.tty.write(bytes);
         if self.tty.suspend().await.is_err() {
-            self.left = Some(Left::Gone);
+            self.left = Some(ExitReason::Gone);
         }
         self.resize(self.tty.size());
     }

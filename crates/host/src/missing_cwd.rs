@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 
 use quipu_store::{Graph, SessionQuery, SessionRow};
 
-use crate::{Advice, Failure, HostNotice, OpenRequest, Place, Question};
+use crate::{Advice, Failure, Home, HostNotice, OpenRequest, Question};
 
 /// Sessions that are looked at for one whose directory is gone.
 const LOOKED_AT: usize = 50;
 
 /// Where a session goes on whose directory is gone: here, when the person at the terminal says so.
-pub(crate) fn instead(place: &Place, request: &OpenRequest, row: &SessionRow) -> Result<PathBuf, Failure> {
-    let (what, here) = (told(row), &request.here);
+pub(crate) fn instead(home: &Home, request: &OpenRequest, row: &SessionRow) -> Result<PathBuf, Failure> {
+    let (what, here) = (description(row), &request.here);
     let question = format!("{what}. Go on with it in {}, as a session of its own?", here.display());
     if request.answer(Question::Here, &question)? == Some(true) {
         return Ok(here.clone());
@@ -20,12 +20,12 @@ pub(crate) fn instead(place: &Place, request: &OpenRequest, row: &SessionRow) ->
     let file = request.session().filter(|what| crate::session_file::is_file(what));
     Err(Failure::request(what).advise(Advice::GoOnElsewhere {
         session: file.unwrap_or(row.id.as_str()).to_owned(),
-        store: place.has_named_store().then(|| place.store.clone()),
+        store: home.has_named_store().then(|| home.store.clone()),
     }))
 }
 
 /// What is to be said of such a session.
-fn told(row: &SessionRow) -> String {
+fn description(row: &SessionRow) -> String {
     if row.cwd.is_empty() {
         return format!("session {} does not say in which directory it works", row.id);
     }
@@ -34,28 +34,32 @@ fn told(row: &SessionRow) -> String {
 
 /// Where no session of this directory was found: the newest one of a directory beside it, or of its name elsewhere, that
 /// is gone may be the one that was meant, from before the directory was moved.
-pub(crate) async fn tell_of_lost(place: &Place, store: &dyn Graph, here: &Path) -> Result<(), Failure> {
+pub(crate) async fn hint_at_moved_session(
+    home: &Home,
+    store: &dyn Graph,
+    here: &Path,
+) -> Result<(), Failure> {
     let query = SessionQuery { limit: Some(LOOKED_AT), ..SessionQuery::default() };
-    let mut seen = Seen::default();
+    let mut seen = MissingDirectories::default();
     let rows = store.sessions(query).await?;
     let alike = |dir: &Path| dir.file_name() == here.file_name() || dir.parent() == here.parent();
     if let Some(row) = rows.iter().find(|row| alike(Path::new(&row.cwd)) && seen.is_gone(&row.cwd)) {
         let title = if row.called.is_empty() { &row.title } else { &row.called };
         let title: String = title.chars().take(60).map(|c| if c.is_control() { ' ' } else { c }).collect();
-        place.observer().notice(HostNotice {
+        home.observer().notice(HostNotice {
             warns: false,
-            text: format!("{} ({title})", told(row)),
+            text: format!("{} ({title})", description(row)),
             advice: Some(Advice::GoOnHere(row.id.clone())),
         });
     }
     Ok(())
 }
 
-/// Which directories are there, each looked at once.
+/// Checks which directories exist, each once.
 #[derive(Default)]
-pub struct Seen(HashMap<String, bool>);
+pub struct MissingDirectories(HashMap<String, bool>);
 
-impl Seen {
+impl MissingDirectories {
     /// Whether there is no such directory.
     pub fn is_gone(&mut self, dir: &str) -> bool {
         if let Some(gone) = self.0.get(dir) {

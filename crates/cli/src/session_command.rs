@@ -11,15 +11,15 @@ use crate::run::{Front, Signals, refused, tell};
 
 /// Begins such work and tells of it as it goes on; the first signal stops it. `ended` knows the event that it ends
 /// with. Nothing when it was stopped.
-pub(crate) async fn work<T>(
+pub(crate) async fn run_command<T>(
     opened: Opened,
     here: &Path,
     command: Command,
     ended: impl Fn(&Event) -> Option<Result<T, Failure>>,
 ) -> Result<Option<T>, Failure> {
     let Opened { session, troubles } = opened;
-    for trouble in &troubles {
-        tell(trouble);
+    for notice in &troubles {
+        tell(notice);
     }
     let mut front = Front::new(Mode::Text, &session, &here.to_string_lossy())?;
     let (_, mut events) = session.subscribe(Delivery::Lossless).await.map_err(refused)?;

@@ -19,7 +19,7 @@ pub(crate) fn in_a_directory_that_is_gone(world: &World) -> String {
     std::fs::create_dir(&gone).unwrap();
     let mut command = world.quipu(&["-p", "a"]);
     command.current_dir(&gone);
-    Running::start(command).wait().ok();
+    RunningCommand::start(command).wait().ok();
     std::fs::remove_dir(&gone).unwrap();
     world.sessions()[0]["id"].as_str().unwrap().to_owned()
 }
@@ -54,7 +54,7 @@ fn a_session_of_a_missing_directory_says_so_and_offers_this_one() {
 }
 
 #[test]
-fn where_nothing_was_done_yet_a_lost_session_is_named() {
+fn new_directory_hints_at_a_session_that_lost_its_own() {
     let world = World::new(answers(&["One.", "Two.", "Three."]));
     let session = in_a_directory_that_is_gone(&world);
     // As when the directory was moved.

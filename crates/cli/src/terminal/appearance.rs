@@ -8,10 +8,10 @@ use quipu_tui::terminal::Abilities;
 use quipu_tui::{Depth, THEME_LIMIT, Theme};
 
 use quipu_host::settings::NotifySetting;
-use quipu_host::{Place, env};
+use quipu_host::{Home, env};
 
-/// How a terminal looks.
-pub(super) struct Looks {
+/// The theme and the abilities of a terminal.
+pub(super) struct Appearance {
     pub(super) theme: Theme,
     /// The theme goes by what is behind text.
     pub(super) adapts: bool,
@@ -21,8 +21,8 @@ pub(super) struct Looks {
 }
 
 /// What the settings make of a terminal that can do this.
-pub(super) fn looks(place: &Place, mut abilities: Abilities) -> Looks {
-    let settings = place.config();
+pub(super) fn appearance(home: &Home, mut abilities: Abilities) -> Appearance {
+    let settings = home.config();
     let depth = abilities.depth;
     if let Some(links) = settings.terminal.hyperlinks {
         abilities.links = links && !abilities.linear;
@@ -39,7 +39,7 @@ pub(super) fn looks(place: &Place, mut abilities: Abilities) -> Looks {
     }
     let name = settings.theme.as_deref();
     let read = |name: &str| {
-        let path = place.home.join("themes").join(format!("{name}.json"));
+        let path = home.dir.join("themes").join(format!("{name}.json"));
         if !std::fs::metadata(&path)?.is_file() {
             return Err(Error::new(ErrorKind::InvalidInput, "not a file"));
         }
@@ -49,5 +49,5 @@ pub(super) fn looks(place: &Place, mut abilities: Abilities) -> Looks {
         Ok(text)
     };
     let (theme, problems) = Theme::choose(name, depth, env("COLORFGBG").as_deref(), read);
-    Looks { theme, adapts: name.is_none() && depth > Depth::Ansi, abilities, problems }
+    Appearance { theme, adapts: name.is_none() && depth > Depth::Ansi, abilities, problems }
 }

@@ -13,11 +13,11 @@ const MANY: usize = 32;
 /// Threads at most: the disk's directories are in memory or nobody is quick.
 const THREADS: usize = 4;
 
-/// What there is in a directory, and the directories below it; `None` when it cannot be looked into.
-pub(super) type Look<'a> = &'a (dyn Fn(&Task) -> Option<(Arc<Directory>, Vec<Task>)> + Sync);
+/// Lists a directory and the directories below it; `None` when it cannot be read.
+pub(super) type DirectoryLister<'a> = &'a (dyn Fn(&Task) -> Option<(Arc<Directory>, Vec<Task>)> + Sync);
 
-/// What was found.
-pub(super) struct Walked {
+/// The directories that a walk found.
+pub(super) struct WalkResult {
     pub(super) directories: HashMap<PathBuf, Arc<Directory>>,
     /// There is more that is ignored than was looked at.
     pub(super) beyond: bool,
@@ -39,10 +39,10 @@ struct Work {
     found: HashMap<PathBuf, Arc<Directory>>,
 }
 
-struct Shared<'a> {
+struct WalkState<'a> {
     work: Mutex<Work>,
     changed: Condvar,
-    look: Look<'a>,
+    look: DirectoryLister<'a>,
 }
 
 impl Work {
@@ -85,10 +85,10 @@ impl Work {
 
 /// Every directory from the first one on, and of those that are ignored so many, with so many files; `None` when there
 /// are too many entries in the others.
-pub(super) fn walk(first: Task, most_ignored: usize, look: Look<'_>) -> Option<Walked> {
+pub(super) fn walk(first: Task, most_ignored: usize, look: DirectoryLister<'_>) -> Option<WalkResult> {
     let room = (most_ignored, most_ignored);
     let work = Mutex::new(Work { waiting: vec![first], room, ..Work::default() });
-    let shared = Shared { work, changed: Condvar::new(), look };
+    let shared = WalkState { work, changed: Condvar::new(), look };
     thread::scope(|scope| {
         shared.serve(Some(&|| {
             let helpers = thread::available_parallelism().map_or(1, |all| all.get().min(THREADS)) - 1;
@@ -99,11 +99,11 @@ pub(super) fn walk(first: Task, most_ignored: usize, look: Look<'_>) -> Option<W
         }));
     });
     let work = shared.work.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let walked = Walked { directories: work.found, beyond: work.beyond };
+    let walked = WalkResult { directories: work.found, beyond: work.beyond };
     (work.seen <= MOST_ENTRIES).then_some(walked)
 }
 
-impl Shared<'_> {
+impl WalkState<'_> {
     fn work(&self) -> MutexGuard<'_, Work> {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }

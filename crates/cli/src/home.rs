@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use quipu_host::holders::Holders;
 use quipu_host::{
-    Failure as HostFailure, FailureKind, HostNotice, Observer, OpenRequest, PermissionRequest, Place,
-    Question, Started, Which,
+    Failure as HostFailure, FailureKind, Home, HostNotice, Observer, OpenRequest, PermissionRequest,
+    Question, SessionTarget, StartedSession,
 };
 use quipu_replay::Replay;
 
@@ -18,32 +18,32 @@ use crate::meters::Meters;
 use crate::print::{Progress, note};
 
 /// The user's files; what is to be known of them is told on stderr.
-pub(crate) fn place(store: &StoreArg) -> Result<Place, Failure> {
-    Ok(Place::find(store.store.as_deref(), Arc::new(Printer::default()))?)
+pub(crate) fn home(store: &StoreArg) -> Result<Home, Failure> {
+    Ok(Home::find(store.store.as_deref(), Arc::new(Printer::default()))?)
 }
 
 /// All places that hold content of sessions, with those that the terminal and the trace keep.
-pub(crate) fn holders(place: &Place) -> Holders {
+pub(crate) fn holders(home: &Home) -> Holders {
     // What is wrong with a store is told where it is looked at.
-    let mut holders = Holders::open(place).unwrap_or_else(|_| Holders::of(place, None));
-    let own = quipu_tui::holders(&place.home).into_iter().chain([crate::diagnostics::holder(place)]);
+    let mut holders = Holders::open(home).unwrap_or_else(|_| Holders::of(home, None));
+    let own = quipu_tui::holders(&home.dir).into_iter().chain([crate::diagnostics::holder(home)]);
     for holder in own {
         if let Err(refused) = holders.add(holder) {
-            place.warn(refused.to_string());
+            home.warn(refused.to_string());
         }
     }
     holders
 }
 
 /// What must be said to reach the same store again.
-pub(crate) fn store_flag(place: &Place) -> String {
-    if place.has_named_store() { format!(" --store {}", place.store.display()) } else { String::new() }
+pub(crate) fn store_flag(home: &Home) -> String {
+    if home.has_named_store() { format!(" --store {}", home.store.display()) } else { String::new() }
 }
 
 /// Tells people on stderr, each thing once.
 #[derive(Default)]
 struct Printer {
-    told: Mutex<HashSet<String>>,
+    notices: Mutex<HashSet<String>>,
     meters: Meters,
     progress: Mutex<Option<Progress>>,
 }
@@ -51,7 +51,7 @@ struct Printer {
 impl Observer for Printer {
     fn notice(&self, notice: HostNotice) {
         let text = in_words(&notice);
-        if self.told.lock().unwrap_or_else(PoisonError::into_inner).insert(text.clone()) {
+        if self.notices.lock().unwrap_or_else(PoisonError::into_inner).insert(text.clone()) {
             note(text);
         }
     }
@@ -66,24 +66,24 @@ impl Observer for Printer {
     }
 }
 
-/// Keeps what is told, each thing once, while somebody else draws on the terminal.
+/// Collects notices, each once, while the terminal is drawn on.
 #[derive(Default)]
-pub(crate) struct Told(Mutex<Vec<String>>);
+pub(crate) struct NoticeBuffer(Mutex<Vec<String>>);
 
-impl Told {
+impl NoticeBuffer {
     /// What was told since the last time.
     pub(crate) fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl Observer for Told {
+impl Observer for NoticeBuffer {
     fn notice(&self, notice: HostNotice) {
         let text = advised(&notice.text, notice.advice.as_ref());
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut notices = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // The user's files are read more than once.
-        if !told.contains(&text) {
-            told.push(text);
+        if !notices.contains(&text) {
+            notices.push(text);
         }
     }
 }
@@ -123,11 +123,11 @@ pub(crate) fn source(budget: &quipu_host::Budget) -> String {
 }
 
 /// Makes room when a task is over.
-pub(crate) async fn make_room(place: &Place, task: &Task) {
+pub(crate) async fn make_room(home: &Home, task: &Task) {
     if task.no_session {
         return;
     }
-    if let Some(done) = quipu_host::make_room(place).await {
+    if let Some(done) = quipu_host::make_room(home).await {
         note(format!("To make room (`files.storeBytes`), {}.", dropped(&done)));
     }
 }
@@ -139,10 +139,10 @@ pub(crate) fn request(task: &Task, here: &Path) -> Result<OpenRequest, Failure> 
     let texts = task.append_system_prompt.iter().map(|value| crate::input::text_or_file(value));
     Ok(OpenRequest {
         which: match (&task.session, &task.fork) {
-            (_, Some(node)) => Which::Fork(node.clone()),
-            (Some(session), None) => Which::Session(session.clone()),
-            (None, None) if task.resume => Which::Newest,
-            (None, None) => Which::New,
+            (_, Some(node)) => SessionTarget::Fork(node.clone()),
+            (Some(session), None) => SessionTarget::Session(session.clone()),
+            (None, None) if task.resume => SessionTarget::Newest,
+            (None, None) => SessionTarget::New,
         },
         here: here.to_owned(),
         cwd: task.cwd.clone(),
@@ -177,25 +177,25 @@ pub(crate) fn request(task: &Task, here: &Path) -> Result<OpenRequest, Failure> 
 /// What flags say of settings: the setting, the flag, and the value.
 pub(crate) fn flags(task: &Task) -> Vec<(&'static str, &'static str, serde_json::Value)> {
     let flags = &task.permissions;
-    let said = [
+    let options = [
         task.daily_budget.map(|dollars| ("budget.daily", "--daily-budget", dollars.into())),
         task.screen_reader.then(|| ("screenReader", "--screen-reader", true.into())),
         flags.no_network.then(|| ("sandbox.network", "--no-network", "closed".into())),
         flags.allow_tobe.then(|| ("travel.tobe", "--allow-tobe", "allow".into())),
     ];
-    said.into_iter().flatten().collect()
+    options.into_iter().flatten().collect()
 }
 
 /// Opens the session that a task asks for; what has to be known first is asked on the terminal.
 pub(crate) async fn open(
-    place: &Place,
+    home: &Home,
     task: &Task,
     here: &Path,
     replay: Option<Arc<Replay>>,
-) -> Result<Started, Failure> {
+) -> Result<StartedSession, Failure> {
     let mut request = OpenRequest { replay, ..request(task, here)? };
     loop {
-        match quipu_host::open(place, &request).await {
+        match quipu_host::open(home, &request).await {
             Err(HostFailure { kind: FailureKind::Asks(question), message, .. }) => {
                 let is_here = match question {
                     Question::Here => task.mode == Mode::Text,

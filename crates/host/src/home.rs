@@ -12,15 +12,15 @@ use quipu_store::{Graph, OpenOptions, SearchIndex, SqliteStore, StoreError};
 use quipu_workspace::ProcessRegistry;
 
 use crate::commands::CommandRegistry;
-use crate::observer::Shared;
+use crate::observer::SharedObserver;
 use crate::settings::Cache;
 use crate::{Advice, Failure, HostNotice, Observer, ProblemKind, Settings, Sources};
 
 /// The user's files.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct Home {
     /// `$QUIPU_HOME`, or `.quipu` in the home directory.
-    pub home: PathBuf,
+    pub dir: PathBuf,
     /// The graph.
     pub store: PathBuf,
     named: bool,
@@ -30,7 +30,7 @@ pub struct Place {
     processes: Arc<ProcessRegistry>,
     sources: Sources,
     commands: CommandRegistry,
-    observer: Shared,
+    observer: SharedObserver,
     config: Arc<Cache>,
     opened: Arc<OpenedStore>,
 }
@@ -41,7 +41,7 @@ struct OpenedStore {
     /// The one that was opened last to be written, as long as somebody has it.
     store: Mutex<Weak<SqliteStore>>,
     /// That it is on a network was said.
-    told_of_network: AtomicBool,
+    network_reported: AtomicBool,
 }
 
 /// The time, in milliseconds since the epoch.
@@ -71,10 +71,10 @@ pub fn env(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-impl Place {
+impl Home {
     /// Where what commands write to caches is kept, a directory for each project.
     pub fn cache_layers(&self) -> PathBuf {
-        self.home.join("caches")
+        self.dir.join("caches")
     }
 
     /// By the environment: `QUIPU_HOME`, else `.quipu` in `HOME`; with the store at `store`, or the one that is there.
@@ -102,14 +102,14 @@ impl Place {
             None => home.join("quipu.db"),
         };
         Ok(Self {
-            home,
+            dir: home,
             store,
             named,
             unkept: None,
             processes: Arc::default(),
             sources: Sources::default(),
             commands: CommandRegistry::default(),
-            observer: Shared(observer),
+            observer: SharedObserver(observer),
             config: Arc::new(Cache::of_environment(&env)),
             opened: Arc::default(),
         })
@@ -120,14 +120,14 @@ impl Place {
         let home = home.into();
         let store = home.join("quipu.db");
         Self {
-            home,
+            dir: home,
             store,
             named: false,
             unkept: None,
             processes: Arc::default(),
             sources: Sources::default(),
             commands: CommandRegistry::default(),
-            observer: Shared(observer),
+            observer: SharedObserver(observer),
             config: Arc::default(),
             opened: Arc::default(),
         }
@@ -147,8 +147,8 @@ impl Place {
 
     /// The same place, of which somebody else is told.
     #[must_use]
-    pub fn told_to(mut self, observer: Arc<dyn Observer>) -> Self {
-        self.observer = Shared(observer);
+    pub fn with_observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.observer = SharedObserver(observer);
         self
     }
 
@@ -199,7 +199,7 @@ impl Place {
 
     /// The file of the user's settings.
     pub fn settings_path(&self) -> PathBuf {
-        self.home.join("settings.json")
+        self.dir.join("settings.json")
     }
 
     /// The store, made when it is not there.
@@ -223,9 +223,9 @@ impl Place {
     }
 
     fn open_store(&self, options: &OpenOptions) -> Result<Arc<SqliteStore>, Failure> {
-        if !self.opened.told_of_network.load(Ordering::Relaxed)
+        if !self.opened.network_reported.load(Ordering::Relaxed)
             && let Some(told) = self.on_a_network()
-            && !self.opened.told_of_network.swap(true, Ordering::Relaxed)
+            && !self.opened.network_reported.swap(true, Ordering::Relaxed)
         {
             self.warn_with(told, Advice::MoveStore);
         }
@@ -273,7 +273,7 @@ impl Place {
     }
 
     fn read_config(&self, cwd: Option<&Path>) -> Arc<Settings> {
-        let read = self.config.read(&self.home, cwd);
+        let read = self.config.read(&self.dir, cwd);
         for problem in read.new {
             match problem.kind {
                 ProblemKind::Untrusted => self.warn_with(problem.to_string(), Advice::TrustProject),
@@ -297,17 +297,17 @@ impl Place {
 
     /// Models and credentials; problems in the files are told.
     pub fn settings(&self) -> Models {
-        let (settings, warnings) = Models::load_with(&self.home, self.config().calls.clone(), &env);
+        let (settings, warnings) = Models::load_with(&self.dir, self.config().calls.clone(), &env);
         let (settings, more) = self.sources.applied_to(settings);
         for Warning(text) in warnings.into_iter().chain(more) {
             self.warn(text);
         }
-        settings.with_shell(crate::helpers::shell(&self.home))
+        settings.with_shell(crate::helpers::shell(&self.dir))
     }
 
     /// What is wrong with the files of models and credentials.
     pub fn model_problems(&self) -> Vec<String> {
-        let (_, warnings) = Models::load_with(&self.home, self.config().calls.clone(), &env);
+        let (_, warnings) = Models::load_with(&self.dir, self.config().calls.clone(), &env);
         warnings.into_iter().map(|Warning(text)| text).collect()
     }
 
@@ -326,7 +326,7 @@ impl Place {
     /// The same over a store of its own that is gone with it.
     ///
     /// # Errors
-    /// As [`Place::engine`].
+    /// As [`Home::engine`].
     pub fn engine_in_memory(&self, settings: &Models) -> Result<Engine, Failure> {
         self.engine(Arc::new(SqliteStore::in_memory()?), settings)
     }
@@ -334,7 +334,7 @@ impl Place {
     /// The key that makes the ids of sealed secrets: made once, kept for ever. Without a place to keep it, one
     /// for this process.
     pub fn seal_key(&self) -> Result<[u8; 32], Failure> {
-        let path = self.home.join("seal.key");
+        let path = self.dir.join("seal.key");
         quipu::seal_key(&path).map_err(|error| {
             Failure::failed(format!(
                 "{} cannot be used: {error}; restore it, or remove it: then `[REDACTED:…]` of earlier sessions \

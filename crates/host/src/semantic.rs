@@ -7,19 +7,19 @@ use quipu::{Embedder, Engine, MeaningError, MeaningIndexed};
 use quipu_protocol::{ModelErrorKind, Usage};
 use quipu_store::{Found, SearchQuery, SqliteStore, StoreError};
 
-use crate::{Failure, FailureKind, Place};
+use crate::{Failure, FailureKind, Home};
 
 /// How long a search makes vectors of what is new.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What makes vectors, and what seals the texts before.
-pub struct Meaning {
+/// Searches by meaning: makes vectors of sealed texts and compares them.
+pub struct SemanticSearch {
     embedder: Arc<dyn Embedder>,
     engine: Engine,
 }
 
-/// What a search by meaning took.
-pub struct Compared {
+/// The work and the cost of a search by meaning.
+pub struct SemanticReport {
     /// What was made for it.
     pub indexed: MeaningIndexed,
     /// Nodes whose texts were not compared.
@@ -46,14 +46,14 @@ fn model_failure(error: &quipu_protocol::ModelError) -> Failure {
     Failure::new(kind, format!("the search by meaning failed: {error}"))
 }
 
-impl Meaning {
+impl SemanticSearch {
     /// As the settings say.
     ///
     /// # Errors
     /// `Request` where they say nothing; `Credential`.
-    pub fn of(place: &Place, store: Arc<SqliteStore>) -> Result<Self, Failure> {
-        let file = place.settings_path();
-        let config = place.config();
+    pub fn of(home: &Home, store: Arc<SqliteStore>) -> Result<Self, Failure> {
+        let file = home.settings_path();
+        let config = home.config();
         if let Some(problem) = config.problem_of("search.meaning") {
             return Err(Failure::request(problem.to_string()));
         }
@@ -72,9 +72,9 @@ impl Meaning {
                 file.display()
             )));
         };
-        let models = place.settings();
+        let models = home.settings();
         let embedder = models.embedder(&settings).map_err(|error| model_failure(&error))?;
-        let engine = place.engine(store, &models)?;
+        let engine = home.engine(store, &models)?;
         Ok(Self { embedder, engine })
     }
 
@@ -89,7 +89,7 @@ impl Meaning {
         query: SearchQuery,
         wait: bool,
         tell: impl Fn(u64),
-    ) -> Result<(Found, Compared), Failure> {
+    ) -> Result<(Found, SemanticReport), Failure> {
         let (embedder, sealer) = (&*self.embedder, self.engine.sealer());
         let patience = (!wait).then_some(PATIENCE);
         let indexed = quipu::index_meaning(store, embedder, sealer, patience, tell).await;
@@ -100,12 +100,12 @@ impl Meaning {
         };
         if query.words.trim().is_empty() {
             let (left, usage) = (indexed.left, indexed.usage);
-            return Ok((Found::default(), Compared { indexed, left, usage }));
+            return Ok((Found::default(), SemanticReport { indexed, left, usage }));
         }
         let made = quipu::search_by_meaning(store, embedder, sealer, query).await?;
         let mut usage = made.usage;
         usage.input = usage.input.saturating_add(indexed.usage.input);
         usage.cost.total += indexed.usage.cost.total;
-        Ok((made.found, Compared { indexed, left: made.left, usage }))
+        Ok((made.found, SemanticReport { indexed, left: made.left, usage }))
     }
 }

@@ -61,23 +61,23 @@ fn asked(server: &FakeServer) -> Vec<Vec<String>> {
 fn nothing_is_sent_unless_it_is_set_up_and_asked_for() {
     let world = filled();
     world
-        .run(&["search", "dog", "--meaning"])
+        .run(&["search", "dog", "--semantic"])
         .fails(2, &["\"meaning\"", "\"path\"", "endpoint", "settings.json"]);
     let server = FakeServer::start([]);
     ask(&world, &server, "m");
     assert_eq!(search(&world, &["dog"]).0.len(), 1);
     assert_eq!(search(&world, &["gate", "--best", "--wait"]).0.len(), 2);
-    world.run(&["search", "--meaning"]).fails(2, &["say what to look for"]);
-    world.run(&["search", "x", "--meaning", "--best"]).fails(2, &["--best"]);
+    world.run(&["search", "--semantic"]).fails(2, &["say what to look for"]);
+    world.run(&["search", "x", "--semantic", "--best"]).fails(2, &["--best"]);
     assert_eq!(server.requests().len(), 0);
     settings(&world, &json!({ "path": 7 }));
     world
-        .run(&["search", "dog", "--meaning"])
+        .run(&["search", "dog", "--semantic"])
         .fails(2, &["settings.json", "search.meaning.path must be text"]);
     settings(&world, &json!({ "path": "models/none" }));
-    world.run(&["search", "dog", "--meaning"]).fails(2, &["models/none/config.json", "not there"]);
+    world.run(&["search", "dog", "--semantic"]).fails(2, &["models/none/config.json", "not there"]);
     settings(&world, &json!({ "provider": "nobody", "model": "m" }));
-    world.run(&["search", "dog", "--meaning"]).fails(2, &["\"nobody\"", "search.meaning.endpoint"]);
+    world.run(&["search", "dog", "--semantic"]).fails(2, &["\"nobody\"", "search.meaning.endpoint"]);
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn both_rankings_are_mixed_and_vectors_are_made_once() {
     let made = vectors(&[[0.0, 1.0], [0.1, 1.0], [1.0, 0.0], [1.0, 0.1]]);
     let server = FakeServer::start([made, vectors(&[[0.1, 1.0]]), vectors(&[[0.1, 1.0]])]);
     ask(&world, &server, "m");
-    let (lines, end) = search(&world, &["--meaning", "gate"]);
+    let (lines, end) = search(&world, &["--semantic", "gate"]);
     // The texts with the word are in both rankings, and so before those that are only near.
     let expect = [
         ("The gate is green.", "words"),
@@ -110,7 +110,7 @@ fn both_rankings_are_mixed_and_vectors_are_made_once() {
     assert_eq!(server.requests()[0].header("authorization"), None);
 
     // Again: nothing but the words is sent, and the answer is the same.
-    let (again, end) = search(&world, &["--meaning", "gate"]);
+    let (again, end) = search(&world, &["--semantic", "gate"]);
     assert_eq!(again, lines);
     assert_eq!((&end["meaning"]["vectors"], asked(&server).len()), (&json!(0), 3));
 
@@ -119,7 +119,7 @@ fn both_rankings_are_mixed_and_vectors_are_made_once() {
     world.run(&["-p", "And who meows?"]).ok();
     server.push(vectors(&[[0.5, 0.5], [0.5, 0.4]]));
     server.push(vectors(&[[0.5, 0.5]]));
-    let ran = world.run(&["search", "--meaning", "meows", KEY]).ok();
+    let ran = world.run(&["search", "--semantic", "meows", KEY]).ok();
     assert!(
         ran.err.contains("2 vectors were made.") && ran.err.contains("6 tokens were read"),
         "{}",
@@ -133,7 +133,7 @@ fn both_rankings_are_mixed_and_vectors_are_made_once() {
     for again in ["n", "n"] {
         server.push(vectors(&[[1.0, 1.0]; 6]));
         ask(&world, &server, again);
-        let (lines, end) = search(&world, &["--meaning", "--wait"]);
+        let (lines, end) = search(&world, &["--semantic", "--wait"]);
         assert_eq!((lines.len(), &end["meaning"]["vectors"]), (0, &json!(6)));
         world.run(&["doctor", "--rebuild", "search"]).ok();
     }
@@ -153,13 +153,13 @@ fn a_server_that_fails_is_told_and_the_words_are_still_there() {
     });
     std::fs::write(world.path("home/.quipu/settings.json"), settings.to_string()).unwrap();
     world
-        .run(&["search", "--meaning", "dog"])
+        .run(&["search", "--semantic", "dog"])
         .fails(1, &["search by meaning failed", "500", "out of memory"]);
     // What was made before stays.
-    world.run(&["search", "--meaning", "dog"]).fails(3, &["no key"]);
+    world.run(&["search", "--semantic", "dog"]).fails(3, &["no key"]);
     assert_eq!(search(&world, &["dog"]).0.len(), 1);
     server.push(vectors(&[[1.0, 0.0]]));
-    assert_eq!(search(&world, &["--meaning", "dog"]).0.len(), 4);
+    assert_eq!(search(&world, &["--semantic", "dog"]).0.len(), 4);
 }
 
 #[test]
@@ -185,13 +185,13 @@ fn a_model_on_disk_needs_no_server() {
     std::fs::write(directory.join("model.safetensors"), &file).unwrap();
     settings(&world, &json!({ "path": "models/tiny" }));
     // No text has the word; the nearest are those of dogs.
-    let (lines, end) = search(&world, &["--meaning", "meows"]);
+    let (lines, end) = search(&world, &["--semantic", "meows"]);
     assert_eq!(texts(&lines)[..2], [("It barks at night.", "meaning"), ("What does the dog do?", "meaning")]);
     assert_eq!(end["meaning"]["tokens"], 0);
-    let door = search(&world, &["--meaning", "door", "--limit", "1"]).0;
+    let door = search(&world, &["--semantic", "door", "--limit", "1"]).0;
     assert!(door[0]["text"].as_str().unwrap().contains("gate"), "{door:?}");
     std::fs::write(directory.join("model.safetensors"), &file[..file.len() - 1]).unwrap();
     world
-        .run(&["search", "--meaning", "door"])
+        .run(&["search", "--semantic", "door"])
         .fails(2, &["model.safetensors cannot be used", "does not fit"]);
 }

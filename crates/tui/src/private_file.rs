@@ -147,41 +147,41 @@ mod tests {
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::sync::{LazyLock, MutexGuard};
 
-    type Told = (Mutex<Sender<PathBuf>>, Mutex<Receiver<PathBuf>>);
+    type SyncChannel = (Mutex<Sender<PathBuf>>, Mutex<Receiver<PathBuf>>);
 
     /// What the thread was told to bring to the disk.
-    static TOLD: LazyLock<Told> = LazyLock::new(|| {
-        let (tell, told) = channel();
-        (Mutex::new(tell), Mutex::new(told))
+    static CHANNEL: LazyLock<SyncChannel> = LazyLock::new(|| {
+        let (sender, received) = channel();
+        (Mutex::new(sender), Mutex::new(received))
     });
     /// Open when it may.
     static GATE: Mutex<()> = Mutex::new(());
 
     fn slow(path: &Path) -> io::Result<()> {
-        TOLD.0.lock().unwrap().send(path.to_owned()).unwrap();
+        CHANNEL.0.lock().unwrap().send(path.to_owned()).unwrap();
         let _gate: MutexGuard<'_, ()> = GATE.lock().unwrap();
         if path.ends_with("bad") { Err(io::Error::other("the disk is full")) } else { bring(path) }
     }
 
     #[test]
     fn a_key_does_not_wait_for_the_disk_and_hears_that_it_failed() {
-        let told = TOLD.1.lock().unwrap();
+        let received = CHANNEL.1.lock().unwrap();
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("draft");
         std::fs::write(&path, "text").unwrap();
         let mut syncer = Syncer::with(slow);
         let gate = GATE.lock().unwrap();
         syncer.sync(&path).unwrap();
-        assert_eq!(told.recv().unwrap(), path);
+        assert_eq!(received.recv().unwrap(), path);
         // The disk is at work: a thousand keys, and a paste.
         for _ in 0..1_000 {
             syncer.sync(&path).unwrap();
         }
         drop(gate);
-        assert_eq!(told.recv().unwrap(), path, "once more for all of them");
+        assert_eq!(received.recv().unwrap(), path, "once more for all of them");
         // They may have been taken in two parts.
         syncer.sync(&directory.path().join("bad")).unwrap();
-        while !told.recv().unwrap().ends_with("bad") {}
+        while !received.recv().unwrap().ends_with("bad") {}
         while syncer.failed.lock().unwrap().is_none() {
             std::thread::yield_now();
         }

@@ -254,7 +254,7 @@ fn forks_of_pi(work: &Path) -> Vec<(&'static str, String)> {
 }
 
 #[test]
-fn what_forks_of_pi_copied_counts_once() {
+fn entries_copied_by_pi_forks_count_once() {
     let id = |n: u32| format!("0199aaaa-0000-7000-8000-00000000000{n}");
     let orders = [[0, 1, 2, 3, 4], [4, 3, 2, 1, 0], [1, 0, 3, 4, 2], [3, 2, 4, 0, 1]];
     for order in orders {
@@ -339,7 +339,7 @@ fn what_forks_of_pi_copied_counts_once() {
 }
 
 #[test]
-fn what_a_fork_of_pi_copied_of_ours_counts_once() {
+fn exported_entries_copied_by_a_pi_fork_count_once() {
     let world = World::new([
         call("c1", "write", &json!({ "path": "a.txt", "content": "x\n" })),
         Answer::new().text("Done.").reply(),
@@ -369,7 +369,7 @@ fn what_a_fork_of_pi_copied_of_ours_counts_once() {
 }
 
 #[test]
-fn what_we_spent_is_used_with_summaries_and_forks_count_once() {
+fn usage_includes_summaries_and_counts_forks_once() {
     let long = "word ".repeat(400);
     let world = World::new(
         [&long, &long, "## Goal\nTo count.", "## Goal\nTo branch."]
@@ -472,7 +472,7 @@ fn files_of_a_session_of_ours() {
 }
 
 #[test]
-fn what_commands_changed_is_in_files_log_and_diff() {
+fn changes_by_commands_are_in_files_log_and_diff() {
     let world = World::new([
         Answer::new().text("Ready.").reply(),
         bash(
@@ -777,7 +777,7 @@ fn the_log_tells_what_was_done_here_today() {
     std::fs::create_dir(world.path("work/sub")).unwrap();
     let mut command = world.quipu(&["-p", "Say something."]);
     command.current_dir(world.path("work/sub"));
-    Running::start(command).wait().ok();
+    RunningCommand::start(command).wait().ok();
     // One of last year, of somebody else.
     let lines = [
         json!({ "type": "session", "version": 3, "id": "0199aaaa-0000-7000-8000-000000000002", "timestamp": "2025-01-02T03:04:05.678Z", "cwd": world.path("work") }),
@@ -814,10 +814,10 @@ fn the_log_tells_what_was_done_here_today() {
     // From a directory that has none of it.
     let mut command = world.quipu(&["log", "--json"]);
     command.current_dir(world.path("tmp"));
-    assert_eq!(Running::start(command).wait().ok().json_lines().len(), 1);
+    assert_eq!(RunningCommand::start(command).wait().ok().json_lines().len(), 1);
     let mut command = world.quipu(&["log", "--all"]);
     command.current_dir(world.path("tmp"));
-    let text = Running::start(command).wait().ok().text();
+    let text = RunningCommand::start(command).wait().ok().text();
     for part in ["› Write a file.", "tools: read 1 (1 failed), write 1", "changed: a.txt", "answered", MODEL]
     {
         assert!(text.contains(part), "{part}: {text}");
@@ -838,7 +838,7 @@ fn a_node_is_opened_whole() {
     // No terminal, no pager: whatever it says.
     let mut command = world.quipu(&["open", &id[..12]]);
     command.env("PAGER", "false");
-    let text = Running::start(command).wait().ok().text();
+    let text = RunningCommand::start(command).wait().ok().text();
     assert_eq!(text.matches("a line of an answer").count(), 3_000);
     let external = format!("ext:{}", node["externalId"].as_str().unwrap());
     assert_eq!(world.run(&["open", &external]).ok().text(), text);

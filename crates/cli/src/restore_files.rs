@@ -5,16 +5,16 @@ use std::io::Write as _;
 use quipu::{ChangeError, Engine, FileConflict, FilePlan, FilesError, JumpedWithFiles, RestoreFiles};
 use quipu_protocol::{FileState, NodeId};
 
-use crate::args::FilesAlong;
+use crate::args::RestoreArgs;
 use crate::confirm::asked;
 use crate::exit::Failure;
 use crate::print::{Paint, note, printable};
-use quipu_host::Place;
+use quipu_host::Home;
 
 /// How files go along with a session that works in `cwd`: there, and in the directories that were added for it.
-pub(crate) fn how(place: &Place, cwd: &str, overwrite: bool) -> Result<RestoreFiles, Failure> {
-    let add_dirs = quipu_host::added_directories(place, std::path::Path::new(cwd))?;
-    let (own, kept) = (Some(place.home.clone()), place.config().files);
+pub(crate) fn options(home: &Home, cwd: &str, overwrite: bool) -> Result<RestoreFiles, Failure> {
+    let add_dirs = quipu_host::added_directories(home, std::path::Path::new(cwd))?;
+    let (own, kept) = (Some(home.dir.clone()), home.config().files);
     Ok(RestoreFiles { overwrite, add_dirs, own, kept, ..RestoreFiles::default() })
 }
 
@@ -46,7 +46,6 @@ pub(crate) fn warn(problems: &[String]) {
 /// What is said at the place.
 #[derive(Clone, Copy)]
 pub(crate) enum Words<'a> {
-    /// A label for it.
     Label(Option<&'a str>),
     /// A message of the session to itself.
     Message(&'a str),
@@ -56,7 +55,7 @@ pub(crate) enum Words<'a> {
 pub(crate) fn agree(
     how: RestoreFiles,
     plan: FilePlan,
-    files: &FilesAlong,
+    files: &RestoreArgs,
     json: bool,
 ) -> Result<Option<RestoreFiles>, Failure> {
     if files.dry_run {
@@ -81,16 +80,16 @@ pub(crate) fn agree(
 
 /// Shows what would be changed, asks, and goes there. `None` when it was only to be shown.
 pub(crate) async fn jump(
-    place: &Place,
+    home: &Home,
     engine: &Engine,
     node: NodeId,
     words: Words<'_>,
-    files: &FilesAlong,
+    files: &RestoreArgs,
     json: bool,
 ) -> Result<Option<JumpedWithFiles>, Failure> {
     let session = engine.session_to_jump(node).await?;
     let cwd = quipu_host::session_named(&**engine.store(), session.as_str()).await?.cwd;
-    let how = how(place, &cwd, files.overwrite)?;
+    let how = options(home, &cwd, files.overwrite)?;
     let plan = match words {
         Words::Label(_) => engine.preview_files(node, &how).await?,
         Words::Message(_) => engine.preview_tobe_files(node, &how).await?,

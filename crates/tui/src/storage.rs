@@ -11,8 +11,8 @@ use crate::{DraftFile, SentFile};
 /// How long the end waits for what was sent to be kept: another process may hold the file.
 const LAST_WAIT: Duration = Duration::from_secs(2);
 
-/// Keeps the draft and the history.
-pub(crate) struct Keeper {
+/// Stores the draft and the history of the editor.
+pub(crate) struct EditorStorage {
     draft: Option<DraftFile>,
     /// What was saved last could not be.
     fails: bool,
@@ -21,17 +21,17 @@ pub(crate) struct Keeper {
     done: oneshot::Receiver<()>,
 }
 
-impl Keeper {
-    /// `tell` tells a person something, from another thread.
+impl EditorStorage {
+    /// `report` tells a person something, from another thread.
     pub(crate) fn new(
         draft: Option<DraftFile>,
         sent: SentFile,
-        tell: impl Fn(String) + Send + 'static,
+        report: impl Fn(String) + Send + 'static,
     ) -> std::io::Result<Self> {
         let (texts, given) = channel();
         let (end, done) = oneshot::channel();
         std::thread::Builder::new().name("history".to_owned()).spawn(move || {
-            append(&sent, &given, &tell);
+            append(&sent, &given, &report);
             // Nobody may wait for it any more.
             let _ended = end.send(());
         })?;
@@ -70,19 +70,19 @@ impl Keeper {
     }
 }
 
-fn append(file: &SentFile, texts: &Receiver<String>, tell: &dyn Fn(String)) {
+fn append(file: &SentFile, texts: &Receiver<String>, report: &dyn Fn(String)) {
     let mut fails = false;
     for text in texts {
         let result = file.append(&text);
         let failed = std::mem::replace(&mut fails, result.is_err());
         match result {
             Err(error) if !failed => {
-                tell(format!(
+                report(format!(
                     "What is sent is not kept for the editor's history: {}: {error}",
                     file.path().display()
                 ));
             }
-            Ok(()) if failed => tell("What is sent is kept for the editor's history again".to_owned()),
+            Ok(()) if failed => report("What is sent is kept for the editor's history again".to_owned()),
             Err(_) | Ok(()) => {}
         }
     }
@@ -96,15 +96,16 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     #[test]
-    fn what_cannot_be_kept_is_told_once() {
+    fn storage_failure_is_reported_once() {
         let home = tempfile::tempdir().unwrap();
         let sealer = Arc::new(quipu::Sealer::new([7; 32]));
         let (draft, _) = DraftFile::claim(home.path(), Path::new("/a"), &sealer).unwrap();
         let sent = SentFile::new(home.path(), &sealer);
-        let told: Arc<Mutex<Vec<String>>> = Arc::default();
-        let hears = told.clone();
-        let mut keeper =
-            Keeper::new(Some(draft), sent.clone(), move |text| hears.lock().unwrap().push(text)).unwrap();
+        let failures: Arc<Mutex<Vec<String>>> = Arc::default();
+        let listener = failures.clone();
+        let mut storage =
+            EditorStorage::new(Some(draft), sent.clone(), move |text| listener.lock().unwrap().push(text))
+                .unwrap();
         let mut editor = Editor::default();
         editor.insert("text");
         // A file where a directory was; and a directory where a file is to be.
@@ -112,21 +113,21 @@ mod tests {
         std::fs::rename(&drafts, home.path().join("away")).unwrap();
         std::fs::write(&drafts, "").unwrap();
         std::fs::create_dir(sent.path()).unwrap();
-        assert!(keeper.draft(&editor.draft()).unwrap().contains("not kept"));
-        assert_eq!(keeper.draft(&editor.draft()), None);
-        keeper.sent("one".into());
-        keeper.sent("two".into());
-        while told.lock().unwrap().is_empty() {
+        assert!(storage.draft(&editor.draft()).unwrap().contains("not kept"));
+        assert_eq!(storage.draft(&editor.draft()), None);
+        storage.sent("one".into());
+        storage.sent("two".into());
+        while failures.lock().unwrap().is_empty() {
             std::thread::yield_now();
         }
         std::fs::remove_file(&drafts).unwrap();
         std::fs::rename(home.path().join("away"), &drafts).unwrap();
-        assert!(keeper.draft(&editor.draft()).unwrap().contains("kept again"));
-        assert_eq!(keeper.draft(&editor.draft()), None);
+        assert!(storage.draft(&editor.draft()).unwrap().contains("kept again"));
+        assert_eq!(storage.draft(&editor.draft()), None);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        runtime.block_on(keeper.finish());
-        let told = told.lock().unwrap();
-        assert_eq!(told.len(), 1, "{told:?}");
-        assert!(told[0].contains("history.jsonl"));
+        runtime.block_on(storage.finish());
+        let failures = failures.lock().unwrap();
+        assert_eq!(failures.len(), 1, "{failures:?}");
+        assert!(failures[0].contains("history.jsonl"));
     }
 }
