@@ -6,6 +6,7 @@
 mod bash;
 mod closed;
 mod edit;
+mod file_call;
 mod images;
 mod read;
 mod ready;
@@ -18,7 +19,7 @@ mod write;
 use std::sync::Arc;
 
 use quipu_protocol::{Json, ToolSpec};
-use quipu_workspace::{FileError, ProcessRegistry};
+use quipu_workspace::ProcessRegistry;
 
 pub use bash::Bash;
 pub use edit::{Edit, changed_lines};
@@ -62,21 +63,4 @@ fn spec(name: &str, description: &str, parameters: &serde_json::Value) -> ToolSp
 fn arguments<T: serde::de::DeserializeOwned>(args: &Json) -> Result<T, String> {
     serde_json::from_value(args.value())
         .map_err(|error| format!("The arguments do not fit the tool: {error}"))
-}
-
-/// The file argument of a call, if it has one.
-fn path_argument(args: &serde_json::Value) -> Option<&str> {
-    args.get("path").and_then(serde_json::Value::as_str)
-}
-
-/// Runs file work away from the async threads. It is not stopped when the caller goes away; the work looks at
-/// its cancel token itself.
-async fn file_work(work: impl FnOnce() -> Result<ToolOutput, FileError> + Send + 'static) -> ToolOutput {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(Ok(output)) => output,
-        Ok(Err(error)) => ToolOutput::error(error.to_string()),
-        Err(_) => ToolOutput::error(
-            "The tool failed inside, which is a bug of Quipu. Look at the file before you go on.",
-        ),
-    }
 }

@@ -3,18 +3,19 @@
 use std::fs::File;
 use std::future::Future;
 use std::io::{self, Read as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::pin::Pin;
 
 use quipu_protocol::{Content, Json, ToolSpec};
-use quipu_workspace::{Access, FileError, LineRange, ReadLimits, file_key, read_lines, resolve_existing};
+use quipu_workspace::{FileError, LineRange, ReadLimits, read_lines};
 use serde::Deserialize;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use crate::file_call::{FileArguments, FileCall, touched_files};
 use crate::images::{self, ImageKind};
 use crate::truncate::{MAX_BYTES, MAX_LINES, Truncation, TruncationLimit, format_size};
-use crate::{Invocation, Tool, ToolContext, ToolOutput, Touches, arguments, file_work, path_argument, spec};
+use crate::{Invocation, Tool, ToolContext, ToolOutput, Touches, spec};
 
 /// `read {path, offset?, limit?}`: lines of a text file, or an image.
 #[derive(Debug)]
@@ -27,6 +28,12 @@ struct Arguments {
     path: String,
     offset: Option<f64>,
     limit: Option<f64>,
+}
+
+impl FileArguments for Arguments {
+    fn path(&self) -> &str {
+        &self.path
+    }
 }
 
 impl Read {
@@ -59,8 +66,7 @@ impl Tool for Read {
     }
 
     fn touches(&self, args: &serde_json::Value, cx: &ToolContext) -> Touches {
-        let paths = path_argument(args).map(|path| file_key(&resolve_existing(&cx.cwd, path)));
-        Touches::Reads(paths.into_iter().collect())
+        Touches::Reads(touched_files::<Arguments>(args, cx))
     }
 
     fn run<'a>(
@@ -69,33 +75,24 @@ impl Tool for Read {
         cx: &'a ToolContext,
     ) -> Pin<Box<dyn Future<Output = ToolOutput> + Send + 'a>> {
         Box::pin(async move {
-            let arguments: Arguments = match arguments(&call.args) {
-                Ok(arguments) => arguments,
-                Err(error) => return ToolOutput::error(error),
+            let call: FileCall<Arguments> = match FileCall::new(&call, cx) {
+                Ok(call) => call,
+                Err(output) => return output,
             };
-            let reading = ReadJob {
-                path: resolve_existing(&cx.cwd, &arguments.path),
-                arguments,
-                sees_images: cx.sees_images,
-                access: cx.access.clone(),
-                cancel: cx.cancel.clone(),
-            };
+            let sees_images = cx.sees_images;
             tokio::select! {
                 biased;
                 // A read that hangs inside the system is left to itself.
                 () = cx.cancel.cancelled() => ToolOutput::error(FileError::Cancelled.to_string()),
-                output = file_work(move || reading.run()) => output,
+                output = call.run(move |call| ReadJob { call, sees_images }.run()) => output,
             }
         })
     }
 }
 
-struct ReadJob {
-    path: PathBuf,
-    arguments: Arguments,
+struct ReadJob<'a> {
+    call: &'a FileCall<Arguments>,
     sees_images: bool,
-    access: Access,
-    cancel: CancellationToken,
 }
 
 /// Bytes that are passed over at most to come to the first line.
@@ -105,17 +102,17 @@ const COUNT_LIMIT: u64 = 16 << 20;
 /// Bytes that an image file may have at all.
 const IMAGE_FILE_LIMIT: u64 = 64 << 20;
 
-impl ReadJob {
-    fn run(self) -> Result<ToolOutput, FileError> {
-        let (mut file, metadata) = self.access.open_for_reading(&self.path)?;
-        let failed = |source| FileError::Io { path: self.path.clone(), action: "cannot read", source };
+impl ReadJob<'_> {
+    fn run(&self) -> Result<ToolOutput, FileError> {
+        let (mut file, metadata) = self.call.access.open_for_reading(&self.call.path)?;
+        let failed = |source| FileError::Io { path: self.call.path.clone(), action: "cannot read", source };
         let mut magic = Vec::new();
         file.by_ref().take(64).read_to_end(&mut magic).map_err(failed)?;
         if let Some(kind) = images::kind(&magic) {
             if metadata.len() > IMAGE_FILE_LIMIT {
                 return Ok(ToolOutput::text(format!("Read image file [{kind}]\n{}", images::NOT_CONVERTED)));
             }
-            let bytes = load(&mut file, magic, &self.path, &self.cancel)?;
+            let bytes = load(&mut file, magic, &self.call.path, &self.call.cancel)?;
             return if images::is_animated_png(&bytes) {
                 self.text(&mut bytes.as_slice())
             } else {
@@ -149,11 +146,11 @@ impl ReadJob {
     }
 
     fn text(&self, file: &mut impl io::Read) -> Result<ToolOutput, FileError> {
-        let Arguments { path, offset, limit } = &self.arguments;
+        let Arguments { path, offset, limit } = &self.call.arguments;
         let start = offset.map_or(0, |offset| count(offset).saturating_sub(1));
         let range = LineRange { start, count: limit.map(count) };
         let limits = ReadLimits { lines: MAX_LINES, bytes: MAX_BYTES, skip: SKIP_LIMIT, count: COUNT_LIMIT };
-        let window = read_lines(file, &self.path, range, limits, &self.cancel)?;
+        let window = read_lines(file, &self.call.path, range, limits, &self.call.cancel)?;
         let total = window.total_lines;
         let at_least = if window.is_counted { "" } else { "at least " };
         // Where the limit was reached within a line, the lines before it are known; the one that is asked for is not.

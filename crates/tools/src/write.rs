@@ -1,14 +1,16 @@
 //! The tool that writes a file.
 
 use std::future::Future;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 
 use quipu_protocol::ToolSpec;
-use quipu_workspace::{FileError, file_key, resolve};
+use quipu_workspace::resolve;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::{Invocation, Tool, ToolContext, ToolOutput, Touches, arguments, file_work, path_argument, spec};
+use crate::file_call::{FileArguments, FileCall, touched_files};
+use crate::{Invocation, Tool, ToolContext, ToolOutput, Touches, spec};
 
 /// `write {path, content}`: makes the content the file's, byte for byte. Directories are made; the change is
 /// atomic.
@@ -21,6 +23,17 @@ pub struct Write {
 struct Arguments {
     path: String,
     content: String,
+}
+
+impl FileArguments for Arguments {
+    fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The file may be new, so its name is taken as it is written.
+    fn resolve(cwd: &Path, path: &str) -> PathBuf {
+        resolve(cwd, path)
+    }
 }
 
 impl Write {
@@ -48,8 +61,7 @@ impl Tool for Write {
     }
 
     fn touches(&self, args: &serde_json::Value, cx: &ToolContext) -> Touches {
-        let paths = path_argument(args).map(|path| file_key(&resolve(&cx.cwd, path)));
-        Touches::Writes(paths.into_iter().collect())
+        Touches::Writes(touched_files::<Arguments>(args, cx))
     }
 
     fn run<'a>(
@@ -58,16 +70,13 @@ impl Tool for Write {
         cx: &'a ToolContext,
     ) -> Pin<Box<dyn Future<Output = ToolOutput> + Send + 'a>> {
         Box::pin(async move {
-            let Arguments { path, content } = match arguments(&call.args) {
-                Ok(arguments) => arguments,
-                Err(error) => return ToolOutput::error(error),
+            let call: FileCall<Arguments> = match FileCall::new(&call, cx) {
+                Ok(call) => call,
+                Err(output) => return output,
             };
-            let (target, access, cancel) = (resolve(&cx.cwd, &path), cx.access.clone(), cx.cancel.clone());
-            file_work(move || {
-                if cancel.is_cancelled() {
-                    return Err(FileError::Cancelled);
-                }
-                access.write_file(&target, content.as_bytes(), None)?;
+            call.run(|call| {
+                let Arguments { path, content } = &call.arguments;
+                call.access.write_file(&call.path, content.as_bytes(), None)?;
                 Ok(ToolOutput::text(format!("Successfully wrote to {path}")))
             })
             .await

@@ -8,16 +8,15 @@ mod view;
 pub use diff::changed_lines;
 
 use std::future::Future;
-use std::path::Path;
 use std::pin::Pin;
 
 use quipu_protocol::{Json, ToolSpec};
-use quipu_workspace::{Access, FileError, file_key, resolve_existing};
+use quipu_workspace::FileError;
 use serde::Deserialize;
 use serde_json::json;
-use tokio_util::sync::CancellationToken;
 
-use crate::{Invocation, Tool, ToolContext, ToolOutput, Touches, arguments, file_work, path_argument, spec};
+use crate::file_call::{FileArguments, FileCall, touched_files};
+use crate::{Invocation, Tool, ToolContext, ToolOutput, Touches, spec};
 
 /// Bytes of a file that can be edited.
 const FILE_LIMIT: u64 = 32 << 20;
@@ -35,7 +34,12 @@ struct Arguments {
     edits: Vec<Replacement>,
 }
 
-/// One replacement.
+impl FileArguments for Arguments {
+    fn path(&self) -> &str {
+        &self.path
+    }
+}
+
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Replacement {
@@ -82,8 +86,7 @@ impl Tool for Edit {
     }
 
     fn touches(&self, args: &serde_json::Value, cx: &ToolContext) -> Touches {
-        let paths = path_argument(args).map(|path| file_key(&resolve_existing(&cx.cwd, path)));
-        Touches::Writes(paths.into_iter().collect())
+        Touches::Writes(touched_files::<Arguments>(args, cx))
     }
 
     fn run<'a>(
@@ -92,38 +95,28 @@ impl Tool for Edit {
         cx: &'a ToolContext,
     ) -> Pin<Box<dyn Future<Output = ToolOutput> + Send + 'a>> {
         Box::pin(async move {
-            let arguments: Arguments = match arguments(&call.args) {
-                Ok(arguments) => arguments,
-                Err(error) => return ToolOutput::error(error),
+            let call: FileCall<Arguments> = match FileCall::new(&call, cx) {
+                Ok(call) => call,
+                Err(output) => return output,
             };
-            if arguments.edits.is_empty() {
+            if call.arguments.edits.is_empty() {
                 return ToolOutput::error(
                     "Edit tool input is invalid. edits must contain at least one replacement.",
                 );
             }
-            let target = resolve_existing(&cx.cwd, &arguments.path);
-            let (access, cancel) = (cx.access.clone(), cx.cancel.clone());
-            file_work(move || edit(&arguments, &target, &access, &cancel)).await
+            call.run(edit).await
         })
     }
 }
 
-fn edit(
-    arguments: &Arguments,
-    target: &Path,
-    access: &Access,
-    cancel: &CancellationToken,
-) -> Result<ToolOutput, FileError> {
-    let Arguments { path, edits } = arguments;
+fn edit(call: &FileCall<Arguments>) -> Result<ToolOutput, FileError> {
+    let FileCall { arguments: Arguments { path, edits }, path: target, access, cancel } = call;
     let refused = |error: FileError| match error {
         FileError::NotFound { .. } | FileError::Denied { .. } => {
             Ok(ToolOutput::error(format!("Could not edit file: {path}. Error code: {}.", error.code())))
         }
         other => Err(other),
     };
-    if cancel.is_cancelled() {
-        return Err(FileError::Cancelled);
-    }
     let (old, stamp) = match access.read_to_change(target, FILE_LIMIT, cancel) {
         Ok(read) => read,
         Err(error) => return refused(error),
@@ -132,9 +125,7 @@ fn edit(
         Ok(new) => new,
         Err(text) => return Ok(ToolOutput::error(text)),
     };
-    if cancel.is_cancelled() {
-        return Err(FileError::Cancelled);
-    }
+    call.check_cancelled()?;
     if let Err(error) = access.write_file(target, &new, Some(&stamp)) {
         return refused(error);
     }
