@@ -14,6 +14,7 @@ mod catalogue;
 mod ci;
 mod deny;
 mod dist;
+mod messages;
 mod pages;
 mod peers;
 mod repo;
@@ -32,6 +33,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   bench [--runs N] [--million] [--peers DIR] [--only TEXT] [NAME..]
                              build a release and print a table of measurements; --list names them
   pages DIR                  write man pages and completions for bash, zsh and fish below DIR, such as ~/.local
+  messages [CRATE..]         print every text that the program says, with its place, to be reviewed
   peers [DIR]                install the agents that bench measures beside ours into DIR (needs npm)
   catalogue [--version V]    write the catalogue of models anew from the published table (needs npm and tar)
 ";
@@ -60,6 +62,7 @@ fn run(arguments: &[String]) -> Result<bool> {
         "ci" => ci::run(rest),
         "dist" => dist::run(rest),
         "bench" => bench::run(rest),
+        "messages" => messages::run(rest),
         "pages" => pages::run(rest),
         "peers" => peers::run(rest),
         "catalogue" => catalogue::run(rest),

@@ -118,6 +118,8 @@ struct Hooked {
     question: Option<String>,
     records: Vec<HookRecord>,
     policies: Vec<Json>,
+    /// What steps behind the permissions want to be asked, in the question that a person was shown last.
+    questions: Vec<String>,
 }
 
 impl std::fmt::Debug for Toolbox {
@@ -285,7 +287,7 @@ impl Toolbox {
         let call = ToolCall { arguments, ..call.clone() };
         if question.is_some() || !records.is_empty() {
             let (question, records) = (question.clone(), records.clone());
-            let hooked = Hooked { question, records, policies: Vec::new() };
+            let hooked = Hooked { question, records, ..Hooked::default() };
             self.hooked().insert(identity(&call), hooked);
         }
         let travel = match self.tobe.as_ref().filter(|_| call.name == Tobe::NAME) {
@@ -342,21 +344,37 @@ impl Toolbox {
         looked: Looked,
         cancel: &CancellationToken,
         people: &mpsc::Sender<Input>,
-    ) -> (Prepared, Vec<Json>) {
-        let Some(policies) = &self.policies else { return (self.prepared(looked), Vec::new()) };
+    ) -> Concluded {
+        let Some(policies) = &self.policies else { return Concluded::of(self.prepared(looked)) };
         let decided = match looked {
             Ok(decided) => decided,
-            Err(Refusal(text)) => return (Prepared::Refused(text), Vec::new()),
+            Err(Refusal(text)) => return Concluded::of(Prepared::Refused(text)),
         };
         let (named, origin) = (identity(&decided.call), self.origin_of(&decided.call));
         let work = AssertUnwindSafe(policies.conclude(run, decided, &origin, cancel)).catch_unwind();
         let broke_down = |_| Concluded::of(Prepared::Refused(NOT_PREPARED.into()));
-        let Concluded { prepared, records, notices } = work.await.unwrap_or_else(broke_down);
-        tell(people, notices).await;
-        if !records.is_empty() {
-            self.keep_records(named, &records);
+        let mut concluded = work.await.unwrap_or_else(broke_down);
+        tell(people, std::mem::take(&mut concluded.notices)).await;
+        if !concluded.records.is_empty() {
+            self.keep_records(named, &concluded.records);
         }
-        (prepared, records)
+        concluded
+    }
+
+    /// A person is about to be asked about a call: a yes covers these questions of the steps behind the permissions.
+    pub(crate) fn shows(&self, Concluded { prepared, questions, .. }: &Concluded) {
+        if let Prepared::Ask { call, .. } = prepared
+            && !questions.is_empty()
+        {
+            self.hooked().entry(identity(call)).or_default().questions.clone_from(questions);
+        }
+    }
+
+    /// Whether a yes to what a person was shown covers what is asked now.
+    fn covers(&self, call: &ToolCall, questions: &[String]) -> bool {
+        let hooked = self.hooked();
+        let shown = hooked.get(&identity(call)).map(|hooked| &*hooked.questions).unwrap_or_default();
+        questions.iter().all(|question| shown.contains(question))
     }
 
     /// Keeps what policies decided until the call is done. Models repeat whole calls, and what is decided again may be what
@@ -402,15 +420,15 @@ impl Toolbox {
         (call, touches, approved): (&ToolCall, &Touches, bool),
         cancel: &CancellationToken,
         people: &mpsc::Sender<Input>,
-    ) -> Option<(Prepared, Vec<Json>)> {
+    ) -> Option<Concluded> {
         // Policies look at paths; what the permissions go by is looked at once more when a file is opened.
         if (approved || self.policies.is_some())
             && let Some(now) = self.exchanged(run, call, touches)
         {
             self.show(call, &now);
             let led_elsewhere = now != *touches;
-            let (prepared, records) = self.conclude(run, self.judge(call, &now), cancel, people).await;
-            let prepared = match prepared {
+            let mut concluded = self.conclude(run, self.judge(call, &now), cancel, people).await;
+            concluded.prepared = match concluded.prepared {
                 Prepared::Ready { .. } if !led_elsewhere && !approved => return None,
                 Prepared::Ready { .. } if !led_elsewhere => self.asked_again(call, now)?,
                 Prepared::Ask { call, touches, question, subject, scopes } => {
@@ -420,16 +438,20 @@ impl Toolbox {
                 }
                 held @ (Prepared::Ready { .. } | Prepared::Refused(_)) => held,
             };
-            return Some((prepared, records));
+            self.shows(&concluded);
+            return Some(concluded);
         }
         if self.rules() == self.decided_by.load(Ordering::SeqCst) {
             return None;
         }
-        let (prepared, records) = self.conclude(run, self.judge(call, touches), cancel, people).await;
-        match prepared {
+        let concluded = self.conclude(run, self.judge(call, touches), cancel, people).await;
+        match &concluded.prepared {
             Prepared::Ready { .. } => None,
-            Prepared::Ask { .. } if approved => None,
-            held @ (Prepared::Ask { .. } | Prepared::Refused(_)) => Some((held, records)),
+            Prepared::Ask { .. } if approved && self.covers(call, &concluded.questions) => None,
+            Prepared::Ask { .. } | Prepared::Refused(_) => {
+                self.shows(&concluded);
+                Some(concluded)
+            }
         }
     }
 
@@ -494,7 +516,7 @@ impl Toolbox {
     ) -> Input {
         let by = self.rules();
         let held = self.held(&place.run, (&call, &touches, approved), &cancel, &outputs).await;
-        if let Some((prepared, policies)) = held {
+        if let Some(Concluded { prepared, records: policies, .. }) = held {
             return Input::ToolHeld { run: place.run, slot, prepared, policies };
         }
         let started = self.parts.clock.now();

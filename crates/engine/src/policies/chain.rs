@@ -66,12 +66,14 @@ pub(crate) struct Concluded {
     pub(crate) records: Vec<Json>,
     /// What people should know.
     pub(crate) notices: Vec<String>,
+    /// The questions of the steps behind the permissions, where the call is asked about.
+    pub(crate) questions: Vec<String>,
 }
 
 impl Concluded {
     /// No policy was asked.
     pub(crate) fn of(prepared: Prepared) -> Self {
-        Self { prepared, records: Vec::new(), notices: Vec::new() }
+        Self { prepared, records: Vec::new(), notices: Vec::new(), questions: Vec::new() }
     }
 }
 
@@ -265,12 +267,17 @@ impl Policies {
         };
         let Course { concluded, notices, .. } = &mut course;
         let (records, notices) = (std::mem::take(concluded), std::mem::take(notices));
-        let prepared = match end {
-            End::Refused(reason) => Prepared::Refused(reason),
-            End::Decided => self.decided(course, decided),
+        let by_permissions = usize::from(matches!(decided.decision, Decision::Ask { .. }));
+        let (prepared, questions) = match end {
+            End::Refused(reason) => (Prepared::Refused(reason), Vec::new()),
+            End::Decided => {
+                self.add_undecided(&mut course, &decided);
+                let questions = course.questions.get(by_permissions..).unwrap_or_default().to_vec();
+                (self.decided(course, decided), questions)
+            }
         };
         let records = records.iter().filter_map(|record| Json::of(record).ok()).collect();
-        Concluded { prepared, records, notices }
+        Concluded { prepared, records, notices, questions }
     }
 
     /// The first step, which decided already.
@@ -372,12 +379,12 @@ impl Policies {
         End::Decided
     }
 
-    /// What becomes of a call that nobody denied.
-    fn decided(&self, mut course: Course, decided: Decided) -> Prepared {
-        let Decided { call, touches, decision, hook_asks, travel, crossings } = decided;
+    /// A person is asked what nobody has an opinion on.
+    fn add_undecided(&self, course: &mut Course, decided: &Decided) {
+        let Decided { call, travel, crossings, .. } = decided;
         for (question, _) in course.opinions.iter().filter(|(_, has_opinion)| !has_opinion) {
             let nobody = match question {
-                PolicyQuestion::Call => undecided(&call),
+                PolicyQuestion::Call => undecided(call),
                 PolicyQuestion::Travel => travel.as_ref().map(Travel::question).unwrap_or_default(),
                 PolicyQuestion::Confinement => {
                     let phrases: Vec<_> = crossings.iter().map(Crossing::phrase).collect();
@@ -387,6 +394,11 @@ impl Policies {
             course.questions.push(nobody);
             course.scopes = vec![Scope::Once];
         }
+    }
+
+    /// What becomes of a call that nobody denied.
+    fn decided(&self, course: Course, decided: Decided) -> Prepared {
+        let Decided { call, touches, decision, hook_asks, travel, .. } = decided;
         if course.questions.is_empty() {
             let Some(question) = hook_asks else { return Prepared::Ready { call, touches } };
             let (subject, scopes) = (call.arguments.get().into(), vec![Scope::Once]);

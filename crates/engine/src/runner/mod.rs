@@ -16,6 +16,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use quipu_protocol::RunId;
 use quipu_seal::Sealer;
+use tokio_util::sync::CancellationToken;
 
 pub use error::{BadRequest, RunnerError};
 pub(crate) use once::{answered, in_time, unsent};
@@ -117,6 +118,15 @@ impl Runner {
         Self { backend, run }
     }
 
+    /// The same one, for no longer than until `closed` is cancelled: what is under way then is aborted, and it is
+    /// [`Closed`](RunnerError::Closed) from then on. So are its clones, whoever holds them.
+    #[must_use]
+    pub fn until(&self, closed: CancellationToken) -> Self {
+        let until =
+            |inner: &Arc<dyn Backend>| Arc::new(Until { inner: inner.clone(), closed }) as Arc<dyn Backend>;
+        Self { backend: self.backend.as_ref().map(until), run: self.run.clone() }
+    }
+
     /// Makes one call.
     ///
     /// # Errors
@@ -136,5 +146,35 @@ impl Runner {
         let backend = self.backend.as_ref().ok_or(RunnerError::Closed)?;
         let order = request.order(self.run.clone(), backend.sealer())?;
         backend.session(order).await
+    }
+}
+
+/// A backend that can be closed.
+struct Until {
+    inner: Arc<dyn Backend>,
+    closed: CancellationToken,
+}
+
+impl Until {
+    fn bounded<T: Send + 'static>(
+        &self,
+        work: BoxFuture<'static, Result<T, RunnerError>>,
+    ) -> BoxFuture<'static, Result<T, RunnerError>> {
+        let closed = self.closed.clone();
+        Box::pin(async move { closed.run_until_cancelled(work).await.unwrap_or(Err(RunnerError::Closed)) })
+    }
+}
+
+impl Backend for Until {
+    fn sealer(&self) -> &Sealer {
+        self.inner.sealer()
+    }
+
+    fn call(&self, order: CallOrder) -> BoxFuture<'static, Result<CallAnswer, RunnerError>> {
+        self.bounded(self.inner.call(order))
+    }
+
+    fn session(&self, order: ChildOrder) -> BoxFuture<'static, Result<ChildAnswer, RunnerError>> {
+        self.bounded(self.inner.session(order))
     }
 }

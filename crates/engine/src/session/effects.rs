@@ -30,9 +30,9 @@ impl Task {
         match effect {
             Effect::Emit { event, run } => {
                 if let Event::AskClosed { ask, .. } = &event
-                    && let Some(deadline) = self.asks.remove(ask)
+                    && let Some(closed) = self.asks.remove(ask)
                 {
-                    deadline.cancel();
+                    closed.cancel();
                 }
                 if !self.toolbox.hooks.is_empty() {
                     self.observe(&event, run.as_ref());
@@ -208,12 +208,14 @@ impl Task {
             }
             Effect::Judge { run, ask, call, touches } => {
                 let (toolbox, input) = (self.toolbox.clone(), self.input.clone());
-                let stop = self.root.child_token();
+                // A question that was answered, or whose run ended, is decided no more.
+                let Some(stop) = self.asks.get(&ask).map(CancellationToken::child_token) else { return };
                 let work = async move {
                     let judges = toolbox.clone();
                     let judge = tokio::task::spawn_blocking(move || judges.judge(&call, &touches));
                     if let Ok(looked) = judge.await {
-                        let (prepared, policies) = toolbox.conclude(&run, looked, &stop, &input).await;
+                        let concluded = toolbox.conclude(&run, looked, &stop, &input).await;
+                        let (prepared, policies) = (concluded.prepared, concluded.records);
                         drop(input.send(Input::Judged { run, ask, prepared, policies }).await);
                     }
                 };
@@ -371,9 +373,10 @@ async fn prepare_with_policies(
     let (looked, mut preparation) = look.await.unwrap_or_default();
     let mut prepared = Vec::with_capacity(looked.len());
     for (one, interventions) in looked.into_iter().zip(&mut interventions) {
-        let (one, policies) = toolbox.conclude(&run, one, stop, input).await;
-        interventions.policies = policies;
-        prepared.push(one);
+        let one = toolbox.conclude(&run, one, stop, input).await;
+        toolbox.shows(&one);
+        interventions.policies = one.records;
+        prepared.push(one.prepared);
     }
     if let Some(version) = SharedPolicy(toolbox.parts.policy.clone()).version().await {
         drop(input.send(Input::Policy(version)).await);

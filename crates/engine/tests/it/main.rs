@@ -57,6 +57,8 @@ mod permissions;
 #[cfg(test)]
 mod policies;
 #[cfg(test)]
+mod policies_again;
+#[cfg(test)]
 mod policies_bounds;
 #[cfg(test)]
 mod policies_laws;

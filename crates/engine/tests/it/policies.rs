@@ -51,6 +51,11 @@ pub(crate) struct Step {
 }
 
 impl Step {
+    /// Its rules change.
+    pub(crate) fn bump(&self) {
+        self.version.fetch_add(1, Ordering::SeqCst);
+    }
+
     pub(crate) fn new(
         name: &'static str,
         decides: impl Fn(&ToolRequest<'_>) -> Act + Send + Sync + 'static,

@@ -28,6 +28,7 @@ use quipu::{
 use quipu_testkit::SpanCollector;
 use serde_json::json;
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use crate::support::{
     Fake, Gate, KEY, Live, Reply, World, call, echo, engine_over, model, open_store, say, scratch,
@@ -1090,6 +1091,24 @@ async fn session_that_is_closed_asks_nobody() {
     assert_eq!(runner.call(request()).await.unwrap().text, "done");
     live.session.send(Command::Rename { name: "after".into() }).await.unwrap();
     live.finish().await;
+    assert!(matches!(runner.call(request()).await, Err(RunnerError::Closed)));
+    assert!(matches!(runner.session(child()).await, Err(RunnerError::Closed)));
+    world.check().await;
+}
+
+#[tokio::test]
+async fn closed_runner_aborts_what_is_under_way() {
+    let gate = Gate::new();
+    let world = World::with([Reply { before: Some(gate.clone()), ..say("late") }, say("Not asked.")]);
+    let closed = CancellationToken::new();
+    let runner: Runner = world.engine.runner(world.options()).until(closed.clone());
+    let call = tokio::spawn({
+        let runner = runner.clone();
+        async move { runner.call(request()).await }
+    });
+    gate.reached().await;
+    closed.cancel();
+    assert!(matches!(call.await.unwrap(), Err(RunnerError::Closed)));
     assert!(matches!(runner.call(request()).await, Err(RunnerError::Closed)));
     assert!(matches!(runner.session(child()).await, Err(RunnerError::Closed)));
     world.check().await;

@@ -111,6 +111,8 @@ pub struct JobContext {
     models: Option<Arc<MakeRunner>>,
     /// The one of this attempt.
     runner: Arc<OnceLock<Runner>>,
+    /// Cancelled when the attempt is over.
+    over: CancellationToken,
 }
 
 /// Makes what asks models for a job.
@@ -123,9 +125,9 @@ impl JobContext {
         &self.stop
     }
 
-    /// Asks models for the job: the same one for the whole attempt. Its calls and its child sessions are recorded in sessions of
-    /// their own, and aborted when the attempt is over, but for what a task of its own asks. The job's deadline goes on meanwhile. May read files, and run a command
-    /// that knows a key.
+    /// Asks models for the job: the same runner for the whole attempt. Its calls and its child sessions are recorded in sessions
+    /// of their own. They are aborted when the attempt is over, and the runner is `Closed` from then on, also where the job
+    /// gave it to a task of its own. The job's deadline goes on meanwhile. May read files, and run a command that knows a key.
     ///
     /// # Errors
     /// `NoProvider` where no model can be asked, or the program gives jobs none; `Model` where its credential is wrong.
@@ -134,7 +136,7 @@ impl JobContext {
             return Ok(runner.clone());
         }
         let none = || RunnerError::NoProvider { why: "this program gives jobs no models".into() };
-        let runner = (self.models.as_ref().ok_or_else(none)?)()?;
+        let runner = (self.models.as_ref().ok_or_else(none)?)()?.until(self.over.clone());
         Ok(self.runner.get_or_init(|| runner).clone())
     }
 

@@ -357,7 +357,9 @@ impl JobRunner {
             observer: self.observer.clone(),
             models: self.models.clone(),
             runner: Arc::default(),
+            over: CancellationToken::new(),
         };
+        let _over = cx.over.clone().drop_guard();
         let work = async { handler.run(&claim.job, &cx).await };
         let mut work = pin!(AssertUnwindSafe(work).catch_unwind());
         let limit = handler.deadline();

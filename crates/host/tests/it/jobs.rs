@@ -684,3 +684,29 @@ async fn job_without_models_is_told_that_there_are_none() {
     });
     assert_eq!(told.unwrap(), "there is no model to ask: this program gives jobs no models");
 }
+
+#[tokio::test]
+async fn runner_of_a_job_is_closed_after_the_attempt() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir.path().join("quipu.db"));
+    store.put_job(new_job("one", "leak", ""), now()).await.unwrap();
+    let engine = Engine::new(store.clone(), Arc::new(Sealer::new([7; 32])), dir.path().join("spill"));
+    let (model, script) = (Arc::default(), Arc::new(Script::new(vec![ScriptStep::default()])));
+    let options = SessionOptions { tools: Vec::new(), ..SessionOptions::new(dir.path(), model, script) };
+    let (sender, mut runners) = tokio::sync::mpsc::unbounded_channel();
+    let leaks = does("leak", Duration::from_secs(60), move |_, cx| {
+        let sender = sender.clone();
+        Box::pin(async move {
+            sender.send(cx.runner().map_err(JobError::new)?).map_err(JobError::new)?;
+            Ok(JobOutcome::Done)
+        })
+    });
+    let heard = Arc::new(Heard::default());
+    let runner = runner(store.clone(), vec![leaks], heard.clone())
+        .with_models(move || Ok(engine.runner(options.clone())));
+    let ran = runner.run_due(&CancellationToken::new()).await.unwrap();
+    assert_eq!(ran, DueRun::Ran { finished: 1, failed: 0 }, "{:?}", heard.all());
+    let kept = runners.recv().await.unwrap();
+    let request = CallRequest::new(RunnerPurpose::new("late").unwrap(), "What is new?");
+    assert!(matches!(kept.call(request).await, Err(quipu::RunnerError::Closed)));
+}
