@@ -701,7 +701,7 @@ async fn runner_of_a_job_is_closed_after_the_attempt() {
             Ok(JobOutcome::Done)
         })
     });
-    let heard = Arc::new(Heard::default());
+    let heard = Arc::new(NoticeLog::default());
     let runner = runner(store.clone(), vec![leaks], heard.clone())
         .with_models(move || Ok(engine.runner(options.clone())));
     let ran = runner.run_due(&CancellationToken::new()).await.unwrap();
