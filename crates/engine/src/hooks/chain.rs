@@ -366,7 +366,10 @@ pub(super) fn beside(hook: &str, text: &str) -> String {
 }
 
 pub(super) fn blocked(hook: &str, reason: &str) -> String {
-    format!("The hook {hook} did not let this pass: {reason}")
+    match reason.trim() {
+        "" => format!("The hook {hook} blocked this and gave no reason."),
+        _ => format!("The hook {hook} blocked this: {reason}"),
+    }
 }
 
 pub(super) fn failed(hook: &str, point: HookPoint, why: &str) -> String {

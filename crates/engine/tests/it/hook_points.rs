@@ -785,7 +785,7 @@ async fn taken(world: &World, live: &Live) -> HashMap<&'static str, bool> {
     taken.insert("messageEnd", live.said().iter().any(|one| one.ends_with("calling")));
     if let Some((_, text, _)) = live.results().first() {
         // A call that is blocked has no result to be changed.
-        let (ran, blocked) = (text == "a", text.contains("did not let this pass"));
+        let (ran, blocked) = (text == "a", text.contains("blocked this"));
         taken.extend([("toolCall", ran || !blocked), ("toolResult", ran)]);
     }
     // Enough for a compaction.

@@ -204,7 +204,7 @@ async fn changes_that_cannot_be_made_have_no_effect() {
             if guards {
                 let Outcome::Failed(error) = outcome else { panic!("{outcome:?}") };
                 assert_eq!(error.kind, ModelErrorKind::InvalidRequest);
-                assert!(error.message.contains("did not let this pass"), "{error:?}");
+                assert!(error.message.contains("blocked this"), "{error:?}");
                 assert!(world.fake.bodies().is_empty(), "nothing is sent");
             } else {
                 assert_eq!(outcome, Outcome::Done);
