@@ -8,7 +8,7 @@ use std::io::IsTerminal as _;
 use std::sync::Arc;
 
 use quipu_tui::terminal::Abilities;
-use quipu_tui::{Bindings, ExitReason, Open, TerminalOptions};
+use quipu_tui::{Bindings, ExitReason, SessionRequest, TerminalOptions};
 
 use crate::args::{Mode, Task};
 use crate::exit::{Exit, Failure};
@@ -91,7 +91,7 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
         home: dir,
         sealer,
         directory,
-        open: Open::default(),
+        open: SessionRequest::default(),
         prompts,
         notes,
     };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use quipu_protocol::SessionId;
 use quipu_seal::{SealStream, Sealer};
-use quipu_workspace::{OutputFilter, OutputPlace, Temporary};
+use quipu_workspace::{OutputFilter, OutputPlace, TemporaryDirectory};
 
 /// A directory for the files of long outputs, with a directory (0700) in it for each session.
 ///
@@ -16,7 +16,7 @@ use quipu_workspace::{OutputFilter, OutputPlace, Temporary};
 pub struct Outputs {
     root: PathBuf,
     /// Removes the directory when the last owner goes.
-    _temporary: Option<Arc<Temporary>>,
+    _temporary: Option<Arc<TemporaryDirectory>>,
     /// Why nothing can be kept.
     closed: Option<Arc<str>>,
 }
@@ -41,7 +41,7 @@ impl Outputs {
     /// In a directory for temporary files, which goes with the last copy of this; after a kill, the next one made (by
     /// this or for a session's commands) removes it. Where it cannot be made, results say so instead of naming a file.
     pub fn temporary() -> Self {
-        match Temporary::make() {
+        match TemporaryDirectory::make() {
             Ok(made) => {
                 let root = made.path().join("outputs");
                 Self { root, _temporary: Some(Arc::new(made)), closed: None }

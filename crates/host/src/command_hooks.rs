@@ -189,12 +189,12 @@ struct Answer {
     stop_reason: Option<String>,
     decision: Option<String>,
     reason: Option<String>,
-    hook_specific_output: Specific,
+    hook_specific_output: SpecificOutput,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Specific {
+struct SpecificOutput {
     permission_decision: Option<String>,
     permission_decision_reason: Option<String>,
     updated_input: Option<serde_json::Map<String, Value>>,
@@ -287,7 +287,7 @@ impl CommandHook {
         if let Some(reason) = answer.blocks() {
             return Ok(CallVerdict::Block { reason });
         }
-        let Specific { permission_decision, permission_decision_reason, updated_input, .. } =
+        let SpecificOutput { permission_decision, permission_decision_reason, updated_input, .. } =
             answer.hook_specific_output;
         let why = permission_decision_reason.unwrap_or_else(|| "no reason was given".to_owned());
         match permission_decision.as_deref() {

@@ -41,7 +41,7 @@ impl Body {
 /// What the making of a body leaves behind, so that the next one costs what is new in it. One for a conversation; it
 /// changes how long it takes to make a body and never what it is.
 #[derive(Default)]
-pub struct Memory(Option<Past>);
+pub struct Memory(Option<PreviousBody>);
 
 impl std::fmt::Debug for Memory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -78,7 +78,7 @@ struct StablePrefix {
     hash: Sha256,
 }
 
-struct Past {
+struct PreviousBody {
     head: Head,
     stable: StablePrefix,
     /// The messages before the place.
@@ -121,7 +121,7 @@ impl Memory {
             && past.messages.iter().zip(&*request.messages).all(|(old, new)| Arc::ptr_eq(old, new))
             && let Ok(state) = past.state.downcast::<S>()
         {
-            let Past { head, stable, messages, body, id, .. } = past;
+            let PreviousBody { head, stable, messages, body, id, .. } = past;
             let tail = body[stable.at..].to_vec();
             // Nobody else holds it by now, so that it grows where it is.
             let mut out = body.try_into_mut().unwrap_or_else(|body| BytesMut::from(&body[..stable.at]));
@@ -205,7 +205,7 @@ impl<S: Default + Send + 'static> BodyBuilder<S> {
             let alike = tail.iter().zip(&bytes[at..]).take_while(|(old, new)| old == new).count();
             SharedPrefix { with, bytes: (at + alike) as u64 }
         });
-        memory.0 = state.map(|state| Past {
+        memory.0 = state.map(|state| PreviousBody {
             head,
             stable,
             messages,

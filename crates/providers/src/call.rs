@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::access::{Access, ResolvedAccess};
 use crate::credentials::{CallOutcome, Credential, CredentialError};
-use crate::decode::Decode;
+use crate::decode::AnswerDecoder;
 use crate::failure::{self, advice, classify, quote, read_complaint, retry_after};
 use crate::net::{self, LocalRoute};
 use crate::outgoing::ResponseHead;
@@ -142,7 +142,7 @@ pub(crate) async fn run(
     options: &CallOptions,
     extra: HeaderMap,
     call: Call,
-    decoder: impl Fn(Arc<Model>, UnixMs) -> Box<dyn Decode> + Send,
+    decoder: impl Fn(Arc<Model>, UnixMs) -> Box<dyn AnswerDecoder> + Send,
 ) -> CallEnd {
     let Call { request, body, events, cancel, retries: gate, secrets, headers: changes, responses } = call;
     let started = now();
@@ -338,7 +338,7 @@ impl AttemptInfo<'_> {
     }
 }
 
-/// The request of one attempt.
+/// What one attempt sends, and where.
 pub(crate) struct AttemptRequest<'a> {
     pub(crate) target: &'a Target,
     pub(crate) headers: &'a HeaderMap,
@@ -404,7 +404,7 @@ async fn once(
     outgoing: &AttemptRequest<'_>,
     options: &CallOptions,
     events: &mpsc::Sender<CallEvent>,
-    answer: &mut dyn Decode,
+    answer: &mut dyn AnswerDecoder,
     status: &mut Option<u16>,
 ) -> Result<(), Failure> {
     let name = outgoing.target.name();
@@ -434,7 +434,7 @@ async fn stream(
     options: &CallOptions,
     response: &mut Response,
     events: &mpsc::Sender<CallEvent>,
-    answer: &mut dyn Decode,
+    answer: &mut dyn AnswerDecoder,
 ) -> Result<(), ModelError> {
     let mut out = Vec::new();
     let mut head = Vec::new();

@@ -16,7 +16,7 @@ const MAX_TOKENS: u64 = 1 << 40;
 /// Turns the bytes of one answer into events and a message. Pure: knows no clock and no connection.
 ///
 /// Errors are phrases that go on after the server's name: "sent ..., ended ...".
-pub trait Decode: Send {
+pub trait AnswerDecoder: Send {
     /// Takes more bytes and adds what they mean to `out`. Bytes after the end of the answer are ignored.
     ///
     /// # Errors
@@ -85,7 +85,7 @@ impl<W: Wire> SseAnswer<W> {
     }
 }
 
-impl<W: Wire> Decode for SseAnswer<W> {
+impl<W: Wire> AnswerDecoder for SseAnswer<W> {
     fn push(&mut self, bytes: &[u8], out: &mut Vec<CallEvent>) -> Result<(), ModelError> {
         if self.wire.is_complete() {
             return Ok(());

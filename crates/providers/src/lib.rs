@@ -51,7 +51,7 @@ pub use credentials::{
     Credentials, Expiry, HeaderText, InvalidCredential, MAX_CREDENTIALS_PER_CALL, RefusedCredential, Scheme,
     Secret, Sign, SignRequest, SourceFailure, StoredKeys,
 };
-pub use decode::Decode;
+pub use decode::AnswerDecoder;
 pub use embed::{
     Embedder, EmbedderSettings, EmbedderSettingsError, EmbeddingEndpoint, Embeddings, MAX_DIMENSIONS,
     StaticModel, StaticModelError,

@@ -8,19 +8,19 @@ use crate::keys::{Action, Bindings};
 use crate::picker::{Picker, PickerResult, PickerRow, cut};
 use crate::{Effect, Key, KeyCode, Line, Size, State, Style, Theme, clean};
 
-/// What is open from then on; `None` for what the component has shown itself, or nothing.
-pub(crate) type Open = Option<Box<dyn Component>>;
+/// The component that is open next; `None` to close the overlay, or where the component opened another itself.
+pub(crate) type OpenComponent = Option<Box<dyn Component>>;
 
 /// Something that is open in place of the editor.
 pub(crate) trait Component: Any + Send {
     /// Takes a key. What is chosen is carried out here.
-    fn on_key(self: Box<Self>, key: Key, state: &mut State, effects: &mut Vec<Effect>) -> Open;
+    fn on_key(self: Box<Self>, key: Key, state: &mut State, effects: &mut Vec<Effect>) -> OpenComponent;
 
     /// Takes a line that was typed, where nothing is drawn.
-    fn on_line(self: Box<Self>, line: &str, state: &mut State, effects: &mut Vec<Effect>) -> Open;
+    fn on_line(self: Box<Self>, line: &str, state: &mut State, effects: &mut Vec<Effect>) -> OpenComponent;
 
     /// Somebody leaves it without a choice.
-    fn leave(self: Box<Self>, state: &mut State, effects: &mut Vec<Effect>) -> Open {
+    fn leave(self: Box<Self>, state: &mut State, effects: &mut Vec<Effect>) -> OpenComponent {
         _ = effects;
         state.left_component();
         None
@@ -80,7 +80,7 @@ impl State {
     pub(crate) fn with_component(
         &mut self,
         effects: &mut Vec<Effect>,
-        act: impl FnOnce(Box<dyn Component>, &mut Self, &mut Vec<Effect>) -> Open,
+        act: impl FnOnce(Box<dyn Component>, &mut Self, &mut Vec<Effect>) -> OpenComponent,
     ) {
         let Some(component) = self.overlay.take() else { return };
         if let Some(open) = act(component, self, effects) {
@@ -127,7 +127,7 @@ impl<T: Clone + Send + 'static> Chooser<T> {
 }
 
 impl<T: Clone + Send + 'static> Component for Chooser<T> {
-    fn on_key(mut self: Box<Self>, key: Key, state: &mut State, effects: &mut Vec<Effect>) -> Open {
+    fn on_key(mut self: Box<Self>, key: Key, state: &mut State, effects: &mut Vec<Effect>) -> OpenComponent {
         match self.picker.on_key(key) {
             PickerResult::Open => return Some(self),
             PickerResult::Chosen(value) => (self.chosen)(state, value, effects),
@@ -136,7 +136,12 @@ impl<T: Clone + Send + 'static> Component for Chooser<T> {
         None
     }
 
-    fn on_line(mut self: Box<Self>, line: &str, state: &mut State, effects: &mut Vec<Effect>) -> Open {
+    fn on_line(
+        mut self: Box<Self>,
+        line: &str,
+        state: &mut State,
+        effects: &mut Vec<Effect>,
+    ) -> OpenComponent {
         if line.is_empty() {
             return self.leave(state, effects);
         }
@@ -146,7 +151,7 @@ impl<T: Clone + Send + 'static> Component for Chooser<T> {
         }
     }
 
-    fn leave(self: Box<Self>, state: &mut State, effects: &mut Vec<Effect>) -> Open {
+    fn leave(self: Box<Self>, state: &mut State, effects: &mut Vec<Effect>) -> OpenComponent {
         match self.cancelled {
             Some(cancelled) => cancelled(state, (), effects),
             None => state.left_component(),
@@ -206,7 +211,7 @@ impl LineInput {
 }
 
 impl Component for LineInput {
-    fn on_key(mut self: Box<Self>, key: Key, state: &mut State, effects: &mut Vec<Effect>) -> Open {
+    fn on_key(mut self: Box<Self>, key: Key, state: &mut State, effects: &mut Vec<Effect>) -> OpenComponent {
         match (key.code, key.modifiers.control, key.modifiers.alt) {
             (KeyCode::Enter, ..) => {
                 (self.done)(state, self.text, effects);
@@ -221,7 +226,12 @@ impl Component for LineInput {
         Some(self)
     }
 
-    fn on_line(mut self: Box<Self>, line: &str, state: &mut State, effects: &mut Vec<Effect>) -> Open {
+    fn on_line(
+        mut self: Box<Self>,
+        line: &str,
+        state: &mut State,
+        effects: &mut Vec<Effect>,
+    ) -> OpenComponent {
         if line.is_empty() && self.empty.is_none() {
             return self.leave(state, effects);
         }

@@ -42,11 +42,14 @@ pub type OutputSink = Box<dyn Fn(Arc<str>) + Send + Sync>;
 pub trait Host: Send + Sync + 'static {
     /// Opens a session. One that is at work in another process is gone on with as a branch, which
     /// [`Notice::Branched`] says.
-    fn open(&self, open: Open) -> Pin<Box<dyn Future<Output = Result<OpenedSession, OpenError>> + Send>>;
+    fn open(
+        &self,
+        open: SessionRequest,
+    ) -> Pin<Box<dyn Future<Output = Result<OpenedSession, OpenError>> + Send>>;
 
     /// The end of the session that would be opened, before it is: opening may have to read all that the model is told.
     /// `None` for a new one, and for one that is not known without opening it.
-    fn glimpse(&self, open: &Open) -> HostFuture<Option<Glimpse>>;
+    fn glimpse(&self, open: &SessionRequest) -> HostFuture<Option<Glimpse>>;
 
     /// Models that can be called.
     fn models(&self) -> HostFuture<Vec<Arc<Model>>>;
@@ -144,9 +147,9 @@ pub struct SettingOutcome {
     pub reopens: bool,
 }
 
-/// Which session, and how.
+/// A request to open a session.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Open {
+pub struct SessionRequest {
     /// Which.
     pub which: OpenTarget,
     /// Another model: provider and id.
@@ -201,7 +204,7 @@ pub enum OpenError {
         others: bool,
     },
     /// This has to be answered first, in words for people; then it is opened again with the answer.
-    Asks(Box<Open>, Question, String),
+    Asks(Box<SessionRequest>, Question, String),
     /// The session that is open is not left, in words for people.
     Stays(String),
     /// Anything else, for people.

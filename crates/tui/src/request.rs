@@ -12,7 +12,7 @@ use crate::host::{Host, HostFuture};
 use crate::{Effect, State};
 
 type Work = Box<dyn FnOnce(Context) -> Pin<Box<dyn Future<Output = Reply> + Send>> + Send>;
-type Apply = Box<dyn FnOnce(&mut State, &mut Vec<Effect>) + Send>;
+type StateUpdate = Box<dyn FnOnce(&mut State, &mut Vec<Effect>) + Send>;
 
 /// What a request may use.
 #[derive(Clone)]
@@ -100,7 +100,7 @@ impl fmt::Debug for Request {
 /// What a request came to: a change of the state.
 pub struct Reply {
     name: &'static str,
-    apply: Apply,
+    apply: StateUpdate,
 }
 
 impl Reply {

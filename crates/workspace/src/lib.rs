@@ -60,6 +60,6 @@ pub use scan::{
     is_cache, scan, walk,
 };
 pub use shell::{ReadyShell, ShellCommand, ShellEnd, ShellError, run_shell};
-pub use temporary::Temporary;
+pub use temporary::TemporaryDirectory;
 pub use text::Utf8Decoder;
 pub use write::{WriteKind, write_file};

@@ -121,12 +121,12 @@ pub struct OutputBuffer {
 enum Spill {
     /// Everything so far, in case it becomes long.
     Held(Vec<u8>),
-    Open(Open),
+    Open(OpenOutput),
     Failed(String),
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenOutput {
     file: tokio::fs::File,
     path: PathBuf,
     filter: Option<Box<dyn OutputFilter>>,
@@ -227,7 +227,7 @@ impl OutputBuffer {
                 Ok((file, path)) => {
                     let filter = self.place.filter.as_ref().map(|make| make());
                     let file = tokio::fs::File::from_std(file);
-                    Spill::Open(Open { file, path, filter, written: 0, limited: false })
+                    Spill::Open(OpenOutput { file, path, filter, written: 0, limited: false })
                 }
                 Err(error) => {
                     let directory = self.place.directory().display();
@@ -281,14 +281,14 @@ impl OutputBuffer {
     pub fn spill(&self) -> SpillState<'_> {
         match &self.spill {
             Spill::Held(_) => SpillState::NotNeeded,
-            Spill::Open(Open { path, limited: true, .. }) => SpillState::Limited(path),
-            Spill::Open(Open { path, .. }) => SpillState::Complete(path),
+            Spill::Open(OpenOutput { path, limited: true, .. }) => SpillState::Limited(path),
+            Spill::Open(OpenOutput { path, .. }) => SpillState::Complete(path),
             Spill::Failed(reason) => SpillState::Failed(reason),
         }
     }
 }
 
-impl Open {
+impl OpenOutput {
     /// A part of an output that nothing names would only take room.
     async fn given_up(&self, error: &std::io::Error) -> Spill {
         let path = self.path.display();

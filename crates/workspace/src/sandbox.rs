@@ -20,7 +20,7 @@ use crate::confine;
 use crate::helpers::Helpers;
 use crate::layers::Layers;
 use crate::namespaces::{CommandNeeds, Namespaces, Session, SessionBounds};
-use crate::temporary::Temporary;
+use crate::temporary::TemporaryDirectory;
 
 /// What this system can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,7 +104,7 @@ pub enum Network {
 #[derive(Debug)]
 struct SandboxState {
     confined: Confinement,
-    temporary: Temporary,
+    temporary: TemporaryDirectory,
     layers: Option<Layers>,
 }
 
@@ -305,7 +305,7 @@ impl Sandbox {
 
     fn start(&self) -> io::Result<SandboxState> {
         self.caches.iter().for_each(|cache| cache.make(&self.write));
-        let temporary = Temporary::make()?;
+        let temporary = TemporaryDirectory::make()?;
         Helpers::keep_from([temporary.path()]);
         Helpers::of_this_process().settle();
         let layers = self.layers.as_deref().map(Layers::take).transpose()?;
@@ -313,7 +313,7 @@ impl Sandbox {
         Ok(SandboxState { confined, temporary, layers })
     }
 
-    fn confine(&self, temporary: &Temporary, layers: Option<&Layers>) -> io::Result<Confinement> {
+    fn confine(&self, temporary: &TemporaryDirectory, layers: Option<&Layers>) -> io::Result<Confinement> {
         let layered = || {
             self.caches
                 .iter()

@@ -17,13 +17,13 @@ const MOST: usize = 1_000;
 
 /// The directory (0700), which is locked for as long as this lives. Dropped, it is removed.
 #[derive(Debug)]
-pub struct Temporary {
+pub struct TemporaryDirectory {
     dir: tempfile::TempDir,
     /// Released by the end of the process, however it comes.
     _lock: File,
 }
 
-impl Temporary {
+impl TemporaryDirectory {
     /// Makes one, and removes beside it those whose processes are dead.
     ///
     /// # Errors
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn one_is_private_and_goes_with_its_owner() {
-        let one = Temporary::make().unwrap();
+        let one = TemporaryDirectory::make().unwrap();
         let path = one.path().to_owned();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
         assert!(!is_left(&path, Duration::ZERO).unwrap());

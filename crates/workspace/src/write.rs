@@ -81,8 +81,8 @@ pub(crate) fn write_at(
     if metadata.nlink() == 1 {
         match replace(parent, target, bytes, &metadata) {
             Ok(()) => return Ok(WriteKind::Replaced),
-            Err(Replace::Impossible) => {}
-            Err(Replace::Failed(error)) => return Err(error),
+            Err(ReplaceError::Impossible) => {}
+            Err(ReplaceError::Failed(error)) => return Err(error),
         }
     }
     overwrite(&file, target, bytes).map(|()| WriteKind::InPlace)
@@ -102,16 +102,16 @@ fn create(parent: &Path, target: &Path, bytes: &[u8]) -> Result<(), FileError> {
     sync_directory(parent)
 }
 
-enum Replace {
+enum ReplaceError {
     /// A new file cannot take this one's place.
     Impossible,
     Failed(FileError),
 }
 
-fn replace(parent: &Path, target: &Path, bytes: &[u8], old: &Metadata) -> Result<(), Replace> {
-    let failed = |error| Replace::Failed(FileError::from_io(target, STAGING, error));
+fn replace(parent: &Path, target: &Path, bytes: &[u8], old: &Metadata) -> Result<(), ReplaceError> {
+    let failed = |error| ReplaceError::Failed(FileError::from_io(target, STAGING, error));
     let mut staged = staging(parent, 0o600).map_err(|error| match error.kind() {
-        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Replace::Impossible,
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => ReplaceError::Impossible,
         _ => failed(error),
     })?;
     let file = staged.as_file_mut();
@@ -119,7 +119,7 @@ fn replace(parent: &Path, target: &Path, bytes: &[u8], old: &Metadata) -> Result
     if (ours.uid(), ours.gid()) != (old.uid(), old.gid())
         && fchown(&*file, Some(old.uid()), Some(old.gid())).is_err()
     {
-        return Err(Replace::Impossible);
+        return Err(ReplaceError::Impossible);
     }
     fill(file, bytes).map_err(failed)?;
     // After the owner: a change of owner clears set-user-id bits.
@@ -127,10 +127,10 @@ fn replace(parent: &Path, target: &Path, bytes: &[u8], old: &Metadata) -> Result
     sync(file).map_err(failed)?;
     staged.persist(target).map_err(|error| match error.error.kind() {
         // A mount point, or a name in a sticky directory that belongs to someone else.
-        io::ErrorKind::ResourceBusy | io::ErrorKind::PermissionDenied => Replace::Impossible,
+        io::ErrorKind::ResourceBusy | io::ErrorKind::PermissionDenied => ReplaceError::Impossible,
         _ => failed(error.error),
     })?;
-    sync_directory(parent).map_err(Replace::Failed)
+    sync_directory(parent).map_err(ReplaceError::Failed)
 }
 
 /// A file without a place yet; it goes when dropped.

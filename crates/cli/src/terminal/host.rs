@@ -11,8 +11,8 @@ use quipu_store::Graph;
 use quipu_tui::editor::Candidate;
 use quipu_tui::terminal::Abilities;
 use quipu_tui::{
-    CommandOutput, CycleModel, Glimpse, Host, HostError, HostFuture, KeyOutcome, Open, OpenError, OpenTarget,
-    OutputSink, ProviderItem, Reach, SessionItem, SettingOutcome, TreeKind, TreeRow,
+    CommandOutput, CycleModel, Glimpse, Host, HostError, HostFuture, KeyOutcome, OpenError, OpenTarget,
+    OutputSink, ProviderItem, Reach, SessionItem, SessionRequest, SettingOutcome, TreeKind, TreeRow,
 };
 
 use tokio_util::sync::CancellationToken;
@@ -133,7 +133,7 @@ impl Inner {
     }
 
     /// The task that opens a session.
-    fn request_of(&self, open: &Open) -> Result<OpenRequest, Failure> {
+    fn request_of(&self, open: &SessionRequest) -> Result<OpenRequest, Failure> {
         let mut request = request(&self.task, &self.here)?;
         request.answers = open.answers.iter().map(|(question, yes)| (*question, Some(*yes))).collect();
         request.offers_caches = true;
@@ -172,7 +172,7 @@ impl Inner {
         file.finish().await.err().map(|failure| failure.message)
     }
 
-    async fn open(&self, open: Open) -> Result<quipu_tui::OpenedSession, OpenError> {
+    async fn open(&self, open: SessionRequest) -> Result<quipu_tui::OpenedSession, OpenError> {
         let lacks = self.let_go().await;
         let mut request = self.request_of(&open).map_err(|failure| OpenError::Failed(failure.message))?;
         let settings = self.home.settings();
@@ -275,13 +275,13 @@ fn all_shown(rows: Vec<TreeRow>) -> Vec<TreeRow> {
 impl Host for TerminalHost {
     fn open(
         &self,
-        open: Open,
+        open: SessionRequest,
     ) -> Pin<Box<dyn Future<Output = Result<quipu_tui::OpenedSession, OpenError>> + Send>> {
         let inner = self.0.clone();
         Box::pin(async move { inner.open(open).await })
     }
 
-    fn glimpse(&self, open: &Open) -> HostFuture<Option<Glimpse>> {
+    fn glimpse(&self, open: &SessionRequest) -> HostFuture<Option<Glimpse>> {
         let request = self.0.request_of(open);
         self.with_inner(|inner| async move {
             let request = request?;

@@ -296,7 +296,7 @@ pub(crate) fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }
 
-/// A running command.
+/// A child process of `quipu`, with its output read as it comes.
 pub(crate) struct RunningCommand {
     pub(crate) child: Child,
     what: String,

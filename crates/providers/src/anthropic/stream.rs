@@ -9,12 +9,14 @@ use serde_json::value::RawValue;
 use super::wire::{CacheCreation, Event, MessageStart, OutputDetails, Part, WireUsage};
 use crate::CallEvent;
 use crate::assemble::{Assembler, Piece, malformed};
-use crate::decode::{Decode, SseAnswer, Wire, declined, json_of, number, read, reported, string, tokens};
+use crate::decode::{
+    AnswerDecoder, SseAnswer, Wire, declined, json_of, number, read, reported, string, tokens,
+};
 use crate::failure;
 use crate::sse::SseEvent;
 
 /// A decoder for one answer of `model` to a call that began at `timestamp`.
-pub fn decoder(model: Arc<Model>, timestamp: UnixMs) -> Box<dyn Decode> {
+pub fn decoder(model: Arc<Model>, timestamp: UnixMs) -> Box<dyn AnswerDecoder> {
     Box::new(SseAnswer::new(Stream {
         answer: Assembler::new(&model, timestamp),
         model,

@@ -15,7 +15,9 @@ use super::wire::{
 };
 use crate::CallEvent;
 use crate::assemble::{Assembler, MAX_BLOCKS, Piece, malformed, too_much_content};
-use crate::decode::{Decode, SseAnswer, Wire, declined, json_of, number, read, reported, string, tokens};
+use crate::decode::{
+    AnswerDecoder, SseAnswer, Wire, declined, json_of, number, read, reported, string, tokens,
+};
 use crate::failure;
 use crate::sse::SseEvent;
 
@@ -29,7 +31,7 @@ const THINKING: u64 = 1;
 const FIRST_CALL: u64 = 2;
 
 /// A decoder for one answer of `model` to a call that began at `timestamp`.
-pub fn decoder(model: Arc<Model>, timestamp: UnixMs) -> Box<dyn Decode> {
+pub fn decoder(model: Arc<Model>, timestamp: UnixMs) -> Box<dyn AnswerDecoder> {
     Box::new(SseAnswer::new(Stream {
         answer: Assembler::new(&model, timestamp),
         needs_finish: Compat::of(&model).supports_finish_reason,

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use quipu_protocol::{Model, ModelError, UnixMs};
 use quipu_providers::{
-    AnthropicMessages, CallOptions, Credentials, Decode, OpenAiCompletions, Provider, anthropic, openai,
+    AnswerDecoder, AnthropicMessages, CallOptions, Credentials, OpenAiCompletions, Provider, anthropic,
+    openai,
 };
 pub(crate) use quipu_testkit::Wire;
 
@@ -39,7 +40,7 @@ pub(crate) fn provider(
     })
 }
 
-pub(crate) fn decoder(wire: Wire, model: Arc<Model>, timestamp: UnixMs) -> Box<dyn Decode> {
+pub(crate) fn decoder(wire: Wire, model: Arc<Model>, timestamp: UnixMs) -> Box<dyn AnswerDecoder> {
     match wire {
         Wire::Messages => anthropic::decoder(model, timestamp),
         Wire::Completions => openai::decoder(model, timestamp),

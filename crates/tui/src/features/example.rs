@@ -1,6 +1,6 @@
 //! All that a feature takes: this module, and its row in the table of commands.
 
-use crate::component::{Component, Open};
+use crate::component::{Component, OpenComponent};
 use crate::fake_host::{FakeHost, carry_out};
 use crate::{
     Bindings, Effect, Key, KeyCode, Line, ProviderItem, Request, Size, SlashCommand, State, Theme, UiEvent,
@@ -16,7 +16,7 @@ struct Counter {
 }
 
 impl Component for Counter {
-    fn on_key(mut self: Box<Self>, key: Key, state: &mut State, effects: &mut Vec<Effect>) -> Open {
+    fn on_key(mut self: Box<Self>, key: Key, state: &mut State, effects: &mut Vec<Effect>) -> OpenComponent {
         match key.code {
             KeyCode::Enter => {
                 let then = move |state: &mut State, given: Vec<ProviderItem>, _: &mut Vec<Effect>| {
@@ -33,7 +33,12 @@ impl Component for Counter {
         }
     }
 
-    fn on_line(mut self: Box<Self>, line: &str, state: &mut State, effects: &mut Vec<Effect>) -> Open {
+    fn on_line(
+        mut self: Box<Self>,
+        line: &str,
+        state: &mut State,
+        effects: &mut Vec<Effect>,
+    ) -> OpenComponent {
         self.count += line.len();
         self.on_key(KeyCode::Enter.into(), state, effects)
     }

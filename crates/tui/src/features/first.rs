@@ -2,7 +2,7 @@
 
 use super::{credentials, models, reports, search};
 use crate::component::Chooser;
-use crate::host::{LocalServers, Open};
+use crate::host::{LocalServers, SessionRequest};
 use crate::picker::{Picker, PickerRow};
 use crate::quoting::words;
 use crate::{Effect, Request, SlashCommand, State};
@@ -124,7 +124,7 @@ impl State {
         match first {
             FirstChoice::Local(provider, id) => {
                 self.opening.unready = false;
-                let open = Open { model: Some((provider, id)), ..self.opening.latest.clone() };
+                let open = SessionRequest { model: Some((provider, id)), ..self.opening.latest.clone() };
                 self.opening.begin(open, effects);
             }
             FirstChoice::Model => models::choose_model(effects),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use quipu_protocol::{Command, Model, Setting, Thinking};
 
 use crate::component::Chooser;
-use crate::host::{CycleModel, Open};
+use crate::host::{CycleModel, SessionRequest};
 use crate::levels::{level_name, level_named};
 use crate::picker::{Picker, PickerRow};
 use crate::{Action, Effect, Purpose, Request, SlashCommand, State};
@@ -133,7 +133,7 @@ fn switch(
     effects: &mut Vec<Effect>,
 ) {
     if state.opening.unready && !state.opening.under_way {
-        let open = Open { model, thinking, ..state.opening.latest.clone() };
+        let open = SessionRequest { model, thinking, ..state.opening.latest.clone() };
         return state.opening.begin(open, effects);
     }
     let setting =

@@ -2,7 +2,7 @@
 
 use quipu_protocol::{Ack, Command, MoveFiles, NodeId};
 
-use crate::host::{Open, OpenTarget};
+use crate::host::{OpenTarget, SessionRequest};
 use crate::{Effect, Purpose, SlashCommand, State};
 
 pub(crate) const UNDO: SlashCommand = SlashCommand::new(
@@ -78,7 +78,10 @@ impl State {
                     self.editor.set_text(&prompt);
                     effects.push(Effect::Draft);
                 }
-                return self.open(Open { which: OpenTarget::Session(session), ..Open::default() }, effects);
+                return self.open(
+                    SessionRequest { which: OpenTarget::Session(session), ..SessionRequest::default() },
+                    effects,
+                );
             }
             Ack::Handled if name == "label" => return self.note("The node is labelled"),
             Ack::Handled => return self.note("The session is renamed"),

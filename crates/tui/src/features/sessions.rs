@@ -3,7 +3,7 @@
 use quipu_protocol::SessionId;
 
 use crate::component::Chooser;
-use crate::host::{Open, OpenTarget, SessionItem};
+use crate::host::{OpenTarget, SessionItem, SessionRequest};
 use crate::picker::{Picker, PickerRow};
 use crate::{Action, Effect, Request, SlashCommand, State, render};
 
@@ -58,7 +58,7 @@ fn show_sessions(state: &mut State, sessions: Vec<SessionItem>, filter: &str, ef
 
 /// Goes on with a session.
 pub(crate) fn open_session(state: &mut State, session: SessionId, effects: &mut Vec<Effect>) {
-    state.open(Open { which: OpenTarget::Session(session), ..Open::default() }, effects);
+    state.open(SessionRequest { which: OpenTarget::Session(session), ..SessionRequest::default() }, effects);
 }
 
 /// A copy of this session, which is gone on with; what is said meanwhile is said there.

@@ -3,7 +3,7 @@
 use quipu_protocol::{NodeId, SessionId};
 
 use super::{sessions, ways};
-use crate::component::{Component, Open};
+use crate::component::{Component, OpenComponent};
 use crate::host::{Reach, TreeKind, TreeRow};
 use crate::navigator::{Navigator, NavigatorResult};
 use crate::reader::Reader;
@@ -88,7 +88,7 @@ fn compare(state: &State, a: NodeId, b: NodeId) -> Request {
 }
 
 impl Component for Navigator {
-    fn on_key(mut self: Box<Self>, key: Key, state: &mut State, effects: &mut Vec<Effect>) -> Open {
+    fn on_key(mut self: Box<Self>, key: Key, state: &mut State, effects: &mut Vec<Effect>) -> OpenComponent {
         let request = match Self::on_key(&mut self, key, state.size) {
             NavigatorResult::Open => None,
             NavigatorResult::Closed => return self.leave(state, effects),
@@ -121,7 +121,12 @@ impl Component for Navigator {
         Some(self)
     }
 
-    fn on_line(mut self: Box<Self>, line: &str, state: &mut State, effects: &mut Vec<Effect>) -> Open {
+    fn on_line(
+        mut self: Box<Self>,
+        line: &str,
+        state: &mut State,
+        effects: &mut Vec<Effect>,
+    ) -> OpenComponent {
         if line.is_empty() {
             return self.leave(state, effects);
         }
@@ -151,7 +156,7 @@ struct Comparison {
 }
 
 impl Component for Comparison {
-    fn on_key(mut self: Box<Self>, key: Key, state: &mut State, _: &mut Vec<Effect>) -> Open {
+    fn on_key(mut self: Box<Self>, key: Key, state: &mut State, _: &mut Vec<Effect>) -> OpenComponent {
         if matches!(key.code, KeyCode::Escape | KeyCode::Enter) {
             return Some(self.tree);
         }
@@ -159,11 +164,11 @@ impl Component for Comparison {
         Some(self)
     }
 
-    fn on_line(self: Box<Self>, _: &str, _: &mut State, _: &mut Vec<Effect>) -> Open {
+    fn on_line(self: Box<Self>, _: &str, _: &mut State, _: &mut Vec<Effect>) -> OpenComponent {
         Some(self.tree)
     }
 
-    fn leave(self: Box<Self>, _: &mut State, _: &mut Vec<Effect>) -> Open {
+    fn leave(self: Box<Self>, _: &mut State, _: &mut Vec<Effect>) -> OpenComponent {
         Some(self.tree)
     }
 

@@ -3,7 +3,7 @@
 use quipu_protocol::{Command, MoveFiles, NodeId, SessionId, Summarize};
 
 use super::{fork, reports, sessions};
-use crate::component::{Chooser, Component, LineInput, Open};
+use crate::component::{Chooser, Component, LineInput, OpenComponent};
 use crate::picker::{Picker, PickerRow};
 use crate::reader::Reader;
 use crate::{Effect, Key, KeyCode, Line, Purpose, Request, Size, SlashCommand, State, Theme};
@@ -134,7 +134,7 @@ impl FilePlan {
 }
 
 impl Component for FilePlan {
-    fn on_key(mut self: Box<Self>, key: Key, state: &mut State, effects: &mut Vec<Effect>) -> Open {
+    fn on_key(mut self: Box<Self>, key: Key, state: &mut State, effects: &mut Vec<Effect>) -> OpenComponent {
         let go = |overwrite, effects: &mut Vec<Effect>| {
             jump(self.node, None, MoveFiles::Restore { overwrite }, effects);
             None
@@ -150,7 +150,7 @@ impl Component for FilePlan {
         }
     }
 
-    fn on_line(self: Box<Self>, line: &str, state: &mut State, effects: &mut Vec<Effect>) -> Open {
+    fn on_line(self: Box<Self>, line: &str, state: &mut State, effects: &mut Vec<Effect>) -> OpenComponent {
         match line.to_lowercase().as_str() {
             "y" | "yes" => self.on_key(KeyCode::Enter.into(), state, effects),
             "o" => self.on_key(KeyCode::Char('o').into(), state, effects),

@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::editor::Editor;
-use crate::host::{Host, Open, OpenError, OpenTarget, OpenedSession};
+use crate::host::{Host, OpenError, OpenTarget, OpenedSession, SessionRequest};
 use crate::keys::Bindings;
 use crate::screen::linear::LineWriter;
 use crate::state::{Effect, Purpose, State, UiEvent};
@@ -60,7 +60,7 @@ pub struct TerminalOptions {
     /// The directory that it was called in.
     pub directory: PathBuf,
     /// Which session.
-    pub open: Open,
+    pub open: SessionRequest,
     /// What is said first, in order.
     pub prompts: Vec<UserInput>,
     /// What is to be told first.
@@ -95,7 +95,7 @@ enum TaskMessage {
     /// A session, and its events.
     Opened(Result<(OpenedSession, Events), OpenError>),
     /// Hooks let the session that is open be left for this one.
-    Leave(Open),
+    Leave(SessionRequest),
 }
 
 struct Run {
@@ -512,7 +512,7 @@ impl Run {
     }
 
     /// Opens a session, where hooks of the one that is open let that be left.
-    fn open(&mut self, open: Open) {
+    fn open(&mut self, open: SessionRequest) {
         let to = match &open.which {
             OpenTarget::Asked => return self.leave_for(open),
             OpenTarget::New => None,
@@ -533,7 +533,7 @@ impl Run {
     }
 
     /// Opens a session; the one that is open ends first.
-    fn leave_for(&mut self, open: Open) {
+    fn leave_for(&mut self, open: SessionRequest) {
         let (host, up, old) = (self.host.clone(), self.up.clone(), self.close());
         self.tasks.spawn(async move {
             let glimpsed = async {

@@ -8,7 +8,7 @@ use quipu_protocol::{Command, Entry, Message, Setting, Thinking};
 use super::{Effect, Purpose, State};
 use crate::command::SlashCommand;
 use crate::component::Chooser;
-use crate::host::{Glimpse, Open, OpenError, OpenTarget, OpenedSession};
+use crate::host::{Glimpse, OpenError, OpenTarget, OpenedSession, SessionRequest};
 use crate::picker::{Picker, PickerRow};
 use crate::{Line, render};
 
@@ -22,9 +22,9 @@ pub(crate) struct Opening {
     /// No session can be opened: there is no model.
     pub(crate) unready: bool,
     /// What was asked to be opened last.
-    pub(crate) latest: Open,
+    pub(crate) latest: SessionRequest,
     /// What is to be opened instead of what is being opened.
-    pub(crate) pending: Option<Open>,
+    pub(crate) pending: Option<SessionRequest>,
     /// What is to be changed in the session once it is open.
     pub(crate) settings: Vec<Setting>,
     /// The model and the level that were chosen last, until the session has them.
@@ -51,7 +51,7 @@ impl Opening {
     }
 
     /// Begins to open a session.
-    pub(crate) fn begin(&mut self, open: Open, effects: &mut Vec<Effect>) {
+    pub(crate) fn begin(&mut self, open: SessionRequest, effects: &mut Vec<Effect>) {
         self.under_way = true;
         effects.push(Effect::Open(open));
     }
@@ -158,7 +158,7 @@ impl State {
     }
 
     /// Asks what must be known before a session can be opened.
-    fn ask_to_open(&mut self, open: Box<Open>, question: Question, text: &str) {
+    fn ask_to_open(&mut self, open: Box<SessionRequest>, question: Question, text: &str) {
         self.note(text);
         let row = |yes, text: &str, detail: &str| PickerRow::new(yes, text, detail);
         let (title, rows) = match question {
@@ -197,7 +197,7 @@ impl State {
         &mut self,
         yes: Option<bool>,
         question: Question,
-        mut open: Open,
+        mut open: SessionRequest,
         effects: &mut Vec<Effect>,
     ) {
         match (yes, question) {
@@ -286,7 +286,7 @@ impl State {
     }
 
     /// Opens a session, when nothing is under way in this one.
-    pub(crate) fn open(&mut self, open: Open, effects: &mut Vec<Effect>) {
+    pub(crate) fn open(&mut self, open: SessionRequest, effects: &mut Vec<Effect>) {
         if self.is_held() {
             return;
         }
@@ -299,7 +299,7 @@ impl State {
     }
 
     /// The same session with the same model and level, which it may not have said anything with yet.
-    pub(crate) fn again(&self) -> Open {
+    pub(crate) fn again(&self) -> SessionRequest {
         let which = match (&self.standing.session, self.standing.head) {
             (Some(session), Some(_)) => OpenTarget::Session(session.clone()),
             // Nothing was said: what the command line asked for may be a file all the same.
@@ -309,11 +309,11 @@ impl State {
         let model = self.standing.model.as_ref();
         let model = model.map(|model| (model.provider.clone(), model.id.clone()));
         let thinking = model.is_some().then_some(self.standing.thinking);
-        Open { which, model, thinking, ..Open::default() }
+        SessionRequest { which, model, thinking, ..SessionRequest::default() }
     }
 
     /// A new session with the same model and level.
     pub(crate) fn begin_anew(&mut self, effects: &mut Vec<Effect>) {
-        self.open(Open { which: OpenTarget::New, ..self.again() }, effects);
+        self.open(SessionRequest { which: OpenTarget::New, ..self.again() }, effects);
     }
 }

@@ -7,7 +7,7 @@ use quipu_protocol::{Ack, BashExecutionMessage, Command, Envelope, RunId, Thinki
 use quipu_workspace::HelperError;
 
 use crate::editor::{Candidate, Query};
-use crate::host::{Glimpse, HostError, Open, OpenError, OpenedSession};
+use crate::host::{Glimpse, HostError, OpenError, OpenedSession, SessionRequest};
 use crate::request::{Reply, Request, Stop};
 use crate::{ClipboardError, Key, Size};
 
@@ -127,7 +127,7 @@ pub enum Effect {
     /// Send a command to the session.
     Send(Command, Purpose),
     /// Open a session; the one that is open is ended first.
-    Open(Open),
+    Open(SessionRequest),
     /// Ask the host for something; the reply comes back.
     Ask(Request),
     /// Stop asking.

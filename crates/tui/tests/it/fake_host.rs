@@ -10,7 +10,7 @@ use quipu_protocol::{BashExecutionMessage, Model, NodeId, SessionId, Thinking};
 use quipu_tui::editor::Candidate;
 use quipu_tui::{
     CommandOutput, Context, CycleModel, Effect, FoundItems, Glimpse, Host, HostError, HostFuture, KeyOutcome,
-    LocalServers, Open, OpenError, OpenedSession, OutputSink, ProviderItem, Reach, SessionItem,
+    LocalServers, OpenError, OpenedSession, OutputSink, ProviderItem, Reach, SessionItem, SessionRequest,
     SettingOutcome, State, TreeRow, UiEvent,
 };
 use tokio_util::sync::CancellationToken;
@@ -64,11 +64,14 @@ fn refused<T: Send + 'static>() -> HostFuture<T> {
 }
 
 impl Host for FakeHost {
-    fn open(&self, _: Open) -> Pin<Box<dyn Future<Output = Result<OpenedSession, OpenError>> + Send>> {
+    fn open(
+        &self,
+        _: SessionRequest,
+    ) -> Pin<Box<dyn Future<Output = Result<OpenedSession, OpenError>> + Send>> {
         Box::pin(std::future::ready(Err(OpenError::Failed("nothing is given".to_owned()))))
     }
 
-    fn glimpse(&self, _: &Open) -> HostFuture<Option<Glimpse>> {
+    fn glimpse(&self, _: &SessionRequest) -> HostFuture<Option<Glimpse>> {
         refused()
     }
 

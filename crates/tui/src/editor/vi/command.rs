@@ -6,8 +6,8 @@ use super::super::clusters::{after, before, line_end, line_start};
 use super::super::kill::KillMode;
 use super::super::{Editor, EditorOutcome};
 use super::motion::{
-    Find, Span, first_of_line, line, next_word, object, other_bracket, paragraph, previous_word, run_last,
-    word_last,
+    CharacterSearch, Span, first_of_line, line, next_word, object, other_bracket, paragraph, previous_word,
+    run_last, word_last,
 };
 use super::{MOST, Mode, Operator, PendingKey};
 
@@ -88,7 +88,7 @@ impl Editor {
         let (text, at) = (self.buffer.text(), self.buffer.cursor());
         match pending {
             PendingKey::Find { back, till } => {
-                let find = Find { character, back, till };
+                let find = CharacterSearch { character, back, till };
                 self.vi.find = Some(find);
                 self.search(find, false);
             }
@@ -198,7 +198,7 @@ impl Editor {
                     self.vi.forget();
                     return true;
                 };
-                let find = if character == ',' { Find { back: !find.back, ..find } } else { find };
+                let find = if character == ',' { CharacterSearch { back: !find.back, ..find } } else { find };
                 self.vi.count = Some(times);
                 self.search(find, true);
                 return true;
@@ -208,7 +208,7 @@ impl Editor {
         true
     }
 
-    fn search(&mut self, find: Find, again: bool) {
+    fn search(&mut self, find: CharacterSearch, again: bool) {
         let count = self.vi.take_count().unwrap_or(1);
         match find.from(self.buffer.text(), self.buffer.cursor(), count, again) {
             Some(place) if super::super::clusters::is_boundary(self.buffer.text(), place) => {

@@ -10,7 +10,7 @@ use super::clusters::{after, before, line_end, line_start};
 use super::{Editor, EditorOutcome};
 use crate::keys::{Bindings, written};
 use crate::{Key, KeyCode};
-use motion::Find;
+use motion::CharacterSearch;
 
 /// Higher counts are taken for this.
 const MOST: usize = 100_000;
@@ -52,7 +52,7 @@ pub(super) struct Vi {
     count: Option<usize>,
     operator: Option<(Operator, Option<usize>)>,
     pending: Option<PendingKey>,
-    find: Option<Find>,
+    find: Option<CharacterSearch>,
     /// What was removed or copied last, and whether it is of whole lines.
     register: (Clip, bool),
     /// Keys of the command that is under way, and of the last one that changed the text.

@@ -17,14 +17,14 @@ pub(super) enum Span {
 
 /// A search for a character in a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Find {
+pub(super) struct CharacterSearch {
     pub(super) character: char,
     pub(super) back: bool,
     /// To the place beside it.
     pub(super) till: bool,
 }
 
-impl Find {
+impl CharacterSearch {
     /// Where it leads; `again` when it was searched for already, so that one beside the cursor does not count.
     pub(super) fn from(self, text: &str, at: usize, count: usize, again: bool) -> Option<usize> {
         let (start, end) = (line_start(text, at), line_end(text, at));
