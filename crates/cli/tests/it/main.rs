@@ -102,6 +102,8 @@ mod prune;
 #[cfg(test)]
 mod pty;
 #[cfg(test)]
+mod readme;
+#[cfg(test)]
 mod record;
 #[cfg(test)]
 mod reopened;
@@ -151,6 +153,8 @@ mod tools;
 mod trace;
 #[cfg(test)]
 mod trees;
+#[cfg(test)]
+mod troubleshooting;
 #[cfg(test)]
 mod twice;
 #[cfg(test)]

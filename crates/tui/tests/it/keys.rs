@@ -70,9 +70,10 @@ fn help_fits_every_width() {
 /// The page of the documents, from the table.
 fn page() -> String {
     let mut page = String::from(
-        "# Keys\n\nAll actions of the [terminal](terminal.md) with their names in `keybindings.json`, whose format \
-         [editor.md](editor.md#keybindingsjson)\ndescribes, and the keys that they have without it. `?` in the empty editor \
-         shows those that hold.\n",
+        "# Keys\n\n```json\n{ \"app.model.select\": \"ctrl+l\", \"tui.editor.cursorUp\": [\"up\", \"ctrl+p\"], \"app.suspend\": [] \
+         }\n```\n\nThis is a `keybindings.json` in `$QUIPU_HOME`; [editor.md](editor.md#keybindingsjson) describes its format. The tables \
+         list all actions\nof the [terminal](terminal.md) with their default keys. `?` in the empty editor shows the keys in \
+         effect.\n",
     );
     for scope in Scope::ALL {
         write!(page, "\n## {}\n\n| name | keys | what |\n|---|---|---|\n", scope.title()).unwrap();
