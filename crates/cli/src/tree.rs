@@ -271,9 +271,9 @@ impl<W: Write> Drawing<'_, W> {
             !self.ids.insert(hash(id)) && node.id != row.base
         });
         let repair = match quipu_archive::placement_repair(&row.agent, node, decoded, row.base) {
-            Some(PlacementRepair::SecondHeader) => "a second header, kept aside",
+            Some(PlacementRepair::SecondHeader) => "a second header, kept separately",
             Some(PlacementRepair::NoId) => "it has no id, and nothing follows it",
-            Some(PlacementRepair::NoParent) => "it does not say what it follows",
+            Some(PlacementRepair::NoParent) => "it has no parent id",
             Some(PlacementRepair::Parent(parent)) => {
                 self.sought += 1;
                 let spelling = format!("ext:{parent}").into();

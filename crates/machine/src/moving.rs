@@ -32,11 +32,11 @@ impl Machine {
 
     fn start_move(&mut self, order: MoveOrder, reply: ReplyId, run: RunId) {
         let Some(head) = self.head.filter(|_| self.has_ref) else {
-            let why = "nothing was said in this session yet";
+            let why = "this session has no messages yet";
             return self.out.push(Effect::Reply(reply, Err(Refusal::NotMoved { why: why.into() })));
         };
         if self.unsaved.iter().any(|draft| matches!(&*draft.entry, Entry::Message(_))) {
-            let why = "what was said last could not be stored yet; say something here first";
+            let why = "the last message is not stored yet; send another message first";
             return self.out.push(Effect::Reply(reply, Err(Refusal::Store { why: why.into() })));
         }
         let notes = matches!(order, MoveOrder::Label { .. } | MoveOrder::Rename { .. });

@@ -177,7 +177,7 @@ async fn next_move_reports_unfinished_file_restore() {
         let ops = vec![Op::JumpPut { session: id.clone(), jump }];
         store.commit(Commit { ops, ..Commit::default() }).await.unwrap();
     };
-    let told = ["way: somebody changed it meanwhile, so it was left as it is".to_owned()];
+    let told = ["way: someone changed it meanwhile, so it was not restored".to_owned()];
     dies().await;
     assert_eq!(engine.undo_with_files(&id, 1, None).await.unwrap().1, told);
     dies().await;

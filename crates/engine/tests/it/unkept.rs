@@ -106,9 +106,9 @@ async fn ignored_secrets_and_large_files_are_listed_and_stay() {
     assert_eq!(
         stays(&plan),
         [
-            "? .env  stays as it is: holds a secret, which is not kept",
-            "? large  stays as it is: larger than what is kept",
-            "? larger  stays as it is: larger than what is kept",
+            "? .env  stays as it is: contains a secret, which is not saved",
+            "? large  stays as it is: larger than the limit for saved files",
+            "? larger  stays as it is: larger than the limit for saved files",
         ]
     );
     there_and_back(&story, &[".env", "large"]).await;
@@ -133,7 +133,7 @@ async fn changed_caches_are_listed_and_unchanged_ones_are_not() {
     let plan = preview(&story).await;
     // What git does not ignore is no cache, whatever it is called.
     assert_eq!(changed(&plan), ["target/f"]);
-    let why = "stays as it is: a cache that git ignores: something in it was changed, and what is not known";
+    let why = "stays as it is: a git-ignored cache: something in it changed, but the details are not known";
     assert_eq!(stays(&plan), [format!("? node_modules/  {why}"), format!("? venv/  {why}")]);
     there_and_back(&story, &["node_modules", "venv"]).await;
     story.world.check().await;
@@ -218,7 +218,7 @@ async fn staging_a_file_is_listed() {
     .await;
     assert_eq!(
         stays(&preview(&story).await),
-        ["? .git/index  stays as it is: what was staged is not staged back"]
+        ["? .git/index  stays as it is: the git index is not restored"]
     );
     story.world.check().await;
 }
@@ -296,7 +296,7 @@ async fn a_directory_that_holds_other_things_stays_and_is_listed() {
     let story = story(&["mkdir made"], |_| {}, |_| {}).await;
     put(&story.world.cwd(), "made/mine", "m");
     let plan = preview(&story).await;
-    assert_eq!(stays(&plan), ["? made  stays as it is: it holds other things"]);
+    assert_eq!(stays(&plan), ["? made  stays as it is: it contains other files"]);
     story.world.check().await;
 }
 
@@ -304,14 +304,14 @@ async fn a_directory_that_holds_other_things_stays_and_is_listed() {
 async fn a_name_that_is_no_text_is_listed() {
     let story = story(&["printf x > \"$(printf 'bad\\377')\""], |_| {}, |_| {}).await;
     let plan = preview(&story).await;
-    assert_eq!(stays(&plan), ["? bad\u{fffd}  stays as it is: could not be read, or is no file"]);
+    assert_eq!(stays(&plan), ["? bad\u{fffd}  stays as it is: could not be read, or is not a file"]);
 }
 
 #[tokio::test]
 async fn turned_off_states_are_said_to_be_unknown() {
     let story = story(&["printf x > a"], |_| {}, |options| options.files.enabled = false).await;
     let plan = preview(&story).await;
-    let line = "? what tools changed is not kept, because `files.enabled` is false";
+    let line = "? changes by tools are not saved, because `files.enabled` is false";
     assert_eq!((changed(&plan), stays(&plan)), (vec![], vec![line.to_owned()]));
     story.world.check().await;
 }
@@ -331,7 +331,7 @@ async fn files_left_by_a_jump_are_recorded_and_listed_later() {
         |_| {},
     )
     .await;
-    let line = "? .env  stays as it is: holds a secret, which is not kept".to_owned();
+    let line = "? .env  stays as it is: contains a secret, which is not saved".to_owned();
     let done = story.go(story.places[1].0, false).await;
     assert_eq!(stays(&done.plan), std::slice::from_ref(&line));
     let nodes = story.world.store.lineage(done.jumped.head, LineageEnd::Root).await.unwrap();
@@ -344,7 +344,7 @@ async fn files_left_by_a_jump_are_recorded_and_listed_later() {
     assert!(told[0].as_text().is_some_and(|text| text.ends_with(&format!("\n{line}"))), "{told:?}");
     assert_eq!(
         node.value()["data"]["left"],
-        json!([{ "path": ".env", "why": "holds a secret, which is not kept" }])
+        json!([{ "path": ".env", "why": "contains a secret, which is not saved" }])
     );
     // Further back it still is as the last command left it.
     assert_eq!(stays(&preview(&story).await), [line]);

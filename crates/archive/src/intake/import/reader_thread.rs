@@ -53,7 +53,7 @@ impl ReaderThread {
     pub(super) async fn next(&self, builder: NodeBuilder) -> Result<Read, ArchiveError> {
         let (answer, read) = oneshot::channel();
         let asked = self.0.send((builder, answer));
-        let ended = || ArchiveError::Fault("the thread that read its sessions has ended".into());
+        let ended = || ArchiveError::Fault("the thread that read its sessions ended".into());
         asked.map_err(|_| ended())?;
         read.await.map_err(|_| ended())
     }
