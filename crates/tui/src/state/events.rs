@@ -116,7 +116,7 @@ impl State {
             }
             Event::PermissionsChanged { mode } => {
                 self.standing.permissions.clone_from(mode);
-                self.note(&format!("Permissions are `{mode}` from now on"));
+                self.note(&format!("Permissions are now `{mode}`"));
             }
             Event::QueueChanged { steering, follow_up } => {
                 self.outbox.queue = (steering.clone(), follow_up.clone());
@@ -126,8 +126,8 @@ impl State {
             Event::CompactionStarted { reason } => {
                 let why = match reason {
                     CompactionReason::Threshold => "the context is nearly full",
-                    CompactionReason::Overflow => "the model says that the context is too long",
-                    CompactionReason::Manual => "as asked",
+                    CompactionReason::Overflow => "the provider rejected the context as too long",
+                    CompactionReason::Manual => "requested",
                 };
                 self.activity.busy = Some(OngoingTask { since: at, what: format!("compacting ({why})") });
             }
@@ -145,7 +145,7 @@ impl State {
             }
             Event::ContextPruned { results, tokens_before, tokens_after, .. } => {
                 self.note(&format!(
-                    "{results} old results left out: {tokens_before} tokens before, about {tokens_after} after"
+                    "{results} old tool results pruned: {tokens_before} tokens before, about {tokens_after} after"
                 ));
             }
             Event::EpochChanged { node, model, thinking } => {
@@ -245,7 +245,7 @@ impl State {
                     (None, Ending::Dropped(_)) => {}
                 }
                 if let Ending::Dropped(error) = ending {
-                    self.note(&format!("that answer broke off: {}", error.message));
+                    self.note(&format!("the answer broke off: {}", error.message));
                 } else {
                     let text = answer.text();
                     if !text.is_empty() {
