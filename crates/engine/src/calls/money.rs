@@ -75,7 +75,7 @@ struct Price<'a> {
 }
 
 /// What is to be reserved. `made`: what was spent and stands in no node yet.
-struct ReserveRequest {
+struct WantedAmount {
     full: i64,
     least: i64,
     made: i64,
@@ -339,7 +339,7 @@ impl Caller {
             };
         }
         if let Some(budget) = daily {
-            let wanted = ReserveRequest { full: amount, least: price.least().min(amount), made: nano(made) };
+            let wanted = WantedAmount { full: amount, least: price.least().min(amount), made: nano(made) };
             amount = self.reserve_of_day(order, &price, budget, wanted).await?;
         }
         let mut most = price.most;
@@ -370,7 +370,7 @@ impl Caller {
         }
         if let Some(budget) = self.purse.daily() {
             let made = nano(order.made()).saturating_add(charged);
-            let wanted = ReserveRequest { full: amount, least: amount, made };
+            let wanted = WantedAmount { full: amount, least: amount, made };
             self.reserve_of_day(order, &price, budget, wanted).await?;
         }
         Ok(())
@@ -391,9 +391,9 @@ impl Caller {
         order: &CallJob,
         price: &Price<'_>,
         budget: f64,
-        wanted: ReserveRequest,
+        wanted: WantedAmount,
     ) -> Result<i64, Outcome> {
-        let ReserveRequest { full, least, made } = wanted;
+        let WantedAmount { full, least, made } = wanted;
         let (purse, store) = (&self.purse, self.money_store());
         let id = locked(&purse.held).current.get_or_insert_with(|| ReserveId(fresh_id())).clone();
         let began = Instant::now();

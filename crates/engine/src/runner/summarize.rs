@@ -193,7 +193,9 @@ impl Caller {
             Outcome::Limit(Limit::Daily { spent, budget }) => {
                 SummaryFailure::Failed(format!("${spent:.2} of today's budget of ${budget} is spent"))
             }
-            Outcome::Limit(Limit::Cost(_)) => SummaryFailure::Failed("the run's cost limit is reached".into()),
+            Outcome::Limit(Limit::Cost(_)) => {
+                SummaryFailure::Failed("the run's cost limit is reached".into())
+            }
             Outcome::Failed(error) => SummaryFailure::Failed(error.message),
             Outcome::Aborted => SummaryFailure::Stopped,
             Outcome::Done | Outcome::Limit(_) => SummaryFailure::Failed("the call was not made".into()),

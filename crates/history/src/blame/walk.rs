@@ -56,7 +56,7 @@ impl Event {
     fn moment(&self) -> (UnixMs, u64) {
         match self {
             Self::Step(step) => (step.at, step.seq),
-            Self::Told(change) => (change.at, 0),
+            Self::Reported(change) => (change.at, 0),
         }
     }
 }
