@@ -66,12 +66,12 @@ pub fn file_ops(tool: &str, arguments: &str) -> Vec<FileOp> {
             }
         }
     };
-    found.retain(|deed| !deed.path.is_empty() && deed.path.len() <= LONGEST_PATH);
+    found.retain(|op| !op.path.is_empty() && op.path.len() <= LONGEST_PATH);
     found.truncate(MOST_FILE_OPS);
     if let Some(base) = base.filter(|base| !base.is_empty()) {
-        for deed in &mut found {
-            if !deed.path.starts_with(['/', '~']) {
-                deed.path = format!("{base}/{}", deed.path);
+        for op in &mut found {
+            if !op.path.starts_with(['/', '~']) {
+                op.path = format!("{base}/{}", op.path);
             }
         }
     }
@@ -88,12 +88,12 @@ pub fn performed_file_ops(
     states: &[FileChange],
 ) -> Vec<(String, FileOpKind)> {
     let named = file_ops(tool, arguments);
-    let is_change = |deed: &&FileOp| deed.kind != FileOpKind::Read;
+    let is_change = |op: &&FileOp| op.kind != FileOpKind::Read;
     // A call that names one file says itself what kind of change it is.
     let mut changing = named.iter().filter(is_change);
-    let only = changing.next().filter(|_| changing.next().is_none()).map(|deed| deed.kind);
-    let said = named.iter().filter(|deed| !has_failed && (states.is_empty() || !is_change(deed)));
-    let mut done: Vec<_> = said.map(|deed| (absolute_path(cwd, &deed.path), deed.kind)).collect();
+    let only = changing.next().filter(|_| changing.next().is_none()).map(|op| op.kind);
+    let said = named.iter().filter(|op| !has_failed && (states.is_empty() || !is_change(op)));
+    let mut done: Vec<_> = said.map(|op| (absolute_path(cwd, &op.path), op.kind)).collect();
     done.extend(states.iter().filter(|change| change.is_of_file()).map(|change| {
         let kind = match (&change.before, &change.after) {
             (_, FileState::Absent | FileState::Directory { .. }) => FileOpKind::Remove,
@@ -194,10 +194,10 @@ fn of_patch(text: &str) -> Vec<FileOp> {
     let (mut old, mut new) = (String::new(), String::new());
     let flush = |found: &mut Vec<FileOp>, old: &mut String, new: &mut String| {
         let (old, new) = (std::mem::take(old), std::mem::take(new));
-        if let Some(deed) = found.last_mut()
+        if let Some(op) = found.last_mut()
             && old != new
         {
-            deed.changes.push(Change { old, new, lines: true });
+            op.changes.push(Change { old, new, lines: true });
         }
     };
     for line in text[begin..].lines().skip(1) {
@@ -282,10 +282,10 @@ mod tests {
     use super::*;
 
     fn short(tool: &str, arguments: &serde_json::Value) -> Vec<String> {
-        let word = |deed: FileOp| {
+        let word = |op: FileOp| {
             let changes: Vec<String> =
-                deed.changes.iter().map(|change| format!("{:?}>{:?}", change.old, change.new)).collect();
-            format!("{:?} {} {}", deed.kind, deed.path, changes.join(" ")).trim_end().to_owned()
+                op.changes.iter().map(|change| format!("{:?}>{:?}", change.old, change.new)).collect();
+            format!("{:?} {} {}", op.kind, op.path, changes.join(" ")).trim_end().to_owned()
         };
         file_ops(tool, &arguments.to_string()).into_iter().map(word).collect()
     }

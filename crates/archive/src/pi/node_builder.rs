@@ -75,7 +75,7 @@ struct Entry<'a> {
 }
 
 /// The receiver is gone: the store failed, which the other side reports.
-struct ReceiverClosed;
+struct ClosedReceiver;
 
 /// What a builder starts with.
 pub(super) struct BuilderStart {
@@ -160,7 +160,7 @@ impl NodeBuilder {
         Ok(BuiltFile { report, tree, last, hash, whole, next, lines: count })
     }
 
-    fn send(&mut self, batches: &mpsc::Sender<Batch>) -> Result<(), ReceiverClosed> {
+    fn send(&mut self, batches: &mpsc::Sender<Batch>) -> Result<(), ClosedReceiver> {
         // With the entries, so that an import that is cut short resumes here.
         let refs = self.tree.turned();
         let session = &self.maker.session;
@@ -169,7 +169,7 @@ impl NodeBuilder {
         self.batch.move_refs(arrive.chain(leave));
         let commit = self.batch.take();
         let batch = Batch { commit, bytes: self.report.bytes, entries: self.report.read };
-        batches.blocking_send(batch).map_err(|_| ReceiverClosed)
+        batches.blocking_send(batch).map_err(|_| ClosedReceiver)
     }
 
     /// One line that is an entry.

@@ -425,9 +425,9 @@ impl<'a> Walk<'a> {
                 }
             };
             let Some((name, arguments)) = self.call(answer, call).await? else { continue };
-            for deed in file_ops(&name, &arguments) {
-                if deed.kind != FileOpKind::Read && chain.paths.contains(&absolute_path(&cwd, &deed.path)) {
-                    changes.push((deed.kind, deed.changes));
+            for op in file_ops(&name, &arguments) {
+                if op.kind != FileOpKind::Read && chain.paths.contains(&absolute_path(&cwd, &op.path)) {
+                    changes.push((op.kind, op.changes));
                     by.push(of.clone());
                 }
             }

@@ -93,7 +93,7 @@ const SEARCH_STEP: search::Step =
     search::Step { words: 8 << 20, substrings: 256 << 10, nodes: 32_000, prefetch: 16 << 20 };
 /// How long a search waits for the index.
 const SEARCH_PATIENCE: Duration = Duration::from_millis(1_000);
-/// Nodes whose deeds are added in one transaction when somebody waits for it.
+/// Nodes whose activity is added in one transaction while a reader waits for it.
 const ACTIVITY_STEP: usize = 2_000;
 /// How long one call indexes, about.
 const INDEX_PATIENCE: Duration = Duration::from_millis(250);

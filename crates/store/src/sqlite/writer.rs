@@ -53,7 +53,7 @@ const BRISK: Duration = Duration::from_micros(200);
 const SPIN: Duration = Duration::from_micros(60);
 /// How long text may wait to be indexed for the search while commits come without a pause.
 const UNSEARCHED: Duration = Duration::from_millis(600);
-/// Nodes whose deeds are added in one transaction in a quiet moment.
+/// Nodes whose activity is added in one transaction when the writer is idle.
 const ACTIVITY_STEP: usize = 200;
 /// Text that is indexed at once, in quiet moments: a commit that comes meanwhile waits for no more than this.
 const SEARCH_STEP: search::Step =

@@ -37,11 +37,11 @@ impl Walk<'_> {
     ) -> Result<Option<Vec<Option<usize>>>, StoreError> {
         let Some(answer) = step.answer else { return Ok(None) };
         let Some((name, arguments)) = self.call(answer, step.call).await? else { return Ok(None) };
-        let deeds = file_ops(&name, &arguments);
-        let mut of_file = deeds.iter().filter(|deed| {
-            deed.kind == FileOpKind::Edit && chain.paths.contains(&absolute_path(&step.cwd, &deed.path))
+        let ops = file_ops(&name, &arguments);
+        let mut of_file = ops.iter().filter(|op| {
+            op.kind == FileOpKind::Edit && chain.paths.contains(&absolute_path(&step.cwd, &op.path))
         });
-        let (Some(deed), None) = (of_file.next(), of_file.next()) else { return Ok(None) };
+        let (Some(op), None) = (of_file.next(), of_file.next()) else { return Ok(None) };
         let mut text = Vec::new();
         for number in old.iter() {
             text.extend_from_slice(self.book.line(*number));
@@ -50,7 +50,7 @@ impl Walk<'_> {
         let Ok(text) = String::from_utf8(text) else { return Ok(None) };
         // Where each text stood, in order.
         let mut places = Vec::new();
-        for change in &deed.changes {
+        for change in &op.changes {
             let (from, to) = (change.old.replace("\r\n", "\n"), change.new.replace("\r\n", "\n"));
             if from.is_empty() {
                 return Ok(None);

@@ -235,7 +235,7 @@ impl<'a> Adder<'a> {
         Ok(())
     }
 
-    /// Takes a deed away. What a copy did is older than what its session did itself, so that which was the last stays so.
+    /// Subtracts an operation. What a copy did is older than what its session did itself, so that which was the last stays so.
     fn undid(&self, doer: &FileActor, path: &str, kind: FileOpKind) -> Outcome<()> {
         let key = params![doer.session, path, number(kind)];
         self.connection

@@ -79,7 +79,7 @@ pub(in crate::sqlite) fn file_activity(
     Ok(IndexedAnswer { found: files(connection, &mut found)?, behind })
 }
 
-/// Rows of path, deed, times, time and row number.
+/// Rows of path, kind of operation, count, time and row number.
 fn files(connection: &Connection, found: &mut rusqlite::Rows<'_>) -> Outcome<Vec<FileActivity>> {
     let mut files = Vec::new();
     while let Some(row) = found.next()? {
