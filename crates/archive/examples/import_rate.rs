@@ -11,9 +11,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use quipu_archive::{Seen, pi};
+use quipu_archive::{ImportCache, pi};
 use quipu_seal::Sealer;
-use quipu_store::{Graph, OpenOptions, SessionQuery, SqliteStore, Until};
+use quipu_store::{Graph, LineageEnd, OpenOptions, SessionQuery, SqliteStore};
 use serde_json::json;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -61,7 +61,7 @@ async fn main() -> Outcome<()> {
         }
         let row = store.sessions(SessionQuery::default()).await?.into_iter().next().ok_or("no session")?;
         let begun = Instant::now();
-        let lineage = store.lineage(row.head.ok_or("no head")?, Until::Root).await?;
+        let lineage = store.lineage(row.head.ok_or("no head")?, LineageEnd::Root).await?;
         rows[4].2.push(begun.elapsed().as_secs_f64() * 1e3);
         let begun = Instant::now();
         let mut out = std::io::BufWriter::new(std::fs::File::create(&copy)?);
@@ -93,9 +93,9 @@ fn remove(path: &Path) {
 /// Seconds that one import takes.
 async fn import(store: &Arc<dyn Graph>, sealer: &Arc<Sealer>, file: &Path, dry_run: bool) -> Outcome<f64> {
     let begun = Instant::now();
-    let seen = Seen::load(&**store).await?;
+    let cache = ImportCache::load(&**store).await?;
     let options = pi::ImportOptions { dry_run, progress: &|_| {} };
-    pi::import(store, sealer, file, &seen, &options).await?;
+    pi::import(store, sealer, file, &cache, &options).await?;
     Ok(begun.elapsed().as_secs_f64())
 }
 

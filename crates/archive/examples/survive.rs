@@ -17,7 +17,7 @@ use quipu_protocol::{
     AssistantMessage, CompactionSummaryMessage, Content, Entry, Json, Message, Model, StopReason, ToolCall,
     ToolResultMessage,
 };
-use quipu_store::{Graph, SessionQuery, SqliteStore, Until, decode_nodes};
+use quipu_store::{Graph, LineageEnd, SessionQuery, SqliteStore, decode_nodes};
 use quipu_transcript::{
     TouchedFiles, compaction_note, conversation_text, cut, estimate_tokens, message_of, words_of_note,
 };
@@ -32,21 +32,21 @@ struct Kind {
     name: &'static str,
     find: fn(&str) -> Vec<&str>,
     /// Only what the user says, or only what tools return.
-    of: Of,
+    of: TextSource,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Of {
+enum TextSource {
     User,
     Results,
     All,
 }
 
 const KINDS: [Kind; 4] = [
-    Kind { name: "user's sentences", find: sentences, of: Of::User },
-    Kind { name: "file paths", find: paths, of: Of::All },
-    Kind { name: "error lines", find: errors, of: Of::Results },
-    Kind { name: "identifiers", find: identifiers, of: Of::All },
+    Kind { name: "user's sentences", find: sentences, of: TextSource::User },
+    Kind { name: "file paths", find: paths, of: TextSource::All },
+    Kind { name: "error lines", find: errors, of: TextSource::Results },
+    Kind { name: "identifiers", find: identifiers, of: TextSource::All },
 ];
 
 fn sentences(text: &str) -> Vec<&str> {
@@ -114,8 +114,10 @@ fn plain(value: &serde_json::Value) -> String {
 fn facts(kind: &Kind, messages: &[Arc<Message>]) -> BTreeSet<String> {
     let wanted = |message: &&Arc<Message>| match (&***message, kind.of) {
         (Message::CompactionSummary(_), _) => false,
-        (_, Of::All) | (Message::User(_), Of::User) | (Message::ToolResult(_), Of::Results) => true,
-        (_, Of::User | Of::Results) => false,
+        (_, TextSource::All)
+        | (Message::User(_), TextSource::User)
+        | (Message::ToolResult(_), TextSource::Results) => true,
+        (_, TextSource::User | TextSource::Results) => false,
     };
     let texts = messages.iter().filter(wanted).map(|message| match &**message {
         Message::User(user) => user.content.text(),
@@ -125,7 +127,7 @@ fn facts(kind: &Kind, messages: &[Arc<Message>]) -> BTreeSet<String> {
 }
 
 /// What carries facts over the cut.
-struct After {
+struct CompactedContext {
     compactions: usize,
     /// Everything that was said before the last cut.
     gone: Vec<Arc<Message>>,
@@ -135,11 +137,11 @@ struct After {
 }
 
 /// Lets a conversation grow and compacts it, as the engine does or by Pi's rules.
-fn grow(messages: &[Arc<Message>], window: u64, ours: bool) -> After {
+fn grow(messages: &[Arc<Message>], window: u64, ours: bool) -> CompactedContext {
     let quarter = |tokens: u64| if ours { tokens.min(window / 4) } else { tokens };
     let (reserve, keep) = (quarter(RESERVE), quarter(KEEP));
     let most = usize::try_from(SAID.min(window / 2)).unwrap_or(usize::MAX);
-    let mut after = After {
+    let mut after = CompactedContext {
         compactions: 0,
         gone: Vec::new(),
         words: String::new(),
@@ -207,8 +209,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             };
             let found =
                 |text: &str| (kind.find)(text).into_iter().map(str::to_owned).collect::<BTreeSet<_>>();
-            let all = Kind { of: Of::All, ..*kind };
-            let parts = |after: &After| [found(&after.words), found(&after.files), facts(&all, &after.tail)];
+            let all = Kind { of: TextSource::All, ..*kind };
+            let parts = |after: &CompactedContext| {
+                [found(&after.words), found(&after.files), facts(&all, &after.tail)]
+            };
             let [words, files, tail] = parts(&ours);
             writeln!(
                 out,
@@ -240,11 +244,11 @@ fn real() -> Result<Vec<Arc<Message>>, Box<dyn std::error::Error>> {
     runtime.block_on(async {
         let store: Arc<dyn Graph> = Arc::new(SqliteStore::in_memory()?);
         let sealer = Arc::new(quipu_seal::Sealer::new([0; 32]));
-        let seen = quipu_archive::Seen::load(&*store).await?;
+        let cache = quipu_archive::ImportCache::load(&*store).await?;
         let options = quipu_archive::pi::ImportOptions { dry_run: false, progress: &|_| {} };
-        quipu_archive::pi::import(&store, &sealer, &file, &seen, &options).await?;
+        quipu_archive::pi::import(&store, &sealer, &file, &cache, &options).await?;
         let row = store.sessions(SessionQuery::default()).await?.remove(0);
-        let nodes = store.lineage(row.head.ok_or("no head")?, Until::Root).await?;
+        let nodes = store.lineage(row.head.ok_or("no head")?, LineageEnd::Root).await?;
         let entries = decode_nodes(&*store, &nodes).await?;
         let is_message = |entry: &Entry| matches!(entry, Entry::Message(_));
         let entries = entries.iter().filter(|decoded| is_message(&decoded.entry));

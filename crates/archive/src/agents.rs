@@ -8,12 +8,12 @@ use quipu_protocol::Json;
 use quipu_seal::Sealer;
 use quipu_store::Graph;
 
-use crate::found::{SessionFiles, files_with};
 use crate::intake::{self, DatabaseFormat, Format};
 use crate::json::Members;
 use crate::lines::{Lines, content_of};
 use crate::pi::session_files;
-use crate::{ArchiveError, ImportOptions, Report, Seen, export};
+use crate::session_files::{SessionFiles, files_with};
+use crate::{ArchiveError, ImportCache, ImportOptions, Report, export};
 use crate::{chatgpt, claude_ai, claude_code, codex, copilot};
 use crate::{gemini, gemini_takeout, openclaw, opencode, pi, playfilo};
 
@@ -51,7 +51,7 @@ enum Kind {
         /// Whether such a file of those places is a session.
         is_session: fn(&Path) -> bool,
         /// A look at one.
-        look: fn(&Path) -> std::io::Result<Found>,
+        look: fn(&Path) -> std::io::Result<ProjectSessions>,
     },
     /// One file for all sessions.
     Database {
@@ -176,24 +176,24 @@ pub static AGENTS: [Agent; 12] = [
     },
 ];
 
-/// What an agent keeps on this machine.
+/// The session files of an agent on this machine.
 #[derive(Debug, Default)]
-pub struct Kept {
+pub struct AgentFiles {
     /// Its session files, by name.
     pub files: Vec<PathBuf>,
     /// Directories that could not be read, and why.
     pub unreadable: Vec<(PathBuf, std::io::Error)>,
 }
 
-impl From<SessionFiles> for Kept {
+impl From<SessionFiles> for AgentFiles {
     fn from(found: SessionFiles) -> Self {
         Self { files: found.files, unreadable: found.unreadable }
     }
 }
 
-/// Sessions of one project in one file, by a look at it.
+/// The sessions of one project in one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct ProjectSessions {
     /// The file.
     pub path: PathBuf,
     /// The directory that they work in; `None` where the file does not say.
@@ -230,9 +230,9 @@ impl Agent {
     ///
     /// # Errors
     /// `File` when it is not there, or cannot be read.
-    pub fn exports(path: &Path) -> Result<Vec<(&'static Self, Kept)>, ArchiveError> {
+    pub fn exports(path: &Path) -> Result<Vec<(&'static Self, AgentFiles)>, ArchiveError> {
         let found = files_with(path, EXPORTED)?;
-        let mut work: Vec<(&'static Self, Kept)> = Vec::new();
+        let mut work: Vec<(&'static Self, AgentFiles)> = Vec::new();
         let exporting = || AGENTS.iter().filter(|agent| !agent.has_place());
         for file in found.files {
             let named = |agent: &&Self| path.is_file() || agent.is_called_export(&file);
@@ -241,7 +241,7 @@ impl Agent {
             };
             match work.iter_mut().find(|(one, _)| one.name == agent.name) {
                 Some((_, kept)) => kept.files.push(file),
-                None => work.push((agent, Kept { files: vec![file], unreadable: Vec::new() })),
+                None => work.push((agent, AgentFiles { files: vec![file], unreadable: Vec::new() })),
             }
         }
         if let Some((_, kept)) = work.first_mut() {
@@ -273,8 +273,8 @@ impl Agent {
     }
 
     /// Finds what it keeps on this machine. Nothing is opened.
-    pub fn detect(&self, env: &Env<'_>) -> Kept {
-        let mut kept = Kept::default();
+    pub fn detect(&self, env: &Env<'_>) -> AgentFiles {
+        let mut kept = AgentFiles::default();
         for place in self.places(env).iter().filter(|place| place.is_dir()) {
             match self.files(place) {
                 Ok(found) => {
@@ -330,7 +330,7 @@ impl Agent {
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn look(&self, path: &Path) -> std::io::Result<Vec<Found>> {
+    pub fn look(&self, path: &Path) -> std::io::Result<Vec<ProjectSessions>> {
         let projects = match self.kind {
             Kind::Pi => return Ok(vec![look(path)?]),
             Kind::Lines { look, .. } => return Ok(vec![look(path)?]),
@@ -338,12 +338,17 @@ impl Agent {
             Kind::Graph => vec![(String::new(), playfilo::heads(path)?)],
             Kind::Export { .. } => {
                 let bytes = std::fs::metadata(path)?.len();
-                return Ok(vec![Found { path: path.to_owned(), project: None, sessions: 1, bytes }]);
+                return Ok(vec![ProjectSessions {
+                    path: path.to_owned(),
+                    project: None,
+                    sessions: 1,
+                    bytes,
+                }]);
             }
         };
         let (bytes, _) = intake::stamp(path)?;
         let all: u64 = projects.iter().map(|(_, sessions)| sessions).sum();
-        let found = projects.into_iter().map(|(project, sessions)| Found {
+        let found = projects.into_iter().map(|(project, sessions)| ProjectSessions {
             path: path.to_owned(),
             project: Some(project).filter(|project| !project.is_empty()),
             sessions,
@@ -362,15 +367,15 @@ impl Agent {
         store: &Arc<dyn Graph>,
         sealer: &Arc<Sealer>,
         path: &Path,
-        seen: &Seen,
+        cache: &ImportCache,
         options: &ImportOptions<'_>,
     ) -> Result<Vec<Report>, ArchiveError> {
         let done = match self.kind {
-            Kind::Pi => pi::import(store, sealer, path, seen, options).await.map(|report| vec![report]),
-            Kind::Graph => playfilo::import(store, sealer, path, seen, options).await,
-            Kind::Lines { format, .. } => intake::import(store, sealer, format, path, seen, options).await,
+            Kind::Pi => pi::import(store, sealer, path, cache, options).await.map(|report| vec![report]),
+            Kind::Graph => playfilo::import(store, sealer, path, cache, options).await,
+            Kind::Lines { format, .. } => intake::import(store, sealer, format, path, cache, options).await,
             Kind::Database { format, .. } | Kind::Export { format, .. } => {
-                intake::import_database(store, sealer, format, path, seen, options).await
+                intake::import_database(store, sealer, format, path, cache, options).await
             }
         };
         match done {
@@ -408,7 +413,7 @@ fn databases(path: &Path, is_database: fn(&Path) -> bool) -> Result<SessionFiles
 }
 
 /// Looks at the beginning of a session file.
-fn look(path: &Path) -> std::io::Result<Found> {
+fn look(path: &Path) -> std::io::Result<ProjectSessions> {
     /// Lines and bytes that are looked at.
     const LINES: u64 = 40;
     const BYTES: u64 = 1 << 20;
@@ -427,5 +432,5 @@ fn look(path: &Path) -> std::io::Result<Found> {
         let inner = Members::of(json.get()).and_then(|members| members.get("payload"));
         project = cwd(json.get()).or_else(|| inner.and_then(cwd)).filter(|cwd| !cwd.is_empty());
     }
-    Ok(Found { path: path.to_owned(), project, sessions: 1, bytes })
+    Ok(ProjectSessions { path: path.to_owned(), project, sessions: 1, bytes })
 }

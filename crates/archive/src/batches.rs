@@ -2,9 +2,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use quipu_store::{Bulk, Commit, Extent, Graph, Portion, SessionQuery, Window};
+use quipu_store::{Bulk, Commit, Extent, Graph, Portion, RefMove, SessionQuery, Window};
 use tokio::sync::{mpsc, watch};
 
+use crate::built_node::BuiltNode;
 use crate::{ArchiveError, ImportOptions, Progress};
 
 /// Files of fewer bytes are committed batch by batch: nothing is gained by gathering so few.
@@ -12,14 +13,14 @@ const LARGE: u64 = 16 << 20;
 
 /// How much is committed together, about.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Most {
+pub(crate) struct BatchLimit {
     nodes: usize,
     bytes: usize,
     /// Nodes of the next one: the first are few, and of fewer bytes, so that writing begins at once.
     now: usize,
 }
 
-impl Most {
+impl BatchLimit {
     /// What suits a file of this size: a large one's batches are gathered, and several of them are there at once.
     pub(crate) fn of(total: u64) -> Self {
         if total < LARGE {
@@ -36,8 +37,66 @@ impl Most {
     }
 
     /// Whether a commit of so many bytes is enough.
-    pub(crate) fn is_reached(self, commit: &Commit, bytes: usize) -> bool {
+    fn is_reached(self, commit: &Commit, bytes: usize) -> bool {
         commit.nodes.len() >= self.now || bytes >= self.bytes * self.now / self.nodes
+    }
+}
+
+/// Nodes and moves of refs that are gathered for the next batch.
+pub(crate) struct BatchBuffer {
+    partial: PartialBatch,
+    limit: BatchLimit,
+}
+
+/// A batch that is not full yet.
+#[derive(Default)]
+pub(crate) struct PartialBatch {
+    commit: Commit,
+    /// Bytes of the content of its nodes, about.
+    bytes: usize,
+}
+
+impl PartialBatch {
+    pub(crate) fn into_commit(self) -> Commit {
+        self.commit
+    }
+}
+
+impl BatchBuffer {
+    pub(crate) fn new(limit: BatchLimit) -> Self {
+        Self { partial: PartialBatch::default(), limit }
+    }
+
+    /// The same after a partial batch, which is committed with the next one.
+    pub(crate) fn after(self, partial: PartialBatch) -> Self {
+        Self { partial, ..self }
+    }
+
+    pub(crate) fn add(&mut self, built: BuiltNode) {
+        self.partial.bytes += built.size();
+        built.add_to(&mut self.partial.commit);
+    }
+
+    pub(crate) fn move_refs(&mut self, moves: impl IntoIterator<Item = RefMove>) {
+        self.partial.commit.moves.extend(moves);
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.limit.is_reached(&self.partial.commit, self.partial.bytes)
+    }
+
+    /// Takes the batch. The next one may be larger.
+    pub(crate) fn take(&mut self) -> Commit {
+        self.limit = self.limit.after(1);
+        std::mem::take(&mut self.partial).commit
+    }
+
+    pub(crate) fn limit(&self) -> BatchLimit {
+        self.limit
+    }
+
+    pub(crate) fn into_partial(self) -> PartialBatch {
+        self.partial
     }
 }
 
@@ -116,7 +175,7 @@ pub(crate) async fn commit_after(
                 count += 1;
                 tell(&|at| (at.bytes, at.entries) = (batch.bytes, batch.entries));
                 let added;
-                (bulk, added) = off_the_runtime(move || {
+                (bulk, added) = run_blocking(move || {
                     let added = bulk.add(batch.commit);
                     (bulk, added)
                 })
@@ -142,7 +201,7 @@ pub(crate) async fn commit_after(
             // Room first: of two that wait, each would take memory.
             while let Ok(room) = ready.reserve().await {
                 let piece;
-                (window, piece) = off_the_runtime(move || {
+                (window, piece) = run_blocking(move || {
                     let piece = window.piece();
                     (window, piece)
                 })
@@ -176,7 +235,7 @@ pub(crate) async fn commit_after(
     Ok(())
 }
 
-pub(crate) async fn off_the_runtime<T: Send + 'static>(
+pub(crate) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ArchiveError> {
     // Behind a pointer, the task of the runtime is compiled once, not for each work.

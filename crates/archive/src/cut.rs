@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_as_the_parser_has_it() {
+    fn cuts_agree_with_the_json_parser() {
         TEXTS.iter().for_each(|text| check(text.trim_ascii()));
     }
 
@@ -187,13 +187,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_value_is(value in value()) {
+        fn any_value_is_cut_like_the_parser(value in value()) {
             check(&value.to_string());
             check(&format!("{value:#}"));
         }
 
         #[test]
-        fn what_is_not_valid_is_harmless(text in "[\"\\\\{}\\[\\]:, aé1]{0,24}") {
+        fn invalid_json_is_harmless(text in "[\"\\\\{}\\[\\]:, aé1]{0,24}") {
             let parts = elements(&text).unwrap_or_default();
             let values = members(&text).unwrap_or_default().into_iter().map(|(_, value)| value).collect::<Vec<_>>();
             for parts in [parts, values] {

@@ -280,7 +280,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_value_in_other_words() {
+    fn same_value_with_other_spelling_is_equal() {
         let check = |a: &str, b: &str, expect: bool| {
             assert_eq!(same(a, b), expect, "{a} {b}");
             assert_eq!(same(b, a), expect, "{b} {a}");
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_leads_from_one_to_the_other() {
+    fn difference_restores_the_other_value() {
         for (from, to) in [
             ("{}", "{}"),
             ("{\"a\":1,\"b\":2}", "{\"a\":1.0,\"b\":3,\"c\":{\"d\":null}}"),

@@ -34,6 +34,6 @@ impl Key {
     }
 }
 
-/// An entry, by its number.
+/// The index of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct At(pub(crate) u32);
+pub(crate) struct EntryIndex(pub(crate) u32);

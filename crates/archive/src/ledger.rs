@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_filed_is_read_back() {
+    fn ledger_rows_are_read_back() {
         let dir = tempfile::tempdir().unwrap();
         for most in [1, 2, 7, 1_000] {
             let mut ledger = Ledger::tried(Some(dir.path().to_owned()), most);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn where_no_file_can_be_all_stays_in_memory() {
+    fn ledger_without_a_file_stays_in_memory() {
         for dir in [None, Some(PathBuf::from("/nowhere/at/all"))] {
             let mut ledger = Ledger::tried(dir, 4);
             (0..50).for_each(|number| ledger.push(row(number)));
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_cut_is_told() {
+    fn truncated_ledger_file_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let mut ledger = Ledger::tried(Some(dir.path().to_owned()), 4);
         (0..50).for_each(|number| ledger.push(row(number)));

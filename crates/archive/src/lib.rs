@@ -6,9 +6,8 @@
 //! models or tools.
 
 mod agents;
-mod ahead;
 mod batches;
-mod built;
+mod built_node;
 pub mod chatgpt;
 pub mod claude_ai;
 pub mod claude_code;
@@ -17,30 +16,32 @@ pub mod copilot;
 mod cut;
 mod error;
 mod export;
-mod found;
 pub mod gemini;
 pub mod gemini_takeout;
+mod import_cache;
 mod intake;
 mod json;
 mod key;
 mod ledger;
 mod lineages;
 mod lines;
-mod mended;
 pub mod openclaw;
 pub mod opencode;
 mod packed;
 pub mod pi;
 pub mod playfilo;
+mod prefetch;
+mod repair;
 mod report;
-mod seen;
+mod session_files;
 mod slots;
 mod stamp;
 mod tree;
+mod waiting_list;
 
 pub use agents::*;
 pub use error::*;
-pub use mended::*;
+pub use import_cache::ImportCache;
 pub use pi::ImportOptions;
+pub use repair::*;
 pub use report::*;
-pub use seen::Seen;

@@ -2,7 +2,7 @@
 
 use quipu_dag::Node;
 use quipu_protocol::{NodeId, SessionId};
-use quipu_store::{Graph, Head, Piece, ReadParts, RefName, Seq, StoreError};
+use quipu_store::{Graph, Head, Piece, ReadParts, RefExpectation, RefMove, RefName, Seq, StoreError};
 
 /// Nodes that are read at once at most.
 const MOST: usize = 2_000;
@@ -42,6 +42,22 @@ pub(crate) async fn tips(
 /// The ref of one end.
 pub(crate) fn tip_ref(agent: &str, session: &SessionId, node: &NodeId) -> RefName {
     RefName::from(format!("{}/{node}", main_ref(agent, session)))
+}
+
+/// Sets the ref of an end that is new.
+pub(crate) fn tip_arrival(agent: &str, session: &SessionId, node: NodeId) -> RefMove {
+    RefMove::publish(tip_ref(agent, session, &node), node, "import")
+}
+
+/// Removes the ref of a node that is no end any more.
+pub(crate) fn tip_departure(agent: &str, session: &SessionId, node: NodeId) -> RefMove {
+    RefMove {
+        name: tip_ref(agent, session, &node),
+        expect: RefExpectation::Any,
+        to: None,
+        fence: None,
+        why: "import".into(),
+    }
 }
 
 /// Calls `each` with the nodes in these places, in their order.

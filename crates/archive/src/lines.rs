@@ -7,7 +7,7 @@ use std::io::{self, BufRead, Read, Seek as _};
 use quipu_protocol::Json;
 use sha2::{Digest as _, Sha256};
 
-use crate::packed::{Unpacked, is_packed};
+use crate::packed::{Decompressor, is_packed};
 use crate::{Problem, ProblemKind};
 
 /// Bytes of one line at most; a longer one is left out and told.
@@ -116,7 +116,7 @@ impl Read for Hashing {
 /// What is in a file, which may be packed; the bytes of the file itself are hashed.
 pub(crate) enum Content {
     Plain(Hashing),
-    Packed(Box<Unpacked<Hashing>>),
+    Packed(Box<Decompressor<Hashing>>),
 }
 
 impl Content {
@@ -124,7 +124,7 @@ impl Content {
     pub(crate) fn of(file: File) -> Self {
         let is_packed = is_packed(&file);
         let file = Hashing::new(file);
-        if is_packed { Self::Packed(Box::new(Unpacked::new(file))) } else { Self::Plain(file) }
+        if is_packed { Self::Packed(Box::new(Decompressor::new(file))) } else { Self::Plain(file) }
     }
 
     pub(crate) fn into_inner(self) -> Hashing {
@@ -147,7 +147,7 @@ impl Read for Content {
 /// What is in a file, from its beginning, for a look at it.
 pub(crate) fn content_of(mut file: &File) -> io::Result<Box<dyn Read + '_>> {
     file.rewind()?;
-    Ok(if is_packed(file) { Box::new(Unpacked::new(file)) } else { Box::new(file) })
+    Ok(if is_packed(file) { Box::new(Decompressor::new(file)) } else { Box::new(file) })
 }
 
 /// Reads lines one by one. Of a line beyond `limit` bytes only the length is kept.

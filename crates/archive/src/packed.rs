@@ -42,8 +42,8 @@ pub(crate) fn damage(error: &io::Error) -> Option<String> {
     error.get_ref().and_then(|inner| inner.downcast_ref::<Damage>()).map(|Damage(why)| why.clone())
 }
 
-/// A reader that notes how it ended.
-struct Watched<R> {
+/// A reader that records how it ended.
+struct TrackedReader<R> {
     from: R,
     /// Bytes so far.
     bytes: u64,
@@ -51,7 +51,7 @@ struct Watched<R> {
     failed: Option<io::Error>,
 }
 
-impl<R: Read> Read for Watched<R> {
+impl<R: Read> Read for TrackedReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self.from.read(buffer) {
             Ok(read) => {
@@ -69,9 +69,9 @@ impl<R: Read> Read for Watched<R> {
     }
 }
 
-/// What is in a packed file.
-pub(crate) struct Unpacked<R> {
-    from: BufReader<Watched<R>>,
+/// Reads the content of a packed file.
+pub(crate) struct Decompressor<R> {
+    from: BufReader<TrackedReader<R>>,
     decoder: FrameDecoder,
     /// A frame has begun, and is not known to be whole.
     is_open: bool,
@@ -79,12 +79,12 @@ pub(crate) struct Unpacked<R> {
     damage: Option<String>,
 }
 
-impl<R: Read> Unpacked<R> {
+impl<R: Read> Decompressor<R> {
     /// `from` stands at its beginning.
     pub(crate) fn new(from: R) -> Self {
         let mut decoder = FrameDecoder::new();
         decoder.set_max_window_size(WINDOW);
-        let from = Watched { from, bytes: 0, at_end: false, failed: None };
+        let from = TrackedReader { from, bytes: 0, at_end: false, failed: None };
         Self { from: BufReader::new(from), decoder, is_open: false, done: 0, damage: None }
     }
 
@@ -93,7 +93,7 @@ impl<R: Read> Unpacked<R> {
     }
 
     /// Goes on to the next bytes of a frame, or to the next frame; `false` at the end.
-    fn go_on(&mut self) -> io::Result<bool> {
+    fn resume(&mut self) -> io::Result<bool> {
         if self.is_open && !self.decoder.is_finished() {
             let next = self.decoder.decode_blocks(&mut self.from, BlockDecodingStrategy::UptoBlocks(1));
             if let Err(error) = next {
@@ -150,7 +150,7 @@ impl<R: Read> Unpacked<R> {
     }
 }
 
-impl<R: Read> Read for Unpacked<R> {
+impl<R: Read> Read for Decompressor<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if buffer.is_empty() {
             return Ok(0);
@@ -159,7 +159,7 @@ impl<R: Read> Read for Unpacked<R> {
             if let Some(why) = &self.damage {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, Damage(why.clone())));
             }
-            if !self.go_on()? {
+            if !self.resume()? {
                 return Ok(0);
             }
         }
@@ -192,7 +192,7 @@ mod tests {
 
     /// All that comes out, and why no more does.
     fn unpacked(bytes: &[u8]) -> (Vec<u8>, Option<String>) {
-        let mut from = Unpacked::new(bytes);
+        let mut from = Decompressor::new(bytes);
         let mut out = Vec::new();
         let mut buffer = [0; 5_000];
         loop {
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_after_each_other_and_what_is_to_be_skipped() {
+    fn consecutive_and_skippable_frames_are_read() {
         let text = text();
         let (first, second) = text.split_at(100_000);
         let mut bytes = packed(first);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_before_a_torn_end_comes_first() {
+    fn content_before_a_torn_end_is_read() {
         let text = text();
         let bytes = packed(&text);
         assert_eq!(unpacked(&bytes), (text.clone(), None));
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_anywhere_ends_it() {
+    fn damage_anywhere_ends_the_content() {
         let text = &text()[..3_000];
         let bytes = packed(text);
         for at in 0..bytes.len() {
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bomb_ends_early() {
+    fn decompression_bomb_ends_early() {
         // One byte, 128 KiB times, in each block of four bytes.
         let mut bytes = vec![0x28, 0xb5, 0x2f, 0xfd, 0, 0x58];
         for _ in 0..4_000 {
@@ -266,16 +266,16 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_read_is_no_damage() {
-        struct Broken;
-        impl Read for Broken {
+    fn read_error_is_no_damage() {
+        struct BrokenReader;
+        impl Read for BrokenReader {
             fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
                 Err(io::Error::other("broken"))
             }
         }
         let text = text();
         let bytes = packed(&text);
-        let mut from = Unpacked::new((&bytes[..bytes.len() / 2]).chain(Broken));
+        let mut from = Decompressor::new((&bytes[..bytes.len() / 2]).chain(BrokenReader));
         let error = io::copy(&mut from, &mut io::sink()).unwrap_err();
         assert!(damage(&error).is_none() && error.to_string() == "broken", "{error}");
     }

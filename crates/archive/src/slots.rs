@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 
-use crate::key::{At, Key};
+use crate::key::{EntryIndex, Key};
 use crate::ledger::Ledger;
 
 /// A map from ids to entries, for millions of them: 8 bytes for each place, of which three quarters at most are taken. The
@@ -20,13 +20,13 @@ pub(crate) struct Slots {
 const HALF: u32 = 32;
 
 impl Slots {
-    pub(crate) fn get(&self, key: Key, ledger: &Ledger) -> Option<At> {
+    pub(crate) fn get(&self, key: Key, ledger: &Ledger) -> Option<EntryIndex> {
         let slot = self.find(self.half(key), key, ledger).ok()?;
         Some(number(*self.table.get(slot)?))
     }
 
     /// Puts one in, which stands in the ledger under this id; the one that was there before.
-    pub(crate) fn insert(&mut self, key: Key, at: At, ledger: &Ledger) -> Option<At> {
+    pub(crate) fn insert(&mut self, key: Key, at: EntryIndex, ledger: &Ledger) -> Option<EntryIndex> {
         self.grow();
         let half = self.half(key);
         let new = half << HALF | (u64::from(at.0) + 1);
@@ -85,13 +85,13 @@ fn start(half: u64) -> usize {
     usize::try_from(half).unwrap_or_default()
 }
 
-fn number(found: u64) -> At {
+fn number(found: u64) -> EntryIndex {
     // Files of more lines than that are not read: see `Tree::push`.
-    At(u32::try_from((found & u64::from(u32::MAX)).saturating_sub(1)).unwrap_or(u32::MAX))
+    EntryIndex(u32::try_from((found & u64::from(u32::MAX)).saturating_sub(1)).unwrap_or(u32::MAX))
 }
 
 /// Where an entry stands in the ledger.
-pub(crate) fn place(at: At) -> usize {
+pub(crate) fn place(at: EntryIndex) -> usize {
     usize::try_from(at.0).unwrap_or(usize::MAX)
 }
 
@@ -105,7 +105,7 @@ mod tests {
     use crate::ledger::Row;
 
     #[test]
-    fn as_a_map_of_the_library() {
+    fn slots_behave_like_a_hash_map() {
         let dir = tempfile::tempdir().unwrap();
         let mut ledger = Ledger::tried(Some(dir.path().to_owned()), 100);
         let (mut slots, mut map) = (Slots::default(), HashMap::new());
@@ -113,7 +113,7 @@ mod tests {
         for n in 0..5_000_u32 {
             let key = Key::of(&(n.wrapping_mul(2_654_435_761) % 3_000).to_string());
             ledger.push(Row { key, node: NodeId([0; 32]) });
-            assert_eq!(slots.insert(key, At(n), &ledger), map.insert(key, At(n)));
+            assert_eq!(slots.insert(key, EntryIndex(n), &ledger), map.insert(key, EntryIndex(n)));
         }
         for n in 0..4_000 {
             let key = Key::of(&n.to_string());

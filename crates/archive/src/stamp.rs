@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stamp_is_kept_of_what_was_left_alone() {
+    fn stamp_is_kept_for_an_unchanged_file() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let stamp = Stamp::of(&file.as_file().metadata().unwrap());
         let changed = stamp.changed / 1_000_000;

@@ -7,12 +7,12 @@ use std::path::PathBuf;
 
 use quipu_protocol::NodeId;
 
-use crate::key::{At, Key};
+use crate::key::{EntryIndex, Key};
 use crate::ledger::{Ledger, Row};
 use crate::slots::{Slots, place};
 
 /// The session itself, which no entry is.
-pub(crate) const ROOT: At = At(0);
+pub(crate) const ROOT: EntryIndex = EntryIndex(0);
 
 /// It was in the file, and not only in the store.
 const MET: u8 = 1;
@@ -32,17 +32,17 @@ pub(crate) struct Tree {
     /// Entries of the store that share their id with another one of the store.
     twins: HashMap<Key, Twins>,
     /// Entries of the store without an id.
-    nameless: HashMap<NodeId, At>,
+    nameless: HashMap<NodeId, EntryIndex>,
     /// Those of the store at which a ref stands, while the store's are taken in.
-    held: HashMap<NodeId, At>,
+    held: HashMap<NodeId, EntryIndex>,
     /// Nodes of our own that are written to the file, by the ids of their lines, and those that nothing follows.
-    own: HashMap<Key, At>,
+    own: HashMap<Key, EntryIndex>,
     own_ends: Vec<NodeId>,
     /// What nodes of our own follow.
     followed: HashSet<NodeId>,
     tips: u64,
     /// Those that became ends, or ceased to be some that refs stand at, since refs were told of last.
-    turned: Vec<At>,
+    turned: Vec<EntryIndex>,
     /// Nodes that a ref calls ends, and that are none.
     left: Vec<NodeId>,
 }
@@ -50,24 +50,24 @@ pub(crate) struct Tree {
 /// Entries of one id.
 struct Twins {
     /// Those that the file did not have yet.
-    left: BTreeMap<NodeId, At>,
+    left: BTreeMap<NodeId, EntryIndex>,
     /// How many of those the file has with another content.
     changed: usize,
 }
 
-/// What an entry is to the store.
+/// How an entry compares with the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Placed {
-    /// It has it.
+pub(crate) enum Placement {
+    /// The store has it.
     Present,
-    /// It has another content under this id, as this node.
+    /// The store has this node with another content under the id.
     Changed(NodeId),
-    /// It has not.
+    /// The store does not have it.
     New,
 }
 
-/// How the refs of ends have to change.
-pub(crate) struct Turned {
+/// Changes to the refs of branch tips.
+pub(crate) struct TipChanges {
     pub(crate) arrive: Vec<NodeId>,
     pub(crate) leave: Vec<NodeId>,
 }
@@ -172,7 +172,7 @@ impl Tree {
     /// The nodes at which refs stand.
     pub(crate) fn ends(&self) -> HashSet<NodeId> {
         let held = (0..).zip(&self.marks).filter(|(_, marks)| *marks & HELD != 0);
-        held.map(|(at, _)| self.node(At(at))).collect()
+        held.map(|(at, _)| self.node(EntryIndex(at))).collect()
     }
 
     /// Whether a node stands in the file.
@@ -216,42 +216,42 @@ impl Tree {
         }
     }
 
-    fn push(&mut self, node: NodeId, key: Option<Key>, marks: u8) -> At {
+    fn push(&mut self, node: NodeId, key: Option<Key>, marks: u8) -> EntryIndex {
         // More lines than that are 40 GB; the last number is then shared, and what follows such an entry hangs elsewhere.
-        let at = At(u32::try_from(self.entries.len()).unwrap_or(u32::MAX));
+        let at = EntryIndex(u32::try_from(self.entries.len()).unwrap_or(u32::MAX));
         self.entries.push(Row { key: key.unwrap_or_else(|| Key::of("")), node });
         self.marks.push(marks);
         at
     }
 
-    fn marks_of(&mut self, at: At) -> Option<&mut u8> {
+    fn marks_of(&mut self, at: EntryIndex) -> Option<&mut u8> {
         self.marks.get_mut(place(at))
     }
 
-    pub(crate) fn node(&self, at: At) -> NodeId {
+    pub(crate) fn node(&self, at: EntryIndex) -> NodeId {
         self.entries.get(place(at)).map_or(NodeId([0; 32]), |row| row.node)
     }
 
     /// The last entry of an id.
-    pub(crate) fn find(&self, key: Key) -> Option<At> {
+    pub(crate) fn find(&self, key: Key) -> Option<EntryIndex> {
         // A line of ours is ours from where it stands on.
         let own = self.own.get(&key).copied();
         own.filter(|at| self.is_met(*at)).or_else(|| self.slots.get(key, &self.entries)).or(own)
     }
 
     /// The entry of an id, if the store has no second one of it.
-    pub(crate) fn find_only(&self, key: Key) -> Option<At> {
+    pub(crate) fn find_only(&self, key: Key) -> Option<EntryIndex> {
         let is_twin = self.twins.contains_key(&key)
             || (self.own.contains_key(&key) && self.slots.get(key, &self.entries).is_some());
         self.find(key).filter(|_| !is_twin)
     }
 
     /// The last entry of an id, if the file had it before.
-    pub(crate) fn find_met(&self, key: Key) -> Option<At> {
+    pub(crate) fn find_met(&self, key: Key) -> Option<EntryIndex> {
         self.find(key).filter(|at| self.is_met(*at))
     }
 
-    fn is_met(&self, at: At) -> bool {
+    fn is_met(&self, at: EntryIndex) -> bool {
         self.marks.get(place(at)).is_some_and(|marks| marks & MET != 0)
     }
 
@@ -274,32 +274,32 @@ impl Tree {
     }
 
     /// Adds the entry `key` below `parent`, which would be `node`.
-    pub(crate) fn place(&mut self, key: Option<Key>, node: NodeId, parent: At) -> Placed {
+    pub(crate) fn place(&mut self, key: Option<Key>, node: NodeId, parent: EntryIndex) -> Placement {
         let Some(key) = key else {
             if self.nameless.contains_key(&node) {
-                return Placed::Present;
+                return Placement::Present;
             }
             self.grow(node, None, parent);
-            return Placed::New;
+            return Placement::New;
         };
         let (placed, at) = match self.twins.get_mut(&key) {
             Some(twins) => {
                 if let Some(at) = twins.left.remove(&node) {
-                    (Placed::Present, Some(at))
+                    (Placement::Present, Some(at))
                 } else if let Some((first, at)) =
                     twins.left.first_key_value().filter(|_| twins.left.len() > twins.changed)
                 {
                     twins.changed += 1;
-                    (Placed::Changed(*first), Some(*at))
+                    (Placement::Changed(*first), Some(*at))
                 } else {
-                    (Placed::New, None)
+                    (Placement::New, None)
                 }
             }
             None => match self.find(key) {
-                Some(at) if self.node(at) == node => (Placed::Present, Some(at)),
-                Some(at) if !self.is_met(at) => (Placed::Changed(self.node(at)), Some(at)),
+                Some(at) if self.node(at) == node => (Placement::Present, Some(at)),
+                Some(at) if !self.is_met(at) => (Placement::Changed(self.node(at)), Some(at)),
                 // New, or a second entry of an id that comes for the first time.
-                Some(_) | None => (Placed::New, None),
+                Some(_) | None => (Placement::New, None),
             },
         };
         let at = at.unwrap_or_else(|| self.grow(node, Some(key), parent));
@@ -310,7 +310,7 @@ impl Tree {
         placed
     }
 
-    fn grow(&mut self, node: NodeId, key: Option<Key>, parent: At) -> At {
+    fn grow(&mut self, node: NodeId, key: Option<Key>, parent: EntryIndex) -> EntryIndex {
         if let Some(marks) = self.marks_of(parent).filter(|marks| **marks & TIP != 0) {
             *marks &= !TIP;
             if *marks & HELD != 0 {
@@ -333,7 +333,7 @@ impl Tree {
             return self.tips.max(1);
         }
         let tips = (0..).zip(&self.marks).filter(|(_, marks)| *marks & TIP != 0);
-        let tips = tips.map(|(at, _)| self.node(At(at)));
+        let tips = tips.map(|(at, _)| self.node(EntryIndex(at)));
         let ends = tips.chain(self.own_ends.iter().copied()).filter(|end| !self.followed.contains(end));
         ends.count().max(1) as u64
     }
@@ -350,8 +350,8 @@ impl Tree {
     }
 
     /// How refs have to change for what became of the ends since this was asked last.
-    pub(crate) fn turned(&mut self) -> Turned {
-        let mut refs = Turned { arrive: Vec::new(), leave: std::mem::take(&mut self.left) };
+    pub(crate) fn turned(&mut self) -> TipChanges {
+        let mut refs = TipChanges { arrive: Vec::new(), leave: std::mem::take(&mut self.left) };
         for at in std::mem::take(&mut self.turned) {
             let node = self.node(at);
             let Some(marks) = self.marks_of(at) else { continue };

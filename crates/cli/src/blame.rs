@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use quipu::history::{BLAMED_CHANGES, Blame, BlameTurn, LineOf, NotKnown};
+use quipu::history::{BLAMED_CHANGES, Blame, BlameTurn, LineAuthor, UnknownReason};
 
 use crate::args::BlameArgs;
 use crate::exit::Failure;
@@ -33,7 +33,7 @@ pub(crate) async fn run(args: &BlameArgs) -> Result<(), Failure> {
     let home = home(&args.out.store)?;
     let found = match home.existing_store().await? {
         Some(store) => quipu::history::blame(&*store, &names(&path), &content, &sibling_file).await?,
-        None => Blame { lines: vec![LineOf::Nobody; lines.len()], ..Blame::default() },
+        None => Blame { lines: vec![LineAuthor::Nobody; lines.len()], ..Blame::default() },
     };
     let wanted = match line {
         Some(line) => line - 1..line,
@@ -41,9 +41,9 @@ pub(crate) async fn run(args: &BlameArgs) -> Result<(), Failure> {
     };
     let mut out = std::io::BufWriter::new(crate::console::stdout());
     let whose = |at: usize| match found.lines.get(at) {
-        Some(LineOf::Turn(turn)) => found.turns.get(*turn).map_or(LineOwner::Nobody, LineOwner::Turn),
-        Some(LineOf::Unknown(why)) => LineOwner::Unknown(*why),
-        Some(LineOf::Nobody) | None => LineOwner::Nobody,
+        Some(LineAuthor::Turn(turn)) => found.turns.get(*turn).map_or(LineOwner::Nobody, LineOwner::Turn),
+        Some(LineAuthor::Unknown(why)) => LineOwner::Unknown(*why),
+        Some(LineAuthor::Nobody) | None => LineOwner::Nobody,
     };
     if args.out.json {
         for at in wanted {
@@ -84,12 +84,12 @@ pub(crate) async fn run(args: &BlameArgs) -> Result<(), Failure> {
         }
     }
     out.flush()?;
-    let unknown: BTreeSet<NotKnown> = found
+    let unknown: BTreeSet<UnknownReason> = found
         .lines
         .iter()
         .filter_map(|line| match line {
-            LineOf::Unknown(why) => Some(*why),
-            LineOf::Turn(_) | LineOf::Nobody => None,
+            LineAuthor::Unknown(why) => Some(*why),
+            LineAuthor::Turn(_) | LineAuthor::Nobody => None,
         })
         .collect();
     for why in unknown {
@@ -110,7 +110,7 @@ pub(crate) async fn run(args: &BlameArgs) -> Result<(), Failure> {
 enum LineOwner<'a> {
     Turn(&'a BlameTurn),
     Nobody,
-    Unknown(NotKnown),
+    Unknown(UnknownReason),
 }
 
 /// Another file as it is, when a command copied from it.

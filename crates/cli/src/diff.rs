@@ -5,7 +5,7 @@ use std::io::Write as _;
 use quipu::history::{BranchDiff, BranchSide};
 use quipu_protocol::NodeId;
 use quipu_store::{Graph, StoreError};
-use quipu_transcript::DeedKind;
+use quipu_transcript::FileOpKind;
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::args::DiffArgs;
@@ -140,12 +140,12 @@ fn counted(count: u64, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-fn done(kind: DeedKind) -> &'static str {
+fn done(kind: FileOpKind) -> &'static str {
     match kind {
-        DeedKind::Read => "read",
-        DeedKind::Write => "wrote",
-        DeedKind::Edit => "edited",
-        DeedKind::Remove => "removed",
+        FileOpKind::Read => "read",
+        FileOpKind::Write => "wrote",
+        FileOpKind::Edit => "edited",
+        FileOpKind::Remove => "removed",
     }
 }
 

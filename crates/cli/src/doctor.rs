@@ -7,7 +7,7 @@ mod outputs;
 use std::io::Write as _;
 
 use quipu_store::{
-    Derived, ProblemKind, RebuildBegun, RebuildLeft, Report, Salvage, StoreError, Upkeep as _,
+    DerivedTables, ProblemKind, RebuildBacklog, RebuildStart, Report, Salvage, StoreError, Upkeep as _,
 };
 use serde::Serialize;
 
@@ -198,31 +198,31 @@ async fn rebuild(home: &Home, what: RebuildArg) -> Result<(State, String), Store
     }
     let store = home.open(&quipu_store::OpenOptions::default())?;
     let (derived, name) = match what {
-        RebuildArg::Search => (Derived::Search, "the indexes of the search"),
-        RebuildArg::All => (Derived::All, "all tables that are made from the graph"),
+        RebuildArg::Search => (DerivedTables::Search, "the indexes of the search"),
+        RebuildArg::All => (DerivedTables::All, "all tables that are made from the graph"),
     };
     let begun = store.begin_rebuild(derived).await?;
     let progress = Progress::new();
-    let mut first: Option<RebuildLeft> = None;
+    let mut first: Option<RebuildBacklog> = None;
     loop {
-        let left = store.go_on_with_rebuild().await?;
-        if left == RebuildLeft::default() {
+        let left = store.continue_rebuild().await?;
+        if left == RebuildBacklog::default() {
             break;
         }
         let all = *first.get_or_insert(left);
         let done = |left: u64, all: u64| 100 - (100 * left).checked_div(all).unwrap_or(0).min(100);
         progress.show(&format!(
-            "making anew: sessions {} %, deeds {} %, words {} %, parts of words {} %",
+            "making anew: sessions {} %, activity {} %, words {} %, parts of words {} %",
             done(left.graph, all.graph),
-            done(left.deeds, all.deeds),
+            done(left.activity, all.activity),
             done(left.words, all.words),
             done(left.substrings, all.substrings)
         ));
     }
     drop(progress);
     let how = match begun {
-        RebuildBegun::Anew => "were made anew",
-        RebuildBegun::GoesOn => "were made anew, from where an earlier rebuild was stopped",
+        RebuildStart::Anew => "were made anew",
+        RebuildStart::Resumed => "were made anew, from where an earlier rebuild was stopped",
     };
     Ok((State::Good, format!("{name} {how}")))
 }
@@ -300,7 +300,7 @@ fn repaired(home: &Home, done: &Salvage) -> Vec<String> {
     if done.lost_open {
         lost.push("waiting messages and open steps, or some of them".to_owned());
     }
-    if done.lost_log {
+    if done.lost_wal {
         lost.push("the write-ahead log, so the last steps may be missing".to_owned());
     }
     if lost.is_empty() {

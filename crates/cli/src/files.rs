@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::io::Write as _;
 
 use quipu_protocol::{NodeId, UnixMs};
-use quipu_store::{ReadModel as _, Touched};
-use quipu_transcript::DeedKind;
+use quipu_store::{FileActivity, ReadModel as _};
+use quipu_transcript::FileOpKind;
 
 use crate::args::FilesArgs;
 use crate::exit::Failure;
@@ -21,7 +21,7 @@ struct File<'a> {
     written: u64,
     edited: u64,
     removed: u64,
-    last: &'a Touched,
+    last: &'a FileActivity,
     /// The last change.
     changed: Option<(NodeId, UnixMs)>,
 }
@@ -38,7 +38,7 @@ pub(crate) async fn run(args: &FilesArgs) -> Result<(), Failure> {
         Some(what) => setup::session_named(&*store, what).await?,
         None => quipu_host::newest_here(&*store).await?,
     };
-    let known = store.touched(&row.id).await?;
+    let known = store.file_activity(&row.id).await?;
     let files = by_path(&known.found);
     let mut out = std::io::BufWriter::new(crate::console::stdout());
     if args.out.json {
@@ -89,7 +89,7 @@ pub(crate) fn shown(path: &str, cwd: &str) -> String {
 }
 
 /// What was done to each file, the last touched first.
-fn by_path(touched: &[Touched]) -> Vec<File<'_>> {
+fn by_path(touched: &[FileActivity]) -> Vec<File<'_>> {
     let mut files: Vec<File<'_>> = Vec::new();
     let mut places = HashMap::new();
     for one in touched {
@@ -100,12 +100,12 @@ fn by_path(touched: &[Touched]) -> Vec<File<'_>> {
         }
         let file = &mut files[index];
         match one.kind {
-            DeedKind::Read => file.read += one.times,
-            DeedKind::Write => file.written += one.times,
-            DeedKind::Edit => file.edited += one.times,
-            DeedKind::Remove => file.removed += one.times,
+            FileOpKind::Read => file.read += one.times,
+            FileOpKind::Write => file.written += one.times,
+            FileOpKind::Edit => file.edited += one.times,
+            FileOpKind::Remove => file.removed += one.times,
         }
-        if one.kind != DeedKind::Read && file.changed.is_none() {
+        if one.kind != FileOpKind::Read && file.changed.is_none() {
             file.changed = Some((one.node, one.at));
         }
     }

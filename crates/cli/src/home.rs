@@ -60,7 +60,7 @@ impl Observer for Printer {
         self.meters.show(file, progress);
     }
 
-    fn dropping(&self, progress: quipu_store::DroppingFiles) {
+    fn dropping(&self, progress: quipu_store::FileDropProgress) {
         let mut shown = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         show_dropping(shown.get_or_insert_with(Progress::new), progress);
     }
@@ -95,8 +95,8 @@ pub(crate) fn in_words(notice: &HostNotice) -> String {
 }
 
 /// How far old states of files are dropped.
-pub(crate) fn show_dropping(progress: &Progress, at: quipu_store::DroppingFiles) {
-    let quipu_store::DroppingFiles { done, of } = at;
+pub(crate) fn show_dropping(progress: &Progress, at: quipu_store::FileDropProgress) {
+    let quipu_store::FileDropProgress { done, of } = at;
     if done < of {
         progress.show(&format!("making room: {done} of {of} old states of files are dropped"));
     } else {

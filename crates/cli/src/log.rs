@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::io::Write as _;
 
-use quipu::history::{Ended, LogEntry};
+use quipu::history::{LogEntry, SessionEnd};
 use quipu_protocol::UnixMs;
-use quipu_store::{ASKED, DoneQuery};
+use quipu_store::{ASKED, ActivityQuery};
 
 use crate::args::LogArgs;
 use crate::console::current_dir;
@@ -37,7 +37,7 @@ pub(crate) async fn run(args: &LogArgs) -> Result<(), Failure> {
         return Ok(());
     };
     let below = if args.all { None } else { Some(current_dir()?.to_string_lossy().into_owned()) };
-    let query = DoneQuery {
+    let query = ActivityQuery {
         below: below.clone(),
         since,
         agent: args.agent.clone(),
@@ -135,11 +135,11 @@ fn write_entry(
         format!("{} and calls of unknown cost", dollars(cost(entry)))
     });
     let ended = match &entry.ended {
-        Ended::Answered => "answered".to_owned(),
-        Ended::Cut => paint.red("cut at the limit of its length"),
-        Ended::Failed(words) => paint.red(&format!("failed: {}", one_line(words, 60))),
-        Ended::Aborted => paint.red("stopped"),
-        Ended::Unfinished => "not finished".to_owned(),
+        SessionEnd::Answered => "answered".to_owned(),
+        SessionEnd::Cut => paint.red("cut at the limit of its length"),
+        SessionEnd::Failed(words) => paint.red(&format!("failed: {}", one_line(words, 60))),
+        SessionEnd::Aborted => paint.red("stopped"),
+        SessionEnd::Unfinished => "not finished".to_owned(),
     };
     writeln!(
         out,
@@ -191,11 +191,11 @@ fn write_entry(
 fn json(entry: &LogEntry) -> serde_json::Value {
     let done = &entry.done;
     let (ended, error) = match &entry.ended {
-        Ended::Answered => ("answered", None),
-        Ended::Cut => ("cut", None),
-        Ended::Failed(words) => ("failed", Some(words)),
-        Ended::Aborted => ("aborted", None),
-        Ended::Unfinished => ("unfinished", None),
+        SessionEnd::Answered => ("answered", None),
+        SessionEnd::Cut => ("cut", None),
+        SessionEnd::Failed(words) => ("failed", Some(words)),
+        SessionEnd::Aborted => ("aborted", None),
+        SessionEnd::Unfinished => ("unfinished", None),
     };
     let asked = entry.asked.iter().map(|(node, words)| serde_json::json!({ "node": node, "text": words }));
     let tools = done

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, Read as _};
 use std::path::Path;
 
 use quipu_protocol::NodeId;
-use quipu_store::{FoundBy, Graph, SessionQuery, SessionRow};
+use quipu_store::{Graph, SessionQuery, SessionRow, SpellingKind};
 
 use crate::args::NodeFilter;
 use crate::console::current_dir;
@@ -58,7 +58,7 @@ pub(crate) async fn spot(store: &dyn Graph, what: Option<&str>, asks: bool) -> R
         None => None,
     };
     match row {
-        Some(row) if found.by == FoundBy::Session => Ok(Spot::of(row)),
+        Some(row) if found.by == SpellingKind::Session => Ok(Spot::of(row)),
         session => Ok(Spot { node: found.node, session }),
     }
 }

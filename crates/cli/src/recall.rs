@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use quipu::history::{Neighbours, RecallError, RecallQuery, Recalled};
+use quipu::history::{Neighbours, RecallError, RecallQuery, RecalledNode};
 use quipu_store::Graph;
 
 use crate::args::RecallArgs;
@@ -51,7 +51,7 @@ pub(crate) async fn run(args: &RecallArgs) -> Result<(), Failure> {
     page(lines.collect::<String>().as_bytes())
 }
 
-fn json(recalled: &Recalled) -> serde_json::Value {
+fn json(recalled: &RecalledNode) -> serde_json::Value {
     let listed = |found: &Option<Neighbours>| {
         found.as_ref().map(|(nodes, more)| {
             let nodes = nodes.iter().map(|(node, preview)| {

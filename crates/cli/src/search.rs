@@ -5,7 +5,7 @@ use std::io::Write as _;
 use clap::Parser as _;
 use quipu_host::search::{SearchProgress, SearchRequest, SearchResults, SessionRows};
 use quipu_protocol::{SessionId, UnixMs};
-use quipu_store::{Excerpt, Found, Hit, Matched, Matching, RANKED, SessionRow, Unindexed};
+use quipu_store::{Excerpt, Hit, IndexBacklog, MatchKind, MatchMode, RANKED, SearchHits, SessionRow};
 
 use crate::args::{Cli, Cmd, SearchArgs};
 use crate::exit::Failure;
@@ -94,9 +94,9 @@ fn request(args: &SearchArgs) -> Result<SearchRequest, Failure> {
     Ok(SearchRequest {
         words: args.words.join(" "),
         matching: match (args.exact, args.part) {
-            (true, _) => Matching::Words,
-            (false, true) => Matching::Substrings,
-            (false, false) => Matching::Any,
+            (true, _) => MatchMode::Words,
+            (false, true) => MatchMode::Substrings,
+            (false, false) => MatchMode::Any,
         },
         agent: args.agent.clone(),
         project: args.project.clone(),
@@ -126,7 +126,7 @@ pub(crate) fn instant(flag: &str, text: &str, now: UnixMs) -> Result<UnixMs, Fai
 fn write_groups(
     out: &mut impl std::io::Write,
     home: &Home,
-    found: &Found,
+    found: &SearchHits,
     sessions: &SessionRows,
 ) -> Result<(), Failure> {
     let (paint, now) = (Paint::stdout(), now());
@@ -211,13 +211,13 @@ fn context(excerpt: &Excerpt, paint: Paint) -> String {
 }
 
 /// What people should know of what they see.
-fn notes(args: &SearchArgs, found: &Found, compared: Option<&SemanticReport>) -> Vec<String> {
+fn notes(args: &SearchArgs, found: &SearchHits, compared: Option<&SemanticReport>) -> Vec<String> {
     let mut notes = Vec::new();
     if found.hits.is_empty() && !args.words.is_empty() {
         notes.push("Nothing was found.".to_owned());
     }
     notes.extend(compared.map(semantic_notes).unwrap_or_default());
-    let Unindexed { words, substrings } = found.behind;
+    let IndexBacklog { words, substrings } = found.behind;
     if words > 0 {
         notes.push(format!(
             "The newest {words} nodes are not indexed yet and were not searched; --wait does that first."
@@ -256,9 +256,9 @@ fn hit_json(hit: &Hit, row: Option<&SessionRow>) -> serde_json::Value {
         "tool": hit.tool,
         "at": hit.at,
         "by": match hit.by {
-            Matched::Words => "words",
-            Matched::Substring => "substring",
-            Matched::Meaning => "meaning",
+            MatchKind::Words => "words",
+            MatchKind::Substring => "substring",
+            MatchKind::Semantic => "meaning",
         },
         "text": hit.excerpt.text,
         "marks": marks,
@@ -269,7 +269,7 @@ fn hit_json(hit: &Hit, row: Option<&SessionRow>) -> serde_json::Value {
     })
 }
 
-fn end_json(found: &Found) -> serde_json::Value {
+fn end_json(found: &SearchHits) -> serde_json::Value {
     serde_json::json!({
         "type": "end",
         "hits": found.hits.len(),

@@ -4,8 +4,8 @@ use std::io::Write as _;
 
 use quipu_dag::Node;
 use quipu_protocol::{Body, Content, Entry, Message, Provenance, StepInfo};
-use quipu_store::{Erasure, FoundBy, Graph, SessionQuery, SessionRow};
-use quipu_transcript::{Decoded, role_with};
+use quipu_store::{Erasure, Graph, SessionQuery, SessionRow, SpellingKind};
+use quipu_transcript::{DecodedEntry, role_with};
 use sha2::{Digest as _, Sha256};
 
 use crate::args::ShowArgs;
@@ -34,7 +34,7 @@ pub(crate) async fn run(args: &ShowArgs) -> Result<(), Failure> {
         Err(_) => None,
     };
     let found = quipu_host::resolve(store, what, newest.as_ref()).await?;
-    if found.by == FoundBy::Session && !args.request {
+    if found.by == SpellingKind::Session && !args.request {
         let query = SessionQuery { id: found.session.clone(), limit: Some(1), ..SessionQuery::default() };
         if let Some(row) = store.sessions(query).await?.first() {
             return show_session(store, row, args).await;
@@ -70,7 +70,7 @@ async fn erasure_of(store: &dyn Graph, node: &Node) -> Result<Option<Erasure>, F
 }
 
 /// A node for programs; when and why it was erased, where it was.
-fn shown_json(node: &Node, decoded: &Decoded, erasure: Option<&Erasure>) -> Result<String, Failure> {
+fn shown_json(node: &Node, decoded: &DecodedEntry, erasure: Option<&Erasure>) -> Result<String, Failure> {
     let text = node_json(node, decoded)?;
     let Some(erasure) = erasure else { return Ok(text) };
     // The rest is raw JSON, which a value cannot hold.
@@ -123,7 +123,7 @@ async fn show_session(store: &dyn Graph, row: &SessionRow, args: &ShowArgs) -> R
     Ok(out.flush()?)
 }
 
-async fn show_request(store: &dyn Graph, node: &Node, decoded: &Decoded) -> Result<(), Failure> {
+async fn show_request(store: &dyn Graph, node: &Node, decoded: &DecodedEntry) -> Result<(), Failure> {
     let Some(call) = &decoded.step.call else {
         return Err(Failure::usage(format!(
             "no model call is recorded under {} ({}); give the node of an answer",
@@ -143,7 +143,7 @@ async fn show_request(store: &dyn Graph, node: &Node, decoded: &Decoded) -> Resu
 fn write_node(
     out: &mut impl std::io::Write,
     node: &Node,
-    decoded: &Decoded,
+    decoded: &DecodedEntry,
     session: Option<String>,
     erasure: Option<&Erasure>,
 ) -> Result<(), Failure> {

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use jiff::tz::TimeZone;
-use quipu::history::{Carried, TraceFilter, TraceQuery, TraceScope, carried, row_text};
+use quipu::history::{RowPayload, TraceFilter, TraceQuery, TraceScope, row_payload, row_text};
 use quipu_store::Graph;
 
 use crate::args::{RowFilter, RowScope, TraceArgs};
@@ -37,10 +37,10 @@ pub(crate) async fn run(args: &TraceArgs) -> Result<(), Failure> {
         let mut out = crate::console::stdout();
         for row in &trace.rows {
             let (mut carryover, mut metadata) = (None, None);
-            match row.action.metadata.as_deref().map(|metadata| carried(&row.action.kind, metadata)) {
-                Some(Carried::Carryover(text)) => carryover = Some(text),
+            match row.action.metadata.as_deref().map(|metadata| row_payload(&row.action.kind, metadata)) {
+                Some(RowPayload::Carryover(text)) => carryover = Some(text),
                 // As it is, where it is JSON.
-                Some(Carried::Metadata(json)) => {
+                Some(RowPayload::Metadata(json)) => {
                     metadata = serde_json::from_str::<serde_json::Value>(&json).ok();
                 }
                 None => {}

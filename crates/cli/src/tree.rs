@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Write;
 
 use quipu::history::{TreeItem, TreeLine, TreeQuery};
-use quipu_archive::Mended;
+use quipu_archive::PlacementRepair;
 use quipu_dag::Node;
 use quipu_protocol::{Entry, NodeId};
-use quipu_store::{Edge, Graph, Resolved, Scope, SessionRow, Until};
-use quipu_transcript::Decoded;
+use quipu_store::{Edge, Graph, LineageEnd, Resolution, Scope, SessionRow};
+use quipu_transcript::DecodedEntry;
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::args::TreeArgs;
@@ -178,8 +178,10 @@ impl<W: Write> Drawing<'_, W> {
             let together = (count - done).min(TOGETHER as u64);
             let at = u32::try_from(depth + done + together - 1).unwrap_or(u32::MAX);
             let Some(last) = self.store.ancestor(below, at).await? else { break };
-            let nodes =
-                self.store.lineage(last, Until::Count(usize::try_from(together).unwrap_or(TOGETHER))).await?;
+            let nodes = self
+                .store
+                .lineage(last, LineageEnd::Count(usize::try_from(together).unwrap_or(TOGETHER)))
+                .await?;
             let decoded = quipu_store::decode_nodes(self.store, &nodes).await?;
             for (node, decoded) in nodes.iter().zip(&decoded) {
                 self.node(&line, node, decoded).await?;
@@ -190,7 +192,7 @@ impl<W: Write> Drawing<'_, W> {
         Ok(())
     }
 
-    async fn node(&mut self, line: &TreeLine, node: &Node, decoded: &Decoded) -> Result<(), Failure> {
+    async fn node(&mut self, line: &TreeLine, node: &Node, decoded: &DecodedEntry) -> Result<(), Failure> {
         let starts = std::mem::take(&mut self.starts) || line.starts;
         let mended = self.mended_of(node, decoded).await?;
         // A label is shown beside its node, and a name above the tree.
@@ -255,7 +257,11 @@ impl<W: Write> Drawing<'_, W> {
     }
 
     /// What was repaired to make this entry of another program a node.
-    async fn mended_of(&mut self, node: &Node, decoded: &Decoded) -> Result<Option<&'static str>, Failure> {
+    async fn mended_of(
+        &mut self,
+        node: &Node,
+        decoded: &DecodedEntry,
+    ) -> Result<Option<&'static str>, Failure> {
         let row = self.row;
         if row.agent == quipu::AGENT {
             return Ok(None);
@@ -264,22 +270,22 @@ impl<W: Write> Drawing<'_, W> {
             // An entry of ours about this session has an id of ours.
             !self.ids.insert(hash(id)) && node.id != row.base
         });
-        let mended = match quipu_archive::mended(&row.agent, node, decoded, row.base) {
-            Some(Mended::SecondHeader) => "a second header, kept aside",
-            Some(Mended::NoId) => "it has no id, and nothing follows it",
-            Some(Mended::NoParent) => "it does not say what it follows",
-            Some(Mended::Parent(parent)) => {
+        let repair = match quipu_archive::placement_repair(&row.agent, node, decoded, row.base) {
+            Some(PlacementRepair::SecondHeader) => "a second header, kept aside",
+            Some(PlacementRepair::NoId) => "it has no id, and nothing follows it",
+            Some(PlacementRepair::NoParent) => "it does not say what it follows",
+            Some(PlacementRepair::Parent(parent)) => {
                 self.sought += 1;
                 let spelling = format!("ext:{parent}").into();
                 let scope = Scope { head: Some(self.tree.head) };
                 let found = match self.sought {
                     0..=SOUGHT => self.store.resolve(&spelling, &scope).await?,
-                    _ => Resolved::None,
+                    _ => Resolution::None,
                 };
                 let found = match found {
-                    Resolved::One(one) => vec![one],
-                    Resolved::Many(found) => found,
-                    Resolved::None => Vec::new(),
+                    Resolution::One(one) => vec![one],
+                    Resolution::Many(found) => found,
+                    Resolution::None => Vec::new(),
                 };
                 if found.iter().any(|one| one.session.as_ref() == Some(&row.id)) {
                     "it follows itself in a circle, cut here"
@@ -290,8 +296,8 @@ impl<W: Write> Drawing<'_, W> {
             None if twice => "another entry has its id",
             None => return Ok(None),
         };
-        *self.mended.entry(mended).or_default() += 1;
-        Ok(Some(mended))
+        *self.mended.entry(repair).or_default() += 1;
+        Ok(Some(repair))
     }
 
     fn end(mut self) -> Result<(), Failure> {
@@ -349,7 +355,7 @@ pub(crate) struct Tree {
 
 pub(crate) struct Row {
     pub(crate) node: Node,
-    pub(crate) decoded: Decoded,
+    pub(crate) decoded: DecodedEntry,
     /// The lines to its left.
     pub(crate) gutter: String,
 }
@@ -387,7 +393,7 @@ pub(crate) async fn read(store: &dyn Graph, session: &SessionRow, forks: Forks) 
     }
     let found: Vec<Node> = store.nodes(&ids).await?.into_iter().flatten().collect();
     let decoded = quipu_store::decode_nodes(store, &found).await?;
-    let mut objects: HashMap<NodeId, (Node, Decoded)> =
+    let mut objects: HashMap<NodeId, (Node, DecodedEntry)> =
         found.into_iter().zip(decoded).map(|(node, decoded)| (node.id, (node, decoded))).collect();
     let mut rows = Vec::new();
     // Depth first without recursion; a node with one child goes on in the same column.

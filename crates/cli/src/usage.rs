@@ -5,7 +5,7 @@ use std::io::Write as _;
 
 use quipu_protocol::{Model, Usage};
 use quipu_providers::Settings;
-use quipu_store::{ReadModel as _, UsageBy, UsageQuery, UsageSum};
+use quipu_store::{ReadModel as _, UsageGrouping, UsageQuery, UsageSum};
 
 use crate::args::{ByArg, UsageArgs};
 use crate::context::bar;
@@ -35,11 +35,11 @@ pub(crate) async fn run(args: &UsageArgs) -> Result<(), Failure> {
         return Ok(());
     };
     let by = match args.by {
-        ByArg::Day => UsageBy::Time,
-        ByArg::Project => UsageBy::Project,
-        ByArg::Model => UsageBy::Model,
-        ByArg::Agent => UsageBy::Agent,
-        ByArg::Session => UsageBy::Session,
+        ByArg::Day => UsageGrouping::Time,
+        ByArg::Project => UsageGrouping::Project,
+        ByArg::Model => UsageGrouping::Model,
+        ByArg::Agent => UsageGrouping::Agent,
+        ByArg::Session => UsageGrouping::Session,
     };
     let known = store.usage(UsageQuery { by, since, until }).await?;
     // The catalogue is only needed where a file does not say what its calls cost.
@@ -138,18 +138,20 @@ impl Row {
 }
 
 /// Sums as lines: days in their order, anything else by cost and size.
-fn rows(sums: &[UsageSum], by: UsageBy, settings: Option<&Settings>) -> Vec<Row> {
+fn rows(sums: &[UsageSum], by: UsageGrouping, settings: Option<&Settings>) -> Vec<Row> {
     let zone = jiff::tz::TimeZone::system();
     let mut models = HashMap::new();
     let mut rows: Vec<Row> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();
     for sum in sums {
         let key = match by {
-            UsageBy::Time => {
+            UsageGrouping::Time => {
                 let at = sum.key.parse().ok().and_then(|at| jiff::Timestamp::from_millisecond(at).ok());
                 at.unwrap_or_default().to_zoned(zone.clone()).date().to_string()
             }
-            UsageBy::Project | UsageBy::Model | UsageBy::Agent | UsageBy::Session => sum.key.clone(),
+            UsageGrouping::Project | UsageGrouping::Model | UsageGrouping::Agent | UsageGrouping::Session => {
+                sum.key.clone()
+            }
         };
         let index = *places.entry(key.clone()).or_insert(rows.len());
         if index == rows.len() {
@@ -176,11 +178,12 @@ fn rows(sums: &[UsageSum], by: UsageBy, settings: Option<&Settings>) -> Vec<Row>
         rows[index].add(&row);
     }
     match by {
-        UsageBy::Time => rows.sort_by(|a, b| a.key.cmp(&b.key)),
-        UsageBy::Project | UsageBy::Model | UsageBy::Agent | UsageBy::Session => rows.sort_by(|a, b| {
-            let paid = |row: &Row| row.cost + row.estimated;
-            paid(b).total_cmp(&paid(a)).then(b.tokens().cmp(&a.tokens())).then(a.key.cmp(&b.key))
-        }),
+        UsageGrouping::Time => rows.sort_by(|a, b| a.key.cmp(&b.key)),
+        UsageGrouping::Project | UsageGrouping::Model | UsageGrouping::Agent | UsageGrouping::Session => rows
+            .sort_by(|a, b| {
+                let paid = |row: &Row| row.cost + row.estimated;
+                paid(b).total_cmp(&paid(a)).then(b.tokens().cmp(&a.tokens())).then(a.key.cmp(&b.key))
+            }),
     }
     rows
 }

@@ -289,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_out_of_order_shows_at_once() {
+    fn unsorted_members_are_detected() {
         let check = |text: &str, disordered: bool| {
             assert_eq!(is_disordered(text.as_bytes()), disordered, "{text}");
             assert!(!disordered || Value::parse(text).map(|value| canonical(&value)).as_deref() != Ok(text));
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_escaped_is_found_at_every_place() {
+    fn escaped_character_is_found_at_every_offset() {
         for at in 0..70 {
             for byte in 0..0x80_u8 {
                 let mut text = "aé".repeat(35);

@@ -4,7 +4,7 @@ use quipu_dag::JsonErrorKind::{Character, Control, Depth, End, Escape, Number};
 use quipu_dag::{JsonError, JsonErrorKind, MAX_DEPTH, Text, Value, canonical};
 
 #[test]
-fn what_json_parse_takes() {
+fn valid_json_is_accepted() {
     let check = |text: &str, expect: Value| assert_eq!(Value::parse(text), Ok(expect), "{text}");
     check(" \t\r\nnull ", Value::Null);
     check("[true,false]", Value::Array(vec![true.into(), false.into()]));
@@ -33,7 +33,7 @@ fn what_json_parse_takes() {
 }
 
 #[test]
-fn what_json_parse_refuses() {
+fn invalid_json_is_rejected() {
     let check = |text: &str, kind: JsonErrorKind, offset: usize| {
         assert_eq!(Value::parse(text), Err(JsonError { kind, offset }), "{text}");
     };

@@ -15,8 +15,8 @@ use quipu::protocol::{
     StopReason, ToolCall, ToolResultMessage, UnixMs, Usage,
 };
 use quipu::store::{
-    Action, Commit, DoneQuery, OpenOptions, ReadModel as _, RefMove, RefName, Resolved, Scope, SqliteStore,
-    Store, Until, UsageBy, UsageQuery,
+    Action, ActivityQuery, Commit, LineageEnd, OpenOptions, ReadModel as _, RefMove, RefName, Resolution,
+    Scope, SqliteStore, Store, UsageGrouping, UsageQuery,
 };
 use quipu::{Engine, Sealer};
 use quipu_dag::{Node, NodeRecord};
@@ -171,28 +171,28 @@ async fn measure(path: &Path, nodes: usize, times: usize) -> Outcome<()> {
     let store = Arc::new(SqliteStore::open(path, &OpenOptions::default())?);
     fill(&store, nodes).await?;
     store.sessions(quipu::store::SessionQuery { limit: Some(1), ..Default::default() }).await?;
-    let all = UsageQuery { by: UsageBy::Time, since: None, until: None };
+    let all = UsageQuery { by: UsageGrouping::Time, since: None, until: None };
     let began = Instant::now();
     while store.usage(all.clone()).await?.behind > 0 {}
     let thousands = f64::from(u32::try_from(nodes)?) / 1e3;
     row("tables behind an import, 1,000 nodes", &[began.elapsed().as_secs_f64() * 1e3 / thousands]);
     for (name, by) in [
-        ("day", UsageBy::Time),
-        ("project", UsageBy::Project),
-        ("model", UsageBy::Model),
-        ("session", UsageBy::Session),
+        ("day", UsageGrouping::Time),
+        ("project", UsageGrouping::Project),
+        ("model", UsageGrouping::Model),
+        ("session", UsageGrouping::Session),
     ] {
         let query = UsageQuery { by, ..all.clone() };
         time(&format!("usage by {name}"), times, async || Ok(store.usage(query.clone()).await?)).await?;
     }
     let session = SessionId::from(format!("session-{}", nodes / SESSION / 2));
-    time("files of a session", times, async || Ok(store.touched(&session).await?)).await?;
+    time("files of a session", times, async || Ok(store.file_activity(&session).await?)).await?;
     let end = BEGAN + i64::try_from(nodes)? * BETWEEN;
     for (name, since, below) in [
         ("log of a day", end - 86_400_000, None),
         ("log of all time below a directory", 0, Some("/project".to_owned())),
     ] {
-        let query = DoneQuery { below, since, agent: None, limit: 20 };
+        let query = ActivityQuery { below, since, agent: None, limit: 20 };
         time(name, times, async || Ok(quipu::history::log(&*store, query.clone(), 5).await?)).await?;
     }
     // Files of one project that many turns changed, each with a line of nobody's.
@@ -205,8 +205,9 @@ async fn measure(path: &Path, nodes: usize, times: usize) -> Outcome<()> {
     time("blame of a file", times, async || {
         let blame = quipu::history::blame(&*store, &paths, &content, &|_| None).await?;
         // The bracket at the end stood in what was replaced.
-        let is_turn =
-            |line: Option<&quipu::history::LineOf>| matches!(line, Some(quipu::history::LineOf::Turn(_)));
+        let is_turn = |line: Option<&quipu::history::LineAuthor>| {
+            matches!(line, Some(quipu::history::LineAuthor::Turn(_)))
+        };
         if is_turn(blame.lines.first()) || !is_turn(blame.lines.get(1)) {
             return Err("the lines have wrong authors".into());
         }
@@ -233,7 +234,7 @@ async fn deep(store: &SqliteStore, nodes: usize, times: usize) -> Outcome<()> {
     // What was written is indexed before it is read.
     store.sessions(quipu::store::SessionQuery { limit: Some(1), ..Default::default() }).await?;
     time("a lineage of 100,000 nodes, with its rows", times, async || {
-        let lineage = store.lineage(parent, Until::Root).await?;
+        let lineage = store.lineage(parent, LineageEnd::Root).await?;
         if lineage.len() < DEEP {
             return Err("the lineage is too short".into());
         }
@@ -245,8 +246,8 @@ async fn deep(store: &SqliteStore, nodes: usize, times: usize) -> Outcome<()> {
 /// A node by its number.
 async fn numbered(store: &SqliteStore, n: usize) -> Outcome<NodeId> {
     match store.resolve(&format!("ext:n{n}").into(), &Scope::default()).await? {
-        Resolved::One(found) => Ok(found.node),
-        Resolved::Many(_) | Resolved::None => Err(format!("node {n} is not there").into()),
+        Resolution::One(found) => Ok(found.node),
+        Resolution::Many(_) | Resolution::None => Err(format!("node {n} is not there").into()),
     }
 }
 
@@ -341,7 +342,7 @@ async fn moves(store: Arc<SqliteStore>, nodes: usize) -> Outcome<()> {
     let session = SessionId::from(format!("session-{number}"));
     let engine = Engine::new(store.clone(), Arc::new(Sealer::new([0; 32])), std::env::temp_dir());
     let answer = format!("ext:n{}", number * SESSION + 16);
-    let Resolved::One(target) = store.resolve(&answer.into(), &Scope::default()).await? else {
+    let Resolution::One(target) = store.resolve(&answer.into(), &Scope::default()).await? else {
         return Err("the answer to go to is not there".into());
     };
     // Back and forward by turns, so that there is always something to undo.

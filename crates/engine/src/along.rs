@@ -4,7 +4,7 @@ use std::path::Path;
 
 use quipu_protocol::{Jumped, NodeId, SessionId};
 use quipu_store::SessionRow;
-use quipu_transcript::{FilePlan, RestoredFrom, restored_entry};
+use quipu_transcript::{FilePlan, RestoreNote, restored_entry};
 use quipu_workspace::{Access, AccessRules, file_key};
 
 use crate::arrival::awaited;
@@ -192,7 +192,7 @@ impl Engine {
         let (agreed, overwrite) = (how.agreed.as_ref(), how.overwrite);
         let (plan, flight) = ground.begin_ready(session, from, ready, agreed, overwrite).await?;
         // The entry of the node that says what a merge did to files.
-        let record = restored_entry(&RestoredFrom::of(from, &plan), "quipu.merged");
+        let record = restored_entry(&RestoreNote::of(from, &plan), "quipu.merged");
         Ok((plan, Some(flight.recorded_as(record))))
     }
 }

@@ -2,7 +2,7 @@
 
 use quipu_protocol::{NodeId, UnixMs};
 use quipu_store::{
-    BOOKMARK, Commit, Durability, Expect, LoggedMove, RefMove, RefName, ReflogQuery, StoreError,
+    BOOKMARK, Commit, Durability, LoggedMove, RefExpectation, RefMove, RefName, ReflogQuery, StoreError,
 };
 
 use crate::change::ChangeError;
@@ -105,7 +105,7 @@ impl Engine {
         let (bookmark, stands) = self.own_bookmark(&name).await?;
         let node = stands.ok_or(BookmarkError::Unknown(name))?;
         let why = "remove".to_owned();
-        let moved = RefMove { name: bookmark, expect: Expect::At(node), to: None, fence: None, why };
+        let moved = RefMove { name: bookmark, expect: RefExpectation::At(node), to: None, fence: None, why };
         let durability = Durability::Power;
         self.store().commit(Commit { moves: vec![moved], durability, ..Commit::default() }).await?;
         Ok(node)

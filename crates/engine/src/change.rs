@@ -1,6 +1,6 @@
 //! Why a session was not moved, forked, labelled, merged or removed.
 
-use quipu_history::Illegal;
+use quipu_history::IllegalTarget;
 use quipu_protocol::{NAME_LIMIT, NodeId, SessionId};
 use quipu_store::StoreError;
 
@@ -51,7 +51,7 @@ pub enum ChangeError {
         /// The node.
         node: NodeId,
         /// Why.
-        why: Illegal,
+        why: IllegalTarget,
         /// The nearest ancestor that can be gone to.
         nearest: Option<NodeId>,
     },

@@ -8,7 +8,7 @@ use quipu_machine::{CompactionSettings, Limits, PruneSettings};
 use quipu_protocol::{BlobId, Model, NodeId, SessionId, Thinking};
 use quipu_providers::Provider;
 use quipu_seal::Sealer;
-use quipu_store::{Commit, Expect, Graph, RefMove, RefName, StoreError};
+use quipu_store::{Commit, Graph, RefExpectation, RefMove, RefName, StoreError};
 use quipu_tools::Tool;
 use quipu_workspace::ProcessRegistry;
 use tokio_util::task::AbortOnDropHandle;
@@ -290,6 +290,12 @@ impl Engine {
     pub(crate) async fn unpublish(&self, stood: NodeId, why: &str) -> Result<Option<RefMove>, StoreError> {
         let name = RefName::from(RefName::NEWEST);
         let stands = self.store().head(&name).await? == Some(stood);
-        Ok(stands.then(|| RefMove { name, expect: Expect::Any, to: None, fence: None, why: why.to_owned() }))
+        Ok(stands.then(|| RefMove {
+            name,
+            expect: RefExpectation::Any,
+            to: None,
+            fence: None,
+            why: why.to_owned(),
+        }))
     }
 }

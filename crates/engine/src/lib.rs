@@ -127,7 +127,7 @@ pub use quipu_tools::{
     Invocation, Preparation, Tool, ToolContext, ToolOutput, Touches, builtin, builtin_confined,
     builtin_isolated,
 };
-pub use quipu_transcript::{FileConflict, FilePlan, LeftAlone, PlannedChange};
+pub use quipu_transcript::{FileConflict, FilePlan, PlannedChange, SkippedFile};
 pub use quipu_workspace::{
     Access, AccessMode, Cache, CommandNeeds, Doors, Helpers, Launcher, Namespaces, Network, Reach, Sandbox,
     SandboxSupport, caches, run_launcher,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use quipu_protocol::{ModelError, SessionId, Usage};
 use quipu_providers::Embedder;
 use quipu_seal::Sealer;
-use quipu_store::{Found, Graph, Hit, Nearest, Order, RANKED, SearchQuery, StoreError, Vectors};
+use quipu_store::{Graph, Hit, Order, RANKED, SearchHits, SearchQuery, StoreError, VectorHits, Vectors};
 
 /// What is added to each rank before it is turned over: the higher, the less the first ones weigh.
 pub const RANK_OFFSET: u32 = 60;
@@ -47,7 +47,7 @@ pub struct MeaningIndexed {
 #[derive(Debug, Clone, PartialEq)]
 pub struct FoundByMeaning {
     /// The hits, the best of both rankings first: `score` is the mixed one.
-    pub found: Found,
+    pub found: SearchHits,
     /// Nodes whose texts were not compared.
     pub left: u64,
     /// Tokens and cost of the query.
@@ -114,9 +114,9 @@ pub async fn search_by_meaning(
     let (limit, per_session) = (query.limit, query.per_session);
     let all = SearchQuery { words, order: Order::Best, limit: RANKED, per_session: None, ..query };
     let mut found = store.search(all.clone()).await?;
-    let Nearest { hits, cut, left } = match vectors.first() {
+    let VectorHits { hits, cut, left } = match vectors.first() {
         Some(vector) => store.nearest(all, embedder.id(), vector).await?,
-        None => Nearest::default(),
+        None => VectorHits::default(),
     };
     found.cut |= cut;
     found.hits = mix(found.hits, hits, limit, per_session.unwrap_or(usize::MAX));
@@ -164,11 +164,11 @@ fn mix(words: Vec<Hit>, near: Vec<Hit>, limit: usize, per_session: usize) -> Vec
 #[cfg(test)]
 mod tests {
     use quipu_protocol::NodeId;
-    use quipu_store::{Excerpt, Matched};
+    use quipu_store::{Excerpt, MatchKind};
 
     use super::*;
 
-    fn hit(node: u8, session: &str, at: i64, by: Matched) -> Hit {
+    fn hit(node: u8, session: &str, at: i64, by: MatchKind) -> Hit {
         Hit {
             node: NodeId([node; 32]),
             session: Some(session.into()),
@@ -184,15 +184,15 @@ mod tests {
 
     #[test]
     fn both_rankings_count_and_the_order_is_always_the_same() {
-        let words = || vec![hit(1, "a", 1, Matched::Words), hit(2, "a", 2, Matched::Substring)];
-        let near = || [3, 2, 4].map(|node| hit(node, "b", i64::from(node), Matched::Meaning)).to_vec();
+        let words = || vec![hit(1, "a", 1, MatchKind::Words), hit(2, "a", 2, MatchKind::Substring)];
+        let near = || [3, 2, 4].map(|node| hit(node, "b", i64::from(node), MatchKind::Semantic)).to_vec();
         let mixed = mix(words(), near(), 10, 10);
         let order: Vec<u8> = mixed.iter().map(|hit| hit.node.0[0]).collect();
         // Two is second in both; of the two first ones the newer comes first.
         assert_eq!(order, [2, 3, 1, 4]);
         assert_eq!(mixed[0].score, Some(2.0 / 62.0));
         assert_eq!(mixed[1].score, Some(1.0 / 61.0));
-        assert_eq!((mixed[0].by, mixed[1].by), (Matched::Substring, Matched::Meaning));
+        assert_eq!((mixed[0].by, mixed[1].by), (MatchKind::Substring, MatchKind::Semantic));
         assert!(mixed.iter().all(|hit| hit.more == 0));
         for _ in 0..50 {
             assert_eq!(mix(words(), near(), 10, 10), mixed);

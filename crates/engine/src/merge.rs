@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use quipu_machine::Draft;
 use quipu_protocol::{FileState, MergeSide, Message, NodeId, Provenance, SessionId, UserInput};
-use quipu_store::{Graph, RefName, SessionQuery, StoreError, Until, decode_nodes};
-use quipu_transcript::{Decoded, TouchedFiles, counts, message_of};
+use quipu_store::{Graph, LineageEnd, RefName, SessionQuery, StoreError, decode_nodes};
+use quipu_transcript::{DecodedEntry, TouchedFiles, counts, message_of};
 
 use crate::along::RestoreFiles;
 use crate::change::ChangeError;
@@ -18,7 +18,7 @@ use crate::files::{Brought, Cargo, InFlight};
 use crate::owner::alone;
 use crate::session_move::{AfterMove, ReadyMove, SessionMove};
 use quipu_history::{END, escaped, shortened};
-use quipu_transcript::{FilePlan, LeftAlone, WORKSPACE_NOTE, WorkspaceNote, is_restored};
+use quipu_transcript::{FilePlan, SkippedFile, WORKSPACE_NOTE, WorkspaceNote, is_restored};
 
 /// Code units of the other branch's last words that come along.
 const CONCLUSION: u64 = 16 << 10;
@@ -119,7 +119,7 @@ impl Sides {
             left.extend(git.chain(caches));
             unknown.extend(note.unknown);
         }
-        let alone = |(path, why): (String, &str)| LeftAlone { path, why: why.into() };
+        let alone = |(path, why): (String, &str)| SkippedFile { path, why: why.into() };
         (cargo.left, cargo.unknown) = (left.into_iter().map(alone).collect(), unknown.into_iter().collect());
         cargo
     }
@@ -315,12 +315,12 @@ fn decided(merge: &Merge, side: Option<MergeSide>) -> Result<(), ChangeError> {
 async fn side(store: &dyn Graph, end: NodeId, base: Option<NodeId>, cwd: &Path) -> Result<Side, StoreError> {
     let mut side = Side::default();
     let nodes = match base {
-        Some(base) => store.lineage(end, Until::Node(base)).await?,
-        None => store.lineage(end, Until::Root).await?,
+        Some(base) => store.lineage(end, LineageEnd::Node(base)).await?,
+        None => store.lineage(end, LineageEnd::Root).await?,
     };
     let nodes = &nodes[usize::from(base.is_some()).min(nodes.len())..];
     for some in nodes.chunks(AT_ONCE) {
-        for Decoded { entry, step } in decode_nodes(store, some).await? {
+        for DecodedEntry { entry, step } in decode_nodes(store, some).await? {
             let put_back = is_restored(&entry);
             let mut named = TouchedFiles::default();
             if let Some(message) = message_of(&entry) {

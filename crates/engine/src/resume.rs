@@ -11,11 +11,11 @@ use quipu_protocol::{
 };
 use quipu_seal::Sealer;
 use quipu_store::{
-    Commit, Durability, Graph, Op, SessionRow, Step, StepCall, StepState, StoreError, Until, decode_all,
+    Commit, Durability, Graph, LineageEnd, Op, SessionRow, Step, StepCall, StepState, StoreError, decode_all,
     decode_nodes,
 };
 use quipu_transcript::{
-    COMPACTION, ContextEdits, Decoded, Measure, Prune, SettingChanges, context, counts, message_of,
+    COMPACTION, ContextEdits, DecodedEntry, Measure, Prune, SettingChanges, context, counts, message_of,
     retained_messages,
 };
 use serde::Deserialize;
@@ -192,7 +192,7 @@ struct Steps {
 /// The end of a lineage, root first: from its last checkpoint, or from what the compaction there keeps, and no
 /// further back.
 async fn read_context(store: &dyn Graph, head: NodeId) -> Result<(Vec<(NodeId, Entry)>, Steps), OpenError> {
-    let nodes = store.lineage(head, Until::Checkpoint).await?;
+    let nodes = store.lineage(head, LineageEnd::Checkpoint).await?;
     let last_time = nodes.last().map_or(0, |node| node.record.timestamp);
     let parent = nodes.first().and_then(|first| first.record.parent);
     let after = decode_all(store, nodes).await?;
@@ -208,9 +208,9 @@ async fn read_context(store: &dyn Graph, head: NodeId) -> Result<(Vec<(NodeId, E
         && let Some(parent) = parent
         && after.iter().all(|(node, _)| node.id != first)
     {
-        let nodes = match store.lineage(parent, Until::Node(first)).await {
+        let nodes = match store.lineage(parent, LineageEnd::Node(first)).await {
             // It points nowhere, so all that there is counts as kept.
-            Err(StoreError::Missing { .. }) => store.lineage(parent, Until::Root).await?,
+            Err(StoreError::Missing { .. }) => store.lineage(parent, LineageEnd::Root).await?,
             nodes => nodes?,
         };
         before = decode_all(store, nodes).await?;
@@ -218,7 +218,7 @@ async fn read_context(store: &dyn Graph, head: NodeId) -> Result<(Vec<(NodeId, E
     let count = before.len() + after.len();
     let mut lineage = Vec::with_capacity(count);
     let mut steps = Steps { infos: Vec::with_capacity(count), ids: Vec::with_capacity(count), last_time };
-    for (node, Decoded { entry, step }) in before.into_iter().chain(after) {
+    for (node, DecodedEntry { entry, step }) in before.into_iter().chain(after) {
         lineage.push((node.id, entry));
         steps.infos.push(step);
         steps.ids.push(node.record.external_id);
@@ -276,7 +276,7 @@ pub(crate) async fn epoch_of(store: &dyn Graph, node: NodeId) -> Result<Epoch, O
     let (mut before, mut told) = (Some(node), false);
     for count in ANSWER_WITHIN {
         let Some(from) = before else { break };
-        let mut nodes = match store.lineage(from, Until::Count(count)).await {
+        let mut nodes = match store.lineage(from, LineageEnd::Count(count)).await {
             // A lineage of another program may begin in the middle.
             Err(StoreError::Missing { .. }) if from != node => break,
             nodes => nodes?,
@@ -314,7 +314,7 @@ pub(crate) async fn epoch_of(store: &dyn Graph, node: NodeId) -> Result<Epoch, O
 
 /// With the model of an answer up to `node`: compactions of other programs do not say what came before them.
 async fn answered_before(store: &dyn Graph, node: NodeId, epoch: Epoch) -> Result<Epoch, OpenError> {
-    let mut nodes = match store.lineage(node, Until::Count(ANSWER_WITHIN[1])).await {
+    let mut nodes = match store.lineage(node, LineageEnd::Count(ANSWER_WITHIN[1])).await {
         Err(StoreError::Missing { .. }) => return Ok(epoch),
         nodes => nodes?,
     };

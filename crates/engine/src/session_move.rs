@@ -5,7 +5,7 @@
 use quipu_history::{ListedIds, needed};
 use quipu_machine::Draft;
 use quipu_protocol::{Entry, NodeId, SessionId};
-use quipu_store::{Commit, Durability, Expect, Op, OpenJump, RefMove, RefName, StoreError};
+use quipu_store::{Commit, Durability, Op, OpenJump, RefExpectation, RefMove, RefName, StoreError};
 use quipu_transcript::{is_restored, restored_again};
 
 use crate::arrival::{awaited, waits};
@@ -121,7 +121,7 @@ impl Engine {
             let draft = labelled.insert(Draft::new(Entry::Meta((&entry).into())));
             head = Some(writer.write(&mut commit, draft, head));
         }
-        let expect = stood.map_or(Expect::Absent, Expect::At);
+        let expect = stood.map_or(RefExpectation::Absent, RefExpectation::At);
         commit.moves.push(RefMove { name: name.clone(), expect, to: head, fence: None, why: why.to_owned() });
         match (head, stood) {
             (Some(head), stood) => self.publish(&mut commit, session, stood, head, why).await?,

@@ -7,8 +7,8 @@ use quipu_machine::Draft;
 use quipu_protocol::{Entry, Json, Message, NAME_LIMIT, NodeId, SessionId, SessionStart, UnixMs};
 use quipu_seal::Sealer;
 use quipu_store::{
-    Action, Commit, Durability, Expect, LandmarkKind, Op, RefMove, RefName, Resolved, Scope, SessionQuery,
-    SessionRow, Spelling, StoreError, decode_nodes,
+    Action, Commit, Durability, LandmarkKind, Op, RefExpectation, RefMove, RefName, Resolution, Scope,
+    SessionQuery, SessionRow, Spelling, StoreError, decode_nodes,
 };
 
 use crate::change::ChangeError;
@@ -268,15 +268,15 @@ impl Engine {
 
     async fn drop_refs(&self, row: &SessionRow, head: NodeId) -> Result<(), ChangeError> {
         let store = self.store();
-        let mut moves = vec![drop_ref(row.name.clone(), Expect::At(head))];
+        let mut moves = vec![drop_ref(row.name.clone(), RefExpectation::At(head))];
         moves.extend(self.unpublish(head, "remove").await?);
         let notes = RefName::notes(&row.agent, &row.id);
         if store.head(&notes).await?.is_some() {
-            moves.push(drop_ref(notes, Expect::Any));
+            moves.push(drop_ref(notes, RefExpectation::Any));
         }
         // The ends of branches that an importer keeps.
         let ends = store.heads(&format!("{}/", row.name)).await?;
-        moves.extend(ends.into_iter().map(|end| drop_ref(end.name, Expect::Any)));
+        moves.extend(ends.into_iter().map(|end| drop_ref(end.name, RefExpectation::Any)));
         let mut actions = vec![self.action("QUIPU_REMOVE", Some(head), None, &row.id)];
         // The session's own ref goes first: what is left of many is no session.
         while !moves.is_empty() {
@@ -385,8 +385,8 @@ impl Engine {
     pub(crate) async fn session_of(&self, node: NodeId) -> Result<Option<SessionId>, ChangeError> {
         let spelling = Spelling::from(node.to_string());
         Ok(match self.store().resolve(&spelling, &Scope::default()).await? {
-            Resolved::One(found) => found.session,
-            Resolved::Many(_) | Resolved::None => None,
+            Resolution::One(found) => found.session,
+            Resolution::Many(_) | Resolution::None => None,
         })
     }
 
@@ -427,6 +427,6 @@ fn label_of(node: NodeId, text: &str) -> serde_json::Value {
     }
 }
 
-fn drop_ref(name: RefName, expect: Expect) -> RefMove {
+fn drop_ref(name: RefName, expect: RefExpectation) -> RefMove {
     RefMove { name, expect, to: None, fence: None, why: "remove".into() }
 }

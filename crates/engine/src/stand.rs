@@ -5,8 +5,8 @@ use std::sync::Arc;
 use quipu_dag::Node;
 use quipu_machine::{Place, Target};
 use quipu_protocol::{Body, Compaction, Entry, Message, NodeId, Refused, SessionId, UserInput};
-use quipu_store::{Graph, Resolved, Scope, Spelling, StoreError, Until, decode_nodes};
-use quipu_transcript::{Decoded, TouchedFiles, context, message_of};
+use quipu_store::{Graph, LineageEnd, Resolution, Scope, Spelling, StoreError, decode_nodes};
+use quipu_transcript::{DecodedEntry, TouchedFiles, context, message_of};
 
 use crate::error::OpenError;
 use crate::files::tells_of_files;
@@ -26,8 +26,8 @@ pub(crate) async fn stand(
     to: NodeId,
 ) -> Result<Option<Stand>, StoreError> {
     let found = match store.resolve(&Spelling::from(to.to_string()), &Scope::default()).await? {
-        Resolved::One(found) => found,
-        Resolved::Many(_) | Resolved::None => return Ok(None),
+        Resolution::One(found) => found,
+        Resolution::Many(_) | Resolution::None => return Ok(None),
     };
     if found.node != to || found.session.as_ref() != Some(session) {
         return Ok(None);
@@ -92,7 +92,7 @@ async fn left_behind(
     if shared == Some(from) {
         return Ok(Vec::new());
     }
-    let mut nodes = store.lineage(from, Until::Checkpoint).await?;
+    let mut nodes = store.lineage(from, LineageEnd::Checkpoint).await?;
     if let Some(at) = nodes.iter().position(|node| Some(node.id) == shared) {
         nodes.drain(..=at);
         return entries(store, &nodes).await;
@@ -115,7 +115,7 @@ async fn left_behind(
     };
     let until = if covers_branch { kept } else { Some(shared) };
     let mut before = match until {
-        Some(until) => store.lineage(parent, Until::Node(until)).await?,
+        Some(until) => store.lineage(parent, LineageEnd::Node(until)).await?,
         None => Vec::new(),
     };
     if !covers_branch {
@@ -129,5 +129,9 @@ async fn left_behind(
 
 async fn entries(store: &dyn Graph, nodes: &[Node]) -> Result<Vec<(NodeId, Entry)>, StoreError> {
     let decoded = decode_nodes(store, nodes).await?;
-    Ok(nodes.iter().map(|node| node.id).zip(decoded.into_iter().map(|Decoded { entry, .. }| entry)).collect())
+    Ok(nodes
+        .iter()
+        .map(|node| node.id)
+        .zip(decoded.into_iter().map(|DecodedEntry { entry, .. }| entry))
+        .collect())
 }

@@ -3,7 +3,7 @@
 //! a move of its own, so nothing is ever lost, and any process can go on with it.
 
 use quipu_protocol::{Entry, Message, NodeId, SessionId};
-use quipu_store::{LoggedMove, RefName, ReflogQuery, SessionRow, Until, decode_nodes};
+use quipu_store::{LineageEnd, LoggedMove, RefName, ReflogQuery, SessionRow, decode_nodes};
 
 use crate::along::RestoreFiles;
 use crate::change::ChangeError;
@@ -305,7 +305,7 @@ impl Engine {
 
     /// Whether files were put back with the move that led to a node.
     async fn brought_files(&self, head: NodeId) -> Result<bool, ChangeError> {
-        let nodes = self.store().lineage(head, Until::Count(AT_ONCE)).await?;
+        let nodes = self.store().lineage(head, LineageEnd::Count(AT_ONCE)).await?;
         let decoded = decode_nodes(&**self.store(), &nodes).await?;
         let entries = decoded.iter().rev().map(|one| &one.entry);
         let of_move = |entry: &&Entry| {
@@ -399,7 +399,7 @@ impl Engine {
     async fn only_beside(&self, head: Option<NodeId>, moved: Option<NodeId>) -> Result<bool, ChangeError> {
         let (Some(mut head), Some(moved)) = (head, moved) else { return Ok(false) };
         loop {
-            let nodes = self.store().lineage(head, Until::Count(AT_ONCE)).await?;
+            let nodes = self.store().lineage(head, LineageEnd::Count(AT_ONCE)).await?;
             let decoded = decode_nodes(&**self.store(), &nodes).await?;
             for (node, decoded) in nodes.iter().zip(&decoded).rev() {
                 if node.id == moved {
@@ -508,7 +508,7 @@ impl Engine {
         let store = self.store();
         let (mut next, mut said, mut noted, mut nothing) = (Some(head), false, true, true);
         while let Some(from) = next {
-            let nodes = store.lineage(from, Until::Count(AT_ONCE)).await?;
+            let nodes = store.lineage(from, LineageEnd::Count(AT_ONCE)).await?;
             next = nodes.first().and_then(|node| node.record.parent);
             let decoded = decode_nodes(&**store, &nodes).await?;
             for (node, decoded) in nodes.iter().zip(decoded).rev() {

@@ -1,7 +1,7 @@
 //! Going back over a compaction: the session's ref moves to the node before it, where the old context is.
 
 use quipu_protocol::{Entry, NodeId, SessionId};
-use quipu_store::{Action, RefName, StoreError, Until, decode_nodes};
+use quipu_store::{Action, LineageEnd, RefName, StoreError, decode_nodes};
 
 use crate::commit::MoveContext;
 use crate::engine::Engine;
@@ -79,7 +79,7 @@ impl Engine {
         cx: &MoveContext,
     ) -> Result<NodeId, UndoError> {
         let store = self.store();
-        let nodes = store.lineage(head, Until::Checkpoint).await?;
+        let nodes = store.lineage(head, LineageEnd::Checkpoint).await?;
         let Some(first) = nodes.first() else { return Err(UndoError::NotCompacted(session.clone())) };
         let decoded = decode_nodes(&**store, std::slice::from_ref(first)).await?;
         let is_compaction = decoded.iter().any(|one| matches!(one.entry, Entry::Compaction(_)));

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use quipu_dag::Node;
 use quipu_protocol::{CallId, Entry, FileChange, Message, NodeId, SessionId};
-use quipu_store::{Graph, SessionQuery, StoreError, Until};
-use quipu_transcript::{Decoded, DeedKind, decode, deeds_done};
+use quipu_store::{Graph, LineageEnd, SessionQuery, StoreError};
+use quipu_transcript::{DecodedEntry, FileOpKind, decode, performed_file_ops};
 
 use super::preview::preview;
 use super::target::Parts;
@@ -49,7 +49,7 @@ pub struct BranchSide {
     /// Tools by name: how often they were called, and how many of these calls failed.
     pub tools: BTreeMap<String, (u64, u64)>,
     /// Files by absolute path, with the most that was done to each; the first 200.
-    pub files: BTreeMap<String, DeedKind>,
+    pub files: BTreeMap<String, FileOpKind>,
     /// Tokens that were read, from a cache and not, and that were written.
     pub input: u64,
     /// Tokens of answers.
@@ -103,12 +103,12 @@ async fn side(store: &dyn Graph, end: NodeId, ancestor: Option<NodeId>) -> Resul
     for some in nodes.chunks(TOGETHER) {
         let parts = Parts::of(store, some).await?;
         for node in some {
-            let Decoded { entry, step } = decode(node, &parts);
+            let DecodedEntry { entry, step } = decode(node, &parts);
             let put_back = is_restored(&entry);
             if let Entry::Message(message) = entry {
                 side.add(node, &message, &cwd, &step.files, &mut calls);
             } else {
-                side.changed(deeds_done(&cwd, "", "", true, &step.files), put_back);
+                side.changed(performed_file_ops(&cwd, "", "", true, &step.files), put_back);
             }
         }
     }
@@ -126,7 +126,7 @@ async fn own_nodes(
     }
     let (mut nodes, mut at, mut together) = (Vec::new(), end, 64);
     loop {
-        let mut some = store.lineage(at, Until::Count(together)).await?;
+        let mut some = store.lineage(at, LineageEnd::Count(together)).await?;
         let (full, shared) =
             (some.len() == together, some.iter().rposition(|node| Some(node.id) == ancestor));
         some.drain(..shared.map_or(0, |at| at + 1));
@@ -174,7 +174,7 @@ impl BranchSide {
             }
             Message::ToolResult(result) => {
                 let (tool, arguments) = calls.remove(&result.tool_call_id).unwrap_or_default();
-                self.changed(deeds_done(cwd, &tool, &arguments, result.is_error, states), false);
+                self.changed(performed_file_ops(cwd, &tool, &arguments, result.is_error, states), false);
                 if let Some((_, failed)) = self.tools.get_mut(&tool) {
                     *failed += u64::from(result.is_error);
                 }
@@ -187,7 +187,7 @@ impl BranchSide {
         }
     }
     /// What was done to files; what was `put_back` counts only where the branch did something else to it before.
-    fn changed(&mut self, done: Vec<(String, DeedKind)>, put_back: bool) {
+    fn changed(&mut self, done: Vec<(String, FileOpKind)>, put_back: bool) {
         for (path, kind) in done {
             let is_known = self.files.contains_key(&path);
             if is_known || (!put_back && self.files.len() < TOLD) {

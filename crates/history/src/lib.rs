@@ -7,7 +7,7 @@
 mod blame;
 mod diff;
 mod life;
-mod listed;
+mod listing;
 mod log;
 mod origin;
 mod preview;
@@ -19,19 +19,21 @@ mod text;
 mod trace;
 mod tree;
 
-pub use blame::{BLAMED_CHANGES, Blame, BlameTurn, LineOf, NotKnown, ReadFile, blame};
+pub use blame::{BLAMED_CHANGES, Blame, BlameTurn, LineAuthor, ReadFile, UnknownReason, blame};
 pub use diff::{BranchDiff, BranchSide, branch_diff};
 pub use life::{Filter, Life, LifeLine, LifeQuery, life, life_seen};
-pub use listed::{ListedIds, needed};
-pub use log::{Ended, LogEntry, log};
+pub use listing::{ListedIds, needed};
+pub use log::{LogEntry, SessionEnd, log};
 pub use origin::{content_of, made_by_command};
 pub use projects::Projects;
 pub use recall::{
-    BUDGET, CONTEXT_BUDGET, MOST, NEIGHBOURS, Neighbours, RecallError, RecallQuery, Recalled, recall,
+    BUDGET, CONTEXT_BUDGET, MOST, NEIGHBOURS, Neighbours, RecallError, RecallQuery, RecalledNode, recall,
     recall_seen,
 };
 pub use scope::{NodeNameError, Sight};
-pub use target::{Illegal, LegalTarget, legal_target};
-pub use text::{BEGIN, BEGIN_HISTORY, END, Whole, escaped, piece, shortened, text_of};
-pub use trace::{Carried, INCARNATE, Trace, TraceFilter, TraceQuery, TraceScope, carried, row_text, trace};
+pub use target::{IllegalTarget, LegalTarget, legal_target};
+pub use text::{BEGIN, BEGIN_HISTORY, END, TextDetail, escaped, piece, shortened, text_of};
+pub use trace::{
+    INCARNATE, RowPayload, Trace, TraceFilter, TraceQuery, TraceScope, row_payload, row_text, trace,
+};
 pub use tree::{SessionTree, TreeItem, TreeLine, TreeQuery, is_note, session_tree};

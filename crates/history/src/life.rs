@@ -4,13 +4,13 @@ use std::collections::{HashMap, HashSet};
 
 use quipu_dag::Node;
 use quipu_protocol::{Entry, Message, NodeId, UnixMs};
-use quipu_store::{Graph, StoreError, Until};
+use quipu_store::{Graph, LineageEnd, StoreError};
 use quipu_transcript::{INTERNAL, decode, role_of};
 use serde::Deserialize;
 
 use super::preview::{age, name, preview};
 use super::scope::Sight;
-use super::target::{Illegal, Parts, Turn, step_of, turn_at};
+use super::target::{IllegalTarget, Parts, Turn, step_of, turn_at};
 use super::text::{END, escaped};
 
 /// Descendants of all siblings together that are counted.
@@ -116,7 +116,7 @@ pub struct LifeLine {
     /// Whether it is an answer that calls tools.
     pub calls_tools: bool,
     /// Why nobody can go there; see [`legal_target`](crate::legal_target).
-    pub illegal: Option<Illegal>,
+    pub illegal: Option<IllegalTarget>,
 }
 
 /// Reads the graph around a node. Takes as long as what is shown is large, and not as the graph is.
@@ -130,14 +130,14 @@ pub async fn life(store: &dyn Graph, query: &LifeQuery) -> Result<Life, StoreErr
 /// The same, as far as it may be seen.
 pub async fn life_seen(store: &dyn Graph, query: &LifeQuery, sight: &Sight) -> Result<Life, StoreError> {
     let count = query.ancestors.min(query.most).saturating_add(1);
-    let mut chain = store.lineage(query.focus, Until::Count(count)).await?;
+    let mut chain = store.lineage(query.focus, LineageEnd::Count(count)).await?;
     let ids: Vec<NodeId> = chain.iter().map(|node| node.id).collect();
     let sees = sight.sees(store, &ids).await?;
     // Where the lineage comes from somewhere else, it begins later.
     let unseen = sees.iter().take(sees.len().saturating_sub(1)).rposition(|sees| !sees);
     chain.drain(..unseen.map_or(0, |at| at + 1));
     let mut around =
-        Around { query, sight, nodes: HashMap::new(), below: HashMap::new(), shown: 0, more: false };
+        Descendants { query, sight, nodes: HashMap::new(), below: HashMap::new(), shown: 0, more: false };
     around.shown = chain.len();
     let mut siblings = Vec::new();
     if query.children {
@@ -160,7 +160,7 @@ pub async fn life_seen(store: &dyn Graph, query: &LifeQuery, sight: &Sight) -> R
         // An answer begins a turn, whatever was before it.
         Some(_) if first.is_some_and(|first| step_of(first, &parts).begins()) => Turn::default(),
         Some(parent) => match turn_at(store, parent).await {
-            Err(StoreError::Missing { .. }) => Turn::broken(Illegal::Lost),
+            Err(StoreError::Missing { .. }) => Turn::broken(IllegalTarget::Lost),
             found => found?,
         },
         None => Turn::default(),
@@ -184,7 +184,7 @@ pub async fn life_seen(store: &dyn Graph, query: &LifeQuery, sight: &Sight) -> R
 }
 
 /// What stands below the chain.
-struct Around<'a> {
+struct Descendants<'a> {
     query: &'a LifeQuery,
     sight: &'a Sight,
     nodes: HashMap<NodeId, Node>,
@@ -194,7 +194,7 @@ struct Around<'a> {
     more: bool,
 }
 
-impl Around<'_> {
+impl Descendants<'_> {
     /// Level by level, until there are enough.
     async fn read_below(&mut self, store: &dyn Graph) -> Result<(), StoreError> {
         let mut level = vec![self.query.focus];
@@ -244,7 +244,7 @@ impl Around<'_> {
 struct Drawing<'a> {
     query: &'a LifeQuery,
     parts: Parts,
-    around: &'a Around<'a>,
+    around: &'a Descendants<'a>,
     lines: Vec<LifeLine>,
 }
 

@@ -1,7 +1,9 @@
 //! What was done: sessions with what was asked, and how they ended.
 
 use quipu_protocol::{Entry, Message, NodeId, StopReason};
-use quipu_store::{Done, DoneQuery, Graph, Known, StoreError, Until, decode_nodes};
+use quipu_store::{
+    ActivityQuery, Graph, IndexedAnswer, LineageEnd, SessionActivity, StoreError, decode_nodes,
+};
 
 /// Nodes at the end of a session that are looked through for its last message.
 const LAST: usize = 16;
@@ -12,16 +14,16 @@ const LINE: usize = 200;
 #[derive(Debug, Clone, PartialEq)]
 pub struct LogEntry {
     /// What it did.
-    pub done: Done,
+    pub done: SessionActivity,
     /// The first lines of what the user said, the newest, the oldest of them first: at most 200 characters each.
     pub asked: Vec<(NodeId, String)>,
     /// How it ended.
-    pub ended: Ended,
+    pub ended: SessionEnd,
 }
 
 /// How a session ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ended {
+pub enum SessionEnd {
     /// With an answer.
     Answered,
     /// The answer was cut at the limit of its length.
@@ -40,10 +42,10 @@ pub enum Ended {
 /// What the store says.
 pub async fn log(
     store: &dyn Graph,
-    query: DoneQuery,
+    query: ActivityQuery,
     prompts: usize,
-) -> Result<Known<Vec<LogEntry>>, StoreError> {
-    let known = store.done(query).await?;
+) -> Result<IndexedAnswer<Vec<LogEntry>>, StoreError> {
+    let known = store.session_activity(query).await?;
     let mut entries = Vec::with_capacity(known.found.len());
     for done in known.found {
         let newest = &done.asked[done.asked.len().saturating_sub(prompts)..];
@@ -58,27 +60,27 @@ pub async fn log(
             | Entry::Meta(_) => None,
         });
         let asked = asked.collect();
-        let last = store.lineage(done.head, Until::Count(LAST)).await?;
+        let last = store.lineage(done.head, LineageEnd::Count(LAST)).await?;
         let last = decode_nodes(store, &last).await?;
         let ended = last.into_iter().rev().find_map(|decoded| match decoded.entry {
             Entry::Message(message) => ended(message),
             Entry::Session(_) | Entry::Epoch(_) | Entry::Compaction(_) | Entry::Meta(_) => None,
         });
-        entries.push(LogEntry { done, asked, ended: ended.unwrap_or(Ended::Unfinished) });
+        entries.push(LogEntry { done, asked, ended: ended.unwrap_or(SessionEnd::Unfinished) });
     }
-    Ok(Known { found: entries, behind: known.behind })
+    Ok(IndexedAnswer { found: entries, behind: known.behind })
 }
 
-fn ended(message: Message) -> Option<Ended> {
+fn ended(message: Message) -> Option<SessionEnd> {
     match message {
         Message::Assistant(answer) => Some(match answer.stop_reason {
-            StopReason::Stop => Ended::Answered,
-            StopReason::Length => Ended::Cut,
-            StopReason::Error => Ended::Failed(answer.error_message.unwrap_or_default()),
-            StopReason::Aborted => Ended::Aborted,
-            StopReason::ToolUse | StopReason::Deferred | StopReason::Pending => Ended::Unfinished,
+            StopReason::Stop => SessionEnd::Answered,
+            StopReason::Length => SessionEnd::Cut,
+            StopReason::Error => SessionEnd::Failed(answer.error_message.unwrap_or_default()),
+            StopReason::Aborted => SessionEnd::Aborted,
+            StopReason::ToolUse | StopReason::Deferred | StopReason::Pending => SessionEnd::Unfinished,
         }),
-        Message::User(_) | Message::ToolResult(_) => Some(Ended::Unfinished),
+        Message::User(_) | Message::ToolResult(_) => Some(SessionEnd::Unfinished),
         Message::BashExecution(_)
         | Message::Custom(_)
         | Message::BranchSummary(_)

@@ -2,14 +2,14 @@
 
 use quipu_dag::Node;
 use quipu_protocol::{Content, Entry, Message, NodeId, UnixMs};
-use quipu_store::{Graph, StoreError, Until, decode_nodes};
+use quipu_store::{Graph, LineageEnd, StoreError, decode_nodes};
 use quipu_transcript::{decode, role_of, role_with};
 
 use super::life::Filter;
 use super::preview::{age, name, preview};
 use super::scope::Sight;
 use super::target::{LegalTarget, Parts, legal_target};
-use super::text::{BEGIN, END, Whole, escaped, piece, shortened, text_of, units};
+use super::text::{BEGIN, END, TextDetail, escaped, piece, shortened, text_of, units};
 
 /// Code units that are shown when nobody says how many.
 pub const BUDGET: u64 = 5_000;
@@ -67,9 +67,9 @@ impl RecallQuery {
     }
 }
 
-/// A node that was read.
+/// The node that `recall` read, with a page of its text.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Recalled {
+pub struct RecalledNode {
     /// The node.
     pub node: Node,
     /// What it means.
@@ -120,7 +120,7 @@ pub enum RecallError {
 ///
 /// # Errors
 /// `NoSuchNode`, `Beyond`, `Store`.
-pub async fn recall(store: &dyn Graph, query: &RecallQuery) -> Result<Recalled, RecallError> {
+pub async fn recall(store: &dyn Graph, query: &RecallQuery) -> Result<RecalledNode, RecallError> {
     recall_seen(store, query, &Sight::Everything).await
 }
 
@@ -129,13 +129,13 @@ pub async fn recall_seen(
     store: &dyn Graph,
     query: &RecallQuery,
     sight: &Sight,
-) -> Result<Recalled, RecallError> {
+) -> Result<RecalledNode, RecallError> {
     let budget = query.budget.clamp(1, MOST);
     let each = query.context_budget.min(MOST);
     // A later page is more of the same node.
     let reads_context = each > 0 && query.offset == 0;
     let count = if reads_context { query.depth.min(CONTEXT_NODES) + 1 } else { 1 };
-    let lineage = match store.lineage(query.node, Until::Count(count)).await {
+    let lineage = match store.lineage(query.node, LineageEnd::Count(count)).await {
         Err(StoreError::Missing { .. }) => return Err(RecallError::NoSuchNode(query.node)),
         lineage => lineage?,
     };
@@ -155,7 +155,7 @@ pub async fn recall_seen(
     'read: for some in before.rchunks(AT_ONCE) {
         let decoded = decode_nodes(store, some).await?;
         for (node, decoded) in some.iter().zip(decoded).rev() {
-            let text = shortened(&text_of(&decoded.entry, Whole::No), each);
+            let text = shortened(&text_of(&decoded.entry, TextDetail::Shortened), each);
             let length = units(&archived(node, &text));
             if !context.is_empty() && used + length > most {
                 break 'read;
@@ -167,7 +167,7 @@ pub async fn recall_seen(
     context.reverse();
     let omitted = (before.len() - context.len(), reads_context && lineage.len() > CONTEXT_NODES);
 
-    let all = text_of(&entry, Whole::Yes);
+    let all = text_of(&entry, TextDetail::Full);
     let total = units(&all);
     if query.offset > 0 && query.offset >= total {
         return Err(RecallError::Beyond { offset: query.offset, total });
@@ -184,7 +184,7 @@ pub async fn recall_seen(
     };
     let legal = if query.target { Some(legal_target(store, target.id).await?) } else { None };
     let config = || target.config.clone().unwrap_or_else(|| "// config: not available for this node".into());
-    Ok(Recalled {
+    Ok(RecalledNode {
         text: page.to_owned(),
         begins,
         total,
@@ -236,7 +236,7 @@ fn archived(node: &Node, text: &str) -> String {
     format!("  {{ role: \"{}\", text: \"{}\" }}  // archived", escaped(&node.record.role), escaped(text))
 }
 
-impl Recalled {
+impl RecalledNode {
     /// Where the page ends.
     pub fn ends(&self) -> u64 {
         self.begins + units(&self.text)

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use quipu_protocol::{NodeId, SessionId};
-use quipu_store::{FoundBy, Graph, Resolved, Scope, SessionQuery, Spelling, StoreError};
+use quipu_store::{Graph, Resolution, Scope, SessionQuery, Spelling, SpellingKind, StoreError};
 
 use super::projects::Projects;
 use super::text::escaped;
@@ -103,14 +103,14 @@ impl Sight {
     pub async fn find(&self, store: &dyn Graph, name: &str) -> Result<NodeId, NodeNameError> {
         let found = store.resolve(&Spelling::from(name), &Scope { head: self.head() }).await?;
         let mut found = match found {
-            Resolved::None => Vec::new(),
-            Resolved::One(one) => vec![one],
-            Resolved::Many(many) => many,
+            Resolution::None => Vec::new(),
+            Resolution::One(one) => vec![one],
+            Resolution::Many(many) => many,
         };
         // Sessions and refs have no text of their own.
         found.retain(|candidate| match candidate.by {
-            FoundBy::Head | FoundBy::Hash | FoundBy::ExternalId => true,
-            FoundBy::Session | FoundBy::Ref => false,
+            SpellingKind::Head | SpellingKind::Hash | SpellingKind::ExternalId => true,
+            SpellingKind::Session | SpellingKind::Ref => false,
         });
         let nodes: Vec<NodeId> = found.iter().map(|candidate| candidate.node).collect();
         let mut sees = self.sees(store, &nodes).await?.into_iter();

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use quipu_dag::{Blob, Node};
 use quipu_protocol::{BlobId, CallId, ChunkId, Content, Entry, Json, Message, NodeId};
-use quipu_store::{Graph, StoreError, Until};
+use quipu_store::{Graph, LineageEnd, StoreError};
 use quipu_transcript::{INTERNAL, Lookup, counts, decode};
 use serde::Deserialize;
 
@@ -25,7 +25,7 @@ pub struct LegalTarget {
     /// The node.
     pub node: NodeId,
     /// Why it cannot be gone to; `None` when it can.
-    pub illegal: Option<Illegal>,
+    pub illegal: Option<IllegalTarget>,
     /// The nearest node on its lineage that can be gone to: itself, an ancestor, or `None` when none of the nearest 100
     /// turns has one.
     pub nearest: Option<NodeId>,
@@ -33,7 +33,7 @@ pub struct LegalTarget {
 
 /// Why a node cannot be gone to: a model would be shown a turn that is not whole.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Illegal {
+pub enum IllegalTarget {
     /// Calls of the answer before it have no result here.
     #[error("{} of the answer before it has no result at that point", calls(.0))]
     Unanswered(Vec<CallId>),
@@ -85,14 +85,14 @@ impl Step {
 pub(crate) struct Turn {
     /// Each call once, and how often its id was called and answered.
     calls: Vec<(CallId, usize, usize)>,
-    broken: Option<Illegal>,
+    broken: Option<IllegalTarget>,
     /// An answer that counts for nothing came after it, and its results are not those of the turn.
     over: bool,
 }
 
 impl Turn {
     /// A turn that is never whole.
-    pub(crate) fn broken(by: Illegal) -> Self {
+    pub(crate) fn broken(by: IllegalTarget) -> Self {
         Self { broken: Some(by), ..Self::default() }
     }
 
@@ -108,7 +108,7 @@ impl Turn {
                     }
                 }
             }
-            Step::Unreadable => *self = Self::broken(Illegal::Unreadable),
+            Step::Unreadable => *self = Self::broken(IllegalTarget::Unreadable),
             Step::Dropped => self.over = true,
             Step::Result(id) if !self.over => {
                 if let Some((_, _, answered)) = self.call(id) {
@@ -124,7 +124,7 @@ impl Turn {
     }
 
     /// Why nobody can go to where it ends: each call must have exactly one result.
-    pub(crate) fn illegal(&self) -> Option<Illegal> {
+    pub(crate) fn illegal(&self) -> Option<IllegalTarget> {
         if let Some(broken) = &self.broken {
             return Some(broken.clone());
         }
@@ -132,8 +132,8 @@ impl Turn {
             let calls = self.calls.iter().filter(|(_, called, answered)| wrong(*called, *answered));
             Some(calls.map(|(id, ..)| id.clone()).collect::<Vec<_>>()).filter(|ids| !ids.is_empty())
         };
-        let unanswered = such(|called, answered| answered < called).map(Illegal::Unanswered);
-        unanswered.or_else(|| such(|called, answered| answered > called).map(Illegal::Repeated))
+        let unanswered = such(|called, answered| answered < called).map(IllegalTarget::Unanswered);
+        unanswered.or_else(|| such(|called, answered| answered > called).map(IllegalTarget::Repeated))
     }
 }
 
@@ -239,15 +239,15 @@ async fn places(store: &dyn Graph, node: NodeId) -> Result<(Turn, Vec<Place>), S
     let (mut places, mut seen) = (Vec::new(), HashSet::new());
     let mut at = node;
     let before = 'before: loop {
-        let nodes = match store.lineage(at, Until::Count(together)).await {
+        let nodes = match store.lineage(at, LineageEnd::Count(together)).await {
             Ok(nodes) => nodes,
-            Err(StoreError::Missing { .. }) if at != node => break Turn::broken(Illegal::Lost),
+            Err(StoreError::Missing { .. }) if at != node => break Turn::broken(IllegalTarget::Lost),
             Err(error) => return Err(error),
         };
         let parts = Parts::of(store, &nodes).await?;
         for node in nodes.iter().rev() {
             if !seen.insert(node.id) {
-                break 'before Turn::broken(Illegal::Lost);
+                break 'before Turn::broken(IllegalTarget::Lost);
             }
             let step = step_of(node, &parts);
             let begins = step.begins();
@@ -258,8 +258,8 @@ async fn places(store: &dyn Graph, node: NodeId) -> Result<(Turn, Vec<Place>), S
         }
         match nodes.first().and_then(|first| first.record.parent) {
             None => break Turn::default(),
-            Some(_) if nodes.len() < together => break Turn::broken(Illegal::Lost),
-            Some(_) if places.len() >= FAR => break Turn::broken(Illegal::Far(places.len())),
+            Some(_) if nodes.len() < together => break Turn::broken(IllegalTarget::Lost),
+            Some(_) if places.len() >= FAR => break Turn::broken(IllegalTarget::Far(places.len())),
             Some(parent) => at = parent,
         }
         together = (together * 4).min(most);

@@ -13,17 +13,17 @@ pub const END: &str = "--- end of archive ---";
 /// Code units of a tool's result that are shown of a node that was not asked for.
 const RESULT: u64 = 200;
 
-/// How much of a node is shown.
+/// How much of a node's text is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Whole {
+pub enum TextDetail {
     /// All of it.
-    Yes,
-    /// A tool's result is cut.
-    No,
+    Full,
+    /// A tool's result is shortened.
+    Shortened,
 }
 
 /// What a node says.
-pub fn text_of(entry: &Entry, whole: Whole) -> String {
+pub fn text_of(entry: &Entry, whole: TextDetail) -> String {
     match entry {
         Entry::Message(message) => text_of_message(message, whole),
         Entry::Session(_) => "[session]".into(),
@@ -36,14 +36,14 @@ pub fn text_of(entry: &Entry, whole: Whole) -> String {
             }
             let kind = json.read().map_or_else(|_| "meta".into(), |Kind { r#type }| r#type);
             match whole {
-                Whole::Yes => format!("[{kind}] {}", json.get()),
-                Whole::No => format!("[{kind}]"),
+                TextDetail::Full => format!("[{kind}] {}", json.get()),
+                TextDetail::Shortened => format!("[{kind}]"),
             }
         }
     }
 }
 
-fn text_of_message(message: &Message, whole: Whole) -> String {
+fn text_of_message(message: &Message, whole: TextDetail) -> String {
     match message {
         Message::User(user) => text_of_body(&user.content),
         Message::Custom(custom) => text_of_body(&custom.content),
@@ -51,8 +51,8 @@ fn text_of_message(message: &Message, whole: Whole) -> String {
         Message::ToolResult(result) => {
             let text = text_of_blocks(&result.content);
             let text = match whole {
-                Whole::Yes => text,
-                Whole::No => shortened(&text, RESULT),
+                TextDetail::Full => text,
+                TextDetail::Shortened => shortened(&text, RESULT),
             };
             format!("[tool_result: {} → {text}]", result.tool_name)
         }

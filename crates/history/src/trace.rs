@@ -102,30 +102,30 @@ pub async fn trace(store: &dyn Graph, query: &TraceQuery) -> Result<Trace, Store
     Ok(Trace { rows, more })
 }
 
-/// What a row carries.
+/// The payload of a row of the action log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Carried {
-    /// A message to whoever goes on.
+pub enum RowPayload {
+    /// A message to whoever continues.
     Carryover(String),
     /// JSON, on several lines.
     Metadata(String),
 }
 
-/// What a row of a kind carries: text of older programs, or JSON, maybe with a message in it. Where somebody went elsewhere
-/// with a message, that is the message whatever it looks like.
-pub fn carried(kind: &str, metadata: &str) -> Carried {
+/// The payload of a row of a kind: text of older programs, or JSON, maybe with a message in it. The payload of an
+/// [`INCARNATE`] row is the message, whatever it looks like.
+pub fn row_payload(kind: &str, metadata: &str) -> RowPayload {
     #[derive(Deserialize)]
-    struct With {
+    struct CarryoverMetadata {
         carryover_message: String,
     }
-    let Ok(json) = Json::parse(metadata) else { return Carried::Carryover(metadata.to_owned()) };
-    if let Ok(With { carryover_message }) = json.read() {
-        return Carried::Carryover(carryover_message);
+    let Ok(json) = Json::parse(metadata) else { return RowPayload::Carryover(metadata.to_owned()) };
+    if let Ok(CarryoverMetadata { carryover_message }) = json.read() {
+        return RowPayload::Carryover(carryover_message);
     }
     match json.get() {
-        _ if kind == INCARNATE => Carried::Carryover(metadata.to_owned()),
-        "null" => Carried::Carryover(metadata.to_owned()),
-        _ => Carried::Metadata(indented(json.get())),
+        _ if kind == INCARNATE => RowPayload::Carryover(metadata.to_owned()),
+        "null" => RowPayload::Carryover(metadata.to_owned()),
+        _ => RowPayload::Metadata(indented(json.get())),
     }
 }
 
@@ -211,13 +211,13 @@ pub fn row_text(row: &LoggedAction, zone: &TimeZone) -> String {
         text.push_str(" (departed from this lineage)");
     }
     let Some(metadata) = &action.metadata else { return text };
-    let (what, carried) = match carried(&action.kind, metadata) {
-        Carried::Carryover(message) => ("Carryover", message),
-        Carried::Metadata(json) => ("Metadata", json),
+    let (what, payload) = match row_payload(&action.kind, metadata) {
+        RowPayload::Carryover(message) => ("Carryover", message),
+        RowPayload::Metadata(json) => ("Metadata", json),
     };
     text.push_str(&format!(". {what}:"));
-    let cut = units(&carried) > CARRIED;
-    let mut shown = shortened(&carried, CARRIED);
+    let cut = units(&payload) > CARRIED;
+    let mut shown = shortened(&payload, CARRIED);
     if cut {
         shown.truncate(shown.len() - "...".len());
         shown.push_str("\n...(truncated)");

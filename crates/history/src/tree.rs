@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use quipu_protocol::{Entry, NodeId, SessionId};
-use quipu_store::{Graph, LandmarkKind, SessionQuery, SessionRow, StoreError, Until, decode_nodes};
+use quipu_store::{Graph, LandmarkKind, LineageEnd, SessionQuery, SessionRow, StoreError, decode_nodes};
 use serde::Deserialize;
 
 /// Nodes of a session that is drawn without leaving any out.
@@ -175,7 +175,7 @@ async fn past_notes(store: &dyn Graph, ends: &[NodeId]) -> Result<Vec<NodeId>, S
         let mut at = *end;
         let (rounds, together) = NOTES;
         for _ in 0..if noted.contains(end) { rounds } else { 0 } {
-            let nodes = store.lineage(at, Until::Count(together)).await?;
+            let nodes = store.lineage(at, LineageEnd::Count(together)).await?;
             let decoded = decode_nodes(store, &nodes).await?;
             let kept = nodes.iter().zip(&decoded).rfind(|(_, decoded)| !is_note(&decoded.entry));
             match (kept, nodes.first().and_then(|first| first.record.parent)) {
@@ -231,7 +231,7 @@ async fn spots(
     base: NodeId,
     wanted: Vec<NodeId>,
 ) -> Result<(HashMap<NodeId, Spot>, u64), StoreError> {
-    let below = store.meetings(head, &[base]).await?;
+    let below = store.fork_points(head, &[base]).await?;
     let floor = below.into_iter().flatten().find(|base| base.apart.is_none()).map_or(0, |base| base.depth);
     let mut spots = HashMap::new();
     let mut groups = vec![Group { members: wanted, from: None, first: None }];
@@ -242,7 +242,7 @@ async fn spots(
         members.push(pivot);
         let mut chain: BTreeMap<u64, NodeId> = first.into_iter().collect();
         let mut apart: HashMap<NodeId, Group> = HashMap::new();
-        for (node, meeting) in members.iter().zip(store.meetings(pivot, &members).await?) {
+        for (node, meeting) in members.iter().zip(store.fork_points(pivot, &members).await?) {
             // One without a root stands nowhere.
             let Some(meeting) = meeting else { continue };
             let Some(first) = meeting.apart else {
@@ -377,7 +377,7 @@ impl Layout<'_> {
         let mut nodes = Vec::new();
         if drawn > 0 {
             let count = usize::try_from(drawn).unwrap_or(usize::MAX).saturating_add(1);
-            nodes = store.lineage(node, Until::Count(count)).await?;
+            nodes = store.lineage(node, LineageEnd::Count(count)).await?;
             nodes.pop();
         }
         let below = nodes.first().map_or(node, |first| first.id);

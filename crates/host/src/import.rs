@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use quipu_archive::{AGENTS, Agent, ArchiveError, ImportOptions, Kept, Progress, Report, Seen};
+use quipu_archive::{AGENTS, Agent, AgentFiles, ArchiveError, ImportCache, ImportOptions, Progress, Report};
 use quipu_seal::Sealer;
 use quipu_store::{Graph, SqliteStore};
 
@@ -87,12 +87,12 @@ impl ImportSource {
     }
 
     /// What is there; nothing where it cannot be read now.
-    fn current(&self) -> Vec<(&'static Agent, Kept)> {
+    fn current(&self) -> Vec<(&'static Agent, AgentFiles)> {
         match self {
             Self::All => all(),
             Self::Agent(agent, None) => vec![(*agent, agent.detect(&variable))],
             Self::Agent(agent, Some(path)) => {
-                vec![(*agent, agent.files(path).map(Kept::from).unwrap_or_default())]
+                vec![(*agent, agent.files(path).map(AgentFiles::from).unwrap_or_default())]
             }
             Self::Exports(path) => Agent::exports(path).unwrap_or_default(),
         }
@@ -112,7 +112,7 @@ pub fn agent_places() -> Vec<PathBuf> {
 /// What would be imported.
 pub struct ImportPlan {
     request: ImportRequest,
-    work: Vec<(&'static Agent, Kept)>,
+    work: Vec<(&'static Agent, AgentFiles)>,
 }
 
 /// The sessions of one agent in one project.
@@ -166,7 +166,7 @@ impl ImportPlan {
 }
 
 /// What an agent keeps in its places, one of which has to be there unless it is waited for.
-fn kept_by(agent: &'static Agent, waits: bool) -> Result<Kept, ImportError> {
+fn kept_by(agent: &'static Agent, waits: bool) -> Result<AgentFiles, ImportError> {
     if !agent.has_place() {
         return Err(ImportError::NeedsFile(agent.name));
     }
@@ -181,7 +181,7 @@ fn kept_by(agent: &'static Agent, waits: bool) -> Result<Kept, ImportError> {
 }
 
 /// The exports of a file or a folder, one at least.
-fn exports(path: &Path) -> Result<Vec<(&'static Agent, Kept)>, ImportError> {
+fn exports(path: &Path) -> Result<Vec<(&'static Agent, AgentFiles)>, ImportError> {
     let work = Agent::exports(path)?;
     if work.is_empty() {
         let fault = Agent::export_fault(path).map(ImportError::Archive);
@@ -191,7 +191,7 @@ fn exports(path: &Path) -> Result<Vec<(&'static Agent, Kept)>, ImportError> {
 }
 
 /// What all agents keep on this machine.
-fn all() -> Vec<(&'static Agent, Kept)> {
+fn all() -> Vec<(&'static Agent, AgentFiles)> {
     let mut work: Vec<_> = AGENTS.iter().map(|agent| (agent, agent.detect(&variable))).collect();
     work.retain(|(_, kept)| !kept.files.is_empty() || !kept.unreadable.is_empty());
     work
@@ -270,7 +270,7 @@ pub struct Importer {
     plan: ImportPlan,
     watch: Watch,
     /// What was imported before.
-    seen: Seen,
+    seen: ImportCache,
     /// Files that are the store itself.
     own: HashSet<PathBuf>,
     sum: ImportSum,
@@ -286,7 +286,7 @@ impl Importer {
         let store = home.store().await?;
         let graph: Arc<dyn Graph> = store.clone();
         let sealer = home.engine(graph.clone(), &home.settings())?.sealer().clone();
-        let mut seen = Seen::default();
+        let mut seen = ImportCache::default();
         if plan.request.follows {
             // What is being written now is not read twice.
             seen.follow();

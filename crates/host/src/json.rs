@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use quipu_dag::Node;
 use quipu_protocol::{Entry, Message, SessionId, StepInfo};
 use quipu_store::{Graph, SessionRow};
-use quipu_transcript::{Decoded, role_with};
+use quipu_transcript::{DecodedEntry, role_with};
 
 use crate::Failure;
 
@@ -43,7 +43,7 @@ pub fn session_json(row: &SessionRow, labels: &HashMap<SessionId, usize>) -> ser
 }
 
 /// A node as a program reads it.
-pub fn node_json(node: &Node, decoded: &Decoded) -> Result<String, Failure> {
+pub fn node_json(node: &Node, decoded: &DecodedEntry) -> Result<String, Failure> {
     #[derive(serde::Serialize)]
     #[serde(rename_all = "camelCase")]
     struct NodeJson<'a> {

@@ -1,7 +1,7 @@
 //! Sessions in a list, and the end of one.
 
 use quipu_protocol::{Entry, NodeId, SessionId, UnixMs};
-use quipu_store::{Graph, SessionQuery, SessionRow, Until, decode_nodes};
+use quipu_store::{Graph, LineageEnd, SessionQuery, SessionRow, decode_nodes};
 
 use crate::Failure;
 
@@ -61,7 +61,7 @@ pub async fn list_sessions(store: &dyn Graph, most: usize) -> Result<Vec<Session
 /// # Errors
 /// What the store says.
 pub async fn tail(store: &dyn Graph, session: &SessionId, head: NodeId) -> Result<Glimpse, Failure> {
-    let nodes = store.lineage(head, Until::Count(TAIL)).await?;
+    let nodes = store.lineage(head, LineageEnd::Count(TAIL)).await?;
     let decoded = decode_nodes(store, &nodes).await?;
     let query = SessionQuery { id: Some(session.clone()), limit: Some(1), ..SessionQuery::default() };
     let row = store.sessions(query).await?.into_iter().next();

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use quipu_protocol::NodeId;
-use quipu_store::{Candidate, FoundBy, Graph, Resolved, Scope, SessionQuery, SessionRow};
+use quipu_store::{Candidate, Graph, Resolution, Scope, SessionQuery, SessionRow, SpellingKind};
 
 use crate::{Advice, Failure, NameCandidate, current_dir};
 
@@ -35,14 +35,16 @@ pub async fn resolve(
 ) -> Result<Candidate, Failure> {
     let scope = Scope { head: newest.and_then(|row| row.head) };
     let found = match store.resolve(&what.into(), &scope).await? {
-        Resolved::None => by_name(store, what).await?,
+        Resolution::None => by_name(store, what).await?,
         found => found,
     };
     match found {
-        Resolved::One(found) => Ok(found),
-        Resolved::None => Err(Failure::request(format!("`{}` is no node and no session here", short(what)))
-            .advise(Advice::NameSession)),
-        Resolved::Many(found) => {
+        Resolution::One(found) => Ok(found),
+        Resolution::None => {
+            Err(Failure::request(format!("`{}` is no node and no session here", short(what)))
+                .advise(Advice::NameSession))
+        }
+        Resolution::Many(found) => {
             let mut list = Vec::with_capacity(found.len());
             for one in &found {
                 list.push(candidate(store, one).await?);
@@ -56,7 +58,7 @@ pub async fn resolve(
 /// The node that somebody means; of a session its last one, also when it was removed and stands nowhere.
 pub async fn last_node(store: &dyn Graph, what: &str) -> Result<NodeId, Failure> {
     let found = resolve(store, what, None).await?;
-    let (FoundBy::Session, Some(session)) = (found.by, &found.session) else { return Ok(found.node) };
+    let (SpellingKind::Session, Some(session)) = (found.by, &found.session) else { return Ok(found.node) };
     if let Some(head) = session_named(store, session.as_str()).await?.head {
         return Ok(head);
     }
@@ -66,7 +68,7 @@ pub async fn last_node(store: &dyn Graph, what: &str) -> Result<NodeId, Failure>
 
 /// One of several that could be meant.
 async fn candidate(store: &dyn Graph, one: &Candidate) -> Result<NameCandidate, Failure> {
-    let is_session = one.by == FoundBy::Session;
+    let is_session = one.by == SpellingKind::Session;
     let about = match one.session.as_ref().filter(|_| is_session) {
         Some(session) => {
             let query = SessionQuery { id: Some(session.clone()), limit: Some(1), ..SessionQuery::default() };
@@ -80,32 +82,32 @@ async fn candidate(store: &dyn Graph, one: &Candidate) -> Result<NameCandidate, 
 }
 
 /// Sessions that were given this name.
-async fn by_name(store: &dyn Graph, name: &str) -> Result<Resolved, Failure> {
+async fn by_name(store: &dyn Graph, name: &str) -> Result<Resolution, Failure> {
     // As it is kept when it is given.
     let name = name.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
     let name = name.collect::<Vec<_>>().join(" ");
     if name.is_empty() {
-        return Ok(Resolved::None);
+        return Ok(Resolution::None);
     }
     let query = SessionQuery { called: Some(name), limit: Some(20), ..SessionQuery::default() };
     let mut found = Vec::new();
     for row in store.sessions(query).await? {
         match store.resolve(&row.id.as_str().into(), &Scope::default()).await? {
-            Resolved::One(one) => found.push(one),
-            Resolved::Many(_) | Resolved::None => {}
+            Resolution::One(one) => found.push(one),
+            Resolution::Many(_) | Resolution::None => {}
         }
     }
     Ok(match found.len() {
-        1 => found.pop().map_or(Resolved::None, Resolved::One),
-        0 => Resolved::None,
-        _ => Resolved::Many(found),
+        1 => found.pop().map_or(Resolution::None, Resolution::One),
+        0 => Resolution::None,
+        _ => Resolution::Many(found),
     })
 }
 
 /// The session that a person means by its id, the beginning of it, or its name.
 pub async fn session_named(store: &dyn Graph, what: &str) -> Result<SessionRow, Failure> {
     let found = resolve(store, what, None).await?;
-    let session = found.session.filter(|_| found.by == FoundBy::Session);
+    let session = found.session.filter(|_| found.by == SpellingKind::Session);
     let session = session.ok_or_else(|| {
         Failure::request(format!("`{what}` is a node, not a session")).advise(Advice::ListSessions)
     })?;

@@ -46,7 +46,7 @@ pub trait Observer: Send + Sync {
     }
 
     /// How far old states of files are dropped.
-    fn dropping(&self, progress: quipu_store::DroppingFiles) {
+    fn dropping(&self, progress: quipu_store::FileDropProgress) {
         let _ = progress;
     }
 }

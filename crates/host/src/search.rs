@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use quipu_protocol::{NodeId, SessionId, UnixMs};
 use quipu_store::{
-    Found, Graph, Hit, Matching, Order, QUERY_LIMIT, ReadModel as _, SearchQuery, SessionQuery, SessionRow,
-    Sessions, Speaker, Unindexed, Upkeep,
+    Graph, Hit, IndexBacklog, MatchMode, Order, QUERY_LIMIT, ReadModel as _, SearchHits, SearchQuery,
+    SessionQuery, SessionRow, Sessions, Speaker, Upkeep,
 };
 
 use crate::text::{ago, one_line, title_of};
@@ -27,7 +27,7 @@ pub struct SearchRequest {
     /// The words.
     pub words: String,
     /// How they match.
-    pub matching: Matching,
+    pub matching: MatchMode,
     /// Only what this program wrote.
     pub agent: Option<String>,
     /// Only in sessions of this directory, which may be gone.
@@ -72,7 +72,7 @@ pub enum SearchProgress {
 /// What a search came to.
 pub struct SearchResults {
     /// What was found.
-    pub found: Found,
+    pub found: SearchHits,
     /// The sessions of the hits.
     pub rows: SessionRows,
     /// What a search by meaning took.
@@ -188,7 +188,7 @@ fn directory(path: &Path) -> Result<String, Failure> {
 pub async fn finish_index(store: &dyn Upkeep, tell: &(dyn Fn(SearchProgress) + Sync)) -> Result<(), Failure> {
     let mut left = store.index().await?;
     let all = left;
-    while left != Unindexed::default() {
+    while left != IndexBacklog::default() {
         let done = |left: u64, all: u64| 100 - (100 * left).checked_div(all).unwrap_or(0).min(100);
         let (words, parts) = (done(left.words, all.words), done(left.substrings, all.substrings));
         tell(SearchProgress::Indexing { words, parts });

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use quipu::{Embedder, Engine, MeaningError, MeaningIndexed};
 use quipu_protocol::{ModelErrorKind, Usage};
-use quipu_store::{Found, SearchQuery, SqliteStore, StoreError};
+use quipu_store::{SearchHits, SearchQuery, SqliteStore, StoreError};
 
 use crate::{Failure, FailureKind, Home};
 
@@ -89,7 +89,7 @@ impl SemanticSearch {
         query: SearchQuery,
         wait: bool,
         tell: impl Fn(u64),
-    ) -> Result<(Found, SemanticReport), Failure> {
+    ) -> Result<(SearchHits, SemanticReport), Failure> {
         let (embedder, sealer) = (&*self.embedder, self.engine.sealer());
         let patience = (!wait).then_some(PATIENCE);
         let indexed = quipu::index_meaning(store, embedder, sealer, patience, tell).await;
@@ -100,7 +100,7 @@ impl SemanticSearch {
         };
         if query.words.trim().is_empty() {
             let (left, usage) = (indexed.left, indexed.usage);
-            return Ok((Found::default(), SemanticReport { indexed, left, usage }));
+            return Ok((SearchHits::default(), SemanticReport { indexed, left, usage }));
         }
         let made = quipu::search_by_meaning(store, embedder, sealer, query).await?;
         let mut usage = made.usage;

@@ -150,7 +150,7 @@ impl Mirror {
     pub(crate) async fn go_on(&self, session: &SessionId, at: Option<NodeId>) -> Result<(), Failure> {
         match &mut *self.file.lock().await {
             Some(file) => {
-                file.go_on(&*self.store, session, at).await?;
+                file.resume(&*self.store, session, at).await?;
                 self.home.wrote(file.path(), WrittenKind::SessionFile, std::slice::from_ref(session));
                 Ok(())
             }

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use quipu::history::{TreeItem, TreeLine, TreeQuery, session_tree};
 use quipu_dag::Node;
 use quipu_protocol::{Entry, Message, NodeId, SessionId};
-use quipu_store::{Graph, SessionQuery, Until, decode_nodes};
-use quipu_transcript::Decoded;
+use quipu_store::{Graph, LineageEnd, SessionQuery, decode_nodes};
+use quipu_transcript::DecodedEntry;
 
 use crate::entry::entry_line;
 use crate::text::{ago, one_line, title_of};
@@ -184,7 +184,7 @@ async fn past(store: &dyn Graph, mut at: NodeId, mut shown: u64) -> Result<Vec<T
         };
         let open = row.as_ref().filter(|row| row.head.is_some()).map(|row| row.id.clone());
         let asked = [at, row.as_ref().map_or(at, |row| row.base)];
-        let mut met = store.meetings(at, &asked).await?.into_iter();
+        let mut met = store.fork_points(at, &asked).await?.into_iter();
         let Some(end) = met.next().flatten() else { break };
         // A session that does not lead there says nothing of where it begins.
         let first = met.next().flatten().filter(|met| met.apart.is_none() && row.is_some());
@@ -193,7 +193,7 @@ async fn past(store: &dyn Graph, mut at: NodeId, mut shown: u64) -> Result<Vec<T
         let left = if count <= shown + 1 { 0 } else { count - shown };
         let nodes = match usize::try_from(count - left) {
             Ok(0) | Err(_) => Vec::new(),
-            Ok(count) => store.lineage(at, Until::Count(count)).await?,
+            Ok(count) => store.lineage(at, LineageEnd::Count(count)).await?,
         };
         let decoded = decode_nodes(store, &nodes).await?;
         let mut rows = Vec::new();
@@ -207,7 +207,7 @@ async fn past(store: &dyn Graph, mut at: NodeId, mut shown: u64) -> Result<Vec<T
             let below = nodes.first().map_or(at, |first| first.id);
             rows.push(TreeRow { of: open.clone(), ..folded(below, depth, left, 0) });
         }
-        let node = |(node, decoded): (&Node, &Decoded)| TreeRow {
+        let node = |(node, decoded): (&Node, &DecodedEntry)| TreeRow {
             of: open.clone(),
             ..of_node(node.id, &decoded.entry)
         };
@@ -281,7 +281,7 @@ pub async fn unfolded_rows(
     let shown = count.min(UNFOLDED);
     let last = u32::try_from(depth + count - 1).unwrap_or(u32::MAX);
     let Some(last) = store.ancestor(below, last).await? else { return Ok(Vec::new()) };
-    let nodes = store.lineage(last, Until::Count(usize::try_from(shown).unwrap_or(TOGETHER))).await?;
+    let nodes = store.lineage(last, LineageEnd::Count(usize::try_from(shown).unwrap_or(TOGETHER))).await?;
     let decoded = decode_nodes(store, &nodes).await?;
     let mut rows = Vec::with_capacity(nodes.len() + 1);
     if let Some(first) = nodes.first().filter(|_| shown < count) {
@@ -299,7 +299,7 @@ pub async fn unfolded_rows(
 
 /// What the user said, the newest first.
 pub async fn user_messages(store: &dyn Graph, head: NodeId) -> Result<Vec<(NodeId, String)>, Failure> {
-    let nodes = store.lineage(head, Until::Count(SOUGHT)).await?;
+    let nodes = store.lineage(head, LineageEnd::Count(SOUGHT)).await?;
     let mut messages = Vec::new();
     for nodes in nodes.rchunks(TOGETHER) {
         let decoded = decode_nodes(store, nodes).await?;
@@ -337,7 +337,7 @@ fn of_node(node: NodeId, entry: &Entry) -> TreeRow {
 pub async fn nodes_of(
     store: &dyn Graph,
     lines: &[TreeLine],
-) -> Result<HashMap<NodeId, (Node, Decoded)>, Failure> {
+) -> Result<HashMap<NodeId, (Node, DecodedEntry)>, Failure> {
     let ids: Vec<NodeId> = lines
         .iter()
         .filter_map(|line| match line.item {

@@ -9,7 +9,7 @@ use quipu_protocol::{
     Json, Limit, Message, ModelError, NodeId, Outcome, Refused, RunId, StepInfo, ToolSpec, Usage,
 };
 use quipu_transcript::{
-    Cut, TouchedFiles, compaction_note, cut, estimate_text, measure, sent_tokens, summary_of_note,
+    CutPoint, TouchedFiles, compaction_note, cut, estimate_text, measure, sent_tokens, summary_of_note,
     words_of_note,
 };
 
@@ -56,7 +56,7 @@ const OVERFLOW: u64 = 1_000;
 /// A compaction under way.
 pub(super) struct Compacting {
     reason: CompactionReason,
-    cut: Cut,
+    cut: CutPoint,
     tokens_before: u64,
     /// What ends the turn when an overflow cannot be mended.
     error: Option<ModelError>,
@@ -86,7 +86,7 @@ impl Machine {
     }
 
     /// What helps before a call. Where the text alone cannot fit, less is kept than wanted.
-    fn cut_before_call(&self) -> Option<Cut> {
+    fn cut_before_call(&self) -> Option<CutPoint> {
         let window = self.prefix.model.context_window;
         let fits = self.prefix_tokens.saturating_add(self.estimated) <= window;
         let keep = self.keep_recent(window);
@@ -94,7 +94,7 @@ impl Machine {
     }
 
     /// Keeps less and less until enough goes.
-    fn cut_that_helps(&self, mut keep: u64, least: u64) -> Option<Cut> {
+    fn cut_that_helps(&self, mut keep: u64, least: u64) -> Option<CutPoint> {
         loop {
             match self.cut_at(keep) {
                 Some(found) if self.helps(found) => return Some(found),
@@ -117,7 +117,7 @@ impl Machine {
 
     /// Whether enough would go. Where nearly all is in the messages that stay, a summary costs and frees nothing. The
     /// summary before counts as far as the new one must be shorter: it may be that of a model with a larger window.
-    fn helps(&self, cut: Cut) -> bool {
+    fn helps(&self, cut: CutPoint) -> bool {
         let before = self.estimate(..cut.begin).saturating_sub(self.longest_note());
         quipu_transcript::freed(&self.messages, cut, self.estimated).saturating_add(before)
             >= self.estimated / 10
@@ -151,7 +151,7 @@ impl Machine {
         self.compaction.reserve_tokens.min(window / 4)
     }
 
-    fn cut(&self) -> Option<Cut> {
+    fn cut(&self) -> Option<CutPoint> {
         let window = self.prefix.model.context_window;
         self.cut_at(self.keep_recent(if window == 0 { u64::MAX } else { window }))
     }
@@ -166,14 +166,14 @@ impl Machine {
 
     /// Where to cut so that about `keep` tokens stay. What a compaction holds itself, in place of nodes before it, cannot
     /// be parted: it goes as a whole.
-    fn cut_at(&self, keep: u64) -> Option<Cut> {
+    fn cut_at(&self, keep: u64) -> Option<CutPoint> {
         let found = cut(&self.messages, keep)?;
         let first = self.nodes.first();
         let held = self.nodes.iter().take_while(|node| Some(*node) == first).count();
         if found.first_kept >= held {
             return Some(found);
         }
-        Some(Cut { first_kept: held, turn: None, ..found })
+        Some(CutPoint { first_kept: held, turn: None, ..found })
     }
 
     /// Whether something runs that belongs to no turn.
@@ -242,7 +242,7 @@ impl Machine {
     fn begin_compaction(
         &mut self,
         reason: CompactionReason,
-        cut: Cut,
+        cut: CutPoint,
         focus: Option<String>,
         error: Option<ModelError>,
     ) {

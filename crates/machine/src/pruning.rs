@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use quipu_protocol::{Entry, Event, Message, NodeId};
-use quipu_transcript::{Measure, Prune, Pruned, is_prunable, last_turns, measure, sent_tokens};
+use quipu_transcript::{Measure, Prune, PruneReport, is_prunable, last_turns, measure, sent_tokens};
 
 use super::{Draft, Machine, Phase, Plan, Start, Tag};
 
@@ -81,7 +81,7 @@ impl Left {
     /// Leaves results out of a context of `all` estimated tokens.
     fn out(&mut self, prune: &Prune, messages: &mut [Arc<Message>], nodes: &[NodeId], all: u64) -> u64 {
         self.remember(messages, all);
-        let Pruned { results, tokens, until } = prune.apply(messages, nodes);
+        let PruneReport { results, tokens, until } = prune.apply(messages, nodes);
         self.results += results;
         self.tokens = self.tokens.saturating_add(tokens);
         self.until = self.until.max(until);

@@ -8,12 +8,12 @@ use crate::edit::Edit;
 /// value of a member, and the name tells about it.
 type Find<'a, E> = dyn FnMut(Option<&str>, &str) -> Result<Vec<Edit>, E> + 'a;
 
-/// Looks at a string as it stands between its quotes.
-type Look<'a> = dyn Fn(&str, Escapes) -> Seen + 'a;
+/// Inspects the raw text of a string between its quotes.
+type Inspect<'a> = dyn Fn(&str, Escapes) -> StringHints + 'a;
 
-/// What a string shows before it is decoded.
+/// What the raw text of a string shows before it is decoded.
 #[derive(Clone, Copy)]
-pub(crate) struct Seen {
+pub(crate) struct StringHints {
     /// Whether something may be found in it.
     pub(crate) may_hold: bool,
     /// Whether it tells about its value, where it is a member's name: the value is looked into, whatever it shows.
@@ -32,7 +32,11 @@ pub(crate) enum Escapes {
 
 /// The text with its strings rewritten, or `None` when nothing changes. `json` is valid JSON. Strings in which nothing may be
 /// found are not decoded.
-pub(crate) fn rewrite<E>(json: &str, look: &Look<'_>, find: &mut Find<'_, E>) -> Result<Option<String>, E> {
+pub(crate) fn rewrite<E>(
+    json: &str,
+    look: &Inspect<'_>,
+    find: &mut Find<'_, E>,
+) -> Result<Option<String>, E> {
     let bytes = json.as_bytes();
     let mut out = String::new();
     let mut copied = 0;
@@ -220,7 +224,7 @@ fn unit(raw: &str, at: usize) -> (usize, Option<char>) {
 mod tests {
     use super::*;
 
-    const ALL: Seen = Seen { may_hold: true, tells: true };
+    const ALL: StringHints = StringHints { may_hold: true, tells: true };
 
     #[track_caller]
     fn check(json: &str, expect: &str) {
@@ -236,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_replaced_changes() {
+    fn json_outside_replacements_is_unchanged() {
         let new = r#"<\"\u0001>"#;
         for text in
             ["1.0", "[]", r#"{"b": 1e400, "a":12345678901234567890}"#, r#""\ud800\u0041\/\"""#, r#""""#]

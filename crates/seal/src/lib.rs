@@ -26,12 +26,12 @@
 //! - `seal(seal(x)) == seal(x)`; a placeholder inside a text is left alone and acts as a wall for all matching.
 //! - `unseal(seal(x)) == x` for a text without foreign placeholders, for the life of the process. Two limits:
 //!   beyond 64 MB of distinct secrets new ones are sealed and not remembered, and two secrets that share an id
-//!   (one pair in four thousand million) are not told apart; both then give [`Unresolved`], never a wrong value.
+//!   (one pair in four thousand million) are not told apart; both then give [`UnresolvedPlaceholder`], never a wrong value.
 //! - Time and memory are linear in the text.
 
 mod edit;
 mod json;
-mod known;
+mod known_secrets;
 mod patterns;
 mod picture;
 mod placeholder;
@@ -46,8 +46,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use quipu_protocol::Json;
 
 use edit::{Edit, apply};
-use json::{Escapes, Seen};
-use known::Known;
+use json::{Escapes, StringHints};
+use known_secrets::KnownSecrets;
 use patterns::{Candidate, Patterns};
 pub use picture::without_text;
 use placeholder::{IdKey, Memory};
@@ -66,7 +66,7 @@ pub use stream::SealStream;
 /// ```
 pub struct Sealer {
     key: IdKey,
-    known: RwLock<Arc<Known>>,
+    known: RwLock<Arc<KnownSecrets>>,
     memory: Mutex<Memory>,
 }
 
@@ -75,7 +75,7 @@ pub struct Sealer {
 #[error(
     "{placeholder} stands for a secret that this process has not seen; read the file that holds it first"
 )]
-pub struct Unresolved {
+pub struct UnresolvedPlaceholder {
     /// The placeholder.
     pub placeholder: String,
 }
@@ -93,7 +93,7 @@ impl Sealer {
     /// that guessing does not find. `kind` becomes lower case with `-` for what a placeholder cannot hold.
     pub fn know(&self, kind: &str, secret: &str) {
         let secret = secret.trim();
-        if secret.chars().count() < known::SHORTEST {
+        if secret.chars().count() < known_secrets::SHORTEST {
             return;
         }
         if self.known().entries().iter().any(|(present, _)| **present == *secret) {
@@ -103,7 +103,7 @@ impl Sealer {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         let mut entries = known.entries().to_vec();
         let mut memory = self.memory();
-        for spelling in known::spellings(secret) {
+        for spelling in known_secrets::spellings(secret) {
             let spelling: Arc<str> = spelling.into();
             if !entries.iter().any(|(present, _)| *present == spelling) {
                 let id = self.key.id(&spelling);
@@ -111,7 +111,7 @@ impl Sealer {
                 entries.push((spelling, placeholder::write(&kind, id).into()));
             }
         }
-        *known = Arc::new(Known::new(entries));
+        *known = Arc::new(KnownSecrets::new(entries));
     }
 
     /// `text` with every secret replaced. Idempotent.
@@ -135,7 +135,7 @@ impl Sealer {
                 Escapes::Short => has_keyword,
                 Escapes::Spelled => true,
             };
-            Seen { may_hold: may_hold || known.may_stand_in(raw), tells: has_keyword }
+            StringHints { may_hold: may_hold || known.may_stand_in(raw), tells: has_keyword }
         };
         let sealed = json::rewrite::<std::convert::Infallible>(json.get(), &look, &mut |name, text| {
             // The name as it will stand beside the value, or a second pass would read it differently.
@@ -154,7 +154,7 @@ impl Sealer {
     ///
     /// # Errors
     /// The first placeholder that cannot be resolved.
-    pub fn unseal<'a>(&self, text: &'a str) -> Result<Cow<'a, str>, Unresolved> {
+    pub fn unseal<'a>(&self, text: &'a str) -> Result<Cow<'a, str>, UnresolvedPlaceholder> {
         Ok(apply(text, &self.resolved(text)?))
     }
 
@@ -162,13 +162,13 @@ impl Sealer {
     ///
     /// # Errors
     /// The first placeholder that cannot be resolved.
-    pub fn unseal_json(&self, json: &Json) -> Result<Json, Unresolved> {
-        let all = Seen { may_hold: true, tells: false };
+    pub fn unseal_json(&self, json: &Json) -> Result<Json, UnresolvedPlaceholder> {
+        let all = StringHints { may_hold: true, tells: false };
         let unsealed = json::rewrite(json.get(), &|_, _| all, &mut |_, text| self.resolved(text))?;
         Ok(json::reread(json, unsealed))
     }
 
-    fn known(&self) -> Arc<Known> {
+    fn known(&self) -> Arc<KnownSecrets> {
         Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -203,7 +203,14 @@ impl Sealer {
 
     /// Adds the secrets of one piece without placeholders. What is left between them is searched again until
     /// nothing is found, for only then is sealing idempotent: a second pass sees exactly those pieces.
-    fn search(&self, text: &str, piece: Range<usize>, known: &Known, remember: bool, edits: &mut Vec<Edit>) {
+    fn search(
+        &self,
+        text: &str,
+        piece: Range<usize>,
+        known: &KnownSecrets,
+        remember: bool,
+        edits: &mut Vec<Edit>,
+    ) {
         let mut pieces = vec![(piece, 0)];
         while let Some((piece, depth)) = pieces.pop() {
             // What stands behind the piece once all is sealed: nothing, or a placeholder.
@@ -255,13 +262,14 @@ impl Sealer {
         edits
     }
 
-    fn resolved(&self, text: &str) -> Result<Vec<Edit>, Unresolved> {
+    fn resolved(&self, text: &str) -> Result<Vec<Edit>, UnresolvedPlaceholder> {
         let mut edits = Vec::new();
         let mut rest = 0;
         while let Some(range) = placeholder::next(text, rest) {
             rest = range.end;
             let secret = self.memory().secret(&text[range.clone()]);
-            let with = secret.ok_or_else(|| Unresolved { placeholder: text[range.clone()].to_owned() })?;
+            let with = secret
+                .ok_or_else(|| UnresolvedPlaceholder { placeholder: text[range.clone()].to_owned() })?;
             edits.push(Edit { range, with });
         }
         Ok(edits)

@@ -43,7 +43,7 @@ struct Row {
     keywords: Vec<String>,
     /// What must stand before the keyword.
     #[serde(default)]
-    left: Left,
+    left: LeftBoundary,
     /// With a lead: what it cannot do without behind the keyword, as [`sign_follows`] reads it.
     #[serde(default)]
     sign: Option<String>,
@@ -59,12 +59,12 @@ struct Row {
     #[serde(default)]
     check: Check,
     #[serde(skip)]
-    compiled: Compiled,
+    compiled: CompiledRegexes,
 }
 
 #[derive(Deserialize, Clone, Copy, Default)]
 #[serde(rename_all = "lowercase")]
-enum Left {
+enum LeftBoundary {
     /// No letter, digit or `_`.
     #[default]
     Word,
@@ -99,7 +99,7 @@ enum Check {
 /// Each expression is compiled when it is first reached: most keywords in prose fail at the lead, and compiling all
 /// would cost a short run more than everything else that it does.
 #[derive(Default)]
-struct Compiled {
+struct CompiledRegexes {
     lead: OnceLock<Regex>,
     secret: OnceLock<Regex>,
     follow: OnceLock<Regex>,
@@ -247,7 +247,7 @@ fn sign_follows(text: &[u8], signs: &[u8]) -> bool {
     text[name..].iter().take(LONGEST_PART).find(|b| !between(b)).is_some_and(|sign| signs.contains(sign))
 }
 
-impl Left {
+impl LeftBoundary {
     fn allows(self, text: &[u8], at: usize) -> bool {
         let Some(before) = at.checked_sub(1).map(|i| text[i]) else { return !matches!(self, Self::Digit) };
         let joined = match self {
@@ -388,7 +388,7 @@ mod tests {
 
     /// Over everything that the parts of a lead can be made of: where the lead matches, a sign follows.
     #[test]
-    fn no_lead_goes_without_its_sign() {
+    fn every_lead_has_its_sign() {
         let names = [
             "",
             "_access-key",

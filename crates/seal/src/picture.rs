@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_whole_png_stays() {
+    fn incomplete_png_stays() {
         let (head, text) = (chunk(b"IHDR", &[7; 13]), chunk(b"tEXt", b"a"));
         let mut huge = chunk(b"IDAT", b"x");
         huge[0] = 0xff;

@@ -77,11 +77,11 @@ pub(crate) fn next(text: &str, from: usize) -> Option<Range<usize>> {
 /// Which secret each id stands for.
 #[derive(Default)]
 pub(crate) struct Memory {
-    by_id: HashMap<u32, Remembered>,
+    by_id: HashMap<u32, MemoryEntry>,
     bytes: usize,
 }
 
-enum Remembered {
+enum MemoryEntry {
     One(Arc<str>),
     /// Two secrets have this id. Better no answer than the wrong one.
     Ambiguous,
@@ -95,16 +95,16 @@ impl Memory {
     /// Keeps a secret that was found, as long as there is room; whether it took some.
     pub(crate) fn remember(&mut self, id: u32, secret: &str) -> bool {
         match self.by_id.get(&id) {
-            Some(Remembered::Ambiguous) => false,
-            Some(Remembered::One(present)) if **present == *secret => false,
-            Some(Remembered::One(_)) => {
-                self.by_id.insert(id, Remembered::Ambiguous);
+            Some(MemoryEntry::Ambiguous) => false,
+            Some(MemoryEntry::One(present)) if **present == *secret => false,
+            Some(MemoryEntry::One(_)) => {
+                self.by_id.insert(id, MemoryEntry::Ambiguous);
                 false
             }
             None if self.bytes + secret.len() + ENTRY_BYTES > REMEMBERED_BYTES => false,
             None => {
                 self.bytes += secret.len() + ENTRY_BYTES;
-                self.by_id.insert(id, Remembered::One(secret.into()));
+                self.by_id.insert(id, MemoryEntry::One(secret.into()));
                 true
             }
         }
@@ -113,9 +113,9 @@ impl Memory {
     /// Keeps a credential of the program, whatever room there is.
     pub(crate) fn remember_always(&mut self, id: u32, secret: &Arc<str>) {
         let remembered = match self.by_id.get(&id) {
-            Some(Remembered::One(present)) if present != secret => Remembered::Ambiguous,
-            Some(Remembered::Ambiguous) => Remembered::Ambiguous,
-            Some(Remembered::One(_)) | None => Remembered::One(Arc::clone(secret)),
+            Some(MemoryEntry::One(present)) if present != secret => MemoryEntry::Ambiguous,
+            Some(MemoryEntry::Ambiguous) => MemoryEntry::Ambiguous,
+            Some(MemoryEntry::One(_)) | None => MemoryEntry::One(Arc::clone(secret)),
         };
         self.by_id.insert(id, remembered);
     }
@@ -124,8 +124,8 @@ impl Memory {
     pub(crate) fn secret(&self, placeholder: &str) -> Option<Arc<str>> {
         let digits = placeholder.get(placeholder.len().checked_sub(ID_DIGITS + 1)?..placeholder.len() - 1)?;
         match self.by_id.get(&u32::from_str_radix(digits, 16).ok()?)? {
-            Remembered::One(secret) => Some(Arc::clone(secret)),
-            Remembered::Ambiguous => None,
+            MemoryEntry::One(secret) => Some(Arc::clone(secret)),
+            MemoryEntry::Ambiguous => None,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose as base64_engine;
 use quipu_protocol::Json;
-use quipu_seal::{Sealer, Unresolved};
+use quipu_seal::{Sealer, UnresolvedPlaceholder};
 use support::{expand, plant};
 
 fn sealer() -> Sealer {
@@ -189,7 +189,7 @@ fn ids_depend_on_key_and_secret_only() {
 }
 
 #[test]
-fn overlaps() {
+fn overlapping_secrets_are_replaced() {
     let sealer = sealer();
     sealer.know("long", "abcdefgh-ijkl");
     sealer.know("short", "abcdefgh");
@@ -216,7 +216,7 @@ fn overlaps() {
 fn unknown_placeholders_are_refused() {
     let unknown = "[REDACTED:api-key:0123abcd]";
     let error = sealer().unseal(&format!("a {unknown} b")).unwrap_err();
-    assert_eq!(error, Unresolved { placeholder: unknown.to_owned() });
+    assert_eq!(error, UnresolvedPlaceholder { placeholder: unknown.to_owned() });
     assert!(error.to_string().starts_with(unknown));
     let json = Json::parse(&format!(r#"{{"a":["{}"]}}"#, unknown.replace('[', "\\u005b"))).unwrap();
     assert_eq!(sealer().unseal_json(&json).unwrap_err(), error);
@@ -246,7 +246,7 @@ fn debug_shows_no_secret() {
 }
 
 #[test]
-fn it_is_shared_between_threads() {
+fn sealer_is_shared_between_threads() {
     fn shared<T: Send + Sync + 'static>(_: &T) {}
     let sealer = Arc::new(sealer());
     shared(&sealer);

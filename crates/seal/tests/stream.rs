@@ -135,7 +135,7 @@ fn bytes_that_are_no_text_are_kept() {
 }
 
 #[test]
-fn what_was_found_can_be_put_back() {
+fn found_secret_can_be_restored() {
     let sealer = sealer();
     let (mut stream, mut out) = (SealStream::new(sealer.clone()), Vec::new());
     stream.push(format!("{TOKEN}\n").as_bytes(), &mut out);

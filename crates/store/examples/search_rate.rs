@@ -15,14 +15,14 @@ use std::time::{Duration, Instant};
 use quipu_dag::{Blob, Node, NodeRecord};
 use quipu_protocol::{Entry, Epoch, SessionId, SessionStart, StepInfo};
 use quipu_store::{
-    Commit, Matching, OpenOptions, Order, ReadModel as _, RefMove, RefName, SearchQuery, SqliteStore, Store,
-    Unindexed, Upkeep, UsageBy, UsageQuery,
+    Commit, IndexBacklog, MatchMode, OpenOptions, Order, ReadModel as _, RefMove, RefName, SearchQuery,
+    SqliteStore, Store, Upkeep, UsageGrouping, UsageQuery,
 };
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
 /// Makes the n-th of a mix of searches.
-type Make = fn(&mut Random, usize) -> String;
+type QueryMaker = fn(&mut Random, usize) -> String;
 
 /// Nodes of one session.
 const SESSION: usize = 400;
@@ -258,7 +258,7 @@ async fn index(store: &SqliteStore, file: &Path, bytes: usize) -> Outcome<()> {
     #[expect(clippy::cast_precision_loss, reason = "megabytes")]
     let megabytes = bytes as f64 / 1e6;
     // Whatever else is derived is made first: what was done, which comes with the index, is none of it.
-    let usage = UsageQuery { by: UsageBy::Session, since: None, until: None };
+    let usage = UsageQuery { by: UsageGrouping::Session, since: None, until: None };
     while store.usage(usage.clone()).await?.behind > 0 {}
     // What was indexed meanwhile does not count.
     let connection = rusqlite::Connection::open(file)?;
@@ -277,7 +277,7 @@ async fn index(store: &SqliteStore, file: &Path, bytes: usize) -> Outcome<()> {
         }
         mark()
     });
-    while store.index().await? != Unindexed::default() {}
+    while store.index().await? != IndexBacklog::default() {}
     let all = mark();
     over.store(true, Ordering::Relaxed);
     let words = looks.join().map_err(|_| "the thread that looks has fallen")?;
@@ -302,11 +302,11 @@ async fn measure(file: &Path, nodes: usize, queries: usize) -> Outcome<()> {
     let store = SqliteStore::open(file, &OpenOptions::default())?;
     let bytes = fill(&store, nodes).await?;
     index(&store, file, bytes).await?;
-    let sets: [(&str, Matching, Order, Make); 4] = [
-        ("words", Matching::Words, Order::Newest, query),
-        ("words, best", Matching::Words, Order::Best, query),
-        ("parts", Matching::Substrings, Order::Newest, part),
-        ("words, then parts", Matching::Any, Order::Newest, query),
+    let sets: [(&str, MatchMode, Order, QueryMaker); 4] = [
+        ("words", MatchMode::Words, Order::Newest, query),
+        ("words, best", MatchMode::Words, Order::Best, query),
+        ("parts", MatchMode::Substrings, Order::Newest, part),
+        ("words, then parts", MatchMode::Any, Order::Newest, query),
     ];
     for (name, matching, order, make) in sets.into_iter().filter(|_| queries > 0) {
         let mut random = Random(0x2545_f491_4f6c_dd1d);

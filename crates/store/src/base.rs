@@ -9,8 +9,8 @@ use quipu_dag::{Blob, Node};
 use quipu_protocol::{BlobId, ChunkId, NodeId, SessionId};
 
 use crate::{
-    ActionQuery, Commit, Edge, Fence, Head, LoggedAction, Owner, Pending, RefName, ReserveAsk, Reserved,
-    StoreError, Until,
+    ActionQuery, Commit, Edge, Fence, Head, LineageEnd, LoggedAction, OpenWork, Owner, RefName, Reservation,
+    ReserveRequest, StoreError,
 };
 
 /// What every operation returns. Runs on any executor: the work is done by threads of the store.
@@ -55,8 +55,8 @@ pub trait Store: Send + Sync + 'static {
     /// The nodes from `until` down to `from`, oldest first, `from` last. A missing parent ends it like a root.
     ///
     /// # Errors
-    /// `Missing` when `from` is not there, or `Until::Node` names a node that is not one of its ancestors.
-    fn lineage(&self, from: NodeId, until: Until) -> Fut<'_, Vec<Node>>;
+    /// `Missing` when `from` is not there, or `LineageEnd::Node` names a node that is not one of its ancestors.
+    fn lineage(&self, from: NodeId, until: LineageEnd) -> Fut<'_, Vec<Node>>;
 
     /// The direct children of each node, in the order in which they were written.
     fn children<'a>(&'a self, of: &'a [NodeId]) -> Fut<'a, Vec<Edge>>;
@@ -72,12 +72,12 @@ pub trait Store: Send + Sync + 'static {
     fn lease<'a>(&'a self, name: &'a RefName, owner: &'a Owner, ttl: Duration) -> Fut<'a, Fence>;
 
     /// What a session left open: queued inputs, steps that began, a jump that is not over.
-    fn pending<'a>(&'a self, session: &'a SessionId) -> Fut<'a, Pending>;
+    fn pending<'a>(&'a self, session: &'a SessionId) -> Fut<'a, OpenWork>;
 
     /// Reserves what a call may cost at most, unless that, what was spent and what others have reserved are more than the
     /// limit together. Looked at and written in one transaction, so that no two processes are given the same money. What
     /// is reserved counts until [`Op::Release`](crate::Op::Release); where nobody renews it ([`Op::Renew`](crate::Op::Renew)) it counts as spent.
-    fn reserve(&self, ask: ReserveAsk) -> Fut<'_, Reserved>;
+    fn reserve(&self, ask: ReserveRequest) -> Fut<'_, Reservation>;
 
     /// Resolves after the next commit to the store, by this process or (within about a quarter of a second) by
     /// another. May resolve once when nothing has changed.

@@ -19,8 +19,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use quipu_dag::{Blob, Node, NodeRecord};
 use quipu_protocol::{BlobId, NodeId};
 
-use crate::load::ByHash;
-use crate::{Commit, Expect, Graph, NewChunk, RefMove, RefName, StoreError, Told};
+use crate::load::BuildIdHasher;
+use crate::{Commit, Graph, NewChunk, NodeHint, RefExpectation, RefMove, RefName, StoreError};
 
 /// A window is this part of the store's nodes: so many keys fall on each page of an index that holds about 50.
 const PART: u64 = 4;
@@ -90,7 +90,7 @@ pub struct Window {
     whole: VecDeque<Commit>,
     spool: Option<Spool>,
     /// When the blobs are in order: how many were given back, and what comes with the last of the nodes.
-    blobs: Option<(Arc<Waiting>, usize, Commit)>,
+    blobs: Option<(Arc<SpooledWindow>, usize, Commit)>,
     /// Nodes that follow the blobs.
     nodes: Option<(SpooledNodes, Commit)>,
     /// Weight of what was given back, and of all.
@@ -205,17 +205,17 @@ impl Window {
 /// Nodes that wait in a file to be committed.
 #[derive(Debug, Clone)]
 pub struct SpooledNodes {
-    all: Arc<Waiting>,
+    all: Arc<SpooledWindow>,
     range: Range<usize>,
 }
 
 /// What a window brings, in order.
 #[derive(Debug)]
-struct Waiting {
+struct SpooledWindow {
     bytes: Bytes,
     kinds: Vec<String>,
     /// The blobs by their hashes.
-    blobs: Vec<Kept>,
+    blobs: Vec<SpooledBlob>,
     /// Where each node stands, and how long it is.
     nodes: Vec<(u64, u32)>,
     /// The file into which blobs were committed, and how many.
@@ -235,7 +235,7 @@ struct Bytes {
 
 /// A blob that waits.
 #[derive(Debug)]
-struct Kept {
+struct SpooledBlob {
     id: BlobId,
     offset: u64,
     length: u32,
@@ -247,7 +247,7 @@ struct Kept {
 #[derive(Debug)]
 struct Spool {
     bytes: Bytes,
-    blobs: Vec<Kept>,
+    blobs: Vec<SpooledBlob>,
     kinds: Vec<String>,
     /// Where each node stands, and how long it is.
     nodes: Vec<(u64, u32)>,
@@ -279,8 +279,8 @@ impl Spool {
     }
 
     fn add(&mut self, commit: Commit) -> Result<(), StoreError> {
-        let Commit { blobs, chunks, nodes, told, spooled, moves, actions, ops, durability } = commit;
-        let told: HashMap<NodeId, Told, ByHash> = told.into_iter().collect();
+        let Commit { blobs, chunks, nodes, hints, spooled, moves, actions, ops, durability } = commit;
+        let hints: HashMap<NodeId, NodeHint, BuildIdHasher> = hints.into_iter().collect();
         for blob in blobs {
             let kind = match self.kinds.iter().position(|kind| *kind == blob.kind) {
                 Some(kind) => kind,
@@ -291,16 +291,16 @@ impl Spool {
             };
             let (offset, length) = self.bytes.put(blob.content.as_bytes())?;
             let kind = u32::try_from(kind).unwrap_or(u32::MAX);
-            self.blobs.push(Kept { id: blob.id, offset, length, kind });
+            self.blobs.push(SpooledBlob { id: blob.id, offset, length, kind });
         }
         for node in &nodes {
-            self.add_node(node, told.get(&node.id).copied())?;
+            self.add_node(node, hints.get(&node.id).copied())?;
         }
         if let Some(spooled) = spooled {
             // Of another window, whose blobs are committed.
             for first in (0..spooled.count()).step_by(AT_ONCE) {
-                for (node, told) in spooled.nodes_from(first)? {
-                    self.add_node(&node, told)?;
+                for (node, hint) in spooled.nodes_from(first)? {
+                    self.add_node(&node, hint)?;
                 }
             }
         }
@@ -325,16 +325,16 @@ impl Spool {
         Ok(())
     }
 
-    fn add_node(&mut self, node: &Node, told: Option<Told>) -> Result<(), StoreError> {
+    fn add_node(&mut self, node: &Node, hint: Option<NodeHint>) -> Result<(), StoreError> {
         let mut bytes = Vec::with_capacity(512);
-        write_node(&mut bytes, node, told);
+        write_node(&mut bytes, node, hint);
         self.nodes.push(self.bytes.put(&bytes)?);
         Ok(())
     }
 
     /// Of the moves of a ref, only the last counts, where none depends on the one before it.
     fn add_move(&mut self, moved: RefMove) {
-        if moved.expect != Expect::Any || moved.fence.is_some() {
+        if moved.expect != RefExpectation::Any || moved.fence.is_some() {
             self.moves.remove(&moved.name);
             self.rest.moves.push(moved);
             return;
@@ -350,19 +350,19 @@ impl Spool {
 
     /// Blobs by their hashes; of those that came twice the first, as it would have been stored. Refs by their names, or each
     /// would change another page.
-    fn put_in_order(self) -> Result<(Waiting, Commit), StoreError> {
+    fn put_in_order(self) -> Result<(SpooledWindow, Commit), StoreError> {
         let Self { mut bytes, mut blobs, kinds, nodes, mut rest, .. } = self;
         bytes.end_gathering()?;
         blobs.sort_unstable_by_key(|blob| (blob.id, blob.offset));
         blobs.dedup_by_key(|blob| blob.id);
         rest.moves.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok((Waiting { bytes, kinds, blobs, nodes, stored: Mutex::new(None) }, rest))
+        Ok((SpooledWindow { bytes, kinds, blobs, nodes, stored: Mutex::new(None) }, rest))
     }
 }
 
-impl Waiting {
+impl SpooledWindow {
     fn weight(&self) -> u64 {
-        self.blobs.iter().map(Kept::weight).sum::<u64>() + NODE_COST * self.nodes.len() as u64
+        self.blobs.iter().map(SpooledBlob::weight).sum::<u64>() + NODE_COST * self.nodes.len() as u64
     }
 
     /// The blobs of one commit, and what they count.
@@ -459,8 +459,8 @@ impl SpooledNodes {
     }
 
     /// A few thousand of them, in the order in which they came; none after the last.
-    pub(crate) fn nodes_from(&self, first: usize) -> Result<Vec<(Node, Option<Told>)>, StoreError> {
-        let Waiting { bytes, nodes, .. } = &*self.all;
+    pub(crate) fn nodes_from(&self, first: usize) -> Result<Vec<(Node, Option<NodeHint>)>, StoreError> {
+        let SpooledWindow { bytes, nodes, .. } = &*self.all;
         let last = self.range.end.min((self.range.start + first).saturating_add(AT_ONCE));
         let mut places = nodes.get(self.range.start + first..last).unwrap_or_default();
         let mut read = Vec::with_capacity(places.len());
@@ -514,7 +514,7 @@ impl SpooledNodes {
     }
 }
 
-impl Kept {
+impl SpooledBlob {
     fn weight(&self) -> u64 {
         u64::from(self.length) + 200
     }
@@ -525,9 +525,9 @@ const HAS_EXTERNAL_ID: u8 = 2;
 const HAS_SYSTEM_PROMPT: u8 = 4;
 const HAS_CONFIG: u8 = 8;
 const HAS_SIGNATURES: u8 = 16;
-const HAS_TOLD: u8 = 32;
+const HAS_HINT: u8 = 32;
 
-fn write_node(out: &mut Vec<u8>, node: &Node, told: Option<Told>) {
+fn write_node(out: &mut Vec<u8>, node: &Node, hint: Option<NodeHint>) {
     let Node { id, record, config, thought_signatures } = node;
     let NodeRecord { parent, role, parts, timestamp, external_id, system_prompt } = record;
     let mut has = 0;
@@ -537,14 +537,14 @@ fn write_node(out: &mut Vec<u8>, node: &Node, told: Option<Told>) {
         (system_prompt.is_some(), HAS_SYSTEM_PROMPT),
         (config.is_some(), HAS_CONFIG),
         (thought_signatures.is_some(), HAS_SIGNATURES),
-        (told.is_some(), HAS_TOLD),
+        (hint.is_some(), HAS_HINT),
     ] {
         has |= if there { mark } else { 0 };
     }
     out.push(has);
     out.extend_from_slice(&id.0);
     out.extend_from_slice(&timestamp.to_le_bytes());
-    if let Some(Told { cost, charged, says }) = told {
+    if let Some(NodeHint { cost, charged, says }) = hint {
         out.extend_from_slice(&cost.to_le_bytes());
         out.extend([u8::from(charged), u8::from(says.is_some())]);
         out.extend_from_slice(&says.unwrap_or_default().to_le_bytes());
@@ -561,18 +561,18 @@ fn write_node(out: &mut Vec<u8>, node: &Node, told: Option<Told>) {
 }
 
 /// `None` when these are not the bytes of a node.
-fn read_node(bytes: &[u8]) -> Option<(Node, Option<Told>)> {
+fn read_node(bytes: &[u8]) -> Option<(Node, Option<NodeHint>)> {
     let mut bytes = bytes;
     let has = take::<1>(&mut bytes)?[0];
     let has = |mark| has & mark != 0;
     let id = NodeId(take(&mut bytes)?);
     let timestamp = i64::from_le_bytes(take(&mut bytes)?);
-    let mut told = None;
-    if has(HAS_TOLD) {
+    let mut hint = None;
+    if has(HAS_HINT) {
         let cost = i64::from_le_bytes(take(&mut bytes)?);
         let [charged, says] = take(&mut bytes)?;
         let said = i64::from_le_bytes(take(&mut bytes)?);
-        told = Some(Told { cost, charged: charged != 0, says: (says != 0).then_some(said) });
+        hint = Some(NodeHint { cost, charged: charged != 0, says: (says != 0).then_some(said) });
     }
     let parent = if has(HAS_PARENT) { Some(NodeId(take(&mut bytes)?)) } else { None };
     let system_prompt = if has(HAS_SYSTEM_PROMPT) { Some(BlobId(take(&mut bytes)?)) } else { None };
@@ -592,7 +592,7 @@ fn read_node(bytes: &[u8]) -> Option<(Node, Option<Told>)> {
     let config = text(has(HAS_CONFIG))?;
     let thought_signatures = text(has(HAS_SIGNATURES))?;
     let record = NodeRecord { parent, role, parts, timestamp, external_id, system_prompt };
-    Some((Node { id, record, config, thought_signatures }, told))
+    Some((Node { id, record, config, thought_signatures }, hint))
 }
 
 fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {

@@ -72,7 +72,7 @@ pub enum StoreError {
         /// What is wrong.
         what: String,
     },
-    /// The file, its log or its shared memory was removed or replaced while the store was open. Nothing is written
+    /// The file, its WAL or its shared memory was removed or replaced while the store was open. Nothing is written
     /// until it is back, or until the store is opened again.
     #[error(
         "{} was removed or replaced while the store {} was in use; {}",
@@ -81,24 +81,24 @@ pub enum StoreError {
     Replaced {
         /// The file of the store.
         path: PathBuf,
-        /// What was removed or replaced: `path`, or the log (`-wal`) or shared memory (`-shm`) beside it.
+        /// What was removed or replaced: `path`, or the WAL (`-wal`) or shared memory (`-shm`) beside it.
         lost: PathBuf,
-        /// Whether everything that was acknowledged before is in the file, or in the log where that is in place.
+        /// Whether everything that was acknowledged before is in the file, or in the WAL where that is in place.
         saved: bool,
         /// A new file with everything that was acknowledged, made of the one that is still open.
         recovered: Option<PathBuf>,
     },
-    /// The log beside the file was cut short while the store was open, and with it steps that the file does not hold yet.
+    /// The WAL beside the file was cut short while the store was open, and with it steps that the file does not hold yet.
     /// Nothing is written until every program has closed the store.
     #[error(
         "{} was cut short while the store {} was in use; {}",
-        log.display(), path.display(), after_cut(path, recovered.as_deref())
+        wal.display(), path.display(), after_cut(path, recovered.as_deref())
     )]
     Cut {
         /// The file of the store.
         path: PathBuf,
-        /// The log.
-        log: PathBuf,
+        /// The WAL.
+        wal: PathBuf,
         /// A new file with everything that was acknowledged, where one could be made of what this process still had.
         recovered: Option<PathBuf>,
     },

@@ -41,7 +41,7 @@ pub enum LandmarkKind {
 
 /// Where the lineage of a node leaves that of another one, the trunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Meeting {
+pub struct ForkPoint {
     /// How many nodes stand before the node.
     pub depth: u64,
     /// The last node of both lineages and how many stand before it; `None` when they share none.

@@ -40,7 +40,7 @@ pub type HolderFut<'a, T> = Pin<Box<dyn Future<Output = Result<T, HolderError>> 
 /// ```
 /// use std::sync::Mutex;
 /// use quipu_store::{
-///     ContentHolder, ContentQuery, EraseTargets, Erased, FoundContent, FoundPage, FoundPlace, HolderFut, Needles,
+///     ContentHolder, ContentQuery, EraseTargets, EraseReport, FoundContent, FoundPage, FoundPlace, HolderFut, Needles,
 /// };
 ///
 /// /// Notes in memory.
@@ -67,10 +67,10 @@ pub type HolderFut<'a, T> = Pin<Box<dyn Future<Output = Result<T, HolderError>> 
 ///         })
 ///     }
 ///
-///     fn erase<'a>(&'a self, targets: &'a EraseTargets) -> HolderFut<'a, Erased> {
+///     fn erase<'a>(&'a self, targets: &'a EraseTargets) -> HolderFut<'a, EraseReport> {
 ///         Box::pin(async move {
 ///             let needles = Needles::of(&targets.selection)?;
-///             let mut erased = Erased::default();
+///             let mut erased = EraseReport::default();
 ///             self.0.lock().unwrap().retain(|note| {
 ///                 let goes = needles.are_in(note.as_bytes());
 ///                 if goes {
@@ -113,7 +113,7 @@ pub trait ContentHolder: Send + Sync + 'static {
     ///
     /// # Errors
     /// `Selection`; `Store`, `File` where nothing can be erased at all, or where it ended early: calling again goes on.
-    fn erase<'a>(&'a self, targets: &'a EraseTargets) -> HolderFut<'a, Erased>;
+    fn erase<'a>(&'a self, targets: &'a EraseTargets) -> HolderFut<'a, EraseReport>;
 
     /// Bytes that it holds, as they lie on the disk (or in memory), with what is free between them.
     ///
@@ -287,31 +287,31 @@ impl std::fmt::Display for FoundPlace {
     }
 }
 
-/// What was erased.
+/// The result of an erasure.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Erased {
+pub struct EraseReport {
     /// Places.
     pub count: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// What is still there, and why: at most [`KEPT_LIMIT`].
-    pub kept: Vec<Kept>,
-    /// How many those are in all.
+    /// What could not be erased, and why: at most [`KEPT_LIMIT`].
+    pub kept: Vec<KeptContent>,
+    /// The number of all of these.
     pub kept_count: u64,
 }
 
-impl Erased {
+impl EraseReport {
     /// One more place of so many bytes.
     pub fn add(&mut self, bytes: u64) {
         self.count += 1;
         self.bytes += bytes;
     }
 
-    /// One more that is still there.
-    pub fn keep(&mut self, place: FoundPlace, why: KeptWhy, detail: impl Into<String>) {
+    /// Adds a place that was not erased.
+    pub fn keep(&mut self, place: FoundPlace, why: KeptReason, detail: impl Into<String>) {
         self.kept_count += 1;
         if self.kept.len() < KEPT_LIMIT {
-            self.kept.push(Kept { place, why, detail: detail.into() });
+            self.kept.push(KeptContent { place, why, detail: detail.into() });
         }
     }
 
@@ -325,13 +325,13 @@ impl Erased {
     }
 }
 
-/// Something that was not erased.
+/// Content that was not erased.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Kept {
+pub struct KeptContent {
     /// Where it is.
     pub place: FoundPlace,
     /// What to branch on.
-    pub why: KeptWhy,
+    pub why: KeptReason,
     /// What happened and what to do, for people.
     pub detail: String,
 }
@@ -339,10 +339,10 @@ pub struct Kept {
 /// Why something was not erased.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum KeptWhy {
+pub enum KeptReason {
     /// A session, a terminal or a job that is at work has it: try again when that is over.
     InUse,
-    /// It is out of the tables, and old pages with it are still in the file or its log: try again when nobody reads.
+    /// It is out of the tables, and old pages with it are still in the file or its WAL: try again when nobody reads.
     Remnants,
     /// A file was changed by somebody else since Quipu wrote it.
     Changed,

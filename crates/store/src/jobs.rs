@@ -171,13 +171,13 @@ pub struct RunnerLease {
     pub fence: Fence,
 }
 
-/// Whether the right to run jobs was got.
+/// The result of a request for the [`RunnerLease`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Leading {
-    /// It was, or was renewed.
-    Yes(RunnerLease),
-    /// Another process has it.
-    No {
+pub enum RunnerLeaseOutcome {
+    /// The lease was granted or renewed.
+    Granted(RunnerLease),
+    /// Another process holds it.
+    Refused {
         /// Which.
         owner: Owner,
         /// Until when, unless that process renews it.
@@ -194,9 +194,9 @@ pub struct JobClaim {
     pub fence: Fence,
 }
 
-/// What there was to claim.
+/// The result of a request for a due job.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Claimed {
+pub enum ClaimOutcome {
     /// A job that is due.
     Job(Box<JobClaim>),
     /// A job whose last attempt ended with its process: its attempts are used up, and it stands as failed now.
@@ -247,7 +247,7 @@ pub trait Jobs: Send + Sync + 'static {
 
     /// Takes or renews the right to run jobs, for `ttl`. Where the clock was set back, another process keeps it for no longer
     /// than `ttl` from now.
-    fn lead_jobs<'a>(&'a self, owner: &'a Owner, now: UnixMs, ttl: Duration) -> Fut<'a, Leading>;
+    fn lead_jobs<'a>(&'a self, owner: &'a Owner, now: UnixMs, ttl: Duration) -> Fut<'a, RunnerLeaseOutcome>;
 
     /// Gives that right back. Nothing happens where it was lost.
     fn resign_jobs<'a>(&'a self, lease: &'a RunnerLease) -> Fut<'a, ()>;
@@ -262,7 +262,7 @@ pub trait Jobs: Send + Sync + 'static {
         kinds: &'a [&'a str],
         now: UnixMs,
         ttl: Duration,
-    ) -> Fut<'a, Claimed>;
+    ) -> Fut<'a, ClaimOutcome>;
 
     /// Claims it for `ttl` from now.
     ///

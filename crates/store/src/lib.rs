@@ -3,9 +3,9 @@
 //! The only crate that speaks SQL. It knows objects, refs and the small tables that a crash must not lose; it
 //! must not know the loop, providers or tools, and takes from `quipu-transcript` only what derived rows need.
 
+mod activity;
 mod base;
 mod bulk;
-mod deeds;
 mod error;
 mod forest;
 mod holder;
@@ -21,9 +21,9 @@ mod upkeep;
 mod vectors;
 mod words;
 
+pub use activity::*;
 pub use base::*;
 pub use bulk::*;
-pub use deeds::*;
 pub use error::*;
 pub use forest::*;
 pub use holder::*;
@@ -36,8 +36,8 @@ pub use read::*;
 pub use retention::*;
 pub use search::*;
 pub use sqlite::{
-    Delta, ForeignCursor, ForeignDatabase, ForeignRows, ForeignValue, IsDead, OpenOptions, Salvage,
-    SearchIndex, SqliteStore, StoreHolder, Told, delta, network_file_system, salvage,
+    Delta, ForeignCursor, ForeignDatabase, ForeignRows, ForeignValue, NodeHint, OpenOptions, OwnerDeathCheck,
+    Salvage, SearchIndex, SqliteStore, StoreHolder, delta, network_file_system, salvage,
 };
 pub use upkeep::*;
 pub use vectors::*;

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hasher};
 
 use quipu_dag::{Blob, Node};
 use quipu_protocol::{BlobId, ChunkId};
-use quipu_transcript::{Decoded, Lookup, chunks_of, decode};
+use quipu_transcript::{DecodedEntry, Lookup, chunks_of, decode};
 
 use crate::{Graph, Store, StoreError};
 
@@ -17,7 +17,7 @@ const PIECE: usize = 1_024;
 /// The blobs and chunks of some nodes, in memory.
 #[derive(Debug, Default)]
 pub struct Objects {
-    blobs: HashMap<BlobId, Blob, ByHash>,
+    blobs: HashMap<BlobId, Blob, BuildIdHasher>,
     chunks: HashMap<ChunkId, Vec<u8>>,
 }
 
@@ -36,14 +36,14 @@ pub enum ReadParts {
     All,
 }
 
-/// A node that was read by its place.
+/// A node with its place in the order of writing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Written {
+pub struct StoredNode {
     /// Its place.
     pub seq: Seq,
     /// The node.
     pub node: Node,
-    /// The writer's own id of its parent; looked for with [`ReadParts::All`] only.
+    /// The writer's own id of its parent; read with [`ReadParts::All`] only.
     pub follows: Option<String>,
 }
 
@@ -53,28 +53,28 @@ pub struct Piece {
     /// How many of the places that were asked for are done with.
     pub read: usize,
     /// The nodes; those that are not there any more, or cannot be read, are left out.
-    pub nodes: Vec<Written>,
+    pub nodes: Vec<StoredNode>,
     /// Their parts; chunks come with [`Objects::load_chunks`].
     pub objects: Objects,
 }
 
-/// Hashes are in disorder already.
+/// Hashes ids by their own first bytes: ids are hashes already.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct ByHash;
+pub(crate) struct BuildIdHasher;
 
-/// Takes some bytes of a hash as they are.
+/// The hasher of [`BuildIdHasher`].
 #[derive(Debug, Default)]
-pub(crate) struct Taken(u64);
+pub(crate) struct IdHasher(u64);
 
-impl BuildHasher for ByHash {
-    type Hasher = Taken;
+impl BuildHasher for BuildIdHasher {
+    type Hasher = IdHasher;
 
-    fn build_hasher(&self) -> Taken {
-        Taken(0)
+    fn build_hasher(&self) -> IdHasher {
+        IdHasher(0)
     }
 }
 
-impl Hasher for Taken {
+impl Hasher for IdHasher {
     fn write(&mut self, bytes: &[u8]) {
         if let Some(first) = bytes.first_chunk() {
             self.0 = u64::from_le_bytes(*first);
@@ -90,7 +90,7 @@ impl Hasher for Taken {
 }
 
 impl Objects {
-    pub(crate) fn of_blobs(blobs: HashMap<BlobId, Blob, ByHash>) -> Self {
+    pub(crate) fn of_blobs(blobs: HashMap<BlobId, Blob, BuildIdHasher>) -> Self {
         Self { blobs, chunks: HashMap::new() }
     }
 
@@ -165,7 +165,7 @@ impl Lookup for Objects {
 ///
 /// # Errors
 /// As [`Objects::of`].
-pub async fn decode_nodes(store: &dyn Store, nodes: &[Node]) -> Result<Vec<Decoded>, StoreError> {
+pub async fn decode_nodes(store: &dyn Store, nodes: &[Node]) -> Result<Vec<DecodedEntry>, StoreError> {
     let objects = Objects::of(store, nodes).await?;
     Ok(nodes.iter().map(|node| decode(node, &objects)).collect())
 }
@@ -175,7 +175,10 @@ pub async fn decode_nodes(store: &dyn Store, nodes: &[Node]) -> Result<Vec<Decod
 ///
 /// # Errors
 /// What the store says.
-pub async fn decode_all(store: &dyn Graph, nodes: Vec<Node>) -> Result<Vec<(Node, Decoded)>, StoreError> {
+pub async fn decode_all(
+    store: &dyn Graph,
+    nodes: Vec<Node>,
+) -> Result<Vec<(Node, DecodedEntry)>, StoreError> {
     let (count, parts) = (nodes.len(), nodes.iter().map(|node| node.record.parts.len()).sum::<usize>());
     if parts < MANY {
         return store.decoded(nodes).await;
@@ -192,6 +195,6 @@ pub async fn decode_all(store: &dyn Graph, nodes: Vec<Node>) -> Result<Vec<(Node
 
 /// The parts of some nodes, each once.
 pub(crate) fn parts_of(nodes: &[Node]) -> Vec<BlobId> {
-    let mut seen: HashSet<BlobId, ByHash> = HashSet::default();
+    let mut seen: HashSet<BlobId, BuildIdHasher> = HashSet::default();
     nodes.iter().flat_map(|node| &node.record.parts).copied().filter(|id| seen.insert(*id)).collect()
 }

@@ -7,7 +7,7 @@ use crate::{Extent, Fut};
 /// Hints and checks that make a local file faster or safer. Nothing depends on them for being right.
 pub trait Local: Send + Sync {
     /// Whether all that was acknowledged is where the store was opened, as far as the last commit showed: not when its file
-    /// was removed or replaced, or its log cut short.
+    /// was removed or replaced, or its WAL cut short.
     fn is_in_place(&self) -> bool;
 
     /// Says that a difference to this chunk will be written soon, so that it can be read before.

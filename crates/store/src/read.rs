@@ -2,12 +2,12 @@
 
 use quipu_dag::Node;
 use quipu_protocol::{NodeId, SessionId, UnixMs};
-use quipu_transcript::Decoded;
+use quipu_transcript::DecodedEntry;
 
 use crate::{
-    Done, DoneQuery, Erasure, FileChange, FileStep, FileStepQuery, Found, Fut, Known, Label, Landmark, Local,
-    LoggedMove, Meeting, Piece, ReadParts, RefName, ReflogQuery, SearchQuery, Seq, Store, Touched,
-    UsageQuery, UsageSum,
+    ActivityQuery, Erasure, FileActivity, FileChange, FileStep, FileStepQuery, ForkPoint, Fut, IndexedAnswer,
+    Label, Landmark, Local, LoggedMove, Piece, ReadParts, RefName, ReflogQuery, SearchHits, SearchQuery, Seq,
+    SessionActivity, Store, UsageQuery, UsageSum,
 };
 
 /// Questions that a store answers from what it derives of the graph: where nodes stand, sessions, text, money, files.
@@ -24,7 +24,7 @@ pub trait ReadModel: Send + Sync + 'static {
     fn written<'a>(&'a self, seqs: &'a [Seq], parts: ReadParts, bytes: usize) -> Fut<'a, Piece>;
 
     /// The nodes with what each means, in this order. A part that is missing or damaged leaves a gap.
-    fn decoded(&self, nodes: Vec<Node>) -> Fut<'_, Vec<(Node, Decoded)>>;
+    fn decoded(&self, nodes: Vec<Node>) -> Fut<'_, Vec<(Node, DecodedEntry)>>;
 
     /// The node on the lineage of `of` that has `depth` nodes before it: 0 is the root. `None` when the lineage
     /// is shorter or `of` is not there.
@@ -43,7 +43,7 @@ pub trait ReadModel: Send + Sync + 'static {
     fn sessions_of<'a>(&'a self, nodes: &'a [NodeId]) -> Fut<'a, Vec<Option<SessionId>>>;
 
     /// What a person or another program calls a node.
-    fn resolve<'a>(&'a self, id: &'a Spelling, scope: &'a Scope) -> Fut<'a, Resolved>;
+    fn resolve<'a>(&'a self, id: &'a Spelling, scope: &'a Scope) -> Fut<'a, Resolution>;
 
     /// How a ref moved, newest first.
     fn reflog<'a>(&'a self, query: &'a ReflogQuery) -> Fut<'a, Vec<LoggedMove>>;
@@ -61,7 +61,7 @@ pub trait ReadModel: Send + Sync + 'static {
 
     /// Where the lineage of each node leaves that of `trunk`, in the order asked; `None` for a node that has no root
     /// or is not there.
-    fn meetings<'a>(&'a self, trunk: NodeId, nodes: &'a [NodeId]) -> Fut<'a, Vec<Option<Meeting>>>;
+    fn fork_points<'a>(&'a self, trunk: NodeId, nodes: &'a [NodeId]) -> Fut<'a, Vec<Option<ForkPoint>>>;
 
     /// The nearest nodes on the lineage of `of`, itself included, that say how its session is set: a change of the model,
     /// a change of thinking, an epoch, a first node or a compaction with a checkpoint; the nearest first, one of each at
@@ -79,7 +79,7 @@ pub trait ReadModel: Send + Sync + 'static {
     ///
     /// # Errors
     /// `TooLarge` for words of more than [`QUERY_LIMIT`](crate::QUERY_LIMIT) bytes.
-    fn search(&self, query: SearchQuery) -> Fut<'_, Found>;
+    fn search(&self, query: SearchQuery) -> Fut<'_, SearchHits>;
 
     /// US dollars that model calls have cost since then: answers of ours that carry a cost, by the time of their
     /// nodes, in steps of a quarter hour. Reads a row for each quarter hour in which something was spent, no more.
@@ -91,22 +91,22 @@ pub trait ReadModel: Send + Sync + 'static {
 
     /// Tokens and cost of all model calls, those of summaries too, in groups. A node counts once, however many lineages
     /// it is on.
-    fn usage(&self, query: UsageQuery) -> Fut<'_, Known<Vec<UsageSum>>>;
+    fn usage(&self, query: UsageQuery) -> Fut<'_, IndexedAnswer<Vec<UsageSum>>>;
 
     /// Files that a session touched, the last touched first, at most [`TOUCHED`](crate::TOUCHED): those that calls which
     /// succeeded name.
-    fn touched<'a>(&'a self, session: &'a SessionId) -> Fut<'a, Known<Vec<Touched>>>;
+    fn file_activity<'a>(&'a self, session: &'a SessionId) -> Fut<'a, IndexedAnswer<Vec<FileActivity>>>;
 
     /// Changes of a file that is known by these absolute paths, the oldest first; the newest
     /// [`CHANGES`](crate::CHANGES) of each.
-    fn changes<'a>(&'a self, paths: &'a [String]) -> Fut<'a, Known<Vec<FileChange>>>;
+    fn changes<'a>(&'a self, paths: &'a [String]) -> Fut<'a, IndexedAnswer<Vec<FileChange>>>;
 
     /// Steps that changed files, by the states before and after that nodes keep, the oldest first; commands and files
     /// that were put back included.
-    fn file_steps(&self, query: FileStepQuery) -> Fut<'_, Known<Vec<FileStep>>>;
+    fn file_steps(&self, query: FileStepQuery) -> Fut<'_, IndexedAnswer<Vec<FileStep>>>;
 
     /// What sessions did since a time, the last changed first.
-    fn done(&self, query: DoneQuery) -> Fut<'_, Known<Vec<Done>>>;
+    fn session_activity(&self, query: ActivityQuery) -> Fut<'_, IndexedAnswer<Vec<SessionActivity>>>;
 }
 
 /// A store with its read model: what an engine is given.
@@ -144,9 +144,9 @@ pub struct Scope {
     pub head: Option<NodeId>,
 }
 
-/// What a spelling means.
+/// The nodes that a spelling can mean.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Resolved {
+pub enum Resolution {
     /// This node.
     One(Candidate),
     /// One of these (at least two, at most 20, the newest first); say more.
@@ -161,7 +161,7 @@ pub struct Candidate {
     /// The node.
     pub node: NodeId,
     /// How it was found.
-    pub by: FoundBy,
+    pub by: SpellingKind,
     /// Its role.
     pub role: String,
     /// The writer's own id of the entry.
@@ -172,9 +172,9 @@ pub struct Candidate {
     pub session: Option<SessionId>,
 }
 
-/// How a spelling led to a node.
+/// Which kind of spelling led to a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum FoundBy {
+pub enum SpellingKind {
     /// `HEAD`.
     Head,
     /// Its id or the beginning of it.

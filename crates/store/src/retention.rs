@@ -1,4 +1,4 @@
-//! What is said of states of files that make room.
+//! Results of dropping stored states of files to make room.
 
 /// States of files that were dropped. What an open step or jump needs stays, and of each file of each session what its last
 /// change names, so more can be left than was asked for. Each transaction tells of itself in the action log
@@ -14,14 +14,14 @@ pub struct DroppedFiles {
     pub left: u64,
 }
 
-/// How far it is, told before each transaction and after the last.
+/// The progress of dropping, reported before each transaction and after the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DroppingFiles {
-    /// States that were dropped by now.
+pub struct FileDropProgress {
+    /// States that are dropped so far.
     pub done: u64,
-    /// How many it will be, as far as that is known.
+    /// The expected total, as far as it is known.
     pub of: u64,
 }
 
-/// Who is told how far it is.
-pub type TellDropping<'a> = &'a (dyn Fn(DroppingFiles) + Send + Sync);
+/// Receives the progress of dropping.
+pub type FileDropListener<'a> = &'a (dyn Fn(FileDropProgress) + Send + Sync);

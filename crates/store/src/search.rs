@@ -25,8 +25,8 @@ pub const SHORTEST_SUBSTRING: usize = 3;
 pub struct SearchQuery {
     /// The words, at most [`QUERY_LIMIT`] bytes.
     pub words: String,
-    /// What counts as a hit.
-    pub matching: Matching,
+    /// How the words are matched.
+    pub matching: MatchMode,
     /// Only what this program wrote, such as `quipu`.
     pub agent: Option<String>,
     /// Only sessions that work in this directory or below it.
@@ -107,9 +107,9 @@ pub enum Sessions {
     Standing,
 }
 
-/// What counts as a hit.
+/// How the words are matched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Matching {
+pub enum MatchMode {
     /// Words; where they give fewer hits than asked for, substrings as well.
     #[default]
     Any,
@@ -129,14 +129,14 @@ pub enum Order {
     Best,
 }
 
-/// What a search gave.
+/// The results of a search.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Found {
+pub struct SearchHits {
     /// In the order asked.
     pub hits: Vec<Hit>,
     /// Nodes that are not in the indexes yet: the newest, which were not searched.
-    pub behind: Unindexed,
-    /// Whether the search was ended before everything was looked at, which only common words under narrow conditions
+    pub behind: IndexBacklog,
+    /// Whether the search stopped before it examined everything, which only common words under narrow conditions
     /// can cause: older hits may be missing.
     pub cut: bool,
     /// The words, when they were not looked for as parts of others: none has [`SHORTEST_SUBSTRING`] characters.
@@ -156,8 +156,8 @@ pub struct Hit {
     pub tool: Option<String>,
     /// When it was written.
     pub at: UnixMs,
-    /// How it was found.
-    pub by: Matched,
+    /// The kind of match.
+    pub by: MatchKind,
     /// What it says around the words.
     pub excerpt: Excerpt,
     /// How well it fits, for [`Order::Best`].
@@ -166,15 +166,15 @@ pub struct Hit {
     pub more: u64,
 }
 
-/// How a node was found.
+/// Which kind of match found a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Matched {
+pub enum MatchKind {
     /// By whole words.
     Words,
     /// By a part of a path, of arguments or of code.
     Substring,
     /// By its vector, and by no word.
-    Meaning,
+    Semantic,
 }
 
 /// A piece of a node's text, on one line, without control characters.
@@ -190,9 +190,9 @@ pub struct Excerpt {
     pub cut_after: bool,
 }
 
-/// Nodes that are not in an index of the search yet.
+/// The number of nodes that the search indexes lack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Unindexed {
+pub struct IndexBacklog {
     /// By words.
     pub words: u64,
     /// By substrings.

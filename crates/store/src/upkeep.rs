@@ -4,7 +4,7 @@ use std::path::Path;
 
 use quipu_protocol::UnixMs;
 
-use crate::{DroppedFiles, Fut, TellDropping, Unindexed};
+use crate::{DroppedFiles, FileDropListener, Fut, IndexBacklog};
 
 /// Care for a store.
 pub trait Upkeep: Send + Sync + 'static {
@@ -14,29 +14,33 @@ pub trait Upkeep: Send + Sync + 'static {
     /// Drops all derived tables and makes them anew from the graph.
     fn rebuild(&self) -> Fut<'_, ()>;
 
-    /// Drops derived tables and marks that they are to be made anew, unless that was begun before and is not done yet.
+    /// Drops derived tables and marks them for a rebuild, unless an earlier rebuild is not complete.
     ///
     /// # Errors
     /// `ReadOnly`, `Full`, `Busy`.
-    fn begin_rebuild(&self, what: Derived) -> Fut<'_, RebuildBegun>;
+    fn begin_rebuild(&self, what: DerivedTables) -> Fut<'_, RebuildStart>;
 
-    /// Makes what was dropped anew, for about a quarter of a second, and tells what is left then; nothing when it is
-    /// done. What is left after the process died goes on with the next call, or in somebody's quiet moments.
+    /// Rebuilds dropped tables for about a quarter of a second and returns what is left; all zeros when it is
+    /// complete. A rebuild that a process left incomplete resumes with the next call, or when a writer is idle.
     ///
     /// # Errors
     /// `ReadOnly`, `Full`, `Busy`.
-    fn go_on_with_rebuild(&self) -> Fut<'_, RebuildLeft>;
+    fn continue_rebuild(&self) -> Fut<'_, RebuildBacklog>;
 
     /// Makes the text of nodes searchable that is not yet, for about a quarter of a second, and tells what is left
     /// then. Not needed: it happens in quiet moments as well.
-    fn index(&self) -> Fut<'_, Unindexed>;
+    fn index(&self) -> Fut<'_, IndexBacklog>;
 
     /// Drops states of files that tools changed, the oldest first, until those that are left take no more than `most`
     /// bytes: [`DroppedFiles`] says which stay. Errors: `ReadOnly`, `Full`, `Busy`.
-    fn drop_files<'a>(&'a self, most: u64, tell: TellDropping<'a>) -> Fut<'a, DroppedFiles>;
+    fn drop_files<'a>(&'a self, most: u64, tell: FileDropListener<'a>) -> Fut<'a, DroppedFiles>;
 
     /// The same when the whole store has become larger than `most`, at most once a day, whoever asks; else `None`.
-    fn drop_files_when_due<'a>(&'a self, most: u64, tell: TellDropping<'a>) -> Fut<'a, Option<DroppedFiles>>;
+    fn drop_files_when_due<'a>(
+        &'a self,
+        most: u64,
+        tell: FileDropListener<'a>,
+    ) -> Fut<'a, Option<DroppedFiles>>;
 
     /// Writes the file anew, without what is free in it; gives by how many bytes it is smaller then. Needs as much room
     /// again meanwhile, and nobody else can write. While others read, it gets smaller later.
@@ -52,31 +56,31 @@ pub trait Upkeep: Send + Sync + 'static {
     fn backup<'a>(&'a self, to: &'a Path) -> Fut<'a, ()>;
 }
 
-/// Tables that are made from the graph and can be made anew.
+/// Which of the tables that are derived from the graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Derived {
+pub enum DerivedTables {
     /// The indexes of the search.
     Search,
     /// All.
     All,
 }
 
-/// How a rebuild began.
+/// Whether a rebuild started or resumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum RebuildBegun {
-    /// The tables were dropped.
+pub enum RebuildStart {
+    /// The tables were dropped; a new rebuild starts.
     Anew,
-    /// An earlier one was not done; it goes on.
-    GoesOn,
+    /// An earlier rebuild was not complete and resumes.
+    Resumed,
 }
 
-/// Nodes that a rebuild has still to look at, for each kind of table.
+/// The number of nodes that a rebuild still has to process, for each kind of table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct RebuildLeft {
+pub struct RebuildBacklog {
     /// Where nodes stand, and sessions.
     pub graph: u64,
-    /// What was spent and done to files.
-    pub deeds: u64,
+    /// Usage, tools and files of sessions.
+    pub activity: u64,
     /// The search by words.
     pub words: u64,
     /// The search by substrings.
@@ -114,7 +118,7 @@ pub struct Report {
     pub file_bytes: u64,
     /// Bytes among them that nothing stands in: used again before the file grows.
     pub free_bytes: u64,
-    /// Bytes of its write-ahead log.
+    /// Bytes of its WAL.
     pub wal_bytes: u64,
     /// How many problems there are.
     pub problem_count: u64,

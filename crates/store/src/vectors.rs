@@ -13,8 +13,8 @@ pub const VECTOR_TEXT: usize = 8_000;
 pub trait Vectors: Send + Sync + 'static {
     /// At most so many texts of the newest [`VECTOR_NODES`] nodes that have no vector of `model` yet, new ones and then
     /// the newest first: what users, models and summaries said, without calls and results of tools. Also a batch without
-    /// texts is to be kept, unless it [is done](Unembedded::is_done): nodes were looked at that say nothing.
-    fn without_vectors<'a>(&'a self, model: &'a str, most: usize) -> Fut<'a, Unembedded>;
+    /// texts is to be kept, unless it [is done](EmbeddingBatch::is_done): nodes were looked at that say nothing.
+    fn without_vectors<'a>(&'a self, model: &'a str, most: usize) -> Fut<'a, EmbeddingBatch>;
 
     /// Keeps the vectors of all texts of `batch`, in their order; vectors of another model go.
     ///
@@ -23,18 +23,18 @@ pub trait Vectors: Send + Sync + 'static {
     fn keep_vectors<'a>(
         &'a self,
         model: &'a str,
-        batch: &'a Unembedded,
+        batch: &'a EmbeddingBatch,
         vectors: &'a [Vec<f32>],
     ) -> Fut<'a, ()>;
 
     /// The nodes whose vectors point most nearly the same way as `vector` (by their cosine, above 0), the nearest first:
     /// at most [`RANKED`](crate::RANKED). Of `query` its conditions hold; words, order and limits do not.
-    fn nearest<'a>(&'a self, query: SearchQuery, model: &'a str, vector: &'a [f32]) -> Fut<'a, Nearest>;
+    fn nearest<'a>(&'a self, query: SearchQuery, model: &'a str, vector: &'a [f32]) -> Fut<'a, VectorHits>;
 }
 
-/// Texts that have no vector yet.
+/// A batch of texts that have no vector yet.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Unembedded {
+pub struct EmbeddingBatch {
     /// The texts with their nodes.
     pub texts: Vec<(NodeId, String)>,
     /// Nodes that have still to be looked at when these are done.
@@ -46,16 +46,16 @@ pub struct Unembedded {
     pub(crate) after: (i64, i64),
 }
 
-impl Unembedded {
+impl EmbeddingBatch {
     /// Whether nothing was looked at, so that there is nothing to keep.
     pub fn is_done(&self) -> bool {
         self.texts.is_empty() && self.before.is_none_or(|before| before == self.after)
     }
 }
 
-/// What is near.
+/// The nearest nodes.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Nearest {
+pub struct VectorHits {
     /// The nearest first; `score` is the cosine.
     pub hits: Vec<Hit>,
     /// Whether the search was ended before everything was looked at: hits that are less near may be missing.

@@ -7,7 +7,7 @@ use quipu_dag::{Blob, NewChunk, Node};
 use quipu_protocol::{CallId, ItemId, Json, NodeId, RunId, SessionId, UnixMs};
 use serde::{Deserialize, Serialize};
 
-use crate::{OpenJump, SpooledNodes, Told};
+use crate::{NodeHint, OpenJump, SpooledNodes};
 
 /// One step: everything in it becomes durable together.
 #[derive(Debug, Clone, Default)]
@@ -18,8 +18,8 @@ pub struct Commit {
     pub chunks: Vec<NewChunk>,
     /// Nodes, parents before children. Their parents and parts must be in the store or in this commit.
     pub nodes: Vec<Node>,
-    /// What some of these nodes say, so that it need not be read again.
-    pub told: Vec<(NodeId, Told)>,
+    /// Facts of some of these nodes for the derived tables, so that their parts are not read again.
+    pub hints: Vec<(NodeId, NodeHint)>,
     /// More nodes, of the window of a [`Bulk`](crate::Bulk), whose blobs are in the store.
     pub spooled: Option<SpooledNodes>,
     /// Refs that move.
@@ -114,7 +114,7 @@ pub struct RefMove {
     /// The ref.
     pub name: RefName,
     /// Where it must stand for the move to happen.
-    pub expect: Expect,
+    pub expect: RefExpectation,
     /// Where it goes; `None` removes it.
     pub to: Option<NodeId>,
     /// The lease under which it is moved, where one is held.
@@ -126,19 +126,19 @@ pub struct RefMove {
 impl RefMove {
     /// A move that happens only if the ref stands at `expect` (`None`: does not exist).
     pub fn swap(name: RefName, expect: Option<NodeId>, to: NodeId, why: impl Into<String>) -> Self {
-        let expect = expect.map_or(Expect::Absent, Expect::At);
+        let expect = expect.map_or(RefExpectation::Absent, RefExpectation::At);
         Self { name, expect, to: Some(to), fence: None, why: why.into() }
     }
 
     /// A move that happens wherever the ref stands: for refs that several writers set, of whom the last wins.
     pub fn publish(name: RefName, to: NodeId, why: impl Into<String>) -> Self {
-        Self { name, expect: Expect::Any, to: Some(to), fence: None, why: why.into() }
+        Self { name, expect: RefExpectation::Any, to: Some(to), fence: None, why: why.into() }
     }
 }
 
-/// Where a ref must stand.
+/// Where a ref must stand for a move to happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Expect {
+pub enum RefExpectation {
     /// At this node.
     At(NodeId),
     /// It must not exist.
@@ -284,7 +284,7 @@ pub struct ReserveId(pub String);
 
 /// What is to be reserved for a call. Amounts are in billionths of a US dollar.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReserveAsk {
+pub struct ReserveRequest {
     /// Names it. One of this name is replaced.
     pub id: ReserveId,
     /// When the day began.
@@ -305,9 +305,9 @@ pub struct ReserveAsk {
     pub settles: bool,
 }
 
-/// What came of asking for money. Amounts are in billionths of a US dollar.
+/// The answer to a [`ReserveRequest`]. Amounts are in billionths of a US dollar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reserved {
+pub struct Reservation {
     /// What is reserved now: `full`, or as much between `least` and it as is left. `None`: nothing is.
     pub granted: Option<i64>,
     /// What was spent, calls that were lost included.
@@ -364,9 +364,9 @@ pub enum StepState {
     Done,
 }
 
-/// What a session left open.
+/// Work that a session left open: queued inputs, steps, a jump.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Pending {
+pub struct OpenWork {
     /// Inputs in the order in which they came.
     pub inbox: Vec<InboxItem>,
     /// Steps in the order in which they were first put.
@@ -375,9 +375,9 @@ pub struct Pending {
     pub jump: Option<OpenJump>,
 }
 
-/// How far back a lineage goes. The node named is part of it.
+/// Where a lineage that is read backward ends. The node named is part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Until {
+pub enum LineageEnd {
     /// To the root.
     Root,
     /// To this node.

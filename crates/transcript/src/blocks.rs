@@ -7,7 +7,7 @@ use quipu_protocol::{CallId, Content, ImageContent, Json, TextContent, ThinkingC
 use serde::Serialize;
 
 use crate::exact::{Canonical, exact, plain};
-use crate::own::Draft;
+use crate::own_part::Draft;
 
 /// Content that is split up.
 #[derive(Default)]

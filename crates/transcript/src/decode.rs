@@ -11,10 +11,10 @@ use serde_json::value::RawValue;
 
 use crate::blocks::{image_data, members_of, string_of, tool_call};
 use crate::exact::read;
-use crate::own::{Mark, Own, Whole, present};
-use crate::{Decoded, Lookup};
+use crate::own_part::{Mark, OwnPart, WholeLocation, present};
+use crate::{DecodedEntry, Lookup};
 
-pub(crate) fn decode(node: &Node, own: &Own<'_>, parts: &[BlobId], lookup: &dyn Lookup) -> Decoded {
+pub(crate) fn decode(node: &Node, own: &OwnPart<'_>, parts: &[BlobId], lookup: &dyn Lookup) -> DecodedEntry {
     let mut step: StepInfo = field(own.step);
     let extra: Vec<(String, Json)> = field(own.extra);
     step.extra.extend(extra);
@@ -29,18 +29,18 @@ pub(crate) fn decode(node: &Node, own: &Own<'_>, parts: &[BlobId], lookup: &dyn 
         "meta" => whole(own, parts, lookup).map(Entry::Meta),
         _ => None,
     };
-    Decoded { entry: entry.unwrap_or_else(|| Entry::Meta(Json::object())), step }
+    DecodedEntry { entry: entry.unwrap_or_else(|| Entry::Meta(Json::object())), step }
 }
 
 fn field<T: DeserializeOwned + Default>(raw: Option<&RawValue>) -> T {
     raw.and_then(|raw| read(raw.get())).unwrap_or_default()
 }
 
-fn message(node: &Node, own: &Own<'_>, parts: &[BlobId], lookup: &dyn Lookup) -> Option<Message> {
+fn message(node: &Node, own: &OwnPart<'_>, parts: &[BlobId], lookup: &dyn Lookup) -> Option<Message> {
     if own.other {
         return whole(own, parts, lookup).map(Message::Other);
     }
-    if !matches!(own.whole(), Whole::No) {
+    if !matches!(own.whole(), WholeLocation::No) {
         return whole(own, parts, lookup).and_then(|json| json.read().ok());
     }
     Some(match node.record.role.as_str() {
@@ -76,12 +76,12 @@ fn message(node: &Node, own: &Own<'_>, parts: &[BlobId], lookup: &dyn Lookup) ->
     })
 }
 
-fn compaction(node: &Node, own: &Own<'_>, parts: &[BlobId], lookup: &dyn Lookup) -> Option<Compaction> {
+fn compaction(node: &Node, own: &OwnPart<'_>, parts: &[BlobId], lookup: &dyn Lookup) -> Option<Compaction> {
     let mut compaction: Compaction = own.compaction.and_then(|raw| read(raw.get()))?;
     // Without its words, when those were erased or lost.
     if node.record.role == crate::INTERNAL {
         if let Some((summary, tokens_before)) =
-            whole(own, parts, lookup).as_ref().and_then(crate::listed::summary_in)
+            whole(own, parts, lookup).as_ref().and_then(crate::listing::summary_in)
         {
             compaction = Compaction { summary, tokens_before, ..compaction };
         }
@@ -94,19 +94,19 @@ fn compaction(node: &Node, own: &Own<'_>, parts: &[BlobId], lookup: &dyn Lookup)
     Some(compaction)
 }
 
-fn whole(own: &Own<'_>, parts: &[BlobId], lookup: &dyn Lookup) -> Option<Json> {
+fn whole(own: &OwnPart<'_>, parts: &[BlobId], lookup: &dyn Lookup) -> Option<Json> {
     match own.whole() {
-        Whole::No => None,
-        Whole::Here(json) => Some(json),
-        Whole::InMeta => {
+        WholeLocation::No => None,
+        WholeLocation::Here(json) => Some(json),
+        WholeLocation::InMeta => {
             let blob =
                 parts.iter().find_map(|part| lookup.blob(part).filter(|blob| blob.kind == "pi_meta"))?;
-            crate::listed::unlisted(&blob.content, own.listed, own.wrapped)
+            crate::listing::unlisted(&blob.content, own.listed, own.wrapped)
         }
     }
 }
 
-fn body(own: &Own<'_>, parts: &[BlobId], lookup: &dyn Lookup) -> Body {
+fn body(own: &OwnPart<'_>, parts: &[BlobId], lookup: &dyn Lookup) -> Body {
     let blocks = content(own, parts, lookup);
     if own.plain {
         return Body::Text(blocks.iter().find_map(Content::as_text).unwrap_or_default().into());
@@ -114,7 +114,7 @@ fn body(own: &Own<'_>, parts: &[BlobId], lookup: &dyn Lookup) -> Body {
     Body::Blocks(blocks)
 }
 
-fn content(own: &Own<'_>, parts: &[BlobId], lookup: &dyn Lookup) -> Vec<Content> {
+fn content(own: &OwnPart<'_>, parts: &[BlobId], lookup: &dyn Lookup) -> Vec<Content> {
     let blocks = parts.iter().map(|part| {
         let blob = lookup.blob(part)?;
         match blob.kind.as_str() {
@@ -129,7 +129,7 @@ fn content(own: &Own<'_>, parts: &[BlobId], lookup: &dyn Lookup) -> Vec<Content>
     merge(own, blocks, lookup)
 }
 
-fn tool_result(own: &Own<'_>, parts: &[BlobId], lookup: &dyn Lookup) -> ToolResultMessage {
+fn tool_result(own: &OwnPart<'_>, parts: &[BlobId], lookup: &dyn Lookup) -> ToolResultMessage {
     #[derive(Deserialize, Default)]
     #[serde(rename_all = "camelCase", default)]
     struct Fields {
@@ -168,7 +168,11 @@ fn tool_result(own: &Own<'_>, parts: &[BlobId], lookup: &dyn Lookup) -> ToolResu
 
 /// Puts images and other blocks back between those of the parts, and each mark on its block. A part that is
 /// missing keeps its place, so that the rest stays in order.
-fn merge(own: &Own<'_>, parts: impl Iterator<Item = Option<Content>>, lookup: &dyn Lookup) -> Vec<Content> {
+fn merge(
+    own: &OwnPart<'_>,
+    parts: impl Iterator<Item = Option<Content>>,
+    lookup: &dyn Lookup,
+) -> Vec<Content> {
     let images = own.images().into_iter().map(|image| {
         let data = image.chunk.and_then(|chunk| lookup.chunk(&chunk)).map(image_data).or(image.data);
         let mime_type = image.mime_type;

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use quipu_protocol::{Body, Entry, Json, Message};
 use serde::Deserialize;
 
-use crate::own::present;
+use crate::own_part::present;
 
 /// The edits of a lineage, by the writer's own id of the message. `None` leaves the message out.
 #[derive(Debug, Default)]
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_edit_of_a_message_counts_and_what_cannot_be_read_is_none() {
+    fn last_edit_of_a_message_counts_unreadable_edit_is_none() {
         let check = |edits: &[&str], message: &str, expect: Option<&str>| {
             let edits = edits.iter().map(|edit| Entry::Meta(Json::parse(edit).unwrap())).collect::<Vec<_>>();
             let edits = ContextEdits::of(&edits);

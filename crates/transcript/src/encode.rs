@@ -8,31 +8,31 @@ use quipu_protocol::{
 
 use crate::blocks::{Blocks, json_of};
 use crate::exact::{Canonical, exact, plain, usage as usage_value, verbatim};
-use crate::own::Draft;
+use crate::own_part::Draft;
 use crate::project::summary_message;
-use crate::{Encoded, INTERNAL, Listing, listed};
+use crate::{EncodedEntry, INTERNAL, Listing, listing};
 
 /// Without a listing, as it was before other programs could list it: so imports give the nodes that they gave.
-pub(crate) fn encode(entry: &Entry, step: &StepInfo, listing: Option<&Listing<'_>>) -> Encoded {
+pub(crate) fn encode(entry: &Entry, step: &StepInfo, listing: Option<&Listing<'_>>) -> EncodedEntry {
     let (draft, role, encoded) = match entry {
         Entry::Message(message) => encode_message(message, listing),
         Entry::Session(session) => {
             let mut draft = Draft::new("session");
             let value = session_value(session, &mut draft);
             draft.set("session", value);
-            let listed = listing.and_then(|at| listed::settings(&session.epoch, "quipu.session", at));
+            let listed = listing.and_then(|at| listing::settings(&session.epoch, "quipu.session", at));
             (draft, INTERNAL.into(), listed.map_or_else(Blocks::default, Blocks::one))
         }
         Entry::Epoch(epoch) => {
             let mut draft = Draft::new("epoch");
             let value = epoch_value(epoch, &mut draft);
             draft.set("epoch", value);
-            let listed = listing.and_then(|at| listed::settings(epoch, "quipu.epoch", at));
+            let listed = listing.and_then(|at| listing::settings(epoch, "quipu.epoch", at));
             (draft, INTERNAL.into(), listed.map_or_else(Blocks::default, Blocks::one))
         }
         Entry::Compaction(compaction) => {
             let mut draft = Draft::new("compaction");
-            if let Some(blob) = listing.and_then(|listing| listed::compaction(compaction, listing)) {
+            if let Some(blob) = listing.and_then(|listing| listing::compaction(compaction, listing)) {
                 let mut value = compaction_value(compaction, &mut draft);
                 value.push(("timestamp", Canonical::from(compaction.timestamp)));
                 draft.set("compaction", members(value));
@@ -50,7 +50,7 @@ pub(crate) fn encode(entry: &Entry, step: &StepInfo, listing: Option<&Listing<'_
         }
         Entry::Meta(json) => {
             let mut draft = Draft::new("meta");
-            let blocks = match listing.and_then(|listing| listed::meta(json, &mut draft, listing)) {
+            let blocks = match listing.and_then(|listing| listing::meta(json, &mut draft, listing)) {
                 Some(blob) => {
                     draft.set("whole", Canonical::from(true));
                     Blocks::one(blob)
@@ -63,11 +63,11 @@ pub(crate) fn encode(entry: &Entry, step: &StepInfo, listing: Option<&Listing<'_
     finished(draft, role, encoded, step)
 }
 
-fn finished(mut draft: Draft, role: String, mut encoded: Blocks, step: &StepInfo) -> Encoded {
+fn finished(mut draft: Draft, role: String, mut encoded: Blocks, step: &StepInfo) -> EncodedEntry {
     encode_step(&mut draft, step);
     encoded.describe(&mut draft);
     encoded.blobs.push(draft.blob());
-    Encoded { role, blobs: encoded.blobs, chunks: encoded.chunks }
+    EncodedEntry { role, blobs: encoded.blobs, chunks: encoded.chunks }
 }
 
 fn encode_message(message: &Message, listing: Option<&Listing<'_>>) -> (Draft, String, Blocks) {
@@ -100,7 +100,7 @@ fn encode_message(message: &Message, listing: Option<&Listing<'_>>) -> (Draft, S
         | Message::BranchSummary(_)
         | Message::CompactionSummary(_) => {
             let json = json_of(message);
-            match listing.and_then(|listing| listed::message(&json, &mut draft, listing)) {
+            match listing.and_then(|listing| listing::message(&json, &mut draft, listing)) {
                 Some(blob) => {
                     draft.set("whole", Canonical::from(true));
                     Blocks::one(blob)

@@ -18,7 +18,7 @@ pub struct FilePlan {
     #[serde(serialize_with = "only_shown")]
     pub changes: Vec<PlannedChange>,
     /// What stays as it is, though a step that is left or gone to changed it: files, git's refs (`.git/HEAD`, …) and caches.
-    pub left: Vec<LeftAlone>,
+    pub left: Vec<SkippedFile>,
     /// What is not known of what those steps changed: sentences without a full stop.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unknown: Vec<String>,
@@ -51,12 +51,12 @@ pub enum FileConflict {
     Lost(Unknown),
 }
 
-/// A file that is not put back.
+/// A file that a restore skips.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LeftAlone {
+pub struct SkippedFile {
     /// As the node names it.
     pub path: String,
-    /// Why, in a few words.
+    /// The reason, in a few words.
     pub why: String,
 }
 
@@ -133,25 +133,25 @@ pub fn restored(from: NodeId, plan: &FilePlan) -> (Entry, StepInfo) {
         after: change.after.clone(),
     });
     (
-        restored_entry(&RestoredFrom::of(from, plan), KIND),
+        restored_entry(&RestoreNote::of(from, plan), KIND),
         StepInfo { files: files.collect(), ..StepInfo::default() },
     )
 }
 
-/// Where files were put back from, and what was not put back then.
+/// A record of a restore of files: where it came from, and what it skipped.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RestoredFrom {
-    /// The node that the session came from.
+pub struct RestoreNote {
+    /// The node at which the session stood before.
     pub from: NodeId,
-    /// Files that stayed as they were.
+    /// Files that were skipped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub left: Vec<LeftAlone>,
+    pub left: Vec<SkippedFile>,
     /// What was not known of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown: Vec<String>,
 }
 
-impl RestoredFrom {
+impl RestoreNote {
     /// What a plan says of it, carried out from a node.
     pub fn of(from: NodeId, plan: &FilePlan) -> Self {
         Self { from, left: plan.left.clone(), unknown: plan.unknown.clone() }
@@ -159,34 +159,34 @@ impl RestoredFrom {
 }
 
 /// The entry of a node that says that files were put back.
-pub fn restored_entry(origin: &RestoredFrom, kind: &str) -> Entry {
+pub fn restored_entry(origin: &RestoreNote, kind: &str) -> Entry {
     let data = serde_json::json!({ "type": "custom", "customType": kind, "data": origin });
     Entry::Meta(Json::from(&data))
 }
 
 /// The same for a session that came from another node.
 pub fn restored_again(entry: &Entry, from: NodeId) -> Entry {
-    match restored_from(entry) {
-        Some(origin) => restored_entry(&RestoredFrom { from, ..origin }, KIND),
+    match restore_note(entry) {
+        Some(origin) => restored_entry(&RestoreNote { from, ..origin }, KIND),
         None => entry.clone(),
     }
 }
 
 /// Whether an entry says that files were put back.
 pub fn is_restored(entry: &Entry) -> bool {
-    restored_from(entry).is_some()
+    restore_note(entry).is_some()
 }
 
-/// What such an entry says; `None` for any other.
-pub fn restored_from(entry: &Entry) -> Option<RestoredFrom> {
+/// The note in such an entry; `None` for any other entry.
+pub fn restore_note(entry: &Entry) -> Option<RestoreNote> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Restored {
+    struct RestoreEntry {
         custom_type: String,
-        data: RestoredFrom,
+        data: RestoreNote,
     }
     let Entry::Meta(json) = entry else { return None };
-    let found: Restored = Some(json).filter(|json| json.get().contains(KIND))?.read().ok()?;
+    let found: RestoreEntry = Some(json).filter(|json| json.get().contains(KIND))?.read().ok()?;
     (found.custom_type == KIND).then_some(found.data)
 }
 
@@ -199,20 +199,20 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_says_where_files_were_put_back_from() {
-        let left = vec![LeftAlone { path: "a".into(), why: "b".into() }];
-        let there = RestoredFrom { from: node("x"), left, unknown: vec!["c".into()] };
+    fn restore_note_is_read_from_its_entry() {
+        let left = vec![SkippedFile { path: "a".into(), why: "b".into() }];
+        let there = RestoreNote { from: node("x"), left, unknown: vec!["c".into()] };
         let entry = restored_entry(&there, KIND);
-        assert_eq!(restored_from(&entry).as_ref(), Some(&there));
-        let again = restored_from(&restored_again(&entry, node("y")));
-        assert_eq!(again, Some(RestoredFrom { from: node("y"), ..there }));
+        assert_eq!(restore_note(&entry).as_ref(), Some(&there));
+        let again = restore_note(&restored_again(&entry, node("y")));
+        assert_eq!(again, Some(RestoreNote { from: node("y"), ..there }));
         let other = |text: &str| Entry::Meta(Json::parse(text).unwrap());
         assert_eq!(
-            restored_from(&other(r#"{"type":"custom","customType":"quipu.files","data":{"from":"x"}}"#)),
+            restore_note(&other(r#"{"type":"custom","customType":"quipu.files","data":{"from":"x"}}"#)),
             None
         );
         assert_eq!(
-            restored_from(&other(r#"{"type":"custom","customType":"other","data":{"x":"quipu.files"}}"#)),
+            restore_note(&other(r#"{"type":"custom","customType":"other","data":{"x":"quipu.files"}}"#)),
             None
         );
     }

@@ -199,7 +199,7 @@ fn block(signature: Option<&Signature>, blob: &Blob) -> Option<Content> {
         "tool_call" => Content::ToolCall(tool_call(&blob.content)?),
         "inline_data" => image(&blob.content)?,
         // Never part of the content: results, prompts, our own part, blocks that are not JSON.
-        "tool_result" | "system_prompt" | "playtiss" | crate::own::KIND => return None,
+        "tool_result" | "system_prompt" | "playtiss" | crate::own_part::KIND => return None,
         "pi_meta" => Json::parse(&blob.content).ok()?.read().ok()?,
         _ => guess(&blob.content)?,
     };

@@ -35,9 +35,9 @@ pub const INTERNAL: &str = "pi_internal";
 /// What nodes are that hold a compaction ([`crate::role_of`]). Those that an import made, and older ones, have it as their role.
 pub const COMPACTION: &str = "compactionSummary";
 
-/// An entry made ready to be committed.
+/// An entry encoded as the parts of a node.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Encoded {
+pub struct EncodedEntry {
     /// The node's role.
     pub role: String,
     /// The parts in order, ours (type `quipu`) last.
@@ -54,10 +54,10 @@ pub trait Lookup {
     fn chunk(&self, id: &ChunkId) -> Option<&[u8]>;
 }
 
-/// A node read back.
+/// A node decoded to an entry.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Decoded {
-    /// What it means.
+pub struct DecodedEntry {
+    /// The entry.
     pub entry: Entry,
     /// How the step went; empty for nodes of other programs.
     pub step: StepInfo,
@@ -67,25 +67,25 @@ pub struct Decoded {
 ///
 /// [`decode`] gives back the same entry, provided that the store keeps the blobs' text. Where the store has a
 /// blob of the same id already, its text stands: the same value, maybe with members in another order.
-pub fn encode(entry: &Entry, step: &StepInfo) -> Encoded {
+pub fn encode(entry: &Entry, step: &StepInfo) -> EncodedEntry {
     crate::encode::encode(entry, step, None)
 }
 
 /// The same for a node of ours: what is no message has the ids in it under which programs that share the store list it.
-pub fn encode_listed(entry: &Entry, step: &StepInfo, listing: &Listing<'_>) -> Encoded {
+pub fn encode_listed(entry: &Entry, step: &StepInfo, listing: &Listing<'_>) -> EncodedEntry {
     crate::encode::encode(entry, step, Some(listing))
 }
 
 /// Reads a node back. Never fails: what cannot be understood becomes [`Entry::Meta`] or an empty message.
-pub fn decode(node: &Node, lookup: &dyn Lookup) -> Decoded {
-    match crate::own::find(node, lookup) {
+pub fn decode(node: &Node, lookup: &dyn Lookup) -> DecodedEntry {
+    match crate::own_part::find(node, lookup) {
         Some((own, parts)) => crate::decode::decode(node, &own, parts, lookup),
-        None => Decoded { entry: crate::foreign::decode(node, lookup), step: StepInfo::default() },
+        None => DecodedEntry { entry: crate::foreign::decode(node, lookup), step: StepInfo::default() },
     }
 }
 
 /// The chunks that [`decode`] will ask for.
 pub fn chunks_of(node: &Node, lookup: &dyn Lookup) -> Vec<ChunkId> {
-    let Some((own, _)) = crate::own::find(node, lookup) else { return Vec::new() };
+    let Some((own, _)) = crate::own_part::find(node, lookup) else { return Vec::new() };
     own.images().iter().filter_map(|image| image.chunk).collect()
 }

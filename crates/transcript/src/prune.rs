@@ -28,9 +28,9 @@ pub struct Prune {
     pub min_characters: u64,
 }
 
-/// What leaving results out did to a context.
+/// The effect of a prune on a context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Pruned {
+pub struct PruneReport {
     /// Results that are left out.
     pub results: u64,
     /// Estimated tokens that they had more than what stands in their place.
@@ -64,9 +64,9 @@ impl Prune {
 
     /// Puts a pointer in the place of each result that is left out. `nodes` are those of `messages`. Does nothing where
     /// `before` is not among the nodes: then all that it spoke of is summed up already.
-    pub fn apply(&self, messages: &mut [Arc<Message>], nodes: &[NodeId]) -> Pruned {
+    pub fn apply(&self, messages: &mut [Arc<Message>], nodes: &[NodeId]) -> PruneReport {
         let until = nodes.iter().position(|node| *node == self.before).unwrap_or(0);
-        let mut pruned = Pruned { until, ..Pruned::default() };
+        let mut pruned = PruneReport { until, ..PruneReport::default() };
         for (message, node) in messages.iter_mut().zip(nodes).take(until) {
             if let Some((pointer, tokens)) = self.pointer(message, *node) {
                 *message = Arc::new(pointer);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn old_and_large_results_are_named_and_nothing_else_is_touched() {
+    fn only_old_large_results_are_pruned() {
         let long = format!("{}{}", "é".repeat(2_000), "😀 end");
         let image = Content::Image(ImageContent { data: "AAAA".into(), mime_type: "image/png".into() });
         let original = [
@@ -199,14 +199,14 @@ mod tests {
 
         // Again, it finds nothing; nor where the node is gone.
         let before = messages.clone();
-        assert_eq!(prune.apply(&mut messages, &nodes), Pruned { until: 5, ..Pruned::default() });
+        assert_eq!(prune.apply(&mut messages, &nodes), PruneReport { until: 5, ..PruneReport::default() });
         let gone = Prune { before: node(9), ..prune };
-        assert_eq!(gone.apply(&mut original.to_vec(), &nodes), Pruned::default());
+        assert_eq!(gone.apply(&mut original.to_vec(), &nodes), PruneReport::default());
         assert!(before.iter().zip(&messages).all(|(one, other)| Arc::ptr_eq(one, other)));
     }
 
     #[test]
-    fn an_entry_records_it() {
+    fn prune_is_recorded_by_an_entry() {
         let prune = Prune { before: node(7), min_characters: 4_000 };
         assert_eq!(Prune::of_entry(&prune.entry()), Some(prune));
         for other in [

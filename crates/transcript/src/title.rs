@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_message_that_says_something() {
+    fn title_is_the_first_message_with_text() {
         let entries =
             [Message::user("", 1), Message::user("then", 2), Message::user("last", 3)].map(Entry::Message);
         assert_eq!(title(&entries).as_deref(), Some("then"));

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use quipu_host::holders::{
-    ContentHolder, ContentQuery, EraseTargets, Erased, FoundContent, FoundPage, FoundPlace, HolderError,
-    HolderFut, KeptWhy, LinesHolder, Needles,
+    ContentHolder, ContentQuery, EraseReport, EraseTargets, FoundContent, FoundPage, FoundPlace, HolderError,
+    HolderFut, KeptReason, LinesHolder, Needles,
 };
 
 use crate::{draft, private_file};
@@ -84,8 +84,8 @@ impl StoredDraft {
     }
 }
 
-fn erase(dir: &Path, needles: &Needles) -> Result<Erased, HolderError> {
-    let mut erased = Erased::default();
+fn erase(dir: &Path, needles: &Needles) -> Result<EraseReport, HolderError> {
+    let mut erased = EraseReport::default();
     for kept in drafts(dir, Some(needles))? {
         let removed = match &kept.unread {
             None => remove(dir, &kept),
@@ -96,9 +96,9 @@ fn erase(dir: &Path, needles: &Needles) -> Result<Erased, HolderError> {
             Ok(false) => {
                 let told =
                     "a terminal writes in it; empty its editor, or close that terminal and erase again";
-                erased.keep(kept.place(dir), KeptWhy::InUse, told);
+                erased.keep(kept.place(dir), KeptReason::InUse, told);
             }
-            Err(error) => erased.keep(kept.place(dir), KeptWhy::Failed, error.to_string()),
+            Err(error) => erased.keep(kept.place(dir), KeptReason::Failed, error.to_string()),
         }
     }
     Ok(erased)
@@ -149,10 +149,10 @@ impl ContentHolder for Drafts {
         })
     }
 
-    fn erase<'a>(&'a self, targets: &'a EraseTargets) -> HolderFut<'a, Erased> {
+    fn erase<'a>(&'a self, targets: &'a EraseTargets) -> HolderFut<'a, EraseReport> {
         Box::pin(async move {
             let needles = Needles::of(&targets.selection)?;
-            if needles.is_empty() { Ok(Erased::default()) } else { erase(&self.dir, &needles) }
+            if needles.is_empty() { Ok(EraseReport::default()) } else { erase(&self.dir, &needles) }
         })
     }
 
@@ -205,7 +205,7 @@ mod tests {
 
         let erased = now(drafts.erase(&EraseTargets::of_needle("kumquat", "a test")));
         assert_eq!((erased.count, erased.kept_count), (1, 1));
-        assert_eq!(erased.kept[0].why, KeptWhy::InUse);
+        assert_eq!(erased.kept[0].why, KeptReason::InUse);
         assert_eq!(now(drafts.find(&query("kumquat"))).found.len(), 1);
         drop(open);
         assert_eq!(now(drafts.erase(&EraseTargets::of_needle("kumquat", "a test"))).count, 1);
@@ -226,7 +226,7 @@ mod tests {
         std::fs::create_dir(dir.join("bad.lock")).unwrap();
         let drafts = &holders(home.path())[1];
         let erased = now(drafts.erase(&EraseTargets::of_needle("kumquat", "a test")));
-        assert_eq!((erased.count, erased.kept_count, erased.kept[0].why), (1, 1, KeptWhy::Failed));
+        assert_eq!((erased.count, erased.kept_count, erased.kept[0].why), (1, 1, KeptReason::Failed));
         assert!(!dir.join("good.json").exists() && dir.join("bad.json").exists());
     }
 

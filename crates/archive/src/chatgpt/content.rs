@@ -7,8 +7,8 @@ use crate::Report;
 use crate::export::Files;
 use crate::json::{Members, list, text_of};
 
-/// A message, taken apart.
-pub(super) struct Said<'a> {
+/// A message split into its members.
+pub(super) struct ParsedMessage<'a> {
     pub(super) members: Members<'a>,
     metadata: Option<Members<'a>>,
     content: Option<Members<'a>>,
@@ -24,7 +24,7 @@ pub(super) struct Said<'a> {
 /// Members of a message that stand elsewhere, or change while it is the same.
 const ELSEWHERE: [&str; 6] = ["id", "content", "create_time", "update_time", "status", "weight"];
 
-impl<'a> Said<'a> {
+impl<'a> ParsedMessage<'a> {
     pub(super) fn of(message: &'a str) -> Option<Self> {
         let members = Members::of(message)?;
         let author = members.get("author").and_then(Members::of);
@@ -164,10 +164,10 @@ impl<'a> Said<'a> {
         found?.get("name").and_then(text_of)
     }
 
-    /// What of it is in no entry.
+    /// The members that no entry holds.
     pub(super) fn rest(&self) -> Json {
         #[derive(serde::Serialize)]
-        struct Kept {
+        struct UnmappedMembers {
             message: Json,
             #[serde(skip_serializing_if = "Option::is_none")]
             content: Option<Json>,
@@ -180,7 +180,7 @@ impl<'a> Said<'a> {
             "{}" => Json::of(&self.kind).unwrap_or_default(),
             _ => self.content.as_ref().map(|content| content.without(&["parts", "text"])).unwrap_or_default(),
         });
-        Json::of(&Kept { message: self.members.without(&ELSEWHERE), content }).unwrap_or_default()
+        Json::of(&UnmappedMembers { message: self.members.without(&ELSEWHERE), content }).unwrap_or_default()
     }
 
     /// The whole, for what is not shown.

@@ -8,10 +8,10 @@ use quipu_protocol::{
 };
 use quipu_seal::Sealer;
 
-use super::content::Said;
+use super::content::ParsedMessage;
 use crate::ProblemKind;
 use crate::export::{Files, begin, record, time_of_number, title};
-use crate::intake::{Follows, Item, Outline, Placer, Stop};
+use crate::intake::{Item, ItemParent, NodeBuilder, Outline, Stop};
 use crate::json::{Members, text_of};
 
 /// Members of a conversation that stay as long as it does.
@@ -24,12 +24,12 @@ const TOLD: [&str; 6] = ["id", "title", "create_time", "update_time", "mapping",
 struct Node<'a> {
     id: String,
     parent: Option<String>,
-    said: Option<Said<'a>>,
+    message: Option<ParsedMessage<'a>>,
 }
 
-/// What a node follows among those that are items.
+/// The nearest node before a node that becomes an item.
 #[derive(Clone, Copy)]
-enum Before {
+enum ParentItem {
     Nothing,
     Node(usize),
     /// A node that is not in the file.
@@ -41,7 +41,7 @@ pub(super) fn read(
     outline: &Outline,
     files: &mut Files,
     sealer: &Sealer,
-    out: &mut Placer,
+    out: &mut NodeBuilder,
 ) -> Result<(), Stop> {
     let time = conversation.get("create_time").and_then(time_of_number);
     let owner = begin(conversation, outline, time, &KEPT, &TOLD, out);
@@ -52,11 +52,11 @@ pub(super) fn read(
         Reader { out, files, sealer, owner, nodes: &nodes, before: Vec::new(), head: None, time };
     reader.before = reader.resolve(&places);
     let current = conversation.string("current_node").and_then(|id| places.get(id.as_ref()).copied());
-    reader.head = current.and_then(|at| match nodes[at].said {
+    reader.head = current.and_then(|at| match nodes[at].message {
         Some(_) => Some(at),
         None => match reader.before[at] {
-            Before::Node(at) => Some(at),
-            Before::Nothing | Before::Missing(_) => None,
+            ParentItem::Node(at) => Some(at),
+            ParentItem::Nothing | ParentItem::Missing(_) => None,
         },
     });
     reader.all()?;
@@ -64,7 +64,7 @@ pub(super) fn read(
 }
 
 /// The nodes, in the order of the file.
-fn nodes<'a>(conversation: &Members<'a>, out: &mut Placer) -> Vec<Node<'a>> {
+fn nodes<'a>(conversation: &Members<'a>, out: &mut NodeBuilder) -> Vec<Node<'a>> {
     let mapping = conversation.get("mapping").and_then(Members::of).unwrap_or_else(|| Members(Vec::new()));
     let mut nodes = Vec::new();
     let mut seen = std::collections::HashSet::new();
@@ -83,34 +83,34 @@ fn nodes<'a>(conversation: &Members<'a>, out: &mut Placer) -> Vec<Node<'a>> {
             );
             continue;
         }
-        let message = members.get("message").filter(|message| *message != "null");
-        let said = message.and_then(Said::of);
-        if said.is_none() {
-            match message {
+        let json = members.get("message").filter(|json| *json != "null");
+        let parsed = json.and_then(ParsedMessage::of);
+        if parsed.is_none() {
+            match json {
                 Some(other) => out.report.problem(line, ProblemKind::NotAnEntry, other),
                 None => out.report.skip("node without a message"),
             }
         }
-        let said = said.filter(|said| {
-            let is_unfinished = said.is_unfinished();
+        let message = parsed.filter(|message| {
+            let is_unfinished = message.is_unfinished();
             if is_unfinished {
                 out.unfinished(line, &id);
             }
             !is_unfinished
         });
         let parent = members.string("parent").filter(|parent| !parent.is_empty()).map(Into::into);
-        nodes.push(Node { id, parent, said });
+        nodes.push(Node { id, parent, message });
     }
     nodes
 }
 
 struct Reader<'a, 'b> {
-    out: &'b mut Placer,
+    out: &'b mut NodeBuilder,
     files: &'b mut Files,
     sealer: &'b Sealer,
     owner: usize,
     nodes: &'b [Node<'a>],
-    before: Vec<Before>,
+    before: Vec<ParentItem>,
     /// Where the conversation stands.
     head: Option<usize>,
     /// Of the conversation.
@@ -119,8 +119,8 @@ struct Reader<'a, 'b> {
 
 impl Reader<'_, '_> {
     /// What each node follows: the nearest node above it that has a message.
-    fn resolve(&self, places: &HashMap<&str, usize>) -> Vec<Before> {
-        let mut found: Vec<Option<Before>> = vec![None; self.nodes.len()];
+    fn resolve(&self, places: &HashMap<&str, usize>) -> Vec<ParentItem> {
+        let mut found: Vec<Option<ParentItem>> = vec![None; self.nodes.len()];
         for start in 0..self.nodes.len() {
             let mut path = Vec::new();
             let mut at = start;
@@ -130,14 +130,14 @@ impl Reader<'_, '_> {
                     break before;
                 }
                 path.push(at);
-                let Some(parent) = &self.nodes[at].parent else { break Before::Nothing };
-                let Some(next) = places.get(parent.as_str()).copied() else { break Before::Missing(at) };
-                if self.nodes[next].said.is_some() {
-                    break Before::Node(next);
+                let Some(parent) = &self.nodes[at].parent else { break ParentItem::Nothing };
+                let Some(next) = places.get(parent.as_str()).copied() else { break ParentItem::Missing(at) };
+                if self.nodes[next].message.is_some() {
+                    break ParentItem::Node(next);
                 }
                 // Nodes without messages that follow each other in a circle.
                 if is_open.len() > self.nodes.len() {
-                    break Before::Nothing;
+                    break ParentItem::Nothing;
                 }
                 is_open.push(next);
                 at = next;
@@ -146,7 +146,7 @@ impl Reader<'_, '_> {
                 found[at] = Some(before);
             }
         }
-        found.into_iter().map(|before| before.unwrap_or(Before::Nothing)).collect()
+        found.into_iter().map(|before| before.unwrap_or(ParentItem::Nothing)).collect()
     }
 
     /// All nodes, each after what it follows, so that nothing has to wait.
@@ -156,7 +156,7 @@ impl Reader<'_, '_> {
             let mut path = vec![start];
             while let Some(at) = path.last().copied() {
                 if !done[at]
-                    && let Before::Node(before) = self.before[at]
+                    && let ParentItem::Node(before) = self.before[at]
                     && !done[before]
                     && path.len() <= self.nodes.len()
                 {
@@ -174,22 +174,22 @@ impl Reader<'_, '_> {
 
     fn node(&mut self, at: usize) -> Result<(), Stop> {
         let node = &self.nodes[at];
-        let Some(said) = &node.said else { return Ok(()) };
+        let Some(message) = &node.message else { return Ok(()) };
         let line = at as u64 + 1;
-        let time = said.members.get("create_time").and_then(time_of_number).or(self.time);
-        let blocks = match said.is_said() {
-            true => said.blocks(line, self.files, self.sealer, &mut self.out.report),
+        let time = message.members.get("create_time").and_then(time_of_number).or(self.time);
+        let blocks = match message.is_said() {
+            true => message.blocks(line, self.files, self.sealer, &mut self.out.report),
             false => Vec::new(),
         };
-        let call = said.call(&node.id).filter(|_| said.is_said());
+        let call = message.call(&node.id).filter(|_| message.is_said());
         let timestamp = time.unwrap_or_default();
-        let mut kept = Some(said.rest());
-        let entry = match said.role.as_str() {
+        let mut kept = Some(message.rest());
+        let entry = match message.role.as_str() {
             "user" if !blocks.is_empty() => {
                 Entry::Message(Message::User(UserMessage { content: Body::Blocks(blocks), timestamp }))
             }
             "assistant" if call.is_some() || !blocks.is_empty() => {
-                let finish = said.metadata("finish_details").and_then(Members::of);
+                let finish = message.metadata("finish_details").and_then(Members::of);
                 let finish = finish.as_ref().and_then(|finish| finish.string("type"));
                 Entry::Message(Message::Assistant(AssistantMessage {
                     stop_reason: match finish.as_deref() {
@@ -201,29 +201,29 @@ impl Reader<'_, '_> {
                     content: call.map_or(blocks, |call| vec![call]),
                     api: super::AGENT.into(),
                     provider: "openai".into(),
-                    model: said.metadata("model_slug").and_then(text_of).unwrap_or_default(),
+                    model: message.metadata("model_slug").and_then(text_of).unwrap_or_default(),
                     timestamp,
                     ..AssistantMessage::default()
                 }))
             }
             "tool" if self.answers(at) => {
-                let state = said.metadata("aggregate_result").and_then(Members::of);
+                let state = message.metadata("aggregate_result").and_then(Members::of);
                 let state = state.as_ref().and_then(|state| state.string("status"));
-                let Before::Node(call) = self.before[at] else { return Ok(()) };
+                let ParentItem::Node(call) = self.before[at] else { return Ok(()) };
                 Entry::Message(Message::ToolResult(ToolResultMessage {
                     tool_call_id: self.nodes[call].id.as_str().into(),
-                    tool_name: said.name.clone().unwrap_or_default(),
+                    tool_name: message.name.clone().unwrap_or_default(),
                     content: blocks,
-                    details: said.metadata("aggregate_result").and_then(|result| Json::parse(result).ok()),
+                    details: message.metadata("aggregate_result").and_then(|result| Json::parse(result).ok()),
                     usage: None,
-                    is_error: said.kind == "system_error"
+                    is_error: message.kind == "system_error"
                         || state.is_some_and(|state| state.contains("failed") || state.contains("exception")),
                     timestamp,
                 }))
             }
             // A tool that says more, or that nobody asked.
             "tool" if !blocks.is_empty() => Entry::Message(Message::Custom(CustomMessage {
-                custom_type: said.name.clone().unwrap_or_else(|| "tool".into()),
+                custom_type: message.name.clone().unwrap_or_else(|| "tool".into()),
                 content: Body::Blocks(blocks),
                 display: true,
                 details: None,
@@ -231,24 +231,26 @@ impl Reader<'_, '_> {
             })),
             _ => {
                 kept = None;
-                record("message", &said.whole())
+                record("message", &message.whole())
             }
         };
         let mut item = Item::new(node.id.clone(), entry, line);
         (item.owner, item.time, item.kept) = (self.owner, time, kept);
         item.is_head = self.head.is_none_or(|head| head == at);
         item.follows = match self.before[at] {
-            Before::Nothing => Follows::Nothing,
-            Before::Node(before) => Follows::Item(self.nodes[before].id.clone()),
-            Before::Missing(from) => Follows::Item(self.nodes[from].parent.clone().unwrap_or_default()),
+            ParentItem::Nothing => ItemParent::Nothing,
+            ParentItem::Node(before) => ItemParent::Item(self.nodes[before].id.clone()),
+            ParentItem::Missing(from) => {
+                ItemParent::Item(self.nodes[from].parent.clone().unwrap_or_default())
+            }
         };
         self.out.item(item)
     }
 
     /// Whether a message is the first that a tool says to its call.
     fn answers(&self, at: usize) -> bool {
-        let Before::Node(before) = self.before[at] else { return false };
-        let before = self.nodes[before].said.as_ref();
+        let ParentItem::Node(before) = self.before[at] else { return false };
+        let before = self.nodes[before].message.as_ref();
         before.is_some_and(|before| before.role == "assistant" && before.to.is_some() && before.is_said())
     }
 }

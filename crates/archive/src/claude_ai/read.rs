@@ -10,7 +10,7 @@ use quipu_seal::Sealer;
 
 use crate::ProblemKind;
 use crate::export::{Files, begin, record, title};
-use crate::intake::{Follows, Item, Outline, Placer, Stop};
+use crate::intake::{Item, ItemParent, NodeBuilder, Outline, Stop};
 use crate::json::{Members, list, text_of, time_of};
 
 /// Members of a conversation that stay as long as it does.
@@ -36,7 +36,7 @@ pub(super) fn read(
     outline: &Outline,
     files: &mut Files,
     sealer: &Sealer,
-    out: &mut Placer,
+    out: &mut NodeBuilder,
 ) -> Result<(), Stop> {
     let time = conversation.string("created_at").and_then(|time| time_of(&time));
     let owner = begin(conversation, outline, time, &KEPT, &TOLD, out);
@@ -52,7 +52,7 @@ pub(super) fn read(
         session: outline.session.as_str(),
         ids: messages.iter().flatten().filter_map(|one| one.string("uuid")).map(Into::into).collect(),
         ends: HashMap::new(),
-        last: Follows::Nothing,
+        last: ItemParent::Nothing,
         line: 0,
         is_head: true,
     };
@@ -71,7 +71,7 @@ pub(super) fn read(
 }
 
 struct Reader<'a> {
-    out: &'a mut Placer,
+    out: &'a mut NodeBuilder,
     files: &'a mut Files,
     sealer: &'a Sealer,
     owner: usize,
@@ -84,7 +84,7 @@ struct Reader<'a> {
     /// The last item of each message that came.
     ends: HashMap<String, String>,
     /// The item that came last.
-    last: Follows,
+    last: ItemParent,
     /// The place of the message in the conversation, from 1.
     line: u64,
     is_head: bool,
@@ -98,10 +98,10 @@ impl Reader<'_> {
         if let Some(parent) = message.get("parent_message_uuid") {
             let parent = text_of(parent).filter(|parent| !is_root(parent));
             self.last = match parent {
-                None => Follows::Nothing,
+                None => ItemParent::Nothing,
                 Some(parent) => match self.ends.get(&parent) {
-                    Some(end) => Follows::Item(end.clone()),
-                    None => Follows::Item(parent),
+                    Some(end) => ItemParent::Item(end.clone()),
+                    None => ItemParent::Item(parent),
                 },
             };
         }
@@ -115,21 +115,21 @@ impl Reader<'_> {
             // Nothing that a model would be shown, but not nothing.
             self.put(id.clone(), record("message", &message.without(&["updated_at"])), time, None)?;
         }
-        if let Follows::Item(last) = &self.last {
+        if let ItemParent::Item(last) = &self.last {
             self.ends.insert(id, last.clone());
         }
         Ok(())
     }
 
-    /// What is beside a message, and the blocks that are no content.
+    /// The members of a message that no entry holds, and the blocks that are no content.
     fn kept(message: &Members<'_>, beside: Vec<Json>) -> Option<Json> {
         #[derive(serde::Serialize)]
-        struct Kept {
+        struct UnmappedMembers {
             message: Json,
             #[serde(skip_serializing_if = "Vec::is_empty")]
             blocks: Vec<Json>,
         }
-        Json::of(&Kept { message: message.without(&ELSEWHERE), blocks: beside }).ok()
+        Json::of(&UnmappedMembers { message: message.without(&ELSEWHERE), blocks: beside }).ok()
     }
 
     fn prompt(&mut self, message: &Members<'_>, id: &str, time: Option<UnixMs>) -> Result<(), Stop> {
@@ -314,7 +314,7 @@ impl Reader<'_> {
     ) -> Result<(), Stop> {
         let mut item = Item::new(id.clone(), entry, self.line);
         (item.owner, item.time, item.kept, item.is_head) = (self.owner, time, kept, self.is_head);
-        item.follows = std::mem::replace(&mut self.last, Follows::Item(id));
+        item.follows = std::mem::replace(&mut self.last, ItemParent::Item(id));
         self.out.item(item)
     }
 }

@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_found_wherever_it_stands() {
+    fn search_finds_text_at_any_offset() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         let what = memmem::Finder::new(REQUESTED);

@@ -8,7 +8,9 @@ use quipu_protocol::{AssistantMessage, Content, Entry, Json, Message, StopReason
 use super::blocks;
 use super::outline::Copies;
 use super::record::{Record, answer};
-use crate::intake::{Done, Follows, Item, Outline, Placer, REST, Reading, SealedLines, Skip, Start, Stop};
+use crate::intake::{
+    CompletedRead, Item, ItemParent, LineReader, NodeBuilder, Outline, REST, SealedLines, Skip, Start, Stop,
+};
 use crate::intake::{Text, WHOLE, run};
 use crate::json::{Members, list_of};
 use crate::key::Key;
@@ -28,7 +30,11 @@ const BOOKKEEPING: [&str; 9] = [
     "attribution-snapshot",
 ];
 
-pub(super) fn read(lines: &mut SealedLines, outline: &Outline, out: Placer) -> Result<Done, Stop> {
+pub(super) fn read(
+    lines: &mut SealedLines,
+    outline: &Outline,
+    out: NodeBuilder,
+) -> Result<CompletedRead, Stop> {
     let path = out.report.path.clone();
     // What has changed since then is told by who made the outline.
     let look = outline.look.as_ref().and_then(|look| look.downcast_ref::<Copies>());
@@ -94,7 +100,7 @@ struct Group {
 #[derive(Clone)]
 struct Reader {
     copies: Copies,
-    out: Placer,
+    out: NodeBuilder,
     groups: Vec<Group>,
     /// The answer that a record is a block or a result of.
     group_of: HashMap<Key, usize>,
@@ -111,10 +117,10 @@ struct Reader {
     cwd: String,
 }
 
-impl Reading for Reader {
+impl LineReader for Reader {
     const SKIP: Skip = skipped;
 
-    fn out(&mut self) -> &mut Placer {
+    fn out(&mut self) -> &mut NodeBuilder {
         &mut self.out
     }
 
@@ -156,13 +162,13 @@ impl Reading for Reader {
         }
     }
 
-    fn end(mut self, idle: Duration) -> Result<Placer, Stop> {
+    fn end(mut self, idle: Duration) -> Result<NodeBuilder, Stop> {
         self.close_all(idle)?;
         Ok(self.out)
     }
 
     /// Lines that were copied from another session say whose those before them are.
-    fn can_go_on(&self, line: &[u8]) -> bool {
+    fn can_continue(&self, line: &[u8]) -> bool {
         self.copies.are_same_with(line)
     }
 }
@@ -203,8 +209,8 @@ impl Reader {
         let began = began.unwrap_or_default();
         let owner = self.out.session(Start { session, cwd, time: began, parent, kept: None });
         let follows = match record.parent.as_deref() {
-            None => Follows::Nothing,
-            Some(parent) => Follows::Item(match self.group_of.get(&Key::of(parent)) {
+            None => ItemParent::Nothing,
+            Some(parent) => ItemParent::Item(match self.group_of.get(&Key::of(parent)) {
                 Some(group) => self.groups[*group].tail.clone(),
                 None => parent.to_owned(),
             }),
@@ -380,10 +386,10 @@ impl Reader {
             let id = id();
             let mut item = self.item(record, &id, Entry::Message(result));
             if let Some(group) = group {
-                item.follows = Follows::Item(std::mem::replace(&mut self.groups[group].tail, id.clone()));
+                item.follows = ItemParent::Item(std::mem::replace(&mut self.groups[group].tail, id.clone()));
                 self.group_of.insert(Key::of(uuid), group);
             } else if let Some(before) = before.take() {
-                item.follows = Follows::Item(before);
+                item.follows = ItemParent::Item(before);
             }
             item.kept = match rest.take() {
                 Some(rest) => Some(rest),
@@ -401,7 +407,7 @@ impl Reader {
                 if let Some(group) = self.group_of.get(&Key::of(uuid)) {
                     self.groups[*group].tail.clone_from(&id);
                 }
-                item.follows = Follows::Item(before);
+                item.follows = ItemParent::Item(before);
             }
             item.kept = rest.take();
             self.out.item(item)?;
@@ -456,14 +462,14 @@ impl Reader {
         let owner = self.out.session(start);
         let time = self.out.began(owner);
         self.out.begin_at_end(owner);
-        let mut follows = Follows::Nothing;
+        let mut follows = ItemParent::Nothing;
         for (entry, json, line) in std::mem::take(&mut self.beside) {
             let mut hash = quipu_protocol::ChunkId(quipu_dag::sha256(json.get().as_bytes())).to_string();
             hash.truncate(32);
             let mut item = Item::new(format!("{}.{hash}", self.copies.session), entry, line);
             (item.owner, item.time, item.is_head) = (owner, Some(time), false);
             item.kept = Some(json);
-            item.follows = std::mem::replace(&mut follows, Follows::Item(item.id.clone()));
+            item.follows = std::mem::replace(&mut follows, ItemParent::Item(item.id.clone()));
             self.out.item(item)?;
         }
         Ok(())

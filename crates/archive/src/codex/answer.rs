@@ -4,7 +4,7 @@ use quipu_protocol::{
     AssistantMessage, Content, Json, StopReason, TextContent, ThinkingContent, ToolCall, UnixMs, Usage,
 };
 
-use super::said;
+use super::user_input;
 use crate::intake::Item;
 use crate::json::{Members, text_of};
 
@@ -37,8 +37,8 @@ impl Open {
         let mut call = None;
         let in_answer: &[&str] = match kind {
             "message" => {
-                let elements = said::list(payload.get("content").unwrap_or("[]"));
-                self.answer.content.extend(elements.into_iter().map(said::content));
+                let elements = user_input::list(payload.get("content").unwrap_or("[]"));
+                self.answer.content.extend(elements.into_iter().map(user_input::content));
                 &["content"]
             }
             "reasoning" => {
@@ -89,7 +89,7 @@ impl Open {
 /// Reasoning with the item itself as its signature, which is what the wire wants back.
 fn thinking(payload: &Members<'_>) -> Content {
     let texts = |name: &str| -> Vec<String> {
-        let elements = said::list(payload.get(name).unwrap_or("[]"));
+        let elements = user_input::list(payload.get(name).unwrap_or("[]"));
         let text = |element: &str| Members::known(element).and_then(|members| text_of(members.get("text")?));
         elements.into_iter().filter_map(text).collect()
     };

@@ -9,7 +9,7 @@
 mod answer;
 mod outline;
 mod read;
-mod said;
+mod user_input;
 
 use std::path::{Path, PathBuf};
 

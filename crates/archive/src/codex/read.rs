@@ -10,9 +10,11 @@ use quipu_protocol::{
 
 use super::answer::{self, Open};
 use super::outline::{DOCUMENT, Header};
-use super::said;
+use super::user_input;
 use crate::ProblemKind;
-use crate::intake::{Done, Follows, Item, Outline, Placer, REST, Reading, SealedLines, Start, Stop, Text};
+use crate::intake::{
+    CompletedRead, Item, ItemParent, LineReader, NodeBuilder, Outline, REST, SealedLines, Start, Stop, Text,
+};
 use crate::intake::{WHOLE, run};
 use crate::json::{Members, list, list_of, text_of, time_of};
 use crate::key::Key;
@@ -20,14 +22,18 @@ use crate::key::Key;
 /// Items of answers that wait at most, before an answer counts as whole.
 const WAITING: usize = 1_000;
 
-pub(super) fn read(lines: &mut SealedLines, outline: &Outline, out: Placer) -> Result<Done, Stop> {
+pub(super) fn read(
+    lines: &mut SealedLines,
+    outline: &Outline,
+    out: NodeBuilder,
+) -> Result<CompletedRead, Stop> {
     let mut reader = Reader {
         out,
         session: outline.session.clone(),
         header: None,
         owner: 0,
         n: 0,
-        last: Follows::Nothing,
+        last: ItemParent::Nothing,
         open: None,
         calls: HashMap::new(),
         details: HashMap::new(),
@@ -39,28 +45,30 @@ pub(super) fn read(lines: &mut SealedLines, outline: &Outline, out: Placer) -> R
     };
     if lines.is_document()? || lines.begin_with(DOCUMENT)? {
         // The header and all records in one value, as the first versions wrote them.
-        let Some(whole) = lines.document(&mut reader.out)? else { return Ok(Done::whole(reader.out)) };
+        let Some(whole) = lines.document(&mut reader.out)? else {
+            return Ok(CompletedRead::whole(reader.out));
+        };
         let members = Members::of(whole.json.get()).unwrap_or_else(|| Members(Vec::new()));
         let records = members.get("session").into_iter().chain(list(members.get("items").unwrap_or("[]")));
         for (at, record) in records.enumerate() {
             let json = Json::parse(record).unwrap_or_default();
             reader.line(&Text { json, number: at as u64 + 1, ended: true })?;
         }
-        return reader.end(outline.idle).map(Done::whole);
+        return reader.end(outline.idle).map(CompletedRead::whole);
     }
     run(reader, lines, outline.idle)
 }
 
 #[derive(Clone)]
 struct Reader {
-    out: Placer,
+    out: NodeBuilder,
     session: SessionId,
     header: Option<Header>,
     owner: usize,
     /// The ordinal of the next record, where it does not say.
     n: u64,
     /// What the next item follows.
-    last: Follows,
+    last: ItemParent,
     open: Option<Open>,
     /// Names of the tools that were called, by call.
     calls: HashMap<Key, String>,
@@ -74,7 +82,7 @@ struct Reader {
     /// Whether usage stands in records of its own.
     has_records: bool,
     /// What each of the user's messages follows, for undoing.
-    users: Vec<Follows>,
+    users: Vec<ItemParent>,
 }
 
 /// A record, taken apart.
@@ -90,8 +98,8 @@ struct Record<'a> {
     line: u64,
 }
 
-impl Reading for Reader {
-    fn out(&mut self) -> &mut Placer {
+impl LineReader for Reader {
+    fn out(&mut self) -> &mut NodeBuilder {
         &mut self.out
     }
 
@@ -131,7 +139,7 @@ impl Reading for Reader {
         self.record(&record)
     }
 
-    fn end(mut self, idle: Duration) -> Result<Placer, Stop> {
+    fn end(mut self, idle: Duration) -> Result<NodeBuilder, Stop> {
         // Calls that have results were whole.
         let is_whole = |open: &Open| idle >= REST || idle >= WHOLE && open.after.iter().any(is_result);
         if let Some(open) = self.open.take_if(|open| !is_whole(open)) {
@@ -238,7 +246,7 @@ impl Reader {
         if matches!(&item.entry, Entry::Message(Message::User(_))) {
             self.users.push(self.last.clone());
         }
-        let next = Follows::Item(item.id.clone());
+        let next = ItemParent::Item(item.id.clone());
         item.follows = std::mem::replace(&mut self.last, next);
         self.out.item(item)
     }
@@ -277,13 +285,13 @@ impl Reader {
         match kind.as_ref() {
             "message" if role.as_deref() == Some("user") => {
                 self.close()?;
-                let elements = said::of_the_user(&record.payload);
+                let elements = user_input::of_the_user(&record.payload);
                 if elements.is_empty() {
                     return self.verbatim(record);
                 }
                 let is_all =
-                    elements.len() == said::list(record.payload.get("content").unwrap_or("[]")).len();
-                let content: Vec<Content> = elements.into_iter().map(said::content).collect();
+                    elements.len() == user_input::list(record.payload.get("content").unwrap_or("[]")).len();
+                let content: Vec<Content> = elements.into_iter().map(user_input::content).collect();
                 let is_command = content
                     .first()
                     .and_then(Content::as_text)
@@ -327,7 +335,7 @@ impl Reader {
                     let nanos: u64 = duration.get("nanos")?.parse().ok()?;
                     Some(seconds.saturating_mul(1_000).saturating_add(nanos / 1_000_000))
                 });
-                let result = said::result(&record.payload, &call, name, details.clone(), timestamp);
+                let result = user_input::result(&record.payload, &call, name, details.clone(), timestamp);
                 let mut item = self.item(record, Entry::Message(Message::ToolResult(result)));
                 item.duration_ms = duration;
                 item.kept = self.rest(record, &["output"]);
@@ -508,11 +516,11 @@ impl Reader {
         let mut summary = record.payload.get("message").and_then(text_of).unwrap_or_default();
         if summary.trim().is_empty() {
             // What replaces the history, as far as it can be read.
-            let history = said::list(record.payload.get("replacement_history").unwrap_or("[]"));
+            let history = user_input::list(record.payload.get("replacement_history").unwrap_or("[]"));
             let texts = history.into_iter().filter_map(|item| {
                 let item = Members::known(item)?;
-                let elements = said::of_the_user(&item);
-                let content: Vec<Content> = elements.into_iter().map(said::content).collect();
+                let elements = user_input::of_the_user(&item);
+                let content: Vec<Content> = elements.into_iter().map(user_input::content).collect();
                 let text = Body::Blocks(content).text();
                 let role = item.string("role")?;
                 (!text.trim().is_empty()).then(|| format!("{role}: {text}"))

@@ -18,7 +18,7 @@ use crate::intake::{Format, LINE_LIMIT, Outline};
 use crate::json::{Members, list};
 use crate::lineages::session_id;
 use crate::lines::without_mark;
-use crate::{ArchiveError, Found};
+use crate::{ArchiveError, ProjectSessions};
 
 /// What these sessions are called in the store.
 pub const AGENT: &str = "vscode-chat";
@@ -50,9 +50,9 @@ pub(crate) fn is_session(path: &Path) -> bool {
 }
 
 /// Looks at a session file.
-pub(crate) fn look(path: &Path) -> std::io::Result<Found> {
+pub(crate) fn look(path: &Path) -> std::io::Result<ProjectSessions> {
     let bytes = std::fs::metadata(path)?.len();
-    Ok(Found { path: path.to_owned(), project: directory(path), sessions: 1, bytes })
+    Ok(ProjectSessions { path: path.to_owned(), project: directory(path), sessions: 1, bytes })
 }
 
 /// What a file says of its session.

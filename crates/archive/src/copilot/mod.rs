@@ -11,7 +11,7 @@ mod read;
 
 use std::path::{Path, PathBuf};
 
-use crate::Found;
+use crate::ProjectSessions;
 use crate::intake::Format;
 
 /// What this agent's sessions are called in the store.
@@ -33,9 +33,9 @@ pub(crate) fn is_session(path: &Path) -> bool {
 }
 
 /// Looks at the beginning of a session file.
-pub(crate) fn look(path: &Path) -> std::io::Result<Found> {
+pub(crate) fn look(path: &Path) -> std::io::Result<ProjectSessions> {
     let mut file = std::fs::File::open(path)?;
     let bytes = file.metadata()?.len();
     let project = outline::Header::find(&mut file)?.map(|header| header.cwd).filter(|cwd| !cwd.is_empty());
-    Ok(Found { path: path.to_owned(), project, sessions: 1, bytes })
+    Ok(ProjectSessions { path: path.to_owned(), project, sessions: 1, bytes })
 }

@@ -9,7 +9,9 @@ use quipu_seal::Sealer;
 
 use super::event::Event;
 use super::outline::{self, Header};
-use crate::intake::{Done, Follows, Item, Outline, Placer, Reading, SealedLines, Start, Stop, Text, run};
+use crate::intake::{
+    CompletedRead, Item, ItemParent, LineReader, NodeBuilder, Outline, SealedLines, Start, Stop, Text, run,
+};
 use crate::json::Members;
 use crate::key::Key;
 
@@ -26,7 +28,11 @@ const BOOKKEEPING: [&str; 7] = [
     "session.idle",
 ];
 
-pub(super) fn read(lines: &mut SealedLines, outline: &Outline, out: Placer) -> Result<Done, Stop> {
+pub(super) fn read(
+    lines: &mut SealedLines,
+    outline: &Outline,
+    out: NodeBuilder,
+) -> Result<CompletedRead, Stop> {
     let reader = Reader {
         out,
         sealer: Arc::clone(lines.sealer()),
@@ -52,7 +58,7 @@ struct Call {
 
 #[derive(Clone)]
 struct Reader {
-    out: Placer,
+    out: NodeBuilder,
     sealer: Arc<Sealer>,
     session: SessionId,
     header: Option<(Header, Json)>,
@@ -69,8 +75,8 @@ struct Reader {
     calls: HashMap<Key, Call>,
 }
 
-impl Reading for Reader {
-    fn out(&mut self) -> &mut Placer {
+impl LineReader for Reader {
+    fn out(&mut self) -> &mut NodeBuilder {
         &mut self.out
     }
 
@@ -131,13 +137,13 @@ impl Reading for Reader {
                     }
                 }
                 #[derive(serde::Serialize)]
-                struct Kept {
+                struct UnmappedMembers {
                     message: Json,
                     #[serde(skip_serializing_if = "Option::is_none")]
                     usage: Option<Json>,
                 }
                 let message = event.data.without(&["content", "reasoningText", "reasoningBlocks"]);
-                let kept = Json::of(&Kept { message, usage: record }).ok();
+                let kept = Json::of(&UnmappedMembers { message, usage: record }).ok();
                 self.put(&event, text, Some(Entry::Message(Message::Assistant(answer))), kept)
             }
             "tool.execution_complete" => {
@@ -185,7 +191,7 @@ impl Reading for Reader {
         }
     }
 
-    fn end(mut self, _: Duration) -> Result<Placer, Stop> {
+    fn end(mut self, _: Duration) -> Result<NodeBuilder, Stop> {
         self.out.settle()?;
         if let Some(owner) = self.owner {
             self.out.begin_at_end(owner);
@@ -259,7 +265,7 @@ impl Reader {
         });
         let mut item = Item::new(id.clone(), entry, text.number);
         if let Some(before) = before.and_then(|at| self.nodes.get(at)) {
-            item.follows = Follows::Item(before.clone());
+            item.follows = ItemParent::Item(before.clone());
         }
         (item.owner, item.time, item.kept) = (self.owner(), event.time, kept.filter(|_| has_entry));
         let at = self.nodes.len();

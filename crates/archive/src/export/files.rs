@@ -12,7 +12,7 @@ use nix::fcntl::OFlag;
 use quipu_protocol::{Content, ImageContent, Json};
 use quipu_seal::Sealer;
 
-use super::zip::{Packed, Unpacked, Zip, is_zip};
+use super::zip::{Zip, ZipEntry, ZipEntryReader, is_zip};
 use crate::key::Key;
 use crate::pi::files_with;
 use crate::{ProblemKind, Report};
@@ -41,7 +41,7 @@ enum Source {
 
 /// The bytes of one of them.
 pub(crate) enum Bytes {
-    Packed(Box<Unpacked>),
+    Packed(Box<ZipEntryReader>),
     File(File),
 }
 
@@ -190,7 +190,7 @@ impl Files {
     fn bytes(&self, at: usize) -> io::Result<Vec<u8>> {
         let mut from = match &self.source {
             Source::Archive(zip) => {
-                let packed: &Packed = zip.files.get(at).ok_or(io::ErrorKind::NotFound)?;
+                let packed: &ZipEntry = zip.files.get(at).ok_or(io::ErrorKind::NotFound)?;
                 Bytes::Packed(Box::new(zip.read(packed)?))
             }
             Source::Folder { beside, .. } => {

@@ -14,7 +14,7 @@ use quipu_seal::Sealer;
 pub(crate) use elements::{Element, Elements};
 pub(crate) use files::{Bytes, Files};
 
-use crate::intake::{Item, LINE_LIMIT, Outline, Placer, Sessions, Start, Stop};
+use crate::intake::{Item, LINE_LIMIT, NodeBuilder, Outline, Sessions, Start, Stop};
 use crate::json::Members;
 use crate::lineages::session_id;
 use crate::{ArchiveError, ProblemKind, Report};
@@ -26,7 +26,7 @@ pub(crate) struct Shape {
     /// The id of a conversation; `None` for what is none.
     pub(crate) id: fn(&Members<'_>) -> Option<String>,
     /// Reads one, of which secrets were sealed.
-    pub(crate) read: fn(&Members<'_>, &Outline, &mut Files, &Sealer, &mut Placer) -> Result<(), Stop>,
+    pub(crate) read: fn(&Members<'_>, &Outline, &mut Files, &Sealer, &mut NodeBuilder) -> Result<(), Stop>,
 }
 
 /// Begins the session of a conversation. Members that are `kept` stay with it as they are; others that are not `told`
@@ -37,7 +37,7 @@ pub(crate) fn begin(
     time: Option<UnixMs>,
     kept: &[&str],
     told: &[&str],
-    out: &mut Placer,
+    out: &mut NodeBuilder,
 ) -> usize {
     let others: Vec<&str> =
         conversation.0.iter().map(|(name, _)| name.as_ref()).filter(|name| !kept.contains(name)).collect();
@@ -209,7 +209,7 @@ impl Sessions for Conversations {
         Ok(None)
     }
 
-    fn read(&mut self, sealer: &Sealer, out: &mut Placer) -> Result<(), Stop> {
+    fn read(&mut self, sealer: &Sealer, out: &mut NodeBuilder) -> Result<(), Stop> {
         let Some((json, outline)) = &self.now else { return Ok(()) };
         out.report.bytes = json.get().len() as u64;
         let sealed = sealer.seal_json(json);
@@ -228,7 +228,12 @@ impl Sessions for Conversations {
 }
 
 /// A name that the user or a model gave to a conversation, beside its messages.
-pub(crate) fn title(out: &mut Placer, owner: usize, session: &str, title: Option<&str>) -> Result<(), Stop> {
+pub(crate) fn title(
+    out: &mut NodeBuilder,
+    owner: usize,
+    session: &str,
+    title: Option<&str>,
+) -> Result<(), Stop> {
     out.settle()?;
     out.begin_at_end(owner);
     let Some(title) = title.filter(|title| !title.is_empty()) else { return Ok(()) };

@@ -27,15 +27,15 @@ const BUFFER: usize = 256 << 10;
 /// An archive that was opened.
 pub(crate) struct Zip {
     file: Arc<File>,
-    pub(crate) files: Vec<Packed>,
+    pub(crate) files: Vec<ZipEntry>,
     /// Files that cannot be read: their names, and why.
     pub(crate) faults: Vec<(String, &'static str)>,
     unpacked: Arc<AtomicU64>,
 }
 
-/// A file in an archive.
+/// An entry of an archive.
 #[derive(Debug, Clone)]
-pub(crate) struct Packed {
+pub(crate) struct ZipEntry {
     /// With `/` between folders, and none of `..`.
     pub(crate) name: String,
     /// Bytes of it, as the archive says.
@@ -148,7 +148,7 @@ impl Zip {
                 None => {
                     let crc = u32_at(record, 16);
                     let is_deflated = method == 8;
-                    self.files.push(Packed { name, size, packed, offset, crc, is_deflated });
+                    self.files.push(ZipEntry { name, size, packed, offset, crc, is_deflated });
                 }
             }
             if self.files.len() + self.faults.len() > FILES {
@@ -192,7 +192,7 @@ impl Zip {
     ///
     /// # Errors
     /// Its header is not where the list says.
-    pub(crate) fn read(&self, packed: &Packed) -> io::Result<Unpacked> {
+    pub(crate) fn read(&self, packed: &ZipEntry) -> io::Result<ZipEntryReader> {
         let mut header = [0; 30];
         self.file.read_exact_at(&mut header, packed.offset)?;
         if !header.starts_with(b"PK\x03\x04") {
@@ -203,9 +203,12 @@ impl Zip {
             BUFFER,
             Piece { file: Arc::clone(&self.file), at, end: at.saturating_add(packed.packed) },
         );
-        let from =
-            if packed.is_deflated { From::Deflated(DeflateDecoder::new(bytes)) } else { From::Stored(bytes) };
-        Ok(Unpacked {
+        let from = if packed.is_deflated {
+            EntryDecoder::Deflated(DeflateDecoder::new(bytes))
+        } else {
+            EntryDecoder::Stored(bytes)
+        };
+        Ok(ZipEntryReader {
             from,
             packed: packed.clone(),
             done: 0,
@@ -274,29 +277,29 @@ impl Read for Piece {
     }
 }
 
-enum From {
+enum EntryDecoder {
     Stored(BufReader<Piece>),
     Deflated(DeflateDecoder<BufReader<Piece>>),
 }
 
-/// The bytes of a file of an archive.
-pub(crate) struct Unpacked {
-    from: From,
-    packed: Packed,
+/// Reads the bytes of an entry.
+pub(crate) struct ZipEntryReader {
+    from: EntryDecoder,
+    packed: ZipEntry,
     done: u64,
     crc: Crc,
     /// Of the whole archive.
     all: Arc<AtomicU64>,
 }
 
-impl Read for Unpacked {
+impl Read for ZipEntryReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if buffer.is_empty() {
             return Ok(0);
         }
         let read = match &mut self.from {
-            From::Stored(bytes) => bytes.read(buffer),
-            From::Deflated(bytes) => bytes.read(buffer),
+            EntryDecoder::Stored(bytes) => bytes.read(buffer),
+            EntryDecoder::Deflated(bytes) => bytes.read(buffer),
         };
         let read = read.map_err(|error| match error.kind() {
             io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => damaged("what is packed is damaged"),

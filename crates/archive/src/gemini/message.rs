@@ -26,9 +26,9 @@ pub(super) struct Message<'a> {
     pub(super) time: Option<UnixMs>,
 }
 
-/// What a content says.
+/// The parts of a content.
 #[derive(Default)]
-pub(super) struct Said<'a> {
+pub(super) struct ContentParts<'a> {
     pub(super) content: Vec<Content>,
     pub(super) responses: Vec<Response<'a>>,
     /// Of its parts what has no place elsewhere.
@@ -63,21 +63,21 @@ impl<'a> Message<'a> {
         [has("tokens").into(), calls.len(), results, has("thoughts").into(), has("model").into()]
     }
 
-    pub(super) fn said(&self) -> Said<'a> {
-        said(self.members.get("content").unwrap_or("[]"))
+    pub(super) fn content_parts(&self) -> ContentParts<'a> {
+        content_parts(self.members.get("content").unwrap_or("[]"))
     }
 
     /// Whether the program says it when a session begins or goes on.
     pub(super) fn is_preamble(&self) -> bool {
-        let said = || self.said().content.into_iter().next();
+        let first = || self.content_parts().content.into_iter().next();
         let starts = |text: &str| PREAMBLES.iter().any(|words| text.trim_start().starts_with(words));
-        self.kind == "user" && said().as_ref().and_then(Content::as_text).is_some_and(starts)
+        self.kind == "user" && first().as_ref().and_then(Content::as_text).is_some_and(starts)
     }
 
     /// What stands for all before it, when it does.
     pub(super) fn summary(&self) -> Option<String> {
-        let said = self.said();
-        let text = quipu_protocol::Body::Blocks(said.content).text();
+        let content_parts = self.content_parts();
+        let text = quipu_protocol::Body::Blocks(content_parts.content).text();
         (self.kind == "user" && text.contains("<state_snapshot>")).then_some(text)
     }
 
@@ -88,13 +88,13 @@ impl<'a> Message<'a> {
 
     /// What a model answered.
     pub(super) fn answer(&self, timestamp: UnixMs) -> (AssistantMessage, Vec<Json>) {
-        let Said { content: said, more, .. } = self.said();
+        let ContentParts { content: own, more, .. } = self.content_parts();
         let mut content: Vec<Content> = Vec::new();
-        if !said.iter().any(|block| matches!(block, Content::Thinking(_))) {
+        if !own.iter().any(|block| matches!(block, Content::Thinking(_))) {
             content
                 .extend(list(self.members.get("thoughts").unwrap_or("[]")).into_iter().filter_map(thought));
         }
-        content.extend(said);
+        content.extend(own);
         for call in self.calls() {
             let is_there =
                 content.iter().filter_map(Content::as_tool_call).any(|have| have.id.as_str() == call.id);
@@ -149,7 +149,7 @@ impl<'a> Response<'a> {
             None => text_of(response).unwrap_or_else(|| response.to_owned()),
         };
         let mut content = vec![Content::text(words)];
-        content.extend(said(self.members.get("parts").unwrap_or("[]")).content);
+        content.extend(content_parts(self.members.get("parts").unwrap_or("[]")).content);
         (content, error.is_some())
     }
 }
@@ -194,7 +194,7 @@ impl<'a> Call<'a> {
         if !self.has_result() {
             return None;
         }
-        let Said { content: beside, responses, more } = said(self.members.get("result")?);
+        let ContentParts { content: beside, responses, more } = content_parts(self.members.get("result")?);
         let mut content = Vec::new();
         let mut failed =
             self.members.string("status").is_some_and(|status| status == "error" || status == "cancelled");
@@ -220,34 +220,34 @@ impl<'a> Call<'a> {
 }
 
 /// Parts of a content, which may be a text, one part, or a list of either.
-fn said(content: &str) -> Said<'_> {
-    let mut said = Said::default();
+fn content_parts(content: &str) -> ContentParts<'_> {
+    let mut parts = ContentParts::default();
     let elements = if content.starts_with('[') { list(content) } else { vec![content] };
     for element in elements {
         if element.starts_with('"') {
             let text = text_of(element).unwrap_or_default();
-            said.content.extend((!text.is_empty()).then(|| Content::text(text)));
+            parts.content.extend((!text.is_empty()).then(|| Content::text(text)));
             continue;
         }
         let Some(part) = Members::of(element) else {
             if element != "null" {
-                said.content.push(Content::Other(Json::parse(element).unwrap_or_default()));
+                parts.content.push(Content::Other(Json::parse(element).unwrap_or_default()));
             }
             continue;
         };
         if let Some(response) = part.get("functionResponse").and_then(Response::of) {
-            said.responses.push(response);
-            said.keep(&part, &["functionResponse"]);
+            parts.responses.push(response);
+            parts.keep(&part, &["functionResponse"]);
             continue;
         }
         let (block, used) =
             block(&part).unwrap_or_else(|| (Content::Other(Json::parse(element).unwrap_or_default()), ALL));
-        said.content.push(block);
+        parts.content.push(block);
         if used != ALL {
-            said.keep(&part, used);
+            parts.keep(&part, used);
         }
     }
-    said
+    parts
 }
 
 /// A block that holds its part whole.
@@ -279,7 +279,7 @@ fn block(part: &Members<'_>) -> Option<(Content, &'static [&'static str])> {
     Some((Content::Image(image), &["inlineData"]))
 }
 
-impl Said<'_> {
+impl ContentParts<'_> {
     fn keep(&mut self, part: &Members<'_>, used: &[&str]) {
         let rest = part.without(used);
         self.more.extend((rest.get() != "{}").then_some(rest));

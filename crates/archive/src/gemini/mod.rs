@@ -11,7 +11,7 @@ mod read;
 
 use std::path::{Path, PathBuf};
 
-use crate::Found;
+use crate::ProjectSessions;
 use crate::intake::Format;
 
 /// What this agent's sessions are called in the store.
@@ -31,12 +31,12 @@ pub(crate) fn is_session(path: &Path) -> bool {
 }
 
 /// Looks at the beginning of a session file.
-pub(crate) fn look(path: &Path) -> std::io::Result<Found> {
+pub(crate) fn look(path: &Path) -> std::io::Result<ProjectSessions> {
     let mut file = std::fs::File::open(path)?;
     let bytes = file.metadata()?.len();
     let header = outline::Header::find(&mut file)?;
     let hash = header.and_then(|header| header.project);
-    Ok(Found {
+    Ok(ProjectSessions {
         path: path.to_owned(),
         project: outline::directory(path, hash.as_deref()),
         sessions: 1,

@@ -14,7 +14,9 @@ use quipu_seal::Sealer;
 use super::message::Message;
 use super::outline::{self, Header};
 use crate::intake::run;
-use crate::intake::{Done, Follows, Item, Outline, Placer, REST, Reading, SealedLines, Start, Stop, Text};
+use crate::intake::{
+    CompletedRead, Item, ItemParent, LineReader, NodeBuilder, Outline, REST, SealedLines, Start, Stop, Text,
+};
 use crate::json::{Members, list};
 use crate::key::Key;
 use crate::lineages::session_id;
@@ -25,7 +27,11 @@ const HELD_BYTES: usize = 4 << 20;
 /// Bytes that are held for want of a header, which says what the session is.
 const HEADLESS: usize = 64 << 20;
 
-pub(super) fn read(lines: &mut SealedLines, outline: &Outline, out: Placer) -> Result<Done, Stop> {
+pub(super) fn read(
+    lines: &mut SealedLines,
+    outline: &Outline,
+    out: NodeBuilder,
+) -> Result<CompletedRead, Stop> {
     let path = out.report.path.clone();
     let parent = outline::parent(&path).map(|parent| session_id(&lines.seal(&parent)));
     let start = Start { session: outline.session.clone(), cwd: String::new(), time: 0, parent, kept: None };
@@ -52,14 +58,14 @@ pub(super) fn read(lines: &mut SealedLines, outline: &Outline, out: Placer) -> R
         if let Some(text) = lines.document(&mut log.out)? {
             log.line(&text)?;
         }
-        return log.end(outline.idle).map(Done::whole);
+        return log.end(outline.idle).map(CompletedRead::whole);
     }
     run(log, lines, outline.idle)
 }
 
-/// A message, in the version that says most.
+/// A message in its most complete version.
 #[derive(Clone)]
-struct Held {
+struct MessageVersion {
     id: Arc<str>,
     /// `None` once it was sent.
     json: Option<Json>,
@@ -68,7 +74,7 @@ struct Held {
     line: u64,
     /// The message before it.
     before: Option<usize>,
-    means: Means,
+    means: MessageUse,
     /// The node that it became.
     node: Option<Arc<str>>,
     /// What the message after it follows.
@@ -78,7 +84,7 @@ struct Held {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Means {
+enum MessageUse {
     Message,
     /// What the program says when a session begins.
     Preamble,
@@ -88,14 +94,14 @@ enum Means {
 
 #[derive(Clone)]
 struct Log {
-    out: Placer,
+    out: NodeBuilder,
     path: PathBuf,
     sealer: Arc<Sealer>,
     session: SessionId,
     start: Start,
     owner: Option<usize>,
     /// In the order in which they first came: what one follows came before it.
-    messages: Vec<Held>,
+    messages: Vec<MessageVersion>,
     places: HashMap<Key, usize>,
     /// The conversation as it stands.
     order: Vec<usize>,
@@ -115,8 +121,8 @@ struct Log {
     beside: Vec<(Entry, Json, u64)>,
 }
 
-impl Reading for Log {
-    fn out(&mut self) -> &mut Placer {
+impl LineReader for Log {
+    fn out(&mut self) -> &mut NodeBuilder {
         &mut self.out
     }
 
@@ -172,7 +178,7 @@ impl Reading for Log {
         Ok(())
     }
 
-    fn end(mut self, idle: Duration) -> Result<Placer, Stop> {
+    fn end(mut self, idle: Duration) -> Result<NodeBuilder, Stop> {
         self.send_all(idle)?;
         Ok(self.out)
     }
@@ -226,13 +232,13 @@ impl Log {
         let at = self.messages.len();
         self.bytes += text.len();
         self.places.insert(Key::of(&id), at);
-        self.messages.push(Held {
+        self.messages.push(MessageVersion {
             id,
             json: Some(json),
             score: message.score(),
             line,
             before,
-            means: if is_preamble { Means::Preamble } else { Means::Message },
+            means: if is_preamble { MessageUse::Preamble } else { MessageUse::Message },
             node: None,
             tail: None,
             time: None,
@@ -301,8 +307,8 @@ impl Log {
                     // It follows all that it stands for.
                     let before = if is_summary { self.order.last() } else { order.last() };
                     let Some(at) = self.add(&message, text, line, before.copied()) else { continue };
-                    if is_summary && self.messages[at].means == Means::Message {
-                        self.messages[at].means = Means::Summary(None);
+                    if is_summary && self.messages[at].means == MessageUse::Message {
+                        self.messages[at].means = MessageUse::Summary(None);
                         order.clone_from(&self.order);
                         inside.clone_from(&self.inside);
                         summary = Some(at);
@@ -312,8 +318,8 @@ impl Log {
             };
             if let Some(summary) = summary.filter(|summary| at < *summary) {
                 // Kept as it was, before the summary.
-                if self.messages[summary].means == Means::Summary(None) {
-                    self.messages[summary].means = Means::Summary(Some(at));
+                if self.messages[summary].means == MessageUse::Summary(None) {
+                    self.messages[summary].means = MessageUse::Summary(Some(at));
                 }
                 continue;
             }
@@ -322,7 +328,7 @@ impl Log {
             }
         }
         // A program that begins says so before it takes up what was said.
-        let is_new = order.iter().all(|at| self.messages[*at].means == Means::Preamble);
+        let is_new = order.iter().all(|at| self.messages[*at].means == MessageUse::Preamble);
         if !is_new || self.order.is_empty() {
             (self.order, self.inside) = (order, inside);
         }
@@ -351,25 +357,25 @@ impl Log {
     }
 
     /// What one message becomes.
-    fn one(&mut self, id: &str, text: &str, means: Means, chain: &mut Chain) -> Result<(), Stop> {
+    fn one(&mut self, id: &str, text: &str, means: MessageUse, chain: &mut Chain) -> Result<(), Stop> {
         let message = Message::of(text);
         let timestamp: UnixMs = message.time.unwrap_or_default();
         let kept = |without: &[&str], parts: Vec<Json>| {
             #[derive(serde::Serialize)]
-            struct Kept {
+            struct UnmappedMembers {
                 message: Json,
                 #[serde(skip_serializing_if = "Vec::is_empty")]
                 parts: Vec<Json>,
             }
-            Json::of(&Kept { message: message.members.without(without), parts }).ok()
+            Json::of(&UnmappedMembers { message: message.members.without(without), parts }).ok()
         };
         let without = ["id", "type", "timestamp", "content"];
         let line = chain.line;
         let item =
             |id: &str, entry: Entry| Item { time: message.time, ..Item::new(id.to_owned(), entry, line) };
         match (means, message.kind.as_ref()) {
-            (Means::Preamble, _) => self.put(item(id, verbatim(&message.members, text)), chain),
-            (Means::Summary(first), _) => {
+            (MessageUse::Preamble, _) => self.put(item(id, verbatim(&message.members, text)), chain),
+            (MessageUse::Summary(first), _) => {
                 let summary = message.summary().unwrap_or_default();
                 let mut item =
                     item(id, Entry::Compaction(Compaction { summary, timestamp, ..Compaction::default() }));
@@ -378,7 +384,7 @@ impl Log {
                 item.kept = kept(&without, Vec::new());
                 self.put(item, chain)
             }
-            (Means::Message, "gemini") => {
+            (MessageUse::Message, "gemini") => {
                 let (answer, more) = message.answer(timestamp);
                 let calls = message.calls();
                 for call in answer.tool_calls() {
@@ -402,9 +408,9 @@ impl Log {
                 }
                 Ok(())
             }
-            (Means::Message, "user") => {
-                let said = message.said();
-                for response in &said.responses {
+            (MessageUse::Message, "user") => {
+                let content_parts = message.content_parts();
+                for response in &content_parts.responses {
                     if self.answered.insert(Key::of(&response.call)) {
                         let result = Entry::Message(Said::ToolResult(response.result(timestamp)));
                         self.put(item(&format!("{id}.{}", response.call), result), chain)?;
@@ -412,20 +418,20 @@ impl Log {
                         self.out.report.skip("functionResponse");
                     }
                 }
-                if said.content.is_empty() {
+                if content_parts.content.is_empty() {
                     // Parts of which nothing is known are no content.
-                    return match said.responses.is_empty() {
+                    return match content_parts.responses.is_empty() {
                         true => self.put(item(id, verbatim(&message.members, text)), chain),
                         false => Ok(()),
                     };
                 }
-                let content = Body::Blocks(said.content);
+                let content = Body::Blocks(content_parts.content);
                 let mut user = item(id, Entry::Message(Said::User(UserMessage { content, timestamp })));
-                user.kept = kept(&without, said.more);
+                user.kept = kept(&without, content_parts.more);
                 self.put(user, chain)
             }
-            (Means::Message, "error") => {
-                let content = message.said().content;
+            (MessageUse::Message, "error") => {
+                let content = message.content_parts().content;
                 let told = content.iter().filter_map(Content::as_text).collect::<Vec<_>>().join("\n");
                 let mut error = item(
                     id,
@@ -456,8 +462,8 @@ impl Log {
         (item.owner, item.is_head) = (owner, chain.is_head);
         let next: Arc<str> = item.id.as_str().into();
         item.follows = match chain.follows.replace(Arc::clone(&next)) {
-            Some(before) => Follows::Item(before.as_ref().to_owned()),
-            None => Follows::Nothing,
+            Some(before) => ItemParent::Item(before.as_ref().to_owned()),
+            None => ItemParent::Nothing,
         };
         (chain.node, chain.time) = (Some(next), item.time);
         self.out.item(item)
@@ -472,7 +478,7 @@ impl Log {
             to = open;
         }
         // A session of which nothing was said yet, or the empty twin of one that went on elsewhere.
-        if self.messages[..to].iter().all(|held| held.means == Means::Preamble) {
+        if self.messages[..to].iter().all(|held| held.means == MessageUse::Preamble) {
             for _ in 0..to {
                 self.out.report.skip("session_context");
             }
@@ -490,7 +496,7 @@ impl Log {
         self.out.stand_at(owner, stands);
         self.out.begin_at_end(owner);
         let time = self.out.began(owner);
-        let mut follows = Follows::Nothing;
+        let mut follows = ItemParent::Nothing;
         let mut told = HashSet::new();
         for (entry, json, line) in std::mem::take(&mut self.beside) {
             let mut hash = quipu_protocol::ChunkId(quipu_dag::sha256(json.get().as_bytes())).to_string();
@@ -501,7 +507,7 @@ impl Log {
             }
             let mut item = Item::new(format!("{}.{hash}", self.session), entry, line);
             (item.owner, item.time, item.is_head) = (owner, Some(time), false);
-            item.follows = std::mem::replace(&mut follows, Follows::Item(item.id.clone()));
+            item.follows = std::mem::replace(&mut follows, ItemParent::Item(item.id.clone()));
             self.out.item(item)?;
         }
         Ok(())

@@ -64,9 +64,9 @@ impl<R: BufRead> Cards<R> {
     }
 }
 
-/// What a card says.
+/// The content of a card.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Said<'a> {
+pub(super) struct CardContent<'a> {
     /// Whose activity it is.
     pub(super) header: String,
     pub(super) title: String,
@@ -77,7 +77,7 @@ pub(super) struct Said<'a> {
 }
 
 /// Takes a card apart; `None` when it has no words.
-pub(super) fn said(card: &str) -> Option<Said<'_>> {
+pub(super) fn card_content(card: &str) -> Option<CardContent<'_>> {
     let header = between(card, "mdl-typography--title\">", "</p>").map(text).unwrap_or_default();
     let cell = card.split(CELL).skip(1).find(|cell| {
         !cell.starts_with(" mdl-cell mdl-cell--6-col mdl-typography--body-1 mdl-typography--text-right")
@@ -108,7 +108,7 @@ pub(super) fn said(card: &str) -> Option<Said<'_>> {
     let title = title.join("\n").trim().to_owned();
     // Without a time nothing says where the answer begins.
     let answer = if is_told { rest.trim_end().trim_end_matches("</div>").trim() } else { "" };
-    (!title.is_empty() || !answer.is_empty()).then_some(Said { header, title, time, answer, files })
+    (!title.is_empty() || !answer.is_empty()).then_some(CardContent { header, title, time, answer, files })
 }
 
 fn between<'a>(text: &'a str, start: &str, end: &str) -> Option<&'a str> {

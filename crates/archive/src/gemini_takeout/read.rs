@@ -9,10 +9,10 @@ use quipu_protocol::{
 };
 use quipu_seal::Sealer;
 
-use super::html::{Card, Cards, has_more_than_words, said, text};
+use super::html::{Card, Cards, card_content, has_more_than_words, text};
 use super::{AGENT, is_main, is_ours};
 use crate::export::{Bytes, Files, List, record};
-use crate::intake::{Follows, Item, LINE_LIMIT, Outline, Placer, Sessions, Start, Stop};
+use crate::intake::{Item, ItemParent, LINE_LIMIT, NodeBuilder, Outline, Sessions, Start, Stop};
 use crate::json::{Members, list, text_of, time_of};
 use crate::lineages::session_id;
 use crate::{ArchiveError, ProblemKind, Report};
@@ -27,7 +27,7 @@ pub(super) fn open(path: &Path) -> Result<Box<dyn Sessions>, ArchiveError> {
     let fail = |source| ArchiveError::File { path: path.to_owned(), doing: "read", source };
     let files = Files::open(path).map_err(fail)?;
     let list = List::new(path, files, is_main)?;
-    Ok(Box::new(Days { list, page: None, ahead: None, now: Vec::new() }))
+    Ok(Box::new(Days { list, page: None, lookahead: None, now: Vec::new() }))
 }
 
 /// One entry.
@@ -47,7 +47,7 @@ struct Days {
     /// A page that is being read, and its name.
     page: Option<(String, Cards<BufReader<Bytes>>)>,
     /// The first entry of the day after.
-    ahead: Option<Activity>,
+    lookahead: Option<Activity>,
     /// All entries of a day, in the order of the file.
     now: Vec<Activity>,
 }
@@ -80,14 +80,17 @@ impl Activity {
     }
 
     fn of_card(card: &str) -> Option<Self> {
-        let said = said(card)?;
-        if !is_ours(&said.header) {
+        let card_text = card_content(card)?;
+        if !is_ours(&card_text.header) {
             return None;
         }
-        let rest =
-            Json::parse(&format!("{{\"header\":{}}}", quipu_dag::quoted(&said.header))).unwrap_or_default();
-        let answer = Some(said.answer).filter(|answer| !answer.is_empty());
-        Some(Self { size: card.len(), ..Self::of(&said.title, said.time, answer, said.files, rest) })
+        let rest = Json::parse(&format!("{{\"header\":{}}}", quipu_dag::quoted(&card_text.header)))
+            .unwrap_or_default();
+        let answer = Some(card_text.answer).filter(|answer| !answer.is_empty());
+        Some(Self {
+            size: card.len(),
+            ..Self::of(&card_text.title, card_text.time, answer, card_text.files, rest)
+        })
     }
 
     fn of(title: &str, time: Option<UnixMs>, html: Option<&str>, files: Vec<String>, rest: Json) -> Self {
@@ -114,8 +117,8 @@ impl Activity {
     fn id(&self) -> String {
         let words = self.prompt.as_deref().unwrap_or_else(|| self.rest.get());
         let words: Vec<&str> = words.split_whitespace().collect();
-        let said = format!("{} {}", self.time.map_or(0, |time| time.div_euclid(1_000)), words.join(" "));
-        let hash = quipu_protocol::ChunkId(quipu_dag::sha256(said.as_bytes())).to_string();
+        let card_text = format!("{} {}", self.time.map_or(0, |time| time.div_euclid(1_000)), words.join(" "));
+        let hash = quipu_protocol::ChunkId(quipu_dag::sha256(card_text.as_bytes())).to_string();
         format!("activity-{}", &hash[..24])
     }
 }
@@ -182,7 +185,7 @@ impl Days {
 impl Sessions for Days {
     fn next(&mut self) -> Result<Option<Outline>, ArchiveError> {
         self.now.clear();
-        let Some(first) = self.ahead.take().or_else(|| self.next_activity()) else { return Ok(None) };
+        let Some(first) = self.lookahead.take().or_else(|| self.next_activity()) else { return Ok(None) };
         let day = first.day();
         let mut size = first.size;
         self.now.push(first);
@@ -193,7 +196,7 @@ impl Sessions for Days {
                     self.now.push(activity);
                 }
                 other => {
-                    self.ahead = other;
+                    self.lookahead = other;
                     break;
                 }
             }
@@ -205,7 +208,7 @@ impl Sessions for Days {
         Ok(Some(Outline::alone(session_id(&session), Duration::MAX)))
     }
 
-    fn read(&mut self, sealer: &Sealer, out: &mut Placer) -> Result<(), Stop> {
+    fn read(&mut self, sealer: &Sealer, out: &mut NodeBuilder) -> Result<(), Stop> {
         // The newest stand first, and nothing says so.
         let mut now = std::mem::take(&mut self.now);
         now.reverse();
@@ -214,7 +217,7 @@ impl Sessions for Days {
         let session = out.report.session.clone();
         let owner =
             out.session(Start { session, cwd: String::new(), time: day * DAY, parent: None, kept: None });
-        let mut last = Follows::Nothing;
+        let mut last = ItemParent::Nothing;
         for (at, activity) in now.into_iter().enumerate() {
             out.report.bytes += activity.size as u64;
             let (id, line, time) = (activity.id(), at as u64 + 1, activity.time);
@@ -258,7 +261,7 @@ impl Sessions for Days {
             for (id, entry, kept) in items {
                 let mut item = Item::new(id.clone(), entry, line);
                 (item.owner, item.time, item.kept) = (owner, time, kept);
-                item.follows = std::mem::replace(&mut last, Follows::Item(id));
+                item.follows = std::mem::replace(&mut last, ItemParent::Item(id));
                 out.item(item)?;
             }
         }

@@ -1,8 +1,8 @@
 //! A file into the graph.
 
-mod again;
-mod reading;
+mod reader_thread;
 mod refs;
+mod reimport;
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -20,15 +20,15 @@ use quipu_store::{Graph, SessionQuery, StoreError};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{mpsc, watch};
 
-use self::again::Taken;
-use self::reading::{Reading, lock};
-use super::known::Known;
-use super::lines::At;
-use super::place::{Before, Placed, Placer, Rest, Stop};
-use super::{DatabaseFormat, Format, SealedLines, Watched};
-use crate::batches::{Batch, Most, commit_after, commit_all, off_the_runtime, waiting};
+use self::reader_thread::{ReaderThread, lock};
+use self::reimport::ImportedFile;
+use super::lines::LinePosition;
+use super::node_builder::{BuiltSession, NodeBuilder, PriorTotals, Stop};
+use super::stored_session::StoredSession;
+use super::{DatabaseFormat, FollowMode, Format, SealedLines};
+use crate::batches::{Batch, BatchLimit, PartialBatch, commit_after, commit_all, run_blocking, waiting};
+use crate::import_cache::{ImportCache, Mark, unchanged};
 use crate::lineages::main_ref;
-use crate::seen::{Mark, Seen, unchanged};
 use crate::stamp::{Stamp, hash_of_first};
 use crate::{ArchiveError, ImportOptions, Report};
 
@@ -47,12 +47,12 @@ pub(crate) async fn import(
     sealer: &Arc<Sealer>,
     format: &'static Format,
     path: &Path,
-    seen: &Seen,
+    cache: &ImportCache,
     options: &ImportOptions<'_>,
 ) -> Result<Vec<Report>, ArchiveError> {
     let fail = |source| ArchiveError::File { path: path.to_owned(), doing: "found", source };
     let path = std::path::absolute(path).map_err(fail)?;
-    let one = One { store, sealer, agent: format.agent, seen, options };
+    let one = FileImport { store, sealer, agent: format.agent, cache, options };
     let mut reports = Vec::new();
     one.with_those_before(format, path, &mut Vec::new(), &mut reports).await?;
     Ok(reports)
@@ -64,25 +64,25 @@ pub(crate) async fn import_database(
     sealer: &Arc<Sealer>,
     format: &'static DatabaseFormat,
     path: &Path,
-    seen: &Seen,
+    cache: &ImportCache,
     options: &ImportOptions<'_>,
 ) -> Result<Vec<Report>, ArchiveError> {
     let fail = |source| ArchiveError::File { path: path.to_owned(), doing: "found", source };
     let path = std::path::absolute(path).map_err(fail)?;
-    let one = One { store, sealer, agent: format.agent, seen, options };
+    let one = FileImport { store, sealer, agent: format.agent, cache, options };
     one.database(format, &path).await
 }
 
-/// What does not change from file to file.
-struct One<'a> {
+/// An import of one or more files: what all of them share.
+struct FileImport<'a> {
     store: &'a Arc<dyn Graph>,
     sealer: &'a Arc<Sealer>,
     agent: &'static str,
-    seen: &'a Seen,
+    cache: &'a ImportCache,
     options: &'a ImportOptions<'a>,
 }
 
-impl One<'_> {
+impl FileImport<'_> {
     fn with_those_before<'a>(
         &'a self,
         format: &'static Format,
@@ -92,25 +92,25 @@ impl One<'_> {
     ) -> Pin<Box<dyn Future<Output = Result<(), ArchiveError>> + Send + 'a>> {
         Box::pin(async move {
             let file = open_file(&path)?;
-            let mark = self.seen.of(self.agent, &path);
+            let mark = self.cache.of(self.agent, &path);
             if let Some(report) = unchanged(&**self.store, mark, &file, self.options.dry_run).await? {
                 reports.push(report);
                 return Ok(());
             }
             let fail = |source| ArchiveError::File { path: path.clone(), doing: "read", source };
             let stamp = Stamp::of(&file.metadata().map_err(fail)?);
-            if let Some(going) = self.seen.take(&path)
-                && let Some(report) = self.go_on(going, &path, &file, stamp, mark).await?
+            if let Some(state) = self.cache.take(&path)
+                && let Some(report) = self.resume(state, &path, &file, stamp, mark).await?
             {
                 reports.push(report);
                 return Ok(());
             }
             (&file).rewind().map_err(fail)?;
-            let settled = stamp.settled(crate::seen::now());
+            let settled = stamp.settled(crate::import_cache::now());
             let (total, again) = (stamp.bytes, file.try_clone().map_err(fail)?);
             let outline = format.outline;
             let owned = path.clone();
-            let (mut file, outline) = off_the_runtime(move || {
+            let (mut file, outline) = run_blocking(move || {
                 let mut file = file;
                 outline(&mut file, &owned).map(|outline| (file, outline))
             })
@@ -134,12 +134,19 @@ impl One<'_> {
             let total = lines.total();
             let read = format.read;
             let about = outline.clone();
-            let known = Known::load(&**self.store, self.agent, &outline).await?;
+            let known = StoredSession::load(&**self.store, self.agent, &outline).await?;
             let (agent, report) = (self.agent, Report::new(path.clone(), outline.session.clone()));
             let taken = self.place(&path, total, move |sender| {
-                let placer = Placer::new(agent, report, known, Most::of(total), Before::default(), sender);
-                let done = read(&mut lines, &about, placer)?;
-                Taken::of(done, lines)
+                let builder = NodeBuilder::new(
+                    agent,
+                    report,
+                    known,
+                    BatchLimit::of(total),
+                    PriorTotals::default(),
+                    sender,
+                );
+                let done = read(&mut lines, &about, builder)?;
+                ImportedFile::of(done, lines)
             });
             let taken = taken.await?;
             let kept = again.try_clone().map_err(fail)?;
@@ -155,13 +162,15 @@ impl One<'_> {
                     Ok::<_, std::io::Error>(is_same && now.is_ok_and(|now| now.is_like(&outline)))
                 };
                 // Mostly it has grown: then what was read is still there.
-                if after.bytes < stamp.bytes || !off_the_runtime(is_still_there).await?.map_err(fail)? {
+                if after.bytes < stamp.bytes || !run_blocking(is_still_there).await?.map_err(fail)? {
                     return Err(ArchiveError::Changed { path });
                 }
             }
             let settled = settled.filter(|stamp| *stamp == after);
-            reports
-                .push(self.end(taken, &path, (kept, stamp), (At::default(), outline), mark, settled).await?);
+            reports.push(
+                self.end(taken, &path, (kept, stamp), (LinePosition::default(), outline), mark, settled)
+                    .await?,
+            );
             Ok(())
         })
     }
@@ -177,7 +186,7 @@ impl One<'_> {
             drop(open_file(path)?);
         }
         let (bytes, sha256) = stamp(path).map_err(fail)?;
-        if let Some(mark) = self.seen.of(self.agent, path)
+        if let Some(mark) = self.cache.of(self.agent, path)
             && (mark.bytes, mark.sha256) == (bytes, sha256)
             && let Some(head) = self.store.head(&main_ref(self.agent, &mark.session)).await?
         {
@@ -188,40 +197,40 @@ impl One<'_> {
         let owned = path.to_owned();
         let (open, sealer) = (format.open, Arc::clone(self.sealer));
         let watched = match self.is_followed() {
-            true => Watched::Yes(self.seen.take(path)),
-            false => Watched::No,
+            true => FollowMode::Yes(self.cache.take(path)),
+            false => FollowMode::No,
         };
-        let (sessions, mut next) = off_the_runtime(move || {
+        let (sessions, mut next) = run_blocking(move || {
             let mut sessions = open(&owned, watched, &sealer)?;
             let next = sessions.next()?;
             Ok::<_, ArchiveError>((Arc::new(Mutex::new(sessions)), next))
         })
         .await??;
-        let reading = Reading::begin(&sessions, self.sealer);
+        let reading = ReaderThread::begin(&sessions, self.sealer);
         let total = match lock(&sessions).bytes() {
             0 => bytes,
             total => total,
         };
-        let mut stored = Stored::load(&**self.store).await?;
+        let mut stored = StoredSessions::load(&**self.store).await?;
         let mut reports: Vec<Report> = Vec::new();
-        let (mut before, mut whole) = (Before::default(), true);
+        let (mut before, mut whole) = (PriorTotals::default(), true);
         let mut unfinished: HashSet<SessionId> = HashSet::new();
         while next.is_some() {
             // Sessions are read one after the other while those before them are committed, up to one that needs to see
             // what the store has of them.
-            let begun = Before { batches: 0, ..before };
+            let begun = PriorTotals { batches: 0, ..before };
             let (sender, batches) = waiting(total);
-            let (ended, mut placed) = mpsc::unbounded_channel::<Placed>();
+            let (ended, mut placed) = mpsc::unbounded_channel::<BuiltSession>();
             let (count, mut committed) = watch::channel(0);
             let commit = async {
                 // Who waits for it hears when it ends.
                 let count = count;
                 commit_after(begun.bytes, &**self.store, batches, total, &count, self.options).await
             };
-            let mut last: Option<Placed> = None;
+            let mut last: Option<BuiltSession> = None;
             let read = async {
                 let (sender, ended) = (sender, ended);
-                let (mut at, mut rest) = (begun, Rest::default());
+                let (mut at, mut rest) = (begun, PartialBatch::default());
                 let mut underway: HashSet<SessionId> = HashSet::new();
                 let all = async {
                     while let Some(outline) = next.take() {
@@ -231,13 +240,19 @@ impl One<'_> {
                             break;
                         }
                         let known = match is_apart && !stored.has(&outline.session) {
-                            true => Known::default(),
-                            false => Known::load(&**self.store, self.agent, &outline).await?,
+                            true => StoredSession::default(),
+                            false => StoredSession::load(&**self.store, self.agent, &outline).await?,
                         };
                         let report = Report::new(path.to_owned(), outline.session);
-                        let placer =
-                            Placer::new(self.agent, report, known, Most::of(total), at, sender.clone());
-                        let one = reading.next(placer.with(std::mem::take(&mut rest))).await?;
+                        let builder = NodeBuilder::new(
+                            self.agent,
+                            report,
+                            known,
+                            BatchLimit::of(total),
+                            at,
+                            sender.clone(),
+                        );
+                        let one = reading.next(builder.with(std::mem::take(&mut rest))).await?;
                         let (mut one, following) = one.map_err(|(stop, left)| {
                             rest = *left;
                             stopped(path, stop)
@@ -259,7 +274,7 @@ impl One<'_> {
                 };
                 let read = all.await;
                 // Also of those before one that cannot be read. Who takes no more says why.
-                drop(sender.send(rest.batch(at)).await);
+                drop(sender.send(at.last_batch(rest)).await);
                 before = at;
                 read
             };
@@ -316,7 +331,7 @@ impl One<'_> {
         if self.is_followed()
             && let Some(remembered) = lock(&sessions).remember(&unfinished)
         {
-            self.seen.keep(path, remembered);
+            self.cache.keep(path, remembered);
         }
         Ok(reports)
     }
@@ -326,8 +341,8 @@ impl One<'_> {
         &self,
         path: &Path,
         total: u64,
-        read: impl FnOnce(mpsc::Sender<Batch>) -> Result<Taken, Stop> + Send + 'static,
-    ) -> Result<Taken, ArchiveError> {
+        read: impl FnOnce(mpsc::Sender<Batch>) -> Result<ImportedFile, Stop> + Send + 'static,
+    ) -> Result<ImportedFile, ArchiveError> {
         let (sender, batches) = waiting(total);
         let reader = tokio::task::spawn_blocking(move || read(sender));
         let committed = commit_all(&**self.store, batches, total, self.options).await;
@@ -337,10 +352,10 @@ impl One<'_> {
     }
 }
 
-/// Sessions of the store, and those that they go on from.
-struct Stored(HashSet<SessionId>);
+/// The sessions of the store, and those that they were forked from.
+struct StoredSessions(HashSet<SessionId>);
 
-impl Stored {
+impl StoredSessions {
     async fn load(store: &dyn Graph) -> Result<Self, StoreError> {
         let rows = store.sessions(SessionQuery::default()).await?;
         Ok(Self(rows.into_iter().flat_map(|row| std::iter::once(row.id).chain(row.parent)).collect()))
@@ -380,7 +395,9 @@ pub(crate) fn stamp(path: &Path) -> std::io::Result<(u64, ChunkId)> {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
     let files = match path.is_dir() {
-        true => crate::found::files_with(path, &["json"]).map(|found| found.files).unwrap_or_default(),
+        true => {
+            crate::session_files::files_with(path, &["json"]).map(|found| found.files).unwrap_or_default()
+        }
         false => vec![path.to_owned(), log.into()],
     };
     for file in files {

@@ -9,10 +9,10 @@ use quipu_protocol::{ChunkId, Json};
 use quipu_seal::Sealer;
 use sha2::{Digest as _, Sha256};
 
-use super::{LINE_LIMIT, Placer, Stop};
-use crate::ahead::{Ahead, ReadyLines};
+use super::{LINE_LIMIT, NodeBuilder, Stop};
 use crate::lines::{Content, Hashing, Line, Lines, Place, without_mark};
 use crate::packed::{about, damage, is_packed};
+use crate::prefetch::{Prefetch, ReadyLines};
 use crate::stamp::sha_of_next;
 use crate::{Problem, ProblemKind};
 
@@ -26,9 +26,9 @@ pub(crate) struct Text {
     pub(crate) ended: bool,
 }
 
-/// A place between two lines.
+/// A position between two lines.
 #[derive(Clone, Default)]
-pub(crate) struct At {
+pub(crate) struct LinePosition {
     pub(super) bytes: u64,
     /// Lines before it.
     pub(super) number: u64,
@@ -36,12 +36,12 @@ pub(crate) struct At {
     pub(super) hash: Sha256,
 }
 
-impl At {
+impl LinePosition {
     pub(super) fn sha256(&self) -> ChunkId {
         ChunkId(self.hash.clone().finalize().into())
     }
 
-    /// The place behind the lines that follow it, up to so many bytes.
+    /// The position `bytes` bytes into the file, behind the lines that follow.
     pub(super) fn moved(mut self, file: &mut File, bytes: u64, number: u64) -> io::Result<Self> {
         file.seek(SeekFrom::Start(self.bytes))?;
         sha_of_next(file, bytes.saturating_sub(self.bytes), &mut self.hash)?;
@@ -55,7 +55,7 @@ pub(crate) type Skip = fn(&[u8]) -> Option<&'static str>;
 type Reader = BufReader<Content>;
 
 /// A line, parsed and sealed.
-struct Made {
+struct SealedLine {
     place: Place,
     skipped: Option<&'static str>,
     problems: Vec<Problem>,
@@ -67,8 +67,8 @@ struct Made {
 pub(crate) struct SealedLines {
     /// `None` when they are being made ready.
     lines: Option<Lines<Reader>>,
-    ready: Option<ReadyLines<Reader, Made>>,
-    ahead: Ahead,
+    ready: Option<ReadyLines<Reader, SealedLine>>,
+    prefetch: Prefetch,
     total: u64,
     sealer: Arc<Sealer>,
     /// Of the last line.
@@ -98,18 +98,18 @@ impl SealedLines {
         let total = if is_packed(&file) { about(total) } else { total };
         let reader = BufReader::with_capacity(128 << 10, Content::of(file));
         let lines = Some(Lines::new(reader, LINE_LIMIT));
-        let (ahead, ended) = (Ahead::of(total), (0, 0));
-        Self { lines, ready: None, ahead, total, sealer, number: 0, whole: true, ended, is_kept: false }
+        let (prefetch, ended) = (Prefetch::of(total), (0, 0));
+        Self { lines, ready: None, prefetch, total, sealer, number: 0, whole: true, ended, is_kept: false }
     }
 
     /// Reads on from a place, at which `file` stands; about `total` bytes are left.
-    pub(super) fn after(at: &At, file: File, total: u64, sealer: Arc<Sealer>) -> Self {
+    pub(super) fn after(at: &LinePosition, file: File, total: u64, sealer: Arc<Sealer>) -> Self {
         let content = Content::Plain(Hashing { file, hash: at.hash.clone(), bytes: at.bytes });
         let reader = BufReader::with_capacity(64 << 10, content);
         let lines = Some(Lines::after(reader, LINE_LIMIT, at.number, at.bytes, 0));
         let (number, ended) = (at.number, (at.bytes, at.number));
-        let ahead = Ahead::of(total);
-        Self { lines, ready: None, ahead, total, sealer, number, whole: true, ended, is_kept: true }
+        let prefetch = Prefetch::of(total);
+        Self { lines, ready: None, prefetch, total, sealer, number, whole: true, ended, is_kept: true }
     }
 
     /// From now on it is kept in memory how far the file was read.
@@ -132,15 +132,15 @@ impl SealedLines {
     }
 
     /// The next object; `None` at the end. `skip` is the same each time.
-    pub(crate) fn next(&mut self, out: &mut Placer, skip: Skip) -> Result<Option<Text>, Stop> {
+    pub(crate) fn next(&mut self, out: &mut NodeBuilder, skip: Skip) -> Result<Option<Text>, Stop> {
         if let Some(lines) = self.lines.take() {
             let sealer = Arc::clone(&self.sealer);
-            let make = move |line: &Line<'_>| Made::of(line, skip, &sealer);
-            self.ready = Some(ReadyLines::new(lines, self.ahead, make));
+            let make = move |line: &Line<'_>| SealedLine::of(line, skip, &sealer);
+            self.ready = Some(ReadyLines::new(lines, self.prefetch, make));
         }
         let Some(lines) = &mut self.ready else { return Ok(None) };
         loop {
-            let Made { place, skipped, problems, json } = match lines.next() {
+            let SealedLine { place, skipped, problems, json } = match lines.next() {
                 Ok(Some(made)) => made,
                 Ok(None) => return Ok(None),
                 Err(error) => return self.torn(error, out).map(|()| None),
@@ -165,7 +165,7 @@ impl SealedLines {
     }
 
     /// What is packed ends before its end, which is told; any other fault stops the import.
-    fn torn(&mut self, error: std::io::Error, out: &mut Placer) -> Result<(), Stop> {
+    fn torn(&mut self, error: std::io::Error, out: &mut NodeBuilder) -> Result<(), Stop> {
         let Some(why) = damage(&error) else { return Err(Stop::Io(error)) };
         out.report.problem(self.number + 1, ProblemKind::Damaged, &why);
         self.whole = false;
@@ -186,7 +186,7 @@ impl SealedLines {
     }
 
     /// All that is left as one object; `None` when it is none, which is told.
-    pub(crate) fn document(&mut self, out: &mut Placer) -> Result<Option<Text>, Stop> {
+    pub(crate) fn document(&mut self, out: &mut NodeBuilder) -> Result<Option<Text>, Stop> {
         let mut whole: Vec<u8> = Vec::new();
         let mut length = 0;
         self.whole = false;
@@ -260,7 +260,7 @@ impl Lines<Reader> {
     }
 }
 
-impl Made {
+impl SealedLine {
     fn of(line: &Line<'_>, skip: Skip, sealer: &Sealer) -> Self {
         let place = line.place;
         let skipped = if line.is_too_long() { None } else { skip(line.bytes) };

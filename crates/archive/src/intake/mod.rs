@@ -10,11 +10,11 @@
 //!   items begin.
 //! - Nothing goes by uncounted: what is no item is counted by kind.
 
-mod follow;
 mod import;
-mod known;
+mod incremental;
 mod lines;
-mod place;
+mod node_builder;
+mod stored_session;
 
 use std::any::Any;
 use std::collections::HashSet;
@@ -26,10 +26,10 @@ use std::time::Duration;
 use quipu_protocol::{Entry, Json, SessionId, UnixMs};
 use quipu_seal::Sealer;
 
-pub(crate) use follow::{Done, Reading, run};
 pub(crate) use import::{import, import_database, open_file, stamp};
+pub(crate) use incremental::{CompletedRead, LineReader, run};
 pub(crate) use lines::{SealedLines, Skip, Text, without_space};
-pub(crate) use place::{Placer, Stop};
+pub(crate) use node_builder::{NodeBuilder, Stop};
 
 use crate::{ArchiveError, Report};
 
@@ -47,7 +47,7 @@ pub(crate) struct Format {
     /// A first look at a file, before anything is placed.
     pub(crate) outline: fn(&mut File, &Path) -> Result<Outline, ArchiveError>,
     /// Reads the file from its beginning to its end.
-    pub(crate) read: fn(&mut SealedLines, &Outline, Placer) -> Result<Done, Stop>,
+    pub(crate) read: fn(&mut SealedLines, &Outline, NodeBuilder) -> Result<CompletedRead, Stop>,
 }
 
 /// How a file is read that holds many sessions: a database, or the export of an account.
@@ -55,20 +55,20 @@ pub(crate) struct DatabaseFormat {
     /// What its sessions are called in the store.
     pub(crate) agent: &'static str,
     /// Opens the file, which may begin to read and seal what is in it.
-    pub(crate) open: fn(&Path, Watched, &Arc<Sealer>) -> Opened,
+    pub(crate) open: fn(&Path, FollowMode, &Arc<Sealer>) -> OpenResult,
 }
 
-/// A file of many sessions.
-pub(crate) type Opened = Result<Box<dyn Sessions>, ArchiveError>;
+/// The result of opening a file of many sessions.
+pub(crate) type OpenResult = Result<Box<dyn Sessions>, ArchiveError>;
 
-/// What a format remembers of a file of many sessions, to read only those that have changed.
-pub(crate) type Remembered = Box<dyn Any + Send>;
+/// The state that a format keeps of a file of many sessions, to read only those that have changed.
+pub(crate) type SavedState = Box<dyn Any + Send>;
 
-/// Whether a file of many sessions is followed, so that what it is like now will be asked for later.
-pub(crate) enum Watched {
+/// Whether a file of many sessions is followed, so that its state is kept for the next import.
+pub(crate) enum FollowMode {
     No,
-    /// With what was remembered of it when it was read last.
-    Yes(Option<Remembered>),
+    /// With the state of the last import.
+    Yes(Option<SavedState>),
 }
 
 /// The sessions of such a file, those that others go on from first.
@@ -77,7 +77,7 @@ pub(crate) trait Sessions: Send {
     fn next(&mut self) -> Result<Option<Outline>, ArchiveError>;
 
     /// Reads it. Nothing has been sealed.
-    fn read(&mut self, sealer: &Sealer, out: &mut Placer) -> Result<(), Stop>;
+    fn read(&mut self, sealer: &Sealer, out: &mut NodeBuilder) -> Result<(), Stop>;
 
     /// Bytes of all of them, about; 0 where that is not known.
     fn bytes(&self) -> u64;
@@ -86,7 +86,7 @@ pub(crate) trait Sessions: Send {
     fn end(&mut self) -> Option<Report>;
 
     /// After that, when all was stored: what is to be remembered of it. Those of `unfinished` were not whole.
-    fn remember(&mut self, unfinished: &HashSet<SessionId>) -> Option<Remembered> {
+    fn remember(&mut self, unfinished: &HashSet<SessionId>) -> Option<SavedState> {
         let _ = unfinished;
         None
     }
@@ -139,7 +139,7 @@ pub(crate) struct Start {
 
 /// What an item follows.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Follows {
+pub(crate) enum ItemParent {
     /// Nothing: it begins its session, or a branch of it.
     Nothing,
     /// The item of this id.
@@ -153,7 +153,7 @@ pub(crate) struct Item {
     pub(crate) id: String,
     /// Other ids that what follows it may name.
     pub(crate) also: Vec<String>,
-    pub(crate) follows: Follows,
+    pub(crate) follows: ItemParent,
     /// The place among the sessions that were told.
     pub(crate) owner: usize,
     pub(crate) time: Option<UnixMs>,
@@ -177,7 +177,7 @@ impl Item {
         Self {
             id,
             also: Vec::new(),
-            follows: Follows::Nothing,
+            follows: ItemParent::Nothing,
             owner: 0,
             time: None,
             entry,

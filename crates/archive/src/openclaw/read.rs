@@ -10,7 +10,9 @@ use quipu_seal::Sealer;
 use super::outline::session_of;
 use super::put_aside;
 use crate::ProblemKind;
-use crate::intake::{Done, Follows, Item, Outline, Placer, Reading, SealedLines, Start, Stop, Text, run};
+use crate::intake::{
+    CompletedRead, Item, ItemParent, LineReader, NodeBuilder, Outline, SealedLines, Start, Stop, Text, run,
+};
 use crate::json::{Members, time_of};
 use crate::lineages::session_id;
 use crate::pi::{Header, Line, Parent, made_id, migrated};
@@ -21,40 +23,44 @@ const INDEX_LIMIT: u64 = 64 << 20;
 /// Members of a row of `sessions.json` that name a session, the best first.
 const NAMES: [&str; 5] = ["label", "displayName", "subject", "groupChannel", "space"];
 
-pub(super) fn read(lines: &mut SealedLines, outline: &Outline, out: Placer) -> Result<Done, Stop> {
+pub(super) fn read(
+    lines: &mut SealedLines,
+    outline: &Outline,
+    out: NodeBuilder,
+) -> Result<CompletedRead, Stop> {
     let path = out.report.path.clone();
     let (session, sealer) = (outline.session.clone(), Arc::clone(lines.sealer()));
-    let reader = Reader { out, path, sealer, session, begun: None, n: 0, last: Follows::Nothing };
+    let reader = Reader { out, path, sealer, session, header: None, n: 0, last: ItemParent::Nothing };
     run(reader, lines, outline.idle)
 }
 
 #[derive(Clone)]
 struct Reader {
-    out: Placer,
+    out: NodeBuilder,
     path: PathBuf,
     sealer: Arc<Sealer>,
     session: SessionId,
-    begun: Option<Begun>,
+    header: Option<SessionHeader>,
     /// The place of the next entry, the header's being 0.
     n: u64,
-    last: Follows,
+    last: ItemParent,
 }
 
-/// What the header said.
+/// The header of a session.
 #[derive(Clone, Copy)]
-struct Begun {
+struct SessionHeader {
     owner: usize,
     version: u64,
     time: UnixMs,
 }
 
-impl Reading for Reader {
-    fn out(&mut self) -> &mut Placer {
+impl LineReader for Reader {
+    fn out(&mut self) -> &mut NodeBuilder {
         &mut self.out
     }
 
     fn line(&mut self, text: &Text) -> Result<(), Stop> {
-        let Some(begun) = self.begun else {
+        let Some(header) = self.header else {
             match session_of(text.json.get(), &self.path) {
                 Some(_) => self.begin(&text.json),
                 None => self.out.report.problem(text.number, ProblemKind::NotAnEntry, "before the header"),
@@ -63,10 +69,10 @@ impl Reading for Reader {
         };
         self.n += 1;
         let before = match &self.last {
-            Follows::Item(before) => Some(before.as_str()),
-            Follows::Nothing => None,
+            ItemParent::Item(before) => Some(before.as_str()),
+            ItemParent::Nothing => None,
         };
-        let migrated = migrated(text.json.get(), begun.version, &self.session, self.n, before);
+        let migrated = migrated(text.json.get(), header.version, &self.session, self.n, before);
         let json = migrated.and_then(|text| Json::parse(&text).ok()).unwrap_or_else(|| text.json.clone());
         let Some(line) = Line::read(json.get()) else { return Ok(()) };
         let is_header = line.head.kind == "session";
@@ -79,9 +85,9 @@ impl Reading for Reader {
             }
         };
         let follows = match &line.head.parent {
-            Parent::Nothing => Follows::Nothing,
-            Parent::Id(parent) => Follows::Item(parent.to_string()),
-            Parent::Unreadable if is_header => Follows::Nothing,
+            Parent::Nothing => ItemParent::Nothing,
+            Parent::Id(parent) => ItemParent::Item(parent.to_string()),
+            Parent::Unreadable if is_header => ItemParent::Nothing,
             // Notes that the gateway wrote by itself do not say it: they stand where they were written.
             Parent::Unreadable => {
                 self.out.report.problem(text.number, ProblemKind::Orphan, "it does not say what it follows");
@@ -89,10 +95,10 @@ impl Reading for Reader {
             }
         };
         let parent = match &follows {
-            Follows::Item(parent) => Some(parent.as_str()),
-            Follows::Nothing => None,
+            ItemParent::Item(parent) => Some(parent.as_str()),
+            ItemParent::Nothing => None,
         };
-        let time = line.head.timestamp.unwrap_or(begun.time);
+        let time = line.head.timestamp.unwrap_or(header.time);
         let (mut entry, mut step) = line.entry(0, parent, time, None, &|_| None);
         if let Entry::Message(Message::Assistant(answer)) = &mut entry {
             for block in &mut answer.content {
@@ -108,18 +114,18 @@ impl Reading for Reader {
         item.kept = step.extra.remove(crate::pi::AGENT).filter(|kept| kept.get() != "{\"n\":0}");
         item.first_kept = Members::of(json.get())
             .and_then(|members| members.string("firstKeptEntryId").map(std::borrow::Cow::into_owned));
-        (item.owner, item.time, item.follows) = (begun.owner, line.head.timestamp, follows);
+        (item.owner, item.time, item.follows) = (header.owner, line.head.timestamp, follows);
         item.is_head = !is_header;
         if !is_header {
-            self.last = Follows::Item(id);
+            self.last = ItemParent::Item(id);
         }
         self.out.item(item)
     }
 
-    fn end(mut self, _: Duration) -> Result<Placer, Stop> {
+    fn end(mut self, _: Duration) -> Result<NodeBuilder, Stop> {
         self.out.settle()?;
-        if let Some(begun) = self.begun {
-            self.tell_beside(begun)?;
+        if let Some(header) = self.header {
+            self.add_registry_notes(header)?;
         }
         Ok(self.out)
     }
@@ -144,16 +150,19 @@ impl Reader {
         };
         let owner = self.out.session(start);
         self.out.begin(owner, None);
-        self.begun =
-            Some(Begun { owner, version: Header::of(header).map_or(3, |header| header.version), time });
+        self.header = Some(SessionHeader {
+            owner,
+            version: Header::of(header).map_or(3, |header| header.version),
+            time,
+        });
     }
 
     /// What stands beside the entries: how the session is called, and whether it was put aside.
-    fn tell_beside(&mut self, begun: Begun) -> Result<(), Stop> {
+    fn add_registry_notes(&mut self, header: SessionHeader) -> Result<(), Stop> {
         let name = self.path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         if let Some((reason, when)) = put_aside(name) {
             let (reason, when) = (quipu_dag::quoted(reason), quipu_dag::quoted(when));
-            self.beside(begun, &format!("{{\"type\":\"archived\",\"reason\":{reason},\"at\":{when}}}"))?;
+            self.add_note(header, &format!("{{\"type\":\"archived\",\"reason\":{reason},\"at\":{when}}}"))?;
         }
         match called(&self.path, &self.session) {
             Ok(Some((key, name))) => {
@@ -162,7 +171,7 @@ impl Reader {
                     Some(name) => format!("{{\"type\":\"session_info\",\"name\":{name},\"key\":{key}}}"),
                     None => format!("{{\"type\":\"session_key\",\"key\":{key}}}"),
                 };
-                self.beside(begun, &text)?;
+                self.add_note(header, &text)?;
             }
             Ok(None) => {}
             Err(why) => self.out.report.problem(0, ProblemKind::Malformed, &format!("sessions.json: {why}")),
@@ -170,12 +179,12 @@ impl Reader {
         Ok(())
     }
 
-    fn beside(&mut self, begun: Begun, text: &str) -> Result<(), Stop> {
+    fn add_note(&mut self, header: SessionHeader, text: &str) -> Result<(), Stop> {
         let mut hash = quipu_protocol::ChunkId(quipu_dag::sha256(text.as_bytes())).to_string();
         hash.truncate(16);
         let entry = Entry::Meta(Json::parse(text).unwrap_or_default());
         let mut item = Item::new(format!("{}.{hash}", self.session), entry, 0);
-        (item.owner, item.time, item.is_head) = (begun.owner, Some(begun.time), false);
+        (item.owner, item.time, item.is_head) = (header.owner, Some(header.time), false);
         self.out.item(item)
     }
 }

@@ -14,10 +14,10 @@ use crate::intake::Start;
 use crate::json::Members;
 use crate::lineages::session_id;
 
-/// A session, and where it comes from.
-pub(super) struct One {
+/// A session, and the session that it was copied from.
+pub(super) struct SessionOrigin {
     pub(super) row: Row,
-    pub(super) copied: Option<Copied>,
+    pub(super) copied: Option<CopiedPrefix>,
     /// Its messages, each by its [`mark`]: the first, or all where another session begins with the same one.
     pub(super) marks: Vec<u64>,
 }
@@ -25,17 +25,22 @@ pub(super) struct One {
 /// The messages that a session repeats at its beginning: so many, of which the last is another one's own (a place among
 /// the sessions). Those before it may be what the other repeats.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Copied {
+pub(super) struct CopiedPrefix {
     from: usize,
     count: usize,
 }
 
 /// Sessions, by the mark of their first message.
-pub(super) type Begins = HashMap<u64, Vec<usize>>;
+pub(super) type SessionsByMark = HashMap<u64, Vec<usize>>;
 
-impl One {
+impl SessionOrigin {
     /// A session that comes after all others.
-    pub(super) fn of(row: Row, rows: &Rows, all: &mut [Self], begins: &mut Begins) -> io::Result<Self> {
+    pub(super) fn of(
+        row: Row,
+        rows: &Rows,
+        all: &mut [Self],
+        begins: &mut SessionsByMark,
+    ) -> io::Result<Self> {
         let at = all.len();
         let mut one = Self { marks: marks(rows, &row, Some(1))?, row, copied: None };
         let Some(first) = one.marks.first() else { return Ok(one) };
@@ -44,7 +49,7 @@ impl One {
             one.marks = marks(rows, &one.row, None)?;
         }
         // Of several the one that it shares most with; of equal ones the oldest.
-        let mut most = Copied { from: 0, count: 0 };
+        let mut most = CopiedPrefix { from: 0, count: 0 };
         for from in same.iter().rev() {
             let other = &mut all[*from];
             if other.marks.len() == 1 {
@@ -53,13 +58,13 @@ impl One {
             let alike = one.marks.iter().zip(&other.marks).take_while(|(own, other)| own == other);
             let count = alike.count();
             if count >= most.count {
-                most = Copied { from: *from, count };
+                most = CopiedPrefix { from: *from, count };
             }
         }
         same.push(at);
         if let Some(copied) = most.owned(all) {
             let count = alike(rows, &all[copied.from].row, &one.row, copied.count)?;
-            one.copied = Copied { count, ..copied }.owned(all);
+            one.copied = CopiedPrefix { count, ..copied }.owned(all);
         }
         Ok(one)
     }
@@ -72,7 +77,7 @@ impl One {
     /// What it comes from.
     pub(super) fn parent(&self, all: &[Self]) -> Option<SessionId> {
         match self.copied {
-            Some(Copied { from, .. }) => Some(all[from].session()),
+            Some(CopiedPrefix { from, .. }) => Some(all[from].session()),
             None => self.row.parent.as_deref().map(session_id),
         }
     }
@@ -81,9 +86,9 @@ impl One {
     pub(super) fn origins<'a>(&self, all: &'a [Self]) -> Vec<(&'a Self, std::ops::Range<usize>)> {
         let mut origins = Vec::new();
         let mut copied = self.copied;
-        while let Some(Copied { from, count }) = copied {
+        while let Some(CopiedPrefix { from, count }) = copied {
             let other = &all[from];
-            copied = other.copied.map(|before| Copied { count: before.count.min(count), ..before });
+            copied = other.copied.map(|before| CopiedPrefix { count: before.count.min(count), ..before });
             origins.push((other, copied.map_or(0, |before| before.count)..count));
         }
         origins.reverse();
@@ -112,9 +117,9 @@ impl One {
     }
 }
 
-impl Copied {
+impl CopiedPrefix {
     /// From the session whose own the last of the messages is; `None` where there are none.
-    fn owned(mut self, all: &[One]) -> Option<Self> {
+    fn owned(mut self, all: &[SessionOrigin]) -> Option<Self> {
         while let Some(before) = all.get(self.from)?.copied.filter(|before| before.count >= self.count) {
             self.from = before.from;
         }

@@ -4,9 +4,9 @@
 //! a part of a tool is a call and its result. A fork copies messages under new ids and keeps their times: a session that
 //! begins with the times and roles of an older one shares its nodes, by the ids that they have there.
 
-mod ahead;
 mod forks;
 mod parts;
+mod prefetch;
 mod read;
 mod rows;
 

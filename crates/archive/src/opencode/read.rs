@@ -14,11 +14,11 @@ use quipu_protocol::{
 };
 use quipu_seal::Sealer;
 
-use super::ahead::{Ahead, Begun, Came, Known, Sealed, WAITING};
 use super::parts::{Part, usage};
+use super::prefetch::{DatabaseState, OpenedSession, Prefetch, PrefetchedItem, SealedMessage, WAITING};
 use super::rows::{Row, Rows};
 use crate::intake::{
-    Follows, Item, Opened, Outline, Placer, REST, Remembered, Sessions, Start, Stop, Watched,
+    FollowMode, Item, ItemParent, NodeBuilder, OpenResult, Outline, REST, SavedState, Sessions, Start, Stop,
 };
 use crate::json::{Members, list_of, text_of};
 use crate::{ArchiveError, ProblemKind, Report};
@@ -30,27 +30,27 @@ const UNTITLED: [&str; 2] = ["New session - ", "Child session - "];
 struct Database {
     path: PathBuf,
     /// `None` when nothing more is wanted.
-    came: Option<Receiver<io::Result<Came>>>,
-    thread: Option<JoinHandle<Ahead>>,
+    came: Option<Receiver<io::Result<PrefetchedItem>>>,
+    thread: Option<JoinHandle<Prefetch>>,
     /// The thread's work, when it is done.
-    done: Option<Ahead>,
+    done: Option<Prefetch>,
     /// The session that is read now.
-    begun: Option<Box<Begun>>,
+    begun: Option<Box<OpenedSession>>,
     bytes: u64,
     now: UnixMs,
     /// The time of the newest row, where it is followed and rows have one.
     newest: Option<UnixMs>,
 }
 
-pub(super) fn open(path: &Path, watched: Watched, sealer: &Arc<Sealer>) -> Opened {
+pub(super) fn open(path: &Path, watched: FollowMode, sealer: &Arc<Sealer>) -> OpenResult {
     let fail = |source| ArchiveError::File { path: path.to_owned(), doing: "read", source };
     let rows = Rows::open(path).map_err(fail)?;
     let listed = rows.sessions().map_err(fail)?;
     let (newest, known) = match watched {
-        Watched::No => (None, None),
-        Watched::Yes(known) => (rows.newest(), known),
+        FollowMode::No => (None, None),
+        FollowMode::Yes(known) => (rows.newest(), known),
     };
-    let known = known.and_then(|known| known.downcast::<Known>().ok());
+    let known = known.and_then(|known| known.downcast::<DatabaseState>().ok());
     // Those that were there stand where they stood.
     let known = known.filter(|known| {
         known.sessions.len() <= listed.len()
@@ -60,7 +60,7 @@ pub(super) fn open(path: &Path, watched: Watched, sealer: &Arc<Sealer>) -> Opene
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let now = UnixMs::try_from(now.as_millis()).unwrap_or(UnixMs::MAX);
     let bytes = if path.is_dir() { 0 } else { std::fs::metadata(path).map_err(fail)?.len() };
-    let ahead = Ahead {
+    let ahead = Prefetch {
         rows,
         sealer: Arc::clone(sealer),
         known: known.zip(written),
@@ -84,7 +84,7 @@ pub(super) fn open(path: &Path, watched: Watched, sealer: &Arc<Sealer>) -> Opene
 
 impl Database {
     /// What comes next; `None` when all came.
-    fn receive(&mut self) -> io::Result<Option<Came>> {
+    fn receive(&mut self) -> io::Result<Option<PrefetchedItem>> {
         match self.came.as_ref().map(Receiver::recv) {
             Some(Ok(came)) => came.map(Some),
             Some(Err(_)) | None => {
@@ -121,12 +121,12 @@ impl Sessions for Database {
         let came = self.receive();
         let fail = |source| ArchiveError::File { path: self.path.clone(), doing: "read", source };
         let (session, related) = match came.map_err(fail)? {
-            Some(Came::Session(begun)) => {
+            Some(PrefetchedItem::Session(begun)) => {
                 let begun = self.begun.insert(begun);
                 (begun.session.clone(), begun.related.clone())
             }
             // All of the session before it came.
-            Some(Came::Messages(_) | Came::End) | None => return Ok(None),
+            Some(PrefetchedItem::Messages(_) | PrefetchedItem::End) | None => return Ok(None),
         };
         Ok(Some(Outline { related, ..Outline::alone(session, Duration::ZERO) }))
     }
@@ -139,21 +139,21 @@ impl Sessions for Database {
         None
     }
 
-    fn remember(&mut self, unfinished: &HashSet<SessionId>) -> Option<Remembered> {
+    fn remember(&mut self, unfinished: &HashSet<SessionId>) -> Option<SavedState> {
         let (sessions, unfinished) = (self.done.take()?.sessions, unfinished.clone());
-        Some(Box::new(Known { sessions, newest: self.newest?, unfinished }))
+        Some(Box::new(DatabaseState { sessions, newest: self.newest?, unfinished }))
     }
 
     fn is_part(&self) -> bool {
         self.done.as_ref().is_none_or(|done| done.is_part)
     }
 
-    fn read(&mut self, sealer: &Sealer, out: &mut Placer) -> Result<(), Stop> {
+    fn read(&mut self, sealer: &Sealer, out: &mut NodeBuilder) -> Result<(), Stop> {
         let Some(begun) = self.begun.take() else { return Ok(()) };
         let own = out.session(begun.start.clone());
-        let mut reader = Reader { out, last: Follows::Nothing, owner: own, line: 0 };
+        let mut reader = Reader { out, last: ItemParent::Nothing, owner: own, line: 0 };
         let mut is_wanted = true;
-        while let Some(Came::Messages(messages)) = self.receive()? {
+        while let Some(PrefetchedItem::Messages(messages)) = self.receive()? {
             for message in messages {
                 is_wanted = is_wanted && reader.sealed(message, own, &begun.repeated, self.now)?;
             }
@@ -170,8 +170,8 @@ struct Head {
 }
 
 struct Reader<'a> {
-    out: &'a mut Placer,
-    last: Follows,
+    out: &'a mut NodeBuilder,
+    last: ItemParent,
     owner: usize,
     /// Messages that came.
     line: u64,
@@ -181,12 +181,12 @@ impl Reader<'_> {
     /// Takes a message of the session `own`, which repeats some at its beginning; `false` when it is still being written.
     fn sealed(
         &mut self,
-        message: Sealed,
+        message: SealedMessage,
         own: usize,
         repeated: &[(Arc<Start>, String)],
         now: UnixMs,
     ) -> Result<bool, Stop> {
-        let Sealed { id, created, updated, role, bytes, json, parts, secrets } = message;
+        let SealedMessage { id, created, updated, role, bytes, json, parts, secrets } = message;
         let again = usize::try_from(self.line).ok().and_then(|at| repeated.get(at));
         self.line += 1;
         let line = self.line;
@@ -216,7 +216,7 @@ impl Reader<'_> {
 
     fn send(&mut self, mut item: Item, time: UnixMs) -> Result<(), Stop> {
         (item.owner, item.time) = (self.owner, Some(time));
-        let next = Follows::Item(item.id.clone());
+        let next = ItemParent::Item(item.id.clone());
         item.follows = std::mem::replace(&mut self.last, next);
         self.out.item(item)
     }

@@ -29,7 +29,7 @@ pub(super) struct Row {
 }
 
 /// A message.
-pub(super) struct Stored {
+pub(super) struct MessageRow {
     pub(super) id: String,
     pub(super) created: UnixMs,
     pub(super) updated: UnixMs,
@@ -38,9 +38,9 @@ pub(super) struct Stored {
 }
 
 /// The sessions of the messages and of the parts that were added last, and when each of those rows was written.
-pub(super) struct Newest([Vec<(String, UnixMs)>; 2]);
+pub(super) struct NewestRows([Vec<(String, UnixMs)>; 2]);
 
-impl Newest {
+impl NewestRows {
     /// When the last of them was.
     pub(super) fn time(&self) -> UnixMs {
         self.0.iter().flatten().map(|(_, updated)| *updated).max().unwrap_or_default()
@@ -144,7 +144,7 @@ impl Rows {
     }
 
     /// The rows that were added last; `None` where they do not say when they were written. Nothing else is read.
-    pub(super) fn newest(&self) -> Option<Newest> {
+    pub(super) fn newest(&self) -> Option<NewestRows> {
         let Self::Database(database) = self else { return None };
         let mut tables = [Vec::new(), Vec::new()];
         for (table, found) in ["message", "part"].into_iter().zip(&mut tables) {
@@ -157,7 +157,7 @@ impl Rows {
             });
             read.ok()?;
         }
-        Some(Newest(tables))
+        Some(NewestRows(tables))
     }
 
     /// Calls `each` with the messages of a session by id: with the first, so many at most, or with all.
@@ -165,7 +165,7 @@ impl Rows {
         &self,
         session: &str,
         most: Option<usize>,
-        mut each: impl FnMut(Stored),
+        mut each: impl FnMut(MessageRow),
     ) -> io::Result<()> {
         match self {
             Self::Database(database) => {
@@ -187,7 +187,7 @@ impl Rows {
     pub(super) fn conversation<E: From<io::Error>>(
         &self,
         session: &str,
-        mut each: impl FnMut(Stored, Vec<String>) -> Result<bool, E>,
+        mut each: impl FnMut(MessageRow, Vec<String>) -> Result<bool, E>,
     ) -> Result<(), E> {
         let database = match self {
             Self::Database(database) => database,
@@ -236,10 +236,10 @@ fn messages_of(session: &str) -> ForeignRows<'_> {
     }
 }
 
-fn stored(row: &[ForeignValue<'_>]) -> Option<Stored> {
+fn stored(row: &[ForeignValue<'_>]) -> Option<MessageRow> {
     let [id, created, updated, data] = row else { return None };
     let [created, updated] = [created, updated].map(|time| time.integer().unwrap_or_default());
-    Some(Stored { id: text(id)?, created, updated, data: text(data).unwrap_or_default() })
+    Some(MessageRow { id: text(id)?, created, updated, data: text(data).unwrap_or_default() })
 }
 
 /// The parts of a session, in the order of their messages.
@@ -307,12 +307,12 @@ fn message_files(root: &Path, session: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-fn message(file: &Path) -> Stored {
+fn message(file: &Path) -> MessageRow {
     let data = read(file);
     let members = Members::of(&data);
     let time = members.as_ref().and_then(|members| Members::of(members.get("time")?));
     let created = time.and_then(|time| time.get("created")?.parse().ok());
-    Stored {
+    MessageRow {
         id: stem(file),
         created: created.unwrap_or_default(),
         updated: written(file),

@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 
 use quipu_dag::{Node, quoted};
 use quipu_protocol::{Entry, Epoch, Json, NodeId, SessionStart, Thinking, UnixMs};
-use quipu_store::{Graph, StoreError, Until, decode_nodes};
-use quipu_transcript::{Decoded, INTERNAL};
+use quipu_store::{Graph, LineageEnd, StoreError, decode_nodes};
+use quipu_transcript::{DecodedEntry, INTERNAL};
 
 use super::entry::{compaction_line, message_line, place, write};
 use super::{AGENT, VERSION, iso};
@@ -86,7 +86,7 @@ pub(super) async fn settings_at(store: &dyn Graph, node: NodeId) -> Result<Setti
     let mut found = Settings::default();
     let mut from = Some(node);
     while let Some(start) = from {
-        let mut nodes = store.lineage(start, Until::Count(PIECE)).await?;
+        let mut nodes = store.lineage(start, LineageEnd::Count(PIECE)).await?;
         from = nodes.first().and_then(|node| node.record.parent);
         nodes.retain(|node| node.record.role == INTERNAL);
         for decoded in decode_nodes(store, &nodes).await?.iter().rev() {
@@ -132,7 +132,7 @@ impl Settings {
 
 impl Chain {
     /// Adds the lines of a node to `lines`, none for some.
-    pub(super) fn node(&mut self, node: &Node, decoded: &Decoded, lines: &mut Vec<String>) {
+    pub(super) fn node(&mut self, node: &Node, decoded: &DecodedEntry, lines: &mut Vec<String>) {
         let time = node.record.timestamp;
         let mut line = String::new();
         if place(&decoded.step).is_some() {

@@ -23,7 +23,7 @@ const LOCKED: Duration = Duration::from_millis(500);
 
 /// Why lines were not written to a session file. They stand in the graph.
 #[derive(Debug, thiserror::Error)]
-pub enum Unwritten {
+pub enum WriteFailure {
     /// The file was removed, or another one has its name.
     #[error("it was replaced or removed while it was in use")]
     Replaced,
@@ -52,7 +52,7 @@ pub enum Unwritten {
     Fault(String),
 }
 
-impl Unwritten {
+impl WriteFailure {
     /// Whether nothing more is written to it before it is opened again: it is not the one any more that was opened.
     pub(super) fn is_final(&self) -> bool {
         match self {
@@ -62,14 +62,14 @@ impl Unwritten {
     }
 }
 
-impl From<StoreError> for Unwritten {
+impl From<StoreError> for WriteFailure {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
     }
 }
 
-/// A file as it was found.
-pub(super) struct Found {
+/// A session file that was opened.
+pub(super) struct OpenedFile {
     pub(super) path: PathBuf,
     pub(super) file: File,
     pub(super) writer: Option<File>,
@@ -88,9 +88,9 @@ pub(super) struct Job {
     pub(super) text: String,
 }
 
-/// What became of it.
-pub(super) struct Appended {
-    pub(super) result: Result<(), Unwritten>,
+/// The result of an append.
+pub(super) struct AppendResult {
+    pub(super) result: Result<(), WriteFailure>,
     /// What was written.
     pub(super) written: Vec<u8>,
     pub(super) size: u64,
@@ -105,8 +105,8 @@ pub(super) struct Appended {
 }
 
 impl Job {
-    pub(super) fn run(mut self) -> Appended {
-        let mut done = Appended {
+    pub(super) fn run(mut self) -> AppendResult {
+        let mut done = AppendResult {
             result: Ok(()),
             written: Vec::new(),
             size: self.size,
@@ -120,30 +120,30 @@ impl Job {
         done
     }
 
-    fn write(&self, done: &mut Appended) -> Result<(), Unwritten> {
-        let open = self.file.metadata().map_err(Unwritten::Io)?;
+    fn write(&self, done: &mut AppendResult) -> Result<(), WriteFailure> {
+        let open = self.file.metadata().map_err(WriteFailure::Io)?;
         let named = match std::fs::metadata(&self.path) {
             Ok(named) => named,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Err(Unwritten::Replaced),
-            Err(error) => return Err(Unwritten::Io(error)),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Err(WriteFailure::Replaced),
+            Err(error) => return Err(WriteFailure::Io(error)),
         };
         if !is_same(&open, &named) {
-            return Err(Unwritten::Replaced);
+            return Err(WriteFailure::Replaced);
         }
         let now = open.len();
         if now < self.size {
-            return Err(Unwritten::Shrunk { before: self.size, now });
+            return Err(WriteFailure::Shrunk { before: self.size, now });
         }
         if now > self.size {
             if self.size == 0 {
-                return Err(Unwritten::Begun);
+                return Err(WriteFailure::Begun);
             }
             done.foreign = true;
             let until = Instant::now() + PATIENCE;
             loop {
-                done.size = self.file.metadata().map_err(Unwritten::Io)?.len();
+                done.size = self.file.metadata().map_err(WriteFailure::Io)?.len();
                 let mut last = [0];
-                self.file.read_exact_at(&mut last, done.size.saturating_sub(1)).map_err(Unwritten::Io)?;
+                self.file.read_exact_at(&mut last, done.size.saturating_sub(1)).map_err(WriteFailure::Io)?;
                 done.ended = last == *b"\n";
                 // Another program may be in the middle of its line.
                 if done.ended || Instant::now() >= until {
@@ -155,9 +155,9 @@ impl Job {
         let writer = match &done.writer {
             Some(writer) => writer.clone(),
             None => {
-                let writer = OpenOptions::new().append(true).open(&self.path).map_err(Unwritten::Io)?;
-                if !is_same(&open, &writer.metadata().map_err(Unwritten::Io)?) {
-                    return Err(Unwritten::Replaced);
+                let writer = OpenOptions::new().append(true).open(&self.path).map_err(WriteFailure::Io)?;
+                if !is_same(&open, &writer.metadata().map_err(WriteFailure::Io)?) {
+                    return Err(WriteFailure::Replaced);
                 }
                 done.writer.insert(Arc::new(writer)).clone()
             }
@@ -181,13 +181,13 @@ impl Job {
                 break Ok(());
             }
             match (&*writer).write(rest) {
-                Ok(0) => break Err(Unwritten::Io(ErrorKind::WriteZero.into())),
+                Ok(0) => break Err(WriteFailure::Io(ErrorKind::WriteZero.into())),
                 Ok(count) => rest = &rest[count..],
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => break Err(Unwritten::Io(error)),
+                Err(error) => break Err(WriteFailure::Io(error)),
             }
         };
-        let size = self.file.metadata().map_err(Unwritten::Io)?.len();
+        let size = self.file.metadata().map_err(WriteFailure::Io)?.len();
         let added = (done.written.len() - rest.len()) as u64;
         done.foreign |= size != done.size + added;
         done.size = size;
@@ -233,7 +233,7 @@ pub(super) fn last_line(file: &File, size: u64) -> std::io::Result<Vec<u8>> {
 }
 
 /// Opens, locks and, where it is of an old version, migrates a file. Gives its version too; `None` for an empty one.
-pub(super) fn find(path: &Path) -> Result<(Found, Option<u64>), ArchiveError> {
+pub(super) fn find(path: &Path) -> Result<(OpenedFile, Option<u64>), ArchiveError> {
     let fail = |doing| move |source| ArchiveError::File { path: path.to_owned(), doing, source };
     let no_file = || ArchiveError::NotASession { path: path.to_owned(), why: "it is no regular file" };
     let flags = (OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits();
@@ -284,16 +284,16 @@ pub(super) fn find(path: &Path) -> Result<(Found, Option<u64>), ArchiveError> {
     }
     let size = file.metadata().map_err(fail("read"))?.len();
     if size == 0 {
-        return Ok((Found { path, file, writer, made, size }, None));
+        return Ok((OpenedFile { path, file, writer, made, size }, None));
     }
     let version = Source::begin(open_file(&path)?, path.clone())?.header.version;
     if version >= VERSION {
-        return Ok((Found { path, file, writer, made, size }, Some(version)));
+        return Ok((OpenedFile { path, file, writer, made, size }, Some(version)));
     }
     let new = migrate(&path, &file)?;
     let writer = new.try_clone().map_err(fail("opened"))?;
     let size = new.metadata().map_err(fail("read"))?.len();
-    Ok((Found { path, file: new, writer: Some(writer), made, size }, Some(version)))
+    Ok((OpenedFile { path, file: new, writer: Some(writer), made, size }, Some(version)))
 }
 
 /// Locks the file. Who was killed holds the lock until the children that it was starting have begun, so it is waited

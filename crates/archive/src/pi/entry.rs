@@ -12,11 +12,11 @@ use std::borrow::Cow;
 
 use quipu_dag::{Node, quoted};
 use quipu_protocol::{Compaction, Content, Entry, Json, Message, NodeId, SessionId, StepInfo, UnixMs};
-use quipu_transcript::Decoded;
+use quipu_transcript::DecodedEntry;
 use serde::{Deserialize, Serialize};
 
 use super::{AGENT, iso};
-use crate::Mended;
+use crate::PlacementRepair;
 use crate::json::{Difference, Members, same, time_of};
 
 /// What an entry says that it follows.
@@ -62,10 +62,10 @@ impl Head<'_> {
     }
 }
 
-/// What our part of a node keeps.
+/// The members of our part of a node.
 #[derive(Serialize, Deserialize, Default)]
 #[serde(default)]
-struct Kept {
+struct EntryPart {
     #[serde(skip_serializing_if = "Difference::is_empty")]
     entry: Difference,
     #[serde(skip_serializing_if = "Difference::is_empty")]
@@ -102,7 +102,7 @@ impl<'a> Line<'a> {
         unsealed: Option<&str>,
         find: &dyn Fn(&str) -> Option<NodeId>,
     ) -> (Entry, StepInfo) {
-        let mut kept = Kept { n, ..Kept::default() };
+        let mut kept = EntryPart { n, ..EntryPart::default() };
         let entry = match self.message(unsealed, &mut kept) {
             Some(message) => {
                 let timed =
@@ -164,7 +164,7 @@ impl<'a> Line<'a> {
     }
 
     /// The message of a line that has one.
-    fn message(&self, unsealed: Option<&str>, kept: &mut Kept) -> Option<Message> {
+    fn message(&self, unsealed: Option<&str>, kept: &mut EntryPart) -> Option<Message> {
         if self.head.kind != "message" {
             return None;
         }
@@ -234,8 +234,12 @@ pub(crate) fn place_of(kept: &Json) -> Option<u64> {
 }
 
 /// What was mended of an entry that was read from a file; `first` is the node of the file's header.
-pub(crate) fn mended(node: &Node, decoded: &Decoded, first: NodeId) -> Option<Mended> {
-    let kept: Kept = decoded.step.extra.get(AGENT)?.read().ok()?;
+pub(crate) fn placement_repair(
+    node: &Node,
+    decoded: &DecodedEntry,
+    first: NodeId,
+) -> Option<PlacementRepair> {
+    let kept: EntryPart = decoded.step.extra.get(AGENT)?.read().ok()?;
     if node.id == first {
         return None;
     }
@@ -243,28 +247,32 @@ pub(crate) fn mended(node: &Node, decoded: &Decoded, first: NodeId) -> Option<Me
         // What stands in the line otherwise than its place says.
         let parent = kept.entry.set.get("parentId").and_then(|parent| crate::json::string(parent.get()));
         return match parent {
-            _ if node.record.external_id.is_none() => Some(Mended::NoId),
-            _ if kept.entry.unset.iter().any(|name| name == "parentId") => Some(Mended::NoParent),
-            Some(parent) if node.record.parent == Some(first) => Some(Mended::Parent(parent.into_owned())),
+            _ if node.record.external_id.is_none() => Some(PlacementRepair::NoId),
+            _ if kept.entry.unset.iter().any(|name| name == "parentId") => Some(PlacementRepair::NoParent),
+            Some(parent) if node.record.parent == Some(first) => {
+                Some(PlacementRepair::Parent(parent.into_owned()))
+            }
             Some(_) => None,
-            None if kept.entry.set.contains_key("parentId") => Some(Mended::NoParent),
+            None if kept.entry.set.contains_key("parentId") => Some(PlacementRepair::NoParent),
             None => None,
         };
     };
     let line = Line::read(json.get())?;
     let head = line.head;
     match head.parent {
-        _ if head.kind == "session" => Some(Mended::SecondHeader),
-        _ if head.id.is_none() => Some(Mended::NoId),
-        Parent::Unreadable => Some(Mended::NoParent),
-        Parent::Id(parent) if node.record.parent == Some(first) => Some(Mended::Parent(parent.into_owned())),
+        _ if head.kind == "session" => Some(PlacementRepair::SecondHeader),
+        _ if head.id.is_none() => Some(PlacementRepair::NoId),
+        Parent::Unreadable => Some(PlacementRepair::NoParent),
+        Parent::Id(parent) if node.record.parent == Some(first) => {
+            Some(PlacementRepair::Parent(parent.into_owned()))
+        }
         Parent::Id(_) | Parent::Nothing => None,
     }
 }
 
 /// Writes the line of a node that was read from a file; `parent` is the id of the entry before it.
-pub(crate) fn write(out: &mut String, node: &Node, decoded: &Decoded, parent: Option<&str>) {
-    let kept: Kept = decoded.step.extra.get(AGENT).and_then(|kept| kept.read().ok()).unwrap_or_default();
+pub(crate) fn write(out: &mut String, node: &Node, decoded: &DecodedEntry, parent: Option<&str>) {
+    let kept: EntryPart = decoded.step.extra.get(AGENT).and_then(|kept| kept.read().ok()).unwrap_or_default();
     match &decoded.entry {
         Entry::Message(message) => {
             let id = node.record.external_id.as_deref();

@@ -8,17 +8,17 @@ use std::task::Poll;
 use quipu_dag::Node;
 use quipu_protocol::{Entry, Json, NodeId, SessionId, UnixMs};
 use quipu_store::{
-    Fut, Graph, LandmarkKind, Piece, ReadParts, RefName, Seq, SessionRow, StoreError, Until, Written,
+    Fut, Graph, LandmarkKind, LineageEnd, Piece, ReadParts, RefName, Seq, SessionRow, StoreError, StoredNode,
     decode_nodes,
 };
-use quipu_transcript::{Decoded, Lookup as _, decode, extra_of};
+use quipu_transcript::{DecodedEntry, Lookup as _, decode, extra_of};
 
 use super::AGENT;
 use super::chain::{Chain, header_line, note_id, references, settings_at};
 use super::entry::{place, place_of, write};
-use super::header::Kept;
+use super::header::HeaderPart;
 use super::import::written;
-use super::own::Own;
+use super::own::OwnSessions;
 use crate::ArchiveError;
 use crate::json::Members;
 use crate::lineages::{main_ref, tips};
@@ -31,9 +31,9 @@ const PIECE_BYTES: usize = 8 << 20;
 /// Ends of branches of one session that are looked at.
 const ENDS: usize = 100_000;
 
-/// What was written.
+/// The size of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Exported {
+pub struct ExportSummary {
     /// Entries, without the header.
     pub entries: u64,
     /// Bytes.
@@ -49,17 +49,17 @@ pub async fn export(
     store: &dyn Graph,
     row: &SessionRow,
     out: &mut (dyn Write + Send),
-) -> Result<Exported, ArchiveError> {
-    let mut writer = Writer { out, done: Exported { entries: 0, bytes: 0 } };
+) -> Result<ExportSummary, ArchiveError> {
+    let mut writer = Writer { out, done: ExportSummary { entries: 0, bytes: 0 } };
     if row.agent == AGENT {
         let root: Vec<Node> = store.nodes(&[row.base]).await?.into_iter().flatten().collect();
         let header = decode_nodes(store, &root).await?.pop();
-        let header = header.and_then(|decoded| decoded.step.extra.get(AGENT)?.read::<Kept>().ok());
+        let header = header.and_then(|decoded| decoded.step.extra.get(AGENT)?.read::<HeaderPart>().ok());
         let header = header.ok_or_else(|| missing(row, "its first node is missing or holds no header"))?;
         writer.header(header.header.get())?;
         tree(store, row, row.base, &mut writer).await?;
     } else if store.head(&main_ref(AGENT, &row.id)).await?.is_some()
-        && let Some(root) = Own::of(store, &row.id).await?.root
+        && let Some(root) = OwnSessions::of(store, &row.id).await?.root
     {
         // It has a file, to which others write as well.
         writer.header(&header_line(row.id.as_str(), row.created, &row.cwd))?;
@@ -81,7 +81,7 @@ fn missing(row: &SessionRow, why: &'static str) -> ArchiveError {
 
 struct Writer<'a> {
     out: &'a mut (dyn Write + Send),
-    done: Exported,
+    done: ExportSummary,
 }
 
 impl Writer<'_> {
@@ -97,8 +97,8 @@ impl Writer<'_> {
     }
 }
 
-/// Nodes by their places, the next of which are read while some are looked at.
-struct Reading<'a> {
+/// Reads nodes by their places; the next ones are read while the present ones are used.
+struct NodeReader<'a> {
     store: &'a dyn Graph,
     seqs: &'a [Seq],
     parts: ReadParts,
@@ -106,7 +106,7 @@ struct Reading<'a> {
     early: Option<Result<Piece, StoreError>>,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> NodeReader<'a> {
     fn new(store: &'a dyn Graph, seqs: &'a [Seq], parts: ReadParts) -> Self {
         let next = store.written(&seqs[..PIECE.min(seqs.len())], parts, PIECE_BYTES);
         Self { store, seqs, parts, next, early: None }
@@ -149,12 +149,12 @@ async fn tree(
     let mut ends: Vec<NodeId> = ends.chain(store.head(&main_ref(AGENT, &row.id)).await?).collect();
     // What we went on with stands in the file as well, also where we went back since.
     ends.extend(written(store, &row.id).await?);
-    let own = Own::of(store, &row.id).await?;
+    let own = OwnSessions::of(store, &row.id).await?;
     ends.extend(own.left(store).await?);
     ends.extend(own.rows.into_iter().filter_map(|row| row.head));
     let mut seqs = store.below(root, &ends).await?;
     drop(ends);
-    let notes = beside(store, row, root, &seqs).await?;
+    let notes = notes_of(store, row, root, &seqs).await?;
     let mut lines = Lines {
         notes: notes.iter().map(|node| note_id(&node.id)).collect(),
         noted: HashSet::new(),
@@ -171,7 +171,7 @@ async fn tree(
     let nodes =
         if written > 0 && rest.is_empty() { Vec::new() } else { places(store, root, &mut rest).await? };
     seqs.append(&mut rest);
-    let mut ours = Ours {
+    let mut ours = OwnNodes {
         store,
         file: &seqs,
         in_order: seqs.is_sorted(),
@@ -180,10 +180,10 @@ async fn tree(
         ids: HashMap::new(),
         lines,
     };
-    let mut reading = Reading::new(store, &seqs[written..], ReadParts::All);
+    let mut reading = NodeReader::new(store, &seqs[written..], ReadParts::All);
     while let Some(Piece { nodes, mut objects, .. }) = reading.next().await? {
         objects.load_chunks(store, nodes.iter().map(|written| &written.node)).await?;
-        for Written { node, follows, .. } in &nodes {
+        for StoredNode { node, follows, .. } in &nodes {
             let decoded = decode(node, &objects);
             let n = place(&decoded.step).unwrap_or(0);
             ours.write_up_to(n, out).await?;
@@ -212,7 +212,7 @@ struct Lines {
 
 impl Lines {
     /// The line of a node that was read from a file.
-    fn of(&mut self, node: &Node, decoded: &Decoded, parent: Option<&str>) -> &str {
+    fn of(&mut self, node: &Node, decoded: &DecodedEntry, parent: Option<&str>) -> &str {
         self.buffer.clear();
         write(&mut self.buffer, node, decoded, parent);
         &self.buffer
@@ -252,10 +252,10 @@ async fn straight(
     lines: &mut Lines,
     out: &mut Writer<'_>,
 ) -> Result<usize, ArchiveError> {
-    let mut reading = Reading::new(store, seqs, ReadParts::All);
+    let mut reading = NodeReader::new(store, seqs, ReadParts::All);
     while let Some(Piece { nodes, mut objects, .. }) = reading.next().await? {
         objects.load_chunks(store, nodes.iter().map(|written| &written.node)).await?;
-        for Written { seq, node, follows } in &nodes {
+        for StoredNode { seq, node, follows } in &nodes {
             let decoded = decode(node, &objects);
             if place(&decoded.step) != Some(lines.place) {
                 return Ok(seqs.partition_point(|before| before < seq));
@@ -276,9 +276,9 @@ async fn places(store: &dyn Graph, root: NodeId, seqs: &mut Vec<Seq>) -> Result<
     let first = first.filter(|node| node.record.external_id.is_some());
     ours.extend(first.map(|node| (node.record.timestamp, node.id, node.record.parent)));
     let mut places: Vec<(u32, Seq)> = Vec::with_capacity(seqs.len());
-    let mut reading = Reading::new(store, seqs, ReadParts::Last);
+    let mut reading = NodeReader::new(store, seqs, ReadParts::Last);
     while let Some(Piece { nodes, objects, .. }) = reading.next().await? {
-        for Written { seq, node, .. } in &nodes {
+        for StoredNode { seq, node, .. } in &nodes {
             let own = node.record.parts.last().and_then(|part| objects.blob(part));
             match own.and_then(|own| extra_of(own, AGENT)).and_then(|extra| place_of(&extra)) {
                 // More than that are 400 GB.
@@ -294,7 +294,7 @@ async fn places(store: &dyn Graph, root: NodeId, seqs: &mut Vec<Seq>) -> Result<
         for alike in places.chunk_by_mut(|(a, _), (b, _)| a == b).filter(|alike| alike.len() > 1) {
             let seqs: Vec<Seq> = alike.iter().map(|(_, seq)| *seq).collect();
             let mut times = Vec::with_capacity(seqs.len());
-            let mut reading = Reading::new(store, &seqs, ReadParts::Last);
+            let mut reading = NodeReader::new(store, &seqs, ReadParts::Last);
             while let Some(piece) = reading.next().await? {
                 times.extend(piece.nodes.iter().map(|it| (it.node.record.timestamp, it.node.id, it.seq)));
             }
@@ -315,7 +315,7 @@ async fn places(store: &dyn Graph, root: NodeId, seqs: &mut Vec<Seq>) -> Result<
 type OurNode = (UnixMs, NodeId, Option<NodeId>);
 
 /// Nodes of ours that stand in a file between those of others: in the places that these leave, in the order of time.
-struct Ours<'a> {
+struct OwnNodes<'a> {
     store: &'a dyn Graph,
     /// What else the file has, and whether that is in the order in which it was written.
     file: &'a [Seq],
@@ -328,7 +328,7 @@ struct Ours<'a> {
     lines: Lines,
 }
 
-impl Ours<'_> {
+impl OwnNodes<'_> {
     async fn write_up_to(&mut self, place: u64, out: &mut Writer<'_>) -> Result<(), ArchiveError> {
         let store = self.store;
         let mut lines = Vec::new();
@@ -383,7 +383,7 @@ impl Ours<'_> {
     }
 
     /// What an entry refers to, by its id in the file.
-    async fn name(&self, chain: &mut Chain, decoded: &Decoded) -> Result<(), StoreError> {
+    async fn name(&self, chain: &mut Chain, decoded: &DecodedEntry) -> Result<(), StoreError> {
         for node in references(&decoded.entry) {
             if let Some(id) = self.id_of(node).await? {
                 chain.names.insert(node.to_string(), id);
@@ -395,7 +395,7 @@ impl Ours<'_> {
 
 /// What we said of an imported session since, the oldest first: the labels and names beside its file, of which all nodes
 /// are `seqs`.
-async fn beside(
+async fn notes_of(
     store: &dyn Graph,
     row: &SessionRow,
     root: NodeId,
@@ -405,7 +405,7 @@ async fn beside(
     let mut notes = store.below(root, &[last]).await?;
     notes.retain(|seq| seqs.binary_search(seq).is_err());
     let mut nodes = Vec::with_capacity(notes.len());
-    let mut reading = Reading::new(store, &notes, ReadParts::Last);
+    let mut reading = NodeReader::new(store, &notes, ReadParts::Last);
     while let Some(piece) = reading.next().await? {
         nodes.extend(piece.nodes.into_iter().map(|written| written.node));
     }
@@ -413,7 +413,7 @@ async fn beside(
 }
 
 /// Labels and names that were given beside a file, behind its last entry.
-async fn noted(notes: Vec<Node>, ours: Ours<'_>, out: &mut Writer<'_>) -> Result<(), ArchiveError> {
+async fn noted(notes: Vec<Node>, ours: OwnNodes<'_>, out: &mut Writer<'_>) -> Result<(), ArchiveError> {
     let mut chain = Chain { last: ours.lines.last.clone(), ..Chain::default() };
     for node in notes {
         let id = note_id(&node.id);
@@ -440,7 +440,7 @@ pub(super) async fn notes(
     let mut notes = Vec::new();
     let mut from = store.head(&RefName::notes(AGENT, session)).await?;
     while let Some(start) = from {
-        let nodes = store.lineage(start, Until::Count(PIECE)).await?;
+        let nodes = store.lineage(start, LineageEnd::Count(PIECE)).await?;
         from = nodes.first().and_then(|node| node.record.parent);
         for node in nodes.into_iter().rev() {
             if is_of_the_file(&node) {
@@ -459,7 +459,7 @@ async fn lineage(store: &dyn Graph, row: &SessionRow, out: &mut Writer<'_>) -> R
     let mut path: Vec<NodeId> = Vec::new();
     let mut from = Some(head);
     while let Some(start) = from {
-        let nodes = store.lineage(start, Until::Count(4_096)).await?;
+        let nodes = store.lineage(start, LineageEnd::Count(4_096)).await?;
         from = nodes.first().and_then(|node| node.record.parent);
         path.extend(nodes.iter().rev().map(|node| node.id));
     }
@@ -490,7 +490,7 @@ async fn sides(
     for end in ends.iter().rev() {
         let Some(shared) = store.fork_point(head, end.node).await? else { continue };
         before = before.max(places.get(&shared).map_or(0, |at| at + 1));
-        let nodes = store.lineage(end.node, Until::Node(shared)).await?;
+        let nodes = store.lineage(end.node, LineageEnd::Node(shared)).await?;
         let new = nodes.iter().map(|node| node.id).filter(|id| !places.contains_key(id) && met.insert(*id));
         sides.extend(new.collect::<Vec<_>>());
     }
@@ -541,7 +541,7 @@ impl Branches<'_> {
     }
 
     /// Whether it is the label of a node that has no line.
-    fn labels_nothing(&self, decoded: &Decoded) -> bool {
+    fn labels_nothing(&self, decoded: &DecodedEntry) -> bool {
         match &decoded.entry {
             Entry::Meta(json) if is_label(json.get()) => {
                 let names = &self.chain.names;

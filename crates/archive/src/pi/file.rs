@@ -12,31 +12,31 @@ use std::sync::Arc;
 use quipu_dag::Node;
 use quipu_protocol::{ChunkId, Entry, NodeId, SessionId};
 use quipu_seal::Sealer;
-use quipu_store::{Graph, RefName, SessionRow, StoreError, Until, decode_nodes};
+use quipu_store::{Graph, LineageEnd, RefName, SessionRow, StoreError, decode_nodes};
 use sha2::{Digest as _, Sha256};
 
 use super::chain::{Chain, header_line, ids_of, note_id, references, settings_at};
-use super::disk::{Job, Unwritten, find, is_same, last_line};
+use super::disk::{Job, WriteFailure, find, is_same, last_line};
 use super::entry::place;
 use super::export::notes;
-use super::import::{Before, ImportOptions, Taken, hash_of, move_main, off_the_runtime, take};
-use super::own::{Own, began, file_under, unbegun};
+use super::import::{ImportOptions, ImportedFile, PriorState, hash_of, move_main, run_blocking, take};
+use super::own::{OwnSessions, began, file_under, unbegun};
 use super::{AGENT, VERSION};
+use crate::import_cache::{Mark, WriteBackState};
 use crate::intake::open_file;
-use crate::seen::{Filed, Mark};
 use crate::tree::Tree;
-use crate::{ArchiveError, Progress, Report, Seen};
+use crate::{ArchiveError, ImportCache, Progress, Report};
 
 /// Nodes that one commit of a session mostly adds at most.
 const NEAR: usize = 8;
 /// Nodes whose lines are appended in one write.
 const PIECE: usize = 500;
 
-/// What is left to say of a file at the end.
+/// The final report of a session file.
 #[derive(Debug)]
-pub struct Finished {
+pub struct FinishReport {
     /// Nodes of our own that it lacks, and why.
-    pub lacking: Option<(u64, Unwritten)>,
+    pub lacking: Option<(u64, WriteFailure)>,
     /// What another program appended meanwhile was taken in.
     pub taken: Option<Report>,
 }
@@ -84,7 +84,7 @@ pub struct SessionFile {
     /// Another program appended something.
     foreign: bool,
     lacking: u64,
-    why: Option<Unwritten>,
+    why: Option<WriteFailure>,
 }
 
 impl SessionFile {
@@ -110,7 +110,7 @@ impl SessionFile {
     /// `File`, `NotASession`, `InUse`, `Changed`.
     pub async fn find(path: &Path) -> Result<Self, ArchiveError> {
         let asked = path.to_owned();
-        let (found, version) = off_the_runtime(move || find(&asked)).await??;
+        let (found, version) = run_blocking(move || find(&asked)).await??;
         Ok(Self {
             path: found.path,
             file: Arc::new(found.file),
@@ -161,18 +161,18 @@ impl SessionFile {
         progress: &(dyn Fn(Progress) + Sync),
     ) -> Result<Self, ArchiveError> {
         let mut this = self;
-        let seen = Seen::load(&**store).await?;
+        let cache = ImportCache::load(&**store).await?;
         if this.size == 0 {
-            this.begin_again(&**store, &seen).await?;
+            this.begin_again(&**store, &cache).await?;
             return Ok(this);
         }
-        if this.is_as_noted(&**store, seen.of(AGENT, &this.path)).await? {
+        if this.is_as_noted(&**store, cache.of(AGENT, &this.path)).await? {
             return Ok(this);
         }
         let options = ImportOptions { dry_run: false, progress };
         let taken =
-            take(store, sealer, open_file(&this.path)?, &this.path, Before::default(), &options).await?;
-        let note = taken.whole.then(|| taken.mark()).filter(|note| seen.of(AGENT, &this.path) != Some(note));
+            take(store, sealer, open_file(&this.path)?, &this.path, PriorState::default(), &options).await?;
+        let note = taken.whole.then(|| taken.mark()).filter(|note| cache.of(AGENT, &this.path) != Some(note));
         let head = move_main(&**store, &taken.report.session, taken.last, note).await?;
         this.session = Some(taken.report.session.clone());
         this.size = taken.report.bytes;
@@ -181,7 +181,7 @@ impl SessionFile {
         if !taken.whole {
             let file = this.file.clone();
             let size = this.size;
-            let torn = off_the_runtime(move || last_line(&file, size)).await?;
+            let torn = run_blocking(move || last_line(&file, size)).await?;
             this.torn = torn.map_err(|source| this.failed("read", source))?;
         }
         if taken.own.root.is_none() {
@@ -200,8 +200,8 @@ impl SessionFile {
     }
 
     /// An empty file that a session of ours was about to begin when its process died.
-    async fn begin_again(&mut self, store: &dyn Graph, seen: &Seen) -> Result<(), ArchiveError> {
-        if self.made || seen.of(AGENT, &self.path).is_some() {
+    async fn begin_again(&mut self, store: &dyn Graph, cache: &ImportCache) -> Result<(), ArchiveError> {
+        if self.made || cache.of(AGENT, &self.path).is_some() {
             return Ok(());
         }
         let Some(row) = began(store, &self.path).await? else { return Ok(()) };
@@ -229,7 +229,7 @@ impl SessionFile {
         if mark.bytes != self.size || mark.filed.next == 0 || self.migrated.is_some() {
             return Ok(false);
         }
-        let own = Own::of(store, &mark.session).await?;
+        let own = OwnSessions::of(store, &mark.session).await?;
         for row in &own.rows {
             let filed = own.is_filed(&self.path, &row.id) || row.id == mark.session;
             if filed && row.head.is_some() && row.head != mark.filed.written.get(&row.id).copied() {
@@ -241,7 +241,7 @@ impl SessionFile {
         }
         let file = open_file(&self.path)?;
         let (_, hash) =
-            off_the_runtime(move || hash_of(file)).await?.map_err(|source| self.failed("read", source))?;
+            run_blocking(move || hash_of(file)).await?.map_err(|source| self.failed("read", source))?;
         if ChunkId(hash.clone().finalize().into()) != mark.sha256 {
             return Ok(false);
         }
@@ -261,7 +261,7 @@ impl SessionFile {
     async fn heal(
         &mut self,
         store: &dyn Graph,
-        own: &Own,
+        own: &OwnSessions,
         is_there: &(dyn Fn(&Node) -> bool + Sync),
     ) -> Result<(), ArchiveError> {
         let Some(session) = self.session.clone() else { return Ok(()) };
@@ -309,7 +309,7 @@ impl SessionFile {
     async fn heal_up_to(
         &mut self,
         store: &dyn Graph,
-        own: &Own,
+        own: &OwnSessions,
         head: NodeId,
         wrote: &mut HashSet<NodeId>,
         is_there: &(dyn Fn(&Node) -> bool + Sync),
@@ -348,7 +348,7 @@ impl SessionFile {
         &mut self,
         store: &Arc<dyn Graph>,
         sealer: &Arc<Sealer>,
-        taken: &Taken,
+        taken: &ImportedFile,
     ) -> Result<(), ArchiveError> {
         let Some(session) = self.session.clone() else { return Ok(()) };
         let of_the_file = |node: &Node| node.id == taken.root || is_met(&taken.tree, node);
@@ -392,7 +392,7 @@ impl SessionFile {
     ) -> Result<Report, ArchiveError> {
         let options = ImportOptions { dry_run: false, progress: &|_| {} };
         let taken =
-            take(store, sealer, open_file(&self.path)?, &self.path, Before::default(), &options).await?;
+            take(store, sealer, open_file(&self.path)?, &self.path, PriorState::default(), &options).await?;
         move_main(&**store, &taken.report.session, taken.last, None).await?;
         self.size = taken.report.bytes;
         self.hash = Some(taken.hash);
@@ -445,7 +445,7 @@ impl SessionFile {
     ///
     /// # Errors
     /// What the store says.
-    pub async fn go_on(
+    pub async fn resume(
         &mut self,
         store: &dyn Graph,
         own: &SessionId,
@@ -468,7 +468,7 @@ impl SessionFile {
     /// unless the file is not the one any more that was opened.
     pub async fn follow(&mut self, store: &dyn Graph, own: &SessionId, nodes: &[NodeId]) -> Option<String> {
         let head = *nodes.last()?;
-        if self.why.as_ref().is_some_and(Unwritten::is_final) {
+        if self.why.as_ref().is_some_and(WriteFailure::is_final) {
             self.lacking += nodes.len() as u64;
             return None;
         }
@@ -487,9 +487,10 @@ impl SessionFile {
                 })
             }
             Err(error) => {
-                let told = format!("{path} lacks what is said from now on: {error}. It is kept in the store");
+                let notice =
+                    format!("{path} lacks what is said from now on: {error}. It is kept in the store");
                 self.why = Some(error);
-                (!before.1).then_some(told)
+                (!before.1).then_some(notice)
             }
         }
     }
@@ -499,15 +500,15 @@ impl SessionFile {
         store: &dyn Graph,
         own: &SessionId,
         head: NodeId,
-    ) -> Result<u64, Unwritten> {
-        self.go_on(store, own, None).await?;
+    ) -> Result<u64, WriteFailure> {
+        self.resume(store, own, None).await?;
         let shared = self.shared_with(store, head).await?;
         let is_there = |node: &Node| self.known.contains_key(&node.id) || shared.contains(&node.id);
         let (anchor, path) = path_to(store, head, &is_there).await?;
         if anchor.is_none() && self.session.is_some() {
             // It went to a node from which we cannot see what the file has.
             self.lacking += 1;
-            return Err(Unwritten::Moved);
+            return Err(WriteFailure::Moved);
         }
         self.lacking = path.len() as u64;
         self.write_path(store, anchor, &path).await
@@ -516,7 +517,7 @@ impl SessionFile {
     /// Where the way to a node leaves what stands in the file, when that is not at one of the known nodes: the session
     /// went to another place of the file.
     async fn shared_with(&self, store: &dyn Graph, head: NodeId) -> Result<Vec<NodeId>, StoreError> {
-        let near = store.lineage(head, Until::Count(NEAR)).await?;
+        let near = store.lineage(head, LineageEnd::Count(NEAR)).await?;
         if near.iter().any(|node| self.known.contains_key(&node.id)) {
             return Ok(Vec::new());
         }
@@ -536,9 +537,9 @@ impl SessionFile {
         mut self,
         store: &Arc<dyn Graph>,
         sealer: &Arc<Sealer>,
-    ) -> Result<Finished, ArchiveError> {
+    ) -> Result<FinishReport, ArchiveError> {
         if let Some(why) = self.why.take() {
-            return Ok(Finished { lacking: Some((self.lacking, why)), taken: None });
+            return Ok(FinishReport { lacking: Some((self.lacking, why)), taken: None });
         }
         let now = self.file.metadata().map_err(|source| self.failed("read", source))?.len();
         let mut taken = None;
@@ -548,11 +549,11 @@ impl SessionFile {
             self.grown |= self.last != last;
         }
         let (Some(session), Some(last), true) = (&self.session, self.last, self.grown && self.ended) else {
-            return Ok(Finished { lacking: None, taken });
+            return Ok(FinishReport { lacking: None, taken });
         };
         if let Some(hash) = self.hash.take() {
             let sha256 = ChunkId(hash.finalize().into());
-            let filed = Filed {
+            let filed = WriteBackState {
                 next: self.next,
                 last: Some(last),
                 lines: 0,
@@ -562,7 +563,7 @@ impl SessionFile {
             let mark = Mark { filed, ..Mark::new(AGENT, &self.path, session.clone(), self.size, sha256) };
             move_main(&**store, session, (self.next.saturating_sub(1), 0, last), Some(mark)).await?;
         }
-        Ok(Finished { lacking: None, taken })
+        Ok(FinishReport { lacking: None, taken })
     }
 
     /// Appends the lines of a path of nodes that follows `anchor`; `None` for one from the beginning of everything.
@@ -571,7 +572,7 @@ impl SessionFile {
         store: &dyn Graph,
         anchor: Option<Node>,
         path: &[NodeId],
-    ) -> Result<u64, Unwritten> {
+    ) -> Result<u64, WriteFailure> {
         let mut chain = Chain::default();
         let mut before = anchor.map(|node| node.id);
         if let Some(node) = before {
@@ -621,7 +622,7 @@ impl SessionFile {
     }
 
     /// Appends whole lines, in one write.
-    async fn append(&mut self, lines: Vec<String>) -> Result<(), Unwritten> {
+    async fn append(&mut self, lines: Vec<String>) -> Result<(), WriteFailure> {
         if lines.is_empty() {
             return Ok(());
         }
@@ -635,7 +636,7 @@ impl SessionFile {
             text: lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect(),
         };
         let done =
-            off_the_runtime(move || job.run()).await.map_err(|error| Unwritten::Fault(error.to_string()))?;
+            run_blocking(move || job.run()).await.map_err(|error| WriteFailure::Fault(error.to_string()))?;
         self.foreign |= done.foreign;
         self.completed |= done.completed;
         self.size = done.size;
@@ -687,7 +688,7 @@ async fn path_to(
     let mut from = Some(head);
     let mut count = 8;
     while let Some(start) = from {
-        let nodes = store.lineage(start, Until::Count(count)).await?;
+        let nodes = store.lineage(start, LineageEnd::Count(count)).await?;
         from = None;
         for node in nodes.into_iter().rev() {
             if is_there(&node) {

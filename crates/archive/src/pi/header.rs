@@ -4,7 +4,7 @@ use quipu_protocol::{Entry, Epoch, Json, SessionId, SessionStart, StepInfo};
 use serde::{Deserialize, Serialize};
 
 use super::{AGENT, VERSION};
-use crate::built::{Built, Parts};
+use crate::built_node::{BuiltNode, NodeParts};
 use crate::json::{Members, time_of};
 use crate::lineages::session_id;
 
@@ -18,9 +18,9 @@ pub(crate) struct Header {
     json: Json,
 }
 
-/// What our part of the first node keeps: the line.
+/// The members of our part of the first node.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Kept {
+pub(crate) struct HeaderPart {
     pub(crate) header: Json,
 }
 
@@ -56,7 +56,7 @@ impl Header {
     }
 
     /// The first node of the session.
-    pub(crate) fn build(&self) -> Built {
+    pub(crate) fn build(&self) -> BuiltNode {
         let members = Members::of(self.json.get());
         let text = |name: &str| {
             members.as_ref().and_then(|members| members.string(name)).unwrap_or_default().into_owned()
@@ -82,11 +82,11 @@ impl Header {
             },
         };
         let mut step = StepInfo::default();
-        if let Ok(kept) = Json::of(&Kept { header: self.json.clone() }) {
+        if let Ok(kept) = Json::of(&HeaderPart { header: self.json.clone() }) {
             step.extra.insert(AGENT.into(), kept);
         }
         let timestamp = time_of(&text("timestamp")).unwrap_or_default();
         // Without an id of its own: that would be the session's, by which people mean its last entry.
-        Parts::new(AGENT, &Entry::Session(start), &step).build(None, timestamp, None)
+        NodeParts::new(AGENT, &Entry::Session(start), &step).build(None, timestamp, None)
     }
 }

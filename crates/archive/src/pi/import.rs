@@ -8,25 +8,25 @@ use std::sync::Arc;
 
 use quipu_protocol::{ChunkId, Json, NodeId, SessionId, UnixMs};
 use quipu_seal::Sealer;
-use quipu_store::{Commit, Expect, Extent, Graph, RefMove, StoreError, decode_nodes};
+use quipu_store::{Commit, Extent, Graph, RefExpectation, RefMove, StoreError, decode_nodes};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
 
 use super::chain::ids_of;
 use super::entry;
-use super::going::Going;
 use super::header::Header;
-use super::own::Own;
-use super::placer::{Begin, Done, FileLines, Placer};
-use super::ready::Maker;
+use super::incremental::IncrementalState;
+use super::line_parser::LineParser;
+use super::node_builder::{BuilderStart, BuiltFile, FileLines, NodeBuilder};
+use super::own::OwnSessions;
 use super::{AGENT, LINE_LIMIT};
-use crate::ahead::Ahead;
-pub(super) use crate::batches::off_the_runtime;
+pub(super) use crate::batches::run_blocking;
 use crate::batches::{Batch, commit_all};
+use crate::import_cache::{ImportCache, Mark, WriteBackState, marks, now, unchanged};
 use crate::intake::open_file;
 use crate::lineages::{main_ref, nodes_of, tips};
 use crate::lines::{Hashing, Lines};
-use crate::seen::{Filed, Mark, Seen, marks, now, unchanged};
+use crate::prefetch::Prefetch;
 use crate::stamp::{Stamp, sha_of_first, sha_of_next, tail_of};
 use crate::tree::Tree;
 use crate::{ArchiveError, Progress, Report};
@@ -57,18 +57,18 @@ pub async fn import(
     store: &Arc<dyn Graph>,
     sealer: &Arc<Sealer>,
     path: &Path,
-    seen: &Seen,
+    cache: &ImportCache,
     options: &ImportOptions<'_>,
 ) -> Result<Report, ArchiveError> {
     let fail = |source| ArchiveError::File { path: path.to_owned(), doing: "found", source };
     let path = std::path::absolute(path).map_err(fail)?;
     let path = path.as_path();
     let file = open_file(path)?;
-    let mark = seen.of(AGENT, path);
+    let mark = cache.of(AGENT, path);
     if let Some(report) = unchanged(&**store, mark, &file, options.dry_run).await? {
         return Ok(report);
     }
-    let before = Before { mark, going: seen.take(path), follow: seen.follows() && !options.dry_run };
+    let before = PriorState { mark, state: cache.take(path), follow: cache.follows() && !options.dry_run };
     let taken = take(store, sealer, file, path, before, options).await?;
     if options.dry_run {
         let mut report = taken.report;
@@ -80,26 +80,29 @@ pub async fn import(
     let mut report = taken.report;
     report.head = Some(head);
     if let Some(tail) = taken.tail {
-        let Taken { tree, hash, lines, next, last, file, .. } = taken;
+        let ImportedFile { tree, hash, lines, next, last, file, .. } = taken;
         let session = report.session.clone();
-        seen.keep(path, Going { file, session, tree, hash, bytes: report.bytes, lines, next, last, tail });
+        cache.keep(
+            path,
+            IncrementalState { file, session, tree, hash, bytes: report.bytes, lines, next, last, tail },
+        );
     }
     Ok(report)
 }
 
-/// What is known of a file before it is read.
+/// The state of a file before this import.
 #[derive(Default)]
-pub(super) struct Before<'a> {
+pub(super) struct PriorState<'a> {
     /// What its last import noted.
     mark: Option<&'a Mark>,
     /// What is in memory of it.
-    going: Option<Going>,
+    state: Option<IncrementalState>,
     /// Whether to keep that.
     follow: bool,
 }
 
-/// A file that was read, whose entries are in the store.
-pub(super) struct Taken {
+/// A file whose entries are in the store.
+pub(super) struct ImportedFile {
     pub(super) report: Report,
     pub(super) tree: Tree,
     /// The first node.
@@ -121,15 +124,20 @@ pub(super) struct Taken {
     /// What the system says of it, when nobody had changed it for a while before and nobody did meanwhile.
     stamp: Option<Stamp>,
     /// What is ours of it.
-    pub(super) own: Own,
+    pub(super) own: OwnSessions,
 }
 
-impl Taken {
+impl ImportedFile {
     pub(super) fn mark(&self) -> Mark {
         let sha256 = ChunkId(self.hash.clone().finalize().into());
         Mark {
             stamp: self.stamp,
-            filed: Filed { next: self.next, last: Some(self.last.2), lines: self.lines, ..Filed::default() },
+            filed: WriteBackState {
+                next: self.next,
+                last: Some(self.last.2),
+                lines: self.lines,
+                ..WriteBackState::default()
+            },
             ..Mark::new(AGENT, &self.report.path, self.report.session.clone(), self.report.bytes, sha256)
         }
     }
@@ -142,21 +150,21 @@ pub(super) async fn take(
     sealer: &Arc<Sealer>,
     file: File,
     path: &Path,
-    before: Before<'_>,
+    before: PriorState<'_>,
     options: &ImportOptions<'_>,
-) -> Result<Taken, ArchiveError> {
-    let Before { mark, going, follow } = before;
+) -> Result<ImportedFile, ArchiveError> {
+    let PriorState { mark, state, follow } = before;
     let fail = |doing| move |source| ArchiveError::File { path: path.to_owned(), doing, source };
     let stamp = Stamp::of(&file.metadata().map_err(fail("read"))?);
     let settled = stamp.settled(now());
     let total = stamp.bytes;
     let again = file.try_clone().map_err(fail("read"))?;
     let owned = path.to_owned();
-    let begun = off_the_runtime(move || Source::begin(file, owned)).await??;
+    let begun = run_blocking(move || Source::begin(file, owned)).await??;
     let session = begun.header.session.clone();
     let first = begun.header.build();
     let time = first.node.record.timestamp;
-    let own = Own::of(&**store, &session).await?;
+    let own = OwnSessions::of(&**store, &session).await?;
     let (first, root) = match &own.root {
         Some(root) => (None, root.id),
         None => {
@@ -166,18 +174,18 @@ pub(super) async fn take(
     };
     let mut report = Report::new(path.to_owned(), session.clone());
     let (mut lines, mut last) = (begun.lines, None);
-    let can_go_on = begun.header.version > 1 && own.rows.is_empty();
-    let going = match going.filter(|going| can_go_on && going.is_of(&stamp, &session)) {
-        Some(going) => going.checked(&**store, again.try_clone().map_err(fail("read"))?).await?,
+    let can_continue = begun.header.version > 1 && own.rows.is_empty();
+    let state = match state.filter(|state| can_continue && state.is_of(&stamp, &session)) {
+        Some(state) => state.checked(&**store, again.try_clone().map_err(fail("read"))?).await?,
         None => None,
     };
     // Of a file that is followed what was read before is not read again.
-    let from = going.as_ref().map(|(going, _)| (going.bytes, going.hash.clone()));
+    let from = state.as_ref().map(|(state, _)| (state.bytes, state.hash.clone()));
     let went_on = from.is_some();
-    let tree = if let Some((going, rest)) = going {
-        (report.read, report.present, last) = (going.last.0, going.last.0, Some(going.last));
+    let tree = if let Some((state, rest)) = state {
+        (report.read, report.present, last) = (state.last.0, state.last.0, Some(state.last));
         lines = FileLines { lines: rest, path: lines.path, skipped: Vec::new() };
-        going.tree
+        state.tree
     } else {
         let mut tree = Tree::new(root, Extent::of(&**store).await?.spool);
         if let Some(root) = &own.root {
@@ -190,7 +198,7 @@ pub(super) async fn take(
             && let Some(before) = last_of(&**store, mark, &tree).await?
         {
             let (same, known) = (again.try_clone().map_err(fail("read"))?, mark.clone());
-            if let Some(rest) = off_the_runtime(move || after(same, &known)).await?.map_err(fail("read"))? {
+            if let Some(rest) = run_blocking(move || after(same, &known)).await?.map_err(fail("read"))? {
                 tree.meet_all();
                 (report.read, report.present, last) = (before.0, before.0, Some(before));
                 lines = FileLines { lines: rest, path: lines.path, skipped: Vec::new() };
@@ -199,16 +207,21 @@ pub(super) async fn take(
         tree
     };
     let (sender, batches) = mpsc::channel::<Batch>(1);
-    let maker =
-        Maker { version: begun.header.version, session: session.clone(), sealer: Arc::clone(sealer), time };
-    let placer = Placer::new(Begin { first, maker, report, tree, file: begun.file, total, last });
-    let reader = tokio::task::spawn_blocking(move || placer.run(lines, Ahead::of(total), &sender));
+    let maker = LineParser {
+        version: begun.header.version,
+        session: session.clone(),
+        sealer: Arc::clone(sealer),
+        time,
+    };
+    let builder =
+        NodeBuilder::new(BuilderStart { first, maker, report, tree, file: begun.file, total, last });
+    let reader = tokio::task::spawn_blocking(move || builder.run(lines, Prefetch::of(total), &sender));
     let committed = commit_all(&**store, batches, total, options).await;
     let done = reader.await.map_err(|error| ArchiveError::Fault(error.to_string()))?;
     committed?;
-    let Done { report, tree, last, hash, whole, next, lines } = done?;
-    let lines = if can_go_on { lines } else { 0 };
-    let keeps = follow && whole && can_go_on;
+    let BuiltFile { report, tree, last, hash, whole, next, lines } = done?;
+    let lines = if can_continue { lines } else { 0 };
+    let keeps = follow && whole && can_continue;
     let end = again.try_clone().map_err(fail("read"))?;
     let after = Stamp::of(&again.metadata().map_err(fail("read"))?);
     let changed = || Err(ArchiveError::Changed { path: path.to_owned() });
@@ -225,7 +238,7 @@ pub(super) async fn take(
             sha_of_next(&mut file, bytes - from, &mut hash)?;
             Ok::<_, std::io::Error>(hash.finalize())
         };
-        if off_the_runtime(now).await?.map_err(fail("read"))? != hash.clone().finalize() {
+        if run_blocking(now).await?.map_err(fail("read"))? != hash.clone().finalize() {
             return changed();
         }
     }
@@ -234,7 +247,7 @@ pub(super) async fn take(
     }
     let tail = if keeps { Some(tail_of(&end, report.bytes).map_err(fail("read"))?) } else { None };
     let (file, stamp) = (stamp, settled.filter(|stamp| *stamp == after && !went_on));
-    Ok(Taken { report, tree, root, last, next, lines, tail, file, hash, whole, stamp, own })
+    Ok(ImportedFile { report, tree, root, last, next, lines, tail, file, hash, whole, stamp, own })
 }
 
 /// Place, time and node of the last entry that was read of a file, if its entries are all that the store has of the session:
@@ -244,7 +257,7 @@ async fn last_of(
     mark: &Mark,
     tree: &Tree,
 ) -> Result<Option<(u64, UnixMs, NodeId)>, StoreError> {
-    let Filed { next, last: Some(last), lines: 1.., .. } = mark.filed else { return Ok(None) };
+    let WriteBackState { next, last: Some(last), lines: 1.., .. } = mark.filed else { return Ok(None) };
     let Some(count) = next.checked_sub(1).filter(|count| *count > 0 && tree.is_plain(*count)) else {
         return Ok(None);
     };
@@ -262,7 +275,7 @@ fn after(mut file: File, mark: &Mark) -> std::io::Result<Option<Lines<BufReader<
         return Ok(None);
     }
     let reader = BufReader::with_capacity(1 << 20, Hashing { file, hash, bytes: mark.bytes });
-    let Filed { next, lines, .. } = mark.filed;
+    let WriteBackState { next, lines, .. } = mark.filed;
     Ok(Some(Lines::after(reader, LINE_LIMIT, lines, mark.bytes, next)))
 }
 
@@ -271,7 +284,7 @@ async fn stored(
     store: &dyn Graph,
     root: NodeId,
     session: &SessionId,
-    own: &Own,
+    own: &OwnSessions,
     tree: &mut Tree,
 ) -> Result<(), StoreError> {
     if store.nodes(&[root]).await?.into_iter().flatten().next().is_none() {
@@ -312,7 +325,7 @@ async fn leave_inner(store: &dyn Graph, session: &SessionId, tree: &Tree) -> Res
         let id = node.and_then(|node| node.record.external_id);
         if tree.is_followed(id.as_deref(), head.node) {
             let (name, why) = (head.name, "import".into());
-            batch.moves.push(RefMove { name, expect: Expect::Any, to: None, fence: None, why });
+            batch.moves.push(RefMove { name, expect: RefExpectation::Any, to: None, fence: None, why });
         }
     }
     if batch.moves.is_empty() { Ok(()) } else { store.commit(batch).await }

@@ -17,9 +17,9 @@ const FILED: &str = "QUIPU_SESSION_FILE";
 /// Ends of branches of one session that are looked at.
 const ENDS: usize = 100_000;
 
-/// A session of ours and a file that it is written to.
+/// A link between a session of ours and the file that it is written to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Filed {
+pub(super) struct FileLink {
     format: String,
     /// The file, absolute and without links.
     pub(super) path: PathBuf,
@@ -29,9 +29,9 @@ pub(super) struct Filed {
     pub(super) own: SessionId,
 }
 
-/// What stands in a file of ours.
+/// The sessions of ours in a file.
 #[derive(Debug, Default)]
-pub(super) struct Own {
+pub(super) struct OwnSessions {
     /// The first node of everything, where a session of ours began the file.
     pub(super) root: Option<Node>,
     /// The sessions.
@@ -39,7 +39,7 @@ pub(super) struct Own {
     /// The ends of their branches, and where they stand.
     pub(super) ends: Vec<NodeId>,
     /// Those that are written to this file, as far as was noted.
-    filed: Vec<Filed>,
+    filed: Vec<FileLink>,
 }
 
 /// Notes that a session of ours is written to a file, before the first of it is.
@@ -50,12 +50,12 @@ pub(super) async fn file_under(
     own: &SessionId,
 ) -> Result<(), StoreError> {
     let filed =
-        Filed { format: AGENT.into(), path: path.to_owned(), session: session.clone(), own: own.clone() };
+        FileLink { format: AGENT.into(), path: path.to_owned(), session: session.clone(), own: own.clone() };
     if all(store).await?.contains(&filed) {
         return Ok(());
     }
     let action = Action {
-        timestamp: crate::seen::now(),
+        timestamp: crate::import_cache::now(),
         kind: FILED.into(),
         from: None,
         to: None,
@@ -65,10 +65,10 @@ pub(super) async fn file_under(
 }
 
 /// All that was noted, the newest first.
-async fn all(store: &dyn Graph) -> Result<Vec<Filed>, StoreError> {
+async fn all(store: &dyn Graph) -> Result<Vec<FileLink>, StoreError> {
     let query = ActionQuery { kinds: vec![FILED.into()], ..ActionQuery::default() };
     let logged = store.actions(query).await?.into_iter();
-    let filed = logged.filter_map(|logged| serde_json::from_str::<Filed>(&logged.action.metadata?).ok());
+    let filed = logged.filter_map(|logged| serde_json::from_str::<FileLink>(&logged.action.metadata?).ok());
     Ok(filed.filter(|filed| filed.format == AGENT).collect())
 }
 
@@ -103,10 +103,10 @@ async fn row(store: &dyn Graph, id: &SessionId) -> Result<Option<SessionRow>, St
     Ok(rows.into_iter().find(|row| row.name == RefName::session(&row.id)))
 }
 
-impl Own {
+impl OwnSessions {
     /// What can stand in a file of this session.
     pub(super) async fn of(store: &dyn Graph, session: &SessionId) -> Result<Self, StoreError> {
-        let filed: Vec<Filed> =
+        let filed: Vec<FileLink> =
             all(store).await?.into_iter().filter(|filed| filed.session == *session).collect();
         let mut own = Self { filed, ..Self::default() };
         if let Some(row) = row(store, session).await? {

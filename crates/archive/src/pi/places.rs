@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::ArchiveError;
-use crate::found::{SessionFiles, files_with};
+use crate::session_files::{SessionFiles, files_with};
 
 /// Where this agent keeps its sessions: `PI_CODING_AGENT_SESSION_DIR`, else `sessionDir` of its settings, else
 /// `sessions` in its directory, which is `PI_CODING_AGENT_DIR` or `.pi/agent` in the home directory. `None` when

@@ -17,9 +17,9 @@ use crate::{ArchiveError, ProblemKind, Report};
 const NEEDED: [&str; 5] = ["id", "parent_id", "role", "parts_list", "timestamp"];
 const LATER: [&str; 4] = ["config_json", "thought_signatures", "system_prompt_hash", "external_id"];
 
-/// Nodes with what they need, to be committed together.
+/// Nodes with their blobs, to be committed together.
 #[derive(Default)]
-pub(super) struct Taken {
+pub(super) struct NodeBatch {
     pub(super) nodes: Vec<Node>,
     pub(super) blobs: Vec<Blob>,
 }
@@ -134,8 +134,8 @@ impl Database {
         bytes: usize,
         sealer: &Sealer,
         report: &mut Report,
-    ) -> io::Result<Taken> {
-        let mut taken = Taken::default();
+    ) -> io::Result<NodeBatch> {
+        let mut taken = NodeBatch::default();
         let mut size = 0;
         while taken.nodes.len() < most
             && size < bytes

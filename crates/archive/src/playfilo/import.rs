@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use quipu_protocol::{NodeId, SessionId};
 use quipu_seal::Sealer;
-use quipu_store::{Commit, Expect, Graph, RefMove, RefName};
+use quipu_store::{Commit, Graph, RefExpectation, RefMove, RefName};
 
 use super::AGENT;
 use super::graph::Database;
 use super::log;
-use crate::batches::off_the_runtime;
+use crate::batches::run_blocking;
+use crate::import_cache::{ImportCache, Mark};
 use crate::intake::{open_file, stamp};
 use crate::lineages::main_ref;
-use crate::seen::{Mark, Seen};
 use crate::{ArchiveError, ImportOptions, ProblemKind, Progress, Report};
 
 /// Nodes and bytes of one commit, about.
@@ -29,14 +29,14 @@ pub(crate) async fn import(
     store: &Arc<dyn Graph>,
     sealer: &Arc<Sealer>,
     path: &Path,
-    seen: &Seen,
+    cache: &ImportCache,
     options: &ImportOptions<'_>,
 ) -> Result<Vec<Report>, ArchiveError> {
     let fail = |source| ArchiveError::File { path: path.to_owned(), doing: "read", source };
     let path = &std::path::absolute(path).map_err(fail)?;
     drop(open_file(path)?);
     let (bytes, sha256) = stamp(path).map_err(fail)?;
-    if let Some(mark) = seen.of(AGENT, path)
+    if let Some(mark) = cache.of(AGENT, path)
         && (mark.bytes, mark.sha256, mark.actions) == (bytes, sha256, true)
         && let Some(head) = store.head(&main_ref(AGENT, &mark.session)).await?
     {
@@ -48,7 +48,7 @@ pub(crate) async fn import(
     let owned = path.clone();
     let mut graph;
     let refs;
-    (graph, refs, report) = off_the_runtime(move || {
+    (graph, refs, report) = run_blocking(move || {
         let graph = Database::open(&owned, &mut report)?;
         let fail = |source| ArchiveError::File { path: owned.clone(), doing: "read", source };
         let refs = graph.refs().map_err(fail)?;
@@ -58,7 +58,7 @@ pub(crate) async fn import(
     loop {
         let sealer = Arc::clone(sealer);
         let done;
-        (graph, report, done) = off_the_runtime(move || {
+        (graph, report, done) = run_blocking(move || {
             let mut graph = graph;
             let mut report = report;
             let taken = graph.take(NODES, BYTES, &sealer, &mut report);
@@ -89,7 +89,7 @@ pub(crate) async fn import(
     // Read by one thread and written by another, so that a log of any length needs little room.
     let (rows, come) = tokio::sync::mpsc::channel(1);
     let reader = Arc::clone(sealer);
-    let reading = off_the_runtime(move || {
+    let reading = run_blocking(move || {
         let (graph, mut report) = (graph, report);
         let read = graph.log(&reader, &mut report, &rows);
         (graph, report, read)
@@ -136,7 +136,13 @@ async fn finish(
     }
     for head in held.into_iter().filter(|head| graph.inner.contains(&head.node)) {
         let why = "import".into();
-        commit.moves.push(RefMove { name: head.name, expect: Expect::Any, to: None, fence: None, why });
+        commit.moves.push(RefMove {
+            name: head.name,
+            expect: RefExpectation::Any,
+            to: None,
+            fence: None,
+            why,
+        });
     }
     if let Some((session, node)) = first {
         (report.session, report.head) = (session.clone(), Some(node));

@@ -23,13 +23,13 @@ const CARRIED: usize = 1 << 20;
 /// Our own rows tell of the store in which they are.
 const OURS: &str = "QUIPU_";
 
-/// What nodes are here, by what they are there.
-pub(super) type Here = HashMap<NodeId, NodeId>;
+/// The ids of nodes in our store, by their ids in the other one.
+pub(super) type NodeMapping = HashMap<NodeId, NodeId>;
 
 /// Reads the rows in their order, some at a time, until nobody takes them any more.
 pub(super) fn read(
     database: &ForeignDatabase,
-    here: &Here,
+    here: &NodeMapping,
     sealer: &Sealer,
     report: &mut Report,
     rows: &mpsc::Sender<Vec<Action>>,
@@ -53,7 +53,12 @@ pub(super) fn read(
     Ok(())
 }
 
-fn action(row: &[ForeignValue<'_>], here: &Here, sealer: &Sealer, report: &mut Report) -> Option<Action> {
+fn action(
+    row: &[ForeignValue<'_>],
+    here: &NodeMapping,
+    sealer: &Sealer,
+    report: &mut Report,
+) -> Option<Action> {
     let [id, timestamp, kind, from, to, metadata] = row else { return None };
     let number = id.integer().unwrap_or_default();
     let kind: String = kind.text().unwrap_or_default().chars().take(KIND).collect();
@@ -91,11 +96,11 @@ fn action(row: &[ForeignValue<'_>], here: &Here, sealer: &Sealer, report: &mut R
     Some(Action { timestamp: super::number(timestamp), kind, from, to, metadata })
 }
 
-/// Rows that the store has, each as often as it is there.
+/// Rows of the action log that the store has, with their counts.
 #[derive(Default)]
-struct Known(HashMap<[u8; 32], u64>);
+struct StoredActions(HashMap<[u8; 32], u64>);
 
-impl Known {
+impl StoredActions {
     async fn of(store: &dyn Graph) -> Result<Self, StoreError> {
         const PAGE: usize = 10_000;
         let (mut known, mut before) = (Self::default(), None);
@@ -150,7 +155,7 @@ pub(super) async fn add(
     while let Some(mut actions) = rows.recv().await {
         let known = match &mut known {
             Some(known) => known,
-            none => none.insert(Known::of(&**store).await?),
+            none => none.insert(StoredActions::of(&**store).await?),
         };
         actions.retain(|action| !known.take(action));
         added += actions.len() as u64;

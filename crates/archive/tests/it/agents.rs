@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use quipu_archive::{Agent, ArchiveError, ImportOptions, ProblemKind, Report, Seen};
+use quipu_archive::{Agent, ArchiveError, ImportCache, ImportOptions, ProblemKind, Report};
 use quipu_protocol::{AssistantMessage, Content, Entry, Message, StopReason, Usage};
 use quipu_transcript::{check_conversation, context, message_of, project};
 use serde_json::{Value, json};
@@ -16,9 +16,9 @@ const B: &str = "3a862ac0-0d5e-4bae-ac66-efb0e682f451";
 impl Archive {
     pub(crate) fn try_take(&self, agent: &str, path: &Path) -> Result<Vec<Report>, ArchiveError> {
         block_on(async {
-            let seen = Seen::load(&*self.store).await?;
+            let cache = ImportCache::load(&*self.store).await?;
             let options = ImportOptions { dry_run: false, progress: &|_| {} };
-            Agent::named(agent).unwrap().import(&self.store, &self.sealer, path, &seen, &options).await
+            Agent::named(agent).unwrap().import(&self.store, &self.sealer, path, &cache, &options).await
         })
     }
 
@@ -207,7 +207,7 @@ mod claude_code {
     }
 
     #[test]
-    fn what_belongs_together_is_put_together() {
+    fn related_records_form_one_message() {
         let archive = archive();
         let report = archive.take(AGENT, &format!("{A}.jsonl"), lines(&conversation(A)));
         assert_eq!((report.added, report.lost, report.repaired, report.branches), (7, 0, 0, 1));
@@ -247,7 +247,7 @@ mod claude_code {
     }
 
     #[test]
-    fn a_file_that_grows() {
+    fn grown_file_adds_only_new_entries() {
         let mut all = conversation(A);
         all.extend([
             prompt(A, "n20", Some("n10"), "Another way."),
@@ -285,7 +285,7 @@ mod claude_code {
     }
 
     #[test]
-    fn a_fork_shares_the_nodes_of_what_it_was_forked_from() {
+    fn fork_shares_the_nodes_of_its_source() {
         let mut original = conversation(A);
         original.extend([
             prompt(A, "n11", Some("n10"), "cut off"),
@@ -315,7 +315,7 @@ mod claude_code {
     }
 
     #[test]
-    fn compactions_and_errors_and_what_the_user_did_not_say() {
+    fn compactions_errors_and_injected_messages() {
         let archive = archive();
         let error = json!({ "message": { "id": "e", "model": "<synthetic>", "role": "assistant", "content": [text("API Error: 400")],
             "usage": { "input_tokens": 0, "output_tokens": 0 } }, "isApiErrorMessage": true, "apiErrorStatus": 400 });
@@ -394,7 +394,7 @@ mod claude_code {
     }
 
     #[test]
-    fn files_that_are_not_as_they_should_be() {
+    fn damaged_files_are_imported_as_far_as_possible() {
         use ProblemKind::{Cycle, DuplicateId, Malformed, NoTime, NotAnEntry, Orphan, Torn, Unfinished};
         let archive = archive();
         let mut timeless = prompt(A, "n60", Some("n10"), "when?");
@@ -575,7 +575,7 @@ mod codex {
     }
 
     #[test]
-    fn what_a_model_answered_at_once_is_one_message() {
+    fn records_of_one_response_form_one_message() {
         let archive = archive();
         let report = archive.take(AGENT, &name(A), lines(&conversation()));
         assert_eq!((report.lost, report.repaired, report.branches, report.added), (0, 0, 1, 12));
@@ -619,7 +619,7 @@ mod codex {
     }
 
     #[test]
-    fn a_file_that_grows() {
+    fn grown_file_adds_only_new_entries() {
         grows(AGENT, &name(A), &lines(&conversation()), 0);
         grows(AGENT, &name(A), &lines(&older()), 0);
     }
@@ -639,7 +639,7 @@ mod codex {
     }
 
     #[test]
-    fn a_fork_hangs_on_what_it_was_forked_from() {
+    fn fork_follows_a_node_of_its_source() {
         let files = [(name(A), lines(&conversation())), (name(B), lines(&fork()))];
         let [forth, back] = [[0, 1], [1, 0]].map(|order| {
             let archive = archive();
@@ -707,7 +707,7 @@ mod codex {
     }
 
     #[test]
-    fn what_stands_around_a_record_is_kept_with_it() {
+    fn record_envelope_is_kept() {
         let [one, other] = [1, 2].map(|trace| {
             let archive = archive();
             let mut records = conversation();
@@ -791,7 +791,7 @@ mod codex {
     }
 
     #[test]
-    fn files_that_are_not_as_they_should_be() {
+    fn damaged_files_are_imported_as_far_as_possible() {
         let archive = archive();
         let mut text = lines(&conversation()).into_bytes();
         text.extend(b"{\"torn\":\n[]\n{\"payload\":{}}\n");
@@ -995,7 +995,7 @@ mod opencode {
     }
 
     #[test]
-    fn forks_of_forks_share_what_they_repeat() {
+    fn forks_of_forks_share_repeated_messages() {
         let archive = archive();
         let root = archive.dir.path().join("opencode/storage");
         let write = |path: String, value: Value| {
@@ -1074,7 +1074,7 @@ mod opencode {
 
     /// Sessions of one file are read while those before them are committed.
     #[test]
-    fn sessions_that_come_at_once_are_what_they_are_one_by_one() {
+    fn parallel_sessions_equal_sequential_ones() {
         let (at_once, one_by_one) = (archive(), archive());
         at_once.try_take(AGENT, &files(&at_once)).unwrap();
         let root = files(&one_by_one);
@@ -1099,14 +1099,14 @@ mod opencode {
 
     /// Whoever comes second to a ref looks again where it stands.
     #[test]
-    fn two_imports_at_the_same_time_are_as_one() {
+    fn concurrent_imports_equal_one() {
         let (alone, twice) = (archive(), archive());
         alone.try_take(AGENT, &files(&alone)).unwrap();
         let root = files(&twice);
         let agent = Agent::named(AGENT).unwrap();
-        let seen = Seen::default();
+        let cache = ImportCache::default();
         let options = ImportOptions { dry_run: false, progress: &|_| {} };
-        let import = || agent.import(&twice.store, &twice.sealer, &root, &seen, &options);
+        let import = || agent.import(&twice.store, &twice.sealer, &root, &cache, &options);
         let (one, other) = block_on(async { tokio::join!(import(), import()) });
         let stands = |reports: Vec<Report>| {
             let heads = reports.into_iter().map(|report| (report.session, report.head));
@@ -1117,7 +1117,7 @@ mod opencode {
     }
 
     #[test]
-    fn files_that_are_no_such_database() {
+    fn files_that_are_no_database_are_refused() {
         let archive = archive();
         for content in [&b""[..], b"hello", &fixture()[..3_000], &[0; 5_000]] {
             let error = archive.try_take(AGENT, &archive.file("opencode.db", content)).unwrap_err();

@@ -2,7 +2,7 @@
 
 use quipu_archive::{Agent, ProblemKind};
 use quipu_protocol::{Message, StopReason, Usage};
-use quipu_store::{Until, decode_nodes};
+use quipu_store::{LineageEnd, decode_nodes};
 use serde_json::{Value, json};
 
 use crate::agents::{answers, shorts};
@@ -93,7 +93,7 @@ impl Archive {
     fn extra(&self, id: &str) -> String {
         let head = self.row(id).head.unwrap();
         block_on(async {
-            let nodes = self.store.lineage(head, Until::Root).await.unwrap();
+            let nodes = self.store.lineage(head, LineageEnd::Root).await.unwrap();
             let decoded = decode_nodes(&*self.store, &nodes).await.unwrap();
             decoded.iter().map(|one| format!("{:?}", one.step.extra)).collect()
         })
@@ -180,7 +180,7 @@ fn an_export_of_a_chat() {
 }
 
 #[test]
-fn what_vscode_keeps_itself() {
+fn vscode_chat_is_imported() {
     let archive = archive();
     let workspace = archive.dir.path().join("Code/User/workspaceStorage/hash");
     std::fs::create_dir_all(&workspace).unwrap();
@@ -280,7 +280,7 @@ fn a_log_of_changes() {
 
 /// Each change leads deeper into what the one before it brought: what is too deep is told, and no stack is too small.
 #[test]
-fn changes_that_lead_ever_deeper() {
+fn deeply_nested_changes_are_limited() {
     const STEP: usize = 100;
     let value = format!("{}1{}", "{\"a\":".repeat(STEP), "}".repeat(STEP));
     let mut text = format!(
@@ -297,7 +297,7 @@ fn changes_that_lead_ever_deeper() {
 }
 
 #[test]
-fn files_that_are_not_as_they_should_be() {
+fn damaged_files_are_imported_as_far_as_possible() {
     let archive = archive();
     // Older exports: the prompt is a text, and there are no ids and no times.
     let odd = json!([{ "message": format!("a {SECRET}"), "response": [{ "value": "Yes." }], "isCanceled": false },

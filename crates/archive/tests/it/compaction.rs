@@ -42,7 +42,7 @@ fn in_other_words(message: &Arc<Message>) -> Arc<Message> {
 }
 
 #[test]
-fn a_real_session_is_measured_and_cut_as_by_the_program_that_wrote_it() {
+fn compaction_cut_matches_the_agent_that_wrote_it() {
     let archive = archive();
     archive.import_text("a.jsonl", fixture(FIXTURES[0]));
     let id = archive.rows().remove(0).id;

@@ -188,7 +188,7 @@ fn events_that_say_something_are_a_chain() {
 }
 
 #[test]
-fn a_file_that_grows_and_one_that_was_wound_back() {
+fn grown_and_rewound_files_are_imported() {
     let mut log = conversation();
     log.user("Another way.");
     log.answer(4, "Left.", &json!([]), &json!({}));
@@ -208,7 +208,7 @@ fn a_file_that_grows_and_one_that_was_wound_back() {
 }
 
 #[test]
-fn subagents_and_summaries_and_what_the_user_did_not_say() {
+fn subagents_summaries_and_injected_messages() {
     let archive = archive();
     let mut log = Log::new();
     log.event("user.message", &json!({ "content": "See.", "attachments": [
@@ -270,7 +270,7 @@ fn subagents_and_summaries_and_what_the_user_did_not_say() {
 }
 
 #[test]
-fn a_name_that_the_user_gave_stands_beside_the_file() {
+fn session_name_is_read_from_the_file_beside() {
     for (yaml, expect) in [
         ("name: Look.\nuser_named: false\n", ""),
         ("id: x\nname: 'It''s mine'\nuser_named: true\n", "It's mine"),
@@ -286,7 +286,7 @@ fn a_name_that_the_user_gave_stands_beside_the_file() {
 }
 
 #[test]
-fn files_that_are_not_as_they_should_be() {
+fn damaged_files_are_imported_as_far_as_possible() {
     let archive = archive();
     let mut log = Log::new();
     log.user(&format!("a {SECRET}"));

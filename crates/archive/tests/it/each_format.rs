@@ -5,7 +5,7 @@ use std::io::{Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use quipu_archive::{Agent, ArchiveError, ImportOptions, Progress, Report, Seen};
+use quipu_archive::{Agent, ArchiveError, ImportCache, ImportOptions, Progress, Report};
 use quipu_store::{Commit, Graph, RefMove, SqliteStore, Upkeep as _};
 use serde_json::{Value, json};
 
@@ -31,9 +31,9 @@ fn take_while(
         }
     };
     block_on(async {
-        let seen = Seen::load(&*archive.store).await?;
+        let cache = ImportCache::load(&*archive.store).await?;
         let options = ImportOptions { dry_run: false, progress: &progress };
-        Agent::named(agent).unwrap().import(&archive.store, &archive.sealer, path, &seen, &options).await
+        Agent::named(agent).unwrap().import(&archive.store, &archive.sealer, path, &cache, &options).await
     })
 }
 
@@ -182,7 +182,7 @@ fn shorten(value: &mut Value) {
 
 /// Stopped once the first of it is stored, whatever the format.
 #[test]
-fn an_import_that_was_cut_short_goes_on() {
+fn interrupted_import_resumes() {
     for format in formats() {
         let Format { agent, session, .. } = format;
         let prompts = (0..5_000).map(|at| {
@@ -196,13 +196,13 @@ fn an_import_that_was_cut_short_goes_on() {
         let stop = tokio::sync::Notify::new();
         let progress = |_: Progress| stop.notify_one();
         block_on(async {
-            let seen = Seen::default();
+            let cache = ImportCache::default();
             let options = ImportOptions { dry_run: false, progress: &progress };
             let agent = Agent::named(agent).unwrap();
             tokio::select! {
                 biased;
                 () = stop.notified() => {}
-                report = agent.import(&cut.store, &cut.sealer, &path, &seen, &options) => panic!("{report:?}"),
+                report = agent.import(&cut.store, &cut.sealer, &path, &cache, &options) => panic!("{report:?}"),
             }
         });
         assert_eq!(cut.head(&format!("{agent}/{session}")), None, "{agent}");
@@ -270,7 +270,7 @@ fn written_anew_or_replaced() {
 
 /// What an import tells of nodes beside them is what anybody reads from them later.
 #[test]
-fn what_is_told_is_what_is_read() {
+fn progress_matches_what_was_read() {
     let (mut costs, mut added) = (0, 0);
     let own = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
     let database = [("opencode", own("hand-made.db"))];
@@ -372,7 +372,7 @@ fn torn_and_joined_files() {
 
 /// A list of conversations that is cut, such as one that is still being downloaded.
 #[test]
-fn an_export_that_is_cut_is_told_and_finished_later() {
+fn truncated_export_is_reported_and_completed_later() {
     let chat = |number: usize| {
         let message = json!({ "id": format!("a{number}"), "author": { "role": "user" }, "create_time": 1_767_322_800.0,
             "content": { "content_type": "text", "parts": ["x".repeat(20_000)] } });
@@ -426,7 +426,7 @@ fn an_archive_of_50_gigabytes() {
 
 /// As another import of the session leaves it that is under way, or was stopped while its last commit was.
 #[test]
-fn ends_that_another_import_leaves_are_none_for_long() {
+fn stale_tips_of_another_import_are_removed() {
     let pi = Format {
         agent: "pi",
         name: "a.jsonl".into(),

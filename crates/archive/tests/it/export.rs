@@ -38,7 +38,7 @@ fn the_second_version_comes_back() {
 }
 
 #[test]
-fn what_later_versions_write_comes_back() {
+fn unknown_members_survive_export() {
     let rest = json!([
         { "type": "context_edit", "targetId": "a", "replacement": null },
         { "type": "usage", "kind": "cache_warm", "provider": "p", "model": "m", "usage": {} },

@@ -134,7 +134,7 @@ mod chatgpt {
     }
 
     #[test]
-    fn what_does_not_fit() {
+    fn unfitting_nodes_are_reported() {
         let archive = archive();
         let (reports, _) = archive.take_all(AGENT, "export.zip", export());
         let two = &reports[TWO];
@@ -158,7 +158,7 @@ mod chatgpt {
     }
 
     #[test]
-    fn the_same_whatever_way_it_comes() {
+    fn result_does_not_depend_on_the_packaging() {
         let expect = archive();
         expect.take_all(AGENT, "export.zip", export());
         // Unpacked, in parts, as ZIP64, laid out otherwise, in a folder of its own: the same nodes.
@@ -315,7 +315,7 @@ mod claude_ai {
     }
 
     #[test]
-    fn whose_it_is() {
+    fn export_is_recognized_by_its_content() {
         let archive = archive();
         let text = fixture("claude-ai/conversations.json");
         let path = archive.file("data.zip", zip(&[deflated("a/conversations.json", text.as_bytes())], false));
@@ -418,7 +418,7 @@ mod gemini_takeout {
     }
 
     #[test]
-    fn whose_it_is() {
+    fn export_is_recognized_by_its_content() {
         let archive = archive();
         for name in ["MyActivity.json", "MyActivity.html"] {
             let path = archive.file(&format!("x{name}"), fixture(&format!("gemini-takeout/{name}")));
@@ -441,7 +441,7 @@ fn naming(file: &str) -> String {
 }
 
 #[test]
-fn archives_that_are_not_as_they_should_be() {
+fn damaged_archives_are_reported() {
     let text = naming("file-x");
     let main = deflated("conversations.json", text.as_bytes());
     let check = |files: &[crate::zips::File], expect: &str| {
@@ -481,7 +481,7 @@ fn archives_that_are_not_as_they_should_be() {
 }
 
 #[test]
-fn what_can_be_read_of_a_damaged_archive_is() {
+fn readable_files_of_a_damaged_archive_are_read() {
     // The list of conversations itself is a bomb, ends early, or has another checksum: what came before is kept.
     let one = naming("");
     let list = one.trim_end_matches(']').to_owned();

@@ -3,26 +3,26 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use quipu_archive::{Agent, ImportOptions, Report, Seen};
+use quipu_archive::{Agent, ImportCache, ImportOptions, Report};
 use serde_json::{Value, json};
 
 use crate::support::{Archive, archive, block_on, header, lines, user};
 
 /// One store that follows a file, and one into which all of it is read each time.
-struct Both {
+struct FollowPair {
     agent: &'static str,
     name: String,
     followed: Archive,
     alone: Archive,
-    seen: Seen,
+    cache: ImportCache,
     rounds: u32,
 }
 
-impl Both {
+impl FollowPair {
     fn new(agent: &'static str, name: &str) -> Self {
-        let mut seen = Seen::default();
-        seen.follow();
-        Self { agent, name: name.into(), followed: archive(), alone: archive(), seen, rounds: 0 }
+        let mut cache = ImportCache::default();
+        cache.follow();
+        Self { agent, name: name.into(), followed: archive(), alone: archive(), cache, rounds: 0 }
     }
 
     fn write(archive: &Archive, name: &str, text: impl AsRef<[u8]>, age: Duration) -> PathBuf {
@@ -40,11 +40,11 @@ impl Both {
 
     fn follow_all(&mut self, path: &Path) -> Vec<Report> {
         block_on(async {
-            self.seen.catch_up(&*self.followed.store).await.unwrap();
+            self.cache.catch_up(&*self.followed.store).await.unwrap();
             let options = ImportOptions { dry_run: false, progress: &|_| {} };
             let Archive { store, sealer, .. } = &self.followed;
             let agent = Agent::named(self.agent).unwrap();
-            agent.import(store, sealer, path, &self.seen, &options).await.unwrap()
+            agent.import(store, sealer, path, &self.cache, &options).await.unwrap()
         })
     }
 
@@ -90,19 +90,23 @@ pub(crate) fn corpus() -> Vec<(&'static str, PathBuf)> {
 }
 
 #[test]
-fn at_any_line_it_is_the_same() {
+fn following_from_any_line_gives_the_same() {
     for (agent, path) in corpus() {
         let text = std::fs::read(&path).unwrap();
         let name = path.file_name().unwrap().to_str().unwrap();
         let ends: Vec<usize> = (1..=text.len()).filter(|end| text[end - 1] == b'\n').collect();
-        let mut both = Both::new(agent, name);
+        let mut both = FollowPair::new(agent, name);
         for end in &ends {
             // Before a session is named there is nothing to follow.
             let probe = archive();
-            if probe.try_take(agent, &Both::write(&probe, name, &text[..*end], Duration::ZERO)).is_ok() {
+            if probe.try_take(agent, &FollowPair::write(&probe, name, &text[..*end], Duration::ZERO)).is_ok()
+            {
                 // Twice, and in the middle of the line.
                 let half = *end - 20.min(*end / 2);
-                if probe.try_take(agent, &Both::write(&probe, name, &text[..half], Duration::ZERO)).is_ok() {
+                if probe
+                    .try_take(agent, &FollowPair::write(&probe, name, &text[..half], Duration::ZERO))
+                    .is_ok()
+                {
                     both.import(&text[..half]);
                 }
                 both.import(&text[..*end]);
@@ -114,7 +118,7 @@ fn at_any_line_it_is_the_same() {
 }
 
 /// A session of an agent whose entries follow each other, and whose second line is none.
-struct Plain {
+struct PlainAgent {
     agent: &'static str,
     name: &'static str,
     head: Vec<Value>,
@@ -127,14 +131,14 @@ fn before(at: usize) -> Value {
     at.checked_sub(1).map_or(Value::Null, |before| json!(format!("n{before}")))
 }
 
-fn plain() -> Vec<Plain> {
+fn plain() -> Vec<PlainAgent> {
     let time = "2026-01-02T03:04:05.000Z";
     let meta = json!({ "id": "0199bbbb", "timestamp": time, "cwd": "/p" });
     let start = json!({ "sessionId": "events", "context": { "cwd": "/p" } });
     let start =
         json!({ "type": "session.start", "data": start, "id": "start", "timestamp": time, "parentId": null });
     vec![
-        Plain {
+        PlainAgent {
             agent: "claude-code",
             name: "0199cccc-0000-7000-8000-000000000009.jsonl",
             head: Vec::new(),
@@ -143,7 +147,7 @@ fn plain() -> Vec<Plain> {
                     "timestamp": "2026-01-02T03:04:05.000Z", "message": { "role": "user", "content": text } })
             },
         },
-        Plain {
+        PlainAgent {
             agent: "codex",
             name: "rollout-2026-01-02T03-00-00-0199bbbb.jsonl",
             head: vec![json!({ "timestamp": time, "ordinal": 0, "type": "session_meta", "payload": meta })],
@@ -153,7 +157,7 @@ fn plain() -> Vec<Plain> {
                     "payload": { "type": "message", "role": "user", "content": content } })
             },
         },
-        Plain {
+        PlainAgent {
             agent: "gemini-cli",
             name: "session-log.jsonl",
             head: vec![json!({ "sessionId": "log", "projectHash": "h", "startTime": time, "kind": "main" })],
@@ -162,7 +166,7 @@ fn plain() -> Vec<Plain> {
                     "content": [{ "text": text }] })
             },
         },
-        Plain {
+        PlainAgent {
             agent: "copilot-cli",
             name: "events.jsonl",
             head: vec![start],
@@ -172,7 +176,7 @@ fn plain() -> Vec<Plain> {
                     "timestamp": "2026-01-02T03:04:05.000Z", "parentId": parent })
             },
         },
-        Plain {
+        PlainAgent {
             agent: "openclaw",
             name: "claws.jsonl",
             head: vec![header("claws")],
@@ -181,7 +185,7 @@ fn plain() -> Vec<Plain> {
     ]
 }
 
-impl Plain {
+impl PlainAgent {
     /// The lines of these prompts.
     fn some(&self, prompts: std::ops::Range<usize>) -> String {
         lines(&prompts.map(|at| (self.prompt)(at, &format!("text {at}"))).collect::<Vec<_>>())
@@ -190,10 +194,10 @@ impl Plain {
 
 /// Of what was read before no problem is told again; where the file is another one, all of it is read.
 #[test]
-fn what_becomes_of_a_file() {
+fn followed_file_imports_like_a_whole_read() {
     for format in plain() {
-        let Plain { agent, name, ref head, .. } = format;
-        let mut both = Both::new(agent, name);
+        let PlainAgent { agent, name, ref head, .. } = format;
+        let mut both = FollowPair::new(agent, name);
         let mut text = format!("{}no JSON\n{}", lines(head), format.some(0..3));
         let is_read_on = |report: &Report| assert_eq!(report.lost, 0, "{agent}: {report:?}");
         let is_read_whole = |report: &Report| assert!(report.lost > 0, "{agent}: {report:?}");
@@ -213,7 +217,7 @@ fn what_becomes_of_a_file() {
         // Another file of the session, of which it knows nothing.
         let other = format!("{}{}", lines(head), format.some(0..15));
         for archive in [&both.followed, &both.alone] {
-            let path = Both::write(archive, &format!("copy/{name}"), &other, Duration::ZERO);
+            let path = FollowPair::write(archive, &format!("copy/{name}"), &other, Duration::ZERO);
             assert_eq!(archive.try_take(agent, &path).unwrap().pop().unwrap().added, 2, "{agent}");
         }
         text.push_str(&format.some(13..16));
@@ -241,9 +245,9 @@ fn what_becomes_of_a_file() {
 
 /// Lines that a fork copied say so behind them: whose all those before are.
 #[test]
-fn lines_of_another_session_are_told_by_later_ones() {
+fn foreign_lines_are_recognized_by_later_ones() {
     let format = &plain()[0];
-    let mut both = Both::new(format.agent, format.name);
+    let mut both = FollowPair::new(format.agent, format.name);
     let mut text = format.some(0..3);
     both.import(&text);
     let mut record = (format.prompt)(3, "text 3");
@@ -260,9 +264,9 @@ fn lines_of_another_session_are_told_by_later_ones() {
 
 /// What is removed from the store meanwhile comes again.
 #[test]
-fn what_the_store_has_no_more_is_read_again() {
+fn session_missing_in_the_store_is_read_again() {
     for format in plain() {
-        let mut both = Both::new(format.agent, format.name);
+        let mut both = FollowPair::new(format.agent, format.name);
         let mut text = lines(&format.head) + &format.some(0..5);
         both.import(&text);
         for archive in [&both.followed, &both.alone] {
@@ -270,7 +274,7 @@ fn what_the_store_has_no_more_is_read_again() {
                 let heads = archive.store.heads(format.agent).await.unwrap();
                 let moves = heads.into_iter().map(|head| quipu_store::RefMove {
                     name: head.name,
-                    expect: quipu_store::Expect::Any,
+                    expect: quipu_store::RefExpectation::Any,
                     to: None,
                     fence: None,
                     why: "removed".into(),
@@ -287,16 +291,16 @@ fn what_the_store_has_no_more_is_read_again() {
 
 /// Of a database only the sessions that were written to, begun or renamed.
 #[test]
-fn of_a_database_only_sessions_that_changed_are_read() {
+fn only_changed_sessions_of_a_database_are_read() {
     let [first, later] = ["hand-made.db", "hand-made-later.db"].map(|name| {
         std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)).unwrap()
     });
-    let mut both = Both::new("opencode", "opencode.db");
+    let mut both = FollowPair::new("opencode", "opencode.db");
     let mut import = |bytes: &[u8], age: u64| {
         let age = Duration::from_secs(age);
-        let path = Both::write(&both.followed, "opencode.db", bytes, age);
+        let path = FollowPair::write(&both.followed, "opencode.db", bytes, age);
         let reports = both.follow_all(&path);
-        let alone = Both::write(&both.alone, "opencode.db", bytes, age);
+        let alone = FollowPair::write(&both.alone, "opencode.db", bytes, age);
         both.alone.try_take("opencode", &alone).unwrap();
         assert_eq!(both.followed.all(), both.alone.all());
         let sessions = reports.iter().map(|report| report.session.as_str().to_owned());

@@ -158,7 +158,7 @@ fn place(archive: &Archive) {
 }
 
 #[test]
-fn the_version_that_says_most_is_taken() {
+fn most_complete_version_is_imported() {
     let archive = archive();
     place(&archive);
     let report = archive.take(AGENT, &name(), lines(&conversation()));
@@ -211,7 +211,7 @@ fn the_version_that_says_most_is_taken() {
 }
 
 #[test]
-fn a_file_that_grows() {
+fn grown_file_adds_only_new_entries() {
     let mut all = conversation();
     all.extend([
         user(20, "Another way."),
@@ -310,7 +310,7 @@ fn summaries_and_subagents_and_empty_twins() {
 }
 
 #[test]
-fn files_that_are_not_as_they_should_be() {
+fn damaged_files_are_imported_as_far_as_possible() {
     let archive = archive();
     let mut text = lines(&[header(1), user(2, "Look."), answer(3, "Seen.", &json!([]))]).into_bytes();
     text.extend(b"{\"torn\":\n[]\n{\"payload\":{}}\n");
@@ -368,7 +368,7 @@ fn calls_that_come_late() {
 }
 
 #[test]
-fn a_line_beyond_the_limit_is_passed_by() {
+fn line_beyond_the_limit_is_skipped() {
     let archive = archive();
     let mut text = lines(&[header(1), user(2, "Look.")]).into_bytes();
     text.extend(b"{\"id\":\"m3\",\"type\":\"user\",\"content\":\"");

@@ -4,7 +4,7 @@ use std::io::{Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 
 use quipu_archive::{ArchiveError, ProblemKind, Report, pi};
-use quipu_store::Until;
+use quipu_store::LineageEnd;
 use serde_json::{Value, json};
 
 use crate::support::{Archive, archive, assert_exports, block_on, entry, exported, header, lines, user};
@@ -53,7 +53,7 @@ fn malformed_lines_are_counted() {
 }
 
 #[test]
-fn trees_that_are_none_are_mended_and_kept() {
+fn broken_trees_are_repaired_and_kept() {
     use ProblemKind::{Cycle, DuplicateId, NoId, NoTime, Orphan, SecondHeader};
     let archive = archive();
     let mut nameless = user("x", Some("a"), "no id");
@@ -105,7 +105,7 @@ fn trees_that_are_none_are_mended_and_kept() {
     let again = archive.import_text("b.jsonl", &text);
     assert_eq!((again.added, again.present, again.changed), (0, 17, 0));
     assert_eq!(archive.all(), before);
-    let lineage = block_on(archive.store.lineage(again.head.unwrap(), Until::Root)).unwrap();
+    let lineage = block_on(archive.store.lineage(again.head.unwrap(), LineageEnd::Root)).unwrap();
     assert_eq!(lineage.len(), 2, "the last entry begins a branch");
 }
 
@@ -210,7 +210,7 @@ fn while_it_is_read(
     let once = std::sync::Once::new();
     let progress = |_| once.call_once(|| meanwhile(&path));
     block_on(async {
-        let imports = quipu_archive::Seen::default();
+        let imports = quipu_archive::ImportCache::default();
         let options = pi::ImportOptions { dry_run: false, progress: &progress };
         pi::import(&archive.store, &archive.sealer, &path, &imports, &options).await
     })
@@ -269,7 +269,7 @@ fn files_that_change_while_they_are_read() {
 }
 
 #[test]
-fn names_that_no_session_may_have_become_others() {
+fn invalid_session_names_are_replaced() {
     let archive = archive();
     for id in ["", "a/b", "../..", "ü", &"x".repeat(200)] {
         let text = lines(&[header(id), user("a", None, "1")]);
@@ -326,7 +326,7 @@ fn entries_that_all_wait_for_the_last() {
 }
 
 #[test]
-fn compactions_that_point_nowhere() {
+fn compactions_with_missing_targets_are_kept() {
     let archive = archive();
     let compaction = |id: &str, parent: &str, kept: Value| {
         let rest =

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quipu_archive::{ProblemKind, Report, Seen, pi};
+use quipu_archive::{ImportCache, ProblemKind, Report, pi};
 use quipu_protocol::{Compaction, Entry, Message};
 use quipu_store::{ActionQuery, OpenOptions, SqliteStore};
 use quipu_transcript::{context, message_of};
@@ -29,7 +29,7 @@ fn importing_again_adds_nothing() {
 
 /// Files that nobody changed for a while are known by what the system says of them.
 #[test]
-fn a_file_that_was_left_alone_is_noted_with_its_stamp() {
+fn unchanged_file_is_noted_with_its_stamp() {
     let corpus =
         std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/__fuzz__/codex_files/corpus");
     let pi = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(FIXTURES[1]);
@@ -60,7 +60,7 @@ fn a_file_that_was_left_alone_is_noted_with_its_stamp() {
 }
 
 #[test]
-fn a_grown_file_adds_what_is_new() {
+fn grown_file_adds_only_new_entries() {
     let (grown, whole) = (archive(), archive());
     let text = fixture(FIXTURES[0]);
     let ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at + 1).collect();
@@ -77,7 +77,7 @@ fn a_grown_file_adds_what_is_new() {
 
 /// What was read before is hashed and not read again, as long as it is as it was and the session has nothing else.
 #[test]
-fn a_file_that_only_grew_is_read_on() {
+fn appended_file_is_read_from_its_old_end() {
     let archive = archive();
     let mut text = lines(&[header("s"), user("n0", None, "none"), user("n1", Some("n0"), "first")]);
     text.push_str("{ no JSON }\n");
@@ -123,16 +123,16 @@ fn whole_of(text: &str) -> Archive {
 
 /// Whatever becomes of a file that is followed, it is what an import of its own takes.
 #[test]
-fn a_file_that_is_followed() {
+fn followed_file_is_read_incrementally() {
     let (followed, alone) = (archive(), archive());
-    let mut seen = Seen::default();
-    seen.follow();
+    let mut cache = ImportCache::default();
+    cache.follow();
     let mut import = |name: &str, text: &str| {
         let path = followed.file(name, text);
         let report = block_on(async {
-            seen.catch_up(&*followed.store).await.unwrap();
+            cache.catch_up(&*followed.store).await.unwrap();
             let options = pi::ImportOptions { dry_run: false, progress: &|_| {} };
-            pi::import(&followed.store, &followed.sealer, &path, &seen, &options).await.unwrap()
+            pi::import(&followed.store, &followed.sealer, &path, &cache, &options).await.unwrap()
         });
         let expect = alone.import_text(name, text);
         let counts =
@@ -175,7 +175,7 @@ fn a_file_that_is_followed() {
 }
 
 #[test]
-fn read_on_at_any_line_it_is_the_same() {
+fn resuming_at_any_line_gives_the_same() {
     for name in &FIXTURES[1..] {
         let text = fixture(name);
         let whole = whole_of(&text);
@@ -190,7 +190,7 @@ fn read_on_at_any_line_it_is_the_same() {
 }
 
 #[test]
-fn an_import_that_was_cut_short_goes_on() {
+fn interrupted_import_resumes() {
     let (cut, whole) = (archive(), archive());
     let mut text = lines(&[header("s"), user("n0", None, "0")]);
     for n in 1..5_000 {
@@ -201,7 +201,7 @@ fn an_import_that_was_cut_short_goes_on() {
     let stop = tokio::sync::Notify::new();
     let progress = |_: quipu_archive::Progress| stop.notify_one();
     block_on(async {
-        let imports = quipu_archive::Seen::default();
+        let imports = quipu_archive::ImportCache::default();
         let options = pi::ImportOptions { dry_run: false, progress: &progress };
         tokio::select! {
             biased;
@@ -219,7 +219,7 @@ fn an_import_that_was_cut_short_goes_on() {
 
 /// So large that its batches are gathered: what was not written yet is read again.
 #[test]
-fn a_large_import_that_was_cut_short_goes_on() {
+fn interrupted_large_import_resumes() {
     let (mut cut, whole) = (archive(), archive());
     cut.store =
         Arc::new(SqliteStore::open(&cut.dir.path().join("quipu.db"), &OpenOptions::default()).unwrap());
@@ -239,7 +239,7 @@ fn a_large_import_that_was_cut_short_goes_on() {
         }
     };
     block_on(async {
-        let imports = quipu_archive::Seen::default();
+        let imports = quipu_archive::ImportCache::default();
         let options = pi::ImportOptions { dry_run: false, progress: &progress };
         tokio::select! {
             biased;
@@ -388,7 +388,7 @@ fn a_dry_run_writes_nothing() {
     let path = archive.file("a.jsonl", fixture(FIXTURES[1]));
     let report = block_on(async {
         let options = pi::ImportOptions { dry_run: true, progress: &|_| {} };
-        let imports = quipu_archive::Seen::default();
+        let imports = quipu_archive::ImportCache::default();
         pi::import(&archive.store, &archive.sealer, &path, &imports, &options).await.unwrap()
     });
     assert_eq!((report.added, report.head), (10, None));

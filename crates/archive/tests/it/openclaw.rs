@@ -98,7 +98,7 @@ fn branches_names_and_the_agent_are_kept() {
 }
 
 #[test]
-fn a_session_that_was_put_aside_is_the_same_one() {
+fn archived_session_is_the_same_one() {
     let all = lines(&conversation());
     let archive = archive();
     archive.take(AGENT, &format!("{DIR}/{S}.jsonl"), &all);
@@ -122,7 +122,7 @@ fn a_session_that_was_put_aside_is_the_same_one() {
 }
 
 #[test]
-fn a_file_that_grows_gives_what_it_gives_at_once() {
+fn grown_file_equals_a_single_import() {
     let text = lines(&conversation());
     let name = format!("{DIR}/{S}.jsonl");
     let whole = archive();
@@ -143,7 +143,7 @@ fn a_file_that_grows_gives_what_it_gives_at_once() {
 }
 
 #[test]
-fn oddities_are_told_and_break_no_chain() {
+fn oddities_are_reported_and_break_no_chain() {
     let archive = with_index("{\"agent:ops:main\":");
     let all = [
         header(S).to_string(),
@@ -193,7 +193,7 @@ fn a_topic_has_a_session_of_its_own() {
 }
 
 #[test]
-fn it_is_found_where_it_is_kept() {
+fn sessions_directory_is_found() {
     let archive = archive();
     let home = archive.dir.path().to_owned();
     for (state, agent) in [(".openclaw", "main"), (".openclaw", "ops"), (".clawdbot", "main")] {
@@ -213,7 +213,7 @@ impl Archive {
     fn extras(&self, id: &str) -> Vec<(Entry, Value)> {
         let head = self.row(id).head.unwrap();
         crate::support::block_on(async {
-            let nodes = self.store.lineage(head, quipu_store::Until::Root).await.unwrap();
+            let nodes = self.store.lineage(head, quipu_store::LineageEnd::Root).await.unwrap();
             let decoded = quipu_store::decode_nodes(&*self.store, &nodes).await.unwrap();
             let kept = |step: &quipu_protocol::StepInfo| {
                 step.extra.get(AGENT).map_or(Value::Null, |kept| serde_json::from_str(kept.get()).unwrap())
@@ -225,7 +225,7 @@ impl Archive {
 
 /// Whichever of them is placed first: what the first of an id follows is in no file, so it waits for the end.
 #[test]
-fn ids_that_come_twice_are_told_apart_by_what_they_say() {
+fn duplicate_ids_are_told_apart_by_content() {
     let silent = |id: &str, text: &str| {
         let mut entry = user(id, None, text);
         entry.as_object_mut().unwrap().shift_remove("parentId");

@@ -49,7 +49,7 @@ fn kinds(report: &Report) -> Vec<ProblemKind> {
 }
 
 #[test]
-fn a_packed_rollout_is_the_session_that_it_was() {
+fn packed_rollout_is_the_same_session() {
     // By the program that made the format.
     let fixture = include_bytes!("../fixtures/codex/rollout-2026-01-02T03-04-00-s.jsonl.zst");
     let text = include_str!("__fuzz__/codex_files/corpus/tools.jsonl");
@@ -70,7 +70,7 @@ fn a_packed_rollout_is_the_session_that_it_was() {
 }
 
 #[test]
-fn long_rollouts_are_read_in_one_way_packed_or_not() {
+fn long_rollouts_read_the_same_packed_or_not() {
     let text = long("l");
     let (plain, archive) = (archive(), archive());
     plain.take(AGENT, &name("l", "jsonl"), &text);
@@ -82,7 +82,7 @@ fn long_rollouts_are_read_in_one_way_packed_or_not() {
 }
 
 #[test]
-fn a_torn_end_is_read_up_to_it_and_told() {
+fn content_before_a_torn_end_is_imported() {
     let text = long("t");
     let bytes = packed(&text);
     let archive = archive();
@@ -128,7 +128,7 @@ fn bombs_and_damage_end_a_file_early() {
 }
 
 #[test]
-fn packed_rollouts_are_found_and_hung_on() {
+fn packed_rollouts_are_found_and_continued() {
     let archive = archive();
     let agent = Agent::named(AGENT).unwrap();
     let put = |name: &str, bytes: &[u8]| {

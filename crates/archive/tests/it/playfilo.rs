@@ -4,7 +4,7 @@ use std::path::Path;
 
 use quipu_archive::{ProblemKind, Report};
 use quipu_protocol::NodeId;
-use quipu_store::{Action, ActionQuery, Until};
+use quipu_store::{Action, ActionQuery, LineageEnd};
 use quipu_testkit::{Act, Neighbour};
 
 use crate::agents::shorts;
@@ -58,7 +58,7 @@ fn nodes_are_the_same_in_both_stores() {
     );
     assert_eq!((said.len(), said[6].as_str()), (7, "a call_3=life"));
     assert_eq!(archive.head("playfilo/terminal_head"), Some(U2.parse().unwrap()));
-    let nodes = block_on(archive.store.lineage(head, Until::Root)).unwrap();
+    let nodes = block_on(archive.store.lineage(head, LineageEnd::Root)).unwrap();
     assert!(nodes.iter().all(|node| node.verify() == quipu_dag::Verdict::Valid));
     assert!(nodes[1].config.as_ref().unwrap().contains("thinkingLevel"), "{:?}", nodes[1].config);
     // What a person would go on with is what a model would be shown.
@@ -72,7 +72,7 @@ fn nodes_are_the_same_in_both_stores() {
 }
 
 #[test]
-fn a_graph_that_grows() {
+fn grown_graph_adds_only_new_nodes() {
     let grown = archive();
     let first = grown.take_graph("earlier.db");
     assert_eq!((first.added, first.branches), (6, 1));
@@ -89,7 +89,7 @@ fn a_graph_that_grows() {
 }
 
 #[test]
-fn what_cannot_be_kept_as_it_is() {
+fn unfitting_nodes_are_imported_changed() {
     let archive = archive();
     let report = archive.take_graph("odd.db");
     let told = |word: &str| report.problems.iter().filter(|problem| problem.detail.contains(word)).count();
@@ -134,7 +134,7 @@ fn older_tables_and_none() {
 }
 
 #[test]
-fn the_log_of_actions_is_taken_over_once() {
+fn action_log_is_copied_once() {
     let archive = archive();
     let path = archive.dir.path().join("playfilo.db");
     let mut there = Neighbour::create(&path);

@@ -5,10 +5,10 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use quipu_archive::{ArchiveError, Report, Seen, pi};
+use quipu_archive::{ArchiveError, ImportCache, Report, pi};
 use quipu_protocol::{Entry, NodeId};
 use quipu_seal::Sealer;
-use quipu_store::{Graph, RefName, SessionQuery, SessionRow, SqliteStore, Until, decode_nodes};
+use quipu_store::{Graph, LineageEnd, RefName, SessionQuery, SessionRow, SqliteStore, decode_nodes};
 use serde_json::{Value, json};
 
 /// A secret that is known to the sealer.
@@ -53,9 +53,9 @@ impl Archive {
 
     pub(crate) fn try_import(&self, path: &Path) -> Result<Report, ArchiveError> {
         block_on(async {
-            let seen = Seen::load(&*self.store).await?;
+            let cache = ImportCache::load(&*self.store).await?;
             let options = pi::ImportOptions { dry_run: false, progress: &|_| {} };
-            pi::import(&self.store, &self.sealer, path, &seen, &options).await
+            pi::import(&self.store, &self.sealer, path, &cache, &options).await
         })
     }
 
@@ -89,7 +89,7 @@ impl Archive {
     pub(crate) fn lineage(&self, id: &str) -> Vec<(NodeId, Entry)> {
         let head = self.row(id).head.unwrap();
         block_on(async {
-            let nodes = self.store.lineage(head, Until::Root).await.unwrap();
+            let nodes = self.store.lineage(head, LineageEnd::Root).await.unwrap();
             let entries = decode_nodes(&*self.store, &nodes).await.unwrap();
             nodes.iter().zip(entries).map(|(node, decoded)| (node.id, decoded.entry)).collect()
         })
@@ -98,7 +98,7 @@ impl Archive {
     /// The messages that lead to a node.
     pub(crate) fn branch(&self, tip: NodeId) -> Vec<quipu_protocol::Message> {
         block_on(async {
-            let nodes = self.store.lineage(tip, Until::Root).await.unwrap();
+            let nodes = self.store.lineage(tip, LineageEnd::Root).await.unwrap();
             let entries = decode_nodes(&*self.store, &nodes).await.unwrap();
             let message =
                 |entry: &Entry| quipu_transcript::message_of(entry).map(std::borrow::Cow::into_owned);
@@ -111,7 +111,7 @@ impl Archive {
             let heads = self.store.heads("").await.unwrap();
             let mut nodes = Vec::new();
             for head in &heads {
-                let lineage = self.store.lineage(head.node, Until::Root).await.unwrap();
+                let lineage = self.store.lineage(head.node, LineageEnd::Root).await.unwrap();
                 nodes.extend(lineage.iter().map(|node| node.id));
             }
             nodes.sort();

@@ -116,7 +116,7 @@ fn draft() -> impl Strategy<Value = Value> {
 
 /// Where an entry says that it hangs.
 #[derive(Debug, Clone)]
-enum Hangs {
+enum ParentClaim {
     Last,
     Any(Index),
     Nothing,
@@ -124,13 +124,13 @@ enum Hangs {
     Silent,
 }
 
-fn hangs() -> impl Strategy<Value = Hangs> {
+fn hangs() -> impl Strategy<Value = ParentClaim> {
     prop_oneof![
-        6 => Just(Hangs::Last),
-        3 => any::<Index>().prop_map(Hangs::Any),
-        1 => Just(Hangs::Nothing),
-        1 => Just(Hangs::Nowhere),
-        1 => Just(Hangs::Silent),
+        6 => Just(ParentClaim::Last),
+        3 => any::<Index>().prop_map(ParentClaim::Any),
+        1 => Just(ParentClaim::Nothing),
+        1 => Just(ParentClaim::Nowhere),
+        1 => Just(ParentClaim::Silent),
     ]
 }
 
@@ -161,12 +161,12 @@ fn file() -> impl Strategy<Value = Vec<Value>> {
                 let id = if twice { at / 2 } else { at };
                 members.insert("id".into(), json!(format!("e{id}")));
                 let parent = match hangs {
-                    Hangs::Last if at == 0 => Some(Value::Null),
-                    Hangs::Last => Some(json!(format!("e{}", at - 1))),
-                    Hangs::Any(index) => Some(json!(format!("e{}", index.index(count)))),
-                    Hangs::Nothing => Some(Value::Null),
-                    Hangs::Nowhere => Some(json!("nowhere")),
-                    Hangs::Silent => None,
+                    ParentClaim::Last if at == 0 => Some(Value::Null),
+                    ParentClaim::Last => Some(json!(format!("e{}", at - 1))),
+                    ParentClaim::Any(index) => Some(json!(format!("e{}", index.index(count)))),
+                    ParentClaim::Nothing => Some(Value::Null),
+                    ParentClaim::Nowhere => Some(json!("nowhere")),
+                    ParentClaim::Silent => None,
                 };
                 members.extend(parent.map(|parent| ("parentId".to_owned(), parent)));
             }
@@ -182,7 +182,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_imported_is_exported(entries in file(), cut in any::<Index>()) {
+    fn imported_file_is_exported_again(entries in file(), cut in any::<Index>()) {
         let text = lines(&entries);
         let whole = archive();
         let report = whole.import_text("a.jsonl", &text);

@@ -531,7 +531,7 @@ fn changes_by_commands_are_in_files_log_and_diff() {
     world.run(&["doctor", "--rebuild"]).ok();
     assert_eq!(files(&world, &[&session]), found);
 
-    // To put files back is no deed of the session's, and where it was not done nothing is different.
+    // A restore of files is no operation of the session, and without a restore nothing differs.
     world.run(&["undo", &session, "--files", "--yes"]).ok();
     assert!(world.path("work/gone.txt").exists() && !world.path("work/new.txt").exists());
     assert_eq!(files(&world, &[&session]), found);

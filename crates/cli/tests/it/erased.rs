@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use quipu_host::holders::Holders;
 use quipu_host::{Home, SilentObserver};
-use quipu_store::{EraseTargets, Erased, OpenOptions, Selection, SqliteStore};
+use quipu_store::{EraseReport, EraseTargets, OpenOptions, Selection, SqliteStore};
 use quipu_testkit::Answer;
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ use crate::support::*;
 const SECRET: &str = "tamarind-7741";
 
 /// Erases from all places of the world's home.
-fn erase(world: &World, selection: Selection) -> Vec<(String, Erased)> {
+fn erase(world: &World, selection: Selection) -> Vec<(String, EraseReport)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let path = world.store();

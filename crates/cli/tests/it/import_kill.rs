@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use quipu_protocol::NodeId;
-use quipu_store::{OpenOptions, SqliteStore, Store, Until};
+use quipu_store::{LineageEnd, OpenOptions, SqliteStore, Store};
 use serde_json::{Value, json};
 
 use crate::archive::{header, lines, user};
@@ -180,8 +180,9 @@ fn all(path: &Path) -> (Vec<(String, NodeId)>, Vec<NodeId>) {
         let heads = store.heads("").await.unwrap();
         let mut nodes = Vec::new();
         for head in &heads {
-            nodes
-                .extend(store.lineage(head.node, Until::Root).await.unwrap().into_iter().map(|node| node.id));
+            nodes.extend(
+                store.lineage(head.node, LineageEnd::Root).await.unwrap().into_iter().map(|node| node.id),
+            );
         }
         nodes.sort();
         nodes.dedup();

@@ -2,7 +2,7 @@
 
 use quipu_dag::{Blob, Node, NodeRecord};
 use quipu_protocol::{Entry, Message, NodeId};
-use quipu_store::{Commit, OpenOptions, RefMove, RefName, SqliteStore, Store, Until, decode_nodes};
+use quipu_store::{Commit, LineageEnd, OpenOptions, RefMove, RefName, SqliteStore, Store, decode_nodes};
 use quipu_testkit::{Answer, Gate, Neighbour, Reply};
 
 use crate::support::*;
@@ -121,7 +121,7 @@ async fn two_of_ours_and_another_program_never_weave_their_lineages() {
     let mut seen = std::collections::HashSet::new();
     for (name, id) in ["left", "right"].iter().zip(&ids) {
         let head = store.head(&RefName::session(&id.as_str().into())).await.unwrap().unwrap();
-        let nodes = store.lineage(head, Until::Root).await.unwrap();
+        let nodes = store.lineage(head, LineageEnd::Root).await.unwrap();
         let first = nodes[0].config.as_deref().unwrap_or_default();
         assert!(first.contains(r#""agent":"quipu""#), "its first node names the writer: {first}");
         assert!(nodes.iter().all(|node| seen.insert(node.id) && !foreign.contains(&node.id)));
@@ -129,7 +129,7 @@ async fn two_of_ours_and_another_program_never_weave_their_lineages() {
         assert_eq!(said.len(), 2 + 2 * usize::try_from(rounds).unwrap(), "{said:?}");
         assert!(said.iter().step_by(2).all(|text| text.starts_with(name)), "{said:?}");
     }
-    let theirs = store.lineage(*foreign.last().unwrap(), Until::Root).await.unwrap();
+    let theirs = store.lineage(*foreign.last().unwrap(), LineageEnd::Root).await.unwrap();
     assert_eq!(theirs.iter().map(|node| node.id).collect::<Vec<_>>(), foreign);
     assert!(theirs.iter().all(|node| node.config.as_deref() == Some(r#"{"agent":"other"}"#)));
 }

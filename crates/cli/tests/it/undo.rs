@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use quipu::protocol::{Model, NodeId, SessionId};
-use quipu::store::{OpenOptions, RefName, SqliteStore, Until};
+use quipu::store::{LineageEnd, OpenOptions, RefName, SqliteStore};
 use quipu::{Engine, Opened, Script, ScriptStep, Sealer, SessionOptions};
 use quipu_testkit::{Answer, Gate, Reply};
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ async fn a_hundred_moves_are_undone_by_another_process_and_done_again() {
         let (kind, which) = ((seed >> 33) % 4, usize::try_from(seed >> 40).unwrap());
         let here = *heads.last().unwrap();
         // Behind the session's first node.
-        let lineage = engine.store().lineage(here, Until::Root).await.unwrap();
+        let lineage = engine.store().lineage(here, LineageEnd::Root).await.unwrap();
         let old = heads[which % heads.len()];
         match kind {
             0 => drop(engine.jump(old, None).await.unwrap()),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use quipu::protocol::{Json, Model, NodeId, SessionId};
-use quipu::store::{OpenOptions, RefName, SqliteStore, Store as _, Until};
+use quipu::store::{LineageEnd, OpenOptions, RefName, SqliteStore, Store as _};
 use quipu::{ChangeError, Engine, MergeSide, RestoreFiles, Script, ScriptStep, Sealer, SessionOptions};
 use quipu_dag::Node;
 use quipu_testkit::{Answer, Reply};
@@ -165,7 +165,7 @@ impl Moves {
 /// The messages up to a node.
 async fn said(world: &World, at: NodeId) -> Vec<NodeId> {
     let store = SqliteStore::open(&world.store(), &OpenOptions::default()).unwrap();
-    let nodes = store.lineage(at, Until::Root).await.unwrap();
+    let nodes = store.lineage(at, LineageEnd::Root).await.unwrap();
     let is_said = |node: &&Node| ["user", "assistant", "toolResult"].contains(&node.record.role.as_str());
     nodes.iter().filter(is_said).map(|node| node.id).collect()
 }

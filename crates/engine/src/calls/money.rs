@@ -10,7 +10,7 @@ use quipu_protocol::{
     UnixMs, Usage,
 };
 use quipu_providers::{CallEnd, Charge, MostTokens, Provider};
-use quipu_store::{Commit, Graph, Op, ReserveAsk, ReserveId, Reserved, StoreError};
+use quipu_store::{Commit, Graph, Op, Reservation, ReserveId, ReserveRequest, StoreError};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -404,7 +404,7 @@ impl Caller {
             let elsewhere = locked(&purse.held).missed_on(today);
             let changed = store.changed();
             let settles = began.elapsed() >= purse.wait;
-            let ask = ReserveAsk {
+            let ask = ReserveRequest {
                 id: id.clone(),
                 since: today,
                 now,
@@ -415,14 +415,14 @@ impl Caller {
                 least: least.saturating_add(made),
                 settles,
             };
-            let Reserved { granted, spent, others } = match store.reserve(ask.clone()).await {
+            let Reservation { granted, spent, others } = match store.reserve(ask.clone()).await {
                 Ok(reserved) => reserved,
                 // Nobody can spend there, but what was spent counts.
                 Err(StoreError::ReadOnly { .. }) if purse.ledger.is_some() => {
                     let spent = nano(self.spent_today().await?);
                     let left = ask.limit.saturating_sub(spent);
                     let granted = Some(ask.full.min(left)).filter(|granted| *granted >= ask.least);
-                    Reserved { granted, spent, others: 0 }
+                    Reservation { granted, spent, others: 0 }
                 }
                 Err(error) => return Err(unread(&error)),
             };

@@ -5,7 +5,7 @@ use std::path::Path;
 use quipu_protocol::{FileState, Unknown};
 use quipu_workspace::FileError;
 
-use quipu_transcript::LeftAlone;
+use quipu_transcript::SkippedFile;
 
 use super::plan::{Ground, Ready, Wanted, against_disk};
 use super::restore::FilesError;
@@ -16,7 +16,7 @@ use super::state::named;
 pub(crate) struct Cargo {
     pub(crate) files: Vec<Brought>,
     /// What the branch did beside files, and cannot be brought.
-    pub(crate) left: Vec<LeftAlone>,
+    pub(crate) left: Vec<SkippedFile>,
     pub(crate) unknown: Vec<String>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) async fn ready(ground: &Ground, brought: Cargo) -> Result<Ready, File
     for Brought { path, expect, target } in brought.files {
         let path = named(&ground.root, Path::new(&path)).unwrap_or(path);
         let Some(target) = target else {
-            left.push(LeftAlone { path, why: "what the branch made of it is not known".into() });
+            left.push(SkippedFile { path, why: "what the branch made of it is not known".into() });
             continue;
         };
         // Nothing looks like what is not known, so it counts as changed by somebody else.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use quipu_protocol::{FileChange, FileState, NodeId, Unknown};
 use quipu_seal::Sealer;
-use quipu_store::{Graph, StoreError, Until, decode_nodes};
+use quipu_store::{Graph, LineageEnd, StoreError, decode_nodes};
 use quipu_transcript::{
-    FileConflict, FilePlan, GIT_INDEX, GitMove, INTERNAL, LeftAlone, PlannedChange, RestoredFrom,
-    WORKSPACE_NOTE, WorkspaceNote, extra_of, files_of, restored_from,
+    FileConflict, FilePlan, GIT_INDEX, GitMove, INTERNAL, PlannedChange, RestoreNote, SkippedFile,
+    WORKSPACE_NOTE, WorkspaceNote, extra_of, files_of, restore_note,
 };
 use quipu_workspace::{Access, AccessMode, GitRefs, PathContent, Reach, file_key};
 
@@ -31,7 +31,7 @@ struct Visit {
     note: WorkspaceNote,
     /// Files were put back here when the session came from that node, but for these.
     came_from: Option<NodeId>,
-    left: Vec<LeftAlone>,
+    left: Vec<SkippedFile>,
 }
 
 /// What was done between two nodes beside files.
@@ -41,7 +41,7 @@ struct Beside {
     git: Vec<GitMove>,
     caches: BTreeSet<String>,
     /// What was left as it was when files were put back before.
-    left: Vec<LeftAlone>,
+    left: Vec<SkippedFile>,
     unknown: Vec<String>,
 }
 
@@ -60,7 +60,7 @@ async fn visits(store: &dyn Graph, above: Option<NodeId>, to: NodeId) -> Result<
     if above == Some(to) {
         return Ok(Vec::new());
     }
-    let mut nodes = store.lineage(to, above.map_or(Until::Root, Until::Node)).await?;
+    let mut nodes = store.lineage(to, above.map_or(LineageEnd::Root, LineageEnd::Node)).await?;
     if above.is_some() {
         nodes.remove(0);
     }
@@ -84,7 +84,7 @@ async fn visits(store: &dyn Graph, above: Option<NodeId>, to: NodeId) -> Result<
                 true => decode_nodes(store, std::slice::from_ref(node)).await?.pop(),
                 false => None,
             };
-            let RestoredFrom { from, left, unknown } = match entry.and_then(|one| restored_from(&one.entry)) {
+            let RestoreNote { from, left, unknown } = match entry.and_then(|one| restore_note(&one.entry)) {
                 Some(origin) => origin,
                 None if files.is_empty() && note.is_empty() => continue,
                 None => {
@@ -202,7 +202,7 @@ impl Beside {
             if name == GIT_INDEX {
                 if !moved_refs {
                     let why = "what was staged is not staged back".into();
-                    plan.left.push(LeftAlone { path: format!(".git/{name}"), why });
+                    plan.left.push(SkippedFile { path: format!(".git/{name}"), why });
                 }
                 continue;
             }
@@ -217,9 +217,9 @@ impl Beside {
                     place(before.as_deref())
                 ),
             };
-            plan.left.push(LeftAlone { path: format!(".git/{name}"), why });
+            plan.left.push(SkippedFile { path: format!(".git/{name}"), why });
         }
-        plan.left.extend(self.caches.into_iter().map(|path| LeftAlone {
+        plan.left.extend(self.caches.into_iter().map(|path| SkippedFile {
             path: format!("{path}/"),
             why: "a cache that git ignores: something in it was changed, and what is not known".into(),
         }));
@@ -230,7 +230,7 @@ impl Beside {
                 && !planned.contains(left.path.as_str())
                 && !left.path.starts_with(".git/")
         });
-        let others: BTreeMap<String, LeftAlone> = others.map(|left| (left.path.clone(), left)).collect();
+        let others: BTreeMap<String, SkippedFile> = others.map(|left| (left.path.clone(), left)).collect();
         plan.left.extend(others.into_values());
         plan.left.sort_by(|a, b| a.path.cmp(&b.path));
         plan.unknown = self.unknown;
@@ -332,7 +332,7 @@ fn look(wanted: Vec<Wanted>, root: &Path, access: &Access, sealer: &Sealer, limi
             continue;
         }
         if let Some(why) = why {
-            plan.left.push(LeftAlone { path, why });
+            plan.left.push(SkippedFile { path, why });
             continue;
         }
         let conflict = match &found.state {
@@ -365,7 +365,7 @@ fn look(wanted: Vec<Wanted>, root: &Path, access: &Access, sealer: &Sealer, limi
         places.remove(one);
         let why =
             if after == FileState::Absent { "it holds other things" } else { "something else is in its way" };
-        plan.left.push(LeftAlone { path, why: why.into() });
+        plan.left.push(SkippedFile { path, why: why.into() });
     }
     // A directory comes and goes with what is in it, and stays for it.
     let above = |puts: bool| -> HashSet<PathBuf> {

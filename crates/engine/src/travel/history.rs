@@ -9,7 +9,7 @@ use std::sync::Arc;
 use quipu_protocol::{Json, SessionId, ToolSpec};
 use quipu_seal::Sealer;
 use quipu_store::{
-    Excerpt, Found, Graph, Hit, QUERY_LIMIT, SearchQuery, SessionQuery, SessionRow, Sessions, Speaker,
+    Excerpt, Graph, Hit, QUERY_LIMIT, SearchHits, SearchQuery, SessionQuery, SessionRow, Sessions, Speaker,
     StoreError,
 };
 use quipu_tools::{Invocation, Tool, ToolContext, ToolOutput, Touches};
@@ -160,7 +160,7 @@ fn directory(path: &str, cx: &ToolContext) -> PathBuf {
 }
 
 /// Hits as text, grouped by their sessions, in the frame of an archive.
-fn archive(found: &Found, rows: &HashMap<SessionId, Option<SessionRow>>, project: &str) -> String {
+fn archive(found: &SearchHits, rows: &HashMap<SessionId, Option<SessionRow>>, project: &str) -> String {
     let mut groups: Vec<(Option<&SessionId>, Vec<&Hit>)> = Vec::new();
     for hit in &found.hits {
         match groups.iter_mut().find(|(session, _)| *session == hit.session.as_ref()) {

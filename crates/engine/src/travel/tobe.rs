@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use quipu_protocol::{Json, NodeId, SessionId, ToolSpec};
 use quipu_seal::Sealer;
-use quipu_store::{FoundBy, Graph, Resolved, Scope, Spelling, StoreError, Until, decode_nodes};
+use quipu_store::{Graph, LineageEnd, Resolution, Scope, Spelling, SpellingKind, StoreError, decode_nodes};
 use quipu_tools::{Invocation, Tool, ToolContext, ToolOutput, Touches};
 use quipu_transcript::role_with;
 use serde::Deserialize;
 
-use quipu_history::{BEGIN, END, LegalTarget, Whole, legal_target, shortened, text_of};
+use quipu_history::{BEGIN, END, LegalTarget, TextDetail, legal_target, shortened, text_of};
 
 use super::Standing;
 use crate::arrival::TRAVEL_TOOL;
@@ -223,12 +223,12 @@ impl Tobe {
         let said = one_line(hash, SAID_BACK);
         let scope = Scope { head: Some(head) };
         let found = match self.store.resolve(&Spelling::from(hash), &scope).await.map_err(failed)? {
-            Resolved::None => Vec::new(),
-            Resolved::One(one) => vec![one],
-            Resolved::Many(many) => many,
+            Resolution::None => Vec::new(),
+            Resolution::One(one) => vec![one],
+            Resolution::Many(many) => many,
         };
         // A session is no place to go to, and other refs are names for nodes.
-        let named: Vec<_> = found.into_iter().filter(|one| one.by != FoundBy::Session).collect();
+        let named: Vec<_> = found.into_iter().filter(|one| one.by != SpellingKind::Session).collect();
         let own: Vec<_> = named.iter().filter(|one| one.session.as_ref() == Some(session)).collect();
         match own.as_slice() {
             [one] => Ok(one.node),
@@ -357,7 +357,7 @@ pub(crate) async fn count_left(
     if shared == Some(head) {
         return Ok((0, 0));
     }
-    let nodes = store.lineage(head, Until::Count(COUNTED + 1)).await?;
+    let nodes = store.lineage(head, LineageEnd::Count(COUNTED + 1)).await?;
     let from = nodes.iter().position(|node| Some(node.id) == shared).map_or(0, |at| at + 1);
     let roles = || nodes[from..].iter().map(|node| node.record.role.as_str());
     let messages = roles().filter(|role| matches!(*role, "user" | "assistant" | "toolResult")).count();
@@ -369,6 +369,6 @@ pub(crate) async fn line_of(store: &dyn Graph, node: NodeId) -> Result<String, S
     let nodes: Vec<_> = store.nodes(&[node]).await?.into_iter().flatten().collect();
     let decoded = decode_nodes(store, &nodes).await?;
     let Some((node, decoded)) = nodes.first().zip(decoded.first()) else { return Ok(String::new()) };
-    let text = one_line(&text_of(&decoded.entry, Whole::No), 4 * LINE);
+    let text = one_line(&text_of(&decoded.entry, TextDetail::Shortened), 4 * LINE);
     Ok(format!("{}: \"{}\"", one_line(role_with(node, &decoded.entry), LINE), shortened(&text, LINE as u64)))
 }

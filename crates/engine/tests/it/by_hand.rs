@@ -4,7 +4,7 @@ use quipu::protocol::{
     AbortTarget, Ack, BashExecutionMessage, Command, Entry, Event, Message, Outcome, Refused, RunId,
     SessionId,
 };
-use quipu::store::{RefName, Store, Until, decode_nodes};
+use quipu::store::{LineageEnd, RefName, Store, decode_nodes};
 use quipu::{Delivery, Events, Session};
 use serde_json::json;
 
@@ -32,7 +32,7 @@ async fn end(events: &mut Events, run: &RunId) -> (BashExecutionMessage, Option<
 /// The conversation that is stored, in a word each.
 async fn stored(world: &World, id: &SessionId) -> Vec<String> {
     let head = world.store.head(&RefName::session(id)).await.unwrap().unwrap();
-    let nodes = world.store.lineage(head, Until::Root).await.unwrap();
+    let nodes = world.store.lineage(head, LineageEnd::Root).await.unwrap();
     let decoded = decode_nodes(&*world.store, &nodes).await.unwrap();
     let word = |entry: &Entry| match entry {
         Entry::Message(Message::BashExecution(shell)) => {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use quipu::protocol::{Ack, Entry, Event, Model, NodeId, Outcome, Setting, Thinking};
-use quipu::store::{Store, Until, decode_nodes};
+use quipu::store::{LineageEnd, Store, decode_nodes};
 use quipu::{FindError, ModelLookupError, Models, Provider, Refused, SessionOptions};
 use serde_json::json;
 
@@ -40,7 +40,7 @@ async fn create(world: &World) -> (Live, Arc<Fake>) {
 
 /// What stands on the lineage of a session, in a word each.
 async fn words(world: &World, head: NodeId) -> Vec<String> {
-    let nodes = world.store.lineage(head, Until::Root).await.unwrap();
+    let nodes = world.store.lineage(head, LineageEnd::Root).await.unwrap();
     let decoded = decode_nodes(&*world.store, &nodes).await.unwrap();
     let word = |entry: &Entry| match entry {
         Entry::Session(start) => format!("session {}", start.epoch.model),
@@ -89,7 +89,7 @@ async fn at_rest_it_is_recorded_at_once_and_the_next_request_goes_there() {
     let head = live.session.view().head.unwrap();
     let id = live.id();
     live.finish().await;
-    let nodes = world.store.lineage(head, Until::Root).await.unwrap();
+    let nodes = world.store.lineage(head, LineageEnd::Root).await.unwrap();
     assert!(nodes.last().unwrap().config.as_deref().unwrap().contains("other-model"), "who wrote the answer");
     let expect = ["epoch other-model Off", "epoch other-model High", "user", "assistant"];
     assert_eq!(words(&world, head).await[3..], expect);

@@ -13,7 +13,7 @@ use futures_util::future::BoxFuture;
 use quipu::protocol::{
     Ack, Entry, Event, FileChange, FileState, Message, ModelError, ModelRequest, Notice, Outcome, StopReason,
 };
-use quipu::store::{RefName, Store, Until, decode_nodes};
+use quipu::store::{LineageEnd, RefName, Store, decode_nodes};
 use quipu::{Call, CallEnd, Delivery, Provider, SessionOptions, Tool, ToolOutput, Touches};
 use serde_json::json;
 
@@ -208,7 +208,7 @@ async fn check(dir: tempfile::TempDir, killed: &Killed) -> Option<&'static str> 
     let had_steps = !pending.steps.is_empty();
     let (live, troubles) = world.open(&id).await;
     assert_eq!(live.id(), id, "the dead owner's lease is taken over: {:?}", killed.moments);
-    let nodes = world.store.lineage(live.session.view().head.unwrap(), Until::Root).await.unwrap();
+    let nodes = world.store.lineage(live.session.view().head.unwrap(), LineageEnd::Root).await.unwrap();
     let decoded = decode_nodes(&*world.store, &nodes).await.unwrap();
     for kept in said("kept ") {
         let node = kept.split(' ').next().unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use quipu::SessionOptions;
 use quipu::protocol::{Entry, Message, ModelErrorKind, Outcome};
-use quipu::store::{Store as _, Until, decode_nodes};
+use quipu::store::{LineageEnd, Store as _, decode_nodes};
 use quipu_providers::{
     CallOptions, CallOutcome, Credential, CredentialError, CredentialRequest, CredentialSource, Credentials,
     Expiry, Scheme, Secret, Settings,
@@ -119,7 +119,7 @@ async fn secrets_of_a_source_are_sealed_and_its_attempts_recorded() {
     live.finish().await;
     assert_eq!(recorder.finish().unwrap(), 3);
     let world = world.check().await;
-    let nodes = world.store.lineage(head, Until::Root).await.unwrap();
+    let nodes = world.store.lineage(head, LineageEnd::Root).await.unwrap();
     let decoded = decode_nodes(&*world.store, &nodes).await.unwrap();
     let attempts: Vec<Vec<_>> = decoded
         .iter()

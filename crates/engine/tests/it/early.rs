@@ -2,13 +2,13 @@
 
 use quipu::SessionOptions;
 use quipu::protocol::{CallRecord, Entry, NodeId, Notice, SessionId};
-use quipu::store::{Commit, NewChunk, Op, Step, StepCall, StepState, Store, Until, decode_nodes};
+use quipu::store::{Commit, LineageEnd, NewChunk, Op, Step, StepCall, StepState, Store, decode_nodes};
 
 use crate::support::{Live, World, say};
 
 /// A row as such a version left it: the call that the last answer came from, made once more below `head`.
 async fn leave_call(world: &World, head: NodeId, id: &SessionId) -> CallRecord {
-    let nodes = world.store.lineage(head, Until::Count(1)).await.unwrap();
+    let nodes = world.store.lineage(head, LineageEnd::Count(1)).await.unwrap();
     let answer = decode_nodes(&*world.store, &nodes).await.unwrap().remove(0);
     let body: &[u8] = b"{\"model\":\"m\"}";
     let body_id = quipu::history::content_of(body).to_string().parse().unwrap();
@@ -46,7 +46,7 @@ async fn old_row_is_told_as_an_interrupted_call_when_its_session_begins() {
     live.run("Right.").await;
     let end = live.session.view().head.unwrap();
     live.finish().await;
-    let nodes = world.store.lineage(end, Until::Count(4)).await.unwrap();
+    let nodes = world.store.lineage(end, LineageEnd::Count(4)).await.unwrap();
     let decoded = decode_nodes(&*world.store, &nodes).await.unwrap();
     assert!(matches!(&decoded[0].entry, Entry::Session(start) if start.session == id));
     assert!(matches!(&decoded[1].entry, Entry::Meta(json) if json.get().contains("quipu.early")));

@@ -412,7 +412,7 @@ async fn what_people_change_between_commands_is_theirs() {
     std::fs::write(cwd.join("a"), "mine").unwrap();
     assert_eq!(live.run("on").await, Outcome::Done);
     let head = live.session.view().head.unwrap();
-    let nodes = world.store.lineage(head, quipu::store::Until::Root).await.unwrap();
+    let nodes = world.store.lineage(head, quipu::store::LineageEnd::Root).await.unwrap();
     let decoded = quipu::store::decode_nodes(&*world.store, &nodes).await.unwrap();
     let paths: Vec<_> = decoded.iter().flat_map(|one| &one.step.files).map(|change| &change.path).collect();
     assert_eq!(paths, ["c", "d"]);

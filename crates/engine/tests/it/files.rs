@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use quipu::protocol::{FileChange, FileState, Outcome, Unknown};
-use quipu::store::{Store, Until, decode_nodes};
+use quipu::store::{LineageEnd, Store, decode_nodes};
 use quipu::{FileSettings, SessionOptions};
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ use crate::support::{Live, World, call, say};
 
 /// What the nodes of a session say of files, in their order.
 async fn changes(world: &World, live: &Live) -> Vec<FileChange> {
-    let nodes = world.store.lineage(live.session.view().head.unwrap(), Until::Root).await.unwrap();
+    let nodes = world.store.lineage(live.session.view().head.unwrap(), LineageEnd::Root).await.unwrap();
     let decoded = decode_nodes(&*world.store, &nodes).await.unwrap();
     decoded.into_iter().flat_map(|one| one.step.files).collect()
 }

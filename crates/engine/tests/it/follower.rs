@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
 use quipu::protocol::{Entry, Event, Notice, Outcome};
-use quipu::store::{Graph, Until, decode_nodes};
+use quipu::store::{Graph, LineageEnd, decode_nodes};
 use quipu::{ChangeError, Committed, Follower, SessionOptions};
 use serde_json::json;
 
@@ -58,7 +58,7 @@ async fn each_commit_is_told_in_order() {
     let seen = std::mem::take(&mut *watcher.seen.lock().unwrap());
     assert!(seen.iter().all(|(commit, stored)| *stored && commit.session == id && !commit.nodes.is_empty()));
     let told: Vec<_> = seen.into_iter().flat_map(|(commit, _)| commit.nodes).collect();
-    let lineage = world.store.lineage(head, Until::Root).await.unwrap();
+    let lineage = world.store.lineage(head, LineageEnd::Root).await.unwrap();
     assert_eq!(told, lineage.iter().map(|node| node.id).collect::<Vec<_>>());
 }
 
@@ -122,7 +122,7 @@ async fn a_session_advances_to_what_another_program_wrote_below_it() {
     live.run("third").await;
     let head = live.session.view().head.unwrap();
     live.finish().await;
-    let nodes = world.store.lineage(head, Until::Root).await.unwrap();
+    let nodes = world.store.lineage(head, LineageEnd::Root).await.unwrap();
     let entries = decode_nodes(&*world.store, &nodes).await.unwrap();
     assert_eq!(entries.iter().filter(|one| matches!(one.entry, Entry::Message(_))).count(), 6);
 }
@@ -136,7 +136,7 @@ async fn open_calls_are_no_reason_to_refuse_where_nobody_answers_them() {
     live.run("Do it.").await;
     let head = live.session.view().head.unwrap();
     live.finish().await;
-    let nodes = world.store.lineage(head, Until::Root).await.unwrap();
+    let nodes = world.store.lineage(head, LineageEnd::Root).await.unwrap();
     let answer = nodes.iter().find(|node| node.record.role == "assistant").unwrap().id;
     assert!(world.engine.fork(answer, world.options()).await.is_err());
     let live = Live::of(world.engine.go_on_from(answer, world.options()).await.unwrap().session).await;

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use proptest::prelude::*;
 use quipu::history::{SessionTree, TreeItem, TreeQuery, session_tree};
 use quipu::protocol::{Entry, Epoch, Json, Message, NodeId, SessionId, SessionStart, StepInfo};
-use quipu::store::{Commit, RefMove, RefName, SessionQuery, SessionRow, SqliteStore, Store, Until};
+use quipu::store::{Commit, LineageEnd, RefMove, RefName, SessionQuery, SessionRow, SqliteStore, Store};
 use quipu_dag::{Node, NodeRecord};
 
 use crate::support::{engine_over, open_store, scratch};
@@ -87,7 +87,7 @@ async fn check(
             }
             TreeItem::Folded { below, depth, count } => {
                 let first = store.ancestor(*below, u32::try_from(*depth).unwrap()).await.unwrap().unwrap();
-                let nodes = store.lineage(*below, Until::Node(first)).await.unwrap();
+                let nodes = store.lineage(*below, LineageEnd::Node(first)).await.unwrap();
                 let nodes: Vec<NodeId> = nodes.iter().map(|node| node.id).filter(|id| id != below).collect();
                 assert_eq!(nodes.len() as u64, *count);
                 assert!(nodes.iter().all(|id| counted.insert(*id)), "twice");

@@ -1,7 +1,7 @@
 //! Going on from an older node.
 
 use quipu::protocol::{Command, Entry, Message, NodeId, Outcome};
-use quipu::store::{SessionQuery, Store, Until, decode_nodes};
+use quipu::store::{LineageEnd, SessionQuery, Store, decode_nodes};
 use quipu::{OpenError, SessionOptions};
 use quipu_store::ReadModel as _;
 use serde_json::json;
@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::support::{Live, World, call, say, text_of};
 
 async fn lineage(world: &World, head: NodeId) -> Vec<(NodeId, Entry)> {
-    let nodes = world.store.lineage(head, Until::Root).await.unwrap();
+    let nodes = world.store.lineage(head, LineageEnd::Root).await.unwrap();
     let decoded = decode_nodes(&*world.store, &nodes).await.unwrap();
     nodes.iter().map(|node| node.id).zip(decoded.into_iter().map(|one| one.entry)).collect()
 }

@@ -11,7 +11,7 @@ use quipu::protocol::{
     Ack, AssistantMessage, ChunkId, Command, Content, Entry, Event, Json, Message, ModelErrorKind,
     ModelRequest, NodeId, ToolCall, ToolResultMessage, UserInput,
 };
-use quipu::store::{RefName, Store as _, Until, decode_nodes};
+use quipu::store::{LineageEnd, RefName, Store as _, decode_nodes};
 use quipu::{
     CallVerdict, CompactionRequest, CompactionSettings, CompactionVerdict, Context, ContextSource, HOOK_TEXT,
     Hook, HookContext, HookError, HookFailure, InputVerdict, MessageVerdict, MoveRequest, MoveVerdict,
@@ -306,7 +306,7 @@ impl Stage {
         let Some(head) = self.world.store.head(&RefName::session(&live.id())).await.unwrap() else {
             return Vec::new();
         };
-        let nodes = self.world.store.lineage(head, Until::Root).await.unwrap();
+        let nodes = self.world.store.lineage(head, LineageEnd::Root).await.unwrap();
         let decoded = decode_nodes(&*self.world.store, &nodes).await.unwrap();
         let said = |entry: &Entry| matches!(entry, Entry::Message(Message::User(_) | Message::Assistant(_)));
         nodes.iter().zip(&decoded).filter(|(_, one)| said(&one.entry)).map(|(node, _)| node.id).collect()

@@ -11,7 +11,7 @@ use quipu::protocol::{
     Event, ImageContent, Json, Message, Model, ModelRequest, MoveFiles, NodeId, Outcome, SessionId,
     StopReason, ToolCall, ToolResultMessage, UserInput,
 };
-use quipu::store::{Store as _, Until, decode_nodes};
+use quipu::store::{LineageEnd, Store as _, decode_nodes};
 use quipu::{
     CallVerdict, CompactionRequest, CompactionSettings, CompactionVerdict, HOOK_IMAGES, HOOK_TEXT, Hook,
     HookContext, HookError, HookFailure, HookPoint, InputVerdict, MessageVerdict, MoveRequest, MoveVerdict,
@@ -384,7 +384,7 @@ async fn compaction_is_cancelled_and_supplied() {
     let CompactionResult::Done { node, compaction, .. } = &*ended else { panic!("{ended:?}") };
     assert!(compaction.summary.contains("They counted."));
     assert_eq!(compaction.from_hook, Some(true));
-    let nodes = world.store.lineage(*node, Until::Root).await.unwrap();
+    let nodes = world.store.lineage(*node, LineageEnd::Root).await.unwrap();
     let step = decode_nodes(&*world.store, &nodes).await.unwrap().pop().unwrap().step;
     assert_eq!(step.extra["hooks"].value()[0]["hook"], "made");
     assert_eq!(world.fake.bodies().len(), 2, "no model was asked");
@@ -533,7 +533,7 @@ async fn messages_are_replaced_for_one_request() {
     live.finish().await;
     // Each body that was sent is recorded to the byte, and was before it was sent.
     let head = world.store.head(&quipu::store::RefName::session(&id)).await.unwrap().unwrap();
-    let nodes = world.store.lineage(head, Until::Root).await.unwrap();
+    let nodes = world.store.lineage(head, LineageEnd::Root).await.unwrap();
     let decoded = decode_nodes(&*world.store, &nodes).await.unwrap();
     let bodies: Vec<_> = decoded.iter().filter_map(|one| Some(one.step.call.as_ref()?.body)).collect();
     let sent = world.fake.bodies();
@@ -815,7 +815,7 @@ async fn taken(world: &World, live: &Live) -> HashMap<&'static str, bool> {
 
 /// The last answer of the model.
 async fn some_answer(world: &World, live: &Live) -> NodeId {
-    let nodes = world.store.lineage(live.session.view().head.unwrap(), Until::Root).await.unwrap();
+    let nodes = world.store.lineage(live.session.view().head.unwrap(), LineageEnd::Root).await.unwrap();
     let decoded = decode_nodes(&*world.store, &nodes).await.unwrap();
     let at = decoded.iter().rposition(|one| matches!(&one.entry, Entry::Message(Message::Assistant(_))));
     nodes[at.unwrap()].id

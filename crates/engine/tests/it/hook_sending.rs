@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use quipu::protocol::{CallRecord, Command, Entry, Event, Json, ModelErrorKind, NodeId, Outcome};
-use quipu::store::{RefName, Store as _, Until, decode_nodes};
+use quipu::store::{LineageEnd, RefName, Store as _, decode_nodes};
 use quipu::{
     HOOK_HEADERS, Hook, HookContext, HookError, HookFailure, Payload, PayloadChange, ResponseHead, RunStart,
     RunStartVerdict, SendVerdict, SessionOptions,
@@ -84,7 +84,7 @@ fn bodies(world: &World) -> Vec<Value> {
 /// The records of calls on the lineage of a session.
 async fn calls(world: &World, live: &Live) -> Vec<CallRecord> {
     let head = live.session.view().head.unwrap();
-    let nodes = world.store.lineage(head, Until::Root).await.unwrap();
+    let nodes = world.store.lineage(head, LineageEnd::Root).await.unwrap();
     let decoded = decode_nodes(&*world.store, &nodes).await.unwrap();
     decoded.into_iter().filter_map(|one| one.step.call).collect()
 }
@@ -312,7 +312,7 @@ fn system(world: &World) -> String {
 
 /// How many epochs begin on the lineage of a session.
 async fn epochs(world: &World, head: NodeId) -> usize {
-    let nodes = world.store.lineage(head, Until::Root).await.unwrap();
+    let nodes = world.store.lineage(head, LineageEnd::Root).await.unwrap();
     let decoded = decode_nodes(&*world.store, &nodes).await.unwrap();
     decoded.iter().filter(|one| matches!(one.entry, Entry::Epoch(_))).count()
 }

@@ -9,7 +9,7 @@ use quipu::protocol::{
     Answer, AskKind, Command, Content, Entry, Event, Json, Notice, Outcome, ToolCall, ToolResultMessage, Ui,
     UserInput,
 };
-use quipu::store::{Until, decode_nodes};
+use quipu::store::{LineageEnd, decode_nodes};
 use quipu::{
     CallVerdict, Decision, Delivery, HOOK_TEXT, Hook, HookContext, HookError, HookFailure, InputVerdict,
     Policy, Proposal, Refused, ResultVerdict, SessionOptions,
@@ -118,7 +118,7 @@ pub(crate) fn words(world: &World) -> Vec<String> {
 /// What the nodes of messages say of hooks.
 pub(crate) async fn records(world: &World, live: &Live) -> Vec<serde_json::Value> {
     let head = live.session.view().head.unwrap();
-    let nodes = world.store.lineage(head, Until::Root).await.unwrap();
+    let nodes = world.store.lineage(head, LineageEnd::Root).await.unwrap();
     let decoded = decode_nodes(&*world.store, &nodes).await.unwrap();
     let messages = decoded.into_iter().filter(|one| matches!(&one.entry, Entry::Message(_)));
     messages.filter_map(|one| Some(one.step.extra.get("hooks")?.value())).collect()

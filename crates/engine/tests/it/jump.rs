@@ -39,7 +39,7 @@ fn node_of(live: &Live, text: &str) -> NodeId {
     told.into_iter().find(|(_, said)| said == text).unwrap_or_else(|| panic!("{text} was not said")).0
 }
 
-async fn entry(world: &World, node: NodeId) -> quipu_transcript::Decoded {
+async fn entry(world: &World, node: NodeId) -> quipu_transcript::DecodedEntry {
     let nodes: Vec<_> = world.store.nodes(&[node]).await.unwrap().into_iter().flatten().collect();
     decode_nodes(&*world.store, &nodes).await.unwrap().remove(0)
 }
@@ -485,7 +485,7 @@ async fn a_session_at_rest_goes_without_a_model() {
 
 async fn node_of_text(world: &World, text: &str) -> NodeId {
     let heads = world.store.heads("quipu/").await.unwrap();
-    let nodes = world.store.lineage(heads[0].node, quipu::store::Until::Root).await.unwrap();
+    let nodes = world.store.lineage(heads[0].node, quipu::store::LineageEnd::Root).await.unwrap();
     let decoded = decode_nodes(&*world.store, &nodes).await.unwrap();
     let says = |entry: &Entry| match entry {
         Entry::Message(message @ (Message::User(_) | Message::Assistant(_))) => {

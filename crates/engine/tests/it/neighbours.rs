@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 
 use quipu::protocol::{NodeId, Outcome, SessionId};
-use quipu::store::{Commit, RefMove, RefName, Store, Until, Upkeep};
+use quipu::store::{Commit, LineageEnd, RefMove, RefName, Store, Upkeep};
 
 use quipu::{CompactionSettings, PublishSettings, SessionOptions};
 use quipu_dag::{Node, NodeRecord};
@@ -53,7 +53,7 @@ async fn both_lineages_are_whole_after_1000_commits_in_turn() {
     assert_eq!(neighbour.lineage(theirs.last().unwrap()), theirs, "its lineage is what it said");
     assert_eq!(neighbour.entries(theirs.last().unwrap()).len(), 2 * TURNS);
 
-    let ours = world.store.lineage(head(&live), Until::Root).await.unwrap();
+    let ours = world.store.lineage(head(&live), LineageEnd::Root).await.unwrap();
     let theirs: HashSet<String> = theirs.into_iter().collect();
     assert!(ours.iter().all(|node| !theirs.contains(&node.id.to_string())));
     assert_eq!(ours.len(), 1 + 2 * TURNS);
@@ -194,7 +194,7 @@ async fn two_engines_on_one_file_never_fail_for_the_newest_head() {
     let stands = newest(&world).await.unwrap();
     assert!([head(&one), head(&two)].contains(&stands));
     for live in [one, two] {
-        assert_eq!(world.store.lineage(head(&live), Until::Root).await.unwrap().len(), 41);
+        assert_eq!(world.store.lineage(head(&live), LineageEnd::Root).await.unwrap().len(), 41);
         live.finish().await;
     }
 }
@@ -242,7 +242,7 @@ async fn a_compaction_is_read_by_other_programs() {
     let first = asked(&live).unwrap();
 
     // One node: what they know, then our part.
-    let nodes = world.store.lineage(first, Until::Count(1)).await.unwrap();
+    let nodes = world.store.lineage(first, LineageEnd::Count(1)).await.unwrap();
     let blobs = world.store.blobs(&nodes[0].record.parts).await.unwrap();
     let types: Vec<String> = blobs.into_iter().map(|blob| blob.unwrap().kind).collect();
     assert_eq!(
@@ -251,7 +251,7 @@ async fn a_compaction_is_read_by_other_programs() {
     );
     assert_eq!(nodes[0].record.parent, Some(before));
     // Nobody reads further back than to it.
-    let nearest = world.store.lineage(first, Until::Checkpoint).await.unwrap();
+    let nearest = world.store.lineage(first, LineageEnd::Checkpoint).await.unwrap();
     assert_eq!(nearest.iter().map(|node| node.id).collect::<Vec<_>>(), [first]);
     let entries = listed(&world, first);
     let last = entries.last().unwrap();
@@ -398,7 +398,7 @@ async fn a_compaction_of_the_older_form_means_the_same() {
         let (id, stands) = (live.id(), head(&live));
         live.finish().await;
         if is_old {
-            let nodes = world.store.lineage(stands, Until::Count(1)).await.unwrap();
+            let nodes = world.store.lineage(stands, LineageEnd::Count(1)).await.unwrap();
             let decoded = quipu::store::decode_nodes(&*world.store, &nodes).await.unwrap().remove(0);
             let encoded = quipu_transcript::encode(&decoded.entry, &decoded.step);
             assert_eq!(encoded.role, "compactionSummary");

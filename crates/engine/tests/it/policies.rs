@@ -10,7 +10,7 @@ use quipu::protocol::{
     Answer, Ask, AskKind, AssistantMessage, Command, Content, Entry, Event, Json, Outcome, Permission,
     Provenance, Scope, Setting, ToolCall,
 };
-use quipu::store::{Store as _, Until, decode_nodes};
+use quipu::store::{LineageEnd, Store as _, decode_nodes};
 use quipu::{
     CallVerdict, ConfinementRequest, ConfinementVerdict, Crossing, Decision, Delivery, Grant, GrantError,
     Hook, HookContext, HookError, MessageVerdict, POLICY_TEXT, PermissionMode, PermissionRules, Permissions,
@@ -180,7 +180,7 @@ pub(crate) async fn answer(live: &Live, nth: usize, answer: Answer) -> Permissio
 /// What the results say of policies, one list for each that says something.
 pub(crate) async fn records(world: &World, live: &Live) -> Vec<Value> {
     let head = live.session.view().head.unwrap();
-    let nodes = world.store.lineage(head, Until::Root).await.unwrap();
+    let nodes = world.store.lineage(head, LineageEnd::Root).await.unwrap();
     let decoded = decode_nodes(&*world.store, &nodes).await.unwrap();
     let messages = decoded.into_iter().filter(|one| matches!(&one.entry, Entry::Message(_)));
     messages.filter_map(|one| Some(one.step.extra.get("policies")?.value())).collect()

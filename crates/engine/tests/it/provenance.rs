@@ -7,7 +7,7 @@ use quipu::protocol::{
     Ack, AuthorClass, Command, Entry, Event, Message, Notice, Origin, Outcome, Provenance, ToolCall,
     ToolResultMessage, UserInput,
 };
-use quipu::store::{RefName, Store as _, Until, decode_nodes};
+use quipu::store::{LineageEnd, RefName, Store as _, decode_nodes};
 use quipu::{Hook, HookContext, HookError, InputVerdict, ResultVerdict, SessionOptions};
 use serde_json::json;
 
@@ -23,7 +23,7 @@ async fn sources(
     live: &Live,
 ) -> Vec<(&'static str, Option<Provenance>, Vec<(u32, Provenance)>)> {
     let head = world.store.head(&RefName::session(&live.id())).await.unwrap().unwrap();
-    let nodes = world.store.lineage(head, Until::Root).await.unwrap();
+    let nodes = world.store.lineage(head, LineageEnd::Root).await.unwrap();
     let decoded = decode_nodes(&*world.store, &nodes).await.unwrap();
     let kind = |entry: &Entry| match entry {
         Entry::Message(Message::User(_)) => Some("user"),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use quipu::protocol::{
     Content, Entry, Event, ImageContent, Message, Model, NodeId, Outcome, ToolResultMessage,
 };
-use quipu::store::{RefName, Store as _, Until, decode_nodes};
+use quipu::store::{LineageEnd, RefName, Store as _, decode_nodes};
 use quipu::{Opened, PruneSettings, SessionOptions, ToolOutput};
 use serde_json::json;
 
@@ -221,7 +221,7 @@ async fn a_compaction_keeps_what_was_left_out_so_and_undone_the_context_is_as_be
 
     // And a fork from before the compaction has the old context, byte for byte.
     let head = world.store.head(&RefName::session(&id)).await.unwrap().unwrap();
-    let nodes = world.store.lineage(head, Until::Root).await.unwrap();
+    let nodes = world.store.lineage(head, LineageEnd::Root).await.unwrap();
     let decoded = decode_nodes(&*world.store, &nodes).await.unwrap();
     let at = decoded.iter().position(|one| matches!(one.entry, Entry::Compaction(_))).unwrap();
     let fork = world.engine.fork(nodes[at - 1].id, options).await.unwrap().session;

@@ -7,8 +7,8 @@ use quipu::protocol::{
     Checkpoint, Command, Compaction, Ending, Entry, Event, NodeId, Notice, Outcome, SessionId, StepInfo,
 };
 use quipu::store::{
-    Commit, ContentHolder as _, Durability, EraseTargets, Graph, IsDead, Op, RefMove, RefName, Selection,
-    StoreHolder, Until,
+    Commit, ContentHolder as _, Durability, EraseTargets, Graph, LineageEnd, Op, OwnerDeathCheck, RefMove,
+    RefName, Selection, StoreHolder,
 };
 use quipu::{Engine, OpenError};
 use serde_json::json;
@@ -126,7 +126,7 @@ async fn other_options_begin_an_epoch() {
         .map(|body| serde_json::from_slice::<serde_json::Value>(body).unwrap()["system"].clone())
         .collect();
     assert_eq!(systems, ["You are tested.", "Other words.", "Other words."]);
-    let nodes = world.store.lineage(head, Until::Root).await.unwrap();
+    let nodes = world.store.lineage(head, LineageEnd::Root).await.unwrap();
     assert_eq!(nodes.len(), 8, "session, two messages, epoch, two, two");
     world.check().await;
 }
@@ -142,7 +142,7 @@ async fn an_erased_prompt_is_lost_and_not_sent() {
     let epoch = quipu::epoch_at(&*world.store, head).await.unwrap();
     assert!(!quipu::has_lost_prompt(&*world.store, &epoch).await.unwrap());
     let selection = Selection { blobs: vec![epoch.system.unwrap()], ..Selection::default() };
-    let is_dead: IsDead = Arc::new(|_| false);
+    let is_dead: OwnerDeathCheck = Arc::new(|_| false);
     let graph = StoreHolder::all(&world.store, &is_dead).swap_remove(0);
     let erased = graph.erase(&EraseTargets { selection, why: "a test".into() }).await.unwrap();
     assert_eq!((erased.count, erased.kept_count), (1, 0));
@@ -343,7 +343,7 @@ async fn a_name_that_was_taken_before_the_first_message() {
     assert_eq!((one.id().as_str(), two.id() == one.id()), ("mine", false));
     let head = two.session.view().head.unwrap();
     assert_eq!(
-        world.store.lineage(head, Until::Root).await.unwrap().len(),
+        world.store.lineage(head, LineageEnd::Root).await.unwrap().len(),
         3,
         "one session node, two messages"
     );
@@ -413,7 +413,7 @@ async fn a_session_that_was_dropped_keeps_what_was_acknowledged() {
 
 async fn texts(store: &dyn Graph, id: &SessionId) -> Vec<String> {
     let head = store.head(&RefName::session(id)).await.unwrap().unwrap();
-    let nodes = store.lineage(head, Until::Root).await.unwrap();
+    let nodes = store.lineage(head, LineageEnd::Root).await.unwrap();
     let decoded = quipu::store::decode_nodes(store, &nodes).await.unwrap();
     quipu_transcript::project(decoded.iter().map(|one| &one.entry))
         .iter()

@@ -15,8 +15,8 @@ use quipu::protocol::{
     UserInput,
 };
 use quipu::store::{
-    ReadModel as _, RefName, SessionQuery, StepCall, StepState, Store as _, Until, UsageBy, UsageQuery,
-    decode_nodes,
+    LineageEnd, ReadModel as _, RefName, SessionQuery, StepCall, StepState, Store as _, UsageGrouping,
+    UsageQuery, decode_nodes,
 };
 use quipu::{
     Call, CallAnswer, CallEnd, CallRequest, CallVerdict, ChildAnswer, ChildRequest, Context, ContextAsk,
@@ -161,7 +161,7 @@ async fn hooked(world: &World, hook: Arc<dyn Hook>) -> Live {
 /// What nodes of the session say of this kind, with the purpose of their calls' records where they have one.
 async fn noted(world: &World, session: &SessionId, kind: &str) -> Vec<serde_json::Value> {
     let head = world.store.head(&RefName::session(session)).await.unwrap().unwrap();
-    let nodes = world.store.lineage(head, Until::Root).await.unwrap();
+    let nodes = world.store.lineage(head, LineageEnd::Root).await.unwrap();
     let decoded = decode_nodes(&*world.store, &nodes).await.unwrap();
     let kinds = decoded.iter().filter_map(|one| match &one.entry {
         Entry::Meta(json) => Some((json.value(), one.step.clone())),
@@ -179,7 +179,7 @@ async fn noted(world: &World, session: &SessionId, kind: &str) -> Vec<serde_json
 }
 
 async fn cost_of(world: &World, session: &SessionId) -> f64 {
-    let query = UsageQuery { by: UsageBy::Session, since: None, until: None };
+    let query = UsageQuery { by: UsageGrouping::Session, since: None, until: None };
     let sums = world.store.usage(query).await.unwrap().found;
     sums.iter().filter(|sum| sum.key == session.as_str()).map(|sum| sum.cost).sum()
 }
@@ -529,7 +529,7 @@ async fn child_session_has_the_tools_it_is_lent_under_the_rules_of_its_parent() 
     live.finish().await;
     let (opened, _) = world.open(&answer.session).await;
     let head = opened.session.view().head.unwrap();
-    let nodes = world.store.lineage(head, Until::Root).await.unwrap();
+    let nodes = world.store.lineage(head, LineageEnd::Root).await.unwrap();
     let refused =
         decode_nodes(&*world.store, &nodes).await.unwrap().into_iter().find_map(|one| match one.entry {
             Entry::Message(Message::ToolResult(result)) => Some(result),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use quipu::protocol::{Answer, Command, Content, Event, ImageContent, Json, Outcome};
-use quipu::store::{Store, Until};
+use quipu::store::{LineageEnd, Store};
 use quipu::{Decision, Delivery, Engine, Policy, Proposal, Sealer};
 use serde_json::json;
 
@@ -32,7 +32,7 @@ fn world() -> World {
 async fn assert_sealed(world: &World, secrets: &[&str]) {
     let mut texts: Vec<Vec<u8>> = world.fake.bodies().iter().map(|body| body.to_vec()).collect();
     for head in world.store.heads("").await.unwrap() {
-        for node in world.store.lineage(head.node, Until::Root).await.unwrap() {
+        for node in world.store.lineage(head.node, LineageEnd::Root).await.unwrap() {
             texts.push(format!("{node:?}").into_bytes());
             let blobs = world.store.blobs(&node.record.parts).await.unwrap();
             texts.extend(blobs.iter().flatten().map(|blob| blob.content.clone().into_bytes()));

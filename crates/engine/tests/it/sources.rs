@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use quipu::protocol::{
     Command, CompactionResult, Entry, Epoch, Event, MoveFiles, NodeId, Notice, Outcome, Setting, Trust, Ui,
 };
-use quipu::store::{Store, Until, decode_nodes};
+use quipu::store::{LineageEnd, Store, decode_nodes};
 use quipu::{
     CompactionAsk, Context, ContextAsk, ContextSource, EpochReason, Opened, PruneSettings, Rules,
     RulesSource, SOURCE_TEXT, SOURCE_TOOL_BYTES, SOURCE_TOOLS, Section, SessionOptions, SourceContext,
@@ -224,7 +224,7 @@ fn with_notes(world: &World, sources: &[&Arc<Notes>]) -> SessionOptions {
 
 /// Every epoch on the lineage of a session, its beginning included.
 pub(crate) async fn epochs(world: &World, head: NodeId) -> Vec<Epoch> {
-    let nodes = world.store.lineage(head, Until::Root).await.unwrap();
+    let nodes = world.store.lineage(head, LineageEnd::Root).await.unwrap();
     let decoded = decode_nodes(&*world.store, &nodes).await.unwrap();
     let epoch = |entry: &Entry| match entry {
         Entry::Session(start) => Some(start.epoch.clone()),

@@ -9,7 +9,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use proptest::prelude::*;
 use quipu::protocol::{Entry, SessionId, Trust};
-use quipu::store::{RefName, Store as _, Until, decode_nodes};
+use quipu::store::{LineageEnd, RefName, Store as _, decode_nodes};
 use quipu::{
     Context, ContextAsk, ContextSource, SessionOptions, SourceContext, SourceError, SourceVersion, Tool,
     ToolSource,
@@ -342,7 +342,7 @@ async fn resume(dir: tempfile::TempDir) -> Option<String> {
     begins_as_recorded(&world, &live).await;
     let head = live.session.view().head.unwrap();
     assert_eq!(epochs(&world, head).await.last(), Some(&last));
-    let nodes = world.store.lineage(head, Until::Root).await.unwrap();
+    let nodes = world.store.lineage(head, LineageEnd::Root).await.unwrap();
     let decoded = decode_nodes(&*world.store, &nodes).await.unwrap();
     // What the dead process sent last, where it sent something in this epoch, began with the same bytes.
     let at =

@@ -12,13 +12,14 @@ use quipu::protocol::{
     NodeId, Outcome, SessionId, SessionStart, StepInfo, Thinking,
 };
 use quipu::store::{
-    ActionQuery, Commit, Edge, Fence, Found, Fut, Graph, Head, Label, Landmark, Local, LoggedAction, Meeting,
-    Owner, Pending, Piece, ReadModel, ReadParts, RefMove, RefName, ReserveAsk, Reserved, Resolved, Scope,
-    SearchQuery, Seq, SessionQuery, SessionRow, Spelling, SqliteStore, Store, StoreError, Until,
+    ActionQuery, Commit, Edge, Fence, ForkPoint, Fut, Graph, Head, Label, Landmark, LineageEnd, Local,
+    LoggedAction, OpenWork, Owner, Piece, ReadModel, ReadParts, RefMove, RefName, Reservation,
+    ReserveRequest, Resolution, Scope, SearchHits, SearchQuery, Seq, SessionQuery, SessionRow, Spelling,
+    SqliteStore, Store, StoreError,
 };
 use quipu::{Refused, ToolOutput};
 use quipu_dag::{Blob, Node, NodeRecord};
-use quipu_transcript::Decoded;
+use quipu_transcript::DecodedEntry;
 use serde_json::json;
 
 use crate::support::{World, call, engine_over, say, tool};
@@ -90,7 +91,7 @@ impl Store for Failing {
     fn chunk(&self, id: ChunkId, bytes: Range<u64>) -> Fut<'_, Vec<u8>> {
         self.inner.chunk(id, bytes)
     }
-    fn lineage(&self, from: NodeId, until: Until) -> Fut<'_, Vec<Node>> {
+    fn lineage(&self, from: NodeId, until: LineageEnd) -> Fut<'_, Vec<Node>> {
         let nodes = self.inner.lineage(from, until);
         Box::pin(async move {
             let mut nodes = nodes.await?;
@@ -118,10 +119,10 @@ impl Store for Failing {
             self.inner.lease(name, owner, ttl).await
         })
     }
-    fn pending<'a>(&'a self, session: &'a SessionId) -> Fut<'a, Pending> {
+    fn pending<'a>(&'a self, session: &'a SessionId) -> Fut<'a, OpenWork> {
         self.inner.pending(session)
     }
-    fn reserve(&self, ask: ReserveAsk) -> Fut<'_, Reserved> {
+    fn reserve(&self, ask: ReserveRequest) -> Fut<'_, Reservation> {
         self.inner.reserve(ask)
     }
     fn changed(&self) -> Fut<'_, ()> {
@@ -136,7 +137,7 @@ impl ReadModel for Failing {
     fn written<'a>(&'a self, seqs: &'a [Seq], parts: ReadParts, bytes: usize) -> Fut<'a, Piece> {
         self.inner.written(seqs, parts, bytes)
     }
-    fn decoded(&self, nodes: Vec<Node>) -> Fut<'_, Vec<(Node, Decoded)>> {
+    fn decoded(&self, nodes: Vec<Node>) -> Fut<'_, Vec<(Node, DecodedEntry)>> {
         Box::pin(async move {
             let decoded = quipu_store::decode_nodes(self, &nodes).await?;
             Ok(nodes.into_iter().zip(decoded).collect())
@@ -157,7 +158,7 @@ impl ReadModel for Failing {
     fn sessions_of<'a>(&'a self, nodes: &'a [NodeId]) -> Fut<'a, Vec<Option<SessionId>>> {
         self.inner.sessions_of(nodes)
     }
-    fn resolve<'a>(&'a self, id: &'a Spelling, scope: &'a Scope) -> Fut<'a, Resolved> {
+    fn resolve<'a>(&'a self, id: &'a Spelling, scope: &'a Scope) -> Fut<'a, Resolution> {
         self.inner.resolve(id, scope)
     }
     fn sessions(&self, query: SessionQuery) -> Fut<'_, Vec<SessionRow>> {
@@ -169,8 +170,8 @@ impl ReadModel for Failing {
     fn landmarks<'a>(&'a self, sessions: &'a [SessionId], limit: usize) -> Fut<'a, Vec<Landmark>> {
         self.inner.landmarks(sessions, limit)
     }
-    fn meetings<'a>(&'a self, trunk: NodeId, nodes: &'a [NodeId]) -> Fut<'a, Vec<Option<Meeting>>> {
-        self.inner.meetings(trunk, nodes)
+    fn fork_points<'a>(&'a self, trunk: NodeId, nodes: &'a [NodeId]) -> Fut<'a, Vec<Option<ForkPoint>>> {
+        self.inner.fork_points(trunk, nodes)
     }
     fn settings(&self, of: NodeId) -> Fut<'_, Vec<Node>> {
         let nodes = self.inner.settings(of);
@@ -182,7 +183,7 @@ impl ReadModel for Failing {
     fn astray(&self) -> Fut<'_, Vec<NodeId>> {
         self.inner.astray()
     }
-    fn search(&self, query: SearchQuery) -> Fut<'_, Found> {
+    fn search(&self, query: SearchQuery) -> Fut<'_, SearchHits> {
         self.inner.search(query)
     }
     fn spent(&self, since: i64) -> Fut<'_, f64> {
@@ -194,29 +195,32 @@ impl ReadModel for Failing {
     fn usage(
         &self,
         query: quipu_store::UsageQuery,
-    ) -> Fut<'_, quipu_store::Known<Vec<quipu_store::UsageSum>>> {
+    ) -> Fut<'_, quipu_store::IndexedAnswer<Vec<quipu_store::UsageSum>>> {
         self.inner.usage(query)
     }
-    fn touched<'a>(
+    fn file_activity<'a>(
         &'a self,
         session: &'a SessionId,
-    ) -> Fut<'a, quipu_store::Known<Vec<quipu_store::Touched>>> {
-        self.inner.touched(session)
+    ) -> Fut<'a, quipu_store::IndexedAnswer<Vec<quipu_store::FileActivity>>> {
+        self.inner.file_activity(session)
     }
     fn changes<'a>(
         &'a self,
         paths: &'a [String],
-    ) -> Fut<'a, quipu_store::Known<Vec<quipu_store::FileChange>>> {
+    ) -> Fut<'a, quipu_store::IndexedAnswer<Vec<quipu_store::FileChange>>> {
         self.inner.changes(paths)
     }
     fn file_steps(
         &self,
         query: quipu_store::FileStepQuery,
-    ) -> Fut<'_, quipu_store::Known<Vec<quipu_store::FileStep>>> {
+    ) -> Fut<'_, quipu_store::IndexedAnswer<Vec<quipu_store::FileStep>>> {
         self.inner.file_steps(query)
     }
-    fn done(&self, query: quipu_store::DoneQuery) -> Fut<'_, quipu_store::Known<Vec<quipu_store::Done>>> {
-        self.inner.done(query)
+    fn session_activity(
+        &self,
+        query: quipu_store::ActivityQuery,
+    ) -> Fut<'_, quipu_store::IndexedAnswer<Vec<quipu_store::SessionActivity>>> {
+        self.inner.session_activity(query)
     }
     fn reflog<'a>(&'a self, query: &'a quipu_store::ReflogQuery) -> Fut<'a, Vec<quipu_store::LoggedMove>> {
         self.inner.reflog(query)
@@ -373,7 +377,7 @@ async fn writing(after: usize, enabled: bool, dir: &Path) -> (bool, usize) {
     store.times.store(0, Ordering::SeqCst);
     live.run("next").await;
     let head = live.session.view().head.unwrap();
-    let nodes = world.store.lineage(head, Until::Root).await.unwrap();
+    let nodes = world.store.lineage(head, LineageEnd::Root).await.unwrap();
     let decoded = quipu_store::decode_nodes(&*world.store, &nodes).await.unwrap();
     let mut states = 0;
     for change in decoded.iter().flat_map(|one| &one.step.files) {

@@ -14,7 +14,7 @@ use quipu::protocol::{
     ModelError, ModelErrorKind, ModelRequest, Notice, Outcome, SessionId, StopReason, ToolCall,
     ToolResultMessage, ToolSpec, Usage,
 };
-use quipu::store::{Graph, OpenOptions, SqliteStore, Until, Upkeep, decode_nodes};
+use quipu::store::{Graph, LineageEnd, OpenOptions, SqliteStore, Upkeep, decode_nodes};
 use quipu::{
     Call, CallEnd, CallEvent, Delivery, Engine, HeaderChanges, Invocation, Opened, Provider, ResponseHead,
     Sealer, Session, SessionOptions, Tool, ToolContext, ToolOutput, Touches,
@@ -464,7 +464,7 @@ pub(crate) async fn check_store(store: &SqliteStore) -> HashSet<quipu::protocol:
     assert_eq!(report.problems, [], "the store is sound");
     let mut recorded = HashSet::new();
     for head in store.heads("quipu/").await.unwrap() {
-        let nodes = store.lineage(head.node, Until::Root).await.unwrap();
+        let nodes = store.lineage(head.node, LineageEnd::Root).await.unwrap();
         let decoded = decode_nodes(store, &nodes).await.unwrap();
         let conversation = quipu_transcript::project(decoded.iter().map(|one| &one.entry));
         quipu_transcript::check_conversation(&conversation).unwrap();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quipu::history::{Illegal, legal_target};
+use quipu::history::{IllegalTarget, legal_target};
 use quipu::protocol::NodeId;
 use quipu::store::{Commit, SqliteStore, Store as _};
 use quipu_dag::{Blob, Node, NodeRecord};
@@ -58,13 +58,14 @@ async fn what_is_gone_makes_no_node_legal() {
         found
     };
     let fine = |at: usize| Some((None, Some(ids[at])));
-    let waits = |calls: &[&str]| Some(Illegal::Unanswered(calls.iter().map(|id| (*id).into()).collect()));
+    let waits =
+        |calls: &[&str]| Some(IllegalTarget::Unanswered(calls.iter().map(|id| (*id).into()).collect()));
     let start = Some(ids[0]);
     let begun = [fine(0), Some((waits(&["a", "b"]), start)), Some((waits(&["b"]), start))];
     assert_eq!(all(&[]).await, [&begun[..], &[fine(3), fine(4), fine(5)]].concat());
 
     // A call: nobody knows what the answer waits for.
-    let unreadable = || Some((Some(Illegal::Unreadable), start));
+    let unreadable = || Some((Some(IllegalTarget::Unreadable), start));
     let half = [fine(0), unreadable(), unreadable(), unreadable(), unreadable(), fine(5)];
     assert_eq!(all(&[nodes[1].record.parts[2].0]).await, half);
     // A result: its call has none.
@@ -75,7 +76,7 @@ async fn what_is_gone_makes_no_node_legal() {
     // What the user said: no call is touched by it.
     assert_eq!(all(&[nodes[4].record.parts[0].0]).await, all(&[]).await);
     // A node: what stands below it has no beginning, up to the next answer.
-    let lost = || Some((Some(Illegal::Lost), None));
+    let lost = || Some((Some(IllegalTarget::Lost), None));
     assert_eq!(all(&[ids[1].0]).await, [fine(0), None, lost(), lost(), lost(), fine(5)]);
     assert_eq!(all(&[ids[3].0]).await, [&begun[..], &[None, lost(), fine(5)]].concat());
 }

@@ -6,7 +6,7 @@ use quipu::history::legal_target;
 use quipu::protocol::{
     Ack, Answer, Command, Entry, Event, Limit, Message, NodeId, Outcome, QueueMode, StopReason,
 };
-use quipu::store::{ActionQuery, RefName, Store, Until, decode_nodes};
+use quipu::store::{ActionQuery, LineageEnd, RefName, Store, decode_nodes};
 use quipu::{
     ChangeError, Decision, Delivery, Limits, Opened, Policy, Proposal, SessionOptions, TravelSettings,
 };
@@ -45,7 +45,7 @@ async fn incarnation(world: &World) -> (NodeId, NodeId, Value) {
 }
 
 async fn entries(world: &World, head: NodeId) -> Vec<(NodeId, Entry)> {
-    let nodes = world.store.lineage(head, Until::Root).await.unwrap();
+    let nodes = world.store.lineage(head, LineageEnd::Root).await.unwrap();
     let decoded = decode_nodes(&*world.store, &nodes).await.unwrap();
     nodes.iter().map(|node| node.id).zip(decoded.into_iter().map(|one| one.entry)).collect()
 }

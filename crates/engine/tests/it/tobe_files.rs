@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use quipu::history::legal_target;
 use quipu::protocol::{Answer, Command, Entry, Event, Message, NodeId, Outcome, QueueMode};
-use quipu::store::{ActionQuery, Store, Until, decode_nodes};
+use quipu::store::{ActionQuery, LineageEnd, Store, decode_nodes};
 use quipu::{
     Decision, Delivery, FileSettings, Policy, Proposal, RestoreFiles, SessionOptions, TravelSettings,
 };
@@ -178,7 +178,7 @@ async fn a_person_sees_which_files_would_be_changed_and_only_that_is_done() {
     }
     assert_eq!(tree(&world.cwd()), then);
     drop(events);
-    let nodes = world.store.lineage(head(&live), Until::Root).await.unwrap();
+    let nodes = world.store.lineage(head(&live), LineageEnd::Root).await.unwrap();
     let decoded = decode_nodes(&*world.store, &nodes).await.unwrap();
     let put_back =
         decoded.iter().filter(|one| matches!(&one.entry, Entry::Meta(_)) && !one.step.files.is_empty());

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use quipu::protocol::{Entry, Message, Outcome};
-use quipu::store::{Store, Until, decode_nodes};
+use quipu::store::{LineageEnd, Store, decode_nodes};
 use quipu::{FilePlan, FileSettings, RestoreFiles, SessionOptions};
 use serde_json::{Value, json};
 
@@ -334,7 +334,7 @@ async fn what_a_jump_left_behind_is_in_its_node_and_in_later_lists() {
     let line = "? .env  stays as it is: holds a secret, which is not kept".to_owned();
     let done = story.go(story.places[1].0, false).await;
     assert_eq!(stays(&done.plan), std::slice::from_ref(&line));
-    let nodes = story.world.store.lineage(done.jumped.head, Until::Root).await.unwrap();
+    let nodes = story.world.store.lineage(done.jumped.head, LineageEnd::Root).await.unwrap();
     let decoded = decode_nodes(&*story.world.store, &nodes).await.unwrap();
     let [.., node, told] = &decoded[..] else { panic!("{decoded:?}") };
     let (Entry::Meta(node), Entry::Message(Message::Custom(told))) = (&node.entry, &told.entry) else {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use quipu::SessionOptions;
 use quipu::protocol::{ChunkId, Entry, Event, Message, ModelErrorKind, Outcome};
-use quipu::store::{Store, Until, decode_nodes};
+use quipu::store::{LineageEnd, Store, decode_nodes};
 use quipu_providers::{CallOptions, Settings};
 use quipu_testkit::{Answer, FakeServer, Gate, Reply};
 use serde_json::json;
@@ -90,7 +90,7 @@ async fn failures_that_pass_are_attempts_of_one_answer() {
     let head = live.session.view().head.unwrap();
     live.finish().await;
     assert_eq!(server.requests().len(), 3);
-    let nodes = world.store.lineage(head, Until::Root).await.unwrap();
+    let nodes = world.store.lineage(head, LineageEnd::Root).await.unwrap();
     let decoded = decode_nodes(&*world.store, &nodes).await.unwrap();
     let answers: Vec<_> =
         decoded.iter().filter(|one| matches!(&one.entry, Entry::Message(Message::Assistant(_)))).collect();

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use quipu_transcript::{Change, DeedKind};
+use quipu_transcript::{Change, FileOpKind};
 
 /// Lines around a change that help to find its place.
 const AROUND: usize = 3;
@@ -14,7 +14,7 @@ const TELLING: usize = 3;
 const FOLLOWED: usize = 4 << 20;
 
 /// Which of these changes, the oldest first, made each line; `None` where none is known to have.
-pub(super) fn claims(lines: &[&str], changes: &[(DeedKind, Vec<Change>)]) -> Vec<Option<usize>> {
+pub(super) fn claims(lines: &[&str], changes: &[(FileOpKind, Vec<Change>)]) -> Vec<Option<usize>> {
     let mut follower = Follower::default();
     for (by, (kind, changes)) in changes.iter().enumerate() {
         follower.follow(by, *kind, changes);
@@ -43,11 +43,11 @@ struct Follower {
 }
 
 impl Follower {
-    fn follow(&mut self, by: usize, kind: DeedKind, changes: &[Change]) {
+    fn follow(&mut self, by: usize, kind: FileOpKind, changes: &[Change]) {
         match kind {
-            DeedKind::Read => {}
-            DeedKind::Remove => self.text = None,
-            DeedKind::Write => {
+            FileOpKind::Read => {}
+            FileOpKind::Remove => self.text = None,
+            FileOpKind::Write => {
                 let new = lf(changes.first().map_or("", |change| &change.new));
                 let old = self.text.take().unwrap_or_default();
                 self.owners = owned(by, &old, &self.owners, &new);
@@ -59,7 +59,7 @@ impl Follower {
                     self.fragments.push(Fragment { lines: lines.collect(), partial: false });
                 }
             }
-            DeedKind::Edit => changes.iter().for_each(|change| self.edit(by, change)),
+            FileOpKind::Edit => changes.iter().for_each(|change| self.edit(by, change)),
         }
     }
 
@@ -399,21 +399,21 @@ fn lf(text: &str) -> String {
 mod tests {
     use super::*;
 
-    enum Did {
+    enum TestChange {
         Write(&'static str),
         Edit(&'static str, &'static str),
         Remove,
     }
-    use Did::{Edit, Remove, Write};
+    use TestChange::{Edit, Remove, Write};
 
     /// Numbers of the changes, `.` for no agent.
-    fn check(changes: &[Did], file: &str, expect: &str) {
+    fn check(changes: &[TestChange], file: &str, expect: &str) {
         let mut follower = Follower::default();
         for (by, did) in changes.iter().enumerate() {
             let (kind, old, new, lines) = match did {
-                Write(new) => (DeedKind::Write, "", *new, true),
-                Edit(old, new) => (DeedKind::Edit, *old, *new, false),
-                Remove => (DeedKind::Remove, "", "", true),
+                Write(new) => (FileOpKind::Write, "", *new, true),
+                Edit(old, new) => (FileOpKind::Edit, *old, *new, false),
+                Remove => (FileOpKind::Remove, "", "", true),
             };
             let change = Change { old: old.into(), new: new.into(), lines };
             follower.follow(by, kind, &[change]);

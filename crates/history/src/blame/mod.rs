@@ -10,7 +10,7 @@ use std::path::Path;
 use quipu_protocol::{Entry, Message, NodeId, SessionId, UnixMs};
 use quipu_store::{CHANGES, Graph, StoreError, decode_nodes};
 
-use self::walk::{By, Call, Walk};
+use self::walk::{Attribution, Call, Walk};
 
 /// Nodes that are read at a time.
 const PAGE: usize = 64;
@@ -21,7 +21,7 @@ pub const BLAMED_CHANGES: usize = CHANGES;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Blame {
     /// Whose each line is.
-    pub lines: Vec<LineOf>,
+    pub lines: Vec<LineAuthor>,
     /// Turns that wrote lines, the oldest first.
     pub turns: Vec<BlameTurn>,
     /// Changes of the file that are known. When there are [`CHANGES`] or more, older ones were not looked at.
@@ -30,20 +30,20 @@ pub struct Blame {
     pub behind: u64,
 }
 
-/// Whose a line is.
+/// Who wrote a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum LineOf {
+pub enum LineAuthor {
     /// A turn's, as a place in [`Blame::turns`].
     Turn(usize),
     /// No agent's: a person wrote it, or a program that no agent called.
     Nobody,
-    /// Nobody knows.
-    Unknown(NotKnown),
+    /// Not known.
+    Unknown(UnknownReason),
 }
 
-/// Why nobody knows whose a line is.
+/// Why the author of a line is not known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum NotKnown {
+pub enum UnknownReason {
     /// A call changed the file whose content is not kept before or after it: too large, a secret, no longer kept.
     NotKept,
     /// The file was changed by an agent whose commands nobody watched.
@@ -56,7 +56,7 @@ pub enum NotKnown {
     TooMany,
 }
 
-impl std::fmt::Display for NotKnown {
+impl std::fmt::Display for UnknownReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::NotKept => "a call changed the file, and its content is not kept",
@@ -107,7 +107,7 @@ pub async fn blame(
     let (changes, behind) = (walk.changes, walk.behind);
     let mut found: HashMap<NodeId, Call> = HashMap::new();
     for by in &by {
-        if let By::Call(call) = by {
+        if let Attribution::Call(call) = by {
             let known = found.entry(call.node).or_insert_with(|| call.clone());
             if call.at > known.at {
                 *known = call.clone();
@@ -131,11 +131,11 @@ pub async fn blame(
         })
         .collect();
     let lines = by.into_iter().map(|by| match by {
-        By::Call(call) => {
-            places.get(&call.node).map_or(LineOf::Unknown(NotKnown::NotKept), |at| LineOf::Turn(*at))
-        }
-        By::Nobody => LineOf::Nobody,
-        By::Unknown(why) => LineOf::Unknown(why),
+        Attribution::Call(call) => places
+            .get(&call.node)
+            .map_or(LineAuthor::Unknown(UnknownReason::NotKept), |at| LineAuthor::Turn(*at)),
+        Attribution::Nobody => LineAuthor::Nobody,
+        Attribution::Unknown(why) => LineAuthor::Unknown(why),
     });
     Ok(Blame { lines: lines.collect(), turns, changes, behind })
 }

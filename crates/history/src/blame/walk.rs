@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use quipu_protocol::{ChunkId, Entry, FileState, NodeId, SessionId, UnixMs};
 use quipu_store::{CHANGES, FileChange, FileStep, FileStepQuery, FileSteps, Graph, StoreError, decode_nodes};
-use quipu_transcript::{Change, DeedKind, absolute_path, deeds};
+use quipu_transcript::{Change, FileOpKind, absolute_path, file_ops};
 use sha2::{Digest as _, Sha256};
 
 use self::sources::{copies_only, words};
 use super::calls::claims;
 use super::lines::{Book, Text};
-use super::{NotKnown, ReadFile};
+use super::{ReadFile, UnknownReason};
 
 /// Lines and letters of a block, at least: removed elsewhere in the file by the same call.
 const MOVED: (usize, usize) = (1, 20);
@@ -24,17 +24,17 @@ const REPEATED: (usize, usize) = (3, 40);
 
 /// Whose a line is.
 #[derive(Debug, Clone)]
-pub(super) enum By {
+pub(super) enum Attribution {
     Call(Call),
     Nobody,
-    Unknown(NotKnown),
+    Unknown(UnknownReason),
 }
 
 /// A call, or what else of an agent changed the file.
-pub(super) type Call = Arc<CallOf>;
+pub(super) type Call = Arc<CallInfo>;
 
 #[derive(Debug)]
-pub(super) struct CallOf {
+pub(super) struct CallInfo {
     pub(super) node: NodeId,
     pub(super) session: Option<SessionId>,
     pub(super) agent: String,
@@ -48,7 +48,7 @@ enum Event {
     /// It is known how the file was before and after.
     Step(FileStep),
     /// Only the call is known.
-    Told(FileChange),
+    Reported(FileChange),
 }
 
 impl Event {
@@ -83,7 +83,7 @@ type Open = Vec<(usize, usize)>;
 
 /// What a step did, as its node says.
 #[derive(Clone)]
-enum Doing {
+enum StepAction {
     /// A command.
     Command(Arc<str>),
     /// Another tool, with what it did to the file.
@@ -105,7 +105,7 @@ pub(super) struct Walk<'a> {
     entries: HashMap<NodeId, Option<Arc<Entry>>>,
     calls: HashMap<NodeId, Call>,
     work: BTreeMap<Place, Open>,
-    owners: Vec<By>,
+    owners: Vec<Attribution>,
     /// Changes of the file that are known.
     pub(super) changes: usize,
     /// Nodes that were not looked at yet.
@@ -132,14 +132,18 @@ impl<'a> Walk<'a> {
     }
 
     /// Whose each line of a file is that has these names and this content.
-    pub(super) async fn lines(&mut self, paths: &[String], bytes: &[u8]) -> Result<Vec<By>, StoreError> {
+    pub(super) async fn lines(
+        &mut self,
+        paths: &[String],
+        bytes: &[u8],
+    ) -> Result<Vec<Attribution>, StoreError> {
         let text = self.book.text(bytes);
         let content = ChunkId(Sha256::digest(bytes).into());
         self.texts.insert(content, Some(text.clone()));
         let chain = self.chain(paths.to_vec()).await?;
         let at = self.chains[chain].events.len();
         self.changes = at;
-        self.owners = vec![By::Nobody; text.len()];
+        self.owners = vec![Attribution::Nobody; text.len()];
         let open = (0..text.len()).map(|line| (line, line)).collect();
         let place = Place { moment: (UnixMs::MAX, u64::MAX), after: false, chain, at, content };
         self.ask(place, open);
@@ -159,7 +163,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn give(&mut self, open: &[(usize, usize)], by: &By) {
+    fn give(&mut self, open: &[(usize, usize)], by: &Attribution) {
         for (_, line) in open {
             if let Some(owner) = self.owners.get_mut(*line) {
                 *owner = by.clone();
@@ -174,21 +178,21 @@ impl<'a> Walk<'a> {
         }
         let of = FileSteps::Paths(paths.clone());
         let steps = self.store.file_steps(FileStepQuery { of, limit: CHANGES }).await?;
-        let told = self.store.changes(&paths).await?;
-        self.behind = self.behind.max(steps.behind).max(told.behind);
+        let reported = self.store.changes(&paths).await?;
+        self.behind = self.behind.max(steps.behind).max(reported.behind);
         let mut events: Vec<Event> = steps.found.into_iter().map(Event::Step).collect();
         let watched: Vec<Option<SessionId>> = events
             .iter()
             .map(|event| match event {
                 Event::Step(step) => step.session.clone(),
-                Event::Told(_) => None,
+                Event::Reported(_) => None,
             })
             .collect();
         // A session that keeps states keeps them of each change; what it has none of changed nothing.
-        let told = told.found.into_iter().filter(|change| {
+        let reported = reported.found.into_iter().filter(|change| {
             change.states.is_none() && (change.session.is_none() || !watched.contains(&change.session))
         });
-        events.extend(told.map(Event::Told));
+        events.extend(reported.map(Event::Reported));
         events.sort_by_key(Event::moment);
         let number = self.chains.len();
         for path in &paths {
@@ -245,28 +249,28 @@ impl<'a> Walk<'a> {
         Ok(call.map(|call| (call.name.clone(), call.arguments.get().to_owned())))
     }
 
-    async fn doing(&mut self, step: &FileStep) -> Result<Doing, StoreError> {
+    async fn doing(&mut self, step: &FileStep) -> Result<StepAction, StoreError> {
         let Some(answer) = step.answer else {
             let entry = self.entry(step.node).await?;
             return Ok(match entry.as_deref() {
-                Some(Entry::Meta(_)) => Doing::PutBack,
-                Some(Entry::Message(quipu_protocol::Message::ToolResult(_))) => Doing::Tool,
-                Some(_) | None => Doing::ByHand,
+                Some(Entry::Meta(_)) => StepAction::PutBack,
+                Some(Entry::Message(quipu_protocol::Message::ToolResult(_))) => StepAction::Tool,
+                Some(_) | None => StepAction::ByHand,
             });
         };
-        let Some((_, arguments)) = self.call(answer, step.call).await? else { return Ok(Doing::Tool) };
+        let Some((_, arguments)) = self.call(answer, step.call).await? else { return Ok(StepAction::Tool) };
         #[derive(serde::Deserialize)]
         struct Command {
             command: String,
         }
         let command = serde_json::from_str::<Command>(&arguments).ok();
-        Ok(command.map_or(Doing::Tool, |command| Doing::Command(command.command.into())))
+        Ok(command.map_or(StepAction::Tool, |command| StepAction::Command(command.command.into())))
     }
 
-    fn by(&mut self, step: &FileStep) -> By {
+    fn by(&mut self, step: &FileStep) -> Attribution {
         let node = step.answer.unwrap_or(step.node);
         let call = self.calls.entry(node).or_insert_with(|| {
-            Arc::new(CallOf {
+            Arc::new(CallInfo {
                 node,
                 session: step.session.clone(),
                 agent: step.agent.clone(),
@@ -274,7 +278,7 @@ impl<'a> Walk<'a> {
                 asked: step.asked,
             })
         });
-        By::Call(call.clone())
+        Attribution::Call(call.clone())
     }
 
     /// Lines of a state as it was just before an event: whoever left it so, or somebody since.
@@ -285,7 +289,7 @@ impl<'a> Walk<'a> {
             return Ok(());
         }
         let Some(text) = self.text(place.content).await? else {
-            self.give(&open, &By::Unknown(NotKnown::NotKept));
+            self.give(&open, &Attribution::Unknown(UnknownReason::NotKept));
             return Ok(());
         };
         let mut why = None;
@@ -293,13 +297,13 @@ impl<'a> Walk<'a> {
         let mut at = place.at;
         let mut parent: Option<(Place, Text)> = None;
         // Changes of which only the calls are known.
-        let mut told: Vec<Event> = Vec::new();
+        let mut reported: Vec<Event> = Vec::new();
         while parent.is_none() && at > 0 {
             at -= 1;
             let event = chain.events[at].clone();
             let Event::Step(step) = &event else {
-                why.get_or_insert(NotKnown::NotWatched);
-                told.push(event);
+                why.get_or_insert(UnknownReason::NotWatched);
+                reported.push(event);
                 continue;
             };
             let moment = event.moment();
@@ -311,8 +315,8 @@ impl<'a> Walk<'a> {
                 }
                 Some((None, _)) => {}
                 None => {
-                    why.get_or_insert(NotKnown::NotKept);
-                    told.push(event.clone());
+                    why.get_or_insert(UnknownReason::NotKept);
+                    reported.push(event.clone());
                 }
             }
             // It was removed, and is there again: what it was is what it may have become again.
@@ -320,8 +324,8 @@ impl<'a> Walk<'a> {
                 parent = Some((place(false, content), text));
             }
         }
-        told.reverse();
-        rest = self.claimed(&chain, &told, &text, rest).await?;
+        reported.reverse();
+        rest = self.claimed(&chain, &reported, &text, rest).await?;
         if let Some((parent, old)) = &parent {
             let found = self.book.align(old, &text);
             rest = self.follow(*parent, &found, rest);
@@ -338,9 +342,9 @@ impl<'a> Walk<'a> {
         }
         rest = self.recent(&chain, place, &text, rest).await?;
         if parent.is_none() && at == 0 && chain.events.len() >= CHANGES {
-            why.get_or_insert(NotKnown::TooMany);
+            why.get_or_insert(UnknownReason::TooMany);
         }
-        self.give(&rest, &why.map_or(By::Nobody, By::Unknown));
+        self.give(&rest, &why.map_or(Attribution::Nobody, Attribution::Unknown));
         Ok(())
     }
 
@@ -393,37 +397,37 @@ impl<'a> Walk<'a> {
     async fn claimed(
         &mut self,
         chain: &Chain,
-        told: &[Event],
+        reported: &[Event],
         text: &[usize],
         open: Open,
     ) -> Result<Open, StoreError> {
-        if told.is_empty() || open.is_empty() {
+        if reported.is_empty() || open.is_empty() {
             return Ok(open);
         }
-        let mut changes: Vec<(DeedKind, Vec<Change>)> = Vec::new();
-        let mut by: Vec<By> = Vec::new();
-        for event in told {
+        let mut changes: Vec<(FileOpKind, Vec<Change>)> = Vec::new();
+        let mut by: Vec<Attribution> = Vec::new();
+        for event in reported {
             let (answer, call, cwd, of) = match event {
                 Event::Step(step) => {
                     let Some(answer) = step.answer else { continue };
                     (answer, step.call, step.cwd.clone(), self.by(step))
                 }
-                Event::Told(change) => {
+                Event::Reported(change) => {
                     let Some(call) = change.call else { continue };
-                    let of = Arc::new(CallOf {
+                    let of = Arc::new(CallInfo {
                         node: change.node,
                         session: change.session.clone(),
                         agent: change.agent.clone(),
                         at: change.at,
                         asked: change.asked,
                     });
-                    (change.node, call, change.cwd.clone(), By::Call(of))
+                    (change.node, call, change.cwd.clone(), Attribution::Call(of))
                 }
             };
             let Some((name, arguments)) = self.call(answer, call).await? else { continue };
-            for deed in deeds(&name, &arguments) {
-                if deed.kind != DeedKind::Read && chain.paths.contains(&absolute_path(&cwd, &deed.path)) {
-                    changes.push((deed.kind, deed.changes));
+            for op in file_ops(&name, &arguments) {
+                if op.kind != FileOpKind::Read && chain.paths.contains(&absolute_path(&cwd, &op.path)) {
+                    changes.push((op.kind, op.changes));
                     by.push(of.clone());
                 }
             }
@@ -447,14 +451,14 @@ impl<'a> Walk<'a> {
         let chain = self.chains[place.chain].clone();
         let Some(Event::Step(step)) = chain.events.get(place.at) else { return Ok(()) };
         let Some(text) = self.text(place.content).await? else {
-            self.give(&open, &By::Unknown(NotKnown::NotKept));
+            self.give(&open, &Attribution::Unknown(UnknownReason::NotKept));
             return Ok(());
         };
         let doing = self.doing(step).await?;
         let puts_back = match &doing {
-            Doing::PutBack => true,
-            Doing::Command(command) => words(command).any(|word| word == "git"),
-            Doing::Tool | Doing::ByHand => false,
+            StepAction::PutBack => true,
+            StepAction::Command(command) => words(command).any(|word| word == "git"),
+            StepAction::Tool | StepAction::ByHand => false,
         };
         if puts_back && let Some(same) = same_before(&chain, place.at, place.chain, place.content) {
             self.ask(same, open);
@@ -465,8 +469,8 @@ impl<'a> Walk<'a> {
         match self.state(&step.before).await? {
             Some((content, old)) => {
                 let found = match &doing {
-                    Doing::Tool => self.edited(&chain, step, &old, &text).await?,
-                    Doing::Command(_) | Doing::PutBack | Doing::ByHand => None,
+                    StepAction::Tool => self.edited(&chain, step, &old, &text).await?,
+                    StepAction::Command(_) | StepAction::PutBack | StepAction::ByHand => None,
                 };
                 let found = found.unwrap_or_else(|| self.book.align(&old, &text));
                 if let Some(content) = content {
@@ -475,9 +479,9 @@ impl<'a> Walk<'a> {
                     let removed = removed(old.len(), &found);
                     rest = self.moved(to, &old, &|at| removed[at], &text, rest, MOVED);
                     let (alike, left) = self.pairs(&old, &|at| removed[at], &text, rest, LIKE);
-                    self.give(&alike, &By::Unknown(NotKnown::Alike));
+                    self.give(&alike, &Attribution::Unknown(UnknownReason::Alike));
                     rest = left;
-                    if let Doing::Command(command) = &doing {
+                    if let StepAction::Command(command) = &doing {
                         let (said, left) = self.said(command, &text, rest);
                         rest = self.moved(to, &old, &|at| !removed[at], &text, left, REPEATED);
                         rest.extend(said);
@@ -492,12 +496,12 @@ impl<'a> Walk<'a> {
                     let found = self.book.align(&old, &text);
                     rest = self.follow(to, &found, rest);
                 }
-                self.give(&rest, &By::Unknown(NotKnown::NotKept));
+                self.give(&rest, &Attribution::Unknown(UnknownReason::NotKept));
                 return Ok(());
             }
         }
         rest = self.siblings(&chain, place, step, &doing, &text, rest).await?;
-        if let Doing::Command(command) = &doing {
+        if let StepAction::Command(command) = &doing {
             let (said, left) = self.said(command, &text, rest);
             let is_whole = left.len() == text.len();
             if is_whole
@@ -509,17 +513,17 @@ impl<'a> Walk<'a> {
             rest.extend(said);
         }
         rest = self.meanwhile(&chain, place, step, &text, rest).await?;
-        if let Doing::Command(command) = &doing
+        if let StepAction::Command(command) = &doing
             && copies_only(command)
         {
             let (said, copied) = self.said(command, &text, rest);
-            self.give(&copied, &By::Unknown(NotKnown::NotSeen));
+            self.give(&copied, &Attribution::Unknown(UnknownReason::NotSeen));
             rest = said;
         }
         let by = match doing {
-            Doing::Command(_) | Doing::Tool => self.by(step),
-            Doing::ByHand => By::Nobody,
-            Doing::PutBack => By::Unknown(NotKnown::NotKept),
+            StepAction::Command(_) | StepAction::Tool => self.by(step),
+            StepAction::ByHand => Attribution::Nobody,
+            StepAction::PutBack => Attribution::Unknown(UnknownReason::NotKept),
         };
         self.give(&rest, &by);
         Ok(())

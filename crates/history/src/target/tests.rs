@@ -12,7 +12,7 @@ use quipu_store::{Commit, SqliteStore, Store as _, decode_nodes};
 use quipu_transcript::{INTERNAL, encode, project_messages};
 use serde_json::json;
 
-use super::{Illegal, legal_target};
+use super::{IllegalTarget, legal_target};
 
 const T: i64 = 1_700_000_000_000;
 
@@ -194,7 +194,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn illegal_target_names_the_problem() {
     let check = |kinds: &[Kind], expect: &str| {
         block_on(async {
             let (store, nodes) = lineage(kinds).await;
@@ -226,7 +226,7 @@ async fn a_long_way_without_an_answer_is_not_walked_for_ever() {
     let (store, nodes) = lineage(&vec![Kind::User; 6_000]).await;
     let check = async |at: usize| legal_target(&store, nodes[at].id).await.unwrap().illegal;
     assert_eq!(check(4_000).await, None);
-    assert!(matches!(check(5_999).await, Some(Illegal::Far(4_096..))), "{:?}", check(5_999).await);
+    assert!(matches!(check(5_999).await, Some(IllegalTarget::Far(4_096..))), "{:?}", check(5_999).await);
     let nobody = legal_target(&store, NodeId([7; 32])).await;
     assert!(matches!(nobody, Err(quipu_store::StoreError::Missing { .. })), "{nobody:?}");
 }

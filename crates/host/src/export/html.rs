@@ -8,7 +8,7 @@ use quipu_dag::Node;
 use quipu_protocol::NodeId;
 use quipu_render::{html_entry, html_text};
 use quipu_store::SessionRow;
-use quipu_transcript::Decoded;
+use quipu_transcript::DecodedEntry;
 use sha2::{Digest as _, Sha256};
 
 use super::ExportError;
@@ -65,7 +65,7 @@ impl Writer for Html<'_> {
         &mut self,
         position: &RowPosition<'_>,
         node: &Node,
-        decoded: &Decoded,
+        decoded: &DecodedEntry,
     ) -> Result<(), ExportError> {
         let turn = turn(self.last, position, node);
         self.last = Some(node.id);

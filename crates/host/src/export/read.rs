@@ -3,8 +3,8 @@
 use quipu::history::{SessionTree, TreeItem, TreeQuery};
 use quipu_dag::Node;
 use quipu_protocol::NodeId;
-use quipu_store::{Graph, SessionRow, Until, decode_nodes};
-use quipu_transcript::Decoded;
+use quipu_store::{Graph, LineageEnd, SessionRow, decode_nodes};
+use quipu_transcript::DecodedEntry;
 
 use super::{ExportError, ExportSummary};
 use crate::json::{label_counts, session_json};
@@ -35,8 +35,12 @@ pub(super) struct RowPosition<'a> {
 pub(super) trait Writer {
     /// Before the first node.
     fn begin(&mut self, row: &SessionRow, session: &serde_json::Value) -> Result<(), ExportError>;
-    fn node(&mut self, position: &RowPosition<'_>, node: &Node, decoded: &Decoded)
-    -> Result<(), ExportError>;
+    fn node(
+        &mut self,
+        position: &RowPosition<'_>,
+        node: &Node,
+        decoded: &DecodedEntry,
+    ) -> Result<(), ExportError>;
     /// A session that goes on from the node before.
     fn fork(&mut self, row: &SessionRow) -> Result<(), ExportError>;
     /// After the last; whether there are more branches, labels or forks than were written.
@@ -58,7 +62,7 @@ pub(super) async fn read(
     .await?;
     out.begin(row, &session_json(row, &labels))?;
     let mut reading = TreeExport { store, tree: &tree, out, written: 0 };
-    let base = store.meetings(tree.head, &[row.base]).await?.into_iter().flatten().next();
+    let base = store.fork_points(tree.head, &[row.base]).await?.into_iter().flatten().next();
     let before = base.map_or(0, |base| base.depth);
     reading.row(row.base, 0, before, (0, false, true)).await?;
     let mut ids: Vec<(NodeId, usize, bool)> = Vec::new();
@@ -110,7 +114,7 @@ impl TreeExport<'_> {
             let together = (count - done).min(TOGETHER as u64);
             let at = u32::try_from(depth + done + together - 1).unwrap_or(u32::MAX);
             let Some(last) = self.store.ancestor(below, at).await? else { break };
-            let until = Until::Count(usize::try_from(together).unwrap_or(TOGETHER));
+            let until = LineageEnd::Count(usize::try_from(together).unwrap_or(TOGETHER));
             let nodes = self.store.lineage(last, until).await?;
             let ids: Vec<_> =
                 nodes.iter().map(|node| (node.id, level, std::mem::take(&mut starts))).collect();

@@ -6,7 +6,7 @@ use quipu_dag::Node;
 use quipu_protocol::NodeId;
 use quipu_render::{markdown_entry, markdown_inline};
 use quipu_store::SessionRow;
-use quipu_transcript::Decoded;
+use quipu_transcript::DecodedEntry;
 
 use super::ExportError;
 use super::read::{RowPosition, Writer};
@@ -74,7 +74,7 @@ impl Writer for Json<'_> {
         &mut self,
         position: &RowPosition<'_>,
         node: &Node,
-        decoded: &Decoded,
+        decoded: &DecodedEntry,
     ) -> Result<(), ExportError> {
         let more = serde_json::json!({
             "level": position.level, "starts": position.starts, "past": position.past, "label": position.label,
@@ -127,7 +127,7 @@ impl Writer for Markdown<'_> {
         &mut self,
         position: &RowPosition<'_>,
         node: &Node,
-        decoded: &Decoded,
+        decoded: &DecodedEntry,
     ) -> Result<(), ExportError> {
         // A label is shown beside its node, and a name above; the line goes on behind them.
         if let Some((which, from)) = turn(self.last, position, node) {

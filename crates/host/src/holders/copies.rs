@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use quipu_store::{
-    ContentHolder, ContentQuery, EraseTargets, Erased, FoundContent, FoundPage, FoundPlace, HolderError,
-    HolderFut, KeptWhy,
+    ContentHolder, ContentQuery, EraseReport, EraseTargets, FoundContent, FoundPage, FoundPlace, HolderError,
+    HolderFut, KeptReason,
 };
 
 use super::disk::{self, DiskFile};
@@ -67,19 +67,19 @@ impl ContentHolder for StoreCopies {
         })
     }
 
-    fn erase<'a>(&'a self, targets: &'a EraseTargets) -> HolderFut<'a, Erased> {
+    fn erase<'a>(&'a self, targets: &'a EraseTargets) -> HolderFut<'a, EraseReport> {
         Box::pin(async move {
             targets.selection.check()?;
             let (store, nothing) = (self.store.clone(), targets.selection.is_empty());
             disk::apart(move || {
-                let mut erased = Erased::default();
+                let mut erased = EraseReport::default();
                 if nothing {
                     return Ok(erased);
                 }
                 for file in copies(&store)? {
                     let told = "it is a copy of the whole store as it was once, and may hold what was erased; \
                                 remove it when you do not need it";
-                    erased.keep(FoundPlace::File { path: file.path, line: None }, KeptWhy::Copy, told);
+                    erased.keep(FoundPlace::File { path: file.path, line: None }, KeptReason::Copy, told);
                 }
                 Ok(erased)
             })

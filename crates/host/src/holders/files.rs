@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::{Flock, FlockArg};
 use quipu_store::{
-    ContentHolder, ContentQuery, EraseTargets, Erased, FoundContent, FoundPage, FoundPlace, HolderError,
-    HolderFut, KeptWhy, Needles,
+    ContentHolder, ContentQuery, EraseReport, EraseTargets, FoundContent, FoundPage, FoundPlace, HolderError,
+    HolderFut, KeptReason, Needles,
 };
 
 use super::disk;
@@ -72,12 +72,12 @@ impl ContentHolder for FilesHolder {
         })
     }
 
-    fn erase<'a>(&'a self, targets: &'a EraseTargets) -> HolderFut<'a, Erased> {
+    fn erase<'a>(&'a self, targets: &'a EraseTargets) -> HolderFut<'a, EraseReport> {
         Box::pin(async move {
             let needles = Needles::of(&targets.selection)?;
             let (root, in_use) = (self.root.clone(), self.in_use);
             disk::apart(move || {
-                let mut erased = Erased::default();
+                let mut erased = EraseReport::default();
                 if needles.is_empty() {
                     return Ok(erased);
                 }
@@ -93,7 +93,7 @@ impl ContentHolder for FilesHolder {
                     if in_use(&root, &file.path) {
                         let place = FoundPlace::File { path: file.path, line: None };
                         let told = "a session has it; close that session and erase again";
-                        erased.keep(place, KeptWhy::InUse, told);
+                        erased.keep(place, KeptReason::InUse, told);
                         continue;
                     }
                     removed(&file, &mut erased);
@@ -115,22 +115,22 @@ pub(super) fn bytes_below(root: &Path) -> Result<u64, HolderError> {
 }
 
 /// Says that a file could not be looked through.
-pub(super) fn unread(file: &disk::DiskFile, error: &HolderError, erased: &mut Erased) {
+pub(super) fn unread(file: &disk::DiskFile, error: &HolderError, erased: &mut EraseReport) {
     let place = FoundPlace::File { path: file.path.clone(), line: None };
-    erased.keep(place, KeptWhy::Failed, format!("nobody knows whether it holds what is to go: {error}"));
+    erased.keep(place, KeptReason::Failed, format!("nobody knows whether it holds what is to go: {error}"));
 }
 
 /// Removes a file, or says why it is still there.
-pub(super) fn removed(file: &disk::DiskFile, erased: &mut Erased) {
+pub(super) fn removed(file: &disk::DiskFile, erased: &mut EraseReport) {
     match disk::remove(&file.path) {
         Ok(true) => erased.add(file.bytes),
         Ok(false) => {}
         Err(error) => {
             let why = match error.kind() {
                 std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
-                    KeptWhy::ReadOnly
+                    KeptReason::ReadOnly
                 }
-                _ => KeptWhy::Failed,
+                _ => KeptReason::Failed,
             };
             let place = FoundPlace::File { path: file.path.clone(), line: None };
             erased.keep(place, why, format!("it could not be removed: {error}; remove it by hand"));

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use quipu_store::{
-    ContentHolder, ContentQuery, EraseTargets, Erased, FoundContent, FoundPage, FoundPlace, HolderError,
+    ContentHolder, ContentQuery, EraseReport, EraseTargets, FoundContent, FoundPage, FoundPlace, HolderError,
     HolderFut, Needles,
 };
 
@@ -72,12 +72,12 @@ impl ContentHolder for Grants {
         })
     }
 
-    fn erase<'a>(&'a self, targets: &'a EraseTargets) -> HolderFut<'a, Erased> {
+    fn erase<'a>(&'a self, targets: &'a EraseTargets) -> HolderFut<'a, EraseReport> {
         Box::pin(async move {
             let needles = Needles::of(&targets.selection)?;
             let home = self.home.clone();
             disk::apart(move || {
-                let mut erased = Erased::default();
+                let mut erased = EraseReport::default();
                 for (id, bytes) in entries(&home, &needles)? {
                     if record(&home).revoke(&id).map_err(|failure| failed(&home, failure))? {
                         erased.add(bytes);

@@ -10,8 +10,8 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use quipu_store::{
-    ContentHolder, ContentQuery, EraseTargets, Erased, FoundContent, FoundPage, FoundPlace, HolderError,
-    HolderFut, KeptWhy, Needles, Selection,
+    ContentHolder, ContentQuery, EraseReport, EraseTargets, FoundContent, FoundPage, FoundPlace, HolderError,
+    HolderFut, KeptReason, Needles, Selection,
 };
 
 use super::disk;
@@ -90,7 +90,7 @@ impl ContentHolder for LinesHolder {
         })
     }
 
-    fn erase<'a>(&'a self, targets: &'a EraseTargets) -> HolderFut<'a, Erased> {
+    fn erase<'a>(&'a self, targets: &'a EraseTargets) -> HolderFut<'a, EraseReport> {
         Box::pin(async move {
             let lines = self.work(&targets.selection)?;
             disk::apart(move || lines.erase()).await
@@ -164,14 +164,14 @@ impl Lines {
     }
 
     /// A file of which nothing can go now, where anything of it should.
-    fn keep(&self, path: &Path, why: KeptWhy, detail: String, erased: &mut Erased) {
+    fn keep(&self, path: &Path, why: KeptReason, detail: String, erased: &mut EraseReport) {
         if self.all || disk::holds(path, &self.needles).unwrap_or(true) {
             erased.keep(FoundPlace::File { path: path.to_owned(), line: None }, why, detail);
         }
     }
 
-    pub(super) fn erase(&self) -> Result<Erased, HolderError> {
-        let mut erased = Erased::default();
+    pub(super) fn erase(&self) -> Result<EraseReport, HolderError> {
+        let mut erased = EraseReport::default();
         if self.needles.is_empty() && !self.all {
             return Ok(erased);
         }
@@ -183,13 +183,13 @@ impl Lines {
                         io::ErrorKind::PermissionDenied => {
                             let told =
                                 format!("it cannot be written: {error}; make it writable and erase again");
-                            (KeptWhy::ReadOnly, told)
+                            (KeptReason::ReadOnly, told)
                         }
                         io::ErrorKind::WouldBlock => {
                             let told = "another process has its lock; end that and erase again";
-                            (KeptWhy::InUse, told.to_owned())
+                            (KeptReason::InUse, told.to_owned())
                         }
-                        _ => (KeptWhy::Failed, HolderError::file(path, "open", &error).to_string()),
+                        _ => (KeptReason::Failed, HolderError::file(path, "open", &error).to_string()),
                     };
                     self.keep(path, why, told, &mut erased);
                     continue;
@@ -204,7 +204,7 @@ impl Lines {
                 told = line.number;
                 if line.is_piece {
                     let place = FoundPlace::File { path: path.clone(), line: Some(line.number) };
-                    erased.keep(place, KeptWhy::Failed, "the line is longer than 64 MiB; edit it by hand");
+                    erased.keep(place, KeptReason::Failed, "the line is longer than 64 MiB; edit it by hand");
                     return Ok(true);
                 }
                 match (self.leave)(&line.bytes, &self.needles) {
@@ -216,7 +216,7 @@ impl Lines {
                     None => {
                         let place = FoundPlace::File { path: path.clone(), line: Some(line.number) };
                         let told = "the line is too short to say that something was erased; edit it by hand";
-                        erased.keep(place, KeptWhy::Failed, told);
+                        erased.keep(place, KeptReason::Failed, told);
                     }
                 }
                 Ok(true)
@@ -224,7 +224,7 @@ impl Lines {
             let done = if changed { done.and_then(|()| file.sync_data()) } else { done };
             if let Err(error) = done {
                 let place = FoundPlace::File { path: path.clone(), line: None };
-                erased.keep(place, KeptWhy::Failed, HolderError::file(path, "write", &error).to_string());
+                erased.keep(place, KeptReason::Failed, HolderError::file(path, "write", &error).to_string());
             }
         }
         Ok(erased)

@@ -19,7 +19,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quipu_store::{IsDead, KEPT_LIMIT, OpenOptions, SqliteStore, StoreError, StoreHolder};
+use quipu_store::{KEPT_LIMIT, OpenOptions, OwnerDeathCheck, SqliteStore, StoreError, StoreHolder};
 use serde::Serialize;
 
 use crate::Home;
@@ -27,8 +27,8 @@ use crate::Home;
 pub use files::FilesHolder;
 pub use lines::LinesHolder;
 pub use quipu_store::{
-    ContentHolder, ContentQuery, EraseTargets, Erased, FoundContent, FoundPage, FoundPlace, HolderError,
-    HolderFut, Kept, KeptWhy, Needles, Selection, SelectionError,
+    ContentHolder, ContentQuery, EraseReport, EraseTargets, FoundContent, FoundPage, FoundPlace, HolderError,
+    HolderFut, KeptContent, KeptReason, Needles, Selection, SelectionError,
 };
 pub use written::{WrittenFile, WrittenKind};
 
@@ -172,7 +172,7 @@ impl Holders {
             holders.holders.push((holder.name().to_owned(), holder));
         };
         if let Some(store) = store {
-            let is_dead: IsDead = Arc::new(quipu::is_dead_owner);
+            let is_dead: OwnerDeathCheck = Arc::new(quipu::is_dead_owner);
             for part in StoreHolder::all(store, &is_dead) {
                 take(Arc::new(part));
             }
@@ -258,7 +258,7 @@ impl Holders {
     }
 
     /// Erases from each, one after the other in their order. One that fails does not keep the others from it.
-    pub async fn erase(&self, targets: &EraseTargets) -> Vec<Answer<Erased>> {
+    pub async fn erase(&self, targets: &EraseTargets) -> Vec<Answer<EraseReport>> {
         let mut answers = Vec::with_capacity(self.holders.len());
         for (name, holder) in &self.holders {
             let (holder, asked) = (Arc::clone(holder), targets.clone());

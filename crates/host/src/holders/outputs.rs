@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use quipu_store::{
-    ContentHolder, ContentQuery, EraseTargets, Erased, FoundContent, FoundPage, FoundPlace, HolderError,
+    ContentHolder, ContentQuery, EraseReport, EraseTargets, FoundContent, FoundPage, FoundPlace, HolderError,
     HolderFut, Needles, Selection,
 };
 
@@ -81,11 +81,11 @@ impl ContentHolder for OutputFiles {
         })
     }
 
-    fn erase<'a>(&'a self, targets: &'a EraseTargets) -> HolderFut<'a, Erased> {
+    fn erase<'a>(&'a self, targets: &'a EraseTargets) -> HolderFut<'a, EraseReport> {
         Box::pin(async move {
             let work = self.work(&targets.selection)?;
             disk::apart(move || {
-                let mut erased = Erased::default();
+                let mut erased = EraseReport::default();
                 work.each(&mut |file, error| {
                     match error {
                         Some(error) => files::unread(&file, &error, &mut erased),

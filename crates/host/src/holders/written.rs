@@ -10,8 +10,8 @@ use nix::fcntl::{Flock, FlockArg};
 use quipu_dag::Blob;
 use quipu_protocol::{BlobId, SessionId, UnixMs};
 use quipu_store::{
-    ContentHolder, ContentQuery, EraseTargets, Erased, FoundContent, FoundPage, FoundPlace, HolderError,
-    HolderFut, KeptWhy, Needles, Selection,
+    ContentHolder, ContentQuery, EraseReport, EraseTargets, FoundContent, FoundPage, FoundPlace, HolderError,
+    HolderFut, KeptReason, Needles, Selection,
 };
 use quipu_transcript::{ERASED, erased_part};
 use serde::{Deserialize, Serialize};
@@ -331,8 +331,8 @@ impl Work {
         Ok(page)
     }
 
-    fn erase(&self) -> Result<Erased, HolderError> {
-        let mut erased = Erased::default();
+    fn erase(&self) -> Result<EraseReport, HolderError> {
+        let mut erased = EraseReport::default();
         if self.nothing {
             return Ok(erased);
         }
@@ -357,7 +357,7 @@ impl Work {
                 }
                 Ok(false) => {
                     let told = "somebody changed it since it was written; look at it, and remove it by hand";
-                    erased.keep(file.place(), KeptWhy::Changed, told);
+                    erased.keep(file.place(), KeptReason::Changed, told);
                 }
             }
         }
@@ -377,7 +377,7 @@ impl ContentHolder for WrittenFiles {
         })
     }
 
-    fn erase<'a>(&'a self, targets: &'a EraseTargets) -> HolderFut<'a, Erased> {
+    fn erase<'a>(&'a self, targets: &'a EraseTargets) -> HolderFut<'a, EraseReport> {
         Box::pin(async move {
             let work = self.work(&targets.selection)?;
             disk::apart(move || work.erase()).await

@@ -12,8 +12,8 @@ use futures_util::future::FutureExt as _;
 use quipu::{Clock, Runner, RunnerError, Sealer, SystemClock};
 use quipu_protocol::UnixMs;
 use quipu_store::{
-    Claimed, Fut, JOB_ERROR_LIMIT, Job, JobClaim, JobKey, JobState, JobTime, Jobs, Leading, Owner,
-    RunnerLease, StoreError,
+    ClaimOutcome, Fut, JOB_ERROR_LIMIT, Job, JobClaim, JobKey, JobState, JobTime, Jobs, Owner, RunnerLease,
+    RunnerLeaseOutcome, StoreError,
 };
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 use tokio_util::sync::CancellationToken;
@@ -256,19 +256,19 @@ impl JobRunner {
         while !stop.is_cancelled() {
             // Each time: a job may have taken long, and this process may have stood still.
             let lease = match self.jobs.lead_jobs(&self.owner, self.now(), self.options.lease).await? {
-                Leading::Yes(lease) => lease,
-                Leading::No { owner, until } => return Ok(DueRun::Busy { owner, until }),
+                RunnerLeaseOutcome::Granted(lease) => lease,
+                RunnerLeaseOutcome::Refused { owner, until } => return Ok(DueRun::Busy { owner, until }),
             };
             let claimed = self.jobs.claim_job(&lease, &kinds, self.now(), self.options.lease).await;
             let claim = match claimed {
-                Ok(Claimed::Job(claim)) => *claim,
-                Ok(Claimed::Exhausted(job)) => {
+                Ok(ClaimOutcome::Job(claim)) => *claim,
+                Ok(ClaimOutcome::Exhausted(job)) => {
                     failed += 1;
                     self.report_failure(&job);
                     continue;
                 }
                 Err(StoreError::NotLeading) => continue,
-                Ok(Claimed::Nothing) => {
+                Ok(ClaimOutcome::Nothing) => {
                     self.resign(&lease).await;
                     break;
                 }

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use quipu_host::holders::{
-    AddHolderError, Answer, ContentHolder, ContentQuery, EraseTargets, Erased, FilesHolder, FoundContent,
-    FoundPage, FoundPlace, HolderFault, HolderFut, HolderLimits, Holders, KeptWhy, LinesHolder, Selection,
-    WrittenKind,
+    AddHolderError, Answer, ContentHolder, ContentQuery, EraseReport, EraseTargets, FilesHolder,
+    FoundContent, FoundPage, FoundPlace, HolderFault, HolderFut, HolderLimits, Holders, KeptReason,
+    LinesHolder, Selection, WrittenKind,
 };
 use quipu_host::{Home, PermissionItem, Record, SilentObserver};
 use quipu_protocol::SessionId;
@@ -92,15 +92,15 @@ impl ContentHolder for OddHolder {
         })
     }
 
-    fn erase<'a>(&'a self, _: &'a EraseTargets) -> HolderFut<'a, Erased> {
+    fn erase<'a>(&'a self, _: &'a EraseTargets) -> HolderFut<'a, EraseReport> {
         Box::pin(async move {
             self.odd().await;
             self.erased.store(true, Ordering::SeqCst);
-            let mut erased = Erased::default();
+            let mut erased = EraseReport::default();
             erased.add(1);
             if self.does == Behavior::Flood {
                 let place = FoundPlace::Row { table: "t".into(), key: "k".into() };
-                erased.keep(place, KeptWhy::Failed, "");
+                erased.keep(place, KeptReason::Failed, "");
                 erased.kept = vec![erased.kept[0].clone(); 1_001];
             }
             Ok(erased)
@@ -180,8 +180,8 @@ fn name_of_a_holder_is_one_and_its_own() {
         fn find<'a>(&'a self, _: &'a ContentQuery) -> HolderFut<'a, FoundPage> {
             Box::pin(async { Ok(FoundPage::default()) })
         }
-        fn erase<'a>(&'a self, _: &'a EraseTargets) -> HolderFut<'a, Erased> {
-            Box::pin(async { Ok(Erased::default()) })
+        fn erase<'a>(&'a self, _: &'a EraseTargets) -> HolderFut<'a, EraseReport> {
+            Box::pin(async { Ok(EraseReport::default()) })
         }
         fn bytes(&self) -> HolderFut<'_, u64> {
             Box::pin(async { Ok(0) })
@@ -228,7 +228,7 @@ async fn outputs_go_by_session_and_by_what_they_hold() {
     assert_eq!(found(&holders, "outputs", &needle("the tamarind")).await, []);
     assert_eq!(of(&holders.erase(&session(one)).await, "outputs").unwrap().count, 1);
     assert_eq!(found(&holders, "outputs", &session(one)).await, []);
-    assert_eq!(of(&holders.erase(&session(one)).await, "outputs").unwrap(), Erased::default());
+    assert_eq!(of(&holders.erase(&session(one)).await, "outputs").unwrap(), EraseReport::default());
     assert_eq!(std::fs::read_to_string(theirs).unwrap(), "theirs");
     assert!(of_another_store.exists());
 }
@@ -246,7 +246,7 @@ async fn cached_file_goes_unless_a_session_has_its_layers() {
     let holders = Holders::of(&here, None);
     let erased = of(&holders.erase(&needle("the tamarind")).await, "caches").unwrap();
     assert_eq!((erased.count, erased.kept_count), (0, 1));
-    assert_eq!(erased.kept[0].why, KeptWhy::InUse);
+    assert_eq!(erased.kept[0].why, KeptReason::InUse);
     drop(lock);
     assert_eq!(of(&holders.erase(&needle("the tamarind")).await, "caches").unwrap().count, 1);
     assert_eq!(found(&holders, "caches", &needle("the tamarind")).await, []);
@@ -282,7 +282,7 @@ async fn copies_of_the_store_are_named_and_stay() {
     let erased = of(&holders.erase(&needle("anything")).await, "store.copies").unwrap();
     assert_eq!((erased.count, erased.kept_count), (0, 1));
     assert_eq!(erased.kept[0].place, FoundPlace::File { path: copy.clone(), line: None });
-    assert_eq!(erased.kept[0].why, KeptWhy::Copy);
+    assert_eq!(erased.kept[0].why, KeptReason::Copy);
     assert!(copy.exists());
     assert_eq!(of(&holders.bytes().await, "store.copies"), Ok(12));
 }
@@ -304,7 +304,7 @@ async fn export_goes_as_it_was_written_and_stays_when_it_was_changed() {
     assert_eq!(found(&holders, "written", &needle("the tamarind")).await.len(), 3);
     let erased = of(&holders.erase(&session("s1")).await, "written").unwrap();
     assert_eq!((erased.count, erased.kept_count), (1, 1));
-    assert_eq!(erased.kept[0].why, KeptWhy::Changed);
+    assert_eq!(erased.kept[0].why, KeptReason::Changed);
     assert!(!at("a.md").exists() && at("b.md").exists() && at("c.html").exists());
     assert_eq!(of(&holders.erase(&needle("the tamarind")).await, "written").unwrap().count, 1);
     assert!(!at("c.html").exists());
@@ -406,7 +406,7 @@ async fn locked_file_is_kept_and_not_waited_for() {
     lock.lock().unwrap();
     let holder = LinesHolder::new("lines", vec![path]);
     let erased = holder.erase(&needle("the tamarind")).await.unwrap();
-    assert_eq!((erased.count, erased.kept[0].why), (0, KeptWhy::InUse));
+    assert_eq!((erased.count, erased.kept[0].why), (0, KeptReason::InUse));
     drop(lock);
     assert_eq!(holder.erase(&needle("the tamarind")).await.unwrap().count, 1);
 }
@@ -436,14 +436,14 @@ async fn file_that_cannot_be_read_is_told_and_the_others_go() {
     std::fs::create_dir(&path).unwrap();
     let lines = LinesHolder::new("lines", vec![path, at("a.md")]);
     let erased = lines.erase(&needle("the tamarind")).await.unwrap();
-    assert_eq!((erased.count, erased.kept_count, erased.kept[0].why), (1, 1, KeptWhy::Failed));
+    assert_eq!((erased.count, erased.kept_count, erased.kept[0].why), (1, 1, KeptReason::Failed));
     // A name that is too long for the system to look at.
     let list = std::fs::read_to_string(at("written.jsonl")).unwrap();
     std::fs::write(at("written.jsonl"), list.replacen("a.md", &"n".repeat(300), 1)).unwrap();
     let holders = Holders::of(&here, None);
     assert_eq!(found(&holders, "written", &session("s1")).await.len(), 2);
     let erased = of(&holders.erase(&session("s1")).await, "written").unwrap();
-    assert_eq!((erased.count, erased.kept_count, erased.kept[0].why), (1, 1, KeptWhy::Failed));
+    assert_eq!((erased.count, erased.kept_count, erased.kept[0].why), (1, 1, KeptReason::Failed));
     assert!(!at("b.md").exists());
 }
 

@@ -16,9 +16,9 @@ use quipu_host::jobs::{
 use quipu_host::{Home, HostNotice, Observer, SilentObserver, now};
 use quipu_protocol::Entry;
 use quipu_store::{
-    Claimed, Fence, Fut, Job, JobClaim, JobKey, JobKind, JobPut, JobRetry, JobState, JobTime, Jobs,
-    LOST_ATTEMPT, Leading, NewJob, OpenOptions, Owner, ReadModel as _, RunnerLease, SessionQuery,
-    SqliteStore, Store as _, StoreError, Until, decode_nodes,
+    ClaimOutcome, Fence, Fut, Job, JobClaim, JobKey, JobKind, JobPut, JobRetry, JobState, JobTime, Jobs,
+    LOST_ATTEMPT, LineageEnd, NewJob, OpenOptions, Owner, ReadModel as _, RunnerLease, RunnerLeaseOutcome,
+    SessionQuery, SqliteStore, Store as _, StoreError, decode_nodes,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -218,7 +218,7 @@ impl Jobs for HaltingStore {
         self.store.put_job(job, now)
     }
 
-    fn lead_jobs<'a>(&'a self, owner: &'a Owner, now: i64, ttl: Duration) -> Fut<'a, Leading> {
+    fn lead_jobs<'a>(&'a self, owner: &'a Owner, now: i64, ttl: Duration) -> Fut<'a, RunnerLeaseOutcome> {
         self.store.lead_jobs(owner, now, ttl)
     }
 
@@ -232,11 +232,11 @@ impl Jobs for HaltingStore {
         kinds: &'a [&'a str],
         now: i64,
         ttl: Duration,
-    ) -> Fut<'a, Claimed> {
+    ) -> Fut<'a, ClaimOutcome> {
         Box::pin(async move {
             self.step("before the claim", Fence(0)).await;
             let claimed = self.store.claim_job(lease, kinds, now, ttl).await?;
-            if let Claimed::Job(claim) = &claimed {
+            if let ClaimOutcome::Job(claim) = &claimed {
                 self.step("after the claim", claim.fence).await;
             }
             Ok(claimed)
@@ -524,7 +524,7 @@ async fn job_in_hand_is_given_back_when_the_runner_ends() {
         assert!(job.next <= now(), "due at once");
         // And nobody has to wait for a lease.
         let other = store.lead_jobs(&Owner("other".into()), now(), Duration::from_secs(1)).await.unwrap();
-        let Leading::Yes(lease) = other else { panic!("{other:?}") };
+        let RunnerLeaseOutcome::Granted(lease) = other else { panic!("{other:?}") };
         store.resign_jobs(&lease).await.unwrap();
         store.cancel_job(&key).await.unwrap();
     }
@@ -660,7 +660,7 @@ async fn job_asks_a_model_and_its_call_is_a_session_of_its_own() {
         [],
         "nobody goes on with it by chance"
     );
-    let nodes = store.lineage(sessions[0].head.unwrap(), Until::Root).await.unwrap();
+    let nodes = store.lineage(sessions[0].head.unwrap(), LineageEnd::Root).await.unwrap();
     let purposes =
         decode_nodes(&*store, &nodes).await.unwrap().into_iter().filter_map(|one| match one.entry {
             Entry::Meta(json) => Some(json.value()["data"]["purpose"].clone()),

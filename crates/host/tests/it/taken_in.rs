@@ -11,7 +11,7 @@ use quipu_host::import::{
 };
 use quipu_host::search::{self, SearchRequest};
 use quipu_host::{Home, SilentObserver, TreeKind, list_sessions, tail, tree_rows};
-use quipu_store::Matching;
+use quipu_store::MatchMode;
 
 /// Records what an import reports.
 #[derive(Default)]
@@ -83,7 +83,7 @@ fn request(path: &Path) -> ImportRequest {
 fn words(words: &str) -> SearchRequest {
     SearchRequest {
         words: words.to_owned(),
-        matching: Matching::Any,
+        matching: MatchMode::Any,
         agent: None,
         project: None,
         speakers: Vec::new(),

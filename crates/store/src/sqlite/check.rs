@@ -7,7 +7,7 @@ use quipu_protocol::{BlobId, ChunkId, NodeId};
 use quipu_transcript::files_of;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use super::chunks::{self, Recent};
+use super::chunks::{self, RecentChunks};
 use super::failure::{Failure, Outcome, Place};
 use super::{erased, file, retain, rows, search, shrink};
 use crate::{Problem, ProblemKind, Report};
@@ -21,7 +21,7 @@ pub(super) fn check(connection: &Connection, place: &Place) -> Outcome<Report> {
     let mut report = Report {
         file_bytes: file::size(&place.path),
         free_bytes: shrink::free(connection)?,
-        wal_bytes: file::size(&file::beside(&place.path, "-wal")),
+        wal_bytes: file::size(&file::sibling_path(&place.path, "-wal")),
         ..Report::default()
     };
     check_file(connection, &mut report)?;
@@ -232,7 +232,7 @@ fn check_circles(connection: &Connection, report: &mut Report) -> Outcome<()> {
 fn check_chunks(connection: &Connection, report: &mut Report) -> Outcome<()> {
     let mut statement =
         connection.prepare("SELECT rowid, hash FROM quipu_chunk WHERE rowid > ?1 ORDER BY rowid LIMIT ?2")?;
-    let mut recent = Recent::default();
+    let mut recent = RecentChunks::default();
     let mut last = 0;
     loop {
         let page: Vec<(i64, Vec<u8>)> = statement

@@ -62,7 +62,7 @@ fn common<'a>(a: impl Iterator<Item = &'a u8>, b: impl Iterator<Item = &'a u8>) 
 }
 
 /// A row of the table.
-pub(super) struct Encoded {
+pub(super) struct EncodedChunk {
     id: ChunkId,
     codec: i64,
     size: usize,
@@ -71,9 +71,9 @@ pub(super) struct Encoded {
 
 /// The chunks that were written last, so that the next difference needs no reading.
 #[derive(Default)]
-pub(super) struct Recent(std::collections::VecDeque<(ChunkId, Arc<[u8]>)>);
+pub(super) struct RecentChunks(std::collections::VecDeque<(ChunkId, Arc<[u8]>)>);
 
-impl Recent {
+impl RecentChunks {
     const ITEMS: usize = 8;
     const BYTES: usize = 8 << 20;
 
@@ -94,8 +94,8 @@ impl Recent {
 pub(super) fn encode(
     connection: &Connection,
     chunks: &[NewChunk],
-    recent: &mut Recent,
-) -> Outcome<Vec<Encoded>> {
+    recent: &mut RecentChunks,
+) -> Outcome<Vec<EncodedChunk>> {
     let mut rows = Vec::new();
     for chunk in chunks {
         let (id, bytes): (&ChunkId, &[u8]) = match chunk {
@@ -110,7 +110,7 @@ pub(super) fn encode(
             let difference = match chunk {
                 NewChunk::Full { .. } => None,
                 NewChunk::Plain { .. } if bytes.len() <= WHOLE => {
-                    Some(Encoded { id: *id, codec: RAW, size: bytes.len(), bytes: bytes.to_vec() })
+                    Some(EncodedChunk { id: *id, codec: RAW, size: bytes.len(), bytes: bytes.to_vec() })
                 }
                 NewChunk::Plain { .. } => None,
                 NewChunk::Delta { base, .. } => encode_delta(connection, *id, *base, bytes, recent)?,
@@ -140,7 +140,7 @@ pub(super) fn encode(
 }
 
 /// Reads a chunk that a difference will be made to. One that cannot be read is met again then.
-pub(super) fn read_base(connection: &Connection, id: ChunkId, recent: &mut Recent) {
+pub(super) fn read_base(connection: &Connection, id: ChunkId, recent: &mut RecentChunks) {
     if recent.get(&id).is_none()
         && let Ok(bytes) = read(connection, id, 0..u64::MAX)
     {
@@ -153,7 +153,7 @@ pub(super) fn read_base(connection: &Connection, id: ChunkId, recent: &mut Recen
 /// Writes the rows that were made for these chunks. What was erased is there again only where the commit `revives`.
 pub(super) fn insert(
     connection: &Connection,
-    rows: &[Encoded],
+    rows: &[EncodedChunk],
     chunks: &[NewChunk],
     revives: bool,
 ) -> Outcome<()> {
@@ -258,7 +258,7 @@ pub(super) fn empty(connection: &Connection, id: &ChunkId) -> Outcome<Option<u64
 
 /// Puts bytes back in the place of those that were erased: somebody has them anew. Not as differences, whose base may be
 /// gone by now.
-fn revive(connection: &Connection, rows: &[&Encoded]) -> Outcome<()> {
+fn revive(connection: &Connection, rows: &[&EncodedChunk]) -> Outcome<()> {
     for row in rows.iter().filter(|row| row.codec != DELTA) {
         let put = connection
             .prepare_cached(
@@ -300,7 +300,7 @@ pub(super) fn holds(
     connection: &Connection,
     id: ChunkId,
     needles: &crate::Needles,
-    recent: &mut Recent,
+    recent: &mut RecentChunks,
 ) -> Outcome<bool> {
     let row = fetch(connection, id)?;
     if row.codec != PIECES {
@@ -340,7 +340,7 @@ pub(super) fn pieces(
 }
 
 /// Gives those that were there already.
-fn write<'a>(connection: &Connection, rows: &'a [Encoded]) -> Outcome<Vec<&'a Encoded>> {
+fn write<'a>(connection: &Connection, rows: &'a [EncodedChunk]) -> Outcome<Vec<&'a EncodedChunk>> {
     let mut there = Vec::new();
     if rows.is_empty() {
         return Ok(there);
@@ -394,7 +394,12 @@ fn is_whole(connection: &Connection, id: &ChunkId) -> Outcome<bool> {
     Ok(statement.exists(params![id.0, RAW, DEFLATED])?)
 }
 
-fn encode_full(connection: &Connection, id: ChunkId, bytes: &[u8], rows: &mut Vec<Encoded>) -> Outcome<()> {
+fn encode_full(
+    connection: &Connection,
+    id: ChunkId,
+    bytes: &[u8],
+    rows: &mut Vec<EncodedChunk>,
+) -> Outcome<()> {
     if bytes.len() <= WHOLE {
         rows.push(encode_whole(id, bytes));
         return Ok(());
@@ -407,15 +412,15 @@ fn encode_full(connection: &Connection, id: ChunkId, bytes: &[u8], rows: &mut Ve
             rows.push(encode_whole(id, piece));
         }
     }
-    rows.push(Encoded { id, codec: PIECES, size: bytes.len(), bytes: list });
+    rows.push(EncodedChunk { id, codec: PIECES, size: bytes.len(), bytes: list });
     Ok(())
 }
 
-fn encode_whole(id: ChunkId, bytes: &[u8]) -> Encoded {
+fn encode_whole(id: ChunkId, bytes: &[u8]) -> EncodedChunk {
     // What hardly shrinks (images, archives) is faster to read as it is.
     match deflate(bytes).filter(|deflated| deflated.len() < bytes.len() - bytes.len() / 20) {
-        Some(deflated) => Encoded { id, codec: DEFLATED, size: bytes.len(), bytes: deflated },
-        None => Encoded { id, codec: RAW, size: bytes.len(), bytes: bytes.to_vec() },
+        Some(deflated) => EncodedChunk { id, codec: DEFLATED, size: bytes.len(), bytes: deflated },
+        None => EncodedChunk { id, codec: RAW, size: bytes.len(), bytes: bytes.to_vec() },
     }
 }
 
@@ -424,8 +429,8 @@ fn encode_delta(
     id: ChunkId,
     base: ChunkId,
     bytes: &[u8],
-    recent: &Recent,
-) -> Outcome<Option<Encoded>> {
+    recent: &RecentChunks,
+) -> Outcome<Option<EncodedChunk>> {
     let Some(depth) = depth_below(connection, base)? else { return Ok(None) };
     let from = match recent.get(&base) {
         Some(bytes) => bytes,
@@ -457,7 +462,7 @@ fn encode_difference(
     depth: u8,
     size: usize,
     difference: Delta<'_>,
-) -> Option<Encoded> {
+) -> Option<EncodedChunk> {
     if difference.middle.len() > WHOLE || difference.middle.len() > size / 2 {
         return None;
     }
@@ -468,7 +473,7 @@ fn encode_difference(
     row.extend_from_slice(&(difference.prefix as u64).to_le_bytes());
     row.extend_from_slice(&(difference.suffix as u64).to_le_bytes());
     row.extend_from_slice(&middle);
-    Some(Encoded { id, codec: DELTA, size, bytes: row })
+    Some(EncodedChunk { id, codec: DELTA, size, bytes: row })
 }
 
 /// Codec of a chunk, and the first bytes of a difference: of others, which may be large, none are read.
@@ -499,7 +504,7 @@ pub(super) fn read(connection: &Connection, id: ChunkId, range: Range<u64>) -> O
 
 /// Whether a chunk can be read and is what its id says. Going through chunks in the order in which they were
 /// written, `recent` spares following the same differences again and again.
-pub(super) fn verify(connection: &Connection, id: ChunkId, recent: &mut Recent) -> Outcome<()> {
+pub(super) fn verify(connection: &Connection, id: ChunkId, recent: &mut RecentChunks) -> Outcome<()> {
     let row = fetch(connection, id)?;
     if row.codec == PIECES {
         let mut hash = Sha256::new();
@@ -522,13 +527,13 @@ pub(super) fn verify(connection: &Connection, id: ChunkId, recent: &mut Recent) 
     Ok(())
 }
 
-struct Stored {
+struct StoredChunk {
     codec: i64,
     size: u64,
     bytes: Vec<u8>,
 }
 
-fn fetch(connection: &Connection, id: ChunkId) -> Outcome<Stored> {
+fn fetch(connection: &Connection, id: ChunkId) -> Outcome<StoredChunk> {
     let mut statement =
         connection.prepare_cached("SELECT codec, size, bytes FROM quipu_chunk WHERE hash = ?1")?;
     let row = statement
@@ -540,11 +545,11 @@ fn fetch(connection: &Connection, id: ChunkId) -> Outcome<Stored> {
     }
     let size = u64::try_from(row.1).ok().filter(|size| *size <= CHUNK_LIMIT);
     let size = size.ok_or_else(|| damaged(id, "its size is out of bounds"))?;
-    Ok(Stored { codec: row.0, size, bytes: row.2 })
+    Ok(StoredChunk { codec: row.0, size, bytes: row.2 })
 }
 
 /// The whole bytes, not yet checked. Differences are collected down to whole bytes, then applied upwards.
-fn assemble(connection: &Connection, id: ChunkId, row: Stored) -> Outcome<Vec<u8>> {
+fn assemble(connection: &Connection, id: ChunkId, row: StoredChunk) -> Outcome<Vec<u8>> {
     let mut differences = Vec::new();
     let mut row = row;
     while row.codec == DELTA {
@@ -573,7 +578,7 @@ fn assemble(connection: &Connection, id: ChunkId, row: Stored) -> Outcome<Vec<u8
 }
 
 /// What a difference makes of its base.
-fn apply(id: ChunkId, mut bytes: Vec<u8>, row: &Stored) -> Outcome<Vec<u8>> {
+fn apply(id: ChunkId, mut bytes: Vec<u8>, row: &StoredChunk) -> Outcome<Vec<u8>> {
     let wrong = || damaged(id, "its difference does not fit what it is based on");
     let (_, prefix, suffix) = read_header(&row.bytes).ok_or_else(wrong)?;
     let size = narrow(row.size);
@@ -595,7 +600,12 @@ fn read_header(bytes: &[u8]) -> Option<(ChunkId, usize, usize)> {
 }
 
 /// Bytes of a chunk in pieces; each piece is checked against its own id.
-fn read_pieces(connection: &Connection, id: ChunkId, row: &Stored, range: Range<u64>) -> Outcome<Vec<u8>> {
+fn read_pieces(
+    connection: &Connection,
+    id: ChunkId,
+    row: &StoredChunk,
+    range: Range<u64>,
+) -> Outcome<Vec<u8>> {
     let mut out = Vec::with_capacity(narrow(range.end - range.start));
     let piece = PIECE as u64;
     let mut at = range.start / piece * piece;
@@ -671,20 +681,20 @@ mod tests {
         NewChunk::Full { id: sha256(bytes), bytes: Arc::from(bytes) }
     }
 
-    fn put(connection: &Connection, chunks: &[NewChunk], rows: &[Encoded], revives: bool) {
+    fn put(connection: &Connection, chunks: &[NewChunk], rows: &[EncodedChunk], revives: bool) {
         insert(connection, rows, chunks, revives).unwrap();
     }
 
     /// Another process erases between the making of rows and their transaction.
     #[test]
-    fn what_stands_on_bytes_erased_meanwhile_is_written_whole() {
+    fn chunk_is_written_whole_when_its_base_was_erased() {
         let connection = Connection::open_in_memory().unwrap();
         schema::create(&connection).unwrap();
         let base = b"all that was said ".repeat(100);
         let next = [base.as_slice(), b"and more"].concat();
         let last = [next.as_slice(), b" and more"].concat();
         let (base_id, next_id, last_id) = (sha256(&base), sha256(&next), sha256(&last));
-        let rows = |chunks: &[NewChunk]| encode(&connection, chunks, &mut Recent::default()).unwrap();
+        let rows = |chunks: &[NewChunk]| encode(&connection, chunks, &mut RecentChunks::default()).unwrap();
         let is_there = |id: &ChunkId| read(&connection, *id, 0..u64::MAX).ok();
         let erase = |id: &ChunkId| {
             empty(&connection, id).unwrap();

@@ -8,14 +8,14 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use tracing::field::{Empty, display};
 use tracing::{Span, debug_span};
 
-use super::chunks::{self, Encoded};
+use super::chunks::{self, EncodedChunk};
 use super::failure::{Failure, Outcome};
-use super::index::Told;
+use super::index::NodeHint;
 use super::{rows, spend};
 use crate::bulk::FileId;
-use crate::load::ByHash;
+use crate::load::BuildIdHasher;
 use crate::{
-    Action, BLOB_LIMIT, Commit, Durability, Expect, Fence, Op, Owner, RefMove, RefName, SpooledNodes,
+    Action, BLOB_LIMIT, Commit, Durability, Fence, Op, Owner, RefExpectation, RefMove, RefName, SpooledNodes,
     StepCall, StepState, StoreError,
 };
 
@@ -100,7 +100,7 @@ pub(super) fn check_limits(commit: &Commit) -> Result<(), StoreError> {
 }
 
 /// A move of a ref, as the log of refs keeps it.
-pub(super) struct Moved {
+pub(super) struct LoggedRefMove {
     name: RefName,
     old: Option<NodeId>,
     new: Option<NodeId>,
@@ -113,7 +113,7 @@ pub(super) struct Moved {
 }
 
 /// Writes moves to the log of refs.
-pub(super) fn log_moves(connection: &Connection, moves: &[Moved], writer: &str) -> Outcome<()> {
+pub(super) fn log_moves(connection: &Connection, moves: &[LoggedRefMove], writer: &str) -> Outcome<()> {
     let mut statement = connection.prepare_cached(
         "INSERT INTO quipu_reflog (ref, old, new, at, writer, why) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     )?;
@@ -132,28 +132,32 @@ pub(super) fn log_moves(connection: &Connection, moves: &[Moved], writer: &str) 
 
 /// What a commit left to be written.
 #[derive(Default)]
-pub(super) struct Applied {
+pub(super) struct CommitEffects {
     /// For [`log_moves`].
-    pub(super) moves: Vec<Moved>,
+    pub(super) moves: Vec<LoggedRefMove>,
     /// What nodes mean, for the index.
-    pub(super) told: Vec<(NodeId, Told)>,
+    pub(super) hints: Vec<(NodeId, NodeHint)>,
     /// The row number that each node of the commit was given; 0 for one that was there.
     pub(super) seqs: Vec<i64>,
 }
 
 /// Applies a commit: objects before the refs that stand at them.
-pub(super) fn apply(connection: &Connection, commit: &Commit, chunks: &[Encoded]) -> Outcome<Applied> {
+pub(super) fn apply(
+    connection: &Connection,
+    commit: &Commit,
+    chunks: &[EncodedChunk],
+) -> Outcome<CommitEffects> {
     let there = insert_blobs(connection, &commit.blobs)?;
-    let new: HashSet<&BlobId, ByHash> = commit.blobs.iter().map(|blob| &blob.id).collect();
+    let new: HashSet<&BlobId, BuildIdHasher> = commit.blobs.iter().map(|blob| &blob.id).collect();
     let seqs = insert_nodes(connection, &commit.nodes, |blob| new.contains(blob))?;
     let revives = revives(commit, &seqs);
     chunks::insert(connection, chunks, &commit.chunks, revives)?;
     if revives && !there.is_empty() {
         revive(connection, commit, &seqs, &there)?;
     }
-    let mut told = commit.told.clone();
+    let mut hints = commit.hints.clone();
     if let Some(spooled) = &commit.spooled {
-        told.extend(insert_spooled(connection, spooled)?);
+        hints.extend(insert_spooled(connection, spooled)?);
     }
     for action in &commit.actions {
         log(connection, action)?;
@@ -168,7 +172,7 @@ pub(super) fn apply(connection: &Connection, commit: &Commit, chunks: &[Encoded]
     for op in &commit.ops {
         operate(connection, op)?;
     }
-    Ok(Applied { moves, told, seqs })
+    Ok(CommitEffects { moves, hints, seqs })
 }
 
 /// Whether what was erased is there again by this commit: when it is said anew; not when an import meets it again.
@@ -179,7 +183,7 @@ fn revives(commit: &Commit, seqs: &[i64]) -> bool {
 /// Puts texts back that were erased and are said anew.
 fn revive(connection: &Connection, commit: &Commit, seqs: &[i64], blobs: &[&Blob]) -> Outcome<()> {
     let new = commit.nodes.iter().zip(seqs).filter(|(_, seq)| **seq > 0);
-    let named: HashSet<&BlobId, ByHash> = new.flat_map(|(node, _)| parts_of(node)).collect();
+    let named: HashSet<&BlobId, BuildIdHasher> = new.flat_map(|(node, _)| parts_of(node)).collect();
     for blob in blobs.iter().filter(|blob| named.contains(&blob.id)) {
         // What a copy of an erased row says is not what was said.
         if blob.verify() == Verdict::Valid && super::erased::is_erased_blob(connection, &blob.id)? {
@@ -228,16 +232,17 @@ pub(super) fn check_spooled(
     Ok(())
 }
 
-fn insert_spooled(connection: &Connection, spooled: &SpooledNodes) -> Outcome<Vec<(NodeId, Told)>> {
-    let mut all_told = Vec::new();
+fn insert_spooled(connection: &Connection, spooled: &SpooledNodes) -> Outcome<Vec<(NodeId, NodeHint)>> {
+    let mut all_hints = Vec::new();
     let mut first = 0;
     loop {
-        let (nodes, told): (Vec<Node>, Vec<Option<Told>>) = spooled.nodes_from(first)?.into_iter().unzip();
+        let (nodes, hints): (Vec<Node>, Vec<Option<NodeHint>>) =
+            spooled.nodes_from(first)?.into_iter().unzip();
         if nodes.is_empty() {
-            return Ok(all_told);
+            return Ok(all_hints);
         }
         insert_nodes(connection, &nodes, |blob| spooled.has_blob(blob))?;
-        all_told.extend(nodes.iter().zip(told).filter_map(|(node, told)| Some((node.id, told?))));
+        all_hints.extend(nodes.iter().zip(hints).filter_map(|(node, hints)| Some((node.id, hints?))));
         first += nodes.len();
     }
 }
@@ -267,7 +272,8 @@ fn insert_nodes(connection: &Connection, nodes: &[Node], new: impl Fn(&BlobId) -
             }
         }
     }
-    let mut placed: HashSet<&NodeId, ByHash> = HashSet::with_capacity_and_hasher(nodes.len(), ByHash);
+    let mut placed: HashSet<&NodeId, BuildIdHasher> =
+        HashSet::with_capacity_and_hasher(nodes.len(), BuildIdHasher);
     for node in nodes {
         debug_assert!(!matches!(node.verify(), Verdict::Corrupt(_)), "the id of {node:?} is wrong");
         let record = &node.record;
@@ -426,7 +432,7 @@ pub(super) fn read_state(text: &str) -> Option<StepState> {
 }
 
 /// `new` are the nodes that came with the move.
-fn move_ref(connection: &Connection, moved: &RefMove, new: &[Node]) -> Outcome<Moved> {
+fn move_ref(connection: &Connection, moved: &RefMove, new: &[Node]) -> Outcome<LoggedRefMove> {
     let name = moved.name.as_str();
     if let Some(fence) = moved.fence {
         let holder = holder(connection, &moved.name)?;
@@ -441,9 +447,9 @@ fn move_ref(connection: &Connection, moved: &RefMove, new: &[Node]) -> Outcome<M
         .optional()?;
     let found: Option<NodeId> = row.as_deref().and_then(|text| text.parse().ok());
     let as_expected = match moved.expect {
-        Expect::Any => true,
-        Expect::Absent => row.is_none(),
-        Expect::At(node) => found == Some(node),
+        RefExpectation::Any => true,
+        RefExpectation::Absent => row.is_none(),
+        RefExpectation::At(node) => found == Some(node),
     };
     if !as_expected {
         return Err(StoreError::Conflict { name: moved.name.clone(), found }.into());
@@ -471,13 +477,13 @@ fn move_ref(connection: &Connection, moved: &RefMove, new: &[Node]) -> Outcome<M
     let below =
         |to| new.iter().rev().fold(to, |at, node| if at == Some(node.id) { node.record.parent } else { at });
     let appended = found.is_some() && moved.to.is_some() && moved.to != found && below(moved.to) == found;
-    Ok(Moved {
+    Ok(LoggedRefMove {
         name: moved.name.clone(),
         old: found,
         new: moved.to,
         at: rows::now(),
         why: moved.why.clone(),
-        can_wait: appended || (moved.expect == Expect::Any && moved.to.is_some()),
+        can_wait: appended || (moved.expect == RefExpectation::Any && moved.to.is_some()),
     })
 }
 

@@ -43,13 +43,13 @@ pub(super) fn read_write(path: &Path, patience: &Patience) -> Outcome<Connection
 pub(super) fn reader(path: &Path, patience: &Patience) -> Outcome<Connection> {
     let connection = read_write(path, patience)?;
     connection.pragma_update(None, "query_only", true)?;
-    // The last to close copies the log and removes it; that is for the writer, who knows whether it may.
+    // The last to close copies the WAL and removes it; that is for the writer, who knows whether it may.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     Ok(connection)
 }
 
-/// Opens a file that cannot be written: plainly; or as one that cannot change, when even the log's shared memory cannot be
-/// made; or, when there is no room for that and the log is not empty, alone, with that memory in this process.
+/// Opens a file that cannot be written: plainly; or as one that cannot change, when even the WAL's shared memory cannot be
+/// made; or, when there is no room for that and the WAL is not empty, alone, with that memory in this process.
 pub(super) fn read_only(path: &Path, patience: &Patience) -> Outcome<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
@@ -60,10 +60,10 @@ pub(super) fn read_only(path: &Path, patience: &Patience) -> Outcome<Connection>
         .and_then(|connection| set_up(connection, patience))
         .and_then(|connection| probe(&connection).map(|()| connection));
     match plain {
-        // A log that is not empty holds steps which a file taken as unchangeable would not show.
+        // A WAL that is not empty holds steps which a file taken as unchangeable would not show.
         Err(Failure::Sql(error))
             if (cannot_open(&error) || has_no_room(&error))
-                && super::file::size(&super::file::beside(path, "-wal")) == 0 =>
+                && super::file::size(&super::file::sibling_path(path, "-wal")) == 0 =>
         {
             let flags = flags | OpenFlags::SQLITE_OPEN_URI;
             let connection = Connection::open_with_flags(immutable_uri(path), flags)?;
@@ -72,7 +72,7 @@ pub(super) fn read_only(path: &Path, patience: &Patience) -> Outcome<Connection>
             Ok(connection)
         }
         Err(Failure::Sql(error)) if has_no_room(&error) => {
-            // Nothing is written: the log is neither copied nor removed.
+            // Nothing is written: the WAL is neither copied nor removed.
             let flags =
                 flags.difference(OpenFlags::SQLITE_OPEN_READ_ONLY) | OpenFlags::SQLITE_OPEN_READ_WRITE;
             let connection = Connection::open_with_flags_and_vfs(path, flags, c"unix-excl")?;
@@ -91,7 +91,7 @@ pub(super) fn has_no_room(error: &rusqlite::Error) -> bool {
     error.sqlite_error().is_some_and(|code| super::failure::is_full(*code))
 }
 
-/// Turns the write-ahead log on, so that readers and the writer do not wait for each other. A file system
+/// Turns the WAL on, so that readers and the writer do not wait for each other. A file system
 /// without shared memory refuses; then they do.
 pub(super) fn write_ahead(connection: &Connection, patience: &Patience) -> Outcome<()> {
     let mut wait = waiter(patience.clone());
@@ -125,7 +125,7 @@ pub(super) fn probe(connection: &Connection) -> Outcome<()> {
     Ok(())
 }
 
-/// Whether SQLite could not open a file that it needs (database, log or shared memory).
+/// Whether SQLite could not open a file that it needs (database, WAL or shared memory).
 pub(super) fn cannot_open(error: &rusqlite::Error) -> bool {
     matches!(
         error.sqlite_error_code(),
@@ -145,8 +145,8 @@ fn set_up(mut connection: Connection, patience: &Patience) -> Outcome<Connection
     // ever analysed, so the values could not change a plan.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.set_prepared_statement_cache_capacity(96);
-    // Quiet moments copy the log into the file; under a writer that never pauses, each copy costs a sync, so there
-    // it waits until the log is nearly as long as it may be.
+    // Quiet moments copy the WAL into the file; under a writer that never pauses, each copy costs a sync, so there
+    // it waits until the WAL is nearly as long as it may be.
     connection.execute_batch(
         "PRAGMA cell_size_check = ON; PRAGMA cache_size = -32000; PRAGMA temp_store = MEMORY; \
          PRAGMA wal_autocheckpoint = 16000; PRAGMA journal_size_limit = 67108864; PRAGMA fullfsync = ON;",

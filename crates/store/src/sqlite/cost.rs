@@ -10,8 +10,10 @@ use quipu_protocol::NodeId;
 use rusqlite::{Connection, params};
 
 use super::connect::Patience;
-use super::{actions, connect, deeds, forest, graph, index, lists, open_for_writing, places};
-use crate::{ActionQuery, DoneQuery, LOGGED, OpenOptions, ReflogQuery, SessionQuery, SqliteStore, Until};
+use super::{actions, activity, connect, forest, graph, index, lists, open_for_writing, places};
+use crate::{
+    ActionQuery, ActivityQuery, LOGGED, LineageEnd, OpenOptions, ReflogQuery, SessionQuery, SqliteStore,
+};
 
 /// Nodes since the last compaction.
 const CHAIN: i64 = 400;
@@ -96,17 +98,17 @@ fn reads_cost_what_they_return() {
         lists::sessions(connection, &query).unwrap().len()
     };
     let checkpoint = |connection: &Connection, nodes| {
-        graph::lineage(connection, &id(nodes), Until::Checkpoint).unwrap().len()
+        graph::lineage(connection, &id(nodes), LineageEnd::Checkpoint).unwrap().len()
     };
     let newest = |connection: &Connection, nodes| {
         // Some nodes are not indexed yet.
         connection.execute("DELETE FROM quipu_x_node WHERE seq > ?1", params![nodes - 30]).unwrap();
-        graph::lineage(connection, &id(nodes), Until::Checkpoint).unwrap().len()
+        graph::lineage(connection, &id(nodes), LineageEnd::Checkpoint).unwrap().len()
     };
     let forks = SessionQuery { parent: Some("s11".into()), limit: Some(3), ..SessionQuery::default() };
     let works: [(&str, Work<'_>, usize); 17] = [
         ("lineage to the checkpoint", &checkpoint, 400),
-        ("last nodes", &|c, nodes| graph::lineage(c, &id(nodes), Until::Count(20)).unwrap().len(), 20),
+        ("last nodes", &|c, nodes| graph::lineage(c, &id(nodes), LineageEnd::Count(20)).unwrap().len(), 20),
         ("newest sessions", &|c, _| sessions(c, None, None), 2),
         ("newest sessions of a directory", &|c, _| sessions(c, Some("p0"), None), 2),
         ("no session of a directory", &|c, _| sessions(c, Some("nowhere"), None), 0),
@@ -139,10 +141,10 @@ fn reads_cost_what_they_return() {
 }
 
 #[test]
-fn what_was_done_at_any_time_costs_what_is_told_of_it() {
+fn activity_query_cost_depends_on_its_answer_only() {
     let dir = tempfile::tempdir().unwrap();
     let queries = |limit| {
-        let query = |below: Option<&str>, agent: Option<&str>| DoneQuery {
+        let query = |below: Option<&str>, agent: Option<&str>| ActivityQuery {
             below: below.map(str::to_owned),
             since: 0,
             agent: agent.map(str::to_owned),
@@ -152,7 +154,7 @@ fn what_was_done_at_any_time_costs_what_is_told_of_it() {
     };
     let counts = [10_000_i64, 100_000].map(|nodes| {
         let mut connection = make(&dir.path().join(format!("{nodes}.db")), nodes);
-        deeds::advance(&connection, 1).unwrap();
+        activity::advance(&connection, 1).unwrap();
         // Each session was asked something, and touched more files than are told.
         connection
             .execute_batch(
@@ -163,7 +165,7 @@ fn what_was_done_at_any_time_costs_what_is_told_of_it() {
             )
             .unwrap();
         queries(3).map(|query| {
-            let work = |connection: &Connection| deeds::done(connection, &query).unwrap().found;
+            let work = |connection: &Connection| activity::session_activity(connection, &query).unwrap().found;
             let found = work(&connection);
             assert_eq!(found.len(), 3, "{query:?}");
             assert!(found.iter().all(|one| one.asked_count == 1 && one.changed.len() <= LOGGED), "{found:?}");
@@ -178,7 +180,7 @@ fn what_was_done_at_any_time_costs_what_is_told_of_it() {
 }
 
 #[test]
-fn where_branches_part_is_found_in_steps_like_the_logarithm_of_their_length() {
+fn fork_point_search_takes_logarithmic_steps() {
     let dir = tempfile::tempdir().unwrap();
     let mut counts = [1_000_i64, 100_000].map(|nodes| {
         let mut connection = make(&dir.path().join(format!("{nodes}.db")), nodes);
@@ -192,12 +194,12 @@ fn where_branches_part_is_found_in_steps_like_the_logarithm_of_their_length() {
         }
         while index::advance(&connection, 10_000).unwrap() {}
         let head = id(nodes);
-        let met = forest::meetings(&connection, &head, &beside).unwrap();
+        let met = forest::fork_points(&connection, &head, &beside).unwrap();
         for ((parent, node), met) in parents.iter().zip(&beside).zip(met) {
             let met = met.unwrap();
             assert_eq!((met.at.unwrap().0, met.apart), (id(*parent), Some(*node)));
         }
-        steps(&mut connection, |connection| forest::meetings(connection, &head, &beside).unwrap())
+        steps(&mut connection, |connection| forest::fork_points(connection, &head, &beside).unwrap())
     });
     counts.sort_unstable();
     let [small, large] = counts;
@@ -205,7 +207,7 @@ fn where_branches_part_is_found_in_steps_like_the_logarithm_of_their_length() {
 }
 
 #[test]
-fn the_log_of_a_lineage_costs_what_its_sessions_did() {
+fn lineage_log_cost_depends_on_its_sessions_only() {
     let dir = tempfile::tempdir().unwrap();
     let [small, large] = [100_i64, 10_000].map(|sessions| {
         let path = dir.path().join(format!("{sessions}.db"));
@@ -267,7 +269,7 @@ fn bytes_read() -> Option<u64> {
 }
 
 #[test]
-fn opening_reads_as_much_of_a_large_store_as_of_a_small_one() {
+fn opening_reads_the_same_of_large_and_small_stores() {
     let dir = tempfile::tempdir().unwrap();
     let [small, large] = [10_i64, 100_000].map(|nodes| {
         let path = dir.path().join(format!("{nodes}.db"));
@@ -287,7 +289,7 @@ fn opening_reads_as_much_of_a_large_store_as_of_a_small_one() {
 }
 
 #[test]
-fn a_move_of_a_ref_is_found_in_as_many_steps_among_many_that_appended() {
+fn ref_move_lookup_cost_ignores_appends() {
     let dir = tempfile::tempdir().unwrap();
     let [small, large] = [10_i64, 100_000].map(|rows| {
         let mut connection = make(&dir.path().join(format!("{rows}.db")), CHAIN);

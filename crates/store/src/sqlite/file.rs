@@ -12,7 +12,7 @@ use nix::unistd::geteuid;
 
 use crate::StoreError;
 
-/// What SQLite appends to the name of a database for its log and its shared memory.
+/// What SQLite appends to the name of a database for its WAL and its shared memory.
 const COMPANIONS: [&str; 2] = ["-wal", "-shm"];
 
 static CREATING: Mutex<()> = Mutex::new(());
@@ -39,7 +39,7 @@ pub(super) fn prepare(path: &Path, create: bool) -> Result<PathBuf, StoreError> 
                 let mode = found.mode() & 0o700;
                 check_file(&file, &found, mode)?;
                 for suffix in COMPANIONS {
-                    let companion = beside(&file, suffix);
+                    let companion = sibling_path(&file, suffix);
                     if let Ok(found) = fs::symlink_metadata(&companion) {
                         // Left by a process that could only read, they would keep us from writing.
                         check_file(&companion, &found, mode)?;
@@ -101,7 +101,7 @@ pub(super) fn sync_directory(directory: &Path) -> Result<(), StoreError> {
 }
 
 /// `path` with something appended to its name.
-pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
+pub(super) fn sibling_path(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()

@@ -24,7 +24,7 @@ const FREE_STEPS: u64 = 50_000_000;
 const STEPS_OF_A_BYTE: u64 = 16;
 
 /// A database of another program, as it was when it was opened: what is written to it later is not seen. What stands
-/// in its write-ahead log is. A query ends with an error when it takes more steps than a sound file of this size can need.
+/// in its WAL is. A query ends with an error when it takes more steps than a sound file of this size can need.
 pub struct ForeignDatabase {
     connection: Connection,
     /// Steps that the query under way has taken.
@@ -246,12 +246,12 @@ impl ForeignValue<'_> {
     }
 }
 
-/// Steps that a query may take, by the bytes of the file and its write-ahead log.
+/// Steps that a query may take, by the bytes of the file and its WAL.
 fn step_limit(path: &Path) -> u64 {
-    let mut log = path.as_os_str().to_owned();
-    log.push("-wal");
+    let mut wal = path.as_os_str().to_owned();
+    wal.push("-wal");
     let size = |path: &Path| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
-    let bytes = size(path).saturating_add(size(Path::new(&log)));
+    let bytes = size(path).saturating_add(size(Path::new(&wal)));
     bytes.saturating_mul(STEPS_OF_A_BYTE).saturating_add(FREE_STEPS)
 }
 
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_a_database_that_is_being_written() {
+    fn rows_are_read_while_the_database_is_written() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("their.db");
         let writer = Connection::open(&path).unwrap();

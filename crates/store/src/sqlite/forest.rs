@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::failure::Outcome;
 use super::{graph, places, rows};
-use crate::{Label, Landmark, LandmarkKind, Meeting};
+use crate::{ForkPoint, Label, Landmark, LandmarkKind};
 
 /// What a row says. Part of the stored form.
 pub(super) mod mark {
@@ -32,17 +32,17 @@ const LABELS: i64 = 20_000;
 const ASTRAY: i64 = 1_000;
 
 /// A label or a name, as an entry gives it.
-pub(super) struct Given {
+pub(super) struct LabelText {
     kind: i64,
     target: Option<String>,
     text: String,
 }
 
-impl Given {
+impl LabelText {
     pub(super) fn of(entry: &Json) -> Option<Self> {
         #[derive(Deserialize)]
         #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
-        enum Gives {
+        enum LabelEntry {
             Label {
                 target_id: String,
                 #[serde(default)]
@@ -58,12 +58,12 @@ impl Given {
             return None;
         }
         match entry.read().ok()? {
-            Gives::Label { target_id, label } => Some(Self {
+            LabelEntry::Label { target_id, label } => Some(Self {
                 kind: mark::LABEL,
                 target: Some(target_id),
                 text: line(&label.unwrap_or_default()),
             }),
-            Gives::SessionInfo { name } => {
+            LabelEntry::SessionInfo { name } => {
                 Some(Self { kind: mark::NAME, target: None, text: line(&name.unwrap_or_default()) })
             }
         }
@@ -81,7 +81,7 @@ fn line(text: &str) -> String {
 pub(super) struct Marks {
     /// Ends by number, with their session and time; `None` for what is no end any more.
     ends: BTreeMap<i64, (i64, Option<i64>)>,
-    rows: Vec<(i64, i64, i64, i64, Option<Given>)>,
+    rows: Vec<(i64, i64, i64, i64, Option<LabelText>)>,
 }
 
 impl Marks {
@@ -100,7 +100,7 @@ impl Marks {
         self.rows.push((session, mark::COMPACTION, seq, at, None));
     }
 
-    pub(super) fn given(&mut self, seq: i64, session: i64, at: i64, given: Given) {
+    pub(super) fn given(&mut self, seq: i64, session: i64, at: i64, given: LabelText) {
         self.rows.push((session, given.kind, seq, at, Some(given)));
     }
 
@@ -207,11 +207,11 @@ pub(super) fn landmarks(
 }
 
 /// Where each node leaves the lineage of `trunk`; `None` for one that has no root or is not there.
-pub(super) fn meetings(
+pub(super) fn fork_points(
     connection: &Connection,
     trunk: &NodeId,
     nodes: &[NodeId],
-) -> Outcome<Vec<Option<Meeting>>> {
+) -> Outcome<Vec<Option<ForkPoint>>> {
     let Some(trunk) = places::position(connection, trunk)? else { return Ok(vec![None; nodes.len()]) };
     nodes
         .iter()
@@ -234,7 +234,7 @@ pub(super) fn meetings(
                     (at, below)
                 }
             };
-            Ok(Some(Meeting { depth, at, apart }))
+            Ok(Some(ForkPoint { depth, at, apart }))
         })
         .collect()
 }

@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension as _, Rows, params};
 use super::failure::{Failure, Outcome};
 use super::places::{self, Position, position};
 use super::rows;
-use crate::{Edge, Until};
+use crate::{Edge, LineageEnd};
 
 /// Rows of others that are passed by before the index is asked where the parent is.
 const BESIDE: usize = 4;
@@ -24,8 +24,8 @@ const NEWEST: usize = 256;
 const ROOM: usize = 1 << 17;
 
 /// The nodes from `until` to `from`, oldest first.
-pub(super) fn lineage(connection: &Connection, from: &NodeId, until: Until) -> Outcome<Vec<Node>> {
-    if until == Until::Count(0) {
+pub(super) fn lineage(connection: &Connection, from: &NodeId, until: LineageEnd) -> Outcome<Vec<Node>> {
+    if until == LineageEnd::Count(0) {
         return Ok(Vec::new());
     }
     let mut walk = Walk { until, nodes: Vec::new() };
@@ -53,7 +53,7 @@ pub(super) fn lineage(connection: &Connection, from: &NodeId, until: Until) -> O
             return Ok(walk.oldest_first());
         }
     }
-    if let Until::Node(end) = until {
+    if let LineageEnd::Node(end) = until {
         return Err(not_an_ancestor(&end, from));
     }
     Ok(walk.oldest_first())
@@ -81,7 +81,7 @@ pub(super) fn middle(connection: &Connection, of: &NodeId) -> Outcome<Option<[No
 
 /// A lineage, on the way to its root.
 struct Walk {
-    until: Until,
+    until: LineageEnd,
     /// The newest first.
     nodes: Vec<Node>,
 }
@@ -103,10 +103,10 @@ impl Walk {
     /// Takes a node; says whether it is the last.
     fn take(&mut self, connection: &Connection, node: Node) -> Outcome<bool> {
         let is_last = match self.until {
-            Until::Root => false,
-            Until::Node(end) => node.id == end,
-            Until::Count(most) => self.nodes.len() + 1 == most,
-            Until::Checkpoint => rows::role_of(connection, &node)? == COMPACTION,
+            LineageEnd::Root => false,
+            LineageEnd::Node(end) => node.id == end,
+            LineageEnd::Count(most) => self.nodes.len() + 1 == most,
+            LineageEnd::Checkpoint => rows::role_of(connection, &node)? == COMPACTION,
         };
         self.nodes.push(node);
         Ok(is_last)
@@ -123,7 +123,7 @@ impl Walk {
         (from, start): (NodeId, Position),
         asked: &NodeId,
     ) -> Outcome<bool> {
-        if let Until::Node(id) = self.until {
+        if let LineageEnd::Node(id) = self.until {
             let Some(end) = position(connection, &id)? else { return Ok(false) };
             if ancestor_at(connection, start, end.depth)?.is_none_or(|found| found.seq != end.seq) {
                 return Err(not_an_ancestor(&id, asked));
@@ -133,9 +133,9 @@ impl Walk {
         // More than these would be a circle in rows that somebody else wrote.
         let most = self.nodes.len().saturating_add(above);
         match self.until {
-            Until::Root => self.nodes.reserve(above.min(ROOM)),
-            Until::Count(count) => self.nodes.reserve((count - self.nodes.len()).min(above).min(ROOM)),
-            Until::Node(_) | Until::Checkpoint => {}
+            LineageEnd::Root => self.nodes.reserve(above.min(ROOM)),
+            LineageEnd::Count(count) => self.nodes.reserve((count - self.nodes.len()).min(above).min(ROOM)),
+            LineageEnd::Node(_) | LineageEnd::Checkpoint => {}
         }
         let mut beside = connection.prepare_cached(&format!(
             "SELECT {}, n.rowid FROM nodes n WHERE n.rowid < ?1 ORDER BY n.rowid DESC",
@@ -197,7 +197,7 @@ impl Walk {
             if self.take(connection, node)? {
                 return Ok(Some(true));
             }
-            let Some(parent) = parent else { return Ok(Some(!matches!(self.until, Until::Node(_)))) };
+            let Some(parent) = parent else { return Ok(Some(!matches!(self.until, LineageEnd::Node(_)))) };
             place.next = parent;
         }
         Ok(None)

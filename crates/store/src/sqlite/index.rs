@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 use super::costs::nano_dollars;
 use super::failure::Outcome;
-use super::forest::{Given, Marks};
+use super::forest::{LabelText, Marks};
 use super::places::{Parts, Position, at, cursor, is_behind, kind, last, position};
 use super::rows;
 use super::schema;
@@ -33,10 +33,10 @@ pub(super) fn advance(connection: &Connection, limit: usize) -> Outcome<bool> {
 fn advance_knowing(
     connection: &Connection,
     limit: usize,
-    told: &HashMap<NodeId, Told>,
+    hints: &HashMap<NodeId, NodeHint>,
     at_hand: Vec<(i64, Node)>,
 ) -> Outcome<bool> {
-    let mut indexer = Indexer::new(connection, told)?;
+    let mut indexer = Indexer::new(connection, hints)?;
     let from = cursor(connection)?;
     let (last, taken) = match is_all_after(connection, from, &at_hand)? {
         true => indexer.add_all(at_hand.into_iter().take(limit), from)?,
@@ -69,10 +69,10 @@ pub(super) fn advance_or_renew(connection: &Connection, limit: usize) -> Outcome
 pub(super) fn advance_or_renew_knowing(
     connection: &Connection,
     limit: usize,
-    told: &HashMap<NodeId, Told>,
+    hints: &HashMap<NodeId, NodeHint>,
     at_hand: Vec<(i64, Node)>,
 ) -> Outcome<bool> {
-    match advance_knowing(connection, limit, told, at_hand) {
+    match advance_knowing(connection, limit, hints, at_hand) {
         Err(failure) if failure.is_of_data() => {
             schema::reset_derived(connection)?;
             advance(connection, limit)
@@ -92,11 +92,11 @@ struct Indexer<'a> {
     placed: HashMap<NodeId, Position>,
     looked_up: HashMap<i64, Position>,
     marks: Marks,
-    told: &'a HashMap<NodeId, Told>,
+    hints: &'a HashMap<NodeId, NodeHint>,
 }
 
 impl<'a> Indexer<'a> {
-    fn new(connection: &'a Connection, told: &'a HashMap<NodeId, Told>) -> Outcome<Self> {
+    fn new(connection: &'a Connection, hints: &'a HashMap<NodeId, NodeHint>) -> Outcome<Self> {
         let waiting = connection
             .prepare_cached("SELECT EXISTS (SELECT 1 FROM quipu_x_wait)")?
             .query_row([], |row| row.get(0))?;
@@ -111,7 +111,7 @@ impl<'a> Indexer<'a> {
             placed: HashMap::new(),
             looked_up: HashMap::new(),
             marks: Marks::default(),
-            told,
+            hints,
         })
     }
 
@@ -232,7 +232,7 @@ impl<'a> Indexer<'a> {
             if let Some(node) = rows::node(row)? {
                 let seq = row.get(9)?;
                 super::search::placed_late(self.connection, seq)?;
-                super::deeds::placed_late(self.connection, seq)?;
+                super::activity::placed_late(self.connection, seq)?;
                 ready.push((seq, node));
                 some = true;
             }
@@ -327,8 +327,8 @@ impl<'a> Indexer<'a> {
     }
 
     /// What the tables need to know of a node. Content is read only where it can matter.
-    fn meaning(&self, node: &Node, session: Option<i64>) -> Outcome<Meaning> {
-        let mut meaning = Meaning::of_kind(kind::OTHER);
+    fn meaning(&self, node: &Node, session: Option<i64>) -> Outcome<NodeFacts> {
+        let mut meaning = NodeFacts::of_kind(kind::OTHER);
         let read = match node.record.role.as_str() {
             "user" => {
                 meaning.kind = kind::USER;
@@ -355,8 +355,8 @@ impl<'a> Indexer<'a> {
         if !read {
             return Ok(meaning);
         }
-        if let Some(Told { cost, charged, says }) = self.told.get(&node.id).copied() {
-            return Ok(Meaning { cost, charged, says, ..meaning });
+        if let Some(NodeHint { cost, charged, says }) = self.hints.get(&node.id).copied() {
+            return Ok(NodeFacts { cost, charged, says, ..meaning });
         }
         let Some(own) = node.record.parts.last() else { return Ok(meaning) };
         let Some(own) = rows::find_blob(self.connection, own)?.filter(|blob| blob.kind == "quipu") else {
@@ -370,7 +370,7 @@ impl<'a> Indexer<'a> {
     }
 
     /// Of answers and summaries, only our own part: what they cost stands there.
-    fn read(&self, node: &Node, own: Option<Blob>, meaning: Meaning) -> Outcome<Meaning> {
+    fn read(&self, node: &Node, own: Option<Blob>, meaning: NodeFacts) -> Outcome<NodeFacts> {
         let mut blobs = HashMap::new();
         for part in &node.record.parts {
             if !matches!(meaning.kind, kind::ASSISTANT | kind::CHECKPOINT)
@@ -395,7 +395,7 @@ impl<'a> Indexer<'a> {
     }
 }
 
-impl Meaning {
+impl NodeFacts {
     fn of_kind(kind: i64) -> Self {
         Self { kind, cost: 0, charged: false, title: None, start: None, given: None, says: None }
     }
@@ -417,10 +417,10 @@ impl Meaning {
             }
             Entry::Meta(json) => {
                 meaning.kind = kind::META;
-                meaning.given = Given::of(&json);
+                meaning.given = LabelText::of(&json);
                 if meaning.charged {
                     // Calls that belong to no message: for a branch's summary, or for a summary that came to nothing.
-                    let Beside { usage, data } = json.read().unwrap_or_default();
+                    let SummaryPart { usage, data } = json.read().unwrap_or_default();
                     meaning.cost = nano_dollars(usage.or(data.usage).map_or(0.0, |usage| usage.cost.total));
                 }
             }
@@ -437,20 +437,20 @@ impl Meaning {
 }
 
 #[derive(Default, Deserialize)]
-struct Beside {
+struct SummaryPart {
     #[serde(default)]
     usage: Option<Usage>,
     #[serde(default)]
-    data: BesideData,
+    data: SummaryData,
 }
 
 #[derive(Default, Deserialize)]
-struct BesideData {
+struct SummaryData {
     #[serde(default)]
     usage: Option<Usage>,
 }
 
-struct Meaning {
+struct NodeFacts {
     kind: i64,
     /// In billionths of a US dollar.
     cost: i64,
@@ -459,15 +459,15 @@ struct Meaning {
     title: Option<String>,
     start: Option<SessionStart>,
     /// A label or a name.
-    given: Option<Given>,
+    given: Option<LabelText>,
     /// What it says of the session's settings.
     says: Option<i64>,
 }
 
-/// What an answer or a summary says to the derived tables. Whoever makes the node has it at hand; else it is read again
-/// from the parts.
+/// What the derived tables need of an answer or a summary. The writer of the node passes it along; otherwise it is read
+/// again from the parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Told {
+pub struct NodeHint {
     /// In billionths of a US dollar.
     pub(crate) cost: i64,
     /// Whether a call of ours gave it.
@@ -476,8 +476,8 @@ pub struct Told {
     pub(crate) says: Option<i64>,
 }
 
-impl Told {
-    /// What the node of an entry says; `None` where more than this is asked of it.
+impl NodeHint {
+    /// The hint for the node of an entry; `None` where the tables need more than this.
     pub fn of(entry: &Entry, step: &StepInfo) -> Option<Self> {
         let usage = match entry {
             Entry::Message(Message::Assistant(message)) => Some(&message.usage),

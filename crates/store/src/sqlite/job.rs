@@ -3,14 +3,14 @@
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use super::chunks::{self, Encoded, Recent};
-use super::commit::{Applied, apply, check_spooled};
+use super::chunks::{self, EncodedChunk, RecentChunks};
+use super::commit::{CommitEffects, apply, check_spooled};
 use super::failure::Outcome;
-use super::writer::{Job, Left};
+use super::writer::{DeferredWork, Job};
 use crate::bulk::FileId;
 use crate::{Commit, Durability, SpooledNodes, StoreError};
 
-/// Blobs of a large commit: it stands in a transaction of its own, and the log may have become long after it.
+/// Blobs of a large commit: it stands in a transaction of its own, and the WAL may have become long after it.
 pub(super) const LARGE: usize = 500;
 
 /// A commit on its way.
@@ -18,8 +18,8 @@ pub(super) struct CommitJob {
     commit: Commit,
     /// What the store's file is, unless it is in memory.
     file: Option<FileId>,
-    chunks: Vec<Encoded>,
-    applied: Applied,
+    chunks: Vec<EncodedChunk>,
+    applied: CommitEffects,
     answer: oneshot::Sender<Result<(), StoreError>>,
 }
 
@@ -29,7 +29,7 @@ impl CommitJob {
         file: Option<FileId>,
         answer: oneshot::Sender<Result<(), StoreError>>,
     ) -> Self {
-        Self { commit, file, chunks: Vec::new(), applied: Applied::default(), answer }
+        Self { commit, file, chunks: Vec::new(), applied: CommitEffects::default(), answer }
     }
 }
 
@@ -42,7 +42,7 @@ impl Job for CommitJob {
         self.commit.spooled.is_some() || self.commit.blobs.len() >= LARGE
     }
 
-    fn prepare(&mut self, connection: &Connection, recent: &mut Recent) -> Outcome<()> {
+    fn prepare(&mut self, connection: &Connection, recent: &mut RecentChunks) -> Outcome<()> {
         if let Some(spooled) = &self.commit.spooled {
             check_spooled(connection, spooled, self.file)?;
         }
@@ -55,9 +55,9 @@ impl Job for CommitJob {
         Ok(())
     }
 
-    fn left(&mut self) -> Left {
+    fn left(&mut self) -> DeferredWork {
         let spooled = self.commit.spooled.as_ref().map_or(0, SpooledNodes::count);
-        let Applied { moves, told, seqs } = std::mem::take(&mut self.applied);
+        let CommitEffects { moves, hints, seqs } = std::mem::take(&mut self.applied);
         let nodes = self.commit.nodes.len() + spooled;
         // One that is large is not run again with others, so that they are not needed here any more.
         let at_hand = match self.is_large() {
@@ -67,7 +67,7 @@ impl Job for CommitJob {
             }
             false => Vec::new(),
         };
-        Left { nodes, moves, told: told.into_iter().collect(), at_hand }
+        DeferredWork { nodes, moves, hints: hints.into_iter().collect(), at_hand }
     }
 
     fn finish(self: Box<Self>, result: Result<(), StoreError>) {

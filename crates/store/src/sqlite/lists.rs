@@ -7,7 +7,7 @@ use super::commit::{read_call, read_state};
 use super::failure::{Failure, Outcome};
 use super::rows;
 use crate::{
-    Head, InboxItem, LoggedMove, OpenJump, Pending, RefName, ReflogQuery, SessionQuery, SessionRow, Step,
+    Head, InboxItem, LoggedMove, OpenJump, OpenWork, RefName, ReflogQuery, SessionQuery, SessionRow, Step,
 };
 
 /// Where a ref stands.
@@ -129,9 +129,9 @@ pub(super) fn reflog(connection: &Connection, query: &ReflogQuery) -> Outcome<Ve
 }
 
 /// What a session left open.
-pub(super) fn pending(connection: &Connection, session: &SessionId) -> Outcome<Pending> {
+pub(super) fn pending(connection: &Connection, session: &SessionId) -> Outcome<OpenWork> {
     let broken = |what: &str| Failure::Corrupt(format!("{what} of session {session} cannot be read"));
-    let mut pending = Pending::default();
+    let mut pending = OpenWork::default();
     let mut statement = connection
         .prepare_cached("SELECT name, queue, item FROM quipu_inbox WHERE session = ?1 ORDER BY id")?;
     let mut found = statement.query([session.as_str()])?;

@@ -1,16 +1,15 @@
 //! SQLite behind the trait.
 
 mod actions;
+mod activity;
 mod check;
+mod checkpointer;
 mod chunks;
 mod commit;
 mod connect;
-mod copier;
 #[cfg(test)]
 mod cost;
 mod costs;
-mod cut;
-mod deeds;
 mod erase;
 mod erased;
 mod failure;
@@ -41,6 +40,7 @@ mod shrink;
 mod spend;
 mod twins;
 mod vectors;
+mod wal_state;
 mod watch;
 mod writer;
 mod written;
@@ -53,32 +53,33 @@ use std::time::{Duration, Instant};
 
 use quipu_dag::{Blob, Node};
 use quipu_protocol::{BlobId, ChunkId, NodeId, SessionId, UnixMs};
-use quipu_transcript::Decoded;
+use quipu_transcript::DecodedEntry;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use self::chunks::Recent;
+use self::checkpointer::Checkpointer;
+use self::chunks::RecentChunks;
 pub use self::chunks::{Delta, delta};
 use self::connect::Patience;
-use self::copier::Copier;
-pub use self::erase::{IsDead, StoreHolder};
+pub use self::erase::{OwnerDeathCheck, StoreHolder};
 use self::failure::{Failure, Outcome, Place};
 pub use self::foreign::{ForeignCursor, ForeignDatabase, ForeignRows, ForeignValue};
-pub use self::index::Told;
+pub use self::index::NodeHint;
 use self::job::CommitJob;
 pub use self::mount::network_file_system;
 pub use self::options::{OpenOptions, SearchIndex};
-use self::readers::{Connect, Readers, Untyped, in_transaction, untyped};
+use self::readers::{Connect, Readers, UntypedRead, in_transaction, untyped};
 pub use self::salvage::{Salvage, salvage};
-use self::search::Ahead;
-use self::shared::Shared;
+use self::search::Prefetch;
+use self::shared::SharedMemory;
 use self::writer::{Job, Writer};
 use crate::{
-    ActionQuery, Commit, Derived, Done, DoneQuery, DroppedFiles, Durability, Edge, Erasure, Fence,
-    FileChange, FileStep, FileStepQuery, Found, Fut, Head, Known, Label, Landmark, LoggedAction, LoggedMove,
-    Meeting, Owner, Pending, Piece, QUERY_LIMIT, ReadModel, ReadParts, RebuildBegun, RebuildLeft, RefName,
-    ReflogQuery, Report, ReserveAsk, Reserved, Resolved, Scope, SearchQuery, Seq, SessionQuery, SessionRow,
-    Spelling, Store, StoreError, TellDropping, Touched, Unindexed, Until, Upkeep, UsageQuery, UsageSum,
+    ActionQuery, ActivityQuery, Commit, DerivedTables, DroppedFiles, Durability, Edge, Erasure, Fence,
+    FileActivity, FileChange, FileDropListener, FileStep, FileStepQuery, ForkPoint, Fut, Head, IndexBacklog,
+    IndexedAnswer, Label, Landmark, LineageEnd, LoggedAction, LoggedMove, OpenWork, Owner, Piece,
+    QUERY_LIMIT, ReadModel, ReadParts, RebuildBacklog, RebuildStart, RefName, ReflogQuery, Report,
+    Reservation, ReserveRequest, Resolution, Scope, SearchHits, SearchQuery, Seq, SessionActivity,
+    SessionQuery, SessionRow, Spelling, Store, StoreError, Upkeep, UsageQuery, UsageSum,
 };
 
 /// Readers beside the writer.
@@ -89,11 +90,11 @@ const INDEX_BATCH: usize = 10_000;
 /// Text that is indexed in one transaction when somebody waits for it: half a second, in which nobody else can write. Each
 /// leaves a piece of the index of words, and of fewer pieces fewer are merged again.
 const SEARCH_STEP: search::Step =
-    search::Step { words: 8 << 20, substrings: 256 << 10, nodes: 32_000, ahead: 16 << 20 };
+    search::Step { words: 8 << 20, substrings: 256 << 10, nodes: 32_000, prefetch: 16 << 20 };
 /// How long a search waits for the index.
 const SEARCH_PATIENCE: Duration = Duration::from_millis(1_000);
-/// Nodes whose deeds are added in one transaction when somebody waits for it.
-const DEEDS_STEP: usize = 2_000;
+/// Nodes whose activity is added in one transaction while a reader waits for it.
+const ACTIVITY_STEP: usize = 2_000;
 /// How long one call indexes, about.
 const INDEX_PATIENCE: Duration = Duration::from_millis(250);
 
@@ -101,16 +102,16 @@ const INDEX_PATIENCE: Duration = Duration::from_millis(250);
 ///
 /// Dropping it commits what is queued and waits for that.
 pub struct SqliteStore {
-    // Before the writer: the last connection to close tidies up the log, and that should be one that may write.
+    // Before the writer: the last connection to close tidies up the WAL, and that should be one that may write.
     readers: Option<Readers>,
-    copier: Option<Copier>,
+    checkpointer: Option<Checkpointer>,
     /// `None` when the file cannot be written.
     writer: Option<Writer>,
     /// Why there is no writer.
     refusal: Option<StoreError>,
     place: Place,
     /// Of whoever indexes until all is done, call by call.
-    ahead: Arc<Mutex<Ahead>>,
+    prefetch: Arc<Mutex<Prefetch>>,
 }
 
 impl std::fmt::Debug for SqliteStore {
@@ -131,7 +132,7 @@ impl SqliteStore {
         let place = Place { identity: file::identity(&path), path, busy: options.busy };
         let patience = Patience::new(options.busy);
         // Beside what this process has open of it already.
-        let shared = Shared::of(&place.path);
+        let shared = SharedMemory::of(&place.path);
         let _held = shared.hold()?;
         match open_for_writing(&place.path, &patience) {
             Ok(connection) => {
@@ -171,8 +172,8 @@ impl SqliteStore {
             options.search_index,
         )
         .map_err(|error| system_error(&place.path, "start a thread for", &error))?;
-        let ahead = Arc::default();
-        Ok(Self { readers: None, copier: None, writer: Some(writer), refusal: None, place, ahead })
+        let prefetch = Arc::default();
+        Ok(Self { readers: None, checkpointer: None, writer: Some(writer), refusal: None, place, prefetch })
     }
 
     /// The file, with its directory resolved; `:memory:` for none.
@@ -194,14 +195,14 @@ impl SqliteStore {
         connection: Connection,
         place: Place,
         patience: Patience,
-        shared: &Arc<Shared>,
+        shared: &Arc<SharedMemory>,
         options: &OpenOptions,
     ) -> Result<Self, StoreError> {
         let connect: Connect = {
             let place = place.clone();
             let patience = Patience::new(options.busy);
             Arc::new(move || {
-                // Beside what is open of the old file, a new one would share its log.
+                // Beside what is open of the old file, a new one would share its WAL.
                 if file::identity(&place.path) != place.identity {
                     let (path, lost) = (place.path.clone(), place.path.clone());
                     return Err(StoreError::Replaced { path, lost, saved: false, recovered: None }.into());
@@ -209,7 +210,7 @@ impl SqliteStore {
                 connect::reader(&place.path, &patience)
             })
         };
-        let copier = Copier::new(Arc::clone(&connect), place.clone(), Some(Arc::clone(shared)));
+        let checkpointer = Checkpointer::new(Arc::clone(&connect), place.clone(), Some(Arc::clone(shared)));
         let readers = Readers::new(READERS, connect, place.clone(), Some(Arc::clone(shared)));
         let name = options.writer.as_str().into();
         let writer = Writer::start(
@@ -221,9 +222,9 @@ impl SqliteStore {
             options.search_index,
         )
         .map_err(|error| system_error(&place.path, "start a thread for", &error))?;
-        let (readers, copier) = (Some(readers), Some(copier));
-        let (writer, ahead) = (Some(writer), Arc::default());
-        Ok(Self { readers, copier, writer, refusal: None, place, ahead })
+        let (readers, checkpointer) = (Some(readers), Some(checkpointer));
+        let (writer, prefetch) = (Some(writer), Arc::default());
+        Ok(Self { readers, checkpointer, writer, refusal: None, place, prefetch })
     }
 
     /// `why` is what commits will be told.
@@ -245,8 +246,15 @@ impl SqliteStore {
         readers
             .spawn(Some(first))
             .map_err(|error| system_error(&place.path, "start a thread for", &error))?;
-        let ahead = Arc::default();
-        Ok(Self { readers: Some(readers), copier: None, writer: None, refusal: Some(why), place, ahead })
+        let prefetch = Arc::default();
+        Ok(Self {
+            readers: Some(readers),
+            checkpointer: None,
+            writer: None,
+            refusal: Some(why),
+            place,
+            prefetch,
+        })
     }
 
     /// Makes the connections that read, beside the caller: for who will read much soon.
@@ -272,7 +280,7 @@ impl SqliteStore {
         answer.take().ok_or_else(|| self.closed())
     }
 
-    async fn read_untyped(&self, work: Untyped) -> Result<(), StoreError> {
+    async fn read_untyped(&self, work: UntypedRead) -> Result<(), StoreError> {
         match &self.readers {
             Some(readers) => readers.read(work).await,
             None => self.writer()?.alone("read", work).await,
@@ -297,8 +305,8 @@ impl SqliteStore {
         self.readers.as_ref()?;
         let found = self.read(move |connection| graph::middle(connection, &from)).await;
         let [middle, parent] = found.ok()??;
-        let older = self.read(move |connection| graph::lineage(connection, &parent, Until::Root));
-        let newer = self.read(move |connection| graph::lineage(connection, &from, Until::Node(middle)));
+        let older = self.read(move |connection| graph::lineage(connection, &parent, LineageEnd::Root));
+        let newer = self.read(move |connection| graph::lineage(connection, &from, LineageEnd::Node(middle)));
         let (mut nodes, newer) = tokio::try_join!(older, newer).ok()?;
         // The index says where the middle is; whether it is, the nodes themselves.
         if newer.first().is_none_or(|first| first.record.parent != Some(parent)) {
@@ -318,7 +326,7 @@ impl SqliteStore {
         answer.take().ok_or_else(|| self.closed())
     }
 
-    async fn read_indexed_untyped(&self, work: Untyped) -> Result<(), StoreError> {
+    async fn read_indexed_untyped(&self, work: UntypedRead) -> Result<(), StoreError> {
         // Nearly always there is nothing to catch up with, so one visit to a reader is enough.
         let attempt = self.read(move |connection| {
             if places::is_behind(connection)? {
@@ -347,8 +355,8 @@ impl SqliteStore {
     }
 
     /// Makes the text of new nodes searchable for about so long; what another program holds up is left for later.
-    async fn index_for(&self, patience: Duration, ahead: &Arc<Mutex<Ahead>>) -> Result<(), StoreError> {
-        if self.is_read_only() || self.read(search::unindexed).await? == Unindexed::default() {
+    async fn index_for(&self, patience: Duration, prefetch: &Arc<Mutex<Prefetch>>) -> Result<(), StoreError> {
+        if self.is_read_only() || self.read(search::unindexed).await? == IndexBacklog::default() {
             return Ok(());
         }
         let began = Instant::now();
@@ -357,11 +365,11 @@ impl SqliteStore {
                 self.catch_up().await?;
             }
             let step = || {
-                let ahead = Arc::clone(ahead);
+                let prefetch = Arc::clone(prefetch);
                 move |connection: &Connection| {
-                    let mut ahead = ahead.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut prefetch = prefetch.lock().unwrap_or_else(PoisonError::into_inner);
                     index::place_first(connection, search::PLACED)?;
-                    search::advance(connection, SEARCH_STEP, &mut ahead)
+                    search::advance(connection, SEARCH_STEP, &mut prefetch)
                 }
             };
             while self.work(Durability::Process, step()).await? && began.elapsed() < patience {}
@@ -374,29 +382,29 @@ impl SqliteStore {
     }
 
     /// A read of what was done, which is added first for up to as long as a search waits.
-    async fn read_deeds<T: Send + 'static>(
+    async fn read_activity<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Outcome<T> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (work, answer) = untyped(work);
-        self.read_deeds_untyped(work).await?;
+        self.read_activity_untyped(work).await?;
         answer.take().ok_or_else(|| self.closed())
     }
 
-    async fn read_deeds_untyped(&self, work: Untyped) -> Result<(), StoreError> {
-        self.deeds_for(SEARCH_PATIENCE).await?;
+    async fn read_activity_untyped(&self, work: UntypedRead) -> Result<(), StoreError> {
+        self.update_activity(SEARCH_PATIENCE).await?;
         self.read_untyped(work).await
     }
 
     /// Adds what new nodes did for about so long; what another program holds up is left for later.
-    async fn deeds_for(&self, patience: Duration) -> Result<(), StoreError> {
-        if self.is_read_only() || self.read(deeds::behind).await? == 0 {
+    async fn update_activity(&self, patience: Duration) -> Result<(), StoreError> {
+        if self.is_read_only() || self.read(activity::behind).await? == 0 {
             return Ok(());
         }
         let began = Instant::now();
         let step = |connection: &Connection| {
-            index::place_first(connection, DEEDS_STEP)?;
-            deeds::advance(connection, DEEDS_STEP)
+            index::place_first(connection, ACTIVITY_STEP)?;
+            activity::advance(connection, ACTIVITY_STEP)
         };
         loop {
             match self.work(Durability::Process, step).await {
@@ -441,7 +449,7 @@ fn open_for_writing(path: &Path, patience: &Patience) -> Outcome<Connection> {
     }
     schema::bring_up_to_date(&connection, path, patience)?;
     if is_new {
-        // Without its first page in place, the log would not be read after a loss of power.
+        // Without its first page in place, the WAL would not be read after a loss of power.
         connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
     }
     connect::write_ahead(&connection, patience)?;
@@ -477,7 +485,7 @@ impl<T: Send, F: FnMut(&Connection) -> Outcome<T> + Send> Job for Work<T, F> {
         self.durability
     }
 
-    fn prepare(&mut self, _: &Connection, _: &mut Recent) -> Outcome<()> {
+    fn prepare(&mut self, _: &Connection, _: &mut RecentChunks) -> Outcome<()> {
         Ok(())
     }
 
@@ -509,10 +517,10 @@ impl Store for SqliteStore {
             let is_large = job.is_large();
             writer.submit(Box::new(job)).await?;
             let done = result.await.map_err(|_| self.closed())?;
-            if let (true, Some(copier)) = (is_large && done.is_ok(), &self.copier) {
-                // Beside the commits to come, which would else wait for it when the log is full. Where it is done before the
-                // next one, that begins the log anew.
-                copier.copy();
+            if let (true, Some(checkpointer)) = (is_large && done.is_ok(), &self.checkpointer) {
+                // Beside the commits to come, which would else wait for it when the WAL is full. Where it is done before the
+                // next one, that begins the WAL anew.
+                checkpointer.checkpoint();
             }
             done.inspect_err(|error| commit::failed(&committed, error))
         };
@@ -549,9 +557,9 @@ impl Store for SqliteStore {
         }))
     }
 
-    fn lineage(&self, from: NodeId, until: Until) -> Fut<'_, Vec<Node>> {
+    fn lineage(&self, from: NodeId, until: LineageEnd) -> Fut<'_, Vec<Node>> {
         Box::pin(async move {
-            if until == Until::Root
+            if until == LineageEnd::Root
                 && let Some(nodes) = self.lineage_in_halves(from).await
             {
                 return Ok(nodes);
@@ -577,12 +585,12 @@ impl Store for SqliteStore {
         )
     }
 
-    fn pending<'a>(&'a self, session: &'a SessionId) -> Fut<'a, Pending> {
+    fn pending<'a>(&'a self, session: &'a SessionId) -> Fut<'a, OpenWork> {
         let session = session.clone();
         Box::pin(self.read(move |connection| lists::pending(connection, &session)))
     }
 
-    fn reserve(&self, ask: ReserveAsk) -> Fut<'_, Reserved> {
+    fn reserve(&self, ask: ReserveRequest) -> Fut<'_, Reservation> {
         Box::pin(async move {
             // Most of what is to be indexed, outside of the transaction.
             self.read_indexed(|_| Ok(())).await?;
@@ -610,7 +618,7 @@ impl ReadModel for SqliteStore {
         )
     }
 
-    fn decoded(&self, nodes: Vec<Node>) -> Fut<'_, Vec<(Node, Decoded)>> {
+    fn decoded(&self, nodes: Vec<Node>) -> Fut<'_, Vec<(Node, DecodedEntry)>> {
         Box::pin(self.read_many(nodes.len(), move |connection| written::decoded(connection, nodes)))
     }
 
@@ -637,7 +645,7 @@ impl ReadModel for SqliteStore {
         Box::pin(self.read_indexed(move |connection| graph::sessions_of(connection, &nodes)))
     }
 
-    fn resolve<'a>(&'a self, id: &'a Spelling, scope: &'a Scope) -> Fut<'a, Resolved> {
+    fn resolve<'a>(&'a self, id: &'a Spelling, scope: &'a Scope) -> Fut<'a, Resolution> {
         let (spelling, scope) = (id.0.clone(), scope.clone());
         Box::pin(self.read_indexed(move |connection| resolve::resolve(connection, &spelling, &scope)))
     }
@@ -661,9 +669,9 @@ impl ReadModel for SqliteStore {
         Box::pin(self.read_indexed(move |connection| forest::landmarks(connection, &sessions, limit)))
     }
 
-    fn meetings<'a>(&'a self, trunk: NodeId, nodes: &'a [NodeId]) -> Fut<'a, Vec<Option<Meeting>>> {
+    fn fork_points<'a>(&'a self, trunk: NodeId, nodes: &'a [NodeId]) -> Fut<'a, Vec<Option<ForkPoint>>> {
         let nodes = nodes.to_vec();
-        Box::pin(self.read_indexed(move |connection| forest::meetings(connection, &trunk, &nodes)))
+        Box::pin(self.read_indexed(move |connection| forest::fork_points(connection, &trunk, &nodes)))
     }
 
     fn settings(&self, of: NodeId) -> Fut<'_, Vec<Node>> {
@@ -681,7 +689,7 @@ impl ReadModel for SqliteStore {
         Box::pin(self.read_indexed(forest::astray))
     }
 
-    fn search(&self, query: SearchQuery) -> Fut<'_, Found> {
+    fn search(&self, query: SearchQuery) -> Fut<'_, SearchHits> {
         Box::pin(async move {
             if query.words.len() > QUERY_LIMIT {
                 let (size, limit) = (query.words.len() as u64, QUERY_LIMIT as u64);
@@ -701,26 +709,26 @@ impl ReadModel for SqliteStore {
         Box::pin(self.read(move |connection| spend::assumed(connection, since, now)))
     }
 
-    fn usage(&self, query: UsageQuery) -> Fut<'_, Known<Vec<UsageSum>>> {
-        Box::pin(self.read_deeds(move |connection| deeds::usage(connection, &query)))
+    fn usage(&self, query: UsageQuery) -> Fut<'_, IndexedAnswer<Vec<UsageSum>>> {
+        Box::pin(self.read_activity(move |connection| activity::usage(connection, &query)))
     }
 
-    fn touched<'a>(&'a self, session: &'a SessionId) -> Fut<'a, Known<Vec<Touched>>> {
+    fn file_activity<'a>(&'a self, session: &'a SessionId) -> Fut<'a, IndexedAnswer<Vec<FileActivity>>> {
         let session = session.clone();
-        Box::pin(self.read_deeds(move |connection| deeds::touched(connection, &session)))
+        Box::pin(self.read_activity(move |connection| activity::file_activity(connection, &session)))
     }
 
-    fn changes<'a>(&'a self, paths: &'a [String]) -> Fut<'a, Known<Vec<FileChange>>> {
+    fn changes<'a>(&'a self, paths: &'a [String]) -> Fut<'a, IndexedAnswer<Vec<FileChange>>> {
         let paths = paths.to_vec();
-        Box::pin(self.read_deeds(move |connection| deeds::changes(connection, &paths)))
+        Box::pin(self.read_activity(move |connection| activity::changes(connection, &paths)))
     }
 
-    fn file_steps(&self, query: FileStepQuery) -> Fut<'_, Known<Vec<FileStep>>> {
-        Box::pin(self.read_deeds(move |connection| deeds::file_steps(connection, &query)))
+    fn file_steps(&self, query: FileStepQuery) -> Fut<'_, IndexedAnswer<Vec<FileStep>>> {
+        Box::pin(self.read_activity(move |connection| activity::file_steps(connection, &query)))
     }
 
-    fn done(&self, query: DoneQuery) -> Fut<'_, Known<Vec<Done>>> {
-        Box::pin(self.read_deeds(move |connection| deeds::done(connection, &query)))
+    fn session_activity(&self, query: ActivityQuery) -> Fut<'_, IndexedAnswer<Vec<SessionActivity>>> {
+        Box::pin(self.read_activity(move |connection| activity::session_activity(connection, &query)))
     }
 }
 
@@ -734,36 +742,40 @@ impl Upkeep for SqliteStore {
         Box::pin(async move {
             self.work(Durability::Process, schema::reset_derived).await?;
             self.catch_up().await?;
-            self.deeds_for(Duration::MAX).await?;
-            while self.index().await? != Unindexed::default() {}
+            self.update_activity(Duration::MAX).await?;
+            while self.index().await? != IndexBacklog::default() {}
             Ok(())
         })
     }
 
-    fn begin_rebuild(&self, what: Derived) -> Fut<'_, RebuildBegun> {
+    fn begin_rebuild(&self, what: DerivedTables) -> Fut<'_, RebuildStart> {
         Box::pin(self.begin_rebuilding(what))
     }
 
-    fn go_on_with_rebuild(&self) -> Fut<'_, RebuildLeft> {
-        Box::pin(self.go_on_rebuilding())
+    fn continue_rebuild(&self) -> Fut<'_, RebuildBacklog> {
+        Box::pin(self.continue_rebuild_once())
     }
 
-    fn index(&self) -> Fut<'_, Unindexed> {
+    fn index(&self) -> Fut<'_, IndexBacklog> {
         Box::pin(async move {
-            self.deeds_for(INDEX_PATIENCE).await?;
-            self.index_for(INDEX_PATIENCE, &self.ahead).await?;
+            self.update_activity(INDEX_PATIENCE).await?;
+            self.index_for(INDEX_PATIENCE, &self.prefetch).await?;
             if self.is_read_only() {
-                return Ok(Unindexed::default());
+                return Ok(IndexBacklog::default());
             }
             self.read(search::unindexed).await
         })
     }
 
-    fn drop_files<'a>(&'a self, most: u64, tell: TellDropping<'a>) -> Fut<'a, DroppedFiles> {
+    fn drop_files<'a>(&'a self, most: u64, tell: FileDropListener<'a>) -> Fut<'a, DroppedFiles> {
         Box::pin(self.drop_files_beyond(most, tell))
     }
 
-    fn drop_files_when_due<'a>(&'a self, most: u64, tell: TellDropping<'a>) -> Fut<'a, Option<DroppedFiles>> {
+    fn drop_files_when_due<'a>(
+        &'a self,
+        most: u64,
+        tell: FileDropListener<'a>,
+    ) -> Fut<'a, Option<DroppedFiles>> {
         Box::pin(self.drop_files_daily(most, tell))
     }
 

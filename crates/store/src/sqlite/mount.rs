@@ -1,4 +1,4 @@
-//! Where the file of a store lies. SQLite's log needs memory that all its users share and locks that hold, and file
+//! Where the file of a store lies. SQLite's WAL needs memory that all its users share and locks that hold, and file
 //! systems on other machines give neither reliably.
 
 use std::path::Path;

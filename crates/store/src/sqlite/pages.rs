@@ -1,4 +1,4 @@
-//! A damaged file read without SQLite: its pages, the log over them, and the rows in leaves of tables.
+//! A damaged file read without SQLite: its pages, the WAL over them, and the rows in leaves of tables.
 //!
 //! Nothing here trusts the file. Every offset is checked, every chain and tree has an end, and what cannot be read
 //! is left out; whether a row is what it says is for the caller to find out, from its hash.
@@ -17,7 +17,7 @@ const LEAF: u8 = 0x0d;
 const INNER: u8 = 0x05;
 /// Columns of one row at most; ours have fewer than 20.
 const COLUMNS: usize = 64;
-/// Bytes of the log before its first frame, and before the page in each frame.
+/// Bytes of the WAL before its first frame, and before the page in each frame.
 const LOG_HEADER: usize = 32;
 const FRAME_HEADER: usize = 24;
 
@@ -46,24 +46,24 @@ pub(super) struct Tally {
     pub(super) pages: u64,
 }
 
-/// The pages of a database as its last commit left them, as far as the log can be read.
+/// The pages of a database as its last commit left them, as far as the WAL can be read.
 pub(super) struct Pages<'a> {
     file: &'a File,
-    log: Option<&'a File>,
-    /// Where in the log the newest committed version of a page stands.
+    wal: Option<&'a File>,
+    /// Where in the WAL the newest committed version of a page stands.
     newer: HashMap<u32, u64>,
     size: usize,
     usable: usize,
     count: u32,
-    /// Whether there is a log, and none of it could be read.
-    pub(super) log_unreadable: bool,
+    /// Whether there is a WAL, and none of it could be read.
+    pub(super) wal_unreadable: bool,
     /// Bytes that may still be read through chains of pages: rows cannot make us read the file again and again.
     budget: u64,
 }
 
 impl<'a> Pages<'a> {
     /// Finds the pages. `size` is what a page has, where the file's own word is not to be taken.
-    pub(super) fn open(file: &'a File, log: Option<&'a File>, size: Option<usize>) -> io::Result<Self> {
+    pub(super) fn open(file: &'a File, wal: Option<&'a File>, size: Option<usize>) -> io::Result<Self> {
         let length = file.metadata()?.len();
         let mut header = [0; 100];
         let known = file.read_exact_at(&mut header, 0).is_ok() && header.starts_with(MAGIC);
@@ -74,31 +74,31 @@ impl<'a> Pages<'a> {
         let own = Some(own).filter(|size| known && is_page_size(*size));
         let mut pages = Self {
             file,
-            log,
+            wal,
             newer: HashMap::new(),
             size: 0,
             usable: 0,
             count: 0,
-            log_unreadable: false,
+            wal_unreadable: false,
             budget: 0,
         };
         let mut last = 0;
-        let log_size = log.map(File::metadata).transpose()?.map_or(0, |found| found.len());
-        let mut of_log = None;
-        if log_size > LOG_HEADER as u64 {
-            let (size, newest) = pages.read_log(log_size)?;
-            pages.log_unreadable = size.is_none();
-            (of_log, last) = (size, newest);
+        let wal_size = wal.map(File::metadata).transpose()?.map_or(0, |found| found.len());
+        let mut of_wal = None;
+        if wal_size > LOG_HEADER as u64 {
+            let (size, newest) = pages.read_wal(wal_size)?;
+            pages.wal_unreadable = size.is_none();
+            (of_wal, last) = (size, newest);
         }
-        pages.size = size.or(of_log).or(own).unwrap_or(DEFAULT_PAGE);
-        if of_log.is_some_and(|size| size != pages.size) {
+        pages.size = size.or(of_wal).or(own).unwrap_or(DEFAULT_PAGE);
+        if of_wal.is_some_and(|size| size != pages.size) {
             pages.newer.clear();
         }
         let reserved = if known { usize::from(header[20]) } else { 0 };
         pages.usable = Some(pages.size - reserved).filter(|usable| *usable >= 480).unwrap_or(pages.size);
         let whole = u32::try_from(length.div_ceil(pages.size as u64)).unwrap_or(u32::MAX);
         pages.count = whole.max(last);
-        pages.budget = length.saturating_add(log_size).saturating_mul(4).saturating_add(1 << 20);
+        pages.budget = length.saturating_add(wal_size).saturating_mul(4).saturating_add(1 << 20);
         Ok(pages)
     }
 
@@ -107,12 +107,12 @@ impl<'a> Pages<'a> {
         self.size
     }
 
-    /// Reads which pages the log has: only of transactions that were committed, and only as far as the chain of
+    /// Reads which pages the WAL has: only of transactions that were committed, and only as far as the chain of
     /// checksums holds. Gives the size of its pages and the number of the last one.
-    fn read_log(&mut self, length: u64) -> io::Result<(Option<usize>, u32)> {
-        let Some(log) = self.log else { return Ok((None, 0)) };
+    fn read_wal(&mut self, length: u64) -> io::Result<(Option<usize>, u32)> {
+        let Some(wal) = self.wal else { return Ok((None, 0)) };
         let mut header = [0; LOG_HEADER];
-        log.read_exact_at(&mut header, 0)?;
+        wal.read_exact_at(&mut header, 0)?;
         let size = word(&header, 8) as usize;
         let big = match word(&header, 0) {
             0x377f_0683 => true,
@@ -127,7 +127,7 @@ impl<'a> Pages<'a> {
         let mut frame = vec![0; FRAME_HEADER + size];
         let mut at = LOG_HEADER as u64;
         while at + frame.len() as u64 <= length {
-            log.read_exact_at(&mut frame, at)?;
+            wal.read_exact_at(&mut frame, at)?;
             sum = checksum(sum, &frame[..8], big);
             sum = checksum(sum, &frame[FRAME_HEADER..], big);
             let belongs = frame[8..16] == header[16..24] && sum == (word(&frame, 16), word(&frame, 20));
@@ -150,8 +150,8 @@ impl<'a> Pages<'a> {
             return Ok(None);
         }
         let mut page = vec![0; self.size];
-        let (from, at) = match (self.newer.get(&number), self.log) {
-            (Some(at), Some(log)) => (log, *at),
+        let (from, at) = match (self.newer.get(&number), self.wal) {
+            (Some(at), Some(wal)) => (wal, *at),
             _ => (self.file, u64::from(number - 1) * self.size as u64),
         };
         let mut got = 0;

@@ -11,7 +11,7 @@ use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::failure::{Outcome, Place};
-use super::shared::{Shared, Slot, lock};
+use super::shared::{SharedMemory, Slot, lock};
 use super::writer::{guarded, join, stopped};
 use crate::StoreError;
 
@@ -29,7 +29,7 @@ pub(super) struct Readers {
     place: Place,
     connect: Connect,
     /// `None` where no other process's doings can concern it.
-    shared: Option<Arc<Shared>>,
+    shared: Option<Arc<SharedMemory>>,
     /// Threads at most.
     most: usize,
     /// Reads that are queued or under way.
@@ -42,7 +42,7 @@ pub(super) type Connect = Arc<dyn Fn() -> Outcome<Connection> + Send + Sync>;
 
 /// A read that leaves its answer where whoever asked looks for it. What happens until then is compiled once, not for each
 /// read: that would be a fortieth of the program.
-pub(super) type Untyped = Box<dyn FnOnce(&Connection) -> Outcome<()> + Send>;
+pub(super) type UntypedRead = Box<dyn FnOnce(&Connection) -> Outcome<()> + Send>;
 
 /// Where a read leaves its answer.
 pub(super) struct Answer<T>(Arc<Mutex<Option<T>>>);
@@ -55,7 +55,7 @@ impl<T> Answer<T> {
 
 pub(super) fn untyped<T: Send + 'static>(
     work: impl FnOnce(&Connection) -> Outcome<T> + Send + 'static,
-) -> (Untyped, Answer<T>) {
+) -> (UntypedRead, Answer<T>) {
     let answer = Answer(Arc::default());
     let place = Arc::clone(&answer.0);
     let work = move |connection: &Connection| {
@@ -66,7 +66,7 @@ pub(super) fn untyped<T: Send + 'static>(
     (Box::new(work), answer)
 }
 
-pub(super) fn in_transaction(work: Untyped) -> Untyped {
+pub(super) fn in_transaction(work: UntypedRead) -> UntypedRead {
     Box::new(move |connection| {
         let transaction = connection.unchecked_transaction()?;
         work(&transaction)?;
@@ -78,7 +78,7 @@ pub(super) fn in_transaction(work: Untyped) -> Untyped {
 struct ReadConnection {
     connection: Option<Connection>,
     connect: Connect,
-    shared: Option<Arc<Shared>>,
+    shared: Option<Arc<SharedMemory>>,
     /// Where the connection rests between two reads.
     slot: Slot,
     /// Why there is none now.
@@ -86,7 +86,12 @@ struct ReadConnection {
 }
 
 impl Readers {
-    pub(super) fn new(most: usize, connect: Connect, place: Place, shared: Option<Arc<Shared>>) -> Self {
+    pub(super) fn new(
+        most: usize,
+        connect: Connect,
+        place: Place,
+        shared: Option<Arc<SharedMemory>>,
+    ) -> Self {
         let (reads, queue) = channel();
         Self {
             reads: Some(reads),
@@ -144,11 +149,11 @@ impl Readers {
     }
 
     /// Runs a read on one of the threads. Nobody waiting any more before it begins: it does not run.
-    pub(super) async fn read(&self, work: Untyped) -> Result<(), StoreError> {
+    pub(super) async fn read(&self, work: UntypedRead) -> Result<(), StoreError> {
         let permit = Arc::clone(&self.room).acquire_owned().await.map_err(|_| stopped(&self.place))?;
         let (answer, result) = oneshot::channel();
         let place = self.place.clone();
-        let open = Counted::new(&self.open);
+        let open = OpenReadCount::new(&self.open);
         // One thread for each read, up to the most: a long one must not hold up a short one.
         if open.before < self.most {
             let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner).len();
@@ -181,18 +186,18 @@ impl Readers {
 }
 
 /// Counts a read for as long as it lives.
-struct Counted {
+struct OpenReadCount {
     open: Arc<AtomicUsize>,
     before: usize,
 }
 
-impl Counted {
+impl OpenReadCount {
     fn new(open: &Arc<AtomicUsize>) -> Self {
         Self { before: open.fetch_add(1, Ordering::Relaxed), open: Arc::clone(open) }
     }
 }
 
-impl Drop for Counted {
+impl Drop for OpenReadCount {
     fn drop(&mut self) {
         self.open.fetch_sub(1, Ordering::Relaxed);
     }

@@ -8,52 +8,52 @@ use std::time::Instant;
 use rusqlite::{Connection, OptionalExtension as _};
 
 use super::failure::Outcome;
-use super::{INDEX_PATIENCE, SqliteStore, deeds, index, places, schema, search, vectors};
-use crate::{Derived, Durability, RebuildBegun, RebuildLeft, StoreError, Upkeep as _};
+use super::{INDEX_PATIENCE, SqliteStore, activity, index, places, schema, search, vectors};
+use crate::{DerivedTables, Durability, RebuildBacklog, RebuildStart, StoreError, Upkeep as _};
 
 /// Under which key of `quipu_meta` it stands.
 const MARK: &str = "rebuild";
 /// Nodes of one transaction.
 const STEP: usize = 2_000;
 
-fn name(what: Derived) -> &'static str {
+fn name(what: DerivedTables) -> &'static str {
     match what {
-        Derived::Search => "search",
-        Derived::All => "all",
+        DerivedTables::Search => "search",
+        DerivedTables::All => "all",
     }
 }
 
-fn begin(connection: &Connection, what: Derived) -> Outcome<RebuildBegun> {
+fn begin(connection: &Connection, what: DerivedTables) -> Outcome<RebuildStart> {
     let begun: Option<String> = connection
         .query_row("SELECT value FROM quipu_meta WHERE key = ?1", [MARK], |row| row.get(0))
         .optional()?;
-    if begun.is_some_and(|begun| begun == name(what) || begun == name(Derived::All)) {
-        return Ok(RebuildBegun::GoesOn);
+    if begun.is_some_and(|begun| begun == name(what) || begun == name(DerivedTables::All)) {
+        return Ok(RebuildStart::Resumed);
     }
     match what {
-        Derived::Search => {
+        DerivedTables::Search => {
             search::reset(connection)?;
             vectors::reset(connection)?;
         }
-        Derived::All => schema::reset_derived(connection)?,
+        DerivedTables::All => schema::reset_derived(connection)?,
     }
     connection
         .execute("INSERT OR REPLACE INTO quipu_meta (key, value) VALUES (?1, ?2)", [MARK, name(what)])?;
-    Ok(RebuildBegun::Anew)
+    Ok(RebuildStart::Anew)
 }
 
-fn left(connection: &Connection) -> Outcome<RebuildLeft> {
-    let crate::Unindexed { words, substrings } = search::unindexed(connection)?;
+fn left(connection: &Connection) -> Outcome<RebuildBacklog> {
+    let crate::IndexBacklog { words, substrings } = search::unindexed(connection)?;
     let graph = u64::try_from(places::lag(connection)?).unwrap_or(u64::MAX);
-    Ok(RebuildLeft { graph, deeds: deeds::behind(connection)?, words, substrings })
+    Ok(RebuildBacklog { graph, activity: activity::behind(connection)?, words, substrings })
 }
 
 impl SqliteStore {
-    pub(super) async fn begin_rebuilding(&self, what: Derived) -> Result<RebuildBegun, StoreError> {
+    pub(super) async fn begin_rebuilding(&self, what: DerivedTables) -> Result<RebuildStart, StoreError> {
         self.work(Durability::Process, move |connection| begin(connection, what)).await
     }
 
-    pub(super) async fn go_on_rebuilding(&self) -> Result<RebuildLeft, StoreError> {
+    pub(super) async fn continue_rebuild_once(&self) -> Result<RebuildBacklog, StoreError> {
         let began = Instant::now();
         let step = |connection: &Connection| index::advance_or_renew(connection, STEP);
         while self.work(Durability::Process, step).await? {
@@ -63,7 +63,7 @@ impl SqliteStore {
         }
         self.index().await?;
         let left = self.read(left).await?;
-        if left == RebuildLeft::default() {
+        if left == RebuildBacklog::default() {
             let done = |connection: &Connection| {
                 connection.execute("DELETE FROM quipu_meta WHERE key = ?1", [MARK])?;
                 Ok(())

@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::failure::Outcome;
 use super::{graph, lists, rows};
-use crate::{Candidate, FoundBy, RefName, Resolved, Scope};
+use crate::{Candidate, RefName, Resolution, Scope, SpellingKind};
 
 /// Candidates that are told at most.
 const LIMIT: usize = 20;
@@ -14,14 +14,14 @@ const PREFIX: usize = 4;
 /// Bytes of a spelling at most; anything longer names nothing.
 const LONGEST: usize = 1024;
 
-pub(super) fn resolve(connection: &Connection, spelling: &str, scope: &Scope) -> Outcome<Resolved> {
+pub(super) fn resolve(connection: &Connection, spelling: &str, scope: &Scope) -> Outcome<Resolution> {
     let spelling = spelling.trim();
     if spelling.is_empty() || spelling.len() > LONGEST {
-        return Ok(Resolved::None);
+        return Ok(Resolution::None);
     }
     let found = collect(connection, spelling, scope)?;
     // The same node by two names is one answer.
-    let mut unique: Vec<(NodeId, FoundBy)> = Vec::new();
+    let mut unique: Vec<(NodeId, SpellingKind)> = Vec::new();
     for (node, by) in found {
         if !unique.iter().any(|(have, _)| *have == node) {
             unique.push((node, by));
@@ -34,22 +34,22 @@ pub(super) fn resolve(connection: &Connection, spelling: &str, scope: &Scope) ->
     candidates.sort_by_key(|candidate| std::cmp::Reverse(candidate.timestamp));
     candidates.truncate(LIMIT);
     Ok(match candidates.len() {
-        0 => Resolved::None,
-        1 => candidates.pop().map_or(Resolved::None, Resolved::One),
-        _ => Resolved::Many(candidates),
+        0 => Resolution::None,
+        1 => candidates.pop().map_or(Resolution::None, Resolution::One),
+        _ => Resolution::Many(candidates),
     })
 }
 
-fn collect(connection: &Connection, spelling: &str, scope: &Scope) -> Outcome<Vec<(NodeId, FoundBy)>> {
+fn collect(connection: &Connection, spelling: &str, scope: &Scope) -> Outcome<Vec<(NodeId, SpellingKind)>> {
     if spelling == "HEAD" {
-        return Ok(scope.head.into_iter().map(|head| (head, FoundBy::Head)).collect());
+        return Ok(scope.head.into_iter().map(|head| (head, SpellingKind::Head)).collect());
     }
     if let Some(id) = spelling.strip_prefix("pi:").or_else(|| spelling.strip_prefix("ext:")) {
         return by_external_id(connection, id, scope);
     }
     let lower = spelling.to_ascii_lowercase();
     if let Ok(id) = lower.parse::<NodeId>() {
-        return Ok(vec![(id, FoundBy::Hash)]);
+        return Ok(vec![(id, SpellingKind::Hash)]);
     }
     let mut found = Vec::new();
     if (PREFIX..64).contains(&lower.len()) && lower.bytes().all(|byte| byte.is_ascii_hexdigit()) {
@@ -58,20 +58,20 @@ fn collect(connection: &Connection, spelling: &str, scope: &Scope) -> Outcome<Ve
             .prepare_cached("SELECT id FROM nodes WHERE id >= ?1 AND id < ?1 || 'g' ORDER BY id LIMIT ?2")?;
         let mut rows = statement.query(params![lower, i64::try_from(LIMIT).unwrap_or(i64::MAX)])?;
         while let Some(row) = rows.next()? {
-            found.extend(rows::node_id(row, 0)?.map(|id| (id, FoundBy::Hash)));
+            found.extend(rows::node_id(row, 0)?.map(|id| (id, SpellingKind::Hash)));
         }
     }
     found.extend(by_external_id(connection, spelling, scope)?);
     found.extend(by_session(connection, spelling)?);
-    found.extend(lists::head(connection, spelling)?.map(|node| (node, FoundBy::Ref)));
+    found.extend(lists::head(connection, spelling)?.map(|node| (node, SpellingKind::Ref)));
     let bookmark = RefName::bookmark(spelling);
-    found.extend(lists::head(connection, bookmark.as_str())?.map(|node| (node, FoundBy::Ref)));
+    found.extend(lists::head(connection, bookmark.as_str())?.map(|node| (node, SpellingKind::Ref)));
     Ok(found)
 }
 
 /// Ids of other programs are unique within one session only: one on the lineage of the head wins, then the
 /// newest.
-fn by_external_id(connection: &Connection, id: &str, scope: &Scope) -> Outcome<Vec<(NodeId, FoundBy)>> {
+fn by_external_id(connection: &Connection, id: &str, scope: &Scope) -> Outcome<Vec<(NodeId, SpellingKind)>> {
     let mut statement = connection.prepare_cached(
         "SELECT id, timestamp FROM nodes WHERE external_id = ?1 ORDER BY timestamp DESC, rowid DESC LIMIT 1000",
     )?;
@@ -90,17 +90,17 @@ fn by_external_id(connection: &Connection, id: &str, scope: &Scope) -> Outcome<V
                 }
             }
             if let [only] = near[..] {
-                return Ok(vec![(only, FoundBy::ExternalId)]);
+                return Ok(vec![(only, SpellingKind::ExternalId)]);
             }
         }
         let newest = found[0].1;
         found.retain(|(_, timestamp)| *timestamp == newest);
     }
-    Ok(found.into_iter().map(|(node, _)| (node, FoundBy::ExternalId)).collect())
+    Ok(found.into_iter().map(|(node, _)| (node, SpellingKind::ExternalId)).collect())
 }
 
 /// A session that has no ref any more is answered with its first node.
-fn by_session(connection: &Connection, spelling: &str) -> Outcome<Vec<(NodeId, FoundBy)>> {
+fn by_session(connection: &Connection, spelling: &str) -> Outcome<Vec<(NodeId, SpellingKind)>> {
     let mut statement = connection.prepare_cached(
         "SELECT s.id, coalesce(r.node_id, lower(hex(s.base))) FROM quipu_x_session s LEFT JOIN refs r ON r.name = s.ref \
          WHERE s.id >= ?1 ORDER BY s.id LIMIT ?2",
@@ -114,15 +114,15 @@ fn by_session(connection: &Connection, spelling: &str) -> Outcome<Vec<(NodeId, F
         }
         let Some(node) = rows::node_id(row, 1)? else { continue };
         if id == spelling {
-            exact.push((node, FoundBy::Session));
+            exact.push((node, SpellingKind::Session));
         } else if spelling.chars().count() >= PREFIX {
-            longer.push((node, FoundBy::Session));
+            longer.push((node, SpellingKind::Session));
         }
     }
     Ok(if exact.is_empty() { longer } else { exact })
 }
 
-fn describe(connection: &Connection, node: NodeId, by: FoundBy) -> Outcome<Option<Candidate>> {
+fn describe(connection: &Connection, node: NodeId, by: SpellingKind) -> Outcome<Option<Candidate>> {
     let mut statement = connection.prepare_cached(
         "SELECT n.role, n.external_id, n.timestamp, s.id FROM nodes n \
          LEFT JOIN quipu_x_node x ON x.seq = n.rowid AND x.id = ?2 \

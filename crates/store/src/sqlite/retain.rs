@@ -12,7 +12,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::failure::Outcome;
 use super::{SqliteStore, chunks, file, rows};
-use crate::{DroppedFiles, DroppingFiles, Durability, StoreError, TellDropping};
+use crate::{DroppedFiles, Durability, FileDropListener, FileDropProgress, StoreError};
 
 /// Under which key of `quipu_meta` it stands what was dropped so far.
 const MARK: &str = "files.dropped";
@@ -42,7 +42,7 @@ struct States {
 
 impl States {
     /// Reads the nodes that came since. What they need otherwise of what is known by then is added to `others`.
-    fn go_on(&mut self, connection: &Connection, mut others: Option<&mut HashSet<ChunkId>>) -> Outcome<()> {
+    fn advance(&mut self, connection: &Connection, mut others: Option<&mut HashSet<ChunkId>>) -> Outcome<()> {
         let mut statement = connection
             .prepare_cached("SELECT rowid, parts_list FROM nodes WHERE rowid > ?1 ORDER BY rowid LIMIT ?2")?;
         let mut session_of = connection.prepare_cached("SELECT session FROM quipu_x_node WHERE seq = ?1")?;
@@ -91,7 +91,7 @@ impl States {
 
 /// How a state is kept.
 #[derive(Debug, Clone, Copy)]
-struct Kept {
+struct StoredState {
     /// Bytes that it takes.
     bytes: u64,
     /// Its own bytes.
@@ -101,23 +101,26 @@ struct Kept {
 }
 
 /// How these are kept, as far as they are.
-fn measure(connection: &Connection, states: &HashMap<ChunkId, i64>) -> Outcome<HashMap<ChunkId, Kept>> {
+fn measure(
+    connection: &Connection,
+    states: &HashMap<ChunkId, i64>,
+) -> Outcome<HashMap<ChunkId, StoredState>> {
     let mut found = HashMap::new();
     for state in states.keys() {
         if let Some((bytes, size, base)) = chunks::kept(connection, state)? {
-            found.insert(*state, Kept { bytes, size, base });
+            found.insert(*state, StoredState { bytes, size, base });
         }
     }
     Ok(found)
 }
 
-fn total(kept: &HashMap<ChunkId, Kept>) -> u64 {
+fn total(kept: &HashMap<ChunkId, StoredState>) -> u64 {
     kept.values().map(|one| one.bytes).sum()
 }
 
 /// The first of these, in their order, after which no more than `most` bytes are left. What was kept as the difference to
 /// one that goes takes more then.
-fn first_of(droppable: Vec<ChunkId>, mut kept: HashMap<ChunkId, Kept>, most: u64) -> Vec<ChunkId> {
+fn first_of(droppable: Vec<ChunkId>, mut kept: HashMap<ChunkId, StoredState>, most: u64) -> Vec<ChunkId> {
     let mut above: HashMap<ChunkId, Vec<ChunkId>> = HashMap::new();
     for (id, one) in &kept {
         above.entry(one.base.unwrap_or(*id)).or_default().push(*id);
@@ -206,7 +209,7 @@ fn drop_some(
     most: u64,
 ) -> Outcome<(u64, u64)> {
     let mut stays = others.clone();
-    states.go_on(connection, Some(&mut stays))?;
+    states.advance(connection, Some(&mut stays))?;
     stays.extend(open(connection, &states.last)?);
     let droppable: HashSet<ChunkId> = states.droppable(&stays).into_iter().collect();
     let some: HashSet<ChunkId> = some.iter().filter(|id| droppable.contains(id)).copied().collect();
@@ -276,7 +279,7 @@ impl SqliteStore {
     pub(super) async fn drop_files_daily(
         &self,
         most: u64,
-        tell: TellDropping<'_>,
+        tell: FileDropListener<'_>,
     ) -> Result<Option<DroppedFiles>, StoreError> {
         if self.is_read_only() || file::size(&self.place.path) <= most {
             return Ok(None);
@@ -290,14 +293,14 @@ impl SqliteStore {
     pub(super) async fn drop_files_beyond(
         &self,
         most: u64,
-        tell: TellDropping<'_>,
+        tell: FileDropListener<'_>,
     ) -> Result<DroppedFiles, StoreError> {
         let mut done = DroppedFiles::default();
         for _ in 0..ROUNDS {
             // The sessions of nodes stand in derived tables.
             let read = move |connection: &Connection| {
                 let mut states = States::default();
-                states.go_on(connection, None)?;
+                states.advance(connection, None)?;
                 let kept = measure(connection, &states.last)?;
                 let mut others = HashSet::new();
                 if total(&kept) > most {
@@ -314,7 +317,7 @@ impl SqliteStore {
             }
             let (mut some, of) = (0, done.states + goes.len() as u64);
             for step in goes.chunks(STEP) {
-                tell(DroppingFiles { done: done.states, of });
+                tell(FileDropProgress { done: done.states, of });
                 let (step, kept) = (step.to_vec(), others.clone());
                 let mut mine = std::mem::take(&mut states);
                 let work = move |connection: &Connection| {
@@ -325,14 +328,14 @@ impl SqliteStore {
                 states = back;
                 (done.states, done.bytes, some) = (done.states + count, done.bytes + bytes, some + count);
             }
-            tell(DroppingFiles { done: done.states, of: done.states });
+            tell(FileDropProgress { done: done.states, of: done.states });
             if some == 0 {
                 return Ok(done);
             }
         }
         let read = |connection: &Connection| {
             let mut states = States::default();
-            states.go_on(connection, None)?;
+            states.advance(connection, None)?;
             Ok(total(&measure(connection, &states.last)?))
         };
         done.left = self.read_indexed(read).await?;

@@ -17,7 +17,7 @@ use quipu_dag::{Blob, Node, NodeRecord, Verdict};
 use quipu_protocol::{BlobId, ChunkId, NodeId};
 use rusqlite::{Connection, params, params_from_iter};
 
-use super::chunks::{self, Recent};
+use super::chunks::{self, RecentChunks};
 use super::connect::{self, Patience};
 use super::failure::{Failure, Outcome, Place};
 use super::pages::{Pages, Row, Tally, Value};
@@ -32,7 +32,7 @@ const TOLD: usize = 100;
 /// What was carried over from a damaged store, and what was not.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Salvage {
-    /// Where the damaged file is now; its log stands beside it with `-wal` at the end.
+    /// Where the damaged file is now; its WAL stands beside it with `-wal` at the end.
     pub damaged: PathBuf,
     /// What is in the new store, and what is missing there (parents, parts).
     pub report: Report,
@@ -47,8 +47,8 @@ pub struct Salvage {
     pub lost_refs: Vec<String>,
     /// Whether waiting inputs and open steps could not be read, or not all of them.
     pub lost_open: bool,
-    /// Whether there was a write-ahead log and none of it could be read: then the last steps may be missing.
-    pub lost_log: bool,
+    /// Whether there was a WAL and none of it could be read: then the last steps may be missing.
+    pub lost_wal: bool,
 }
 
 impl From<io::Error> for Failure {
@@ -78,14 +78,14 @@ pub fn salvage(path: &Path) -> Result<Salvage, StoreError> {
     lock(&source, &place)?;
     let mut now = rows::now();
     let aside = loop {
-        let aside = file::beside(&place.path, &format!(".damaged.{now}"));
+        let aside = file::sibling_path(&place.path, &format!(".damaged.{now}"));
         if fs::symlink_metadata(&aside).is_err() {
             break aside;
         }
         now += 1;
     };
     let new = Place {
-        path: file::beside(&place.path, &format!(".repaired.{now}")),
+        path: file::sibling_path(&place.path, &format!(".repaired.{now}")),
         busy: Duration::ZERO,
         identity: None,
     };
@@ -104,7 +104,7 @@ pub fn salvage(path: &Path) -> Result<Salvage, StoreError> {
     if made.is_err() {
         // Ours, and of no use.
         for suffix in ["", "-wal", "-shm", "-journal"] {
-            fs::remove_file(file::beside(&new.path, suffix)).ok();
+            fs::remove_file(file::sibling_path(&new.path, suffix)).ok();
         }
     }
     made
@@ -134,7 +134,7 @@ fn exchange(path: &Path, new: &Path, aside: &Path) -> Result<(), StoreError> {
     let mut linked = false;
     let done = (|| {
         for suffix in COMPANIONS {
-            let (from, to) = (file::beside(path, suffix), file::beside(aside, suffix));
+            let (from, to) = (file::sibling_path(path, suffix), file::sibling_path(aside, suffix));
             match fs::rename(&from, &to) {
                 Ok(()) => moved.push((from, to)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -171,8 +171,8 @@ fn exchange(path: &Path, new: &Path, aside: &Path) -> Result<(), StoreError> {
 }
 
 fn carry_over(source: &File, place: &Place, new: &Place, now: i64) -> Outcome<Salvage> {
-    let log = match File::open(file::beside(&place.path, "-wal")) {
-        Ok(log) => Some(log),
+    let wal = match File::open(file::sibling_path(&place.path, "-wal")) {
+        Ok(wal) => Some(wal),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(error.into()),
     };
@@ -180,12 +180,12 @@ fn carry_over(source: &File, place: &Place, new: &Place, now: i64) -> Outcome<Sa
     connection.execute_batch("PRAGMA synchronous = EXTRA")?;
     schema::bring_up_to_date(&connection, &new.path, &Patience::new(new.busy))?;
     connection.execute_batch("BEGIN IMMEDIATE")?;
-    let mut pages = Pages::open(source, log.as_ref(), None)?;
-    let mut found = Found::default();
+    let mut pages = Pages::open(source, wal.as_ref(), None)?;
+    let mut found = SalvagedRows::default();
     gather(&connection, place, &mut pages, &mut found)?;
     if found.nodes.is_empty() && pages.size() != 4096 {
         // The header lies about the size of pages.
-        pages = Pages::open(source, log.as_ref(), Some(4096))?;
+        pages = Pages::open(source, wal.as_ref(), Some(4096))?;
         gather(&connection, place, &mut pages, &mut found)?;
     }
     for (key, values) in std::mem::take(&mut found.others) {
@@ -201,7 +201,7 @@ fn carry_over(source: &File, place: &Place, new: &Place, now: i64) -> Outcome<Sa
         return Err(StoreError::NotAStore { path: place.path.clone(), what }.into());
     }
     let mut salvage =
-        Salvage { skipped: found.skipped, lost_log: pages.log_unreadable, ..Salvage::default() };
+        Salvage { skipped: found.skipped, lost_wal: pages.wal_unreadable, ..Salvage::default() };
     salvage.lost_nodes = insert_nodes(&connection, &mut found)?;
     let roots = roots(&mut pages)?;
     place_refs(&connection, &mut pages, &roots, &mut found, &mut salvage)?;
@@ -222,7 +222,7 @@ fn carry_over(source: &File, place: &Place, new: &Place, now: i64) -> Outcome<Sa
 
 /// What a pass over the file collects, beside what goes straight into the new store.
 #[derive(Default)]
-struct Found {
+struct SalvagedRows {
     /// By the numbers of their rows: in the order in which they were written.
     nodes: BTreeMap<(i64, NodeId), Vec<Value>>,
     /// Those that are not what their ids say.
@@ -235,7 +235,12 @@ struct Found {
 }
 
 /// Reads every row in the file.
-fn gather(connection: &Connection, place: &Place, pages: &mut Pages<'_>, found: &mut Found) -> Outcome<()> {
+fn gather(
+    connection: &Connection,
+    place: &Place,
+    pages: &mut Pages<'_>,
+    found: &mut SalvagedRows,
+) -> Outcome<()> {
     let mut tally = Tally::default();
     pages.scan(&mut tally, |row| take(connection, place, row, found))?;
     found.skipped += tally.broken + tally.pages;
@@ -247,7 +252,7 @@ fn is_text_or_null(value: &Value) -> bool {
 }
 
 /// Takes a row for what its shape says.
-fn take(connection: &Connection, place: &Place, row: Row, found: &mut Found) -> Outcome<()> {
+fn take(connection: &Connection, place: &Place, row: Row, found: &mut SalvagedRows) -> Outcome<()> {
     let Row { rowid, values } = row;
     let kept = match values.as_slice() {
         [
@@ -387,7 +392,7 @@ fn fits(id: NodeId, values: &[Value]) -> bool {
 }
 
 /// Writes the nodes with the numbers that they had; says how many are missing between them.
-fn insert_nodes(connection: &Connection, found: &mut Found) -> Outcome<u64> {
+fn insert_nodes(connection: &Connection, found: &mut SalvagedRows) -> Outcome<u64> {
     let columns = "id, parent_id, role, parts_list, timestamp, config_json, thought_signatures, \
                    system_prompt_hash, external_id";
     let mut insert = connection.prepare(&format!(
@@ -448,7 +453,7 @@ fn place_refs(
     connection: &Connection,
     pages: &mut Pages<'_>,
     roots: &HashMap<String, u32>,
-    found: &mut Found,
+    found: &mut SalvagedRows,
     salvage: &mut Salvage,
 ) -> Outcome<()> {
     let mut live: HashMap<String, NodeId> = HashMap::new();
@@ -621,7 +626,7 @@ fn drop_damaged_chunks(connection: &Connection) -> Outcome<u64> {
             .prepare("SELECT rowid, hash FROM quipu_chunk ORDER BY rowid")?
             .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
             .collect::<Result<_, _>>()?;
-        let mut recent = Recent::default();
+        let mut recent = RecentChunks::default();
         let mut damaged = Vec::new();
         for (row, hash) in ids {
             let Ok(id) = <[u8; 32]>::try_from(hash) else {

@@ -8,8 +8,9 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use super::failure::{Failure, Outcome};
 use super::{SqliteStore, rows};
 use crate::{
-    Claimed, Durability, Fence, Fut, JOB_LIMIT, Job, JobClaim, JobKey, JobKind, JobPut, JobRetry, JobState,
-    JobTime, Jobs, LOST_ATTEMPT, Leading, NewJob, Owner, RunnerLease, StoreError, check_job_error,
+    ClaimOutcome, Durability, Fence, Fut, JOB_LIMIT, Job, JobClaim, JobKey, JobKind, JobPut, JobRetry,
+    JobState, JobTime, Jobs, LOST_ATTEMPT, NewJob, Owner, RunnerLease, RunnerLeaseOutcome, StoreError,
+    check_job_error,
 };
 
 /// The lease of whoever runs jobs, among those of refs.
@@ -106,7 +107,7 @@ fn set_runner(connection: &Connection, lease: &RunnerLease, expires: i64) -> Out
     Ok(())
 }
 
-fn lead(connection: &Connection, owner: &Owner, now: UnixMs, ttl: i64) -> Outcome<Leading> {
+fn lead(connection: &Connection, owner: &Owner, now: UnixMs, ttl: i64) -> Outcome<RunnerLeaseOutcome> {
     let end = now.saturating_add(ttl);
     let fence = match runner(connection)? {
         None => Fence(1),
@@ -116,13 +117,13 @@ fn lead(connection: &Connection, owner: &Owner, now: UnixMs, ttl: i64) -> Outcom
             if until > end {
                 set_runner(connection, &held, end)?;
             }
-            return Ok(Leading::No { owner: held.owner, until: until.min(end) });
+            return Ok(RunnerLeaseOutcome::Refused { owner: held.owner, until: until.min(end) });
         }
         Some((held, _)) => Fence(held.fence.0 + 1),
     };
     let lease = RunnerLease { owner: owner.clone(), fence };
     set_runner(connection, &lease, end)?;
-    Ok(Leading::Yes(lease))
+    Ok(RunnerLeaseOutcome::Granted(lease))
 }
 
 fn resign(connection: &Connection, lease: &RunnerLease) -> Outcome<()> {
@@ -164,7 +165,7 @@ fn claim(
     kinds: &[String],
     now: UnixMs,
     ttl: i64,
-) -> Outcome<Claimed> {
+) -> Outcome<ClaimOutcome> {
     if runner(connection)?.is_none_or(|(held, _)| held != *lease) {
         return Err(StoreError::NotLeading.into());
     }
@@ -176,7 +177,7 @@ fn claim(
                  WHERE state <> 'failed' AND next > ?1 AND span < next - ?1",
             )?
             .execute([now])?;
-        return Ok(Claimed::Nothing);
+        return Ok(ClaimOutcome::Nothing);
     };
     if job.state != JobState::Waiting && job.attempts >= job.attempt_limit {
         connection
@@ -185,7 +186,7 @@ fn claim(
             )?
             .execute(params![job.key.as_str(), now, LOST_ATTEMPT])?;
         (job.state, job.next, job.error) = (JobState::Failed, now, Some(LOST_ATTEMPT.to_owned()));
-        return Ok(Claimed::Exhausted(Box::new(job)));
+        return Ok(ClaimOutcome::Exhausted(Box::new(job)));
     }
     let fence = next_fence(connection)?;
     connection
@@ -196,19 +197,25 @@ fn claim(
         .execute(params![job.key.as_str(), now.saturating_add(ttl), ttl, fence, lease.owner.0])?;
     job.state = JobState::Running { owner: lease.owner.clone() };
     (job.next, job.attempts) = (now.saturating_add(ttl), job.attempts.saturating_add(1));
-    Ok(Claimed::Job(Box::new(JobClaim { job, fence: Fence(fence.unsigned_abs()) })))
+    Ok(ClaimOutcome::Job(Box::new(JobClaim { job, fence: Fence(fence.unsigned_abs()) })))
 }
 
 /// What is said of a job by who claimed it.
 #[derive(Clone)]
-enum Said {
+enum JobReport {
     Renewed { ttl: i64 },
     Finished(Option<JobTime>),
     Failed { error: String, retry: Duration },
     Released,
 }
 
-fn say(connection: &Connection, key: &JobKey, fence: Fence, said: &Said, now: UnixMs) -> Outcome<JobState> {
+fn say(
+    connection: &Connection,
+    key: &JobKey,
+    fence: Fence,
+    said: &JobReport,
+    now: UnixMs,
+) -> Outcome<JobState> {
     let fence = i64::try_from(fence.0).unwrap_or(i64::MAX);
     let mut statement = connection.prepare_cached(&format!(
         "SELECT {COLUMNS} FROM quipu_job WHERE key = ?1 AND fence = ?2 AND state = 'running'"
@@ -227,18 +234,18 @@ fn say(connection: &Connection, key: &JobKey, fence: Fence, said: &Said, now: Un
         Ok(JobState::Waiting)
     };
     match said {
-        Said::Renewed { ttl } => {
+        JobReport::Renewed { ttl } => {
             connection
                 .prepare_cached("UPDATE quipu_job SET next = ?2, span = ?3 WHERE key = ?1")?
                 .execute(params![key.as_str(), now.saturating_add(*ttl), ttl])?;
             Ok(job.state)
         }
-        Said::Finished(Some(next)) => waits(*next, None, 0, None),
-        Said::Finished(None) => {
+        JobReport::Finished(Some(next)) => waits(*next, None, 0, None),
+        JobReport::Finished(None) => {
             connection.prepare_cached("DELETE FROM quipu_job WHERE key = ?1")?.execute([key.as_str()])?;
             Ok(JobState::Waiting)
         }
-        Said::Failed { error, .. } if job.attempts >= job.attempt_limit => {
+        JobReport::Failed { error, .. } if job.attempts >= job.attempt_limit => {
             connection
                 .prepare_cached(
                     "UPDATE quipu_job SET state = 'failed', owner = NULL, next = ?2, span = NULL, error = ?3 WHERE key = ?1",
@@ -246,10 +253,10 @@ fn say(connection: &Connection, key: &JobKey, fence: Fence, said: &Said, now: Un
                 .execute(params![key.as_str(), now, error])?;
             Ok(JobState::Failed)
         }
-        Said::Failed { error, retry } => {
+        JobReport::Failed { error, retry } => {
             waits(JobTime::After(*retry), Some(job.due), job.attempts, Some(error))
         }
-        Said::Released => {
+        JobReport::Released => {
             let attempts = job.attempts.saturating_sub(1);
             waits(JobTime::After(Duration::ZERO), Some(job.due), attempts, job.error.as_deref())
         }
@@ -289,7 +296,12 @@ fn kinds(connection: &Connection, now: UnixMs) -> Outcome<Vec<JobKind>> {
 }
 
 impl SqliteStore {
-    async fn say_of_job(&self, claim: &JobClaim, said: Said, now: UnixMs) -> Result<JobState, StoreError> {
+    async fn say_of_job(
+        &self,
+        claim: &JobClaim,
+        said: JobReport,
+        now: UnixMs,
+    ) -> Result<JobState, StoreError> {
         let (key, fence) = (claim.job.key.clone(), claim.fence);
         self.work(Durability::Process, move |connection| say(connection, &key, fence, &said, now)).await
     }
@@ -303,7 +315,7 @@ impl Jobs for SqliteStore {
         })
     }
 
-    fn lead_jobs<'a>(&'a self, owner: &'a Owner, now: UnixMs, ttl: Duration) -> Fut<'a, Leading> {
+    fn lead_jobs<'a>(&'a self, owner: &'a Owner, now: UnixMs, ttl: Duration) -> Fut<'a, RunnerLeaseOutcome> {
         let (owner, ttl) = (owner.clone(), millis(ttl));
         Box::pin(self.work(Durability::Process, move |connection| lead(connection, &owner, now, ttl)))
     }
@@ -319,7 +331,7 @@ impl Jobs for SqliteStore {
         kinds: &'a [&'a str],
         now: UnixMs,
         ttl: Duration,
-    ) -> Fut<'a, Claimed> {
+    ) -> Fut<'a, ClaimOutcome> {
         let lease = lease.clone();
         let kinds: Vec<String> = kinds.iter().map(|kind| (*kind).to_owned()).collect();
         let ttl = millis(ttl);
@@ -329,13 +341,13 @@ impl Jobs for SqliteStore {
     }
 
     fn renew_job<'a>(&'a self, claim: &'a JobClaim, now: UnixMs, ttl: Duration) -> Fut<'a, ()> {
-        Box::pin(
-            async move { self.say_of_job(claim, Said::Renewed { ttl: millis(ttl) }, now).await.map(drop) },
-        )
+        Box::pin(async move {
+            self.say_of_job(claim, JobReport::Renewed { ttl: millis(ttl) }, now).await.map(drop)
+        })
     }
 
     fn finish_job<'a>(&'a self, claim: &'a JobClaim, next: Option<JobTime>, now: UnixMs) -> Fut<'a, ()> {
-        Box::pin(async move { self.say_of_job(claim, Said::Finished(next), now).await.map(drop) })
+        Box::pin(async move { self.say_of_job(claim, JobReport::Finished(next), now).await.map(drop) })
     }
 
     fn fail_job<'a>(
@@ -347,12 +359,12 @@ impl Jobs for SqliteStore {
     ) -> Fut<'a, JobState> {
         Box::pin(async move {
             check_job_error(error)?;
-            self.say_of_job(claim, Said::Failed { error: error.to_owned(), retry }, now).await
+            self.say_of_job(claim, JobReport::Failed { error: error.to_owned(), retry }, now).await
         })
     }
 
     fn release_job<'a>(&'a self, claim: &'a JobClaim, now: UnixMs) -> Fut<'a, ()> {
-        Box::pin(async move { self.say_of_job(claim, Said::Released, now).await.map(drop) })
+        Box::pin(async move { self.say_of_job(claim, JobReport::Released, now).await.map(drop) })
     }
 
     fn retry_job<'a>(&'a self, key: &'a JobKey, now: UnixMs) -> Fut<'a, JobRetry> {

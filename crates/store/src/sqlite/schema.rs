@@ -196,7 +196,7 @@ pub(super) fn reset_but_vectors(connection: &Connection) -> Outcome<()> {
     }
     connection.execute_batch(DERIVED)?;
     // Made again when there is something to index.
-    super::deeds::reset(connection)?;
+    super::activity::reset(connection)?;
     super::search::reset(connection)
 }
 
@@ -332,7 +332,7 @@ fn back_up_before_upgrade(
         if whole_entries { 2 } else { 3 }
     };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
-    let target = file::beside(path, &format!(".bak.v{version}.{now}"));
+    let target = file::sibling_path(path, &format!(".bak.v{version}.{now}"));
     let source = super::connect::read_write(path, patience)?;
     copy_to(&source, &target)
 }

@@ -1,7 +1,7 @@
 //! The shared memory beside the file: a part of this process, which ends with a signal when it looks at what somebody cut off.
 //!
 //! All connections of this process to one store stand in a list here. Whoever is to use one looks first whether the memory is
-//! as long as it was. If not, all are closed before any is used, and the next makes the memory anew from the log, as after a
+//! as long as it was. If not, all are closed before any is used, and the next makes the memory anew from the WAL, as after a
 //! crash, under SQLite's own locks. What is cut off while a connection is at work still ends the process.
 
 use crate::error::system_error;
@@ -20,39 +20,39 @@ use super::file;
 use crate::StoreError;
 
 /// By the paths of the stores: SQLite maps the memory once for all connections of a process.
-static OPEN: LazyLock<Mutex<HashMap<PathBuf, Weak<Shared>>>> = LazyLock::new(Mutex::default);
+static OPEN: LazyLock<Mutex<HashMap<PathBuf, Weak<SharedMemory>>>> = LazyLock::new(Mutex::default);
 
 /// Where a connection rests while it is not used.
 pub(super) type Slot = Arc<Mutex<Option<Connection>>>;
 
 /// SQLite maps the memory in pieces of this size.
 const PIECE: u64 = 32_768;
-/// Pages of the log that the first piece tells of, beside a header, and each further one.
+/// Pages of the WAL that the first piece tells of, beside a header, and each further one.
 const FIRST_PAGES: u64 = 4_062;
 const PAGES: u64 = 4_096;
-/// Of the header: whether it was made, and the last page of the log. Numbers stand as the machine has them.
+/// Of the header: whether it was made, and the last page of the WAL. Numbers stand as the machine has them.
 const HEADER: usize = 48;
 const IS_MADE: usize = 12;
 const LAST_PAGE: usize = 16;
 
 /// What was seen of the memory last.
 #[derive(Debug, Clone, Copy)]
-struct Seen {
+struct MemoryStamp {
     identity: (u64, u64),
     size: u64,
 }
 
 /// The shared memory of a store, and who uses it.
-pub(super) struct Shared {
+pub(super) struct SharedMemory {
     path: PathBuf,
     /// Read by who uses a connection, written by who closes all.
     users: RwLock<()>,
     /// `None` while nothing of this process has it open.
-    seen: Mutex<Option<Seen>>,
+    seen: Mutex<Option<MemoryStamp>>,
     slots: Mutex<Vec<Weak<Mutex<Option<Connection>>>>>,
 }
 
-impl Shared {
+impl SharedMemory {
     /// Of the store at `path`.
     pub(super) fn of(path: &Path) -> Arc<Self> {
         let mut open = lock(&OPEN);
@@ -61,7 +61,7 @@ impl Shared {
         }
         open.retain(|_, shared| shared.strong_count() > 0);
         let shared = Arc::new(Self {
-            path: file::beside(path, "-shm"),
+            path: file::sibling_path(path, "-shm"),
             users: RwLock::default(),
             seen: Mutex::default(),
             slots: Mutex::default(),
@@ -83,11 +83,11 @@ impl Shared {
     ///
     /// # Errors
     /// `Io` when the memory was cut short and cannot be made anew.
-    pub(super) fn hold(&self) -> Result<Held<'_>, StoreError> {
+    pub(super) fn hold(&self) -> Result<SharedMemoryGuard<'_>, StoreError> {
         loop {
             let guard = self.users.read().unwrap_or_else(PoisonError::into_inner);
             if !self.is_cut() {
-                return Ok(Held { shared: self, _guard: guard });
+                return Ok(SharedMemoryGuard { shared: self, _guard: guard });
             }
             drop(guard);
             self.close_all()?;
@@ -99,9 +99,9 @@ impl Shared {
         *lock(&self.seen) = self.look();
     }
 
-    fn look(&self) -> Option<Seen> {
+    fn look(&self) -> Option<MemoryStamp> {
         let found = fs::symlink_metadata(&self.path).ok()?;
-        Some(Seen { identity: (found.dev(), found.ino()), size: found.len() })
+        Some(MemoryStamp { identity: (found.dev(), found.ino()), size: found.len() })
     }
 
     /// While anybody has it open, nobody who means well makes it shorter. Another file under its name is told elsewhere.
@@ -161,12 +161,12 @@ fn is_short(header: &[u8], size: u64) -> bool {
 }
 
 /// The memory is in use.
-pub(super) struct Held<'a> {
-    shared: &'a Shared,
+pub(super) struct SharedMemoryGuard<'a> {
+    shared: &'a SharedMemory,
     _guard: RwLockReadGuard<'a, ()>,
 }
 
-impl Drop for Held<'_> {
+impl Drop for SharedMemoryGuard<'_> {
     /// It may have grown: what is cut off of that in a quiet moment is noticed as well.
     fn drop(&mut self) {
         let now = self.shared.look();
@@ -219,7 +219,7 @@ mod tests {
             .execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE t(x); INSERT INTO t VALUES (1)")
             .unwrap();
         let frames: u32 = writer.query_row("PRAGMA wal_checkpoint(NOOP)", [], |row| row.get(1)).unwrap();
-        let memory = fs::read(file::beside(&path, "-shm")).unwrap();
+        let memory = fs::read(file::sibling_path(&path, "-shm")).unwrap();
         assert_ne!(memory[IS_MADE], 0);
         assert_eq!(memory[LAST_PAGE..LAST_PAGE + 4], frames.to_ne_bytes());
     }

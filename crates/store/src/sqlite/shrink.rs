@@ -37,7 +37,7 @@ fn write_anew(connection: &Connection) -> Outcome<()> {
         connection.execute_batch(if done.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
         done?;
     }
-    // Others who read are no error: whoever copies the log last cuts the file.
+    // Others who read are no error: whoever copies the WAL last cuts the file.
     connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
     Ok(())
 }

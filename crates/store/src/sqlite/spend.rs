@@ -8,7 +8,7 @@ use rusqlite::{Connection, params};
 use super::costs::SLOT;
 use super::failure::Outcome;
 use super::index;
-use crate::{ReserveAsk, ReserveId, Reserved};
+use crate::{Reservation, ReserveId, ReserveRequest};
 
 /// US dollars since then, the whole of its quarter hour included.
 pub(super) fn since(connection: &Connection, from: UnixMs) -> Outcome<f64> {
@@ -36,7 +36,7 @@ pub(super) fn assumed(connection: &Connection, from: UnixMs, now: UnixMs) -> Out
 const BATCH: usize = 256;
 
 /// Reserves what a call may cost, when it fits. Within the caller's transaction, in which nobody else can write.
-pub(super) fn reserve(connection: &Connection, ask: &ReserveAsk) -> Outcome<Reserved> {
+pub(super) fn reserve(connection: &Connection, ask: &ReserveRequest) -> Outcome<Reservation> {
     while index::advance_or_renew(connection, BATCH)? {}
     let total = |query: &str, from: i64| -> Outcome<i64> {
         let mut statement = connection.prepare_cached(query)?;
@@ -72,7 +72,7 @@ pub(super) fn reserve(connection: &Connection, ask: &ReserveAsk) -> Outcome<Rese
             )?
             .execute(params![ask.id.0, ask.now, ask.expires, amount])?;
     }
-    Ok(Reserved { granted, spent, others })
+    Ok(Reservation { granted, spent, others })
 }
 
 /// The call is still under way.

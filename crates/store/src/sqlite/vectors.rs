@@ -11,7 +11,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use super::failure::{Failure, Outcome};
 use super::search::Reader;
 use super::{SqliteStore, places, rows, search};
-use crate::{Durability, Fut, Nearest, SearchQuery, Unembedded, VECTOR_NODES, Vectors};
+use crate::{Durability, EmbeddingBatch, Fut, SearchQuery, VECTOR_NODES, VectorHits, Vectors};
 
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS quipu_x_meaning (one INTEGER PRIMARY KEY CHECK (one = 1), model TEXT NOT NULL, low INTEGER NOT NULL, high INTEGER NOT NULL);
@@ -76,11 +76,11 @@ fn left(connection: &Connection, (low, high): (i64, i64), floor: i64) -> Outcome
     Ok(u64::try_from((last - high) + (low - floor)).unwrap_or(0))
 }
 
-fn without(connection: &Connection, model: &str, most: usize) -> Outcome<Unembedded> {
+fn without(connection: &Connection, model: &str, most: usize) -> Outcome<EmbeddingBatch> {
     let before = done(connection, model)?;
     let (mut reach, floor) = stretch(connection, model)?;
     let mut reader = Reader::new(connection);
-    let mut batch = Unembedded { before, ..Unembedded::default() };
+    let mut batch = EmbeddingBatch { before, ..EmbeddingBatch::default() };
     let up = "n.rowid > ?1 ORDER BY n.rowid LIMIT ?2";
     let down = "n.rowid <= ?1 AND n.rowid > ?3 ORDER BY n.rowid DESC LIMIT ?2";
     let mut looked_at = 0;
@@ -140,7 +140,7 @@ fn has_vector(connection: &Connection, model: &str, seq: i64, node: &NodeId) -> 
     Ok(statement.exists(params![seq, node.0])?)
 }
 
-fn keep(connection: &Connection, model: &str, batch: &Unembedded, bytes: &[Vec<u8>]) -> Outcome<()> {
+fn keep(connection: &Connection, model: &str, batch: &EmbeddingBatch, bytes: &[Vec<u8>]) -> Outcome<()> {
     connection.execute_batch(TABLES)?;
     let known = done(connection, model)?;
     if known.is_none() {
@@ -189,14 +189,14 @@ fn cosine(a: &[u8], b: &[u8]) -> f64 {
     if length > 0.0 { f64::from(product) / length } else { 0.0 }
 }
 
-fn nearest(connection: &Connection, query: &SearchQuery, model: &str, vector: &[u8]) -> Outcome<Nearest> {
+fn nearest(connection: &Connection, query: &SearchQuery, model: &str, vector: &[u8]) -> Outcome<VectorHits> {
     let (reach, floor) = stretch(connection, model)?;
     let left = left(connection, reach, floor)?;
     if vector.is_empty() || done(connection, model)?.is_none() {
-        return Ok(Nearest { left, ..Nearest::default() });
+        return Ok(VectorHits { left, ..VectorHits::default() });
     }
     let Some(allowed) = search::allowed(connection, query, floor)? else {
-        return Ok(Nearest { left, ..Nearest::default() });
+        return Ok(VectorHits { left, ..VectorHits::default() });
     };
     let mut near: Vec<(f64, i64)> = Vec::new();
     let mut statement = connection
@@ -226,11 +226,11 @@ fn nearest(connection: &Connection, query: &SearchQuery, model: &str, vector: &[
         Ok(statement.exists(params![seq, node.0])?)
     };
     let (hits, cut) = search::near(connection, query, &near, &is_same)?;
-    Ok(Nearest { hits, cut, left })
+    Ok(VectorHits { hits, cut, left })
 }
 
 impl Vectors for SqliteStore {
-    fn without_vectors<'a>(&'a self, model: &'a str, most: usize) -> Fut<'a, Unembedded> {
+    fn without_vectors<'a>(&'a self, model: &'a str, most: usize) -> Fut<'a, EmbeddingBatch> {
         let model = model.to_owned();
         Box::pin(self.read(move |connection| without(connection, &model, most)))
     }
@@ -238,7 +238,7 @@ impl Vectors for SqliteStore {
     fn keep_vectors<'a>(
         &'a self,
         model: &'a str,
-        batch: &'a Unembedded,
+        batch: &'a EmbeddingBatch,
         vectors: &'a [Vec<f32>],
     ) -> Fut<'a, ()> {
         let bytes: Vec<Vec<u8>> = vectors.iter().map(|vector| packed(vector)).collect();
@@ -251,7 +251,7 @@ impl Vectors for SqliteStore {
         }))
     }
 
-    fn nearest<'a>(&'a self, query: SearchQuery, model: &'a str, vector: &'a [f32]) -> Fut<'a, Nearest> {
+    fn nearest<'a>(&'a self, query: SearchQuery, model: &'a str, vector: &'a [f32]) -> Fut<'a, VectorHits> {
         let (model, vector) = (model.to_owned(), packed(vector));
         Box::pin(async move {
             // The conditions are looked up in the index.
@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directions() {
+    fn vectors_are_compared_by_direction() {
         let near = |a: &[f32], b: &[f32]| cosine(&packed(a), &packed(b));
         assert!((near(&[1.0, 2.0, -3.0], &[10.0, 20.0, -30.0]) - 1.0).abs() < 1e-9);
         assert!(near(&[1.0, 0.0], &[0.0, 1e-30]).abs() < 1e-9);

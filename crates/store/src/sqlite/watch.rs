@@ -1,11 +1,11 @@
-//! Whether the file of a store, its log and its shared memory still have their names. A commit that is written to a
+//! Whether the file of a store, its WAL and its shared memory still have their names. A commit that is written to a
 //! file without a name is gone with this process.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::file::{beside, identity};
+use super::file::{identity, sibling_path};
 
 /// File systems stamp directories by a clock that ticks every few milliseconds; of two changes within one tick the
 /// second does not show. What was changed longer ago than this shows every further change.
@@ -24,26 +24,26 @@ pub(super) enum Names {
     /// Each leads to the file that we have open.
     Kept,
     /// One does not.
-    Lost(Lost),
+    Lost(LostName),
 }
 
 /// A name that leads elsewhere or nowhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Lost {
+pub(super) struct LostName {
     /// The name.
     pub(super) path: PathBuf,
-    /// Whether what is committed can be copied from the log that we have open: nobody can have written to anything
+    /// Whether what is committed can be copied from the WAL that we have open: nobody can have written to anything
     /// that took its place.
     pub(super) can_be_copied: bool,
-    /// Whether the log itself is still there, for whoever opens the store next.
-    pub(super) log_is_kept: bool,
+    /// Whether the WAL itself is still there, for whoever opens the store next.
+    pub(super) wal_is_kept: bool,
 }
 
 /// The names of a store that is open.
 pub(super) struct Watch {
     directory: PathBuf,
     main: (PathBuf, Option<Identity>),
-    log: (PathBuf, Option<Identity>),
+    wal: (PathBuf, Option<Identity>),
     memory: (PathBuf, Option<Identity>),
     /// What the directory said when all names were in order, if it will say something else after any change.
     unchanged: Option<(Identity, i64, i64)>,
@@ -56,16 +56,16 @@ impl Watch {
         Self {
             directory: path.parent().unwrap_or(Path::new("/")).to_owned(),
             main: (path.to_owned(), main),
-            log: (beside(path, "-wal"), None),
-            memory: (beside(path, "-shm"), None),
+            wal: (sibling_path(path, "-wal"), None),
+            memory: (sibling_path(path, "-shm"), None),
             unchanged: None,
             looked: Instant::now(),
         }
     }
 
-    /// The connection is closed: the next one may find a new log.
+    /// The connection is closed: the next one may find a new WAL.
     pub(super) fn closed(&mut self) {
-        self.log.1 = None;
+        self.wal.1 = None;
         self.memory.1 = None;
         self.unchanged = None;
     }
@@ -83,7 +83,7 @@ impl Watch {
         let main = identity(&self.main.0);
         let mut kept = [false; 2];
         let mut found = [None; 2];
-        for (n, (path, known)) in [&mut self.log, &mut self.memory].into_iter().enumerate() {
+        for (n, (path, known)) in [&mut self.wal, &mut self.memory].into_iter().enumerate() {
             found[n] = identity(path);
             // SQLite makes them with the first use of the connection.
             *known = known.or(found[n]);
@@ -101,20 +101,20 @@ impl Watch {
             });
             return Names::Kept;
         }
-        let empty_log = found[0].is_none() || super::file::size(&self.log.0) == 0;
+        let wal_is_empty = found[0].is_none() || super::file::size(&self.wal.0) == 0;
         let path = if main != self.main.1 {
             &self.main.0
         } else if kept[0] {
             &self.memory.0
         } else {
-            &self.log.0
+            &self.wal.0
         };
-        Names::Lost(Lost {
+        Names::Lost(LostName {
             path: path.clone(),
             can_be_copied: (main == self.main.1 || main.is_none())
-                && (kept[0] || empty_log)
+                && (kept[0] || wal_is_empty)
                 && (kept[1] || found[1].is_none()),
-            log_is_kept: main == self.main.1 && kept[0],
+            wal_is_kept: main == self.main.1 && kept[0],
         })
     }
 }

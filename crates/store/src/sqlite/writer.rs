@@ -19,16 +19,16 @@ use quipu_protocol::{ChunkId, NodeId};
 use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
-use super::chunks::{self, Recent};
-use super::commit::{self, Moved};
+use super::chunks::{self, RecentChunks};
+use super::commit::{self, LoggedRefMove};
 use super::connect::{self, Patience};
 use super::failure::{Failure, Outcome, Place};
-use super::index::Told;
-use super::search::{self, Ahead};
-use super::shared::{Shared, Slot, lock};
+use super::index::NodeHint;
+use super::search::{self, Prefetch};
+use super::shared::{SharedMemory, Slot, lock};
 use super::watch::{Names, Watch};
-use super::{SearchIndex, Work, deeds, file, index, places};
-use crate::{Durability, StoreError, Unindexed};
+use super::{SearchIndex, Work, activity, file, index, places};
+use crate::{Durability, IndexBacklog, StoreError};
 
 /// Pieces of work that may wait for the writer; more callers wait before they queue.
 const QUEUE: usize = 256;
@@ -41,11 +41,11 @@ const INDEX_STEP: usize = 256;
 const INDEX_MOST: usize = 8_000;
 /// Nodes that are indexed at once while nothing else is to do.
 const INDEX_IDLE: usize = 2_000;
-/// The log is emptied and cut when it is larger.
-const LOG_LIMIT: u64 = 64 << 20;
-/// How often the size of the log is looked at.
+/// The WAL is emptied and cut when it is larger.
+const WAL_LIMIT: u64 = 64 << 20;
+/// How often the size of the WAL is looked at.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long nothing must happen before the log is copied into the file.
+/// How long nothing must happen before the WAL is copied into the file.
 const IDLE: Duration = Duration::from_millis(150);
 /// A pause before work that is shorter than this shows somebody who commits again and again.
 const BRISK: Duration = Duration::from_micros(200);
@@ -53,11 +53,11 @@ const BRISK: Duration = Duration::from_micros(200);
 const SPIN: Duration = Duration::from_micros(60);
 /// How long text may wait to be indexed for the search while commits come without a pause.
 const UNSEARCHED: Duration = Duration::from_millis(600);
-/// Nodes whose deeds are added in one transaction in a quiet moment.
-const DEEDS_STEP: usize = 200;
+/// Nodes whose activity is added in one transaction when the writer is idle.
+const ACTIVITY_STEP: usize = 200;
 /// Text that is indexed at once, in quiet moments: a commit that comes meanwhile waits for no more than this.
 const SEARCH_STEP: search::Step =
-    search::Step { words: 128 << 10, substrings: 32 << 10, nodes: 2_000, ahead: 192 << 10 };
+    search::Step { words: 128 << 10, substrings: 32 << 10, nodes: 2_000, prefetch: 192 << 10 };
 
 /// How often another process's commits are looked for, while somebody waits for them.
 const WATCH: Duration = Duration::from_millis(200);
@@ -71,12 +71,12 @@ pub(super) trait Job: Send {
         false
     }
     /// What takes time and needs no lock.
-    fn prepare(&mut self, connection: &Connection, recent: &mut Recent) -> Outcome<()>;
+    fn prepare(&mut self, connection: &Connection, recent: &mut RecentChunks) -> Outcome<()>;
     /// The work.
     fn run(&mut self, connection: &Connection) -> Outcome<()>;
     /// What the work that was done left to be written.
-    fn left(&mut self) -> Left {
-        Left::default()
+    fn left(&mut self) -> DeferredWork {
+        DeferredWork::default()
     }
     /// Told when the transaction is committed, or why there is nothing of it.
     fn finish(self: Box<Self>, result: Result<(), StoreError>);
@@ -85,32 +85,32 @@ pub(super) trait Job: Send {
 /// What is written a few commits later: nothing that a crash could lose for good. Nodes are found again by their
 /// numbers, and what a move of a ref did shows in the graph.
 #[derive(Default)]
-pub(super) struct Left {
+pub(super) struct DeferredWork {
     /// Nodes that are not indexed.
     pub(super) nodes: usize,
     /// For the log of refs.
-    pub(super) moves: Vec<Moved>,
+    pub(super) moves: Vec<LoggedRefMove>,
     /// What some of the nodes mean, which else is read again.
-    pub(super) told: HashMap<NodeId, Told>,
+    pub(super) hints: HashMap<NodeId, NodeHint>,
     /// Nodes of the transaction by their row numbers, which else are read again.
     pub(super) at_hand: Vec<(i64, Node)>,
 }
 
-impl Left {
+impl DeferredWork {
     fn join(&mut self, other: Self) {
         self.nodes += other.nodes;
         self.moves.extend(other.moves);
-        self.told.extend(other.told);
+        self.hints.extend(other.hints);
         self.at_hand.extend(other.at_hand);
     }
 }
 
 /// Work that wants the connection for itself, outside any transaction.
-pub(super) type Alone = Box<dyn FnOnce(Result<&Connection, StoreError>) + Send>;
+pub(super) type ExclusiveWork = Box<dyn FnOnce(Result<&Connection, StoreError>) + Send>;
 
 enum Task {
     Job(Box<dyn Job>, OwnedSemaphorePermit),
-    Alone(Alone, OwnedSemaphorePermit),
+    Exclusive(ExclusiveWork, OwnedSemaphorePermit),
     /// A difference to this chunk will come.
     Base(ChunkId),
     /// Somebody began to wait for changes.
@@ -134,7 +134,7 @@ impl Writer {
         connection: Connection,
         place: Place,
         patience: Patience,
-        shared: Option<Arc<Shared>>,
+        shared: Option<Arc<SharedMemory>>,
         name: Arc<str>,
         search_index: SearchIndex,
     ) -> std::io::Result<Self> {
@@ -156,10 +156,10 @@ impl Writer {
             place: place.clone(),
             patience,
             name,
-            left: Left::default(),
+            left: DeferredWork::default(),
             behind: false,
             synchronous: None,
-            recent: Recent::default(),
+            recent: RecentChunks::default(),
             changes: changes.clone(),
             dirty: false,
             brisk: false,
@@ -192,12 +192,12 @@ impl Writer {
         let permit = self.permit().await?;
         let (answer, result) = oneshot::channel();
         let place = self.place.clone();
-        let work: Alone = Box::new(move |connection| {
+        let work: ExclusiveWork = Box::new(move |connection| {
             let result = connection.and_then(|connection| guarded(&place, doing, || work(connection)));
             // Nobody waits any more: the work is done all the same.
             answer.send(result).ok();
         });
-        self.send(Task::Alone(work, permit))?;
+        self.send(Task::Exclusive(work, permit))?;
         result.await.map_err(|_| stopped(&self.place))?
     }
 
@@ -253,7 +253,7 @@ pub(super) fn join(thread: Option<JoinHandle<()>>) {
 struct State {
     /// While it is used.
     connection: Option<Connection>,
-    shared: Option<Arc<Shared>>,
+    shared: Option<Arc<SharedMemory>>,
     /// Where the connection rests while nothing is to do.
     slot: Slot,
     /// Whether one was left there, and not closed by the writer itself.
@@ -262,7 +262,7 @@ struct State {
     refused: Option<StoreError>,
     /// For whoever asks beside the queue.
     in_place: Arc<AtomicBool>,
-    /// The file that was made when the store's own lost its name, or its log was cut short.
+    /// The file that was made when the store's own lost its name, or its WAL was cut short.
     recovered: Option<PathBuf>,
     watch: Watch,
     place: Place,
@@ -270,13 +270,13 @@ struct State {
     memory: bool,
     /// Who writes, for the log of refs.
     name: Arc<str>,
-    left: Left,
+    left: DeferredWork,
     /// Whether there are many nodes to index, such as those of another program.
     behind: bool,
     synchronous: Option<Durability>,
-    recent: Recent,
+    recent: RecentChunks,
     changes: watch::Sender<u64>,
-    /// Whether the log holds commits that the file does not.
+    /// Whether the WAL holds commits that the file does not.
     dirty: bool,
     /// Whether the last work came soon after the one before it.
     brisk: bool,
@@ -289,7 +289,7 @@ struct State {
     searched: Instant,
     /// SQLite's counter of other connections' commits.
     seen: i64,
-    /// When the size of the log was looked at last.
+    /// When the size of the WAL was looked at last.
     looked: Instant,
 }
 
@@ -297,7 +297,7 @@ impl State {
     fn serve(mut self, queue: &Receiver<Task>) {
         self.using(|state| {
             state.seen = state.data_version();
-            // Knows the log by now, before anything is written to it.
+            // Knows the WAL by now, before anything is written to it.
             state.names();
             let lag = state.connection().map(|connection| places::lag(connection).unwrap_or(LAG));
             state.left.nodes = lag.unwrap_or_default().min(LAG);
@@ -328,7 +328,7 @@ impl State {
         self.connection = held.is_ok().then(|| lock(&self.slot).take()).flatten();
         self.refused = held.as_ref().err().cloned();
         if held.is_ok() && self.rests && self.connection.is_none() {
-            // It was closed with all others: whoever was the last to leave since then removed the log, as it should.
+            // It was closed with all others: whoever was the last to leave since then removed the WAL, as it should.
             self.watch.closed();
         }
         let done = work(self);
@@ -343,7 +343,7 @@ impl State {
         match task {
             Task::Wake => {}
             Task::Base(id) => self.read_base(id),
-            Task::Alone(work, permit) => {
+            Task::Exclusive(work, permit) => {
                 self.write_left();
                 let place = self.place.clone();
                 work(
@@ -364,7 +364,7 @@ impl State {
                         }
                         Ok(Task::Job(job, permit)) => group.push((job, permit)),
                         Ok(Task::Wake) => {}
-                        Ok(task @ (Task::Alone(..) | Task::Base(_))) => {
+                        Ok(task @ (Task::Exclusive(..) | Task::Base(_))) => {
                             *next = Some(task);
                             break;
                         }
@@ -396,7 +396,7 @@ impl State {
         task
     }
 
-    /// The next task; in quiet moments the log is copied into the file, and other processes' commits are noticed.
+    /// The next task; in quiet moments the WAL is copied into the file, and other processes' commits are noticed.
     fn sleep(&mut self, queue: &Receiver<Task>) -> Option<Task> {
         loop {
             let watched = self.changes.receiver_count() > 0 && !self.memory;
@@ -464,7 +464,7 @@ impl State {
             return Err(refused.clone().into());
         }
         if self.connection.is_none() {
-            // Beside our readers of the old file or log, this would mix them with the new.
+            // Beside our readers of the old file or WAL, this would mix them with the new.
             if let Some(error) = self.loss() {
                 return Err(error.into());
             }
@@ -605,16 +605,17 @@ impl State {
         self.searched = Instant::now();
         // Nearly always another process or a search has done it, which needs no lock to be seen.
         let left = self.connection().and_then(|connection| search::unindexed(connection));
-        let deeds = self.connection().and_then(|connection| deeds::behind(connection));
-        if left.is_ok_and(|left| left == Unindexed::default()) && deeds.is_ok_and(|behind| behind == 0) {
+        let activity = self.connection().and_then(|connection| activity::behind(connection));
+        if left.is_ok_and(|left| left == IndexBacklog::default()) && activity.is_ok_and(|behind| behind == 0)
+        {
             return false;
         }
         self.patience.set(self.place.busy.min(Duration::from_millis(200)));
         let step = |connection: &Connection| {
             index::place_first(connection, search::PLACED)?;
             // They cost little beside the text, and are asked for more often.
-            Ok(deeds::advance(connection, DEEDS_STEP)?
-                || search::advance(connection, SEARCH_STEP, &mut Ahead::default())?)
+            Ok(activity::advance(connection, ACTIVITY_STEP)?
+                || search::advance(connection, SEARCH_STEP, &mut Prefetch::default())?)
         };
         let (mut job, mut answer) = Work::new(Durability::Process, self.place.clone(), step);
         let result = self.attempt([&mut job].into_iter()).and_then(one);
@@ -624,7 +625,7 @@ impl State {
         matches!(answer.try_recv(), Ok(Ok(true)))
     }
 
-    /// Keeps the log from growing without end under writers that never pause.
+    /// Keeps the WAL from growing without end under writers that never pause.
     fn cut_log(&mut self) {
         if self.memory || self.looked.elapsed() < LOOK {
             return;
@@ -634,7 +635,7 @@ impl State {
     }
 
     fn cut_if_large(&mut self) {
-        if file::size(&file::beside(&self.place.path, "-wal")) > LOG_LIMIT {
+        if file::size(&file::sibling_path(&self.place.path, "-wal")) > WAL_LIMIT {
             // Readers elsewhere may be long; this can be tried again.
             self.patience.set(Duration::from_millis(200));
             self.checkpoint("PRAGMA wal_checkpoint(TRUNCATE)");
@@ -642,14 +643,14 @@ impl State {
         }
     }
 
-    /// Commits are safe in the log whether or not this succeeds; it is tried again after the next ones.
+    /// Commits are safe in the WAL whether or not this succeeds; it is tried again after the next ones.
     fn checkpoint(&mut self, statement: &str) {
         if let Names::Lost(lost) = self.names() {
             // Told with the next commit.
             self.save(lost);
             return;
         }
-        if self.is_log_cut() {
+        if self.is_wal_cut() {
             return;
         }
         if let (Some(connection), false) = (&self.connection, self.memory) {
@@ -668,7 +669,7 @@ fn transact(
     name: &str,
     jobs: Vec<&mut Box<dyn Job>>,
     synchronous: Option<Durability>,
-    left: &mut Left,
+    left: &mut DeferredWork,
 ) -> Result<Vec<Result<(), StoreError>>, StoreError> {
     let sql = |statement: &str| {
         let mut statement =
@@ -686,7 +687,7 @@ fn transact(
     sql("BEGIN IMMEDIATE")?;
     let (single, idle) = (jobs.len() == 1, jobs.is_empty());
     let mut results = Vec::with_capacity(jobs.len());
-    let mut new = Left::default();
+    let mut new = DeferredWork::default();
     for job in jobs {
         if !single {
             sql("SAVEPOINT job")?;
@@ -713,23 +714,23 @@ fn transact(
         || new.moves.iter().any(|moved| !moved.can_wait);
     if !now {
         sql("COMMIT")?;
-        left.join(Left { at_hand: Vec::new(), ..new });
+        left.join(DeferredWork { at_hand: Vec::new(), ..new });
         return Ok(results);
     }
     let waiting = left.nodes + new.nodes;
     // A very large one is not made longer by them: those after it take their share.
-    left.told.extend(new.told);
+    left.hints.extend(new.hints);
     let step = if idle { INDEX_IDLE } else { waiting.clamp(INDEX_STEP, INDEX_MOST) };
     let more = guarded(place, "index", || {
         commit::log_moves(connection, &left.moves, name)?;
         commit::log_moves(connection, &new.moves, name)?;
         // What a large commit brought is at hand now; later it would be read from the file again.
-        index::advance_or_renew_knowing(connection, step, &left.told, std::mem::take(&mut new.at_hand))
+        index::advance_or_renew_knowing(connection, step, &left.hints, std::mem::take(&mut new.at_hand))
     })?;
     sql("COMMIT")?;
-    let told = if more { std::mem::take(&mut left.told) } else { HashMap::new() };
+    let hints = if more { std::mem::take(&mut left.hints) } else { HashMap::new() };
     let nodes = if more { LAG.max(waiting.saturating_sub(step)) } else { 0 };
-    *left = Left { nodes, told, ..Left::default() };
+    *left = DeferredWork { nodes, hints, ..DeferredWork::default() };
     Ok(results)
 }
 

@@ -6,7 +6,7 @@ use std::collections::{BinaryHeap, HashMap, HashSet};
 
 use quipu_dag::{Blob, Node};
 use quipu_protocol::{BlobId, NodeId};
-use quipu_transcript::{Decoded, decode};
+use quipu_transcript::{DecodedEntry, decode};
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Row, params};
 
 use super::chunks;
@@ -14,8 +14,8 @@ use super::failure::{Failure, Outcome};
 use super::graph::ancestor_at;
 use super::places::{at, position};
 use super::rows;
-use crate::load::{ByHash, parts_of};
-use crate::{Objects, Piece, ReadParts, Seq, Written};
+use crate::load::{BuildIdHasher, parts_of};
+use crate::{Objects, Piece, ReadParts, Seq, StoredNode};
 
 /// Rows that are passed by, rather than looked up anew where the next that is wanted lies.
 const FAR: i64 = 16;
@@ -109,7 +109,7 @@ pub(super) fn read(connection: &Connection, seqs: &[Seq], which: ReadParts, byte
     if which == ReadParts::All {
         follows(connection, &mut nodes)?;
     }
-    let of = |written: &Written| {
+    let of = |written: &StoredNode| {
         let parts = written.node.record.parts.clone();
         let skipped = match which {
             ReadParts::None => parts.len(),
@@ -143,7 +143,7 @@ pub(super) fn read(connection: &Connection, seqs: &[Seq], which: ReadParts, byte
 }
 
 /// The nodes of some rows; those that are not there, or cannot be read, are left out.
-fn nodes_of(connection: &Connection, seqs: &[Seq]) -> Outcome<Vec<Written>> {
+fn nodes_of(connection: &Connection, seqs: &[Seq]) -> Outcome<Vec<StoredNode>> {
     let mut nodes = Vec::with_capacity(seqs.len());
     let mut statement = connection.prepare_cached(&format!(
         "SELECT {}, n.rowid FROM nodes n WHERE n.rowid BETWEEN ?1 AND ?2 ORDER BY n.rowid",
@@ -159,7 +159,7 @@ fn nodes_of(connection: &Connection, seqs: &[Seq]) -> Outcome<Vec<Written>> {
             if wanted.next_if(|wanted| **wanted == seq).is_some()
                 && let Some(node) = rows::node(row)?
             {
-                nodes.push(Written { seq, node, follows: None });
+                nodes.push(StoredNode { seq, node, follows: None });
             }
         }
     }
@@ -167,10 +167,10 @@ fn nodes_of(connection: &Connection, seqs: &[Seq]) -> Outcome<Vec<Written>> {
 }
 
 /// The writers' own ids of the nodes' parents.
-fn follows(connection: &Connection, nodes: &mut [Written]) -> Outcome<()> {
+fn follows(connection: &Connection, nodes: &mut [StoredNode]) -> Outcome<()> {
     let mut statement = connection.prepare_cached("SELECT external_id FROM nodes WHERE id = ?1")?;
     let mut before: Option<(NodeId, Option<String>)> = None;
-    for Written { node, follows, .. } in nodes {
+    for StoredNode { node, follows, .. } in nodes {
         let Some(parent) = node.record.parent else { continue };
         *follows = match before.take().filter(|(id, _)| *id == parent) {
             Some((_, id)) => id,
@@ -193,7 +193,8 @@ pub(super) fn blobs(connection: &Connection, ids: &[BlobId]) -> Outcome<Vec<Opti
     let mut reader = Reader::new(connection, ids, usize::MAX)?;
     reader.run(ids)?;
     let mut blobs = reader.blobs;
-    let mut last: HashMap<BlobId, usize, ByHash> = HashMap::with_capacity_and_hasher(ids.len(), ByHash);
+    let mut last: HashMap<BlobId, usize, BuildIdHasher> =
+        HashMap::with_capacity_and_hasher(ids.len(), BuildIdHasher);
     last.extend(ids.iter().enumerate().map(|(at, id)| (*id, at)));
     // Whoever asks for one twice gets it twice.
     let found = ids.iter().enumerate().map(|(at, id)| match last.get(id) {
@@ -204,7 +205,7 @@ pub(super) fn blobs(connection: &Connection, ids: &[BlobId]) -> Outcome<Vec<Opti
 }
 
 /// What each node means.
-pub(super) fn decoded(connection: &Connection, nodes: Vec<Node>) -> Outcome<Vec<(Node, Decoded)>> {
+pub(super) fn decoded(connection: &Connection, nodes: Vec<Node>) -> Outcome<Vec<(Node, DecodedEntry)>> {
     let blobs = blobs(connection, &parts_of(&nodes))?;
     let mut objects = Objects::of_blobs(blobs.into_iter().flatten().map(|blob| (blob.id, blob)).collect());
     for id in objects.chunks_to_load(&nodes) {
@@ -226,9 +227,9 @@ pub(super) fn decoded(connection: &Connection, nodes: Vec<Node>) -> Outcome<Vec<
 struct Reader<'c> {
     by_hash: CachedStatement<'c>,
     onwards: CachedStatement<'c>,
-    blobs: HashMap<BlobId, Blob, ByHash>,
+    blobs: HashMap<BlobId, Blob, BuildIdHasher>,
     /// Those that are not found yet.
-    open: HashSet<BlobId, ByHash>,
+    open: HashSet<BlobId, BuildIdHasher>,
     /// Bytes that may still be read.
     left: usize,
 }
@@ -240,7 +241,7 @@ impl<'c> Reader<'c> {
             onwards: connection.prepare_cached(
                 "SELECT rowid, type, content, hash FROM blobs WHERE rowid > ?1 ORDER BY rowid",
             )?,
-            blobs: HashMap::with_capacity_and_hasher(order.len(), ByHash),
+            blobs: HashMap::with_capacity_and_hasher(order.len(), BuildIdHasher),
             open: order.iter().copied().collect(),
             left: bytes.max(1),
         })
@@ -289,7 +290,7 @@ impl<'c> Reader<'c> {
 }
 
 fn keep(
-    blobs: &mut HashMap<BlobId, Blob, ByHash>,
+    blobs: &mut HashMap<BlobId, Blob, BuildIdHasher>,
     left: &mut usize,
     id: BlobId,
     row: &Row<'_>,

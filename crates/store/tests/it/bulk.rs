@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use quipu_protocol::{ItemId, NodeId, SessionId};
 use quipu_store::{
-    Action, ActionQuery, Bulk, Commit, Expect, Extent, Local as _, NewChunk, RefMove, RefName, SqliteStore,
-    Store, StoreError, Until, Upkeep, Window,
+    Action, ActionQuery, Bulk, Commit, Extent, LineageEnd, Local as _, NewChunk, RefExpectation, RefMove,
+    RefName, SqliteStore, Store, StoreError, Upkeep, Window,
 };
 use rusqlite::Connection;
 
@@ -39,7 +39,13 @@ fn publish(at: NodeId, name: &str) -> RefMove {
 }
 
 fn leave(name: &str) -> RefMove {
-    RefMove { name: RefName::from(name), expect: Expect::Any, to: None, fence: None, why: "bulk".to_owned() }
+    RefMove {
+        name: RefName::from(name),
+        expect: RefExpectation::Any,
+        to: None,
+        fence: None,
+        why: "bulk".to_owned(),
+    }
 }
 
 /// Commits as an import makes them: branches, texts that come twice, a chunk, an action, refs that come and go.
@@ -109,7 +115,7 @@ fn rows(path: &Path) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_is_gathered_is_what_the_commits_would_write() {
+async fn bulk_writes_what_the_commits_would_write() {
     let dir = tempfile::tempdir().unwrap();
     let (plain, gathered) = (dir.path().join("plain.db"), dir.path().join("gathered.db"));
     for path in [&plain, &gathered] {
@@ -168,7 +174,7 @@ async fn what_is_gathered_is_what_the_commits_would_write() {
 }
 
 #[tokio::test]
-async fn one_commit_or_without_a_file_each_is_passed_on_as_it_is() {
+async fn single_commit_or_missing_spool_file_passes_through() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(&dir.path().join("quipu.db"));
     let extent = store.extent().await.unwrap();
@@ -196,7 +202,7 @@ async fn one_commit_or_without_a_file_each_is_passed_on_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_window_that_is_refused_leaves_no_node() {
+async fn refused_window_leaves_no_node() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(&dir.path().join("quipu.db"));
     let unknown = NodeId([9; 32]);
@@ -248,7 +254,7 @@ async fn a_window_that_is_refused_leaves_no_node() {
 }
 
 #[tokio::test]
-async fn a_window_ends_when_it_is_full() {
+async fn full_window_ends() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(&dir.path().join("quipu.db"));
     let mut bulk = Bulk::new(Extent { nodes: 16_000, spool: Some(dir.path().to_owned()) });
@@ -277,7 +283,7 @@ async fn a_window_ends_when_it_is_full() {
     assert_eq!(windows, 1);
     assert!(pieces > 3, "{pieces}");
     assert_eq!(store.head(&"end".into()).await.unwrap(), parent);
-    assert_eq!(store.lineage(parent.unwrap(), Until::Root).await.unwrap().len(), 6_000);
+    assert_eq!(store.lineage(parent.unwrap(), LineageEnd::Root).await.unwrap().len(), 6_000);
     assert_eq!(store.check().await.unwrap().problems, []);
 }
 
@@ -316,7 +322,7 @@ pub(crate) async fn until_killed(path: &Path) {
 }
 
 #[tokio::test]
-async fn a_kill_within_a_window_costs_that_window_only() {
+async fn kill_within_a_window_loses_that_window_only() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");
     let mut stood = 0;
@@ -343,7 +349,7 @@ async fn a_kill_within_a_window_costs_that_window_only() {
         assert!(nodes >= stood, "{nodes} after {stood}");
         stood = nodes;
         if let Some(head) = store.head(&"end".into()).await.unwrap() {
-            assert_eq!(store.lineage(head, Until::Root).await.unwrap().len(), nodes, "{rest:?}");
+            assert_eq!(store.lineage(head, LineageEnd::Root).await.unwrap().len(), nodes, "{rest:?}");
         }
     }
     assert!(stood >= 3 * 1_200);
@@ -357,7 +363,7 @@ pub(crate) async fn windows(path: &Path) {
         for commit in some {
             // What depends on where a ref stands is one process's own.
             let mut commit = commit.clone();
-            commit.moves.retain(|moved| moved.expect == Expect::Any);
+            commit.moves.retain(|moved| moved.expect == RefExpectation::Any);
             bulk.add(commit).unwrap();
         }
         write(&store, bulk.end()).await.unwrap();
@@ -365,7 +371,7 @@ pub(crate) async fn windows(path: &Path) {
 }
 
 #[tokio::test]
-async fn two_processes_bring_the_same_and_a_third_goes_on() {
+async fn same_import_in_two_processes_is_resumed_by_a_third() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");
     let store = open(&path);
@@ -384,7 +390,7 @@ async fn two_processes_bring_the_same_and_a_third_goes_on() {
     let report = store.check().await.unwrap();
     assert_eq!(report.problems, []);
     assert_eq!(report.nodes, 2_000 + count.unsigned_abs());
-    let lineage = store.lineage(parent.unwrap(), Until::Root).await.unwrap();
+    let lineage = store.lineage(parent.unwrap(), LineageEnd::Root).await.unwrap();
     assert_eq!(lineage.len() as u64, count.unsigned_abs());
 }
 
@@ -413,7 +419,7 @@ async fn many_nodes_are_several_commits_and_refs_come_with_the_last() {
     }
     // The texts, of which each is there once, and two commits of nodes.
     assert_eq!(moved, [0, 0, 1]);
-    assert_eq!(store.lineage(parent.unwrap(), Until::Root).await.unwrap().len(), 30_000);
+    assert_eq!(store.lineage(parent.unwrap(), LineageEnd::Root).await.unwrap().len(), 30_000);
     assert_eq!(store.head(&"end".into()).await.unwrap(), parent);
     assert_eq!(store.check().await.unwrap().problems, []);
 }

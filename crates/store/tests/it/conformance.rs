@@ -9,10 +9,10 @@ use quipu_protocol::{
     AssistantMessage, BlobId, ChunkId, Content, Entry, Json, Message, NodeId, RunId, SessionId,
 };
 use quipu_store::{
-    Action, ActionQuery, Commit, Expect, Fence, FoundBy, Graph, InboxItem, Local as _, NewChunk, Op,
-    OpenJump, Owner, Piece, ReadModel as _, ReadParts, RefMove, RefName, ReflogQuery, ReserveAsk, ReserveId,
-    Reserved, Resolved, Scope, Seq, SessionQuery, Spelling, SqliteStore, Step, StepCall, StepState, Store,
-    StoreError, Until, Upkeep, decode_all, decode_nodes,
+    Action, ActionQuery, Commit, Fence, Graph, InboxItem, LineageEnd, Local as _, NewChunk, Op, OpenJump,
+    Owner, Piece, ReadModel as _, ReadParts, RefExpectation, RefMove, RefName, ReflogQuery, Reservation,
+    ReserveId, ReserveRequest, Resolution, Scope, Seq, SessionQuery, Spelling, SpellingKind, SqliteStore,
+    Step, StepCall, StepState, Store, StoreError, Upkeep, decode_all, decode_nodes,
 };
 
 use quipu_transcript::Lookup as _;
@@ -259,12 +259,13 @@ async fn refs(store: &dyn Store) {
     assert_eq!(store.heads("%").await.unwrap(), []);
 
     let moved = |expect, to| RefMove { name: name.clone(), expect, to, fence: None, why: String::new() };
-    let remove = Commit { moves: vec![moved(Expect::At(a), None)], ..Commit::default() };
+    let remove = Commit { moves: vec![moved(RefExpectation::At(a), None)], ..Commit::default() };
     assert!(matches!(store.commit(remove).await, Err(StoreError::Conflict { .. })));
-    let remove = Commit { moves: vec![moved(Expect::At(b), None)], ..Commit::default() };
+    let remove = Commit { moves: vec![moved(RefExpectation::At(b), None)], ..Commit::default() };
     store.commit(remove).await.unwrap();
     assert_eq!(store.head(&name).await.unwrap(), None);
-    let nowhere = Commit { moves: vec![moved(Expect::Any, Some(NodeId([9; 32])))], ..Commit::default() };
+    let nowhere =
+        Commit { moves: vec![moved(RefExpectation::Any, Some(NodeId([9; 32])))], ..Commit::default() };
     assert!(matches!(store.commit(nowhere).await, Err(StoreError::Missing { .. })));
 }
 
@@ -323,10 +324,10 @@ async fn walks_side_by_side(store: &dyn Graph) {
             for nodes in &all {
                 let (end, far) = (nodes[nodes.len() - 1], nodes.len() / 3);
                 for (until, from) in [
-                    (Until::Root, 0),
-                    (Until::Checkpoint, 0),
-                    (Until::Node(nodes[far]), far),
-                    (Until::Count(far), nodes.len() - far),
+                    (LineageEnd::Root, 0),
+                    (LineageEnd::Checkpoint, 0),
+                    (LineageEnd::Node(nodes[far]), far),
+                    (LineageEnd::Count(far), nodes.len() - far),
                 ] {
                     let found = store.lineage(end, until).await.unwrap();
                     let found: Vec<NodeId> = found.iter().map(|node| node.id).collect();
@@ -370,19 +371,22 @@ async fn lineages(store: &dyn Store) {
     let (trunk, branch, alone) = a_tree(store).await;
     let ids = |nodes: Vec<quipu_dag::Node>| nodes.iter().map(|node| node.id).collect::<Vec<_>>();
     let (top, tip) = (trunk[39], branch[49]);
-    assert_eq!(ids(store.lineage(top, Until::Root).await.unwrap()), trunk);
-    assert_eq!(ids(store.lineage(tip, Until::Root).await.unwrap()), branch);
-    assert_eq!(ids(store.lineage(tip, Until::Count(31)).await.unwrap()), branch[19..]);
-    assert_eq!(ids(store.lineage(tip, Until::Count(0)).await.unwrap()), []);
-    assert_eq!(ids(store.lineage(tip, Until::Count(usize::MAX)).await.unwrap()), branch);
-    assert_eq!(ids(store.lineage(tip, Until::Node(trunk[7])).await.unwrap()), branch[7..]);
-    assert_eq!(ids(store.lineage(tip, Until::Node(tip)).await.unwrap()), [tip]);
-    assert_eq!(ids(store.lineage(tip, Until::Checkpoint).await.unwrap()), branch[10..]);
-    assert_eq!(ids(store.lineage(trunk[9], Until::Checkpoint).await.unwrap()), trunk[..10]);
+    assert_eq!(ids(store.lineage(top, LineageEnd::Root).await.unwrap()), trunk);
+    assert_eq!(ids(store.lineage(tip, LineageEnd::Root).await.unwrap()), branch);
+    assert_eq!(ids(store.lineage(tip, LineageEnd::Count(31)).await.unwrap()), branch[19..]);
+    assert_eq!(ids(store.lineage(tip, LineageEnd::Count(0)).await.unwrap()), []);
+    assert_eq!(ids(store.lineage(tip, LineageEnd::Count(usize::MAX)).await.unwrap()), branch);
+    assert_eq!(ids(store.lineage(tip, LineageEnd::Node(trunk[7])).await.unwrap()), branch[7..]);
+    assert_eq!(ids(store.lineage(tip, LineageEnd::Node(tip)).await.unwrap()), [tip]);
+    assert_eq!(ids(store.lineage(tip, LineageEnd::Checkpoint).await.unwrap()), branch[10..]);
+    assert_eq!(ids(store.lineage(trunk[9], LineageEnd::Checkpoint).await.unwrap()), trunk[..10]);
     for end in [top, alone, NodeId([8; 32])] {
-        assert!(matches!(store.lineage(tip, Until::Node(end)).await, Err(StoreError::Missing { .. })));
+        assert!(matches!(store.lineage(tip, LineageEnd::Node(end)).await, Err(StoreError::Missing { .. })));
     }
-    assert!(matches!(store.lineage(NodeId([8; 32]), Until::Root).await, Err(StoreError::Missing { .. })));
+    assert!(matches!(
+        store.lineage(NodeId([8; 32]), LineageEnd::Root).await,
+        Err(StoreError::Missing { .. })
+    ));
     let edges = store.children(&[trunk[19], tip, alone, trunk[0]]).await.unwrap();
     let edges: Vec<_> = edges.iter().map(|edge| (edge.parent, edge.child)).collect();
     assert_eq!(edges, [(trunk[19], trunk[20]), (trunk[19], branch[20]), (trunk[0], trunk[1])]);
@@ -434,28 +438,36 @@ async fn names(store: &dyn Graph) {
         .await
         .unwrap()
     {
-        Resolved::One(one) => vec![(one.node, one.by)],
-        Resolved::Many(many) => many.iter().map(|one| (one.node, one.by)).collect(),
-        Resolved::None => vec![],
+        Resolution::One(one) => vec![(one.node, one.by)],
+        Resolution::Many(many) => many.iter().map(|one| (one.node, one.by)).collect(),
+        Resolution::None => vec![],
     };
     let (hex_a, hex_c) = (a.to_string(), c.to_string());
     assert_eq!(ask("HEAD", None).await, []);
-    assert_eq!(ask("HEAD", Some(a)).await, [(a, FoundBy::Head)]);
-    assert_eq!(ask(&hex_a, None).await, [(a, FoundBy::Hash)]);
-    assert_eq!(ask(&hex_a.to_uppercase(), None).await, [(a, FoundBy::Hash)]);
-    assert_eq!(ask(&hex_a[..12], None).await, [(a, FoundBy::Hash)]);
+    assert_eq!(ask("HEAD", Some(a)).await, [(a, SpellingKind::Head)]);
+    assert_eq!(ask(&hex_a, None).await, [(a, SpellingKind::Hash)]);
+    assert_eq!(ask(&hex_a.to_uppercase(), None).await, [(a, SpellingKind::Hash)]);
+    assert_eq!(ask(&hex_a[..12], None).await, [(a, SpellingKind::Hash)]);
     assert_eq!(ask(&hex_a[..3], None).await, [], "too short to mean anything");
-    assert_eq!(ask("a1b2c3d4", None).await, [(b, FoundBy::ExternalId)], "the newest of equals");
-    assert_eq!(ask("a1b2c3d4", Some(a)).await, [(a, FoundBy::ExternalId)], "the one on the head's lineage");
-    assert_eq!(ask("pi:a1b2c3d4", None).await, [(b, FoundBy::ExternalId)]);
-    assert_eq!(ask(&hex_c[..8], None).await, [(d, FoundBy::ExternalId), (c, FoundBy::Hash)], "ambiguous");
-    assert_eq!(ask(&format!("ext:{}", &hex_c[..8]), None).await, [(d, FoundBy::ExternalId)]);
-    assert_eq!(ask("tags/third", None).await, [(c, FoundBy::Ref)]);
+    assert_eq!(ask("a1b2c3d4", None).await, [(b, SpellingKind::ExternalId)], "the newest of equals");
+    assert_eq!(
+        ask("a1b2c3d4", Some(a)).await,
+        [(a, SpellingKind::ExternalId)],
+        "the one on the head's lineage"
+    );
+    assert_eq!(ask("pi:a1b2c3d4", None).await, [(b, SpellingKind::ExternalId)]);
+    assert_eq!(
+        ask(&hex_c[..8], None).await,
+        [(d, SpellingKind::ExternalId), (c, SpellingKind::Hash)],
+        "ambiguous"
+    );
+    assert_eq!(ask(&format!("ext:{}", &hex_c[..8]), None).await, [(d, SpellingKind::ExternalId)]);
+    assert_eq!(ask("tags/third", None).await, [(c, SpellingKind::Ref)]);
     for nothing in ["", "%", "____", "deadbeef", "pi:", "ffffffffffff", &"f".repeat(64), &"x".repeat(100_000)]
     {
         assert_eq!(ask(nothing, None).await, [], "{nothing:.20}");
     }
-    assert_eq!(ask("deadbeef%", None).await, [(c, FoundBy::ExternalId)]);
+    assert_eq!(ask("deadbeef%", None).await, [(c, SpellingKind::ExternalId)]);
 }
 
 async fn action_log(store: &dyn Store) {
@@ -578,25 +590,27 @@ async fn session_rows(store: &dyn Graph) {
 
     let ask = async |spelling: &str| store.resolve(&spelling.into(), &Scope::default()).await.unwrap();
     match ask(one.as_str()).await {
-        Resolved::One(found) => {
-            assert_eq!((found.node, found.by), (answered, FoundBy::Session));
+        Resolution::One(found) => {
+            assert_eq!((found.node, found.by), (answered, SpellingKind::Session));
             assert_eq!((found.role.as_str(), found.session), ("assistant", Some(one.clone())));
         }
         other => panic!("{other:?}"),
     }
-    assert!(matches!(ask("0190a5c0-1111").await, Resolved::Many(both) if both.len() == 2));
+    assert!(matches!(ask("0190a5c0-1111").await, Resolution::Many(both) if both.len() == 2));
     assert!(
-        matches!(ask("0190a5c0-1111-7000-8000-000000000002").await, Resolved::One(one) if one.node == fork)
+        matches!(ask("0190a5c0-1111-7000-8000-000000000002").await, Resolution::One(one) if one.node == fork)
     );
-    assert!(matches!(ask(&again.to_string()).await, Resolved::One(one) if one.session == Some(two.clone())));
+    assert!(
+        matches!(ask(&again.to_string()).await, Resolution::One(one) if one.session == Some(two.clone()))
+    );
 
     // A session is named by its first node once its ref is gone.
     let three = SessionId::from("short");
     let (base, commit) = entry_commit(None, &session_start(&three, "/work", None), T + 1005);
     store.commit(commit).await.unwrap();
-    assert!(matches!(ask("short").await, Resolved::One(one) if one.node == base));
+    assert!(matches!(ask("short").await, Resolution::One(one) if one.node == base));
 
-    let nodes = store.lineage(answered, Until::Root).await.unwrap();
+    let nodes = store.lineage(answered, LineageEnd::Root).await.unwrap();
     let entries = decode_nodes(store, &nodes).await.unwrap();
     assert_eq!(
         entries.iter().map(|read| &read.entry).collect::<Vec<_>>(),
@@ -608,7 +622,7 @@ async fn open_ends(store: &dyn Store) {
     // One that exists, so that a check finds nothing orphaned.
     let session = SessionId::from("short");
     let run = RunId::from("run-1");
-    assert_eq!(store.pending(&session).await.unwrap(), quipu_store::Pending::default());
+    assert_eq!(store.pending(&session).await.unwrap(), quipu_store::OpenWork::default());
     let item = |id: &str, text: &str| InboxItem {
         id: id.into(),
         queue: "steer".to_owned(),
@@ -636,7 +650,7 @@ async fn open_ends(store: &dyn Store) {
     let pending = store.pending(&session).await.unwrap();
     assert_eq!(pending.inbox, [first.clone(), second.clone()]);
     assert_eq!(pending.steps, [model.clone(), tools[0].clone(), tools[1].clone()]);
-    assert_eq!(store.pending(&"other".into()).await.unwrap(), quipu_store::Pending::default());
+    assert_eq!(store.pending(&"other".into()).await.unwrap(), quipu_store::OpenWork::default());
 
     commit(vec![put(&item("i1", "put again"))]).await.unwrap();
     assert_eq!(store.pending(&session).await.unwrap().inbox, [first.clone(), second.clone()]);
@@ -659,7 +673,7 @@ async fn open_ends(store: &dyn Store) {
     // Who lost the ref hears of that, not of inputs that the winner took.
     let lost = RefMove {
         name: "refs/lost".into(),
-        expect: Expect::At(NodeId([1; 32])),
+        expect: RefExpectation::At(NodeId([1; 32])),
         to: None,
         fence: None,
         why: String::new(),
@@ -667,7 +681,7 @@ async fn open_ends(store: &dyn Store) {
     let lost = Commit { moves: vec![lost], ops: vec![take("i1")], ..Commit::default() };
     assert!(matches!(store.commit(lost).await, Err(StoreError::Conflict { .. })));
     commit(vec![Op::RunRemove { session: session.clone(), run: run.clone() }, take("i2")]).await.unwrap();
-    assert_eq!(store.pending(&session).await.unwrap(), quipu_store::Pending::default());
+    assert_eq!(store.pending(&session).await.unwrap(), quipu_store::OpenWork::default());
 
     // One jump a session; what is put again goes on.
     for stage in ["staged", "waits"] {
@@ -677,7 +691,7 @@ async fn open_ends(store: &dyn Store) {
     }
     for _ in 0..2 {
         commit(vec![Op::JumpRemove { session: session.clone() }]).await.unwrap();
-        assert_eq!(store.pending(&session).await.unwrap(), quipu_store::Pending::default());
+        assert_eq!(store.pending(&session).await.unwrap(), quipu_store::OpenWork::default());
     }
 }
 
@@ -698,8 +712,13 @@ async fn moves_of_refs(store: &dyn Graph) {
     moved(None, c, "append").await;
     moved(Some(c), a, "jump").await;
     moved(Some(a), b, "label").await;
-    let drop =
-        RefMove { name: name.clone(), expect: Expect::Any, to: None, fence: None, why: "remove".into() };
+    let drop = RefMove {
+        name: name.clone(),
+        expect: RefExpectation::Any,
+        to: None,
+        fence: None,
+        why: "remove".into(),
+    };
     store.commit(Commit { moves: vec![drop], ..Commit::default() }).await.unwrap();
     let query = ReflogQuery { name: name.clone(), before: None, moves_only: true, limit: None };
     let seen = async |query: &ReflogQuery| {
@@ -746,8 +765,8 @@ async fn leases(store: &dyn Store) {
 async fn reservations(store: &dyn Store) {
     let ask = async |id: &str, now: i64, full: i64, least: i64, settles: bool| {
         let (id, since, expires) = (ReserveId(id.to_owned()), T + 900_000, now + 100);
-        let ask = ReserveAsk { id, since, now, expires, limit: 10, elsewhere: 1, full, least, settles };
-        let Reserved { granted, spent, others } = store.reserve(ask).await.unwrap();
+        let ask = ReserveRequest { id, since, now, expires, limit: 10, elsewhere: 1, full, least, settles };
+        let Reservation { granted, spent, others } = store.reserve(ask).await.unwrap();
         (granted, spent, others)
     };
     let then = T + 1_000_000;
@@ -889,7 +908,7 @@ async fn many_entries(store: &dyn Store, from: i64) -> (Vec<Entry>, Vec<quipu_da
         parent = Some(id);
     }
     store.commit(all).await.unwrap();
-    let nodes = store.lineage(parent.unwrap(), Until::Root).await.unwrap();
+    let nodes = store.lineage(parent.unwrap(), LineageEnd::Root).await.unwrap();
     (entries, nodes)
 }
 
@@ -911,7 +930,7 @@ async fn meanings(store: &dyn Graph) {
 }
 
 #[tokio::test]
-async fn what_is_foreseen_changes_nothing() {
+async fn announced_base_chunk_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");
     let bodies: [Vec<u8>; 3] = std::array::from_fn(|n| [noise(1, 9_000), noise(2 + n as u64, 40)].concat());

@@ -14,17 +14,17 @@ use quipu_protocol::{
     NodeId, SessionId, StepInfo, ToolCall, ToolResultMessage,
 };
 use quipu_store::{
-    BOOKMARK, Commit, ContentHolder, ContentQuery, EraseTargets, Erased, FoundContent, FoundPlace, InboxItem,
-    IsDead, JobTime, Jobs as _, KeptWhy, NewChunk, NewJob, Op, OpenJump, OpenOptions, Owner, ReadModel as _,
-    RefMove, RefName, SearchQuery, Selection, SelectionError, SqliteStore, Step, StepCall, StepState,
-    Store as _, StoreError, StoreHolder, Until, Upkeep as _, Vectors as _,
+    BOOKMARK, Commit, ContentHolder, ContentQuery, EraseReport, EraseTargets, FoundContent, FoundPlace,
+    InboxItem, JobTime, Jobs as _, KeptReason, LineageEnd, NewChunk, NewJob, Op, OpenJump, OpenOptions,
+    Owner, OwnerDeathCheck, ReadModel as _, RefMove, RefName, SearchQuery, Selection, SelectionError,
+    SqliteStore, Step, StepCall, StepState, Store as _, StoreError, StoreHolder, Upkeep as _, Vectors as _,
 };
 use quipu_transcript::{ERASED, encode};
 
 use crate::child::command;
 use crate::support::*;
 
-fn nobody() -> IsDead {
+fn nobody() -> OwnerDeathCheck {
     Arc::new(|_| false)
 }
 
@@ -48,7 +48,7 @@ async fn found(holder: &dyn ContentHolder, selection: &Selection) -> Vec<FoundCo
     }
 }
 
-async fn erase(holder: &dyn ContentHolder, selection: Selection) -> Erased {
+async fn erase(holder: &dyn ContentHolder, selection: Selection) -> EraseReport {
     holder.erase(&EraseTargets { selection, why: "a test".into() }).await.unwrap()
 }
 
@@ -202,7 +202,7 @@ async fn erased_node_keeps_its_place_and_its_bytes_are_gone() {
     assert_eq!((known[0].as_ref().unwrap().why.as_str(), &known[1]), ("a test", &None));
     // The rest goes on: the lineage, the answer, what is found by words.
     let lineage: Vec<NodeId> =
-        store.lineage(last, Until::Root).await.unwrap().iter().map(|node| node.id).collect();
+        store.lineage(last, LineageEnd::Root).await.unwrap().iter().map(|node| node.id).collect();
     assert_eq!(lineage, session.nodes);
     assert!(text_of(&store, answer).await.contains("noted"));
     assert_eq!(store.search(query("harvest")).await.unwrap().hits.len(), 1);
@@ -215,7 +215,7 @@ async fn erased_node_keeps_its_place_and_its_bytes_are_gone() {
     assert!(!is_in(&raw(&path), "xylophone"));
     // Again: nothing more.
     let store = Arc::new(open(&path));
-    assert_eq!(erase(&holder(&store, "store.graph"), of_nodes(&[secret])).await, Erased::default());
+    assert_eq!(erase(&holder(&store, "store.graph"), of_nodes(&[secret])).await, EraseReport::default());
 }
 
 fn query(words: &str) -> SearchQuery {
@@ -223,7 +223,7 @@ fn query(words: &str) -> SearchQuery {
 }
 
 #[tokio::test]
-async fn text_said_elsewhere_stays_there() {
+async fn text_of_another_node_stays() {
     let store = Arc::new(SqliteStore::in_memory().unwrap());
     let (mut one, mut other) = (Session::begin(&store, "s1").await, Session::begin(&store, "s2").await);
     let gone = one.says(&store, "go ahead").await;
@@ -348,7 +348,7 @@ async fn needle_is_found_in_every_table_and_erased_from_all() {
 }
 
 #[tokio::test]
-async fn session_at_work_keeps_what_it_has() {
+async fn running_session_keeps_its_content() {
     let store = Arc::new(SqliteStore::in_memory().unwrap());
     let mut session = Session::begin(&store, "s1").await;
     let said = session.says(&store, "in the middle of it").await;
@@ -359,19 +359,19 @@ async fn session_at_work_keeps_what_it_has() {
     for selection in [of_nodes(&[said]), of_needle("middle of it")] {
         let erased = erase(&graph, selection).await;
         assert_eq!((erased.count, erased.kept_count), (0, 1));
-        assert_eq!(erased.kept[0].why, KeptWhy::InUse);
+        assert_eq!(erased.kept[0].why, KeptReason::InUse);
         assert!(erased.kept[0].detail.contains("front:1"));
     }
     assert!(text_of(&store, said).await.contains("middle of it"));
     // One that is known to be dead does not count.
-    let dead: IsDead = Arc::new(|owner| owner == "front:1");
+    let dead: OwnerDeathCheck = Arc::new(|owner| owner == "front:1");
     let graph = StoreHolder::all(&store, &dead).swap_remove(0);
     assert_eq!(erase(&graph, of_nodes(&[said])).await.count, 1);
     assert!(text_of(&store, said).await.contains(ERASED));
 }
 
 #[tokio::test]
-async fn whole_session_goes_and_others_stay() {
+async fn whole_session_is_erased_and_others_stay() {
     let store = Arc::new(SqliteStore::in_memory().unwrap());
     let (mut one, mut other) = (Session::begin(&store, "s1").await, Session::begin(&store, "s2").await);
     for n in 0..5 {
@@ -393,7 +393,7 @@ async fn whole_session_goes_and_others_stay() {
 }
 
 #[tokio::test]
-async fn vectors_of_erased_nodes_go_and_others_stay() {
+async fn vectors_of_erased_nodes_are_erased() {
     let store = Arc::new(SqliteStore::in_memory().unwrap());
     let mut session = Session::begin(&store, "s1").await;
     let (gone, stays) = (session.says(&store, "about cats").await, session.says(&store, "about dogs").await);
@@ -412,7 +412,7 @@ async fn vectors_of_erased_nodes_go_and_others_stay() {
 }
 
 #[tokio::test]
-async fn index_alone_forgets_what_the_graph_keeps() {
+async fn index_can_be_erased_without_the_graph() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");
     let store = Arc::new(open(&path));
@@ -428,7 +428,7 @@ async fn index_alone_forgets_what_the_graph_keeps() {
 }
 
 #[tokio::test]
-async fn question_beyond_the_limits_is_refused() {
+async fn selection_beyond_the_limits_is_refused() {
     let store = Arc::new(SqliteStore::in_memory().unwrap());
     for holder in StoreHolder::all(&store, &nobody()) {
         let error = holder.find(&ContentQuery::of(of_needle("abc"))).await.unwrap_err();
@@ -521,7 +521,7 @@ proptest! {
             }
             prop_assert_eq!(found(&graph, &of_nodes(&gone)).await, []);
             for session in &sessions {
-                let lineage = store.lineage(session.head.unwrap(), Until::Root).await.unwrap();
+                let lineage = store.lineage(session.head.unwrap(), LineageEnd::Root).await.unwrap();
                 prop_assert_eq!(lineage.len(), session.nodes.len());
                 // Bodies above all that was erased are kept.
                 let first = session.nodes.iter().position(|id| gone.contains(id)).unwrap_or(session.nodes.len());
@@ -606,7 +606,7 @@ async fn killed_erasure_is_finished_by_the_next() {
         assert!(!store.has_remnants().await.unwrap());
         assert_eq!(found(&graph, &of_needle("quokka")).await, []);
         assert_eq!(store.check().await.unwrap().problems, [], "round {round}");
-        let lineage = store.lineage(session.head.unwrap(), Until::Root).await.unwrap();
+        let lineage = store.lineage(session.head.unwrap(), LineageEnd::Root).await.unwrap();
         assert_eq!(lineage.len(), session.nodes.len());
         drop((store, graph));
         assert!(!is_in(&std::fs::read(&path).unwrap(), "quokka"), "round {round}");
@@ -625,7 +625,7 @@ fn copy(dir: &Path, original: &Path, name: &str) -> std::path::PathBuf {
 }
 
 #[tokio::test]
-async fn reader_of_the_log_leaves_remnants_until_it_is_done() {
+async fn wal_reader_leaves_remnants_until_it_ends() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");
     let options = OpenOptions { busy: Duration::from_millis(100), ..options() };
@@ -639,7 +639,7 @@ async fn reader_of_the_log_leaves_remnants_until_it_is_done() {
     let graph = holder(&store, "store.graph");
     let erased = erase(&graph, of_nodes(&[said])).await;
     assert_eq!(erased.count, 1);
-    assert_eq!(erased.kept[0].why, KeptWhy::Remnants);
+    assert_eq!(erased.kept[0].why, KeptReason::Remnants);
     assert!(store.has_remnants().await.unwrap());
     reader.execute_batch("COMMIT").unwrap();
     assert_eq!(erase(&graph, of_nodes(&[said])).await.kept, []);
@@ -648,7 +648,7 @@ async fn reader_of_the_log_leaves_remnants_until_it_is_done() {
 }
 
 #[tokio::test]
-async fn repaired_store_still_lacks_what_was_erased() {
+async fn repaired_store_still_lacks_erased_content() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");
     let (session, said) = {
@@ -676,7 +676,7 @@ async fn repaired_store_still_lacks_what_was_erased() {
     let done = quipu_store::salvage(&path).unwrap();
     assert_eq!((done.report.problems, done.lost_nodes), (Vec::new(), 0));
     let store = Arc::new(open(&path));
-    let lineage = store.lineage(session.head.unwrap(), Until::Root).await.unwrap();
+    let lineage = store.lineage(session.head.unwrap(), LineageEnd::Root).await.unwrap();
     assert_eq!(lineage.len(), session.nodes.len());
     assert!(text_of(&store, said).await.contains(ERASED));
     assert_eq!(store.erasures(&[said]).await.unwrap()[0].as_ref().unwrap().why, "a test");
@@ -690,7 +690,7 @@ async fn repaired_store_still_lacks_what_was_erased() {
 }
 
 #[tokio::test]
-async fn body_of_a_call_without_answer_goes_with_what_it_was_made_of() {
+async fn body_of_an_unanswered_call_is_erased_with_its_context() {
     let store = Arc::new(SqliteStore::in_memory().unwrap());
     let mut session = Session::begin(&store, "s1").await;
     let said = session.says(&store, "the lynx waits").await;
@@ -715,7 +715,7 @@ async fn body_of_a_call_without_answer_goes_with_what_it_was_made_of() {
     store.commit(Commit { ops: vec![put(jump)], ..Commit::default() }).await.unwrap();
     let whole = Selection { sessions: vec![session.id.clone()], ..Selection::default() };
     let kept = erase(&holder(&store, "store.graph"), whole).await.kept;
-    assert_eq!((kept.len(), kept[0].why), (1, KeptWhy::InUse));
+    assert_eq!((kept.len(), kept[0].why), (1, KeptReason::InUse));
     let jump = OpenJump { stage: "waits".into(), plan: Json::object() };
     store.commit(Commit { ops: vec![put(jump)], ..Commit::default() }).await.unwrap();
     // The whole session takes the rows along.
@@ -726,7 +726,7 @@ async fn body_of_a_call_without_answer_goes_with_what_it_was_made_of() {
 }
 
 #[tokio::test]
-async fn call_beside_the_conversation_goes_with_the_node_it_was_made_after() {
+async fn side_call_is_erased_with_the_node_before_it() {
     let store = Arc::new(SqliteStore::in_memory().unwrap());
     let mut session = Session::begin(&store, "s1").await;
     let said = session.says(&store, "the lynx waits").await;

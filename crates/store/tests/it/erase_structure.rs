@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use quipu_dag::{Blob, Node, NodeRecord};
 use quipu_store::{
-    Commit, ContentHolder as _, ContentQuery, EraseTargets, FoundPlace, IsDead, SqliteStore, Store as _,
-    StoreHolder,
+    Commit, ContentHolder as _, ContentQuery, EraseTargets, FoundPlace, OwnerDeathCheck, SqliteStore,
+    Store as _, StoreHolder,
 };
 
 #[tokio::test]
-async fn name_of_a_member_is_told_and_nothing_is_emptied() {
+async fn needle_in_a_member_name_is_reported_and_kept() {
     let store = Arc::new(SqliteStore::in_memory().unwrap());
     let own = r#"{"entry":"message","message":{"stopReason":"toolUse","toolName":"quince"},"v":1}"#;
     let call = |code: &str| format!(r#"{{"arguments":{{"{code}":4711}},"id":"c1","name":"quince"}}"#);
@@ -28,7 +28,7 @@ async fn name_of_a_member_is_told_and_nothing_is_emptied() {
     };
     let nodes = vec![Node::new(record, None, None)];
     store.commit(Commit { blobs: blobs.to_vec(), nodes, ..Commit::default() }).await.unwrap();
-    let is_dead: IsDead = Arc::new(|_| false);
+    let is_dead: OwnerDeathCheck = Arc::new(|_| false);
     let graph = StoreHolder::all(&store, &is_dead).swap_remove(0);
     let ids = blobs.each_ref().map(|blob| blob.id);
 

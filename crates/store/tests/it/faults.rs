@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use quipu_protocol::SessionId;
 use quipu_store::{
-    Commit, Local as _, NewChunk, OpenOptions, ReadModel as _, RefName, SearchIndex, SessionQuery,
-    SqliteStore, Store, StoreError, Until, Upkeep,
+    Commit, LineageEnd, Local as _, NewChunk, OpenOptions, ReadModel as _, RefName, SearchIndex,
+    SessionQuery, SqliteStore, Store, StoreError, Upkeep,
 };
 use rusqlite::Connection;
 
@@ -17,17 +17,17 @@ use crate::child::{command, run_unprivileged};
 use crate::support::*;
 
 #[test]
-fn no_room() {
+fn full_disk_is_reported() {
     run_unprivileged("limit", Some(2048));
 }
 
 #[test]
-fn no_permission() {
+fn missing_permission_is_reported() {
     run_unprivileged("read-only", None);
 }
 
 #[test]
-fn no_log() {
+fn removed_wal_is_reported() {
     run_unprivileged("no-log", None);
 }
 
@@ -66,7 +66,7 @@ pub(crate) async fn without_its_log(path: &Path) {
         drop(store);
         let store = open(path);
         assert_eq!(store.head(&RefName::session(&session)).await.unwrap(), head, "{name}");
-        let length = store.lineage(head.unwrap(), Until::Root).await.unwrap().len();
+        let length = store.lineage(head.unwrap(), LineageEnd::Root).await.unwrap().len();
         assert_eq!(length, usize::try_from(n).unwrap(), "{name}");
         assert_eq!(store.check().await.unwrap().problems, [], "{name}");
     }
@@ -93,7 +93,7 @@ fn empty(path: &Path) -> std::path::PathBuf {
 /// The log is removed after all of it was copied; another process makes a new one and leaves. Neither its steps nor
 /// ours are lost, and closing our store does not copy the old log over the new steps.
 #[tokio::test]
-async fn a_log_that_another_process_made_anew_is_told() {
+async fn wal_recreated_by_another_process_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");
     let store = open(&path);
@@ -122,7 +122,7 @@ async fn a_log_that_another_process_made_anew_is_told() {
     let store = open(&path);
     assert_eq!(store.head(&RefName::session(&session)).await.unwrap(), head);
     let theirs = store.head(&RefName::session(&"theirs".into())).await.unwrap().unwrap();
-    assert_eq!(store.lineage(theirs, Until::Root).await.unwrap().len(), 30);
+    assert_eq!(store.lineage(theirs, LineageEnd::Root).await.unwrap().len(), 30);
     assert_eq!(store.check().await.unwrap().problems, []);
 }
 
@@ -159,7 +159,7 @@ pub(crate) async fn under_a_limit(path: &Path) {
     // And on.
     let (third, commit) = step(&session, Some(second), "after", T + 2);
     store.commit(commit).await.unwrap();
-    assert_eq!(store.lineage(third, Until::Root).await.unwrap().len(), 3);
+    assert_eq!(store.lineage(third, LineageEnd::Root).await.unwrap().len(), 3);
     assert_eq!(store.check().await.unwrap().problems, []);
     // Until nothing fits any more.
     let (mut parent, mut n) = (third, 3);
@@ -171,7 +171,7 @@ pub(crate) async fn under_a_limit(path: &Path) {
         }
     };
     assert!(matches!(error, StoreError::Full { .. }), "{error:?}");
-    assert_eq!(store.lineage(parent, Until::Root).await.unwrap().len(), usize::try_from(n).unwrap());
+    assert_eq!(store.lineage(parent, LineageEnd::Root).await.unwrap().len(), usize::try_from(n).unwrap());
     drop(store);
     let store = open(path);
     assert_eq!(store.head(&RefName::session(&session)).await.unwrap(), Some(parent));
@@ -196,7 +196,7 @@ pub(crate) async fn without_permission(path: &Path) {
         let store = open(path);
         assert!(store.is_read_only());
         assert_eq!(store.head(&RefName::session(&session)).await.unwrap(), Some(first));
-        assert_eq!(store.lineage(first, Until::Root).await.unwrap().len(), 1);
+        assert_eq!(store.lineage(first, LineageEnd::Root).await.unwrap().len(), 1);
         assert_eq!(store.sessions(SessionQuery::default()).await.unwrap()[0].base, base);
         assert_eq!(store.check().await.unwrap().problems, []);
         let (_, commit) = step(&session, Some(first), "after", T + 1);
@@ -221,7 +221,7 @@ pub(crate) async fn without_permission(path: &Path) {
     let store = open(path);
     assert_eq!(store.sessions(SessionQuery::default()).await.unwrap()[0].base, base);
     assert_eq!(store.ancestor(first, 0).await.unwrap(), Some(first));
-    assert_eq!(store.pending(&session).await.unwrap(), quipu_store::Pending::default());
+    assert_eq!(store.pending(&session).await.unwrap(), quipu_store::OpenWork::default());
     assert_eq!(store.check().await.unwrap().problems, []);
     drop(store);
     // Nothing there, and nothing can be made.
@@ -239,7 +239,7 @@ pub(crate) async fn without_permission(path: &Path) {
 }
 
 #[tokio::test]
-async fn a_flipped_header_is_told() {
+async fn flipped_header_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");
     let store = open(&path);
@@ -255,7 +255,7 @@ async fn a_flipped_header_is_told() {
 }
 
 #[tokio::test]
-async fn damage_inside_is_found_and_told() {
+async fn damage_inside_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");
     let store = open(&path);
@@ -284,7 +284,7 @@ async fn damage_inside_is_found_and_told() {
 }
 
 #[tokio::test]
-async fn a_truncated_file_is_told() {
+async fn truncated_file_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");
     drop(open(&path));
@@ -301,7 +301,7 @@ async fn a_truncated_file_is_told() {
 }
 
 #[tokio::test]
-async fn a_locked_file_is_told_and_then_goes_on() {
+async fn locked_file_is_reported_until_it_is_unlocked() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");
     let store = open_impatient(&path);
@@ -328,7 +328,7 @@ async fn a_locked_file_is_told_and_then_goes_on() {
 }
 
 #[tokio::test]
-async fn a_file_that_vanishes_is_told() {
+async fn vanished_file_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");
     let store = open(&path);
@@ -371,7 +371,7 @@ async fn queued_commits_are_finished_when_the_store_is_dropped() {
 /// A copy takes the file's place, and another process works with it: log and shared memory have the same names for both, so
 /// what is committed in the log goes into the copy, and the file that is open here lacks it. No recovered file is offered.
 #[tokio::test]
-async fn a_file_whose_log_others_used_is_not_recovered() {
+async fn file_with_a_shared_wal_is_not_recovered() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");
     drop(open(&path));
@@ -403,7 +403,7 @@ async fn a_file_whose_log_others_used_is_not_recovered() {
     // Nothing was written to the file that stands there now.
     let store = open(&path);
     let theirs = store.head(&RefName::session(&"theirs".into())).await.unwrap().unwrap();
-    assert_eq!(store.lineage(theirs, Until::Root).await.unwrap().len(), 3);
+    assert_eq!(store.lineage(theirs, LineageEnd::Root).await.unwrap().len(), 3);
     assert_eq!(store.check().await.unwrap().problems, []);
 }
 
@@ -431,7 +431,7 @@ async fn assert_whole(path: &Path, session: &SessionId, head: quipu_protocol::No
     assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
     let saved = open(path);
     assert_eq!(saved.head(&RefName::session(session)).await.unwrap(), Some(head));
-    assert_eq!(saved.lineage(head, Until::Root).await.unwrap().len(), 40);
+    assert_eq!(saved.lineage(head, LineageEnd::Root).await.unwrap().len(), 40);
     assert_eq!(saved.check().await.unwrap().problems, []);
 }
 
@@ -443,7 +443,7 @@ fn names_in(dir: &Path) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_log_cut_short_is_told_and_its_steps_are_saved() {
+async fn truncated_wal_is_reported_and_its_steps_are_saved() {
     for part in [0, 1, 2, 3] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("quipu.db");
@@ -456,7 +456,7 @@ async fn a_log_cut_short_is_told_and_its_steps_are_saved() {
         for _ in 0..2 {
             let (_, commit) = step(&session, Some(head), "not kept", T + 99);
             let error = store.commit(commit).await.unwrap_err();
-            let StoreError::Cut { recovered: Some(kept), log: told, .. } = &error else {
+            let StoreError::Cut { recovered: Some(kept), wal: told, .. } = &error else {
                 panic!("{part}: {error:?}")
             };
             assert_eq!(told, &log);
@@ -472,7 +472,7 @@ async fn a_log_cut_short_is_told_and_its_steps_are_saved() {
 
 /// Told to nobody, because nothing is committed any more.
 #[tokio::test]
-async fn a_log_cut_short_before_the_end_leaves_a_copy() {
+async fn wal_truncated_before_its_end_leaves_a_copy() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");
     let session = SessionId::from("s");
@@ -486,7 +486,7 @@ async fn a_log_cut_short_before_the_end_leaves_a_copy() {
 }
 
 #[tokio::test]
-async fn a_log_cut_short_after_it_was_copied_costs_nothing() {
+async fn checkpointed_wal_can_be_truncated_without_loss() {
     for part in [0, 1, 2] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("quipu.db");
@@ -524,7 +524,7 @@ async fn a_log_cut_short_after_it_was_copied_costs_nothing() {
 
 /// Other programs empty the log at any moment, as they may.
 #[tokio::test]
-async fn logs_that_others_empty_are_not_taken_for_cut() {
+async fn wal_emptied_by_others_is_not_truncated() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");
     drop(open(&path));
@@ -553,14 +553,14 @@ async fn logs_that_others_empty_are_not_taken_for_cut() {
     for n in 0..3 {
         let name = RefName::session(&SessionId::from(format!("s{n}").as_str()));
         let head = store.head(&name).await.unwrap().unwrap();
-        assert_eq!(store.lineage(head, Until::Root).await.unwrap().len(), count);
+        assert_eq!(store.lineage(head, LineageEnd::Root).await.unwrap().len(), count);
     }
     assert_eq!(store.check().await.unwrap().problems, []);
     assert!(!names_in(dir.path()).iter().any(|name| name.contains("recovered")));
 }
 
 #[test]
-fn shared_memory_cut_short_is_survived() {
+fn truncated_shared_memory_is_survived() {
     let dir = tempfile::tempdir().unwrap();
     let output = command("no-memory", &dir.path().join("quipu.db")).output().unwrap();
     // A process that looks at what was cut off ends with a signal.
@@ -584,7 +584,7 @@ async fn looked_around(store: &SqliteStore) {
 }
 
 #[test]
-fn memory_cut_short_at_rest_is_survived() {
+fn shared_memory_truncated_at_rest_is_survived() {
     let dir = tempfile::tempdir().unwrap();
     for role in ["first-read", "closed-by-all"] {
         let path = dir.path().join(format!("{role}.db"));
@@ -610,7 +610,7 @@ pub(crate) async fn after_a_first_read(path: &Path) {
     nix::unistd::truncate(&file_beside(path, "-shm"), 0).unwrap();
     let (second, commit) = step(&session, Some(first), "second", T + 1);
     store.commit(commit).await.unwrap();
-    assert_eq!(store.lineage(second, Until::Root).await.unwrap().len(), 2);
+    assert_eq!(store.lineage(second, LineageEnd::Root).await.unwrap().len(), 2);
 }
 
 /// Run as a child: all are closed because of the memory; then the last to leave removes the log, as it should.
@@ -622,14 +622,14 @@ pub(crate) async fn closed_by_all(path: &Path) {
     looked_around(&store).await;
     // The second read finds the connection of the first.
     for _ in 0..2 {
-        store.lineage(first, Until::Root).await.unwrap();
+        store.lineage(first, LineageEnd::Root).await.unwrap();
     }
     nix::unistd::truncate(&file_beside(path, "-shm"), 0).unwrap();
     drop(open_at_rest(path));
     assert!(!file_beside(path, "-wal").exists());
     let (second, commit) = step(&session, Some(first), "second", T + 1);
     store.commit(commit).await.unwrap();
-    assert_eq!(store.lineage(second, Until::Root).await.unwrap().len(), 2);
+    assert_eq!(store.lineage(second, LineageEnd::Root).await.unwrap().len(), 2);
     assert_eq!(store.check().await.unwrap().problems, []);
 }
 
@@ -641,7 +641,7 @@ fn file_beside(path: &Path, side: &str) -> std::path::PathBuf {
 
 /// Made anew by a process that begins later, it is as long as it needs to be, and shorter than it was.
 #[tokio::test]
-async fn memory_that_another_made_anew_is_left_to_it() {
+async fn shared_memory_recreated_by_others_is_left_alone() {
     for round in 0..4 {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("quipu.db");
@@ -652,7 +652,7 @@ async fn memory_that_another_made_anew_is_left_to_it() {
         let (first, commit) = step(&session, None, &"long ".repeat(5_000_000), T);
         open(&path).commit(commit).await.unwrap();
         for _ in 0..2 {
-            store.lineage(first, Until::Root).await.unwrap();
+            store.lineage(first, LineageEnd::Root).await.unwrap();
         }
         assert!(fs::metadata(&memory).unwrap().len() > 32_768);
         let other = Connection::open(&path).unwrap();
@@ -666,7 +666,7 @@ async fn memory_that_another_made_anew_is_left_to_it() {
         while fs::metadata(&log).unwrap().len() < 200_000 {
             assert_eq!(child.try_wait().unwrap(), None);
         }
-        assert_eq!(store.lineage(first, Until::Root).await.unwrap().len(), 1);
+        assert_eq!(store.lineage(first, LineageEnd::Root).await.unwrap().len(), 1);
         let status = child.wait().unwrap();
         assert!(status.success(), "{round}: {status}");
         assert_eq!(store.check().await.unwrap().problems, []);
@@ -697,17 +697,17 @@ pub(crate) async fn without_its_memory(path: &Path) {
     for size in [0, 1, 4096, 20_000, 32_768] {
         let (last, length) = commit(20, "before").await;
         cut(size);
-        assert_eq!(store.lineage(last, Until::Root).await.unwrap().len(), length, "{size}");
+        assert_eq!(store.lineage(last, LineageEnd::Root).await.unwrap().len(), length, "{size}");
         cut(size.min(16_000));
         let (last, length) = commit(3, "after").await;
         cut(size.min(16_000));
-        assert_eq!(beside.lineage(last, Until::Root).await.unwrap().len(), length, "{size}");
+        assert_eq!(beside.lineage(last, LineageEnd::Root).await.unwrap().len(), length, "{size}");
         let (last, length) = commit(1, &format!("long {size} ").repeat(2_500_000)).await;
         // Another process meanwhile.
         let mut other = command("commits", path);
         other.env("QUIPU_STORE_COUNT", "5").env("QUIPU_STORE_SESSION", format!("theirs {size}"));
         assert!(other.status().unwrap().success());
-        assert_eq!(store.lineage(last, Until::Root).await.unwrap().len(), length, "{size}");
+        assert_eq!(store.lineage(last, LineageEnd::Root).await.unwrap().len(), length, "{size}");
     }
     cut(0);
     drop(beside);

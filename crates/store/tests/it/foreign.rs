@@ -12,8 +12,8 @@ use quipu_protocol::{
     ToolResultMessage,
 };
 use quipu_store::{
-    Commit, OpenOptions, ProblemKind, ReadModel as _, ReadParts, RefMove, RefName, Resolved, Scope,
-    SessionQuery, SqliteStore, Store, StoreError, Until, Upkeep,
+    Commit, LineageEnd, OpenOptions, ProblemKind, ReadModel as _, ReadParts, RefMove, RefName, Resolution,
+    Scope, SessionQuery, SqliteStore, Store, StoreError, Upkeep,
 };
 use quipu_transcript::Lookup as _;
 use rusqlite::Connection;
@@ -59,7 +59,7 @@ fn insert(connection: &Connection, node: &Node, blob: &Blob) {
 
 /// Before, changes of files were kept without the node that says how they were.
 #[tokio::test]
-async fn deeds_of_an_older_form_are_made_anew() {
+async fn activity_of_an_older_form_is_rebuilt() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("older.db");
     let store = open(&path);
@@ -84,7 +84,8 @@ async fn deeds_of_an_older_form_are_made_anew() {
     };
     let (_, commit) = entry_commit(Some(answer), &Entry::Message(Message::ToolResult(result)), T + 2);
     store.commit(commit).await.unwrap();
-    let expect = (store.touched(&session).await.unwrap(), store.changes(&["/w/a".into()]).await.unwrap());
+    let expect =
+        (store.file_activity(&session).await.unwrap(), store.changes(&["/w/a".into()]).await.unwrap());
     assert_eq!((expect.0.found.len(), expect.1.found.len(), expect.0.behind), (1, 1, 0));
     drop(store);
     let connection = Connection::open(&path).unwrap();
@@ -99,7 +100,7 @@ async fn deeds_of_an_older_form_are_made_anew() {
     drop(connection);
     let store = open(&path);
     assert_eq!(
-        (store.touched(&session).await.unwrap(), store.changes(&["/w/a".into()]).await.unwrap()),
+        (store.file_activity(&session).await.unwrap(), store.changes(&["/w/a".into()]).await.unwrap()),
         expect
     );
     assert_eq!(store.changes(&["/other".into()]).await.unwrap().found, []);
@@ -182,7 +183,7 @@ async fn older_files_are_upgraded_after_a_backup() {
         let path = dir.path().join("playfilo.db");
         let ids = old_file(&path, tables);
         let store = open(&path);
-        let lineage = store.lineage(ids[19], Until::Root).await.unwrap();
+        let lineage = store.lineage(ids[19], LineageEnd::Root).await.unwrap();
         assert_eq!(lineage.iter().map(|node| node.id).collect::<Vec<_>>(), ids);
         assert_eq!(store.ancestor(ids[19], 3).await.unwrap(), Some(ids[3]));
         assert_eq!(store.check().await.unwrap().problems, []);
@@ -220,7 +221,7 @@ fn a_newer_file_is_refused() {
 }
 
 #[test]
-fn what_is_no_store_is_refused() {
+fn file_that_is_no_store_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     let refuse = |name: &str| SqliteStore::open(&at(name), &options()).unwrap_err();
@@ -315,7 +316,7 @@ fn somebody_elses_file_is_refused() {
 }
 
 #[tokio::test]
-async fn rows_of_other_programs_are_indexed_when_they_are_needed() {
+async fn foreign_rows_are_indexed_on_demand() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("playfilo.db");
     let store = open(&path);
@@ -332,7 +333,7 @@ async fn rows_of_other_programs_are_indexed_when_they_are_needed() {
     }
     assert_eq!(store.ancestor(trunk[29].id, 0).await.unwrap(), Some(trunk[10].id), "the rest is missing yet");
     let ids: Vec<NodeId> =
-        store.lineage(trunk[29].id, Until::Root).await.unwrap().iter().map(|n| n.id).collect();
+        store.lineage(trunk[29].id, LineageEnd::Root).await.unwrap().iter().map(|n| n.id).collect();
     assert_eq!(ids, trunk[10..].iter().map(|node| node.id).collect::<Vec<_>>());
     let report = store.check().await.unwrap();
     assert_eq!(report.problems.iter().map(|problem| problem.kind).collect::<Vec<_>>(), [ProblemKind::Parent]);
@@ -400,7 +401,7 @@ async fn rebuilt_tables_are_equal() {
 }
 
 #[tokio::test]
-async fn damaged_derived_tables_stop_no_commit() {
+async fn damaged_derived_tables_do_not_stop_commits() {
     for damage in [
         "UPDATE quipu_x_node SET jump = 999999",
         "UPDATE quipu_x_node SET depth = 'deep'",
@@ -419,12 +420,12 @@ async fn damaged_derived_tables_stop_no_commit() {
             head = next;
         }
         assert_eq!(store.check().await.unwrap().problems, [], "{damage}");
-        assert_eq!(store.lineage(head, Until::Root).await.unwrap().len(), 4, "{damage}");
+        assert_eq!(store.lineage(head, LineageEnd::Root).await.unwrap().len(), 4, "{damage}");
     }
 }
 
 #[tokio::test]
-async fn a_damaged_row_fails_only_the_work_that_needs_it() {
+async fn damaged_row_fails_only_the_work_that_needs_it() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");
     let store = open(&path);
@@ -447,7 +448,7 @@ async fn a_damaged_row_fails_only_the_work_that_needs_it() {
 }
 
 #[tokio::test]
-async fn walks_in_circles_end() {
+async fn walks_over_cycles_end() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");
     let store = open(&path);
@@ -465,13 +466,13 @@ async fn walks_in_circles_end() {
             .unwrap();
     }
     let ids: Vec<NodeId> = ids.iter().map(|id| id.parse().unwrap()).collect();
-    assert_eq!(store.lineage(ids[0], Until::Root).await.unwrap().len(), 2);
+    assert_eq!(store.lineage(ids[0], LineageEnd::Root).await.unwrap().len(), 2);
     assert!(matches!(store.fork_point(ids[0], ids[2]).await, Err(StoreError::Corrupt { .. })));
     assert!(matches!(store.ancestor(ids[0], 3).await, Err(StoreError::Corrupt { .. })));
 }
 
 #[tokio::test]
-async fn hostile_rows_stop_nothing() {
+async fn hostile_rows_do_no_harm() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");
     let store = open(&path);
@@ -501,7 +502,7 @@ async fn hostile_rows_stop_nothing() {
         ))
         .unwrap();
     let (one, two): (NodeId, NodeId) = (one.parse().unwrap(), two.parse().unwrap());
-    let circle = store.lineage(one, Until::Root).await.unwrap();
+    let circle = store.lineage(one, LineageEnd::Root).await.unwrap();
     assert_eq!(circle.iter().map(|node| node.id).collect::<Vec<_>>(), [two, one]);
     assert_eq!(store.fork_point(one, good).await.unwrap(), None);
     assert_eq!(store.ancestor(one, 0).await.unwrap(), Some(two));
@@ -513,7 +514,7 @@ async fn hostile_rows_stop_nothing() {
         store
             .resolve(&"0000".into(), &Scope::default())
             .await
-            .map(|found| matches!(found, Resolved::Many(_))),
+            .map(|found| matches!(found, Resolution::Many(_))),
         Ok(true)
     );
     assert_eq!(store.nodes(&[good]).await.unwrap().len(), 1);

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use quipu_store::{
-    Claimed, JOB_ERROR_LIMIT, JOB_LIMIT, JOB_PAYLOAD_LIMIT, Job, JobClaim, JobKey, JobKind, JobPut, JobRetry,
-    JobState, JobTime, Jobs, LOST_ATTEMPT, Leading, NewJob, OpenOptions, Owner, RunnerLease, SqliteStore,
-    Store as _, StoreError, Upkeep as _, salvage,
+    ClaimOutcome, JOB_ERROR_LIMIT, JOB_LIMIT, JOB_PAYLOAD_LIMIT, Job, JobClaim, JobKey, JobKind, JobPut,
+    JobRetry, JobState, JobTime, Jobs, LOST_ATTEMPT, NewJob, OpenOptions, Owner, RunnerLease,
+    RunnerLeaseOutcome, SqliteStore, Store as _, StoreError, Upkeep as _, salvage,
 };
 
 use crate::memory::MemoryStore;
@@ -21,16 +21,16 @@ fn new_job(key: &str, kind: &str, due: JobTime) -> NewJob {
 
 async fn lead(jobs: &dyn Jobs, owner: &str, now: i64) -> RunnerLease {
     match jobs.lead_jobs(&Owner(owner.into()), now, TTL).await.unwrap() {
-        Leading::Yes(lease) => lease,
-        Leading::No { owner, until } => panic!("{owner:?} until {until}"),
+        RunnerLeaseOutcome::Granted(lease) => lease,
+        RunnerLeaseOutcome::Refused { owner, until } => panic!("{owner:?} until {until}"),
     }
 }
 
 async fn claim(jobs: &dyn Jobs, lease: &RunnerLease, now: i64) -> Option<JobClaim> {
     match jobs.claim_job(lease, &["a", "b"], now, TTL).await.unwrap() {
-        Claimed::Job(claim) => Some(*claim),
-        Claimed::Nothing => None,
-        Claimed::Exhausted(job) => panic!("{job:?}"),
+        ClaimOutcome::Job(claim) => Some(*claim),
+        ClaimOutcome::Nothing => None,
+        ClaimOutcome::Exhausted(job) => panic!("{job:?}"),
     }
 }
 
@@ -98,14 +98,17 @@ async fn one_runner_at_a_time(jobs: &dyn Jobs) {
     let first = lead(jobs, "me", T).await;
     assert_eq!(lead(jobs, "me", T + 100).await, first, "renewed");
     let refused = jobs.lead_jobs(&you, T + 100, TTL).await.unwrap();
-    assert_eq!(refused, Leading::No { owner: me.clone(), until: T + 1_100 });
+    assert_eq!(refused, RunnerLeaseOutcome::Refused { owner: me.clone(), until: T + 1_100 });
     let other = lead(jobs, "you", T + 1_100).await;
     assert!(other.fence > first.fence);
     jobs.put_job(new_job("r", "a", JobTime::At(T)), T).await.unwrap();
     let claimed = jobs.claim_job(&first, &["a"], T + 1_100, TTL).await;
     assert_eq!(claimed, Err(StoreError::NotLeading));
     jobs.resign_jobs(&first).await.unwrap();
-    assert!(matches!(jobs.lead_jobs(&me, T + 1_101, TTL).await.unwrap(), Leading::No { .. }), "not its own");
+    assert!(
+        matches!(jobs.lead_jobs(&me, T + 1_101, TTL).await.unwrap(), RunnerLeaseOutcome::Refused { .. }),
+        "not its own"
+    );
     jobs.resign_jobs(&other).await.unwrap();
     assert_eq!(jobs.claim_job(&other, &["a"], T + 1_101, TTL).await, Err(StoreError::NotLeading));
     let again = lead(jobs, "me", T + 1_101).await;
@@ -203,7 +206,7 @@ async fn leases_that_run_out(jobs: &dyn Jobs) {
     // One that was late, and that nobody else has: nothing was lost.
     jobs.renew_job(&claimed, now + 50_000, TTL).await.unwrap();
     now += 100_000;
-    let Claimed::Exhausted(failed) = jobs.claim_job(&lease, &["a"], now, TTL).await.unwrap() else {
+    let ClaimOutcome::Exhausted(failed) = jobs.claim_job(&lease, &["a"], now, TTL).await.unwrap() else {
         panic!()
     };
     assert_eq!((failed.attempts, failed.error.as_deref()), (3, Some(LOST_ATTEMPT)));
@@ -249,7 +252,7 @@ async fn clock_set_back(jobs: &dyn Jobs) {
     // Its right ends when it would have ended, counted from now.
     let me = Owner("me".into());
     let refused = jobs.lead_jobs(&me, then, TTL).await.unwrap();
-    assert_eq!(refused, Leading::No { owner: Owner("dead".into()), until: then + 1_000 });
+    assert_eq!(refused, RunnerLeaseOutcome::Refused { owner: Owner("dead".into()), until: then + 1_000 });
     let lease = lead(jobs, "me", then + 1_000).await;
     // So does its claim, and so does the time of who waits for a minute.
     let then = then + 1_000;
@@ -289,7 +292,7 @@ async fn limits(jobs: &dyn Jobs) {
 }
 
 #[tokio::test]
-async fn ten_thousand_jobs_are_taken_and_no_more() {
+async fn job_count_is_limited_to_ten_thousand() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(&dir.path().join("quipu.db"));
     let put = async |n: u64| store.put_job(new_job(&format!("{n:05}"), "a", JobTime::At(T)), T).await;
@@ -329,7 +332,7 @@ async fn a_file_without_the_table_of_jobs_gets_it() {
 }
 
 #[tokio::test]
-async fn jobs_of_a_newer_store_are_left_alone() {
+async fn jobs_of_a_newer_store_are_kept() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");
     let store = open(&path);
@@ -344,7 +347,7 @@ async fn jobs_of_a_newer_store_are_left_alone() {
 }
 
 #[tokio::test]
-async fn rows_that_make_no_sense_stop_no_other_job() {
+async fn invalid_rows_do_not_stop_other_jobs() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");
     let store = open(&path);
@@ -355,7 +358,9 @@ async fn rows_that_make_no_sense_stop_no_other_job() {
     assert_eq!(store.jobs(None, 9).await.unwrap().len(), 3);
     assert_eq!(store.job_kinds(T).await.unwrap().len(), 2);
     let lease = lead(&store, "me", T).await;
-    let Claimed::Exhausted(worse) = store.claim_job(&lease, &["a"], T, TTL).await.unwrap() else { panic!() };
+    let ClaimOutcome::Exhausted(worse) = store.claim_job(&lease, &["a"], T, TTL).await.unwrap() else {
+        panic!()
+    };
     assert_eq!(worse.key, "worse".into());
     assert_eq!(claim(&store, &lease, T).await.unwrap().job.key, "good".into());
     assert_eq!(claim(&store, &lease, T).await, None);
@@ -388,7 +393,7 @@ async fn jobs_survive_a_repair() {
 
 /// One thing that happens to a store of jobs.
 #[derive(Debug, Clone)]
-enum Happening {
+enum JobEvent {
     Put {
         key: u8,
         payload: u8,
@@ -425,20 +430,20 @@ enum Happening {
     Reopen,
 }
 
-fn happening() -> impl Strategy<Value = Happening> {
+fn happening() -> impl Strategy<Value = JobEvent> {
     prop_oneof![
         4 => (0..5_u8, 0..2_u8, any::<bool>(), 0..3_000_i64, 1..4_u32)
-            .prop_map(|(key, payload, relative, due, limit)| Happening::Put { key, payload, relative, due, limit }),
-        3 => (0..3_u8).prop_map(|who| Happening::Lead { who }),
-        1 => (0..3_u8).prop_map(|who| Happening::Resign { who }),
-        8 => (0..3_u8).prop_map(|who| Happening::Claim { who }),
+            .prop_map(|(key, payload, relative, due, limit)| JobEvent::Put { key, payload, relative, due, limit }),
+        3 => (0..3_u8).prop_map(|who| JobEvent::Lead { who }),
+        1 => (0..3_u8).prop_map(|who| JobEvent::Resign { who }),
+        8 => (0..3_u8).prop_map(|who| JobEvent::Claim { who }),
         8 => (any::<usize>(), 0..5_u8, 0..3_000_i64)
-            .prop_map(|(claim, what, time)| Happening::Say { claim, what, time }),
-        1 => (0..5_u8).prop_map(|key| Happening::Cancel { key }),
-        1 => (0..5_u8).prop_map(|key| Happening::Retry { key }),
-        6 => (0..2_000_i64).prop_map(|by| Happening::Clock { by }),
-        1 => (-5_000..0_i64).prop_map(|by| Happening::Clock { by }),
-        1 => Just(Happening::Reopen),
+            .prop_map(|(claim, what, time)| JobEvent::Say { claim, what, time }),
+        1 => (0..5_u8).prop_map(|key| JobEvent::Cancel { key }),
+        1 => (0..5_u8).prop_map(|key| JobEvent::Retry { key }),
+        6 => (0..2_000_i64).prop_map(|by| JobEvent::Clock { by }),
+        1 => (-5_000..0_i64).prop_map(|by| JobEvent::Clock { by }),
+        1 => Just(JobEvent::Reopen),
     ]
 }
 
@@ -475,12 +480,12 @@ async fn happen(
     laws: &mut Laws,
     claims: &mut Vec<JobClaim>,
     now: &mut i64,
-    what: &Happening,
+    what: &JobEvent,
 ) -> String {
     let owner = |who: u8| Owner(format!("owner {who}"));
     let name = |key: u8| JobKey::from(format!("job {key}"));
     match what.clone() {
-        Happening::Put { key, payload, relative, due, limit } => {
+        JobEvent::Put { key, payload, relative, due, limit } => {
             let time = Duration::from_millis(due.unsigned_abs());
             let due = if relative { JobTime::After(time) } else { JobTime::At(*now + due) };
             let payload = payload.to_string();
@@ -492,36 +497,36 @@ async fn happen(
             }
             format!("{put:?}")
         }
-        Happening::Lead { who } => {
+        JobEvent::Lead { who } => {
             let led = jobs.lead_jobs(&owner(who), *now, TTL).await.unwrap();
-            if let Leading::Yes(lease) = &led {
+            if let RunnerLeaseOutcome::Granted(lease) = &led {
                 laws.leases[usize::from(who)] = Some(lease.clone());
             }
             format!("{led:?}")
         }
-        Happening::Resign { who } => {
+        JobEvent::Resign { who } => {
             if let Some(lease) = laws.leases[usize::from(who)].clone() {
                 jobs.resign_jobs(&lease).await.unwrap();
                 assert_eq!(jobs.claim_job(&lease, &["a"], *now, TTL).await, Err(StoreError::NotLeading));
             }
             String::new()
         }
-        Happening::Claim { who } => {
+        JobEvent::Claim { who } => {
             let Some(lease) = laws.leases[usize::from(who)].clone() else { return String::new() };
             let claimed = jobs.claim_job(&lease, &["a"], *now, TTL).await;
             let newest = laws.leases.iter().flatten().map(|lease| lease.fence).max();
             assert!(claimed.is_err() || newest == Some(lease.fence), "only the newest runner claims");
             match &claimed {
-                Ok(Claimed::Job(claim)) => {
+                Ok(ClaimOutcome::Job(claim)) => {
                     laws.claimed(claim, *now);
                     claims.push((**claim).clone());
                 }
-                Ok(Claimed::Exhausted(job)) => drop(laws.holders.remove(&job.key)),
-                Ok(Claimed::Nothing) | Err(_) => {}
+                Ok(ClaimOutcome::Exhausted(job)) => drop(laws.holders.remove(&job.key)),
+                Ok(ClaimOutcome::Nothing) | Err(_) => {}
             }
             format!("{claimed:?}")
         }
-        Happening::Say { claim, what, time } => {
+        JobEvent::Say { claim, what, time } => {
             if claims.is_empty() {
                 return String::new();
             }
@@ -555,24 +560,24 @@ async fn happen(
             }
             format!("{said:?}")
         }
-        Happening::Cancel { key } => {
+        JobEvent::Cancel { key } => {
             laws.holders.remove(&name(key));
             laws.attempts.remove(&name(key));
             format!("{:?}", jobs.cancel_job(&name(key)).await)
         }
-        Happening::Retry { key } => {
+        JobEvent::Retry { key } => {
             let retried = jobs.retry_job(&name(key), *now).await.unwrap();
             if retried == JobRetry::Due {
                 laws.attempts.get_mut(&name(key)).expect("it was put").0 = 0;
             }
             format!("{retried:?}")
         }
-        Happening::Clock { by } => {
+        JobEvent::Clock { by } => {
             *now += by;
             laws.was_set_back |= by < 0;
             String::new()
         }
-        Happening::Reopen => String::new(),
+        JobEvent::Reopen => String::new(),
     }
 }
 
@@ -585,7 +590,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn jobs_obey_their_laws_whatever_happens(happenings in prop::collection::vec(happening(), 1..120)) {
+    fn jobs_obey_their_laws(happenings in prop::collection::vec(happening(), 1..120)) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             let dir = tempfile::tempdir().unwrap();
@@ -594,7 +599,7 @@ proptest! {
             let mut one = (Laws::default(), Vec::new(), T);
             let mut other = (Laws::default(), Vec::new(), T);
             for what in &happenings {
-                if matches!(what, Happening::Reopen) {
+                if matches!(what, JobEvent::Reopen) {
                     drop(file);
                     file = open(&path);
                 }

@@ -10,10 +10,10 @@ use std::time::Duration;
 use quipu_dag::{Blob, NewChunk, Node};
 use quipu_protocol::{BlobId, ChunkId, Entry, Message, NodeId, SessionId};
 use quipu_store::{
-    ActionQuery, Commit, Edge, Expect, Fence, Fut, Head, LoggedAction, Op, Owner, Pending, RefMove, RefName,
-    ReserveAsk, Reserved, Store, StoreError, Until,
+    ActionQuery, Commit, Edge, Fence, Fut, Head, LineageEnd, LoggedAction, Op, OpenWork, Owner,
+    RefExpectation, RefMove, RefName, Reservation, ReserveRequest, Store, StoreError,
 };
-use quipu_transcript::Decoded;
+use quipu_transcript::DecodedEntry;
 use tokio::sync::watch;
 
 use crate::memory_jobs::JobTables;
@@ -37,7 +37,7 @@ struct Tables {
     order: Vec<NodeId>,
     refs: BTreeMap<String, NodeId>,
     actions: Vec<LoggedAction>,
-    open: HashMap<SessionId, Pending>,
+    open: HashMap<SessionId, OpenWork>,
     leases: HashMap<RefName, (Owner, Fence, i64)>,
     /// Reservations: when, until when, how much.
     reserved: BTreeMap<String, (i64, i64, i64)>,
@@ -99,9 +99,9 @@ impl Tables {
         }
         let found = self.refs.get(name.as_str()).copied();
         let stands = match expect {
-            Expect::Any => true,
-            Expect::Absent => found.is_none(),
-            Expect::At(node) => found == Some(node),
+            RefExpectation::Any => true,
+            RefExpectation::Absent => found.is_none(),
+            RefExpectation::At(node) => found == Some(node),
         };
         match to {
             _ if !stands => return Err(StoreError::Conflict { name, found }),
@@ -154,7 +154,7 @@ impl Tables {
         Ok(())
     }
 
-    fn decoded(&self, node: &Node) -> Decoded {
+    fn decoded(&self, node: &Node) -> DecodedEntry {
         quipu_transcript::decode(node, &Parts(self))
     }
 
@@ -175,25 +175,26 @@ impl Tables {
         })
     }
 
-    fn lineage(&self, from: NodeId, until: Until) -> Result<Vec<Node>, StoreError> {
+    fn lineage(&self, from: NodeId, until: LineageEnd) -> Result<Vec<Node>, StoreError> {
         let mut nodes = Vec::new();
         let mut ended = false;
-        for node in self.walk(from).take(if let Until::Count(most) = until { most } else { usize::MAX }) {
+        for node in self.walk(from).take(if let LineageEnd::Count(most) = until { most } else { usize::MAX })
+        {
             nodes.push(node.clone());
             ended = match until {
-                Until::Node(end) => node.id == end,
-                Until::Checkpoint => {
+                LineageEnd::Node(end) => node.id == end,
+                LineageEnd::Checkpoint => {
                     node.record.role == "compactionSummary"
                         || matches!(self.decoded(node).entry, Entry::Compaction(_))
                 }
-                Until::Root | Until::Count(_) => false,
+                LineageEnd::Root | LineageEnd::Count(_) => false,
             };
             if ended {
                 break;
             }
         }
-        let lost = nodes.is_empty() && until != Until::Count(0);
-        if lost || matches!(until, Until::Node(_)) && !ended {
+        let lost = nodes.is_empty() && until != LineageEnd::Count(0);
+        if lost || matches!(until, LineageEnd::Node(_)) && !ended {
             return Err(missing("a node"));
         }
         nodes.reverse();
@@ -212,7 +213,7 @@ impl Tables {
         charged.map(|read| (cost(&read.entry) * 1e9) as i64).sum()
     }
 
-    fn reserve(&mut self, ask: ReserveAsk) -> Reserved {
+    fn reserve(&mut self, ask: ReserveRequest) -> Reservation {
         let others = self.reserved.iter().filter(|(id, _)| **id != ask.id.0).map(|(_, held)| *held);
         let lost = others.clone().filter(|(at, until, _)| *at >= ask.since && *until <= ask.now);
         let spent = self.spent(ask.since) + ask.elsewhere + lost.map(|(.., amount)| amount).sum::<i64>();
@@ -224,7 +225,7 @@ impl Tables {
         if let Some(amount) = granted {
             self.reserved.insert(ask.id.0, (ask.now, ask.expires, amount));
         }
-        Reserved { granted, spent, others }
+        Reservation { granted, spent, others }
     }
 }
 
@@ -297,7 +298,7 @@ impl Store for MemoryStore {
         answer(Ok(found[from..to.max(from)].to_vec()))
     }
 
-    fn lineage(&self, from: NodeId, until: Until) -> Fut<'_, Vec<Node>> {
+    fn lineage(&self, from: NodeId, until: LineageEnd) -> Fut<'_, Vec<Node>> {
         answer(self.tables().lineage(from, until))
     }
 
@@ -350,11 +351,11 @@ impl Store for MemoryStore {
         answer(Ok(fence))
     }
 
-    fn pending<'a>(&'a self, session: &'a SessionId) -> Fut<'a, Pending> {
+    fn pending<'a>(&'a self, session: &'a SessionId) -> Fut<'a, OpenWork> {
         answer(Ok(self.tables().open.get(session).cloned().unwrap_or_default()))
     }
 
-    fn reserve(&self, ask: ReserveAsk) -> Fut<'_, Reserved> {
+    fn reserve(&self, ask: ReserveRequest) -> Fut<'_, Reservation> {
         answer(Ok(self.tables().reserve(ask)))
     }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use quipu_protocol::UnixMs;
 use quipu_store::{
-    Claimed, Fence, Fut, JOB_LIMIT, Job, JobClaim, JobKey, JobKind, JobPut, JobRetry, JobState, JobTime,
-    Jobs, LOST_ATTEMPT, Leading, NewJob, Owner, RunnerLease, StoreError, check_job_error,
+    ClaimOutcome, Fence, Fut, JOB_LIMIT, Job, JobClaim, JobKey, JobKind, JobPut, JobRetry, JobState, JobTime,
+    Jobs, LOST_ATTEMPT, NewJob, Owner, RunnerLease, RunnerLeaseOutcome, StoreError, check_job_error,
 };
 
 use crate::memory::{MemoryStore, answer};
@@ -84,19 +84,19 @@ impl JobTables {
         Ok(put)
     }
 
-    fn lead(&mut self, owner: &Owner, now: UnixMs, ttl: i64) -> Leading {
+    fn lead(&mut self, owner: &Owner, now: UnixMs, ttl: i64) -> RunnerLeaseOutcome {
         let fence = match &mut self.runner {
             None => Fence(1),
             Some((held, until)) if *until > now && held.owner == *owner => held.fence,
             Some((held, until)) if *until > now => {
                 *until = (*until).min(now + ttl);
-                return Leading::No { owner: held.owner.clone(), until: *until };
+                return RunnerLeaseOutcome::Refused { owner: held.owner.clone(), until: *until };
             }
             Some((held, _)) => Fence(held.fence.0 + 1),
         };
         let lease = RunnerLease { owner: owner.clone(), fence };
         self.runner = Some((lease.clone(), now + ttl));
-        Leading::Yes(lease)
+        RunnerLeaseOutcome::Granted(lease)
     }
 
     fn claim(
@@ -105,7 +105,7 @@ impl JobTables {
         kinds: &[&str],
         now: UnixMs,
         ttl: i64,
-    ) -> Result<Claimed, StoreError> {
+    ) -> Result<ClaimOutcome, StoreError> {
         if self.runner.as_ref().is_none_or(|(held, _)| held != lease) {
             return Err(StoreError::NotLeading);
         }
@@ -118,18 +118,18 @@ impl JobTables {
                     (row.job.next, row.job.due) = (latest, row.job.due.min(latest));
                 }
             }
-            return Ok(Claimed::Nothing);
+            return Ok(ClaimOutcome::Nothing);
         };
         if row.job.state != JobState::Waiting && row.job.attempts >= row.job.attempt_limit {
             row.fails(LOST_ATTEMPT, now);
-            return Ok(Claimed::Exhausted(Box::new(row.job.clone())));
+            return Ok(ClaimOutcome::Exhausted(Box::new(row.job.clone())));
         }
         self.claims += 1;
         row.fence = self.claims;
         row.job.state = JobState::Running { owner: lease.owner.clone() };
         row.job.attempts += 1;
         (row.job.next, row.span) = (now + ttl, Some(ttl));
-        Ok(Claimed::Job(Box::new(JobClaim { job: row.job.clone(), fence: Fence(row.fence) })))
+        Ok(ClaimOutcome::Job(Box::new(JobClaim { job: row.job.clone(), fence: Fence(row.fence) })))
     }
 
     fn held(&mut self, claim: &JobClaim) -> Result<&mut Row, StoreError> {
@@ -145,7 +145,7 @@ impl Jobs for MemoryStore {
         answer(self.jobs().put(job, now))
     }
 
-    fn lead_jobs<'a>(&'a self, owner: &'a Owner, now: UnixMs, ttl: Duration) -> Fut<'a, Leading> {
+    fn lead_jobs<'a>(&'a self, owner: &'a Owner, now: UnixMs, ttl: Duration) -> Fut<'a, RunnerLeaseOutcome> {
         answer(Ok(self.jobs().lead(owner, now, millis(ttl))))
     }
 
@@ -164,7 +164,7 @@ impl Jobs for MemoryStore {
         kinds: &'a [&'a str],
         now: UnixMs,
         ttl: Duration,
-    ) -> Fut<'a, Claimed> {
+    ) -> Fut<'a, ClaimOutcome> {
         answer(self.jobs().claim(lease, kinds, now, millis(ttl)))
     }
 

@@ -7,14 +7,15 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 use quipu_protocol::NodeId;
 use quipu_store::{
-    Commit, Expect, ReadModel as _, RefMove, RefName, SqliteStore, Store, StoreError, Until, Upkeep,
+    Commit, LineageEnd, ReadModel as _, RefExpectation, RefMove, RefName, SqliteStore, Store, StoreError,
+    Upkeep,
 };
 
 use crate::support::*;
 
 /// One thing that happens. Numbers choose among what exists.
 #[derive(Debug, Clone)]
-enum Happening {
+enum StoreEvent {
     /// A node below another one; the ref moves if it stands there.
     Put { parent: usize, name: usize },
     /// Several nodes in a row in one commit.
@@ -35,18 +36,18 @@ enum Happening {
     Rebuild,
 }
 
-fn happening() -> impl Strategy<Value = Happening> {
+fn happening() -> impl Strategy<Value = StoreEvent> {
     prop_oneof![
-        8 => (any::<usize>(), 0..4_usize).prop_map(|(parent, name)| Happening::Put { parent, name }),
-        2 => (any::<usize>(), 1..12_usize).prop_map(|(parent, length)| Happening::Chain { parent, length }),
+        8 => (any::<usize>(), 0..4_usize).prop_map(|(parent, name)| StoreEvent::Put { parent, name }),
+        2 => (any::<usize>(), 1..12_usize).prop_map(|(parent, length)| StoreEvent::Chain { parent, length }),
         2 => (any::<usize>(), prop::collection::vec(1..12_usize, 1..5), 0..4_usize)
-            .prop_map(|(parent, lengths, name)| Happening::Gathered { parent, lengths, name }),
-        2 => (0..4_usize).prop_map(|name| Happening::Refused { name }),
-        2 => (0..4_usize, any::<usize>()).prop_map(|(name, to)| Happening::Branch { name, to }),
-        1 => (0..4_usize).prop_map(|name| Happening::Remove { name }),
-        1 => Just(Happening::Crash),
-        1 => Just(Happening::Reopen),
-        1 => Just(Happening::Rebuild),
+            .prop_map(|(parent, lengths, name)| StoreEvent::Gathered { parent, lengths, name }),
+        2 => (0..4_usize).prop_map(|name| StoreEvent::Refused { name }),
+        2 => (0..4_usize, any::<usize>()).prop_map(|(name, to)| StoreEvent::Branch { name, to }),
+        1 => (0..4_usize).prop_map(|name| StoreEvent::Remove { name }),
+        1 => Just(StoreEvent::Crash),
+        1 => Just(StoreEvent::Reopen),
+        1 => Just(StoreEvent::Rebuild),
     ]
 }
 
@@ -101,14 +102,14 @@ fn crash(from: &Path, to: &Path) -> PathBuf {
     target
 }
 
-async fn run(happenings: &[Happening]) {
+async fn run(happenings: &[StoreEvent]) {
     let dir = tempfile::tempdir().unwrap();
     let mut path = dir.path().join("quipu.db");
     let mut store = open(&path);
     let mut model = Model::default();
     for (at, happening) in happenings.iter().enumerate() {
         match happening {
-            Happening::Put { parent, name: number } => {
+            StoreEvent::Put { parent, name: number } => {
                 let parent = model.choose(*parent);
                 let (id, mut commit) = model.write(parent);
                 let stands = model.refs.get(name(*number).as_str()).copied();
@@ -122,7 +123,7 @@ async fn run(happenings: &[Happening]) {
                     assert_eq!(result, Err(StoreError::Conflict { name: name(*number), found: stands }));
                 }
             }
-            Happening::Chain { parent, length } => {
+            StoreEvent::Chain { parent, length } => {
                 let mut parent = model.choose(*parent);
                 let mut whole = Commit::default();
                 for _ in 0..*length {
@@ -134,7 +135,7 @@ async fn run(happenings: &[Happening]) {
                 }
                 store.commit(whole).await.unwrap();
             }
-            Happening::Gathered { parent, lengths, name: number } => {
+            StoreEvent::Gathered { parent, lengths, name: number } => {
                 let mut parent = model.choose(*parent);
                 let mut bulk = crate::bulk::gather(dir.path());
                 for length in lengths {
@@ -152,22 +153,22 @@ async fn run(happenings: &[Happening]) {
                 }
                 crate::bulk::write(&store, bulk.end()).await.unwrap();
             }
-            Happening::Refused { name: number } => {
+            StoreEvent::Refused { name: number } => {
                 let (id, mut commit) = model.write(None);
                 commit.moves.push(RefMove::swap(name(*number), Some(NodeId([0; 32])), id, "refused"));
                 assert!(matches!(store.commit(commit).await, Err(StoreError::Conflict { .. })));
                 assert_eq!(store.nodes(&[id]).await.unwrap(), [None]);
             }
-            Happening::Branch { name: number, to } => {
+            StoreEvent::Branch { name: number, to } => {
                 let Some(to) = model.choose(*to) else { continue };
                 let moves = vec![RefMove::publish(name(*number), to, "branch")];
                 store.commit(Commit { moves, ..Commit::default() }).await.unwrap();
                 model.refs.insert(name(*number).to_string(), to);
             }
-            Happening::Remove { name: number } => {
+            StoreEvent::Remove { name: number } => {
                 let moved = RefMove {
                     name: name(*number),
-                    expect: Expect::Any,
+                    expect: RefExpectation::Any,
                     to: None,
                     fence: None,
                     why: String::new(),
@@ -175,15 +176,15 @@ async fn run(happenings: &[Happening]) {
                 store.commit(Commit { moves: vec![moved], ..Commit::default() }).await.unwrap();
                 model.refs.remove(name(*number).as_str());
             }
-            Happening::Crash => {
+            StoreEvent::Crash => {
                 path = crash(&path, &dir.path().join(at.to_string()));
                 drop(std::mem::replace(&mut store, open(&path)));
             }
-            Happening::Reopen => {
+            StoreEvent::Reopen => {
                 drop(store);
                 store = open(&path);
             }
-            Happening::Rebuild => store.rebuild().await.unwrap(),
+            StoreEvent::Rebuild => store.rebuild().await.unwrap(),
         }
     }
     compare(&store, &model).await;
@@ -196,7 +197,7 @@ async fn compare(store: &SqliteStore, model: &Model) {
     assert_eq!(heads, model.refs);
     for (id, parent) in &model.nodes {
         let expect = model.lineage(*id);
-        let found = store.lineage(*id, Until::Root).await.unwrap();
+        let found = store.lineage(*id, LineageEnd::Root).await.unwrap();
         assert_eq!(found.iter().map(|node| node.id).collect::<Vec<_>>(), expect);
         assert_eq!(found[found.len() - 1].record.parent, *parent);
         for (depth, ancestor) in expect.iter().enumerate() {
@@ -220,7 +221,7 @@ async fn compare(store: &SqliteStore, model: &Model) {
 }
 
 #[test]
-fn a_difference_is_what_is_between() {
+fn delta_is_what_differs() {
     let check = |base: &str, bytes: &str, prefix, middle: &str, suffix| {
         let found = quipu_store::delta(base.as_bytes(), bytes.as_bytes());
         assert_eq!((found.prefix, found.middle, found.suffix), (prefix, middle.as_bytes(), suffix));
@@ -242,7 +243,7 @@ proptest! {
     ) })]
 
     #[test]
-    fn long_bytes_are_compared_as_short_ones_are(
+    fn long_bytes_are_compared_like_short_ones(
         same in prop::collection::vec(0_u8..2, 0..1_500),
         old in prop::collection::vec(0_u8..2, 0..600),
         new in prop::collection::vec(0_u8..2, 0..600),
@@ -259,7 +260,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_happens(happenings in prop::collection::vec(happening(), 1..40)) {
+    fn store_agrees_with_the_model(happenings in prop::collection::vec(happening(), 1..40)) {
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(run(&happenings));
     }
 }

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::time::Instant;
 
 use quipu_protocol::{NodeId, SessionId};
-use quipu_store::{ReadModel as _, RefMove, RefName, Store, StoreError, Until, Upkeep};
+use quipu_store::{LineageEnd, ReadModel as _, RefMove, RefName, Store, StoreError, Upkeep};
 
 use crate::child::command;
 use crate::foreign::old_file;
@@ -40,7 +40,7 @@ async fn two_processes_lose_nothing() {
     let mut heads = Vec::new();
     for name in ["left", "right"] {
         let head = store.head(&RefName::session(&SessionId::from(name))).await.unwrap().unwrap();
-        assert_eq!(store.lineage(head, Until::Root).await.unwrap().len(), count as usize);
+        assert_eq!(store.lineage(head, LineageEnd::Root).await.unwrap().len(), count as usize);
         assert_eq!(
             store.ancestor(head, count - 1).await.unwrap(),
             Some(head),
@@ -56,7 +56,7 @@ async fn two_processes_lose_nothing() {
 }
 
 #[tokio::test]
-async fn the_second_writer_of_a_session_is_told_so() {
+async fn second_writer_of_a_session_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");
     let (one, two) = (open(&path), open(&path));
@@ -109,7 +109,7 @@ async fn every_acknowledged_step_survives_a_kill() {
         let store = open(&path);
         let head = store.head(&RefName::session(&SessionId::from("killed"))).await.unwrap().unwrap();
         let lineage: Vec<NodeId> =
-            store.lineage(head, Until::Root).await.unwrap().iter().map(|node| node.id).collect();
+            store.lineage(head, LineageEnd::Root).await.unwrap().iter().map(|node| node.id).collect();
         assert!(lineage.len() >= kept.len() && lineage[..kept.len()] == kept, "round {round}");
         assert_eq!(store.check().await.unwrap().problems, []);
         // At most the one step that was not yet told.
@@ -139,7 +139,7 @@ async fn two_processes_upgrade_one_file_once() {
         let backups = names.filter(|name| name.to_string_lossy().contains(".bak.v1.")).count();
         assert_eq!(backups, 1);
         let store = open(&path);
-        assert_eq!(store.lineage(ids[19], Until::Root).await.unwrap().len(), 20);
+        assert_eq!(store.lineage(ids[19], LineageEnd::Root).await.unwrap().len(), 20);
         assert_eq!(store.check().await.unwrap().problems, []);
     }
 }

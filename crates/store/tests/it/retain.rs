@@ -12,8 +12,8 @@ use quipu_protocol::{
     UserMessage,
 };
 use quipu_store::{
-    ActionQuery, Commit, DroppedFiles, DroppingFiles, NewChunk, Op, OpenJump, RefMove, RefName, SqliteStore,
-    Step, StepCall, StepState, Store, StoreError, Until, Upkeep as _,
+    ActionQuery, Commit, DroppedFiles, FileDropProgress, LineageEnd, NewChunk, Op, OpenJump, RefMove,
+    RefName, SqliteStore, Step, StepCall, StepState, Store, StoreError, Upkeep as _,
 };
 use quipu_transcript::encode;
 
@@ -94,7 +94,7 @@ fn start(session: &SessionId) -> (NodeId, Commit) {
 const VERSIONS: usize = 60;
 
 #[tokio::test]
-async fn the_oldest_states_go_and_what_is_needed_stays() {
+async fn oldest_states_are_dropped_and_needed_ones_stay() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");
     let store = open(&path);
@@ -166,7 +166,7 @@ async fn the_oldest_states_go_and_what_is_needed_stays() {
 }
 
 #[tokio::test]
-async fn while_one_writes_another_drops_and_nothing_breaks() {
+async fn dropping_files_while_another_writes_is_safe() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");
     let (store, other) = (open(&path), open(&path));
@@ -222,7 +222,7 @@ async fn many_states(store: &SqliteStore, count: usize) {
 /// What a child does that is killed meanwhile.
 pub(crate) async fn drops(path: &Path) {
     let out = Mutex::new(std::io::stdout());
-    let tell = |at: DroppingFiles| {
+    let tell = |at: FileDropProgress| {
         let mut out = out.lock().unwrap();
         writeln!(out, "\ndropped {} of {}", at.done, at.of).unwrap();
         out.flush().unwrap();
@@ -231,7 +231,7 @@ pub(crate) async fn drops(path: &Path) {
 }
 
 #[tokio::test]
-async fn killed_at_any_point_it_goes_on_where_it_was() {
+async fn killed_drop_resumes() {
     const STATES: usize = 2_400;
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");
@@ -283,13 +283,13 @@ async fn killed_at_any_point_it_goes_on_where_it_was() {
 }
 
 #[tokio::test]
-async fn the_file_gets_smaller_when_it_is_written_anew() {
+async fn shrink_makes_the_file_smaller() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");
     let (store, other) = (open(&path), open(&path));
     many_states(&store, 300).await;
     let head = store.head(&RefName::session(&SessionId::from("s1"))).await.unwrap().unwrap();
-    let nodes = store.lineage(head, Until::Root).await.unwrap();
+    let nodes = store.lineage(head, LineageEnd::Root).await.unwrap();
     store.drop_files(0, &|_| {}).await.unwrap();
     let before = store.check().await.unwrap();
     let smaller = store.shrink().await.unwrap();
@@ -299,7 +299,7 @@ async fn the_file_gets_smaller_when_it_is_written_anew() {
     assert_eq!((after.problems.len(), after.nodes), (0, before.nodes));
     assert!(after.free_bytes < before.free_bytes / 2, "{} {}", after.free_bytes, before.free_bytes);
     for store in [&store, &other] {
-        assert_eq!(store.lineage(head, Until::Root).await.unwrap(), nodes);
+        assert_eq!(store.lineage(head, LineageEnd::Root).await.unwrap(), nodes);
     }
     // Whoever had it open goes on.
     let (id, commit) = change(head, &SessionId::from("s1"), 7, 0);

@@ -8,22 +8,22 @@ use std::sync::Arc;
 
 use quipu_protocol::{ChunkId, Json, NodeId, SessionId};
 use quipu_store::{
-    Commit, InboxItem, NewChunk, Op, ReadModel as _, RefName, SessionQuery, SqliteStore, Step, StepCall,
-    StepState, Store, StoreError, Until, Upkeep, salvage,
+    Commit, InboxItem, LineageEnd, NewChunk, Op, ReadModel as _, RefName, SessionQuery, SqliteStore, Step,
+    StepCall, StepState, Store, StoreError, Upkeep, salvage,
 };
 use rusqlite::Connection;
 
 use crate::support::*;
 
 /// What a store was made with.
-struct Made {
+struct SampleStore {
     nodes: Vec<NodeId>,
     chunks: Vec<ChunkId>,
     session: SessionId,
 }
 
 /// A session of 300 nodes, with chunks whole, as differences and in pieces, a waiting input and an open step.
-async fn fill(store: &SqliteStore) -> Made {
+async fn fill(store: &SqliteStore) -> SampleStore {
     let session = SessionId::from("0190a5c0-3333-7000-8000-000000000001");
     let (base, mut commit) = entry_commit(None, &session_start(&session, "/w", None), T);
     commit.moves.push(quipu_store::RefMove::swap(RefName::session(&session), None, base, "start"));
@@ -66,10 +66,10 @@ async fn fill(store: &SqliteStore) -> Made {
         Op::StepRemove { session: session.clone(), run: "r1".into(), call: StepCall::Tool("over".into()) };
     let ops = vec![Op::InboxPut { session: session.clone(), item }, put("over"), put("open"), over];
     store.commit(Commit { chunks: vec![chunk], ops, ..Commit::default() }).await.unwrap();
-    Made { nodes, chunks, session }
+    SampleStore { nodes, chunks, session }
 }
 
-async fn made(path: &Path) -> Made {
+async fn made(path: &Path) -> SampleStore {
     let store = open(path);
     fill(&store).await
 }
@@ -86,16 +86,16 @@ fn files(dir: &Path) -> Vec<String> {
 }
 
 /// Which of the nodes are there.
-async fn kept(store: &SqliteStore, made: &Made) -> Vec<bool> {
+async fn kept(store: &SqliteStore, made: &SampleStore) -> Vec<bool> {
     store.nodes(&made.nodes).await.unwrap().iter().map(Option::is_some).collect()
 }
 
 /// All of it is there and sound.
-async fn assert_whole(path: &Path, made: &Made) {
+async fn assert_whole(path: &Path, made: &SampleStore) {
     let store = open(path);
     assert!(kept(&store, made).await.iter().all(|kept| *kept));
     assert_eq!(store.head(&RefName::session(&made.session)).await.unwrap(), made.nodes.last().copied());
-    let lineage = store.lineage(*made.nodes.last().unwrap(), Until::Root).await.unwrap();
+    let lineage = store.lineage(*made.nodes.last().unwrap(), LineageEnd::Root).await.unwrap();
     assert_eq!(lineage.iter().map(|node| node.id).collect::<Vec<_>>(), made.nodes);
     for node in &lineage {
         assert!(store.blobs(&node.record.parts).await.unwrap().iter().all(Option::is_some));
@@ -140,7 +140,7 @@ async fn a_destroyed_header_loses_nothing() {
 }
 
 #[tokio::test]
-async fn without_its_first_page_what_is_in_the_others_is_found() {
+async fn file_without_first_page_keeps_the_other_pages() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");
     let made = made(&path).await;
@@ -153,7 +153,7 @@ async fn without_its_first_page_what_is_in_the_others_is_found() {
 }
 
 #[tokio::test]
-async fn flipped_bytes_in_the_middle_cost_what_they_hit() {
+async fn flipped_bytes_lose_only_what_they_hit() {
     for (n, (from, length)) in
         [(3, 600), (10, 4096), (40, 8192), (2, 40_960), (60, 1)].into_iter().enumerate()
     {
@@ -189,7 +189,7 @@ async fn flipped_bytes_in_the_middle_cost_what_they_hit() {
 }
 
 #[tokio::test]
-async fn a_file_cut_short_keeps_its_beginning() {
+async fn truncated_file_keeps_its_beginning() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");
     let made = made(&path).await;
@@ -209,7 +209,7 @@ async fn a_file_cut_short_keeps_its_beginning() {
 }
 
 #[tokio::test]
-async fn steps_that_are_only_in_the_log_are_carried_over() {
+async fn steps_only_in_the_wal_are_carried_over() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");
     let store = open(&path);
@@ -229,7 +229,7 @@ async fn steps_that_are_only_in_the_log_are_carried_over() {
     let mut beside = done.damaged.clone().into_os_string();
     beside.push("-wal");
     assert!(fs::read(PathBuf::from(beside)).unwrap() == log, "the log stands beside the damaged file");
-    assert_eq!((done.skipped, done.lost_nodes, done.lost_log), (0, 0, false));
+    assert_eq!((done.skipped, done.lost_nodes, done.lost_wal), (0, 0, false));
     assert_whole(&copy, &made).await;
 
     // Its chain of checksums broken in the middle: what came before is carried over.
@@ -281,7 +281,7 @@ async fn forged_rows_are_left_out() {
 }
 
 #[tokio::test]
-async fn what_is_no_store_or_in_use_is_left_alone() {
+async fn salvage_leaves_other_files_and_stores_in_use_alone() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");
     for content in [&b"just some words\n".repeat(900)[..], b"", &noise(3, 100_000), &[0x0d; 65_536]] {

@@ -6,9 +6,9 @@ use std::process::Stdio;
 use quipu_dag::{Blob, Node, NodeRecord};
 use quipu_protocol::{Entry, Json, Message, NodeId, SessionId};
 use quipu_store::{
-    Commit, Found, Graph, INDEXED_WORDS, Matched, Matching, OpenOptions, Order, ProblemKind, QUERY_LIMIT,
-    ReadModel as _, SearchIndex, SearchQuery, SessionQuery, Speaker, SqliteStore, Store as _, StoreError,
-    Unindexed, Upkeep,
+    Commit, Graph, INDEXED_WORDS, IndexBacklog, MatchKind, MatchMode, OpenOptions, Order, ProblemKind,
+    QUERY_LIMIT, ReadModel as _, SearchHits, SearchIndex, SearchQuery, SessionQuery, Speaker, SqliteStore,
+    Store as _, StoreError, Upkeep,
 };
 use rusqlite::Connection;
 
@@ -19,15 +19,15 @@ fn words(words: &str) -> SearchQuery {
 }
 
 fn whole(text: &str) -> SearchQuery {
-    SearchQuery { matching: Matching::Words, ..words(text) }
+    SearchQuery { matching: MatchMode::Words, ..words(text) }
 }
 
 fn part(text: &str) -> SearchQuery {
-    SearchQuery { matching: Matching::Substrings, ..words(text) }
+    SearchQuery { matching: MatchMode::Substrings, ..words(text) }
 }
 
 /// The excerpts with their marks, in order.
-fn shown(found: &Found) -> Vec<String> {
+fn shown(found: &SearchHits) -> Vec<String> {
     let mark = |hit: &quipu_store::Hit| {
         let mut text = hit.excerpt.text.clone();
         for mark in hit.excerpt.marks.iter().rev() {
@@ -42,11 +42,11 @@ fn shown(found: &Found) -> Vec<String> {
 async fn check(store: &dyn Graph, query: SearchQuery, expect: &[&str]) {
     let found = store.search(query.clone()).await.unwrap();
     assert_eq!(shown(&found), expect, "{query:?}");
-    assert_eq!((found.behind, found.cut), (Unindexed::default(), false), "{query:?}");
+    assert_eq!((found.behind, found.cut), (IndexBacklog::default(), false), "{query:?}");
 }
 
 #[tokio::test]
-async fn who_only_reads_leaves_text_to_those_who_search() {
+async fn reader_leaves_indexing_to_searches() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");
     let asked = OpenOptions { search_index: SearchIndex::Asked, ..options() };
@@ -86,13 +86,13 @@ async fn foreign(store: &dyn Graph, parent: NodeId, role: &str, parts: &[(&str, 
 }
 
 /// Two sessions in two directories.
-struct Filled {
+struct SampleSessions {
     one: NodeId,
     side: NodeId,
     main: NodeId,
 }
 
-async fn fill(store: &dyn Graph) -> Filled {
+async fn fill(store: &dyn Graph) -> SampleSessions {
     let put = async |parent, entry: &Entry, at| {
         let (id, commit) = entry_commit(parent, entry, at);
         store.commit(commit).await.unwrap();
@@ -134,11 +134,11 @@ async fn fill(store: &dyn Graph) -> Filled {
     let two = SessionId::from("two");
     let other = put(None, &session_start(&two, "/w/other", None), T + 6).await;
     put(Some(other), &user("全文検索 of a red fox", T + 7), T + 7).await;
-    Filled { one: asked, side, main }
+    SampleSessions { one: asked, side, main }
 }
 
 async fn conform(store: &dyn Graph) {
-    let Filled { one, side, main } = fill(store).await;
+    let SampleSessions { one, side, main } = fill(store).await;
     let button = "Fix the [red] [button] in the café, see src/store/api.rs";
     check(store, whole("button RED"), &[button]).await;
     check(store, whole("\"red button\""), &["Fix the [red button] in the café, see src/store/api.rs"]).await;
@@ -186,7 +186,7 @@ async fn conform(store: &dyn Graph) {
     check(store, part("utto"), &[]).await;
     // Both: parts where there are not enough words.
     let both = store.search(words("ser_nam")).await.unwrap();
-    assert_eq!(both.hits.iter().map(|hit| hit.by).collect::<Vec<_>>(), [Matched::Substring]);
+    assert_eq!(both.hits.iter().map(|hit| hit.by).collect::<Vec<_>>(), [MatchKind::Substring]);
     let short = store.search(part("u8")).await.unwrap();
     assert_eq!((short.hits.len(), short.too_short), (0, vec!["u8".to_owned()]));
     // Conditions.
@@ -255,7 +255,7 @@ async fn conform(store: &dyn Graph) {
 #[tokio::test]
 async fn in_memory() {
     let store = SqliteStore::in_memory().unwrap();
-    assert_eq!(store.search(words("red")).await.unwrap(), Found::default());
+    assert_eq!(store.search(words("red")).await.unwrap(), SearchHits::default());
     conform(&store).await;
     store.rebuild().await.unwrap();
     assert_eq!(store.search(whole("red")).await.unwrap().hits.len(), 3);
@@ -317,7 +317,7 @@ async fn hostile_words() {
         "\"red",
         "a\"b\"c",
     ] {
-        for matching in [Matching::Any, Matching::Words, Matching::Substrings] {
+        for matching in [MatchMode::Any, MatchMode::Words, MatchMode::Substrings] {
             let query = SearchQuery { matching, file: Some(text.to_owned()), ..words(text) };
             assert!(store.search(query).await.is_ok(), "{text:?}");
             let query = SearchQuery { matching, order: Order::Best, ..words(text) };
@@ -380,7 +380,7 @@ async fn hostile_content() {
 }
 
 #[tokio::test]
-async fn what_other_programs_write_is_found_and_told_apart() {
+async fn foreign_nodes_are_found_by_agent() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");
     let store = open(&path);
@@ -430,7 +430,7 @@ async fn what_other_programs_write_is_found_and_told_apart() {
 
 /// Nobody searches: the index follows by itself.
 #[tokio::test]
-async fn it_follows_commits_in_quiet_moments() {
+async fn index_follows_commits_when_idle() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");
     let store = open(&path);
@@ -452,7 +452,7 @@ async fn it_follows_commits_in_quiet_moments() {
 
 /// What nodes say is read many nodes at once: one text in several nodes, long ones, and those of one answer are all there.
 #[tokio::test]
-async fn texts_that_are_read_ahead_stand_under_each_of_their_nodes() {
+async fn prefetched_texts_are_indexed_for_each_node() {
     let dir = tempfile::tempdir().unwrap();
     let asked = OpenOptions { search_index: SearchIndex::Asked, ..options() };
     let store = SqliteStore::open(&dir.path().join("quipu.db"), &asked).unwrap();
@@ -482,7 +482,7 @@ async fn texts_that_are_read_ahead_stand_under_each_of_their_nodes() {
     }
     let ids: Vec<NodeId> = batch.nodes.iter().map(|node| node.id).collect();
     store.commit(batch).await.unwrap();
-    while store.index().await.unwrap() != Unindexed::default() {}
+    while store.index().await.unwrap() != IndexBacklog::default() {}
     let found = async |query: SearchQuery| -> Vec<NodeId> {
         let found = store.search(SearchQuery { limit: nodes, ..query }).await.unwrap();
         found.hits.iter().map(|hit| hit.node).collect()
@@ -499,7 +499,7 @@ async fn texts_that_are_read_ahead_stand_under_each_of_their_nodes() {
 
 /// A derived table that is damaged is made anew, and no commit fails for it.
 #[tokio::test]
-async fn a_damaged_index_is_made_anew() {
+async fn damaged_index_is_rebuilt() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");
     let store = open(&path);
@@ -523,7 +523,7 @@ async fn a_damaged_index_is_made_anew() {
 
 /// Killed while it indexes, many times: whatever is there in the end is found, once.
 #[tokio::test]
-async fn a_kill_loses_nothing_of_it() {
+async fn index_survives_a_kill() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");
     let mut kept = 0;
@@ -546,12 +546,12 @@ async fn a_kill_loses_nothing_of_it() {
     assert!(kept > 80, "{kept}");
     for n in 0..=kept {
         let found = store.search(whole(&format!("word{n}"))).await.unwrap();
-        assert_eq!((found.hits.len(), found.behind), (1, Unindexed::default()), "{n}");
+        assert_eq!((found.hits.len(), found.behind), (1, IndexBacklog::default()), "{n}");
     }
     assert_eq!(store.check().await.unwrap().problems, []);
 }
 
-/// Commits and searches without end, for `a_kill_loses_nothing_of_it`.
+/// Commits and searches without end, for `index_survives_a_kill`.
 pub(crate) async fn until_killed(path: &std::path::Path) {
     use std::io::Write as _;
     let store = open(path);
@@ -572,7 +572,7 @@ pub(crate) async fn until_killed(path: &std::path::Path) {
 
 /// Entries of ours: the summary of a compaction and what is in custom entries.
 #[tokio::test]
-async fn entries_of_ours_are_found_by_what_they_say() {
+async fn own_entries_are_found_by_their_text() {
     let store = SqliteStore::in_memory().unwrap();
     let session = SessionId::from("ours");
     let (start, commit) = entry_commit(None, &session_start(&session, "/w", None), T);
@@ -593,7 +593,7 @@ async fn entries_of_ours_are_found_by_what_they_say() {
 
 /// A reader that looked at the index before knows an older form of it.
 #[tokio::test]
-async fn a_check_after_a_check_sees_the_index_as_it_is() {
+async fn repeated_check_sees_the_present_index() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(&dir.path().join("quipu.db"));
     let session: SessionId = "s".into();
@@ -661,8 +661,8 @@ fn derived(path: &std::path::Path) -> Vec<String> {
 
 /// A rebuild that is stopped goes on in the next process, and what it makes is what a fresh index is.
 #[tokio::test]
-async fn a_rebuild_goes_on_where_it_was_stopped_and_equals_a_fresh_index() {
-    use quipu_store::{Derived, RebuildBegun, RebuildLeft};
+async fn rebuild_resumes_and_equals_a_fresh_index() {
+    use quipu_store::{DerivedTables, RebuildBacklog, RebuildStart};
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");
     let store = open(&path);
@@ -674,33 +674,33 @@ async fn a_rebuild_goes_on_where_it_was_stopped_and_equals_a_fresh_index() {
         store.index().await.unwrap();
     }
     let found = store.search(whole("red")).await.unwrap();
-    while store.index().await.unwrap() != Unindexed::default() {}
+    while store.index().await.unwrap() != IndexBacklog::default() {}
     drop(store);
     let before = derived(&path);
 
-    for what in [Derived::Search, Derived::All] {
+    for what in [DerivedTables::Search, DerivedTables::All] {
         let store = open(&path);
-        assert_eq!(store.begin_rebuild(what).await.unwrap(), RebuildBegun::Anew);
+        assert_eq!(store.begin_rebuild(what).await.unwrap(), RebuildStart::Anew);
         drop(store);
         // Nothing is there, or as much as the writer indexed until it was stopped.
         let store = open(&path);
-        assert_eq!(store.begin_rebuild(Derived::Search).await.unwrap(), RebuildBegun::GoesOn);
-        let left = store.go_on_with_rebuild().await.unwrap();
+        assert_eq!(store.begin_rebuild(DerivedTables::Search).await.unwrap(), RebuildStart::Resumed);
+        let left = store.continue_rebuild().await.unwrap();
         drop(store);
         let store = open(&path);
-        if left != RebuildLeft::default() {
-            assert_eq!(store.begin_rebuild(what).await.unwrap(), RebuildBegun::GoesOn);
+        if left != RebuildBacklog::default() {
+            assert_eq!(store.begin_rebuild(what).await.unwrap(), RebuildStart::Resumed);
         }
-        while store.go_on_with_rebuild().await.unwrap() != RebuildLeft::default() {}
+        while store.continue_rebuild().await.unwrap() != RebuildBacklog::default() {}
         assert_eq!(store.search(whole("red")).await.unwrap(), found);
         drop(store);
         assert_eq!(derived(&path), before, "{what:?}");
     }
     // Done: the next one begins anew. One of the search makes way for one of all.
     let store = open(&path);
-    assert_eq!(store.begin_rebuild(Derived::Search).await.unwrap(), RebuildBegun::Anew);
-    assert_eq!(store.begin_rebuild(Derived::All).await.unwrap(), RebuildBegun::Anew);
-    while store.go_on_with_rebuild().await.unwrap() != RebuildLeft::default() {}
+    assert_eq!(store.begin_rebuild(DerivedTables::Search).await.unwrap(), RebuildStart::Anew);
+    assert_eq!(store.begin_rebuild(DerivedTables::All).await.unwrap(), RebuildStart::Anew);
+    while store.continue_rebuild().await.unwrap() != RebuildBacklog::default() {}
     assert_eq!(store.search(whole("red")).await.unwrap(), found);
     assert!(store.check().await.unwrap().problems.is_empty());
 }

@@ -58,7 +58,7 @@ async fn check(store: &dyn Graph, expected: &[(NodeId, Vec<NodeId>)]) {
 }
 
 #[tokio::test]
-async fn the_nearest_on_the_lineage_counts() {
+async fn nearest_setting_on_the_lineage_counts() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");
     for store in [SqliteStore::in_memory().unwrap(), open(&path)] {
@@ -71,7 +71,7 @@ async fn the_nearest_on_the_lineage_counts() {
 }
 
 #[tokio::test]
-async fn a_file_of_an_older_program_is_read_when_it_is_opened() {
+async fn settings_of_an_older_file_are_read_on_open() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");
     let store = open(&path);

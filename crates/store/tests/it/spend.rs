@@ -3,7 +3,7 @@
 use quipu_dag::{Node, NodeRecord};
 use quipu_protocol::{CallRecord, Compaction, Entry, Message, NodeId, SessionId, StepInfo, Usage};
 use quipu_store::{
-    Commit, Graph, Op, ReadModel as _, RefMove, RefName, ReserveAsk, ReserveId, Reserved, SqliteStore,
+    Commit, Graph, Op, ReadModel as _, RefMove, RefName, Reservation, ReserveId, ReserveRequest, SqliteStore,
     Store as _, Upkeep,
 };
 use quipu_transcript::encode;
@@ -101,7 +101,7 @@ const SINCE: [i64; 6] = [0, START - 1, START, START + QUARTER, START + QUARTER +
 const EXPECTED: [f64; 6] = [63.0, 63.0, 62.0, 56.0, 56.0, 0.0];
 
 #[tokio::test]
-async fn is_counted_over_all_sessions_and_the_same_after_a_rebuild() {
+async fn spending_covers_all_sessions_and_survives_a_rebuild() {
     let dir = tempfile::tempdir().unwrap();
     for store in [SqliteStore::in_memory().unwrap(), open(&dir.path().join("quipu.db"))] {
         assert_eq!(cents(&store, &SINCE).await, [0.0; 6]);
@@ -114,7 +114,7 @@ async fn is_counted_over_all_sessions_and_the_same_after_a_rebuild() {
 }
 
 #[tokio::test]
-async fn is_seen_by_other_processes_at_once() {
+async fn spending_is_visible_to_other_processes_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");
     let (writer, reader) = (open(&path), open(&path));
@@ -123,7 +123,7 @@ async fn is_seen_by_other_processes_at_once() {
 }
 
 #[tokio::test]
-async fn a_file_of_an_older_program_is_counted_when_it_is_opened() {
+async fn spending_of_an_older_file_is_counted_on_open() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");
     let store = open(&path);
@@ -151,8 +151,8 @@ async fn a_file_of_an_older_program_is_counted_when_it_is_opened() {
 const DOLLAR: i64 = 1_000_000_000;
 
 /// A call that costs two dollars at most and one at least asks at this time, on a day with five dollars.
-fn ask(id: &str, now: i64) -> ReserveAsk {
-    ReserveAsk {
+fn ask(id: &str, now: i64) -> ReserveRequest {
+    ReserveRequest {
         id: ReserveId(id.into()),
         since: START,
         now,
@@ -174,11 +174,11 @@ fn op(op: Op) -> Commit {
 }
 
 #[tokio::test]
-async fn what_is_reserved_is_given_once_over_all_processes() {
+async fn reservations_hold_across_processes() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");
     let (one, two) = (open(&path), open(&path));
-    let said = |granted: Option<i64>, spent: i64, others: i64| Reserved {
+    let said = |granted: Option<i64>, spent: i64, others: i64| Reservation {
         granted: granted.map(|granted| granted * DOLLAR),
         spent: spent * DOLLAR,
         others: others * DOLLAR,
@@ -191,10 +191,13 @@ async fn what_is_reserved_is_given_once_over_all_processes() {
     // Only others stand in the way: it waits, and takes less when it waited enough.
     assert_eq!(two.reserve(ask("c", now)).await.unwrap(), said(None, 0, 4));
     assert_eq!(
-        two.reserve(ReserveAsk { settles: true, ..ask("c", now) }).await.unwrap(),
+        two.reserve(ReserveRequest { settles: true, ..ask("c", now) }).await.unwrap(),
         said(Some(1), 0, 4)
     );
-    assert_eq!(one.reserve(ReserveAsk { settles: true, ..ask("d", now) }).await.unwrap(), said(None, 0, 5));
+    assert_eq!(
+        one.reserve(ReserveRequest { settles: true, ..ask("d", now) }).await.unwrap(),
+        said(None, 0, 5)
+    );
     two.commit(op(release("c", 0))).await.unwrap();
 
     // What a call cost takes the place of what was reserved, in one commit.
@@ -206,14 +209,14 @@ async fn what_is_reserved_is_given_once_over_all_processes() {
     assert_eq!(two.reserve(ask("c", now)).await.unwrap(), said(None, 3, 2));
     two.commit(op(release("b", 0))).await.unwrap();
     assert_eq!(
-        two.reserve(ReserveAsk { full: 3 * DOLLAR, ..ask("c", now) }).await.unwrap(),
+        two.reserve(ReserveRequest { full: 3 * DOLLAR, ..ask("c", now) }).await.unwrap(),
         said(Some(2), 3, 0)
     );
     assert_eq!(one.check().await.unwrap().problems, []);
 }
 
 #[tokio::test]
-async fn what_nobody_renews_counts_as_spent_until_the_day_is_over() {
+async fn expired_reservation_counts_as_spent_for_the_day() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");
     let store = open(&path);
@@ -229,7 +232,7 @@ async fn what_nobody_renews_counts_as_spent_until_the_day_is_over() {
     assert_eq!((lost.spent, lost.others), (2 * DOLLAR, 0));
     store.commit(op(release("b", 0))).await.unwrap();
     let since = START + 24 * 4 * QUARTER;
-    let tomorrow = store.reserve(ReserveAsk { since, ..ask("b", since + 1) }).await.unwrap();
+    let tomorrow = store.reserve(ReserveRequest { since, ..ask("b", since + 1) }).await.unwrap();
     assert_eq!((tomorrow.spent, tomorrow.others), (0, 0));
     // It is gone.
     let again = store.reserve(ask("c", since + 1)).await.unwrap();
@@ -237,7 +240,7 @@ async fn what_nobody_renews_counts_as_spent_until_the_day_is_over() {
 }
 
 #[tokio::test]
-async fn cost_beside_that_of_a_node_counts_until_the_day_is_over() {
+async fn charged_cost_without_a_node_counts_for_the_day() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");
     let store = open(&path);

@@ -9,7 +9,7 @@ use quipu_protocol::{
     AssistantMessage, Content, Entry, Json, Message, NodeId, SessionId, StepInfo, ToolCall,
     ToolResultMessage, Usage,
 };
-use quipu_store::{ReadModel as _, SearchQuery, SqliteStore, Upkeep as _, UsageBy, UsageQuery};
+use quipu_store::{ReadModel as _, SearchQuery, SqliteStore, Upkeep as _, UsageGrouping, UsageQuery};
 use quipu_transcript::encode;
 use rusqlite::Connection;
 
@@ -17,7 +17,7 @@ use crate::support::*;
 
 /// A session: when it began, which one it was forked from, how many entries it copied of that, how many are its own.
 #[derive(Debug, Clone)]
-struct Forked {
+struct ForkSpec {
     from: usize,
     copied: usize,
     own: usize,
@@ -83,11 +83,11 @@ fn entry(owner: usize, place: usize) -> (Entry, String, i64) {
 }
 
 /// Whose the entries of a session are, and the places that they have there.
-type Owned = Vec<(usize, usize)>;
+type EntryOwners = Vec<(usize, usize)>;
 
 /// All nodes, and the entries of each session.
-fn nodes_of(sessions: &[Forked]) -> (Vec<(Node, Vec<Blob>)>, Vec<Owned>) {
-    let (mut nodes, mut entries): (_, Vec<Owned>) = (Vec::new(), Vec::new());
+fn nodes_of(sessions: &[ForkSpec]) -> (Vec<(Node, Vec<Blob>)>, Vec<EntryOwners>) {
+    let (mut nodes, mut entries): (_, Vec<EntryOwners>) = (Vec::new(), Vec::new());
     for (at, forked) in sessions.iter().enumerate() {
         let mut start = session_start(&id_of(at), &format!("/w{at}"), None);
         if let Entry::Session(start) = &mut start {
@@ -105,7 +105,7 @@ fn nodes_of(sessions: &[Forked]) -> (Vec<(Node, Vec<Blob>)>, Vec<Owned>) {
             }
         };
         let own = copied.len()..copied.len() + forked.own;
-        let of: Owned = copied.into_iter().chain(own.map(|place| (at, place))).collect();
+        let of: EntryOwners = copied.into_iter().chain(own.map(|place| (at, place))).collect();
         for (place, (owner, theirs)) in of.iter().enumerate() {
             let (entry, id, time) = entry(*owner, *theirs);
             // As in a file from which other lines were left out.
@@ -167,8 +167,8 @@ fn rows(path: &Path) -> Vec<String> {
     rows
 }
 
-async fn check(store: &SqliteStore, entries: &[Owned]) {
-    let query = UsageQuery { by: UsageBy::Session, since: None, until: None };
+async fn check(store: &SqliteStore, entries: &[EntryOwners]) {
+    let query = UsageQuery { by: UsageGrouping::Session, since: None, until: None };
     let known = store.usage(query).await.unwrap();
     assert_eq!(known.behind, 0);
     let calls: BTreeMap<String, u64> = known.found.iter().map(|sum| (sum.key.clone(), sum.calls)).collect();
@@ -180,13 +180,13 @@ async fn check(store: &SqliteStore, entries: &[Owned]) {
         expect.extend((answers > 0).then(|| (id_of(at).to_string(), answers)));
         said += own().filter(|(_, place)| place % 3 == 0).count();
         let done = own().filter(|(_, place)| place % 3 == 2 && place % 2 == 1).count() as u64;
-        let touched = store.touched(&id_of(at)).await.unwrap().found;
+        let touched = store.file_activity(&id_of(at)).await.unwrap().found;
         assert_eq!(touched.iter().map(|touched| touched.times).sum::<u64>(), done, "session {at}");
         writes += done;
     }
     assert_eq!(calls, expect);
     let query = SearchQuery { words: "purple".into(), limit: 10_000, ..SearchQuery::default() };
-    while store.index().await.unwrap() != quipu_store::Unindexed::default() {}
+    while store.index().await.unwrap() != quipu_store::IndexBacklog::default() {}
     let found = store.search(query).await.unwrap();
     assert_eq!(found.hits.len(), said);
     for hit in &found.hits {
@@ -198,9 +198,9 @@ async fn check(store: &SqliteStore, entries: &[Owned]) {
     assert_eq!(store.changes(&paths).await.unwrap().found.len() as u64, writes);
 }
 
-fn sessions() -> impl Strategy<Value = Vec<Forked>> {
+fn sessions() -> impl Strategy<Value = Vec<ForkSpec>> {
     let forked = (0..10_usize, 0..14_usize, 0..7_usize);
-    proptest::collection::vec(forked.prop_map(|(from, copied, own)| Forked { from, copied, own }), 1..6)
+    proptest::collection::vec(forked.prop_map(|(from, copied, own)| ForkSpec { from, copied, own }), 1..6)
 }
 
 proptest! {
@@ -228,7 +228,7 @@ proptest! {
                 let (some, more) = rest.split_at(pieces.next().unwrap_or(rest.len()).min(rest.len()));
                 insert(&Connection::open(&path).unwrap(), some);
                 rest = more;
-                store.usage(UsageQuery { by: UsageBy::Time, since: None, until: None }).await.unwrap();
+                store.usage(UsageQuery { by: UsageGrouping::Time, since: None, until: None }).await.unwrap();
             }
             check(&store, &entries).await;
             drop(store);

@@ -2,8 +2,8 @@
 
 use quipu_protocol::{Entry, NodeId, SessionId};
 use quipu_store::{
-    Derived, Hit, Matched, OpenOptions, RefMove, RefName, SearchQuery, Sessions, Speaker, SqliteStore, Store,
-    StoreError, Unembedded, Upkeep, Vectors,
+    DerivedTables, EmbeddingBatch, Hit, MatchKind, OpenOptions, RefMove, RefName, SearchQuery, Sessions,
+    Speaker, SqliteStore, Store, StoreError, Upkeep, Vectors,
 };
 
 use crate::support::*;
@@ -34,15 +34,15 @@ fn letters(text: &str) -> Vec<f32> {
     (b'a'..=b'e').map(|letter| f32::from(u8::try_from(count(letter)).unwrap())).collect()
 }
 
-async fn batch(store: &SqliteStore, model: &str, most: usize) -> Unembedded {
+async fn batch(store: &SqliteStore, model: &str, most: usize) -> EmbeddingBatch {
     store.without_vectors(model, most).await.unwrap()
 }
 
-fn texts(batch: &Unembedded) -> Vec<&str> {
+fn texts(batch: &EmbeddingBatch) -> Vec<&str> {
     batch.texts.iter().map(|(_, text)| text.as_str()).collect()
 }
 
-async fn keep(store: &SqliteStore, model: &str, batch: &Unembedded) {
+async fn keep(store: &SqliteStore, model: &str, batch: &EmbeddingBatch) {
     let vectors: Vec<Vec<f32>> = batch.texts.iter().map(|(_, text)| letters(text)).collect();
     store.keep_vectors(model, batch, &vectors).await.unwrap();
 }
@@ -63,7 +63,9 @@ async fn fill(store: &SqliteStore, model: &str) -> Vec<String> {
 async fn near(store: &SqliteStore, query: SearchQuery, like: &str) -> Vec<Hit> {
     let found = store.nearest(query, MODEL, &letters(like)).await.unwrap();
     assert_eq!((found.left, found.cut), (0, false));
-    assert!(found.hits.iter().all(|hit| hit.by == Matched::Meaning && hit.score.is_some_and(|it| it > 0.0)));
+    assert!(
+        found.hits.iter().all(|hit| hit.by == MatchKind::Semantic && hit.score.is_some_and(|it| it > 0.0))
+    );
     found.hits
 }
 
@@ -111,7 +113,8 @@ async fn vectors_are_made_once_and_the_nearest_come_first() {
     let branch = SearchQuery { branch: Some(one[1]), ..all.clone() };
     assert_eq!(said(&near(&store, branch, "aab").await), ["aab"]);
     let name = RefName::session(&"one".into());
-    let gone = RefMove { name, expect: quipu_store::Expect::Any, to: None, fence: None, why: "rm".into() };
+    let gone =
+        RefMove { name, expect: quipu_store::RefExpectation::Any, to: None, fence: None, why: "rm".into() };
     store.commit(quipu_store::Commit { moves: vec![gone], ..Default::default() }).await.unwrap();
     let standing = SearchQuery { sessions: Sessions::Standing, ..all.clone() };
     assert_eq!(said(&near(&store, standing, "aab").await), ["aaaa", "dab", "bb"]);
@@ -125,14 +128,14 @@ async fn vectors_are_made_once_and_the_nearest_come_first() {
     // Vectors of another length are passed over.
     assert_eq!(store.nearest(all, "another", &[1.0]).await.unwrap().hits, []);
     // A rebuild drops them.
-    store.begin_rebuild(Derived::Search).await.unwrap();
-    while store.go_on_with_rebuild().await.unwrap() != quipu_store::RebuildLeft::default() {}
+    store.begin_rebuild(DerivedTables::Search).await.unwrap();
+    while store.continue_rebuild().await.unwrap() != quipu_store::RebuildBacklog::default() {}
     assert_eq!(batch(&store, "another", 100).await.texts.len(), 8);
     assert_eq!(store.check().await.unwrap().problems, []);
 }
 
 #[tokio::test]
-async fn who_makes_vectors_beside_another_loses_nothing() {
+async fn concurrent_vector_writers_lose_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");
     let (one, two) = (open(&path), open(&path));
@@ -150,7 +153,7 @@ async fn who_makes_vectors_beside_another_loses_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_kept_is_small_and_damage_is_passed_over() {
+async fn vectors_are_small_and_damaged_ones_are_skipped() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quipu.db");
     let store = open(&path);

@@ -6,9 +6,9 @@ use quipu_protocol::Message;
 
 use super::{estimate_tokens, sent_tokens};
 
-/// Where a compaction cuts a context. Places are indexes into its messages.
+/// Where a compaction cuts a context. Positions are indexes into its messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cut {
+pub struct CutPoint {
     /// The first message that is summed up: after the summary of the compaction before, if there is one.
     pub begin: usize,
     /// The beginning of the turn that the cut goes through, when it goes through one: what is before is history,
@@ -22,7 +22,7 @@ pub struct Cut {
 /// result. `None` when there is nothing before that point to sum up.
 ///
 /// When no cut leaves as little as `keep`, because what came last is larger, the last possible one is taken.
-pub fn cut(messages: &[Arc<Message>], keep: u64) -> Option<Cut> {
+pub fn cut(messages: &[Arc<Message>], keep: u64) -> Option<CutPoint> {
     let begin = match messages.first().map(AsRef::as_ref) {
         Some(Message::CompactionSummary(_)) => 1,
         _ => 0,
@@ -49,12 +49,12 @@ pub fn cut(messages: &[Arc<Message>], keep: u64) -> Option<Cut> {
     } else {
         (begin..first_kept).rev().find(|at| begins_turn(&messages[*at]))
     };
-    Some(Cut { begin, turn, first_kept })
+    Some(CutPoint { begin, turn, first_kept })
 }
 
 /// The tokens, by [`sent_tokens`], of what a cut takes away, the summary before it left out. `all` are those of all
 /// messages: only what stays is counted, so that the length of what goes costs nothing.
-pub fn freed(messages: &[Arc<Message>], cut: Cut, all: u64) -> u64 {
+pub fn freed(messages: &[Arc<Message>], cut: CutPoint, all: u64) -> u64 {
     let stays = messages.iter().take(cut.begin).chain(messages.iter().skip(cut.first_kept));
     stays.fold(all, |left, message| left.saturating_sub(sent_tokens(message)))
 }

@@ -195,7 +195,7 @@ fn notes_carry_words_and_files() {
 }
 
 #[test]
-fn where_there_is_little_room_the_newest_words_and_the_changed_files_still_stand() {
+fn small_note_keeps_newest_words_and_changed_files() {
     // One message that is longer than all that may be carried is shortened, not left out.
     let said = [
         Message::user("the oldest", 1),

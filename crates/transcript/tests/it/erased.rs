@@ -6,12 +6,12 @@ use quipu_protocol::{
     AssistantMessage, Body, Compaction, Content, Entry, Json, Message, StepInfo, ToolCall, ToolResultMessage,
     Usage, UserMessage,
 };
-use quipu_transcript::{ERASED, Encoded, decode, emptied_part, encode, erased_part, refs_of};
+use quipu_transcript::{ERASED, EncodedEntry, decode, emptied_part, encode, erased_part, refs_of};
 
 use crate::round_trip::{Objects, node};
 use crate::strategies;
 
-fn erased(encoded: &Encoded) -> (Node, Objects, Vec<Blob>) {
+fn erased(encoded: &EncodedEntry) -> (Node, Objects, Vec<Blob>) {
     let left: Vec<Blob> = encoded.blobs.iter().map(erased_part).collect();
     let objects =
         Objects { blobs: left.iter().map(|blob| (blob.id, blob.clone())).collect(), ..Objects::default() };
@@ -44,7 +44,7 @@ fn says_nothing(content: &[Content]) -> Result<(), TestCaseError> {
 
 proptest! {
     #[test]
-    fn erased_node_is_read_as_the_same_kind_and_says_nothing(
+    fn erased_node_keeps_its_kind_and_has_no_text(
         entry in strategies::entry(),
         step in strategies::step(),
     ) {
@@ -99,7 +99,7 @@ proptest! {
 const WORD: &str = "rambutan";
 
 #[test]
-fn no_part_of_any_kind_keeps_what_was_said() {
+fn erased_parts_of_any_kind_hold_no_text() {
     let arguments = Json::parse(&format!("{{\"path\":\"{WORD}.txt\"}}")).unwrap();
     let call = ToolCall {
         id: "c1".into(),

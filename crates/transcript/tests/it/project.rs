@@ -183,7 +183,7 @@ fn turns_that_are_not_settled_are_left_out() {
 }
 
 #[test]
-fn equal_ids_are_told_apart() {
+fn equal_ids_are_made_unique() {
     check(
         &[
             "user: hi",
@@ -367,7 +367,7 @@ proptest! {
     }
 
     #[test]
-    fn projecting_again_and_again_gives_what_projecting_once_does(
+    fn repeated_projection_equals_a_single_one(
         entries in lineage(),
         lengths in proptest::collection::vec(any::<proptest::sample::Index>(), 0..6),
     ) {

@@ -9,7 +9,7 @@ use quipu_protocol::{
     Message, StepInfo, StopReason, ToolCall, ToolResultMessage, Usage, UserMessage,
 };
 use quipu_transcript::{
-    COMPACTION, Encoded, INTERNAL, Listing, Lookup, chunks_of, decode, encode, encode_listed, files_of,
+    COMPACTION, EncodedEntry, INTERNAL, Listing, Lookup, chunks_of, decode, encode, encode_listed, files_of,
     listed_as, refs_of, role_of,
 };
 
@@ -42,7 +42,7 @@ pub(crate) fn node(role: &str, parts: Vec<BlobId>) -> Node {
     Node::new(record, None, None)
 }
 
-fn stored(encoded: &Encoded) -> (Node, Objects) {
+fn stored(encoded: &EncodedEntry) -> (Node, Objects) {
     let objects = Objects {
         blobs: encoded.blobs.iter().map(|blob| (blob.id, blob.clone())).collect(),
         chunks: encoded.chunks.iter().cloned().collect(),
@@ -279,7 +279,7 @@ fn entries_are_listed_with_their_ids() {
 }
 
 #[test]
-fn what_other_programs_find() {
+fn other_programs_find_their_parts() {
     let image = || Content::Image(ImageContent { data: "AAAA".into(), mime_type: "image/png".into() });
     check_parts(
         &Entry::Message(Message::User(UserMessage { content: Body::Text("hi".into()), timestamp: 5 })),

@@ -12,16 +12,20 @@ use super::log::{self, Log};
 use super::parts::{self, Part, Round, Tool};
 use super::{Header, directory};
 use crate::ProblemKind;
-use crate::intake::{Done, Follows, Item, Outline, Placer, REST, SealedLines, Start, Stop};
+use crate::intake::{CompletedRead, Item, ItemParent, NodeBuilder, Outline, REST, SealedLines, Start, Stop};
 use crate::json::{Members, list, text_of};
 use crate::key::Key;
 
-pub(super) fn read(lines: &mut SealedLines, outline: &Outline, mut out: Placer) -> Result<Done, Stop> {
+pub(super) fn read(
+    lines: &mut SealedLines,
+    outline: &Outline,
+    mut out: NodeBuilder,
+) -> Result<CompletedRead, Stop> {
     whole(lines, outline, &mut out)?;
-    Ok(Done::whole(out))
+    Ok(CompletedRead::whole(out))
 }
 
-fn whole(lines: &mut SealedLines, outline: &Outline, out: &mut Placer) -> Result<(), Stop> {
+fn whole(lines: &mut SealedLines, outline: &Outline, out: &mut NodeBuilder) -> Result<(), Stop> {
     let Some(json) = value(lines, out)? else { return Ok(()) };
     let chat = Members::of(json.get()).unwrap_or_else(|| Members(Vec::new()));
     let header = Header::of(&chat);
@@ -46,7 +50,7 @@ fn whole(lines: &mut SealedLines, outline: &Outline, out: &mut Placer) -> Result
         out,
         session: outline.session.clone(),
         owner,
-        last: Follows::Nothing,
+        last: ItemParent::Nothing,
         undone: None,
         used: HashSet::new(),
         line: 0,
@@ -66,7 +70,7 @@ fn whole(lines: &mut SealedLines, outline: &Outline, out: &mut Placer) -> Result
 }
 
 /// The chat: the file itself, or what its changes give.
-fn value(lines: &mut SealedLines, out: &mut Placer) -> Result<Option<Json>, Stop> {
+fn value(lines: &mut SealedLines, out: &mut NodeBuilder) -> Result<Option<Json>, Stop> {
     if !lines.begin_with(log::START)? {
         return Ok(lines.document(out)?.map(|text| text.json));
     }
@@ -80,12 +84,12 @@ fn value(lines: &mut SealedLines, out: &mut Placer) -> Result<Option<Json>, Stop
 }
 
 struct Reader<'a> {
-    out: &'a mut Placer,
+    out: &'a mut NodeBuilder,
     session: SessionId,
     owner: usize,
-    last: Follows,
+    last: ItemParent,
     /// What tells of the requests that were undone, and what they follow.
-    undone: Option<(String, Follows)>,
+    undone: Option<(String, ItemParent)>,
     /// Ids of requests and of responses.
     used: HashSet<Key>,
     /// The number of the request.
@@ -108,9 +112,9 @@ const BESIDE: [&str; 10] = [
 /// Members that change as long as the chat is open: the node would be another one each time.
 const CHANGING: [&str; 3] = ["followups", "vote", "voteDownReason"];
 
-/// All that the screen and the participant keep beside the words of a response.
+/// The members of a response that no entry holds.
 #[derive(Default, serde::Serialize)]
-struct Kept {
+struct UnmappedResponse {
     #[serde(skip_serializing_if = "is_empty")]
     result: Option<Json>,
     #[serde(skip_serializing_if = "is_empty")]
@@ -123,7 +127,7 @@ struct Kept {
     parts: Vec<Json>,
 }
 
-impl Kept {
+impl UnmappedResponse {
     fn json(self) -> Option<Json> {
         Json::of(&self).ok().filter(|json| json.get() != "{}")
     }
@@ -217,7 +221,7 @@ impl Reader<'_> {
         if steps.is_empty() && (told.is_some() || is_aborted) {
             steps.push(Step::new());
         }
-        let mut kept = Some(Kept {
+        let mut kept = Some(UnmappedResponse {
             result: result.as_ref().map(|result| result.without(&["metadata"])),
             metadata: metadata.as_ref().map(|data| data.without(&["toolCallRounds", "toolCallResults"])),
             request: Some(only(request, &BESIDE)),
@@ -228,7 +232,7 @@ impl Reader<'_> {
             self.out.report.skip(name);
         }
         if steps.is_empty() {
-            let json = kept.take().and_then(Kept::json);
+            let json = kept.take().and_then(UnmappedResponse::json);
             if let Some(inner) = json {
                 // Nothing that a model would be shown, but not nothing.
                 let text = format!("{{\"type\":\"response\",\"response\":{inner}}}");
@@ -308,7 +312,7 @@ impl Reader<'_> {
         let variables = list(variables.as_ref().and_then(|data| data.get("variables")).unwrap_or("[]"));
         content.extend(variables.into_iter().filter_map(|variable| image(&Members::of(variable)?)));
         #[derive(serde::Serialize)]
-        struct Said {
+        struct UnmappedRequest {
             request: Json,
             #[serde(skip_serializing_if = "Option::is_none")]
             message: Option<Json>,
@@ -318,8 +322,10 @@ impl Reader<'_> {
         // What the response is made of, and what is still changed later.
         let mut later = vec!["requestId", "timestamp", "message", "response", "responseId", "result"];
         later.extend(["shouldBeRemovedOnSend", "isHidden"].iter().chain(&BESIDE).chain(&CHANGING));
-        let kept =
-            Said { request: request.without(&later), message: inner.map(|inner| inner.without(&["text"])) };
+        let kept = UnmappedRequest {
+            request: request.without(&later),
+            message: inner.map(|inner| inner.without(&["text"])),
+        };
         let kept = Json::of(&kept).ok();
         if content.is_empty() {
             let message = request.get("message").unwrap_or("null");
@@ -342,7 +348,7 @@ impl Reader<'_> {
     ) -> Result<(), Stop> {
         let mut item = Item::new(id.clone(), entry, self.line);
         (item.owner, item.time, item.kept, item.is_head) = (self.owner, time, kept, is_head);
-        item.follows = std::mem::replace(&mut self.last, Follows::Item(id));
+        item.follows = std::mem::replace(&mut self.last, ItemParent::Item(id));
         self.out.item(item)
     }
 

@@ -3,18 +3,22 @@
 use std::collections::{HashMap, HashSet};
 
 use quipu_protocol::{NodeId, SessionId, UnixMs};
-use quipu_store::{Commit, Expect, RefMove, StoreError};
+use quipu_store::{Commit, RefExpectation, RefMove, StoreError};
 
-use super::super::place::Placed;
-use super::One;
+use super::super::node_builder::BuiltSession;
+use super::FileImport;
+use crate::import_cache::Mark;
 use crate::lineages::{main_ref, tips};
-use crate::seen::Mark;
 use crate::{ArchiveError, Report};
 
-impl One<'_> {
+impl FileImport<'_> {
     /// Moves the session's ref, and notes what was imported.
-    pub(super) async fn finish(&self, placed: Placed, note: Option<Mark>) -> Result<Report, ArchiveError> {
-        let Placed { mut report, last, nodes, tips, .. } = placed;
+    pub(super) async fn finish(
+        &self,
+        placed: BuiltSession,
+        note: Option<Mark>,
+    ) -> Result<Report, ArchiveError> {
+        let BuiltSession { mut report, last, nodes, tips, .. } = placed;
         if self.options.dry_run {
             report.head = self.store.head(&main_ref(self.agent, &report.session)).await?;
             return Ok(report);
@@ -32,7 +36,7 @@ impl One<'_> {
     }
 
     /// The same for several sessions with one commit, where each would wait for what is written beside it.
-    pub(super) async fn finish_all(&self, all: Vec<Placed>) -> Result<Vec<Report>, ArchiveError> {
+    pub(super) async fn finish_all(&self, all: Vec<BuiltSession>) -> Result<Vec<Report>, ArchiveError> {
         let heads = if self.options.dry_run { None } else { self.move_together(&all).await? };
         if let Some(heads) = heads {
             let all = all.into_iter().zip(heads);
@@ -46,10 +50,10 @@ impl One<'_> {
     }
 
     /// Where the refs of these sessions stand then; `None` where another import moved one of them meanwhile.
-    async fn move_together(&self, all: &[Placed]) -> Result<Option<Vec<Option<NodeId>>>, ArchiveError> {
+    async fn move_together(&self, all: &[BuiltSession]) -> Result<Option<Vec<Option<NodeId>>>, ArchiveError> {
         let mut heads = Vec::with_capacity(all.len());
         let mut moves = Vec::new();
-        for Placed { report, last, nodes, tips, .. } in all {
+        for BuiltSession { report, last, nodes, tips, .. } in all {
             if report.added > 0 {
                 moves.extend(self.inner(&report.session, nodes, tips).await?);
             }
@@ -84,7 +88,8 @@ impl One<'_> {
     ) -> Result<Vec<RefMove>, ArchiveError> {
         let heads = tips(&**self.store, self.agent, session).await?.into_iter();
         let inner = heads.filter(|head| nodes.contains(&head.node) && !ends.contains_key(&head.node));
-        let leave = |name| RefMove { name, expect: Expect::Any, to: None, fence: None, why: "import".into() };
+        let leave =
+            |name| RefMove { name, expect: RefExpectation::Any, to: None, fence: None, why: "import".into() };
         Ok(inner.map(|head| leave(head.name)).collect())
     }
 

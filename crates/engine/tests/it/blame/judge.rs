@@ -126,10 +126,10 @@ async fn history(seed: u64) -> Score {
             blame.turns[*turn].reason == truth.map_or(String::new(), |of| format!("turn {of}"))
         };
         match told {
-            quipu::history::LineOf::Unknown(_) => score.unknown += 1,
-            quipu::history::LineOf::Nobody if truth.is_none() => score.right += 1,
-            quipu::history::LineOf::Turn(turn) if is(turn) => score.right += 1,
-            quipu::history::LineOf::Nobody | quipu::history::LineOf::Turn(_) => score.wrong += 1,
+            quipu::history::LineAuthor::Unknown(_) => score.unknown += 1,
+            quipu::history::LineAuthor::Nobody if truth.is_none() => score.right += 1,
+            quipu::history::LineAuthor::Turn(turn) if is(turn) => score.right += 1,
+            quipu::history::LineAuthor::Nobody | quipu::history::LineAuthor::Turn(_) => score.wrong += 1,
         }
     }
     live.finish().await;
@@ -166,7 +166,7 @@ async fn a_formatter_owns_the_lines_that_it_changed() {
     let blame = quipu::history::blame(&*world.store, &[path], &now, &|_| None).await.unwrap();
     let (mut kept, mut made) = (0, 0);
     for (told, line) in blame.lines.iter().zip(now.lines()) {
-        let quipu::history::LineOf::Turn(turn) = told else { panic!("{told:?}: {line}") };
+        let quipu::history::LineAuthor::Turn(turn) = told else { panic!("{told:?}: {line}") };
         let was = written.lines().any(|old| old == line);
         match blame.turns[*turn].reason.as_str() {
             "write" => kept += 1,

@@ -10,7 +10,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use quipu::history::LineOf;
+use quipu::history::LineAuthor;
 use quipu::protocol::{
     AssistantMessage, ChunkId, Content, Entry, Epoch, FileChange, FileState, Json, Message, NodeId,
     SessionId, SessionStart, StepInfo, ToolCall, ToolResultMessage,
@@ -202,11 +202,11 @@ pub(crate) async fn score(
     let mut score = Score::default();
     for (of, truth) in blame.lines.iter().zip(truth) {
         let told = match of {
-            LineOf::Turn(turn) => {
+            LineAuthor::Turn(turn) => {
                 Some(turns.iter().position(|node| *node == blame.turns[*turn].node).unwrap())
             }
-            LineOf::Nobody => None,
-            LineOf::Unknown(_) => {
+            LineAuthor::Nobody => None,
+            LineAuthor::Unknown(_) => {
                 score.unknown += 1;
                 continue;
             }

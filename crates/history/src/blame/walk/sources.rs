@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use quipu_protocol::{ChunkId, FileState, UnixMs};
 use quipu_store::{CHANGES, FileStep, FileStepQuery, FileSteps, StoreError};
-use quipu_transcript::{DeedKind, absolute_path, deeds};
+use quipu_transcript::{FileOpKind, absolute_path, file_ops};
 
-use super::super::NotKnown;
+use super::super::UnknownReason;
 use super::super::lines::Text;
-use super::{By, Chain, Doing, Event, LIKE, MOVED, Open, Place, REPEATED, Walk, removed};
+use super::{Attribution, Chain, Event, LIKE, MOVED, Open, Place, REPEATED, StepAction, Walk, removed};
 
 /// Other files of the same call, and of the same prompt, that lines are looked for in.
 const SIBLINGS: usize = 64;
@@ -37,11 +37,11 @@ impl Walk<'_> {
     ) -> Result<Option<Vec<Option<usize>>>, StoreError> {
         let Some(answer) = step.answer else { return Ok(None) };
         let Some((name, arguments)) = self.call(answer, step.call).await? else { return Ok(None) };
-        let deeds = deeds(&name, &arguments);
-        let mut of_file = deeds.iter().filter(|deed| {
-            deed.kind == DeedKind::Edit && chain.paths.contains(&absolute_path(&step.cwd, &deed.path))
+        let ops = file_ops(&name, &arguments);
+        let mut of_file = ops.iter().filter(|op| {
+            op.kind == FileOpKind::Edit && chain.paths.contains(&absolute_path(&step.cwd, &op.path))
         });
-        let (Some(deed), None) = (of_file.next(), of_file.next()) else { return Ok(None) };
+        let (Some(op), None) = (of_file.next(), of_file.next()) else { return Ok(None) };
         let mut text = Vec::new();
         for number in old.iter() {
             text.extend_from_slice(self.book.line(*number));
@@ -50,7 +50,7 @@ impl Walk<'_> {
         let Ok(text) = String::from_utf8(text) else { return Ok(None) };
         // Where each text stood, in order.
         let mut places = Vec::new();
-        for change in &deed.changes {
+        for change in &op.changes {
             let (from, to) = (change.old.replace("\r\n", "\n"), change.new.replace("\r\n", "\n"));
             if from.is_empty() {
                 return Ok(None);
@@ -122,7 +122,7 @@ impl Walk<'_> {
         chain: &Chain,
         place: Place,
         step: &FileStep,
-        doing: &Doing,
+        doing: &StepAction,
         text: &Text,
         open: Open,
     ) -> Result<Open, StoreError> {
@@ -190,7 +190,7 @@ impl Walk<'_> {
                     let all = std::mem::take(&mut rest);
                     (pairs, left) = self.pairs(&old, &|_| true, text, all, MOVED_BESIDE);
                     let (alike, others) = self.pairs(&old, &|_| true, text, left, LIKE);
-                    self.give(&alike, &By::Unknown(NotKnown::Alike));
+                    self.give(&alike, &Attribution::Unknown(UnknownReason::Alike));
                     left = others;
                 }
             } else {
@@ -198,10 +198,10 @@ impl Walk<'_> {
                 (pairs, left) = self.pairs(&old, &is_removed, text, std::mem::take(&mut rest), least);
                 if near {
                     let (alike, others) = self.pairs(&old, &is_removed, text, left, LIKE);
-                    self.give(&alike, &By::Unknown(NotKnown::Alike));
+                    self.give(&alike, &Attribution::Unknown(UnknownReason::Alike));
                     left = others;
                 }
-                if near && let Doing::Command(command) = doing {
+                if near && let StepAction::Command(command) = doing {
                     let (said, others) = self.said(command, text, left);
                     let (more, others) = self.pairs(&old, &|_| true, text, others, BESIDE);
                     pairs.extend(more);
@@ -312,7 +312,7 @@ impl Walk<'_> {
                 seen.push(path);
                 let old = self.book.text(&bytes);
                 let (pairs, left) = self.pairs(&old, &|_| true, text, rest, COPIED);
-                self.give(&pairs, &By::Nobody);
+                self.give(&pairs, &Attribution::Nobody);
                 rest = left;
             }
         }

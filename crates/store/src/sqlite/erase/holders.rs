@@ -9,12 +9,12 @@ use super::super::failure::Outcome;
 use super::super::{SqliteStore, file, rows, shrink};
 use super::{rewrite, scope, scrub, seek};
 use crate::{
-    ContentHolder, ContentQuery, EraseTargets, Erased, FoundContent, FoundPage, FoundPlace, HolderError,
-    HolderFut, KeptWhy, Needles, Selection, StoreError,
+    ContentHolder, ContentQuery, EraseReport, EraseTargets, FoundContent, FoundPage, FoundPlace, HolderError,
+    HolderFut, KeptReason, Needles, Selection, StoreError,
 };
 
 /// Whether the owner of a lease is known to be dead, so that the lease does not count.
-pub type IsDead = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+pub type OwnerDeathCheck = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
 /// Which part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,12 +94,12 @@ impl Part {
 pub struct StoreHolder {
     store: Arc<SqliteStore>,
     part: Part,
-    is_dead: IsDead,
+    is_dead: OwnerDeathCheck,
 }
 
 impl StoreHolder {
     /// The parts of a store. `is_dead` knows owners of leases that do not live any more.
-    pub fn all(store: &Arc<SqliteStore>, is_dead: &IsDead) -> Vec<Self> {
+    pub fn all(store: &Arc<SqliteStore>, is_dead: &OwnerDeathCheck) -> Vec<Self> {
         let of = |part| Self { store: Arc::clone(store), part, is_dead: Arc::clone(is_dead) };
         Part::ALL.into_iter().map(of).collect()
     }
@@ -115,14 +115,14 @@ impl StoreHolder {
         Ok(self.store.read_indexed(work).await?)
     }
 
-    async fn erase_all(&self, targets: &EraseTargets) -> Result<Erased, HolderError> {
+    async fn erase_all(&self, targets: &EraseTargets) -> Result<EraseReport, HolderError> {
         let needles = Needles::of(&targets.selection)?;
         let query = ContentQuery { limit: 1, ..ContentQuery::of(targets.selection.clone()) };
         let marked = self.part == Part::Graph && self.store.read(scrub::is_marked).await?;
         // What is only in what stays is told all the same.
         let tells = self.part == Part::Graph && !needles.is_empty();
         if !marked && !tells && self.find_page(&query).await?.found.is_empty() {
-            return Ok(Erased::default());
+            return Ok(EraseReport::default());
         }
         let (targets, part, is_dead) = (targets.clone(), self.part, Arc::clone(&self.is_dead));
         let place = FoundPlace::File { path: self.store.path().to_owned(), line: None };
@@ -145,7 +145,7 @@ impl StoreHolder {
                 && scrub::is_marked(connection)?
                 && let Some(why) = scrub::scrub(connection)?
             {
-                erased.keep(place, KeptWhy::Remnants, why);
+                erased.keep(place, KeptReason::Remnants, why);
             }
             Ok(erased)
         };
@@ -162,17 +162,17 @@ impl ContentHolder for StoreHolder {
         Box::pin(self.find_page(query))
     }
 
-    fn erase<'a>(&'a self, targets: &'a EraseTargets) -> HolderFut<'a, Erased> {
+    fn erase<'a>(&'a self, targets: &'a EraseTargets) -> HolderFut<'a, EraseReport> {
         Box::pin(self.erase_all(targets))
     }
 
     fn bytes(&self) -> HolderFut<'_, u64> {
         let part = self.part;
-        let log = file::size(&file::beside(self.store.path(), "-wal"));
+        let wal = file::size(&file::sibling_path(self.store.path(), "-wal"));
         let work = move |connection: &Connection| bytes_of(connection, part);
         Box::pin(async move {
             let bytes = self.store.read(work).await?;
-            Ok(if part == Part::Graph { bytes + log } else { bytes })
+            Ok(if part == Part::Graph { bytes + wal } else { bytes })
         })
     }
 }
@@ -240,11 +240,11 @@ fn find_jobs(connection: &Connection, query: &ContentQuery, needles: &Needles) -
 }
 
 /// A job is its payload: it goes as a whole.
-fn erase_jobs(connection: &Connection, _: &EraseTargets, needles: &Needles) -> Outcome<Erased> {
-    let mut erased = Erased::default();
+fn erase_jobs(connection: &Connection, _: &EraseTargets, needles: &Needles) -> Outcome<EraseReport> {
+    let mut erased = EraseReport::default();
     for job in jobs(connection, needles)? {
         if job.runs {
-            erased.keep(job.place(), KeptWhy::InUse, "the job runs now; erase again when it is done");
+            erased.keep(job.place(), KeptReason::InUse, "the job runs now; erase again when it is done");
             continue;
         }
         connection.execute("DELETE FROM quipu_job WHERE rowid = ?1", [job.row])?;
@@ -301,8 +301,8 @@ fn erase_derived(
     part: Part,
     targets: &EraseTargets,
     needles: &Needles,
-) -> Outcome<Erased> {
-    let mut erased = Erased::default();
+) -> Outcome<EraseReport> {
+    let mut erased = EraseReport::default();
     let wanted = wanted(connection, &targets.selection, needles)?;
     for (table, column) in part.derived() {
         if !exists(connection, table)? {

@@ -3,7 +3,7 @@
 //! A node that is erased keeps its row, its id and its place: its parts are replaced by what
 //! [`quipu_transcript::erased_part`] leaves of them. Texts and bytes that nothing else names are replaced by rows without
 //! content, so that an import which meets them again does not bring them back. `quipu_erased` says what was erased, when and
-//! why. All of that is one transaction; then the file is written anew and the log is cut, and until that is done a mark stands
+//! why. All of that is one transaction; then the file is written anew and the WAL is cut, and until that is done a mark stands
 //! in `quipu_meta`, by which the next call goes on.
 
 mod holders;
@@ -19,7 +19,7 @@ use quipu_protocol::{BlobId, ChunkId, NodeId};
 use quipu_transcript::{emptied_part, erased_part};
 use rusqlite::Connection;
 
-pub use self::holders::{IsDead, StoreHolder};
+pub use self::holders::{OwnerDeathCheck, StoreHolder};
 pub(super) use self::scrub::shrink;
 use super::erased::{Kind, forget};
 use super::failure::Outcome;

@@ -10,10 +10,10 @@ use rusqlite::{Connection, params};
 use super::super::erased::{Kind, note};
 use super::super::failure::Outcome;
 use super::super::{chunks, graph, rows, schema, vectors};
-use super::scope::{self, AtWork, Below, hashes_in};
+use super::scope::{self, HeldContent, RecordedBodies, hashes_in};
 use super::scrub;
 use super::seek;
-use crate::{EraseTargets, Erased, FoundPlace, KeptWhy, Needles, RefName, Selection, Until};
+use crate::{EraseReport, EraseTargets, FoundPlace, KeptReason, LineageEnd, Needles, RefName, Selection};
 
 /// The type of the row of the action log.
 const KIND: &str = "QUIPU_ERASE";
@@ -26,8 +26,8 @@ struct Work<'a> {
     connection: &'a Connection,
     needles: &'a Needles,
     why: &'a str,
-    at_work: AtWork,
-    erased: Erased,
+    at_work: HeldContent,
+    erased: EraseReport,
     /// Texts that erased nodes had: they go where nothing else names them.
     old: HashSet<BlobId>,
     /// What parts named that are gone: texts and bytes, the same.
@@ -35,7 +35,7 @@ struct Work<'a> {
     /// Bytes that go in any case.
     chunks: BTreeSet<ChunkId>,
     /// Bodies that go unless the same was sent elsewhere.
-    below: Below,
+    below: RecordedBodies,
     /// Rows of nodes that say something else now.
     changed: BTreeSet<i64>,
     nodes: u64,
@@ -48,17 +48,17 @@ pub(super) fn erase(
     targets: &EraseTargets,
     needles: &Needles,
     is_dead: &dyn Fn(&str) -> bool,
-) -> Outcome<Erased> {
+) -> Outcome<EraseReport> {
     let mut work = Work {
         connection,
         needles,
         why: &targets.why,
-        at_work: AtWork::of(connection, is_dead)?,
-        erased: Erased::default(),
+        at_work: HeldContent::of(connection, is_dead)?,
+        erased: EraseReport::default(),
         old: HashSet::new(),
         named: HashSet::new(),
         chunks: BTreeSet::new(),
-        below: Below::default(),
+        below: RecordedBodies::default(),
         changed: BTreeSet::new(),
         nodes: 0,
         blobs: 0,
@@ -93,16 +93,16 @@ pub(super) fn erase(
 }
 
 /// What is looked for is in what the graph needs.
-fn in_structure(place: FoundPlace, erased: &mut Erased) {
+fn in_structure(place: FoundPlace, erased: &mut EraseReport) {
     let told = "it is also in an id, a name or a word of the format, which the graph needs, so that stays";
-    erased.keep(place, KeptWhy::Failed, told);
+    erased.keep(place, KeptReason::Failed, told);
 }
 
 impl Work<'_> {
     fn in_use(&mut self, place: FoundPlace, owner: &str) {
         let detail =
             format!("a session at work has it (`{owner}`); close that session, or wait until its lease ends");
-        self.erased.keep(place, KeptWhy::InUse, detail);
+        self.erased.keep(place, KeptReason::InUse, detail);
     }
 
     /// Those that no session at work has.
@@ -138,7 +138,7 @@ impl Work<'_> {
             if row.moves_files() {
                 let told = "a jump was ended while it put files in their places; open that session, which finishes it, \
                             then erase again";
-                self.erased.keep(row.place(), KeptWhy::InUse, told);
+                self.erased.keep(row.place(), KeptReason::InUse, told);
                 continue;
             }
             self.named.extend(hashes_in(&row.text));
@@ -161,7 +161,7 @@ impl Work<'_> {
                 _ => seek::head(self.connection, &RefName::session(&call.session))?,
             };
             let Some(head) = head else { continue };
-            let lineage = graph::lineage(self.connection, &head, Until::Root)?;
+            let lineage = graph::lineage(self.connection, &head, LineageEnd::Root)?;
             if lineage.iter().any(|node| gone.contains(&node.id)) {
                 self.chunks.extend(call.bodies);
             }
@@ -296,7 +296,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn finish(self) -> Outcome<Erased> {
+    fn finish(self) -> Outcome<EraseReport> {
         if self.erased.count == 0 && self.nodes + self.blobs == 0 {
             return Ok(self.erased);
         }

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::super::erased::is_erased_node;
 use super::super::failure::Outcome;
 use super::super::{graph, rows};
-use crate::{Needles, Selection, Until};
+use crate::{LineageEnd, Needles, Selection};
 
 /// The nodes that are selected and not erased, by their rows.
 pub(super) fn nodes(connection: &Connection, selection: &Selection) -> Outcome<Vec<(i64, NodeId)>> {
@@ -60,7 +60,7 @@ pub(super) fn users_of(connection: &Connection, blobs: &HashSet<BlobId>) -> Outc
 
 /// What was recorded below some nodes.
 #[derive(Default)]
-pub(super) struct Below {
+pub(super) struct RecordedBodies {
     /// Bodies of requests.
     pub(super) bodies: BTreeSet<ChunkId>,
     /// The parts that name them.
@@ -71,8 +71,8 @@ pub(super) struct Below {
 pub(super) fn bodies_below(
     connection: &Connection,
     nodes: impl IntoIterator<Item = NodeId>,
-) -> Outcome<Below> {
-    let mut below = Below::default();
+) -> Outcome<RecordedBodies> {
+    let mut below = RecordedBodies::default();
     let mut open: Vec<NodeId> = nodes.into_iter().collect();
     let mut seen: HashSet<NodeId> = open.iter().copied().collect();
     while let Some(id) = open.pop() {
@@ -180,7 +180,7 @@ pub(super) fn hashes_in(text: &str) -> impl Iterator<Item = [u8; 32]> + '_ {
 
 /// What sessions at work have in their hands.
 #[derive(Default)]
-pub(super) struct AtWork {
+pub(super) struct HeldContent {
     /// Nodes, and who has them.
     pub(super) nodes: HashMap<NodeId, String>,
     /// Texts of these.
@@ -189,7 +189,7 @@ pub(super) struct AtWork {
     pub(super) sessions: HashMap<String, String>,
 }
 
-impl AtWork {
+impl HeldContent {
     /// By the leases that living owners hold.
     pub(super) fn of(connection: &Connection, is_dead: &dyn Fn(&str) -> bool) -> Outcome<Self> {
         let mut at_work = Self::default();
@@ -204,7 +204,7 @@ impl AtWork {
                 continue;
             }
             if let Some(head) = rows::node_id(row, 2)? {
-                for node in graph::lineage(connection, &head, Until::Root)? {
+                for node in graph::lineage(connection, &head, LineageEnd::Root)? {
                     let parts = node.record.parts.iter().map(|part| (*part, owner.clone()));
                     at_work.blobs.extend(parts);
                     at_work.nodes.insert(node.id, owner.clone());

@@ -1,4 +1,4 @@
-//! What was erased goes from the file as well: free pages, the space between rows, and the log.
+//! What was erased goes from the file as well: free pages, the space between rows, and the WAL.
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 
@@ -32,9 +32,9 @@ pub(in crate::sqlite) fn shrink(connection: &Connection) -> Outcome<u64> {
     Ok(smaller)
 }
 
-/// Whether nothing is in the log any more.
+/// Whether nothing is in the WAL any more.
 fn cut_log(connection: &Connection) -> Outcome<bool> {
-    // In memory there is no log.
+    // In memory there is no WAL.
     let busy: Option<i64> =
         connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)).optional()?;
     Ok(busy.is_none_or(|busy| busy == 0))
@@ -45,7 +45,7 @@ fn unmark(connection: &Connection) -> Outcome<()> {
     Ok(())
 }
 
-/// Outside any transaction. Writes the file anew and cuts the log; says why old pages are still there, where they are.
+/// Outside any transaction. Writes the file anew and cuts the WAL; says why old pages are still there, where they are.
 pub(super) fn scrub(connection: &Connection) -> Outcome<Option<String>> {
     match shrink::shrink(connection) {
         Ok(_) => {}

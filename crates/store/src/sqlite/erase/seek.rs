@@ -7,7 +7,7 @@ use quipu_protocol::{BlobId, ChunkId, NodeId, SessionId};
 use quipu_transcript::ERASED;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use super::super::chunks::{self, Recent};
+use super::super::chunks::{self, RecentChunks};
 use super::super::erased::is_erased_blob;
 use super::super::failure::{Failure, Outcome};
 use super::super::rows;
@@ -204,7 +204,7 @@ fn each_chunk(
     if needles.is_empty() || after == i64::MAX {
         return Ok(true);
     }
-    let mut recent = Recent::default();
+    let mut recent = RecentChunks::default();
     let mut statement =
         connection.prepare("SELECT rowid, hash FROM quipu_chunk WHERE rowid > ?1 ORDER BY rowid")?;
     let mut found = statement.query([after])?;
@@ -224,7 +224,7 @@ fn each_chunk(
 }
 
 /// A row of what a session left open.
-pub(super) struct Pending {
+pub(super) struct OpenRow {
     table: &'static str,
     row: i64,
     name: String,
@@ -232,7 +232,7 @@ pub(super) struct Pending {
     pub(super) text: String,
 }
 
-impl Pending {
+impl OpenRow {
     pub(super) fn place(&self) -> FoundPlace {
         FoundPlace::Row { table: self.table.to_owned(), key: format!("{} {}", self.session, self.name) }
     }
@@ -257,7 +257,7 @@ pub(super) fn pending(
     connection: &Connection,
     selection: &Selection,
     needles: &Needles,
-) -> Outcome<Vec<Pending>> {
+) -> Outcome<Vec<OpenRow>> {
     let mut found = Vec::new();
     for (table, name, text) in [
         ("quipu_inbox", "name", "item"),
@@ -272,7 +272,7 @@ pub(super) fn pending(
             let (session, text) = (owned(1)?, owned(3)?);
             let is_of = selection.sessions.iter().any(|selected| selected.as_str() == session);
             if is_of || needles.are_in(text.as_bytes()) {
-                found.push(Pending { table, row: row.get(0)?, name: owned(2)?, session, text });
+                found.push(OpenRow { table, row: row.get(0)?, name: owned(2)?, session, text });
             }
         }
     }

@@ -14,7 +14,7 @@ use super::mark::{self, Place};
 use super::query;
 use super::text::{Reader, spread};
 use super::{Kind, cursor, exists, tag, unindexed};
-use crate::{Found, Hit, Matched, Matching, Order, RANKED, SearchQuery, Sessions};
+use crate::{Hit, MatchKind, MatchMode, Order, RANKED, SearchHits, SearchQuery, Sessions};
 
 /// Hits that are looked at in one search at most.
 const LOOKED_AT: usize = 20_000;
@@ -28,15 +28,15 @@ const HEIRS: i64 = 100;
 const SAMPLE: i64 = 20_000;
 
 /// Answers a query from what is indexed.
-pub(in crate::sqlite) fn find(connection: &Connection, query: &SearchQuery) -> Outcome<Found> {
-    let mut found = Found { behind: unindexed(connection)?, ..Found::default() };
+pub(in crate::sqlite) fn find(connection: &Connection, query: &SearchQuery) -> Outcome<SearchHits> {
+    let mut found = SearchHits { behind: unindexed(connection)?, ..SearchHits::default() };
     if !exists(connection)? {
         return Ok(found);
     }
     let terms = query::terms(&query.words);
     let Some(scope) = scope(connection, query)? else { return Ok(found) };
     let mut search = Search::new(connection, query, &terms, &scope);
-    if query.matching != Matching::Substrings {
+    if query.matching != MatchMode::Substrings {
         let conditions: Vec<String> = match (query::by_words(&terms), terms.is_empty()) {
             (None, false) => Vec::new(),
             (words, _) => words.into_iter().chain(search.scope.clone()).collect(),
@@ -49,7 +49,7 @@ pub(in crate::sqlite) fn find(connection: &Connection, query: &SearchQuery) -> O
             search.take_words(&condition)?;
         }
     }
-    if query.matching != Matching::Words && search.taken.len() < search.most {
+    if query.matching != MatchMode::Words && search.drafts.len() < search.most {
         match query::by_substrings(&terms) {
             Some(condition) => search.take_substrings(&condition)?,
             None => found.too_short = terms.iter().map(|term| term.text.clone()).collect(),
@@ -95,7 +95,7 @@ pub(in crate::sqlite) fn near(
     let terms = query::terms(&query.words);
     let mut search = Search::new(connection, query, &terms, &[]);
     for (score, seq) in ranked {
-        if search.taken.len() >= RANKED {
+        if search.drafts.len() >= RANKED {
             break;
         }
         if search.looked_at >= LOOKED_AT {
@@ -109,13 +109,13 @@ pub(in crate::sqlite) fn near(
             continue;
         }
         let is_there = |twin| ranked.iter().any(|(_, seq)| *seq == twin);
-        if search.is_told_elsewhere(*seq, session, &node, &is_there)? {
+        if search.is_shown_elsewhere(*seq, session, &node, &is_there)? {
             continue;
         }
         let text = search.reader.said(&node)?;
         let (places, words) = mark::by_words(&text, &terms);
-        let (by, tool, score) = (Matched::Meaning, None, Some(*score));
-        search.taken.push(Taken { seq: *seq, node, session, by, tool, text, places, words, score });
+        let (by, tool, score) = (MatchKind::Semantic, None, Some(*score));
+        search.drafts.push(HitDraft { seq: *seq, node, session, by, tool, text, places, words, score });
     }
     let cut = search.cut;
     Ok((search.hits(false)?, cut))
@@ -169,7 +169,7 @@ struct Search<'a> {
     /// The condition on tags that must not hold.
     without: Option<String>,
     /// Whether sessions that were looked at still stand.
-    standing: HashMap<i64, Standing>,
+    standing: HashMap<i64, SessionFilter>,
     /// Hits to take at most.
     most: usize,
     reader: Reader<'a>,
@@ -177,21 +177,21 @@ struct Search<'a> {
     cut: bool,
     /// How many hits of a session were taken, and passed over.
     sessions: HashMap<Option<i64>, (usize, u64)>,
-    taken: Vec<Taken>,
+    drafts: Vec<HitDraft>,
 }
 
 /// Whether hits of a session count.
-enum Standing {
+enum SessionFilter {
     All,
     /// It was removed: those that lead to one of these, the first nodes of sessions that go on from it.
     LeadingTo(Vec<NodeId>),
 }
 
-struct Taken {
+struct HitDraft {
     seq: i64,
     node: Node,
     session: Option<i64>,
-    by: Matched,
+    by: MatchKind,
     tool: Option<String>,
     text: String,
     places: Vec<Place>,
@@ -217,7 +217,7 @@ impl<'a> Search<'a> {
             looked_at: 0,
             cut: false,
             sessions: HashMap::new(),
-            taken: Vec::new(),
+            drafts: Vec::new(),
         }
     }
 
@@ -231,23 +231,23 @@ impl<'a> Search<'a> {
             if places.is_empty() && !search.terms.is_empty() {
                 return Ok(None);
             }
-            let (by, tool, text) = (Matched::Words, document.tool, document.text);
-            Ok(Some(Taken { seq, node, session, by, tool, text, places, words, score: None }))
+            let (by, tool, text) = (MatchKind::Words, document.tool, document.text);
+            Ok(Some(HitDraft { seq, node, session, by, tool, text, places, words, score: None }))
         })
     }
 
     fn take_substrings(&mut self, condition: &str) -> Outcome<()> {
         let statement =
             "SELECT rowid FROM quipu_x_parts WHERE quipu_x_parts MATCH ?1 AND rowid < ?2 ORDER BY rowid DESC";
-        let known: HashSet<i64> = self.taken.iter().map(|taken| taken.seq).collect();
+        let known: HashSet<i64> = self.drafts.iter().map(|taken| taken.seq).collect();
         self.take(Kind::Substrings, statement, condition, |search, seq, node, session| {
             if known.contains(&seq) || !search.is_in_scope(seq)? {
                 return Ok(None);
             }
             let text = search.reader.parts(&node)?;
             let Some(places) = mark::by_substrings(&text, search.terms) else { return Ok(None) };
-            let (by, tool, words) = (Matched::Substring, search.reader.text(&node)?.tool, text.len() / 6);
-            Ok(Some(Taken { seq, node, session, by, tool, text, places, words, score: None }))
+            let (by, tool, words) = (MatchKind::Substring, search.reader.text(&node)?.tool, text.len() / 6);
+            Ok(Some(HitDraft { seq, node, session, by, tool, text, places, words, score: None }))
         })
     }
 
@@ -257,15 +257,15 @@ impl<'a> Search<'a> {
         kind: Kind,
         statement: &str,
         condition: &str,
-        mut read: impl FnMut(&mut Self, i64, Node, Option<i64>) -> Outcome<Option<Taken>>,
+        mut read: impl FnMut(&mut Self, i64, Node, Option<i64>) -> Outcome<Option<HitDraft>>,
     ) -> Outcome<()> {
-        let before = self.taken.len();
+        let before = self.drafts.len();
         let until = cursor(self.connection, kind)?;
         let mut statement = self.connection.prepare_cached(statement)?;
         let mut below = i64::MAX;
         'below: loop {
             let mut found = statement.query(params![condition, below])?;
-            while self.taken.len() < self.most {
+            while self.drafts.len() < self.most {
                 let Some(row) = found.next()? else { break 'below };
                 let seq: i64 = row.get(0)?;
                 if self.looked_at >= LOOKED_AT {
@@ -293,16 +293,16 @@ impl<'a> Search<'a> {
                 }
                 let Some(node) = self.passes(seq, session)? else { continue };
                 if let Some(taken) = read(self, seq, node, session)?
-                    && !self.is_told_elsewhere(seq, session, &taken.node, &|twin| twin <= until)?
+                    && !self.is_shown_elsewhere(seq, session, &taken.node, &|twin| twin <= until)?
                 {
                     self.sessions.entry(session).or_default().0 += 1;
-                    self.taken.push(taken);
+                    self.drafts.push(taken);
                 }
             }
             break;
         }
         if before > 0 {
-            self.taken.sort_by_key(|taken| std::cmp::Reverse(taken.seq));
+            self.drafts.sort_by_key(|taken| std::cmp::Reverse(taken.seq));
         }
         Ok(())
     }
@@ -322,7 +322,7 @@ impl<'a> Search<'a> {
     }
 
     /// Whether what a node says is a hit in the session that it was copied from. `is_there` says of a row whether it can be found.
-    fn is_told_elsewhere(
+    fn is_shown_elsewhere(
         &mut self,
         seq: i64,
         session: Option<i64>,
@@ -366,7 +366,7 @@ impl<'a> Search<'a> {
             self.standing.insert(number, self.standing_of(number)?);
         }
         match self.standing.get(&number) {
-            Some(Standing::LeadingTo(firsts)) => {
+            Some(SessionFilter::LeadingTo(firsts)) => {
                 for first in firsts {
                     if graph::is_ancestor(self.connection, node, first)? {
                         return Ok(true);
@@ -374,17 +374,17 @@ impl<'a> Search<'a> {
                 }
                 Ok(false)
             }
-            Some(Standing::All) | None => Ok(true),
+            Some(SessionFilter::All) | None => Ok(true),
         }
     }
 
-    fn standing_of(&self, number: i64) -> Outcome<Standing> {
+    fn standing_of(&self, number: i64) -> Outcome<SessionFilter> {
         let mut statement = self.connection.prepare_cached(
             "SELECT 1 FROM quipu_x_session s JOIN refs r ON r.name = s.ref \
              WHERE s.num = ?1 AND coalesce(r.node_id, '') <> ''",
         )?;
         if statement.exists([number])? {
-            return Ok(Standing::All);
+            return Ok(SessionFilter::All);
         }
         let mut statement = self.connection.prepare_cached(
             "WITH RECURSIVE heir (id) AS (SELECT id FROM quipu_x_session WHERE num = ?1 \
@@ -393,7 +393,7 @@ impl<'a> Search<'a> {
              WHERE s.num <> ?1 AND coalesce(r.node_id, '') <> ''",
         )?;
         let firsts = statement.query_map([number, HEIRS], |row| row.get(0).map(NodeId))?;
-        Ok(Standing::LeadingTo(firsts.collect::<Result<_, _>>()?))
+        Ok(SessionFilter::LeadingTo(firsts.collect::<Result<_, _>>()?))
     }
 
     /// What was taken, in the order in which it was or by what it says of the words.
@@ -403,7 +403,7 @@ impl<'a> Search<'a> {
         }
         let mut ids: HashMap<Option<i64>, Option<SessionId>> = HashMap::from([(None, None)]);
         let mut hits: Vec<(Option<i64>, Hit)> = Vec::new();
-        for taken in self.taken {
+        for taken in self.drafts {
             let session = match ids.get(&taken.session) {
                 Some(known) => known.clone(),
                 None => {
@@ -461,17 +461,17 @@ impl<'a> Search<'a> {
         }
         #[expect(clippy::cast_precision_loss, reason = "a weight")]
         let average =
-            self.taken.iter().map(|taken| taken.words as f64).sum::<f64>() / self.taken.len().max(1) as f64;
-        for taken in &mut self.taken {
+            self.drafts.iter().map(|taken| taken.words as f64).sum::<f64>() / self.drafts.len().max(1) as f64;
+        for taken in &mut self.drafts {
             taken.score = Some(mark::score(&taken.places, taken.words, average, &rarity));
         }
         // Stable: equal ones stay newest first.
-        self.taken.sort_by(|a, b| b.score.unwrap_or(0.0).total_cmp(&a.score.unwrap_or(0.0)));
+        self.drafts.sort_by(|a, b| b.score.unwrap_or(0.0).total_cmp(&a.score.unwrap_or(0.0)));
         let sessions = &mut self.sessions;
         sessions.clear();
         let (limit, per_session) = (self.query.limit, self.query.per_session.unwrap_or(usize::MAX));
         let mut kept = 0;
-        self.taken.retain(|taken| {
+        self.drafts.retain(|taken| {
             let (taken, passed) = sessions.entry(taken.session).or_default();
             if *taken >= per_session || kept >= limit {
                 *passed += 1;

@@ -132,10 +132,10 @@ fn ends_with(text: &str, begun: &[usize], end: usize, wanted: &[String]) -> bool
 
 /// Where the terms stand as they are, without case, in order; `None` when one is missing.
 pub(super) fn by_substrings(text: &str, terms: &[Term]) -> Option<Vec<Place>> {
-    let folded = Folded::new(text);
+    let folded = FoldedText::new(text);
     let mut places = Vec::new();
     for (n, term) in terms.iter().enumerate() {
-        let wanted = Folded::new(&term.text).text;
+        let wanted = FoldedText::new(&term.text).text;
         let mut found = false;
         let mut at = 0;
         while let Some(start) = folded.text[at..].find(&wanted) {
@@ -156,13 +156,13 @@ pub(super) fn by_substrings(text: &str, terms: &[Term]) -> Option<Vec<Place>> {
 }
 
 /// Text without case, and where each byte of it comes from.
-struct Folded {
+struct FoldedText {
     text: String,
     /// Empty when both have the same places.
     sources: Vec<usize>,
 }
 
-impl Folded {
+impl FoldedText {
     fn new(text: &str) -> Self {
         if text.is_ascii() {
             return Self { text: text.to_ascii_lowercase(), sources: Vec::new() };
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_more_in_fewer_words_fits_better() {
+    fn shorter_text_with_more_matches_ranks_higher() {
         let of = |text: &str| {
             let (places, words) = by_words(text, &terms("needle hay"));
             score(&places, words, 10.0, &[2.0, 0.1])

@@ -4,22 +4,22 @@
 //! cursor, which moves in the transaction that adds to the table. They are made when there is something to index
 //! first, so that a new store has none, and are added to in quiet moments, never by a commit.
 
-mod ahead;
 mod find;
 mod mark;
+mod prefetch;
 mod query;
 mod text;
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 use sha2::{Digest as _, Sha256};
 
-pub(super) use self::ahead::Ahead;
 pub(super) use self::find::{allowed, find, near};
+pub(super) use self::prefetch::Prefetch;
 use self::text::Document;
 pub(super) use self::text::Reader;
 use super::failure::{Failure, Outcome};
 use super::{places, rows};
-use crate::Unindexed;
+use crate::IndexBacklog;
 
 /// `about` holds the tags of a node and the paths that it names. A node's row has its number in `nodes`. Pieces of an
 /// index are merged eight at a time: four cost a sixth more processor time, sixteen make searches look in more of them. The
@@ -62,7 +62,7 @@ pub(super) struct Step {
     /// Nodes at most: those without text cost little, but not nothing.
     pub(super) nodes: usize,
     /// Bytes of blobs that are read at once, for this transaction and those after it.
-    pub(super) ahead: usize,
+    pub(super) prefetch: usize,
 }
 
 /// Whether anything was ever indexed here.
@@ -103,7 +103,7 @@ fn cursor(connection: &Connection, kind: Kind) -> Outcome<i64> {
 }
 
 /// How many rows after each cursor there can be.
-pub(super) fn unindexed(connection: &Connection) -> Outcome<Unindexed> {
+pub(super) fn unindexed(connection: &Connection) -> Outcome<IndexBacklog> {
     let mut statement = connection.prepare_cached("SELECT coalesce(max(rowid), 0) FROM nodes")?;
     let last: i64 = statement.query_row([], |row| row.get(0))?;
     let (mut words, mut substrings) = (0, 0);
@@ -114,7 +114,7 @@ pub(super) fn unindexed(connection: &Connection) -> Outcome<Unindexed> {
         late = connection.prepare_cached("SELECT 1 FROM quipu_x_late LIMIT 1")?.exists([])?;
     }
     let left = |seq: i64| u64::try_from(last - seq).unwrap_or(0);
-    Ok(Unindexed { words: left(words).max(u64::from(late)), substrings: left(substrings) })
+    Ok(IndexBacklog { words: left(words).max(u64::from(late)), substrings: left(substrings) })
 }
 
 /// A node that waited for its parent has its place now: what is said of it has to be added. Within the caller's
@@ -127,12 +127,12 @@ pub(super) fn placed_late(connection: &Connection, seq: i64) -> Outcome<()> {
 }
 
 /// Indexes a little more, words before substrings; says whether there is more to do. Within the caller's transaction.
-/// Tables that are damaged are made anew. `ahead` is what the step before read of what comes now.
-pub(super) fn advance(connection: &Connection, step: Step, ahead: &mut Ahead) -> Outcome<bool> {
-    match try_advance(connection, step, ahead) {
+/// Tables that are damaged are made anew. `prefetch` is what the step before read of what comes now.
+pub(super) fn advance(connection: &Connection, step: Step, prefetch: &mut Prefetch) -> Outcome<bool> {
+    match try_advance(connection, step, prefetch) {
         Err(failure) if is_damage(&failure) => {
             reset(connection)?;
-            try_advance(connection, step, ahead)
+            try_advance(connection, step, prefetch)
         }
         other => other,
     }
@@ -149,7 +149,7 @@ pub(super) fn is_damage(failure: &Failure) -> bool {
     virtual_table || failure.is_of_data()
 }
 
-fn try_advance(connection: &Connection, step: Step, ahead: &mut Ahead) -> Outcome<bool> {
+fn try_advance(connection: &Connection, step: Step, prefetch: &mut Prefetch) -> Outcome<bool> {
     // Only what has its place: a session's name and directory are part of what is indexed.
     let until = places::cursor(connection)?;
     if !exists(connection)? {
@@ -163,10 +163,10 @@ fn try_advance(connection: &Connection, step: Step, ahead: &mut Ahead) -> Outcom
     let kind = if cursor(connection, Kind::Words)? < until { Kind::Words } else { Kind::Substrings };
     let from = cursor(connection, kind)?;
     if from >= until {
-        *ahead = Ahead::default();
+        *prefetch = Prefetch::default();
         return Ok(more_late || places::is_behind(connection)?);
     }
-    reader.ahead = std::mem::take(ahead);
+    reader.prefetch = std::mem::take(prefetch);
     let mut put = connection.prepare_cached(match kind {
         Kind::Words => "INSERT INTO quipu_x_words (rowid, text, about) VALUES (?1, ?2, ?3)",
         Kind::Substrings => "INSERT INTO quipu_x_parts (rowid, text) VALUES (?1, ?2)",
@@ -184,7 +184,7 @@ fn try_advance(connection: &Connection, step: Step, ahead: &mut Ahead) -> Outcom
         last = row.get(9)?;
         nodes += 1;
         let Some(node) = rows::node(row)? else { continue };
-        reader.ahead.reach(connection, kind, last, until, step.ahead)?;
+        reader.prefetch.reach(connection, kind, last, until, step.prefetch)?;
         match kind {
             Kind::Words => {
                 let Document { text, about, .. } = reader.words(&node, row.get(10)?)?;
@@ -203,7 +203,7 @@ fn try_advance(connection: &Connection, step: Step, ahead: &mut Ahead) -> Outcom
         }
     }
     drop(found);
-    *ahead = reader.ahead;
+    *prefetch = reader.prefetch;
     // To the end when nothing was left, or rows that are gone would be counted for ever.
     let last = if bytes < most && nodes < step.nodes { until } else { last };
     connection

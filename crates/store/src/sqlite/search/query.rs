@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_that_is_typed_has_a_meaning() {
+    fn typed_characters_are_never_operators() {
         let texts = |words: &str| terms(words).into_iter().map(|term| term.text).collect::<Vec<_>>();
         assert_eq!(texts("  fix  the \"red button\" fix"), ["fix", "the", "red button"]);
         assert_eq!(texts("a\"b c\"d \"open end"), ["a", "b c", "d", "open end"]);

@@ -11,7 +11,7 @@ use rusqlite::{CachedStatement, Connection, MAIN_DB, OptionalExtension as _};
 
 use super::super::failure::Outcome;
 use super::super::rows;
-use super::ahead::{Ahead, FIND, Type};
+use super::prefetch::{FIND, Prefetch, Type};
 use super::{Kind, tag};
 use crate::{INDEXED_SUBSTRINGS, INDEXED_WORDS, VECTOR_TEXT};
 
@@ -50,7 +50,7 @@ pub(in crate::sqlite) struct Reader<'a> {
     /// Finds a blob: at hand, for most of the time goes into it.
     find: Option<CachedStatement<'a>>,
     /// Blobs that were read before their turn.
-    pub(super) ahead: Ahead,
+    pub(super) prefetch: Prefetch,
     session: Option<(i64, String)>,
     /// Of the last node that had some, with its role.
     calls: Option<(NodeId, String, Calls)>,
@@ -63,7 +63,7 @@ impl<'a> Reader<'a> {
         Self {
             connection,
             find: None,
-            ahead: Ahead::default(),
+            prefetch: Prefetch::default(),
             session: None,
             calls: None,
             tags: HashMap::new(),
@@ -263,7 +263,7 @@ impl<'a> Reader<'a> {
 
     /// A blob that says something; `None` for others.
     fn blob(&mut self, id: &BlobId, kind: Kind) -> Outcome<Option<(Type, Content)>> {
-        if let Some(blob) = self.ahead.take(id) {
+        if let Some(blob) = self.prefetch.take(id) {
             return Ok(blob.map(|(of, content)| (of, Content::of(&content))));
         }
         let statement = match &mut self.find {

@@ -1,4 +1,4 @@
-//! Files that lost their names, and logs that were cut short: what was acknowledged is saved, and told.
+//! Files that lost their names, and WALs that were cut short: what was acknowledged is saved, and told.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -8,8 +8,8 @@ use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::config::DbConfig;
 
-use super::super::cut::{Log, look_at_log};
-use super::super::watch::{Lost, Names};
+use super::super::wal_state::{WalState, inspect_wal};
+use super::super::watch::{LostName, Names};
 use super::super::{file, rows};
 use super::State;
 use crate::StoreError;
@@ -19,10 +19,10 @@ impl State {
     pub(super) fn loss(&mut self) -> Option<StoreError> {
         let loss = match self.names() {
             Names::Lost(lost) => Some(self.save(lost)),
-            Names::Kept if self.is_log_cut() => {
+            Names::Kept if self.is_wal_cut() => {
                 self.recover();
                 let (path, recovered) = (self.place.path.clone(), self.recovered.clone());
-                Some(StoreError::Cut { log: file::beside(&path, "-wal"), path, recovered })
+                Some(StoreError::Cut { wal: file::sibling_path(&path, "-wal"), path, recovered })
             }
             Names::Kept => None,
         };
@@ -38,20 +38,20 @@ impl State {
         }
     }
 
-    /// Whether the log was cut short, and with it what the file does not hold. Where the file holds everything, the log is
+    /// Whether the WAL was cut short, and with it what the file does not hold. Where the file holds everything, the WAL is
     /// begun anew: what is written behind a gap would be found by nobody after a crash.
-    pub(super) fn is_log_cut(&mut self) -> bool {
+    pub(super) fn is_wal_cut(&mut self) -> bool {
         if self.memory {
             return false;
         }
         let Some(connection) = &self.connection else { return false };
-        let log = file::beside(&self.place.path, "-wal");
-        let Log::Cut { is_copied, is_stale } = look_at_log(connection, &log) else { return false };
+        let wal = file::sibling_path(&self.place.path, "-wal");
+        let WalState::Cut { is_copied, is_stale } = inspect_wal(connection, &wal) else { return false };
         if !is_copied {
             if is_stale {
                 // Played back by whoever opens the store next, it would undo a part of what the file holds. By its path: to
                 // close it would cost SQLite its locks.
-                nix::unistd::truncate(&log, 0).ok();
+                nix::unistd::truncate(&wal, 0).ok();
             }
             return true;
         }
@@ -65,7 +65,7 @@ impl State {
 
     /// Copies what is committed into the file, where only our own connection can still reach it, and says what
     /// happened.
-    pub(super) fn save(&mut self, lost: Lost) -> StoreError {
+    pub(super) fn save(&mut self, lost: LostName) -> StoreError {
         self.patience.set(self.place.busy.min(Duration::from_secs(2)));
         // Waits for readers that are in the way.
         let copied = self.connection.as_ref().filter(|_| lost.can_be_copied).is_some_and(|connection| {
@@ -76,19 +76,19 @@ impl State {
         });
         self.patience.set(self.place.busy);
         let path = self.place.path.clone();
-        // Who opened a file that took its place shares our log: then what we see lacks what they copied out of it.
+        // Who opened a file that took its place shares our WAL: then what we see lacks what they copied out of it.
         if lost.path == path && lost.can_be_copied {
             self.recover();
         }
         let recovered = self.recovered.clone().filter(|_| lost.path == path);
-        StoreError::Replaced { path, lost: lost.path, saved: copied || lost.log_is_kept, recovered }
+        StoreError::Replaced { path, lost: lost.path, saved: copied || lost.wal_is_kept, recovered }
     }
 
-    /// Closes the connection. The last one copies the log into the file and removes it by its name: not where that
+    /// Closes the connection. The last one copies the WAL into the file and removes it by its name: not where that
     /// name leads to something else, and not where some of it is gone.
     pub(super) fn disconnect(&mut self) {
         let mut lost = self.names() != Names::Kept;
-        if !lost && self.is_log_cut() {
+        if !lost && self.is_wal_cut() {
             // Nobody is left to be told, but the copy is.
             self.recover();
             lost = true;
@@ -106,7 +106,7 @@ impl State {
 /// Writes what the connection still sees of a file that lost its name to a new file beside it; `None` where that does not
 /// succeed as a whole. What stands under the old name is not touched.
 fn recover(connection: &Connection, path: &Path) -> Option<PathBuf> {
-    let to = file::beside(path, &format!(".recovered-{}", rows::now()));
+    let to = file::sibling_path(path, &format!(".recovered-{}", rows::now()));
     // Made first, so that nobody else can read it, and nothing is written over.
     file::create_private(&to).ok()?;
     // Page by page: what is derived refers to rows by their numbers.

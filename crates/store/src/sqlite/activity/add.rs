@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use quipu_dag::{Blob, Node};
 use quipu_protocol::{CallId, Content, Entry, Message, NodeId, Usage};
-use quipu_transcript::{Decoded, DeedKind, decode, deeds_done};
+use quipu_transcript::{DecodedEntry, FileOpKind, decode, performed_file_ops};
 use rusqlite::{Connection, OptionalExtension as _, params};
 use serde::Deserialize;
 
@@ -37,7 +37,7 @@ const NO_CALL: i64 = -1;
 
 /// Who did something to files.
 #[derive(Clone, Copy)]
-struct Doer {
+struct FileActor {
     session: i64,
     /// The answer, or another node.
     seq: i64,
@@ -198,18 +198,19 @@ impl<'a> Adder<'a> {
         let by = seq;
         let (seq, call, done) = match found {
             Some((answer, place, call)) => {
-                let done = deeds_done(&project, &call.tool, &call.arguments, result.is_error, &states);
+                let done =
+                    performed_file_ops(&project, &call.tool, &call.arguments, result.is_error, &states);
                 (answer, place, done)
             }
-            None => (seq, NO_CALL, deeds_done(&project, "", "", true, &states)),
+            None => (seq, NO_CALL, performed_file_ops(&project, "", "", true, &states)),
         };
         let by = (!states.is_empty()).then_some(by);
-        self.did(Doer { session, seq, call, at, by }, done)
+        self.did(FileActor { session, seq, call, at, by }, done)
     }
 
     /// What was done to files.
-    fn did(&mut self, doer: Doer, done: Vec<(String, DeedKind)>) -> Outcome<()> {
-        let Doer { session, seq, call, at, by } = doer;
+    fn did(&mut self, doer: FileActor, done: Vec<(String, FileOpKind)>) -> Outcome<()> {
+        let FileActor { session, seq, call, at, by } = doer;
         if done.is_empty() {
             return Ok(());
         }
@@ -225,7 +226,7 @@ impl<'a> Adder<'a> {
                      SET times = times + 1, seq = iif(excluded.at >= at, excluded.seq, seq), at = max(at, excluded.at)",
                 )?
                 .execute(params![session, path, number(kind), at, seq])?;
-            if kind != DeedKind::Read {
+            if kind != FileOpKind::Read {
                 self.connection
                     .prepare_cached("INSERT OR IGNORE INTO quipu_x_file VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
                     .execute(params![path, seq, call, at, asked, by])?;
@@ -234,8 +235,8 @@ impl<'a> Adder<'a> {
         Ok(())
     }
 
-    /// Takes a deed away. What a copy did is older than what its session did itself, so that which was the last stays so.
-    fn undid(&self, doer: &Doer, path: &str, kind: DeedKind) -> Outcome<()> {
+    /// Subtracts an operation. What a copy did is older than what its session did itself, so that which was the last stays so.
+    fn undid(&self, doer: &FileActor, path: &str, kind: FileOpKind) -> Outcome<()> {
         let key = params![doer.session, path, number(kind)];
         self.connection
             .prepare_cached(
@@ -257,7 +258,7 @@ impl<'a> Adder<'a> {
     fn other(&mut self, node: &Node, seq: i64, session: i64) -> Outcome<()> {
         #[derive(Default, Deserialize)]
         #[serde(default)]
-        struct Beside {
+        struct SummaryPart {
             #[serde(rename = "type")]
             kind: String,
             usage: Option<Usage>,
@@ -275,7 +276,7 @@ impl<'a> Adder<'a> {
             Entry::Compaction(compaction) => compaction.usage,
             // Most entries say nothing of it: told apart without reading them.
             Entry::Meta(json) if json.get().contains("\"usage\"") => {
-                let Beside { kind, usage, data } = json.read().unwrap_or_default();
+                let SummaryPart { kind, usage, data } = json.read().unwrap_or_default();
                 (charged || kind == "branch_summary").then_some(usage.or(data.usage)).flatten()
             }
             Entry::Meta(_) | Entry::Message(_) | Entry::Session(_) | Entry::Epoch(_) => None,
@@ -306,7 +307,7 @@ impl<'a> Adder<'a> {
     }
 
     /// The node with those of its parts that are of these types.
-    fn decode(&self, node: &Node, types: &[&str]) -> Outcome<Decoded> {
+    fn decode(&self, node: &Node, types: &[&str]) -> Outcome<DecodedEntry> {
         let mut statement = self.connection.prepare_cached(
             "SELECT type, iif(type IN ('text', 'thinking', 'system_prompt', 'image', 'inline_data') \
              OR (?2 AND type = 'tool_result') OR octet_length(content) > 67108864, NULL, content) FROM blobs WHERE hash = ?1",

@@ -7,7 +7,7 @@ use rusqlite::{Connection, Row, ToSql, params};
 use super::super::failure::Outcome;
 use super::super::graph;
 use super::{Adder, behind, exists};
-use crate::{CHANGES, FileStep, FileStepQuery, FileSteps, Known};
+use crate::{CHANGES, FileStep, FileStepQuery, FileSteps, IndexedAnswer};
 
 /// What a step is made of.
 const COLUMNS: &str = "t.path, t.seq, t.at, t.answer, t.call, t.asked, t.before, t.after, s.id, s.agent, s.project, \
@@ -84,7 +84,7 @@ impl Adder<'_> {
 pub(in crate::sqlite) fn file_steps(
     connection: &Connection,
     query: &FileStepQuery,
-) -> Outcome<Known<Vec<FileStep>>> {
+) -> Outcome<IndexedAnswer<Vec<FileStep>>> {
     let behind = behind(connection)?;
     let mut steps: Vec<(i64, FileStep)> = Vec::new();
     if exists(connection)? {
@@ -124,7 +124,7 @@ pub(in crate::sqlite) fn file_steps(
         }
     }
     steps.sort_by_key(|(seq, step)| (step.at, *seq));
-    Ok(Known { found: steps.into_iter().map(|(_, step)| step).collect(), behind })
+    Ok(IndexedAnswer { found: steps.into_iter().map(|(_, step)| step).collect(), behind })
 }
 
 fn step(connection: &Connection, row: &Row<'_>) -> Outcome<Option<(i64, FileStep)>> {

@@ -1,33 +1,33 @@
-//! What a tool call does to files, told by its arguments: those of our own tools, and those that other programs' tools
-//! are given. What a command changes cannot be told by those; a patch inside of one can. Where the states of files before
-//! and after a call are known, they say what it changed.
+//! What a tool call does to files, derived from its arguments: for our own tools and for those of other programs. The
+//! arguments do not show what a command changes, except for a patch inside it. Where the states of files before and after a
+//! call are known, they show what it changed.
 
 use quipu_dag::Value;
 use quipu_protocol::{FileChange, FileState};
 
 /// Bytes of a path at most; a longer one is none.
 const LONGEST_PATH: usize = 4_096;
-/// Deeds of one call at most.
-const MOST_DEEDS: usize = 512;
+/// The number of file operations of one call at most.
+const MOST_FILE_OPS: usize = 512;
 /// Members that name a file.
 const PATHS: [&str; 6] = ["path", "file_path", "filePath", "notebook_path", "filename", "file"];
 /// The line before which a patch does not begin.
 const PATCH: &str = "*** Begin Patch";
 
-/// What a call does to one file.
+/// What a call does to one file, by its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Deed {
+pub struct FileOp {
     /// The file as the call names it, with the directory that the call says it works in.
     pub path: String,
     /// What it does.
-    pub kind: DeedKind,
-    /// The texts that it puts in place of others; of a [`DeedKind::Write`] one, the whole content.
+    pub kind: FileOpKind,
+    /// The texts that it puts in place of others; of a [`FileOpKind::Write`] one, the whole content.
     pub changes: Vec<Change>,
 }
 
-/// What is done to a file.
+/// A kind of operation on a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum DeedKind {
+pub enum FileOpKind {
     /// It is read.
     Read,
     /// Its whole content is written.
@@ -49,8 +49,8 @@ pub struct Change {
     pub lines: bool,
 }
 
-/// What a call of this tool with these arguments does to files, when it succeeds.
-pub fn deeds(tool: &str, arguments: &str) -> Vec<Deed> {
+/// The file operations of a call of this tool with these arguments, if it succeeds.
+pub fn file_ops(tool: &str, arguments: &str) -> Vec<FileOp> {
     let Ok(arguments) = Value::parse(arguments) else { return Vec::new() };
     let tool = tool.to_ascii_lowercase();
     let text = |names: &[&str]| names.iter().find_map(|name| string(&arguments, name));
@@ -66,41 +66,41 @@ pub fn deeds(tool: &str, arguments: &str) -> Vec<Deed> {
             }
         }
     };
-    found.retain(|deed| !deed.path.is_empty() && deed.path.len() <= LONGEST_PATH);
-    found.truncate(MOST_DEEDS);
+    found.retain(|op| !op.path.is_empty() && op.path.len() <= LONGEST_PATH);
+    found.truncate(MOST_FILE_OPS);
     if let Some(base) = base.filter(|base| !base.is_empty()) {
-        for deed in &mut found {
-            if !deed.path.starts_with(['/', '~']) {
-                deed.path = format!("{base}/{}", deed.path);
+        for op in &mut found {
+            if !op.path.starts_with(['/', '~']) {
+                op.path = format!("{base}/{}", op.path);
             }
         }
     }
     found
 }
 
-/// What a call did to files, by their absolute paths: what it read, as it names that when it succeeded; what it changed, as
-/// the states before and after it say, whether it succeeded or not. Without such states what it names counts.
-pub fn deeds_done(
+/// The file operations of a finished call, by absolute paths. Reads come from the arguments of a successful call. Changes come
+/// from the states before and after the call, whether it succeeded or not; without such states, from the arguments.
+pub fn performed_file_ops(
     cwd: &str,
     tool: &str,
     arguments: &str,
     has_failed: bool,
     states: &[FileChange],
-) -> Vec<(String, DeedKind)> {
-    let named = deeds(tool, arguments);
-    let is_change = |deed: &&Deed| deed.kind != DeedKind::Read;
-    // Of a call that names one file it is told in its own words what it did.
+) -> Vec<(String, FileOpKind)> {
+    let named = file_ops(tool, arguments);
+    let is_change = |op: &&FileOp| op.kind != FileOpKind::Read;
+    // A call that names one file says itself what kind of change it is.
     let mut changing = named.iter().filter(is_change);
-    let only = changing.next().filter(|_| changing.next().is_none()).map(|deed| deed.kind);
-    let said = named.iter().filter(|deed| !has_failed && (states.is_empty() || !is_change(deed)));
-    let mut done: Vec<_> = said.map(|deed| (absolute_path(cwd, &deed.path), deed.kind)).collect();
+    let only = changing.next().filter(|_| changing.next().is_none()).map(|op| op.kind);
+    let said = named.iter().filter(|op| !has_failed && (states.is_empty() || !is_change(op)));
+    let mut done: Vec<_> = said.map(|op| (absolute_path(cwd, &op.path), op.kind)).collect();
     done.extend(states.iter().filter(|change| change.is_of_file()).map(|change| {
         let kind = match (&change.before, &change.after) {
-            (_, FileState::Absent | FileState::Directory { .. }) => DeedKind::Remove,
-            (FileState::Absent | FileState::Directory { .. }, _) if only != Some(DeedKind::Edit) => {
-                DeedKind::Write
+            (_, FileState::Absent | FileState::Directory { .. }) => FileOpKind::Remove,
+            (FileState::Absent | FileState::Directory { .. }, _) if only != Some(FileOpKind::Edit) => {
+                FileOpKind::Write
             }
-            _ => only.filter(|kind| *kind != DeedKind::Remove).unwrap_or(DeedKind::Edit),
+            _ => only.filter(|kind| *kind != FileOpKind::Remove).unwrap_or(FileOpKind::Edit),
         };
         (absolute_path(cwd, &change.path), kind)
     }));
@@ -152,7 +152,7 @@ fn is_shell(tool: &str) -> bool {
     ["bash", "shell", "exec", "terminal", "command"].iter().any(|word| tool.contains(word))
 }
 
-fn of_file(tool: &str, path: String, arguments: &Value) -> Option<Deed> {
+fn of_file(tool: &str, path: String, arguments: &Value) -> Option<FileOp> {
     let text = |value: &Value, names: &[&str]| names.iter().find_map(|name| string(value, name));
     let change = |value: &Value| {
         let old = text(value, &["oldText", "old_string", "oldString", "old_str"])?;
@@ -172,32 +172,32 @@ fn of_file(tool: &str, path: String, arguments: &Value) -> Option<Deed> {
     let inserted = text(arguments, &["insert_text", "new_source"]);
     changes.extend(inserted.map(|new| Change { old: String::new(), new, lines: true }));
     if !changes.is_empty() {
-        return Some(Deed { path, kind: DeedKind::Edit, changes });
+        return Some(FileOp { path, kind: FileOpKind::Edit, changes });
     }
     let writes = ["write", "create", "edit", "save"].iter().any(|word| tool.contains(word));
     if let Some(new) = text(arguments, &["content", "file_text", "contents"])
         && writes
     {
         let changes = vec![Change { old: String::new(), new, lines: true }];
-        return Some(Deed { path, kind: DeedKind::Write, changes });
+        return Some(FileOp { path, kind: FileOpKind::Write, changes });
     }
     let looks = string(arguments, "command").is_some_and(|command| command == "view");
     let reads = looks || ["read", "view", "cat", "open"].iter().any(|word| tool.starts_with(word));
-    reads.then_some(Deed { path, kind: DeedKind::Read, changes: Vec::new() })
+    reads.then_some(FileOp { path, kind: FileOpKind::Read, changes: Vec::new() })
 }
 
 /// Files of a patch in the form `*** Update File: PATH`, with lines that begin with a space, `+` or `-`.
-fn of_patch(text: &str) -> Vec<Deed> {
-    let mut found: Vec<Deed> = Vec::new();
+fn of_patch(text: &str) -> Vec<FileOp> {
+    let mut found: Vec<FileOp> = Vec::new();
     let Some(begin) = text.find(PATCH) else { return found };
     // Both sides of the part that is read.
     let (mut old, mut new) = (String::new(), String::new());
-    let flush = |found: &mut Vec<Deed>, old: &mut String, new: &mut String| {
+    let flush = |found: &mut Vec<FileOp>, old: &mut String, new: &mut String| {
         let (old, new) = (std::mem::take(old), std::mem::take(new));
-        if let Some(deed) = found.last_mut()
+        if let Some(op) = found.last_mut()
             && old != new
         {
-            deed.changes.push(Change { old, new, lines: true });
+            op.changes.push(Change { old, new, lines: true });
         }
     };
     for line in text[begin..].lines().skip(1) {
@@ -206,19 +206,19 @@ fn of_patch(text: &str) -> Vec<Deed> {
             flush(&mut found, &mut old, &mut new);
             let path = path.trim().to_owned();
             let kind = match what {
-                "Add File" => DeedKind::Write,
-                "Update File" => DeedKind::Edit,
-                "Delete File" => DeedKind::Remove,
+                "Add File" => FileOpKind::Write,
+                "Update File" => FileOpKind::Edit,
+                "Delete File" => FileOpKind::Remove,
                 "Move to" => {
                     // What is changed is changed under the new name.
                     if let Some(moved) = found.last_mut() {
-                        moved.kind = DeedKind::Remove;
+                        moved.kind = FileOpKind::Remove;
                     }
-                    DeedKind::Edit
+                    FileOpKind::Edit
                 }
                 _ => continue,
             };
-            found.push(Deed { path, kind, changes: Vec::new() });
+            found.push(FileOp { path, kind, changes: Vec::new() });
         } else if line.starts_with("*** End Patch") {
             break;
         } else if line.starts_with("@@") || line.starts_with("*** ") {
@@ -243,7 +243,7 @@ fn of_patch(text: &str) -> Vec<Deed> {
 
 /// Files that a command shows: those of `cat`, `head`, `tail`, `nl` and `sed -n`. A word that the shell would change is
 /// no file here.
-fn of_command(command: &str) -> Vec<Deed> {
+fn of_command(command: &str) -> Vec<FileOp> {
     let mut found = Vec::new();
     for part in command.split(['\n', ';', '|', '&']) {
         let mut words = part.split_whitespace();
@@ -271,7 +271,7 @@ fn of_command(command: &str) -> Vec<Deed> {
             if word.contains(['*', '?', '$', '`', '<', '>', '(', '{', '"', '\'']) {
                 break;
             }
-            found.push(Deed { path: word.to_owned(), kind: DeedKind::Read, changes: Vec::new() });
+            found.push(FileOp { path: word.to_owned(), kind: FileOpKind::Read, changes: Vec::new() });
         }
     }
     found
@@ -282,12 +282,12 @@ mod tests {
     use super::*;
 
     fn short(tool: &str, arguments: &serde_json::Value) -> Vec<String> {
-        let word = |deed: Deed| {
+        let word = |op: FileOp| {
             let changes: Vec<String> =
-                deed.changes.iter().map(|change| format!("{:?}>{:?}", change.old, change.new)).collect();
-            format!("{:?} {} {}", deed.kind, deed.path, changes.join(" ")).trim_end().to_owned()
+                op.changes.iter().map(|change| format!("{:?}>{:?}", change.old, change.new)).collect();
+            format!("{:?} {} {}", op.kind, op.path, changes.join(" ")).trim_end().to_owned()
         };
-        deeds(tool, &arguments.to_string()).into_iter().map(word).collect()
+        file_ops(tool, &arguments.to_string()).into_iter().map(word).collect()
     }
 
     #[test]
@@ -349,11 +349,11 @@ mod tests {
         check("grep", json!({ "path": "src", "pattern": "x" }), &[]);
         check("read", json!({ "path": "x".repeat(5_000) }), &[]);
         check("read", json!([1]), &[]);
-        assert_eq!(deeds("read", "no json"), []);
+        assert_eq!(file_ops("read", "no json"), []);
     }
 
     #[test]
-    fn states_beat_what_a_call_names() {
+    fn states_override_call_arguments() {
         use quipu_protocol::Unknown::TooLarge;
         let there = |size| FileState::Unknown { why: TooLarge, size: Some(size) };
         let change = |path: &str, before, after| FileChange { path: path.into(), before, after };
@@ -361,7 +361,7 @@ mod tests {
         let changed = change("sub/b", there(1), there(2));
         let gone = change("/else/c", there(1), FileState::Absent);
         let check = |tool: &str, arguments: &str, failed: bool, states: &[FileChange], expect: &[&str]| {
-            let done = deeds_done("/w", tool, arguments, failed, states);
+            let done = performed_file_ops("/w", tool, arguments, failed, states);
             let done: Vec<String> = done.iter().map(|(path, kind)| format!("{kind:?} {path}")).collect();
             assert_eq!(done, expect, "{tool} {arguments}");
         };

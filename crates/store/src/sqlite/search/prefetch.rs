@@ -106,7 +106,7 @@ impl Blob {
 
 /// Blobs of the nodes that come next. They hold whatever is committed meanwhile: a hash stands for its content.
 #[derive(Debug, Default)]
-pub(in crate::sqlite) struct Ahead {
+pub(in crate::sqlite) struct Prefetch {
     /// For which table, and to which row.
     through: Option<(Kind, i64)>,
     blobs: HashMap<BlobId, Blob>,
@@ -114,7 +114,7 @@ pub(in crate::sqlite) struct Ahead {
     pace: (usize, usize),
 }
 
-impl Ahead {
+impl Prefetch {
     /// Reads what a row of `nodes` says, unless it was read, with that of rows up to `until` after it: about `budget`
     /// bytes, if they are like those before.
     pub(super) fn reach(
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_together_is_read_along_the_table_and_the_rest_is_looked_up() {
+    fn adjacent_blobs_are_scanned_and_others_looked_up() {
         let (connection, nodes, before) = store();
         let mut ids: Vec<BlobId> = nodes.iter().flatten().map(|blob| blob.id).collect();
         ids.push(before.id);
@@ -274,29 +274,29 @@ mod tests {
         assert_eq!(places(&connection, &few).unwrap(), []);
 
         let content = |blob: &Written| Some(Some((Type::Text, blob.content.clone())));
-        let mut ahead = Ahead { pace: (1, BESIDE), ..Ahead::default() };
-        ahead.reach(&connection, Kind::Words, 1, NODES, 16 << 20).unwrap();
-        assert_eq!(ahead.through, Some((Kind::Words, NODES)));
-        assert_eq!(ahead.take(&before.id), content(&before));
+        let mut prefetch = Prefetch { pace: (1, BESIDE), ..Prefetch::default() };
+        prefetch.reach(&connection, Kind::Words, 1, NODES, 16 << 20).unwrap();
+        assert_eq!(prefetch.through, Some((Kind::Words, NODES)));
+        assert_eq!(prefetch.take(&before.id), content(&before));
         for [said, own] in &nodes {
-            assert_eq!(ahead.take(&said.id), content(said));
-            assert_eq!(ahead.take(&own.id), Some(None));
-            assert_eq!(ahead.take(&own.id), None);
+            assert_eq!(prefetch.take(&said.id), content(said));
+            assert_eq!(prefetch.take(&own.id), Some(None));
+            assert_eq!(prefetch.take(&own.id), None);
         }
     }
 
     #[test]
-    fn no_more_is_read_than_there_is_room_for() {
+    fn prefetch_stays_within_its_budget() {
         let (connection, nodes, _) = store();
-        let mut ahead = Ahead { pace: (1, BESIDE), ..Ahead::default() };
+        let mut prefetch = Prefetch { pace: (1, BESIDE), ..Prefetch::default() };
         // Twice that may be read, of which the two blobs of each node take their share.
         let budget = BESIDE * nodes.len() + 5_000;
-        ahead.reach(&connection, Kind::Words, 1, NODES, budget).unwrap();
-        let held: usize = ahead.blobs.values().map(Blob::bytes).sum();
+        prefetch.reach(&connection, Kind::Words, 1, NODES, budget).unwrap();
+        let held: usize = prefetch.blobs.values().map(Blob::bytes).sum();
         let said: usize = nodes.iter().map(|[said, _]| said.content.len()).sum();
         assert!(held > 0 && held < 20_000 && held < said / 2, "{held} of {said}");
         // What was not read is found when it is its turn.
-        let unread = nodes.iter().filter(|[said, _]| ahead.take(&said.id).is_none()).count();
+        let unread = nodes.iter().filter(|[said, _]| prefetch.take(&said.id).is_none()).count();
         assert!(unread > nodes.len() / 2, "{unread}");
     }
 }

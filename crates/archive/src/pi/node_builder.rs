@@ -1,7 +1,6 @@
-//! Lines to nodes: each below its parent, in whatever order they stand in the file.
+//! Builds nodes from lines: each below its parent, in whatever order they stand in the file.
 
 use std::cell::OnceCell;
-use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::BufReader;
 use std::os::unix::fs::FileExt as _;
@@ -9,24 +8,24 @@ use std::path::Path;
 use std::path::PathBuf;
 
 use quipu_protocol::{Json, NodeId, UnixMs};
-use quipu_store::{Commit, Expect, RefMove};
 use sha2::Sha256;
 use tokio::sync::mpsc;
 
 use super::AGENT;
 use super::entry::{Head, Line, Parent};
-use super::ready::{Made, Maker, Ready, What};
-use crate::ahead::{Ahead, ReadyLines};
-use crate::batches::{Batch, Most};
-use crate::built::{Built, Parts};
-use crate::key::{At, Key};
-use crate::lineages::tip_ref;
+use super::line_parser::{EntryText, LineContent, LineParser, ParsedLine};
+use crate::batches::{Batch, BatchBuffer, BatchLimit};
+use crate::built_node::{BuiltNode, NodeParts};
+use crate::key::{EntryIndex, Key};
+use crate::lineages::{tip_arrival, tip_departure};
 use crate::lines::{self, Hashing, Lines};
-use crate::tree::{Placed, ROOT, Tree};
+use crate::prefetch::{Prefetch, ReadyLines};
+use crate::tree::{Placement, ROOT, Tree};
+use crate::waiting_list::{Waiting, WaitingList};
 use crate::{ArchiveError, ProblemKind, Report};
 
-/// What came of a file.
-pub(super) struct Done {
+/// The result of a file.
+pub(super) struct BuiltFile {
     pub(super) report: Report,
     pub(super) tree: Tree,
     /// Place, time and node of the last entry.
@@ -40,9 +39,9 @@ pub(super) struct Done {
     pub(super) lines: u64,
 }
 
-/// Lines to nodes, in the order of the file; entries whose parent has not come yet wait for it.
-pub(super) struct Placer {
-    maker: Maker,
+/// Builds nodes in the order of the file; entries whose parent has not come yet wait for it.
+pub(super) struct NodeBuilder {
+    maker: LineParser,
     report: Report,
     tree: Tree,
     /// The place of the next entry.
@@ -51,17 +50,13 @@ pub(super) struct Placer {
     /// The id before it, in a file of version 1.
     before: Option<String>,
     file: File,
-    held: Vec<Option<Held>>,
-    /// Those that wait for an id, by that id.
-    waiting: HashMap<Key, Vec<usize>>,
-    batch: Commit,
-    batch_bytes: usize,
-    most: Most,
+    waiting: WaitingList<WaitingLine>,
+    batch: BatchBuffer,
 }
 
 /// A line that waits for its parent: it is read again when that comes.
 #[derive(Clone, Copy)]
-struct Held {
+struct WaitingLine {
     number: u64,
     offset: u64,
     length: u64,
@@ -74,19 +69,19 @@ struct Held {
 #[derive(Clone, Copy)]
 struct Entry<'a> {
     head: &'a Head<'a>,
-    ready: &'a Ready,
+    ready: &'a EntryText,
     /// Its line, where that was just read.
     line: Option<&'a Line<'a>>,
 }
 
-/// The receiver is gone: the store failed, which the other side tells.
-struct Stopped;
+/// The receiver is gone: the store failed, which the other side reports.
+struct ClosedReceiver;
 
-/// What is known when the first entry is read.
-pub(super) struct Begin {
+/// What a builder starts with.
+pub(super) struct BuilderStart {
     /// The first node; `None` where the file was begun by a session of ours.
-    pub(super) first: Option<Built>,
-    pub(super) maker: Maker,
+    pub(super) first: Option<BuiltNode>,
+    pub(super) maker: LineParser,
     pub(super) report: Report,
     pub(super) tree: Tree,
     /// To read lines again.
@@ -97,13 +92,13 @@ pub(super) struct Begin {
     pub(super) last: Option<(u64, UnixMs, NodeId)>,
 }
 
-impl Placer {
-    pub(super) fn new(begin: Begin) -> Self {
-        let Begin { first, maker, report, tree, file, total, last } = begin;
+impl NodeBuilder {
+    pub(super) fn new(begin: BuilderStart) -> Self {
+        let BuilderStart { first, maker, report, tree, file, total, last } = begin;
         let root = tree.node(ROOT);
-        let mut batch = Commit::default();
+        let mut batch = BatchBuffer::new(BatchLimit::of(total));
         if let Some(first) = first {
-            first.add_to(&mut batch);
+            batch.add(first);
         }
         let last = last.unwrap_or((0, maker.time, root));
         Self {
@@ -114,21 +109,18 @@ impl Placer {
             n: last.0 + 1,
             before: None,
             file,
-            held: Vec::new(),
-            waiting: HashMap::new(),
+            waiting: WaitingList::default(),
             batch,
-            batch_bytes: 0,
-            most: Most::of(total),
         }
     }
 
-    /// Places all lines of a file. `ahead` says on how many cores they are made ready meanwhile.
+    /// Places all lines of a file. `prefetch` says on how many cores they are made ready meanwhile.
     pub(super) fn run(
         mut self,
         source: FileLines,
-        ahead: Ahead,
+        prefetch: Prefetch,
         batches: &mpsc::Sender<Batch>,
-    ) -> Result<Done, ArchiveError> {
+    ) -> Result<BuiltFile, ArchiveError> {
         let FileLines { lines, path, skipped } = source;
         for line in skipped {
             self.report.problem(line, ProblemKind::Malformed, "before the header");
@@ -138,65 +130,55 @@ impl Placer {
         let mut count = lines.number();
         self.report.bytes = lines.offset();
         let maker = self.maker.clone();
-        let is_ahead = ahead.is_any();
-        let mut lines = ReadyLines::new(lines, ahead, move |line| maker.make(line, is_ahead));
-        while let Some(Made { place, problems, what }) = lines.next().map_err(fail)? {
+        let is_ahead = prefetch.is_any();
+        let mut lines = ReadyLines::new(lines, prefetch, move |line| maker.make(line, is_ahead));
+        while let Some(ParsedLine { place, problems, what }) = lines.next().map_err(fail)? {
             whole = place.ended;
             count = place.number;
             self.report.bytes = place.end();
             for problem in problems {
                 self.report.problem(problem.line, problem.kind, &problem.detail);
             }
-            if matches!(what, What::Nothing) {
+            if matches!(what, LineContent::Nothing) {
                 if place.is_object {
                     lines.was_no_object();
                 }
                 continue;
             }
-            self.line(what, place).map_err(|error| error.told(&path))?;
-            if self.most.is_reached(&self.batch, self.batch_bytes) {
+            self.line(what, place).map_err(|error| error.into_error(&path))?;
+            if self.batch.is_full() {
                 let Ok(()) = self.send(batches) else { break };
             }
         }
-        self.place_rest(batches).map_err(|error| error.told(&path))?;
+        self.place_rest(batches).map_err(|error| error.into_error(&path))?;
         self.tree.close();
         self.report.branches = self.tree.tips();
         // Nobody receives any more when the store failed, which is told there.
         drop(self.send(batches));
         let hash = lines.into_inner().into_inner().hash;
         let Self { report, tree, last, n: next, .. } = self;
-        Ok(Done { report, tree, last, hash, whole, next, lines: count })
+        Ok(BuiltFile { report, tree, last, hash, whole, next, lines: count })
     }
 
-    fn send(&mut self, batches: &mpsc::Sender<Batch>) -> Result<(), Stopped> {
-        self.batch_bytes = 0;
-        self.most = self.most.after(1);
-        let mut commit = std::mem::take(&mut self.batch);
-        // With the entries: who is cut short goes on from here.
+    fn send(&mut self, batches: &mpsc::Sender<Batch>) -> Result<(), ClosedReceiver> {
+        // With the entries, so that an import that is cut short resumes here.
         let refs = self.tree.turned();
-        let arrive = refs
-            .arrive
-            .into_iter()
-            .map(|end| RefMove::publish(tip_ref(AGENT, &self.maker.session, &end), end, "import"));
-        let leave = refs.leave.into_iter().map(|end| RefMove {
-            name: tip_ref(AGENT, &self.maker.session, &end),
-            expect: Expect::Any,
-            to: None,
-            fence: None,
-            why: "import".into(),
-        });
-        commit.moves.extend(arrive.chain(leave));
+        let session = &self.maker.session;
+        let arrive = refs.arrive.into_iter().map(|end| tip_arrival(AGENT, session, end));
+        let leave = refs.leave.into_iter().map(|end| tip_departure(AGENT, session, end));
+        self.batch.move_refs(arrive.chain(leave));
+        let commit = self.batch.take();
         let batch = Batch { commit, bytes: self.report.bytes, entries: self.report.read };
-        batches.blocking_send(batch).map_err(|_| Stopped)
+        batches.blocking_send(batch).map_err(|_| ClosedReceiver)
     }
 
     /// One line that is an entry.
-    fn line(&mut self, what: What, place: lines::Place) -> Result<(), Again> {
+    fn line(&mut self, what: LineContent, place: lines::Place) -> Result<(), RereadError> {
         let n = self.n;
         self.n += 1;
         match what {
-            What::Nothing => Ok(()),
-            What::Text(json) => {
+            LineContent::Nothing => Ok(()),
+            LineContent::Text(json) => {
                 let ready = self.maker.ready(json, place.number, n, self.before.as_deref());
                 let Some(line) = Line::read(ready.text.get()) else { return Ok(()) };
                 if self.maker.version < 2 && line.head.kind != "session" {
@@ -204,22 +186,27 @@ impl Placer {
                 }
                 self.enter(Entry { head: &line.head, ready: &ready, line: Some(&line) }, None, place)
             }
-            What::Ready(ahead) => {
-                let mut ahead = *ahead;
-                if ahead.ready.n != n {
+            LineContent::Ready(prepared) => {
+                let mut prepared = *prepared;
+                if prepared.ready.n != n {
                     // A line before it is none, which was not known yet.
-                    ahead.ready.n = n;
-                    ahead.parts = None;
+                    prepared.ready.n = n;
+                    prepared.parts = None;
                 }
-                let entry = Entry { head: &ahead.head, ready: &ahead.ready, line: None };
-                self.enter(entry, ahead.parts, place)
+                let entry = Entry { head: &prepared.head, ready: &prepared.ready, line: None };
+                self.enter(entry, prepared.parts, place)
             }
         }
     }
 
     /// An entry: it is placed, or waits for its parent.
-    fn enter(&mut self, entry: Entry<'_>, parts: Option<Parts>, place: lines::Place) -> Result<(), Again> {
-        let Entry { head, ready: &Ready { number, n, ref unsealed, .. }, .. } = entry;
+    fn enter(
+        &mut self,
+        entry: Entry<'_>,
+        parts: Option<NodeParts>,
+        place: lines::Place,
+    ) -> Result<(), RereadError> {
+        let Entry { head, ready: &EntryText { number, n, ref unsealed, .. }, .. } = entry;
         self.report.sealed += u64::from(unsealed.is_some());
         let key = head.id.as_deref().map(Key::of);
         if head.kind == "session" {
@@ -253,21 +240,20 @@ impl Placer {
                     Some(at) => at,
                     None => {
                         let lines::Place { offset, length, .. } = place;
-                        let held = Held { number, offset, length, n, id: key, parent };
-                        self.waiting.entry(parent).or_default().push(self.held.len());
-                        self.held.push(Some(held));
+                        let held = WaitingLine { number, offset, length, n, id: key, parent };
+                        self.waiting.push(parent, held);
                         return Ok(());
                     }
                 }
             }
         };
         self.place(entry, parts, parent);
-        self.tree.check().map_err(Again::Io)?;
+        self.tree.check().map_err(RereadError::Io)?;
         self.release(key)
     }
 
     /// `parts` are those of an entry that hangs where it says.
-    fn place(&mut self, entry: Entry<'_>, parts: Option<Parts>, parent: At) {
+    fn place(&mut self, entry: Entry<'_>, parts: Option<NodeParts>, parent: EntryIndex) {
         let Entry { head, ready, line } = entry;
         if head.timestamp.is_none() {
             self.report.problem(ready.number, ProblemKind::NoTime, "");
@@ -280,9 +266,10 @@ impl Placer {
         let any = |id: &str| self.tree.find(Key::of(id)).map(|at| self.tree.node(at));
         let none = |_: &str| None;
         let again = OnceCell::new();
-        let place =
-            |parts: Parts, parent: At| parts.build(Some(self.tree.node(parent)), time, id.map(str::to_owned));
-        let build = |parent: At, find: &dyn Fn(&str) -> Option<NodeId>| {
+        let place = |parts: NodeParts, parent: EntryIndex| {
+            parts.build(Some(self.tree.node(parent)), time, id.map(str::to_owned))
+        };
+        let build = |parent: EntryIndex, find: &dyn Fn(&str) -> Option<NodeId>| {
             let line = line.or_else(|| again.get_or_init(|| Line::read(ready.text.get())).as_ref());
             line.map(|line| place(self.maker.parts(line, ready, parent == ROOT, find), parent))
         };
@@ -314,88 +301,90 @@ impl Placer {
         self.report.read += 1;
         let mut node = built.node.id;
         match self.tree.place(key, node, parent) {
-            Placed::Present => self.report.present += 1,
-            Placed::Changed(kept) => {
+            Placement::Present => self.report.present += 1,
+            Placement::Changed(kept) => {
                 self.report.problem(ready.number, ProblemKind::Changed, id.unwrap_or_default());
                 node = kept;
             }
-            Placed::New => {
+            Placement::New => {
                 self.report.added += 1;
-                self.batch_bytes += built.size();
-                built.add_to(&mut self.batch);
+                self.batch.add(built);
             }
         }
         self.last = self.last.max((ready.n, time, node));
     }
 
     /// Places those that waited for an entry which has come, and those that wait for them.
-    fn release(&mut self, key: Option<Key>) -> Result<(), Again> {
-        let mut ready: Vec<usize> = Vec::new();
+    fn release(&mut self, key: Option<Key>) -> Result<(), RereadError> {
+        let mut ready: Vec<WaitingLine> = Vec::new();
         let mut next = key;
         loop {
-            if let Some(list) = next.and_then(|key| self.waiting.remove(&key)) {
-                ready.extend(list.into_iter().rev());
+            if let Some(key) = next {
+                self.waiting.release(key, &mut ready);
             }
-            let Some(index) = ready.pop() else { return Ok(()) };
-            next = match self.held.get_mut(index).and_then(Option::take) {
-                Some(held) => {
-                    let parent = self.tree.find_met(held.parent).unwrap_or(ROOT);
-                    self.place_held(held, parent)?;
-                    held.id
-                }
-                None => None,
-            };
+            let Some(held) = ready.pop() else { return Ok(()) };
+            let parent = self.tree.find_met(held.parent).unwrap_or(ROOT);
+            self.place_held(held, parent)?;
+            next = held.id;
         }
     }
 
-    fn place_held(&mut self, held: Held, parent: At) -> Result<(), Again> {
-        let length = usize::try_from(held.length).map_err(|_| Again::Changed)?;
+    fn place_held(&mut self, held: WaitingLine, parent: EntryIndex) -> Result<(), RereadError> {
+        let length = usize::try_from(held.length).map_err(|_| RereadError::Changed)?;
         let mut bytes = vec![0; length];
         self.file.read_exact_at(&mut bytes, held.offset).map_err(|error| match error.kind() {
-            std::io::ErrorKind::UnexpectedEof => Again::Changed,
-            _ => Again::Io(error),
+            std::io::ErrorKind::UnexpectedEof => RereadError::Changed,
+            _ => RereadError::Io(error),
         })?;
-        let json = Json::parse(&String::from_utf8_lossy(&bytes)).map_err(|_| Again::Changed)?;
+        let json = Json::parse(&String::from_utf8_lossy(&bytes)).map_err(|_| RereadError::Changed)?;
         let ready = self.maker.ready(json, held.number, held.n, self.before.as_deref());
-        let line = Line::read(ready.text.get()).ok_or(Again::Changed)?;
+        let line = Line::read(ready.text.get()).ok_or(RereadError::Changed)?;
         self.place(Entry { head: &line.head, ready: &ready, line: Some(&line) }, None, parent);
-        self.tree.check().map_err(Again::Io)
+        self.tree.check().map_err(RereadError::Io)
     }
 
     /// At the end of the file: what still waits follows nothing of it, or itself. What another file of this session
     /// brought is followed all the same.
-    fn place_rest(&mut self, batches: &mpsc::Sender<Batch>) -> Result<(), Again> {
-        let ids: HashSet<Key> = self.held.iter().flatten().filter_map(|held| held.id).collect();
-        for cycles in [false, true] {
-            for index in 0..self.held.len() {
-                let Some(held) = self.held[index].filter(|held| cycles || !ids.contains(&held.parent)) else {
-                    continue;
-                };
-                self.held[index] = None;
-                let elsewhere = if cycles { None } else { self.tree.find_only(held.parent) };
-                if elsewhere.is_none() {
-                    let kind = if cycles { ProblemKind::Cycle } else { ProblemKind::Orphan };
-                    self.report.problem(held.number, kind, "");
-                }
-                self.place_held(held, elsewhere.unwrap_or(ROOT))?;
-                self.release(held.id)?;
-                if self.most.is_reached(&self.batch, self.batch_bytes) {
-                    let Ok(()) = self.send(batches) else { return Ok(()) };
-                }
+    fn place_rest(&mut self, batches: &mpsc::Sender<Batch>) -> Result<(), RereadError> {
+        let mut pass = self.waiting.unresolved();
+        while let Some((held, kind)) = self.waiting.next_unresolved(&mut pass) {
+            let is_cycle = kind == ProblemKind::Cycle;
+            let elsewhere = if is_cycle { None } else { self.tree.find_only(held.parent) };
+            if elsewhere.is_none() {
+                self.report.problem(held.number, kind, "");
+            }
+            self.place_held(held, elsewhere.unwrap_or(ROOT))?;
+            self.release(held.id)?;
+            if self.batch.is_full() {
+                let Ok(()) = self.send(batches) else { return Ok(()) };
             }
         }
         Ok(())
     }
 }
 
+impl Waiting for WaitingLine {
+    fn parent(&self) -> Option<Key> {
+        Some(self.parent)
+    }
+
+    fn keys(&self) -> Vec<Key> {
+        self.id.into_iter().collect()
+    }
+
+    fn size(&self) -> usize {
+        size_of::<Self>()
+    }
+}
+
 /// A line could not be read again.
-enum Again {
+enum RereadError {
     Changed,
     Io(std::io::Error),
 }
 
-impl Again {
-    fn told(self, path: &Path) -> ArchiveError {
+impl RereadError {
+    fn into_error(self, path: &Path) -> ArchiveError {
         match self {
             Self::Changed => ArchiveError::Changed { path: path.to_owned() },
             Self::Io(source) => ArchiveError::File { path: path.to_owned(), doing: "read", source },
@@ -425,7 +414,7 @@ mod tests {
     const SECRET: &str = "correct horse battery";
 
     /// All that comes of a file.
-    fn placed(text: &str, ahead: Ahead) -> (Vec<String>, Report, (u64, UnixMs, NodeId), u64, bool) {
+    fn placed(text: &str, prefetch: Prefetch) -> (Vec<String>, Report, (u64, UnixMs, NodeId), u64, bool) {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(text.as_bytes()).unwrap();
         std::io::Seek::rewind(&mut file).unwrap();
@@ -435,13 +424,20 @@ mod tests {
         sealer.know("known", SECRET);
         let first = header.build();
         let (root, time) = (first.node.id, first.node.record.timestamp);
-        let maker = Maker { version: header.version, session: header.session.clone(), sealer, time };
+        let maker = LineParser { version: header.version, session: header.session.clone(), sealer, time };
         let report = Report::new("file".into(), header.session);
         let tree = Tree::new(root, None);
-        let placer =
-            Placer::new(Begin { first: Some(first), maker, report, tree, file, total: 0, last: None });
+        let builder = NodeBuilder::new(BuilderStart {
+            first: Some(first),
+            maker,
+            report,
+            tree,
+            file,
+            total: 0,
+            last: None,
+        });
         let (sender, mut batches) = mpsc::channel(1_000);
-        let Done { report, last, next, whole, .. } = placer.run(lines, ahead, &sender).unwrap();
+        let BuiltFile { report, last, next, whole, .. } = builder.run(lines, prefetch, &sender).unwrap();
         let mut commits = Vec::new();
         while let Ok(batch) = batches.try_recv() {
             commits.push(format!("{:?}", batch.commit));
@@ -451,15 +447,15 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str) {
-        let alone = placed(text, Ahead::tried(0, 0, 0));
+        let alone = placed(text, Prefetch::tried(0, 0, 0));
         for (threads, piece, most) in [(1, 1, 1), (2, 1, 10_000), (2, 1_500, 6_000)] {
-            let ahead = Ahead::tried(threads, piece, most);
-            assert!(placed(text, ahead) == alone, "{ahead:?}: otherwise than alone:\n{text}");
+            let prefetch = Prefetch::tried(threads, piece, most);
+            assert!(placed(text, prefetch) == alone, "{prefetch:?}: otherwise than alone:\n{text}");
         }
     }
 
     #[test]
-    fn lines_made_ready_ahead_are_placed_as_others() {
+    fn prefetched_lines_build_the_same_nodes() {
         for version in [1, 2, 3] {
             let mut text = format!("{{ {{\"type\":\"session\",\"version\":{version}}}\n");
             text.push_str(&format!("{{\"type\":\"session\",\"version\":{version},\"id\":\"s\",\"timestamp\":\"2026-01-02T03:04:05.678Z\"}}\n"));
@@ -494,7 +490,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_stands_in_a_file(version in 1..=3, lines in proptest::collection::vec(
+        fn any_file_builds_the_same_with_prefetch(version in 1..=3, lines in proptest::collection::vec(
             prop_oneof![
                 Just("{".to_owned()),
                 Just(" ".to_owned()),

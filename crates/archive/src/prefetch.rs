@@ -19,10 +19,10 @@ const MOST_CORES: usize = 4;
 /// What a line costs beside its text, in bytes, about.
 const LINE_COST: usize = 256;
 
-/// How much is made ready at once.
+/// How much is prefetched at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ahead {
-    /// Threads; with none, each line is made ready when it is asked for.
+pub(crate) struct Prefetch {
+    /// Threads; with none, each line is parsed when it is requested.
     threads: usize,
     /// Bytes of a piece, about.
     piece: usize,
@@ -30,7 +30,7 @@ pub(crate) struct Ahead {
     most: usize,
 }
 
-impl Ahead {
+impl Prefetch {
     /// What suits a file of this size on this machine.
     pub(crate) fn of(total: u64) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -49,24 +49,24 @@ impl Ahead {
     }
 }
 
-/// What makes a line ready.
-pub(crate) type Make<T> = dyn Fn(&Line<'_>) -> T + Send + Sync;
+/// Maps a line to what its reader needs, on any thread.
+pub(crate) type LineMapper<T> = dyn Fn(&Line<'_>) -> T + Send + Sync;
 
-/// Lines that are made ready, in the order of the file.
+/// Lines that are mapped in advance, in the order of the file.
 pub(crate) struct ReadyLines<R, T> {
     lines: Lines<R>,
-    make: Arc<Make<T>>,
+    make: Arc<LineMapper<T>>,
     crew: Option<Crew<T>>,
 }
 
 /// Threads, and what they are about.
 struct Crew<T> {
-    ahead: Ahead,
+    prefetch: Prefetch,
     /// Where pieces are handed out; `None` when no more are.
     pieces: Option<SyncSender<Piece<T>>>,
     threads: Vec<JoinHandle<()>>,
     /// The bytes of each piece that was handed out and where it comes back, the oldest first.
-    underway: VecDeque<(usize, Receiver<Done<T>>)>,
+    underway: VecDeque<(usize, Receiver<PieceResult<T>>)>,
     bytes: usize,
     /// The memory of a piece that came back, for the next one.
     spare: Vec<u8>,
@@ -81,11 +81,11 @@ struct Piece<T> {
     bytes: Vec<u8>,
     /// Each with where it ends in `bytes`.
     lines: Vec<(Place, usize)>,
-    done: SyncSender<Done<T>>,
+    done: SyncSender<PieceResult<T>>,
 }
 
-/// What became of a piece, and its memory.
-struct Done<T> {
+/// The mapped lines of a piece, and its buffer for reuse.
+struct PieceResult<T> {
     ready: Vec<T>,
     bytes: Vec<u8>,
 }
@@ -93,11 +93,11 @@ struct Done<T> {
 impl<R: BufRead, T: Send + 'static> ReadyLines<R, T> {
     pub(crate) fn new(
         lines: Lines<R>,
-        ahead: Ahead,
+        prefetch: Prefetch,
         make: impl Fn(&Line<'_>) -> T + Send + Sync + 'static,
     ) -> Self {
-        let make: Arc<Make<T>> = Arc::new(make);
-        let crew = if ahead.is_any() { Crew::new(ahead, &make) } else { None };
+        let make: Arc<LineMapper<T>> = Arc::new(make);
+        let crew = if prefetch.is_any() { Crew::new(prefetch, &make) } else { None };
         Self { lines, make, crew }
     }
 
@@ -144,11 +144,11 @@ impl<R: BufRead, T: Send + 'static> ReadyLines<R, T> {
 
 impl<T: Send + 'static> Crew<T> {
     /// `None` where the system gives no thread.
-    fn new(ahead: Ahead, make: &Arc<Make<T>>) -> Option<Self> {
+    fn new(prefetch: Prefetch, make: &Arc<LineMapper<T>>) -> Option<Self> {
         // All that may be underway fits: who reads never waits to hand out.
-        let (pieces, waiting) = sync_channel::<Piece<T>>(ahead.most / ahead.piece.max(1) + 1);
+        let (pieces, waiting) = sync_channel::<Piece<T>>(prefetch.most / prefetch.piece.max(1) + 1);
         let waiting = Arc::new(Mutex::new(waiting));
-        let threads: Vec<_> = (0..ahead.threads)
+        let threads: Vec<_> = (0..prefetch.threads)
             .map_while(|_| {
                 let (waiting, make) = (Arc::clone(&waiting), Arc::clone(make));
                 let thread = std::thread::Builder::new().name("quipu-import".into());
@@ -156,7 +156,7 @@ impl<T: Send + 'static> Crew<T> {
             })
             .collect();
         (!threads.is_empty()).then(|| Self {
-            ahead,
+            prefetch,
             pieces: Some(pieces),
             threads,
             underway: VecDeque::new(),
@@ -169,16 +169,16 @@ impl<T: Send + 'static> Crew<T> {
 
     /// Hands out pieces until enough are underway.
     fn read_ahead<R: BufRead>(&mut self, lines: &mut Lines<R>) {
-        while self.bytes < self.ahead.most
+        while self.bytes < self.prefetch.most
             && let Some(pieces) = &self.pieces
         {
             let (mut bytes, mut cuts) = (std::mem::take(&mut self.spare), Vec::new());
             bytes.clear();
             // One that was made for a very long line is not kept.
-            bytes.shrink_to(2 * self.ahead.piece);
-            bytes.reserve(self.ahead.piece);
+            bytes.shrink_to(2 * self.prefetch.piece);
+            bytes.reserve(self.prefetch.piece);
             let mut cost = 0;
-            while cost < self.ahead.piece {
+            while cost < self.prefetch.piece {
                 match lines.append_to(&mut bytes) {
                     Ok(Some(place)) => cuts.push((place, bytes.len())),
                     end => {
@@ -188,7 +188,7 @@ impl<T: Send + 'static> Crew<T> {
                 }
                 cost = bytes.len() + cuts.len() * LINE_COST;
             }
-            let is_last = cost < self.ahead.piece;
+            let is_last = cost < self.prefetch.piece;
             if !cuts.is_empty() {
                 let (done, ready) = sync_channel(1);
                 // Who would take it has fallen: that shows when it is waited for.
@@ -226,7 +226,7 @@ impl<T> Drop for Crew<T> {
     }
 }
 
-fn work<T>(pieces: &Mutex<Receiver<Piece<T>>>, make: &Make<T>) {
+fn work<T>(pieces: &Mutex<Receiver<Piece<T>>>, make: &LineMapper<T>) {
     loop {
         let piece = pieces.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(Piece { bytes, lines, done }) = piece else { return };
@@ -238,7 +238,7 @@ fn work<T>(pieces: &Mutex<Receiver<Piece<T>>>, make: &Make<T>) {
         });
         let ready = ready.collect();
         // Nobody waits for it when the import was stopped.
-        drop(done.send(Done { ready, bytes }));
+        drop(done.send(PieceResult { ready, bytes }));
     }
 }
 
@@ -270,18 +270,18 @@ mod tests {
     fn lines_come_in_order() {
         let text = text();
         let lines = || Lines::new(&text[..], 500);
-        let alone = all(ReadyLines::new(lines(), Ahead::tried(0, 0, 0), made)).unwrap();
+        let alone = all(ReadyLines::new(lines(), Prefetch::tried(0, 0, 0), made)).unwrap();
         assert_eq!(alone.len(), 1_000);
         for (threads, piece, most) in [(1, 1, 1), (2, 1, 10_000), (3, 5_000, 1), (4, 5_000, 20_000)] {
-            let ahead = Ahead::tried(threads, piece, most);
-            assert_eq!(all(ReadyLines::new(lines(), ahead, made)).unwrap(), alone, "{ahead:?}");
+            let prefetch = Prefetch::tried(threads, piece, most);
+            assert_eq!(all(ReadyLines::new(lines(), prefetch, made)).unwrap(), alone, "{prefetch:?}");
         }
     }
 
     #[test]
-    fn no_more_is_read_ahead_than_asked() {
+    fn prefetch_stays_within_its_limits() {
         let text = text();
-        let mut lines = ReadyLines::new(Lines::new(&text[..], 500), Ahead::tried(2, 2_000, 10_000), made);
+        let mut lines = ReadyLines::new(Lines::new(&text[..], 500), Prefetch::tried(2, 2_000, 10_000), made);
         while let Some((place, _)) = lines.next().unwrap() {
             assert!(lines.lines.offset() <= place.end() + 20_000);
         }
@@ -289,16 +289,16 @@ mod tests {
     }
 
     #[test]
-    fn what_stood_before_a_fault_is_given_first() {
-        struct Broken;
-        impl io::Read for Broken {
+    fn lines_before_a_fault_come_first() {
+        struct BrokenReader;
+        impl io::Read for BrokenReader {
             fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
                 Err(io::Error::other("broken"))
             }
         }
-        let file = io::Read::chain(&b"a\nb\n"[..], Broken);
+        let file = io::Read::chain(&b"a\nb\n"[..], BrokenReader);
         let reader = io::BufReader::new(file);
-        let mut lines = ReadyLines::new(Lines::new(reader, 9), Ahead::tried(2, 1, 10_000), made);
+        let mut lines = ReadyLines::new(Lines::new(reader, 9), Prefetch::tried(2, 1, 10_000), made);
         assert_eq!(lines.next().unwrap().unwrap().1, b"a");
         assert_eq!(lines.next().unwrap().unwrap().1, b"b");
         assert_eq!(lines.next().unwrap_err().to_string(), "broken");
@@ -307,15 +307,15 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "left != right")]
-    fn a_panic_is_passed_on() {
+    fn panic_of_a_thread_is_passed_on() {
         let lines = Lines::new(&b"a\npanic\nb\n"[..], 9);
-        let _all = all(ReadyLines::new(lines, Ahead::tried(2, 1, 10_000), made));
+        let _all = all(ReadyLines::new(lines, Prefetch::tried(2, 1, 10_000), made));
     }
 
     #[test]
-    fn who_stops_early_waits_for_nobody() {
+    fn early_stop_does_not_block() {
         let text = text();
-        let mut lines = ReadyLines::new(Lines::new(&text[..], 500), Ahead::tried(3, 1_000, 50_000), made);
+        let mut lines = ReadyLines::new(Lines::new(&text[..], 500), Prefetch::tried(3, 1_000, 50_000), made);
         assert!(lines.next().unwrap().is_some());
     }
 }

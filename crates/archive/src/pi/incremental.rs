@@ -8,7 +8,7 @@ use quipu_protocol::{ChunkId, NodeId, SessionId, UnixMs};
 use quipu_store::Graph;
 use sha2::Sha256;
 
-use super::import::off_the_runtime;
+use super::import::run_blocking;
 use super::{AGENT, LINE_LIMIT};
 use crate::ArchiveError;
 use crate::lineages::tips;
@@ -16,8 +16,8 @@ use crate::lines::{Hashing, Lines};
 use crate::stamp::{Stamp, tail_of};
 use crate::tree::Tree;
 
-/// How far a file was read, and where its entries hang.
-pub(crate) struct Going {
+/// How far a followed file was read, and the tree of its entries.
+pub(crate) struct IncrementalState {
     /// What the system said of it.
     pub(super) file: Stamp,
     pub(super) session: SessionId,
@@ -34,10 +34,10 @@ pub(crate) struct Going {
     pub(super) tail: ChunkId,
 }
 
-/// What comes after what was read.
-type Rest = Lines<BufReader<Hashing>>;
+/// The lines after those that were read.
+type RemainingLines = Lines<BufReader<Hashing>>;
 
-impl Going {
+impl IncrementalState {
     /// Whether it is of this file, which became longer, and this session.
     pub(super) fn is_of(&self, now: &Stamp, session: &SessionId) -> bool {
         self.file.is_same_file(now) && self.bytes < now.bytes && self.session == *session
@@ -49,7 +49,7 @@ impl Going {
         self,
         store: &dyn Graph,
         file: File,
-    ) -> Result<Option<(Self, Rest)>, ArchiveError> {
+    ) -> Result<Option<(Self, RemainingLines)>, ArchiveError> {
         let ends = tips(store, AGENT, &self.session).await?.into_iter().map(|head| head.node);
         if ends.collect::<HashSet<_>>() != self.tree.ends() {
             return Ok(None);
@@ -65,7 +65,7 @@ impl Going {
             Ok::<_, io::Error>(Some(file))
         };
         // What cannot be read is told by who reads all of it.
-        let Ok(Some(file)) = off_the_runtime(behind).await? else { return Ok(None) };
+        let Ok(Some(file)) = run_blocking(behind).await? else { return Ok(None) };
         let reader = BufReader::with_capacity(1 << 20, Hashing { file, hash, bytes });
         let lines = Lines::after(reader, LINE_LIMIT, self.lines, bytes, self.next);
         Ok(Some((self, lines)))

@@ -1,20 +1,20 @@
-//! What was done: what it cost, which tools were called, which files were touched.
+//! Activity of sessions: what it cost, which tools were called, which files were read or changed.
 
 use quipu_protocol::{ChunkId, FileState, NodeId, SessionId, UnixMs};
-use quipu_transcript::DeedKind;
+use quipu_transcript::FileOpKind;
 
-/// Prompts of a session that [`ReadModel::done`](crate::ReadModel::done) gives at most.
+/// Prompts of a session that [`ReadModel::session_activity`](crate::ReadModel::session_activity) gives at most.
 pub const ASKED: usize = 50;
-/// Files of a session that [`ReadModel::done`](crate::ReadModel::done) gives at most, by what was done to them: the last changed.
+/// Files of a session that [`ReadModel::session_activity`](crate::ReadModel::session_activity) gives at most, by what was done to them: the last changed.
 pub const LOGGED: usize = 100;
 /// Files of one session that are given at most, the last touched first.
 pub const TOUCHED: usize = 10_000;
 /// Changes of one file that are given at most, the newest.
 pub const CHANGES: usize = 2_000;
 
-/// By what tokens and cost are added up.
+/// How tokens and cost are grouped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum UsageBy {
+pub enum UsageGrouping {
     /// Quarter hours of UTC, of which calendar days consist in every time zone in use.
     Time,
     /// The directory that the session works in.
@@ -27,26 +27,25 @@ pub enum UsageBy {
     Session,
 }
 
-/// What is added up. Times count by quarter hours: the whole of the one that they are in.
+/// Which calls are summed, and how. Times are rounded to quarter hours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsageQuery {
-    /// By what.
-    pub by: UsageBy,
-    /// Only since then.
+    /// How the sums are grouped.
+    pub by: UsageGrouping,
+    /// Only calls at or after this time.
     pub since: Option<UnixMs>,
-    /// Only before then.
+    /// Only calls before this time.
     pub until: Option<UnixMs>,
 }
 
-/// Tokens and cost of model calls that have one key, one model, and all or none of which say what they cost.
+/// Tokens and cost of the model calls of one group and one model, all of which report their cost or none of which does.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct UsageSum {
-    /// What it is added up by: a time in milliseconds, a directory, a model, an agent, a session. Empty where that is not
-    /// known.
+    /// The group: a time in milliseconds, a directory, a model, an agent or a session. Empty when it is not known.
     pub key: String,
     /// The model as `provider/model`; empty when it is not known.
     pub model: String,
-    /// Whether the calls say what they cost: those of ours always do.
+    /// Whether the calls report their cost; ours always do.
     pub priced: bool,
     /// Model calls.
     pub calls: u64,
@@ -62,22 +61,22 @@ pub struct UsageSum {
     pub cost: f64,
 }
 
-/// An answer, and how many of the newest nodes were not looked at yet.
+/// An answer from the derived tables, and how many of the newest nodes they lack.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Known<T> {
+pub struct IndexedAnswer<T> {
     /// The answer.
     pub found: T,
     /// Nodes that are not in the tables yet.
     pub behind: u64,
 }
 
-/// What a session did to a file.
+/// What a session did to one file, by kind of operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Touched {
+pub struct FileActivity {
     /// The file: absolute, links not followed.
     pub path: String,
-    /// What was done to it.
-    pub kind: DeedKind,
+    /// The kind of operation.
+    pub kind: FileOpKind,
     /// How often.
     pub times: u64,
     /// When last.
@@ -107,7 +106,7 @@ pub struct FileChange {
     pub asked: Option<NodeId>,
 }
 
-/// A step that changed a file: a call, commands included, or one that put files back; as its node keeps it.
+/// A step that changed a file: a tool call (commands included) or a restore of files, as its node records it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileStep {
     /// The file: absolute, links on the way resolved as far as the session's directory is.
@@ -160,22 +159,22 @@ pub enum FileSteps {
     Asked(NodeId),
 }
 
-/// Which sessions [`ReadModel::done`](crate::ReadModel::done) tells of.
+/// Which sessions [`ReadModel::session_activity`](crate::ReadModel::session_activity) returns.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct DoneQuery {
+pub struct ActivityQuery {
     /// Only those that work in this directory or below it.
     pub below: Option<String>,
-    /// Only what was done since then; by quarter hours.
+    /// Only activity since this time, rounded to quarter hours.
     pub since: UnixMs,
-    /// Only what this program did.
+    /// Only sessions of this program.
     pub agent: Option<String>,
-    /// At most so many, the last changed.
+    /// The number of sessions at most; the last changed are kept.
     pub limit: usize,
 }
 
-/// What a session did in some time.
+/// The activity of a session within a period.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Done {
+pub struct SessionActivity {
     /// The session.
     pub session: SessionId,
     /// The program that writes it.
@@ -195,7 +194,7 @@ pub struct Done {
     /// Tools, by how often they were called.
     pub tools: Vec<ToolCount>,
     /// Files that it changed, the newest [`LOGGED`], the last changed first.
-    pub changed: Vec<Touched>,
+    pub changed: Vec<FileActivity>,
     /// How many files it changed.
     pub changed_count: u64,
     /// What its model calls used.

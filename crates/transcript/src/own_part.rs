@@ -17,7 +17,7 @@ const VERSION: u64 = 1;
 
 /// Our part as it stands in its blob. Each member is read only when it is asked for.
 #[derive(Deserialize)]
-pub(crate) struct Own<'a> {
+pub(crate) struct OwnPart<'a> {
     v: u64,
     #[serde(borrow)]
     pub(crate) entry: Cow<'a, str>,
@@ -62,7 +62,7 @@ pub(crate) struct Own<'a> {
 }
 
 /// Where the whole message or entry is.
-pub(crate) enum Whole {
+pub(crate) enum WholeLocation {
     /// Not in one piece.
     No,
     /// It is the content of the `pi_meta` part.
@@ -99,7 +99,7 @@ pub(crate) struct Image {
 
 /// A block that no type of part fits.
 #[derive(Deserialize)]
-pub(crate) struct Other {
+pub(crate) struct UnknownBlock {
     pub(crate) index: u64,
     /// One of a type unknown to the writer.
     #[serde(default, deserialize_with = "present")]
@@ -114,12 +114,12 @@ pub(crate) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opti
     Json::deserialize(deserializer).map(Some)
 }
 
-impl Own<'_> {
-    pub(crate) fn whole(&self) -> Whole {
+impl OwnPart<'_> {
+    pub(crate) fn whole(&self) -> WholeLocation {
         match self.whole {
-            None => Whole::No,
-            Some(raw) if raw.get() == "true" => Whole::InMeta,
-            Some(raw) => read(raw.get()).map_or(Whole::No, Whole::Here),
+            None => WholeLocation::No,
+            Some(raw) if raw.get() == "true" => WholeLocation::InMeta,
+            Some(raw) => read(raw.get()).map_or(WholeLocation::No, WholeLocation::Here),
         }
     }
 
@@ -135,7 +135,7 @@ impl Own<'_> {
         list(self.images)
     }
 
-    pub(crate) fn others(&self) -> Vec<Other> {
+    pub(crate) fn others(&self) -> Vec<UnknownBlock> {
         list(self.others)
     }
 
@@ -174,10 +174,10 @@ fn list<T: DeserializeOwned>(raw: Option<&RawValue>) -> Vec<T> {
 
 /// Our part and the ids of the parts before it; `None` for a node of another program, or of a version of ours
 /// that we do not know.
-pub(crate) fn find<'a>(node: &'a Node, lookup: &'a dyn Lookup) -> Option<(Own<'a>, &'a [BlobId])> {
+pub(crate) fn find<'a>(node: &'a Node, lookup: &'a dyn Lookup) -> Option<(OwnPart<'a>, &'a [BlobId])> {
     let (last, before) = node.record.parts.split_last()?;
     let blob = lookup.blob(last).filter(|blob| blob.kind == KIND)?;
-    let own: Own<'_> = serde_json::from_str(&blob.content).ok()?;
+    let own: OwnPart<'_> = serde_json::from_str(&blob.content).ok()?;
     (own.v == VERSION).then_some((own, before))
 }
 
@@ -200,7 +200,7 @@ pub fn refs_of(blob: &Blob) -> Vec<[u8; 32]> {
 /// of this name, and for every other blob.
 pub fn extra_of(blob: &Blob, name: &str) -> Option<Json> {
     #[derive(Deserialize)]
-    struct Extra<'a> {
+    struct ExtraPart<'a> {
         v: u64,
         #[serde(borrow, default)]
         extra: Option<&'a RawValue>,
@@ -208,7 +208,7 @@ pub fn extra_of(blob: &Blob, name: &str) -> Option<Json> {
     if blob.kind != KIND {
         return None;
     }
-    let Extra { v: VERSION, extra: Some(extra) } = serde_json::from_str(&blob.content).ok()? else {
+    let ExtraPart { v: VERSION, extra: Some(extra) } = serde_json::from_str(&blob.content).ok()? else {
         return None;
     };
     let pairs: Vec<(Cow<'_, str>, Json)> = read(extra.get())?;
@@ -221,7 +221,7 @@ pub fn files_of(blob: &Blob) -> Vec<FileChange> {
     if blob.kind != KIND || !blob.content.contains("\"files\"") {
         return Vec::new();
     }
-    let own = serde_json::from_str::<Own<'_>>(&blob.content).ok().filter(|own| own.v == VERSION);
+    let own = serde_json::from_str::<OwnPart<'_>>(&blob.content).ok().filter(|own| own.v == VERSION);
     own.map(|own| own.files()).unwrap_or_default()
 }
 

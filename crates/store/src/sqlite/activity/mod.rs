@@ -5,11 +5,11 @@ mod add;
 mod find;
 mod states;
 
-use quipu_transcript::DeedKind;
+use quipu_transcript::FileOpKind;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use self::add::Adder;
-pub(super) use self::find::{changes, done, touched, usage};
+pub(super) use self::find::{changes, file_activity, session_activity, usage};
 pub(super) use self::states::file_steps;
 use super::failure::Outcome;
 use super::{places, rows};
@@ -18,7 +18,8 @@ use super::{places, rows};
 /// file, `seq` that of the answer (`call` which of its calls, or -1), `states` that of the node which says how the file was
 /// before and after. `quipu_x_state`: files before and after steps, those that put files back included; `seq` that of the
 /// node which says so. `quipu_x_held`: which of these hold a content. `quipu_x_tardy`: nodes that got their place after the
-/// cursor had gone by.
+/// cursor had gone by. `quipu_x_deeds` and the column `deed` (a [`FileOpKind`]) keep their older names, so that stores that have them
+/// are read as they are.
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS quipu_x_deeds (one INTEGER PRIMARY KEY CHECK (one = 1), seq INTEGER NOT NULL);
 INSERT OR IGNORE INTO quipu_x_deeds VALUES (1, 0);
@@ -54,12 +55,12 @@ const NAMES: [&str; 9] = [
 ];
 
 /// What is done to a file, as it is stored.
-pub(super) fn number(kind: DeedKind) -> i64 {
+pub(super) fn number(kind: FileOpKind) -> i64 {
     match kind {
-        DeedKind::Read => 1,
-        DeedKind::Write => 2,
-        DeedKind::Edit => 3,
-        DeedKind::Remove => 4,
+        FileOpKind::Read => 1,
+        FileOpKind::Write => 2,
+        FileOpKind::Edit => 3,
+        FileOpKind::Remove => 4,
     }
 }
 

@@ -1,20 +1,24 @@
-//! A file that is followed: what is known of it up to a line, to go on from there.
+//! A file that is followed: its builder up to a line, to resume from there.
 
 use std::collections::HashMap;
 
-use quipu_store::Commit;
 use tokio::sync::mpsc;
 
-use super::{Before, Known, Placer};
+use super::{NodeBuilder, PriorTotals, StoredSession};
 use crate::Report;
-use crate::batches::{Batch, Most};
+use crate::batches::{Batch, BatchBuffer, BatchLimit};
 
-impl Placer {
-    /// Goes on with a file that is followed, with what the store has by now. What was read before counts as present.
-    pub(in crate::intake) fn go_on(&mut self, known: Known, most: Most, batches: mpsc::Sender<Batch>) {
+impl NodeBuilder {
+    /// Resumes a followed file with the present content of the store. Items that were read before count as present.
+    pub(in crate::intake) fn resume(
+        &mut self,
+        known: StoredSession,
+        most: BatchLimit,
+        batches: mpsc::Sender<Batch>,
+    ) {
         let Report { path, session, read, .. } = self.report.clone();
         self.report = Report { read, present: read, ..Report::new(path, session) };
-        (self.most, self.batches) = (most, batches);
+        (self.batch, self.batches) = (BatchBuffer::new(most), batches);
         for owner in &mut self.owners {
             if let Some((base, below)) = known.bases.get(&owner.start.session) {
                 (owner.base, owner.below) = (Some(*base), *below);
@@ -26,12 +30,12 @@ impl Placer {
 
 /// A copy knows the same of the file so far, to go on from when it has grown. What is to be committed, and what the store has,
 /// stays with the first.
-impl Clone for Placer {
+impl Clone for NodeBuilder {
     fn clone(&self) -> Self {
         Self {
             agent: self.agent,
             report: self.report.clone(),
-            known: Known::default(),
+            known: StoredSession::default(),
             owners: self.owners.clone(),
             met: self.met.clone(),
             twins: HashMap::new(),
@@ -39,17 +43,14 @@ impl Clone for Placer {
             nodes: self.nodes.clone(),
             tips: HashMap::new(),
             held: HashMap::new(),
-            turned: Vec::new(),
+            changed_tips: Vec::new(),
             waiting: self.waiting.clone(),
-            waiting_bytes: self.waiting_bytes,
             last: self.last,
             end: self.end,
-            batch: Commit::default(),
-            batch_bytes: 0,
-            most: self.most,
+            batch: BatchBuffer::new(self.batch.limit()),
             // One that nobody takes from: or who commits would wait for more.
             batches: mpsc::channel(1).0,
-            before: Before::default(),
+            before: PriorTotals::default(),
             unfinished: false,
         }
     }

@@ -3,10 +3,10 @@
 use std::collections::{HashMap, HashSet};
 
 use quipu_protocol::{NodeId, SessionId};
-use quipu_store::{Graph, Resolved, Scope, SessionQuery, StoreError, Until};
+use quipu_store::{Graph, LineageEnd, Resolution, Scope, SessionQuery, StoreError};
 
 use super::Outline;
-use crate::built::Said;
+use crate::built_node::ContentDigest;
 use crate::key::Key;
 use crate::lineages;
 
@@ -15,15 +15,15 @@ const MOST: usize = 4_096;
 
 /// An item of the store.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Stored {
+pub(super) struct StoredItem {
     pub(super) node: NodeId,
-    pub(super) said: Said,
+    pub(super) digest: ContentDigest,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct StoredSession {
     /// Items by their own ids.
-    pub(super) items: HashMap<Key, Stored>,
+    pub(super) items: HashMap<Key, StoredItem>,
     /// The first nodes of sessions, and what those hang on.
     pub(super) bases: HashMap<SessionId, (NodeId, Option<NodeId>)>,
     /// The ends of branches, and whose they are.
@@ -34,7 +34,7 @@ pub(super) struct Known {
     met: HashSet<NodeId>,
 }
 
-impl Known {
+impl StoredSession {
     pub(super) async fn load(store: &dyn Graph, agent: &str, outline: &Outline) -> Result<Self, StoreError> {
         let mut known = Self::default();
         known.catch_up(store, agent, outline).await?;
@@ -57,9 +57,9 @@ impl Known {
         if let Some(first) = &outline.first {
             let spelling = format!("ext:{first}").into();
             let candidates = match store.resolve(&spelling, &Scope::default()).await? {
-                Resolved::One(candidate) => vec![candidate],
-                Resolved::Many(candidates) => candidates,
-                Resolved::None => Vec::new(),
+                Resolution::One(candidate) => vec![candidate],
+                Resolution::Many(candidates) => candidates,
+                Resolution::None => Vec::new(),
             };
             sessions.extend(candidates.into_iter().filter_map(|candidate| candidate.session));
         }
@@ -106,15 +106,15 @@ impl Known {
         let mut from = Some(tip);
         let mut count = 16;
         while let Some(start) = from.take().filter(|start| !self.seen.contains(start)) {
-            for node in store.lineage(start, Until::Count(count)).await?.into_iter().rev() {
+            for node in store.lineage(start, LineageEnd::Count(count)).await?.into_iter().rev() {
                 if !self.seen.insert(node.id) {
                     self.met.insert(node.id);
                     return Ok(());
                 }
                 from = node.record.parent;
                 if let Some(id) = &node.record.external_id {
-                    let said = Said::of(&node.record.role, &node.record.parts);
-                    self.items.insert(Key::of(id), Stored { node: node.id, said });
+                    let digest = ContentDigest::of(&node.record.role, &node.record.parts);
+                    self.items.insert(Key::of(id), StoredItem { node: node.id, digest });
                 }
             }
             count = (count * 4).min(MOST);

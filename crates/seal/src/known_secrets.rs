@@ -13,7 +13,7 @@ pub(crate) const SHORTEST: usize = 8;
 
 /// All known spellings.
 #[derive(Default)]
-pub(crate) struct Known {
+pub(crate) struct KnownSecrets {
     /// Spelling and placeholder, from the longest to the shortest.
     entries: Vec<(Arc<str>, Arc<str>)>,
     beginnings: Words,
@@ -21,7 +21,7 @@ pub(crate) struct Known {
     escaped: Vec<String>,
 }
 
-impl Known {
+impl KnownSecrets {
     pub(crate) fn new(mut entries: Vec<(Arc<str>, Arc<str>)>) -> Self {
         entries.sort_by_key(|(spelling, _)| usize::MAX - spelling.len());
         let beginning = |spelling: &str| {

@@ -2,27 +2,27 @@
 
 use quipu_dag::{Node, NodeRecord, quoted, sha256};
 use quipu_protocol::{BlobId, Entry, Message, NodeId, StepInfo, UnixMs};
-use quipu_store::{Commit, NewChunk, Told};
-use quipu_transcript::Encoded;
+use quipu_store::{Commit, NewChunk, NodeHint};
+use quipu_transcript::EncodedEntry;
 
-pub(crate) struct Built {
+pub(crate) struct BuiltNode {
     pub(crate) node: Node,
-    parts: Encoded,
-    told: Option<Told>,
+    parts: EncodedEntry,
+    hint: Option<NodeHint>,
 }
 
-/// The parts of a node that has no place yet.
-pub(crate) struct Parts {
-    parts: Encoded,
+/// The parts of a node whose parent is not known yet.
+pub(crate) struct NodeParts {
+    parts: EncodedEntry,
     config: Option<String>,
-    told: Option<Told>,
+    hint: Option<NodeHint>,
 }
 
-/// What an item says, whatever it follows and whenever it was.
+/// A digest of the role and the parts of a node: its content without parent and time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Said([u8; 16]);
+pub(crate) struct ContentDigest([u8; 16]);
 
-impl Said {
+impl ContentDigest {
     pub(crate) fn of(role: &str, parts: &[BlobId]) -> Self {
         let mut bytes = Vec::with_capacity(role.len() + 1 + parts.len() * 32);
         bytes.extend_from_slice(role.as_bytes());
@@ -36,7 +36,7 @@ impl Said {
     }
 }
 
-impl Parts {
+impl NodeParts {
     pub(crate) fn new(agent: &str, entry: &Entry, step: &StepInfo) -> Self {
         let config = match entry {
             Entry::Message(Message::Assistant(answer)) => {
@@ -47,12 +47,12 @@ impl Parts {
             }
             _ => None,
         };
-        Self { parts: quipu_transcript::encode(entry, step), config, told: Told::of(entry, step) }
+        Self { parts: quipu_transcript::encode(entry, step), config, hint: NodeHint::of(entry, step) }
     }
 
-    pub(crate) fn said(&self) -> Said {
+    pub(crate) fn digest(&self) -> ContentDigest {
         let parts: Vec<BlobId> = self.parts.blobs.iter().map(|blob| blob.id).collect();
-        Said::of(&self.parts.role, &parts)
+        ContentDigest::of(&self.parts.role, &parts)
     }
 
     pub(crate) fn build(
@@ -60,7 +60,7 @@ impl Parts {
         parent: Option<NodeId>,
         timestamp: UnixMs,
         external_id: Option<String>,
-    ) -> Built {
+    ) -> BuiltNode {
         let record = NodeRecord {
             parent,
             role: self.parts.role.clone(),
@@ -69,11 +69,11 @@ impl Parts {
             external_id,
             system_prompt: None,
         };
-        Built { node: Node::new(record, self.config, None), parts: self.parts, told: self.told }
+        BuiltNode { node: Node::new(record, self.config, None), parts: self.parts, hint: self.hint }
     }
 }
 
-impl Built {
+impl BuiltNode {
     /// Bytes of its content.
     pub(crate) fn size(&self) -> usize {
         let chunks: usize = self.parts.chunks.iter().map(|(_, bytes)| bytes.len()).sum();
@@ -84,7 +84,7 @@ impl Built {
         batch.blobs.extend(self.parts.blobs);
         let chunks = self.parts.chunks.into_iter();
         batch.chunks.extend(chunks.map(|(id, bytes)| NewChunk::Full { id, bytes: bytes.into() }));
-        batch.told.extend(self.told.map(|told| (self.node.id, told)));
+        batch.hints.extend(self.hint.map(|hint| (self.node.id, hint)));
         batch.nodes.push(self.node);
     }
 }

@@ -8,8 +8,8 @@ use std::sync::mpsc::SyncSender;
 use quipu_protocol::{Json, SessionId, UnixMs};
 use quipu_seal::Sealer;
 
-use super::forks::{Begins, One, role};
-use super::rows::{Row, Rows, Stored};
+use super::forks::{SessionOrigin, SessionsByMark, role};
+use super::rows::{MessageRow, Row, Rows};
 use crate::intake::Start;
 use crate::json::Members;
 use crate::lineages::session_id;
@@ -19,15 +19,15 @@ const PIECE: usize = 64 << 10;
 /// Pieces that wait at most.
 pub(super) const WAITING: usize = 8;
 
-/// What is remembered of a database that is followed.
-pub(super) struct Known {
-    pub(super) sessions: Vec<One>,
+/// The state of a followed database at its last import.
+pub(super) struct DatabaseState {
+    pub(super) sessions: Vec<SessionOrigin>,
     pub(super) newest: UnixMs,
     /// Sessions whose last answer was not whole.
     pub(super) unfinished: HashSet<SessionId>,
 }
 
-impl Known {
+impl DatabaseState {
     /// Whether a session is as it was.
     fn has(&self, at: usize, row: &Row, written: &HashSet<String>) -> bool {
         self.sessions.get(at).is_some_and(|one| one.row == *row)
@@ -36,16 +36,16 @@ impl Known {
     }
 }
 
-/// What comes, in order; after an error nothing does.
-pub(super) enum Came {
-    Session(Box<Begun>),
-    Messages(Vec<Sealed>),
+/// An item that the prefetch sends, in order. Nothing follows an error.
+pub(super) enum PrefetchedItem {
+    Session(Box<OpenedSession>),
+    Messages(Vec<SealedMessage>),
     /// All messages of the session came.
     End,
 }
 
-/// A session that is to be read.
-pub(super) struct Begun {
+/// A session that is to be imported.
+pub(super) struct OpenedSession {
     pub(super) row: Row,
     pub(super) session: SessionId,
     /// Those whose messages it repeats.
@@ -55,8 +55,8 @@ pub(super) struct Begun {
     pub(super) repeated: Vec<(Arc<Start>, String)>,
 }
 
-/// A message as it stands, but for its secrets.
-pub(super) struct Sealed {
+/// A message with its secrets sealed.
+pub(super) struct SealedMessage {
     pub(super) id: String,
     pub(super) created: UnixMs,
     pub(super) updated: UnixMs,
@@ -69,9 +69,9 @@ pub(super) struct Sealed {
     pub(super) secrets: u64,
 }
 
-impl Sealed {
-    fn of(message: Stored, parts: &[String], sealer: &Sealer) -> Self {
-        let Stored { id, created, updated, data } = message;
+impl SealedMessage {
+    fn of(message: MessageRow, parts: &[String], sealer: &Sealer) -> Self {
+        let MessageRow { id, created, updated, data } = message;
         let mut secrets = 0;
         let mut sealed = |text: &str| {
             let json = Json::parse(text).ok().filter(|json| json.get().starts_with('{'))?;
@@ -89,22 +89,22 @@ impl Sealed {
     }
 }
 
-/// A database that is being read.
-pub(super) struct Ahead {
+/// Reads and seals the sessions of a database in advance.
+pub(super) struct Prefetch {
     pub(super) rows: Rows,
     pub(super) sealer: Arc<Sealer>,
     /// What was remembered, and the sessions of the rows that were written since.
-    pub(super) known: Option<(Box<Known>, HashSet<String>)>,
+    pub(super) known: Option<(Box<DatabaseState>, HashSet<String>)>,
     /// Sessions that were looked at.
-    pub(super) sessions: Vec<One>,
+    pub(super) sessions: Vec<SessionOrigin>,
     /// Whether some of them were passed by, being as they were.
     pub(super) is_part: bool,
 }
 
-impl Ahead {
+impl Prefetch {
     /// Reads these sessions; ends early where nobody takes what comes.
-    pub(super) fn run(mut self, listed: Vec<Row>, out: &SyncSender<io::Result<Came>>) -> Self {
-        let mut begins = Begins::new();
+    pub(super) fn run(mut self, listed: Vec<Row>, out: &SyncSender<io::Result<PrefetchedItem>>) -> Self {
+        let mut begins = SessionsByMark::new();
         for row in listed {
             match self.session(row, &mut begins, out) {
                 Ok(true) => {}
@@ -123,25 +123,25 @@ impl Ahead {
     fn session(
         &mut self,
         row: Row,
-        begins: &mut Begins,
-        out: &SyncSender<io::Result<Came>>,
+        begins: &mut SessionsByMark,
+        out: &SyncSender<io::Result<PrefetchedItem>>,
     ) -> io::Result<bool> {
         let at = self.sessions.len();
         if let Some((known, written)) = &mut self.known
             && known.has(at, &row, written)
         {
-            let One { copied, marks, .. } = &mut known.sessions[at];
+            let SessionOrigin { copied, marks, .. } = &mut known.sessions[at];
             let (copied, marks) = (*copied, std::mem::take(marks));
             if let Some(first) = marks.first() {
                 begins.entry(*first).or_default().push(at);
             }
-            self.sessions.push(One { row, copied, marks });
+            self.sessions.push(SessionOrigin { row, copied, marks });
             self.is_part = true;
             return Ok(true);
         }
-        let one = One::of(row, &self.rows, &mut self.sessions, begins)?;
-        let start = |one: &One| start(&one.row, one.parent(&self.sessions), &self.sealer);
-        let begun = Begun {
+        let one = SessionOrigin::of(row, &self.rows, &mut self.sessions, begins)?;
+        let start = |one: &SessionOrigin| start(&one.row, one.parent(&self.sessions), &self.sealer);
+        let begun = OpenedSession {
             row: one.row.clone(),
             session: one.session(),
             related: one.origins(&self.sessions).iter().map(|(from, _)| from.session()).collect(),
@@ -150,22 +150,24 @@ impl Ahead {
         };
         let id = one.row.id.clone();
         self.sessions.push(one);
-        if out.send(Ok(Came::Session(Box::new(begun)))).is_err() {
+        if out.send(Ok(PrefetchedItem::Session(Box::new(begun)))).is_err() {
             return Ok(false);
         }
         let (mut piece, mut bytes) = (Vec::new(), 0);
         let mut is_taken = true;
         self.rows.conversation(&id, |message, parts| {
-            let message = Sealed::of(message, &parts, &self.sealer);
+            let message = SealedMessage::of(message, &parts, &self.sealer);
             bytes += message.bytes;
             piece.push(message);
             if bytes >= PIECE {
                 bytes = 0;
-                is_taken = out.send(Ok(Came::Messages(std::mem::take(&mut piece)))).is_ok();
+                is_taken = out.send(Ok(PrefetchedItem::Messages(std::mem::take(&mut piece)))).is_ok();
             }
             Ok::<_, io::Error>(is_taken)
         })?;
-        Ok(is_taken && out.send(Ok(Came::Messages(piece))).is_ok() && out.send(Ok(Came::End)).is_ok())
+        Ok(is_taken
+            && out.send(Ok(PrefetchedItem::Messages(piece))).is_ok()
+            && out.send(Ok(PrefetchedItem::End)).is_ok())
     }
 }
 

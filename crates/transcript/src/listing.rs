@@ -8,7 +8,7 @@ use quipu_protocol::{Compaction, Entry, Epoch, Json, UnixMs};
 
 use crate::blocks::member;
 use crate::exact::Canonical;
-use crate::own::Draft;
+use crate::own_part::Draft;
 use crate::{COMPACTION, INTERNAL, Lookup};
 
 /// Under which ids a node is listed.
@@ -30,7 +30,7 @@ pub fn role_of<'a>(node: &'a Node, lookup: &dyn Lookup) -> &'a str {
     if role != INTERNAL || node.record.parts.len() < 2 {
         return role;
     }
-    let found = crate::own::find(node, lookup).is_some_and(|(own, _)| own.is_compaction());
+    let found = crate::own_part::find(node, lookup).is_some_and(|(own, _)| own.is_compaction());
     if found { COMPACTION } else { role }
 }
 
@@ -66,9 +66,9 @@ pub fn listed_as(node: &Node, lookup: &dyn Lookup) -> Option<String> {
 }
 
 /// An entry in the making: the members that all have, then its own.
-struct Listed(String);
+struct ListedEntry(String);
 
-impl Listed {
+impl ListedEntry {
     fn new(kind: &str, listing: &Listing<'_>) -> Self {
         let mut entry = Self(format!("{{\"type\":{}", quoted(kind)));
         entry.place(listing);
@@ -110,10 +110,10 @@ pub(crate) fn settings(epoch: &Epoch, kind: &str, listing: &Listing<'_>) -> Opti
     let Epoch { provider, model, .. } = epoch;
     let mut entry;
     if model.is_empty() {
-        entry = Listed::new("custom", listing);
+        entry = ListedEntry::new("custom", listing);
         entry.text("customType", kind);
     } else {
-        entry = Listed::new("model_change", listing);
+        entry = ListedEntry::new("model_change", listing);
         entry.text("provider", provider);
         entry.text("modelId", model);
     }
@@ -123,7 +123,7 @@ pub(crate) fn settings(epoch: &Epoch, kind: &str, listing: &Listing<'_>) -> Opti
 pub(crate) fn compaction(compaction: &Compaction, listing: &Listing<'_>) -> Option<Blob> {
     let Compaction { summary, tokens_before, details, usage, from_hook, .. } = compaction;
     let entry = |details: Option<&Json>| {
-        let mut entry = Listed::new("compaction", listing);
+        let mut entry = ListedEntry::new("compaction", listing);
         entry.text("summary", summary);
         // Where nothing stays, it names itself: it does not stand before itself.
         entry.text("firstKeptEntryId", listing.first_kept.unwrap_or(listing.id));
@@ -146,7 +146,7 @@ pub(crate) fn meta(json: &Json, draft: &mut Draft, listing: &Listing<'_>) -> Opt
     if !is_entry || ["id", "parentId", "timestamp", "role"].into_iter().any(has) {
         return None;
     }
-    let mut entry = Listed("{".to_owned());
+    let mut entry = ListedEntry("{".to_owned());
     entry.place(listing);
     let mut place = entry.0;
     place.push(',');
@@ -159,7 +159,7 @@ pub(crate) fn meta(json: &Json, draft: &mut Draft, listing: &Listing<'_>) -> Opt
 /// A message that has no list of blocks, as the entry of it: others take it for a block of another one where it stands by
 /// itself.
 pub(crate) fn message(json: &Json, draft: &mut Draft, listing: &Listing<'_>) -> Option<Blob> {
-    let mut entry = Listed::new("message", listing);
+    let mut entry = ListedEntry::new("message", listing);
     entry.raw("message", "");
     let begins = i64::try_from(entry.0.len()).ok()?;
     entry.0.push_str(json.get());

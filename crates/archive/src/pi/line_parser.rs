@@ -1,5 +1,5 @@
-//! What is done with a line alone, on any core: it is parsed, migrated and sealed, and its parts are encoded and hashed
-//! as they will be if it stands and hangs where it seems to.
+//! The work on a line that needs no other line, on any core: parsing, migrating and sealing it, and encoding and hashing
+//! its parts for the place where it seems to belong.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use quipu_seal::Sealer;
 use super::entry::{self, Head, Line, Parent};
 use super::{AGENT, VERSION};
 use crate::Problem;
-use crate::built::Parts;
+use crate::built_node::NodeParts;
 use crate::lines::{self, Place};
 
-/// What must be known of a file to make its lines ready.
+/// Parses the lines of one file.
 #[derive(Clone)]
-pub(super) struct Maker {
+pub(super) struct LineParser {
     pub(super) version: u64,
     pub(super) session: SessionId,
     pub(super) sealer: Arc<Sealer>,
@@ -22,33 +22,33 @@ pub(super) struct Maker {
     pub(super) time: UnixMs,
 }
 
-/// A line of the file.
-pub(super) struct Made {
+/// A parsed line of the file.
+pub(super) struct ParsedLine {
     pub(super) place: Place,
     pub(super) problems: Vec<Problem>,
-    pub(super) what: What,
+    pub(super) what: LineContent,
 }
 
-/// What a line holds.
-pub(super) enum What {
+/// The content of a line.
+pub(super) enum LineContent {
     /// No entry.
     Nothing,
     /// An entry that is not looked at before those before it are placed.
     Text(Json),
-    /// An entry that was made ready.
-    Ready(Box<Ahead>),
+    /// An entry that was prepared in advance.
+    Ready(Box<PreparedEntry>),
 }
 
-/// An entry that was made ready before those before it are placed.
-pub(super) struct Ahead {
+/// An entry that was prepared before the entries before it are placed.
+pub(super) struct PreparedEntry {
     pub(super) head: Head<'static>,
-    pub(super) ready: Ready,
+    pub(super) ready: EntryText,
     /// `None` when they depend on other entries.
-    pub(super) parts: Option<Parts>,
+    pub(super) parts: Option<NodeParts>,
 }
 
-/// An entry as it is kept.
-pub(super) struct Ready {
+/// The text of an entry as it is stored.
+pub(super) struct EntryText {
     pub(super) text: Json,
     /// As it was before its secrets were sealed.
     pub(super) unsealed: Option<Json>,
@@ -57,25 +57,25 @@ pub(super) struct Ready {
     pub(super) n: u64,
 }
 
-impl Maker {
+impl LineParser {
     /// All that can be done with a line of a file alone. In version 1 each entry takes its id from the one before.
-    pub(super) fn make(&self, line: &lines::Line<'_>, is_ahead: bool) -> Made {
+    pub(super) fn make(&self, line: &lines::Line<'_>, is_ahead: bool) -> ParsedLine {
         let place = line.place;
         let (json, problems) = line.object();
         let what = match json {
-            None => What::Nothing,
-            Some(json) if !is_ahead || self.version < 2 => What::Text(json),
+            None => LineContent::Nothing,
+            Some(json) if !is_ahead || self.version < 2 => LineContent::Text(json),
             Some(json) => {
                 // Of the objects before it the first is the header.
                 let ready = self.ready(json, place.number, place.objects, None);
-                self.ahead(ready)
+                self.prepare(ready)
             }
         };
-        Made { place, problems, what }
+        ParsedLine { place, problems, what }
     }
 
     /// The line as it is kept; `before` is the id of the entry before it.
-    pub(super) fn ready(&self, json: Json, number: u64, n: u64, before: Option<&str>) -> Ready {
+    pub(super) fn ready(&self, json: Json, number: u64, n: u64, before: Option<&str>) -> EntryText {
         let migrated = if self.version < VERSION {
             entry::migrated(json.get(), self.version, &self.session, n, before)
         } else {
@@ -84,25 +84,25 @@ impl Maker {
         let json = migrated.and_then(|text| Json::parse(&text).ok()).unwrap_or(json);
         let sealed = self.sealer.seal_json(&json);
         let unsealed = (sealed != json).then_some(json);
-        Ready { text: sealed, unsealed, number, n }
+        EntryText { text: sealed, unsealed, number, n }
     }
 
-    fn ahead(&self, ready: Ready) -> What {
-        let Some(line) = Line::read(ready.text.get()) else { return What::Text(ready.text) };
+    fn prepare(&self, ready: EntryText) -> LineContent {
+        let Some(line) = Line::read(ready.text.get()) else { return LineContent::Text(ready.text) };
         // What a compaction keeps is found among the entries before it.
         let parts = (line.head.kind != "compaction").then(|| self.parts(&line, &ready, false, &|_| None));
         let head = line.head.into_owned();
-        What::Ready(Box::new(Ahead { head, ready, parts }))
+        LineContent::Ready(Box::new(PreparedEntry { head, ready, parts }))
     }
 
     /// The parts of an entry that hangs where it says, or at the root.
     pub(super) fn parts(
         &self,
         line: &Line<'_>,
-        ready: &Ready,
+        ready: &EntryText,
         at_root: bool,
         find: &dyn Fn(&str) -> Option<quipu_protocol::NodeId>,
-    ) -> Parts {
+    ) -> NodeParts {
         let follows = match &line.head.parent {
             Parent::Id(id) if !at_root => Some(id.as_ref()),
             Parent::Id(_) | Parent::Nothing | Parent::Unreadable => None,
@@ -110,6 +110,6 @@ impl Maker {
         let time = line.head.timestamp.unwrap_or(self.time);
         let unsealed = ready.unsealed.as_ref().map(Json::get);
         let (entry, step) = line.entry(ready.n, follows, time, unsealed, find);
-        Parts::new(AGENT, &entry, &step)
+        NodeParts::new(AGENT, &entry, &step)
     }
 }

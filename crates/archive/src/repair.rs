@@ -2,11 +2,11 @@
 
 use quipu_dag::Node;
 use quipu_protocol::NodeId;
-use quipu_transcript::Decoded;
+use quipu_transcript::DecodedEntry;
 
-/// Why an entry stands where it stands, and not where its file says.
+/// Why an import placed an entry elsewhere than its file says.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Mended {
+pub enum PlacementRepair {
     /// A header in the middle of the file.
     SecondHeader,
     /// It has no id.
@@ -19,9 +19,14 @@ pub enum Mended {
 
 /// How a node of an imported session was mended; `None` for one that was not, and for nodes that no importer wrote.
 /// `first` is the session's first node. Entries that share an id are told by comparing them.
-pub fn mended(agent: &str, node: &Node, decoded: &Decoded, first: NodeId) -> Option<Mended> {
+pub fn placement_repair(
+    agent: &str,
+    node: &Node,
+    decoded: &DecodedEntry,
+    first: NodeId,
+) -> Option<PlacementRepair> {
     match agent {
-        crate::pi::AGENT => crate::pi::mended(node, decoded, first),
+        crate::pi::AGENT => crate::pi::placement_repair(node, decoded, first),
         _ => None,
     }
 }

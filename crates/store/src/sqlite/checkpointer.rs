@@ -1,42 +1,41 @@
-//! The thread that copies the log into the file while large commits come.
+//! The thread that checkpoints the write-ahead log (WAL) while large commits come.
 //!
-//! Nobody waits for it, so it yields to all who work: on a machine with few cores the next commit is not made later by what
-//! can be done after it.
+//! Nobody waits for it, so it yields to all other threads: on a machine with few cores it does not delay the next commit.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use super::cut::{Log, look_at_log};
 use super::failure::Place;
-use super::file::beside;
+use super::file::sibling_path;
 use super::readers::Connect;
-use super::shared::{Shared, lock};
+use super::shared::{SharedMemory, lock};
+use super::wal_state::{WalState, inspect_wal};
 use super::writer::{guarded, join};
 
 /// How nice the thread is to others, of 19.
 #[cfg(target_os = "linux")]
 const NICE: i32 = 10;
 
-/// The handle to the thread, which is started when there is something to copy.
-pub(super) struct Copier {
+/// The handle to the thread, which starts when there is something to checkpoint.
+pub(super) struct Checkpointer {
     connect: Connect,
     place: Place,
-    shared: Option<Arc<Shared>>,
+    shared: Option<Arc<SharedMemory>>,
     thread: Mutex<Option<(SyncSender<()>, JoinHandle<()>)>>,
-    /// The file is being closed, which copies what is left.
+    /// The file is being closed, which checkpoints what is left.
     ended: Arc<AtomicBool>,
 }
 
-impl Copier {
-    pub(super) fn new(connect: Connect, place: Place, shared: Option<Arc<Shared>>) -> Self {
+impl Checkpointer {
+    pub(super) fn new(connect: Connect, place: Place, shared: Option<Arc<SharedMemory>>) -> Self {
         Self { connect, place, shared, thread: Mutex::default(), ended: Arc::default() }
     }
 
-    /// Copies what is in the log, beside whoever asks. What cannot be copied is when the file is closed, or by a commit that
-    /// finds the log long.
-    pub(super) fn copy(&self) {
+    /// Checkpoints the WAL in the background. What fails is left for the close of the file, or for a commit that finds the
+    /// WAL long.
+    pub(super) fn checkpoint(&self) {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((asked, _)) = &*thread {
             match asked.try_send(()) {
@@ -49,7 +48,7 @@ impl Copier {
         let (connect, place, ended) = (self.connect.clone(), self.place.clone(), Arc::clone(&self.ended));
         let shared = self.shared.clone();
         let serve = move || serve(&asks, &ended, &connect, &place, shared.as_deref());
-        if let Ok(started) = std::thread::Builder::new().name("quipu-store-log".to_owned()).spawn(serve) {
+        if let Ok(started) = std::thread::Builder::new().name("quipu-store-wal".to_owned()).spawn(serve) {
             // There is room for one.
             asked.try_send(()).ok();
             *thread = Some((asked, started));
@@ -57,8 +56,8 @@ impl Copier {
     }
 }
 
-impl Drop for Copier {
-    /// Waits for what is being copied.
+impl Drop for Checkpointer {
+    /// Waits for a running checkpoint.
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Relaxed);
         let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
@@ -69,13 +68,19 @@ impl Drop for Copier {
     }
 }
 
-fn serve(asks: &Receiver<()>, ended: &AtomicBool, connect: &Connect, place: &Place, shared: Option<&Shared>) {
+fn serve(
+    asks: &Receiver<()>,
+    ended: &AtomicBool,
+    connect: &Connect,
+    place: &Place,
+    shared: Option<&SharedMemory>,
+) {
     yield_to_others();
-    let log = beside(&place.path, "-wal");
-    let slot = shared.map(Shared::slot).unwrap_or_default();
+    let wal = sibling_path(&place.path, "-wal");
+    let slot = shared.map(SharedMemory::slot).unwrap_or_default();
     while asks.recv().is_ok() && !ended.load(Ordering::Relaxed) {
-        let Ok(_held) = shared.map(Shared::hold).transpose() else { continue };
-        let copied = guarded(place, "copy the log of", || {
+        let Ok(_held) = shared.map(SharedMemory::hold).transpose() else { continue };
+        let copied = guarded(place, "checkpoint", || {
             let rested = lock(&slot).take();
             let connection = match rested {
                 Some(connection) => connection,
@@ -86,7 +91,7 @@ fn serve(asks: &Receiver<()>, ended: &AtomicBool, connect: &Connect, place: &Pla
                 }
             };
             // A part of one that was cut short would leave the file with a part of a step.
-            if look_at_log(&connection, &log) == Log::Whole {
+            if inspect_wal(&connection, &wal) == WalState::Whole {
                 connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
             }
             Ok(connection)
@@ -111,8 +116,8 @@ mod tests {
 
     use super::*;
 
-    /// A database with something in its log, and a copier that cannot open it so many times.
-    fn begin(path: &Path, failures: usize) -> (Connection, Copier) {
+    /// A database with something in its WAL, and a checkpointer that fails to open it so many times.
+    fn begin(path: &Path, failures: usize) -> (Connection, Checkpointer) {
         let writer = Connection::open(path).unwrap();
         writer
             .execute_batch(
@@ -129,37 +134,37 @@ mod tests {
             }
             Ok(Connection::open(&path)?)
         });
-        (writer, Copier::new(connect, place, None))
+        (writer, Checkpointer::new(connect, place, None))
     }
 
     /// Asks until all is copied.
-    fn ask(writer: &Connection, copier: &Copier) {
+    fn ask(writer: &Connection, checkpointer: &Checkpointer) {
         let begun = Instant::now();
         loop {
-            copier.copy();
+            checkpointer.checkpoint();
             let pages = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?));
-            let (log, copied) = writer.query_row("PRAGMA wal_checkpoint(NOOP)", [], pages).unwrap();
-            if log == copied {
+            let (wal, copied) = writer.query_row("PRAGMA wal_checkpoint(NOOP)", [], pages).unwrap();
+            if wal == copied {
                 return;
             }
-            assert!(begun.elapsed() < Duration::from_secs(30), "{copied} of {log} pages");
+            assert!(begun.elapsed() < Duration::from_secs(30), "{copied} of {wal} pages");
             std::thread::yield_now();
         }
     }
 
     #[test]
-    fn what_is_in_the_log_reaches_the_file() {
+    fn checkpoint_moves_the_wal_into_the_file() {
         let dir = tempfile::tempdir().unwrap();
-        let (writer, copier) = begin(&dir.path().join("file"), 0);
-        ask(&writer, &copier);
+        let (writer, checkpointer) = begin(&dir.path().join("file"), 0);
+        ask(&writer, &checkpointer);
         writer.execute_batch("INSERT INTO t VALUES (2)").unwrap();
-        ask(&writer, &copier);
+        ask(&writer, &checkpointer);
     }
 
     #[test]
-    fn what_fails_is_tried_again() {
+    fn failed_checkpoint_is_retried() {
         let dir = tempfile::tempdir().unwrap();
-        let (writer, copier) = begin(&dir.path().join("file"), 3);
-        ask(&writer, &copier);
+        let (writer, checkpointer) = begin(&dir.path().join("file"), 3);
+        ask(&writer, &checkpointer);
     }
 }

@@ -1,7 +1,7 @@
 //! Reads of what was done.
 
 use quipu_protocol::{NodeId, SessionId, UnixMs};
-use quipu_transcript::DeedKind;
+use quipu_transcript::FileOpKind;
 use rusqlite::{Connection, Row, params};
 
 use super::super::costs::SLOT;
@@ -9,8 +9,8 @@ use super::super::failure::Outcome;
 use super::super::{graph, rows};
 use super::{behind, exists};
 use crate::{
-    ASKED, CHANGES, Done, DoneQuery, FileChange, Known, LOGGED, TOUCHED, ToolCount, Touched, UsageBy,
-    UsageQuery, UsageSum,
+    ASKED, ActivityQuery, CHANGES, FileActivity, FileChange, IndexedAnswer, LOGGED, SessionActivity, TOUCHED,
+    ToolCount, UsageGrouping, UsageQuery, UsageSum,
 };
 
 /// The sums of a group, after its key and model.
@@ -18,17 +18,22 @@ const SUMS: &str = "u.model, u.priced, sum(u.calls), total(u.input), total(u.out
      total(u.cache_write), total(u.cost)";
 
 /// Tokens and cost.
-pub(in crate::sqlite) fn usage(connection: &Connection, query: &UsageQuery) -> Outcome<Known<Vec<UsageSum>>> {
+pub(in crate::sqlite) fn usage(
+    connection: &Connection,
+    query: &UsageQuery,
+) -> Outcome<IndexedAnswer<Vec<UsageSum>>> {
     let behind = behind(connection)?;
     if !exists(connection)? {
-        return Ok(Known { found: Vec::new(), behind });
+        return Ok(IndexedAnswer { found: Vec::new(), behind });
     }
     let (key, join) = match query.by {
-        UsageBy::Time => ("u.slot * 900000", ""),
-        UsageBy::Model => ("u.model", ""),
-        UsageBy::Project => ("coalesce(s.project, '')", "LEFT JOIN quipu_x_session s ON s.num = u.session"),
-        UsageBy::Agent => ("coalesce(s.agent, '')", "LEFT JOIN quipu_x_session s ON s.num = u.session"),
-        UsageBy::Session => ("coalesce(s.id, '')", "LEFT JOIN quipu_x_session s ON s.num = u.session"),
+        UsageGrouping::Time => ("u.slot * 900000", ""),
+        UsageGrouping::Model => ("u.model", ""),
+        UsageGrouping::Project => {
+            ("coalesce(s.project, '')", "LEFT JOIN quipu_x_session s ON s.num = u.session")
+        }
+        UsageGrouping::Agent => ("coalesce(s.agent, '')", "LEFT JOIN quipu_x_session s ON s.num = u.session"),
+        UsageGrouping::Session => ("coalesce(s.id, '')", "LEFT JOIN quipu_x_session s ON s.num = u.session"),
     };
     let mut statement = connection.prepare_cached(&format!(
         "SELECT {key} AS key, {SUMS} FROM quipu_x_use u {join} WHERE u.slot >= ?1 AND u.slot < ?2 \
@@ -38,7 +43,7 @@ pub(in crate::sqlite) fn usage(connection: &Connection, query: &UsageQuery) -> O
     // The end of the quarter hour that it is in.
     let until = query.until.map_or(i64::MAX, |at| at.saturating_add(SLOT - 1).div_euclid(SLOT));
     let sums = statement.query_map([since, until], sum)?.collect::<Result<_, _>>()?;
-    Ok(Known { found: sums, behind })
+    Ok(IndexedAnswer { found: sums, behind })
 }
 
 fn sum(row: &Row<'_>) -> rusqlite::Result<UsageSum> {
@@ -58,34 +63,34 @@ fn sum(row: &Row<'_>) -> rusqlite::Result<UsageSum> {
 }
 
 /// Files that sessions of this id touched, the last touched first.
-pub(in crate::sqlite) fn touched(
+pub(in crate::sqlite) fn file_activity(
     connection: &Connection,
     session: &SessionId,
-) -> Outcome<Known<Vec<Touched>>> {
+) -> Outcome<IndexedAnswer<Vec<FileActivity>>> {
     let behind = behind(connection)?;
     if !exists(connection)? {
-        return Ok(Known { found: Vec::new(), behind });
+        return Ok(IndexedAnswer { found: Vec::new(), behind });
     }
     let mut statement = connection.prepare_cached(
         "SELECT t.path, t.deed, sum(t.times), max(t.at), t.seq FROM quipu_x_session s JOIN quipu_x_touch t ON t.session = s.num \
          WHERE s.id = ?1 GROUP BY t.path, t.deed ORDER BY 4 DESC, t.path, t.deed LIMIT ?2",
     )?;
     let mut found = statement.query(params![session.as_str(), TOUCHED as i64])?;
-    Ok(Known { found: files(connection, &mut found)?, behind })
+    Ok(IndexedAnswer { found: files(connection, &mut found)?, behind })
 }
 
-/// Rows of path, deed, times, time and row number.
-fn files(connection: &Connection, found: &mut rusqlite::Rows<'_>) -> Outcome<Vec<Touched>> {
+/// Rows of path, kind of operation, count, time and row number.
+fn files(connection: &Connection, found: &mut rusqlite::Rows<'_>) -> Outcome<Vec<FileActivity>> {
     let mut files = Vec::new();
     while let Some(row) = found.next()? {
         let kind = match row.get(1)? {
-            1 => DeedKind::Read,
-            2 => DeedKind::Write,
-            3 => DeedKind::Edit,
-            _ => DeedKind::Remove,
+            1 => FileOpKind::Read,
+            2 => FileOpKind::Write,
+            3 => FileOpKind::Edit,
+            _ => FileOpKind::Remove,
         };
         let Some(node) = graph::id_of(connection, row.get(4)?)? else { continue };
-        files.push(Touched {
+        files.push(FileActivity {
             path: row.get(0)?,
             kind,
             times: row.get::<_, i64>(2)?.unsigned_abs(),
@@ -100,7 +105,7 @@ fn files(connection: &Connection, found: &mut rusqlite::Rows<'_>) -> Outcome<Vec
 pub(in crate::sqlite) fn changes(
     connection: &Connection,
     paths: &[String],
-) -> Outcome<Known<Vec<FileChange>>> {
+) -> Outcome<IndexedAnswer<Vec<FileChange>>> {
     let behind = behind(connection)?;
     let mut changes: Vec<(i64, FileChange)> = Vec::new();
     if exists(connection)? {
@@ -132,14 +137,17 @@ pub(in crate::sqlite) fn changes(
         }
     }
     changes.sort_by_key(|(seq, change)| (change.at, *seq, change.call));
-    Ok(Known { found: changes.into_iter().map(|(_, change)| change).collect(), behind })
+    Ok(IndexedAnswer { found: changes.into_iter().map(|(_, change)| change).collect(), behind })
 }
 
 /// What sessions did since then, the last changed first. Of those that are not given only the index is read.
-pub(in crate::sqlite) fn done(connection: &Connection, query: &DoneQuery) -> Outcome<Known<Vec<Done>>> {
+pub(in crate::sqlite) fn session_activity(
+    connection: &Connection,
+    query: &ActivityQuery,
+) -> Outcome<IndexedAnswer<Vec<SessionActivity>>> {
     let behind = behind(connection)?;
     if !exists(connection)? {
-        return Ok(Known { found: Vec::new(), behind });
+        return Ok(IndexedAnswer { found: Vec::new(), behind });
     }
     let below = query.below.as_deref().filter(|below| *below != "/");
     let mut newest = connection.prepare_cached(match below {
@@ -160,11 +168,11 @@ pub(in crate::sqlite) fn done(connection: &Connection, query: &DoneQuery) -> Out
     {
         sessions.extend(done_by(connection, row.get(0)?, query)?);
     }
-    Ok(Known { found: sessions, behind })
+    Ok(IndexedAnswer { found: sessions, behind })
 }
 
 /// What one session did; `None` when that is nothing, it is another program's than is asked for, or it was removed.
-fn done_by(connection: &Connection, num: i64, query: &DoneQuery) -> Outcome<Option<Done>> {
+fn done_by(connection: &Connection, num: i64, query: &ActivityQuery) -> Outcome<Option<SessionActivity>> {
     let since = query.since;
     let mut statement = connection.prepare_cached(
         "SELECT s.id, s.agent, s.project, r.node_id, s.updated, coalesce((SELECT m.text FROM quipu_x_mark m \
@@ -201,7 +209,7 @@ fn done_by(connection: &Connection, num: i64, query: &DoneQuery) -> Outcome<Opti
          ORDER BY at DESC, path, deed LIMIT ?3",
     )?;
     let changed = files(connection, &mut touched.query(params![num, since, LOGGED as i64])?)?;
-    Ok(Some(Done {
+    Ok(Some(SessionActivity {
         session: row.get::<_, String>(0)?.into(),
         agent: row.get(1)?,
         cwd: row.get(2)?,

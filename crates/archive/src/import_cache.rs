@@ -1,4 +1,4 @@
-//! What was imported before, by file, and whether a file is as it was then.
+//! Notes of earlier imports by file, and whether a file has changed since.
 
 use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -11,7 +11,7 @@ use quipu_protocol::{ChunkId, NodeId, SessionId, UnixMs};
 use quipu_store::{Action, ActionQuery, Commit, Graph, LoggedAction, StoreError};
 use serde::{Deserialize, Serialize};
 
-use crate::batches::off_the_runtime;
+use crate::batches::run_blocking;
 use crate::lineages::{IMPORTED, main_ref};
 use crate::stamp::{Stamp, hash_of_first};
 use crate::{ArchiveError, Report};
@@ -39,12 +39,12 @@ pub(crate) struct Mark {
     pub(crate) actions: bool,
     /// Of a file that a session of ours may go on in.
     #[serde(flatten)]
-    pub(crate) filed: Filed,
+    pub(crate) filed: WriteBackState,
 }
 
-/// How far a file and a session of ours that goes on in it are.
+/// How far a file and a session of ours that is written to it are.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Filed {
+pub(crate) struct WriteBackState {
     /// The place of the next entry; 0 when it was not noted.
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub(crate) next: u64,
@@ -70,7 +70,16 @@ fn is_nothing(count: &u64) -> bool {
 impl Mark {
     pub(crate) fn new(agent: &str, path: &Path, session: SessionId, bytes: u64, sha256: ChunkId) -> Self {
         let (format, path) = (agent.to_owned(), path.to_owned());
-        Self { format, path, session, bytes, sha256, stamp: None, actions: false, filed: Filed::default() }
+        Self {
+            format,
+            path,
+            session,
+            bytes,
+            sha256,
+            stamp: None,
+            actions: false,
+            filed: WriteBackState::default(),
+        }
     }
 
     /// Noted with the commit after which the session's ref, which stood at `from`, stands at `to`.
@@ -80,57 +89,57 @@ impl Mark {
     }
 }
 
-/// What was imported before, by file and agent. Read once for many files.
+/// The notes of earlier imports by file and agent. Loaded once for many files.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct ImportCache {
     files: HashMap<PathBuf, Vec<Mark>>,
     /// The number of the last note.
     last: i64,
     follows: bool,
-    followed: Followed,
+    followed: FollowedFiles,
 }
 
-/// What is in memory of files that are followed: for each kind of importer, those that grew last at the end.
+/// The state of followed files: for each kind of importer, those that grew last at the end.
 #[derive(Default)]
-struct Followed(Mutex<HashMap<TypeId, OfKind>>);
+struct FollowedFiles(Mutex<HashMap<TypeId, FilesOfKind>>);
 
-/// Files with what one kind of importer keeps of them.
-type OfKind = VecDeque<(PathBuf, Box<dyn Any + Send>)>;
+/// Files with the state that one kind of importer keeps of them.
+type FilesOfKind = VecDeque<(PathBuf, Box<dyn Any + Send>)>;
 
-impl std::fmt::Debug for Followed {
+impl std::fmt::Debug for FollowedFiles {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Followed")
     }
 }
 
-impl Followed {
+impl FollowedFiles {
     fn take<T: Send + 'static>(&self, path: &Path) -> Option<T> {
         let mut followed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let of_kind = followed.get_mut(&TypeId::of::<T>())?;
         let at = of_kind.iter().position(|(other, _)| other == path)?;
-        let (_, going) = of_kind.remove(at)?;
-        going.downcast().ok().map(|going| *going)
+        let (_, state) = of_kind.remove(at)?;
+        state.downcast().ok().map(|state| *state)
     }
 
-    fn keep<T: Send + 'static>(&self, path: &Path, going: T) {
+    fn keep<T: Send + 'static>(&self, path: &Path, state: T) {
         let mut followed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let of_kind = followed.entry(TypeId::of::<T>()).or_default();
         if of_kind.len() >= FOLLOWED {
             of_kind.pop_front();
         }
-        of_kind.push_back((path.to_owned(), Box::new(going)));
+        of_kind.push_back((path.to_owned(), Box::new(state)));
     }
 }
 
-impl Seen {
+impl ImportCache {
     /// Reads what the store notes of earlier imports.
     ///
     /// # Errors
     /// What the store says.
     pub async fn load(store: &dyn Graph) -> Result<Self, StoreError> {
-        let mut seen = Self::default();
-        seen.catch_up(store).await?;
-        Ok(seen)
+        let mut cache = Self::default();
+        cache.catch_up(store).await?;
+        Ok(cache)
     }
 
     /// Reads what was noted since it was read last, and little more.
@@ -179,8 +188,8 @@ impl Seen {
         self.followed.take(path)
     }
 
-    pub(crate) fn keep<T: Send + 'static>(&self, path: &Path, going: T) {
-        self.followed.keep(path, going);
+    pub(crate) fn keep<T: Send + 'static>(&self, path: &Path, state: T) {
+        self.followed.keep(path, state);
     }
 
     /// What the last import of a file noted.
@@ -222,7 +231,7 @@ pub(crate) async fn unchanged(
     }
     let settled = stamp.settled(now());
     let again = file.try_clone().map_err(fail)?;
-    let hash = off_the_runtime(move || hash_of_first(again, u64::MAX)).await?.map_err(fail)?;
+    let hash = run_blocking(move || hash_of_first(again, u64::MAX)).await?.map_err(fail)?;
     if hash != mark.sha256 {
         file.rewind().map_err(fail)?;
         return Ok(None);
@@ -247,11 +256,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_earlier_versions_noted_is_read() {
+    fn marks_of_earlier_versions_are_read() {
         let zeros = "0".repeat(64);
         let short = format!(r#"{{"format":"codex","path":"/a","session":"s","bytes":3,"sha256":"{zeros}"}}"#);
         let mark: Mark = serde_json::from_str(&short).unwrap();
-        assert_eq!((mark.bytes, mark.stamp, &mark.filed), (3, None, &Filed::default()));
+        assert_eq!((mark.bytes, mark.stamp, &mark.filed), (3, None, &WriteBackState::default()));
         assert_eq!(serde_json::to_string(&mark).unwrap(), short);
         let long = format!(
             r#"{{"format":"pi","path":"/a","session":"s","bytes":3,"sha256":"{zeros}","next":7,"last":"{zeros}","written":{{"t":"{zeros}"}},"notes":"{zeros}","stamp":{{"device":1,"inode":2,"bytes":3,"modified":4,"changed":5}}}}"#

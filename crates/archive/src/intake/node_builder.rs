@@ -1,19 +1,20 @@
-//! Items to nodes: each below what it follows, in whatever order they come.
+//! Builds nodes from items: each below its parent, in whatever order they come.
 
-mod again;
+mod resume;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use quipu_protocol::{Entry, Epoch, NodeId, SessionId, SessionStart, StepInfo, UnixMs};
-use quipu_store::{Commit, Expect, RefMove};
+use quipu_store::RefMove;
 use tokio::sync::mpsc;
 
-use super::known::{Known, Stored};
-use super::{Follows, Item, Start};
-use crate::batches::{Batch, Most};
-use crate::built::{Built, Parts, Said};
+use super::stored_session::{StoredItem, StoredSession};
+use super::{Item, ItemParent, Start};
+use crate::batches::{Batch, BatchBuffer, BatchLimit, PartialBatch};
+use crate::built_node::{BuiltNode, ContentDigest, NodeParts};
 use crate::key::Key;
-use crate::lineages::tip_ref;
+use crate::lineages::{tip_arrival, tip_departure};
+use crate::waiting_list::{Waiting, WaitingList};
 use crate::{ProblemKind, Report};
 
 /// Bytes of items that wait for what they follow, about; beyond it they wait no longer.
@@ -45,11 +46,11 @@ struct Owner {
     below: Option<NodeId>,
 }
 
-/// Takes items from a reader and makes nodes of them.
-pub(crate) struct Placer {
+/// Takes items from a reader and builds their nodes.
+pub(crate) struct NodeBuilder {
     agent: &'static str,
     pub(crate) report: Report,
-    known: Known,
+    known: StoredSession,
     owners: Vec<Owner>,
     /// Items of this file, by their ids.
     met: HashMap<Key, NodeId>,
@@ -64,26 +65,22 @@ pub(crate) struct Placer {
     /// Ends at which refs stand in the store, and whose they are.
     held: HashMap<NodeId, SessionId>,
     /// Nodes that became ends or ceased to be some, since refs were told of last.
-    turned: Vec<NodeId>,
-    /// Items that wait, by what they wait for.
-    waiting: HashMap<Key, Vec<Item>>,
-    waiting_bytes: usize,
+    changed_tips: Vec<NodeId>,
+    waiting: WaitingList<Item>,
     /// Line, time and node of the last item of the file's own session, at which it can stand.
     last: Option<(u64, UnixMs, NodeId)>,
     /// Line and node of the last item of any.
     end: Option<(u64, NodeId)>,
-    batch: Commit,
-    batch_bytes: usize,
-    most: Most,
+    batch: BatchBuffer,
     batches: mpsc::Sender<Batch>,
-    before: Before,
+    before: PriorTotals,
     /// Whether something was left out that another import may find whole.
     unfinished: bool,
 }
 
 /// Items that have the id of another, and so have numbers, from 2 on.
 struct Twins {
-    said: HashMap<Said, (u64, NodeId)>,
+    digest: HashMap<ContentDigest, (u64, NodeId)>,
     /// Those of the store that did not come yet.
     left: BTreeMap<u64, NodeId>,
     next: u64,
@@ -91,10 +88,10 @@ struct Twins {
 
 impl Twins {
     /// What the store has.
-    fn of(known: &Known, id: &str) -> Self {
-        let mut twins = Self { said: HashMap::new(), left: BTreeMap::new(), next: 2 };
+    fn of(known: &StoredSession, id: &str) -> Self {
+        let mut twins = Self { digest: HashMap::new(), left: BTreeMap::new(), next: 2 };
         while let Some(stored) = known.items.get(&numbered(id, twins.next)) {
-            twins.said.entry(stored.said).or_insert((twins.next, stored.node));
+            twins.digest.entry(stored.digest).or_insert((twins.next, stored.node));
             twins.left.insert(twins.next, stored.node);
             twins.next += 1;
         }
@@ -106,35 +103,28 @@ fn numbered(id: &str, number: u64) -> Key {
     Key::of(&format!("{id}~{number}"))
 }
 
-/// What went to the store before, of other sessions of the same file.
+/// What other sessions of the same file sent to the store before.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Before {
+pub(super) struct PriorTotals {
     pub(super) bytes: u64,
     pub(super) entries: u64,
     pub(super) batches: u64,
 }
 
-/// What is too little for a batch of its own.
-#[derive(Default)]
-pub(super) struct Rest {
-    commit: Commit,
-    bytes: usize,
-}
-
-impl Rest {
-    /// As a batch, after which nothing comes.
-    pub(super) fn batch(self, before: Before) -> Batch {
-        Batch { commit: self.commit, bytes: before.bytes, entries: before.entries }
+impl PriorTotals {
+    /// The partial batch that is left at the end of the file.
+    pub(super) fn last_batch(self, rest: PartialBatch) -> Batch {
+        Batch { commit: rest.into_commit(), bytes: self.bytes, entries: self.entries }
     }
 }
 
-/// What came of a file, or of one session of it.
-pub(super) struct Placed {
+/// The result of a file, or of one session of it.
+pub(super) struct BuiltSession {
     pub(super) report: Report,
     /// What has gone to the store with it, but for the rest.
-    pub(super) before: Before,
+    pub(super) before: PriorTotals,
     /// The last of it, which goes with what comes next.
-    pub(super) rest: Rest,
+    pub(super) rest: PartialBatch,
     /// The sessions that it holds items of, and those that they go on from.
     pub(super) sessions: Vec<SessionId>,
     pub(super) last: Option<(UnixMs, NodeId)>,
@@ -144,19 +134,19 @@ pub(super) struct Placed {
     pub(super) unfinished: bool,
 }
 
-impl Placer {
+impl NodeBuilder {
     pub(super) fn new(
         agent: &'static str,
         report: Report,
-        known: Known,
-        most: Most,
-        before: Before,
+        known: StoredSession,
+        most: BatchLimit,
+        before: PriorTotals,
         batches: mpsc::Sender<Batch>,
     ) -> Self {
-        let mut placer = Self {
+        let mut builder = Self {
             agent,
             report,
-            known: Known::default(),
+            known: StoredSession::default(),
             owners: Vec::new(),
             met: HashMap::new(),
             twins: HashMap::new(),
@@ -164,36 +154,33 @@ impl Placer {
             nodes: HashSet::new(),
             tips: HashMap::new(),
             held: HashMap::new(),
-            turned: Vec::new(),
-            waiting: HashMap::new(),
-            waiting_bytes: 0,
+            changed_tips: Vec::new(),
+            waiting: WaitingList::default(),
             last: None,
             end: None,
-            batch: Commit::default(),
-            batch_bytes: 0,
-            most: most.after(before.batches),
+            batch: BatchBuffer::new(most.after(before.batches)),
             batches,
             before,
             unfinished: false,
         };
-        placer.take_up(known);
-        placer
+        builder.take_up(known);
+        builder
     }
 
     /// With the rest of what came before it.
-    pub(super) fn with(mut self, rest: Rest) -> Self {
-        (self.batch, self.batch_bytes) = (rest.commit, rest.bytes);
+    pub(super) fn with(mut self, rest: PartialBatch) -> Self {
+        self.batch = self.batch.after(rest);
         self
     }
 
     /// What the store has, before anything comes.
-    fn take_up(&mut self, known: Known) {
+    fn take_up(&mut self, known: StoredSession) {
         self.held = known.tips.iter().map(|(session, node)| (*node, session.clone())).collect();
         // Another session may have begun at an end meanwhile.
         let inner: HashSet<NodeId> = known.bases.values().filter_map(|(_, below)| *below).collect();
         let tips = self.held.iter().filter(|(node, _)| !inner.contains(*node));
         self.tips = tips.map(|(node, session)| (*node, session.clone())).collect();
-        self.turned = self.held.keys().filter(|node| !self.tips.contains_key(*node)).copied().collect();
+        self.changed_tips = self.held.keys().filter(|node| !self.tips.contains_key(*node)).copied().collect();
         self.known = known;
     }
 
@@ -254,16 +241,15 @@ impl Placer {
 
     /// Takes an item.
     pub(crate) fn item(&mut self, item: Item) -> Result<(), Stop> {
-        if let Follows::Item(before) = &item.follows {
+        if let ItemParent::Item(before) = &item.follows {
             let key = Key::of(before);
             if before == &item.id || item.also.contains(before) {
                 self.report.problem(item.line, ProblemKind::Cycle, before);
-                return self.place_with_rest(Item { follows: Follows::Nothing, ..item });
+                return self.place_with_rest(Item { follows: ItemParent::Nothing, ..item });
             }
             if self.find(key).is_none() {
-                self.waiting_bytes += size_of(&item);
-                self.waiting.entry(key).or_default().push(item);
-                if self.waiting_bytes > WAITING_BYTES {
+                self.waiting.push(key, item);
+                if self.waiting.bytes() > WAITING_BYTES {
                     return self.place_waiting();
                 }
                 return Ok(());
@@ -276,16 +262,12 @@ impl Placer {
     fn place_with_rest(&mut self, item: Item) -> Result<(), Stop> {
         let mut ready = vec![item];
         while let Some(item) = ready.pop() {
-            let ids: Vec<Key> = std::iter::once(&item.id).chain(&item.also).map(|id| Key::of(id)).collect();
+            let ids = item.keys();
             self.place(item);
             for id in ids {
-                if let Some(list) = self.waiting.remove(&id) {
-                    self.waiting_bytes =
-                        self.waiting_bytes.saturating_sub(list.iter().map(size_of).sum::<usize>());
-                    ready.extend(list.into_iter().rev());
-                }
+                self.waiting.release(id, &mut ready);
             }
-            if self.most.is_reached(&self.batch, self.batch_bytes) {
+            if self.batch.is_full() {
                 self.send()?;
             }
         }
@@ -304,8 +286,8 @@ impl Placer {
         let (line, is_head) = (item.line, item.is_head);
         let Some(session) = self.owners.get(owner).map(|owner| owner.start.session.clone()) else { return };
         let before = match &follows {
-            Follows::Nothing => None,
-            Follows::Item(before) => self.find(Key::of(before)),
+            ItemParent::Nothing => None,
+            ItemParent::Item(before) => self.find(Key::of(before)),
         };
         let base = self.base(owner, before);
         // What follows the item from which its session was forked follows the first node of the fork.
@@ -319,15 +301,15 @@ impl Placer {
         let key = Key::of(&id);
         let stored = self.known.items.get(&key).copied();
         let parts = match &first_kept {
-            None => Parts::new(self.agent, &entry, &step),
+            None => NodeParts::new(self.agent, &entry, &step),
             Some(kept) => self.parts_kept_from(kept, &id, &mut entry, &step),
         };
-        let said = parts.said();
+        let digest = parts.digest();
         self.report.read += 1;
         let mut own = key;
         let node = match stored {
-            None => self.grow(parts, said, parent, time, id, &session),
-            Some(stored) if stored.said == said => {
+            None => self.grow(parts, digest, parent, time, id, &session),
+            Some(stored) if stored.digest == digest => {
                 self.report.present += 1;
                 stored.node
             }
@@ -338,7 +320,7 @@ impl Placer {
                 if is_second {
                     self.report.problem(line, ProblemKind::DuplicateId, &id);
                 }
-                if let Some((number, node)) = twins.said.get(&said).copied() {
+                if let Some((number, node)) = twins.digest.get(&digest).copied() {
                     twins.left.remove(&number);
                     self.report.present += 1;
                     own = numbered(&id, number);
@@ -358,9 +340,9 @@ impl Placer {
                     let number = twins.next;
                     twins.next += 1;
                     own = numbered(&id, number);
-                    let node = self.grow(parts, said, parent, time, format!("{id}~{number}"), &session);
+                    let node = self.grow(parts, digest, parent, time, format!("{id}~{number}"), &session);
                     if let Some(twins) = self.twins.get_mut(&key) {
-                        twins.said.insert(said, (number, node));
+                        twins.digest.insert(digest, (number, node));
                     }
                     node
                 }
@@ -386,20 +368,20 @@ impl Placer {
     /// What an entry says that may keep what was said from another one on: as it stands in the store, if it does. When
     /// it was imported, what it keeps may not have been there yet, or have been there already, or it was another one of
     /// that id.
-    fn parts_kept_from(&mut self, kept: &str, id: &str, entry: &mut Entry, step: &StepInfo) -> Parts {
+    fn parts_kept_from(&mut self, kept: &str, id: &str, entry: &mut Entry, step: &StepInfo) -> NodeParts {
         let agent = self.agent;
         let mut parts = |kept: Option<NodeId>| {
             if let Entry::Compaction(compaction) = entry {
                 compaction.first_kept = kept;
             }
-            Parts::new(agent, entry, step)
+            NodeParts::new(agent, entry, step)
         };
         let (kept_key, key) = (Key::of(kept), Key::of(id));
         let first = parts(self.met.get(&kept_key).copied());
         let Some(stored) = self.known.items.get(&key) else { return first };
         let own = self.twins.entry(key).or_insert_with(|| Twins::of(&self.known, id));
-        let is_there = |said: Said| stored.said == said || own.said.contains_key(&said);
-        if is_there(first.said()) {
+        let is_there = |digest: ContentDigest| stored.digest == digest || own.digest.contains_key(&digest);
+        if is_there(first.digest()) {
             return first;
         }
         let other = self.others.get(&kept_key).copied();
@@ -407,14 +389,14 @@ impl Placer {
         let known = std::iter::once(kept_key).chain(numbers).map_while(|key| self.known.items.get(&key));
         let nodes = other.into_iter().chain(known.map(|stored| stored.node));
         let mut others = std::iter::once(None).chain(nodes.map(Some)).map(parts);
-        others.find(|parts| is_there(parts.said())).unwrap_or(first)
+        others.find(|parts| is_there(parts.digest())).unwrap_or(first)
     }
 
     /// A node that the store does not have.
     fn grow(
         &mut self,
-        parts: Parts,
-        said: Said,
+        parts: NodeParts,
+        digest: ContentDigest,
         parent: NodeId,
         time: UnixMs,
         id: String,
@@ -423,27 +405,26 @@ impl Placer {
         let key = Key::of(&id);
         let built = parts.build(Some(parent), time, Some(id));
         let node = built.node.id;
-        self.known.items.insert(key, Stored { node, said });
+        self.known.items.insert(key, StoredItem { node, digest });
         self.add(built, session);
         self.no_end(parent);
         self.report.added += 1;
         node
     }
 
-    fn add(&mut self, built: Built, session: &SessionId) {
+    fn add(&mut self, built: BuiltNode, session: &SessionId) {
         self.an_end(built.node.id, session);
-        self.batch_bytes += built.size();
-        built.add_to(&mut self.batch);
+        self.batch.add(built);
     }
 
     fn an_end(&mut self, node: NodeId, session: &SessionId) {
         self.tips.insert(node, session.clone());
-        self.turned.push(node);
+        self.changed_tips.push(node);
     }
 
     fn no_end(&mut self, node: NodeId) {
         if self.tips.remove(&node).is_some() {
-            self.turned.push(node);
+            self.changed_tips.push(node);
         }
     }
 
@@ -451,18 +432,15 @@ impl Placer {
     /// where it was.
     fn moves(&mut self) -> Vec<RefMove> {
         let mut moves = Vec::new();
-        for node in std::mem::take(&mut self.turned) {
+        for node in std::mem::take(&mut self.changed_tips) {
             match (self.tips.get(&node), self.held.get(&node)) {
                 (Some(session), None) => {
-                    let name = tip_ref(self.agent, session, &node);
+                    moves.push(tip_arrival(self.agent, session, node));
                     self.held.insert(node, session.clone());
-                    moves.push(RefMove::publish(name, node, "import"));
                 }
                 (None, Some(session)) => {
-                    let name = tip_ref(self.agent, session, &node);
+                    moves.push(tip_departure(self.agent, session, node));
                     self.held.remove(&node);
-                    let why = "import".into();
-                    moves.push(RefMove { name, expect: Expect::Any, to: None, fence: None, why });
                 }
                 (Some(_), Some(_)) | (None, None) => {}
             }
@@ -488,7 +466,7 @@ impl Placer {
         step.extra.extend(start.kept.clone().map(|kept| (self.agent.to_owned(), kept)));
         let session = start.session.clone();
         // Without an id of its own: that would be the session's, by which people mean its last entry.
-        let built = Parts::new(self.agent, &entry, &step).build(before, time, None);
+        let built = NodeParts::new(self.agent, &entry, &step).build(before, time, None);
         let node = built.node.id;
         self.add(built, &session);
         if let Some(before) = before {
@@ -499,12 +477,11 @@ impl Placer {
     }
 
     fn send(&mut self) -> Result<(), Stop> {
-        self.batch_bytes = 0;
-        let mut commit = std::mem::take(&mut self.batch);
-        commit.moves.extend(self.moves());
+        let moves = self.moves();
+        self.batch.move_refs(moves);
+        let commit = self.batch.take();
         self.before.batches += 1;
-        self.most = self.most.after(1);
-        let Before { bytes, entries, .. } = self.before;
+        let PriorTotals { bytes, entries, .. } = self.before;
         let batch = Batch { commit, bytes: bytes + self.report.bytes, entries: entries + self.report.read };
         self.batches.blocking_send(batch).map_err(|_| Stop::Closed)
     }
@@ -516,68 +493,55 @@ impl Placer {
 
     /// What waits for items that never came begins a branch; what waits for itself is cut at its first.
     fn place_waiting(&mut self) -> Result<(), Stop> {
-        loop {
-            let ids: HashSet<Key> = self
-                .waiting
-                .values()
-                .flatten()
-                .flat_map(|item| std::iter::once(&item.id).chain(&item.also))
-                .map(|id| Key::of(id))
-                .collect();
-            let first = |keys: &mut dyn Iterator<Item = (&Key, &Vec<Item>)>| {
-                keys.min_by_key(|(_, items)| items.first().map_or(0, |item| item.line)).map(|(key, _)| *key)
+        let mut pass = self.waiting.unresolved();
+        while let Some((item, kind)) = self.waiting.next_unresolved(&mut pass) {
+            let detail = match &item.follows {
+                ItemParent::Item(before) => before.clone(),
+                ItemParent::Nothing => String::new(),
             };
-            let orphans = first(&mut self.waiting.iter().filter(|(key, _)| !ids.contains(key)));
-            let (key, kind) = match orphans {
-                Some(key) => (key, ProblemKind::Orphan),
-                None => match first(&mut self.waiting.iter()) {
-                    Some(key) => (key, ProblemKind::Cycle),
-                    None => return Ok(()),
-                },
-            };
-            let mut items = self.waiting.remove(&key).unwrap_or_default();
-            if kind == ProblemKind::Cycle && items.len() > 1 {
-                // Only the first is cut off; the others follow when the circle comes round.
-                self.waiting.insert(key, items.split_off(1));
-            }
-            for item in items {
-                self.waiting_bytes = self.waiting_bytes.saturating_sub(size_of(&item));
-                let detail = match &item.follows {
-                    Follows::Item(before) => before.clone(),
-                    Follows::Nothing => String::new(),
-                };
-                self.report.problem(item.line, kind, &detail);
-                self.place_with_rest(Item { follows: Follows::Nothing, ..item })?;
-            }
+            self.report.problem(item.line, kind, &detail);
+            self.place_with_rest(Item { follows: ItemParent::Nothing, ..item })?;
         }
+        Ok(())
     }
 
     /// The end of a session, after which others come.
-    pub(super) fn end(mut self) -> Result<Placed, Stop> {
+    pub(super) fn end(mut self) -> Result<BuiltSession, Stop> {
         self.place_waiting()?;
         let moves = self.moves();
-        self.batch.moves.extend(moves);
+        self.batch.move_refs(moves);
         Ok(self.placed().0)
     }
 
     /// What did not go to the store yet, where it cannot go on.
-    pub(super) fn into_rest(self) -> Rest {
-        Rest { commit: self.batch, bytes: self.batch_bytes }
+    pub(super) fn into_rest(self) -> PartialBatch {
+        self.batch.into_partial()
     }
 
     /// The end of the file; with what the store has then, unless several items had one id: what each of them is, is made
     /// out with all of them.
-    pub(super) fn end_with_known(mut self) -> Result<(Placed, Option<Known>), Stop> {
+    pub(super) fn end_with_known(mut self) -> Result<(BuiltSession, Option<StoredSession>), Stop> {
         self.place_waiting()?;
         self.send()?;
         Ok(self.placed())
     }
 
-    fn placed(self) -> (Placed, Option<Known>) {
-        let rest = Rest { commit: self.batch, bytes: self.batch_bytes };
-        let Self { mut report, tips, last, nodes, unfinished, mut before, owners, mut known, twins, .. } =
-            self;
-        let is_plain = twins.values().all(|twins| twins.said.is_empty());
+    fn placed(self) -> (BuiltSession, Option<StoredSession>) {
+        let Self {
+            mut report,
+            tips,
+            last,
+            nodes,
+            unfinished,
+            mut before,
+            owners,
+            mut known,
+            twins,
+            batch,
+            ..
+        } = self;
+        let rest = batch.into_partial();
+        let is_plain = twins.values().all(|twins| twins.digest.is_empty());
         known.tips = tips.iter().map(|(node, session)| (session.clone(), *node)).collect();
         report.branches = tips.values().filter(|session| **session == report.session).count() as u64;
         let last = last.map(|(_, time, node)| (time, node));
@@ -585,7 +549,10 @@ impl Placer {
         let sessions = owners.into_iter().map(|owner| owner.start);
         let sessions =
             sessions.flat_map(|start| std::iter::once(start.session).chain(start.parent)).collect();
-        (Placed { report, before, rest, sessions, last, nodes, tips, unfinished }, is_plain.then_some(known))
+        (
+            BuiltSession { report, before, rest, sessions, last, nodes, tips, unfinished },
+            is_plain.then_some(known),
+        )
     }
 }
 
@@ -595,11 +562,23 @@ struct Base {
     below: Option<NodeId>,
 }
 
-/// Bytes of an item, about.
-fn size_of(item: &Item) -> usize {
-    let entry = match &item.entry {
-        Entry::Meta(json) => json.get().len(),
-        other => format!("{other:?}").len(),
-    };
-    entry + item.kept.as_ref().map_or(0, |kept| kept.get().len()) + 256
+impl Waiting for Item {
+    fn parent(&self) -> Option<Key> {
+        match &self.follows {
+            ItemParent::Item(before) => Some(Key::of(before)),
+            ItemParent::Nothing => None,
+        }
+    }
+
+    fn keys(&self) -> Vec<Key> {
+        std::iter::once(&self.id).chain(&self.also).map(|id| Key::of(id)).collect()
+    }
+
+    fn size(&self) -> usize {
+        let entry = match &self.entry {
+            Entry::Meta(json) => json.get().len(),
+            other => format!("{other:?}").len(),
+        };
+        entry + self.kept.as_ref().map_or(0, |kept| kept.get().len()) + 256
+    }
 }

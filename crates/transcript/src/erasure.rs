@@ -2,7 +2,7 @@
 
 use quipu_dag::{Blob, Text, Value, canonical};
 
-use crate::own::KIND;
+use crate::own_part::KIND;
 
 /// Members of an object.
 type Members = Vec<(Text, Value)>;
