@@ -327,9 +327,9 @@ pub(crate) struct SearchArgs {
     /// Sort the newest 200 hits by relevance instead of by time.
     #[arg(long)]
     pub(crate) best: bool,
-    /// Also search by meaning, with the model that `search.meaning` in settings.json names, and mix both rankings.
-    /// With --wait and no words, only build the vectors.
-    #[arg(long, conflicts_with_all = ["best", "part"])]
+    /// Also search by meaning, with the embedding model that `search.meaning` in settings.json names, and mix both
+    /// rankings. With --wait and no words, only build the vectors.
+    #[arg(long, alias = "meaning", conflicts_with_all = ["best", "part"])]
     pub(crate) semantic: bool,
     /// Only whole words.
     #[arg(long, conflicts_with = "part")]

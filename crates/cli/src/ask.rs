@@ -112,7 +112,7 @@ fn in_words(kind: &AskKind) -> (String, String, Vec<String>) {
                 Scope::Always => "a always in this directory",
             });
             let words: Vec<&str> = words.chain(["n no (a reason may follow)"]).collect();
-            (format!("May `{tool}` {question}?"), subject.to_string(), list(&words))
+            (format!("`{tool}`: {question}"), subject.to_string(), list(&words))
         }
         AskKind::Confirm { title, text } => (title.clone(), text.clone(), list(&["y yes", "n no"])),
         AskKind::Choose { title, options } => {

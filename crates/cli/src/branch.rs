@@ -2,8 +2,8 @@
 
 use std::io::Write as _;
 
-use quipu::{ChangeError, JumpedWithFiles};
-use quipu_protocol::{Command, Content, Event, JumpResult, Jumped, MoveFiles, Summarize, UserInput};
+use quipu::{ChangeError, JumpWithFiles};
+use quipu_protocol::{Command, Content, Event, JumpReport, JumpResult, MoveFiles, Summarize, UserInput};
 
 use crate::args::{BranchArgs, Task};
 use crate::exit::Failure;
@@ -25,18 +25,18 @@ pub(crate) async fn run(args: &BranchArgs) -> Result<(), Failure> {
         let done =
             restore_files::jump(&home, &engine, node, Words::Label(label), &args.restore, args.out.json)
                 .await?;
-        let Some(JumpedWithFiles { jumped, plan, problems }) = done else { return Ok(()) };
+        let Some(JumpWithFiles { jumped, plan, problems }) = done else { return Ok(()) };
         files = Some((plan, problems));
         jumped
     } else {
-        let JumpedWithFiles { jumped, problems, .. } = engine.jump_along(node, label, None).await?;
+        let JumpWithFiles { jumped, problems, .. } = engine.jump_with_files(node, label, None).await?;
         restore_files::warn(&problems);
         jumped
     };
-    let Jumped { session, from, at, head, said, summary, usage } = &jumped;
-    let text = said.as_ref().map(UserInput::text);
+    let JumpReport { session, from, at, head, prompt, summary, usage } = &jumped;
+    let text = prompt.as_ref().map(UserInput::text);
     let images =
-        said.iter().flat_map(|said| &said.content).filter(|block| matches!(block, Content::Image(_)));
+        prompt.iter().flat_map(|input| &input.content).filter(|block| matches!(block, Content::Image(_)));
     let images = images.count();
     if args.out.json {
         let cost = usage.map(|usage| usage.cost.total);
@@ -66,7 +66,7 @@ async fn summarized(
     args: &BranchArgs,
     node: quipu_protocol::NodeId,
     id: String,
-) -> Result<Jumped, Failure> {
+) -> Result<JumpReport, Failure> {
     let here = std::env::current_dir()?;
     let task = Task {
         session: Some(id.clone()),
@@ -93,7 +93,7 @@ async fn summarized(
         }),
         _ => None,
     });
-    let jumped: Jumped = jumped.await?.ok_or_else(stopped)?;
+    let jumped: JumpReport = jumped.await?.ok_or_else(stopped)?;
     if let (None, true) = (jumped.summary, jumped.from != jumped.at) {
         note("Nothing is left behind, so there was nothing to sum up.");
     }

@@ -164,7 +164,7 @@ impl Stage {
         }
         crate::run::run_prompts(session, prompts, front, &ExitHints::default()).await.map_err(
             |mut failure| {
-                if failure.exit == Exit::Departed {
+                if failure.exit == Exit::ReplayMismatch {
                     failure.message = format!("The demo stopped: {}", failure.message);
                 }
                 note(format!(

@@ -15,7 +15,7 @@ pub(crate) enum Exit {
     Credential = 3,
     Store = 4,
     Limit = 5,
-    Departed = 6,
+    ReplayMismatch = 6,
     Hangup = 129,
     Interrupted = 130,
     Terminated = 143,
@@ -56,7 +56,7 @@ impl Failure {
 impl From<quipu_host::Failure> for Failure {
     fn from(failure: quipu_host::Failure) -> Self {
         let exit = match failure.kind {
-            FailureKind::Departed => return Self::silent(Exit::Failed),
+            FailureKind::ReplayMismatch => return Self::silent(Exit::Failed),
             FailureKind::Failed => Exit::Failed,
             FailureKind::Request | FailureKind::Asks(_) => Exit::Usage,
             FailureKind::Credential => Exit::Credential,

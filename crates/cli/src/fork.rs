@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::path::Path;
 
-use quipu::{ChangeError, Engine, Forked};
+use quipu::{ChangeError, Engine, ForkReport};
 use quipu_store::Graph;
 
 use crate::args::{CloneArgs, ForkArgs, StoreArg};
@@ -49,7 +49,7 @@ pub(crate) async fn clone(args: &CloneArgs) -> Result<(), Failure> {
     tell(&home, &engine, &forked).await
 }
 
-async fn tell(home: &Home, engine: &Engine, forked: &Forked) -> Result<(), Failure> {
+async fn tell(home: &Home, engine: &Engine, forked: &ForkReport) -> Result<(), Failure> {
     let row = session_named(&**engine.store(), forked.session.as_str()).await?;
     let cwd = if Path::new(&row.cwd).is_dir() { "" } else { " --cwd ." };
     note(format!(

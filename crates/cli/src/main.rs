@@ -71,8 +71,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// File descriptors that a run needs at least.
 const DESCRIPTORS: usize = 32;
 
-/// Steps of tasks between two looks at what files and the terminal have to say: by default it is 61, and a model that
-/// floods would keep a key waiting for all of them.
+/// Task polls between two checks for IO events. The default of 61 delays key presses while a model streams fast.
 const EVENT_INTERVAL: u32 = 8;
 
 /// Whether there are enough file descriptors to begin with: parts of the runtime cannot say so when there are not.

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use clap::Args;
-use quipu::{MergeSide, Merged};
+use quipu::{MergeReport, MergeSide};
 use quipu_store::SessionRow;
 
 use crate::args::{RestoreArgs, StoreArg};
@@ -69,8 +69,8 @@ pub(crate) async fn run(args: &MergeArgs) -> Result<(), Failure> {
     } else {
         None
     };
-    let done = engine.merge_along(from, &into, &args.note, side, how.as_ref()).await;
-    let Merged { node, merge, plan, problems } = done.map_err(restore_files::shown_if_stale)?;
+    let done = engine.merge_with_files(from, &into, &args.note, side, how.as_ref()).await;
+    let MergeReport { node, merge, plan, problems } = done.map_err(restore_files::shown_if_stale)?;
     restore_files::warn(&problems);
     if args.json {
         let value = serde_json::json!({

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use quipu::{ChangeError, Engine, FileConflict, FilePlan, FilesError, JumpedWithFiles, RestoreFiles};
+use quipu::{ChangeError, Engine, FileConflict, FilePlan, FilesError, JumpWithFiles, RestoreFiles};
 use quipu_protocol::{FileState, NodeId};
 
 use crate::args::RestoreArgs;
@@ -86,7 +86,7 @@ pub(crate) async fn jump(
     words: Words<'_>,
     files: &RestoreArgs,
     json: bool,
-) -> Result<Option<JumpedWithFiles>, Failure> {
+) -> Result<Option<JumpWithFiles>, Failure> {
     let session = engine.session_to_jump(node).await?;
     let cwd = quipu_host::session_named(&**engine.store(), session.as_str()).await?.cwd;
     let how = options(home, &cwd, files.overwrite)?;
@@ -96,8 +96,8 @@ pub(crate) async fn jump(
     };
     let Some(how) = agree(how, plan, files, json)? else { return Ok(None) };
     let done = match words {
-        Words::Label(label) => engine.jump_with_files(node, label, &how).await,
-        Words::Message(message) => engine.tobe_with_files(node, message, &how).await,
+        Words::Label(label) => engine.jump_with_files(node, label, Some(&how)).await,
+        Words::Message(message) => engine.tobe_with_files(node, message, Some(&how)).await,
     };
     let done = done.map_err(shown_if_stale)?;
     warn(&done.problems);

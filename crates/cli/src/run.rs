@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use quipu::{Delivery, Opened, Refused, Session};
+use quipu::{Delivery, OpenedSession, Refusal, Session};
 use quipu_protocol::{
     Answer, AskId, CompactionReason, CompactionResult, Content, Delta, Ending, Envelope, Event, Limit,
     Message, ModelErrorKind, Notice, Outcome, Scope, StopReason, Ui, UserInput,
@@ -72,7 +72,7 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
     }
     let StartedSession { store: open, opened, recorder, budget, file, ask_deadline, .. } =
         crate::home::open(&home, task, &here, replay.clone()).await?;
-    let Opened { session, troubles } = opened;
+    let OpenedSession { session, notices } = opened;
     let cwd = session.cwd().display().to_string();
     // What must be typed to go on after a failure.
     let again = match session.cwd() == here {
@@ -102,7 +102,7 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
         Front::Json(json) if task.ask_on_stdin => json.asker = Some(LineAsker::new(ask_deadline)?),
         Front::Json(_) => {}
     }
-    for notice in troubles {
+    for notice in notices {
         front.opened_with(&session, notice)?;
     }
     let mut result = run_prompts(session, prompts, front, &hints).await;
@@ -239,26 +239,26 @@ async fn abort(session: &Session) {
     drop(session.abort().await);
 }
 
-pub(crate) fn refused(error: Refused) -> Failure {
+pub(crate) fn refused(error: Refusal) -> Failure {
     let exit = match &error {
-        Refused::Store { .. } => Exit::Store,
-        Refused::Files { .. } | Refused::NotMoved { .. } | Refused::Blocked { .. } => Exit::Failed,
-        Refused::Empty
-        | Refused::NothingToContinue
-        | Refused::NothingToCompact
-        | Refused::NothingToUndo
-        | Refused::NothingToRedo
-        | Refused::NoCompaction
-        | Refused::MergeConflict { .. }
-        | Refused::NotInSession { .. }
-        | Refused::NoSuchModel { .. }
-        | Refused::LabelTooLong { .. } => Exit::Usage,
-        Refused::Busy
-        | Refused::NoSuchAsk
-        | Refused::NoSuchAnswer
-        | Refused::QueueFull
-        | Refused::Behind
-        | Refused::Closed => Exit::Failed,
+        Refusal::Store { .. } => Exit::Store,
+        Refusal::Files { .. } | Refusal::NotMoved { .. } | Refusal::Blocked { .. } => Exit::Failed,
+        Refusal::Empty
+        | Refusal::NothingToContinue
+        | Refusal::NothingToCompact
+        | Refusal::NothingToUndo
+        | Refusal::NothingToRedo
+        | Refusal::NoCompaction
+        | Refusal::MergeConflict { .. }
+        | Refusal::NotInSession { .. }
+        | Refusal::NoSuchModel { .. }
+        | Refusal::LabelTooLong { .. } => Exit::Usage,
+        Refusal::Busy
+        | Refusal::NoSuchAsk
+        | Refusal::InvalidAnswer
+        | Refusal::QueueFull
+        | Refusal::SlowSubscriber
+        | Refusal::Closed => Exit::Failed,
     };
     Failure::new(exit, error)
 }
@@ -278,7 +278,7 @@ fn finished(outcome: &Outcome, hints: &ExitHints) -> Result<(), Failure> {
             let exit = match error.kind {
                 ModelErrorKind::NoCredential | ModelErrorKind::Auth => Exit::Credential,
                 ModelErrorKind::UnknownModel => Exit::Usage,
-                ModelErrorKind::Departed => Exit::Departed,
+                ModelErrorKind::ReplayMismatch => Exit::ReplayMismatch,
                 _ => Exit::Failed,
             };
             fail(exit, error.to_string())
@@ -310,11 +310,11 @@ pub(crate) fn tell(notice: &Notice) {
         Notice::Interrupted { calls, model_call } => {
             for (tool, call) in calls {
                 note(format!(
-                    "Interrupted earlier, not run again: {tool} ({call}); whether it took effect is unknown"
+                    "Quipu exited while {tool} ({call}) was running. It is not run again; check what it did."
                 ));
             }
             if *model_call {
-                note("A model call was interrupted earlier; whether it was answered is unknown");
+                note("Quipu exited in the middle of a reply. The reply was lost and is not retried.");
             }
         }
         Notice::Note { text } => note(text),
@@ -405,7 +405,7 @@ impl Front {
                     write_line(&line)?;
                 }
                 match (&envelope.event, &mut json.asker) {
-                    (Event::Asked { ask }, Some(asker)) => write_line(&asker.asked(ask)),
+                    (Event::AskOpened { ask }, Some(asker)) => write_line(&asker.asked(ask)),
                     (Event::AskClosed { ask, .. }, Some(asker)) => {
                         asker.closed(ask);
                         Ok(())
@@ -511,7 +511,7 @@ impl Text {
                 note_in(Paint::dim, format!("• going to {} …", to.short()));
                 Ok(())
             }
-            Event::Changed { model, thinking, .. } => {
+            Event::EpochChanged { model, thinking, .. } => {
                 self.close()?;
                 let level = quipu_protocol::Json::of(thinking).unwrap_or_default();
                 let level = level.get().trim_matches('"');
@@ -533,14 +533,14 @@ impl Text {
                 );
                 Ok(())
             }
-            Event::Asked { ask } => {
+            Event::AskOpened { ask } => {
                 self.close()?;
                 if let Some(asker) = &mut self.asker {
                     asker.asked(ask);
                 }
                 Ok(())
             }
-            Event::AskClosed { ask, by, by_policy } => {
+            Event::AskClosed { ask, answer: by, by_policy } => {
                 if let Some(asker) = &mut self.asker {
                     asker.closed(ask);
                 }

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use quipu_host::OpenRequest;
-use quipu_runtime::{Desk, Served};
+use quipu_runtime::{Desk, ServeEnd};
 
 use crate::args::StoreArg;
 use crate::exit::{Failure, advised};
@@ -29,11 +29,11 @@ pub(crate) async fn run(args: &ServeArgs) -> Result<(), Failure> {
     // Also where the client is gone: what runs is recorded as aborted.
     desk.shutdown().await;
     match served {
-        Some(Served::Left | Served::Closed) => Ok(()),
-        Some(Served::OtherVersion) => Err(Failure::usage(
+        Some(ServeEnd::Left | ServeEnd::Closed) => Ok(()),
+        Some(ServeEnd::OtherVersion) => Err(Failure::usage(
             "the program at the other end does not speak this protocol, or not this version of it (docs/serve.md)",
         )),
-        Some(Served::Stalled) => Err(Failure::failed("the program at the other end stopped reading")),
+        Some(ServeEnd::Stalled) => Err(Failure::failed("the program at the other end stopped reading")),
         None => Err(Failure::silent(signals.exit())),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use quipu::{Delivery, Opened};
+use quipu::{Delivery, OpenedSession};
 use quipu_protocol::{AbortTarget, Command, Event};
 
 use crate::args::Mode;
@@ -12,13 +12,13 @@ use crate::run::{Front, Signals, refused, tell};
 /// Begins such work and tells of it as it goes on; the first signal stops it. `ended` knows the event that it ends
 /// with. Nothing when it was stopped.
 pub(crate) async fn run_command<T>(
-    opened: Opened,
+    opened: OpenedSession,
     here: &Path,
     command: Command,
     ended: impl Fn(&Event) -> Option<Result<T, Failure>>,
 ) -> Result<Option<T>, Failure> {
-    let Opened { session, troubles } = opened;
-    for notice in &troubles {
+    let OpenedSession { session, notices } = opened;
+    for notice in &notices {
         tell(notice);
     }
     let mut front = Front::new(Mode::Text, &session, &here.to_string_lossy())?;

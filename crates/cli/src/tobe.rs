@@ -3,8 +3,8 @@
 use std::io::Write as _;
 
 use clap::Args;
-use quipu::JumpedWithFiles;
-use quipu_protocol::Jumped;
+use quipu::JumpWithFiles;
+use quipu_protocol::JumpReport;
 
 use crate::args::{RestoreArgs, StoreArg};
 use crate::confirm::confirm;
@@ -39,7 +39,7 @@ pub(crate) async fn run(args: &TobeArgs) -> Result<(), Failure> {
     let travel = engine.travel(node, &message).await?;
     let RestoreArgs { files: with_files, dry_run, yes, .. } = args.restore;
     if !yes && !dry_run {
-        let plan = printable(&if with_files { travel.way() } else { travel.question() });
+        let plan = printable(&if with_files { travel.way() } else { travel.plan() });
         let (who, stays) = match travel.begins {
             true => ("a new session", "nothing was changed"),
             false => ("this session", "it stands where it stood"),
@@ -50,16 +50,15 @@ pub(crate) async fn run(args: &TobeArgs) -> Result<(), Failure> {
     let jumped = if with_files {
         let words = Words::Message(&message);
         let done = restore_files::jump(&home, &engine, node, words, &args.restore, args.json).await?;
-        let Some(JumpedWithFiles { jumped, plan, problems }) = done else { return Ok(()) };
+        let Some(JumpWithFiles { jumped, plan, problems }) = done else { return Ok(()) };
         files = Some((plan, problems));
         jumped
     } else {
-        let JumpedWithFiles { jumped, problems, .. } =
-            engine.tobe_in(node, &message, &current_dir()?).await?;
+        let JumpWithFiles { jumped, problems, .. } = engine.tobe_in(node, &message, &current_dir()?).await?;
         restore_files::warn(&problems);
         jumped
     };
-    let Jumped { session, from, at, head, .. } = jumped;
+    let JumpReport { session, from, at, head, .. } = jumped;
     if args.json {
         let value = serde_json::json!({
             "session": session, "from": from, "at": at, "head": head, "messages": travel.messages, "turns": travel.turns,

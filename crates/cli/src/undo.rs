@@ -45,7 +45,7 @@ pub(crate) async fn undo(args: &StepArgs) -> Result<(), Failure> {
     if !agreed(how.as_ref(), &engine, args, &row, &planned, ["Undo", "undone"]).await? {
         return Ok(());
     }
-    let (done, problems) = engine.undo_along(&row.id, args.steps(), how.as_ref()).await?;
+    let (done, problems) = engine.undo_with_files(&row.id, args.steps(), how.as_ref()).await?;
     restore_files::warn(&problems);
     tell(&home, &row, &done, args.json, "undone")?;
     if !args.json {
@@ -62,7 +62,7 @@ pub(crate) async fn redo(args: &StepArgs) -> Result<(), Failure> {
     if !agreed(how.as_ref(), &engine, args, &row, &planned, ["Do again", "done again"]).await? {
         return Ok(());
     }
-    let (done, problems) = engine.redo_along(&row.id, args.steps(), how.as_ref()).await?;
+    let (done, problems) = engine.redo_with_files(&row.id, args.steps(), how.as_ref()).await?;
     restore_files::warn(&problems);
     tell(&home, &row, &done, args.json, "done again")
 }

@@ -55,7 +55,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     session.prompt("What time is it?").await?;
     while let Some(envelope) = events.next().await {
         match &envelope.event {
-            Event::Asked { ask } => {
+            Event::AskOpened { ask } => {
                 let Some(asked) = ask.permission() else { continue };
                 println!("{} {} [y/N]", asked.question, asked.subject);
                 let line = tokio::task::spawn_blocking(|| {

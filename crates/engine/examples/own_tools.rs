@@ -23,7 +23,7 @@ struct Count {
 }
 
 /// `sell {item}`: takes one away.
-struct Sell {
+struct SellTool {
     spec: ToolSpec,
     shelf: Shelf,
 }
@@ -70,7 +70,7 @@ impl Tool for Count {
     }
 }
 
-impl Tool for Sell {
+impl Tool for SellTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
@@ -130,7 +130,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         system: Some("You keep a small shop. Sell what is there and nothing else.".into()),
         tools: vec![
             Arc::new(Count { spec: spec("count", "How many of an item are left."), shelf: shelf.clone() }),
-            Arc::new(Sell { spec: spec("sell", "Sells one of an item."), shelf }),
+            Arc::new(SellTool { spec: spec("sell", "Sells one of an item."), shelf }),
         ],
         ..SessionOptions::new(dir.path(), model, Arc::new(script))
     };

@@ -68,7 +68,7 @@ pub enum ChangeError {
     },
     /// Both sides of a merge changed these files.
     #[error(
-        "both sides changed {}; say whose are to be kept: ours (of the session that is merged into) or theirs",
+        "both sides changed {}; say whose version to keep: ours (of the session that is merged into) or theirs",
         files.join(", ")
     )]
     Conflict {
@@ -76,10 +76,10 @@ pub enum ChangeError {
         files: Vec<String>,
     },
     /// Nothing moved the session, or all that did is undone.
-    #[error("there is nothing to undo: session `{0}` stands at its beginning")]
+    #[error("there is nothing to undo: session `{0}` is at its beginning")]
     NothingToUndo(SessionId),
     /// Nothing was undone since the session moved last.
-    #[error("there is nothing to do again: nothing of session `{0}` was undone since it moved last")]
+    #[error("there is nothing to redo: nothing of session `{0}` was undone since its last move")]
     NothingToRedo(SessionId),
     /// A label or a name is too long.
     #[error("a label or name has at most {NAME_LIMIT} characters, and this one has {0}")]

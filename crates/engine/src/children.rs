@@ -18,7 +18,7 @@ use tracing::Instrument as _;
 
 use crate::calls::bodies::Bodies;
 use crate::calls::money::{Purse, nano};
-use crate::calls::{CallPurpose, Caller, Made, Order};
+use crate::calls::{CallJob, CallPurpose, CallResult, Caller};
 use crate::clock::fresh_id;
 use crate::commit::Committer;
 use crate::engine::{Engine, SessionOptions};
@@ -26,8 +26,8 @@ use crate::identity::Prompt;
 use crate::models::ModelLookupError;
 use crate::owner::Lease;
 use crate::runner::{
-    Backend, CallAnswer, CallOrder, Carried, ChildAnswer, ChildOrder, RUNNER_AT_ONCE, RUNNER_DEPTH, Runner,
-    RunnerError, Terms, answered, in_time, parent_draft, request_of, unsent,
+    Backend, CallAnswer, CallOrder, ChildAnswer, ChildOrder, ModelRoute, RUNNER_AT_ONCE, RUNNER_DEPTH,
+    Runner, RunnerError, Terms, answered, in_time, parent_draft, request_of, unsent,
 };
 
 /// Begins sessions for a runner.
@@ -47,7 +47,7 @@ struct Inner {
 /// A child session to begin.
 pub(crate) struct ChildPlan {
     pub(crate) order: ChildOrder,
-    pub(crate) carried: Carried,
+    pub(crate) carried: ModelRoute,
     pub(crate) tools: Vec<Arc<dyn Tool>>,
     /// The session that it is begun for, as it is called now.
     pub(crate) parent: Option<SessionId>,
@@ -58,8 +58,8 @@ pub(crate) struct ChildPlan {
 }
 
 /// What a session says of what is made in a session of its own for it.
-pub(crate) struct Alone {
-    pub(crate) carried: Carried,
+pub(crate) struct ChildTerms {
+    pub(crate) carried: ModelRoute,
     /// US dollars of the day.
     pub(crate) daily: Option<f64>,
     /// That of the session, which counts it.
@@ -68,7 +68,7 @@ pub(crate) struct Alone {
     pub(crate) held: Option<(RunId, i64)>,
 }
 
-impl Alone {
+impl ChildTerms {
     fn is_over(purse: &Purse, held: Option<(RunId, i64)>, cost: f64) {
         if let Some((run, held)) = held {
             purse.book.side_cost(&run, held, nano(cost));
@@ -141,18 +141,18 @@ impl Children {
     pub(crate) fn call_for(
         &self,
         order: CallOrder,
-        alone: Alone,
+        alone: ChildTerms,
     ) -> BoxFuture<'static, Result<CallAnswer, RunnerError>> {
         let this = self.clone();
         owned(|cancel| async move {
-            let Alone { carried, daily, purse, held } = alone;
+            let ChildTerms { carried, daily, purse, held } = alone;
             let mut cost = 0.0;
             let answer = async {
                 let _permit = this.permit(&order.terms).await?;
-                this.call_alone(order, carried, daily, cancel, &mut cost).await
+                this.call_standalone(order, carried, daily, cancel, &mut cost).await
             }
             .await;
-            Alone::is_over(&purse, held, cost);
+            ChildTerms::is_over(&purse, held, cost);
             answer
         })
     }
@@ -161,16 +161,16 @@ impl Children {
     pub(crate) fn session_for(
         &self,
         order: ChildOrder,
-        alone: Alone,
+        alone: ChildTerms,
     ) -> BoxFuture<'static, Result<ChildAnswer, RunnerError>> {
         let this = self.clone();
         owned(|cancel| async move {
-            let Alone { carried, daily, purse, held } = alone;
+            let ChildTerms { carried, daily, purse, held } = alone;
             let made = match this.plan(order, carried, daily).await {
                 Ok((plan, _permit)) => this.run(plan, cancel).await,
                 Err(error) => ChildEnd::unmade(error),
             };
-            Alone::is_over(&purse, held, made.cost);
+            ChildTerms::is_over(&purse, held, made.cost);
             made.answer
         })
     }
@@ -178,7 +178,7 @@ impl Children {
     async fn plan(
         &self,
         order: ChildOrder,
-        carried: Carried,
+        carried: ModelRoute,
         daily: Option<f64>,
     ) -> Result<(ChildPlan, OwnedSemaphorePermit), RunnerError> {
         let options = &self.0.options;
@@ -203,7 +203,7 @@ impl Children {
     }
 
     /// The model that is named, if one is.
-    pub(crate) async fn find(&self, terms: &Terms) -> Result<Option<Carried>, RunnerError> {
+    pub(crate) async fn find(&self, terms: &Terms) -> Result<Option<ModelRoute>, RunnerError> {
         let Some(name) = terms.model.clone() else { return Ok(None) };
         let own = &self.0.options.model;
         if (&own.provider, &own.id) == (&name.provider, &name.id) {
@@ -226,7 +226,7 @@ impl Children {
     }
 
     /// The model that is asked where no session says which.
-    async fn carried(&self, terms: &Terms) -> Result<Carried, RunnerError> {
+    async fn carried(&self, terms: &Terms) -> Result<ModelRoute, RunnerError> {
         let options = &self.0.options;
         let found = self.find(terms).await?;
         Ok(found.unwrap_or_else(|| (options.model.clone(), options.provider.clone())))
@@ -290,10 +290,10 @@ impl Children {
     }
 
     /// Makes a call in a session of its own, which consists of what is asked and of the answer.
-    async fn call_alone(
+    async fn call_standalone(
         &self,
         order: CallOrder,
-        carried: Carried,
+        carried: ModelRoute,
         daily: Option<f64>,
         cancel: CancellationToken,
         cost: &mut f64,
@@ -309,7 +309,7 @@ impl Children {
     async fn call_within(
         &self,
         order: CallOrder,
-        (model, provider): Carried,
+        (model, provider): ModelRoute,
         (session, daily): (SessionId, Option<f64>),
         cancel: CancellationToken,
         cost: &mut f64,
@@ -361,14 +361,14 @@ impl Children {
         };
         let run: RunId = fresh_id().into();
         let budget = terms.budget_for(&model);
-        let asked = Order {
+        let asked = CallJob {
             session: session.clone(),
             run: run.clone(),
             head,
             request: Arc::new(request_of(&model, &terms, system, messages)),
             recorded: None,
             system: epoch.system,
-            purpose: CallPurpose::Alone(terms.purpose.word()),
+            purpose: CallPurpose::Standalone(terms.purpose.word()),
             summary: None,
             money: budget.map(|left| RunMoney { left, limit: left }),
             tell: None,
@@ -380,7 +380,7 @@ impl Children {
         let late = late.then_some(terms.after);
         let mut made = made.map_err(|outcome| unsent(outcome, late))?;
         let (answer, _) = answered(&caller, &mut made, &session, late);
-        let Made { end, record, money } = made;
+        let CallResult { end, record, money } = made;
         *cost = end.message.usage.cost.total + money.assumed;
         let mut step = StepInfo { run: Some(run.clone()), ..StepInfo::default() };
         if let Some(mut record) = record {
@@ -406,7 +406,7 @@ impl Backend for Children {
             let _permit = this.permit(&order.terms).await?;
             let carried = this.carried(&order.terms).await?;
             let daily = this.0.options.limits.daily_budget;
-            this.call_alone(order, carried, daily, cancel, &mut 0.0).await
+            this.call_standalone(order, carried, daily, cancel, &mut 0.0).await
         })
     }
 

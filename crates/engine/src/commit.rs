@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use quipu_protocol::{
-    AddedBlock, Epoch, FileChange, Json, NodeId, Provenance, Refused, RunId, SessionId, UnixMs,
+    AddedBlock, Epoch, FileChange, Json, NodeId, Provenance, Refusal, RunId, SessionId, UnixMs,
 };
 use quipu_store::{
     Action, Commit, Durability, Graph, InboxItem, NewChunk, Op, RefMove, RefName, ReserveId, Step, StepCall,
@@ -15,14 +15,16 @@ use tokio::sync::mpsc;
 use tracing::{Instrument as _, Span};
 
 use crate::calls::money::Purse;
-use crate::calls::{Next, Recorded};
+use crate::calls::{NextCall, PreparedCall};
 use crate::clock::{Clock, fresh_id};
-use crate::follower::Committed;
+use crate::follower::CommitEvent;
 use crate::identity::Prompt;
 use crate::nodes::NodeWriter;
 use crate::published::{Heads, boot};
 use quipu_history::{ListedIds, needed};
-use quipu_machine::{CommitError, Done, Draft, Input, MoveDone, MoveOrder, Plan, PlanOp, Queue, Tag};
+use quipu_machine::{
+    CommitError, Draft, FinishedCall, MachineInput, MoveOrder, MoveResult, Plan, PlanOp, Queue, Tag,
+};
 use quipu_transcript::WorkspaceNote;
 
 /// A finished call as it waits in the table of steps for its batch.
@@ -65,7 +67,7 @@ pub(crate) struct PlanJob {
     pub(crate) tag: Tag,
     pub(crate) plan: Plan,
     /// The request that follows if nothing comes between, recorded in the same transaction.
-    pub(crate) next: Option<Next>,
+    pub(crate) next: Option<NextCall>,
     /// Of what it is a step.
     pub(crate) span: Span,
 }
@@ -93,9 +95,9 @@ pub(crate) struct Committer {
     /// The texts of the epoch's system prompt, written with the node that begins the epoch.
     prompt: Prompt,
     /// Who is told what was committed.
-    follower: Option<mpsc::Sender<Committed>>,
+    follower: Option<mpsc::Sender<CommitEvent>>,
     /// The session was opened, and the log of actions does not tell it yet.
-    opened: Option<Opened>,
+    opened: Option<WriterStart>,
     /// The heads that move with the session.
     heads: Heads,
     /// What is reserved for calls until their nodes are written.
@@ -105,7 +107,7 @@ pub(crate) struct Committer {
 }
 
 /// A session that was opened.
-struct Opened {
+struct WriterStart {
     /// The node that it goes on from.
     at: Option<NodeId>,
 }
@@ -132,7 +134,7 @@ pub(crate) trait Mover: Send + Sync {
         head: NodeId,
         order: MoveOrder,
         cx: MoveContext,
-    ) -> BoxFuture<'a, Result<MoveDone, Refused>>;
+    ) -> BoxFuture<'a, Result<MoveResult, Refusal>>;
 }
 
 impl Committer {
@@ -149,7 +151,7 @@ impl Committer {
     }
 
     /// Whom to tell what was committed.
-    pub(crate) fn tell(&mut self, follower: mpsc::Sender<Committed>) {
+    pub(crate) fn tell(&mut self, follower: mpsc::Sender<CommitEvent>) {
         self.follower = Some(follower);
     }
 
@@ -164,10 +166,10 @@ impl Committer {
     }
 
     /// Makes a move between two commits.
-    async fn make(&mut self, job: MoveJob) -> Result<Box<MoveDone>, Refused> {
+    async fn make(&mut self, job: MoveJob) -> Result<Box<MoveResult>, Refusal> {
         let MoveJob { session, head, order, ops, epoch, .. } = job;
         let Some(mover) = self.mover.clone() else {
-            return Err(Refused::NotMoved { why: "this session cannot be moved".into() });
+            return Err(Refusal::NotMoved { why: "this session cannot be moved".into() });
         };
         let goes = matches!(order, MoveOrder::Jump { .. } | MoveOrder::Tobe(_));
         let over = self.over(order.drafts());
@@ -197,7 +199,7 @@ impl Committer {
     async fn follow(&self, session: &SessionId, nodes: Vec<NodeId>) {
         if let Some(follower) = self.follower.as_ref().filter(|_| !nodes.is_empty()) {
             // Nobody follows any more.
-            drop(follower.send(Committed { session: session.clone(), nodes }).await);
+            drop(follower.send(CommitEvent { session: session.clone(), nodes }).await);
         }
     }
 
@@ -215,7 +217,7 @@ impl Committer {
 
     /// The first commit that moves the session's ref tells the log of actions that it was opened, and went on from here.
     pub(crate) fn opened(&mut self, at: Option<NodeId>) {
-        self.opened = Some(Opened { at });
+        self.opened = Some(WriterStart { at });
     }
 
     /// The time of the last node written.
@@ -225,14 +227,14 @@ impl Committer {
 
     /// Serves plans until the sender is gone. What was queued is written even when nobody waits for the answer
     /// any more.
-    pub(crate) async fn serve(mut self, mut plans: mpsc::Receiver<Job>, answers: mpsc::Sender<Input>) {
+    pub(crate) async fn serve(mut self, mut plans: mpsc::Receiver<Job>, answers: mpsc::Sender<MachineInput>) {
         while let Some(job) = plans.recv().await {
             let PlanJob { tag, plan, next, span } = match job {
                 Job::Plan(job) => *job,
                 Job::Move(job) => {
                     let (run, span) = (job.run.clone(), job.span.clone());
                     let result = self.make(*job).instrument(span).await;
-                    drop(answers.send(Input::Moved { run, result }).await);
+                    drop(answers.send(MachineInput::Moved { run, result }).await);
                     continue;
                 }
             };
@@ -241,7 +243,7 @@ impl Committer {
             if let Ok(nodes) = &result {
                 self.follow(&session, nodes.clone()).await;
             }
-            drop(answers.send(Input::Committed { tag, result }).await);
+            drop(answers.send(MachineInput::Committed { tag, result }).await);
         }
     }
 
@@ -249,7 +251,7 @@ impl Committer {
     pub(crate) async fn commit(
         &mut self,
         mut plan: Plan,
-        next: Option<&Next>,
+        next: Option<&NextCall>,
     ) -> Result<Vec<NodeId>, CommitError> {
         let mut result = self.attempt(&plan, next).await;
         if let Err(StoreError::Missing { .. }) = &result
@@ -289,8 +291,8 @@ impl Committer {
     async fn attempt(
         &mut self,
         plan: &Plan,
-        next: Option<&Next>,
-    ) -> Result<(Vec<NodeId>, Option<Recorded>), StoreError> {
+        next: Option<&NextCall>,
+    ) -> Result<(Vec<NodeId>, Option<PreparedCall>), StoreError> {
         let named = needed(plan.parent, plan.drafts.iter().map(|draft| &*draft.entry));
         let listed = ListedIds::read(&*self.store, named).await?;
         let clock = self.clock.clone();
@@ -314,7 +316,7 @@ impl Committer {
             batch.moves.extend(self.heads.moves(to, "append"));
         }
         let recorded = next.zip(head).and_then(|(next, head)| next.record(&plan.session, head, &mut batch));
-        if moves && let (Some(Opened { at }), Some(head)) = (&self.opened, head) {
+        if moves && let (Some(WriterStart { at }), Some(head)) = (&self.opened, head) {
             let (at, now) = (*at, self.clock.now());
             let to = at.unwrap_or(head);
             let switch = self.heads.switch(&*self.store, &plan.session, at, to, now).await?;
@@ -378,7 +380,7 @@ fn store_op(session: &SessionId, op: &PlanOp) -> Op {
         PlanOp::Forget { run, session: other } => {
             Op::RunRemove { session: other.as_ref().unwrap_or(session).clone(), run: run.clone() }
         }
-        PlanOp::Arrive => Op::JumpRemove { session: session.clone() },
+        PlanOp::ClearSelfMessage => Op::JumpRemove { session: session.clone() },
         PlanOp::Release { id, charged } => Op::Release { id: ReserveId(id.to_string()), charged: *charged },
         PlanOp::Shell { session: other, run, shell, done } => Op::StepPut {
             session: other.as_ref().unwrap_or(session).clone(),
@@ -402,11 +404,11 @@ fn states_of(op: &PlanOp) -> &[NewChunk] {
         | PlanOp::Forget { .. }
         | PlanOp::Shell { .. }
         | PlanOp::Release { .. }
-        | PlanOp::Arrive => &[],
+        | PlanOp::ClearSelfMessage => &[],
     }
 }
 
-fn kept(done: &Done) -> KeptResult {
+fn kept(done: &FinishedCall) -> KeptResult {
     KeptResult {
         result: done.result.clone(),
         started: done.started,

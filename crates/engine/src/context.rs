@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worktree_inside_its_repository_does_not_see_the_same_rules_twice() {
+    fn worktree_inside_repository_reads_rules_once() {
         let dir = tempfile::tempdir().unwrap();
         let main = dir.path().canonicalize().unwrap();
         let tree = main.join("trees/one");

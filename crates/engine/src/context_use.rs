@@ -8,7 +8,7 @@ use crate::error::OpenError;
 use crate::identity::system_text;
 use crate::resume::read_past;
 use crate::sources::{RulesSource, section_text};
-use quipu_machine::{Left, PruneSettings, tool_tokens};
+use quipu_machine::{PruneSettings, PruneState, tool_tokens};
 
 /// Tokens of an image in an estimate.
 const IMAGE: u64 = 1_200;
@@ -57,7 +57,7 @@ pub struct ContextUse {
     /// Tokens of all of them.
     pub tokens: u64,
     /// `None` when nothing was counted since the context began or was compacted.
-    pub counted: Option<Counted>,
+    pub counted: Option<CountedTokens>,
     /// Tokens that the last request had, so that they may be in the provider's cache.
     pub cached: u64,
     /// Results that are left out; `None` when none is.
@@ -91,7 +91,7 @@ pub struct PrunedUse {
 
 /// What the last answer of a context counted.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Counted {
+pub struct CountedTokens {
     /// As it told it.
     pub usage: Usage,
     /// Tokens of the context up to it, itself included.
@@ -131,7 +131,7 @@ impl Engine {
         sizes.extend(others.iter().map(|other| Size::one(ContextKind::Sources, estimate_text(other))));
         sizes.extend(past.epoch.tools.iter().map(|tool| Size::one(ContextKind::Tools, tool_tokens(tool))));
         let records = if prune.enabled { past.prunes.as_slice() } else { &[] };
-        let mut left = Left::of(records, &mut past.messages, &past.nodes, past.old, sum(&sizes));
+        let mut left = PruneState::of(records, &mut past.messages, &past.nodes, past.old, sum(&sizes));
         left.measured = left.measured.or(past.measured);
         let last = last_count(&past.messages, left.old);
         // What the last answer counted, and what came after it.
@@ -150,7 +150,7 @@ impl Engine {
         let counted =
             measured.zip(answer).and_then(|(Measure { counted, estimated }, answer)| match answer {
                 Message::Assistant(answer) => {
-                    Some(Counted { usage: answer.usage, tokens: counted, estimated })
+                    Some(CountedTokens { usage: answer.usage, tokens: counted, estimated })
                 }
                 _ => None,
             });
@@ -181,7 +181,7 @@ impl Engine {
         if let Some(largest) = parts.iter_mut().max_by_key(|part| part.tokens) {
             largest.tokens = largest.tokens.saturating_add(tokens.saturating_sub(together));
         }
-        let cached = counted.map_or(0, |Counted { usage, .. }| {
+        let cached = counted.map_or(0, |CountedTokens { usage, .. }| {
             usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write).min(tokens)
         });
         let pruned = PrunedUse { results: left.results, tokens: correct(left.tokens) };

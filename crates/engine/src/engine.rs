@@ -52,8 +52,8 @@ use crate::travel::{HistorySettings, TravelSettings};
 /// session.shutdown().await;
 ///
 /// // Later, and in another process if the store is a file:
-/// let Opened { session, troubles } = engine.open(&id, options).await?;
-/// assert!(troubles.is_empty());
+/// let Opened { session, notices } = engine.open(&id, options).await?;
+/// assert!(notices.is_empty());
 /// assert_eq!(session.ask("And?").await?.1, "Again.");
 /// session.shutdown().await;
 /// # Ok(())
@@ -69,11 +69,11 @@ pub struct Engine {
     pub(crate) processes: Arc<ProcessRegistry>,
     heads: Heads,
     /// A session that is read before it is opened.
-    pub(crate) ahead: Arc<Mutex<Option<Ahead>>>,
+    pub(crate) ahead: Arc<Mutex<Option<Prefetch>>>,
 }
 
 /// A session that is read before it is opened.
-pub(crate) struct Ahead {
+pub(crate) struct Prefetch {
     pub(crate) session: SessionId,
     pub(crate) head: NodeId,
     pub(crate) past: AbortOnDropHandle<Result<Past, OpenError>>,

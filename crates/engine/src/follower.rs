@@ -6,11 +6,11 @@ use futures_util::future::{BoxFuture, FutureExt as _};
 use quipu_protocol::{NodeId, Notice, SessionId};
 use tokio::sync::mpsc;
 
-use quipu_machine::Input;
+use quipu_machine::MachineInput;
 
 /// What one commit added to a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Committed {
+pub struct CommitEvent {
     /// The session; another than before when it had to branch.
     pub session: SessionId,
     /// The nodes, each below the one before it; never empty. The session's ref stands at the last, or stood: when it goes
@@ -64,25 +64,25 @@ pub struct Committed {
 /// ```
 pub trait Follower: Send + Sync + 'static {
     /// Takes note of a commit. What it returns becomes events; nothing that it does can fail the commit or the run.
-    fn committed(&self, commit: Committed) -> BoxFuture<'_, Vec<Notice>>;
+    fn committed(&self, commit: CommitEvent) -> BoxFuture<'_, Vec<Notice>>;
 }
 
 /// Tells a follower of commits until no more can come.
 pub(crate) async fn follow(
     follower: Arc<dyn Follower>,
-    mut commits: mpsc::Receiver<Committed>,
-    events: mpsc::Sender<Input>,
+    mut commits: mpsc::Receiver<CommitEvent>,
+    events: mpsc::Sender<MachineInput>,
 ) {
     while let Some(commit) = commits.recv().await {
         let work = std::panic::AssertUnwindSafe(async { follower.committed(commit).await });
-        let troubles = work.catch_unwind().await.unwrap_or_else(|_| {
+        let notices = work.catch_unwind().await.unwrap_or_else(|_| {
             vec![Notice::Note {
                 text: "what follows this session failed inside; this is a bug of the follower".into(),
             }]
         });
-        for trouble in troubles {
+        for notice in notices {
             // The session is over: who wants to know asks the follower itself.
-            drop(events.send(Input::Told(trouble)).await);
+            drop(events.send(MachineInput::Notice(notice)).await);
         }
     }
 }

@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_identity_text_stands_before_the_prompt_and_can_be_exchanged() {
+    fn identity_text_precedes_prompt_and_can_be_replaced() {
         let sealer = Sealer::new([0; 32]);
         let of = |identity, system, was: Option<&Prompt>| Prompt::of(&sealer, identity, system, was);
         let text = |prompt: &Prompt| prompt.system.as_ref().map(system_text);

@@ -3,10 +3,9 @@
 use std::path::Path;
 
 use quipu_machine::{Draft, TobeOrder};
-use quipu_protocol::{Entry, Jumped, NodeId, SessionId, SessionStart, UserInput};
+use quipu_protocol::{Entry, JumpReport, NodeId, SessionId, SessionStart, UserInput};
 use quipu_store::{Action, RefName, SessionRow};
 
-use crate::along::{JumpedWithFiles, RestoreFiles};
 use crate::arrival::TOBE;
 use crate::change::ChangeError;
 use crate::clock::fresh_id;
@@ -14,7 +13,8 @@ use crate::commit::MoveContext;
 use crate::engine::Engine;
 use crate::error::OpenError;
 use crate::files::{InFlight, told};
-use crate::owner::alone;
+use crate::owner::with_lease;
+use crate::restore_files::{JumpWithFiles, RestoreFiles};
 use crate::resume::epoch_of;
 use crate::session_move::{AfterMove, Label, ReadyMove, SessionMove};
 use crate::stand::{Stand, stand};
@@ -23,8 +23,8 @@ use quipu_history::{INCARNATE, legal_target};
 use quipu_transcript::FilePlan;
 
 /// A session that went to another node.
-pub(crate) struct Made {
-    pub(crate) jumped: Jumped,
+pub(crate) struct CompletedJump {
+    pub(crate) jumped: JumpReport,
     /// The nodes that end what it left.
     pub(crate) ended: Vec<NodeId>,
     /// The nodes of what was to be added.
@@ -67,21 +67,26 @@ impl Engine {
     ///
     /// # Errors
     /// `NoSession`, `Foreign`, `TooLong`, `Busy`, `Removed`; `Open` with `NoSuchNode`, `Broken` or `Store`.
-    pub async fn jump(&self, to: NodeId, label: Option<&str>) -> Result<Jumped, ChangeError> {
-        Ok(self.jump_along(to, label, None).await?.jumped)
+    pub async fn jump(&self, to: NodeId, label: Option<&str>) -> Result<JumpReport, ChangeError> {
+        Ok(self.jump_with_files(to, label, None).await?.jumped)
     }
 
-    /// The same, where files go along if it is said how, as in [`Engine::jump_with_files`]. With what people should know
-    /// of files.
+    /// Like [`Engine::jump`], but also restores files when `how` is given: each file that a tool changed becomes what it
+    /// was at the other node. Files that no tool changed are not touched. A jump back to where the session stood restores
+    /// what was replaced, including changes by others. Files that cannot be restored are named in the plan and stay as
+    /// they are.
+    ///
+    /// The new content is on the disk before the ref moves. After a crash, the next open or move of the session undoes or
+    /// completes the restore.
     ///
     /// # Errors
     /// As [`Engine::jump`]; `Files`, and then nothing was changed.
-    pub async fn jump_along(
+    pub async fn jump_with_files(
         &self,
         to: NodeId,
         label: Option<&str>,
         how: Option<&RestoreFiles>,
-    ) -> Result<JumpedWithFiles, ChangeError> {
+    ) -> Result<JumpWithFiles, ChangeError> {
         let label = match label {
             Some(label) => Some(self.clean(label)?).filter(|label| !label.is_empty()),
             None => None,
@@ -89,7 +94,7 @@ impl Engine {
         let session = self.session_to_jump(to).await?;
         let name = RefName::session(&session);
         let busy = || ChangeError::Busy(session.clone());
-        alone(self.store(), &name, busy, self.jump_leased(&session, &name, to, label, how)).await
+        with_lease(self.store(), &name, busy, self.jump_leased(&session, &name, to, label, how)).await
     }
 
     /// Where [`Engine::tobe`] would go, and what it would leave behind.
@@ -123,21 +128,8 @@ impl Engine {
     ///
     /// # Errors
     /// `NoSession`, `Illegal`, `BadMessage`, `Busy`, `Removed`; `Open` with `NoSuchNode`, `Broken` or `Store`.
-    pub async fn tobe(&self, to: NodeId, message: &str) -> Result<Jumped, ChangeError> {
-        Ok(self.tobe_along(to, message, None).await?.jumped)
-    }
-
-    /// The same, where the files that tools changed go along, as in [`Engine::jump_with_files`]. For sessions of ours.
-    ///
-    /// # Errors
-    /// As [`Engine::tobe`]; `Foreign`; `Files`, and then nothing was changed.
-    pub async fn tobe_with_files(
-        &self,
-        to: NodeId,
-        message: &str,
-        how: &RestoreFiles,
-    ) -> Result<JumpedWithFiles, ChangeError> {
-        self.tobe_along(to, message, Some(how)).await
+    pub async fn tobe(&self, to: NodeId, message: &str) -> Result<JumpReport, ChangeError> {
+        Ok(self.tobe_with_files(to, message, None).await?.jumped)
     }
 
     /// The same for a node that may belong to no session, as those of a program that has none: a session of ours begins
@@ -145,12 +137,7 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::tobe`], without `NoSession`.
-    pub async fn tobe_in(
-        &self,
-        to: NodeId,
-        message: &str,
-        cwd: &Path,
-    ) -> Result<JumpedWithFiles, ChangeError> {
+    pub async fn tobe_in(&self, to: NodeId, message: &str, cwd: &Path) -> Result<JumpWithFiles, ChangeError> {
         self.tobe_somewhere(to, message, None, Some(cwd)).await
     }
 
@@ -167,16 +154,16 @@ impl Engine {
         Ok(plan)
     }
 
-    /// The same, where files go along if it is said how. With what people should know of files.
+    /// Like [`Engine::tobe`], but also restores files when `how` is given, as in [`Engine::jump_with_files`].
     ///
     /// # Errors
     /// As [`Engine::tobe`]; `Foreign` where files go along; `Files`, and then nothing was changed.
-    pub async fn tobe_along(
+    pub async fn tobe_with_files(
         &self,
         to: NodeId,
         message: &str,
         how: Option<&RestoreFiles>,
-    ) -> Result<JumpedWithFiles, ChangeError> {
+    ) -> Result<JumpWithFiles, ChangeError> {
         self.tobe_somewhere(to, message, how, None).await
     }
 
@@ -186,7 +173,7 @@ impl Engine {
         message: &str,
         how: Option<&RestoreFiles>,
         cwd: Option<&Path>,
-    ) -> Result<JumpedWithFiles, ChangeError> {
+    ) -> Result<JumpWithFiles, ChangeError> {
         let Travel { message, .. } = self.travel(to, message).await?;
         let (session, to) = match self.session_to_jump(to).await {
             Ok(session) => (session, to),
@@ -202,7 +189,7 @@ impl Engine {
         };
         let name = RefName::session(&session);
         let busy = || ChangeError::Busy(session.clone());
-        alone(self.store(), &name, busy, self.tobe_leased(&session, &name, to, &message, how)).await
+        with_lease(self.store(), &name, busy, self.tobe_leased(&session, &name, to, &message, how)).await
     }
 
     async fn tobe_leased(
@@ -212,7 +199,7 @@ impl Engine {
         at: NodeId,
         message: &str,
         how: Option<&RestoreFiles>,
-    ) -> Result<JumpedWithFiles, ChangeError> {
+    ) -> Result<JumpWithFiles, ChangeError> {
         let row = self.row_of(session).await?;
         let from = self.head_of(&row).await?;
         let (stands, mut problems) = self.close_open_steps(session, name).await?;
@@ -226,13 +213,13 @@ impl Engine {
         let order = TobeOrder {
             to: at,
             ends: Vec::new(),
-            message: Draft::said(UserInput::from(text.as_str()), self.now()),
+            message: Draft::user_message(UserInput::from(text.as_str()), self.now()),
             log: log_of(message, at, session, Path::new(&row.cwd)),
             files: None,
         };
         let made = self.tobe_standing(&row, order, flight, &MoveContext::default()).await?;
         problems.extend(made.problems);
-        Ok(JumpedWithFiles { jumped: made.jumped, plan, problems })
+        Ok(JumpWithFiles { jumped: made.jumped, plan, problems })
     }
 
     /// The same for a session at rest, or one that we have open, with files that are on their way.
@@ -242,7 +229,7 @@ impl Engine {
         order: TobeOrder,
         flight: Option<InFlight>,
         cx: &MoveContext,
-    ) -> Result<Made, ChangeError> {
+    ) -> Result<CompletedJump, ChangeError> {
         let TobeOrder { to: at, ends, message, log, files: _ } = order;
         let from = self.head_of(row).await?;
         let mut added: Vec<Draft> = self.epoch_behind(cx, at).await?.into_iter().collect();
@@ -270,9 +257,9 @@ impl Engine {
         });
         let problems = self.commit_move(session, commit, flight, AfterMove::Answer(head)).await?;
         let session = session.clone();
-        let jumped = Jumped { session, from, at, head, said: None, summary: None, usage: None };
+        let jumped = JumpReport { session, from, at, head, prompt: None, summary: None, usage: None };
         let added = added.last().copied().into_iter().collect();
-        Ok(Made { jumped, ended, added, plan: FilePlan::default(), problems })
+        Ok(CompletedJump { jumped, ended, added, plan: FilePlan::default(), problems })
     }
 
     /// An entry for what requests begin with, where another epoch stands at the node that an open session goes to.
@@ -303,15 +290,15 @@ impl Engine {
         to: NodeId,
         label: Option<String>,
         how: Option<&RestoreFiles>,
-    ) -> Result<JumpedWithFiles, ChangeError> {
+    ) -> Result<JumpWithFiles, ChangeError> {
         let row = self.row_of(session).await?;
         let from = self.head_of(&row).await?;
         let (stands, problems) = self.close_open_steps(session, name).await?;
         let row = SessionRow { head: Some(stands.unwrap_or(from)), ..row };
         let label = label.as_deref();
         let made = self.jump_standing(&row, (to, label), Vec::new(), how, &MoveContext::default()).await?;
-        let Made { jumped, plan, problems: more, .. } = made;
-        Ok(JumpedWithFiles { jumped, plan, problems: problems.into_iter().chain(more).collect() })
+        let CompletedJump { jumped, plan, problems: more, .. } = made;
+        Ok(JumpWithFiles { jumped, plan, problems: problems.into_iter().chain(more).collect() })
     }
 
     /// The same for a session at rest, or one that we have open, with entries that are added there.
@@ -322,10 +309,10 @@ impl Engine {
         entries: Vec<Draft>,
         how: Option<&RestoreFiles>,
         cx: &MoveContext,
-    ) -> Result<Made, ChangeError> {
+    ) -> Result<CompletedJump, ChangeError> {
         let (store, session, name) = (self.store(), &row.id, &row.name);
         let from = self.head_of(row).await?;
-        let Some(Stand { at, said }) = stand(&**store, session, to).await? else {
+        let Some(Stand { at, prompt }) = stand(&**store, session, to).await? else {
             return Err(ChangeError::NoSession(to));
         };
         let (plan, flight) = match how {
@@ -335,10 +322,16 @@ impl Engine {
         let mut added: Vec<Draft> = flight.iter().map(InFlight::record).collect();
         added.extend(how.and_then(|_| told(&plan, self.sealer(), self.now())));
         let jumped =
-            Jumped { session: session.clone(), from, at, head: at, said, summary: None, usage: None };
+            JumpReport { session: session.clone(), from, at, head: at, prompt, summary: None, usage: None };
         if at == from && added.is_empty() && entries.is_empty() && label.is_none() {
             // It stands there, so there is no step to take back.
-            return Ok(Made { jumped, ended: Vec::new(), added: Vec::new(), plan, problems: Vec::new() });
+            return Ok(CompletedJump {
+                jumped,
+                ended: Vec::new(),
+                added: Vec::new(),
+                plan,
+                problems: Vec::new(),
+            });
         }
         added.splice(..0, self.epoch_behind(cx, at).await?);
         let first = added.len();
@@ -349,8 +342,8 @@ impl Engine {
         let ReadyMove { mut commit, mut added, head, .. } = self.prepare_move(order, cx).await?;
         commit.actions.push(self.action("QUIPU_JUMP", Some(from), head, session));
         let problems = self.commit_move(session, commit, flight, AfterMove::Nothing).await?;
-        let jumped = Jumped { head: head.unwrap_or(at), ..jumped };
-        Ok(Made { jumped, ended: Vec::new(), added: added.split_off(first), plan, problems })
+        let jumped = JumpReport { head: head.unwrap_or(at), ..jumped };
+        Ok(CompletedJump { jumped, ended: Vec::new(), added: added.split_off(first), plan, problems })
     }
 
     /// The same for one that we have open and that another process went on with: it goes there as a session of its own.
@@ -361,8 +354,8 @@ impl Engine {
         (to, label): (NodeId, Option<&str>),
         entries: Vec<Draft>,
         cx: &MoveContext,
-    ) -> Result<Made, ChangeError> {
-        let Some(Stand { at, said }) = stand(&**self.store(), &row.id, to).await? else {
+    ) -> Result<CompletedJump, ChangeError> {
+        let Some(Stand { at, prompt }) = stand(&**self.store(), &row.id, to).await? else {
             return Err(ChangeError::NoSession(to));
         };
         let session = SessionId::from(fresh_id());
@@ -386,8 +379,8 @@ impl Engine {
         commit.actions.push(self.action("QUIPU_JUMP", Some(from), head, &session));
         let problems = self.commit_move(&session, commit, None, AfterMove::Nothing).await?;
         let head = head.unwrap_or(at);
-        let jumped = Jumped { session, from, at, head, said, summary: None, usage: None };
+        let jumped = JumpReport { session, from, at, head, prompt, summary: None, usage: None };
         let (ended, added, plan) = (Vec::new(), added.split_off(1), FilePlan::default());
-        Ok(Made { jumped, ended, added, plan, problems })
+        Ok(CompletedJump { jumped, ended, added, plan, problems })
     }
 }

@@ -7,7 +7,6 @@
 //! This crate knows no vendor, no database and no front. Models come in as a [`Provider`], tools as a [`Tool`],
 //! permission as a [`Policy`].
 
-mod along;
 mod arrival;
 mod bookmarks;
 mod calls;
@@ -25,7 +24,6 @@ mod follower;
 mod hooks;
 mod identity;
 mod jump;
-mod meaning;
 mod merge;
 mod models;
 mod moves;
@@ -38,9 +36,11 @@ mod permissions;
 mod policies;
 mod policy;
 mod published;
+mod restore_files;
 mod resume;
 mod runner;
 mod seal_key;
+mod semantic;
 mod session;
 mod session_move;
 mod sessions;
@@ -54,18 +54,17 @@ mod toolbox;
 mod travel;
 mod undo;
 
-pub use along::{JumpedWithFiles, RestoreFiles};
 pub use arrival::TRAVEL_TOOL;
 pub use bookmarks::{BOOKMARK_LIMIT, Bookmark, BookmarkError};
 pub use calls::{seal_answer, seal_content};
 pub use change::ChangeError;
 pub use clock::{Clock, SystemClock, instant};
 pub use context::{Rules, SYSTEM_PROMPT, find_rules, read_rules_at, system_base, system_end, system_prompt};
-pub use context_use::{ContextKind, ContextPart, ContextUse, Counted, PrunedUse, SectionUse};
+pub use context_use::{ContextKind, ContextPart, ContextUse, CountedTokens, PrunedUse, SectionUse};
 pub use engine::{Engine, SessionOptions};
 pub use error::OpenError;
 pub use files::{FileSettings, FilesError};
-pub use follower::{Committed, Follower};
+pub use follower::{CommitEvent, Follower};
 pub use hooks::{
     CallVerdict, CompactionRequest, CompactionVerdict, END_TIME, HOOK_HEADERS, HOOK_IMAGES, HOOK_REQUEST,
     HOOK_RESOURCES, HOOK_TEXT, Hook, HookAnswer, HookAskError, HookContext, HookEffect, HookError,
@@ -77,12 +76,9 @@ pub use hooks::{
 pub use identity::{
     IDENTITY_LIMIT, IdentityError, IdentitySettings, identity_hash, identity_text, read_identity,
 };
-pub use meaning::{
-    FoundByMeaning, MeaningError, MeaningIndexed, RANK_OFFSET, index_meaning, search_by_meaning,
-};
-pub use merge::{Merge, Merged};
+pub use merge::{Merge, MergeReport};
 pub use models::{ModelLookupError, Models};
-pub use opening::Opened;
+pub use opening::OpenedSession;
 pub use outputs::{KeptOutputs, Outputs};
 pub use owner::is_dead_owner;
 pub use permissions::{PermissionMode, PermissionRules, Permissions, TravelRule};
@@ -93,7 +89,8 @@ pub use policies::{
 pub use policy::{AllowAll, Decision, Grant, GrantError, Policy, Proposal};
 pub use published::PublishSettings;
 pub use quipu_machine::{AGENT, CompactionSettings, Limits, PolicyVersion, PruneSettings};
-pub use quipu_protocol::{MergeSide, NAME_LIMIT, Refused};
+pub use quipu_protocol::{MergeSide, NAME_LIMIT, Refusal};
+pub use restore_files::{JumpWithFiles, RestoreFiles};
 pub use resume::{epoch_at, has_lost_prompt, last_epoch};
 pub use runner::{
     BadRequest, CallAnswer, CallRequest, ChildAnswer, ChildRequest, ModelName, RUNNER_AT_ONCE, RUNNER_BUDGET,
@@ -101,8 +98,11 @@ pub use runner::{
     RUNNER_TURNS, Runner, RunnerError, RunnerPurpose,
 };
 pub use seal_key::seal_key;
+pub use semantic::{
+    RANK_OFFSET, SemanticError, SemanticIndexReport, SemanticMatches, index_semantic, semantic_search,
+};
 pub use session::Session;
-pub use sessions::Forked;
+pub use sessions::ForkReport;
 pub use settings::{compaction_settings, prune_settings};
 pub use sources::{
     CompactionAsk, Context, ContextAsk, ContextSource, EpochReason, RulesSource, SECTION_ID, SOURCE_SECTIONS,

@@ -10,12 +10,12 @@ use quipu_protocol::{FileState, MergeSide, Message, NodeId, Provenance, SessionI
 use quipu_store::{Graph, RefName, SessionQuery, StoreError, Until, decode_nodes};
 use quipu_transcript::{Decoded, TouchedFiles, counts, message_of};
 
-use crate::along::RestoreFiles;
 use crate::change::ChangeError;
 use crate::commit::MoveContext;
 use crate::engine::Engine;
-use crate::files::{Brought, Cargo, InFlight};
-use crate::owner::alone;
+use crate::files::{Cargo, InFlight, IncomingFile};
+use crate::owner::with_lease;
+use crate::restore_files::RestoreFiles;
 use crate::session_move::{AfterMove, ReadyMove, SessionMove};
 use quipu_history::{END, escaped, shortened};
 use quipu_transcript::{FilePlan, LeftAlone, WORKSPACE_NOTE, WorkspaceNote, is_restored};
@@ -55,7 +55,7 @@ pub struct Merge {
 
 /// A merge that was made.
 #[derive(Debug, Clone)]
-pub struct Merged {
+pub struct MergeReport {
     /// The node with both parents.
     pub node: NodeId,
     /// What it brought together.
@@ -71,19 +71,19 @@ pub struct Merged {
 struct Side {
     conclusion: String,
     /// Each changed file, by its absolute path.
-    files: BTreeMap<String, Changed>,
+    files: BTreeMap<String, FileSpan>,
     /// What it did beside that to its workspace.
     notes: Vec<WorkspaceNote>,
 }
 
 /// How a file was before the first change of a side and after the last, as far as anything was written down.
 #[derive(Default)]
-struct Changed {
+struct FileSpan {
     before: Option<FileState>,
     after: Option<FileState>,
 }
 
-impl Changed {
+impl FileSpan {
     /// As it was left, where that is known.
     fn left(&self) -> Option<&FileState> {
         self.after.as_ref().filter(|state| state.is_known())
@@ -95,8 +95,8 @@ struct Sides {
     merge: Merge,
     /// Where the session works that it goes into.
     cwd: String,
-    theirs: BTreeMap<String, Changed>,
-    ours: BTreeMap<String, Changed>,
+    theirs: BTreeMap<String, FileSpan>,
+    ours: BTreeMap<String, FileSpan>,
     /// What the branch did beside files.
     notes: Vec<WorkspaceNote>,
 }
@@ -109,7 +109,7 @@ impl Sides {
         let come = theirs.into_iter().filter(|(path, _)| !kept(path));
         let files = come.map(|(path, changed)| {
             let expect = ours.remove(&path).map_or(changed.before, |ours| ours.after);
-            Brought { path, expect, target: changed.after }
+            IncomingFile { path, expect, target: changed.after }
         });
         let mut cargo = Cargo { files: files.collect(), ..Cargo::default() };
         let (mut left, mut unknown) = (BTreeMap::new(), BTreeSet::new());
@@ -155,7 +155,7 @@ impl Engine {
         };
         let theirs = side(&**store, from, base, Path::new(&their_cwd.unwrap_or_default())).await?;
         let ours = side(&**store, head, base, Path::new(&row.cwd)).await?;
-        let differ = |(path, changed): &(&String, &Changed)| match (changed.left(), ours.files.get(*path)) {
+        let differ = |(path, changed): &(&String, &FileSpan)| match (changed.left(), ours.files.get(*path)) {
             (_, None) => false,
             (Some(theirs), Some(ours)) => ours.left() != Some(theirs),
             (None, Some(_)) => true,
@@ -180,28 +180,28 @@ impl Engine {
         note: &str,
         side: Option<MergeSide>,
     ) -> Result<(NodeId, Merge), ChangeError> {
-        self.merge_along(from, into, note, side, None).await.map(|merged| (merged.node, merged.merge))
+        self.merge_with_files(from, into, note, side, None).await.map(|merged| (merged.node, merged.merge))
     }
 
-    /// The same, where files come along if it is said how: each file that the branch changed becomes what it made of it,
-    /// but where both changed one and ours are to be kept. All else is as in [`Engine::jump_with_files`].
+    /// Like [`Engine::merge`], but also restores files when `how` is given: each file that the branch changed gets the
+    /// content of the branch, except where both sides changed it and `side` is `Ours`. Otherwise as in [`Engine::jump_with_files`].
     ///
     /// # Errors
     /// As [`Engine::merge`]; `Files`, and then nothing was changed.
-    pub async fn merge_along(
+    pub async fn merge_with_files(
         &self,
         from: NodeId,
         into: &SessionId,
         note: &str,
         side: Option<MergeSide>,
         how: Option<&RestoreFiles>,
-    ) -> Result<Merged, ChangeError> {
+    ) -> Result<MergeReport, ChangeError> {
         let note = self.merge_note(note)?;
         let name = RefName::session(into);
         // Nobody else's work is read half done.
         self.merge_of(from, into).await?;
         let busy = || ChangeError::Busy(into.clone());
-        alone(self.store(), &name, busy, self.merge_leased(from, into, &note, side, how)).await
+        with_lease(self.store(), &name, busy, self.merge_leased(from, into, &note, side, how)).await
     }
 
     /// The user's words of a merge as they are kept.
@@ -215,7 +215,7 @@ impl Engine {
         Ok(note)
     }
 
-    /// What [`Engine::merge_along`] would do to files.
+    /// What [`Engine::merge_with_files`] would do to files.
     ///
     /// # Errors
     /// As there, without `Busy`, `BadMessage` and conflicts of files with what somebody else did.
@@ -242,7 +242,7 @@ impl Engine {
         note: &str,
         side: Option<MergeSide>,
         how: Option<&RestoreFiles>,
-    ) -> Result<Merged, ChangeError> {
+    ) -> Result<MergeReport, ChangeError> {
         let name = RefName::session(into);
         let (_, problems) = self.close_open_steps(into, &name).await?;
         let mut merged = self.merge_standing(from, into, note, (side, how), MoveContext::default()).await?;
@@ -258,7 +258,7 @@ impl Engine {
         note: &str,
         (side, how): (Option<MergeSide>, Option<&RestoreFiles>),
         cx: MoveContext,
-    ) -> Result<Merged, ChangeError> {
+    ) -> Result<MergeReport, ChangeError> {
         let name = RefName::session(into);
         let mut problems = Vec::new();
         let sides = self.sides_of(from, into).await?;
@@ -269,7 +269,8 @@ impl Engine {
             None => Default::default(),
         };
         let text = text_of(&merge, note, side, how.map(|_| &plan));
-        let mut said = Draft::said(UserInput::from(text).from_source(Provenance::quipu()), self.now());
+        let mut said =
+            Draft::user_message(UserInput::from(text).from_source(Provenance::quipu()), self.now());
         said.step.merge = vec![merge.head, from];
         let mut added = vec![said];
         added.extend(flight.iter().map(InFlight::record));
@@ -298,8 +299,8 @@ impl Engine {
         action.metadata = Some(log.to_string());
         commit.actions.push(action);
         // A message to itself that waits for its answer goes on waiting.
-        problems.extend(self.commit_move(into, commit, flight, AfterMove::AsBefore).await?);
-        Ok(Merged { node, merge, plan, problems })
+        problems.extend(self.commit_move(into, commit, flight, AfterMove::Unchanged).await?);
+        Ok(MergeReport { node, merge, plan, problems })
     }
 }
 

@@ -3,22 +3,22 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use quipu_protocol::{Jumped, MoveFiles, MoveStep, Moved, NodeId, Refused, SessionId};
+use quipu_protocol::{JumpReport, MoveFiles, MoveReport, MoveStep, NodeId, Refusal, SessionId};
 use quipu_store::{SessionRow, StoreError};
 
-use crate::along::RestoreFiles;
 use crate::arrival::awaited;
 use crate::change::ChangeError;
 use crate::commit::{MoveContext, Mover};
 use crate::engine::{Engine, SessionOptions};
 use crate::error::OpenError;
 use crate::files::{FileSettings, FilesError};
-use crate::jump::Made as Gone;
+use crate::jump::CompletedJump;
 use crate::policy::Policy;
+use crate::restore_files::RestoreFiles;
 use crate::stand::{Stand, place_at, stand};
-use crate::timeline::{Along, Way};
+use crate::timeline::{FileTravel, Way};
 use crate::undo::UndoError;
-use quipu_machine::{Draft, MoveDone, MoveOrder, TobeOrder};
+use quipu_machine::{Draft, MoveOrder, MoveResult, TobeOrder};
 use quipu_transcript::FilePlan;
 
 /// Files of a move that are named at most.
@@ -42,8 +42,8 @@ impl std::fmt::Debug for SessionMover {
 }
 
 /// What was done, and whether the conversation is another one.
-struct Made {
-    moved: Moved,
+struct CompletedMove {
+    moved: MoveReport,
     ended: Vec<NodeId>,
     added: Vec<NodeId>,
     name: Option<String>,
@@ -52,15 +52,15 @@ struct Made {
     branched: Option<SessionId>,
 }
 
-impl Made {
+impl CompletedMove {
     /// The session stands elsewhere.
-    fn at(moved: Moved) -> Self {
+    fn at(moved: MoveReport) -> Self {
         let (name, branched) = (None, None);
         Self { moved, ended: Vec::new(), added: Vec::new(), name, elsewhere: true, branched }
     }
 
     /// Something is noted of the session.
-    fn noted(moved: Moved, name: Option<String>) -> Self {
+    fn noted(moved: MoveReport, name: Option<String>) -> Self {
         Self { name, elsewhere: false, ..Self::at(moved) }
     }
 }
@@ -74,7 +74,7 @@ impl SessionMover {
     /// How files go along, where they do; a jump or a merge takes none along unless that is said.
     fn along(&self, files: MoveFiles) -> Option<RestoreFiles> {
         let overwrite = match files {
-            MoveFiles::AsBefore | MoveFiles::Keep => return None,
+            MoveFiles::Auto | MoveFiles::Keep => return None,
             MoveFiles::Restore { overwrite } => overwrite,
         };
         Some(self.how(overwrite))
@@ -91,25 +91,26 @@ impl SessionMover {
         head: NodeId,
         (steps, way, files): (u32, Way, MoveFiles),
         cx: MoveContext,
-    ) -> Result<Made, Refused> {
+    ) -> Result<CompletedMove, Refusal> {
         let (how, always) = match files {
-            MoveFiles::AsBefore => (Some(self.how(false)), false),
+            MoveFiles::Auto => (Some(self.how(false)), false),
             MoveFiles::Keep => (None, false),
             MoveFiles::Restore { overwrite } => (Some(self.how(overwrite)), true),
         };
-        let along = Along { how, always, stays_there: true };
+        let along = FileTravel { how, always, stays_there: true };
         let steps = usize::try_from(steps).unwrap_or(usize::MAX);
         let done = self.engine.steps_standing(row, steps, way, &along, cx).await;
         let (done, problems) = done.map_err(refused)?;
         let Some(to) = done.last().and_then(|step| step.to) else {
             return Err(match way {
-                Way::Back => Refused::NothingToUndo,
-                Way::Forward => Refused::NothingToRedo,
+                Way::Back => Refusal::NothingToUndo,
+                Way::Forward => Refusal::NothingToRedo,
             });
         };
-        let steps = done.into_iter().map(|step| MoveStep { what: step.what, from: step.from, to: step.to });
-        let moved = Moved { from: head, to, said: None, steps: steps.collect(), files: Vec::new(), problems };
-        Ok(Made::at(moved))
+        let steps = done.into_iter().map(|step| MoveStep { kind: step.what, from: step.from, to: step.to });
+        let moved =
+            MoveReport { from: head, to, prompt: None, steps: steps.collect(), files: Vec::new(), problems };
+        Ok(CompletedMove::at(moved))
     }
 
     /// The files that were agreed to are on their way before the session goes.
@@ -119,7 +120,7 @@ impl SessionMover {
         head: NodeId,
         order: TobeOrder,
         cx: &MoveContext,
-    ) -> Result<Gone, Refused> {
+    ) -> Result<CompletedJump, Refusal> {
         let flight = match &order.files {
             None => None,
             Some(agreed) => {
@@ -128,7 +129,7 @@ impl SessionMover {
                 let (_, flight) = begun.map_err(|error| refused(error.into()))?;
                 if flight.is_none() {
                     let why = "no step on the way touched a file any more";
-                    return Err(Refused::NotMoved { why: why.into() });
+                    return Err(Refusal::NotMoved { why: why.into() });
                 }
                 flight
             }
@@ -144,12 +145,13 @@ impl SessionMover {
         place: (NodeId, Option<&str>),
         added: Vec<Draft>,
         cx: &MoveContext,
-    ) -> Result<Made, Refused> {
+    ) -> Result<CompletedMove, Refusal> {
         let done = self.engine.jump_branched(row, from, place, added, cx).await.map_err(refused)?;
-        let Gone { jumped: Jumped { session, head: to, said, .. }, added, problems, .. } = done;
+        let CompletedJump { jumped: JumpReport { session, head: to, prompt, .. }, added, problems, .. } =
+            done;
         let (steps, files) = (Vec::new(), Vec::new());
-        let moved = Moved { from, to, said, steps, files, problems };
-        Ok(Made { added, branched: Some(session), ..Made::at(moved) })
+        let moved = MoveReport { from, to, prompt, steps, files, problems };
+        Ok(CompletedMove { added, branched: Some(session), ..CompletedMove::at(moved) })
     }
 
     async fn move_session(
@@ -158,12 +160,12 @@ impl SessionMover {
         head: NodeId,
         order: MoveOrder,
         cx: MoveContext,
-    ) -> Result<Made, Refused> {
+    ) -> Result<CompletedMove, Refusal> {
         let engine = &self.engine;
-        let stands = |to: NodeId| Moved {
+        let stands = |to: NodeId| MoveReport {
             from: head,
             to,
-            said: None,
+            prompt: None,
             steps: Vec::new(),
             files: Vec::new(),
             problems: Vec::new(),
@@ -173,17 +175,22 @@ impl SessionMover {
                 let how = self.along(files);
                 let place = (to, label.as_deref());
                 let done = engine.jump_standing(row, place, added, how.as_ref(), &cx).await;
-                let Gone { jumped, added, plan, problems, .. } = done.map_err(refused)?;
-                let Jumped { head, said, .. } = jumped;
-                let moved =
-                    Moved { said, files: named(&plan), problems: told(&plan, problems), ..stands(head) };
-                Ok(Made { added, ..Made::at(moved) })
+                let CompletedJump { jumped, added, plan, problems, .. } = done.map_err(refused)?;
+                let JumpReport { head, prompt, .. } = jumped;
+                let moved = MoveReport {
+                    prompt,
+                    files: named(&plan),
+                    problems: told(&plan, problems),
+                    ..stands(head)
+                };
+                Ok(CompletedMove { added, ..CompletedMove::at(moved) })
             }
             MoveOrder::Tobe(order) => {
-                let Gone { jumped, ended, added, problems, .. } = self.tobe(row, head, *order, &cx).await?;
-                let Jumped { from, head, .. } = jumped;
-                let moved = Moved { from, problems, ..stands(head) };
-                Ok(Made { ended, added, ..Made::at(moved) })
+                let CompletedJump { jumped, ended, added, problems, .. } =
+                    self.tobe(row, head, *order, &cx).await?;
+                let JumpReport { from, head, .. } = jumped;
+                let moved = MoveReport { from, problems, ..stands(head) };
+                Ok(CompletedMove { ended, added, ..CompletedMove::at(moved) })
             }
             MoveOrder::Undo { steps, files } => self.steps(row, head, (steps, Way::Back, files), cx).await,
             MoveOrder::Redo { steps, files } => self.steps(row, head, (steps, Way::Forward, files), cx).await,
@@ -194,19 +201,19 @@ impl SessionMover {
                 let merged = merged.map_err(refused)?;
                 let to = self.head(row).await?;
                 let problems = told(&merged.plan, merged.problems);
-                Ok(Made::at(Moved { files: named(&merged.plan), problems, ..stands(to) }))
+                Ok(CompletedMove::at(MoveReport { files: named(&merged.plan), problems, ..stands(to) }))
             }
             MoveOrder::UndoCompaction => {
                 let to = engine.go_back_standing(&row.id, &row.name, head, &cx).await;
-                Ok(Made::at(stands(to.map_err(|error| not_undone(&error))?)))
+                Ok(CompletedMove::at(stands(to.map_err(|error| not_undone(&error))?)))
             }
             MoveOrder::Label { node, text } => {
                 let to = engine.label_standing(row, node, &text).await.map_err(refused)?;
-                Ok(Made::noted(stands(to.unwrap_or(head)), None))
+                Ok(CompletedMove::noted(stands(to.unwrap_or(head)), None))
             }
             MoveOrder::Rename { name } => {
                 let (to, name) = engine.rename_standing(row, &name).await.map_err(refused)?;
-                Ok(Made::noted(stands(to), Some(name)))
+                Ok(CompletedMove::noted(stands(to), Some(name)))
             }
         }
     }
@@ -217,11 +224,11 @@ impl SessionMover {
         session: &SessionId,
         head: NodeId,
         to: NodeId,
-    ) -> Result<FilePlan, Refused> {
+    ) -> Result<FilePlan, Refusal> {
         let row = self.row(session).await?;
         let stand =
             stand(&**self.engine.store(), session, to).await.map_err(|error| refused(error.into()))?;
-        let Some(Stand { at, .. }) = stand else { return Err(Refused::NotInSession { node: to }) };
+        let Some(Stand { at, .. }) = stand else { return Err(Refusal::NotInSession { node: to }) };
         let plan = self.engine.plan_files(&row.cwd, head, at, &self.how(false)).await;
         plan.map_err(|error| refused(error.into()))
     }
@@ -230,13 +237,13 @@ impl SessionMover {
         &self.engine
     }
 
-    async fn head(&self, row: &SessionRow) -> Result<NodeId, Refused> {
+    async fn head(&self, row: &SessionRow) -> Result<NodeId, Refusal> {
         let head = self.engine.store().head(&row.name).await.map_err(|error| refused(error.into()))?;
-        head.ok_or_else(|| Refused::NotMoved { why: "the session was removed meanwhile".into() })
+        head.ok_or_else(|| Refusal::NotMoved { why: "the session was removed meanwhile".into() })
     }
 
     /// The session, which works where its tools do.
-    async fn row(&self, session: &SessionId) -> Result<SessionRow, Refused> {
+    async fn row(&self, session: &SessionId) -> Result<SessionRow, Refusal> {
         let row = self.engine.row_of(session).await.map_err(refused)?;
         Ok(SessionRow { cwd: self.cwd.clone(), ..row })
     }
@@ -247,30 +254,39 @@ impl SessionMover {
         head: NodeId,
         order: MoveOrder,
         cx: MoveContext,
-    ) -> Result<MoveDone, Refused> {
+    ) -> Result<MoveResult, Refusal> {
         let row = self.row(session).await?;
         let row = SessionRow { head: Some(self.head(&row).await?), ..row };
         let lost = row.head != Some(head);
         let made = match order {
-            MoveOrder::Jump { to, label, added, files: MoveFiles::Keep | MoveFiles::AsBefore } if lost => {
+            MoveOrder::Jump { to, label, added, files: MoveFiles::Keep | MoveFiles::Auto } if lost => {
                 let place = (to, label.as_deref());
                 self.branch(&row, head, place, added, &cx).await?
             }
-            _ if lost => return Err(Refused::NotMoved { why: WENT_ON.into() }),
+            _ if lost => return Err(Refusal::NotMoved { why: WENT_ON.into() }),
             order => self.move_session(&row, head, order, cx).await?,
         };
-        let Made { moved, ended, added, name, elsewhere, branched } = made;
+        let CompletedMove { moved, ended, added, name, elsewhere, branched } = made;
         let store = &**self.engine.store();
-        let failed = |error: OpenError| Refused::Store { why: error.to_string() };
+        let failed = |error: OpenError| Refusal::Store { why: error.to_string() };
         let place = match elsewhere {
             true => Some(Box::new(place_at(store, moved.to).await.map_err(failed)?)),
             false => None,
         };
         let session = branched.as_ref().unwrap_or(session);
         let pending = store.pending(session).await.map_err(|error| failed(error.into()))?;
-        let waits = pending.jump.as_ref().and_then(awaited).is_some();
+        let pending_self_message = pending.jump.as_ref().and_then(awaited).is_some();
         let node = self.engine.node_of(moved.to).await.map_err(refused)?;
-        Ok(MoveDone { moved, ended, added, place, waits, name, branched, at: node.record.timestamp })
+        Ok(MoveResult {
+            moved,
+            ended,
+            added,
+            place,
+            pending_self_message,
+            name,
+            branched,
+            at: node.record.timestamp,
+        })
     }
 }
 
@@ -281,7 +297,7 @@ impl Mover for SessionMover {
         head: NodeId,
         order: MoveOrder,
         cx: MoveContext,
-    ) -> BoxFuture<'a, Result<MoveDone, Refused>> {
+    ) -> BoxFuture<'a, Result<MoveResult, Refusal>> {
         Box::pin(self.made(session, head, order, cx))
     }
 }
@@ -295,23 +311,23 @@ fn told(plan: &FilePlan, mut problems: Vec<String>) -> Vec<String> {
     problems
 }
 
-pub(crate) fn refused(error: ChangeError) -> Refused {
+pub(crate) fn refused(error: ChangeError) -> Refusal {
     let why = error.to_string();
     match error {
-        ChangeError::NothingToUndo(_) => Refused::NothingToUndo,
-        ChangeError::NothingToRedo(_) => Refused::NothingToRedo,
-        ChangeError::Conflict { files } => Refused::MergeConflict { files },
-        ChangeError::NoSession(node) => Refused::NotInSession { node },
-        ChangeError::TooLong(characters) => Refused::LabelTooLong { characters },
+        ChangeError::NothingToUndo(_) => Refusal::NothingToUndo,
+        ChangeError::NothingToRedo(_) => Refusal::NothingToRedo,
+        ChangeError::Conflict { files } => Refusal::MergeConflict { files },
+        ChangeError::NoSession(node) => Refusal::NotInSession { node },
+        ChangeError::TooLong(characters) => Refusal::LabelTooLong { characters },
         ChangeError::Files(FilesError::Conflicts(plan) | FilesError::Stale(plan)) => {
             let conflicts = plan.conflicts().take(NAMED).map(|(change, _)| change.path.clone()).collect();
-            Refused::Files { why, conflicts }
+            Refusal::Files { why, conflicts }
         }
-        ChangeError::Files(_) => Refused::Files { why, conflicts: Vec::new() },
+        ChangeError::Files(_) => Refusal::Files { why, conflicts: Vec::new() },
         ChangeError::Open(OpenError::Store(StoreError::Conflict { .. })) => {
-            Refused::NotMoved { why: WENT_ON.into() }
+            Refusal::NotMoved { why: WENT_ON.into() }
         }
-        ChangeError::Open(OpenError::Store(_)) => Refused::Store { why },
+        ChangeError::Open(OpenError::Store(_)) => Refusal::Store { why },
         ChangeError::Open(_)
         | ChangeError::Busy(_)
         | ChangeError::Removed { .. }
@@ -319,13 +335,13 @@ pub(crate) fn refused(error: ChangeError) -> Refused {
         | ChangeError::Outputs { .. }
         | ChangeError::Illegal { .. }
         | ChangeError::BadMessage(_)
-        | ChangeError::NothingToMerge { .. } => Refused::NotMoved { why },
+        | ChangeError::NothingToMerge { .. } => Refusal::NotMoved { why },
     }
 }
 
-fn not_undone(error: &UndoError) -> Refused {
+fn not_undone(error: &UndoError) -> Refusal {
     match error {
-        UndoError::NotCompacted(_) | UndoError::WentOn { .. } => Refused::NoCompaction,
-        UndoError::Busy(_) | UndoError::Open(_) => Refused::NotMoved { why: error.to_string() },
+        UndoError::NotCompacted(_) | UndoError::WentOn { .. } => Refusal::NoCompaction,
+        UndoError::Busy(_) | UndoError::Open(_) => Refusal::NotMoved { why: error.to_string() },
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-use quipu_machine::{Draft, EpochReason, Limits, Machine, Prefix, Start, Waiting};
+use quipu_machine::{Draft, EpochReason, Limits, Machine, Prefix, QueuedInput, Start};
 use quipu_protocol::{Entry, Epoch, EpochContext, NodeId, Notice, SessionId, SessionStart, Snapshot};
 use quipu_store::{RefName, SessionQuery, SessionRow};
 use tokio_util::task::AbortOnDropHandle;
@@ -16,14 +16,14 @@ use crate::children::Children;
 use crate::clock::{fresh_id, is_session_id};
 use crate::commit::Committer;
 use crate::early::settle_early;
-use crate::engine::{Ahead, Engine, SessionOptions};
+use crate::engine::{Engine, Prefetch, SessionOptions};
 use crate::error::OpenError;
-use crate::files::{Keeper, Settled};
+use crate::files::{FileSnapshotter, SettleReport};
 use crate::hooks::{HOOKS, HookSections, Hooks, SessionOrigin};
 use crate::identity::{Prompt, system_text};
 use crate::moves::SessionMover;
 use crate::own_tools::{TravelOptions, TravelSource};
-use crate::owner::{Got, Lease};
+use crate::owner::{Lease, LeaseResult};
 use crate::policies::{Policies, with_steps};
 use crate::resume::{Past, read_past, recover};
 use crate::runner::{Backend, Runner};
@@ -33,7 +33,7 @@ use crate::sources::{
     recorded_sections,
 };
 use crate::toolbox::{Toolbox, ToolboxParts};
-use crate::travel::{Standing, Tobe};
+use crate::travel::{SessionView, Tobe};
 
 /// People are told this when a session goes on though its files could not be settled.
 const NOT_SETTLED: &str = "Files of an earlier jump are not all in their places; that is tried again when the session is \
@@ -41,11 +41,11 @@ const NOT_SETTLED: &str = "Files of an earlier jump are not all in their places;
 
 /// A session that was opened, and what the user should know about it.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenedSession {
     /// The session.
     pub session: Session,
     /// What an earlier process left behind, or that the session had to branch.
-    pub troubles: Vec<Notice>,
+    pub notices: Vec<Notice>,
 }
 
 /// What options make of a session.
@@ -115,7 +115,7 @@ impl Engine {
     ///
     /// # Errors
     /// `NoSuchSession`, `BadTool`, `Broken`, `Store`.
-    pub async fn open(&self, id: &SessionId, options: SessionOptions) -> Result<Opened, OpenError> {
+    pub async fn open(&self, id: &SessionId, options: SessionOptions) -> Result<OpenedSession, OpenError> {
         let name = RefName::session(id);
         let lease = Arc::new(Lease::new(self.store.clone()));
         let Some(head) = self.store.head(&name).await? else {
@@ -123,7 +123,7 @@ impl Engine {
         };
         // The lease waits for the disk. Whoever held it until then may have gone on: that is seen afterwards.
         let (got, past) = tokio::join!(lease.take(&name), self.past_of(id, head));
-        let mine = got? == Got::Yes;
+        let mine = got? == LeaseResult::Acquired;
         match self.open_leased(id, &name, options, lease.clone(), mine, (head, past)).await {
             Ok(opened) => Ok(opened),
             Err(error) => {
@@ -140,10 +140,10 @@ impl Engine {
         let store = self.store.clone();
         let read = async move { read_past(&*store, head).await };
         let past = AbortOnDropHandle::new(tokio::spawn(read));
-        *self.ahead() = Some(Ahead { session: id.clone(), head, past });
+        *self.ahead() = Some(Prefetch { session: id.clone(), head, past });
     }
 
-    fn ahead(&self) -> MutexGuard<'_, Option<Ahead>> {
+    fn ahead(&self) -> MutexGuard<'_, Option<Prefetch>> {
         // Nothing can break down while it is held.
         self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -158,7 +158,11 @@ impl Engine {
         read_past(&*self.store, head).await
     }
 
-    async fn open_imported(&self, id: &SessionId, options: SessionOptions) -> Result<Opened, OpenError> {
+    async fn open_imported(
+        &self,
+        id: &SessionId,
+        options: SessionOptions,
+    ) -> Result<OpenedSession, OpenError> {
         let query = SessionQuery { id: Some(id.clone()), limit: Some(1), ..SessionQuery::default() };
         let row = self.store.sessions(query).await?.into_iter().next();
         let Some(SessionRow { head: Some(head), agent, .. }) = row else {
@@ -167,12 +171,12 @@ impl Engine {
         // Calls without a result are no reason to refuse: nobody will ever answer them.
         let past = self.past_of(id, head).await?;
         let options = SessionOptions { id: None, ..options };
-        let Opened { session, .. } = self.begin_below(past, options, SessionOrigin::Resumed).await?;
+        let OpenedSession { session, .. } = self.begin_below(past, options, SessionOrigin::Resumed).await?;
         let note = format!(
             "session {id} was written by another program ({agent}) and stays as it is; this goes on from it as session {}",
             session.view().session
         );
-        Ok(Opened { session, troubles: vec![Notice::Note { text: note }] })
+        Ok(OpenedSession { session, notices: vec![Notice::Note { text: note }] })
     }
 
     async fn open_leased(
@@ -183,7 +187,7 @@ impl Engine {
         lease: Arc<Lease>,
         mine: bool,
         (before, past): (NodeId, Result<Past, OpenError>),
-    ) -> Result<Opened, OpenError> {
+    ) -> Result<OpenedSession, OpenError> {
         let Some(head) = self.store.head(name).await? else {
             return Err(OpenError::NoSuchSession(id.to_string()));
         };
@@ -191,14 +195,14 @@ impl Engine {
         past.name = self.name_of(id).await?;
         // Before anything of it is changed.
         let mut made = self.make(id, &options, Some(&past), 0).await?;
-        let mut troubles: Vec<Notice> = past.lost_prompt_notice().into_iter().collect();
-        troubles.extend(made.notices.drain(..).map(Notice::note));
+        let mut notices: Vec<Notice> = past.lost_prompt_notice().into_iter().collect();
+        notices.extend(made.notices.drain(..).map(Notice::note));
         if mine {
-            let Settled { mut told, waits } = self.settle_files(id).await?;
-            told.extend(waits.then(|| NOT_SETTLED.to_owned()));
-            troubles.extend(told.into_iter().map(Notice::note));
+            let SettleReport { mut told, is_pending } = self.settle_files(id).await?;
+            told.extend(is_pending.then(|| NOT_SETTLED.to_owned()));
+            notices.extend(told.into_iter().map(Notice::note));
             let mut committer = self.committer(&past, past.epoch.clone(), Prompt::default());
-            troubles.extend(
+            notices.extend(
                 recover(&*self.store, &mut committer, id, &mut past, &self.sealer, self.clock.now()).await?,
             );
         }
@@ -211,16 +215,16 @@ impl Engine {
             past.has_ref = false;
             past.steering.clear();
             past.follow_up.clear();
-            past.waits = false;
+            past.pending_self_message = false;
             first.push(start_of(&session, &options, Some(id.clone()), epoch));
-            troubles.push(Notice::Branched { session: session.clone() });
+            notices.push(Notice::Branched { session: session.clone() });
         } else if *epoch != past.epoch || past.lost_prompt.is_some() {
             // Also where the prompt is the one that was lost: it comes into the store with the node of an epoch.
             first.push(Draft::new(Entry::Epoch(epoch.clone())));
         }
         let origin = if mine { SessionOrigin::Resumed } else { SessionOrigin::Forked };
         let session = self.spawn(options, session, (past, first), made, lease, origin);
-        Ok(Opened { session, troubles })
+        Ok(OpenedSession { session, notices })
     }
 
     /// The name that people gave a session; empty for none.
@@ -261,7 +265,7 @@ impl Engine {
     ///
     /// # Errors
     /// `NoSuchNode`; `Incomplete` where calls wait for results; `BadId`, `Exists`, `BadTool`, `Broken`, `Store`.
-    pub async fn fork(&self, at: NodeId, options: SessionOptions) -> Result<Opened, OpenError> {
+    pub async fn fork(&self, at: NodeId, options: SessionOptions) -> Result<OpenedSession, OpenError> {
         if self.store.nodes(&[at]).await?.into_iter().flatten().next().is_none() {
             return Err(OpenError::NoSuchNode(at));
         }
@@ -278,7 +282,11 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::fork`], without `Incomplete`.
-    pub async fn go_on_from(&self, at: NodeId, options: SessionOptions) -> Result<Opened, OpenError> {
+    pub async fn continue_from(
+        &self,
+        at: NodeId,
+        options: SessionOptions,
+    ) -> Result<OpenedSession, OpenError> {
         if self.store.nodes(&[at]).await?.into_iter().flatten().next().is_none() {
             return Err(OpenError::NoSuchNode(at));
         }
@@ -292,7 +300,7 @@ impl Engine {
         mut past: Past,
         options: SessionOptions,
         origin: SessionOrigin,
-    ) -> Result<Opened, OpenError> {
+    ) -> Result<OpenedSession, OpenError> {
         let id = self.fresh_session(&options).await?;
         let mut made = self.make(&id, &options, Some(&past), 0).await?;
         past.has_ref = false;
@@ -303,7 +311,7 @@ impl Engine {
         let settled = settle_early(&*self.store, &mut committer, &id, &mut past, &mut first).await;
         let told = made.notices.drain(..).map(Notice::note);
         let lost = past.lost_prompt_notice().into_iter().chain(told);
-        let troubles = match settled {
+        let notices = match settled {
             Ok(trouble) => lost.chain(trouble).collect(),
             Err(error) => {
                 // Or the next try would find the session held by this process.
@@ -312,7 +320,7 @@ impl Engine {
             }
         };
         let session = self.spawn(options, id, (past, first), made, lease, origin);
-        Ok(Opened { session, troubles })
+        Ok(OpenedSession { session, notices })
     }
 
     /// The id of a session that is to be made.
@@ -353,14 +361,14 @@ impl Engine {
                 return Err(OpenError::BadTool(name.clone()));
             }
         }
-        let standing = Standing::default();
+        let standing = SessionView::default();
         let travel = TravelSource::new(TravelOptions {
             store: self.store.clone(),
             sealer: self.sealer.clone(),
             clock: self.clock.clone(),
             standing: standing.clone(),
             cwd: options.cwd.clone(),
-            ground: options.files.enabled.then(|| Arc::new(self.ground_of(options))),
+            restorer: options.files.enabled.then(|| Arc::new(self.restorer_of(options))),
             history: options.history,
             travel: options.travel,
             prunes: options.prune.enabled,
@@ -427,7 +435,7 @@ impl Engine {
         &self,
         options: &SessionOptions,
         tools: ToolSet,
-        standing: Standing,
+        standing: SessionView,
         tobe: Option<Arc<Tobe>>,
         sections: Arc<HookSections>,
     ) -> Toolbox {
@@ -441,16 +449,15 @@ impl Engine {
             processes: self.processes.clone(),
             sees_images: options.model.sees_images().into(),
         };
-        let keeper = options
-            .files
-            .enabled
-            .then(|| Keeper::new(self.store.clone(), self.sealer.clone(), &options.cwd, options.files));
+        let snapshotter = options.files.enabled.then(|| {
+            FileSnapshotter::new(self.store.clone(), self.sealer.clone(), &options.cwd, options.files)
+        });
         let (sealer, cwd) = (self.sealer.clone(), options.cwd.clone());
         let hooks =
             Hooks::new(options.hooks.clone(), sealer.clone(), cwd.clone(), standing.clone(), sections);
         let policies =
             Policies::new(&options.policies, options.policy.clone(), sealer, cwd, standing.clone());
-        Toolbox::new(tools, parts, standing, keeper, tobe, (hooks, policies))
+        Toolbox::new(tools, parts, standing, snapshotter, tobe, (hooks, policies))
     }
 
     /// The epoch that the options ask for.
@@ -525,7 +532,7 @@ impl Engine {
         let cwd = options.cwd.to_string_lossy().into_owned();
         let policy = toolbox.parts.policy.version();
         let (model, thinking) = (options.model.clone(), options.thinking);
-        let queued = |items: &[Waiting]| items.iter().map(Waiting::queued).collect();
+        let queued = |items: &[QueuedInput]| items.iter().map(QueuedInput::queued).collect();
         let snapshot = Snapshot {
             name: past.name,
             head: past.head,
@@ -551,7 +558,7 @@ impl Engine {
             prefix: Prefix { model: options.model, system: system_text, tools: toolbox.specs(), epoch },
             steering: past.steering,
             follow_up: past.follow_up,
-            waits: past.waits,
+            pending_self_message: past.pending_self_message,
             limits: options.limits,
             ask_deadline: options.ask_deadline,
             policy,

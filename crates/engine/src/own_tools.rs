@@ -11,10 +11,10 @@ use quipu_store::Graph;
 use quipu_tools::Tool;
 
 use crate::clock::Clock;
-use crate::files::Ground;
+use crate::files::FileRestorer;
 use crate::sources::{SourceContext, SourceError, ToolSource};
 use crate::travel::{
-    Archive, HistorySettings, LifeTool, Recall, SearchHistory, Standing, Tobe, TraceTool, TravelSettings,
+    Archive, HistorySettings, LifeTool, Recall, SearchHistory, SessionView, Tobe, TraceTool, TravelSettings,
 };
 
 /// What the tools look into, and who may.
@@ -22,9 +22,9 @@ pub(crate) struct TravelOptions<'a> {
     pub(crate) store: Arc<dyn Graph>,
     pub(crate) sealer: Arc<Sealer>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) standing: Standing,
+    pub(crate) standing: SessionView,
     pub(crate) cwd: PathBuf,
-    pub(crate) ground: Option<Arc<Ground>>,
+    pub(crate) restorer: Option<Arc<FileRestorer>>,
     pub(crate) history: HistorySettings,
     pub(crate) travel: TravelSettings,
     /// Results are left out, and can be read again.
@@ -45,8 +45,19 @@ pub(crate) struct TravelSource {
 impl TravelSource {
     /// The source; `None` where it would have no tool.
     pub(crate) fn new(options: TravelOptions<'_>) -> Option<Self> {
-        let TravelOptions { store, sealer, clock, standing, cwd, ground, history, travel, prunes, own, had } =
-            options;
+        let TravelOptions {
+            store,
+            sealer,
+            clock,
+            standing,
+            cwd,
+            restorer,
+            history,
+            travel,
+            prunes,
+            own,
+            had,
+        } = options;
         let is_free = |name: &str| own.iter().all(|tool| tool.spec().name != name);
         // Other tools would change the beginning of every request of a session that was begun without them.
         let began_without = |name: &str| !had.is_empty() && had.iter().all(|spec| spec.name != name);
@@ -73,7 +84,8 @@ impl TravelSource {
         if travels && is_free(TraceTool::NAME) {
             tools.push(Arc::new(TraceTool::new(archive)));
         }
-        let tobe = (leaves && is_free(Tobe::NAME)).then(|| Arc::new(Tobe::new(store, standing, cwd, ground)));
+        let tobe =
+            (leaves && is_free(Tobe::NAME)).then(|| Arc::new(Tobe::new(store, standing, cwd, restorer)));
         tools.extend(tobe.iter().map(|tobe| tobe.clone() as Arc<dyn Tool>));
         Some(Self { tools, tobe })
     }

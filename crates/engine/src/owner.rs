@@ -20,10 +20,10 @@ pub(crate) struct Lease {
 
 /// Whether a lease was got.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Got {
-    Yes,
+pub(crate) enum LeaseResult {
+    Acquired,
     /// A living process has it.
-    Theirs(String),
+    HeldBy(String),
 }
 
 impl Lease {
@@ -34,14 +34,14 @@ impl Lease {
     }
 
     /// Takes the lease, also from a process that is dead.
-    pub(crate) async fn take(&self, name: &RefName) -> Result<Got, StoreError> {
+    pub(crate) async fn take(&self, name: &RefName) -> Result<LeaseResult, StoreError> {
         for _ in 0..2 {
             match self.store.lease(name, &self.owner, TTL).await {
                 Ok(_) => {
                     if let Ok(mut held) = self.held.lock() {
                         *held = Some(name.clone());
                     }
-                    return Ok(Got::Yes);
+                    return Ok(LeaseResult::Acquired);
                 }
                 Err(StoreError::Fenced { owner, .. }) if is_dead(&owner) => {
                     match self.store.lease(name, &Owner(owner), Duration::ZERO).await {
@@ -50,11 +50,11 @@ impl Lease {
                         Err(error) => return Err(error),
                     }
                 }
-                Err(StoreError::Fenced { owner, .. }) => return Ok(Got::Theirs(owner)),
+                Err(StoreError::Fenced { owner, .. }) => return Ok(LeaseResult::HeldBy(owner)),
                 Err(error) => return Err(error),
             }
         }
-        Ok(Got::Theirs(String::new()))
+        Ok(LeaseResult::HeldBy(String::new()))
     }
 
     /// Takes or renews; after a branch the name is another one. A failure is met at the next commit, whose
@@ -78,14 +78,14 @@ impl Lease {
 }
 
 /// Does this while nobody else writes to a ref; `busy` is the error where somebody living does.
-pub(crate) async fn alone<T, E: From<StoreError>>(
+pub(crate) async fn with_lease<T, E: From<StoreError>>(
     store: &Arc<dyn Graph>,
     name: &RefName,
     busy: impl FnOnce() -> E,
     work: impl Future<Output = Result<T, E>>,
 ) -> Result<T, E> {
     let lease = Lease::new(store.clone());
-    if lease.take(name).await? != Got::Yes {
+    if lease.take(name).await? != LeaseResult::Acquired {
         return Err(busy());
     }
     let done = work.await;

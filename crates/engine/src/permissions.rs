@@ -350,33 +350,33 @@ impl Bounds {
                     return Decision::Deny { reason };
                 }
                 Reach::Free => {}
-                Reach::Secret => reasons.push("programs keep secrets there".to_owned()),
+                Reach::Secret => reasons.push("Programs keep secrets there.".to_owned()),
                 Reach::Linked => {
-                    reasons.push("the file has other names (hard links), which may lie elsewhere".into());
+                    reasons.push("The file has other names (hard links), which may lie elsewhere.".into());
                 }
                 Reach::Configures => {
                     reasons.push(
-                        "it configures git, agents, editors or shells, which act outside the sandbox".into(),
+                        "It configures git, agents, editors or shells, which act outside the sandbox.".into(),
                     );
                 }
                 Reach::Outside => {
                     let more = if linked { ", and it has other names (hard links)" } else { "" };
                     let cwd = self.cwd.display();
-                    reasons.push(format!("it is outside {cwd}{more}; adding its directory would allow it"));
+                    reasons.push(format!("It is outside the workspace ({cwd}){more}."));
                 }
             }
         }
         if self.mode == PermissionMode::Ask && want == AccessMode::Write && reasons.is_empty() {
-            reasons.push("every change is asked here".into());
+            reasons.push("This mode asks before every change.".into());
         }
         let Some(reason) = reasons.into_iter().next() else { return Decision::Allow };
         let subject = paths.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>().join("\n");
         let what = match want {
-            AccessMode::Read => "read",
-            AccessMode::Write => "change",
+            AccessMode::Read => "reading",
+            AccessMode::Write => "writing",
         };
         let granted: &dyn Fn(&Grant) -> bool = if once { &|_| false } else { granted };
-        ask(granted, tool, format!("{what} {subject}: {reason}").replace('\n', ", "), subject)
+        ask(granted, tool, format!("Allow {what} {subject}? {reason}").replace('\n', ", "), subject)
     }
 
     fn decide_command(
@@ -398,17 +398,20 @@ impl Bounds {
         }
         let beyond = self.beyond(wanted);
         let reason = match (&command, &self.unconfined) {
-            (None, _) => "this tool could touch any file and is not confined".to_owned(),
-            (Some(_), Some(why)) => format!("it would not be confined, because {why}"),
+            (None, _) => "It can touch any file and is not confined.".to_owned(),
+            (Some(_), Some(why)) => format!("It would not be confined, because {why}."),
             (Some(_), None) if !beyond.is_empty() => {
                 let why = proposal.text("reason").unwrap_or_default();
                 let why = if why.trim().is_empty() { String::new() } else { format!(" ({})", why.trim()) };
-                format!("it wants to {}{why}; a person can allow that beforehand", beyond.join(" and to "))
+                format!("It wants to {}{why}. A person can allow that in advance.", beyond.join(" and to "))
             }
-            (Some(_), None) if self.mode == PermissionMode::Ask => "every command is asked here".into(),
+            (Some(_), None) if self.mode == PermissionMode::Ask => {
+                "This mode asks before every command.".into()
+            }
             (Some(_), None) => return Decision::Allow,
         };
-        let question = format!("run this in {}: {reason}", self.cwd.display()).replace('\n', " ");
+        let what = if command.is_some() { "this command" } else { "this call" };
+        let question = format!("Allow running {what} in {}? {reason}", self.cwd.display()).replace('\n', " ");
         let subject = match command {
             // Another thing than the same command without it.
             Some(command) if !beyond.is_empty() => {
@@ -548,7 +551,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_in_which_mode() {
+    fn each_mode_asks_for_its_actions() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         for made in ["work", "added", "own", "home/.ssh"] {
@@ -603,8 +606,8 @@ mod tests {
         check(Workspace, FULL, "write", write("work/f"), "allow");
         check(Workspace, FULL, "write", write("added/new/f"), "allow");
         check(Workspace, FULL, "bash", Touches::Anything, "allow");
-        check(Ask, FULL, "write", write("work/f"), "ask*every change");
-        check(Ask, FULL, "bash", Touches::Anything, "ask*every command");
+        check(Ask, FULL, "write", write("work/f"), "ask*before every change");
+        check(Ask, FULL, "bash", Touches::Anything, "ask*before every command");
         for touches in [Touches::Anything, write("own/f"), read("home/.ssh/f")] {
             check(Full, Missing, "bash", touches, "allow");
         }

@@ -23,11 +23,12 @@ use serde::Deserialize;
 use crate::arrival::{TRAVEL_TOOL, awaited};
 use crate::commit::{Committer, KeptResult, SHELL};
 use crate::error::OpenError;
-use crate::files::{Left, Salvaged, after_a_crash, listing_of};
+use crate::files::{InterruptedCall, RecoveredChanges, after_a_crash, listing_of};
 use crate::identity::Prompt;
 use crate::runner::{LeftCall, left_calls};
 use quipu_machine::{
-    Calls, CommitError, Draft, Interventions, MEASURED, Plan, PlanOp, Waiting, json_of_nothing, step_of,
+    Calls, CommitError, Draft, Interventions, MEASURED, Plan, PlanOp, QueuedInput, failed_summary_json,
+    step_of,
 };
 
 /// What a session was when it was opened.
@@ -59,10 +60,10 @@ pub(crate) struct Past {
     pub(crate) last_body: Option<ChunkId>,
     /// The call after which nothing came, where hooks had changed it and it has no answer.
     pub(crate) unanswered_call: Option<CallRecord>,
-    pub(crate) steering: Vec<Waiting>,
-    pub(crate) follow_up: Vec<Waiting>,
+    pub(crate) steering: Vec<QueuedInput>,
+    pub(crate) follow_up: Vec<QueuedInput>,
     /// A message to itself at its end waits for its answer.
-    pub(crate) waits: bool,
+    pub(crate) pending_self_message: bool,
     /// The calls of the last answer that have no result on the lineage, with their place.
     open_calls: Vec<(usize, ToolCall)>,
     /// The run of that answer: steps of other runs say nothing about its calls.
@@ -233,7 +234,7 @@ const ANSWER_WITHIN: [usize; 3] = [16, 256, 4_096];
 
 /// How a session stands at a node.
 #[derive(Default)]
-pub(crate) struct Standing {
+pub(crate) struct SessionStatus {
     pub(crate) session: Option<SessionId>,
     pub(crate) epoch: Epoch,
 }
@@ -334,7 +335,7 @@ async fn standing(
     store: &dyn Graph,
     node: NodeId,
     mut changes: SettingChanges,
-) -> Result<Standing, OpenError> {
+) -> Result<SessionStatus, OpenError> {
     let nodes = match store.settings(node).await {
         // A lineage of another program may begin in the middle.
         Err(StoreError::Missing { .. }) => Vec::new(),
@@ -350,18 +351,18 @@ async fn standing(
             (session, epoch) = (found.session, Some(found.epoch));
         }
     }
-    Ok(Standing { session, epoch: changes.applied_to(epoch.unwrap_or_default()) })
+    Ok(SessionStatus { session, epoch: changes.applied_to(epoch.unwrap_or_default()) })
 }
 
 /// What an entry says of all settings; a change of one of them is taken into `changes`.
-fn standing_of(entry: &Entry, changes: &mut SettingChanges) -> Option<Standing> {
+fn standing_of(entry: &Entry, changes: &mut SettingChanges) -> Option<SessionStatus> {
     match entry {
         Entry::Session(start) => {
-            Some(Standing { session: Some(start.session.clone()), epoch: start.epoch.clone() })
+            Some(SessionStatus { session: Some(start.session.clone()), epoch: start.epoch.clone() })
         }
-        Entry::Epoch(epoch) => Some(Standing { session: None, epoch: epoch.clone() }),
+        Entry::Epoch(epoch) => Some(SessionStatus { session: None, epoch: epoch.clone() }),
         Entry::Compaction(Compaction { checkpoint: Some(Checkpoint { session, epoch }), .. }) => {
-            Some(Standing { session: Some(session.clone()), epoch: epoch.clone() })
+            Some(SessionStatus { session: Some(session.clone()), epoch: epoch.clone() })
         }
         Entry::Meta(json) => {
             changes.earlier(json);
@@ -392,10 +393,10 @@ pub(crate) async fn recover(
     for item in pending.inbox {
         // An input that cannot be read stays where it is; nothing is lost.
         let Ok(input) = item.input.read() else { continue };
-        let waiting = Waiting { id: item.id, session: id.clone(), input };
+        let waiting = QueuedInput { id: item.id, session: id.clone(), input };
         if item.queue == "followUp" { past.follow_up.push(waiting) } else { past.steering.push(waiting) }
     }
-    past.waits = match pending.jump.as_ref().and_then(awaited) {
+    past.pending_self_message = match pending.jump.as_ref().and_then(awaited) {
         // Labels and changes of the model may stand behind it.
         Some(carryover) => past.nodes.iter().rposition(|node| *node == carryover).is_some_and(|at| {
             let after = &past.messages[at + 1..];
@@ -419,16 +420,16 @@ pub(crate) async fn recover(
             interrupted.push((call.name, call.id));
         }
     }
-    let left: Vec<Left<'_>> = drafts
+    let left: Vec<InterruptedCall<'_>> = drafts
         .iter()
         .zip(open)
         .map(|(draft, step)| match step {
-            Some(step) if step.state != StepState::Done => Left::Open(step),
-            Some(_) | None => Left::Done(&draft.step.files),
+            Some(step) if step.state != StepState::Done => InterruptedCall::Open(step),
+            Some(_) | None => InterruptedCall::Done(&draft.step.files),
         })
         .collect();
     let salvaged = after_a_crash(store, sealer, &left, listing_of(&pending.steps)).await;
-    for (draft, Salvaged { files, note }) in drafts.iter_mut().zip(salvaged) {
+    for (draft, RecoveredChanges { files, note }) in drafts.iter_mut().zip(salvaged) {
         draft.step.files.extend(files);
         note.put_into(&mut draft.step);
     }
@@ -492,12 +493,12 @@ pub(crate) fn broken(session: &SessionId, error: CommitError) -> OpenError {
 
 pub(crate) fn sent_call(step: &Step) -> Option<(RunId, CallRecord, Option<Calls>)> {
     #[derive(Deserialize)]
-    struct Aside {
+    struct StoredSummary {
         summary: Option<Calls>,
     }
     let data = step.data.as_deref()?;
     let record = serde_json::from_slice(data).ok()?;
-    let aside: Option<Aside> = serde_json::from_slice(data).ok();
+    let aside: Option<StoredSummary> = serde_json::from_slice(data).ok();
     Some((step.run.clone(), record, aside.and_then(|aside| aside.summary)))
 }
 
@@ -584,7 +585,7 @@ fn unanswered_draft(run: RunId, record: CallRecord, summary: Option<Calls>, now:
     const WHY: &str = "the process ended before the answer arrived; it may have been sent and charged";
     if let Some(Calls { usage, mut records, .. }) = summary {
         records.push(record);
-        let entry = Entry::Meta(json_of_nothing(Some(WHY), &usage));
+        let entry = Entry::Meta(failed_summary_json(Some(WHY), &usage));
         return Draft::of(entry, step_of(Some(run), records));
     }
     let answer = AssistantMessage {

@@ -60,7 +60,7 @@ pub(crate) enum AfterMove {
     /// The message where it stands waits for its answer.
     Answer(NodeId),
     /// What waited before.
-    AsBefore,
+    Unchanged,
 }
 
 impl Engine {
@@ -140,11 +140,11 @@ impl Engine {
         after: AfterMove,
     ) -> Result<Vec<String>, StoreError> {
         let store = self.store();
-        let keeps = matches!(after, AfterMove::AsBefore);
+        let keeps = matches!(after, AfterMove::Unchanged);
         let rest: Option<OpenJump> = match after {
             AfterMove::Nothing => None,
             AfterMove::Answer(message) => Some(waits(message)),
-            AfterMove::AsBefore => store.pending(session).await?.jump.as_ref().and_then(awaited).map(waits),
+            AfterMove::Unchanged => store.pending(session).await?.jump.as_ref().and_then(awaited).map(waits),
         };
         match (&flight, &rest) {
             (Some(flight), rest) => commit.ops.push(flight.op(session, rest.as_ref())),

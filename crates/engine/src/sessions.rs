@@ -17,7 +17,7 @@ use crate::commit::MoveContext;
 use crate::engine::Engine;
 use crate::error::OpenError;
 use crate::nodes::NodeWriter;
-use crate::owner::alone;
+use crate::owner::with_lease;
 use crate::resume::epoch_of;
 use crate::session_move::{AfterMove, SessionMove};
 use quipu_history::{ListedIds, needed};
@@ -30,7 +30,7 @@ const TRIES: usize = 8;
 
 /// A session that was made from another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Forked {
+pub struct ForkReport {
     /// The new session.
     pub session: SessionId,
     /// Its first node.
@@ -84,7 +84,7 @@ impl Engine {
     ///
     /// # Errors
     /// `NoSession` when there is no `cwd` and the node belongs to no session; `Open` with `NoSuchNode` or `Store`.
-    pub async fn fork_from(&self, at: NodeId, cwd: Option<&Path>) -> Result<Forked, ChangeError> {
+    pub async fn fork_from(&self, at: NodeId, cwd: Option<&Path>) -> Result<ForkReport, ChangeError> {
         self.fork_standing(at, cwd, Stand::Before).await
     }
 
@@ -92,7 +92,7 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::fork_from`]; `Removed`.
-    pub async fn clone_session(&self, session: &SessionId) -> Result<Forked, ChangeError> {
+    pub async fn clone_session(&self, session: &SessionId) -> Result<ForkReport, ChangeError> {
         let row = self.row_of(session).await?;
         let head = self.head_of(&row).await?;
         self.fork_standing(head, None, Stand::Behind).await
@@ -102,14 +102,18 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::clone_session`].
-    pub async fn clone_session_to(&self, session: &SessionId, cwd: &Path) -> Result<Forked, ChangeError> {
+    pub async fn clone_session_to(&self, session: &SessionId, cwd: &Path) -> Result<ForkReport, ChangeError> {
         let row = self.row_of(session).await?;
         let head = self.head_of(&row).await?;
         self.fork_standing(head, Some(cwd), Stand::Behind).await
     }
 
     /// The same behind any node.
-    pub(crate) async fn fork_behind(&self, at: NodeId, cwd: Option<&Path>) -> Result<Forked, ChangeError> {
+    pub(crate) async fn fork_behind(
+        &self,
+        at: NodeId,
+        cwd: Option<&Path>,
+    ) -> Result<ForkReport, ChangeError> {
         self.fork_standing(at, cwd, Stand::Behind).await
     }
 
@@ -118,7 +122,7 @@ impl Engine {
         at: NodeId,
         cwd: Option<&Path>,
         stand: Stand,
-    ) -> Result<Forked, ChangeError> {
+    ) -> Result<ForkReport, ChangeError> {
         let store = self.store();
         let named = self.node_of(at).await?;
         let decoded = decode_nodes(&**store, std::slice::from_ref(&named)).await?.pop();
@@ -165,7 +169,7 @@ impl Engine {
         let images = said.as_ref().map_or(0, |body| {
             body.blocks().iter().filter(|block| matches!(block, quipu_protocol::Content::Image(_))).count()
         });
-        Ok(Forked { session: id, base, at: parent, text: said.map(|body| body.text()), images })
+        Ok(ForkReport { session: id, base, at: parent, text: said.map(|body| body.text()), images })
     }
 
     /// Labels a node; an empty text clears its label. The label is an entry of the node's session. Gives that entry.
@@ -228,7 +232,7 @@ impl Engine {
         if head == to {
             return Ok(true);
         }
-        self.alone_with(&row, self.move_forward(&row, head, to)).await
+        self.with_session_lease(&row, self.move_forward(&row, head, to)).await
     }
 
     async fn move_forward(&self, row: &SessionRow, head: NodeId, to: NodeId) -> Result<bool, ChangeError> {
@@ -240,7 +244,7 @@ impl Engine {
         let order = SessionMove { session, name, from, ends, to, added, label: None, why };
         let mut ready = self.prepare_move(order, &MoveContext::default()).await?;
         ready.commit.actions.push(self.action("QUIPU_ADVANCE", from, to, session));
-        self.commit_move(session, ready.commit, None, AfterMove::AsBefore).await?;
+        self.commit_move(session, ready.commit, None, AfterMove::Unchanged).await?;
         Ok(true)
     }
 
@@ -263,7 +267,7 @@ impl Engine {
                 .and_then(|done| done.map_err(|error| error.to_string()))
                 .map_err(|why| ChangeError::Outputs { session: row.id.clone(), why })
         };
-        self.alone_with(&row, work).await.map(|()| head)
+        self.with_session_lease(&row, work).await.map(|()| head)
     }
 
     async fn drop_refs(&self, row: &SessionRow, head: NodeId) -> Result<(), ChangeError> {
@@ -302,7 +306,7 @@ impl Engine {
     ) -> Result<NodeId, ChangeError> {
         let row = self.row_of(session).await?;
         let entry = Entry::Meta(Json::from(entry));
-        self.alone_with(&row, self.append(&row, &entry, why)).await
+        self.with_session_lease(&row, self.append(&row, &entry, why)).await
     }
 
     async fn append(&self, row: &SessionRow, entry: &Entry, why: &str) -> Result<NodeId, ChangeError> {
@@ -331,7 +335,7 @@ impl Engine {
     }
 
     /// Does this while nobody else writes to the session. Nobody has a lease on those of other programs.
-    async fn alone_with<T>(
+    async fn with_session_lease<T>(
         &self,
         row: &SessionRow,
         work: impl Future<Output = Result<T, ChangeError>>,
@@ -339,7 +343,7 @@ impl Engine {
         if row.agent != crate::AGENT {
             return work.await;
         }
-        alone(self.store(), &row.name, || ChangeError::Busy(row.id.clone()), work).await
+        with_lease(self.store(), &row.name, || ChangeError::Busy(row.id.clone()), work).await
     }
 
     /// A commit with one entry behind a node of this time.

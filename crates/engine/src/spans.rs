@@ -3,7 +3,7 @@
 //! Without a subscriber a span is one look at a number. No text of messages, arguments or outputs is in a span or an
 //! event; the text of errors is sealed before it comes here.
 
-use quipu_machine::Input;
+use quipu_machine::MachineInput;
 use quipu_protocol::{
     CompactionResult, Ending, Event, JumpResult, ModelError, Outcome, RunId, SessionId, ToolCall,
 };
@@ -119,7 +119,7 @@ impl SessionSpans {
                 attempt, delay_ms = delay.as_secs_f64() * 1_000.0, error.kind = ?error.kind,
                 error = error.message.as_str(), "model call is retried",
             ),
-            Event::MessageEnded { id, message, ending: Ending::Kept(node) } => debug!(
+            Event::MessageEnded { id, message, ending: Ending::Committed(node) } => debug!(
                 parent: self.current(),
                 %node, message_id = %id, role = message.role().as_deref(), "message kept",
             ),
@@ -174,12 +174,12 @@ pub(crate) fn tool_call(parent: &Span, run: &RunId, call: &ToolCall) -> Span {
 }
 
 /// What came of it.
-pub(crate) fn tool_call_ended(span: &Span, done: &Input) {
+pub(crate) fn tool_call_ended(span: &Span, done: &MachineInput) {
     if span.is_disabled() {
         return;
     }
     match done {
-        Input::ToolDone { done, .. } => {
+        MachineInput::ToolDone { done, .. } => {
             let bytes: usize =
                 done.result.content.iter().filter_map(|block| block.as_text()).map(str::len).sum();
             span.record("duration_ms", done.duration_ms).record("output_bytes", bytes);

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use quipu_dag::Node;
-use quipu_machine::{Place, Target};
-use quipu_protocol::{Body, Compaction, Entry, Message, NodeId, Refused, SessionId, UserInput};
+use quipu_machine::{JumpTarget, SessionPlace};
+use quipu_protocol::{Body, Compaction, Entry, Message, NodeId, Refusal, SessionId, UserInput};
 use quipu_store::{Graph, Resolved, Scope, Spelling, StoreError, Until, decode_nodes};
 use quipu_transcript::{Decoded, TouchedFiles, context, message_of};
 
@@ -16,7 +16,7 @@ use crate::resume::read_past;
 pub(crate) struct Stand {
     pub(crate) at: NodeId,
     /// What was said in the node, when it stands before it.
-    pub(crate) said: Option<UserInput>,
+    pub(crate) prompt: Option<UserInput>,
 }
 
 /// Before what somebody said, behind everything else. `None` when the node is not one of the session.
@@ -36,15 +36,15 @@ pub(crate) async fn stand(
     let Some(node) = nodes.first() else { return Ok(None) };
     let decoded = decode_nodes(store, &nodes).await?;
     // What the model was told of files nobody said.
-    let said = decoded.first().filter(|one| !tells_of_files(&one.entry));
-    let body: Option<Body> = match said.and_then(|one| message_of(&one.entry)).as_deref() {
+    let prompt = decoded.first().filter(|one| !tells_of_files(&one.entry));
+    let body: Option<Body> = match prompt.and_then(|one| message_of(&one.entry)).as_deref() {
         Some(Message::User(user)) => Some(user.content.clone()),
         Some(Message::Custom(custom)) => Some(custom.content.clone()),
         _ => None,
     };
     Ok(Some(match (body, node.record.parent) {
-        (Some(body), Some(at)) => Stand { at, said: Some(UserInput::new(body.blocks().into_owned())) },
-        (_, _) => Stand { at: to, said: None },
+        (Some(body), Some(at)) => Stand { at, prompt: Some(UserInput::new(body.blocks().into_owned())) },
+        (_, _) => Stand { at: to, prompt: None },
     }))
 }
 
@@ -55,10 +55,10 @@ pub(crate) async fn look(
     from: NodeId,
     to: NodeId,
     wants_left: bool,
-) -> Result<Target, Refused> {
-    let failed = |error: OpenError| Refused::Store { why: error.to_string() };
+) -> Result<JumpTarget, Refusal> {
+    let failed = |error: OpenError| Refusal::Store { why: error.to_string() };
     let stand = stand(store, session, to).await.map_err(|error| failed(error.into()))?;
-    let Some(Stand { at, .. }) = stand else { return Err(Refused::NotInSession { node: to }) };
+    let Some(Stand { at, .. }) = stand else { return Err(Refusal::NotInSession { node: to }) };
     let (mut left, mut files) = (Vec::new(), TouchedFiles::default());
     if wants_left {
         let branch = left_behind(store, from, at).await.map_err(|error| failed(error.into()))?;
@@ -71,14 +71,14 @@ pub(crate) async fn look(
         }
         files.add(&left);
     }
-    Ok(Target { at, left, files })
+    Ok(JumpTarget { at, left, files })
 }
 
 /// The context that a session would have behind a node.
-pub(crate) async fn place_at(store: &dyn Graph, at: NodeId) -> Result<Place, OpenError> {
+pub(crate) async fn place_at(store: &dyn Graph, at: NodeId) -> Result<SessionPlace, OpenError> {
     let past = read_past(store, at).await?;
     let (messages, nodes, compacted, prunes) = (past.messages, past.nodes, past.compacted, past.prunes);
-    Ok(Place { messages, nodes, compacted, old: past.old, prunes, epoch: past.epoch })
+    Ok(SessionPlace { messages, nodes, compacted, old: past.old, prunes, epoch: past.epoch })
 }
 
 /// The entries of the lineage of `from` that `to` does not share, root first: what was summed up among them already

@@ -19,7 +19,7 @@ const CAUGHT_UP: usize = SLOTS / 2;
 pub enum Delivery {
     /// Gets every event; when it is 256 behind, the model's stream waits for it. Commands still run, and so does
     /// what is under way beside the stream; when it is thousands behind, nothing new is begun
-    /// ([`Refused::Behind`](crate::Refused::Behind)).
+    /// ([`Refusal::SlowSubscriber`](crate::Refusal::SlowSubscriber)).
     Lossless,
     /// Never holds up a run; what it missed is counted in [`Event::Lagged`], sent when it has caught up, with how
     /// everything stands then.

@@ -5,14 +5,14 @@
 use quipu_protocol::{Entry, Message, NodeId, SessionId};
 use quipu_store::{LoggedMove, RefName, ReflogQuery, SessionRow, Until, decode_nodes};
 
-use crate::along::RestoreFiles;
 use crate::change::ChangeError;
 use crate::commit::MoveContext;
 use crate::engine::Engine;
 use crate::error::OpenError;
-use crate::files::{InFlight, Settled, tells_of_files, told};
+use crate::files::{InFlight, SettleReport, tells_of_files, told};
 use crate::identity::Prompt;
-use crate::owner::alone;
+use crate::owner::with_lease;
+use crate::restore_files::RestoreFiles;
 use crate::resume::{read_past, recover};
 use crate::runner::is_beside;
 use crate::session_move::{AfterMove, ReadyMove, SessionMove};
@@ -35,7 +35,7 @@ pub struct TimeStep {
 
 /// Whether files go along with a step.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Along {
+pub(crate) struct FileTravel {
     /// How, where they may.
     pub(crate) how: Option<RestoreFiles>,
     /// Also where they did not go along with what is undone or done again.
@@ -44,7 +44,7 @@ pub(crate) struct Along {
     pub(crate) stays_there: bool,
 }
 
-impl Along {
+impl FileTravel {
     fn of(how: Option<&RestoreFiles>) -> Self {
         Self { how: how.cloned(), always: how.is_none_or(|how| !how.as_before), stays_there: false }
     }
@@ -68,7 +68,7 @@ struct Timeline {
 }
 
 /// What was appended since a move.
-enum Appended {
+enum AppendedKind {
     /// A turn, or a compaction: where it goes on from, and which of them.
     Turn(NodeId, &'static str),
     /// Only that files were put back with the move, or what hooks asked a model since.
@@ -176,13 +176,12 @@ impl Engine {
         self.step_through(session, steps, Way::Forward, None).await.map(|(steps, _)| steps)
     }
 
-    /// [`Engine::undo`], where the files that tools changed go along if it is said how, as in [`Engine::jump_with_files`];
-    /// nobody has to agree to the plan of each step. With what people should know of files: such as did not take their
-    /// places all the same.
+    /// Like [`Engine::undo`], but also restores files when `how` is given, as in [`Engine::jump_with_files`]. The plans of
+    /// the steps need no approval. Also returns notices about files that were not restored.
     ///
     /// # Errors
     /// As [`Engine::undo`]; `Files`: then the steps before it are undone, and no file of this one is changed.
-    pub async fn undo_along(
+    pub async fn undo_with_files(
         &self,
         session: &SessionId,
         steps: usize,
@@ -191,11 +190,11 @@ impl Engine {
         self.step_through(session, steps, Way::Back, how).await
     }
 
-    /// [`Engine::redo`], as [`Engine::undo_along`].
+    /// [`Engine::redo`], as [`Engine::undo_with_files`].
     ///
     /// # Errors
     /// As [`Engine::redo`]; `Files`, as there.
-    pub async fn redo_along(
+    pub async fn redo_with_files(
         &self,
         session: &SessionId,
         steps: usize,
@@ -238,7 +237,7 @@ impl Engine {
     ) -> Result<(Vec<TimeStep>, Vec<String>), ChangeError> {
         let row = self.row_to_move(session).await?;
         let busy = || ChangeError::Busy(session.clone());
-        alone(self.store(), &row.name, busy, self.steps_leased(&row, steps, way, how)).await
+        with_lease(self.store(), &row.name, busy, self.steps_leased(&row, steps, way, how)).await
     }
 
     async fn steps_leased(
@@ -249,7 +248,7 @@ impl Engine {
         how: Option<&RestoreFiles>,
     ) -> Result<(Vec<TimeStep>, Vec<String>), ChangeError> {
         let (_, mut problems) = self.close_open_steps(&row.id, &row.name).await?;
-        let files = Along::of(how);
+        let files = FileTravel::of(how);
         let (done, more) = self.steps_standing(row, steps, way, &files, MoveContext::default()).await?;
         problems.extend(more);
         Ok((done, problems))
@@ -261,7 +260,7 @@ impl Engine {
         row: &SessionRow,
         steps: usize,
         way: Way,
-        files: &Along,
+        files: &FileTravel,
         mut cx: MoveContext,
     ) -> Result<(Vec<TimeStep>, Vec<String>), ChangeError> {
         let (mut done, mut problems) = (Vec::new(), Vec::new());
@@ -272,12 +271,12 @@ impl Engine {
                 break;
             }
             let how = match files {
-                Along { how: Some(how), always: true, .. } => Some(how),
-                Along { how: Some(how), .. } => match step.from {
+                FileTravel { how: Some(how), always: true, .. } => Some(how),
+                FileTravel { how: Some(how), .. } => match step.from {
                     Some(from) if self.brought_files(from).await? => Some(how),
                     Some(_) | None => None,
                 },
-                Along { how: None, .. } => None,
+                FileTravel { how: None, .. } => None,
             };
             problems.extend(self.go(row, timeline, &mut step, next, (way, how), &cx).await?);
             // With the first of them.
@@ -357,8 +356,8 @@ impl Engine {
         name: &RefName,
     ) -> Result<(Option<NodeId>, Vec<String>), OpenError> {
         let store = self.store();
-        let Settled { told, waits } = self.settle_files(session).await?;
-        if waits {
+        let SettleReport { told, is_pending } = self.settle_files(session).await?;
+        if is_pending {
             return Err(OpenError::Unsettled { session: session.clone(), why: told.join("; ") });
         }
         let Some(head) = store.head(name).await? else { return Ok((None, told)) };
@@ -460,12 +459,12 @@ impl Engine {
                 Some((step, Timeline { head: Some(to), redo: 0, ..timeline }))
             };
             match found {
-                Appended::Turn(to, what) => return Ok(again(to, what)),
-                Appended::Nothing => {}
+                AppendedKind::Turn(to, what) => return Ok(again(to, what)),
+                AppendedKind::Nothing => {}
                 // What was said there is what the move brought, and the answer goes with it.
-                Appended::Other
+                AppendedKind::Other
                     if anchor.as_ref().is_some_and(|anchor| anchor.why == crate::arrival::TOBE) => {}
-                Appended::Other => return Ok(again(began, "turn")),
+                AppendedKind::Other => return Ok(again(began, "turn")),
             }
         }
         let Some(anchor) = anchor else { return Ok(None) };
@@ -504,7 +503,7 @@ impl Engine {
     }
 
     /// What stands last between `began` (left out) and `head`.
-    async fn turn_before(&self, head: NodeId, began: NodeId) -> Result<Appended, ChangeError> {
+    async fn turn_before(&self, head: NodeId, began: NodeId) -> Result<AppendedKind, ChangeError> {
         let store = self.store();
         let (mut next, mut said, mut noted, mut nothing) = (Some(head), false, true, true);
         while let Some(from) = next {
@@ -514,10 +513,10 @@ impl Engine {
             for (node, decoded) in nodes.iter().zip(decoded).rev() {
                 // A change of the model comes with what is said under it.
                 if said && (node.id == began || !matches!(decoded.entry, Entry::Epoch(_))) {
-                    return Ok(Appended::Turn(node.id, "turn"));
+                    return Ok(AppendedKind::Turn(node.id, "turn"));
                 }
                 if node.id == began {
-                    return Ok(if nothing { Appended::Nothing } else { Appended::Other });
+                    return Ok(if nothing { AppendedKind::Nothing } else { AppendedKind::Other });
                 }
                 let passed = is_restored(&decoded.entry)
                     || tells_of_files(&decoded.entry)
@@ -526,12 +525,12 @@ impl Engine {
                 match (&decoded.entry, node.record.parent) {
                     (Entry::Message(Message::User(_)), _) => said = true,
                     (Entry::Compaction(_), Some(parent)) if noted => {
-                        return Ok(Appended::Turn(parent, "compaction"));
+                        return Ok(AppendedKind::Turn(parent, "compaction"));
                     }
                     _ => noted &= passed || is_note(&decoded.entry),
                 }
             }
         }
-        Ok(Appended::Other)
+        Ok(AppendedKind::Other)
     }
 }

@@ -18,14 +18,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::calls::{ContentSize, seal_content};
 use crate::clock::Clock;
-use crate::files::{Begun, CallPlace, Keeper, Noticed};
+use crate::files::{CallBaseline, CallPlace, CommandChanges, FileSnapshotter};
 use crate::hooks::{HookEffect, HookRecord, HookedCall, Hooks, MoveRequest, kept};
 use crate::outputs::Outputs;
-use crate::policies::{Concluded, Decided, Policies};
+use crate::policies::{ChainResult, DecidedCall, Policies};
 use crate::policy::{Grant, Policy, Proposal};
 use crate::sources::ToolSet;
-use crate::travel::{Standing, Tobe, Travel, Trip};
-use quipu_machine::{ClearError, Done, Input, Interventions, Prepared};
+use crate::travel::{PlannedJump, SessionView, Tobe, Travel};
+use quipu_machine::{CheckedCall, FinishedCall, Interventions, KillError, MachineInput};
 use quipu_transcript::WorkspaceNote;
 
 /// How long a cancelled tool may take to come back before it is dropped.
@@ -62,22 +62,22 @@ const RULES_CHANGED: &str = "The call was not run, because the user changed the 
 
 /// A person is told this of a call that was allowed already.
 const LEADS_ELSEWHERE: &str =
-    "asked again, because the name came to lead to another file than the one that was allowed";
+    "This is asked again, because the name now leads to another file than the one that was allowed.";
 
 /// The same, where the name leads to what it led to.
-const HAS_OTHER_NAMES: &str = "asked again, because since it was allowed the file came to have other names (hard links), \
-                               which may lie elsewhere";
+const HAS_OTHER_NAMES: &str = "This is asked again, because the file got other names (hard links) since it was allowed, \
+                               which may lie elsewhere.";
 
 /// The tools of a session and what they may use.
 pub(crate) struct Toolbox {
     tools: Mutex<Arc<ToolSet>>,
     /// Tools that went away, whose calls of this run may have left something running.
-    retired: Mutex<Option<Retired>>,
+    retired: Mutex<Option<RetiredTools>>,
     pub(crate) parts: ToolboxParts,
     /// Where the session stands, for tools that look at the graph.
-    pub(crate) standing: Standing,
+    pub(crate) standing: SessionView,
     /// Looks at the files that calls change.
-    keeper: Option<Arc<Keeper>>,
+    snapshotter: Option<Arc<FileSnapshotter>>,
     /// The files of the calls of the current batch, as they were when these were decided: what may be opened beyond the
     /// policy's bounds, once it is approved.
     shown: Mutex<HashMap<String, Vec<Approval>>>,
@@ -86,34 +86,34 @@ pub(crate) struct Toolbox {
     /// What takes the session elsewhere, where the model may.
     tobe: Option<Arc<Tobe>>,
     /// The call of the current batch that would, and where.
-    trip: Mutex<Option<(String, Trip)>>,
+    planned_jump: Mutex<Option<(String, PlannedJump)>>,
     pub(crate) hooks: Hooks,
     /// The chain of policies, where there are others than the permissions.
     pub(crate) policies: Option<Policies>,
     /// What hooks and policies did to the calls of the current batch.
-    hooked: Mutex<HashMap<String, Hooked>>,
+    hooked: Mutex<HashMap<String, CallInterventions>>,
     /// The hook whose words the current answer is, where it is not the model's.
     answered_by: Mutex<Option<Provenance>>,
 }
 
 /// A call that is valid and on which the permissions decided; or what the model is told why it does not run.
-pub(crate) type Looked = Result<Decided, Refusal>;
+pub(crate) type LookupResult = Result<DecidedCall, CallRefusal>;
 
 /// What the model is told instead of a result.
-pub(crate) struct Refusal(String);
+pub(crate) struct CallRefusal(String);
 
-impl From<&str> for Refusal {
+impl From<&str> for CallRefusal {
     fn from(text: &str) -> Self {
         Self(text.to_owned())
     }
 }
 
 /// Tools that went away in a run.
-type Retired = (RunId, Vec<Arc<dyn Tool>>);
+type RetiredTools = (RunId, Vec<Arc<dyn Tool>>);
 
 /// What hooks and policies did to a call.
 #[derive(Clone, Default)]
-struct Hooked {
+struct CallInterventions {
     /// What a person is asked before it runs, whatever the policy says.
     question: Option<String>,
     records: Vec<HookRecord>,
@@ -134,14 +134,14 @@ impl Toolbox {
     pub(crate) fn new(
         tools: ToolSet,
         parts: ToolboxParts,
-        standing: Standing,
-        keeper: Option<Keeper>,
+        standing: SessionView,
+        snapshotter: Option<FileSnapshotter>,
         tobe: Option<Arc<Tobe>>,
         (hooks, policies): (Hooks, Option<Policies>),
     ) -> Self {
         let (tools, retired) = (Mutex::new(Arc::new(tools)), Mutex::default());
-        let keeper = keeper.map(Arc::new);
-        let (shown, trip) = (Mutex::default(), Mutex::default());
+        let snapshotter = snapshotter.map(Arc::new);
+        let (shown, planned_jump) = (Mutex::default(), Mutex::default());
         let decided_by = AtomicU64::new(0);
         let (hooked, answered_by) = (Mutex::default(), Mutex::default());
         Self {
@@ -149,11 +149,11 @@ impl Toolbox {
             retired,
             parts,
             standing,
-            keeper,
+            snapshotter,
             shown,
             decided_by,
             tobe,
-            trip,
+            planned_jump,
             hooks,
             policies,
             hooked,
@@ -219,37 +219,41 @@ impl Toolbox {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn hooked(&self) -> std::sync::MutexGuard<'_, HashMap<String, Hooked>> {
+    fn hooked(&self) -> std::sync::MutexGuard<'_, HashMap<String, CallInterventions>> {
         self.hooked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Validation, then the permissions, on each call. Reads only. With what a tool does meanwhile for a call that is
     /// allowed and alone; between several, one may change what another finds when it begins.
-    pub(crate) fn prepare(&self, run: &RunId, calls: &[HookedCall]) -> (Vec<Looked>, Option<Preparation>) {
+    pub(crate) fn prepare(
+        &self,
+        run: &RunId,
+        calls: &[HookedCall],
+    ) -> (Vec<LookupResult>, Option<Preparation>) {
         self.shown().clear();
         self.hooked().clear();
-        *self.trip() = None;
+        *self.planned_jump() = None;
         if let Some(policies) = &self.policies {
             policies.forget_askers();
         }
         // Before anything is decided: what changes meanwhile is found when a call begins.
         self.decided_by.store(self.rules(), Ordering::SeqCst);
         let cx = self.context(run, CancellationToken::new(), Arc::new(|_| {}), Access::default());
-        let broke_down = |_| Err(Refusal::from(NOT_PREPARED));
+        let broke_down = |_| Err(CallRefusal::from(NOT_PREPARED));
         let one = |hooked| {
             catch_unwind(AssertUnwindSafe(|| self.prepare_one(hooked, &cx))).unwrap_or_else(broke_down)
         };
         let leaves = |one: &HookedCall| self.tobe.is_some() && one.call.name == Tobe::NAME;
         let up_to = calls.iter().position(leaves).map_or(calls.len(), |at| at + 1);
         let (run, behind) = calls.split_at(up_to);
-        let behind = behind.iter().map(|_| Err(Refusal::from(BEHIND_TOBE)));
-        let looked: Vec<Looked> = run.iter().map(one).chain(behind).collect();
+        let behind = behind.iter().map(|_| Err(CallRefusal::from(BEHIND_TOBE)));
+        let looked: Vec<LookupResult> = run.iter().map(one).chain(behind).collect();
         let preparation = match looked.as_slice() {
             [Ok(decided)] if decided.is_ready() => self.find(&decided.call.name).and_then(|tool| {
-                let Decided { call, touches, .. } = decided;
+                let DecidedCall { call, touches, .. } = decided;
                 let call = Invocation { id: call.id.clone(), args: call.arguments.clone() };
                 let own = catch_unwind(AssertUnwindSafe(|| tool.prepare(&call, &cx))).unwrap_or_default();
-                self.with_a_look_ahead(own, touches)
+                self.with_prefetch(own, touches)
             }),
             _ => None,
         };
@@ -257,13 +261,13 @@ impl Toolbox {
     }
 
     /// What a tool gets ready, and a look at what the call may change.
-    fn with_a_look_ahead(&self, own: Option<Preparation>, touches: &Touches) -> Option<Preparation> {
-        let Some(keeper) = self.keeper.clone() else { return own };
+    fn with_prefetch(&self, own: Option<Preparation>, touches: &Touches) -> Option<Preparation> {
+        let Some(snapshotter) = self.snapshotter.clone() else { return own };
         let look: Preparation = match touches {
-            Touches::Anything => Box::new(move || keeper.ahead()),
+            Touches::Anything => Box::new(move || snapshotter.ahead()),
             Touches::Writes(paths) => {
                 let (paths, access) = (paths.clone(), self.parts.policy.access());
-                Box::new(move || keeper.ahead_of(&paths, &access))
+                Box::new(move || snapshotter.ahead_of(&paths, &access))
             }
             Touches::Nothing | Touches::Reads(_) | Touches::Session => return own,
         };
@@ -275,23 +279,23 @@ impl Toolbox {
         }))
     }
 
-    fn prepare_one(&self, hooked: &HookedCall, cx: &ToolContext) -> Looked {
+    fn prepare_one(&self, hooked: &HookedCall, cx: &ToolContext) -> LookupResult {
         let HookedCall { call, blocked, question, records } = hooked;
         if let Some(reason) = blocked {
-            return Err(Refusal(reason.clone()));
+            return Err(CallRefusal(reason.clone()));
         }
         let tools = self.set();
-        let tool = tools.get(&call.name).ok_or_else(|| Refusal(tools.missing(&call.name)))?;
+        let tool = tools.get(&call.name).ok_or_else(|| CallRefusal(tools.missing(&call.name)))?;
         let arguments = quipu_tools::validate(tool.spec(), &call.arguments)
-            .map_err(|error| Refusal(error.to_string()))?;
+            .map_err(|error| CallRefusal(error.to_string()))?;
         let call = ToolCall { arguments, ..call.clone() };
         if question.is_some() || !records.is_empty() {
             let (question, records) = (question.clone(), records.clone());
-            let hooked = Hooked { question, records, ..Hooked::default() };
+            let hooked = CallInterventions { question, records, ..CallInterventions::default() };
             self.hooked().insert(identity(&call), hooked);
         }
         let travel = match self.tobe.as_ref().filter(|_| call.name == Tobe::NAME) {
-            Some(tobe) => Some(self.plan_trip(tobe, &call).map_err(Refusal)?),
+            Some(tobe) => Some(self.plan_jump(tobe, &call).map_err(CallRefusal)?),
             None => None,
         };
         let touches = tool.touches(&call.arguments.value(), cx);
@@ -307,52 +311,53 @@ impl Toolbox {
     }
 
     /// Asks the permissions.
-    fn decide(&self, call: ToolCall, touches: Touches, travel: Option<Travel>) -> Decided {
+    fn decide(&self, call: ToolCall, touches: Touches, travel: Option<Travel>) -> DecidedCall {
         let (cwd, policy) = (&self.parts.cwd, &self.parts.policy);
         let proposal = Proposal { call: &call, cwd, touches: &touches, travel: travel.as_ref() };
         let decision = policy.decide(&proposal);
         let hook_asks = self.hooked().get(&identity(&call)).and_then(|hooked| hooked.question.clone());
         match &self.policies {
-            None => Decided::alone(call, touches, decision, hook_asks),
+            None => DecidedCall::alone(call, touches, decision, hook_asks),
             Some(policies) => policies.begin((call, touches), decision, hook_asks, travel),
         }
     }
 
     /// Asks the permissions once more of a call that was prepared.
-    pub(crate) fn judge(&self, call: &ToolCall, touches: &Touches) -> Looked {
-        let planned =
-            |(planned, trip): &(String, Trip)| (*planned == identity(call)).then(|| trip.travel.clone());
-        let travel = self.trip().as_ref().and_then(planned);
+    pub(crate) fn judge(&self, call: &ToolCall, touches: &Touches) -> LookupResult {
+        let planned = |(planned, planned_jump): &(String, PlannedJump)| {
+            (*planned == identity(call)).then(|| planned_jump.travel.clone())
+        };
+        let travel = self.planned_jump().as_ref().and_then(planned);
         let decide = || self.decide(call.clone(), touches.clone(), travel);
         catch_unwind(AssertUnwindSafe(decide)).map_err(|_| NOT_PREPARED.into())
     }
 
     /// What becomes of a call, where there are no policies but the permissions.
-    pub(crate) fn prepared(&self, looked: Looked) -> Prepared {
+    pub(crate) fn prepared(&self, looked: LookupResult) -> CheckedCall {
         let scopes = |grant: &Grant| self.parts.policy.scopes(grant);
         let prepared = || match looked {
             Ok(decided) => decided.prepared(scopes),
-            Err(Refusal(text)) => Prepared::Refused(text),
+            Err(CallRefusal(text)) => CheckedCall::Refused(text),
         };
-        catch_unwind(AssertUnwindSafe(prepared)).unwrap_or_else(|_| Prepared::Refused(NOT_PREPARED.into()))
+        catch_unwind(AssertUnwindSafe(prepared)).unwrap_or_else(|_| CheckedCall::Refused(NOT_PREPARED.into()))
     }
 
     /// The same with the policies behind them.
     pub(crate) async fn conclude(
         &self,
         run: &RunId,
-        looked: Looked,
+        looked: LookupResult,
         cancel: &CancellationToken,
-        people: &mpsc::Sender<Input>,
-    ) -> Concluded {
-        let Some(policies) = &self.policies else { return Concluded::of(self.prepared(looked)) };
+        people: &mpsc::Sender<MachineInput>,
+    ) -> ChainResult {
+        let Some(policies) = &self.policies else { return ChainResult::of(self.prepared(looked)) };
         let decided = match looked {
             Ok(decided) => decided,
-            Err(Refusal(text)) => return Concluded::of(Prepared::Refused(text)),
+            Err(CallRefusal(text)) => return ChainResult::of(CheckedCall::Refused(text)),
         };
         let (named, origin) = (identity(&decided.call), self.origin_of(&decided.call));
         let work = AssertUnwindSafe(policies.conclude(run, decided, &origin, cancel)).catch_unwind();
-        let broke_down = |_| Concluded::of(Prepared::Refused(NOT_PREPARED.into()));
+        let broke_down = |_| ChainResult::of(CheckedCall::Refused(NOT_PREPARED.into()));
         let mut concluded = work.await.unwrap_or_else(broke_down);
         tell(people, std::mem::take(&mut concluded.notices)).await;
         if !concluded.records.is_empty() {
@@ -362,8 +367,8 @@ impl Toolbox {
     }
 
     /// A person is about to be asked about a call: a yes covers these questions of the steps behind the permissions.
-    pub(crate) fn shows(&self, Concluded { prepared, questions, .. }: &Concluded) {
-        if let Prepared::Ask { call, .. } = prepared
+    pub(crate) fn shows(&self, ChainResult { prepared, questions, .. }: &ChainResult) {
+        if let CheckedCall::Ask { call, .. } = prepared
             && !questions.is_empty()
         {
             self.hooked().entry(identity(call)).or_default().questions.clone_from(questions);
@@ -419,8 +424,8 @@ impl Toolbox {
         run: &RunId,
         (call, touches, approved): (&ToolCall, &Touches, bool),
         cancel: &CancellationToken,
-        people: &mpsc::Sender<Input>,
-    ) -> Option<Concluded> {
+        people: &mpsc::Sender<MachineInput>,
+    ) -> Option<ChainResult> {
         // Policies look at paths; what the permissions go by is looked at once more when a file is opened.
         if (approved || self.policies.is_some())
             && let Some(now) = self.exchanged(run, call, touches)
@@ -429,14 +434,14 @@ impl Toolbox {
             let led_elsewhere = now != *touches;
             let mut concluded = self.conclude(run, self.judge(call, &now), cancel, people).await;
             concluded.prepared = match concluded.prepared {
-                Prepared::Ready { .. } if !led_elsewhere && !approved => return None,
-                Prepared::Ready { .. } if !led_elsewhere => self.asked_again(call, now)?,
-                Prepared::Ask { call, touches, question, subject, scopes } => {
+                CheckedCall::Ready { .. } if !led_elsewhere && !approved => return None,
+                CheckedCall::Ready { .. } if !led_elsewhere => self.asked_again(call, now)?,
+                CheckedCall::Ask { call, touches, question, subject, scopes } => {
                     let why = if led_elsewhere { LEADS_ELSEWHERE } else { HAS_OTHER_NAMES };
-                    let question = format!("{question} ({why})");
-                    Prepared::Ask { call, touches, question, subject, scopes }
+                    let question = format!("{question} {why}");
+                    CheckedCall::Ask { call, touches, question, subject, scopes }
                 }
-                held @ (Prepared::Ready { .. } | Prepared::Refused(_)) => held,
+                held @ (CheckedCall::Ready { .. } | CheckedCall::Refused(_)) => held,
             };
             self.shows(&concluded);
             return Some(concluded);
@@ -446,9 +451,9 @@ impl Toolbox {
         }
         let concluded = self.conclude(run, self.judge(call, touches), cancel, people).await;
         match &concluded.prepared {
-            Prepared::Ready { .. } => None,
-            Prepared::Ask { .. } if approved && self.covers(call, &concluded.questions) => None,
-            Prepared::Ask { .. } | Prepared::Refused(_) => {
+            CheckedCall::Ready { .. } => None,
+            CheckedCall::Ask { .. } if approved && self.covers(call, &concluded.questions) => None,
+            CheckedCall::Ask { .. } | CheckedCall::Refused(_) => {
                 self.shows(&concluded);
                 Some(concluded)
             }
@@ -456,20 +461,20 @@ impl Toolbox {
     }
 
     /// The question of a call whose file came to have other names, where the policy goes by a yes to what was shown.
-    fn asked_again(&self, call: &ToolCall, touches: Touches) -> Option<Prepared> {
+    fn asked_again(&self, call: &ToolCall, touches: Touches) -> Option<CheckedCall> {
         let access = self.parts.policy.access();
         let want = if matches!(touches, Touches::Reads(_)) { AccessMode::Read } else { AccessMode::Write };
         if files(&touches).iter().all(|path| access.reach(path, want) == Reach::Free) {
             return None;
         }
-        let what = if want == AccessMode::Read { "read" } else { "change" };
+        let what = if want == AccessMode::Read { "reading" } else { "writing" };
         let paths: Vec<_> = files(&touches).iter().map(|path| path.to_string_lossy()).collect();
         let (subject, question) =
-            (paths.join("\n"), format!("{what} {}: {HAS_OTHER_NAMES}", paths.join(", ")));
+            (paths.join("\n"), format!("Allow {what} {}? {HAS_OTHER_NAMES}", paths.join(", ")));
         let grant = Grant { tool: call.name.clone(), subject };
         let scopes = self.parts.policy.scopes(&grant);
         let (call, subject) = (call.clone(), grant.subject.into());
-        Some(Prepared::Ask { call, touches, question, subject, scopes })
+        Some(CheckedCall::Ask { call, touches, question, subject, scopes })
     }
 
     /// What a call touches by now, where these are not the files that it was decided by.
@@ -486,23 +491,25 @@ impl Toolbox {
     }
 
     /// Looks at where a call would take the session. Blocks.
-    fn plan_trip(&self, tobe: &Arc<Tobe>, call: &ToolCall) -> Result<Travel, String> {
+    fn plan_jump(&self, tobe: &Arc<Tobe>, call: &ToolCall) -> Result<Travel, String> {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return Err(NOT_PREPARED.into());
         };
-        let trip = runtime.block_on(tobe.plan(&call.arguments))?;
-        let travel = trip.travel.clone();
-        *self.trip() = Some((identity(call), trip));
+        let planned_jump = runtime.block_on(tobe.plan(&call.arguments))?;
+        let travel = planned_jump.travel.clone();
+        *self.planned_jump() = Some((identity(call), planned_jump));
         Ok(travel)
     }
 
-    fn trip(&self) -> std::sync::MutexGuard<'_, Option<(String, Trip)>> {
-        self.trip.lock().unwrap_or_else(PoisonError::into_inner)
+    fn planned_jump(&self) -> std::sync::MutexGuard<'_, Option<(String, PlannedJump)>> {
+        self.planned_jump.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What was approved of a call that takes the session elsewhere.
-    fn departs(&self, call: &ToolCall) -> Option<Trip> {
-        self.trip().take_if(|(planned, _)| *planned == identity(call)).map(|(_, trip)| trip)
+    fn take_planned_jump(&self, call: &ToolCall) -> Option<PlannedJump> {
+        self.planned_jump()
+            .take_if(|(planned, _)| *planned == identity(call))
+            .map(|(_, planned_jump)| planned_jump)
     }
 
     /// Runs a prepared call and seals what it returns.
@@ -512,27 +519,29 @@ impl Toolbox {
         slot: usize,
         (call, touches, approved): (ToolCall, Touches, bool),
         cancel: CancellationToken,
-        outputs: mpsc::Sender<Input>,
-    ) -> Input {
+        outputs: mpsc::Sender<MachineInput>,
+    ) -> MachineInput {
         let by = self.rules();
         let held = self.held(&place.run, (&call, &touches, approved), &cancel, &outputs).await;
-        if let Some(Concluded { prepared, records: policies, .. }) = held {
-            return Input::ToolHeld { run: place.run, slot, prepared, policies };
+        if let Some(ChainResult { prepared, records: policies, .. }) = held {
+            return MachineInput::ToolHeld { run: place.run, slot, prepared, policies };
         }
         let started = self.parts.clock.now();
         let watch = Instant::now();
-        let mut noticed = Noticed::default();
+        let mut noticed = CommandChanges::default();
         let (stop, people) = (cancel.clone(), outputs.clone());
-        let Hooked { records: mut hooks, policies, .. } =
+        let CallInterventions { records: mut hooks, policies, .. } =
             self.hooked().get(&identity(&call)).cloned().unwrap_or_default();
-        let (output, leaving) = match self.departs(&call) {
-            Some(trip) => match self.hinders(&place.run, &trip, &stop, &people, &mut hooks).await {
-                Some(why) => (ToolOutput::error(why), None),
-                None => trip.begin(),
-            },
+        let (output, jump) = match self.take_planned_jump(&call) {
+            Some(planned_jump) => {
+                match self.hinders(&place.run, &planned_jump, &stop, &people, &mut hooks).await {
+                    Some(why) => (ToolOutput::error(why), None),
+                    None => planned_jump.begin(),
+                }
+            }
             None => (self.output(&place, slot, (&call, by), cancel, outputs, &mut noticed).await, None),
         };
-        let Noticed { files, states, note, .. } = noticed;
+        let CommandChanges { files, states, note, .. } = noticed;
         let ToolOutput { mut content, details, is_error, terminate } = limited(output);
         seal_content(&mut content, &self.parts.sealer);
         let details = details.map(|details| self.parts.sealer.seal_json(&details));
@@ -547,7 +556,7 @@ impl Toolbox {
         };
         let (mut provenance, mut added) = (Provenance::tool(), Vec::new());
         // What it said goes with the session that leaves.
-        if !self.hooks.is_empty() && leaving.is_none() {
+        if !self.hooks.is_empty() && jump.is_none() {
             let hooked = self.hooks.tool_result(&place.run, &call, &mut result, &stop).await;
             hooks.extend(hooked.records);
             (provenance, added) = (hooked.provenance.unwrap_or(provenance), hooked.added);
@@ -561,7 +570,7 @@ impl Toolbox {
                 (provenance, added) = (Provenance::quipu(), Vec::new());
             }
         }
-        let done = Done {
+        let done = FinishedCall {
             result,
             interventions: Interventions { hooks: kept(&hooks), policies },
             provenance,
@@ -572,24 +581,24 @@ impl Toolbox {
             states,
             note: Box::new(note),
             terminate,
-            leaving,
+            jump,
         };
-        Input::ToolDone { run: place.run, slot, done: Box::new(done) }
+        MachineInput::ToolDone { run: place.run, slot, done: Box::new(done) }
     }
 
     /// Why hooks do not let a call take the session elsewhere.
     async fn hinders(
         &self,
         run: &RunId,
-        trip: &Trip,
+        planned_jump: &PlannedJump,
         stop: &CancellationToken,
-        people: &mpsc::Sender<Input>,
+        people: &mpsc::Sender<MachineInput>,
         records: &mut Vec<HookRecord>,
     ) -> Option<String> {
         if self.hooks.is_empty() {
             return None;
         }
-        let request = MoveRequest::Tobe { to: trip.travel.target };
+        let request = MoveRequest::Tobe { to: planned_jump.travel.target };
         let hooked = self.hooks.before_move(Some(run), &request, stop).await;
         tell(people, hooked.notices).await;
         records.extend(hooked.records);
@@ -598,13 +607,13 @@ impl Toolbox {
 
     /// The session ends.
     pub(crate) async fn close(&self) {
-        if let Some(keeper) = &self.keeper {
-            keeper.close().await;
+        if let Some(snapshotter) = &self.snapshotter {
+            snapshotter.close().await;
         }
     }
 
     /// Ends all that the calls of a run left running.
-    pub(crate) async fn clear(self: &Arc<Self>, run: &RunId) -> Result<(), ClearError> {
+    pub(crate) async fn kill_children(self: &Arc<Self>, run: &RunId) -> Result<(), KillError> {
         let (toolbox, run) = (self.clone(), run.clone());
         let work = move || {
             toolbox.set().all().for_each(|tool| tool.end_run(&run));
@@ -614,7 +623,7 @@ impl Toolbox {
             }
         };
         let done = tokio::task::spawn_blocking(work).await;
-        done.map_err(|_| ClearError::StillRunning)
+        done.map_err(|_| KillError::StillRunning)
     }
 
     async fn output(
@@ -623,8 +632,8 @@ impl Toolbox {
         slot: usize,
         (call, by): (&ToolCall, u64),
         cancel: CancellationToken,
-        outputs: mpsc::Sender<Input>,
-        noticed: &mut Noticed,
+        outputs: mpsc::Sender<MachineInput>,
+        noticed: &mut CommandChanges,
     ) -> ToolOutput {
         let tools = self.set();
         let Some(tool) = tools.get(&call.name) else {
@@ -635,7 +644,7 @@ impl Toolbox {
         let progress = Arc::new(move |tail: &str| {
             let tail = sealer.seal(tail).into();
             // A tail that finds the mailbox full is left out: a newer one follows, and the result holds all.
-            drop(outputs.try_send(Input::ToolOutput { run: owner.clone(), slot, tail }));
+            drop(outputs.try_send(MachineInput::ToolOutput { run: owner.clone(), slot, tail }));
         });
         let approved = self.shown().get(&identity(call)).cloned().unwrap_or_default();
         let access = self.parts.policy.access().approving(approved);
@@ -645,7 +654,7 @@ impl Toolbox {
             Err(text) => return ToolOutput::error(text),
         };
         let touches = tool.touches(&args.value(), &cx);
-        if self.keeper.is_none() && matches!(touches, Touches::Anything | Touches::Writes(_)) {
+        if self.snapshotter.is_none() && matches!(touches, Touches::Anything | Touches::Writes(_)) {
             noticed.note = WorkspaceNote::unknown(NOT_WATCHED);
         }
         let is_command = matches!(touches, Touches::Anything);
@@ -671,14 +680,14 @@ impl Toolbox {
         if is_command && let Some(why) = cx.sandbox.as_ref().and_then(|sandbox| sandbox.lacks_namespaces()) {
             tell(&people, Some(format!("{OPEN_TO_COMMANDS} ({why})."))).await;
         }
-        if let (Some(keeper), Some(begun)) = (&self.keeper, begun) {
+        if let (Some(snapshotter), Some(begun)) = (&self.snapshotter, begun) {
             *noticed = if begun.is_command {
-                let mut noticed = keeper.after_command(place).await;
+                let mut noticed = snapshotter.after_command(place).await;
                 tell(&people, noticed.told.take()).await;
                 noticed
             } else {
-                let (files, states) = keeper.after(place, begun, &cx.access).await;
-                Noticed { files, states, ..Noticed::default() }
+                let (files, states) = snapshotter.after(place, begun, &cx.access).await;
+                CommandChanges { files, states, ..CommandChanges::default() }
             };
         }
         output
@@ -691,15 +700,15 @@ impl Toolbox {
         call: &ToolCall,
         touches: Touches,
         access: &Access,
-        people: &mpsc::Sender<Input>,
-    ) -> Result<Option<Begun>, StoreError> {
-        match (&self.keeper, touches) {
-            (Some(keeper), Touches::Anything) => {
-                tell(people, keeper.before_command(place, call).await?).await;
-                Ok(Some(Begun::command()))
+        people: &mpsc::Sender<MachineInput>,
+    ) -> Result<Option<CallBaseline>, StoreError> {
+        match (&self.snapshotter, touches) {
+            (Some(snapshotter), Touches::Anything) => {
+                tell(people, snapshotter.before_command(place, call).await?).await;
+                Ok(Some(CallBaseline::command()))
             }
-            (Some(keeper), Touches::Writes(paths)) => {
-                keeper.before(place, call, paths, access).await.map(Some)
+            (Some(snapshotter), Touches::Writes(paths)) => {
+                snapshotter.before(place, call, paths, access).await.map(Some)
             }
             (_, Touches::Nothing | Touches::Reads(_) | Touches::Writes(_) | Touches::Session)
             | (None, Touches::Anything) => Ok(None),
@@ -735,10 +744,10 @@ impl Toolbox {
 }
 
 /// What people should know.
-pub(crate) async fn tell(people: &mpsc::Sender<Input>, texts: impl IntoIterator<Item = String>) {
+pub(crate) async fn tell(people: &mpsc::Sender<MachineInput>, texts: impl IntoIterator<Item = String>) {
     for text in texts {
         // The session is over when nobody listens.
-        drop(people.send(Input::Told(Notice::Note { text })).await);
+        drop(people.send(MachineInput::Notice(Notice::Note { text })).await);
     }
 }
 

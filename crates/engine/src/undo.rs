@@ -6,7 +6,7 @@ use quipu_store::{Action, RefName, StoreError, Until, decode_nodes};
 use crate::commit::MoveContext;
 use crate::engine::Engine;
 use crate::error::OpenError;
-use crate::owner::alone;
+use crate::owner::with_lease;
 use crate::runner::is_beside;
 use crate::session_move::{AfterMove, SessionMove};
 
@@ -61,7 +61,7 @@ impl Engine {
             return Err(OpenError::NoSuchSession(session.to_string()).into());
         }
         let busy = || UndoError::Busy(session.clone());
-        alone(store, &name, busy, self.go_back(session, &name)).await
+        with_lease(store, &name, busy, self.go_back(session, &name)).await
     }
 
     async fn go_back(&self, session: &SessionId, name: &RefName) -> Result<(NodeId, Vec<String>), UndoError> {
@@ -105,7 +105,7 @@ impl Engine {
         let metadata = serde_json::json!({ "session": session, "what": "compaction" }).to_string();
         let action = self.action("QUIPU_UNDO", from, to, session);
         ready.commit.actions.push(Action { metadata: Some(metadata), ..action });
-        self.commit_move(session, ready.commit, None, AfterMove::AsBefore).await?;
+        self.commit_move(session, ready.commit, None, AfterMove::Unchanged).await?;
         Ok(before)
     }
 }

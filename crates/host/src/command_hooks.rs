@@ -334,8 +334,8 @@ impl CommandHook {
         Ok(match self.run(&input, cx).await? {
             Word::Blocks(reason) => return Err(HookError::new(reason)),
             Word::Text(text) if text.trim().is_empty() => StartVerdict::Pass,
-            Word::Text(text) => StartVerdict::Beside(text.trim_end().to_owned()),
-            Word::Says(answer) => answer.context().map_or(StartVerdict::Pass, StartVerdict::Beside),
+            Word::Text(text) => StartVerdict::Add(text.trim_end().to_owned()),
+            Word::Says(answer) => answer.context().map_or(StartVerdict::Pass, StartVerdict::Add),
         })
     }
 
@@ -388,10 +388,10 @@ impl CommandHook {
         Ok(match self.run(&input, cx).await? {
             Word::Blocks(reason) => InputVerdict::Block { reason },
             Word::Text(text) if text.trim().is_empty() => InputVerdict::Pass,
-            Word::Text(text) => InputVerdict::Beside(text.trim_end().to_owned()),
+            Word::Text(text) => InputVerdict::Add(text.trim_end().to_owned()),
             Word::Says(answer) => match answer.blocks() {
                 Some(reason) => InputVerdict::Block { reason },
-                None => answer.context().map_or(InputVerdict::Pass, InputVerdict::Beside),
+                None => answer.context().map_or(InputVerdict::Pass, InputVerdict::Add),
             },
         })
     }

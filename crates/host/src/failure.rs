@@ -20,7 +20,7 @@ pub enum FailureKind {
     /// The store cannot be used.
     Store,
     /// Whoever reads the output is gone.
-    Departed,
+    ReplayMismatch,
     /// Nothing is done before a question is answered.
     Asks(Question),
 }
@@ -263,7 +263,7 @@ impl From<quipu_archive::ArchiveError> for Failure {
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
-            return Self::new(FailureKind::Departed, "");
+            return Self::new(FailureKind::ReplayMismatch, "");
         }
         Self::failed(format!("input or output failed: {error}"))
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use quipu::{Engine, Follower, Limits, Opened, SessionOptions};
+use quipu::{Engine, Follower, Limits, OpenedSession, SessionOptions};
 use quipu_protocol::{Epoch, Model, NodeId, Notice, Thinking};
 use quipu_providers::Settings;
 use quipu_replay::{Places, Recorder};
@@ -29,7 +29,7 @@ pub struct StartedSession {
     /// How hard it thinks.
     pub thinking: Thinking,
     /// The session, and what there is to say of it.
-    pub opened: Opened,
+    pub opened: OpenedSession,
     /// What its tools may do.
     pub permissions: Arc<SavedPermissions>,
     /// What keeps requests and answers in a file.
@@ -144,10 +144,10 @@ pub async fn open(home: &Home, request: &OpenRequest) -> Result<StartedSession, 
     options.id = file.as_mut().and_then(|begun| begun.announced.take());
     let ask_deadline = options.ask_deadline;
     let (model, thinking) = (options.model.clone(), options.thinking);
-    let fresh = |session| Opened { session, troubles: Vec::new() };
+    let fresh = |session| OpenedSession { session, notices: Vec::new() };
     options.follower = file.as_ref().map(|begun| begun.mirror.clone() as Arc<dyn Follower>);
     let opened = match (resumed, fork) {
-        _ if let Some(at) = below => engine.go_on_from(at, options).await,
+        _ if let Some(at) = below => engine.continue_from(at, options).await,
         (_, Some(node)) => engine.fork(node, options).await,
         (Some(row), None) if moved.is_some() && row.agent == quipu::AGENT => {
             let clone = engine.clone_session_to(&row.id, &cwd).await?;
@@ -164,14 +164,14 @@ pub async fn open(home: &Home, request: &OpenRequest) -> Result<StartedSession, 
     };
     match opened {
         Ok(mut opened) => {
-            opened.troubles.extend(unpriced.map(Notice::note));
+            opened.notices.extend(unpriced.map(Notice::note));
             if let Some(path) = &request.record {
                 home.wrote(path, WrittenKind::Recording, &[opened.session.view().session.clone()]);
             }
             let file = match file {
                 Some(FileSession { mirror, notes, .. }) => {
                     mirror.go_on(&opened.session.view().session, below).await?;
-                    opened.troubles.splice(..0, notes.into_iter().map(Notice::note));
+                    opened.notices.splice(..0, notes.into_iter().map(Notice::note));
                     Some(mirror)
                 }
                 None => None,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quipu::{Embedder, Engine, MeaningError, MeaningIndexed};
+use quipu::{Embedder, Engine, SemanticError, SemanticIndexReport};
 use quipu_protocol::{ModelErrorKind, Usage};
 use quipu_store::{Found, SearchQuery, SqliteStore, StoreError};
 
@@ -21,18 +21,18 @@ pub struct SemanticSearch {
 /// The work and the cost of a search by meaning.
 pub struct SemanticReport {
     /// What was made for it.
-    pub indexed: MeaningIndexed,
+    pub indexed: SemanticIndexReport,
     /// Nodes whose texts were not compared.
     pub left: u64,
     /// Tokens and cost, with those of the query.
     pub usage: Usage,
 }
 
-impl From<MeaningError> for Failure {
-    fn from(error: MeaningError) -> Self {
+impl From<SemanticError> for Failure {
+    fn from(error: SemanticError) -> Self {
         match error {
-            MeaningError::Store(error) => error.into(),
-            MeaningError::Model(error) => model_failure(&error),
+            SemanticError::Store(error) => error.into(),
+            SemanticError::Model(error) => model_failure(&error),
         }
     }
 }
@@ -92,17 +92,17 @@ impl SemanticSearch {
     ) -> Result<(Found, SemanticReport), Failure> {
         let (embedder, sealer) = (&*self.embedder, self.engine.sealer());
         let patience = (!wait).then_some(PATIENCE);
-        let indexed = quipu::index_meaning(store, embedder, sealer, patience, tell).await;
+        let indexed = quipu::index_semantic(store, embedder, sealer, patience, tell).await;
         let indexed = match indexed {
             // What has vectors can be compared all the same.
-            Err(MeaningError::Store(StoreError::ReadOnly { .. })) => MeaningIndexed::default(),
+            Err(SemanticError::Store(StoreError::ReadOnly { .. })) => SemanticIndexReport::default(),
             other => other?,
         };
         if query.words.trim().is_empty() {
             let (left, usage) = (indexed.left, indexed.usage);
             return Ok((Found::default(), SemanticReport { indexed, left, usage }));
         }
-        let made = quipu::search_by_meaning(store, embedder, sealer, query).await?;
+        let made = quipu::semantic_search(store, embedder, sealer, query).await?;
         let mut usage = made.usage;
         usage.input = usage.input.saturating_add(indexed.usage.input);
         usage.cost.total += indexed.usage.cost.total;

@@ -4,7 +4,7 @@ use std::path::{MAIN_SEPARATOR, Path};
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use quipu::{ChangeError, Committed, Engine, Follower, Sealer};
+use quipu::{ChangeError, CommitEvent, Engine, Follower, Sealer};
 use quipu_archive::pi::SessionFile;
 use quipu_archive::{ArchiveError, Report};
 use quipu_protocol::{NodeId, Notice, SessionId};
@@ -183,7 +183,7 @@ impl Mirror {
 }
 
 impl Follower for Mirror {
-    fn committed(&self, commit: Committed) -> BoxFuture<'_, Vec<Notice>> {
+    fn committed(&self, commit: CommitEvent) -> BoxFuture<'_, Vec<Notice>> {
         Box::pin(async move {
             let mut file = self.file.lock().await;
             let Some(file) = &mut *file else { return Vec::new() };

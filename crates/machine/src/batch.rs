@@ -4,31 +4,31 @@ use std::sync::Arc;
 
 use quipu_protocol::{AskId, Content, Json, Provenance, RunId, ToolCall, ToolResultMessage, Touches, UnixMs};
 
-use super::done::Done;
+use super::finished_call::FinishedCall;
 use super::hooked::Interventions;
-use super::types::{Draft, Going, Prepared};
+use super::types::{CheckedCall, Draft, PendingToolJump};
 
 /// One call of a batch. Named by its place, since models repeat call ids.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) call: ToolCall,
-    pub(super) state: State,
+    pub(super) state: SlotState,
     pub(super) touches: Touches,
     /// Whether a person allowed it.
     pub(super) approved: bool,
     /// Whether `ToolEnded` was emitted.
-    pub(super) told: bool,
+    pub(super) emitted: bool,
     /// What hooks and policies did to the call.
     pub(super) interventions: Interventions,
 }
 
 #[derive(Debug)]
-pub(super) enum State {
+pub(super) enum SlotState {
     Asking(AskId),
     /// Waits for earlier calls that touch the same things.
     Ready,
     Running,
-    Done(Box<Done>),
+    Done(Box<FinishedCall>),
 }
 
 /// The calls of one answer, in order.
@@ -36,7 +36,7 @@ pub(super) enum State {
 pub(super) struct Batch {
     pub(super) slots: Vec<Slot>,
     /// The call that takes the session elsewhere.
-    pub(super) going: Option<Box<Going>>,
+    pub(super) jump: Option<Box<PendingToolJump>>,
 }
 
 /// Calls of one answer that are run; those beyond are refused.
@@ -52,9 +52,9 @@ impl Batch {
                 .iter()
                 .any(|earlier| !earlier.is_done() && conflict(&earlier.touches, &self.slots[at].touches))
         };
-        let running = self.slots.iter().filter(|slot| matches!(slot.state, State::Running)).count();
+        let running = self.slots.iter().filter(|slot| matches!(slot.state, SlotState::Running)).count();
         (0..self.slots.len())
-            .filter(|&at| matches!(self.slots[at].state, State::Ready) && !waits(at))
+            .filter(|&at| matches!(self.slots[at].state, SlotState::Ready) && !waits(at))
             .take(PARALLEL.saturating_sub(running))
             .collect()
     }
@@ -62,8 +62,8 @@ impl Batch {
     /// Questions that are open, with the calls that wait for them.
     pub(super) fn open_asks(&self) -> impl Iterator<Item = (&AskId, &Slot)> {
         self.slots.iter().filter_map(|slot| match &slot.state {
-            State::Asking(ask) => Some((ask, slot)),
-            State::Ready | State::Running | State::Done(_) => None,
+            SlotState::Asking(ask) => Some((ask, slot)),
+            SlotState::Ready | SlotState::Running | SlotState::Done(_) => None,
         })
     }
 
@@ -73,29 +73,29 @@ impl Batch {
 
     /// Whether every call says that the model need not go on.
     pub(super) fn terminates(&self) -> bool {
-        self.slots.iter().all(|slot| matches!(&slot.state, State::Done(done) if done.terminate))
+        self.slots.iter().all(|slot| matches!(&slot.state, SlotState::Done(done) if done.terminate))
     }
 
     pub(super) fn asking(&self, ask: &AskId) -> Option<usize> {
-        self.slots.iter().position(|slot| matches!(&slot.state, State::Asking(open) if open == ask))
+        self.slots.iter().position(|slot| matches!(&slot.state, SlotState::Asking(open) if open == ask))
     }
 }
 
 impl Slot {
     pub(super) fn is_done(&self) -> bool {
-        matches!(self.state, State::Done(_))
+        matches!(self.state, SlotState::Done(_))
     }
 
     /// Whether it is done and changed files.
     pub(super) fn changed_files(&self) -> bool {
-        matches!(&self.state, State::Done(done) if !done.files.is_empty() || !done.note.is_empty())
+        matches!(&self.state, SlotState::Done(done) if !done.files.is_empty() || !done.note.is_empty())
     }
 
     /// The entry of its result.
     pub(super) fn draft(&self, run: &RunId) -> Option<Draft> {
         match &self.state {
-            State::Done(done) => Some(done.draft(run)),
-            State::Asking(_) | State::Ready | State::Running => None,
+            SlotState::Done(done) => Some(done.draft(run)),
+            SlotState::Asking(_) | SlotState::Ready | SlotState::Running => None,
         }
     }
 }
@@ -114,56 +114,65 @@ fn conflict(a: &Touches, b: &Touches) -> bool {
 
 /// Calls of an answer that is still being committed, by place. Empty when none was begun.
 #[derive(Debug, Default)]
-pub(super) struct Early(Vec<Begun>);
+pub(super) struct EarlyCalls(Vec<EarlyCall>);
 
 #[derive(Debug)]
-enum Begun {
+enum EarlyCall {
     Running,
-    Done(Box<Done>),
+    Done(Box<FinishedCall>),
     /// The policy let it not begin after all.
     Held,
 }
 
-impl Early {
+impl EarlyCalls {
     /// Begins the calls when all of them only read: whether the answer is kept makes no difference to the world then.
-    pub(super) fn begin(&mut self, calls: &[ToolCall], prepared: &[Prepared]) {
-        let reads = |one: &Prepared| matches!(one, Prepared::Ready { touches: Touches::Reads(_), .. });
+    pub(super) fn begin(&mut self, calls: &[ToolCall], prepared: &[CheckedCall]) {
+        let reads = |one: &CheckedCall| matches!(one, CheckedCall::Ready { touches: Touches::Reads(_), .. });
         if prepared.len() == calls.len() && calls.len() <= PARALLEL && prepared.iter().all(reads) {
-            self.0.resize_with(calls.len(), || Begun::Running);
+            self.0.resize_with(calls.len(), || EarlyCall::Running);
         }
     }
 
-    pub(super) fn done(&mut self, slot: usize, done: Done) {
-        if let Some(place @ Begun::Running) = self.0.get_mut(slot) {
-            *place = Begun::Done(Box::new(done));
+    pub(super) fn done(&mut self, slot: usize, done: FinishedCall) {
+        if let Some(place @ EarlyCall::Running) = self.0.get_mut(slot) {
+            *place = EarlyCall::Done(Box::new(done));
         }
     }
 
     /// It was not begun, and is judged again when the answer is kept.
     pub(super) fn hold(&mut self, slot: usize) {
-        if let Some(place @ Begun::Running) = self.0.get_mut(slot) {
-            *place = Begun::Held;
+        if let Some(place @ EarlyCall::Running) = self.0.get_mut(slot) {
+            *place = EarlyCall::Held;
         }
     }
 
     /// The calls that run.
     pub(super) fn running(&self) -> impl Iterator<Item = usize> + '_ {
-        self.0.iter().enumerate().filter(|(_, begun)| matches!(begun, Begun::Running)).map(|(slot, _)| slot)
+        self.0
+            .iter()
+            .enumerate()
+            .filter(|(_, begun)| matches!(begun, EarlyCall::Running))
+            .map(|(slot, _)| slot)
     }
 
     /// How far a call is, if it was begun.
-    pub(super) fn take(&mut self, slot: usize) -> Option<State> {
-        match std::mem::replace(self.0.get_mut(slot)?, Begun::Held) {
-            Begun::Running => Some(State::Running),
-            Begun::Done(done) => Some(State::Done(done)),
-            Begun::Held => None,
+    pub(super) fn take(&mut self, slot: usize) -> Option<SlotState> {
+        match std::mem::replace(self.0.get_mut(slot)?, EarlyCall::Held) {
+            EarlyCall::Running => Some(SlotState::Running),
+            EarlyCall::Done(done) => Some(SlotState::Done(done)),
+            EarlyCall::Held => None,
         }
     }
 }
 
 /// A result that no tool made.
-pub(super) fn refusal(call: &ToolCall, text: String, interventions: Interventions, now: UnixMs) -> Done {
-    Done {
+pub(super) fn refusal(
+    call: &ToolCall,
+    text: String,
+    interventions: Interventions,
+    now: UnixMs,
+) -> FinishedCall {
+    FinishedCall {
         result: ToolResultMessage {
             tool_call_id: call.id.clone(),
             tool_name: call.name.clone(),
@@ -182,7 +191,7 @@ pub(super) fn refusal(call: &ToolCall, text: String, interventions: Intervention
         states: Vec::new(),
         note: Box::default(),
         terminate: false,
-        leaving: None,
+        jump: None,
     }
 }
 
@@ -207,7 +216,7 @@ pub(super) fn too_many() -> String {
 /// The model is told this when nobody could be asked.
 pub(super) fn nobody_to_ask(question: &str) -> String {
     format!(
-        "This call needs a person's permission and nobody is here to give it, so it was not run ({question})."
+        "This call needs a person's permission and nobody is here to give it, so it was not run. The question: {question}"
     )
 }
 
@@ -244,10 +253,10 @@ mod tests {
         };
         Slot {
             call,
-            state: State::Ready,
+            state: SlotState::Ready,
             touches,
             approved: false,
-            told: false,
+            emitted: false,
             interventions: Interventions::default(),
         }
     }
@@ -257,7 +266,7 @@ mod tests {
         let read = |path: &str| Touches::Reads(vec![path.into()]);
         let write = |path: &str| Touches::Writes(vec![path.into()]);
         let check = |touches: Vec<Touches>, expect: &[usize]| {
-            let batch = Batch { slots: touches.into_iter().map(slot).collect(), going: None };
+            let batch = Batch { slots: touches.into_iter().map(slot).collect(), jump: None };
             assert_eq!(batch.startable(), expect);
         };
         check(vec![read("a"), read("a"), write("a"), read("a")], &[0, 1]);
@@ -272,13 +281,13 @@ mod tests {
     fn a_finished_call_frees_those_behind_it() {
         let mut batch = Batch {
             slots: vec![slot(Touches::Writes(vec!["a".into()])), slot(Touches::Reads(vec!["a".into()]))],
-            going: None,
+            jump: None,
         };
         assert_eq!(batch.startable(), [0]);
-        batch.slots[0].state = State::Running;
+        batch.slots[0].state = SlotState::Running;
         assert!(batch.startable().is_empty());
         let refused = refusal(&batch.slots[0].call, String::new(), Interventions::default(), 0);
-        batch.slots[0].state = State::Done(Box::new(refused));
+        batch.slots[0].state = SlotState::Done(Box::new(refused));
         assert_eq!(batch.startable(), [1]);
     }
 }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::refreshing::Then;
+use super::refreshing::AfterRefresh;
 use super::*;
 
 impl Machine {
     pub(super) fn call_model(&mut self) {
-        if !self.refresh_before_call(Then::Look) {
+        if !self.refresh_before_call(AfterRefresh::Checks) {
             self.call_as_refreshed();
         }
     }
@@ -94,7 +94,7 @@ impl Machine {
         let Some(Run { turn, phase: Phase::Calling { .. }, .. }) = &self.run else { return };
         let turn = *turn;
         // It may have been recorded with the commit before it.
-        self.take_record_back();
+        self.revoke_pending_call();
         self.emit(Event::TurnEnded { turn });
         self.end_run(outcome);
     }
@@ -161,9 +161,9 @@ impl Machine {
         record_hooks(&mut step, hooks);
         let cut = answer.stop_reason == StopReason::Length;
         let mut ops = vec![PlanOp::Forget { run: run.id.clone(), session: None }];
-        ops.extend((self.waits && counts(&answer)).then_some(PlanOp::Arrive));
+        ops.extend((self.pending_self_message && counts(&answer)).then_some(PlanOp::ClearSelfMessage));
         let prepared = if cut {
-            calls.iter().map(|call| Prepared::Refused(batch::cut_off(&call.name))).collect()
+            calls.iter().map(|call| CheckedCall::Refused(batch::cut_off(&call.name))).collect()
         } else {
             let (id, turn) = (&run.id, run.turn);
             ops.extend(calls.iter().enumerate().map(|(slot, call)| PlanOp::Announce {
@@ -195,7 +195,7 @@ impl Machine {
         if let Some(run) = &mut self.run {
             let answer = Arc::new(answer);
             let calls = calls.clone();
-            run.phase = Phase::Answered(Answered {
+            run.phase = Phase::Answered(AnswerState {
                 message: id,
                 answer,
                 calls,
@@ -204,7 +204,7 @@ impl Machine {
                 interventions: Vec::new(),
                 waiting,
                 kept: false,
-                early: Early::default(),
+                early: EarlyCalls::default(),
             });
         }
         let ends_turn = calls.is_empty();
@@ -215,7 +215,7 @@ impl Machine {
         }
     }
 
-    pub(super) fn prepared(&mut self, calls: Vec<Prepared>, interventions: Vec<Interventions>) {
+    pub(super) fn prepared(&mut self, calls: Vec<CheckedCall>, interventions: Vec<Interventions>) {
         let Some(Run { id, turn, aborting, phase: Phase::Answered(answered), .. }) = &mut self.run else {
             return;
         };
@@ -224,7 +224,7 @@ impl Machine {
         if !answered.kept && !*aborting {
             answered.early.begin(&answered.calls, &answered.prepared);
             for slot in answered.early.running() {
-                if let Some(Prepared::Ready { call, touches }) = answered.prepared.get(slot) {
+                if let Some(CheckedCall::Ready { call, touches }) = answered.prepared.get(slot) {
                     let (run, call, touches) = (id.clone(), call.clone(), touches.clone());
                     self.out.push(Effect::RunTool { run, turn: *turn, slot, call, touches, approved: false });
                 }
@@ -259,7 +259,7 @@ impl Machine {
         }
         if calls.is_empty() {
             self.emit(Event::TurnEnded { turn });
-            return self.after_turn(Went::Done);
+            return self.after_turn(TurnEnd::Done);
         }
         self.start_tools(calls, prepared, interventions, early);
     }

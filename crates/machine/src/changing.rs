@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use quipu_protocol::{
-    Ack, Entry, Epoch, Event, Model, NodeId, Refused, RunId, SessionStart, Setting, Thinking, clamp_level,
+    Ack, Entry, Epoch, Event, Model, NodeId, Refusal, RunId, SessionStart, Setting, Thinking, clamp_level,
 };
 
-use super::{Draft, Effect, EpochReason, Machine, Phase, Prefix, ReplyId, Run, Tag, Went};
+use super::{Draft, Effect, EpochReason, Machine, Phase, Prefix, ReplyId, Run, Tag, TurnEnd};
 
 /// What is to be changed, and who waits for it.
-pub(super) struct Changing {
+pub(super) struct PendingChange {
     model: Option<Arc<Model>>,
     thinking: Option<Thinking>,
     replies: Vec<ReplyId>,
@@ -19,18 +19,18 @@ pub(super) struct Changing {
 }
 
 /// A change that is being recorded.
-pub(super) struct Recording {
+pub(super) struct ChangeState {
     prefix: Prefix,
     replies: Vec<ReplyId>,
     /// How the turn before it went; `None` where it belongs to no run.
-    went: Option<Went>,
+    went: Option<TurnEnd>,
     /// Somebody said something that is to be answered afterwards, although no run is under way.
-    pub(super) said: bool,
+    pub(super) has_prompt: bool,
 }
 
-impl Recording {
+impl ChangeState {
     /// Whether it belongs to no run.
-    pub(super) fn is_alone(&self) -> bool {
+    pub(super) fn is_standalone(&self) -> bool {
         self.went.is_none()
     }
 }
@@ -38,14 +38,14 @@ impl Recording {
 impl Machine {
     /// Somebody asks for it, at any time. `found` is the model that the setting names.
     pub(super) fn set(&mut self, setting: &Setting, found: Option<Arc<Model>>, reply: ReplyId, run: RunId) {
-        let none = || Changing { model: None, thinking: None, replies: Vec::new(), run };
+        let none = || PendingChange { model: None, thinking: None, replies: Vec::new(), run };
         match (setting, found) {
             (Setting::Model { .. }, Some(model)) => {
                 self.changing.get_or_insert_with(none).model = Some(model);
             }
             (Setting::Model { provider, id }, None) => {
                 let why = format!("there is no model {provider}/{id} for this session");
-                return self.out.push(Effect::Reply(reply, Err(Refused::NoSuchModel { why })));
+                return self.out.push(Effect::Reply(reply, Err(Refusal::NoSuchModel { why })));
             }
             // Needs no record: it is a rule of the directory, and none of the conversation.
             (Setting::Permissions, _) => return self.out.push(Effect::Reply(reply, Ok(Ack::Handled))),
@@ -62,8 +62,10 @@ impl Machine {
     }
 
     /// Begins to record what is to be changed; whether there is anything to wait for.
-    pub(super) fn record_change(&mut self, went: Option<Went>) -> bool {
-        let Some(Changing { model, thinking, replies, run }) = self.changing.take() else { return false };
+    pub(super) fn record_change(&mut self, went: Option<TurnEnd>) -> bool {
+        let Some(PendingChange { model, thinking, replies, run }) = self.changing.take() else {
+            return false;
+        };
         let model = model.unwrap_or_else(|| self.prefix.model.clone());
         let epoch = Epoch {
             provider: model.provider.clone(),
@@ -91,12 +93,12 @@ impl Machine {
         // What was said last comes before it.
         if self.unsaved.iter().any(|draft| matches!(&*draft.entry, Entry::Message(_))) {
             let why = "what was said last could not be stored yet; say something here first";
-            self.answer_all(replies, &Err(Refused::Store { why: why.into() }));
+            self.answer_all(replies, &Err(Refusal::Store { why: why.into() }));
             return false;
         }
         let draft = Draft::new(Entry::Epoch(prefix.epoch.clone()));
-        let (alone, said) = (went.is_none(), self.arriving > 0);
-        let phase = Phase::Changing(Box::new(Recording { prefix, replies, went, said }));
+        let (alone, has_prompt) = (went.is_none(), self.queueing > 0);
+        let phase = Phase::Changing(Box::new(ChangeState { prefix, replies, went, has_prompt }));
         match self.run.as_mut().filter(|_| !alone) {
             Some(run) => run.phase = phase,
             None => self.run = Some(Run { phase, ..Run::new(run) }),
@@ -106,23 +108,23 @@ impl Machine {
     }
 
     /// It is recorded.
-    pub(super) fn change_kept(&mut self, nodes: &[NodeId]) {
+    pub(super) fn change_committed(&mut self, nodes: &[NodeId]) {
         let Some(recording) = self.recorded() else { return };
-        let Recording { prefix, replies, went, said } = recording;
+        let ChangeState { prefix, replies, went, has_prompt } = recording;
         self.change(prefix, nodes.last().copied());
         self.answer_all(replies, &Ok(Ack::Handled));
-        self.after_change(went, said);
+        self.after_change(went, has_prompt);
     }
 
     /// It could not be recorded: all stays as it was.
-    pub(super) fn change_failed(&mut self, text: String) {
+    pub(super) fn on_change_failed(&mut self, text: String) {
         let Some(recording) = self.recorded() else { return };
-        self.answer_all(recording.replies, &Err(Refused::Store { why: text }));
-        self.after_change(recording.went, recording.said);
+        self.answer_all(recording.replies, &Err(Refusal::Store { why: text }));
+        self.after_change(recording.went, recording.has_prompt);
     }
 
     /// Whoever waits for a change is told that there will be none.
-    pub(super) fn change_nothing(&mut self, why: &Refused) {
+    pub(super) fn refuse_pending_change(&mut self, why: &Refusal) {
         if let Some(changing) = self.changing.take() {
             self.answer_all(changing.replies, &Err(why.clone()));
         }
@@ -131,19 +133,19 @@ impl Machine {
     /// Nothing is under way any more, unless something is still to be changed.
     pub(super) fn settle(&mut self) {
         if self.closing.is_some() {
-            self.change_nothing(&Refused::Closed);
+            self.refuse_pending_change(&Refusal::Closed);
         } else if self.record_change(None) {
             return;
         }
         self.emit(Event::Settled);
-        self.note_what_ran();
-        self.note_what_waits();
+        self.commit_finished_shells();
+        self.start_deferred_notes();
         self.stop_if_closing();
     }
 
-    fn recorded(&mut self) -> Option<Recording> {
+    fn recorded(&mut self) -> Option<ChangeState> {
         let run = self.run.as_mut()?;
-        match std::mem::replace(&mut run.phase, Phase::Saying) {
+        match std::mem::replace(&mut run.phase, Phase::Committing) {
             Phase::Changing(recording) => Some(*recording),
             phase => {
                 run.phase = phase;
@@ -161,18 +163,18 @@ impl Machine {
         self.prefix_tokens = super::compacting::prefix_tokens(&prefix);
         self.prefix = prefix;
         self.out.push(Effect::UseModel(model.clone()));
-        self.emit(Event::Changed { node, model, thinking });
+        self.emit(Event::EpochChanged { node, model, thinking });
     }
 
-    fn answer_all(&mut self, replies: Vec<ReplyId>, answer: &Result<Ack, Refused>) {
+    fn answer_all(&mut self, replies: Vec<ReplyId>, answer: &Result<Ack, Refusal>) {
         self.out.extend(replies.into_iter().map(|reply| Effect::Reply(reply, answer.clone())));
     }
 
-    fn after_change(&mut self, went: Option<Went>, said: bool) {
+    fn after_change(&mut self, went: Option<TurnEnd>, has_prompt: bool) {
         let aborting = self.run.as_ref().is_some_and(|run| run.aborting);
         match went {
             Some(went) => self.after_turn(went),
-            None => self.answer_what_was_said(said && !aborting),
+            None => self.answer_queued_prompt(has_prompt && !aborting),
         }
     }
 }

@@ -1,51 +1,54 @@
 //! What commands do to the machine.
 
 use quipu_protocol::{
-    AbortTarget, Ack, Answer, AskId, Command, Content, Event, Message, QueueMode, Refused, RunId, Setting,
+    AbortTarget, Ack, Answer, AskId, Command, Content, Event, Message, QueueMode, Refusal, RunId, Setting,
 };
 
 use quipu_transcript::{message_of, project_messages};
 
-use super::batch::{self, State, refusal};
+use super::batch::{self, SlotState, refusal};
 use super::{
-    CommitError, Effect, Fresh, Machine, MoveOrder, Phase, Plan, PlanOp, Queue, ReplyId, Run, Tag, Waiting,
+    CommandContext, CommitError, Effect, Machine, MoveOrder, Phase, Plan, PlanOp, Queue, QueuedInput,
+    ReplyId, Run, Tag,
 };
 
 /// Messages that wait in the queues at most.
 const WAITING: usize = 256;
 
 impl Machine {
-    pub(super) fn command(&mut self, command: Command, reply: ReplyId, fresh: Fresh) {
+    pub(super) fn command(&mut self, command: Command, reply: ReplyId, fresh: CommandContext) {
         if self.closing.is_some() {
-            return self.out.push(Effect::Reply(reply, Err(Refused::Closed)));
+            return self.out.push(Effect::Reply(reply, Err(Refusal::Closed)));
         }
         match command {
             Command::Prompt { input, .. } if is_empty(&input) => {
-                self.out.push(Effect::Reply(reply, Err(Refused::Empty)));
+                self.out.push(Effect::Reply(reply, Err(Refusal::Empty)));
             }
-            Command::Prompt { input, .. } if self.run.is_none() && !self.waits => {
+            Command::Prompt { input, .. } if self.run.is_none() && !self.pending_self_message => {
                 self.start(Some(input), Queue::Steering, reply, fresh.run);
             }
-            Command::Prompt { when: QueueMode::Now, .. } if self.run.is_some() && !self.is_busy_alone() => {
-                self.out.push(Effect::Reply(reply, Err(Refused::Busy)));
+            Command::Prompt { when: QueueMode::Now, .. }
+                if self.run.is_some() && !self.is_busy_without_run() =>
+            {
+                self.out.push(Effect::Reply(reply, Err(Refusal::Busy)));
             }
-            Command::Prompt { .. } if self.waiting() + self.arriving >= WAITING => {
-                self.out.push(Effect::Reply(reply, Err(Refused::QueueFull)));
+            Command::Prompt { .. } if self.waiting() + self.queueing >= WAITING => {
+                self.out.push(Effect::Reply(reply, Err(Refusal::QueueFull)));
             }
             Command::Prompt { input, when } => {
                 match self.run.as_mut().map(|run| &mut run.phase) {
-                    Some(Phase::Compacting(compacting)) => compacting.said = true,
-                    Some(Phase::Jumping(jumping)) => jumping.said = true,
-                    Some(Phase::Changing(recording)) => recording.said = true,
-                    Some(Phase::Moving(moving)) => moving.said = true,
+                    Some(Phase::Compacting(compacting)) => compacting.has_prompt = true,
+                    Some(Phase::Jumping(jumping)) => jumping.has_prompt = true,
+                    Some(Phase::Changing(recording)) => recording.has_prompt = true,
+                    Some(Phase::Moving(moving)) => moving.has_prompt = true,
                     _ => {}
                 }
-                let item = Waiting { id: fresh.item, session: self.session.clone(), input };
+                let item = QueuedInput { id: fresh.item, session: self.session.clone(), input };
                 // What the session said to itself is answered first.
                 let follow_up = when == QueueMode::FollowUp || self.run.is_none();
                 let queue = if follow_up { Queue::FollowUp } else { Queue::Steering };
                 let op = PlanOp::Put { queue, item: item.clone() };
-                self.arriving += 1;
+                self.queueing += 1;
                 self.side_commit(Tag::Queue { reply, item, follow_up }, vec![op], true);
             }
             Command::Compact { focus } => self.compact(focus, reply, fresh.run),
@@ -69,10 +72,10 @@ impl Machine {
             Command::Rename { name } => self.begin_move(MoveOrder::Rename { name }, reply, fresh.run),
             // Made outside: nothing of this session changes.
             Command::Fork { .. } => self.out.push(Effect::Reply(reply, Ok(Ack::Handled))),
-            Command::Continue => self.go_on(reply, fresh.run),
+            Command::Continue => self.continue_run(reply, fresh.run),
             Command::Set { setting: Setting::Permissions } => {
                 if let Some(version) = fresh.policy {
-                    self.policy_is(version);
+                    self.set_policy(version);
                 }
                 self.out.push(Effect::Reply(reply, Ok(Ack::Handled)));
             }
@@ -82,7 +85,7 @@ impl Machine {
                 for (queue, list) in
                     [(Queue::Steering, &mut self.steering), (Queue::FollowUp, &mut self.follow_up)]
                 {
-                    let wanted = |item: &mut Waiting| items.is_empty() || items.contains(&item.id);
+                    let wanted = |item: &mut QueuedInput| items.is_empty() || items.contains(&item.id);
                     taken.extend(list.extract_if(.., wanted).map(|item| (queue, item)));
                 }
                 let mut ops = Vec::new();
@@ -117,12 +120,12 @@ impl Machine {
                     Some(Run { phase: Phase::Tools(batch), .. }) => batch.asking(&ask).is_some(),
                     _ => false,
                 };
-                let result = if open { Ok(Ack::Handled) } else { Err(Refused::NoSuchAsk) };
+                let result = if open { Ok(Ack::Handled) } else { Err(Refusal::NoSuchAsk) };
                 self.out.push(Effect::Reply(reply, result));
                 self.answer(&ask, Some(answer));
             }
             Command::Shell { line, .. } if line.trim().is_empty() => {
-                self.out.push(Effect::Reply(reply, Err(Refused::Empty)));
+                self.out.push(Effect::Reply(reply, Err(Refusal::Empty)));
             }
             Command::Shell { line, hidden } => self.shell((line, hidden, fresh.hooks), reply, fresh.run),
             Command::Close => {
@@ -138,22 +141,23 @@ impl Machine {
     }
 
     fn start(&mut self, input: Option<quipu_protocol::UserInput>, from: Queue, reply: ReplyId, run: RunId) {
-        let mut drafts: Vec<_> = input.map(|input| super::Draft::said(input, self.now)).into_iter().collect();
-        let (queued, ops) = if self.waits { Default::default() } else { self.drain(from) };
+        let mut drafts: Vec<_> =
+            input.map(|input| super::Draft::user_message(input, self.now)).into_iter().collect();
+        let (queued, ops) = if self.pending_self_message { Default::default() } else { self.drain(from) };
         drafts.extend(queued);
         self.begin_run(run, Some(reply), drafts, ops);
     }
 
-    fn go_on(&mut self, reply: ReplyId, run: RunId) {
+    fn continue_run(&mut self, reply: ReplyId, run: RunId) {
         if self.run.is_some() {
-            return self.out.push(Effect::Reply(reply, Err(Refused::Busy)));
+            return self.out.push(Effect::Reply(reply, Err(Refusal::Busy)));
         }
         let unsaved = self.unsaved.iter().filter_map(|draft| message_of(&draft.entry)).map(super::shared);
         let conversation = project_messages(self.messages.iter().cloned().chain(unsaved));
         let answered =
             !matches!(conversation.last().map(|m| &**m), Some(Message::User(_) | Message::ToolResult(_)));
         if answered && self.waiting() == 0 {
-            return self.out.push(Effect::Reply(reply, Err(Refused::NothingToContinue)));
+            return self.out.push(Effect::Reply(reply, Err(Refusal::NothingToContinue)));
         }
         let from = if answered && self.steering.is_empty() { Queue::FollowUp } else { Queue::Steering };
         self.start(None, from, reply, run);
@@ -162,7 +166,7 @@ impl Machine {
     // Commits that add no node: they do not touch the ref, so they may overlap with one that does.
 
     pub(super) fn side_commit(&mut self, tag: Tag, ops: Vec<PlanOp>, power: bool) {
-        self.beside += 1;
+        self.in_flight_side_commits += 1;
         let plan = Plan {
             session: self.session.clone(),
             expect: None,
@@ -180,13 +184,13 @@ impl Machine {
             CommitError::Failed(text) => text,
             CommitError::Conflict { .. } => "the session was moved by another program; try again".into(),
         });
-        self.beside = self.beside.saturating_sub(1);
+        self.in_flight_side_commits = self.in_flight_side_commits.saturating_sub(1);
         if let Tag::Queue { .. } = tag {
-            self.arriving = self.arriving.saturating_sub(1);
+            self.queueing = self.queueing.saturating_sub(1);
         }
         match tag {
             Tag::Queue { reply, item, follow_up } => match result {
-                Err(text) => self.out.push(Effect::Reply(reply, Err(Refused::Store { why: text }))),
+                Err(text) => self.out.push(Effect::Reply(reply, Err(Refusal::Store { why: text }))),
                 Ok(()) => {
                     let id = item.id.clone();
                     if follow_up {
@@ -199,14 +203,14 @@ impl Machine {
                     // The run ended while the item was being stored: it is what comes next.
                     match self.run.as_mut().map(|run| &mut run.phase) {
                         None if self.closing.is_none() => self.start_queued(id.as_str().into()),
-                        Some(Phase::Noting(noting)) => noting.said = true,
-                        Some(Phase::Moving(moving)) => moving.said = true,
+                        Some(Phase::Noting(noting)) => noting.has_prompt = true,
+                        Some(Phase::Moving(moving)) => moving.has_prompt = true,
                         _ => {}
                     }
                 }
             },
             Tag::Unqueue { reply, items } => {
-                let items = self.where_they_are(items);
+                let items = self.relocate_queued(items);
                 let answer = match result {
                     Ok(()) => Ok(Ack::Unqueued(items.into_iter().map(|(_, item)| item.input).collect())),
                     Err(text) => {
@@ -216,7 +220,7 @@ impl Machine {
                                 Queue::FollowUp => self.follow_up.insert(0, item),
                             }
                         }
-                        Err(Refused::Store { why: text })
+                        Err(Refusal::Store { why: text })
                     }
                 };
                 self.out.push(Effect::Reply(reply, answer));
@@ -229,10 +233,10 @@ impl Machine {
                     && *now == turn
                     && result.is_ok()
                     && let Some(place) = batch.slots.get_mut(slot)
-                    && !place.told
-                    && let State::Done(done) = &place.state
+                    && !place.emitted
+                    && let SlotState::Done(done) = &place.state
                 {
-                    place.told = true;
+                    place.emitted = true;
                     let event =
                         Event::ToolEnded { call: place.call.id.clone(), result: done.result.clone().into() };
                     self.emit(event);
@@ -240,11 +244,11 @@ impl Machine {
             }
             Tag::Unsent { session, run } => {
                 if result.is_err() {
-                    self.owed.push(PlanOp::Forget { run, session: Some(session) });
+                    self.deferred_ops.push(PlanOp::Forget { run, session: Some(session) });
                 }
             }
             Tag::ShellBegins { reply, session, run } => self.shell_begun(reply, session, &run),
-            Tag::ShellEnds { ran } => self.shell_kept(*ran, result),
+            Tag::ShellEnds { shell } => self.shell_committed(*shell, result),
             Tag::Start { .. }
             | Tag::Assistant
             | Tag::Results
@@ -264,7 +268,7 @@ impl Machine {
 
     pub(super) fn start_queued(&mut self, run: RunId) {
         let from = if self.steering.is_empty() { Queue::FollowUp } else { Queue::Steering };
-        let (drafts, ops) = if self.waits { Default::default() } else { self.drain(from) };
+        let (drafts, ops) = if self.pending_self_message { Default::default() } else { self.drain(from) };
         self.begin_run(run, None, drafts, ops);
     }
 
@@ -275,9 +279,9 @@ impl Machine {
         run.aborting = true;
         match &mut run.phase {
             // The commit under way decides; what follows it sees `aborting`.
-            Phase::Saying
+            Phase::Committing
             | Phase::Results(_)
-            | Phase::Leaving(_)
+            | Phase::ToolJumping(_)
             | Phase::Changing(_)
             | Phase::Moving(_)
             | Phase::Noting(_) => {}
@@ -299,7 +303,7 @@ impl Machine {
                 for slot in 0..batch.slots.len() {
                     self.stop_slot(slot, batch::ABORTED);
                 }
-                self.go_on_with_tools();
+                self.continue_tools();
             }
         }
     }
@@ -310,7 +314,7 @@ impl Machine {
             return;
         };
         self.stop_slot(slot, batch::ABORTED);
-        self.go_on_with_tools();
+        self.continue_tools();
     }
 
     /// Cancels a call that runs; answers one that has not begun.
@@ -318,14 +322,14 @@ impl Machine {
         let Some(Run { phase: Phase::Tools(batch), .. }) = &mut self.run else { return };
         let Some(place) = batch.slots.get_mut(slot) else { return };
         let ask = match &place.state {
-            State::Done(_) => return,
-            State::Running => return self.out.push(Effect::CancelTool { slot }),
-            State::Asking(ask) => Some(ask.clone()),
-            State::Ready => None,
+            SlotState::Done(_) => return,
+            SlotState::Running => return self.out.push(Effect::CancelTool { slot }),
+            SlotState::Asking(ask) => Some(ask.clone()),
+            SlotState::Ready => None,
         };
         self.refuse_slot(slot, text.into());
         if let Some(ask) = ask {
-            self.emit(Event::AskClosed { ask, by: None, by_policy: false });
+            self.emit(Event::AskClosed { ask, answer: None, by_policy: false });
         }
     }
 
@@ -334,7 +338,7 @@ impl Machine {
         let Some(Run { phase: Phase::Tools(batch), .. }) = &mut self.run else { return };
         let Some(place) = batch.slots.get_mut(slot) else { return };
         let done = refusal(&place.call, text, place.interventions.clone(), now);
-        place.state = State::Done(Box::new(done));
+        place.state = SlotState::Done(Box::new(done));
         self.keep_result(slot);
     }
 
@@ -345,7 +349,7 @@ impl Machine {
         let Some(slot) = batch.asking(ask) else { return };
         match &answer {
             Some(Answer::Allow { .. }) => {
-                batch.slots[slot].state = State::Ready;
+                batch.slots[slot].state = SlotState::Ready;
                 batch.slots[slot].approved = true;
             }
             Some(Answer::Deny { reason }) => {
@@ -365,8 +369,8 @@ impl Machine {
                 "Nobody answered in time whether this call may run, so it was not run.".into(),
             ),
         }
-        self.emit(Event::AskClosed { ask: ask.clone(), by: answer, by_policy: false });
-        self.go_on_with_tools();
+        self.emit(Event::AskClosed { ask: ask.clone(), answer, by_policy: false });
+        self.continue_tools();
     }
 
     /// Nobody who could answer is left.

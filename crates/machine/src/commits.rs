@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use quipu_protocol::{
     Ack, Checkpoint, Compaction, CompactionReason, CompactionResult, Ending, Entry, Event, JumpResult,
-    ModelError, ModelErrorKind, NodeId, Notice, Outcome, Refused, SessionId, SessionStart,
+    ModelError, ModelErrorKind, NodeId, Notice, Outcome, Refusal, SessionId, SessionStart,
 };
 use quipu_transcript::{message_of, sent_tokens};
 
 use super::{
-    Answered, CommitError, Draft, Effect, Machine, Phase, Plan, PlanOp, Queue, Run, Tag, Waiting,
-    json_of_nothing, shared,
+    AnswerState, CommitError, Draft, Effect, Machine, Phase, Plan, PlanOp, Queue, QueuedInput, Run, Tag,
+    failed_summary_json, shared,
 };
 
 impl Machine {
@@ -19,7 +19,7 @@ impl Machine {
         let mut all = std::mem::take(&mut self.unsaved);
         let carried = all.len();
         all.extend(drafts);
-        let mut all_ops = std::mem::take(&mut self.owed);
+        let mut all_ops = std::mem::take(&mut self.deferred_ops);
         if self.next.take().is_some()
             && let Some(run) = &self.run
         {
@@ -82,7 +82,7 @@ impl Machine {
     }
 
     /// A request that was recorded as about to be sent is not: nobody must think later that it was.
-    pub(super) fn take_record_back(&mut self) {
+    pub(super) fn revoke_pending_call(&mut self) {
         if let Some(run) = &self.run {
             let run = run.id.clone();
             let op = PlanOp::Forget { run: run.clone(), session: None };
@@ -106,7 +106,7 @@ impl Machine {
         }
         match result {
             Ok(nodes) => {
-                self.waits &= !plan.ops.contains(&PlanOp::Arrive);
+                self.pending_self_message &= !plan.ops.contains(&PlanOp::ClearSelfMessage);
                 self.head = nodes.last().copied().or(self.head);
                 self.has_ref |= !nodes.is_empty();
                 self.drained = None;
@@ -116,7 +116,7 @@ impl Machine {
                     plan.drafts.iter().zip(&nodes).filter(|(draft, _)| message_of(&draft.entry).is_some());
                 self.nodes.extend(says.map(|(_, node)| *node));
                 self.settle_moved_items(&plan);
-                self.kept(&tag, &plan, &nodes);
+                self.on_committed(&tag, &plan, &nodes);
             }
             Err(CommitError::Conflict { fresh }) => self.branch(tag, plan, fresh),
             Err(CommitError::Failed(text)) => self.commit_failed(&tag, plan, text),
@@ -162,13 +162,15 @@ impl Machine {
             | PlanOp::Forget { .. }
             | PlanOp::Shell { .. }
             | PlanOp::Release { .. }
-            | PlanOp::Arrive => true,
+            | PlanOp::ClearSelfMessage => true,
         });
         for (queue, list) in [(Queue::Steering, &self.steering), (Queue::FollowUp, &self.follow_up)] {
             for item in list {
                 plan.ops.push(PlanOp::Take { session: item.session.clone(), item: item.id.clone() });
-                plan.ops
-                    .push(PlanOp::Put { queue, item: Waiting { session: fresh.clone(), ..item.clone() } });
+                plan.ops.push(PlanOp::Put {
+                    queue,
+                    item: QueuedInput { session: fresh.clone(), ..item.clone() },
+                });
             }
         }
         if let Some(run) = &self.run {
@@ -196,7 +198,7 @@ impl Machine {
     }
 
     /// The items as they wait now, after what was done to them while they were being taken back.
-    pub(super) fn where_they_are(&mut self, items: Vec<(Queue, Waiting)>) -> Vec<(Queue, Waiting)> {
+    pub(super) fn relocate_queued(&mut self, items: Vec<(Queue, QueuedInput)>) -> Vec<(Queue, QueuedInput)> {
         let mut items = items;
         for (_, item) in &mut items {
             while let Some(at) = self.moved.iter().position(|(id, _)| *id == item.id) {
@@ -210,11 +212,11 @@ impl Machine {
         self.adding.clear();
         let session = &plan.session;
         // Beside those of commits that failed meanwhile.
-        self.owed.extend(std::mem::take(&mut plan.ops).into_iter().filter_map(|op| match op {
+        self.deferred_ops.extend(std::mem::take(&mut plan.ops).into_iter().filter_map(|op| match op {
             PlanOp::Forget { run, session: other } => {
                 Some(PlanOp::Forget { run, session: other.or_else(|| Some(session.clone())) })
             }
-            op @ (PlanOp::Arrive | PlanOp::Release { .. }) => Some(op),
+            op @ (PlanOp::ClearSelfMessage | PlanOp::Release { .. }) => Some(op),
             PlanOp::Put { .. }
             | PlanOp::Take { .. }
             | PlanOp::Announce { .. }
@@ -238,7 +240,7 @@ impl Machine {
         for draft in &mut plan.drafts {
             // The context stays as it was; that calls were made and paid for is kept later.
             if let Entry::Compaction(Compaction { usage, .. }) = &*draft.entry {
-                let data = json_of_nothing(Some(&text), &usage.unwrap_or_default());
+                let data = failed_summary_json(Some(&text), &usage.unwrap_or_default());
                 draft.entry = Arc::new(Entry::Meta(data));
             }
         }
@@ -246,17 +248,17 @@ impl Machine {
             self.unsaved = plan.drafts;
             self.run = None;
             match reply {
-                Some(reply) => self.out.push(Effect::Reply(*reply, Err(Refused::Store { why: text }))),
+                Some(reply) => self.out.push(Effect::Reply(*reply, Err(Refusal::Store { why: text }))),
                 None => self.emit(Event::from(Notice::Note { text })),
             }
             return self.settle();
         }
         self.unsaved = plan.drafts;
         if let Tag::Changed = tag {
-            return self.change_failed(text);
+            return self.on_change_failed(text);
         }
         if let Tag::Noted { ended } = tag {
-            return self.not_noted(ended.as_ref(), text);
+            return self.on_shell_note_failed(ended.as_ref(), text);
         }
         if let Tag::NotedBegin { reply, run } = tag {
             return self.noted_begin(*reply, run);
@@ -266,7 +268,7 @@ impl Machine {
         if let Phase::Jumping(jumping) = &mut run.phase {
             // Who asked for it may still wait to hear whether it begins.
             match jumping.reply.take() {
-                Some(reply) => self.out.push(Effect::Reply(reply, Err(Refused::Store { why: text }))),
+                Some(reply) => self.out.push(Effect::Reply(reply, Err(Refusal::Store { why: text }))),
                 None => self.emit(Event::JumpEnded { result: Arc::new(JumpResult::Failed(text)) }),
             }
             self.run = None;
@@ -283,23 +285,23 @@ impl Machine {
             self.emit(Event::TurnEnded { turn });
             return self.end_run(Outcome::StoreFailed(text));
         }
-        match std::mem::replace(&mut run.phase, Phase::Saying) {
-            Phase::Answered(Answered { message: id, answer: message, early, .. }) => {
+        match std::mem::replace(&mut run.phase, Phase::Committing) {
+            Phase::Answered(AnswerState { message: id, answer: message, early, .. }) => {
                 self.out.extend(early.running().map(|slot| Effect::CancelTool { slot }));
                 let error = ModelError::new(ModelErrorKind::Aborted, "the answer could not be stored");
                 self.emit(Event::MessageEnded { id, message, ending: Ending::Dropped(error) });
                 self.emit(Event::TurnEnded { turn });
             }
             Phase::Results(batch) => {
-                self.tell_results(&batch);
+                self.emit_results(&batch);
                 self.emit(Event::TurnEnded { turn });
             }
             Phase::Refreshing(refreshing) => {
-                self.not_refreshed(&refreshing);
+                self.on_refresh_failed(&refreshing);
                 self.emit(Event::TurnEnded { turn });
             }
-            Phase::Saying if *tag == Tag::Pruned => self.emit(Event::TurnEnded { turn }),
-            Phase::Saying
+            Phase::Committing if *tag == Tag::Pruned => self.emit(Event::TurnEnded { turn }),
+            Phase::Committing
             | Phase::Calling { .. }
             | Phase::Tools(_)
             | Phase::Starting(_)
@@ -307,14 +309,14 @@ impl Machine {
             | Phase::Compacting(_)
             | Phase::Jumping(_)
             | Phase::Noting(_)
-            | Phase::Leaving(_)
+            | Phase::ToolJumping(_)
             | Phase::Moving(_)
             | Phase::Changing(_) => {}
         }
         self.end_run(Outcome::StoreFailed(text));
     }
 
-    pub(super) fn kept(&mut self, tag: &Tag, plan: &Plan, nodes: &[NodeId]) {
+    pub(super) fn on_committed(&mut self, tag: &Tag, plan: &Plan, nodes: &[NodeId]) {
         match tag {
             Tag::Start { reply } => {
                 let Some(run) = &self.run else { return };
@@ -338,17 +340,17 @@ impl Machine {
                 answered.kept = true;
                 let (id, message) = (answered.message.clone(), answered.answer.clone());
                 if let Some(node) = nodes.last() {
-                    self.emit(Event::MessageEnded { id, message, ending: Ending::Kept(*node) });
+                    self.emit(Event::MessageEnded { id, message, ending: Ending::Committed(*node) });
                 }
                 self.answered();
             }
-            Tag::Results => self.results_kept(plan, nodes),
+            Tag::Results => self.results_committed(plan, nodes),
             Tag::Named => self.named(),
-            Tag::Compacted => self.compaction_kept(plan, nodes),
-            Tag::Jumped => self.jump_kept(),
-            Tag::Pruned => self.prune_kept(plan, nodes),
-            Tag::Changed => self.change_kept(nodes),
-            Tag::Refreshed => self.refresh_kept(nodes),
+            Tag::Compacted => self.compaction_committed(plan, nodes),
+            Tag::Jumped => self.jump_committed(),
+            Tag::Pruned => self.prune_committed(plan, nodes),
+            Tag::Changed => self.change_committed(nodes),
+            Tag::Refreshed => self.refresh_committed(nodes),
             Tag::Closing => self.stop_if_closing(),
             Tag::Noted { ended } => self.noted(ended.as_ref(), plan, nodes),
             Tag::NotedBegin { reply, run } => self.noted_begin(*reply, run),
@@ -372,7 +374,7 @@ impl Machine {
             let Entry::Message(message) = &*draft.entry else { continue };
             let (id, message) = (self.next_message(), Arc::new(message.clone()));
             self.emit(Event::MessageStarted { id: id.clone(), message: message.clone(), attempt: 1 });
-            self.emit(Event::MessageEnded { id, message, ending: Ending::Kept(*node) });
+            self.emit(Event::MessageEnded { id, message, ending: Ending::Committed(*node) });
         }
     }
 
@@ -383,7 +385,7 @@ impl Machine {
     }
 
     pub(super) fn queue_changed(&mut self) {
-        let list = |items: &[Waiting]| items.iter().map(Waiting::queued).collect();
+        let list = |items: &[QueuedInput]| items.iter().map(QueuedInput::queued).collect();
         let event = Event::QueueChanged { steering: list(&self.steering), follow_up: list(&self.follow_up) };
         self.emit(event);
     }

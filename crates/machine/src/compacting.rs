@@ -6,17 +6,17 @@ use std::sync::Arc;
 
 use quipu_protocol::{
     Ack, CallRecord, Checkpoint, Compaction, CompactionReason, CompactionResult, Entry, EpochContext, Event,
-    Json, Limit, Message, ModelError, NodeId, Outcome, Refused, RunId, StepInfo, ToolSpec, Usage,
+    Json, Limit, Message, ModelError, NodeId, Outcome, Refusal, RunId, StepInfo, ToolSpec, Usage,
 };
 use quipu_transcript::{
     Cut, TouchedFiles, compaction_note, cut, estimate_text, measure, sent_tokens, summary_of_note,
     words_of_note,
 };
 
-use super::refreshing::Then;
+use super::refreshing::AfterRefresh;
 use super::{
-    Draft, Effect, EpochReason, Left, MEASURED, Machine, NoSummary, Phase, Plan, PlanOp, Prefix, Purpose,
-    ReplyId, Run, Stretch, Summary, Tag, record_hooks,
+    Draft, Effect, EpochReason, MEASURED, Machine, NoSummary, Phase, Plan, PlanOp, Prefix, PruneState,
+    Purpose, ReplyId, Run, Stretch, Summary, Tag, record_hooks,
 };
 
 /// When a context is compacted and what stays of it. Tokens.
@@ -54,21 +54,21 @@ const SAID: u64 = 32_000;
 const OVERFLOW: u64 = 1_000;
 
 /// A compaction under way.
-pub(super) struct Compacting {
+pub(super) struct CompactionState {
     reason: CompactionReason,
     cut: Cut,
     tokens_before: u64,
     /// What ends the turn when an overflow cannot be mended.
     error: Option<ModelError>,
     /// Somebody said something that is to be answered afterwards, although no run is under way.
-    pub(super) said: bool,
+    pub(super) has_prompt: bool,
     /// Why it came to nothing, while that is being recorded.
     nothing: Option<CompactionResult>,
     /// What is to be summed up, while the session gets a name.
     unnamed: Option<Box<Stretch>>,
 }
 
-impl Compacting {
+impl CompactionState {
     pub(super) fn reason(&self) -> CompactionReason {
         self.reason
     }
@@ -177,13 +177,13 @@ impl Machine {
     }
 
     /// Whether something runs that belongs to no turn.
-    pub(super) fn is_busy_alone(&self) -> bool {
+    pub(super) fn is_busy_without_run(&self) -> bool {
         match self.run.as_ref().map(|run| &run.phase) {
             Some(Phase::Compacting(one)) => one.reason == CompactionReason::Manual,
             Some(Phase::Jumping(_) | Phase::Noting(_) | Phase::Moving(_)) => true,
-            Some(Phase::Changing(recording)) => recording.is_alone(),
+            Some(Phase::Changing(recording)) => recording.is_standalone(),
             Some(
-                Phase::Saying
+                Phase::Committing
                 | Phase::Calling { .. }
                 | Phase::Answered(_)
                 | Phase::Tools(_)
@@ -191,7 +191,7 @@ impl Machine {
                 | Phase::Refreshing(_)
                 | Phase::Starting(_)
                 | Phase::Ending
-                | Phase::Leaving(_),
+                | Phase::ToolJumping(_),
             )
             | None => false,
         }
@@ -200,10 +200,10 @@ impl Machine {
     /// Somebody asks for it while nothing runs.
     pub(super) fn compact(&mut self, focus: Option<String>, reply: ReplyId, run: RunId) {
         if self.run.is_some() {
-            return self.out.push(Effect::Reply(reply, Err(Refused::Busy)));
+            return self.out.push(Effect::Reply(reply, Err(Refusal::Busy)));
         }
         let Some(cut) = self.cut() else {
-            return self.out.push(Effect::Reply(reply, Err(Refused::NothingToCompact)));
+            return self.out.push(Effect::Reply(reply, Err(Refusal::NothingToCompact)));
         };
         self.run = Some(Run::new(run.clone()));
         self.out.push(Effect::Reply(reply, Ok(Ack::Started(run))));
@@ -248,12 +248,12 @@ impl Machine {
     ) {
         let tokens_before = self.size();
         let (Some(run), Some(head)) = (&mut self.run, self.head) else { return };
-        run.phase = Phase::Compacting(Box::new(Compacting {
+        run.phase = Phase::Compacting(Box::new(CompactionState {
             reason,
             cut,
             tokens_before,
             error,
-            said: false,
+            has_prompt: false,
             nothing: None,
             unnamed: None,
         }));
@@ -318,7 +318,7 @@ impl Machine {
             Err(none) => {
                 let NoSummary { why, made } = *none;
                 run.cost += made.cost();
-                let data = json_of_nothing(why.as_deref(), &made.usage);
+                let data = failed_summary_json(why.as_deref(), &made.usage);
                 let result = why.map_or(CompactionResult::Aborted, CompactionResult::Failed);
                 if made.records.is_empty() {
                     return self.compaction_over(result);
@@ -370,7 +370,7 @@ impl Machine {
     }
 
     /// The compaction is kept: the context is what it leaves.
-    pub(super) fn compaction_kept(&mut self, plan: &Plan, nodes: &[NodeId]) {
+    pub(super) fn compaction_committed(&mut self, plan: &Plan, nodes: &[NodeId]) {
         if let Some(Run { phase: Phase::Compacting(compacting), .. }) = &mut self.run
             && let Some(nothing) = compacting.nothing.take()
         {
@@ -394,16 +394,17 @@ impl Machine {
         }
         let compaction = Arc::new(compaction.clone());
         self.compacted = Some(compaction.clone());
-        self.left = Left { old: self.messages.len(), measured: self.left.measured, ..Left::default() };
+        self.left =
+            PruneState { old: self.messages.len(), measured: self.left.measured, ..PruneState::default() };
         self.estimated = self.estimate(..);
         let tokens_after = self.size();
         self.compaction_over(CompactionResult::Done { node, compaction, tokens_after });
     }
 
     /// Something that belongs to no turn is over: what was said meanwhile comes next.
-    pub(super) fn answer_what_was_said(&mut self, said: bool) {
+    pub(super) fn answer_queued_prompt(&mut self, has_prompt: bool) {
         self.run = None;
-        match self.steering.first().or(self.follow_up.first()).filter(|_| said) {
+        match self.steering.first().or(self.follow_up.first()).filter(|_| has_prompt) {
             Some(item) if self.closing.is_none() => {
                 let run = item.id.as_str().into();
                 self.start_queued(run);
@@ -415,8 +416,10 @@ impl Machine {
     /// Tells how it ended and goes on with what it was made for.
     pub(super) fn compaction_over(&mut self, result: CompactionResult) {
         let Some(run) = &mut self.run else { return };
-        let Phase::Compacting(compacting) = std::mem::replace(&mut run.phase, Phase::Saying) else { return };
-        let Compacting { reason, error, said, .. } = *compacting;
+        let Phase::Compacting(compacting) = std::mem::replace(&mut run.phase, Phase::Committing) else {
+            return;
+        };
+        let CompactionState { reason, error, has_prompt, .. } = *compacting;
         let done = matches!(result, CompactionResult::Done { .. });
         run.compaction_failed |= !done;
         let (turn, aborting) = (run.turn, run.aborting);
@@ -426,7 +429,7 @@ impl Machine {
             self.refresh_at(EpochReason::Compaction);
         }
         match (reason, error) {
-            (CompactionReason::Manual, _) => self.answer_what_was_said(said && !aborting),
+            (CompactionReason::Manual, _) => self.answer_queued_prompt(has_prompt && !aborting),
             (CompactionReason::Overflow, Some(error)) if !done => {
                 self.emit(Event::TurnEnded { turn });
                 self.end_run(if aborting { Outcome::Aborted } else { Outcome::Failed(error) });
@@ -436,7 +439,7 @@ impl Machine {
                     self.emit(Event::TurnEnded { turn });
                     self.end_run(Outcome::Limit(Limit::Cost(max)));
                 }
-                None if self.refresh_before_call(Then::Call) => {}
+                None if self.refresh_before_call(AfterRefresh::Call) => {}
                 None => self.call_now(),
             },
         }
@@ -468,7 +471,7 @@ pub fn step_of(run: Option<RunId>, mut records: Vec<CallRecord>) -> StepInfo {
 }
 
 /// What is kept of a summary that came to nothing; `why` is `None` when somebody stopped it.
-pub fn json_of_nothing(why: Option<&str>, usage: &Usage) -> Json {
+pub fn failed_summary_json(why: Option<&str>, usage: &Usage) -> Json {
     let data = serde_json::json!({
         "type": "custom",
         "customType": "quipu.summary",

@@ -2,7 +2,7 @@
 
 use quipu_protocol::{Event, Notice, Outcome};
 
-use super::{Draft, Effect, HookPrompt, Machine, Phase, Run, Tag, Went, record_hooks};
+use super::{Draft, Effect, HookPrompt, Machine, Phase, Run, Tag, TurnEnd, record_hooks};
 
 /// How often in a row hooks can go on with a run that the model ended.
 const IN_A_ROW: u32 = 3;
@@ -23,13 +23,13 @@ impl Machine {
     pub(super) fn run_end_decided(&mut self, more: Option<Box<HookPrompt>>) {
         let waiting = self.waiting() > 0;
         let Some(run @ Run { phase: Phase::Ending, .. }) = &mut self.run else { return };
-        run.phase = Phase::Saying;
+        run.phase = Phase::Committing;
         if run.aborting {
             return self.end_run(Outcome::Aborted);
         }
         if waiting {
             // Somebody said something meanwhile, and hooks are asked again behind that.
-            return self.after_turn(Went::Done);
+            return self.after_turn(TurnEnd::Done);
         }
         let Some(HookPrompt { input, hooks }) = more.map(|more| *more) else {
             return self.end_run(Outcome::Done);
@@ -45,7 +45,7 @@ impl Machine {
             return self.end_run(Outcome::Limit(limit));
         }
         run.prolonged += 1;
-        let mut draft = Draft::said(input, self.now);
+        let mut draft = Draft::user_message(input, self.now);
         draft.step.run = Some(run.id.clone());
         record_hooks(&mut draft.step, &hooks);
         self.commit(Tag::Between, vec![draft], Vec::new(), true);

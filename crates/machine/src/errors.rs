@@ -2,7 +2,7 @@
 
 /// Why nobody can leave a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum ClearError {
+pub enum KillError {
     /// Something that its calls left running does not end.
     #[error("what it left running could not be ended.")]
     StillRunning,

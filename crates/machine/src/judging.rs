@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use quipu_protocol::{Answer, Ask, AskId, AskKind, Event, Json, Permission, Scope, ToolCall, Touches};
 
-use super::batch::{self, State, Subject};
-use super::{Effect, Machine, Phase, PolicyVersion, Prepared, Run};
+use super::batch::{self, SlotState, Subject};
+use super::{CheckedCall, Effect, Machine, Phase, PolicyVersion, Run};
 
 impl Machine {
     /// Which rules the policy goes by now. Calls that have not begun are put to it before they begin; questions that
     /// are open now.
-    pub(super) fn policy_is(&mut self, version: PolicyVersion) {
+    pub(super) fn set_policy(&mut self, version: PolicyVersion) {
         let before = std::mem::replace(&mut self.policy, version);
         if before.number == self.policy.number {
             return;
@@ -39,36 +39,36 @@ impl Machine {
     }
 
     /// What the policy decides now of a call that waits for an answer.
-    pub(super) fn judged(&mut self, ask: &AskId, prepared: Prepared, policies: Vec<Json>) {
+    pub(super) fn judged(&mut self, ask: &AskId, prepared: CheckedCall, policies: Vec<Json>) {
         let Some(Run { phase: Phase::Tools(batch), .. }) = &mut self.run else { return };
         let Some(slot) = batch.asking(ask) else { return };
         let answer = match prepared {
-            Prepared::Ask { .. } => return,
-            Prepared::Ready { .. } => {
-                batch.slots[slot].state = State::Ready;
+            CheckedCall::Ask { .. } => return,
+            CheckedCall::Ready { .. } => {
+                batch.slots[slot].state = SlotState::Ready;
                 Answer::once()
             }
-            Prepared::Refused(reason) => {
+            CheckedCall::Refused(reason) => {
                 batch.slots[slot].interventions.policies.extend(policies);
                 self.refuse_slot(slot, reason.clone());
                 Answer::Deny { reason: Some(reason) }
             }
         };
-        self.emit(Event::AskClosed { ask: ask.clone(), by: Some(answer), by_policy: true });
-        self.go_on_with_tools();
+        self.emit(Event::AskClosed { ask: ask.clone(), answer: Some(answer), by_policy: true });
+        self.continue_tools();
     }
 
     /// A call was not begun, because the policy decides otherwise by now.
-    pub(super) fn tool_held(&mut self, slot: usize, prepared: Prepared, policies: Vec<Json>) {
+    pub(super) fn tool_held(&mut self, slot: usize, prepared: CheckedCall, policies: Vec<Json>) {
         let batch = match &mut self.run {
             Some(Run { phase: Phase::Tools(batch), .. }) => batch,
             Some(Run { phase: Phase::Answered(answered), .. }) => return answered.early.hold(slot),
             Some(_) | None => return,
         };
         // Others leave: what has not begun will not.
-        let leaves = batch.going.is_some();
+        let leaves = batch.jump.is_some();
         let Some(place) = batch.slots.get_mut(slot) else { return };
-        if !matches!(place.state, State::Running) {
+        if !matches!(place.state, SlotState::Running) {
             return;
         }
         place.interventions.policies.extend(policies);
@@ -76,23 +76,23 @@ impl Machine {
         let aborting = leaves || self.run.as_ref().is_some_and(|run| run.aborting);
         match prepared {
             _ if aborting => self.refuse_slot(slot, batch::ABORTED.into()),
-            Prepared::Refused(text) => self.refuse_slot(slot, text),
-            Prepared::Ask { question, .. } if self.askers == 0 => {
+            CheckedCall::Refused(text) => self.refuse_slot(slot, text),
+            CheckedCall::Ask { question, .. } if self.askers == 0 => {
                 self.refuse_slot(slot, batch::nobody_to_ask(&question));
             }
-            Prepared::Ask { touches, question, subject, scopes, .. } => {
+            CheckedCall::Ask { touches, question, subject, scopes, .. } => {
                 let ask = self.ask(&call, question, subject, scopes);
                 self.set_touches(slot, touches);
-                self.set_state(slot, State::Asking(ask));
+                self.set_state(slot, SlotState::Asking(ask));
                 // The rules may have changed once more meanwhile.
                 self.judge_asks();
             }
-            Prepared::Ready { touches, .. } => {
+            CheckedCall::Ready { touches, .. } => {
                 self.set_touches(slot, touches);
-                self.set_state(slot, State::Ready);
+                self.set_state(slot, SlotState::Ready);
             }
         }
-        self.go_on_with_tools();
+        self.continue_tools();
     }
 
     /// Puts a question.
@@ -114,7 +114,7 @@ impl Machine {
             default: Answer::no(),
             kind: AskKind::Permission(permission),
         };
-        self.emit(Event::Asked { ask: Arc::new(ask) });
+        self.emit(Event::AskOpened { ask: Arc::new(ask) });
         self.out.push(Effect::AskDeadline { ask: id.clone(), after: self.ask_deadline });
         id
     }
@@ -128,7 +128,7 @@ impl Machine {
         }
     }
 
-    fn set_state(&mut self, slot: usize, state: State) {
+    fn set_state(&mut self, slot: usize, state: SlotState) {
         if let Some(Run { phase: Phase::Tools(batch), .. }) = &mut self.run
             && let Some(place) = batch.slots.get_mut(slot)
         {

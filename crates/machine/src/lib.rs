@@ -12,13 +12,12 @@ mod changing;
 mod commands;
 mod commits;
 mod compacting;
-mod done;
 mod ending;
 mod errors;
+mod finished_call;
 mod hooked;
 mod judging;
-mod jumping;
-mod leaving;
+mod jump;
 mod limits;
 mod moving;
 mod pruning;
@@ -28,6 +27,7 @@ mod sides;
 mod starting;
 #[cfg(test)]
 mod tests;
+mod tool_jump;
 #[expect(missing_docs, reason = "fields are named for what they hold, and the engine alone reads them")]
 mod types;
 
@@ -42,27 +42,27 @@ use quipu_protocol::{
 use quipu_transcript::{Projector, counts, sent_tokens};
 
 pub use batch::step_key;
-use batch::{Batch, Early, Slot, State, refusal};
-use changing::{Changing, Recording};
-use compacting::Compacting;
+use batch::{Batch, EarlyCalls, Slot, SlotState, refusal};
+use changing::{ChangeState, PendingChange};
+use compacting::CompactionState;
 pub use compacting::{CompactionSettings, SUPPLIED_BY};
-pub use compacting::{json_of_nothing, step_of, tool_tokens};
-pub use done::Done;
-pub use errors::{ClearError, ShellRunError};
+pub use compacting::{failed_summary_json, step_of, tool_tokens};
+pub use errors::{KillError, ShellRunError};
+pub use finished_call::FinishedCall;
 pub use hooked::{HookPrompt, Interventions, record_hooks};
-use jumping::Jumping;
-use leaving::Departing;
+use jump::JumpState;
 pub use limits::Limits;
-use moving::Moving;
+use moving::MoveState;
 pub use pruning::PruneSettings;
-pub use pruning::{Left, MEASURED};
-use refreshing::Refreshing;
-pub use refreshing::{EpochReason, Refreshed, Refreshes};
+pub use pruning::{MEASURED, PruneState};
+use refreshing::RefreshState;
+pub use refreshing::{EpochReason, RefreshResult, Refreshes};
 pub use shell::shell_message;
-use shell::{Noting, Shells};
+use shell::{NoteState, Shells};
 pub use sides::SideCall;
 use sides::Sides;
-use starting::Starting;
+use starting::StartState;
+use tool_jump::ToolJumpState;
 pub use types::*;
 
 /// How our nodes name their writer.
@@ -101,7 +101,7 @@ impl Run {
             refused: None,
             compaction_failed: false,
             prolonged: 0,
-            phase: Phase::Saying,
+            phase: Phase::Committing,
         }
     }
 
@@ -113,48 +113,48 @@ impl Run {
 
 enum Phase {
     /// The messages that begin the run or come between two turns are being committed.
-    Saying,
+    Committing,
     /// A model call is under way.
     Calling { message: Option<MessageId>, attempt: u32 },
     /// The answer is being committed; its calls are being prepared.
-    Answered(Answered),
+    Answered(AnswerState),
     /// Tools run.
     Tools(Batch),
     /// The results are being committed.
     Results(Batch),
     /// Hooks are asked what they add to what begins the run.
-    Starting(Box<Starting>),
+    Starting(Box<StartState>),
     /// The model is done, and hooks are asked whether the run goes on.
     Ending,
     /// The context is being summed up, before a call or on demand.
-    Compacting(Box<Compacting>),
-    /// The session goes to another node.
-    Jumping(Box<Jumping>),
-    /// A call takes the session to another node.
-    Leaving(Box<Departing>),
-    /// The session is moved, or something is noted of it.
-    Moving(Moving),
+    Compacting(Box<CompactionState>),
+    /// The session jumps to another node.
+    Jumping(Box<JumpState>),
+    /// A tool call moves the session to another node.
+    ToolJumping(Box<ToolJumpState>),
+    /// The session is moved, or a label or name is recorded.
+    Moving(MoveState),
     /// Another model, or another level of thinking, is being recorded.
-    Changing(Box<Recording>),
-    /// What the user ran in the shell becomes nodes.
-    Noting(Noting),
+    Changing(Box<ChangeState>),
+    /// Shell lines become nodes.
+    Noting(NoteState),
     /// Sources are asked before a call, or what they gave is being recorded.
-    Refreshing(Box<Refreshing>),
+    Refreshing(Box<RefreshState>),
 }
 
-struct Answered {
+struct AnswerState {
     message: MessageId,
     answer: Arc<Message>,
     /// The calls that want an answer; none when the model's turn failed.
     calls: Vec<ToolCall>,
     error: Option<ModelError>,
-    prepared: Vec<Prepared>,
+    prepared: Vec<CheckedCall>,
     /// What hooks and policies did to the calls.
     interventions: Vec<Interventions>,
     /// The calls are still being prepared.
     waiting: bool,
     kept: bool,
-    early: Early,
+    early: EarlyCalls,
 }
 
 /// The session machine. See the module.
@@ -168,7 +168,7 @@ pub struct Machine {
     /// The node of each of them.
     nodes: Vec<NodeId>,
     compacted: Option<Arc<Compaction>>,
-    left: Left,
+    left: PruneState,
     /// The sum of the messages' estimated tokens.
     estimated: u64,
     prune: PruneSettings,
@@ -176,40 +176,40 @@ pub struct Machine {
     prefix: Prefix,
     prefix_tokens: u64,
     run: Option<Run>,
-    steering: Vec<Waiting>,
-    follow_up: Vec<Waiting>,
+    steering: Vec<QueuedInput>,
+    follow_up: Vec<QueuedInput>,
     /// Entries whose commit failed, or that wait for the first commit; they go before the next one.
     unsaved: Vec<Draft>,
-    /// Rows of steps that those entries replace; removed with them.
-    owed: Vec<PlanOp>,
-    /// Commits without nodes that are under way.
-    beside: usize,
-    /// Items among them that will wait in a queue.
-    arriving: usize,
+    /// Operations that go with the next commit, such as the deletion of rows that `unsaved` replaces.
+    deferred_ops: Vec<PlanOp>,
+    /// Number of commits without nodes that are in flight.
+    in_flight_side_commits: usize,
+    /// How many of them put an item into a queue.
+    queueing: usize,
     /// The commit of nodes that is under way, to be made again on a branch.
     committing: Option<Plan>,
     /// The messages of that commit.
     adding: Vec<Arc<Message>>,
     /// Makes conversations of messages, of which most were there before.
     projector: Projector,
-    /// What will be asked when the commit under way is done and nothing comes between; that commit records it.
+    /// The request that follows the commit in flight, which records it.
     next: Option<Arc<ModelRequest>>,
-    /// Items that a branch took along while they were being taken back, and whose inbox holds them now.
+    /// Items that moved to a branch while they were being removed, with the session whose inbox has them now.
     moved: Vec<(quipu_protocol::ItemId, SessionId)>,
     /// The queued item that the commit under way takes.
-    drained: Option<(Queue, Waiting)>,
+    drained: Option<(Queue, QueuedInput)>,
     shells: Shells,
     sides: Sides,
     /// Labels and names that wait for the end of what is under way.
     notes: Vec<(MoveOrder, ReplyId, RunId)>,
     askers: usize,
-    /// Which rules the policy goes by, as far as was heard.
+    /// The last known version of the policy.
     policy: PolicyVersion,
     has_hooks: bool,
     hooks_change_requests: bool,
-    waits: bool,
-    /// What is to be changed as soon as no turn is under way.
-    changing: Option<Changing>,
+    pending_self_message: bool,
+    /// A change that waits for the end of the turn.
+    changing: Option<PendingChange>,
     /// Why sources are asked before the next call.
     due: Vec<EpochReason>,
     refreshes: Refreshes,
@@ -217,7 +217,7 @@ pub struct Machine {
     ask_deadline: Duration,
     counter: u64,
     closing: Option<ReplyId>,
-    /// What was unsaved when the session closed was tried once more.
+    /// Whether the unsaved entries were tried once more at the end of the session.
     last_try: bool,
     out: Vec<Effect>,
     now: UnixMs,
@@ -227,7 +227,7 @@ impl Machine {
     /// A machine that does nothing yet.
     pub fn new(mut start: Start) -> Self {
         let prefix_tokens = compacting::prefix_tokens(&start.prefix);
-        let left = Left::of_start(&mut start, prefix_tokens);
+        let left = PruneState::of_start(&mut start, prefix_tokens);
         Self {
             session: start.session,
             cwd: start.cwd,
@@ -246,9 +246,9 @@ impl Machine {
             steering: start.steering,
             follow_up: start.follow_up,
             unsaved: start.first,
-            owed: Vec::new(),
-            beside: 0,
-            arriving: 0,
+            deferred_ops: Vec::new(),
+            in_flight_side_commits: 0,
+            queueing: 0,
             committing: None,
             adding: Vec::new(),
             projector: Projector::default(),
@@ -262,7 +262,7 @@ impl Machine {
             policy: start.policy,
             has_hooks: start.has_hooks,
             hooks_change_requests: start.hooks_change_requests,
-            waits: start.waits,
+            pending_self_message: start.pending_self_message,
             changing: None,
             due: start.due.into_iter().filter(|reason| start.refreshes.wants(*reason)).collect(),
             refreshes: start.refreshes,
@@ -306,70 +306,80 @@ impl Machine {
         self.steering.len() + self.follow_up.len()
     }
 
-    /// Takes one input and says what to do.
-    pub fn on(&mut self, now: UnixMs, input: Input) -> Vec<Effect> {
+    /// Handles one input and returns its effects.
+    pub fn on(&mut self, now: UnixMs, input: MachineInput) -> Vec<Effect> {
         self.now = now;
         match input {
-            Input::Command { command, reply, fresh } => self.command(command, reply, fresh),
-            Input::Committed { tag, result } => self.committed(tag, result),
-            Input::Askers(count) => {
+            MachineInput::Command { command, reply, fresh } => self.command(command, reply, fresh),
+            MachineInput::Committed { tag, result } => self.committed(tag, result),
+            MachineInput::Askers(count) => {
                 self.askers = count;
                 if count == 0 {
                     self.withdraw_asks();
                 }
             }
-            Input::Policy(version) => self.policy_is(version),
-            Input::Judged { run, ask, prepared, policies } if self.is_current(&run) => {
+            MachineInput::Policy(version) => self.set_policy(version),
+            MachineInput::Judged { run, ask, prepared, policies } if self.is_current(&run) => {
                 self.judged(&ask, prepared, policies);
             }
-            Input::ToolHeld { run, slot, prepared, policies } if self.is_current(&run) => {
+            MachineInput::ToolHeld { run, slot, prepared, policies } if self.is_current(&run) => {
                 self.tool_held(slot, prepared, policies);
             }
-            Input::AskExpired { ask } => self.answer(&ask, None),
-            Input::Told(trouble) => self.emit(Event::from(trouble)),
-            Input::SideBegun => self.side_begun(),
-            Input::SideEnded(call) => self.side_ended(*call),
-            Input::SourcesChanged => self.refresh_at(EpochReason::Source),
-            Input::Refreshed { run, result } if self.is_current(&run) => self.refreshed(result),
-            // An answer of a run that is over is dropped: everything that it could say was said in its last commit.
-            Input::Prepared { run, calls, interventions } if self.is_current(&run) => {
+            MachineInput::AskExpired { ask } => self.answer(&ask, None),
+            MachineInput::Notice(trouble) => self.emit(Event::from(trouble)),
+            MachineInput::SideBegun => self.side_begun(),
+            MachineInput::SideEnded(call) => self.side_ended(*call),
+            MachineInput::SourcesChanged => self.refresh_at(EpochReason::Source),
+            MachineInput::Refreshed { run, result } if self.is_current(&run) => self.refreshed(result),
+            // A late answer of a run that ended is dropped: its last commit has everything.
+            MachineInput::Prepared { run, calls, interventions } if self.is_current(&run) => {
                 self.prepared(calls, interventions);
             }
-            Input::RunStartDecided { run, beside } if self.is_current(&run) => {
-                self.run_start_decided(beside);
+            MachineInput::RunStartDecided { run, prompt } if self.is_current(&run) => {
+                self.run_start_decided(prompt);
             }
-            Input::RunEndDecided { run, more } if self.is_current(&run) => self.run_end_decided(more),
-            Input::Call { run, event } if self.is_current(&run) => self.call_event(event),
-            Input::CallEnded { run, end, record, money, hooks, replaced } if self.is_current(&run) => {
+            MachineInput::RunEndDecided { run, more } if self.is_current(&run) => self.run_end_decided(more),
+            MachineInput::Call { run, event } if self.is_current(&run) => self.call_event(event),
+            MachineInput::CallEnded { run, end, record, money, hooks, replaced } if self.is_current(&run) => {
                 if replaced.is_some() {
                     self.drop_streamed();
                 }
                 self.call_ended(*end, record, money, (&hooks, replaced));
             }
-            Input::CallNotMade { run, outcome } if self.is_current(&run) => self.call_not_made(outcome),
-            Input::Summarized { run, result } if self.is_current(&run) => self.summarized(result),
-            Input::Looked { run, result } if self.is_current(&run) => self.looked(result),
-            Input::Cleared { run, result } if self.is_current(&run) => self.cleared(result),
-            Input::Moved { run, result } if self.is_current(&run) => self.moved(result),
-            Input::ToolOutput { run, slot, tail } if self.is_current(&run) => self.tool_output(slot, tail),
-            Input::ToolDone { run, slot, done } if self.is_current(&run) => self.tool_done(slot, *done),
-            Input::ShellOutput { run, tail } => self.shell_output(run, tail),
-            Input::ShellEnded { run, end } => self.shell_ended(&run, end),
-            Input::Prepared { .. }
-            | Input::Call { .. }
-            | Input::CallEnded { .. }
-            | Input::CallNotMade { .. }
-            | Input::RunStartDecided { .. }
-            | Input::RunEndDecided { .. }
-            | Input::Summarized { .. }
-            | Input::Looked { .. }
-            | Input::Cleared { .. }
-            | Input::Moved { .. }
-            | Input::ToolOutput { .. }
-            | Input::Judged { .. }
-            | Input::ToolHeld { .. }
-            | Input::Refreshed { .. }
-            | Input::ToolDone { .. } => {}
+            MachineInput::CallNotMade { run, outcome } if self.is_current(&run) => {
+                self.call_not_made(outcome)
+            }
+            MachineInput::Summarized { run, result } if self.is_current(&run) => self.summarized(result),
+            MachineInput::TargetResolved { run, result } if self.is_current(&run) => {
+                self.target_resolved(result)
+            }
+            MachineInput::ChildrenKilled { run, result } if self.is_current(&run) => {
+                self.children_killed(result)
+            }
+            MachineInput::Moved { run, result } if self.is_current(&run) => self.moved(result),
+            MachineInput::ToolOutput { run, slot, tail } if self.is_current(&run) => {
+                self.tool_output(slot, tail)
+            }
+            MachineInput::ToolDone { run, slot, done } if self.is_current(&run) => {
+                self.tool_done(slot, *done)
+            }
+            MachineInput::ShellOutput { run, tail } => self.shell_output(run, tail),
+            MachineInput::ShellEnded { run, end } => self.shell_ended(&run, end),
+            MachineInput::Prepared { .. }
+            | MachineInput::Call { .. }
+            | MachineInput::CallEnded { .. }
+            | MachineInput::CallNotMade { .. }
+            | MachineInput::RunStartDecided { .. }
+            | MachineInput::RunEndDecided { .. }
+            | MachineInput::Summarized { .. }
+            | MachineInput::TargetResolved { .. }
+            | MachineInput::ChildrenKilled { .. }
+            | MachineInput::Moved { .. }
+            | MachineInput::ToolOutput { .. }
+            | MachineInput::Judged { .. }
+            | MachineInput::ToolHeld { .. }
+            | MachineInput::Refreshed { .. }
+            | MachineInput::ToolDone { .. } => {}
         }
         std::mem::take(&mut self.out)
     }
@@ -402,9 +412,9 @@ impl Machine {
     fn start_tools(
         &mut self,
         calls: Vec<ToolCall>,
-        prepared: Vec<Prepared>,
+        prepared: Vec<CheckedCall>,
         interventions: Vec<Interventions>,
-        mut early: Early,
+        mut early: EarlyCalls,
     ) {
         let mut batch = Batch::default();
         let aborting = self.run.as_ref().is_some_and(|run| run.aborting);
@@ -413,7 +423,8 @@ impl Machine {
         let mut ended = Vec::new();
         for call in calls {
             // None is missing unless the checking itself broke down.
-            let prepared = prepared.next().unwrap_or_else(|| Prepared::Refused(batch::NOT_PREPARED.into()));
+            let prepared =
+                prepared.next().unwrap_or_else(|| CheckedCall::Refused(batch::NOT_PREPARED.into()));
             let interventions = interventions.next().unwrap_or_default();
             let too_many = batch.slots.len() >= batch::CALLS;
             self.emit(Event::ToolStarted {
@@ -421,28 +432,30 @@ impl Machine {
                 name: call.name.clone(),
                 args: call.arguments.clone(),
             });
-            let refuse =
-                |text: String| State::Done(Box::new(refusal(&call, text, interventions.clone(), self.now)));
+            let refuse = |text: String| {
+                SlotState::Done(Box::new(refusal(&call, text, interventions.clone(), self.now)))
+            };
             let begun = early.take(batch.slots.len());
-            if let Some(State::Done(_)) = &begun {
+            if let Some(SlotState::Done(_)) = &begun {
                 ended.push(batch.slots.len());
             }
             let (call, state, touches) = match prepared {
-                _ if aborting && !matches!(begun, Some(State::Done(_))) => {
+                _ if aborting && !matches!(begun, Some(SlotState::Done(_))) => {
                     (call.clone(), refuse(batch::ABORTED.into()), Touches::Nothing)
                 }
                 _ if too_many => (call.clone(), refuse(batch::too_many()), Touches::Nothing),
-                Prepared::Refused(text) => (call.clone(), refuse(text), Touches::Nothing),
-                Prepared::Ready { call, touches } => (call, begun.unwrap_or(State::Ready), touches),
-                Prepared::Ask { call, touches, question, .. } if self.askers == 0 => {
+                CheckedCall::Refused(text) => (call.clone(), refuse(text), Touches::Nothing),
+                CheckedCall::Ready { call, touches } => (call, begun.unwrap_or(SlotState::Ready), touches),
+                CheckedCall::Ask { call, touches, question, .. } if self.askers == 0 => {
                     (call, refuse(batch::nobody_to_ask(&question)), touches)
                 }
-                Prepared::Ask { call, touches, question, subject, scopes } => {
+                CheckedCall::Ask { call, touches, question, subject, scopes } => {
                     let ask = self.ask(&call, question, subject, scopes);
-                    (call, State::Asking(ask), touches)
+                    (call, SlotState::Asking(ask), touches)
                 }
             };
-            let told = if let (State::Done(done), false) = (&state, ended.last() == Some(&batch.slots.len()))
+            let emitted = if let (SlotState::Done(done), false) =
+                (&state, ended.last() == Some(&batch.slots.len()))
             {
                 let event = Event::ToolEnded { call: call.id.clone(), result: Arc::new(done.result.clone()) };
                 self.emit(event);
@@ -450,7 +463,7 @@ impl Machine {
             } else {
                 false
             };
-            batch.slots.push(Slot { call, state, touches, approved: false, told, interventions });
+            batch.slots.push(Slot { call, state, touches, approved: false, emitted, interventions });
         }
         if let Some(run) = &mut self.run {
             run.phase = Phase::Tools(batch);
@@ -460,14 +473,14 @@ impl Machine {
         }
         // They may have been looked up before the rules changed.
         self.judge_asks();
-        self.go_on_with_tools();
+        self.continue_tools();
     }
 
     /// Starts what can start; commits the results when all are there.
-    fn go_on_with_tools(&mut self) {
+    fn continue_tools(&mut self) {
         let Some(Run { id, turn, phase: Phase::Tools(batch), .. }) = &mut self.run else { return };
         for slot in batch.startable() {
-            batch.slots[slot].state = State::Running;
+            batch.slots[slot].state = SlotState::Running;
             let Slot { call, touches, approved, .. } = &batch.slots[slot];
             let (call, touches, approved) = (call.clone(), touches.clone(), *approved);
             self.out.push(Effect::RunTool { run: id.clone(), turn: *turn, slot, call, touches, approved });
@@ -479,33 +492,33 @@ impl Machine {
 
     fn tool_output(&mut self, slot: usize, tail: Arc<str>) {
         let Some(Run { phase: Phase::Tools(batch), .. }) = &self.run else { return };
-        if let Some(Slot { call, state: State::Running, .. }) = batch.slots.get(slot) {
+        if let Some(Slot { call, state: SlotState::Running, .. }) = batch.slots.get(slot) {
             let call = call.id.clone();
             self.emit(Event::ToolOutput { call, tail });
         }
     }
 
-    fn tool_done(&mut self, slot: usize, mut done: Done) {
-        let leaving = done.leaving.take();
+    fn tool_done(&mut self, slot: usize, mut done: FinishedCall) {
+        let jump = done.jump.take();
         let batch = match &mut self.run {
             Some(Run { phase: Phase::Tools(batch), .. }) => batch,
             Some(Run { phase: Phase::Answered(answered), .. }) => return answered.early.done(slot, done),
             Some(_) | None => return,
         };
-        let Some(place @ Slot { state: State::Running, .. }) = batch.slots.get_mut(slot) else { return };
-        place.state = State::Done(Box::new(done));
-        match leaving {
+        let Some(place @ Slot { state: SlotState::Running, .. }) = batch.slots.get_mut(slot) else { return };
+        place.state = SlotState::Done(Box::new(done));
+        match jump {
             // Not kept before it leaves: it says that it did.
-            Some(leaving) => self.begin_leaving(slot, *leaving),
+            Some(jump) => self.request_tool_jump(slot, *jump),
             None => self.keep_result(slot),
         }
-        self.go_on_with_tools();
+        self.continue_tools();
     }
 
     /// Keeps a result while others are awaited.
     fn keep_result(&mut self, slot: usize) {
         let Some(Run { id, turn, phase: Phase::Tools(batch), .. }) = &self.run else { return };
-        let Some(Slot { state: State::Done(done), .. }) = batch.slots.get(slot) else { return };
+        let Some(Slot { state: SlotState::Done(done), .. }) = batch.slots.get(slot) else { return };
         if !batch.all_done() {
             let op = PlanOp::Keep { run: id.clone(), key: step_key(*turn, slot), done: done.clone() };
             let tag = Tag::Result { run: id.clone(), turn: *turn, slot };
@@ -514,7 +527,7 @@ impl Machine {
     }
 
     fn commit_results(&mut self) {
-        if self.clear() {
+        if self.kill_children_before_jump() {
             return;
         }
         let Some(run) = &mut self.run else { return };
@@ -526,9 +539,9 @@ impl Machine {
         self.commit(Tag::Results, drafts, ops, true);
     }
 
-    fn tell_results(&mut self, batch: &Batch) {
-        for slot in batch.slots.iter().filter(|slot| !slot.told) {
-            if let State::Done(done) = &slot.state {
+    fn emit_results(&mut self, batch: &Batch) {
+        for slot in batch.slots.iter().filter(|slot| !slot.emitted) {
+            if let SlotState::Done(done) = &slot.state {
                 self.emit(Event::ToolEnded {
                     call: slot.call.id.clone(),
                     result: Arc::new(done.result.clone()),
@@ -537,24 +550,24 @@ impl Machine {
         }
     }
 
-    fn results_kept(&mut self, plan: &Plan, nodes: &[NodeId]) {
+    fn results_committed(&mut self, plan: &Plan, nodes: &[NodeId]) {
         let Some(Run { turn, phase: Phase::Results(batch), .. }) = &mut self.run else { return };
         let (turn, batch) = (*turn, std::mem::take(batch));
         let terminate = batch.terminates();
-        self.tell_results(&batch);
+        self.emit_results(&batch);
         self.announce_messages(plan, nodes);
         self.emit(Event::TurnEnded { turn });
-        self.after_turn(if terminate { Went::Done } else { Went::On });
+        self.after_turn(if terminate { TurnEnd::Done } else { TurnEnd::Continues });
     }
 
     // Between turns, and the end.
 
-    fn after_turn(&mut self, went: Went) {
+    fn after_turn(&mut self, went: TurnEnd) {
         let Some(run) = &self.run else { return };
         if run.aborting {
             return self.end_run(Outcome::Aborted);
         }
-        let more = matches!(went, Went::On) || self.waiting() > 0;
+        let more = matches!(went, TurnEnd::Continues) || self.waiting() > 0;
         if !more {
             return self.model_done();
         }
@@ -564,7 +577,7 @@ impl Machine {
         if self.record_change(Some(went)) {
             return;
         }
-        let from = if self.steering.is_empty() && !matches!(went, Went::On) {
+        let from = if self.steering.is_empty() && !matches!(went, TurnEnd::Continues) {
             Queue::FollowUp
         } else {
             Queue::Steering
@@ -575,7 +588,7 @@ impl Machine {
             return self.call_model();
         }
         if let Some(run) = &mut self.run {
-            (run.phase, run.prolonged) = (Phase::Saying, 0);
+            (run.phase, run.prolonged) = (Phase::Committing, 0);
         }
         self.commit(Tag::Between, drafts, ops, true);
     }
@@ -591,14 +604,14 @@ impl Machine {
         }
         let item = queue.remove(0);
         let op = PlanOp::Take { session: item.session.clone(), item: item.id.clone() };
-        let draft = Draft::said(item.input.clone(), self.now);
+        let draft = Draft::user_message(item.input.clone(), self.now);
         self.drained = Some((from, item));
         (vec![draft], vec![op])
     }
 
     fn end_run(&mut self, outcome: Outcome) {
         if self.next.take().is_some() {
-            self.take_record_back();
+            self.revoke_pending_call();
         }
         self.emit(Event::RunEnded { outcome });
         self.run = None;
@@ -608,7 +621,7 @@ impl Machine {
     /// Whether something runs or waits for the store.
     fn is_at_work(&self) -> bool {
         self.run.is_some()
-            || self.beside > 0
+            || self.in_flight_side_commits > 0
             || self.committing.is_some()
             || self.shells.run()
             || self.sides.run()
@@ -620,8 +633,9 @@ impl Machine {
             return;
         }
         let says = |draft: &Draft| matches!(&*draft.entry, Entry::Message(_));
-        let waits = self.unsaved.iter().any(says) || !self.owed.is_empty() || self.sides.wait();
-        if !self.last_try && waits {
+        let pending_self_message =
+            self.unsaved.iter().any(says) || !self.deferred_ops.is_empty() || self.sides.wait();
+        if !self.last_try && pending_self_message {
             self.last_try = true;
             return self.commit(Tag::Closing, Vec::new(), Vec::new(), true);
         }
@@ -634,9 +648,9 @@ impl Machine {
 
 /// How a turn went.
 #[derive(Clone, Copy)]
-enum Went {
+enum TurnEnd {
     /// The model waits for what comes next.
-    On,
+    Continues,
     /// The model is done.
     Done,
 }

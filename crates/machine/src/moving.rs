@@ -2,17 +2,19 @@
 //! back, labels, names. No other commit of nodes is under way then; the machine takes over the conversation that there is at
 //! the end. Who loses a race with another process is refused, and stays where it is.
 
-use quipu_protocol::{Ack, Entry, Event, NodeId, Notice, Refused, RunId};
+use quipu_protocol::{Ack, Entry, Event, NodeId, Notice, Refusal, RunId};
 
-use super::{Draft, Effect, Left, Machine, MoveDone, MoveOrder, Phase, Place, PlanOp, ReplyId, Run};
+use super::{
+    Draft, Effect, Machine, MoveOrder, MoveResult, Phase, PlanOp, PruneState, ReplyId, Run, SessionPlace,
+};
 
 /// A move under way.
-pub(super) struct Moving {
+pub(super) struct MoveState {
     reply: Option<ReplyId>,
     /// A label or a name, and not a place.
     notes: bool,
     /// Somebody said something that is to be answered afterwards.
-    pub(super) said: bool,
+    pub(super) has_prompt: bool,
 }
 
 impl Machine {
@@ -23,7 +25,7 @@ impl Machine {
             if notes && self.closing.is_none() {
                 return self.notes.push((order, reply, run));
             }
-            return self.out.push(Effect::Reply(reply, Err(Refused::Busy)));
+            return self.out.push(Effect::Reply(reply, Err(Refusal::Busy)));
         }
         self.start_move(order, reply, run);
     }
@@ -31,14 +33,14 @@ impl Machine {
     fn start_move(&mut self, order: MoveOrder, reply: ReplyId, run: RunId) {
         let Some(head) = self.head.filter(|_| self.has_ref) else {
             let why = "nothing was said in this session yet";
-            return self.out.push(Effect::Reply(reply, Err(Refused::NotMoved { why: why.into() })));
+            return self.out.push(Effect::Reply(reply, Err(Refusal::NotMoved { why: why.into() })));
         };
         if self.unsaved.iter().any(|draft| matches!(&*draft.entry, Entry::Message(_))) {
             let why = "what was said last could not be stored yet; say something here first";
-            return self.out.push(Effect::Reply(reply, Err(Refused::Store { why: why.into() })));
+            return self.out.push(Effect::Reply(reply, Err(Refusal::Store { why: why.into() })));
         }
         let notes = matches!(order, MoveOrder::Label { .. } | MoveOrder::Rename { .. });
-        let moving = Moving { reply: Some(reply), notes, said: self.arriving > 0 };
+        let moving = MoveState { reply: Some(reply), notes, has_prompt: self.queueing > 0 };
         self.run = Some(Run { phase: Phase::Moving(moving), ..Run::new(run.clone()) });
         self.order_move(run, head, order, Vec::new());
     }
@@ -50,13 +52,13 @@ impl Machine {
     }
 
     /// Labels and names that waited for the end of what was under way; says whether one is being recorded.
-    pub(super) fn note_what_waits(&mut self) -> bool {
+    pub(super) fn start_deferred_notes(&mut self) -> bool {
         if self.run.is_some() || self.notes.is_empty() {
             return false;
         }
         if self.closing.is_some() {
             for (_, reply, _) in std::mem::take(&mut self.notes) {
-                self.out.push(Effect::Reply(reply, Err(Refused::Closed)));
+                self.out.push(Effect::Reply(reply, Err(Refusal::Closed)));
             }
             return false;
         }
@@ -66,26 +68,26 @@ impl Machine {
     }
 
     /// It was made, or why not.
-    pub(super) fn moved(&mut self, result: Result<Box<MoveDone>, Refused>) {
+    pub(super) fn moved(&mut self, result: Result<Box<MoveResult>, Refusal>) {
         match self.run.as_ref().map(|run| &run.phase) {
             Some(Phase::Jumping(_)) => self.jump_answered(result),
-            Some(Phase::Leaving(_)) => self.tobe_answered(result),
+            Some(Phase::ToolJumping(_)) => self.tobe_answered(result),
             Some(Phase::Moving(_)) => self.move_answered(result),
             _ => {}
         }
     }
 
-    fn move_answered(&mut self, result: Result<Box<MoveDone>, Refused>) {
+    fn move_answered(&mut self, result: Result<Box<MoveResult>, Refusal>) {
         let answer = result.map(|done| self.take_over(*done).moved);
         let Some(Run { aborting, phase: Phase::Moving(moving), .. }) = &mut self.run else { return };
-        let (said, reply, notes) = (moving.said && !*aborting, moving.reply.take(), moving.notes);
+        let (has_prompt, reply, notes) = (moving.has_prompt && !*aborting, moving.reply.take(), moving.notes);
         let answer = answer.map(|moved| if notes { Ack::Handled } else { Ack::Moved(moved) });
         self.out.extend(reply.map(|reply| Effect::Reply(reply, answer)));
-        self.answer_what_was_said(said);
+        self.answer_queued_prompt(has_prompt);
     }
 
     /// The session stands elsewhere: the conversation is the one that ends there. Gives what was done, without the place.
-    pub(super) fn take_over(&mut self, mut done: MoveDone) -> MoveDone {
+    pub(super) fn take_over(&mut self, mut done: MoveResult) -> MoveResult {
         if let Some(session) = done.branched.take() {
             // What waits stays in the inbox of the session that it was, and is taken from there.
             self.session = session.clone();
@@ -98,7 +100,7 @@ impl Machine {
             }
         }
         self.head = Some(done.moved.to);
-        self.waits = done.waits;
+        self.pending_self_message = done.pending_self_message;
         if let Some(name) = done.name.take() {
             self.emit(Event::Renamed { name });
         }
@@ -106,13 +108,13 @@ impl Machine {
     }
 
     /// What people should know of files that went along.
-    pub(super) fn tell_problems(&mut self, problems: Vec<String>) {
+    pub(super) fn emit_problems(&mut self, problems: Vec<String>) {
         for text in problems {
             self.emit(Event::from(Notice::Note { text }));
         }
     }
 
-    fn take_place(&mut self, place: Place) {
+    fn take_place(&mut self, place: SessionPlace) {
         // What was not kept yet of another place says nothing of this one.
         self.unsaved.retain(|draft| !matches!(&*draft.entry, Entry::Epoch(_)));
         if place.epoch != self.prefix.epoch {
@@ -123,7 +125,7 @@ impl Machine {
         self.compacted = place.compacted;
         let records = if self.prune.enabled { place.prunes } else { Vec::new() };
         let measured = self.left.measured;
-        self.left = Left::of(&records, &mut self.messages, &self.nodes, place.old, self.prefix_tokens);
+        self.left = PruneState::of(&records, &mut self.messages, &self.nodes, place.old, self.prefix_tokens);
         self.left.measured = self.left.measured.or(measured);
         self.estimated = self.estimate(..);
     }

@@ -40,7 +40,7 @@ pub const MEASURED: &str = "measured";
 
 /// What is known of a context beside its messages.
 #[derive(Debug, Default)]
-pub struct Left {
+pub struct PruneState {
     /// How many of the messages are no part of any count: a compaction's, and those before results were left out.
     pub old: usize,
     /// What was counted last, of a context that is no more.
@@ -53,7 +53,7 @@ pub struct Left {
     pub until: usize,
 }
 
-impl Left {
+impl PruneState {
     /// Carries the records of a lineage out, one after the other, as they were made: each with the number of messages
     /// before it. `old` messages are a compaction's; `prefix` are the tokens before the messages.
     pub fn of(
@@ -119,13 +119,13 @@ impl Machine {
     pub(super) fn prune_before_call(&mut self) -> bool {
         let Some(prune) = self.prune_is_due() else { return false };
         let Some(run) = &mut self.run else { return false };
-        run.phase = Phase::Saying;
+        run.phase = Phase::Committing;
         self.commit(Tag::Pruned, vec![Draft::new(Entry::Meta(prune.entry()))], Vec::new(), false);
         true
     }
 
     /// It is recorded: from here on requests are without.
-    pub(super) fn prune_kept(&mut self, plan: &Plan, nodes: &[NodeId]) {
+    pub(super) fn prune_committed(&mut self, plan: &Plan, nodes: &[NodeId]) {
         let drafts = plan.drafts.iter().zip(nodes);
         let mut found = drafts.filter_map(|(draft, node)| match &*draft.entry {
             Entry::Meta(json) => Some((Prune::of_entry(json)?, *node)),

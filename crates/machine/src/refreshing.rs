@@ -43,7 +43,7 @@ impl Refreshes {
 
 /// What sources make of what requests begin with.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Refreshed {
+pub struct RefreshResult {
     /// The whole system prompt.
     pub system: Arc<str>,
     /// Its blob; `None` for no prompt.
@@ -59,18 +59,18 @@ pub struct Refreshed {
 }
 
 /// Sources are being asked, or what they gave is being recorded.
-pub(super) struct Refreshing {
+pub(super) struct RefreshState {
     reasons: Vec<EpochReason>,
-    then: Then,
+    then: AfterRefresh,
     /// What is being recorded.
     prefix: Option<Prefix>,
 }
 
 /// What comes after sources were asked.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Then {
+pub(super) enum AfterRefresh {
     /// What else is due before a call, and the call.
-    Look,
+    Checks,
     /// The call: what is due before it was done.
     Call,
 }
@@ -84,13 +84,13 @@ impl Machine {
     }
 
     /// Before a call: asks sources, where there is a reason.
-    pub(super) fn refresh_before_call(&mut self, then: Then) -> bool {
+    pub(super) fn refresh_before_call(&mut self, then: AfterRefresh) -> bool {
         let Some(run) = self.run.as_mut().filter(|run| !run.aborting) else { return false };
         if self.due.is_empty() {
             return false;
         }
         let reasons = std::mem::take(&mut self.due);
-        let refreshing = Refreshing { reasons: reasons.clone(), then, prefix: None };
+        let refreshing = RefreshState { reasons: reasons.clone(), then, prefix: None };
         run.phase = Phase::Refreshing(Box::new(refreshing));
         let (run, model) = (run.id.clone(), self.prefix.model.clone());
         self.out.push(Effect::Refresh { run, reasons, model });
@@ -98,7 +98,7 @@ impl Machine {
     }
 
     /// What they give now.
-    pub(super) fn refreshed(&mut self, result: Option<Box<Refreshed>>) {
+    pub(super) fn refreshed(&mut self, result: Option<Box<RefreshResult>>) {
         let Some(Run { aborting, phase: Phase::Refreshing(refreshing), .. }) = &mut self.run else { return };
         if refreshing.prefix.is_some() {
             return;
@@ -110,7 +110,7 @@ impl Machine {
             reasons.into_iter().for_each(|reason| self.refresh_at(reason));
             return self.after_refresh(then);
         };
-        let Refreshed { system, prompt, context, tools, tool_sources, blobs } = *refreshed;
+        let RefreshResult { system, prompt, context, tools, tool_sources, blobs } = *refreshed;
         let now = &self.prefix.epoch;
         let epoch = Epoch { system: prompt, context, tools: tools.to_vec(), tool_sources, ..now.clone() };
         if epoch == *now {
@@ -123,7 +123,7 @@ impl Machine {
     }
 
     /// It is recorded: from here on requests begin so.
-    pub(super) fn refresh_kept(&mut self, nodes: &[NodeId]) {
+    pub(super) fn refresh_committed(&mut self, nodes: &[NodeId]) {
         let Some(Run { phase: Phase::Refreshing(refreshing), .. }) = &mut self.run else { return };
         let (prefix, then) = (refreshing.prefix.take(), refreshing.then);
         if let Some(prefix) = prefix {
@@ -134,14 +134,14 @@ impl Machine {
     }
 
     /// It could not be recorded: all stays as it was, and they are asked again before the next call.
-    pub(super) fn not_refreshed(&mut self, refreshing: &Refreshing) {
+    pub(super) fn on_refresh_failed(&mut self, refreshing: &RefreshState) {
         refreshing.reasons.iter().for_each(|reason| self.refresh_at(*reason));
     }
 
-    fn after_refresh(&mut self, then: Then) {
+    fn after_refresh(&mut self, then: AfterRefresh) {
         match then {
-            Then::Look => self.call_as_refreshed(),
-            Then::Call => self.call_now(),
+            AfterRefresh::Checks => self.call_as_refreshed(),
+            AfterRefresh::Call => self.call_now(),
         }
     }
 }

@@ -9,8 +9,8 @@ use quipu_protocol::{
 };
 
 use super::{
-    Draft, Effect, Machine, Phase, Plan, PlanOp, Ran, ReplyId, Run, ShellDone, ShellRunError, Tag,
-    record_hooks,
+    Draft, Effect, FinishedShell, Machine, Phase, Plan, PlanOp, ReplyId, Run, ShellResult, ShellRunError,
+    Tag, record_hooks,
 };
 
 /// Bytes of what a line printed that are kept, and that the model is told at most: its end.
@@ -20,13 +20,13 @@ const KEPT: usize = 50_000;
 #[derive(Default)]
 pub(super) struct Shells {
     /// What runs, or is about to.
-    running: Vec<Running>,
+    running: Vec<RunningShell>,
     /// What is done and no node yet, for something is under way.
-    ran: Vec<Ran>,
+    ran: Vec<FinishedShell>,
 }
 
 /// A line that runs, or is about to.
-struct Running {
+struct RunningShell {
     run: RunId,
     /// Where its row is.
     session: SessionId,
@@ -56,9 +56,9 @@ impl Shells {
 
 /// What people ran becomes nodes.
 #[derive(Default)]
-pub(super) struct Noting {
+pub(super) struct NoteState {
     /// Something that was said meanwhile is to be answered afterwards.
-    pub(super) said: bool,
+    pub(super) has_prompt: bool,
 }
 
 impl Machine {
@@ -81,7 +81,7 @@ impl Machine {
         };
         let op = PlanOp::Shell { session: None, run: run.clone(), shell: Box::new(shell), done: false };
         let (session, started) = (self.session.clone(), self.now);
-        self.shells.running.push(Running {
+        self.shells.running.push(RunningShell {
             run: run.clone(),
             session: session.clone(),
             started,
@@ -93,7 +93,7 @@ impl Machine {
         });
         if self.run.is_none() && !self.has_ref {
             // A row belongs to a session that can be found again.
-            self.run = Some(Run { phase: Phase::Noting(Noting::default()), ..Run::new(run.clone()) });
+            self.run = Some(Run { phase: Phase::Noting(NoteState::default()), ..Run::new(run.clone()) });
             return self.commit(Tag::NotedBegin { reply, run }, Vec::new(), vec![op], true);
         }
         self.side_commit(Tag::ShellBegins { reply, session, run }, vec![op], false);
@@ -135,7 +135,7 @@ impl Machine {
         }
     }
 
-    pub(super) fn shell_ended(&mut self, run: &RunId, end: Result<ShellDone, ShellRunError>) {
+    pub(super) fn shell_ended(&mut self, run: &RunId, end: Result<ShellResult, ShellRunError>) {
         let Some(at) = self.shells.running.iter().position(|shell| shell.run == *run) else { return };
         let shell = self.shells.running.swap_remove(at);
         let mut step = StepInfo {
@@ -157,32 +157,32 @@ impl Machine {
         }
         let op =
             PlanOp::Shell { session: Some(session), run: run.clone(), shell: Box::new(message), done: true };
-        let ran = Box::new(Ran { run: run.clone(), draft, forget });
-        self.side_commit(Tag::ShellEnds { ran }, vec![op], true);
+        let shell = Box::new(FinishedShell { run: run.clone(), draft, forget });
+        self.side_commit(Tag::ShellEnds { shell }, vec![op], true);
     }
 
-    pub(super) fn shell_kept(&mut self, ran: Ran, result: Result<(), String>) {
-        self.tell_end(&ran.run, &ran.draft, result.err());
+    pub(super) fn shell_committed(&mut self, ran: FinishedShell, result: Result<(), String>) {
+        self.emit_shell_ended(&ran.run, &ran.draft, result.err());
         // Kept or not: what cannot be written now may be at the end of the run.
         self.shells.ran.push(ran);
-        self.note_what_ran();
+        self.commit_finished_shells();
     }
 
-    fn tell_end(&mut self, run: &RunId, draft: &Draft, lost: Option<String>) {
+    fn emit_shell_ended(&mut self, run: &RunId, draft: &Draft, store_error: Option<String>) {
         if let Entry::Message(Message::BashExecution(shell)) = &*draft.entry {
             let (id, result) = (run.clone(), Arc::new(shell.clone()));
-            self.emit(Event::ShellEnded { id, result, lost });
+            self.emit(Event::ShellEnded { id, result, store_error });
         }
     }
 
     pub(super) fn begin_noting(&mut self) {
         self.counter += 1;
         let run = format!("noted-{}", self.counter).into();
-        self.run = Some(Run { phase: Phase::Noting(Noting::default()), ..Run::new(run) });
+        self.run = Some(Run { phase: Phase::Noting(NoteState::default()), ..Run::new(run) });
     }
 
     /// Lines that are done become nodes, when nothing is under way.
-    pub(super) fn note_what_ran(&mut self) {
+    pub(super) fn commit_finished_shells(&mut self) {
         if self.run.is_some() || self.shells.ran.is_empty() {
             return;
         }
@@ -190,7 +190,7 @@ impl Machine {
             self.shells.ran.drain(..).map(|ran| (ran.draft, ran.forget)).unzip();
         if self.closing.is_some() && self.last_try {
             self.unsaved.extend(drafts);
-            return self.owed.extend(ops);
+            return self.deferred_ops.extend(ops);
         }
         self.begin_noting();
         self.commit(Tag::Noted { ended: None }, drafts, ops, true);
@@ -201,35 +201,35 @@ impl Machine {
             let Entry::Message(message @ Message::BashExecution(_)) = &*draft.entry else { continue };
             let (id, message) = (self.next_message(), Arc::new(message.clone()));
             self.emit(Event::MessageStarted { id: id.clone(), message: message.clone(), attempt: 1 });
-            self.emit(Event::MessageEnded { id, message, ending: Ending::Kept(*node) });
+            self.emit(Event::MessageEnded { id, message, ending: Ending::Committed(*node) });
             if ended.is_some() && draft.step.run.as_ref() == ended {
-                self.tell_end(&draft.step.run.clone().unwrap_or_else(|| "".into()), draft, None);
+                self.emit_shell_ended(&draft.step.run.clone().unwrap_or_else(|| "".into()), draft, None);
             }
         }
-        self.nothing_to_note();
+        self.finish_noting();
     }
 
     /// The session has a name now, or cannot get one: a line that was said first begins.
     pub(super) fn noted_begin(&mut self, reply: ReplyId, run: &RunId) {
         let session = self.session.clone();
         self.shell_begun(reply, session, run);
-        self.nothing_to_note();
+        self.finish_noting();
     }
 
     /// What was to be noted waits in `unsaved`.
-    pub(super) fn not_noted(&mut self, ended: Option<&RunId>, text: String) {
+    pub(super) fn on_shell_note_failed(&mut self, ended: Option<&RunId>, text: String) {
         let of = |draft: &&Draft| ended.is_some() && draft.step.run.as_ref() == ended;
         match self.unsaved.iter().find(of).cloned().zip(ended) {
-            Some((draft, run)) => self.tell_end(run, &draft, Some(text)),
+            Some((draft, run)) => self.emit_shell_ended(run, &draft, Some(text)),
             None => self.emit(Event::from(Notice::Note { text })),
         }
-        self.nothing_to_note();
+        self.finish_noting();
     }
 
-    fn nothing_to_note(&mut self) {
-        let Some(Run { aborting, phase: Phase::Noting(noting), .. }) = &self.run else { return };
-        let said = noting.said && !*aborting;
-        self.answer_what_was_said(said);
+    fn finish_noting(&mut self) {
+        let Some(Run { aborting, phase: Phase::Noting(state), .. }) = &self.run else { return };
+        let has_prompt = state.has_prompt && !*aborting;
+        self.answer_queued_prompt(has_prompt);
     }
 }
 
@@ -237,7 +237,7 @@ impl Machine {
 pub fn shell_message(
     line: String,
     hidden: bool,
-    end: Result<ShellDone, ShellRunError>,
+    end: Result<ShellResult, ShellRunError>,
     now: UnixMs,
 ) -> BashExecutionMessage {
     let (output, exit_code, cancelled, truncated, full_output_path) = match end {
@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn end_of_a_long_output_is_kept_and_names_its_file() {
         let done = |output: String, path: Option<&str>| {
-            Ok(ShellDone { output, code: Some(0), cut: path.is_some(), path: path.map(str::to_owned) })
+            Ok(ShellResult { output, code: Some(0), cut: path.is_some(), path: path.map(str::to_owned) })
         };
         let short = shell_message("ls".into(), false, done("a\n".into(), None), 7);
         assert_eq!(

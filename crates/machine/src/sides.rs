@@ -88,7 +88,7 @@ impl Machine {
     pub(super) fn take_sides(&mut self) {
         for SideCall { drafts, ops, .. } in self.sides.over.drain(..) {
             self.unsaved.extend(drafts);
-            self.owed.extend(ops);
+            self.deferred_ops.extend(ops);
         }
     }
 }

@@ -7,7 +7,7 @@ use quipu_protocol::{AddedBlock, Body, Entry, Message, RunId, UserInput};
 use super::{Draft, Effect, HookPrompt, Machine, Phase, PlanOp, ReplyId, Run, Tag, record_hooks};
 
 /// What begins a run, while hooks are asked.
-pub(super) struct Starting {
+pub(super) struct StartState {
     reply: Option<ReplyId>,
     drafts: Vec<Draft>,
     ops: Vec<PlanOp>,
@@ -27,20 +27,20 @@ impl Machine {
             return self.commit(Tag::Start { reply }, drafts, ops, true);
         }
         let said = drafts.iter().map(|draft| draft.entry.clone()).collect();
-        let phase = Phase::Starting(Box::new(Starting { reply, drafts, ops }));
+        let phase = Phase::Starting(Box::new(StartState { reply, drafts, ops }));
         self.run = Some(Run { phase, ..Run::new(run.clone()) });
         self.out.push(Effect::AskRunStart { run, said });
     }
 
-    pub(super) fn run_start_decided(&mut self, beside: Option<Box<HookPrompt>>) {
+    pub(super) fn run_start_decided(&mut self, prompt: Option<Box<HookPrompt>>) {
         let now = self.now;
         let Some(run @ Run { phase: Phase::Starting(_), .. }) = &mut self.run else { return };
-        let Phase::Starting(starting) = std::mem::replace(&mut run.phase, Phase::Saying) else { return };
-        let Starting { reply, mut drafts, ops } = *starting;
-        if let Some(HookPrompt { input, hooks }) = beside.map(|beside| *beside) {
+        let Phase::Starting(starting) = std::mem::replace(&mut run.phase, Phase::Committing) else { return };
+        let StartState { reply, mut drafts, ops } = *starting;
+        if let Some(HookPrompt { input, hooks }) = prompt.map(|prompt| *prompt) {
             match drafts.last_mut() {
                 Some(draft) => add_to(draft, input),
-                None => drafts.push(Draft::said(input, now)),
+                None => drafts.push(Draft::user_message(input, now)),
             }
             if let Some(draft) = drafts.last_mut() {
                 record_hooks(&mut draft.step, &hooks);

@@ -5,8 +5,8 @@ use std::collections::{HashMap, VecDeque};
 use proptest::prelude::*;
 use quipu_protocol::{
     AbortTarget, Answer, AskId, Command, Content, Delta, Epoch, FileChange, FileState, Json, Model,
-    ModelError, MoveFiles, Moved, Provenance, QueueMode, Refused, Scope, SessionStart, Setting, Summarize,
-    ToolResultMessage, Unknown, Usage, UserInput,
+    ModelError, MoveFiles, MoveReport, Provenance, QueueMode, Refusal, Scope, SessionStart, Setting,
+    Summarize, ToolResultMessage, Unknown, Usage, UserInput,
 };
 use quipu_testkit::events::EventLaws;
 use quipu_transcript::Prune;
@@ -89,21 +89,21 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
 }
 
 /// What the policy says of a call.
-fn decided(choice: u8, call: ToolCall, touches: Touches) -> Prepared {
+fn decided(choice: u8, call: ToolCall, touches: Touches) -> CheckedCall {
     match choice % 3 {
-        0 => Prepared::Refused("no".into()),
-        1 => Prepared::Ask {
+        0 => CheckedCall::Refused("no".into()),
+        1 => CheckedCall::Ask {
             call,
             touches,
             question: "?".into(),
             subject: "x".into(),
             scopes: vec![Scope::Once],
         },
-        _ => Prepared::Ready { call, touches },
+        _ => CheckedCall::Ready { call, touches },
     }
 }
 
-struct Calling {
+struct FakeCall {
     run: RunId,
     left: VecDeque<CallEvent>,
     end: CallEnd,
@@ -117,7 +117,7 @@ struct World {
     laws: EventLaws,
     /// With the run whose next request is recorded along with it.
     commits: VecDeque<(Tag, Plan, Option<RunId>)>,
-    call: Option<Calling>,
+    call: Option<FakeCall>,
     /// A stretch that is being summed up, and whether that was cancelled.
     summary: Option<(RunId, bool)>,
     /// A place that is being looked at: from, to, and whether what is left is wanted.
@@ -175,7 +175,7 @@ struct World {
     /// What tools return.
     output: String,
     /// From which state to which other one, and upon what.
-    steps_taken: std::collections::BTreeSet<diagram::StepTaken>,
+    steps_taken: std::collections::BTreeSet<diagram::Transition>,
 }
 
 /// Eight calls.
@@ -240,7 +240,7 @@ impl World {
         }
     }
 
-    fn give(&mut self, input: Input) {
+    fn give(&mut self, input: MachineInput) {
         self.sent += 1;
         let (before, why) = (diagram::state(&self.machine), diagram::kind(&input));
         let effects = self.machine.on(i64::try_from(self.sent).unwrap(), input);
@@ -269,14 +269,14 @@ impl World {
             }
             _ => None,
         };
-        let fresh = Fresh {
+        let fresh = CommandContext {
             run: format!("r{}", self.sent).into(),
             item: format!("i{}", self.sent).into(),
             model,
             policy: None,
             hooks: Vec::new(),
         };
-        self.give(Input::Command { command, reply, fresh });
+        self.give(MachineInput::Command { command, reply, fresh });
     }
 
     fn perform(&mut self, effect: Effect) {
@@ -345,7 +345,7 @@ impl World {
                 self.seed = self.seed.wrapping_mul(31).wrapping_add(17);
                 self.steps.insert((self.machine.session().clone(), run.clone(), String::new()));
                 let (left, end) = answer(if self.finishing { 0 } else { self.seed }, self.sent);
-                self.call = Some(Calling { run, left, end, cancelled: false, fresh: true });
+                self.call = Some(FakeCall { run, left, end, cancelled: false, fresh: true });
             }
             Effect::AskRunStart { run, .. } => {
                 assert!(self.starting.is_none() && self.call.is_none() && self.commits_nodes() == 0);
@@ -360,7 +360,7 @@ impl World {
                 assert!(self.moving.is_none() && self.call.is_none() && self.commits_nodes() == 0);
                 self.moving = Some(((run, head, order, ops, *epoch), self.commits.len()));
             }
-            Effect::Look { run, from, to, left } => {
+            Effect::ResolveTarget { run, from, to, left } => {
                 assert!(self.look.is_none() && self.call.is_none() && self.commits_nodes() == 0);
                 assert_eq!(self.refs.get(self.machine.session()), Some(&from));
                 self.look = Some((run, from, to, left));
@@ -411,7 +411,7 @@ impl World {
                 }
             }
             Effect::UseSources => {}
-            Effect::Clear { run } => {
+            Effect::KillChildren { run } => {
                 assert!(
                     self.clear.is_none()
                         && self.call.is_none()
@@ -441,7 +441,7 @@ impl World {
         if let (Ok(_), Some(run)) = (&result, records) {
             self.steps.insert((plan.session, run, String::new()));
         }
-        self.give(Input::Committed { tag, result });
+        self.give(MachineInput::Committed { tag, result });
     }
 
     fn durable(&mut self, plan: &Plan) -> Result<Vec<NodeId>, CommitError> {
@@ -491,7 +491,7 @@ impl World {
                     let session = other.as_ref().unwrap_or(session);
                     self.steps.retain(|(of, other, _)| of != session || other != run);
                 }
-                PlanOp::Arrive => drop(self.waits.remove(session)),
+                PlanOp::ClearSelfMessage => drop(self.waits.remove(session)),
                 PlanOp::Release { .. } => self.released += 1,
                 PlanOp::Shell { session: other, run, .. } => {
                     let session = other.as_ref().unwrap_or(session);
@@ -544,9 +544,9 @@ impl World {
     }
 
     /// What a session would be resumed with at a node.
-    fn place(&self, at: NodeId) -> Place {
+    fn place(&self, at: NodeId) -> SessionPlace {
         let lineage = self.lineage(at);
-        let mut place = Place {
+        let mut place = SessionPlace {
             messages: Vec::new(),
             nodes: Vec::new(),
             compacted: None,
@@ -576,9 +576,9 @@ impl World {
     fn is_as_resumed(&self) {
         let head = self.machine.head().unwrap();
         assert_eq!(self.refs.get(self.machine.session()), Some(&head));
-        let Place { mut messages, nodes, compacted, old, prunes, .. } = self.place(head);
+        let SessionPlace { mut messages, nodes, compacted, old, prunes, .. } = self.place(head);
         assert!(self.machine.prune.enabled || prunes.is_empty());
-        let left = Left::of(&prunes, &mut messages, &nodes, old, 0);
+        let left = PruneState::of(&prunes, &mut messages, &nodes, old, 0);
         assert_eq!(nodes, self.machine.nodes);
         assert_eq!(messages, self.machine.messages);
         assert_eq!((&compacted, left.old), (&self.machine.compacted, self.machine.left.old));
@@ -590,8 +590,8 @@ impl World {
         if let Some(run) = self.clear.take() {
             self.seed = self.seed.wrapping_mul(31).wrapping_add(17);
             let fails = self.seed.is_multiple_of(7) && !self.finishing;
-            let result = if fails { Err(ClearError::StillRunning) } else { Ok(()) };
-            return self.give(Input::Cleared { run, result });
+            let result = if fails { Err(KillError::StillRunning) } else { Ok(()) };
+            return self.give(MachineInput::ChildrenKilled { run, result });
         }
         if let Some((moving, _)) = self.moving.take_if(|(_, before)| *before == 0) {
             return self.make_move(moving);
@@ -603,7 +603,8 @@ impl World {
             _ => None,
         });
         if session.as_ref() != Some(self.machine.session()) {
-            return self.give(Input::Looked { run, result: Err(Refused::NotInSession { node: to }) });
+            return self
+                .give(MachineInput::TargetResolved { run, result: Err(Refusal::NotInSession { node: to }) });
         }
         let at = self.stands(to);
         let kept: Vec<NodeId> = self.lineage(at).iter().map(|(id, _)| *id).collect();
@@ -611,8 +612,8 @@ impl World {
         behind.retain(|(id, _)| left && !kept.contains(id));
         let messages = behind.iter().filter_map(|(_, entry)| quipu_transcript::message_of(entry));
         let left = messages.map(|message| Arc::new(message.into_owned())).collect();
-        let target = Target { at, left, files: Default::default() };
-        self.give(Input::Looked { run, result: Ok(Box::new(target)) });
+        let target = JumpTarget { at, left, files: Default::default() };
+        self.give(MachineInput::TargetResolved { run, result: Ok(Box::new(target)) });
     }
 
     /// Before what somebody said, behind everything else.
@@ -643,8 +644,8 @@ impl World {
         let branched = loses.then(|| SessionId::from(format!("j{}", self.nodes)));
         let elsewhere = self.refs.get(&session) != Some(&head);
         if elsewhere || (!loses && self.seed.is_multiple_of(4) && !self.finishing) {
-            let result = Err(Refused::NotMoved { why: "no".into() });
-            return self.give(Input::Moved { run, result });
+            let result = Err(Refusal::NotMoved { why: "no".into() });
+            return self.give(MachineInput::Moved { run, result });
         }
         let summed = order.drafts().filter(|draft| draft.step.call.is_some()).count();
         self.summaries.1 += u32::try_from(summed).unwrap();
@@ -715,13 +716,14 @@ impl World {
             (false, false) => drop(self.waits.remove(&session)),
         }
         let (steps, files, problems) = (Vec::new(), Vec::new(), Vec::new());
-        let moved = Moved { from, to, said: None, steps, files, problems };
+        let moved = MoveReport { from, to, prompt: None, steps, files, problems };
         let mut place = self.place(to);
         place.epoch = self.epoch_at(to);
         let place = (!notes).then(|| Box::new(place));
-        let waits = self.waits.contains(&session);
-        let done = MoveDone { moved, ended, added, place, waits, name: None, branched, at: 0 };
-        self.give(Input::Moved { run, result: Ok(Box::new(done)) });
+        let pending_self_message = self.waits.contains(&session);
+        let done =
+            MoveResult { moved, ended, added, place, pending_self_message, name: None, branched, at: 0 };
+        self.give(MachineInput::Moved { run, result: Ok(Box::new(done)) });
     }
 
     fn stream(&mut self) {
@@ -762,7 +764,7 @@ impl World {
             };
             *self.spent.entry(run.clone()).or_default() += calls.usage.cost.total;
             self.summaries.0 += u32::from(!calls.records.is_empty());
-            return self.give(Input::Summarized { run, result });
+            return self.give(MachineInput::Summarized { run, result });
         }
         let Some(mut call) = self.call.take() else { return };
         call.fresh = false;
@@ -775,7 +777,7 @@ impl World {
             Some(event) => {
                 let run = call.run.clone();
                 self.call = Some(call);
-                self.give(Input::Call { run, event });
+                self.give(MachineInput::Call { run, event });
             }
             None => {
                 *self.spent.entry(call.run.clone()).or_default() += COST;
@@ -785,7 +787,7 @@ impl World {
                     call.end.message.content.retain(|block| !matches!(block, Content::Text(_)));
                     call.end.message.content.insert(0, Content::text("hello"));
                 }
-                self.give(Input::CallEnded {
+                self.give(MachineInput::CallEnded {
                     run: call.run,
                     end: Box::new(call.end),
                     record: None,
@@ -814,22 +816,22 @@ impl World {
                 };
                 self.touches.insert((run.clone(), place), touches.clone());
                 match (usize::from(choice) / 4 + place) % 5 {
-                    _ if choice >= READS => Prepared::Ready { call, touches },
+                    _ if choice >= READS => CheckedCall::Ready { call, touches },
                     // As the toolbox sees to it.
-                    _ if place > leaves => Prepared::Refused("behind".into()),
-                    0 => Prepared::Refused("no".into()),
-                    1 => Prepared::Ask {
+                    _ if place > leaves => CheckedCall::Refused("behind".into()),
+                    0 => CheckedCall::Refused("no".into()),
+                    1 => CheckedCall::Ask {
                         call,
                         touches,
                         question: "?".into(),
                         subject: "x".into(),
                         scopes: vec![Scope::Once],
                     },
-                    _ => Prepared::Ready { call, touches },
+                    _ => CheckedCall::Ready { call, touches },
                 }
             })
             .collect();
-        self.give(Input::Prepared { run, calls, interventions: Vec::new() });
+        self.give(MachineInput::Prepared { run, calls, interventions: Vec::new() });
     }
 
     fn tool(&mut self, choice: u8) {
@@ -840,7 +842,7 @@ impl World {
         if self.policies > 0 && choice % 4 == 2 && !self.finishing {
             let touches = self.touches.get(&(run.clone(), slot)).cloned().unwrap_or(Touches::Nothing);
             let (prepared, policies) = (decided(choice / 4, call, touches), Vec::new());
-            return self.give(Input::ToolHeld { run, slot, prepared, policies });
+            return self.give(MachineInput::ToolHeld { run, slot, prepared, policies });
         }
         let result = ToolResultMessage {
             tool_call_id: call.id,
@@ -852,9 +854,8 @@ impl World {
             timestamp: 0,
         };
         let goes = self.touches.get(&(run.clone(), slot)) == Some(&Touches::Session);
-        let leaving =
-            (goes && choice % 3 == 1 && !self.finishing).then(|| self.leaving(&run, choice)).flatten();
-        let done = Box::new(Done {
+        let jump = (goes && choice % 3 == 1 && !self.finishing).then(|| self.jump(&run, choice)).flatten();
+        let done = Box::new(FinishedCall {
             result,
             interventions: Interventions { policies: vec![Json::object()], ..Interventions::default() },
             provenance: Provenance::tool(),
@@ -865,14 +866,14 @@ impl World {
             note: Box::default(),
             states: Vec::new(),
             terminate: choice == 255,
-            leaving,
+            jump,
         });
-        self.give(Input::ToolDone { run, slot, done });
+        self.give(MachineInput::ToolDone { run, slot, done });
     }
 
     /// Some node of the session, where it would say something to itself; `None` while the session is still to be stored,
     /// and only calls of a run that is over end.
-    fn leaving(&mut self, run: &RunId, choice: u8) -> Option<Box<Leaving>> {
+    fn jump(&mut self, run: &RunId, choice: u8) -> Option<Box<ToolJump>> {
         let head = self.machine.head()?;
         let lineage = self.lineage(head);
         let session = self.machine.session();
@@ -888,7 +889,7 @@ impl World {
         self.spent.insert(fresh.clone(), spent);
         let files = choice.is_multiple_of(3).then(Arc::default);
         let carryover = "I was there".into();
-        Some(Box::new(Leaving { run: fresh, to, carryover, log: Json::object(), files }))
+        Some(Box::new(ToolJump { run: fresh, to, carryover, log: Json::object(), files }))
     }
 
     fn play(&mut self, next: Move) {
@@ -916,7 +917,7 @@ impl World {
             Move::Unrecorded => {
                 if let Some(call) = self.call.take_if(|call| call.fresh) {
                     let outcome = Outcome::StoreFailed("the disk is full".into());
-                    self.give(Input::CallNotMade { run: call.run, outcome });
+                    self.give(MachineInput::CallNotMade { run: call.run, outcome });
                 }
             }
             Move::Continue => self.command(Command::Continue),
@@ -954,23 +955,23 @@ impl World {
                 let answer = if yes { Answer::once() } else { Answer::Deny { reason: None } };
                 self.command(Command::Answer { ask: ask.unwrap_or_else(|| "none".into()), answer });
             }
-            Move::Source => self.give(Input::SourcesChanged),
+            Move::Source => self.give(MachineInput::SourcesChanged),
             Move::Refresh(choice) => self.refresh(choice),
             Move::Commit(choice) => self.commit(choice),
             Move::Stream => self.stream(),
             Move::Prepare(choice) => self.prepare(choice),
             Move::Tool(choice) => self.tool(choice),
             Move::End(choice) => self.decide_end(choice),
-            Move::Askers(some) => self.give(Input::Askers(usize::from(some))),
+            Move::Askers(some) => self.give(MachineInput::Askers(usize::from(some))),
             Move::Policy => {
                 self.policies += 1;
                 let mode = Some(format!("mode {}", self.policies % 3));
-                self.give(Input::Policy(PolicyVersion { number: self.policies, mode }));
+                self.give(MachineInput::Policy(PolicyVersion { number: self.policies, mode }));
             }
             Move::Judge(choice) => {
                 if let Some((run, ask, call, touches)) = self.judges.pop_front() {
                     let prepared = decided(choice, call, touches);
-                    self.give(Input::Judged { run, ask, prepared, policies: Vec::new() });
+                    self.give(MachineInput::Judged { run, ask, prepared, policies: Vec::new() });
                 }
             }
             Move::Shell(true) => {
@@ -982,7 +983,7 @@ impl World {
             Move::Shell(false) => self.shell_ends(),
             Move::Expire(which) => {
                 if let Some(ask) = self.asks.get(usize::from(which) % self.asks.len().max(1)).cloned() {
-                    self.give(Input::AskExpired { ask });
+                    self.give(MachineInput::AskExpired { ask });
                 }
             }
         }
@@ -992,7 +993,7 @@ impl World {
     fn refresh(&mut self, choice: u8) {
         let Some((run, cancelled)) = self.refresh.take() else { return };
         let number = choice % 3;
-        let refreshed = Refreshed {
+        let refreshed = RefreshResult {
             system: number.to_string().into(),
             prompt: Some(BlobId([number; 32])),
             context: None,
@@ -1001,7 +1002,7 @@ impl World {
             blobs: Vec::new(),
         };
         let fails = cancelled || choice.is_multiple_of(11);
-        self.give(Input::Refreshed { run, result: (!fails).then(|| Box::new(refreshed)) });
+        self.give(MachineInput::Refreshed { run, result: (!fails).then(|| Box::new(refreshed)) });
     }
 
     /// A line that was begun in the shell is done.
@@ -1010,10 +1011,10 @@ impl World {
         self.ran += 1;
         let end = match self.ran.is_multiple_of(4) {
             true => Err(ShellRunError::NotStarted { why: "no shell".into() }),
-            false => Ok(ShellDone { output: "ok".into(), code: Some(0), cut: false, path: None }),
+            false => Ok(ShellResult { output: "ok".into(), code: Some(0), cut: false, path: None }),
         };
-        self.give(Input::ShellOutput { run: run.clone(), tail: "o".into() });
-        self.give(Input::ShellEnded { run, end });
+        self.give(MachineInput::ShellOutput { run: run.clone(), tail: "o".into() });
+        self.give(MachineInput::ShellEnded { run, end });
     }
 
     fn side_begins(&mut self) {
@@ -1025,7 +1026,7 @@ impl World {
         self.sent += 1;
         self.steps.insert((session.clone(), row.clone(), "runner".into()));
         self.sides.push((session, row, self.machine.run().cloned()));
-        self.give(Input::SideBegun);
+        self.give(MachineInput::SideBegun);
     }
 
     fn side_ends(&mut self) {
@@ -1035,17 +1036,17 @@ impl World {
         let (id, forget) = (row.clone(), PlanOp::Forget { run: row, session: Some(session) });
         let release = PlanOp::Release { id: "r".into(), charged: 0 };
         let (drafts, ops) = (vec![Draft::new(entry)], vec![forget, release]);
-        self.give(Input::SideEnded(Box::new(SideCall { id, run, cost: 0.0, drafts, ops })));
+        self.give(MachineInput::SideEnded(Box::new(SideCall { id, run, cost: 0.0, drafts, ops })));
     }
 
     fn decide_end(&mut self, choice: u8) {
         if let Some(run) = self.starting.take() {
             let adds = choice.is_multiple_of(2);
-            let beside = adds.then(|| {
+            let prompt = adds.then(|| {
                 let input = UserInput::from(format!("beside {}", self.sent));
                 Box::new(HookPrompt { input, hooks: vec![Json::object()] })
             });
-            return self.give(Input::RunStartDecided { run, beside });
+            return self.give(MachineInput::RunStartDecided { run, prompt });
         }
         let Some((run, again)) = self.ending.take() else { return };
         let wants = !self.finishing && !choice.is_multiple_of(3);
@@ -1053,7 +1054,7 @@ impl World {
             let input = UserInput::from(format!("go on {again}"));
             Box::new(HookPrompt { input, hooks: vec![Json::object()] })
         });
-        self.give(Input::RunEndDecided { run, more });
+        self.give(MachineInput::RunEndDecided { run, more });
     }
 
     fn finish(&mut self) {
@@ -1074,7 +1075,7 @@ impl World {
             } else if !self.tools.is_empty() {
                 self.tool(0);
             } else if let Some(ask) = self.asks.first().cloned() {
-                self.give(Input::AskExpired { ask });
+                self.give(MachineInput::AskExpired { ask });
             } else if !self.shells.is_empty() {
                 self.shell_ends();
             } else if !self.sides.is_empty() {
@@ -1172,7 +1173,7 @@ proptest! {
         }
         world.laws.finish().unwrap();
         prop_assert!(matches!(conversation_end(&world).as_deref(), Some("hello")));
-        prop_assert!(!world.machine.waits, "what the session said to itself is answered");
+        prop_assert!(!world.machine.pending_self_message, "what the session said to itself is answered");
         prop_assert!(!world.waits.contains(world.machine.session()));
         prop_assert!(world.steps.is_empty(), "steps that are nodes are rows no more: {:?}", world.steps);
         prop_assert_eq!(world.summaries.0, world.summaries.1, "each summary that was paid for is told");
@@ -1276,7 +1277,7 @@ fn conversation_end(world: &World) -> Option<String> {
 }
 
 #[test]
-fn what_could_not_be_taken_back_waits_where_a_branch_took_it_meanwhile() {
+fn failed_unqueue_leaves_item_in_inbox_of_branch() {
     let mut world = World::new();
     world.command(Command::Prompt { input: "go".into(), when: QueueMode::Now });
     world.commit(255);
@@ -1360,7 +1361,7 @@ fn a_run_that_was_stopped_pays_for_no_summary() {
 }
 
 #[test]
-fn old_results_are_left_out_before_a_call_and_their_record_is_all_that_is_needed() {
+fn old_results_are_pruned_and_restored_from_their_record() {
     let mut world = World::of(pruning());
     let mut pruned = 0;
     for turn in 0..12 {

@@ -1,4 +1,4 @@
-//! What goes into the machine and what comes out of it.
+//! Inputs and effects of the machine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,43 +6,43 @@ use std::time::Duration;
 use quipu_dag::{Blob, NewChunk};
 use quipu_protocol::{
     Ack, AskId, BashExecutionMessage, CallEnd, CallEvent, CallRecord, Command, Compaction, CompactionReason,
-    Entry, Epoch, Event, ItemId, Json, MergeSide, Message, Model, ModelRequest, MoveFiles, Moved, NodeId,
-    Notice, Outcome, Provenance, Queued, Refused, RunId, Scope, SessionId, StepInfo, Thinking, ToolCall,
-    ToolSpec, Touches, UnixMs, Usage, UserInput,
+    Entry, Epoch, Event, ItemId, Json, MergeSide, Message, Model, ModelRequest, MoveFiles, MoveReport,
+    NodeId, Notice, Outcome, Provenance, QueuedItem, Refusal, RunId, Scope, SessionId, StepInfo, Thinking,
+    ToolCall, ToolSpec, Touches, UnixMs, Usage, UserInput,
 };
 use quipu_transcript::{FilePlan, Measure, Prune, TouchedFiles};
 use serde::{Deserialize, Serialize};
 
 use super::hooked::Interventions;
 use super::{
-    ClearError, CompactionSettings, Done, EpochReason, HookPrompt, Limits, PruneSettings, Refreshed,
-    Refreshes, ShellRunError, SideCall,
+    CompactionSettings, EpochReason, FinishedCall, HookPrompt, KillError, Limits, PruneSettings,
+    RefreshResult, Refreshes, ShellRunError, SideCall,
 };
 
-/// Names the place in the task where the sender of a command waits for its acknowledgement.
+/// Identifies the sender that waits for the acknowledgement of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ReplyId(pub u64);
 
-/// Ids made outside, since the machine has no randomness.
+/// Values for a command that the machine cannot create: it has no randomness and does no IO.
 #[derive(Debug, Clone)]
-pub struct Fresh {
+pub struct CommandContext {
     pub run: RunId,
     pub item: ItemId,
-    /// The model that the command names, as it was found outside.
+    /// The model that the command names, if it exists.
     pub model: Option<Arc<Model>>,
-    /// Which rules the policy goes by, where the command is about them.
+    /// The version of the policy, if the command is about permissions.
     pub policy: Option<PolicyVersion>,
     /// What hooks did to the command.
     pub hooks: Vec<Json>,
 }
 
-/// What the machine is told.
+/// An input of the machine.
 #[derive(Debug)]
-pub enum Input {
+pub enum MachineInput {
     Command {
         command: Command,
         reply: ReplyId,
-        fresh: Fresh,
+        fresh: CommandContext,
     },
     Committed {
         tag: Tag,
@@ -50,7 +50,7 @@ pub enum Input {
     },
     Prepared {
         run: RunId,
-        calls: Vec<Prepared>,
+        calls: Vec<CheckedCall>,
         /// What hooks and policies did to each of the calls; shorter where they did nothing to those behind.
         interventions: Vec<Interventions>,
     },
@@ -68,7 +68,7 @@ pub enum Input {
         /// Where the answer comes from, if a hook put it in the place of what was streamed.
         replaced: Option<Provenance>,
     },
-    /// The call was not made, since it could not be recorded or a limit was reached; the run ends so.
+    /// The call was not made, because it could not be recorded or a limit was reached. The run ends with `outcome`.
     CallNotMade {
         run: RunId,
         outcome: Outcome,
@@ -77,30 +77,30 @@ pub enum Input {
         run: RunId,
         result: Result<Summary, Box<NoSummary>>,
     },
-    /// What hooks say to the model beside what begins a run.
+    /// What hooks add to the input of a run.
     RunStartDecided {
         run: RunId,
-        beside: Option<Box<HookPrompt>>,
+        prompt: Option<Box<HookPrompt>>,
     },
-    /// Whether hooks go on with a run that the model ended, and with what.
+    /// Whether hooks continue a run that the model ended, and with which input.
     RunEndDecided {
         run: RunId,
         more: Option<Box<HookPrompt>>,
     },
-    /// What there is at the node to which the session is to go.
-    Looked {
+    /// The target of a jump, resolved.
+    TargetResolved {
         run: RunId,
-        result: Result<Box<Target>, Refused>,
+        result: Result<Box<JumpTarget>, Refusal>,
     },
-    /// What became of a move.
+    /// The result of a move.
     Moved {
         run: RunId,
-        result: Result<Box<MoveDone>, Refused>,
+        result: Result<Box<MoveResult>, Refusal>,
     },
-    /// Nothing that the run started runs any more, or why nobody can leave.
-    Cleared {
+    /// All children of the run were killed, or why the session cannot leave.
+    ChildrenKilled {
         run: RunId,
-        result: Result<(), ClearError>,
+        result: Result<(), KillError>,
     },
     ToolOutput {
         run: RunId,
@@ -110,59 +110,59 @@ pub enum Input {
     ToolDone {
         run: RunId,
         slot: usize,
-        done: Box<Done>,
+        done: Box<FinishedCall>,
     },
-    /// The policy decides otherwise by now than when the call was looked up, and so it was not begun.
+    /// The policy changed after the call was checked, so the call did not start.
     ToolHeld {
         run: RunId,
         slot: usize,
-        prepared: Prepared,
+        prepared: CheckedCall,
         /// Which policies asked or denied.
         policies: Vec<Json>,
     },
-    /// Which rules the policy goes by now.
+    /// The current version of the policy.
     Policy(PolicyVersion),
-    /// What the policy decides now of a call that waits for an answer.
+    /// The current decision on a call that waits for an answer.
     Judged {
         run: RunId,
         ask: AskId,
-        prepared: Prepared,
+        prepared: CheckedCall,
         /// Which policies asked or denied.
         policies: Vec<Json>,
     },
-    /// What a person's line printed so far.
+    /// Output of a shell line.
     ShellOutput {
         run: RunId,
         tail: Arc<str>,
     },
-    /// A person's line is done, or why it did not run.
+    /// A shell line ended, or why it did not run.
     ShellEnded {
         run: RunId,
-        end: Result<ShellDone, ShellRunError>,
+        end: Result<ShellResult, ShellRunError>,
     },
     AskExpired {
         ask: AskId,
     },
-    /// How many subscribers can answer questions.
+    /// Number of subscribers that answer questions.
     Askers(usize),
-    /// What somebody beside the run wants people to know.
-    Told(Notice),
-    /// A call beside the conversation begins.
+    /// A notice from outside of the run.
+    Notice(Notice),
+    /// A side call starts.
     SideBegun,
-    /// One is over.
+    /// A side call ended.
     SideEnded(Box<SideCall>),
-    /// A source of tools or of context has something else now.
+    /// A tool source or context source changed.
     SourcesChanged,
-    /// What sources give now; `None` when asking them was stopped.
+    /// The current values of the sources; `None` when the refresh was aborted.
     Refreshed {
         run: RunId,
-        result: Option<Box<Refreshed>>,
+        result: Option<Box<RefreshResult>>,
     },
 }
 
-/// What came of a person's line in the shell, sealed.
+/// The result of a shell line, sealed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ShellDone {
+pub struct ShellResult {
     /// The end of what it printed.
     pub output: String,
     /// `None` when it was killed.
@@ -173,72 +173,72 @@ pub struct ShellDone {
     pub path: Option<String>,
 }
 
-/// What became of looking a call up, validating it and asking the policy.
+/// A tool call after lookup, validation and the policy.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Prepared {
-    /// It may run.
+pub enum CheckedCall {
+    /// It is allowed.
     Ready { call: ToolCall, touches: Touches },
-    /// It may run when someone says yes.
+    /// It needs a permission.
     Ask { call: ToolCall, touches: Touches, question: String, subject: Arc<str>, scopes: Vec<Scope> },
-    /// It will not run; the model is told why.
+    /// It does not run. The text is the result for the model.
     Refused(String),
 }
 
 /// Why a commit failed.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CommitError {
-    /// Another process moved the ref; `fresh` names a session to branch into.
+    /// Another process moved the ref; `fresh` is the id of a new branch.
     Conflict { fresh: SessionId },
-    /// Anything else, for people.
+    /// Any other failure.
     Failed(String),
 }
 
-/// What a commit was for.
+/// The purpose of a commit.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Tag {
-    /// The messages that begin a run.
+    /// The first messages of a run.
     Start { reply: Option<ReplyId> },
     /// An item for a queue.
-    Queue { reply: ReplyId, item: Waiting, follow_up: bool },
-    /// Items taken back: out of their queues at once, so that no turn takes them as well.
-    Unqueue { reply: ReplyId, items: Vec<(Queue, Waiting)> },
+    Queue { reply: ReplyId, item: QueuedInput, follow_up: bool },
+    /// Items removed from the queues: at once, so that no turn takes them as well.
+    Unqueue { reply: ReplyId, items: Vec<(Queue, QueuedInput)> },
     /// An answer of the model.
     Assistant,
-    /// One result of a batch, kept until the batch is done.
+    /// One result of a batch, stored until the batch is done.
     Result { run: RunId, turn: u32, slot: usize },
     /// The results of a batch.
     Results,
     /// Queued messages between two turns.
     Between,
-    /// What is compacted before anything was said in it: its first node.
+    /// The first node of a session that is compacted before its first message.
     Named,
-    /// A compaction, or that it came to nothing.
+    /// A compaction, or the record of a failed one.
     Compacted,
-    /// What the summary of a jump cost that came to nothing.
+    /// The cost of the summary of a failed jump.
     Jumped,
-    /// That results are left out from here on.
+    /// A pruning of tool results.
     Pruned,
-    /// Another model, or another level of thinking.
+    /// A change of the model or thinking level.
     Changed,
-    /// What sources made of what requests begin with.
+    /// An epoch with new values of the sources.
     Refreshed,
-    /// Before the session ends: what an earlier commit could not keep.
+    /// The last try to commit unsaved entries before the session ends.
     Closing,
-    /// The record of a request that is not sent after all is taken back.
+    /// Deletion of the record of a request that is not sent.
     Unsent { session: SessionId, run: RunId },
-    /// A line of the user's begins in the shell, beside all else.
+    /// A shell line starts.
     ShellBegins { reply: ReplyId, session: SessionId, run: RunId },
-    /// One is done while something is under way: kept until it can be a node.
-    ShellEnds { ran: Box<Ran> },
-    /// Lines of the shell become nodes, of which this one just ended.
+    /// A shell line ended while the session is busy: stored until it can become a node.
+    ShellEnds { shell: Box<FinishedShell> },
+    /// Shell lines become nodes; `ended` just ended.
     Noted { ended: Option<RunId> },
-    /// One begins before the session has a name.
+    /// A shell line starts before the session has its first node.
     NotedBegin { reply: ReplyId, run: RunId },
 }
 
-/// A line that the user ran in the shell, done, and no node yet.
+/// A finished shell line that is not a node yet.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Ran {
+pub struct FinishedShell {
     pub run: RunId,
     pub draft: Draft,
     /// Removes its row.
@@ -265,8 +265,8 @@ impl Draft {
         Self { entry: Arc::new(entry), step, states: Vec::new(), blobs: Vec::new() }
     }
 
-    /// What the user says.
-    pub fn said(input: UserInput, now: UnixMs) -> Self {
+    /// A user message.
+    pub fn user_message(input: UserInput, now: UnixMs) -> Self {
         let UserInput { content, provenance, added } = input;
         let message =
             quipu_protocol::UserMessage { content: quipu_protocol::Body::Blocks(content), timestamp: now };
@@ -280,14 +280,14 @@ impl Draft {
 pub enum PlanOp {
     Put {
         queue: Queue,
-        item: Waiting,
+        item: QueuedInput,
     },
-    /// Does nothing when the item is gone: another process that went on with the session took it.
+    /// Does nothing when another process took the item already.
     Take {
         session: SessionId,
         item: ItemId,
     },
-    /// A tool call is about to run.
+    /// A tool call is about to start.
     Announce {
         run: RunId,
         key: String,
@@ -297,22 +297,22 @@ pub enum PlanOp {
     Keep {
         run: RunId,
         key: String,
-        done: Box<Done>,
+        done: Box<FinishedCall>,
     },
     /// The steps of this run are nodes now. `session` when it is not the plan's own.
     Forget {
         run: RunId,
         session: Option<SessionId>,
     },
-    /// The message to itself, with which the session went elsewhere, is answered.
-    Arrive,
-    /// What was reserved for a call beside the conversation is free: its node tells what it cost.
+    /// The pending message of the session to itself is answered.
+    ClearSelfMessage,
+    /// Releases the reservation of a side call; its node has the cost.
     Release {
         id: Arc<str>,
         /// Billionths of a US dollar that it may have cost besides.
         charged: i64,
     },
-    /// A line of the user's in the shell: about to run, or done.
+    /// A shell line: about to start, or done.
     Shell {
         /// Whose row it is.
         session: Option<SessionId>,
@@ -333,7 +333,7 @@ impl PlanOp {
             | Self::Forget { .. }
             | Self::Shell { .. }
             | Self::Release { .. }
-            | Self::Arrive => None,
+            | Self::ClearSelfMessage => None,
         }
     }
 }
@@ -361,26 +361,26 @@ pub struct Plan {
     pub power: bool,
 }
 
-/// An input that waits in a queue.
+/// A message in a queue.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Waiting {
+pub struct QueuedInput {
     pub id: ItemId,
     /// The session whose inbox holds it; another than the current one after a branch.
     pub session: SessionId,
     pub input: UserInput,
 }
 
-impl Waiting {
-    /// It, for people.
-    pub fn queued(&self) -> Queued {
-        Queued { id: self.id.clone(), text: self.input.text() }
+impl QueuedInput {
+    /// The item as events show it.
+    pub fn queued(&self) -> QueuedItem {
+        QueuedItem { id: self.id.clone(), text: self.input.text() }
     }
 }
 
-/// Where a session is to go, or what is to be noted of it.
+/// A move of the session, or a label or name to record.
 #[derive(Debug, Clone, PartialEq)]
 pub enum MoveOrder {
-    /// Before the node when somebody said it, else behind it.
+    /// Before a user message, after any other node.
     Jump {
         to: NodeId,
         label: Option<String>,
@@ -388,7 +388,7 @@ pub enum MoveOrder {
         added: Vec<Draft>,
         files: MoveFiles,
     },
-    /// Behind a node, with a message to itself: a call of the model wants it.
+    /// After a node, with a message to itself, as a call of the model requests.
     Tobe(Box<TobeOrder>),
     Undo {
         steps: u32,
@@ -415,7 +415,7 @@ pub enum MoveOrder {
     },
 }
 
-/// A move that a call of the model wants.
+/// A move that a call of the model requests.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TobeOrder {
     pub to: NodeId,
@@ -430,7 +430,7 @@ pub struct TobeOrder {
 }
 
 impl MoveOrder {
-    /// What the order has written, in the order of [`MoveDone::ended`] and then [`MoveDone::added`].
+    /// What the order has written, in the order of [`MoveResult::ended`] and then [`MoveResult::added`].
     pub fn drafts(&self) -> impl Iterator<Item = &Draft> {
         let (ends, added): (&[Draft], &[Draft]) = match self {
             Self::Jump { added, .. } => (&[], added),
@@ -446,27 +446,27 @@ impl MoveOrder {
     }
 }
 
-/// A move that was made.
+/// A completed move.
 #[derive(Debug, Clone, PartialEq)]
-pub struct MoveDone {
-    pub moved: Moved,
+pub struct MoveResult {
+    pub moved: MoveReport,
     /// The nodes that end what was left, one for each of [`TobeOrder::ends`].
     pub ended: Vec<NodeId>,
     /// The nodes of what the order adds, each for one draft; none where the session stayed.
     pub added: Vec<NodeId>,
-    /// What there is; `None` where the conversation is what it was.
-    pub place: Option<Box<Place>>,
-    /// A message to itself waits there for its answer.
-    pub waits: bool,
-    /// The name that it has now, where that is another.
+    /// The conversation there; `None` if it did not change.
+    pub place: Option<Box<SessionPlace>>,
+    /// Whether a message of the session to itself waits there for its answer.
+    pub pending_self_message: bool,
+    /// The new name, if it changed.
     pub name: Option<String>,
-    /// The session that it is now, where another process went on with the one that it was.
+    /// The branch, if another process continued the session.
     pub branched: Option<SessionId>,
-    /// The time of the node where it stands.
+    /// The time of the head.
     pub at: UnixMs,
 }
 
-/// What the machine wants done.
+/// An effect that the session task carries out.
 #[derive(Debug)]
 pub enum Effect {
     Emit {
@@ -474,15 +474,15 @@ pub enum Effect {
         /// The run in which it happened; the event that ends a run still belongs to it.
         run: Option<RunId>,
     },
-    Reply(ReplyId, Result<Ack, Refused>),
+    Reply(ReplyId, Result<Ack, Refusal>),
     Commit {
         tag: Tag,
         plan: Plan,
-        /// What will be asked when this is committed and nothing comes between: recorded in the same transaction as
-        /// about to be sent, so that sending it needs none of its own. It is not sent before a `Call` says so.
+        /// The model request that follows if nothing comes between. Its record is part of the same transaction, so that
+        /// sending it needs none of its own. A later `Call` sends it.
         next: Option<Arc<ModelRequest>>,
     },
-    /// Record if it is not yet, then send. Answers: `Call`…, `CallEnded`.
+    /// Record the request unless it is recorded, then send it. Answers: `Call`…, `CallEnded`.
     Call {
         run: RunId,
         head: NodeId,
@@ -490,7 +490,7 @@ pub enum Effect {
         /// What the run may still spend.
         money: Option<RunMoney>,
     },
-    /// Record and send the calls that sum a stretch up. Answer: `Summarized`.
+    /// Record and send the model calls that summarize a stretch. Answer: `Summarized`.
     Summarize {
         run: RunId,
         head: NodeId,
@@ -498,21 +498,21 @@ pub enum Effect {
         thinking: Thinking,
         stretch: Box<Stretch>,
     },
-    /// Ask the hooks what they add to what begins a run. Answer: `RunStartDecided`.
+    /// Ask the hooks what they add to the input of a run. Answer: `RunStartDecided`.
     AskRunStart {
         run: RunId,
         /// What is said.
         said: Vec<Arc<Entry>>,
     },
-    /// Ask the hooks whether the run goes on, which the model ended. Answer: `RunEndDecided`.
+    /// Ask the hooks whether to continue a run that the model ended. Answer: `RunEndDecided`.
     AskRunEnd {
         run: RunId,
         /// The last message of the conversation.
         last: Option<Arc<Message>>,
-        /// How often in a row hooks went on with this run before.
+        /// How often in a row hooks continued this run.
         again: u32,
     },
-    /// Move the session, which stands at `head`. Answer: `Moved`.
+    /// Move the session from `head`. Answer: `Moved`.
     Move {
         run: RunId,
         head: NodeId,
@@ -522,15 +522,15 @@ pub enum Effect {
         /// What requests begin with from then on: written where another stood.
         epoch: Box<Epoch>,
     },
-    /// Find a node, and what is left behind when the session goes there from `from`. Answer: `Looked`.
-    Look {
+    /// Find the target of a jump from `from`, and the messages that it leaves. Answer: `TargetResolved`.
+    ResolveTarget {
         run: RunId,
         from: NodeId,
         to: NodeId,
-        /// Whether what is left behind is wanted.
+        /// Whether the messages that are left are needed.
         left: bool,
     },
-    /// Look up, validate, ask the policy. Answer: `Prepared`.
+    /// Look up and validate calls, and ask the policy. Answer: `Prepared`.
     Prepare {
         run: RunId,
         calls: Vec<ToolCall>,
@@ -542,38 +542,38 @@ pub enum Effect {
         slot: usize,
         call: ToolCall,
         touches: Touches,
-        /// Whether a person allowed it: what the policy asks does not count then.
+        /// Whether a person allowed it, so that the policy does not ask again.
         approved: bool,
     },
-    /// Put a call that waits for an answer to the policy again. Answer: `Judged`.
+    /// Ask the policy again about a call that waits for an answer. Answer: `Judged`.
     Judge {
         run: RunId,
         ask: AskId,
         call: ToolCall,
         touches: Touches,
     },
-    /// End all that the run's calls left running. Answer: `Cleared`.
-    Clear {
+    /// Kill the child processes that the run's calls left running. Answer: `ChildrenKilled`.
+    KillChildren {
         run: RunId,
     },
-    /// Requests go to the model that was chosen last from now on.
+    /// Use the model that was chosen last for all further requests.
     UseModel(Arc<Model>),
-    /// Ask sources that changed, and those that want to be asked at one of these. Answer: `Refreshed`.
+    /// Ask the sources that changed, and those that subscribe to one of these reasons. Answer: `Refreshed`.
     Refresh {
         run: RunId,
         reasons: Vec<EpochReason>,
         model: Arc<Model>,
     },
     CancelRefresh,
-    /// What sources gave last holds from now on.
+    /// Use the last values of the sources from now on.
     UseSources,
     CancelCall,
-    /// How the looking up ends does not matter any more.
+    /// Cancel the preparation of calls.
     CancelPrepare,
     CancelTool {
         slot: usize,
     },
-    /// Run a person's line. Answers: `ShellOutput`, then `ShellEnded`.
+    /// Run a shell line. Answers: `ShellOutput`, then `ShellEnded`.
     RunShell {
         run: RunId,
     },
@@ -589,14 +589,14 @@ pub enum Effect {
     Stop,
 }
 
-/// What may be left of the limit of a run.
+/// The rest of a run's cost limit.
 #[derive(Debug, Clone, Copy)]
 pub struct RunMoney {
     pub left: f64,
     pub limit: f64,
 }
 
-/// What a call did to what may be spent.
+/// The effect of a call on the cost limit.
 #[derive(Debug, Default)]
 pub struct CallMoney {
     /// US dollars that it may have cost besides what the answer tells.
@@ -605,23 +605,23 @@ pub struct CallMoney {
     pub refused: Option<Outcome>,
 }
 
-/// Which rules a policy goes by.
+/// The version of a policy.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PolicyVersion {
-    /// Another number whenever something may be decided otherwise.
+    /// Changes whenever a decision may change.
     pub number: u64,
-    /// How much is asked, in a word for people; `None` where there is no such word.
+    /// The permission mode, in one word; `None` where there is none.
     pub mode: Option<String>,
 }
 
-/// Where a call takes its session, found before anything is given up.
+/// A jump that a tool call requests, resolved before anything changes.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Leaving {
-    /// The run that goes on from there.
+pub struct ToolJump {
+    /// The run that continues there.
     pub run: RunId,
-    /// The node that it goes on from.
+    /// The target node.
     pub to: NodeId,
-    /// What is said there, as the conversation holds it.
+    /// The text of the message to itself.
     pub carryover: String,
     /// For the log of actions: a JSON object.
     pub log: Json,
@@ -629,35 +629,35 @@ pub struct Leaving {
     pub files: Option<Arc<FilePlan>>,
 }
 
-/// The call of a batch that leaves.
+/// The call of a batch that requests a jump.
 #[derive(Debug)]
-pub(super) struct Going {
+pub(super) struct PendingToolJump {
     pub(super) slot: usize,
-    pub(super) leaving: Leaving,
+    pub(super) jump: ToolJump,
 }
 
-/// What notes are for.
+/// The purpose of a summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// To stand in place of the beginning of the context.
+    /// Replaces the beginning of the context.
     Compaction,
-    /// To tell what a branch held that was left.
+    /// Summarizes a branch that was left.
     Branch,
 }
 
-/// What has to be summed up.
+/// Messages to summarize.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stretch {
     pub purpose: Purpose,
     /// Why, where it is compacted.
     pub reason: Option<CompactionReason>,
-    /// What the compaction before said in short.
+    /// The summary of the previous compaction.
     pub previous: Option<String>,
     /// Whole turns.
     pub history: Vec<Arc<Message>>,
     /// The beginning of a turn whose end stays.
     pub turn: Vec<Arc<Message>>,
-    /// What to look at above all.
+    /// What the summary should focus on.
     pub focus: Option<String>,
     /// Tokens that a request may have, its answer included.
     pub window: u64,
@@ -667,7 +667,7 @@ pub struct Stretch {
     pub dollars: Option<f64>,
 }
 
-/// The calls that were made for a summary.
+/// The model calls of a summary.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Calls {
     pub usage: Usage,
@@ -701,7 +701,7 @@ pub struct Summary {
     pub provenance: Option<Provenance>,
 }
 
-/// There is none.
+/// A failed summary.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NoSummary {
     /// In one line; `None` when it was stopped.
@@ -709,20 +709,20 @@ pub struct NoSummary {
     pub made: Calls,
 }
 
-/// Where a session would stand, and what it would leave behind.
+/// The target of a jump, and what the jump leaves.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Target {
-    /// The node that it would go on from.
+pub struct JumpTarget {
+    /// The node that the session would continue from.
     pub at: NodeId,
-    /// What would be left behind, where that is wanted.
+    /// The messages that would be left, if requested.
     pub left: Vec<Arc<Message>>,
     /// The files that were touched there.
     pub files: TouchedFiles,
 }
 
-/// What there is where a session stands.
+/// The conversation at a node.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Place {
+pub struct SessionPlace {
     /// The conversation there.
     pub messages: Vec<Arc<Message>>,
     /// The node of each of them.
@@ -736,7 +736,7 @@ pub struct Place {
     pub epoch: Epoch,
 }
 
-/// What every request of this session begins with, until the next epoch.
+/// The prefix of all requests until the next epoch.
 #[derive(Debug, Clone)]
 pub struct Prefix {
     pub model: Arc<Model>,
@@ -745,7 +745,7 @@ pub struct Prefix {
     pub epoch: Epoch,
 }
 
-/// Everything that a machine starts from.
+/// The initial state of a machine.
 pub struct Start {
     pub session: SessionId,
     pub cwd: String,
@@ -770,18 +770,18 @@ pub struct Start {
     pub prune: PruneSettings,
     pub compaction: CompactionSettings,
     pub prefix: Prefix,
-    pub steering: Vec<Waiting>,
-    pub follow_up: Vec<Waiting>,
-    /// A message to itself at the end of the conversation waits for its answer.
-    pub waits: bool,
+    pub steering: Vec<QueuedInput>,
+    pub follow_up: Vec<QueuedInput>,
+    /// Whether a message of the session to itself waits at the end of the conversation.
+    pub pending_self_message: bool,
     pub limits: Limits,
     pub ask_deadline: Duration,
     pub policy: PolicyVersion,
     pub refreshes: Refreshes,
     /// Why sources are asked before the first call.
     pub due: Vec<EpochReason>,
-    /// Whether there are hooks, which are asked whether a run goes on that the model ended.
+    /// Whether there are hooks.
     pub has_hooks: bool,
-    /// Whether a request can become another one just before it is sent, so that none is recorded before that.
+    /// Whether hooks can change a request just before it is sent, so that it cannot be recorded earlier.
     pub hooks_change_requests: bool,
 }

@@ -1,4 +1,4 @@
-//! Questions to whoever is in front, and their answers.
+//! Questions to the clients of a session, and their answers.
 
 use std::sync::Arc;
 
@@ -12,18 +12,18 @@ use crate::{AskId, CallId, Json, UnixMs};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Ask {
-    /// Names the question within its session.
+    /// Identifies the question within its session.
     pub id: AskId,
-    /// When `default` becomes the answer; `None` for a question that waits as long as somebody is there to answer.
+    /// When `default` becomes the answer; `None` for a question that waits while a client can answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<UnixMs>,
-    /// What counts when nobody answers in time, or nobody is there.
+    /// The answer when nobody answers in time, or no client can answer.
     pub default: Answer,
-    /// What is asked.
+    /// The question.
     pub kind: AskKind,
 }
 
-/// What is asked. JSON form: an object with a `type`.
+/// The kind of a question. JSON form: an object with a `type`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(remote = "Self", rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[schemars(tag = "type")]
@@ -41,23 +41,23 @@ pub enum AskKind {
     Choose {
         /// One line.
         title: String,
-        /// What there is to choose from.
+        /// The options.
         options: Vec<AskOption>,
     },
     /// A line of text. Answered with [`Answer::Text`].
     Text {
         /// One line.
         title: String,
-        /// Shown while nothing is typed; may be empty.
+        /// Shown while the field is empty; may be empty.
         placeholder: String,
-        /// Whether what is typed must not be shown, such as a key.
+        /// Whether to hide the input, such as a key.
         secret: bool,
     },
     /// A longer text, to be edited. Answered with [`Answer::Text`].
     Edit {
         /// One line.
         title: String,
-        /// What stands there at first.
+        /// The initial text.
         text: String,
     },
     /// Several values at once. Answered with [`Answer::Form`].
@@ -69,14 +69,14 @@ pub enum AskKind {
     },
     /// A page to be opened in a browser. Answered with [`Answer::Confirm`] when it is done.
     OpenUrl {
-        /// What it is for.
+        /// One line.
         title: String,
-        /// The page.
+        /// The address.
         url: String,
     },
 }
 
-/// A tool call that wants permission.
+/// A tool call that needs permission.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Permission {
@@ -84,28 +84,28 @@ pub struct Permission {
     pub call: CallId,
     /// The tool's name.
     pub tool: String,
-    /// What is asked, in one line.
+    /// The question, in one line, such as `Allow writing a.txt?` and the reason for it.
     pub question: String,
-    /// What exactly would happen: a command, a path.
+    /// The exact command or path.
     pub subject: Arc<str>,
-    /// For how long it can be allowed; never empty.
+    /// The scopes that an answer can have; never empty.
     pub scopes: Vec<Scope>,
 }
 
-/// Something to choose.
+/// An option of a question.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AskOption {
-    /// Names it in the answer.
+    /// Identifies it in the answer.
     pub id: String,
-    /// One line for people.
+    /// One line for a person.
     pub label: String,
-    /// More about it.
+    /// More text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }
 
-/// For how long something is allowed.
+/// How long a permission lasts.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, JsonSchema,
 )]
@@ -114,9 +114,9 @@ pub enum Scope {
     /// This call.
     #[default]
     Once,
-    /// This call and its like, until the session ends.
+    /// This call and equal ones, until the session ends.
     Session,
-    /// This call and its like in this directory, from now on.
+    /// This call and equal ones in this directory, permanently.
     Always,
 }
 
@@ -125,12 +125,12 @@ pub enum Scope {
 #[serde(remote = "Self", rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
 #[schemars(tag = "type")]
 pub enum Answer {
-    /// Do it.
+    /// Allow it.
     Allow {
-        /// For how long: one of those that the question offers.
+        /// How long: one of the scopes that the question offers.
         scope: Scope,
     },
-    /// Do not.
+    /// Deny it.
     Deny {
         /// Why, for the model.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -146,34 +146,34 @@ pub enum Answer {
         /// The id of the option.
         option: String,
     },
-    /// What was typed.
+    /// A text.
     Text {
-        /// It.
+        /// The text.
         text: String,
     },
-    /// What was filled in.
+    /// A filled form.
     Form {
         /// A JSON object that the schema of the question allows.
         value: Json,
     },
-    /// The person wants to give no answer.
+    /// No answer.
     Cancel,
 }
 
 impl Answer {
-    /// Do it this time.
+    /// Allows it once.
     pub fn once() -> Self {
         Self::Allow { scope: Scope::Once }
     }
 
-    /// Do not, for no reason that is known.
+    /// Denies it without a reason.
     pub fn no() -> Self {
         Self::Deny { reason: None }
     }
 }
 
 impl Ask {
-    /// The tool call that it is about, where it is about one.
+    /// The permission that is asked, if any.
     pub fn permission(&self) -> Option<&Permission> {
         match &self.kind {
             AskKind::Permission(permission) => Some(permission),
@@ -186,7 +186,7 @@ impl Ask {
         }
     }
 
-    /// Whether this can answer it. What is filled into a form is not held against its schema.
+    /// Whether the question accepts this answer. A filled form is not validated against its schema.
     pub fn takes(&self, answer: &Answer) -> bool {
         match (&self.kind, answer) {
             (_, Answer::Cancel) => true,

@@ -5,31 +5,32 @@ use serde::{Deserialize, Serialize};
 
 use crate::tagged::tagged;
 use crate::{
-    Answer, AskId, CallId, ItemId, MergeSide, MoveFiles, Moved, NodeId, RunId, SessionId, Thinking, UserInput,
+    Answer, AskId, CallId, ItemId, MergeSide, MoveFiles, MoveReport, NodeId, RunId, SessionId, Thinking,
+    UserInput,
 };
 
-/// What a front asks of a session. Accepted commands are durable before they are acknowledged.
+/// A request of a front to a session. An accepted command is durable before it is acknowledged.
 ///
-/// JSON form: an object with a `type`. A member that is not known makes the command invalid.
+/// JSON form: an object with a `type`. An unknown member makes the command invalid.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(remote = "Self", rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
 #[schemars(tag = "type")]
 pub enum Command {
-    /// Say something to the agent.
+    /// Send a message to the agent.
     Prompt {
-        /// What is said.
+        /// The message.
         input: UserInput,
-        /// When it reaches the model.
+        /// When the message reaches the model.
         when: QueueMode,
     },
-    /// Go on from where the conversation stands, without a new message.
+    /// Continue from the current end of the conversation, without a new message.
     Continue,
-    /// Take waiting items back out of the queues.
+    /// Remove items from the queues.
     Unqueue {
-        /// Which; empty for all.
+        /// The items; empty for all.
         items: Vec<ItemId>,
     },
-    /// Stop something that runs.
+    /// Stop something that is running.
     Abort {
         /// What to stop.
         target: AbortTarget,
@@ -41,125 +42,125 @@ pub enum Command {
         /// The answer.
         answer: Answer,
     },
-    /// Sum the context up, except for its end. Acknowledged as begun.
+    /// Summarize the context, except for its end. Acknowledged when it starts.
     Compact {
-        /// What the summary should look at above all.
+        /// What the summary should focus on.
         focus: Option<String>,
     },
-    /// Go back, or over, to another node of the session: before it when somebody said it, else behind it. What is left
-    /// behind stays in the graph. Acknowledged as begun.
+    /// Move the session to another of its nodes: before a user message, after any other node. The nodes that are left stay
+    /// in the graph. Acknowledged when it starts.
     Jump {
         /// The node.
         to: NodeId,
-        /// Whether what is left behind is summed up at the new place.
+        /// Summarize the branch that is left, and add the summary at the target.
         summary: Option<Summarize>,
-        /// A label for that summary, or for the new place when there is none: one line, at most 200 characters.
+        /// A label for that summary, or for the target where there is no summary: one line, at most 200 characters.
         label: Option<String>,
-        /// What becomes of files.
+        /// What happens to files.
         #[serde(default)]
         files: MoveFiles,
     },
-    /// Bring what a branch came to into the session: one node behind its head with both ends recorded. Acknowledged when it
-    /// is done, as the commands below.
+    /// Merge the result of a branch into the session: one node after its head that records both ends. Acknowledged when it
+    /// is done, as are the commands below.
     Merge {
         /// The end of the branch.
         from: NodeId,
-        /// The user's own words to it; may be empty. At most 64 KiB.
+        /// A note of the user; may be empty. At most 64 KiB.
         note: String,
-        /// Whose files count where both sides changed them; refused where that must be said and is not.
+        /// Whose version of a file to keep where both sides changed it. Refused when this is needed and missing.
         side: Option<MergeSide>,
-        /// What becomes of files: those that the branch changed become what it made of them.
+        /// What happens to files: those that the branch changed can take the content of the branch.
         #[serde(default)]
         files: MoveFiles,
     },
-    /// Take back what moved the session last: a jump, a merge, or a turn.
+    /// Undo the last moves of the session: a jump, a merge, or a turn.
     Undo {
-        /// So many steps; fewer are taken where there are no more.
+        /// Number of steps; fewer are undone where there are no more.
         steps: u32,
-        /// What becomes of files.
+        /// What happens to files.
         #[serde(default)]
         files: MoveFiles,
     },
-    /// Do again what was undone last.
+    /// Redo what was undone last.
     Redo {
-        /// So many steps.
+        /// Number of steps.
         steps: u32,
-        /// What becomes of files.
+        /// What happens to files.
         #[serde(default)]
         files: MoveFiles,
     },
-    /// Go back over the compaction that the session ends with.
+    /// Undo the compaction at the end of the session.
     UndoCompaction,
-    /// Make another session that goes on from a node, also one of another session: before it when somebody said it, else
-    /// behind it. This one stays as it is.
+    /// Create another session that continues from a node of any session: before a user message, after any other node. This
+    /// session does not change.
     Fork {
         /// The node.
         at: NodeId,
     },
-    /// Label a node. While something is under way it is recorded at its end.
+    /// Label a node. While the session is busy, the label is recorded when it is idle again.
     Label {
         /// The node.
         node: NodeId,
-        /// One line, at most 200 characters; `None` takes the label away.
+        /// One line, at most 200 characters; `None` removes the label.
         text: Option<String>,
     },
-    /// Give the session a name. While something is under way it is recorded at its end.
+    /// Name the session. While the session is busy, the name is recorded when it is idle again.
     Rename {
         /// One line, at most 200 characters; empty for none.
         name: String,
     },
-    /// Change how the session goes on from its next request on. Acknowledged when that is recorded: at once where nothing
-    /// is under way, else between two turns or at the end of what is.
+    /// Change a setting from the next request on. Acknowledged when it is recorded: at once in an idle session, otherwise
+    /// between two turns or at the end of the run.
     Set {
         /// What to change.
         setting: Setting,
     },
-    /// Run a line in the shell for a person: in the directory of the session, outside of the sandbox and beside the
-    /// agent. It is recorded before it begins, so that it is not forgotten when the program ends before the line does.
+    /// Run a shell line of a person in the directory of the session, outside of the sandbox and in parallel to the agent. It
+    /// is recorded before it starts, so that a crash does not lose it.
     /// Acknowledged as started, with the id that [`Event::ShellOutput`](crate::Event::ShellOutput) and
-    /// [`Event::ShellEnded`](crate::Event::ShellEnded) have. It becomes a node of the conversation when it is done and
-    /// nothing else is under way.
+    /// [`Event::ShellEnded`](crate::Event::ShellEnded) have. It becomes a node of the conversation when it is
+    /// done and the session is idle.
     Shell {
         /// The line.
         line: String,
-        /// Whether the model must not see it.
+        /// Whether to hide it from the model.
         hidden: bool,
     },
-    /// End the session task. What runs is aborted first.
+    /// End the session task. Running work is aborted first.
     Close,
 }
 
-/// What of a session can be changed while it is open.
+/// A setting of an open session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
 pub enum Setting {
-    /// The model that answers. How hard it thinks stays, as far as the model has that level.
+    /// The model. The thinking level stays, as far as the model has it.
     Model {
         /// Its provider's id.
         provider: String,
         /// Its id.
         id: String,
     },
-    /// How hard the model thinks: the level, or the nearest one that the model has.
+    /// The thinking level, or the nearest one that the model has.
     Thinking {
         /// The level.
         level: Thinking,
     },
-    /// What tools may do, as the session's policy says by now. Takes effect at once, also within a turn: open questions
-    /// are judged again, and so is each call that has not begun.
+    /// The permissions, as the session's policy has them now. Takes effect at once, also within a turn: open questions and
+    /// calls that have not started are decided again.
     Permissions,
 }
 
-/// How something is to be summed up.
+/// Options of a summary.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Summarize {
-    /// What the summary should look at above all.
+    /// What the summary should focus on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub focus: Option<String>,
 }
 
-/// When an input reaches the model.
+/// When a message reaches the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum QueueMode {
@@ -179,32 +180,32 @@ pub enum AbortTarget {
     Run,
     /// One tool call of it.
     Tool(CallId),
-    /// The compaction that is under way, or the jump; the run goes on where it can.
+    /// The compaction or jump that is running; the run continues where it can.
     Compaction,
     /// A person's line in the shell.
     Shell(RunId),
 }
 
-/// What became of a command.
+/// The result of an accepted command.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Ack {
     /// A run began.
     Started(RunId),
-    /// It waits in a queue.
+    /// The message is in a queue.
     Queued(ItemId),
     /// It is done.
     Handled,
-    /// These were taken back.
+    /// These were removed from the queues.
     Unqueued(Vec<UserInput>),
-    /// The session stands elsewhere.
-    Moved(Moved),
-    /// Another session was made.
+    /// The session moved.
+    Moved(MoveReport),
+    /// A new session was created.
     Forked {
-        /// It.
+        /// The new session.
         session: SessionId,
-        /// What was said in the message that it stands before, to be said in other words.
-        said: Option<String>,
+        /// The text of the user message after the node, for editing.
+        prompt: Option<String>,
     },
 }
 

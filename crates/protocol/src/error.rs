@@ -60,8 +60,9 @@ pub enum ModelErrorKind {
     Refused,
     /// We stopped it.
     Aborted,
-    /// A scripted or recorded exchange met a conversation that it does not know.
-    Departed,
+    /// A scripted or recorded exchange does not match the conversation.
+    #[serde(alias = "departed")]
+    ReplayMismatch,
 }
 
 impl ModelErrorKind {

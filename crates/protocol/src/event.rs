@@ -1,4 +1,4 @@
-//! Events: the one way out.
+//! Events that a session emits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::{
     Usage, UserInput,
 };
 
-/// An event with its place in the session's stream.
+/// An event with its position in the session's stream.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Envelope {
@@ -46,20 +46,20 @@ pub enum Event {
         /// As in the start.
         turn: u32,
     },
-    /// The run made its last commit.
+    /// A run ended: its last commit is done.
     RunEnded {
-        /// How.
+        /// How it ended.
         outcome: Outcome,
     },
-    /// Nothing runs and nothing waits.
+    /// The session is idle: nothing runs.
     Settled,
-    /// A message begins: a user's that reached the conversation, an answer that streams, a tool's result.
+    /// A message starts: a user message of the conversation, an answer that streams, or a tool result.
     MessageStarted {
-        /// Names the message until it has a node.
+        /// Identifies the message until it has a node.
         id: MessageId,
-        /// What is known of it; for an answer that streams: its content still empty.
+        /// The message so far. The content of an answer that streams is still empty.
         message: Arc<Message>,
-        /// 1 for the first try; more when the answer before it was dropped and asked for again.
+        /// 1 for the first attempt; higher when an earlier answer was dropped and requested again.
         attempt: u32,
     },
     /// A piece of an answer. Never the whole message.
@@ -75,7 +75,7 @@ pub enum Event {
         id: MessageId,
         /// All of it, as committed.
         message: Arc<Message>,
-        /// What became of it.
+        /// Whether it was committed.
         ending: Ending,
     },
     /// A tool call was recorded and is about to run.
@@ -87,132 +87,131 @@ pub enum Event {
         /// The arguments as the model wrote them.
         args: Json,
     },
-    /// What a tool printed so far, its end only.
+    /// The end of a tool's output so far.
     ToolOutput {
         /// The call.
         call: CallId,
         /// At most 50 KB.
         tail: Arc<str>,
     },
-    /// A tool call is done and its result is kept.
+    /// A tool call is done and its result is stored.
     ToolEnded {
         /// The call.
         call: CallId,
         /// The result.
         result: Arc<ToolResultMessage>,
     },
-    /// A person's line in the shell was recorded and runs now.
+    /// A shell line of a person was recorded and starts.
     ShellStarted {
-        /// Names it.
+        /// Identifies the line.
         id: RunId,
         /// The line.
         line: String,
-        /// Whether the model does not see it.
+        /// Whether it is hidden from the model.
         hidden: bool,
     },
-    /// What it printed so far, its end only.
+    /// The end of a shell line's output so far.
     ShellOutput {
         /// The line.
         id: RunId,
         /// At most 16 KB.
         tail: Arc<str>,
     },
-    /// It is over. It is told as a message as well, once it is a node.
+    /// A shell line ended. It is also emitted as a message when it becomes a node.
     ShellEnded {
         /// The line.
         id: RunId,
-        /// What came of it.
+        /// The result.
         result: Arc<BashExecutionMessage>,
-        /// Why the session does not have it, where it does not.
-        lost: Option<String>,
+        /// Why the result could not be stored in the session; `None` when it was stored.
+        store_error: Option<String>,
     },
-    /// Someone must answer.
-    Asked {
+    /// A question needs an answer.
+    AskOpened {
         /// The question.
         ask: Arc<Ask>,
     },
-    /// A question needs no answer any more.
+    /// A question was answered or withdrawn.
     AskClosed {
         /// The question.
         ask: AskId,
-        /// The answer that counted; `None` when it was withdrawn.
-        by: Option<Answer>,
-        /// Whether the answer is the policy's, which decides otherwise by now.
+        /// The answer that counted; `None` when the question was withdrawn.
+        answer: Option<Answer>,
+        /// Whether a change of the policy answered it.
         by_policy: bool,
     },
-    /// What tools may do has changed. It holds for every call that has not begun.
+    /// The permissions changed. They apply to every call that has not started.
     PermissionsChanged {
-        /// How much is asked now, in a word.
+        /// The mode, in one word.
         mode: String,
     },
     /// The queues changed.
     QueueChanged {
-        /// Waiting for the end of the turn.
-        steering: Vec<Queued>,
-        /// Waiting for the end of the run.
-        follow_up: Vec<Queued>,
+        /// Messages for the end of the turn.
+        steering: Vec<QueuedItem>,
+        /// Messages for the end of the run.
+        follow_up: Vec<QueuedItem>,
     },
-    /// Something was appended that no other event tells of, such as a note of what failed.
+    /// A node was appended that no other event reports, such as the record of a failure.
     Appended {
-        /// Its last node.
+        /// The last node.
         node: NodeId,
     },
     /// The session's ref moved other than by appending.
     HeadMoved {
-        /// From where.
+        /// The old head.
         from: Option<NodeId>,
-        /// To where.
+        /// The new head.
         to: NodeId,
     },
-    /// The context is being summed up. Within a turn, or when no run is under way.
+    /// A compaction starts, within a turn or in an idle session.
     CompactionStarted {
         /// Why.
         reason: CompactionReason,
     },
-    /// That is over.
+    /// A compaction ended.
     CompactionEnded {
         /// As in the start.
         reason: CompactionReason,
-        /// What came of it.
+        /// The result.
         result: Arc<CompactionResult>,
     },
-    /// The session is about to go to another node. When no run is under way.
+    /// A jump to another node starts in an idle session.
     JumpStarted {
-        /// The node that was named.
+        /// The node that the command named.
         to: NodeId,
     },
-    /// That is over. Where the session moved, `HeadMoved` came before it.
+    /// A jump ended. If the session moved, `HeadMoved` came first.
     JumpEnded {
-        /// What came of it.
+        /// The result.
         result: Arc<JumpResult>,
     },
-    /// Old results of tools are left out of requests from here on; the graph keeps them. Within a turn, before a
-    /// call.
+    /// Requests omit old tool results from here on; the graph keeps them. Within a turn, before a model call.
     ContextPruned {
         /// The node that records it; the one before it has the old context.
         node: NodeId,
-        /// Results that are left out.
+        /// Number of results that are omitted.
         results: u64,
         /// Tokens of the context before it.
         tokens_before: u64,
         /// Tokens of the context after it, estimated.
         tokens_after: u64,
     },
-    /// The session goes on with this model and this level from its next request on: in a new epoch, which may have another
-    /// model or level, or other tools or another system prompt alone. Between two turns, or within one before its call.
-    Changed {
-        /// The node that records it; `None` where the session has none yet, and begins so.
+    /// A new epoch starts with the next request: another model, thinking level, tool list or system prompt. Between two
+    /// turns, or within one before its model call.
+    EpochChanged {
+        /// The node that records it; `None` in a session without nodes.
         node: Option<NodeId>,
         /// The model.
         model: Arc<Model>,
-        /// How hard it thinks.
+        /// The thinking level.
         thinking: Thinking,
     },
-    /// The provider will be called again with the same bytes.
+    /// The same request will be sent again.
     RetryScheduled {
-        /// The attempt that will follow, from 2.
+        /// The number of the next attempt, from 2.
         attempt: u32,
-        /// After this time; in JSON `delayMs`.
+        /// The delay before it; in JSON `delayMs`.
         #[serde(rename = "delayMs", with = "millis")]
         #[schemars(with = "u64")]
         delay: Duration,
@@ -224,36 +223,36 @@ pub enum Event {
         /// Whether the last one succeeded.
         ok: bool,
     },
-    /// Something for people to see.
+    /// Something for a person to see.
     Ui {
-        /// What.
+        /// What to show.
         ui: Ui,
     },
-    /// The session has another name.
+    /// The session was renamed.
     Renamed {
         /// The name; empty for none.
         name: String,
     },
-    /// The subscriber was too slow; these events are lost to it. Never sent to a lossless subscriber.
+    /// The subscriber was too slow and missed events. Never sent to a lossless subscriber.
     Lagged {
-        /// How many.
+        /// Number of missed events.
         missed: u64,
-        /// How everything stands now: in place of what was put together from the events before.
+        /// The current state, which replaces the state folded from earlier events.
         snapshot: Arc<Snapshot>,
     },
 }
 
-/// An input that waits.
+/// A message in a queue.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Queued {
-    /// Names it.
+pub struct QueuedItem {
+    /// Identifies it.
     pub id: ItemId,
     /// Its text.
     pub text: String,
 }
 
-/// A piece of an answer. `index` is the block's place in the message's content.
+/// A piece of an answer. `index` is the position of the block in the message's content.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Delta {
@@ -266,7 +265,7 @@ pub enum Delta {
     Text {
         /// The block.
         index: usize,
-        /// What is added.
+        /// The added text.
         text: String,
     },
     /// The text block is complete.
@@ -283,7 +282,7 @@ pub enum Delta {
     Thinking {
         /// The block.
         index: usize,
-        /// What is added.
+        /// The added text.
         text: String,
     },
     /// The thinking block is complete.
@@ -304,7 +303,7 @@ pub enum Delta {
     ToolCallArguments {
         /// The block.
         index: usize,
-        /// What is added.
+        /// The added text.
         json: String,
     },
     /// The tool call is complete.
@@ -314,63 +313,63 @@ pub enum Delta {
     },
 }
 
-/// What came of a compaction.
+/// The result of a compaction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum CompactionResult {
     /// The context is smaller from here on.
     Done {
-        /// The node that says so; the one before it has the old context.
+        /// The compaction node; its parent has the old context.
         node: NodeId,
-        /// What it holds.
+        /// Its content.
         compaction: Arc<Compaction>,
         /// Tokens of the context after it, estimated.
         tokens_after: u64,
     },
-    /// Somebody stopped it. The context is as it was.
+    /// It was aborted. The context did not change.
     Aborted,
-    /// It could not be made. The context is as it was. In one line, what happened and what to do.
+    /// It failed. The context did not change. One line: what happened and what to do.
     Failed(String),
 }
 
-/// What came of a jump.
+/// The result of a jump.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum JumpResult {
-    /// The session stands at another node, or stood there already.
-    Done(Box<Jumped>),
-    /// Somebody stopped it. The session stands where it stood.
+    /// The session is at the target; it may have been there before.
+    Done(Box<JumpReport>),
+    /// It was aborted. The session did not move.
     Aborted,
-    /// It could not be made. The session stands where it stood. In one line, what happened and what to do.
+    /// It failed. The session did not move. One line: what happened and what to do.
     Failed(String),
 }
 
-/// A session that went to another node.
+/// A completed jump.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Jumped {
+pub struct JumpReport {
     /// The session.
     pub session: SessionId,
-    /// Where it stood.
+    /// The head before the jump.
     pub from: NodeId,
-    /// The node that it goes on from.
+    /// The node that the session continues from.
     pub at: NodeId,
-    /// Where its ref stands now: at `at`, or at what was added below it.
+    /// The new head: `at`, or a node that was added after it.
     pub head: NodeId,
-    /// What was said in the message that it stands before, to be said in other words.
-    pub said: Option<UserInput>,
-    /// The node that sums up what was left behind.
+    /// The input of the user message after this node, for editing.
+    pub prompt: Option<UserInput>,
+    /// The node with the summary of the branch that was left.
     pub summary: Option<NodeId>,
-    /// What that cost.
+    /// Tokens and cost of that summary.
     pub usage: Option<Usage>,
 }
 
-/// What became of a message.
+/// Whether a message was committed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Ending {
-    /// It is this node.
-    Kept(NodeId),
+    /// It is a node of the conversation.
+    Committed(NodeId),
     /// It is not part of the conversation.
     Dropped(ModelError),
 }
@@ -379,15 +378,15 @@ pub enum Ending {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Outcome {
-    /// The model was done.
+    /// The model finished.
     Done,
-    /// Someone aborted it.
+    /// It was aborted.
     Aborted,
-    /// A model call failed for good.
+    /// A model call failed after all retries.
     Failed(ModelError),
     /// A limit that the user set was reached.
     Limit(Limit),
-    /// A step could not be committed; nothing after the last committed step happened.
+    /// A step could not be committed. Nothing after the last committed step took effect.
     StoreFailed(String),
 }
 
@@ -401,52 +400,52 @@ pub enum Limit {
     Cost(f64),
     /// US dollars of one calendar day, over all sessions of the store.
     Daily {
-        /// What was spent today.
+        /// US dollars spent today.
         spent: f64,
         /// The limit.
         budget: f64,
     },
 }
 
-/// What people see beside the conversation.
+/// What a person sees outside of the conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Ui {
-    /// Something that they should know. It is told once.
+    /// A notice, shown once.
     Notice {
-        /// What.
+        /// The notice.
         notice: Notice,
     },
-    /// A line that stays until it is replaced or taken away.
+    /// A status line that stays until it is replaced or removed.
     Status {
-        /// Names the line.
+        /// Identifies the line.
         key: String,
-        /// The line; `None` takes it away.
+        /// The line; `None` removes it.
         text: Option<String>,
     },
-    /// Some lines that stay until they are replaced or taken away.
+    /// Lines that stay until they are replaced or removed.
     Widget {
-        /// Names them.
+        /// Identifies the lines.
         key: String,
-        /// The lines; empty takes them away.
+        /// The lines; an empty list removes them.
         lines: Vec<String>,
     },
 }
 
-/// Something that people should know.
+/// A notice for a person.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Notice {
-    /// Another process moved this session's ref; this one goes on as a branch of its own.
+    /// Another process moved the session's ref, so this process continues in a branch.
     Branched {
         /// The session that this process writes to now.
         session: SessionId,
     },
-    /// Calls that were under way when an earlier process died. They are not run again.
+    /// Calls that were running when an earlier process exited. They are not run again.
     Interrupted {
         /// Tool names and their calls.
         calls: Vec<(String, CallId)>,
-        /// Whether a model call was sent whose answer is not known.
+        /// Whether a model call was sent whose answer is lost.
         model_call: bool,
     },
     /// Anything else.
@@ -457,7 +456,7 @@ pub enum Notice {
 }
 
 impl Notice {
-    /// Anything that has no kind of its own, in one line.
+    /// A note: one line of text.
     pub fn note(text: impl Into<String>) -> Self {
         Self::Note { text: text.into() }
     }

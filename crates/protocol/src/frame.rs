@@ -1,41 +1,41 @@
-//! Lines between a program and a server of sessions: which session is meant, and what answers what.
+//! Lines between a client program and a session server.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::tagged::tagged;
 use crate::{
-    Ack, Command, CommandSpec, CommandValue, Envelope, Notice, Refused, SessionId, Snapshot, Thinking,
+    Ack, Command, CommandSpec, CommandValue, Envelope, Notice, Refusal, SessionId, Snapshot, Thinking,
 };
 
-/// A line of a client. The first one is `hello`; each other one carries a number that its answer has as well.
+/// A line of a client. The first line is `hello`; every other line has a number, which its answer repeats.
 ///
-/// JSON form: an object with a `type`. A member that is not known makes the line invalid.
+/// JSON form: an object with a `type`. An unknown member makes the line invalid.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(remote = "Self", rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
 #[schemars(tag = "type")]
 pub enum ClientFrame {
-    /// Which version is spoken: answered with `hello`.
+    /// Announce the protocol version: answered with `hello`.
     Hello {
         /// [`PROTOCOL_VERSION`](crate::PROTOCOL_VERSION).
         version: u32,
     },
-    /// Make or open a session: answered with `opened`.
+    /// Create or open a session: answered with `opened`.
     Open {
         /// The line's number.
         id: u64,
-        /// Where: an absolute path of a directory.
+        /// The directory: an absolute path.
         cwd: String,
-        /// The session: its id, the beginning of it, or its name; `None` for a new one.
+        /// The session: its id, a prefix of it, or its name; `None` for a new one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         session: Option<String>,
-        /// The node that a new one goes on from.
+        /// The node that a new session continues from.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         fork: Option<String>,
-        /// The model: its id, `provider/id`, or a part of its name; `None` for the one that is set.
+        /// The model: its id, `provider/id`, or a part of its name; `None` for the default.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         model: Option<String>,
-        /// How hard it thinks.
+        /// The thinking level.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         thinking: Option<Thinking>,
     },
@@ -48,53 +48,53 @@ pub enum ClientFrame {
         /// The command.
         command: Command,
     },
-    /// Follow a session: answered with `snapshot`, and then `event`s come. Once more begins anew.
+    /// Subscribe to a session: answered with `snapshot`, then `event` lines follow. A second subscription replaces the first.
     Subscribe {
         /// The line's number.
         id: u64,
         /// The session.
         session: SessionId,
-        /// Whether it can lag behind: it gets fewer events then, and never holds the session up.
+        /// Whether events may be skipped, so that a slow client never blocks the session.
         #[serde(default)]
         live: bool,
-        /// Whether a person here answers questions: without one, they are refused.
+        /// Whether this client answers questions. Without such a client, they are refused.
         #[serde(default)]
         answers: bool,
     },
-    /// Follow it no more: answered with `done`.
+    /// End the subscription: answered with `done`.
     Unsubscribe {
         /// The line's number.
         id: u64,
         /// The session.
         session: SessionId,
     },
-    /// End a session; what runs in it is aborted first. Answered with `done`, after its last event.
+    /// End a session; running work is aborted first. Answered with `done`, after its last event.
     Close {
         /// The line's number.
         id: u64,
         /// The session.
         session: SessionId,
     },
-    /// Name the sessions that are open here: answered with `sessions`.
+    /// List the open sessions: answered with `sessions`.
     Sessions {
         /// The line's number.
         id: u64,
     },
-    /// List the commands that can be run here: answered with `commands`.
+    /// List the slash commands: answered with `commands`.
     Commands {
         /// The line's number.
         id: u64,
     },
-    /// Run one of them: answered with `ran`.
+    /// Run a slash command: answered with `commandResult`.
     Run {
         /// The line's number.
         id: u64,
-        /// The session that it is run in; `None` for none.
+        /// The session to run it in; `None` for none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         session: Option<SessionId>,
         /// Its name.
         name: String,
-        /// What follows the name.
+        /// The text after the name.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         arguments: String,
     },
@@ -105,7 +105,7 @@ pub enum ClientFrame {
 #[serde(remote = "Self", rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[schemars(tag = "type")]
 pub enum ServerFrame {
-    /// The version that is spoken.
+    /// The protocol version of the server.
     Hello {
         /// [`PROTOCOL_VERSION`](crate::PROTOCOL_VERSION).
         version: u32,
@@ -116,11 +116,11 @@ pub enum ServerFrame {
     Opened {
         /// The number of the line that asked.
         id: u64,
-        /// What it is called here. Its own id changes when it has to branch, which events and snapshots say; this stays.
+        /// Its name on this connection. It stays the same when the session branches and its own id changes.
         session: SessionId,
-        /// Where it works.
+        /// Its directory.
         cwd: String,
-        /// What there is to know of how it was opened.
+        /// Notices about opening it.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         notices: Vec<Notice>,
     },
@@ -128,101 +128,101 @@ pub enum ServerFrame {
     Ack {
         /// The number of the line that asked.
         id: u64,
-        /// What became of it.
+        /// The acknowledgement.
         ack: Ack,
     },
-    /// A command was not accepted; nothing happened.
+    /// A command was refused; nothing happened.
     Refused {
         /// The number of the line that asked.
         id: u64,
         /// Why.
-        refused: Refused,
+        refused: Refusal,
         /// Why, for people.
         message: String,
     },
-    /// How a session stands; its events follow.
+    /// The state of a session; its events follow.
     Snapshot {
         /// The number of the line that asked.
         id: u64,
         /// The session.
         session: SessionId,
-        /// How it stands.
+        /// The state.
         snapshot: Box<Snapshot>,
     },
-    /// Something happened in a session that is followed.
+    /// An event of a subscribed session.
     Event {
         /// The session.
         session: SessionId,
-        /// What.
+        /// The event.
         envelope: Envelope,
     },
-    /// A session has ended; nothing more comes of it.
+    /// A session ended; no more lines about it follow.
     Ended {
         /// The session.
         session: SessionId,
     },
-    /// What was asked for is done.
+    /// The request is done.
     Done {
         /// The number of the line that asked.
         id: u64,
     },
-    /// The sessions that are open here.
+    /// The open sessions.
     Sessions {
         /// The number of the line that asked.
         id: u64,
-        /// They.
+        /// The sessions.
         sessions: Vec<SessionId>,
     },
-    /// The commands that can be run here.
+    /// The slash commands.
     Commands {
         /// The number of the line that asked.
         id: u64,
-        /// They.
+        /// The commands.
         commands: Vec<CommandSpec>,
     },
-    /// A command was run.
-    Ran {
+    /// A slash command was run.
+    CommandResult {
         /// The number of the line that asked.
         id: u64,
-        /// What it came to.
+        /// The result.
         value: CommandValue,
     },
-    /// Something that a person should know.
+    /// A notice for a person.
     Notice {
-        /// Whether something is wrong.
-        warns: bool,
-        /// What.
+        /// Whether it is a warning.
+        warning: bool,
+        /// The notice.
         text: String,
     },
-    /// A line could not be taken, or what it asked for failed.
+    /// A line was invalid, or its request failed.
     Error {
-        /// The number of the line, where it has one.
+        /// The number of the line, if it has one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         id: Option<u64>,
-        /// Of what kind.
+        /// The kind of error.
         kind: FrameErrorKind,
-        /// What happened and what to do, for people.
+        /// What happened and what to do, for a person.
         message: String,
     },
 }
 
-/// Of what kind an error of a line is.
+/// The kind of an error line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum FrameErrorKind {
-    /// The first line is not `hello`, or speaks another version: the connection ends.
+    /// The first line is not `hello`, or has another version: the connection ends.
     Version,
-    /// The line is no line of this protocol.
+    /// The line is not part of this protocol.
     Invalid,
     /// The line is too long.
     TooLong,
-    /// So much is asked for already that nothing more is taken.
+    /// Too many requests are open.
     Busy,
-    /// No such session is open here.
+    /// No such session is open.
     NoSession,
-    /// A question would have to be answered first, which nobody can here.
-    Asks,
-    /// What was asked for failed.
+    /// The request needs an answer that nobody can give on this connection.
+    NeedsAnswer,
+    /// The request failed.
     Failed,
     /// The server is ending.
     Closing,

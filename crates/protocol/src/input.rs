@@ -1,4 +1,4 @@
-//! What is said to a session.
+//! Input of a session.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,9 +10,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{AddedBlock, Content, Provenance};
 
-/// What is said: blocks of text and images, and where they came from.
+/// A message to a session: blocks of text and images, and their provenance.
 ///
-/// Its JSON form is the list of its blocks where a person said all of it, else an object with `content`, `provenance` and
+/// Its JSON form is the list of its blocks where a person wrote all of it, else an object with `content`, `provenance` and
 /// `added`.
 ///
 /// ```
@@ -34,13 +34,13 @@ pub struct UserInput {
 }
 
 impl UserInput {
-    /// Blocks that a person said.
+    /// Blocks that a person wrote.
     pub const fn new(content: Vec<Content>) -> Self {
         let provenance = Provenance::new(crate::Origin::Person, crate::AuthorClass::Owner);
         Self { content, provenance, added: Vec::new() }
     }
 
-    /// The same, from somebody else.
+    /// Sets the provenance.
     #[must_use]
     pub fn from_source(mut self, provenance: Provenance) -> Self {
         self.provenance = provenance;
@@ -52,7 +52,7 @@ impl UserInput {
         self.content.iter().filter_map(Content::as_text).collect::<Vec<_>>().join("\n")
     }
 
-    /// Puts a text of somebody else behind the blocks.
+    /// Appends a text of another source.
     pub fn add(&mut self, text: impl Into<String>, provenance: Provenance) {
         self.added.push(AddedBlock::behind(&self.content, provenance));
         self.content.push(Content::text(text));
@@ -140,7 +140,7 @@ impl JsonSchema for UserInput {
         let (list, object) =
             (generator.subschema_for::<Vec<Content>>(), generator.subschema_for::<SourcedInput>());
         json_schema!({
-            "description": "What is said: blocks of text and images; an object where somebody other than a person said some of it.",
+            "description": "A message: blocks of text and images; an object where a source other than a person wrote some of it.",
             "anyOf": [list, object]
         })
     }

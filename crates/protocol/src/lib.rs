@@ -20,7 +20,7 @@ mod message;
 mod model;
 mod moves;
 mod provenance;
-mod refused;
+mod refusal;
 mod slash_command;
 mod snapshot;
 mod tagged;
@@ -42,11 +42,11 @@ pub use message::*;
 pub use model::*;
 pub use moves::*;
 pub use provenance::*;
-pub use refused::*;
+pub use refusal::*;
 pub use slash_command::*;
 pub use snapshot::*;
 pub use thinking::*;
 
 /// The version of the JSON form of [`Command`], [`Ack`], [`Envelope`], [`Snapshot`], [`Ask`], [`Answer`] and [`Notice`]. A
 /// later version of this program may add types and members to what it sends without another number.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;

@@ -1,66 +1,66 @@
-//! Going elsewhere in the graph: how files go along, and what came of it.
+//! Moves of a session in the graph: options for files, and results.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{NodeId, UserInput};
 
-/// What becomes of the files that tools changed on the way.
+/// What a move does to the files that tools changed between the two nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "camelCase", deny_unknown_fields)]
 pub enum MoveFiles {
-    /// They stay as they are; what is undone or done again takes them along where it did so the first time.
+    /// Files stay, except that undo and redo restore them where the original move did.
     #[default]
-    AsBefore,
-    /// They stay as they are.
+    Auto,
+    /// Files stay as they are.
     Keep,
-    /// They become what they were at the other node.
+    /// Files are restored to their state at the target node.
     Restore {
-        /// Also those that somebody changed since, or that cannot be kept as they are.
+        /// Also overwrite files that somebody changed since, or whose current content cannot be kept.
         overwrite: bool,
     },
 }
 
-/// Which side's files count where both sides of a merge changed them.
+/// Whose version of a file a merge keeps where both sides changed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum MergeSide {
-    /// Those of the session that is merged into.
+    /// The version of the session that is merged into.
     Ours,
-    /// Those of the branch that is brought in.
+    /// The version of the branch that is merged.
     Theirs,
 }
 
-/// A session that was moved.
+/// A completed move.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Moved {
-    /// Where it stood.
+pub struct MoveReport {
+    /// The old head.
     pub from: NodeId,
-    /// Where it stands.
+    /// The new head.
     pub to: NodeId,
-    /// What was said in the message that it stands before, to be said in other words.
+    /// The input of the user message after this node, for editing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub said: Option<UserInput>,
-    /// What was undone or done again, in this order.
+    pub prompt: Option<UserInput>,
+    /// The undone or redone steps, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<MoveStep>,
-    /// Files that were changed; at most a thousand of them are named.
+    /// Files that were changed; at most a thousand.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<String>,
-    /// What people should know of files: such as were not put back, or did not take their places.
+    /// Notices about files, such as files that were not restored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
 }
 
-/// A step back or forward.
+/// A step of undo or redo.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MoveStep {
-    /// What is undone or done again: `turn`, `compaction`, or why the session moved, such as `jump`, `tobe`, `merge`.
-    pub what: String,
-    /// Where the session stood; `None` where it was not there.
+    /// What is undone or redone: `turn`, `compaction`, or the reason of a move, such as `jump`, `tobe`, `merge`.
+    pub kind: String,
+    /// The head before the step; `None` where the session did not exist.
     pub from: Option<NodeId>,
-    /// Where it stood then.
+    /// The head after the step.
     pub to: Option<NodeId>,
 }

@@ -1,4 +1,4 @@
-//! How a session stands: what a client that comes, or comes back, needs in order to show it.
+//! The state of a session, for a client that connects or reconnects.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,55 +8,55 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Ask, AssistantMessage, CallId, CompactionReason, CompactionResult, Delta, Ending, Envelope, Event, Json,
-    JumpResult, Message, MessageId, Model, ModelError, NodeId, Notice, Queued, RunId, SessionId, Thinking,
-    ToolResultMessage, Ui, UnixMs, Usage,
+    JumpResult, Message, MessageId, Model, ModelError, NodeId, Notice, QueuedItem, RunId, SessionId,
+    Thinking, ToolResultMessage, Ui, UnixMs, Usage,
 };
 
-/// How a session stands after one of its events. [`Snapshot::fold`] is the only way in which it changes, so that a
-/// client which folds events and one which asks for a new snapshot hold the same.
+/// The state of a session after one of its events. [`Snapshot::fold`] is the only way to change it, so a client that folds
+/// events has the same state as one that requests a new snapshot.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Snapshot {
-    /// The last event that is in it; 0 before the first.
+    /// Number of the last folded event; 0 before the first.
     pub seq: u64,
-    /// The session that is written to; changes when it had to branch.
+    /// The session that is written to; changes when the session branches.
     pub session: SessionId,
     /// The directory that it works in.
     pub cwd: String,
     /// Its name; empty for none.
     pub name: String,
-    /// Its last node; `None` before the first message.
+    /// The head; `None` before the first message.
     pub head: Option<NodeId>,
-    /// The model that answers.
+    /// The model.
     pub model: Arc<Model>,
-    /// How hard it thinks.
+    /// The thinking level.
     pub thinking: Thinking,
-    /// How much is asked of people, in a word; empty where there is no such word.
+    /// The permission mode, in one word; empty where there is none.
     pub permissions: String,
-    /// The run under way.
+    /// The current run.
     pub run: Option<RunSnapshot>,
-    /// Questions that are open, oldest first.
+    /// Open questions, oldest first.
     pub asks: Vec<Arc<Ask>>,
-    /// Messages that wait for the end of the turn.
-    pub steering: Vec<Queued>,
-    /// Messages that wait for the end of the run.
-    pub follow_up: Vec<Queued>,
-    /// The calls of the turn that are not nodes yet, in order.
+    /// Messages for the end of the turn.
+    pub steering: Vec<QueuedItem>,
+    /// Messages for the end of the run.
+    pub follow_up: Vec<QueuedItem>,
+    /// Tool calls of the turn that are not nodes yet, in order.
     pub tools: Vec<ToolSnapshot>,
-    /// Lines of people that run in the shell, oldest first.
+    /// Running shell lines of people, oldest first.
     #[serde(default)]
     pub shells: Vec<ShellSnapshot>,
     /// The answer that streams.
     pub message: Option<PartialMessage>,
-    /// The context is being summed up, and why.
+    /// The reason of the running compaction.
     pub compaction: Option<CompactionReason>,
-    /// The session is on its way to this node.
+    /// The target of the running jump.
     pub jump: Option<NodeId>,
-    /// The provider will be called again.
+    /// The scheduled retry.
     pub retry: Option<RetrySnapshot>,
     /// Tokens and cost of the answers since the session was opened.
     pub usage: Usage,
-    /// Tokens of the context, as far as they were counted.
+    /// Tokens of the context as last counted or estimated.
     pub context: Option<u64>,
     /// Status lines, by key.
     pub status: BTreeMap<String, String>,
@@ -64,7 +64,7 @@ pub struct Snapshot {
     pub widgets: BTreeMap<String, Vec<String>>,
 }
 
-/// A run under way.
+/// The current run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunSnapshot {
@@ -88,18 +88,18 @@ pub struct ToolSnapshot {
     pub args: Json,
     /// When it was recorded.
     pub since: UnixMs,
-    /// What it printed so far, its end only: at most 50 KB.
+    /// The end of its output so far, at most 50 KB.
     pub tail: Arc<str>,
-    /// What came of it, once it is done.
+    /// The result, once it is done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Arc<ToolResultMessage>>,
 }
 
-/// A person's line that runs in the shell.
+/// A running shell line of a person.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ShellSnapshot {
-    /// Names it.
+    /// Identifies it.
     pub id: RunId,
     /// The line.
     pub line: String,
@@ -107,7 +107,7 @@ pub struct ShellSnapshot {
     pub hidden: bool,
     /// When it began.
     pub since: UnixMs,
-    /// What it printed so far, its end only: at most 16 KB.
+    /// The end of its output so far, at most 16 KB.
     pub tail: Arc<str>,
 }
 
@@ -115,13 +115,13 @@ pub struct ShellSnapshot {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PartialMessage {
-    /// Names the message until it has a node.
+    /// Identifies the message until it has a node.
     pub id: MessageId,
     /// 1 for the first try.
     pub attempt: u32,
     /// When it began.
     pub since: UnixMs,
-    /// Its blocks so far, by their place in the message.
+    /// Its blocks so far, by their position in the message.
     pub blocks: BTreeMap<usize, PartialBlock>,
 }
 
@@ -133,14 +133,14 @@ pub enum PartialBlock {
     Text {
         /// So far.
         text: String,
-        /// Whether that is all.
+        /// Whether the block is complete.
         done: bool,
     },
     /// Thinking.
     Thinking {
         /// So far.
         text: String,
-        /// Whether that is all.
+        /// Whether the block is complete.
         done: bool,
     },
     /// A tool call.
@@ -151,16 +151,16 @@ pub enum PartialBlock {
         name: String,
         /// The text of its arguments so far: the beginning of a JSON object.
         json: String,
-        /// Whether that is all.
+        /// Whether the block is complete.
         done: bool,
     },
 }
 
-/// A provider that will be called again.
+/// A scheduled retry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RetrySnapshot {
-    /// The attempt that will follow, from 2.
+    /// The number of the next attempt, from 2.
     pub attempt: u32,
     /// When it will be made.
     pub at: UnixMs,
@@ -169,7 +169,7 @@ pub struct RetrySnapshot {
 }
 
 impl Snapshot {
-    /// A session at rest, before its first event.
+    /// An idle session before its first event.
     pub fn new(session: SessionId, cwd: String, model: Arc<Model>, thinking: Thinking) -> Self {
         Self {
             seq: 0,
@@ -197,7 +197,7 @@ impl Snapshot {
         }
     }
 
-    /// Takes one event in: the one after [`Snapshot::seq`], or one that says that some were lost.
+    /// Applies one event: the one after [`Snapshot::seq`], or [`Event::Lagged`].
     pub fn fold(&mut self, envelope: &Envelope) {
         let at = envelope.at;
         match &envelope.event {
@@ -235,7 +235,7 @@ impl Snapshot {
                 if let Message::Assistant(answer) = &**message {
                     self.count(answer);
                 }
-                if let Ending::Kept(node) = ending {
+                if let Ending::Committed(node) = ending {
                     self.head = Some(*node);
                 }
             }
@@ -270,7 +270,7 @@ impl Snapshot {
                 }
             }
             Event::ShellEnded { id, .. } => self.shells.retain(|shell| shell.id != *id),
-            Event::Asked { ask } => self.asks.push(ask.clone()),
+            Event::AskOpened { ask } => self.asks.push(ask.clone()),
             Event::AskClosed { ask, .. } => self.asks.retain(|open| open.id != *ask),
             Event::PermissionsChanged { mode } => self.permissions.clone_from(mode),
             Event::QueueChanged { steering, follow_up } => {
@@ -304,7 +304,7 @@ impl Snapshot {
                 self.head = Some(*node);
                 self.context = Some(*tokens_after);
             }
-            Event::Changed { node, model, thinking } => {
+            Event::EpochChanged { node, model, thinking } => {
                 self.head = node.or(self.head);
                 self.model = model.clone();
                 self.thinking = *thinking;
@@ -367,7 +367,7 @@ impl Snapshot {
 }
 
 impl PartialMessage {
-    /// Takes one piece in.
+    /// Applies one piece.
     pub fn fold(&mut self, delta: &Delta) {
         match delta {
             Delta::TextStarted { index } => {

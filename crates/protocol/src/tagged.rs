@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use crate::without_lone_surrogates;
 
 /// A value in serde's plain form: `"name"`, or `{"name": {…}}`.
-pub(crate) trait Plain: Sized {
+pub(crate) trait PlainForm: Sized {
     /// Writes the plain form.
     fn write<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error>;
 
@@ -17,19 +17,19 @@ pub(crate) trait Plain: Sized {
     fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error>;
 }
 
-struct Written<'a, T>(&'a T);
+struct PlainWriter<'a, T>(&'a T);
 
-impl<T: Plain> Serialize for Written<'_, T> {
+impl<T: PlainForm> Serialize for PlainWriter<'_, T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.0.write(serializer)
     }
 }
 
-struct Read<T>(T);
+struct PlainReader<T>(T);
 
-impl<'de, T: Plain> Deserialize<'de> for Read<T> {
+impl<'de, T: PlainForm> Deserialize<'de> for PlainReader<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        T::read(deserializer).map(Read)
+        T::read(deserializer).map(PlainReader)
     }
 }
 
@@ -74,13 +74,13 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
     }
 }
 
-pub(crate) fn serialize<T: Plain, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
-    let plain = serde_json::to_string(&Written(value)).map_err(ser::Error::custom)?;
+pub(crate) fn serialize<T: PlainForm, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+    let plain = serde_json::to_string(&PlainWriter(value)).map_err(ser::Error::custom)?;
     let text = with_type(&plain).ok_or_else(|| ser::Error::custom("a variant must have named members"))?;
     RawValue::from_string(text).map_err(ser::Error::custom)?.serialize(serializer)
 }
 
-pub(crate) fn deserialize<'de, T: Plain, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+pub(crate) fn deserialize<'de, T: PlainForm, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
     let raw = Box::<RawValue>::deserialize(deserializer)?;
     let text = without_lone_surrogates(raw.get());
     let Members { name, rest } = serde_json::from_str(&text).map_err(de::Error::custom)?;
@@ -95,15 +95,15 @@ pub(crate) fn deserialize<'de, T: Plain, D: Deserializer<'de>>(deserializer: D) 
         plain.push_str(value.get());
     }
     plain.push_str("}}");
-    let unit = rest.is_empty().then(|| serde_json::from_str::<Read<T>>(&name).ok()).flatten();
-    let read = unit.map_or_else(|| serde_json::from_str::<Read<T>>(&plain), Ok);
-    read.map(|Read(value)| value).map_err(de::Error::custom)
+    let unit = rest.is_empty().then(|| serde_json::from_str::<PlainReader<T>>(&name).ok()).flatten();
+    let read = unit.map_or_else(|| serde_json::from_str::<PlainReader<T>>(&plain), Ok);
+    read.map(|PlainReader(value)| value).map_err(de::Error::custom)
 }
 
 /// Gives an enum that derives serde's forms with `#[serde(remote = "Self")]` its form with a `type`.
 macro_rules! tagged {
     ($($name:ident),*) => {$(
-        impl crate::tagged::Plain for $name {
+        impl crate::tagged::PlainForm for $name {
             fn write<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 $name::serialize(self, serializer)
             }

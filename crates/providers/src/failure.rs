@@ -242,7 +242,7 @@ pub(crate) fn advice(kind: ModelErrorKind) -> &'static str {
         }
         K::ContextOverflow => " Shorten the conversation, or use a model with a larger window.",
         K::UnknownModel => " Check the model's name and the base URL of the provider.",
-        K::TooLarge | K::InvalidRequest | K::Refused | K::Aborted | K::Departed => "",
+        K::TooLarge | K::InvalidRequest | K::Refused | K::Aborted | K::ReplayMismatch => "",
     }
 }
 

@@ -24,7 +24,7 @@ pub struct ScriptStep {
 }
 
 /// A model that follows a script. When reality departs from it, the call fails with
-/// [`ModelErrorKind::Departed`] and names the first result that differs.
+/// [`ModelErrorKind::ReplayMismatch`] and names the first result that differs.
 #[derive(Debug)]
 pub struct Script {
     steps: Vec<ScriptStep>,
@@ -38,7 +38,7 @@ impl Script {
     }
 
     fn answer(&self, request: &ModelRequest) -> Result<AssistantMessage, ModelError> {
-        let departed = |text: String| ModelError::new(ModelErrorKind::Departed, text);
+        let departed = |text: String| ModelError::new(ModelErrorKind::ReplayMismatch, text);
         let mut at = self.at.lock().map_err(|_| departed("the script broke down".into()))?;
         let Some(step) = self.steps.get(*at) else {
             return Err(departed("the script has no more answers".into()));

@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_by_nature_is_replaced() {
+    fn volatile_values_are_replaced() {
         let check = |text: &str, expect: &str| assert_eq!(places().comparable(text), expect, "{text}");
         check(
             "/src /src/a '/src' -I/src/x file:///src.",
@@ -362,7 +362,7 @@ mod tests {
         }
 
         #[test]
-        fn there_and_back(text in "(/src|⟦workspace⟧|⟦|/|a|\\PC){0,20}") {
+        fn placeholders_round_trip(text in "(/src|⟦workspace⟧|⟦|/|a|\\PC){0,20}") {
             prop_assert_eq!(places().here(&places().portable(&text)), text);
         }
     }

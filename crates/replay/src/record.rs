@@ -18,8 +18,8 @@ use tokio::sync::mpsc;
 
 use crate::places::Places;
 use crate::recording::{
-    Chain, Header, RecordedAnswer, RecordedAttempt, RecordedCall, RecordedRetry, RecordingError, Since, hash,
-    is_summary, map_content,
+    Chain, Header, NewInput, RecordedAnswer, RecordedAttempt, RecordedCall, RecordedRetry, RecordingError,
+    hash, is_summary, map_content,
 };
 
 /// A model whose calls are kept in a file, sealed, for [`Replay`](crate::Replay). One for one session.
@@ -30,7 +30,7 @@ pub struct Recorder {
     inner: Arc<dyn Provider>,
     sealer: Arc<Sealer>,
     places: Places,
-    since: Mutex<Since>,
+    since: Mutex<NewInput>,
     tape: Arc<Mutex<Tape>>,
 }
 
@@ -82,7 +82,7 @@ impl Recorder {
     }
 
     /// The call as it goes to the file, without its number.
-    fn recorded(&self, call: &Asked, end: &CallEnd, retries: Vec<RecordedRetry>) -> RecordedCall {
+    fn recorded(&self, call: &PendingRecord, end: &CallEnd, retries: Vec<RecordedRetry>) -> RecordedCall {
         let seal = |error: &ModelError| ModelError {
             message: self.sealer.seal(&error.message).into_owned(),
             ..error.clone()
@@ -136,7 +136,7 @@ impl Recorder {
 }
 
 /// What is kept of a request.
-struct Asked {
+struct PendingRecord {
     header: Header,
     body: String,
     body_bytes: u64,
@@ -174,7 +174,7 @@ impl Provider for Recorder {
                     since.look(&call.request, &self.places)
                 }
             };
-            let asked = Asked {
+            let asked = PendingRecord {
                 header: Header::of(&call.request, &self.places),
                 body: hash(&call.body),
                 body_bytes: call.body.len() as u64,
@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_that_cannot_be_written_is_told_and_ends_the_file_before_it() {
+    fn unwritable_call_is_reported_and_ends_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
         std::fs::write(&path, "").unwrap();

@@ -214,12 +214,12 @@ pub(crate) fn hash(bytes: &[u8]) -> String {
 
 /// What came into the conversation since the last call.
 #[derive(Debug, Default)]
-pub(crate) struct Since {
+pub(crate) struct NewInput {
     calls: u32,
     shown: usize,
 }
 
-impl Since {
+impl NewInput {
     /// The conversation is summed up, or was tried to be.
     pub(crate) fn summary(&mut self) {
         // A context that was compacted begins with its summary, which nobody said.

@@ -14,7 +14,7 @@ use quipu_providers::{Call, CallEnd, CallEvent, Provider, blank, plain_body, str
 
 use crate::places::Places;
 use crate::recording::{
-    Header, MAX_BYTES, RecordedAnswer, RecordedCall, RecordedResult, RecordingError, Since, is_summary,
+    Header, MAX_BYTES, NewInput, RecordedAnswer, RecordedCall, RecordedResult, RecordingError, is_summary,
     map_content, read,
 };
 
@@ -27,7 +27,7 @@ const SHOWN_WIDTH: usize = 160;
 
 /// A model that answers from a recording of [`Recorder`](crate::Recorder): no network, no key, while the tools are
 /// real. When what they return differs from the recording (but for what differs by nature), the call fails with
-/// [`ModelErrorKind::Departed`] and names the first difference. One for one session.
+/// [`ModelErrorKind::ReplayMismatch`] and names the first difference. One for one session.
 ///
 /// Usage is as recorded, without its price: nothing was paid.
 ///
@@ -74,7 +74,7 @@ pub struct Replay {
 
 #[derive(Debug, Default)]
 struct State {
-    since: Since,
+    since: NewInput,
     at: usize,
     departed: Option<ModelError>,
     notes: Vec<String>,
@@ -189,7 +189,10 @@ impl Replay {
                     Ok(call)
                 }
                 // The context stays as it is, as it did then.
-                _ => Err(ModelError::new(ModelErrorKind::Departed, "the recording holds no summary here")),
+                _ => Err(ModelError::new(
+                    ModelErrorKind::ReplayMismatch,
+                    "the recording holds no summary here",
+                )),
             };
         }
         if state.at == 0 {
@@ -208,7 +211,7 @@ impl Replay {
                 Ok(call)
             }
             Err(text) => {
-                let error = ModelError::new(ModelErrorKind::Departed, text);
+                let error = ModelError::new(ModelErrorKind::ReplayMismatch, text);
                 state.departed = Some(error.clone());
                 Err(error)
             }

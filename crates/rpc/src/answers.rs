@@ -22,14 +22,14 @@ pub struct AskAnswer {
     /// The question.
     pub id: AskId,
     /// What it says.
-    pub given: Given,
+    pub given: LineAnswer,
     /// Why not, for the model.
     pub reason: Option<String>,
 }
 
 /// What a line answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Given {
+pub enum LineAnswer {
     /// One of the options, or a text.
     Value(String),
     /// Yes or no.
@@ -47,29 +47,29 @@ impl AskAnswer {
     pub fn for_ask(&self, ask: &Ask) -> Result<Answer, BadAnswer> {
         let deny = || Answer::Deny { reason: self.reason.clone() };
         let answer = match (&ask.kind, &self.given) {
-            (AskKind::Permission(_), Given::Cancelled | Given::Confirmed(false)) => deny(),
-            (AskKind::Permission(_), Given::Confirmed(true)) => Answer::once(),
-            (AskKind::Permission(_), Given::Value(word)) if word == NO => deny(),
-            (AskKind::Permission(permission), Given::Value(word)) => {
+            (AskKind::Permission(_), LineAnswer::Cancelled | LineAnswer::Confirmed(false)) => deny(),
+            (AskKind::Permission(_), LineAnswer::Confirmed(true)) => Answer::once(),
+            (AskKind::Permission(_), LineAnswer::Value(word)) if word == NO => deny(),
+            (AskKind::Permission(permission), LineAnswer::Value(word)) => {
                 match permission.scopes.iter().find(|scope| scope_word(**scope) == word) {
                     Some(scope) => Answer::Allow { scope: *scope },
                     None => return Err(self.refused()),
                 }
             }
-            (_, Given::Cancelled) => Answer::Cancel,
-            (AskKind::Confirm { .. } | AskKind::OpenUrl { .. }, Given::Confirmed(yes)) => {
+            (_, LineAnswer::Cancelled) => Answer::Cancel,
+            (AskKind::Confirm { .. } | AskKind::OpenUrl { .. }, LineAnswer::Confirmed(yes)) => {
                 Answer::Confirm { yes: *yes }
             }
-            (AskKind::Choose { options, .. }, Given::Value(label)) => {
+            (AskKind::Choose { options, .. }, LineAnswer::Value(label)) => {
                 match options.iter().find(|option| option.label == *label) {
                     Some(option) => Answer::Choose { option: option.id.clone() },
                     None => return Err(self.refused()),
                 }
             }
-            (AskKind::Text { .. } | AskKind::Edit { .. }, Given::Value(text)) => {
+            (AskKind::Text { .. } | AskKind::Edit { .. }, LineAnswer::Value(text)) => {
                 Answer::Text { text: text.clone() }
             }
-            (AskKind::Form { .. }, Given::Value(text)) => match Json::parse(text) {
+            (AskKind::Form { .. }, LineAnswer::Value(text)) => match Json::parse(text) {
                 Ok(value) => Answer::Form { value },
                 Err(error) => return Err(BadAnswer::to(&self.id, format!("the form is no JSON: {error}"))),
             },
@@ -122,7 +122,7 @@ pub fn ask_line(ask: &Ask, timeout: Option<Duration>) -> String {
     let line = Dialog { id: ask.id.as_str(), timeout, ..Dialog::default() };
     match &ask.kind {
         AskKind::Permission(asked) => {
-            let title = format!("May `{}` {}?\n\n{}", asked.tool, asked.question, asked.subject);
+            let title = format!("`{}`: {}\n\n{}", asked.tool, asked.question, asked.subject);
             let options = asked.scopes.iter().map(|scope| scope_word(*scope)).chain([NO]).collect();
             Dialog { method: "select", title: &title, options: Some(options), ..line }.write()
         }
@@ -176,9 +176,9 @@ pub fn read_answer(line: &[u8]) -> Result<AskAnswer, BadAnswer> {
     let Some(id) = id else { return bad(ANSWER, "an answer needs the id of its question".into()) };
     let is = |name: &str| read.get(name).and_then(Value::as_bool);
     let given = match (text("value"), is("confirmed"), is("cancelled")) {
-        (_, _, Some(true)) => Given::Cancelled,
-        (Some(value), ..) => Given::Value(value.to_owned()),
-        (None, Some(yes), _) => Given::Confirmed(yes),
+        (_, _, Some(true)) => LineAnswer::Cancelled,
+        (Some(value), ..) => LineAnswer::Value(value.to_owned()),
+        (None, Some(yes), _) => LineAnswer::Confirmed(yes),
         (None, None, _) => return bad(ANSWER, "an answer needs a value, or confirmed, or cancelled".into()),
     };
     let reason = text("reason").map(str::trim).filter(|reason| !reason.is_empty());

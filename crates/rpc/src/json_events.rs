@@ -137,7 +137,7 @@ impl JsonEvents {
                 }
                 .write()
             }
-            Event::Asked { ask } => match &ask.kind {
+            Event::AskOpened { ask } => match &ask.kind {
                 AskKind::Permission(asked) => Line::QuipuAsked {
                     id: ask.id.as_str(),
                     tool_call_id: &asked.call,
@@ -148,7 +148,7 @@ impl JsonEvents {
                 kind => Line::QuipuAskedOther { id: ask.id.as_str(), ask: kind },
             }
             .write(),
-            Event::AskClosed { ask, by, by_policy } => {
+            Event::AskClosed { ask, answer: by, by_policy } => {
                 let (answer, reason) = match by {
                     None => (None, None),
                     Some(Answer::Allow { .. }) => (Some("allow"), None),
@@ -200,7 +200,7 @@ impl JsonEvents {
                 estimated_tokens_after: *tokens_after,
             }
             .write(),
-            Event::Changed { node, model, thinking } => Line::QuipuChanged {
+            Event::EpochChanged { node, model, thinking } => Line::QuipuChanged {
                 provider: &model.provider,
                 model_id: &model.id,
                 thinking_level: *thinking,
@@ -266,7 +266,7 @@ impl JsonEvents {
             self.dropped = None;
         }
         let (node, dropped) = match ending {
-            Ending::Kept(node) => {
+            Ending::Committed(node) => {
                 self.run_messages.push(Arc::clone(message));
                 if matches!(**message, Message::ToolResult(_)) {
                     self.turn_results.push(Arc::clone(message));

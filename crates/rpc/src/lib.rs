@@ -8,5 +8,5 @@ mod answers;
 mod json_events;
 mod line;
 
-pub use answers::{ANSWER_LIMIT, AskAnswer, BadAnswer, Given, ask_line, read_answer};
+pub use answers::{ANSWER_LIMIT, AskAnswer, BadAnswer, LineAnswer, ask_line, read_answer};
 pub use json_events::{JsonEvents, SessionHeader};

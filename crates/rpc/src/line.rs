@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use quipu_protocol::{
-    AskKind, CallId, Compaction, CompactionReason, Content, Json, Jumped, Message, ModelError, NodeId,
+    AskKind, CallId, Compaction, CompactionReason, Content, Json, JumpReport, Message, ModelError, NodeId,
     SessionId, Thinking, ToolResultMessage, Ui, Usage, UserInput,
 };
 use serde::Serialize;
@@ -354,10 +354,10 @@ pub(crate) struct JumpLine<'a> {
     usage: Option<Usage>,
 }
 
-impl<'a> From<&'a Jumped> for JumpLine<'a> {
-    fn from(jumped: &'a Jumped) -> Self {
-        let Jumped { session: _, from, at, head, said, summary, usage } = jumped;
-        Self { from: *from, at: *at, head: *head, said: said.as_ref(), summary: *summary, usage: *usage }
+impl<'a> From<&'a JumpReport> for JumpLine<'a> {
+    fn from(jumped: &'a JumpReport) -> Self {
+        let JumpReport { session: _, from, at, head, prompt, summary, usage } = jumped;
+        Self { from: *from, at: *at, head: *head, said: prompt.as_ref(), summary: *summary, usage: *usage }
     }
 }
 

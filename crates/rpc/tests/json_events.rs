@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use quipu_protocol::{
     Answer, Ask, AskKind, Compaction, CompactionReason, CompactionResult, Content, Delta, Ending, Envelope,
-    Event, Json, JumpResult, Jumped, Limit, Message, ModelError, ModelErrorKind, NodeId, Notice, Outcome,
-    Permission, Queued, Scope, Snapshot, Thinking, ToolResultMessage,
+    Event, Json, JumpReport, JumpResult, Limit, Message, ModelError, ModelErrorKind, NodeId, Notice, Outcome,
+    Permission, QueuedItem, Scope, Snapshot, Thinking, ToolResultMessage,
 };
 use quipu_rpc::{JsonEvents, SessionHeader};
 use serde_json::Value;
@@ -85,7 +85,7 @@ fn event_of(captured: &Value, messages: &mut usize) -> Event {
         "message_end" => Event::MessageEnded {
             id: messages.to_string().into(),
             message: message(),
-            ending: Ending::Kept(NodeId([7; 32])),
+            ending: Ending::Committed(NodeId([7; 32])),
         },
         "tool_execution_start" => Event::ToolStarted {
             call: text("toolCallId").into(),
@@ -234,7 +234,7 @@ fn dropped_answers() {
         r#"{"type":"auto_retry_start","attempt":1,"delayMs":2500,"errorMessage":"busy"}"#
     );
     // Kept at last: the dropped one is forgotten.
-    line(&mut events, ended(Ending::Kept(NodeId([1; 32]))));
+    line(&mut events, ended(Ending::Committed(NodeId([1; 32]))));
     assert_eq!(
         line(&mut events, Event::RetryEnded { ok: true }),
         r#"{"type":"auto_retry_end","success":true,"attempt":1}"#
@@ -265,7 +265,7 @@ fn dropped_answers() {
 #[test]
 fn lines_of_single_events() {
     let check = |event: Event, expect: &str| assert_eq!(line(&mut events(), event), expect);
-    let queued = |text: &str| Queued { id: "i".into(), text: text.into() };
+    let queued = |text: &str| QueuedItem { id: "i".into(), text: text.into() };
     check(
         Event::QueueChanged { steering: vec![queued("a"), queued("b")], follow_up: vec![queued("c")] },
         r#"{"type":"queue_update","steering":["a","b"],"followUp":["c"]}"#,
@@ -284,7 +284,7 @@ fn lines_of_single_events() {
         r#"{"type":"tool_execution_update","toolCallId":"c","toolName":"","args":{},"partialResult":{"content":[{"type":"text","text":"x"}],"details":{}}}"#,
     );
     check(
-        Event::Asked {
+        Event::AskOpened {
             ask: Arc::new(Ask {
                 id: "q".into(),
                 deadline: None,
@@ -300,7 +300,7 @@ fn lines_of_single_events() {
         },
         r#"{"type":"quipu_asked","id":"q","toolCallId":"c","toolName":"bash","question":"Run it?","subject":"rm -r x"}"#,
     );
-    let closed = |by| Event::AskClosed { ask: "q".into(), by, by_policy: false };
+    let closed = |by| Event::AskClosed { ask: "q".into(), answer: by, by_policy: false };
     check(closed(None), r#"{"type":"quipu_ask_closed","id":"q","answer":null}"#);
     check(closed(Some(Answer::once())), r#"{"type":"quipu_ask_closed","id":"q","answer":"allow"}"#);
     check(
@@ -308,7 +308,7 @@ fn lines_of_single_events() {
         r#"{"type":"quipu_ask_closed","id":"q","answer":"deny","reason":"no"}"#,
     );
     check(
-        Event::AskClosed { ask: "q".into(), by: Some(Answer::once()), by_policy: true },
+        Event::AskClosed { ask: "q".into(), answer: Some(Answer::once()), by_policy: true },
         r#"{"type":"quipu_ask_closed","id":"q","answer":"allow","byPolicy":true}"#,
     );
     check(Event::PermissionsChanged { mode: "ask".into() }, r#"{"type":"quipu_permissions","mode":"ask"}"#);
@@ -353,12 +353,12 @@ fn lines_of_single_events() {
         &format!(r#"{{"type":"quipu_jump_start","to":"{one}"}}"#),
     );
     let ended = |result| Event::JumpEnded { result: Arc::new(result) };
-    let jumped = Jumped {
+    let jumped = JumpReport {
         session: "s".into(),
         from: NodeId([1; 32]),
         at: NodeId([2; 32]),
         head: NodeId([2; 32]),
-        said: Some("in other words".into()),
+        prompt: Some("in other words".into()),
         summary: None,
         usage: None,
     };
@@ -402,7 +402,7 @@ fn turns_and_runs_begin_empty() {
     let kept = |message: Message| Event::MessageEnded {
         id: "m".into(),
         message: Arc::new(message),
-        ending: Ending::Kept(NodeId([1; 32])),
+        ending: Ending::Committed(NodeId([1; 32])),
     };
     let result = Message::ToolResult(ToolResultMessage {
         tool_call_id: "c".into(),

@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use quipu::{Delivery, Opened, Session};
+use quipu::{Delivery, OpenedSession, Session};
 use quipu_host::{
     Advice, CommandCall, Failure, FailureKind, Home, HostNotice, Observer, OpenRequest, Question,
     SessionTarget,
 };
 use quipu_protocol::{
-    Ack, ClientFrame, Command, FrameErrorKind, PROTOCOL_VERSION, Refused, ServerFrame, SessionId, Thinking,
+    Ack, ClientFrame, Command, FrameErrorKind, PROTOCOL_VERSION, Refusal, ServerFrame, SessionId, Thinking,
 };
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::mpsc;
@@ -55,7 +55,7 @@ struct Inner {
 
 /// How a connection ended.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Served {
+pub enum ServeEnd {
     /// The client left.
     Left,
     /// It spoke another version, or none.
@@ -67,13 +67,13 @@ pub enum Served {
 }
 
 /// An answer that is on its way.
-type Pending = Pin<Box<dyn Future<Output = ServerFrame> + Send>>;
+type PendingFrame = Pin<Box<dyn Future<Output = ServerFrame> + Send>>;
 
 /// Lines to one client.
 #[derive(Clone)]
-struct Out(mpsc::Sender<String>);
+struct ClientWriter(mpsc::Sender<String>);
 
-impl Out {
+impl ClientWriter {
     /// Whether it was taken: not when the client is gone.
     async fn send(&self, frame: &ServerFrame) -> bool {
         self.0.send(written(frame)).await.is_ok()
@@ -81,12 +81,12 @@ impl Out {
 }
 
 /// Tells a client what a person should know, for as long as it is there.
-struct Told(mpsc::WeakSender<String>, Wording);
+struct ClientObserver(mpsc::WeakSender<String>, Wording);
 
-impl Observer for Told {
+impl Observer for ClientObserver {
     fn notice(&self, notice: HostNotice) {
         let text = (self.1)(&notice.text, notice.advice.as_ref());
-        let frame = ServerFrame::Notice { warns: notice.warns, text };
+        let frame = ServerFrame::Notice { warning: notice.warns, text };
         if let Some(out) = self.0.upgrade() {
             // A client that is so far behind is not told.
             drop(out.try_send(written(&frame)));
@@ -107,19 +107,19 @@ fn error(id: Option<u64>, kind: FrameErrorKind, message: impl Into<String>) -> S
 
 fn failed(id: u64, failure: &Failure, wording: Wording) -> ServerFrame {
     let kind = match failure.kind {
-        FailureKind::Asks(_) => FrameErrorKind::Asks,
+        FailureKind::Asks(_) => FrameErrorKind::NeedsAnswer,
         _ => FrameErrorKind::Failed,
     };
     error(Some(id), kind, wording(&failure.message, failure.advice.as_ref()))
 }
 
-fn refused(id: u64, refused: Refused) -> ServerFrame {
+fn refused(id: u64, refused: Refusal) -> ServerFrame {
     let message = refused.to_string();
     ServerFrame::Refused { id, refused, message }
 }
 
 /// Which session a client wants.
-struct Wanted {
+struct SessionRequest {
     cwd: String,
     session: Option<String>,
     fork: Option<String>,
@@ -159,10 +159,10 @@ impl Desk {
         &self,
         read: impl AsyncRead + Unpin,
         write: impl AsyncWrite + Unpin + Send + 'static,
-    ) -> Served {
+    ) -> ServeEnd {
         let (sender, receiver) = mpsc::channel(WAITING);
         let mut writer = AbortOnDropHandle::new(tokio::spawn(write_lines(write, receiver, self.0.stalled)));
-        let out = Out(sender);
+        let out = ClientWriter(sender);
         let client = Client {
             desk: self.clone(),
             out: out.clone(),
@@ -173,9 +173,9 @@ impl Desk {
             biased;
             () = self.0.closing.cancelled() => {
                 drop(out.0.try_send(written(&error(None, FrameErrorKind::Closing, "the server is ending"))));
-                Served::Closed
+                ServeEnd::Closed
             }
-            _ = &mut writer => return Served::Stalled,
+            _ = &mut writer => return ServeEnd::Stalled,
             served = client.serve(Lines::new(read)) => served,
         };
         // What is on its way is written; those who follow sessions are gone.
@@ -201,7 +201,7 @@ impl Desk {
         self.sessions().get(id).cloned()
     }
 
-    async fn open(&self, id: u64, wanted: Wanted, out: Out) -> ServerFrame {
+    async fn open(&self, id: u64, wanted: SessionRequest, out: ClientWriter) -> ServerFrame {
         let _opening = self.0.opening.write().await;
         if self.0.closing.is_cancelled() {
             return error(Some(id), FrameErrorKind::Closing, "the server is ending, and opens nothing");
@@ -217,11 +217,12 @@ impl Desk {
 
     async fn opened(
         &self,
-        wanted: Wanted,
-        out: Out,
+        wanted: SessionRequest,
+        out: ClientWriter,
     ) -> Result<(SessionId, Session, Vec<quipu_protocol::Notice>), Failure> {
-        let Wanted { cwd, session, fork, model, thinking } = wanted;
-        let home = self.0.home.clone().with_observer(Arc::new(Told(out.0.downgrade(), self.0.wording)));
+        let SessionRequest { cwd, session, fork, model, thinking } = wanted;
+        let home =
+            self.0.home.clone().with_observer(Arc::new(ClientObserver(out.0.downgrade(), self.0.wording)));
         if !Path::new(&cwd).is_absolute() {
             return Err(Failure::request(format!("`cwd` must be an absolute path, and this is {cwd}")));
         }
@@ -253,10 +254,10 @@ impl Desk {
         let mut request = OpenRequest { which, here, answers, ..self.0.request.clone() };
         request.model = model.or(request.model);
         request.thinking = thinking.or(request.thinking);
-        let Opened { session, troubles } = quipu_host::open(&home, &request).await?.opened;
+        let OpenedSession { session, notices } = quipu_host::open(&home, &request).await?.opened;
         let name = session.view().session;
         self.sessions().insert(name.clone(), session.clone());
-        Ok((name, session, troubles))
+        Ok((name, session, notices))
     }
 
     /// A session of this name that is open here.
@@ -307,29 +308,29 @@ async fn write_lines(
 /// One connection.
 struct Client {
     desk: Desk,
-    out: Out,
+    out: ClientWriter,
     /// The sessions that it follows.
     followed: HashMap<SessionId, AbortOnDropHandle<()>>,
-    under_way: FuturesUnordered<Pending>,
+    under_way: FuturesUnordered<PendingFrame>,
 }
 
 impl Client {
-    async fn serve<R: AsyncRead + Unpin>(mut self, mut lines: Lines<R>) -> Served {
+    async fn serve<R: AsyncRead + Unpin>(mut self, mut lines: Lines<R>) -> ServeEnd {
         match lines.next().await {
             Ok(Some(line)) => {
                 if let Err(why) = greeted(&line) {
                     self.out.send(&error(None, FrameErrorKind::Version, why)).await;
-                    return Served::OtherVersion;
+                    return ServeEnd::OtherVersion;
                 }
             }
-            Ok(None) | Err(_) => return Served::Left,
+            Ok(None) | Err(_) => return ServeEnd::Left,
         }
         let server = format!("quipu {}", env!("CARGO_PKG_VERSION"));
         let mut there = self.out.send(&ServerFrame::Hello { version: PROTOCOL_VERSION, server }).await;
         let (mut number, mut ends) = (1_u64, false);
         while there {
             if ends && self.under_way.is_empty() {
-                return Served::Left;
+                return ServeEnd::Left;
             }
             tokio::select! {
                 biased;
@@ -349,7 +350,7 @@ impl Client {
                 }
             }
         }
-        Served::Stalled
+        ServeEnd::Stalled
     }
 
     /// Takes a line; whether the client is there still.
@@ -384,7 +385,7 @@ impl Client {
     }
 
     /// What a line asks for: on its way, or answered at once.
-    async fn begin(&mut self, frame: ClientFrame) -> Result<Option<Pending>, Box<ServerFrame>> {
+    async fn begin(&mut self, frame: ClientFrame) -> Result<Option<PendingFrame>, Box<ServerFrame>> {
         let desk = self.desk.clone();
         if self.under_way.len() >= UNDER_WAY {
             let message = format!("{UNDER_WAY} requests are under way; wait for their answers");
@@ -394,7 +395,7 @@ impl Client {
             let message = format!("no session `{session}` is open here; open it first");
             desk.session(session).ok_or_else(|| Box::new(error(Some(id), FrameErrorKind::NoSession, message)))
         };
-        let pending: Pending = match frame {
+        let pending: PendingFrame = match frame {
             ClientFrame::Hello { .. } => {
                 return Err(Box::new(error(
                     None,
@@ -404,7 +405,7 @@ impl Client {
             }
             ClientFrame::Open { id, cwd, session, fork, model, thinking } => {
                 let out = self.out.clone();
-                let wanted = Wanted { cwd, session, fork, model, thinking };
+                let wanted = SessionRequest { cwd, session, fork, model, thinking };
                 Box::pin(async move { desk.open(id, wanted, out).await })
             }
             ClientFrame::Command { id, session: name, command } => {
@@ -471,7 +472,7 @@ impl Client {
                 let commands = desk.0.home.commands().clone();
                 Box::pin(async move {
                     match commands.run(&name, CommandCall { arguments, session }).await {
-                        Ok(value) => ServerFrame::Ran { id, value },
+                        Ok(value) => ServerFrame::CommandResult { id, value },
                         Err(why) => error(Some(id), FrameErrorKind::Failed, why.to_string()),
                     }
                 })

@@ -6,5 +6,5 @@
 mod desk;
 mod lines;
 
-pub use desk::{Desk, SESSIONS, Served, Wording};
+pub use desk::{Desk, SESSIONS, ServeEnd, Wording};
 pub use lines::LINE_LIMIT;

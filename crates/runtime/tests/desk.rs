@@ -10,10 +10,10 @@ mod tests {
     use quipu_host::{CommandCall, CommandHandler, Failure, Home, OpenRequest, SilentObserver};
     use quipu_protocol::{
         Ack, Answer as Answered, AskKind, ClientFrame, Command, CommandSpec, CommandValue, Event,
-        FrameErrorKind, MoveFiles, NodeId, Outcome, QueueMode, Refused, Scope, ServerFrame, SessionId,
+        FrameErrorKind, MoveFiles, NodeId, Outcome, QueueMode, Refusal, Scope, ServerFrame, SessionId,
         Snapshot,
     };
-    use quipu_runtime::{Desk, LINE_LIMIT, Served};
+    use quipu_runtime::{Desk, LINE_LIMIT, ServeEnd};
     use quipu_testkit::{Answer, FakeServer, Gate, Reply};
     use serde_json::json;
     use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, ReadHalf, WriteHalf};
@@ -55,7 +55,7 @@ mod tests {
     struct Client {
         write: WriteHalf<DuplexStream>,
         read: BufReader<ReadHalf<DuplexStream>>,
-        served: JoinHandle<Served>,
+        served: JoinHandle<ServeEnd>,
         number: u64,
         /// What came while something else was waited for.
         kept: Vec<ServerFrame>,
@@ -74,8 +74,8 @@ mod tests {
 
         async fn connect(desk: &Desk) -> Self {
             let mut client = Self::silent(desk);
-            client.line(r#"{"type":"hello","version":1}"#).await;
-            assert!(matches!(client.next().await, ServerFrame::Hello { version: 1, .. }));
+            client.line(r#"{"type":"hello","version":2}"#).await;
+            assert!(matches!(client.next().await, ServerFrame::Hello { version: 2, .. }));
             client
         }
 
@@ -124,7 +124,7 @@ mod tests {
             }
         }
 
-        async fn command(&mut self, session: &SessionId, command: Command) -> Result<Ack, Refused> {
+        async fn command(&mut self, session: &SessionId, command: Command) -> Result<Ack, Refusal> {
             let session = session.clone();
             match self.answer(|id| ClientFrame::Command { id, session, command }).await {
                 ServerFrame::Ack { ack, .. } => Ok(ack),
@@ -136,7 +136,7 @@ mod tests {
             }
         }
 
-        async fn prompt(&mut self, session: &SessionId, text: &str, when: QueueMode) -> Result<Ack, Refused> {
+        async fn prompt(&mut self, session: &SessionId, text: &str, when: QueueMode) -> Result<Ack, Refusal> {
             self.command(session, Command::Prompt { input: text.into(), when }).await
         }
 
@@ -172,7 +172,7 @@ mod tests {
         }
 
         /// The client leaves, and its connection ends.
-        async fn leave(self) -> Served {
+        async fn leave(self) -> ServeEnd {
             drop((self.write, self.read));
             self.served.await.unwrap()
         }
@@ -187,9 +187,9 @@ mod tests {
     }
 
     /// Says what follows its name, and how many messages there are in the session.
-    struct Says;
+    struct EchoCommand;
 
-    impl CommandHandler for Says {
+    impl CommandHandler for EchoCommand {
         fn run<'a>(&'a self, call: &'a CommandCall) -> BoxFuture<'a, Result<CommandValue, Failure>> {
             Box::pin(async move {
                 if call.arguments == "panic" {
@@ -210,7 +210,7 @@ mod tests {
         let home = Home::at(world.path("home"), Arc::new(SilentObserver));
         home.commands().set_built_in([CommandSpec::new("tree", "the tree", "x")]);
         let own = CommandSpec::new("test:says", "says it", "a test").with_arguments("TEXT");
-        home.commands().register(own.clone(), Arc::new(Says)).unwrap();
+        home.commands().register(own.clone(), Arc::new(EchoCommand)).unwrap();
         let desk = Desk::new(home, OpenRequest::default());
         let mut client = Client::connect(&desk).await;
         let ServerFrame::Commands { commands, .. } = client.answer(|id| ClientFrame::Commands { id }).await
@@ -224,13 +224,13 @@ mod tests {
             move |id| ClientFrame::Run { id, session, name, arguments }
         };
         match client.answer(run("test:says", "hello", Some(&session))).await {
-            ServerFrame::Ran { value: CommandValue::Text { text }, .. } => {
+            ServerFrame::CommandResult { value: CommandValue::Text { text }, .. } => {
                 assert_eq!(text, format!("hello Some(\"{session}\")"));
             }
             other => panic!("{other:?}"),
         }
         match client.answer(run("test:says", "?ask it", None)).await {
-            ServerFrame::Ran { value, .. } => {
+            ServerFrame::CommandResult { value, .. } => {
                 assert_eq!(value, CommandValue::Prompt { input: "ask it".into() });
             }
             other => panic!("{other:?}"),
@@ -250,7 +250,7 @@ mod tests {
         let nobody = SessionId::from("nobody".to_owned());
         let lost = client.answer(run("test:says", "", Some(&nobody))).await;
         assert!(matches!(lost, ServerFrame::Error { kind: FrameErrorKind::NoSession, .. }), "{lost:?}");
-        assert_eq!(client.leave().await, Served::Left);
+        assert_eq!(client.leave().await, ServeEnd::Left);
         desk.shutdown().await;
     }
 
@@ -272,7 +272,7 @@ mod tests {
         }
         assert!(matches!(client.prompt(&one, "one", QueueMode::Now).await, Ok(Ack::Started(_))));
         gate.reached().await;
-        assert_eq!(client.prompt(&one, "more", QueueMode::Now).await, Err(Refused::Busy));
+        assert_eq!(client.prompt(&one, "more", QueueMode::Now).await, Err(Refusal::Busy));
         assert!(matches!(client.prompt(&one, "and", QueueMode::Steer).await, Ok(Ack::Queued(_))));
         client.prompt(&two, "two", QueueMode::Now).await.unwrap();
         assert_eq!(client.settled(&two).await, Outcome::Done);
@@ -302,12 +302,12 @@ mod tests {
             .answer(|id| ClientFrame::Subscribe { id, session: name, live: false, answers: false })
             .await;
         assert!(matches!(late, ServerFrame::Error { kind: FrameErrorKind::NoSession, .. }), "{late:?}");
-        assert_eq!(client.leave().await, Served::Left);
+        assert_eq!(client.leave().await, ServeEnd::Left);
         desk.shutdown().await;
     }
 
     #[tokio::test]
-    async fn a_client_that_comes_back_a_thousand_times_finds_its_session_and_the_question() {
+    async fn client_that_reconnects_often_finds_session_and_question() {
         let world = World::new([]);
         let outside = world.path("other/out.txt");
         world.server.push(calls("write", &json!({ "path": outside, "content": "hi" })));
@@ -318,7 +318,7 @@ mod tests {
         client.subscribe(&session, false).await;
         client.prompt(&session, "go", QueueMode::Now).await.unwrap();
         let is_asked = |event: &Event| match event {
-            Event::Asked { ask } => Some(ask.id.clone()),
+            Event::AskOpened { ask } => Some(ask.id.clone()),
             _ => None,
         };
         let asked = client.until(&session, is_asked).await;
@@ -331,7 +331,7 @@ mod tests {
                 let mut next = Client::connect(&desk).await;
                 next.subscribe(&session, false).await;
                 let before = std::mem::replace(&mut client, next);
-                assert_eq!(before.leave().await, Served::Left);
+                assert_eq!(before.leave().await, ServeEnd::Left);
             }
         }
         let snapshot = client.subscribe(&session, false).await;
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_line_of_the_protocol_is_named_and_the_session_goes_on() {
+    async fn invalid_line_is_reported_and_session_continues() {
         let world = World::new([says("still here")]);
         let desk = world.desk();
         for (first, kind) in [
@@ -364,7 +364,7 @@ mod tests {
                 "{answer:?}"
             );
             assert!(client.read().await.is_none());
-            assert_eq!(client.served.await.unwrap(), Served::OtherVersion);
+            assert_eq!(client.served.await.unwrap(), ServeEnd::OtherVersion);
         }
         let mut client = Client::connect(&desk).await;
         let session = client.open(&world.path("work"), None).await;
@@ -380,7 +380,7 @@ mod tests {
                 FrameErrorKind::NoSession,
                 Some(7),
             ),
-            (r#"{"type":"hello","version":1}"#, FrameErrorKind::Invalid, None),
+            (r#"{"type":"hello","version":2}"#, FrameErrorKind::Invalid, None),
             (r#"{"type":"open","id":8,"cwd":"work"}"#, FrameErrorKind::Failed, Some(8)),
             (r#"{"type":"open","id":9,"cwd":"/","session":"a","fork":"b"}"#, FrameErrorKind::Failed, Some(9)),
             (r#"{"type":"open","id":10,"cwd":"/not there"}"#, FrameErrorKind::Failed, Some(10)),
@@ -418,7 +418,7 @@ mod tests {
             command: Command::Prompt { input: "go".into(), when: QueueMode::Now },
         })
         .await;
-        assert_eq!((&mut deaf.served).await.unwrap(), Served::Stalled);
+        assert_eq!((&mut deaf.served).await.unwrap(), ServeEnd::Stalled);
         let mut client = Client::connect(&desk).await;
         let mut snapshot = client.subscribe(&session, false).await;
         if snapshot.run.is_some() {
@@ -478,7 +478,7 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         };
-        assert!(matches!(refused, None | Some(Refused::Closed)), "{refused:?}");
+        assert!(matches!(refused, None | Some(Refusal::Closed)), "{refused:?}");
         // What was queued is there when it is opened again.
         let again = client.open(&world.path("work"), Some(&session)).await;
         assert_eq!(again, session, "nobody holds it any more");
@@ -487,10 +487,10 @@ mod tests {
         let again = client.open(&world.path("work"), Some(&session)).await;
         client.subscribe(&again, false).await;
         tokio::join!(desk.shutdown(), async { while client.read().await.is_some() {} });
-        assert_eq!(client.served.await.unwrap(), Served::Closed);
+        assert_eq!(client.served.await.unwrap(), ServeEnd::Closed);
         let mut late = Client::silent(&desk);
         late.write.write_all(b"{\"type\":\"hello\",\"version\":1}\n").await.ok();
-        assert_eq!(late.leave().await, Served::Closed);
+        assert_eq!(late.leave().await, ServeEnd::Closed);
     }
 
     #[tokio::test]
@@ -521,7 +521,7 @@ mod tests {
         client.command(&session, jump(there)).await.unwrap();
         client.until(&session, |event| matches!(event, Event::JumpEnded { .. }).then_some(())).await;
         assert_eq!(file(), "one");
-        let undo = Command::Undo { steps: 1, files: MoveFiles::AsBefore };
+        let undo = Command::Undo { steps: 1, files: MoveFiles::Auto };
         assert!(matches!(client.command(&session, undo).await, Ok(Ack::Moved(_))));
         assert_eq!(file(), "two");
         desk.shutdown().await;

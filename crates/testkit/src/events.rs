@@ -124,7 +124,7 @@ impl EventLaws {
                 let blocks =
                     self.messages.remove(id.as_str()).ok_or("a message ends after it began, once")?;
                 self.ended.insert(id.to_string());
-                if let (Message::Assistant(answer), Ending::Kept(_), false) =
+                if let (Message::Assistant(answer), Ending::Committed(_), false) =
                     (&**message, ending, blocks.is_empty())
                 {
                     let streamed: String = blocks.concat();
@@ -163,7 +163,9 @@ impl EventLaws {
                 let at = self.shells.iter().position(|open| open == id.as_str());
                 self.shells.remove(at.ok_or("a line ends after it began, once")?);
             }
-            Event::Asked { ask } => law(self.asks.insert(ask.id.to_string()), "a question is asked once")?,
+            Event::AskOpened { ask } => {
+                law(self.asks.insert(ask.id.to_string()), "a question is asked once")?
+            }
             Event::AskClosed { ask, .. } => {
                 law(self.asks.remove(ask.as_str()), "a question is closed after it was asked, once")?;
             }
@@ -199,7 +201,7 @@ impl EventLaws {
                 law(self.turn.is_some() && !self.compacting, "results are left out before a call")?;
                 law(self.messages.is_empty() && self.tools.is_empty(), "nothing else is open meanwhile")?;
             }
-            Event::Changed { .. } => {
+            Event::EpochChanged { .. } => {
                 let idle = self.messages.is_empty() && self.tools.is_empty();
                 law(
                     idle && !self.jumping && !self.compacting,

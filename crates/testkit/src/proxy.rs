@@ -9,14 +9,14 @@ use tokio::sync::watch;
 
 use crate::FakeServer;
 use crate::listener::Listener;
-use crate::server::{Captured, read};
+use crate::server::{CapturedRequest, read};
 
 /// A proxy on `127.0.0.1`: plain requests with the whole address, tunnels by `CONNECT`, and SOCKS5. It writes down
 /// what it was asked, of a tunnel only its beginning. Gone when it is dropped.
 #[derive(Debug)]
 pub struct FakeProxy {
     listener: Listener,
-    captured: Arc<watch::Sender<Vec<Captured>>>,
+    captured: Arc<watch::Sender<Vec<CapturedRequest>>>,
 }
 
 #[derive(Debug, Clone)]
@@ -72,7 +72,7 @@ impl FakeProxy {
 
     /// What it was asked so far, in order. The path is the whole address, or host and port of a tunnel; the method
     /// of a tunnel by SOCKS5 is `SOCKS5`.
-    pub fn requests(&self) -> Vec<Captured> {
+    pub fn requests(&self) -> Vec<CapturedRequest> {
         self.captured.borrow().clone()
     }
 }
@@ -80,12 +80,12 @@ impl FakeProxy {
 async fn serve(
     mut connection: TcpStream,
     manners: &Manners,
-    captured: &watch::Sender<Vec<Captured>>,
+    captured: &watch::Sender<Vec<CapturedRequest>>,
 ) -> std::io::Result<()> {
     let mut first = [0];
     if connection.peek(&mut first).await? == 1 && first == [5] {
         let target = socks(&mut connection, manners).await?;
-        captured.send_modify(|all| all.push(Captured::tunnel("SOCKS5", target)));
+        captured.send_modify(|all| all.push(CapturedRequest::tunnel("SOCKS5", target)));
         let Some(to) = manners.to else { return Ok(()) };
         let mut server = TcpStream::connect(to).await?;
         return copy_bidirectional(&mut connection, &mut server).await.map(drop);

@@ -20,7 +20,7 @@ const MAX_REQUEST: usize = 256 << 20;
 
 /// One request, as it came.
 #[derive(Debug, Clone)]
-pub struct Captured {
+pub struct CapturedRequest {
     /// Such as `POST`.
     pub method: String,
     /// The path, with its query.
@@ -33,7 +33,7 @@ pub struct Captured {
     pub at: Instant,
 }
 
-impl Captured {
+impl CapturedRequest {
     /// The first header of this name (in lower case).
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
@@ -69,7 +69,7 @@ pub struct FakeServer {
 #[derive(Debug)]
 struct State {
     script: Mutex<VecDeque<Reply>>,
-    captured: watch::Sender<Vec<Captured>>,
+    captured: watch::Sender<Vec<CapturedRequest>>,
 }
 
 impl FakeServer {
@@ -142,12 +142,12 @@ impl FakeServer {
     }
 
     /// The requests so far, in order.
-    pub fn requests(&self) -> Vec<Captured> {
+    pub fn requests(&self) -> Vec<CapturedRequest> {
         self.state.captured.borrow().clone()
     }
 
     /// Waits until there were `count` requests, and gives all.
-    pub async fn wait_for_requests(&self, count: usize) -> Vec<Captured> {
+    pub async fn wait_for_requests(&self, count: usize) -> Vec<CapturedRequest> {
         let mut captured = self.state.captured.subscribe();
         match captured.wait_for(|captured| captured.len() >= count).await {
             Ok(captured) => captured.clone(),
@@ -258,7 +258,9 @@ async fn send(
 }
 
 /// Reads one request with a `content-length`; `None` when the connection ends before it is whole.
-pub(crate) async fn read(connection: &mut (impl AsyncRead + Unpin)) -> std::io::Result<Option<Captured>> {
+pub(crate) async fn read(
+    connection: &mut (impl AsyncRead + Unpin),
+) -> std::io::Result<Option<CapturedRequest>> {
     let mut bytes = Vec::new();
     let body_at = loop {
         if let Some(at) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -288,5 +290,5 @@ pub(crate) async fn read(connection: &mut (impl AsyncRead + Unpin)) -> std::io::
         }
     }
     let body = Bytes::from(bytes).slice(body_at..body_at + length);
-    Ok(Some(Captured { method, path, headers, body, at: Instant::now() }))
+    Ok(Some(CapturedRequest { method, path, headers, body, at: Instant::now() }))
 }

@@ -17,7 +17,7 @@ thread_local! {
 
 /// A span, or an event in one.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Collected {
+pub struct SpanRecord {
     /// Its name; the message of an event.
     pub name: String,
     /// The place of the span around it in [`SpanCollector::all`].
@@ -28,7 +28,7 @@ pub struct Collected {
     pub ended: bool,
 }
 
-impl Visit for Collected {
+impl Visit for SpanRecord {
     fn record_str(&mut self, field: &Field, value: &str) {
         match field.name() {
             "message" => self.name = value.to_owned(),
@@ -47,7 +47,7 @@ pub struct SpanCollector(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    all: Mutex<Vec<Collected>>,
+    all: Mutex<Vec<SpanRecord>>,
     /// Handles that are held of a span, and its place.
     open: Mutex<HashMap<u64, (usize, usize)>>,
     next: AtomicU64,
@@ -55,21 +55,21 @@ struct Inner {
 
 /// Collects while it is held.
 #[derive(Debug)]
-pub struct Collecting {
+pub struct SpanGuard {
     _default: DefaultGuard,
     _other: Dispatch,
 }
 
 impl SpanCollector {
     /// Collects what this thread traces.
-    pub fn collect(&self) -> Collecting {
+    pub fn collect(&self) -> SpanGuard {
         // With one alone, a span that another thread meets first would be taken for one that nobody wants.
         let other = Dispatch::new(Self::default());
-        Collecting { _default: tracing::subscriber::set_default(self.clone()), _other: other }
+        SpanGuard { _default: tracing::subscriber::set_default(self.clone()), _other: other }
     }
 
     /// What was collected, in order.
-    pub fn all(&self) -> Vec<Collected> {
+    pub fn all(&self) -> Vec<SpanRecord> {
         self.list().clone()
     }
 
@@ -86,7 +86,7 @@ impl SpanCollector {
         names.join("/")
     }
 
-    fn list(&self) -> MutexGuard<'_, Vec<Collected>> {
+    fn list(&self) -> MutexGuard<'_, Vec<SpanRecord>> {
         self.0.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -113,7 +113,7 @@ impl Subscriber for SpanCollector {
     fn new_span(&self, attributes: &Attributes<'_>) -> Id {
         let parent = self.around(attributes.is_contextual(), attributes.parent());
         let name = attributes.metadata().name().to_owned();
-        let mut span = Collected { name, parent, ..Collected::default() };
+        let mut span = SpanRecord { name, parent, ..SpanRecord::default() };
         attributes.record(&mut span);
         let id = self.0.next.fetch_add(1, Ordering::Relaxed) + 1;
         let mut all = self.list();
@@ -134,7 +134,7 @@ impl Subscriber for SpanCollector {
 
     fn event(&self, event: &Event<'_>) {
         let parent = self.around(event.is_contextual(), event.parent());
-        let mut one = Collected { parent, ended: true, ..Collected::default() };
+        let mut one = SpanRecord { parent, ended: true, ..SpanRecord::default() };
         event.record(&mut one);
         self.list().push(one);
     }

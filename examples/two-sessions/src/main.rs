@@ -15,7 +15,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command as Process, Stdio};
 
 use quipu_protocol::{
     Ack, Answer, AskKind, ClientFrame, Command, Event, MoveFiles, NodeId, Outcome, PROTOCOL_VERSION,
-    QueueMode, Refused, Scope, ServerFrame, SessionId, Snapshot,
+    QueueMode, Refusal, Scope, ServerFrame, SessionId, Snapshot,
 };
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -133,7 +133,7 @@ impl Front {
         Ok(())
     }
 
-    fn send(&mut self, session: &SessionId, command: Command) -> Result<std::result::Result<Ack, Refused>> {
+    fn send(&mut self, session: &SessionId, command: Command) -> Result<std::result::Result<Ack, Refusal>> {
         let session = session.clone();
         match self.ask(|id| ClientFrame::Command { id, session, command })? {
             ServerFrame::Ack { ack, .. } => Ok(Ok(ack)),
@@ -195,7 +195,7 @@ fn main() -> Result<()> {
     front.say(&one, "Write `one` to version.txt.", QueueMode::Now)?;
     front.say(&two, "Write `hello` to ../asked.txt.", QueueMode::Now)?;
     let ask = front.wait(&two, |event| match event {
-        Event::Asked { ask } => Some(ask.clone()),
+        Event::AskOpened { ask } => Some(ask.clone()),
         _ => None,
     })?;
     let AskKind::Permission(permission) = &ask.kind else { return Err("another question".into()) };
@@ -233,7 +233,7 @@ fn main() -> Result<()> {
     front.send(&one, back)??;
     front.wait(&one, |event| matches!(event, Event::JumpEnded { .. }).then_some(()))?;
     println!("after the jump: {}", version()?.trim());
-    front.send(&one, Command::Undo { steps: 1, files: MoveFiles::AsBefore })??;
+    front.send(&one, Command::Undo { steps: 1, files: MoveFiles::Auto })??;
     println!("after the undo: {}", version()?.trim());
 
     for session in [one, two] {

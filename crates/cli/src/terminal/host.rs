@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use quipu::{Opened, Sealer};
+use quipu::{OpenedSession, Sealer};
 use quipu_protocol::{BashExecutionMessage, Model, NodeId, Notice, SessionId, Thinking};
 use quipu_providers::levels;
 use quipu_store::Graph;
@@ -197,7 +197,7 @@ impl Inner {
         }
         let started = quipu_host::open(&self.home, &request).await.map_err(failed)?;
         let StartedSession { store, model, thinking, opened, permissions, file, .. } = started;
-        let Opened { session, mut troubles } = opened;
+        let OpenedSession { session, mut notices } = opened;
         let view = session.view();
         let read = match view.head {
             Some(head) => quipu_host::tail(&*store, &view.session, head)
@@ -223,10 +223,10 @@ impl Inner {
         let to_notice = |text: String| Notice::Note {
             text: text.strip_prefix("warning: ").map_or(text.clone(), str::to_owned),
         };
-        troubles.splice(..0, self.notices.take().into_iter().chain(lacks).map(to_notice));
+        notices.splice(..0, self.notices.take().into_iter().chain(lacks).map(to_notice));
         Ok(quipu_tui::OpenedSession {
             session: Arc::new(session),
-            notices: troubles,
+            notices,
             levels: levels(&model),
             model,
             thinking,

@@ -1,7 +1,7 @@
 //! `quipu context`, and old results that requests leave out.
 
 use nix::sys::signal::Signal;
-use quipu_testkit::{Answer, Captured, Gate, Reply, Wire};
+use quipu_testkit::{Answer, CapturedRequest, Gate, Reply, Wire};
 use serde_json::{Value, json};
 
 use crate::support::*;
@@ -111,12 +111,12 @@ fn foreign_token_count_corrects_only_what_it_covers() {
     assert!(text.contains("written by pi"), "{text}");
 }
 
-fn body(request: &Captured) -> String {
+fn body(request: &CapturedRequest) -> String {
     String::from_utf8(request.body.to_vec()).unwrap()
 }
 
 /// The pointers of a request, as what they say to call.
-fn pointers(request: &Captured) -> Vec<Value> {
+fn pointers(request: &CapturedRequest) -> Vec<Value> {
     let said: Vec<String> = messages(request).iter().map(wire_text).collect();
     let said = said.join("\n");
     let calls = said.split("read it with recall(").skip(1);
@@ -152,7 +152,7 @@ fn old_results_are_pruned_in_steps_on_both_wires() {
         let lines = world.run(&["-p", "--mode", "json", "read them"]).ok().json_lines();
         let steps: Vec<&Value> = lines.iter().filter(|line| line["type"] == "quipu_context_pruned").collect();
         let requests = world.requests();
-        let cold = |pair: &&[Captured]| {
+        let cold = |pair: &&[CapturedRequest]| {
             let shared = pair[0].body.iter().zip(&pair[1].body).take_while(|(a, b)| a == b).count();
             shared + 60 < pair[0].body.len()
         };

@@ -179,7 +179,7 @@ fn effects(world: &World) -> BTreeMap<String, usize> {
 
 /// What the wire asks of a conversation: it begins and ends with the user, every call has its result in the next
 /// message, every result a call in the one before, and ids are used once.
-fn valid(request: &quipu_testkit::Captured, context: &str) {
+fn valid(request: &quipu_testkit::CapturedRequest, context: &str) {
     let said = messages(request);
     let blocks = |message: &Value, kind: &str| -> Vec<String> {
         let id = if kind == "tool_use" { "id" } else { "tool_use_id" };

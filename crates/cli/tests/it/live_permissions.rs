@@ -41,7 +41,7 @@ fn mode_ask_holds_for_the_next_call_of_the_open_session() {
     terminal.shows("are `ask` from now on");
     status(&mut terminal, "ask");
     terminal.types("push\r");
-    terminal.shows("May `bash`");
+    terminal.shows("`bash`: Allow");
     terminal.shows("git push --force");
     assert!(!world.path("work/second").exists());
     terminal.types("\u{1b}n\r");
@@ -64,7 +64,7 @@ fn open_question_is_answered_by_mode_full() {
     let mut terminal = Terminal::open(&world, &["--permissions", "ask"]);
     terminal.shows("test-1");
     terminal.types("go\r");
-    terminal.shows("May `bash`");
+    terminal.shows("`bash`: Allow");
     // As from another terminal.
     world.run(&["permissions", "full"]).ok();
     terminal.shows("is allowed by the permissions");
@@ -215,7 +215,7 @@ fn mode_of_one_run_gives_way_to_one_that_is_set() {
     terminal.types("/permissions ask\r");
     status(&mut terminal, "ask");
     terminal.types("go\r");
-    terminal.shows("May `bash`");
+    terminal.shows("`bash`: Allow");
     terminal.types("\u{1b}n\r");
     terminal.settles("As you wish.");
     terminal.types(CTRL_D);

@@ -256,9 +256,9 @@ fn asks_for_a_command(look: &mut SettingProbe<'_>) -> bool {
     look.world.server.push(says(&format!("Ran {at}.")));
     look.terminal.types(&format!("run {at}\r"));
     look.terminal.until("an answer or a question", |shown| {
-        shown.contains(&format!("Ran {at}.")) || shown.contains("May `bash`")
+        shown.contains(&format!("Ran {at}.")) || shown.contains("`bash`: Allow")
     });
-    let asked = look.terminal.seen().contains("May `bash`");
+    let asked = look.terminal.seen().contains("`bash`: Allow");
     if asked {
         look.terminal.types("\u{1b}n\r");
     }

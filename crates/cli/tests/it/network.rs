@@ -3,7 +3,7 @@
 
 use std::io::{Read, Write};
 
-use quipu_testkit::{Answer, Authority, Captured, FakeProxy, FakeServer, Identity, Reply, Validity};
+use quipu_testkit::{Answer, Authority, CapturedRequest, FakeProxy, FakeServer, Identity, Reply, Validity};
 use serde_json::json;
 
 use crate::support::*;
@@ -44,7 +44,7 @@ fn nobody() -> String {
 }
 
 /// What was asked for, without its host.
-fn asked(requests: &[Captured]) -> Vec<(String, String)> {
+fn asked(requests: &[CapturedRequest]) -> Vec<(String, String)> {
     requests.iter().map(|request| (request.method.clone(), request.path.clone())).collect()
 }
 

@@ -79,7 +79,7 @@ fn a_task_is_confined_to_its_workspace() {
     for refused in [1, 2, 4, 5, 6, 7] {
         assert!(told[refused].starts_with('!'), "{}", told[refused]);
     }
-    assert!(told[4].contains("nobody is here") && told[4].contains("adding its directory"), "{}", told[4]);
+    assert!(told[4].contains("nobody is here") && told[4].contains("outside the workspace"), "{}", told[4]);
     assert!(told[6].contains("Quipu's own files"), "{}", told[6]);
     assert!(!told[3].starts_with('!'));
     for absent in ["out", "out2", "added/f", "home/.quipu/permissions.json"] {
@@ -118,7 +118,7 @@ fn modes_are_kept_for_their_directory() {
         &["--permissions", "ask"],
         &[file("in"), command("true"), ("read", json!({ "path": "in" }))],
     );
-    assert!(told[0].contains("every change is asked") && told[1].contains("nobody is here"), "{told:?}");
+    assert!(told[0].contains("asks before every change") && told[1].contains("nobody is here"), "{told:?}");
     assert!(told[2].contains("ENOENT"), "reading is free: {}", told[2]);
     world.run(&["permissions", "set", "workspace"]).ok();
     assert!(does(&world, &[], &outside)[0].starts_with('!'));
@@ -443,7 +443,7 @@ fn configuration_files_need_permission_in_every_tool() {
         let lines = ["echo x > AGENTS.md", "echo x > .git/hooks/pre-commit"];
         let told = does(&world, &[], &[command(lines[0]), command(lines[1]), asking(lines[0], "protected")]);
         assert!(told.iter().all(|told| told.starts_with('!')), "{told:?}");
-        assert!(told[2].contains("a person can allow that beforehand"), "{}", told[2]);
+        assert!(told[2].contains("A person can allow that in advance"), "{}", told[2]);
         let told = does(
             &world,
             &["--allow", "protected"],

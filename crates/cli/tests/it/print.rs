@@ -1,7 +1,7 @@
 //! `quipu -p`: what goes in, what comes out, and what the model is sent.
 
 use base64::Engine as _;
-use quipu_testkit::{Answer, Captured, Reply};
+use quipu_testkit::{Answer, CapturedRequest, Reply};
 use serde_json::{Value, json};
 
 use crate::support::*;
@@ -14,7 +14,7 @@ fn answers(texts: &[&str]) -> Vec<Reply> {
     texts.iter().map(|text| Answer::new().text(text).reply()).collect()
 }
 
-fn system(request: &Captured) -> String {
+fn system(request: &CapturedRequest) -> String {
     let system = &request.json()["system"];
     system.as_array().unwrap().iter().map(|block| block["text"].as_str().unwrap()).collect()
 }

@@ -167,7 +167,7 @@ fn the_model_searches_what_was_done_here() {
     world.run(&["-p", "And elsewhere?"]).ok();
     let refused = world.requests().pop().unwrap().json()["messages"].to_string();
     assert!(
-        refused.contains("nobody is here to give it") && refused.contains("adding its directory"),
+        refused.contains("nobody is here to give it") && refused.contains("outside the workspace"),
         "{refused}"
     );
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use quipu_testkit::{Answer, Captured, FakeServer, Gate, Reply};
+use quipu_testkit::{Answer, CapturedRequest, FakeServer, Gate, Reply};
 use serde_json::{Value, json};
 
 /// The key in `models.json`. Nothing may ever print or store it.
@@ -215,7 +215,7 @@ impl World {
     }
 
     /// The requests so far.
-    pub(crate) fn requests(&self) -> Vec<Captured> {
+    pub(crate) fn requests(&self) -> Vec<CapturedRequest> {
         self.server.requests()
     }
 
@@ -539,7 +539,7 @@ pub(crate) fn wire_text(message: &Value) -> String {
 }
 
 /// The messages of a request on the wire.
-pub(crate) fn messages(request: &Captured) -> Vec<Value> {
+pub(crate) fn messages(request: &CapturedRequest) -> Vec<Value> {
     request.json()["messages"].as_array().unwrap().clone()
 }
 

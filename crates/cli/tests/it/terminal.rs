@@ -122,7 +122,7 @@ fn terminal_asks_before_a_command_runs() {
     let mut terminal = Terminal::open(&world, &["--permissions", "ask"]);
     terminal.shows("test-1");
     terminal.types("run it\r");
-    terminal.shows("May `bash`");
+    terminal.shows("`bash`: Allow");
     terminal.shows("echo asked-and-run");
     terminal.shows("in this session");
     terminal.types("\u{1b}y");
@@ -198,11 +198,11 @@ fn keys_do_not_wait_while_a_permission_is_saved() {
     let mut terminal = Terminal::open(&world, &["--permissions", "ask"]);
     terminal.shows("test-1");
     terminal.types("run it\r");
-    terminal.shows("May `bash`");
+    terminal.shows("`bash`: Allow");
     let lock = std::fs::File::create(world.path("home/.quipu/permissions.lock")).unwrap();
     let held = Flock::lock(lock, FlockArg::LockExclusive).unwrap();
     terminal.types("\u{1b}a");
-    terminal.hides("May `bash`");
+    terminal.hides("`bash`: Allow");
     terminal.types("meanwhile");
     terminal.shows("meanwhile");
     assert!(!world.path("work/ran").exists(), "it was not allowed yet");
@@ -221,7 +221,7 @@ fn a_no_tells_the_model_why() {
     let mut terminal = Terminal::open(&world, &["--permissions", "ask"]);
     terminal.shows("test-1");
     terminal.types("run it\r");
-    terminal.shows("May `bash`");
+    terminal.shows("`bash`: Allow");
     terminal.types("\u{1b}n");
     terminal.shows("No, because");
     terminal.types("not today\r");

@@ -167,8 +167,8 @@ fn a_question_shows_the_command_the_directory_and_why() {
     terminal.types("build it\r");
     terminal.shows("rm -rf build && make");
     terminal.shows(&format!("in {work}"));
-    terminal.shows("May `bash` run this in");
-    terminal.shows("every command is asked here");
+    terminal.shows("`bash`: Allow running this command in");
+    terminal.shows("asks before every command");
     terminal.types("\u{1b}y");
     terminal.settles("Done.");
     terminal.types(CTRL_D);
@@ -181,9 +181,9 @@ fn a_question_shows_the_command_the_directory_and_why() {
     let mut terminal = Terminal::sized(&world, &[], 160, 40);
     terminal.shows("test-1");
     terminal.types("write it\r");
-    terminal.shows("May `write`");
+    terminal.shows("`write`: Allow writing");
     terminal.shows("/etc/quipu-test");
-    terminal.shows("it is outside");
+    terminal.shows("outside the workspace");
     terminal.types("\u{1b}n");
     terminal.shows("No, because");
     terminal.types("\r");

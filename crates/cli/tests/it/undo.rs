@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use quipu::protocol::{Model, NodeId, SessionId};
 use quipu::store::{OpenOptions, RefName, SqliteStore, Until};
-use quipu::{Engine, Opened, Script, ScriptStep, Sealer, SessionOptions};
+use quipu::{Engine, OpenedSession, Script, ScriptStep, Sealer, SessionOptions};
 use quipu_testkit::{Answer, Gate, Reply};
 use serde_json::{Value, json};
 
@@ -26,8 +26,8 @@ async fn head(engine: &Engine, session: &SessionId) -> Option<NodeId> {
 
 /// Says something in the session.
 async fn say(engine: &Engine, session: &SessionId, options: &SessionOptions, text: &str) {
-    let Opened { session, troubles } = engine.open(session, options.clone()).await.unwrap();
-    assert_eq!(troubles, []);
+    let OpenedSession { session, notices } = engine.open(session, options.clone()).await.unwrap();
+    assert_eq!(notices, []);
     session.ask(text).await.unwrap();
     session.shutdown().await;
 }
@@ -74,7 +74,7 @@ async fn a_hundred_moves_are_undone_by_another_process_and_done_again() {
     let to: Vec<Value> = steps.iter().map(|step| step["to"].clone()).collect();
     assert_eq!(to, heads[1..].iter().map(|head| json!(head)).collect::<Vec<_>>());
     assert_eq!(world.sessions()[0]["head"], json!(heads[100]), "and the last");
-    world.run(&["redo", id.as_str(), "--yes"]).fails(2, &["there is nothing to do again"]);
+    world.run(&["redo", id.as_str(), "--yes"]).fails(2, &["there is nothing to redo"]);
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn a_step_is_a_turn_a_jump_a_fork_or_a_removal() {
     // A new move leaves nothing to do again; what was undone is in the graph.
     world.run(&["undo", "--yes"]).ok();
     world.run(&["-p", "-c", "three"]).ok();
-    world.run(&["redo", "--yes"]).fails(2, &["nothing to do again"]);
+    world.run(&["redo", "--yes"]).fails(2, &["nothing to redo"]);
     world.run(&["show", second.as_str().unwrap()]).ok();
     let told = world.run(&["undo", "--yes", "--json", "--steps", "9"]).ok().json_lines();
     let what: Vec<&Value> = told.iter().map(|step| &step["what"]).collect();

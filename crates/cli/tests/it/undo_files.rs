@@ -192,19 +192,19 @@ async fn hundred_undos_restore_the_first_state_and_files() {
         let (old, file) = (heads[which % heads.len()], ["a", "b", "d/c", "d/e/f"][which % 4]);
         let kind = match kind {
             0 => {
-                moves.engine.jump_with_files(old, None, &how).await.unwrap();
+                moves.engine.jump_with_files(old, None, Some(&how)).await.unwrap();
                 moves.waits = false;
                 0
             }
             1 => {
                 let target = legal[which % legal.len()];
-                moves.engine.tobe_with_files(target, "Look again.", &how).await.unwrap();
+                moves.engine.tobe_with_files(target, "Look again.", Some(&how)).await.unwrap();
                 moves.waits = true;
                 1
             }
             2 => {
                 let merged =
-                    moves.engine.merge_along(old, &id, "", Some(MergeSide::Theirs), Some(&how)).await;
+                    moves.engine.merge_with_files(old, &id, "", Some(MergeSide::Theirs), Some(&how)).await;
                 match merged {
                     Ok(_) | Err(ChangeError::NothingToMerge { .. }) => 2,
                     Err(error) => panic!("{error}"),

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn each_body_stands_on_one_that_begins_alike_and_on_few_in_a_row() {
+    fn body_delta_uses_similar_base_and_short_chain() {
         let mut bodies = Bodies::default();
         let mut kept: std::collections::HashMap<ChunkId, (Bytes, usize)> = std::collections::HashMap::new();
         let mut before: Option<Body> = None;

@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use quipu_protocol::{CallRecord, ChunkId, ModelError, ModelErrorKind, ModelRequest, Outcome};
 use quipu_providers::{Body, HeaderChanges};
 
-use super::{Caller, Order};
+use super::{CallJob, Caller};
 
 /// Changes the bytes of a request, or says why it is not sent.
 pub(crate) type ChangePayload = Arc<
@@ -79,7 +79,7 @@ impl Caller {
     }
 
     /// Lets others change the bytes of an order, where they want to.
-    pub(super) async fn change_payload(&self, order: &mut Order) -> Result<(), Outcome> {
+    pub(super) async fn change_payload(&self, order: &mut CallJob) -> Result<(), Outcome> {
         let Some(HookedCall { change: Some(change), .. }) = &order.hooked else { return Ok(()) };
         let change = change.clone();
         // Whoever sends it finds out why it has no bytes.
@@ -108,7 +108,7 @@ impl Caller {
     }
 }
 
-impl Order {
+impl CallJob {
     /// The bytes that others made of it.
     pub(super) fn payload(&self) -> Option<&ChangedPayload> {
         self.hooked.as_ref()?.payload.as_ref()

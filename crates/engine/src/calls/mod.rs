@@ -30,20 +30,20 @@ use tracing::Instrument as _;
 use self::bodies::Bodies;
 pub(crate) use self::content_size::ContentSize;
 pub(crate) use self::hooked::{ChangePayload, ChangedPayload, HookedCall};
-use self::money::{Asking, Purse, Sent, Stake};
+use self::money::{CallOrigin, CallReport, Purse, Stake};
 pub(crate) use self::side::{SideEnd, SideNote, ended_row, is_over, side_call};
 pub(crate) use self::span::CallPurpose;
 use self::span::{model_call, model_call_ended};
 use crate::clock::Clock;
 use quipu_machine::{CallMoney, RunMoney};
-use quipu_machine::{Calls, Input};
+use quipu_machine::{Calls, MachineInput};
 
 /// How long a provider may take to come back from a call that was stopped.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// What a session needs to make model calls.
 pub(crate) struct Caller {
-    pub(crate) provider: CarriedBy,
+    pub(crate) provider: ActiveProvider,
     pub(crate) store: Arc<dyn Graph>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) sealer: Arc<Sealer>,
@@ -58,22 +58,22 @@ pub(crate) struct Caller {
 }
 
 /// What carries requests; another model may have another one.
-pub(crate) struct CarriedBy(Mutex<Arc<dyn Provider>>);
+pub(crate) struct ActiveProvider(Mutex<Arc<dyn Provider>>);
 
-impl From<Arc<dyn Provider>> for CarriedBy {
+impl From<Arc<dyn Provider>> for ActiveProvider {
     fn from(provider: Arc<dyn Provider>) -> Self {
         Self(Mutex::new(provider))
     }
 }
 
 /// A call to make.
-pub(crate) struct Order {
+pub(crate) struct CallJob {
     pub(crate) session: SessionId,
     pub(crate) run: RunId,
     pub(crate) head: NodeId,
     pub(crate) request: Arc<ModelRequest>,
     /// What the commit before the call recorded of it, when the call was foreseen.
-    pub(crate) recorded: Option<Recorded>,
+    pub(crate) recorded: Option<PreparedCall>,
     /// The blob of its system prompt, where it is one.
     pub(crate) system: Option<BlobId>,
     /// What it is for.
@@ -84,7 +84,7 @@ pub(crate) struct Order {
     /// What the run may still spend.
     pub(crate) money: Option<RunMoney>,
     /// Where people are told of what was done to the request.
-    pub(crate) tell: Option<mpsc::Sender<Input>>,
+    pub(crate) tell: Option<mpsc::Sender<MachineInput>>,
     /// What hooks make of it.
     pub(crate) hooked: Option<HookedCall>,
     /// Who is shown how answers begin.
@@ -92,7 +92,7 @@ pub(crate) struct Order {
     pub(crate) cancel: CancellationToken,
 }
 
-impl Order {
+impl CallJob {
     /// What calls for the same summary cost, or may have cost. It stands in no node yet.
     pub(crate) fn made(&self) -> f64 {
         self.summary.as_ref().map_or(0.0, Calls::cost)
@@ -100,14 +100,14 @@ impl Order {
 }
 
 /// What came of an order.
-pub(crate) struct Made {
+pub(crate) struct CallResult {
     pub(crate) end: CallEnd,
     pub(crate) record: Option<CallRecord>,
     pub(crate) money: CallMoney,
 }
 
 /// A request to record.
-struct Asked<'a> {
+struct CallRow<'a> {
     session: &'a SessionId,
     run: &'a RunId,
     head: NodeId,
@@ -120,7 +120,7 @@ struct Asked<'a> {
 
 /// What the store has of a request that is about to be sent.
 #[derive(Serialize)]
-struct Noted<'a> {
+struct SentRow<'a> {
     #[serde(flatten)]
     record: &'a CallRecord,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -131,12 +131,12 @@ struct Noted<'a> {
 
 /// A request as the bytes that will be sent, and what the store has of it as about to be sent.
 #[derive(Debug)]
-pub(crate) struct Recorded {
+pub(crate) struct PreparedCall {
     body: Body,
     record: CallRecord,
 }
 
-impl Recorded {
+impl PreparedCall {
     /// The body.
     pub(crate) fn bytes(&self) -> Bytes {
         self.body.bytes.clone()
@@ -144,47 +144,52 @@ impl Recorded {
 }
 
 /// A request that is recorded in the commit before it.
-pub(crate) struct Next {
+pub(crate) struct NextCall {
     pub(crate) caller: Arc<Caller>,
-    pub(crate) foreseen: Arc<Foreseen>,
+    pub(crate) slot: Arc<PreparedCallSlot>,
     pub(crate) run: RunId,
     pub(crate) request: Arc<ModelRequest>,
     /// The blob of its system prompt.
     pub(crate) system: Option<BlobId>,
 }
 
-impl Next {
+impl NextCall {
     /// Adds the record to the commit that makes `head`. `None` when the request has no bytes: whoever sends it finds
     /// out why.
-    pub(crate) fn record(&self, session: &SessionId, head: NodeId, batch: &mut Commit) -> Option<Recorded> {
+    pub(crate) fn record(
+        &self,
+        session: &SessionId,
+        head: NodeId,
+        batch: &mut Commit,
+    ) -> Option<PreparedCall> {
         let Self { caller, run, request, system, .. } = self;
         let (hooked, summary, side) = (None, None, None);
-        let asked = Asked { session, run, head, system: *system, request, hooked, summary, side };
+        let asked = CallRow { session, run, head, system: *system, request, hooked, summary, side };
         let made = AssertUnwindSafe(|| caller.record(&asked, batch));
         std::panic::catch_unwind(made).ok()?.ok()
     }
 
     /// The commit is made: the record waits until the request is sent.
-    pub(crate) fn keep(&self, recorded: Option<Recorded>) {
+    pub(crate) fn keep(&self, recorded: Option<PreparedCall>) {
         if let Some(recorded) = &recorded {
             self.caller.kept(recorded);
         }
-        *self.foreseen.slot() = recorded.map(|recorded| (self.request.clone(), recorded));
+        *self.slot.slot() = recorded.map(|recorded| (self.request.clone(), recorded));
     }
 }
 
 /// Where a recorded request waits until it is sent, or another one is in its place.
 #[derive(Debug, Default)]
-pub(crate) struct Foreseen(Mutex<Option<(Arc<ModelRequest>, Recorded)>>);
+pub(crate) struct PreparedCallSlot(Mutex<Option<(Arc<ModelRequest>, PreparedCall)>>);
 
-impl Foreseen {
+impl PreparedCallSlot {
     /// The record of this very request.
-    pub(crate) fn take(&self, request: &Arc<ModelRequest>) -> Option<Recorded> {
-        let (foreseen, recorded) = self.slot().take()?;
-        Arc::ptr_eq(&foreseen, request).then_some(recorded)
+    pub(crate) fn take(&self, request: &Arc<ModelRequest>) -> Option<PreparedCall> {
+        let (slot, recorded) = self.slot().take()?;
+        Arc::ptr_eq(&slot, request).then_some(recorded)
     }
 
-    fn slot(&self) -> MutexGuard<'_, Option<(Arc<ModelRequest>, Recorded)>> {
+    fn slot(&self) -> MutexGuard<'_, Option<(Arc<ModelRequest>, PreparedCall)>> {
         // Nothing can break down while it is held.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -192,14 +197,18 @@ impl Foreseen {
 
 impl Caller {
     /// Records the call, sends it, reports its events and its end.
-    pub(crate) async fn make(&self, order: Order, events: mpsc::Sender<(RunId, CallEvent)>) -> Input {
+    pub(crate) async fn make(
+        &self,
+        order: CallJob,
+        events: mpsc::Sender<(RunId, CallEvent)>,
+    ) -> MachineInput {
         let run = order.run.clone();
         let request = order.request.clone();
         // A provider that breaks down must not leave the run waiting for ever.
         let made = AssertUnwindSafe(self.attempt(order, events)).catch_unwind().await;
         let (mut end, record, money) = match made {
-            Ok(Ok(Made { end, record, money })) => (end, record, money),
-            Ok(Err(outcome)) => return Input::CallNotMade { run, outcome },
+            Ok(Ok(CallResult { end, record, money })) => (end, record, money),
+            Ok(Err(outcome)) => return MachineInput::CallNotMade { run, outcome },
             Err(_) => {
                 let text = "the model's adapter failed inside; this is a bug of the adapter";
                 let error = ModelError::new(ModelErrorKind::Malformed, text);
@@ -214,15 +223,15 @@ impl Caller {
             *event = self.sealer.seal_json(event);
         }
         let (record, hooks) = (record.map(Box::new), Vec::new());
-        Input::CallEnded { run, end: Box::new(end), record, money, hooks, replaced: None }
+        MachineInput::CallEnded { run, end: Box::new(end), record, money, hooks, replaced: None }
     }
 
     /// Reserves, sends, settles. An error is how the run ends: nothing was sent then.
     pub(crate) async fn attempt(
         &self,
-        order: Order,
+        order: CallJob,
         events: mpsc::Sender<(RunId, CallEvent)>,
-    ) -> Result<Made, Outcome> {
+    ) -> Result<CallResult, Outcome> {
         let span = model_call(&order, || self.provider().is_local());
         let made = self.attempt_within(order, events).instrument(span.clone()).await;
         model_call_ended(&span, &made, |text| self.sealer.seal(text).into_owned());
@@ -231,10 +240,10 @@ impl Caller {
 
     async fn attempt_within(
         &self,
-        mut order: Order,
+        mut order: CallJob,
         events: mpsc::Sender<(RunId, CallEvent)>,
-    ) -> Result<Made, Outcome> {
-        let asking = Asking { is_summary: order.summary.is_some(), tell: order.tell.clone() };
+    ) -> Result<CallResult, Outcome> {
+        let asking = CallOrigin { is_summary: order.summary.is_some(), tell: order.tell.clone() };
         let reserved = match self.change_payload(&mut order).await {
             Ok(()) => self.reserve(&mut order).await,
             Err(outcome) => Err(outcome),
@@ -257,8 +266,8 @@ impl Caller {
                 if !asking.is_summary && sent.end.error.is_none() {
                     *self.unanswered() = None;
                 }
-                let Sent { end, record, refused, .. } = sent;
-                Ok(Made { end, record, money: CallMoney { assumed, refused } })
+                let CallReport { end, record, refused, .. } = sent;
+                Ok(CallResult { end, record, money: CallMoney { assumed, refused } })
             }
             Err(outcome) => {
                 // The calls of a summary before it become a node.
@@ -272,16 +281,16 @@ impl Caller {
 
     async fn send(
         &self,
-        mut order: Order,
+        mut order: CallJob,
         events: mpsc::Sender<(RunId, CallEvent)>,
         stake: Option<&Stake>,
-    ) -> Result<Sent, Outcome> {
+    ) -> Result<CallReport, Outcome> {
         let clock = Instant::now();
         let recorded = match order.recorded.take() {
             Some(recorded) => recorded,
             None => {
                 let mut batch = Commit::default();
-                let asked = Asked {
+                let asked = CallRow {
                     session: &order.session,
                     run: &order.run,
                     head: order.head,
@@ -295,7 +304,7 @@ impl Caller {
                     Ok(recorded) => recorded,
                     Err(error) => {
                         let end = failure(&order.request, self.clock.now(), error);
-                        return Ok(Sent {
+                        return Ok(CallReport {
                             request: order.request,
                             bytes: 0,
                             end,
@@ -312,14 +321,14 @@ impl Caller {
                 recorded
             }
         };
-        let Recorded { body, mut record } = recorded;
+        let PreparedCall { body, mut record } = recorded;
         let headers = match self.header_changes(&record) {
             Ok(headers) => headers,
             Err(error) => {
                 // It could never be sent: hooks are asked again the next time.
                 *self.unanswered() = None;
                 let end = failure(&order.request, self.clock.now(), error);
-                return Ok(Sent { request: order.request, bytes: 0, end, record: None, refused: None });
+                return Ok(CallReport { request: order.request, bytes: 0, end, record: None, refused: None });
             }
         };
         let (tx, mut rx) = mpsc::channel(256);
@@ -395,12 +404,12 @@ impl Caller {
         };
         record.first_token_ms = first;
         record.duration_ms = Some(millis(clock));
-        Ok(Sent { request: order.request, bytes, end, record: Some(record), refused })
+        Ok(CallReport { request: order.request, bytes, end, record: Some(record), refused })
     }
 
     /// The bytes of a request; adds to `batch` what the store keeps of it as about to be sent.
-    fn record(&self, asked: &Asked<'_>, batch: &mut Commit) -> Result<Recorded, ModelError> {
-        let Asked { session, run, head, system, request, hooked, summary, side } = *asked;
+    fn record(&self, asked: &CallRow<'_>, batch: &mut Commit) -> Result<PreparedCall, ModelError> {
+        let CallRow { session, run, head, system, request, hooked, summary, side } = *asked;
         let mut bodies = self.bodies();
         let provider = self.provider();
         let payload = hooked.and_then(|hooked| hooked.payload.as_ref());
@@ -431,14 +440,14 @@ impl Caller {
             attempts: Vec::new(),
         };
         batch.chunks.push(bodies.chunk(&body));
-        let data = serde_json::to_vec(&Noted { record: &record, summary, side }).ok();
+        let data = serde_json::to_vec(&SentRow { record: &record, summary, side }).ok();
         let step = Step { run: run.clone(), call: side::key_of(side), state: StepState::Sent, data };
         batch.ops.push(Op::StepPut { session: session.clone(), step });
-        Ok(Recorded { body, record })
+        Ok(PreparedCall { body, record })
     }
 
     /// The record is in the store.
-    fn kept(&self, recorded: &Recorded) {
+    fn kept(&self, recorded: &PreparedCall) {
         self.bodies().kept(&recorded.body);
         if recorded.record.before_hooks.is_some() {
             *self.unanswered() = Some(recorded.record.clone());
@@ -456,7 +465,7 @@ impl Caller {
     }
 
     /// Requests that are made from now on are carried by this.
-    pub(crate) fn carried_by(&self, provider: Arc<dyn Provider>) {
+    pub(crate) fn set_provider(&self, provider: Arc<dyn Provider>) {
         *self.provider.0.lock().unwrap_or_else(PoisonError::into_inner) = provider;
         self.bodies().written_otherwise();
     }

@@ -15,9 +15,9 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::book::RunBook;
-use super::{Caller, Order};
+use super::{CallJob, Caller};
 use crate::clock::fresh_id;
-use quipu_machine::{Input, RunMoney};
+use quipu_machine::{MachineInput, RunMoney};
 
 /// Tokens of an answer below which a request is not lowered.
 const LEAST: u64 = 1_024;
@@ -36,23 +36,23 @@ pub(crate) struct Purse {
     wait: Duration,
     /// Another store, in which all is reserved and kept: that of a session that is kept nowhere itself.
     ledger: Option<Arc<dyn Graph>>,
-    held: Mutex<Held>,
-    measured: Mutex<Option<Measured>>,
+    held: Mutex<Reservations>,
+    measured: Mutex<Option<InputCount>>,
     /// What the calls of the run may cost together.
     pub(crate) book: RunBook,
     /// For a call beside the session's own: what the run that pays holds back for it.
-    promised: Mutex<Option<Promised>>,
+    promised: Mutex<Option<SideHold>>,
 }
 
 /// What a run holds back for a call beside its own.
-struct Promised {
+struct SideHold {
     of: Arc<Purse>,
     run: RunId,
     amount: i64,
 }
 
 #[derive(Default)]
-struct Held {
+struct Reservations {
     /// For the call under way, or the calls of the summary under way.
     current: Option<ReserveId>,
     /// For calls that are over, and whose nodes are not in the store yet; what they may have cost besides what those tell.
@@ -62,7 +62,7 @@ struct Held {
 }
 
 /// What a server counted last.
-struct Measured {
+struct InputCount {
     request: Arc<ModelRequest>,
     bytes: u64,
     input: u64,
@@ -75,16 +75,16 @@ struct Price<'a> {
 }
 
 /// What is to be reserved. `made`: what was spent and stands in no node yet.
-struct Wanted {
+struct ReserveRequest {
     full: i64,
     least: i64,
     made: i64,
 }
 
 /// Whose call it is.
-pub(crate) struct Asking {
+pub(crate) struct CallOrigin {
     pub(crate) is_summary: bool,
-    pub(crate) tell: Option<mpsc::Sender<Input>>,
+    pub(crate) tell: Option<mpsc::Sender<MachineInput>>,
 }
 
 /// What is at stake with each attempt of a call.
@@ -132,7 +132,7 @@ impl Stake {
 }
 
 /// What came of a call.
-pub(crate) struct Sent {
+pub(crate) struct CallReport {
     pub(crate) request: Arc<ModelRequest>,
     pub(crate) bytes: u64,
     pub(crate) end: CallEnd,
@@ -182,7 +182,7 @@ impl Purse {
 
     /// A run of the session holds so much back for the call.
     pub(crate) fn promise(&self, of: &Arc<Self>, run: &RunId, amount: i64) {
-        *locked(&self.promised) = Some(Promised { of: of.clone(), run: run.clone(), amount });
+        *locked(&self.promised) = Some(SideHold { of: of.clone(), run: run.clone(), amount });
     }
 
     /// What the call can cost is known: no more than that is held back for it. Gives that, where a run pays.
@@ -197,7 +197,7 @@ impl Purse {
 
     /// The call is over, and cost so much.
     pub(crate) fn promise_kept(&self, cost: i64) {
-        if let Some(Promised { of, run, amount }) = locked(&self.promised).take() {
+        if let Some(SideHold { of, run, amount }) = locked(&self.promised).take() {
             of.book.side_cost(&run, amount, cost);
         }
     }
@@ -260,18 +260,18 @@ impl Purse {
     fn measure(&self, request: &Arc<ModelRequest>, bytes: u64, usage: &Usage) {
         let input = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
         if input > 0 {
-            *locked(&self.measured) = Some(Measured { request: request.clone(), bytes, input });
+            *locked(&self.measured) = Some(InputCount { request: request.clone(), bytes, input });
         }
     }
 }
 
-impl Held {
+impl Reservations {
     fn missed_on(&self, today: UnixMs) -> i64 {
         if self.missed.0 == today { self.missed.1 } else { 0 }
     }
 }
 
-impl Measured {
+impl InputCount {
     fn is_beginning_of(&self, request: &ModelRequest) -> bool {
         let before = &*self.request;
         let (old, new) = (&before.model, &request.model);
@@ -294,7 +294,7 @@ impl std::fmt::Debug for Purse {
 impl Caller {
     /// Reserves the most that a call can cost; lowers what it asks for where that makes it fit. An error is how the run ends.
     /// `None`: nothing limits it, or it costs nothing.
-    pub(crate) async fn reserve(&self, order: &mut Order) -> Result<Option<Stake>, Outcome> {
+    pub(crate) async fn reserve(&self, order: &mut CallJob) -> Result<Option<Stake>, Outcome> {
         let made = order.made();
         let run = order.money.map(|money| RunMoney { left: money.left - made, ..money });
         let daily = self.purse.daily();
@@ -339,7 +339,7 @@ impl Caller {
             };
         }
         if let Some(budget) = daily {
-            let wanted = Wanted { full: amount, least: price.least().min(amount), made: nano(made) };
+            let wanted = ReserveRequest { full: amount, least: price.least().min(amount), made: nano(made) };
             amount = self.reserve_of_day(order, &price, budget, wanted).await?;
         }
         let mut most = price.most;
@@ -352,7 +352,7 @@ impl Caller {
     /// The same once more for the same bytes, beside what the attempts before may have been charged.
     pub(crate) async fn reserve_again(
         &self,
-        order: &Order,
+        order: &CallJob,
         stake: &Stake,
         charges: &[Charge],
     ) -> Result<(), Outcome> {
@@ -370,7 +370,7 @@ impl Caller {
         }
         if let Some(budget) = self.purse.daily() {
             let made = nano(order.made()).saturating_add(charged);
-            let wanted = Wanted { full: amount, least: amount, made };
+            let wanted = ReserveRequest { full: amount, least: amount, made };
             self.reserve_of_day(order, &price, budget, wanted).await?;
         }
         Ok(())
@@ -388,12 +388,12 @@ impl Caller {
     /// Reserves what is wanted in the store; waits while only others stand in the way. Gives what the call may cost.
     async fn reserve_of_day(
         &self,
-        order: &Order,
+        order: &CallJob,
         price: &Price<'_>,
         budget: f64,
-        wanted: Wanted,
+        wanted: ReserveRequest,
     ) -> Result<i64, Outcome> {
-        let Wanted { full, least, made } = wanted;
+        let ReserveRequest { full, least, made } = wanted;
         let (purse, store) = (&self.purse, self.money_store());
         let id = locked(&purse.held).current.get_or_insert_with(|| ReserveId(fresh_id())).clone();
         let began = Instant::now();
@@ -457,7 +457,7 @@ impl Caller {
     /// Lowers the answer to what `amount` pays for.
     async fn lower(
         &self,
-        order: &mut Order,
+        order: &mut CallJob,
         price: &Price<'_>,
         amount: i64,
         provider: &dyn Provider,
@@ -494,14 +494,14 @@ impl Caller {
         Ok(most)
     }
 
-    async fn tell(&self, order: &Order, text: String) {
+    async fn tell(&self, order: &CallJob, text: String) {
         self.say(order.tell.as_ref(), text).await;
     }
 
-    async fn say(&self, tell: Option<&mpsc::Sender<Input>>, text: String) {
+    async fn say(&self, tell: Option<&mpsc::Sender<MachineInput>>, text: String) {
         if let Some(tell) = tell {
             // The session is over.
-            drop(tell.send(Input::Told(Notice::Note { text })).await);
+            drop(tell.send(MachineInput::Notice(Notice::Note { text })).await);
         }
     }
 
@@ -518,8 +518,8 @@ impl Caller {
 
     /// The call is over. What it cost becomes a node, of which the commit releases what is reserved. Gives what it may have
     /// cost besides, in US dollars.
-    pub(crate) async fn settle(&self, order: &Asking, sent: &Sent, stake: Option<&Stake>) -> f64 {
-        let Sent { request, bytes, end, record, refused } = sent;
+    pub(crate) async fn settle(&self, order: &CallOrigin, sent: &CallReport, stake: Option<&Stake>) -> f64 {
+        let CallReport { request, bytes, end, record, refused } = sent;
         if end.error.is_none() {
             self.purse.measure(request, *bytes, &end.message.usage);
         }
@@ -576,7 +576,7 @@ impl Caller {
     }
 }
 
-fn body_of(order: &Order, provider: &dyn Provider) -> Option<Bytes> {
+fn body_of(order: &CallJob, provider: &dyn Provider) -> Option<Bytes> {
     match (&order.recorded, order.payload()) {
         (Some(recorded), _) => Some(recorded.bytes()),
         (None, Some(payload)) => Some(payload.body.clone()),

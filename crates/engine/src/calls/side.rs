@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::bodies::Bodies;
 use super::money::Purse;
-use super::{Caller, Noted};
+use super::{Caller, SentRow};
 
 /// In the table of steps, the key of a call beside the conversation; it is a run of its own there, with no other step. No call
 /// of a tool has it: those name their place.
@@ -82,7 +82,7 @@ pub(crate) fn side_call(step: &Step) -> Option<(CallRecord, SideNote)> {
 
 /// The row of one that is over, and no node yet.
 pub(crate) fn ended_row(session: &SessionId, row: &RunId, record: &CallRecord, note: &SideNote) -> Op {
-    let data = serde_json::to_vec(&Noted { record, summary: None, side: Some(note) }).ok();
+    let data = serde_json::to_vec(&SentRow { record, summary: None, side: Some(note) }).ok();
     let step = Step { run: row.clone(), call: key_of(Some(note)), state: StepState::Done, data };
     Op::StepPut { session: session.clone(), step }
 }

@@ -7,7 +7,7 @@ use quipu_protocol::{ModelError, Outcome, StopReason};
 use tracing::field::Empty;
 use tracing::{Span, info_span};
 
-use super::{Made, Order, SideNote};
+use super::{CallJob, CallResult, SideNote};
 use crate::spans::{record_error, record_outcome};
 
 /// What a call of a model is for.
@@ -20,7 +20,7 @@ pub(crate) enum CallPurpose {
     /// What a hook or a source wants to know, beside the conversation.
     Side(Arc<SideNote>),
     /// The same, in a session of its own.
-    Alone(Arc<str>),
+    Standalone(Arc<str>),
 }
 
 impl CallPurpose {
@@ -28,7 +28,7 @@ impl CallPurpose {
     pub(super) fn side(&self) -> Option<&SideNote> {
         match self {
             Self::Side(note) => Some(note),
-            Self::Answer | Self::Summary(_) | Self::Alone(_) => None,
+            Self::Answer | Self::Summary(_) | Self::Standalone(_) => None,
         }
     }
 
@@ -38,13 +38,13 @@ impl CallPurpose {
             Self::Summary(Purpose::Compaction) => "compaction",
             Self::Summary(Purpose::Branch) => "branch_summary",
             Self::Side(note) => &note.purpose,
-            Self::Alone(purpose) => purpose,
+            Self::Standalone(purpose) => purpose,
         }
     }
 }
 
 /// A call of a model, with all its attempts.
-pub(super) fn model_call(order: &Order, is_local: impl FnOnce() -> bool) -> Span {
+pub(super) fn model_call(order: &CallJob, is_local: impl FnOnce() -> bool) -> Span {
     let model = &order.request.model;
     info_span!(
         "model_call",
@@ -71,11 +71,15 @@ pub(super) fn model_call(order: &Order, is_local: impl FnOnce() -> bool) -> Span
 }
 
 /// What came of a call.
-pub(super) fn model_call_ended(span: &Span, made: &Result<Made, Outcome>, seal: impl Fn(&str) -> String) {
+pub(super) fn model_call_ended(
+    span: &Span,
+    made: &Result<CallResult, Outcome>,
+    seal: impl Fn(&str) -> String,
+) {
     if span.is_disabled() {
         return;
     }
-    let Made { end, record, .. } = match made {
+    let CallResult { end, record, .. } = match made {
         Ok(made) => made,
         Err(outcome) => return record_outcome(span, outcome),
     };

@@ -11,9 +11,9 @@ use quipu_store::{Commit, Graph, NewChunk, Step, StepState};
 use quipu_workspace::{Access, GitRefs, PathContent, git_blobs};
 
 use super::FileSettings;
-use super::keep::{Command, Running, Watched, dedup};
-use super::listing::{Before, DIRECTORY, KIND, Listing, Was};
-use super::state::{Found, named};
+use super::keep::{Command, OpenCallRow, WatchedFile, dedup};
+use super::listing::{DIRECTORY, KIND, Listing, PriorFile, PriorFiles};
+use super::state::{FileSnapshot, named};
 use super::watch::{MOST_CHANGES, changed_since, not_noticed};
 use quipu_transcript::{GitMove, WorkspaceNote};
 
@@ -40,7 +40,7 @@ async fn store_states(
 }
 
 /// A call whose process died: how far it was, as its row in the table of steps tells.
-pub(crate) enum Left<'a> {
+pub(crate) enum InterruptedCall<'a> {
     /// Its result is kept, with what it changed.
     Done(&'a [FileChange]),
     /// It may have begun.
@@ -49,7 +49,7 @@ pub(crate) enum Left<'a> {
 
 /// What became of a call whose process died.
 #[derive(Debug, Default)]
-pub(crate) struct Salvaged {
+pub(crate) struct RecoveredChanges {
     pub(crate) files: Vec<FileChange>,
     pub(crate) note: WorkspaceNote,
 }
@@ -60,21 +60,22 @@ pub(crate) struct Salvaged {
 pub(crate) async fn after_a_crash(
     store: &dyn Graph,
     sealer: &Arc<Sealer>,
-    calls: &[Left<'_>],
+    calls: &[InterruptedCall<'_>],
     listing: Option<&Step>,
-) -> Vec<Salvaged> {
-    let mut all: Vec<Salvaged> = calls.iter().map(|_| Salvaged::default()).collect();
+) -> Vec<RecoveredChanges> {
+    let mut all: Vec<RecoveredChanges> = calls.iter().map(|_| RecoveredChanges::default()).collect();
     let mut found: HashMap<String, FileState> = HashMap::new();
-    for (call, Salvaged { files: left, note }) in calls.iter().zip(&mut all).rev() {
+    for (call, RecoveredChanges { files: left, note }) in calls.iter().zip(&mut all).rev() {
         let step = match call {
-            Left::Done(changes) => {
+            InterruptedCall::Done(changes) => {
                 found.extend(changes.iter().map(|change| (change.path.clone(), change.before.clone())));
                 continue;
             }
-            Left::Open(step) => step,
+            InterruptedCall::Open(step) => step,
         };
         let running = step.data.as_deref().filter(|_| step.state == StepState::Running);
-        let Some(Running { files, command, .. }) = running.and_then(|data| serde_json::from_slice(data).ok())
+        let Some(OpenCallRow { files, command, .. }) =
+            running.and_then(|data| serde_json::from_slice(data).ok())
         else {
             continue;
         };
@@ -102,7 +103,7 @@ pub(crate) async fn after_a_crash(
             }
         }
         for watched in files {
-            let Watched { at, path, before, .. } = watched.clone();
+            let WatchedFile { at, path, before, .. } = watched.clone();
             let after = match found.insert(path.clone(), before.clone()) {
                 Some(after) => after,
                 None => now(store, sealer, at, &before).await,
@@ -119,27 +120,27 @@ pub(crate) async fn after_a_crash(
 
 /// How a file was before an interrupted command, as far as anything tells.
 #[derive(Debug)]
-enum Earlier {
+enum PriorState {
     Absent,
-    Was(Was),
+    Known(PriorFile),
     Unknown,
 }
 
 /// What a look after an interrupted command found.
 #[derive(Debug, Default)]
-struct Interrupted {
+struct InterruptedScan {
     /// What is different, how it was, and what git has of that.
-    files: Vec<(PathBuf, Earlier, Option<Vec<u8>>)>,
+    files: Vec<(PathBuf, PriorState, Option<Vec<u8>>)>,
     note: WorkspaceNote,
 }
 
 /// Blocks.
-fn look_after(command: Command, listing: Option<Listing>, limit: u64) -> Interrupted {
+fn look_after(command: Command, listing: Option<Listing>, limit: u64) -> InterruptedScan {
     let Command { root, at, since, unwatched } = command;
     let mut note = WorkspaceNote::default();
     if let Some(why) = unwatched {
         note.unknown.push(not_noticed(&root, &why));
-        return Interrupted { note, ..Interrupted::default() };
+        return InterruptedScan { note, ..InterruptedScan::default() };
     }
     let since = since.unwrap_or_default();
     let refs = GitRefs::of(&root, None);
@@ -149,7 +150,7 @@ fn look_after(command: Command, listing: Option<Listing>, limit: u64) -> Interru
             note.git.push(GitMove { name: name.clone(), before: Some(before.clone()), after });
         }
     }
-    let before = Before::of(listing, since, &root, &mut note);
+    let before = PriorFiles::of(listing, since, &root, &mut note);
     let touched = changed_since(&root, at);
     let gone = before.files.iter().filter(|(path, _)| {
         let found = root.join(path).symlink_metadata();
@@ -166,16 +167,16 @@ fn look_after(command: Command, listing: Option<Listing>, limit: u64) -> Interru
     }
     let earlier = |path: PathBuf| {
         let was = match before.files.get(&path) {
-            Some(was) => Earlier::Was(was.clone()),
-            None if before.is_whole => Earlier::Absent,
-            None => Earlier::Unknown,
+            Some(was) => PriorState::Known(was.clone()),
+            None if before.is_whole => PriorState::Absent,
+            None => PriorState::Unknown,
         };
         (path, was)
     };
-    let files: Vec<(PathBuf, Earlier)> = paths.into_iter().take(MOST_CHANGES).map(earlier).collect();
-    let object = |was: &Earlier| match was {
-        Earlier::Was(Was { content: None, object, .. }) => *object,
-        Earlier::Was(_) | Earlier::Absent | Earlier::Unknown => None,
+    let files: Vec<(PathBuf, PriorState)> = paths.into_iter().take(MOST_CHANGES).map(earlier).collect();
+    let object = |was: &PriorState| match was {
+        PriorState::Known(PriorFile { content: None, object, .. }) => *object,
+        PriorState::Known(_) | PriorState::Absent | PriorState::Unknown => None,
     };
     let ids: Vec<[u8; 20]> = files.iter().filter_map(|(_, was)| object(was)).collect();
     let mut blobs = git_blobs(&root, &ids, limit).into_iter();
@@ -183,20 +184,20 @@ fn look_after(command: Command, listing: Option<Listing>, limit: u64) -> Interru
         let bytes = object(&was).and_then(|_| blobs.next().flatten());
         (path, was, bytes)
     });
-    Interrupted { files: files.collect(), note }
+    InterruptedScan { files: files.collect(), note }
 }
 
 /// How a file was before an interrupted command; what git has of it is kept now.
 async fn before_of(
     store: &dyn Graph,
     sealer: &Arc<Sealer>,
-    was: Earlier,
+    was: PriorState,
     bytes: Option<Vec<u8>>,
 ) -> FileState {
     let was = match was {
-        Earlier::Absent => return FileState::Absent,
-        Earlier::Unknown => return FileState::unknown(Unknown::BeforeUnknown),
-        Earlier::Was(was) => was,
+        PriorState::Absent => return FileState::Absent,
+        PriorState::Unknown => return FileState::unknown(Unknown::BeforeUnknown),
+        PriorState::Known(was) => was,
     };
     let unknown = FileState::Unknown { why: Unknown::BeforeUnknown, size: was.size };
     if was.mode & KIND == DIRECTORY {
@@ -219,7 +220,7 @@ async fn before_of(
         }
         _ => return unknown,
     };
-    let Found { state, bytes } = Found::of(captured, sealer);
+    let FileSnapshot { state, bytes } = FileSnapshot::of(captured, sealer);
     let chunk = state.content().zip(bytes).map(|(id, bytes)| NewChunk::Full { id, bytes });
     let change = FileChange { path: String::new(), before: FileState::Absent, after: state };
     let mut kept = store_states(store, vec![change], chunk.into_iter().collect()).await;
@@ -237,11 +238,13 @@ async fn now(store: &dyn Graph, sealer: &Arc<Sealer>, at: PathBuf, before: &File
     let is_directory = before.is_directory();
     let look = move || match Access::default().capture(&at, limit) {
         PathContent::Directory { mode } if is_directory => {
-            Found { state: FileState::Directory { mode }, bytes: None }
+            FileSnapshot { state: FileState::Directory { mode }, bytes: None }
         }
-        captured => Found::of(captured, &sealer),
+        captured => FileSnapshot::of(captured, &sealer),
     };
-    let Ok(Found { state, bytes }) = tokio::task::spawn_blocking(look).await else { return before.clone() };
+    let Ok(FileSnapshot { state, bytes }) = tokio::task::spawn_blocking(look).await else {
+        return before.clone();
+    };
     let chunk = state.content().zip(bytes).map(|(id, bytes)| match before.content() {
         Some(base) => NewChunk::Delta { id, base, bytes },
         None => NewChunk::Full { id, bytes },

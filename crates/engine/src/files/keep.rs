@@ -14,20 +14,20 @@ use quipu_workspace::{Access, file_key};
 use serde::{Deserialize, Serialize};
 
 use super::FileSettings;
-use super::listing::{Listing, Since, Update};
-use super::state::{Found, named};
-use super::watch::{Changed, Looked, MOST_CHANGES, Watch};
+use super::listing::{Listing, ListingDelta, Update};
+use super::state::{FileSnapshot, named};
+use super::watch::{CommandDiff, MOST_CHANGES, Watch, WatchStart};
 use quipu_transcript::WorkspaceNote;
 
 /// Keeps the files of one session.
-pub(crate) struct Keeper {
+pub(crate) struct FileSnapshotter {
     store: Arc<dyn Graph>,
     sealer: Arc<Sealer>,
     /// The true path of the session's directory.
     root: PathBuf,
     settings: FileSettings,
-    spent: Mutex<Spent>,
-    seen: Mutex<Seen>,
+    spent: Mutex<RunStorage>,
+    seen: Mutex<SnapshotCache>,
     watch: Watch,
     /// Sessions that have a list of files in the store.
     listed: Mutex<HashSet<SessionId>>,
@@ -35,7 +35,7 @@ pub(crate) struct Keeper {
 
 /// What the files of the current run added to the store.
 #[derive(Default)]
-struct Spent {
+struct RunStorage {
     run: Option<RunId>,
     bytes: u64,
     counted: HashSet<ChunkId>,
@@ -43,17 +43,17 @@ struct Spent {
 
 /// Files as they were when they were looked at last: whoever changes one once changes it again.
 #[derive(Default)]
-struct Seen {
-    files: HashMap<PathBuf, Found>,
+struct SnapshotCache {
+    files: HashMap<PathBuf, FileSnapshot>,
     bytes: usize,
 }
 
 /// Bytes of files that are remembered at most.
 const REMEMBERED: usize = 8 << 20;
 
-impl Seen {
-    fn put(&mut self, at: PathBuf, found: Found) {
-        let size = |found: &Found| found.bytes.as_ref().map_or(0, |bytes| bytes.len());
+impl SnapshotCache {
+    fn put(&mut self, at: PathBuf, found: FileSnapshot) {
+        let size = |found: &FileSnapshot| found.bytes.as_ref().map_or(0, |bytes| bytes.len());
         if size(&found) > REMEMBERED / 4 {
             return;
         }
@@ -75,15 +75,15 @@ pub(crate) struct CallPlace {
 
 /// Files as they were before a call.
 #[derive(Default)]
-pub(crate) struct Begun {
-    files: Vec<(Watched, Found)>,
+pub(crate) struct CallBaseline {
+    files: Vec<(WatchedFile, FileSnapshot)>,
     /// It is a command, which may change anything.
     pub(crate) is_command: bool,
 }
 
 /// One file of a call that runs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Watched {
+pub(super) struct WatchedFile {
     /// Where it is.
     pub(super) at: PathBuf,
     /// As the node will name it.
@@ -95,7 +95,7 @@ pub(super) struct Watched {
     empty: Option<(String, u32)>,
 }
 
-impl Watched {
+impl WatchedFile {
     /// That the directory was there, where the file is now.
     pub(super) fn directory(&self, after: &FileState) -> Option<FileChange> {
         let (path, mode) = self.empty.clone().filter(|_| *after != FileState::Absent)?;
@@ -106,7 +106,7 @@ impl Watched {
 
 /// What became of a command.
 #[derive(Default)]
-pub(crate) struct Noticed {
+pub(crate) struct CommandChanges {
     pub(crate) files: Vec<FileChange>,
     /// Their states, to be stored with them.
     pub(crate) states: Vec<NewChunk>,
@@ -117,9 +117,9 @@ pub(crate) struct Noticed {
 
 /// A call that may have begun, as its row in the table of steps holds it.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Running {
+pub(super) struct OpenCallRow {
     call: ToolCall,
-    pub(super) files: Vec<Watched>,
+    pub(super) files: Vec<WatchedFile>,
     /// It may change anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) command: Option<Command>,
@@ -132,7 +132,7 @@ pub(super) struct Command {
     pub(super) at: i64,
     /// What is different from the session's list of files.
     #[serde(default)]
-    pub(super) since: Option<Since>,
+    pub(super) since: Option<ListingDelta>,
     /// Why nothing is noticed there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) unwatched: Option<String>,
@@ -164,7 +164,7 @@ pub(crate) fn is_listing(step: &Step) -> bool {
 
 impl CallPlace {
     /// What the table of steps says of a call that may have begun.
-    fn running(&self, running: &Running) -> Op {
+    fn running(&self, running: &OpenCallRow) -> Op {
         let step = Step {
             run: self.run.clone(),
             call: StepCall::Tool(self.key.as_str().into()),
@@ -175,14 +175,14 @@ impl CallPlace {
     }
 }
 
-impl Begun {
+impl CallBaseline {
     /// One that may change anything.
     pub(crate) fn command() -> Self {
         Self { is_command: true, ..Self::default() }
     }
 }
 
-impl Keeper {
+impl FileSnapshotter {
     /// `cwd` is the session's directory.
     pub(crate) fn new(
         store: Arc<dyn Graph>,
@@ -197,16 +197,21 @@ impl Keeper {
         Self { store, sealer, root, settings, spent, seen, watch, listed }
     }
 
-    fn spent(&self, run: &RunId) -> MutexGuard<'_, Spent> {
+    fn spent(&self, run: &RunId) -> MutexGuard<'_, RunStorage> {
         let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
         if spent.run.as_ref() != Some(run) {
-            *spent = Spent { run: Some(run.clone()), ..Spent::default() };
+            *spent = RunStorage { run: Some(run.clone()), ..RunStorage::default() };
         }
         spent
     }
 
     /// What must be added to the store for a state, when there is room for it; `base` is the file as it was.
-    fn chunk(&self, run: &RunId, found: &mut Found, base: Option<(ChunkId, &Arc<[u8]>)>) -> Option<NewChunk> {
+    fn chunk(
+        &self,
+        run: &RunId,
+        found: &mut FileSnapshot,
+        base: Option<(ChunkId, &Arc<[u8]>)>,
+    ) -> Option<NewChunk> {
         let (id, bytes) = (found.state.content()?, found.bytes.clone()?);
         let mut spent = self.spent(run);
         if !spent.counted.contains(&id) {
@@ -226,20 +231,20 @@ impl Keeper {
     }
 
     /// What is at a path now.
-    fn look(&self, at: &Path, before: Option<&Found>, access: &Access) -> Found {
+    fn look(&self, at: &Path, before: Option<&FileSnapshot>, access: &Access) -> FileSnapshot {
         let captured = access.capture(at, self.settings.file_bytes);
         let found = match before {
-            Some(before) => Found::again(captured, Some(before), &self.sealer),
+            Some(before) => FileSnapshot::again(captured, Some(before), &self.sealer),
             None => {
                 let seen = self.seen().files.get(at).cloned();
-                Found::again(captured, seen.as_ref(), &self.sealer)
+                FileSnapshot::again(captured, seen.as_ref(), &self.sealer)
             }
         };
         self.seen().put(at.to_path_buf(), found.clone());
         found
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, SnapshotCache> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -260,33 +265,33 @@ impl Keeper {
         call: &ToolCall,
         paths: Vec<PathBuf>,
         access: &Access,
-    ) -> Result<Begun, StoreError> {
-        let (keeper, access, run) = (self.clone(), access.clone(), place.run.clone());
+    ) -> Result<CallBaseline, StoreError> {
+        let (snapshotter, access, run) = (self.clone(), access.clone(), place.run.clone());
         let look = move || {
             let (mut files, mut chunks) = (Vec::new(), Vec::new());
             for at in paths {
                 // What has no name that can be written down can be put back by nobody.
-                let Some(path) = named(&keeper.root, &at) else { continue };
-                let mut found = keeper.look(&at, None, &access);
-                chunks.extend(keeper.chunk(&run, &mut found, None));
+                let Some(path) = named(&snapshotter.root, &at) else { continue };
+                let mut found = snapshotter.look(&at, None, &access);
+                chunks.extend(snapshotter.chunk(&run, &mut found, None));
                 let empty = empty_above(&at).and_then(|(directory, mode)| {
-                    let is_root = directory == keeper.root;
-                    Some((named(&keeper.root, &directory).filter(|_| !is_root)?, mode))
+                    let is_root = directory == snapshotter.root;
+                    Some((named(&snapshotter.root, &directory).filter(|_| !is_root)?, mode))
                 });
-                files.push((Watched { at, path, before: found.state.clone(), empty }, found));
+                files.push((WatchedFile { at, path, before: found.state.clone(), empty }, found));
             }
             (files, chunks)
         };
         let Ok((files, chunks)) = tokio::task::spawn_blocking(look).await else {
-            return Ok(Begun::default());
+            return Ok(CallBaseline::default());
         };
         if files.is_empty() {
-            return Ok(Begun::default());
+            return Ok(CallBaseline::default());
         }
         let names = files.iter().map(|(watched, _)| watched.clone()).collect();
-        let ops = vec![place.running(&Running { call: call.clone(), files: names, command: None })];
+        let ops = vec![place.running(&OpenCallRow { call: call.clone(), files: names, command: None })];
         self.store.commit(Commit { chunks, ops, ..Commit::default() }).await?;
-        Ok(Begun { files, is_command: false })
+        Ok(CallBaseline { files, is_command: false })
     }
 
     /// A command is about to run: looks at the whole workspace, and notes that it may have begun, for whoever finds that it
@@ -299,19 +304,19 @@ impl Keeper {
         place: &CallPlace,
         call: &ToolCall,
     ) -> Result<Option<String>, StoreError> {
-        let (keeper, session) = (self.clone(), place.session.clone());
+        let (snapshotter, session) = (self.clone(), place.session.clone());
         let at = || {
             let now = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH);
             now.map_or(0, |now| i64::try_from(now.as_millis()).unwrap_or(i64::MAX))
         };
-        let looked = tokio::task::spawn_blocking(move || keeper.watch.before(&session)).await;
-        let Looked { told, unwatched, update } = looked.unwrap_or_default();
+        let looked = tokio::task::spawn_blocking(move || snapshotter.watch.before(&session)).await;
+        let WatchStart { told, unwatched, update } = looked.unwrap_or_default();
         let (listing, since) = match update {
             Some(Update { listing, since }) => (listing, Some(since)),
             None => (None, None),
         };
         let command = Some(Command { root: self.root.clone(), at: at(), since, unwatched });
-        let running = Running { call: call.clone(), files: Vec::new(), command };
+        let running = OpenCallRow { call: call.clone(), files: Vec::new(), command };
         let listing = listing.map(|listing| put_listing(&place.session, &listing));
         if listing.is_some() {
             self.listed.lock().unwrap_or_else(PoisonError::into_inner).insert(place.session.clone());
@@ -342,15 +347,15 @@ impl Keeper {
     }
 
     /// What a command changed.
-    pub(crate) async fn after_command(self: &Arc<Self>, place: &CallPlace) -> Noticed {
-        let (keeper, run) = (self.clone(), place.run.clone());
+    pub(crate) async fn after_command(self: &Arc<Self>, place: &CallPlace) -> CommandChanges {
+        let (snapshotter, run) = (self.clone(), place.run.clone());
         let look = move || {
-            let Changed { changes, more, note } = keeper.watch.after(&keeper.sealer);
+            let CommandDiff { changes, more, note } = snapshotter.watch.after(&snapshotter.sealer);
             let (mut found, mut chunks) = (Vec::new(), Vec::new());
             for (mut change, mut old, mut new) in changes {
-                chunks.extend(keeper.chunk(&run, &mut old, None));
+                chunks.extend(snapshotter.chunk(&run, &mut old, None));
                 let base = old.state.content().zip(old.bytes.as_ref());
-                chunks.extend(keeper.chunk(&run, &mut new, base));
+                chunks.extend(snapshotter.chunk(&run, &mut new, base));
                 (change.before, change.after) = (old.state, new.state);
                 found.push(change);
             }
@@ -358,7 +363,7 @@ impl Keeper {
         };
         let Ok((files, states, more, note)) = tokio::task::spawn_blocking(look).await else {
             let note = WorkspaceNote::unknown("files could not be looked at after a command");
-            return Noticed { note, ..Noticed::default() };
+            return CommandChanges { note, ..CommandChanges::default() };
         };
         let told = (more > 0).then(|| {
             format!(
@@ -366,29 +371,29 @@ impl Keeper {
                 more + MOST_CHANGES
             )
         });
-        Noticed { files, states, note, told }
+        CommandChanges { files, states, note, told }
     }
 
     /// What the call changed, with the states that are to be stored with it.
     pub(crate) async fn after(
         self: &Arc<Self>,
         place: &CallPlace,
-        begun: Begun,
+        begun: CallBaseline,
         access: &Access,
     ) -> (Vec<FileChange>, Vec<NewChunk>) {
-        let (keeper, access, run) = (self.clone(), access.clone(), place.run.clone());
+        let (snapshotter, access, run) = (self.clone(), access.clone(), place.run.clone());
         let look = move || {
             let (mut changes, mut chunks) = (Vec::new(), Vec::new());
             for (watched, old) in begun.files {
-                let mut found = keeper.look(&watched.at, Some(&old), &access);
+                let mut found = snapshotter.look(&watched.at, Some(&old), &access);
                 // Two states that are not known are taken for one only where nothing can be done about either.
                 if found.state == watched.before {
                     continue;
                 }
                 let base = watched.before.content().zip(old.bytes.as_ref());
-                chunks.extend(keeper.chunk(&run, &mut found, base));
+                chunks.extend(snapshotter.chunk(&run, &mut found, base));
                 changes.extend(watched.directory(&found.state));
-                let Watched { path, before, .. } = watched;
+                let WatchedFile { path, before, .. } = watched;
                 changes.push(FileChange { path, before, after: found.state });
             }
             dedup(&mut changes);

@@ -23,7 +23,7 @@ pub(super) const KIND: u32 = 0o170_000;
 
 /// A file, or a directory that is empty.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Listed {
+pub(super) struct ListedFile {
     pub(super) path: String,
     pub(super) mode: u32,
     pub(super) size: u64,
@@ -39,7 +39,7 @@ pub(super) struct Listed {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) struct Listing {
     /// Nothing where there are too many.
-    pub(super) files: Option<Vec<Listed>>,
+    pub(super) files: Option<Vec<ListedFile>>,
     /// Files that git tracks and that were not there.
     pub(super) missing: Vec<String>,
     /// Whether what is not in it was not there.
@@ -50,8 +50,8 @@ pub(super) struct Listing {
 
 /// What is different since the list was written, and where git stood.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub(super) struct Since {
-    pub(super) files: Vec<Listed>,
+pub(super) struct ListingDelta {
+    pub(super) files: Vec<ListedFile>,
     pub(super) gone: Vec<String>,
     pub(super) refs: Vec<(String, String)>,
 }
@@ -61,7 +61,7 @@ pub(super) struct Since {
 pub(super) struct Update {
     /// To be written in place of the one before.
     pub(super) listing: Option<Listing>,
-    pub(super) since: Since,
+    pub(super) since: ListingDelta,
 }
 
 /// Keeps track of what the list in the store says.
@@ -93,7 +93,7 @@ impl Lister {
         let mut update = Update::default();
         let listed = |path: &Path| {
             let stamp = files.get(path)?;
-            Some(Listed {
+            Some(ListedFile {
                 path: path.to_str()?.to_owned(),
                 mode: stamp.mode,
                 size: stamp.size,
@@ -103,7 +103,7 @@ impl Lister {
         };
         let directory = |path: &Path, mode: u32| {
             let path = path.to_str()?.to_owned();
-            Some(Listed { path, mode: mode | DIRECTORY, size: 0, content: None, clean: false })
+            Some(ListedFile { path, mode: mode | DIRECTORY, size: 0, content: None, clean: false })
         };
         if self.written == standing && self.different.len() <= DIFFERENT {
             for path in &self.different {
@@ -118,7 +118,7 @@ impl Lister {
                 |path: &Path| files.get(path).zip(index).and_then(|(stamp, index)| index.clean(path, stamp));
             let own: Vec<PathBuf> =
                 files.iter().map(|(path, _)| path).filter(|path| clean(path).is_none()).collect();
-            let mut all: Vec<Listed> = if own.len() > LISTED {
+            let mut all: Vec<ListedFile> = if own.len() > LISTED {
                 Vec::new()
             } else {
                 own.iter().filter_map(|path| listed(path)).collect()
@@ -159,15 +159,15 @@ pub(super) fn hash_of(index: &GitIndex) -> u64 {
 
 /// What was there before a command that was interrupted.
 #[derive(Debug, Default)]
-pub(super) struct Before {
-    pub(super) files: HashMap<PathBuf, Was>,
+pub(super) struct PriorFiles {
+    pub(super) files: HashMap<PathBuf, PriorFile>,
     /// Whether what is not among them was not there.
     pub(super) is_whole: bool,
 }
 
 /// A file as it was.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Was {
+pub(super) struct PriorFile {
     pub(super) mode: u32,
     pub(super) size: Option<u64>,
     pub(super) content: Option<ChunkId>,
@@ -175,9 +175,14 @@ pub(super) struct Was {
     pub(super) object: Option<[u8; 20]>,
 }
 
-impl Before {
+impl PriorFiles {
     /// As the list and the row tell; with what they leave open.
-    pub(super) fn of(listing: Option<Listing>, since: Since, root: &Path, note: &mut WorkspaceNote) -> Self {
+    pub(super) fn of(
+        listing: Option<Listing>,
+        since: ListingDelta,
+        root: &Path,
+        note: &mut WorkspaceNote,
+    ) -> Self {
         let index = GitIndex::of(root);
         let known = listing
             .and_then(|listing| Some((listing.files?, listing.missing, listing.is_whole, listing.index)));
@@ -195,17 +200,23 @@ impl Before {
             );
         }
         let missing: BTreeSet<String> = missing.into_iter().collect();
-        let mut all: HashMap<PathBuf, Was> = HashMap::new();
+        let mut all: HashMap<PathBuf, PriorFile> = HashMap::new();
         for (path, object) in index.iter().flat_map(GitIndex::tracked) {
             if !path.to_str().is_some_and(|path| missing.contains(path)) {
                 let mode = index.as_ref().and_then(|index| index.object(path)).map_or(0, |(_, mode)| mode);
-                all.insert(path.to_path_buf(), Was { mode, size: None, content: None, object: Some(object) });
+                all.insert(
+                    path.to_path_buf(),
+                    PriorFile { mode, size: None, content: None, object: Some(object) },
+                );
             }
         }
-        let put = |all: &mut HashMap<PathBuf, Was>, one: Listed| {
+        let put = |all: &mut HashMap<PathBuf, PriorFile>, one: ListedFile| {
             let path = PathBuf::from(&one.path);
             let object = index.as_ref().filter(|_| one.clean).and_then(|index| Some(index.object(&path)?.0));
-            all.insert(path, Was { mode: one.mode, size: Some(one.size), content: one.content, object });
+            all.insert(
+                path,
+                PriorFile { mode: one.mode, size: Some(one.size), content: one.content, object },
+            );
         };
         files.into_iter().for_each(|one| put(&mut all, one));
         for path in &since.gone {

@@ -7,14 +7,14 @@ use quipu_workspace::FileError;
 
 use quipu_transcript::LeftAlone;
 
-use super::plan::{Ground, Ready, Wanted, against_disk};
+use super::plan::{FileRestorer, FileTarget, RestorePlan, against_disk};
 use super::restore::FilesError;
 use super::state::named;
 
 /// What a merge brings along.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Cargo {
-    pub(crate) files: Vec<Brought>,
+    pub(crate) files: Vec<IncomingFile>,
     /// What the branch did beside files, and cannot be brought.
     pub(crate) left: Vec<LeftAlone>,
     pub(crate) unknown: Vec<String>,
@@ -22,7 +22,7 @@ pub(crate) struct Cargo {
 
 /// What is brought along of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Brought {
+pub(crate) struct IncomingFile {
     /// Its absolute path.
     pub(crate) path: String,
     /// As the session that is merged into left it; `None` where that is not known.
@@ -32,19 +32,19 @@ pub(crate) struct Brought {
 }
 
 /// What bringing them along would do, held against the disk.
-pub(crate) async fn ready(ground: &Ground, brought: Cargo) -> Result<Ready, FilesError> {
+pub(crate) async fn ready(restorer: &FileRestorer, brought: Cargo) -> Result<RestorePlan, FilesError> {
     let (mut wanted, mut left) = (Vec::new(), Vec::new());
-    for Brought { path, expect, target } in brought.files {
-        let path = named(&ground.root, Path::new(&path)).unwrap_or(path);
+    for IncomingFile { path, expect, target } in brought.files {
+        let path = named(&restorer.root, Path::new(&path)).unwrap_or(path);
         let Some(target) = target else {
             left.push(LeftAlone { path, why: "what the branch made of it is not known".into() });
             continue;
         };
         // Nothing looks like what is not known, so it counts as changed by somebody else.
         let expect = expect.unwrap_or(FileState::unknown(Unknown::BeforeUnknown));
-        wanted.push(Wanted { path, expect, target });
+        wanted.push(FileTarget { path, expect, target });
     }
-    let mut ready = against_disk(ground, wanted).await?.ok_or(FileError::Cancelled)?;
+    let mut ready = against_disk(restorer, wanted).await?.ok_or(FileError::Cancelled)?;
     ready.plan.left.extend(left);
     ready.plan.left.extend(brought.left);
     ready.plan.left.sort_by(|a, b| a.path.cmp(&b.path));

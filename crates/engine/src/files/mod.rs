@@ -3,28 +3,28 @@
 //! [`keep`] looks at files before and after a call; what it finds stands in the node of the call's result. [`plan`] says
 //! what going to another node does to them, and [`restore`] does it around the commit that moves the ref.
 
-mod held;
+mod change_note;
 mod interrupted;
 mod keep;
 mod listing;
 mod merged;
 mod note;
+mod pending;
 mod plan;
 mod restore;
 mod state;
 #[cfg(test)]
 mod tests;
-mod told;
 mod watch;
 
 pub use restore::FilesError;
 
-pub(crate) use interrupted::{Left, Salvaged, after_a_crash};
-pub(crate) use keep::{Begun, CallPlace, Keeper, Noticed, is_listing, listing_of};
-pub(crate) use merged::{Brought, Cargo, ready as ready_to_merge};
-pub(crate) use plan::Ground;
-pub(crate) use restore::{InFlight, Settled, settle};
-pub(crate) use told::{tells_of_files, told};
+pub(crate) use change_note::{tells_of_files, told};
+pub(crate) use interrupted::{InterruptedCall, RecoveredChanges, after_a_crash};
+pub(crate) use keep::{CallBaseline, CallPlace, CommandChanges, FileSnapshotter, is_listing, listing_of};
+pub(crate) use merged::{Cargo, IncomingFile, ready as ready_to_merge};
+pub(crate) use plan::FileRestorer;
+pub(crate) use restore::{InFlight, SettleReport, settle};
 
 /// What is kept of the files that tools change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

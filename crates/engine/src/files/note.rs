@@ -10,14 +10,14 @@ use quipu_workspace::GitRefs;
 const NAMED: usize = 200;
 
 /// What is noticed of a repository and of caches, put into words.
-pub(super) trait Noted {
+pub(super) trait NoteText {
     /// What moved in a repository.
     fn moved(&mut self, before: &GitRefs, after: &GitRefs);
     /// Caches in which something changed.
     fn changed_caches(&mut self, caches: &[std::path::PathBuf]);
 }
 
-impl Noted for WorkspaceNote {
+impl NoteText for WorkspaceNote {
     fn moved(&mut self, before: &GitRefs, after: &GitRefs) {
         let changed = before.changed(after);
         let more = changed.len().saturating_sub(NAMED);

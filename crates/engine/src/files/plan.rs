@@ -14,7 +14,7 @@ use quipu_transcript::{
 use quipu_workspace::{Access, AccessMode, GitRefs, PathContent, Reach, file_key};
 
 use super::note::joined;
-use super::state::Found;
+use super::state::FileSnapshot;
 
 /// Entries of a directory that are looked through, when one is in the way.
 const LOOKED_THROUGH: usize = 10_000;
@@ -36,7 +36,7 @@ struct Visit {
 
 /// What was done between two nodes beside files.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct Beside {
+struct OtherChanges {
     /// How git's refs were there.
     git: Vec<GitMove>,
     caches: BTreeSet<String>,
@@ -47,7 +47,7 @@ struct Beside {
 
 /// A file that was touched between two nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct FileTarget {
     pub(super) path: String,
     /// As it was left.
     pub(super) expect: FileState,
@@ -102,7 +102,7 @@ async fn visits(store: &dyn Graph, above: Option<NodeId>, to: NodeId) -> Result<
 /// What is wanted of each file that was touched on the way away from `here` or toward `there`. A place where files were
 /// put back knows how they were when the other place was left; otherwise: what the steps there left behind, or, for
 /// what only steps here touched, how the first of them found it.
-fn wanted(away: &[Visit], toward: &[Visit], here: NodeId, there: NodeId) -> Vec<Wanted> {
+fn wanted(away: &[Visit], toward: &[Visit], here: NodeId, there: NodeId) -> Vec<FileTarget> {
     let (away, toward) = ways(away, toward, here, there);
     let is_way = |visit: &Visit| is_way(visit, here, there);
     // Anywhere else, putting files back only says how they were at that place.
@@ -131,7 +131,7 @@ fn wanted(away: &[Visit], toward: &[Visit], here: NodeId, there: NodeId) -> Vec<
     for (path, target) in toward_targets {
         all.entry(path).or_default().1 = Some(target);
     }
-    let complete = |(path, (expect, target))| Some(Wanted { path, expect: expect?, target: target? });
+    let complete = |(path, (expect, target))| Some(FileTarget { path, expect: expect?, target: target? });
     all.into_iter().filter_map(complete).collect()
 }
 
@@ -157,14 +157,14 @@ fn is_way(visit: &Visit, here: NodeId, there: NodeId) -> bool {
 }
 
 /// What was done beside files on the way.
-fn beside(away: &[Visit], toward: &[Visit], here: NodeId, there: NodeId) -> Beside {
+fn beside(away: &[Visit], toward: &[Visit], here: NodeId, there: NodeId) -> OtherChanges {
     let (away, toward) = ways(away, toward, here, there);
     let mut git: BTreeMap<String, GitMove> = joined(away.iter().flat_map(|visit| &visit.note.git));
     for (name, GitMove { after, .. }) in joined(toward.iter().flat_map(|visit| &visit.note.git)) {
         // As it was there: what the last step there left.
         git.insert(name.clone(), GitMove { name, before: after, after: None });
     }
-    let mut found = Beside { git: git.into_values().collect(), ..Beside::default() };
+    let mut found = OtherChanges { git: git.into_values().collect(), ..OtherChanges::default() };
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for (at, visit) in away.iter().enumerate().chain(toward.iter().enumerate()) {
         found.caches.extend(visit.note.caches.iter().cloned());
@@ -183,7 +183,7 @@ fn beside(away: &[Visit], toward: &[Visit], here: NodeId, there: NodeId) -> Besi
     found
 }
 
-impl Beside {
+impl OtherChanges {
     /// Adds to a plan what of this is not as it was there.
     fn add_to(self, plan: &mut FilePlan, root: &Path) {
         let refs = if self.git.is_empty() { GitRefs::default() } else { GitRefs::of(root, None) };
@@ -238,7 +238,7 @@ impl Beside {
 }
 
 /// A plan, and the bytes of what it replaces.
-pub(crate) struct Ready {
+pub(crate) struct RestorePlan {
     pub(crate) plan: FilePlan,
     /// For each change: where it is, and its bytes as they are.
     pub(super) places: Vec<(PathBuf, Option<Arc<[u8]>>)>,
@@ -247,7 +247,7 @@ pub(crate) struct Ready {
 }
 
 /// Where files are, and what may be done there.
-pub(crate) struct Ground {
+pub(crate) struct FileRestorer {
     pub(crate) store: Arc<dyn Graph>,
     pub(crate) sealer: Arc<Sealer>,
     /// The true path of the session's directory.
@@ -258,8 +258,12 @@ pub(crate) struct Ground {
 }
 
 /// What going from `here` to `there` does to files, by what is there now. `None` when no step on the way touched any.
-pub(super) async fn plan(ground: &Ground, here: NodeId, there: NodeId) -> Result<Option<Ready>, StoreError> {
-    let store = &*ground.store;
+pub(super) async fn plan(
+    restorer: &FileRestorer,
+    here: NodeId,
+    there: NodeId,
+) -> Result<Option<RestorePlan>, StoreError> {
+    let store = &*restorer.store;
     let shared = store.fork_point(here, there).await?;
     let away = visits(store, shared, here).await?;
     let toward = visits(store, shared, there).await?;
@@ -267,10 +271,10 @@ pub(super) async fn plan(ground: &Ground, here: NodeId, there: NodeId) -> Result
         return Ok(None);
     }
     let beside = beside(&away, &toward, here, there);
-    let Some(mut ready) = against_disk(ground, wanted(&away, &toward, here, there)).await? else {
+    let Some(mut ready) = against_disk(restorer, wanted(&away, &toward, here, there)).await? else {
         return Ok(None);
     };
-    let root = ground.root.clone();
+    let root = restorer.root.clone();
     let work = move || {
         beside.add_to(&mut ready.plan, &root);
         ready
@@ -280,10 +284,10 @@ pub(super) async fn plan(ground: &Ground, here: NodeId, there: NodeId) -> Result
 
 /// What is wanted, held against what is there now. `None` where the thread that looks broke down.
 pub(super) async fn against_disk(
-    ground: &Ground,
-    mut wanted: Vec<Wanted>,
-) -> Result<Option<Ready>, StoreError> {
-    let store = &*ground.store;
+    restorer: &FileRestorer,
+    mut wanted: Vec<FileTarget>,
+) -> Result<Option<RestorePlan>, StoreError> {
+    let store = &*restorer.store;
     for one in &mut wanted {
         if let FileState::File { size, content, .. } = one.target
             && matches!(
@@ -294,16 +298,16 @@ pub(super) async fn against_disk(
             one.target = FileState::Unknown { why: Unknown::Dropped, size: Some(size) };
         }
     }
-    let (root, access) = (ground.root.clone(), ground.access.clone());
-    let (sealer, limit) = (ground.sealer.clone(), ground.limit);
+    let (root, access) = (restorer.root.clone(), restorer.access.clone());
+    let (sealer, limit) = (restorer.sealer.clone(), restorer.limit);
     let look = move || look(wanted, &root, &access, &sealer, limit);
     Ok(tokio::task::spawn_blocking(look).await.ok())
 }
 
-fn look(wanted: Vec<Wanted>, root: &Path, access: &Access, sealer: &Sealer, limit: u64) -> Ready {
+fn look(wanted: Vec<FileTarget>, root: &Path, access: &Access, sealer: &Sealer, limit: u64) -> RestorePlan {
     let (mut plan, mut places, mut keeps) = (FilePlan::default(), Vec::new(), Vec::new());
     let mut stays = Vec::new();
-    for Wanted { path, expect, target } in wanted {
+    for FileTarget { path, expect, target } in wanted {
         let at = root.join(&path);
         if target.is_directory() {
             keeps.push(at.clone());
@@ -315,9 +319,9 @@ fn look(wanted: Vec<Wanted>, root: &Path, access: &Access, sealer: &Sealer, limi
         };
         let found = match access.capture(&at, limit) {
             PathContent::Directory { mode } if expect.is_directory() || target.is_directory() => {
-                Found { state: FileState::Directory { mode }, bytes: None }
+                FileSnapshot { state: FileState::Directory { mode }, bytes: None }
             }
-            captured => Found::of(captured, sealer),
+            captured => FileSnapshot::of(captured, sealer),
         };
         let is_same = match (&found.state, &target) {
             // Nobody knows.
@@ -399,7 +403,7 @@ fn look(wanted: Vec<Wanted>, root: &Path, access: &Access, sealer: &Sealer, limi
     both.sort_by(|(one, _), (other, _)| one.path.cmp(&other.path));
     (plan.changes, places) = both.into_iter().unzip();
     plan.left.sort_by(|a, b| a.path.cmp(&b.path));
-    Ready { plan, places, keeps }
+    RestorePlan { plan, places, keeps }
 }
 
 fn is_directory(change: &PlannedChange) -> bool {
@@ -490,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wanted_follows_from_what_the_steps_did() {
+    fn file_targets_follow_from_steps() {
         let check = |away: &[&str], toward: &[&str], expect: &[&str]| {
             let found = wanted(&visits(away), &visits(toward), node("h"), node("t"));
             let text = |state: &FileState| match state {

@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 
 use quipu_transcript::{FilePlan, restored};
 
-use super::plan::{Ground, Ready, plan};
-use super::state::Found;
+use super::plan::{FileRestorer, RestorePlan, plan};
+use super::state::FileSnapshot;
 use crate::arrival::{awaited, waits};
 use crate::clock::fresh_id;
 
@@ -84,7 +84,7 @@ pub(crate) struct InFlight {
 }
 
 impl Flight {
-    fn of(ready: &Ready, root: PathBuf, roots: &[PathBuf]) -> Self {
+    fn of(ready: &RestorePlan, root: PathBuf, roots: &[PathBuf]) -> Self {
         let roots = roots.iter().filter(|one| **one != root).cloned().collect();
         let both = ready.plan.changes.iter().zip(&ready.places);
         let steps = both.map(|(change, (at, _))| FlightStep {
@@ -132,11 +132,11 @@ impl Flight {
     }
 }
 
-impl Ground {
+impl FileRestorer {
     /// What files would be changed if the session went from one node to another. `None` when no step on the way
     /// touched a file.
     pub(crate) async fn preview(&self, from: NodeId, to: NodeId) -> Result<Option<FilePlan>, FilesError> {
-        let Some(Ready { plan, .. }) = plan(self, from, to).await? else { return Ok(None) };
+        let Some(RestorePlan { plan, .. }) = plan(self, from, to).await? else { return Ok(None) };
         self.is_there(&plan)?;
         Ok(Some(plan))
     }
@@ -160,7 +160,7 @@ impl Ground {
         &self,
         session: &SessionId,
         from: NodeId,
-        ready: Ready,
+        ready: RestorePlan,
         agreed: Option<&FilePlan>,
         overwrite: bool,
     ) -> Result<(FilePlan, InFlight), FilesError> {
@@ -203,7 +203,7 @@ impl InFlight {
         store: &dyn Graph,
         session: &SessionId,
         from: NodeId,
-        ready: Ready,
+        ready: RestorePlan,
         (root, roots): (PathBuf, &[PathBuf]),
     ) -> Result<Self, FilesError> {
         let flight = Flight::of(&ready, root, roots);
@@ -354,7 +354,7 @@ fn land_one(
     let is_directory = change.before.is_directory() || change.after.is_directory();
     let now = match Access::default().capture(at, limit) {
         PathContent::Directory { mode } if is_directory => FileState::Directory { mode },
-        captured => Found::of(captured, sealer).state,
+        captured => FileSnapshot::of(captured, sealer).state,
     };
     let unstage = || {
         if let Some(staged) = staged {
@@ -413,11 +413,11 @@ fn size_of(state: &FileState) -> u64 {
 
 /// What became of files that a process left on their way.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Settled {
+pub(crate) struct SettleReport {
     /// What somebody should know.
     pub(crate) told: Vec<String>,
     /// Some cannot take their places now; the row of the session still says so.
-    pub(crate) waits: bool,
+    pub(crate) is_pending: bool,
 }
 
 /// Takes back, or brings to its end, what a process left that died while files were put back. The rest of the row, if
@@ -429,13 +429,13 @@ pub(crate) async fn settle(
     store: &dyn Graph,
     sealer: &Arc<Sealer>,
     session: &SessionId,
-) -> Result<Settled, StoreError> {
+) -> Result<SettleReport, StoreError> {
     #[derive(Deserialize)]
     struct Plan {
         files: Flight,
     }
-    let Some(jump) = store.pending(session).await?.jump else { return Ok(Settled::default()) };
-    let Ok(Plan { files: flight }) = jump.plan.read() else { return Ok(Settled::default()) };
+    let Some(jump) = store.pending(session).await?.jump else { return Ok(SettleReport::default()) };
+    let Ok(Plan { files: flight }) = jump.plan.read() else { return Ok(SettleReport::default()) };
     let mut told = Vec::new();
     if jump.stage == STAGING {
         flight.unstage().await;
@@ -444,9 +444,9 @@ pub(crate) async fn settle(
         let done = problems.iter().all(|problem| problem.is_final);
         told.extend(problems.into_iter().map(|problem| problem.what));
         if !done {
-            return Ok(Settled { told, waits: true });
+            return Ok(SettleReport { told, is_pending: true });
         }
     }
     put(store, session, awaited(&jump).map(waits)).await?;
-    Ok(Settled { told, waits: false })
+    Ok(SettleReport { told, is_pending: false })
 }

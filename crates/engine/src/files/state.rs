@@ -10,12 +10,12 @@ use sha2::{Digest as _, Sha256};
 
 /// A file as it was found, and its bytes where they are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct FileSnapshot {
     pub(crate) state: FileState,
     pub(crate) bytes: Option<Arc<[u8]>>,
 }
 
-impl Found {
+impl FileSnapshot {
     pub(crate) fn of(captured: PathContent, sealer: &Sealer) -> Self {
         let plain = |state| Self { state, bytes: None };
         match captured {

@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 use quipu_transcript::{FilePlan, PlannedChange};
 
-use super::plan::Ready;
+use super::plan::RestorePlan;
 use super::restore::{FilesError, InFlight, settle};
 
 struct World {
@@ -46,7 +46,7 @@ impl World {
     }
 
     /// What is to be done: one file is changed, one made, one removed, one link made.
-    async fn ready(&self) -> Ready {
+    async fn ready(&self) -> RestorePlan {
         let mut chunks = Vec::new();
         for text in ["ours", "new"] {
             let bytes: Arc<[u8]> = text.as_bytes().into();
@@ -67,16 +67,16 @@ impl World {
             change("removed", file("gone"), FileState::Absent),
         ];
         let places = changes.iter().map(|change| (self.root.join(&change.path), None)).collect();
-        Ready { plan: FilePlan { changes, ..FilePlan::default() }, places, keeps: Vec::new() }
+        RestorePlan { plan: FilePlan { changes, ..FilePlan::default() }, places, keeps: Vec::new() }
     }
 
-    async fn begin(&self, ready: Ready) -> Result<InFlight, FilesError> {
+    async fn begin(&self, ready: RestorePlan) -> Result<InFlight, FilesError> {
         InFlight::stage(&self.store, &self.session, NodeId([1; 32]), ready, (self.root.clone(), &[])).await
     }
 
     async fn settle(&self) -> Vec<String> {
         let settled = settle(&self.store, &self.sealer, &self.session).await.unwrap();
-        assert!(!settled.waits);
+        assert!(!settled.is_pending);
         settled.told
     }
 
@@ -126,7 +126,7 @@ async fn before_the_ref_has_moved_all_is_taken_back() {
 }
 
 #[tokio::test]
-async fn after_it_has_moved_all_is_brought_to_its_end_however_far_it_came() {
+async fn moved_restore_completes_from_any_point() {
     for done in 0..=5 {
         let world = World::new();
         let flight = world.begin(world.ready().await).await.unwrap();
@@ -166,7 +166,7 @@ async fn after_it_has_moved_all_is_brought_to_its_end_however_far_it_came() {
 }
 
 #[tokio::test]
-async fn what_somebody_changed_meanwhile_is_left_and_told() {
+async fn file_changed_meanwhile_is_kept_and_reported() {
     let world = World::new();
     let flight = world.begin(world.ready().await).await.unwrap();
     world.moved(&flight).await;
@@ -179,7 +179,7 @@ async fn what_somebody_changed_meanwhile_is_left_and_told() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_staged_leaves_all_as_it_was() {
+async fn failed_staging_changes_no_file() {
     let world = World::new();
     let mut ready = world.ready().await;
     // Its bytes are nowhere: the last of them, so that others are staged before.

@@ -13,10 +13,10 @@ use quipu_workspace::{
 };
 
 use super::FileSettings;
-use super::held::Held;
 use super::listing::{Lister, Update, hash_of};
-use super::note::{Noted as _, shown};
-use super::state::{Found, named};
+use super::note::{NoteText as _, shown};
+use super::pending::PendingSnapshot;
+use super::state::{FileSnapshot, named};
 use quipu_transcript::{GIT_INDEX, GitMove, WorkspaceNote};
 
 /// What was looked at longer ago is looked at again: somebody else may have changed it.
@@ -53,7 +53,7 @@ struct State {
     /// Paths that may have to be held and were not looked at; all of them where there is nothing.
     unheld: Option<Vec<PathBuf>>,
     /// Files that git does not give back, as they were when they were looked at last.
-    held: HashMap<PathBuf, (Stamp, Held)>,
+    held: HashMap<PathBuf, (Stamp, PendingSnapshot)>,
     bytes: u64,
     /// Files that were written in the moment of the last look.
     racy: Vec<PathBuf>,
@@ -65,7 +65,7 @@ struct State {
 
 /// What is to be told and written before a command runs.
 #[derive(Default)]
-pub(super) struct Looked {
+pub(super) struct WatchStart {
     /// Why nothing is watched, once.
     pub(super) told: Option<String>,
     /// The same, each time.
@@ -75,8 +75,8 @@ pub(super) struct Looked {
 
 /// What a command changed.
 #[derive(Default)]
-pub(super) struct Changed {
-    pub(super) changes: Vec<(FileChange, Found, Found)>,
+pub(super) struct CommandDiff {
+    pub(super) changes: Vec<(FileChange, FileSnapshot, FileSnapshot)>,
     /// Changes beyond those.
     pub(super) more: usize,
     pub(super) note: WorkspaceNote,
@@ -96,7 +96,7 @@ impl Watch {
     }
 
     /// A command of a session is about to run.
-    pub(super) fn before(&self, session: &SessionId) -> Looked {
+    pub(super) fn before(&self, session: &SessionId) -> WatchStart {
         let mut state = self.state();
         state.running += 1;
         let is_ahead = state.ahead.take().is_some_and(|at| at.elapsed() < AHEAD);
@@ -107,13 +107,13 @@ impl Watch {
         let unwatched = state.given_up.clone();
         let State { before, refs, index, index_hash, lister, held, .. } = &mut *state;
         let content = |path: &Path| match held.get(path) {
-            Some((_, Held::Known(found))) => found.state.content(),
+            Some((_, PendingSnapshot::Ready(found))) => found.state.content(),
             Some(_) | None => None,
         };
         let update = unwatched
             .is_none()
             .then(|| lister.update(session, before, (index.as_deref(), *index_hash), refs, &content));
-        Looked { told, unwatched, update }
+        WatchStart { told, unwatched, update }
     }
 
     /// A command may be about to run, and runs within the second when it does.
@@ -197,16 +197,16 @@ impl Watch {
         *unheld = Some(left);
     }
 
-    fn look(&self, path: &Path) -> Held {
-        Held::Raw(Access::default().capture(&self.root.join(path), self.file_bytes))
+    fn look(&self, path: &Path) -> PendingSnapshot {
+        PendingSnapshot::Raw(Access::default().capture(&self.root.join(path), self.file_bytes))
     }
 
     /// A command has ended. What it changed, unless others still run.
-    pub(super) fn after(&self, sealer: &Sealer) -> Changed {
+    pub(super) fn after(&self, sealer: &Sealer) -> CommandDiff {
         let mut state = self.state();
         state.running = state.running.saturating_sub(1);
         if state.running > 0 {
-            return Changed::default();
+            return CommandDiff::default();
         }
         let mut note = WorkspaceNote::default();
         let refs = GitRefs::of(&self.root, Some(&state.refs));
@@ -214,7 +214,7 @@ impl Watch {
         state.refs = refs;
         if let Some(why) = &state.given_up {
             note.unknown.push(not_noticed(&self.root, why));
-            return Changed { note, ..Changed::default() };
+            return CommandDiff { note, ..CommandDiff::default() };
         }
         if note.git.is_empty()
             && let Some(old) = state.index.as_deref().filter(|index| !index.is_current())
@@ -228,7 +228,7 @@ impl Watch {
             Ok(after) => after,
             Err(why) => {
                 note.unknown.push(format!("files could not be looked at after a command: {why}"));
-                return Changed { note, ..Changed::default() };
+                return CommandDiff { note, ..CommandDiff::default() };
             }
         };
         let before = std::mem::replace(&mut state.before, after.clone());
@@ -291,7 +291,7 @@ impl Watch {
             }
         }
         state.bytes = state.held.values().map(|(_, found)| found.size()).sum();
-        Changed { changes, more, note }
+        CommandDiff { changes, more, note }
     }
 
     fn changes(
@@ -301,7 +301,7 @@ impl Watch {
         before: &Files,
         after: &Files,
         sealer: &Sealer,
-    ) -> Vec<(FileChange, Found, Found)> {
+    ) -> Vec<(FileChange, FileSnapshot, FileSnapshot)> {
         let index = state.index.clone();
         let clean = |path: &PathBuf| index.as_deref()?.clean(path, before.get(path)?);
         let asked: Vec<(&PathBuf, [u8; 20])> =
@@ -312,7 +312,7 @@ impl Watch {
             asked.into_iter().map(|(path, _)| path).zip(blobs).collect();
         let mut changes = Vec::new();
         for path in paths {
-            let absent = || Found { state: FileState::Absent, bytes: None };
+            let absent = || FileSnapshot { state: FileState::Absent, bytes: None };
             let held = state.held.remove(path);
             let was = before.get(path);
             let is = after.get(path);
@@ -395,8 +395,8 @@ fn racy(files: &Files, changed: &[PathBuf]) -> Vec<PathBuf> {
     changed.iter().filter(fresh).take(MOST_RACY).cloned().collect()
 }
 
-fn plain(state: &FileState) -> Found {
-    Found { state: state.clone(), bytes: None }
+fn plain(state: &FileState) -> FileSnapshot {
+    FileSnapshot { state: state.clone(), bytes: None }
 }
 
 /// How directories were and are. One that only holds something now, or did, stands there twice.
@@ -420,17 +420,17 @@ impl State {
 }
 
 /// A file as git has it, when that is what was on the disk.
-fn from_git(bytes: Option<Vec<u8>>, stamp: &Stamp, limit: u64, sealer: &Sealer) -> Found {
+fn from_git(bytes: Option<Vec<u8>>, stamp: &Stamp, limit: u64, sealer: &Sealer) -> FileSnapshot {
     let mode = stamp.mode & 0o7777;
     let why = if stamp.size > limit { Unknown::TooLarge } else { Unknown::BeforeUnknown };
     match bytes.filter(|bytes| bytes.len() as u64 == stamp.size) {
         Some(bytes) if stamp.mode & 0o170_000 == 0o100_000 => {
-            Found::of(PathContent::File { mode, bytes }, sealer)
+            FileSnapshot::of(PathContent::File { mode, bytes }, sealer)
         }
         Some(bytes) if stamp.mode & 0o170_000 == 0o120_000 => {
             use std::os::unix::ffi::OsStringExt as _;
             let target = std::ffi::OsString::from_vec(bytes).into();
-            Found::of(PathContent::Link { target }, sealer)
+            FileSnapshot::of(PathContent::Link { target }, sealer)
         }
         _ => plain(&FileState::Unknown { why, size: Some(stamp.size) }),
     }

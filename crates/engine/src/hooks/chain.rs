@@ -21,14 +21,14 @@ use super::{
 use crate::calls::{ContentSize, seal_content};
 use crate::runner::Backend;
 use crate::spans;
-use crate::travel::Standing;
+use crate::travel::SessionView;
 
 /// The hooks of a session.
 pub(crate) struct Hooks {
     pub(super) hooks: Arc<[Arc<dyn Hook>]>,
     pub(super) sealer: Arc<Sealer>,
     pub(super) cwd: PathBuf,
-    standing: Standing,
+    standing: SessionView,
     asker: OnceLock<Asker>,
     runner: OnceLock<Arc<dyn Backend>>,
     /// What hooks say in the system prompt.
@@ -92,21 +92,21 @@ impl HookedResult {
 }
 
 /// A verdict that may be too long.
-pub(super) trait Measured {
+pub(super) trait VerdictSize {
     fn size(&self) -> ContentSize;
 }
 
-impl Measured for InputVerdict {
+impl VerdictSize for InputVerdict {
     fn size(&self) -> ContentSize {
         match self {
             Self::Pass | Self::Handled => ContentSize::default(),
             Self::Replace(input) => ContentSize::of(&input.content),
-            Self::Beside(text) | Self::Block { reason: text } => ContentSize::of_text(text),
+            Self::Add(text) | Self::Block { reason: text } => ContentSize::of_text(text),
         }
     }
 }
 
-impl Measured for CallVerdict {
+impl VerdictSize for CallVerdict {
     fn size(&self) -> ContentSize {
         match self {
             Self::Pass => ContentSize::default(),
@@ -116,7 +116,7 @@ impl Measured for CallVerdict {
     }
 }
 
-impl Measured for ResultVerdict {
+impl VerdictSize for ResultVerdict {
     fn size(&self) -> ContentSize {
         match self {
             Self::Pass => ContentSize::default(),
@@ -138,7 +138,7 @@ fn excess(ContentSize { text, images }: ContentSize) -> Option<String> {
 }
 
 /// What came of one hook.
-pub(super) enum Called<T> {
+pub(super) enum HookOutcome<T> {
     Verdict(T),
     /// Why it has no effect.
     Failed(String),
@@ -151,7 +151,7 @@ impl Hooks {
         hooks: Vec<Arc<dyn Hook>>,
         sealer: Arc<Sealer>,
         cwd: PathBuf,
-        standing: Standing,
+        standing: SessionView,
         sections: Arc<HookSections>,
     ) -> Self {
         let opening = watch::channel(None).0;
@@ -180,38 +180,38 @@ impl Hooks {
         cx.running(self.runner.get().cloned())
     }
 
-    pub(super) async fn call<T: Measured>(
+    pub(super) async fn call<T: VerdictSize>(
         &self,
         point: HookPoint,
         hook: &dyn Hook,
         cx: &HookContext,
         cancel: &CancellationToken,
         work: BoxFuture<'_, Result<T, HookError>>,
-    ) -> Called<T> {
+    ) -> HookOutcome<T> {
         let Ok(limit) = std::panic::catch_unwind(AssertUnwindSafe(|| hook.deadline())) else {
-            return Called::Failed("it failed inside, which is a bug of the hook".into());
+            return HookOutcome::Failed("it failed inside, which is a bug of the hook".into());
         };
         let span = spans::hook(hook.name(), point.method());
         let work = work.instrument(span.clone());
         let called = tokio::select! {
             biased;
-            () = cancel.cancelled() => Called::Cancelled,
+            () = cancel.cancelled() => HookOutcome::Cancelled,
             done = AssertUnwindSafe(work).catch_unwind() => match done {
-                Err(_) => Called::Failed("it failed inside, which is a bug of the hook".into()),
-                Ok(Err(error)) => Called::Failed(self.sealer.seal(&error.to_string()).into_owned()),
+                Err(_) => HookOutcome::Failed("it failed inside, which is a bug of the hook".into()),
+                Ok(Err(error)) => HookOutcome::Failed(self.sealer.seal(&error.to_string()).into_owned()),
                 Ok(Ok(verdict)) => match excess(verdict.size()) {
-                    Some(why) => Called::Failed(why),
-                    None => Called::Verdict(verdict),
+                    Some(why) => HookOutcome::Failed(why),
+                    None => HookOutcome::Verdict(verdict),
                 },
             },
             () = cx.overdue(limit) => {
-                Called::Failed(format!("it did not answer within {} s", limit.as_secs_f64()))
+                HookOutcome::Failed(format!("it did not answer within {} s", limit.as_secs_f64()))
             }
         };
         match &called {
-            Called::Verdict(_) => span.record("outcome", "done"),
-            Called::Cancelled => span.record("outcome", "cancelled"),
-            Called::Failed(why) => span.record("outcome", "failed").record("error", why.as_str()),
+            HookOutcome::Verdict(_) => span.record("outcome", "done"),
+            HookOutcome::Cancelled => span.record("outcome", "cancelled"),
+            HookOutcome::Failed(why) => span.record("outcome", "failed").record("error", why.as_str()),
         };
         called
     }
@@ -223,22 +223,22 @@ impl Hooks {
             let cx = self.context(None);
             let work = async { hook.input(&input, &cx).await };
             match self.call(HookPoint::Input, &**hook, &cx, &never, Box::pin(work)).await {
-                Called::Cancelled | Called::Verdict(InputVerdict::Pass) => {}
-                Called::Verdict(InputVerdict::Replace(other)) => {
+                HookOutcome::Cancelled | HookOutcome::Verdict(InputVerdict::Pass) => {}
+                HookOutcome::Verdict(InputVerdict::Replace(other)) => {
                     input = UserInput::new(other.content).from_source(Provenance::hook(hook.name()));
                     seal_content(&mut input.content, &self.sealer);
                 }
-                Called::Verdict(InputVerdict::Beside(text)) => {
+                HookOutcome::Verdict(InputVerdict::Add(text)) => {
                     let text = self.sealer.seal(&text);
                     if !text.trim().is_empty() {
                         input.add(beside(hook.name(), &text), Provenance::hook(hook.name()));
                     }
                 }
-                Called::Verdict(InputVerdict::Handled) => return (HookedInput::Handled, notices),
-                Called::Verdict(InputVerdict::Block { reason }) => {
+                HookOutcome::Verdict(InputVerdict::Handled) => return (HookedInput::Handled, notices),
+                HookOutcome::Verdict(InputVerdict::Block { reason }) => {
                     return (HookedInput::Blocked(blocked(hook.name(), &self.sealer.seal(&reason))), notices);
                 }
-                Called::Failed(why) => match hook.on_failure() {
+                HookOutcome::Failed(why) => match hook.on_failure() {
                     HookFailure::Pass => notices.push(failed(hook.name(), HookPoint::Input, &why)),
                     HookFailure::Block => {
                         return (HookedInput::Blocked(blocked(hook.name(), &why)), notices);
@@ -282,12 +282,12 @@ impl Hooks {
         let call = one.call.clone();
         let work = async { hook.tool_call(&call, &cx).await };
         let (did, arguments) = match self.call(HookPoint::ToolCall, hook, &cx, cancel, Box::pin(work)).await {
-            Called::Cancelled | Called::Verdict(CallVerdict::Pass) => return,
-            Called::Verdict(CallVerdict::Replace(arguments)) => {
+            HookOutcome::Cancelled | HookOutcome::Verdict(CallVerdict::Pass) => return,
+            HookOutcome::Verdict(CallVerdict::Replace(arguments)) => {
                 one.call.arguments = self.sealer.seal_json(&arguments);
                 (HookEffect::Replaced, Some(one.call.arguments.clone()))
             }
-            Called::Verdict(CallVerdict::Ask { question }) => {
+            HookOutcome::Verdict(CallVerdict::Ask { question }) => {
                 let question = self.sealer.seal(&question);
                 let question = format!("{question} ({})", hook.name());
                 // What one before it wants to be asked is asked as well.
@@ -297,11 +297,11 @@ impl Hooks {
                 });
                 (HookEffect::Asked, None)
             }
-            Called::Verdict(CallVerdict::Block { reason }) => {
+            HookOutcome::Verdict(CallVerdict::Block { reason }) => {
                 one.blocked = Some(blocked(hook.name(), &self.sealer.seal(&reason)));
                 (HookEffect::Blocked, None)
             }
-            Called::Failed(why) => {
+            HookOutcome::Failed(why) => {
                 notices.push(failed(hook.name(), HookPoint::ToolCall, &why));
                 if hook.on_failure() == HookFailure::Block {
                     one.blocked = Some(blocked(hook.name(), &why));
@@ -326,20 +326,20 @@ impl Hooks {
             let seen = result.clone();
             let work = async { hook.tool_result(call, &seen, &cx).await };
             let did = match self.call(HookPoint::ToolResult, &**hook, &cx, cancel, Box::pin(work)).await {
-                Called::Cancelled => break,
-                Called::Verdict(ResultVerdict::Pass) => continue,
-                Called::Verdict(ResultVerdict::Replace { content, is_error }) => {
+                HookOutcome::Cancelled => break,
+                HookOutcome::Verdict(ResultVerdict::Pass) => continue,
+                HookOutcome::Verdict(ResultVerdict::Replace { content, is_error }) => {
                     (result.content, result.is_error) = (content, is_error);
                     hooked.replaced_by(hook.name());
                     HookEffect::Replaced
                 }
-                Called::Verdict(ResultVerdict::Append(text)) => {
+                HookOutcome::Verdict(ResultVerdict::Append(text)) => {
                     let added = AddedBlock::behind(&result.content, Provenance::hook(hook.name()));
                     hooked.added.push(added);
                     result.content.push(Content::text(beside(hook.name(), &text)));
                     HookEffect::Added
                 }
-                Called::Failed(why) => {
+                HookOutcome::Failed(why) => {
                     hooked.notices.push(failed(hook.name(), HookPoint::ToolResult, &why));
                     if hook.on_failure() == HookFailure::Block {
                         let text = blocked(hook.name(), &why);

@@ -286,7 +286,7 @@ pub enum InputVerdict {
     /// This is said instead.
     Replace(UserInput),
     /// It goes on, with text beside it that the model reads: stored in the node of the input, behind it.
-    Beside(String),
+    Add(String),
     /// The hook did what was wanted: nothing is said to the model.
     Handled,
     /// It is refused.

@@ -23,7 +23,7 @@ pub enum StartVerdict {
     /// Nothing.
     Pass,
     /// This stands beside the first prompt, in its node.
-    Beside(String),
+    Add(String),
 }
 
 /// Where a session is to go.

@@ -7,8 +7,8 @@ use quipu_providers::{HeaderChanges, ResponseHead};
 use quipu_seal::Sealer;
 use tokio_util::sync::CancellationToken;
 
-use super::chain::{Called, Measured, blocked, failed, record};
-use super::steps::Hooked;
+use super::chain::{HookOutcome, VerdictSize, blocked, failed, record};
+use super::steps::HookResult;
 use super::{
     HOOK_HEADERS, HOOK_REQUEST, HookEffect, HookError, HookFailure, HookPoint, Hooks, Payload, PayloadChange,
     SendVerdict,
@@ -23,7 +23,7 @@ pub(crate) struct HookedPayload {
     pub(crate) removed: Vec<String>,
 }
 
-impl Measured for SendVerdict {
+impl VerdictSize for SendVerdict {
     fn size(&self) -> ContentSize {
         // Measured where it is sealed.
         ContentSize::default()
@@ -42,7 +42,7 @@ impl Hooks {
         run: &RunId,
         payload: Payload,
         cancel: &CancellationToken,
-    ) -> Hooked<Result<HookedPayload, String>> {
+    ) -> HookResult<Result<HookedPayload, String>> {
         let (mut records, mut notices) = (Vec::new(), Vec::new());
         let mut all = HookedPayload { payload, removed: Vec::new() };
         for hook in self.hooks.iter().filter(|hook| hook.changes_payloads()) {
@@ -56,9 +56,13 @@ impl Hooks {
                 }
             };
             let did = match self.call(HookPoint::BeforeSend, &**hook, &cx, cancel, Box::pin(work)).await {
-                Called::Cancelled => break,
-                Called::Verdict(SendVerdict::Pass) => continue,
-                Called::Verdict(SendVerdict::Change(PayloadChange { body, set_headers, remove_headers })) => {
+                HookOutcome::Cancelled => break,
+                HookOutcome::Verdict(SendVerdict::Pass) => continue,
+                HookOutcome::Verdict(SendVerdict::Change(PayloadChange {
+                    body,
+                    set_headers,
+                    remove_headers,
+                })) => {
                     if let Some(body) = body {
                         all.payload.body = body;
                     }
@@ -72,17 +76,17 @@ impl Hooks {
                     all.payload.headers.extend(set_headers);
                     HookEffect::Replaced
                 }
-                Called::Failed(why) => {
+                HookOutcome::Failed(why) => {
                     notices.push(failed(hook.name(), HookPoint::BeforeSend, &why));
                     if hook.on_failure() == HookFailure::Block {
-                        return Hooked { value: Err(blocked(hook.name(), &why)), records, notices };
+                        return HookResult { value: Err(blocked(hook.name(), &why)), records, notices };
                     }
                     HookEffect::Failed
                 }
             };
             records.push(record(hook.name(), HookPoint::BeforeSend, did, None));
         }
-        Hooked { value: Ok(all), records, notices }
+        HookResult { value: Ok(all), records, notices }
     }
 
     /// A server begins to answer; gives what people should know.
@@ -100,9 +104,9 @@ impl Hooks {
             let cx = self.context(Some(run));
             let work = async { hook.response(&head, &cx).await };
             match self.call(HookPoint::Response, &**hook, &cx, cancel, Box::pin(work)).await {
-                Called::Cancelled => break,
-                Called::Verdict(()) => {}
-                Called::Failed(why) => notices.push(failed(hook.name(), HookPoint::Response, &why)),
+                HookOutcome::Cancelled => break,
+                HookOutcome::Verdict(()) => {}
+                HookOutcome::Failed(why) => notices.push(failed(hook.name(), HookPoint::Response, &why)),
             }
         }
         notices

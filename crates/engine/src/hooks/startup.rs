@@ -7,7 +7,7 @@ use std::sync::Arc;
 use quipu_seal::Sealer;
 use tokio_util::sync::CancellationToken;
 
-use super::chain::{Called, Measured, failed};
+use super::chain::{HookOutcome, VerdictSize, failed};
 use super::system::HookSections;
 use super::{
     HOOK_RESOURCES, Hook, HookError, HookFailure, HookPoint, Hooks, ProjectTrust, Resources,
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::calls::ContentSize;
 
-impl Measured for TrustVerdict {
+impl VerdictSize for TrustVerdict {
     fn size(&self) -> ContentSize {
         match self {
             Self::Pass | Self::Trust => ContentSize::default(),
@@ -24,7 +24,7 @@ impl Measured for TrustVerdict {
     }
 }
 
-impl Measured for ResourcesVerdict {
+impl VerdictSize for ResourcesVerdict {
     fn size(&self) -> ContentSize {
         match self {
             Self::Pass => ContentSize::default(),
@@ -70,13 +70,15 @@ impl StartupHooks {
             let work = async { hook.project_trust(project, &cx).await };
             let said = hooks.call(HookPoint::ProjectTrust, &**hook, &cx, &never, Box::pin(work)).await;
             let reason = match said {
-                Called::Cancelled | Called::Verdict(TrustVerdict::Pass) => continue,
-                Called::Verdict(TrustVerdict::Trust) => {
+                HookOutcome::Cancelled | HookOutcome::Verdict(TrustVerdict::Pass) => continue,
+                HookOutcome::Verdict(TrustVerdict::Trust) => {
                     verdict = TrustVerdict::Trust;
                     continue;
                 }
-                Called::Verdict(TrustVerdict::Distrust { reason }) => hooks.sealer.seal(&reason).into_owned(),
-                Called::Failed(why) => {
+                HookOutcome::Verdict(TrustVerdict::Distrust { reason }) => {
+                    hooks.sealer.seal(&reason).into_owned()
+                }
+                HookOutcome::Failed(why) => {
                     notices.push(failed(hook.name(), HookPoint::ProjectTrust, &why));
                     if hook.on_failure() == HookFailure::Pass {
                         continue;
@@ -107,8 +109,8 @@ impl StartupHooks {
                 }
             };
             match hooks.call(HookPoint::Resources, &**hook, &cx, &never, Box::pin(work)).await {
-                Called::Cancelled | Called::Verdict(ResourcesVerdict::Pass) => {}
-                Called::Verdict(ResourcesVerdict::Replace(Resources { rules })) => {
+                HookOutcome::Cancelled | HookOutcome::Verdict(ResourcesVerdict::Pass) => {}
+                HookOutcome::Verdict(ResourcesVerdict::Replace(Resources { rules })) => {
                     let mut other = Resources::default();
                     for path in rules {
                         let path = hooks.cwd.join(path);
@@ -118,7 +120,7 @@ impl StartupHooks {
                     }
                     found = other;
                 }
-                Called::Failed(why) => notices.push(failed(hook.name(), HookPoint::Resources, &why)),
+                HookOutcome::Failed(why) => notices.push(failed(hook.name(), HookPoint::Resources, &why)),
             }
         }
         HookAnswer { value: found, notices }

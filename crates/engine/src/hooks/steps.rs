@@ -10,7 +10,7 @@ use quipu_protocol::{
 use quipu_seal::Sealer;
 use tokio_util::sync::CancellationToken;
 
-use super::chain::{Called, Measured, Opening, beside, blocked, failed, record};
+use super::chain::{HookOutcome, Opening, VerdictSize, beside, blocked, failed, record};
 use super::{
     CompactionRequest, CompactionVerdict, END_TIME, HOOK_REQUEST, HookEffect, HookError, HookFailure,
     HookPoint, HookRecord, Hooks, MessageVerdict, MoveRequest, MoveVerdict, RequestVerdict, RunEnd,
@@ -21,13 +21,13 @@ use crate::calls::{ContentSize, seal_answer, strip_pictures};
 
 /// What hooks made of a step; with what they did, and what people should know.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Hooked<T> {
+pub(crate) struct HookResult<T> {
     pub(crate) value: T,
     pub(crate) records: Vec<HookRecord>,
     pub(crate) notices: Vec<String>,
 }
 
-impl<T> Hooked<T> {
+impl<T> HookResult<T> {
     fn of(value: T) -> Self {
         Self { value, records: Vec::new(), notices: Vec::new() }
     }
@@ -51,22 +51,22 @@ pub(crate) enum HookedCompaction {
     Blocked(String),
 }
 
-impl Measured for () {
+impl VerdictSize for () {
     fn size(&self) -> ContentSize {
         ContentSize::default()
     }
 }
 
-impl Measured for StartVerdict {
+impl VerdictSize for StartVerdict {
     fn size(&self) -> ContentSize {
         match self {
             Self::Pass => ContentSize::default(),
-            Self::Beside(text) => ContentSize::of_text(text),
+            Self::Add(text) => ContentSize::of_text(text),
         }
     }
 }
 
-impl Measured for MoveVerdict {
+impl VerdictSize for MoveVerdict {
     fn size(&self) -> ContentSize {
         match self {
             Self::Pass => ContentSize::default(),
@@ -75,7 +75,7 @@ impl Measured for MoveVerdict {
     }
 }
 
-impl Measured for ShellVerdict {
+impl VerdictSize for ShellVerdict {
     fn size(&self) -> ContentSize {
         match self {
             Self::Pass => ContentSize::default(),
@@ -84,7 +84,7 @@ impl Measured for ShellVerdict {
     }
 }
 
-impl Measured for CompactionVerdict {
+impl VerdictSize for CompactionVerdict {
     fn size(&self) -> ContentSize {
         match self {
             Self::Pass => ContentSize::default(),
@@ -93,7 +93,7 @@ impl Measured for CompactionVerdict {
     }
 }
 
-impl Measured for RunStartVerdict {
+impl VerdictSize for RunStartVerdict {
     fn size(&self) -> ContentSize {
         match self {
             Self::Pass => ContentSize::default(),
@@ -105,14 +105,14 @@ impl Measured for RunStartVerdict {
     }
 }
 
-impl Measured for RequestVerdict {
+impl VerdictSize for RequestVerdict {
     fn size(&self) -> ContentSize {
         // Measured where it is sealed.
         ContentSize::default()
     }
 }
 
-impl Measured for MessageVerdict {
+impl VerdictSize for MessageVerdict {
     fn size(&self) -> ContentSize {
         match self {
             Self::Pass => ContentSize::default(),
@@ -121,7 +121,7 @@ impl Measured for MessageVerdict {
     }
 }
 
-impl Measured for RunEndVerdict {
+impl VerdictSize for RunEndVerdict {
     fn size(&self) -> ContentSize {
         match self {
             Self::Pass => ContentSize::default(),
@@ -138,15 +138,15 @@ impl Hooks {
             let cx = self.context(None);
             let work = async { hook.session_start(origin, &cx).await };
             match self.call(HookPoint::SessionStart, &**hook, &cx, cancel, Box::pin(work)).await {
-                Called::Cancelled => break,
-                Called::Verdict(StartVerdict::Pass) => {}
-                Called::Verdict(StartVerdict::Beside(text)) => {
+                HookOutcome::Cancelled => break,
+                HookOutcome::Verdict(StartVerdict::Pass) => {}
+                HookOutcome::Verdict(StartVerdict::Add(text)) => {
                     let text = self.sealer.seal(&text);
                     if !text.trim().is_empty() {
                         opening.texts.push((hook.name().to_owned(), beside(hook.name(), &text)));
                     }
                 }
-                Called::Failed(why) => {
+                HookOutcome::Failed(why) => {
                     opening.notices.push(failed(hook.name(), HookPoint::SessionStart, &why));
                 }
             }
@@ -182,7 +182,7 @@ impl Hooks {
             for hook in self.hooks.iter() {
                 let cx = self.context(None);
                 let work = async { hook.session_end(&cx).await };
-                if let Called::Failed(why) =
+                if let HookOutcome::Failed(why) =
                     self.call(HookPoint::SessionEnd, &**hook, &cx, &never, Box::pin(work)).await
                 {
                     notices.push(failed(hook.name(), HookPoint::SessionEnd, &why));
@@ -202,19 +202,19 @@ impl Hooks {
         run: Option<&RunId>,
         request: &MoveRequest,
         cancel: &CancellationToken,
-    ) -> Hooked<Option<String>> {
-        let mut hooked = Hooked::of(None);
+    ) -> HookResult<Option<String>> {
+        let mut hooked = HookResult::of(None);
         for hook in self.hooks.iter() {
             let cx = self.context(run);
             let work = async { hook.before_move(request, &cx).await };
             let (why, did) =
                 match self.call(HookPoint::BeforeMove, &**hook, &cx, cancel, Box::pin(work)).await {
-                    Called::Cancelled => break,
-                    Called::Verdict(MoveVerdict::Pass) => continue,
-                    Called::Verdict(MoveVerdict::Block { reason }) => {
+                    HookOutcome::Cancelled => break,
+                    HookOutcome::Verdict(MoveVerdict::Pass) => continue,
+                    HookOutcome::Verdict(MoveVerdict::Block { reason }) => {
                         (self.sealer.seal(&reason).into_owned(), HookEffect::Blocked)
                     }
-                    Called::Failed(why) => {
+                    HookOutcome::Failed(why) => {
                         hooked.notices.push(failed(hook.name(), HookPoint::BeforeMove, &why));
                         (why, HookEffect::Failed)
                     }
@@ -229,33 +229,33 @@ impl Hooks {
     }
 
     /// The line that runs, or why none does.
-    pub(crate) async fn shell_line(&self, mut line: ShellLine) -> Hooked<Result<String, String>> {
-        let (mut hooked, never) = (Hooked::of(()), CancellationToken::new());
+    pub(crate) async fn shell_line(&self, mut line: ShellLine) -> HookResult<Result<String, String>> {
+        let (mut hooked, never) = (HookResult::of(()), CancellationToken::new());
         for hook in self.hooks.iter() {
             let cx = self.context(None);
             let work = async { hook.shell_line(&line, &cx).await };
             let did = match self.call(HookPoint::ShellLine, &**hook, &cx, &never, Box::pin(work)).await {
-                Called::Cancelled | Called::Verdict(ShellVerdict::Pass) => continue,
-                Called::Verdict(ShellVerdict::Replace(text)) => {
+                HookOutcome::Cancelled | HookOutcome::Verdict(ShellVerdict::Pass) => continue,
+                HookOutcome::Verdict(ShellVerdict::Replace(text)) => {
                     line.line = self.sealer.seal(&text).into_owned();
                     HookEffect::Replaced
                 }
-                Called::Verdict(ShellVerdict::Block { reason }) => {
+                HookOutcome::Verdict(ShellVerdict::Block { reason }) => {
                     let why = blocked(hook.name(), &self.sealer.seal(&reason));
-                    return Hooked { value: Err(why), records: hooked.records, notices: hooked.notices };
+                    return HookResult { value: Err(why), records: hooked.records, notices: hooked.notices };
                 }
-                Called::Failed(why) => {
+                HookOutcome::Failed(why) => {
                     hooked.notices.push(failed(hook.name(), HookPoint::ShellLine, &why));
                     if hook.on_failure() == HookFailure::Block {
                         let value = Err(blocked(hook.name(), &why));
-                        return Hooked { value, records: hooked.records, notices: hooked.notices };
+                        return HookResult { value, records: hooked.records, notices: hooked.notices };
                     }
                     HookEffect::Failed
                 }
             };
             hooked.records.push(record(hook.name(), HookPoint::ShellLine, did, None));
         }
-        Hooked { value: Ok(line.line), records: hooked.records, notices: hooked.notices }
+        HookResult { value: Ok(line.line), records: hooked.records, notices: hooked.notices }
     }
 
     /// What becomes of a compaction.
@@ -264,25 +264,25 @@ impl Hooks {
         run: &RunId,
         request: &CompactionRequest,
         cancel: &CancellationToken,
-    ) -> Hooked<HookedCompaction> {
-        let mut hooked = Hooked::of(HookedCompaction::Summarize);
+    ) -> HookResult<HookedCompaction> {
+        let mut hooked = HookResult::of(HookedCompaction::Summarize);
         for hook in self.hooks.iter() {
             let cx = self.context(Some(run));
             let work = async { hook.before_compaction(request, &cx).await };
             let (value, did) =
                 match self.call(HookPoint::BeforeCompaction, &**hook, &cx, cancel, Box::pin(work)).await {
-                    Called::Cancelled => break,
-                    Called::Verdict(CompactionVerdict::Pass) => continue,
-                    Called::Verdict(CompactionVerdict::Supply(text)) => {
+                    HookOutcome::Cancelled => break,
+                    HookOutcome::Verdict(CompactionVerdict::Pass) => continue,
+                    HookOutcome::Verdict(CompactionVerdict::Supply(text)) => {
                         let text = self.sealer.seal(&text).into_owned();
                         let provenance = Provenance::hook(hook.name());
                         (HookedCompaction::Supplied(text, provenance), HookEffect::Replaced)
                     }
-                    Called::Verdict(CompactionVerdict::Block { reason }) => {
+                    HookOutcome::Verdict(CompactionVerdict::Block { reason }) => {
                         let why = blocked(hook.name(), &self.sealer.seal(&reason));
                         (HookedCompaction::Blocked(why), HookEffect::Blocked)
                     }
-                    Called::Failed(why) => {
+                    HookOutcome::Failed(why) => {
                         hooked.notices.push(failed(hook.name(), HookPoint::BeforeCompaction, &why));
                         match hook.on_failure() {
                             HookFailure::Pass => continue,
@@ -305,15 +305,15 @@ impl Hooks {
         run: &RunId,
         start: &RunStart,
         cancel: &CancellationToken,
-    ) -> Hooked<Option<Box<HookPrompt>>> {
-        let (mut hooked, mut texts) = (Hooked::of(None), Vec::new());
+    ) -> HookResult<Option<Box<HookPrompt>>> {
+        let (mut hooked, mut texts) = (HookResult::of(None), Vec::new());
         for hook in self.hooks.iter() {
             let cx = self.context(Some(run));
             let work = async { hook.before_run(start, &cx).await };
             match self.call(HookPoint::BeforeRun, &**hook, &cx, cancel, Box::pin(work)).await {
-                Called::Cancelled => break,
-                Called::Verdict(RunStartVerdict::Pass) => {}
-                Called::Verdict(RunStartVerdict::Add(RunStartAddition { beside: text, system })) => {
+                HookOutcome::Cancelled => break,
+                HookOutcome::Verdict(RunStartVerdict::Pass) => {}
+                HookOutcome::Verdict(RunStartVerdict::Add(RunStartAddition { beside: text, system })) => {
                     if let Some(system) = system {
                         // The next request begins with it.
                         self.sections.set(hook.name(), &self.sealer.seal(&system));
@@ -326,7 +326,7 @@ impl Hooks {
                         hooked.records.push(did);
                     }
                 }
-                Called::Failed(why) => {
+                HookOutcome::Failed(why) => {
                     hooked.notices.push(failed(hook.name(), HookPoint::BeforeRun, &why));
                 }
             }
@@ -349,7 +349,7 @@ impl Hooks {
         run: &RunId,
         mut request: Arc<ModelRequest>,
         cancel: &CancellationToken,
-    ) -> Hooked<Result<Arc<ModelRequest>, String>> {
+    ) -> HookResult<Result<Arc<ModelRequest>, String>> {
         let (mut records, mut notices) = (Vec::new(), Vec::new());
         for hook in self.hooks.iter().filter(|hook| hook.changes_requests()) {
             let cx = self.context(Some(run));
@@ -363,23 +363,23 @@ impl Hooks {
                 }
             };
             let did = match self.call(HookPoint::BeforeRequest, &**hook, &cx, cancel, Box::pin(work)).await {
-                Called::Cancelled => break,
-                Called::Verdict(RequestVerdict::Pass) => continue,
-                Called::Verdict(RequestVerdict::Replace(messages)) => {
+                HookOutcome::Cancelled => break,
+                HookOutcome::Verdict(RequestVerdict::Pass) => continue,
+                HookOutcome::Verdict(RequestVerdict::Replace(messages)) => {
                     request = Arc::new(ModelRequest { messages: Arc::new(messages), ..(*request).clone() });
                     HookEffect::Replaced
                 }
-                Called::Failed(why) => {
+                HookOutcome::Failed(why) => {
                     notices.push(failed(hook.name(), HookPoint::BeforeRequest, &why));
                     if hook.on_failure() == HookFailure::Block {
-                        return Hooked { value: Err(blocked(hook.name(), &why)), records, notices };
+                        return HookResult { value: Err(blocked(hook.name(), &why)), records, notices };
                     }
                     HookEffect::Failed
                 }
             };
             records.push(record(hook.name(), HookPoint::BeforeRequest, did, None));
         }
-        Hooked { value: Ok(request), records, notices }
+        HookResult { value: Ok(request), records, notices }
     }
 
     /// What an answer becomes; where that comes from if it is another one, with what hooks did to it, and what people should know.
@@ -388,8 +388,8 @@ impl Hooks {
         run: &RunId,
         message: &mut AssistantMessage,
         cancel: &CancellationToken,
-    ) -> Hooked<Option<Provenance>> {
-        let mut hooked = Hooked::of(None);
+    ) -> HookResult<Option<Provenance>> {
+        let mut hooked = HookResult::of(None);
         for hook in self.hooks.iter() {
             let cx = self.context(Some(run));
             let seen = message.clone();
@@ -401,20 +401,20 @@ impl Hooks {
                     verdict => Ok(verdict),
                 }
             };
-            let (content, did) = match self
-                .call(HookPoint::MessageEnd, &**hook, &cx, cancel, Box::pin(work))
-                .await
-            {
-                Called::Cancelled => break,
-                Called::Verdict(MessageVerdict::Pass) => continue,
-                Called::Verdict(MessageVerdict::Replace(content)) => (Some(content), HookEffect::Replaced),
-                Called::Failed(why) => {
-                    hooked.notices.push(failed(hook.name(), HookPoint::MessageEnd, &why));
-                    let guards = hook.on_failure() == HookFailure::Block;
-                    let text = || vec![Content::text(blocked(hook.name(), &why))];
-                    (guards.then(text), HookEffect::Failed)
-                }
-            };
+            let (content, did) =
+                match self.call(HookPoint::MessageEnd, &**hook, &cx, cancel, Box::pin(work)).await {
+                    HookOutcome::Cancelled => break,
+                    HookOutcome::Verdict(MessageVerdict::Pass) => continue,
+                    HookOutcome::Verdict(MessageVerdict::Replace(content)) => {
+                        (Some(content), HookEffect::Replaced)
+                    }
+                    HookOutcome::Failed(why) => {
+                        hooked.notices.push(failed(hook.name(), HookPoint::MessageEnd, &why));
+                        let guards = hook.on_failure() == HookFailure::Block;
+                        let text = || vec![Content::text(blocked(hook.name(), &why))];
+                        (guards.then(text), HookEffect::Failed)
+                    }
+                };
             if let Some(content) = content {
                 hooked.value = Some(Provenance::hook(hook.name()));
                 replace_answer(message, content);
@@ -432,9 +432,9 @@ impl Hooks {
             let cx = self.context(Some(run));
             let work = async { hook.turn_end(turn, &cx).await };
             match self.call(HookPoint::TurnEnd, &**hook, &cx, cancel, Box::pin(work)).await {
-                Called::Cancelled => break,
-                Called::Verdict(()) => {}
-                Called::Failed(why) => notices.push(failed(hook.name(), HookPoint::TurnEnd, &why)),
+                HookOutcome::Cancelled => break,
+                HookOutcome::Verdict(()) => {}
+                HookOutcome::Failed(why) => notices.push(failed(hook.name(), HookPoint::TurnEnd, &why)),
             }
         }
         notices
@@ -446,20 +446,20 @@ impl Hooks {
         run: &RunId,
         end: &RunEnd,
         cancel: &CancellationToken,
-    ) -> Hooked<Option<Box<HookPrompt>>> {
-        let (mut hooked, mut texts) = (Hooked::of(None), Vec::new());
+    ) -> HookResult<Option<Box<HookPrompt>>> {
+        let (mut hooked, mut texts) = (HookResult::of(None), Vec::new());
         for hook in self.hooks.iter() {
             let cx = self.context(Some(run));
             let work = async { hook.run_end(end, &cx).await };
             match self.call(HookPoint::RunEnd, &**hook, &cx, cancel, Box::pin(work)).await {
-                Called::Cancelled => break,
-                Called::Verdict(RunEndVerdict::Pass) => {}
-                Called::Verdict(RunEndVerdict::Continue { prompt }) => {
+                HookOutcome::Cancelled => break,
+                HookOutcome::Verdict(RunEndVerdict::Pass) => {}
+                HookOutcome::Verdict(RunEndVerdict::Continue { prompt }) => {
                     texts.push((hook.name(), beside(hook.name(), &self.sealer.seal(&prompt))));
                     let did = record(hook.name(), HookPoint::RunEnd, HookEffect::Added, None);
                     hooked.records.push(did);
                 }
-                Called::Failed(why) => {
+                HookOutcome::Failed(why) => {
                     hooked.notices.push(failed(hook.name(), HookPoint::RunEnd, &why));
                 }
             }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use quipu_machine::{PolicyVersion, Prepared};
+use quipu_machine::{CheckedCall, PolicyVersion};
 use quipu_protocol::{CallId, Json, Provenance, RunId, Scope, ToolCall, Touches};
 use quipu_seal::Sealer;
 use quipu_workspace::{Access, Sandbox};
@@ -22,7 +22,7 @@ use super::{
 use crate::hooks::{Asker, HookContext};
 use crate::policy::{Decision, Grant, GrantError, Policy, Proposal, SharedPolicy};
 use crate::spans;
-use crate::travel::{Standing, Travel};
+use crate::travel::{SessionView, Travel};
 
 /// The model is told this of a call that was stopped while policies were asked.
 const ABORTED: &str = "Operation aborted";
@@ -33,23 +33,23 @@ pub(crate) struct Policies {
     base: Arc<dyn Policy>,
     sealer: Arc<Sealer>,
     cwd: PathBuf,
-    standing: Standing,
+    standing: SessionView,
     asker: OnceLock<Asker>,
     /// Who asked what a yes may answer for longer than once, in the current batch.
     askers: Mutex<OpenQuestions>,
 }
 
 /// By the call and what a person was shown.
-type OpenQuestions = HashMap<(CallId, Grant), Vec<Asking>>;
+type OpenQuestions = HashMap<(CallId, Grant), Vec<GrantClaim>>;
 
 /// The place of who asks in the chain, and what a yes is a yes to for it.
-type Asking = (usize, Grant);
+type GrantClaim = (usize, Grant);
 
 /// The place of the permissions among those who ask.
 const BASE: usize = usize::MAX;
 
 /// A valid call as the permissions decided on it.
-pub(crate) struct Decided {
+pub(crate) struct DecidedCall {
     pub(crate) call: ToolCall,
     pub(crate) touches: Touches,
     decision: Decision,
@@ -60,8 +60,8 @@ pub(crate) struct Decided {
 }
 
 /// A call as the chain decided on it.
-pub(crate) struct Concluded {
-    pub(crate) prepared: Prepared,
+pub(crate) struct ChainResult {
+    pub(crate) prepared: CheckedCall,
     /// What is kept with its result.
     pub(crate) records: Vec<Json>,
     /// What people should know.
@@ -70,14 +70,14 @@ pub(crate) struct Concluded {
     pub(crate) questions: Vec<String>,
 }
 
-impl Concluded {
+impl ChainResult {
     /// No policy was asked.
-    pub(crate) fn of(prepared: Prepared) -> Self {
+    pub(crate) fn of(prepared: CheckedCall) -> Self {
         Self { prepared, records: Vec::new(), notices: Vec::new(), questions: Vec::new() }
     }
 }
 
-impl Decided {
+impl DecidedCall {
     /// There are no steps but the permissions.
     pub(crate) fn alone(
         call: ToolCall,
@@ -93,16 +93,16 @@ impl Decided {
     }
 
     /// What becomes of it where there is no other step; `scopes` says for how long its question can be answered.
-    pub(crate) fn prepared(self, scopes: impl FnOnce(&Grant) -> Vec<Scope>) -> Prepared {
+    pub(crate) fn prepared(self, scopes: impl FnOnce(&Grant) -> Vec<Scope>) -> CheckedCall {
         let Self { call, touches, decision, hook_asks, .. } = self;
         let (question, subject) = match (decision, hook_asks) {
-            (Decision::Allow, None) => return Prepared::Ready { call, touches },
-            (Decision::Deny { reason }, _) => return Prepared::Refused(reason),
+            (Decision::Allow, None) => return CheckedCall::Ready { call, touches },
+            (Decision::Deny { reason }, _) => return CheckedCall::Refused(reason),
             (Decision::Ask { question, subject }, hook) => {
                 let grant = Grant { tool: call.name.clone(), subject };
                 let scopes = scopes(&grant);
                 let question = with_question(question, hook);
-                return Prepared::Ask { call, touches, question, subject: grant.subject.into(), scopes };
+                return CheckedCall::Ask { call, touches, question, subject: grant.subject.into(), scopes };
             }
             (Decision::Allow, Some(question)) => (question, call.arguments.get().to_owned()),
             (Decision::NoOpinion, question) => {
@@ -110,21 +110,21 @@ impl Decided {
                 (question.unwrap_or_else(|| undecided(&call)), subject)
             }
         };
-        Prepared::Ask { call, touches, question, subject: subject.into(), scopes: vec![Scope::Once] }
+        CheckedCall::Ask { call, touches, question, subject: subject.into(), scopes: vec![Scope::Once] }
     }
 }
 
 /// A question with that of a hook behind it: what a hook wants to be asked is asked, whoever else asks.
 fn with_question(question: String, hook: Option<String>) -> String {
     match hook {
-        Some(hook) => format!("{question}; {hook}"),
+        Some(hook) => format!("{question} {hook}"),
         None => question,
     }
 }
 
 /// What a person is asked where nobody decides.
 fn undecided(call: &ToolCall) -> String {
-    format!("call {}: no policy decides that", call.name)
+    format!("Allow calling {}? No policy decides that.", call.name)
 }
 
 /// The permissions with the versions of the other steps; the permissions themselves where there are none.
@@ -184,7 +184,7 @@ struct Course {
     /// What a person is asked.
     questions: Vec<String>,
     /// Who asked whether the call may be made, and what a yes to them is a yes to.
-    askers: Vec<Asking>,
+    askers: Vec<GrantClaim>,
     /// For how long a yes may hold.
     scopes: Vec<Scope>,
     concluded: Vec<PolicyRecord>,
@@ -213,7 +213,7 @@ impl Policies {
         base: Arc<dyn Policy>,
         sealer: Arc<Sealer>,
         cwd: PathBuf,
-        standing: Standing,
+        standing: SessionView,
     ) -> Option<Self> {
         let (asker, askers) = (OnceLock::new(), Mutex::default());
         (!steps.is_empty()).then(|| Self { steps: steps.into(), base, sealer, cwd, standing, asker, askers })
@@ -241,9 +241,9 @@ impl Policies {
         decision: Decision,
         hook_asks: Option<String>,
         travel: Option<Travel>,
-    ) -> Decided {
+    ) -> DecidedCall {
         let crossings = crossings(&*self.base, &call, &touches, travel.as_ref());
-        Decided { call, touches, decision, hook_asks, travel, crossings }
+        DecidedCall { call, touches, decision, hook_asks, travel, crossings }
     }
 
     fn context(&self, run: &RunId) -> PolicyContext {
@@ -256,10 +256,10 @@ impl Policies {
     pub(crate) async fn conclude(
         &self,
         run: &RunId,
-        decided: Decided,
+        decided: DecidedCall,
         origin: &Provenance,
         cancel: &CancellationToken,
-    ) -> Concluded {
+    ) -> ChainResult {
         let mut course = Course::of(&decided);
         let end = match self.permissions(&mut course, &decided) {
             End::Refused(reason) => End::Refused(reason),
@@ -269,7 +269,7 @@ impl Policies {
         let (records, notices) = (std::mem::take(concluded), std::mem::take(notices));
         let by_permissions = usize::from(matches!(decided.decision, Decision::Ask { .. }));
         let (prepared, questions) = match end {
-            End::Refused(reason) => (Prepared::Refused(reason), Vec::new()),
+            End::Refused(reason) => (CheckedCall::Refused(reason), Vec::new()),
             End::Decided => {
                 self.add_undecided(&mut course, &decided);
                 let questions = course.questions.get(by_permissions..).unwrap_or_default().to_vec();
@@ -277,11 +277,11 @@ impl Policies {
             }
         };
         let records = records.iter().filter_map(|record| Json::of(record).ok()).collect();
-        Concluded { prepared, records, notices, questions }
+        ChainResult { prepared, records, notices, questions }
     }
 
     /// The first step, which decided already.
-    fn permissions(&self, course: &mut Course, decided: &Decided) -> End {
+    fn permissions(&self, course: &mut Course, decided: &DecidedCall) -> End {
         let (call, name) = (&decided.call, self.base.name());
         let span = spans::policy(name, PolicyQuestion::Call.word());
         let did = match &decided.decision {
@@ -315,7 +315,7 @@ impl Policies {
         &self,
         course: &mut Course,
         run: &RunId,
-        decided: &Decided,
+        decided: &DecidedCall,
         origin: &Provenance,
         cancel: &CancellationToken,
     ) -> End {
@@ -380,15 +380,15 @@ impl Policies {
     }
 
     /// A person is asked what nobody has an opinion on.
-    fn add_undecided(&self, course: &mut Course, decided: &Decided) {
-        let Decided { call, travel, crossings, .. } = decided;
+    fn add_undecided(&self, course: &mut Course, decided: &DecidedCall) {
+        let DecidedCall { call, travel, crossings, .. } = decided;
         for (question, _) in course.opinions.iter().filter(|(_, has_opinion)| !has_opinion) {
             let nobody = match question {
                 PolicyQuestion::Call => undecided(call),
                 PolicyQuestion::Travel => travel.as_ref().map(Travel::question).unwrap_or_default(),
                 PolicyQuestion::Confinement => {
                     let phrases: Vec<_> = crossings.iter().map(Crossing::phrase).collect();
-                    format!("allow {}: no policy decides that", phrases.join(" and "))
+                    format!("Allow {}? No policy decides that.", phrases.join(" and "))
                 }
             };
             course.questions.push(nobody);
@@ -397,12 +397,12 @@ impl Policies {
     }
 
     /// What becomes of a call that nobody denied.
-    fn decided(&self, course: Course, decided: Decided) -> Prepared {
-        let Decided { call, touches, decision, hook_asks, travel, .. } = decided;
+    fn decided(&self, course: Course, decided: DecidedCall) -> CheckedCall {
+        let DecidedCall { call, touches, decision, hook_asks, travel, .. } = decided;
         if course.questions.is_empty() {
-            let Some(question) = hook_asks else { return Prepared::Ready { call, touches } };
+            let Some(question) = hook_asks else { return CheckedCall::Ready { call, touches } };
             let (subject, scopes) = (call.arguments.get().into(), vec![Scope::Once]);
-            return Prepared::Ask { call, touches, question, subject, scopes };
+            return CheckedCall::Ask { call, touches, question, subject, scopes };
         }
         let subject = match (decision, &travel) {
             (Decision::Ask { subject, .. }, _) => subject,
@@ -414,13 +414,13 @@ impl Policies {
         if lasts && course.askers.iter().any(|(at, _)| *at != BASE) {
             self.remember(call.id.clone(), &grant, &course.askers);
         }
-        let (question, scopes) = (with_question(course.questions.join("; "), hook_asks), course.scopes);
-        Prepared::Ask { call, touches, question, subject: grant.subject.into(), scopes }
+        let (question, scopes) = (with_question(course.questions.join(" "), hook_asks), course.scopes);
+        CheckedCall::Ask { call, touches, question, subject: grant.subject.into(), scopes }
     }
 
     /// Keeps who asked. Two calls may have the same question; a yes to one of them is told to those alone who asked about
     /// both.
-    fn remember(&self, call: CallId, grant: &Grant, askers: &[Asking]) {
+    fn remember(&self, call: CallId, grant: &Grant, askers: &[GrantClaim]) {
         let mut open = self.askers();
         let kept = open.entry((call, grant.clone())).or_insert_with(|| askers.to_vec());
         kept.retain(|one| askers.contains(one));
@@ -527,7 +527,7 @@ impl Policies {
 }
 
 impl Course {
-    fn of(decided: &Decided) -> Self {
+    fn of(decided: &DecidedCall) -> Self {
         let asked = [
             (PolicyQuestion::Call, true),
             (PolicyQuestion::Travel, decided.travel.is_some()),
@@ -550,7 +550,7 @@ impl Course {
     }
 
     /// Somebody asks; a yes holds no longer than each of those who ask lets it.
-    fn asked(&mut self, asker: Asking, question: String, scopes: &[Scope]) {
+    fn asked(&mut self, asker: GrantClaim, question: String, scopes: &[Scope]) {
         self.scopes.retain(|scope| *scope == Scope::Once || scopes.contains(scope));
         self.questions.push(question);
         self.askers.push(asker);

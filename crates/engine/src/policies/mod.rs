@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::policy::{Grant, GrantError};
 
-pub(crate) use chain::{Concluded, Decided, Policies, with_steps};
+pub(crate) use chain::{ChainResult, DecidedCall, Policies, with_steps};
 pub use context::PolicyContext;
 pub use questions::{
     ConfinementRequest, ConfinementVerdict, Crossing, ToolRequest, ToolVerdict, TravelRequest, TravelVerdict,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quipu_protocol::{Limit, ModelError, Outcome, Refused};
+use quipu_protocol::{Limit, ModelError, Outcome, Refusal};
 use quipu_store::StoreError;
 
 use super::{RUNNER_DEPTH, RUNNER_LONGEST, RUNNER_PURPOSE, RUNNER_REQUEST};
@@ -55,7 +55,7 @@ pub enum RunnerError {
     Closed,
     /// The child session did not take the prompt.
     #[error("the child session did not take the prompt: {0}")]
-    Refused(Refused),
+    Refused(Refusal),
     /// The child session could not be made. Nothing was sent.
     #[error("the child session could not be made: {0}")]
     Open(#[from] OpenError),

@@ -21,9 +21,9 @@ use tokio_util::sync::CancellationToken;
 pub use error::{BadRequest, RunnerError};
 pub(crate) use once::{answered, in_time, unsent};
 pub use request::{CallAnswer, CallRequest, ChildAnswer, ChildRequest, ModelName, RunnerPurpose};
-pub(crate) use request::{CallOrder, Carried, ChildOrder, Terms};
+pub(crate) use request::{CallOrder, ChildOrder, ModelRoute, Terms};
 pub(crate) use side::{
-    LeftCall, SideJob, SideMade, child_draft, is_beside, left_calls, parent_draft, request_of,
+    LeftCall, SideJob, SideResult, child_draft, is_beside, left_calls, parent_draft, request_of,
 };
 
 /// Letters of a purpose at most.
@@ -122,8 +122,9 @@ impl Runner {
     /// [`Closed`](RunnerError::Closed) from then on. So are its clones, whoever holds them.
     #[must_use]
     pub fn until(&self, closed: CancellationToken) -> Self {
-        let until =
-            |inner: &Arc<dyn Backend>| Arc::new(Until { inner: inner.clone(), closed }) as Arc<dyn Backend>;
+        let until = |inner: &Arc<dyn Backend>| {
+            Arc::new(BoundedBackend { inner: inner.clone(), closed }) as Arc<dyn Backend>
+        };
         Self { backend: self.backend.as_ref().map(until), run: self.run.clone() }
     }
 
@@ -150,12 +151,12 @@ impl Runner {
 }
 
 /// A backend that can be closed.
-struct Until {
+struct BoundedBackend {
     inner: Arc<dyn Backend>,
     closed: CancellationToken,
 }
 
-impl Until {
+impl BoundedBackend {
     fn bounded<T: Send + 'static>(
         &self,
         work: BoxFuture<'static, Result<T, RunnerError>>,
@@ -165,7 +166,7 @@ impl Until {
     }
 }
 
-impl Backend for Until {
+impl Backend for BoundedBackend {
     fn sealer(&self) -> &Sealer {
         self.inner.sealer()
     }

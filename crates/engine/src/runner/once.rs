@@ -10,11 +10,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{CallAnswer, RunnerError};
-use crate::calls::{Caller, Made, Order, SideEnd, seal_answer};
+use crate::calls::{CallJob, CallResult, Caller, SideEnd, seal_answer};
 
 impl Caller {
     /// Records it, sends it, settles what it cost. An error is why nothing was sent.
-    pub(crate) async fn once(&self, order: Order) -> Result<Made, Outcome> {
+    pub(crate) async fn once(&self, order: CallJob) -> Result<CallResult, Outcome> {
         let (events, mut unwatched) = mpsc::channel(64);
         let watch = async { while unwatched.recv().await.is_some() {} };
         let (made, ()) = tokio::join!(self.attempt(order, events), watch);
@@ -22,7 +22,11 @@ impl Caller {
     }
 
     /// The same, stopped when its deadline passes. A provider that breaks down is an error like others.
-    pub(crate) async fn once_until(&self, order: Order, until: Instant) -> (Result<Made, Outcome>, bool) {
+    pub(crate) async fn once_until(
+        &self,
+        order: CallJob,
+        until: Instant,
+    ) -> (Result<CallResult, Outcome>, bool) {
         let cancel = order.cancel.clone();
         let work = AssertUnwindSafe(self.once(order)).catch_unwind();
         let (made, late) = in_time(until, &cancel, work).await;
@@ -53,11 +57,11 @@ pub(crate) async fn in_time<T>(
 /// What a call came to: for whoever asked, and for the record.
 pub(crate) fn answered(
     caller: &Caller,
-    made: &mut Made,
+    made: &mut CallResult,
     session: &SessionId,
     late: Option<Duration>,
 ) -> (Result<CallAnswer, RunnerError>, SideEnd) {
-    let Made { end, money, .. } = made;
+    let CallResult { end, money, .. } = made;
     seal_answer(&mut end.message, &caller.sealer);
     if let Some(error) = &mut end.error {
         error.message = caller.sealer.seal(&error.message).into_owned();

@@ -214,7 +214,7 @@ pub(crate) struct ChildOrder {
 }
 
 /// A model, and what carries requests to it.
-pub(crate) type Carried = (Arc<Model>, Arc<dyn Provider>);
+pub(crate) type ModelRoute = (Arc<Model>, Arc<dyn Provider>);
 
 impl CallRequest {
     pub(super) fn order(self, run: Option<RunId>, sealer: &Sealer) -> Result<CallOrder, BadRequest> {

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::once::{answered, unsent};
 use super::{CallAnswer, CallOrder, RunnerError, Terms};
 use crate::calls::money::nano;
-use crate::calls::{CallPurpose, Caller, Made, Order, SideEnd, SideNote, ended_row, side_call};
+use crate::calls::{CallJob, CallPurpose, CallResult, Caller, SideEnd, SideNote, ended_row, side_call};
 
 /// What is kept of a call that was lost with its process.
 const LOST: &str = "the process ended before the answer arrived; it may have been sent and charged";
@@ -36,7 +36,7 @@ pub(crate) struct SideJob {
 }
 
 /// What came of it.
-pub(crate) struct SideMade {
+pub(crate) struct SideResult {
     /// For the machine.
     pub(crate) call: SideCall,
     /// For whoever asked.
@@ -45,12 +45,12 @@ pub(crate) struct SideMade {
 
 impl SideJob {
     /// Makes it.
-    pub(crate) async fn make(self) -> SideMade {
+    pub(crate) async fn make(self) -> SideResult {
         let Self { caller, session, head, row, model, order, budget, cancel } = self;
         let CallOrder { terms, system, messages } = order;
         let mut note = SideNote { purpose: terms.purpose.word(), run: terms.run.clone(), end: None };
         let request = request_of(&model, &terms, system, messages);
-        let asked = Order {
+        let asked = CallJob {
             session: session.clone(),
             run: row.clone(),
             head,
@@ -80,12 +80,12 @@ impl SideJob {
                     }
                     outcome => outcome,
                 };
-                return SideMade { call, answer: Err(unsent(error, late)) };
+                return SideResult { call, answer: Err(unsent(error, late)) };
             }
         };
         let (answer, mut end) = answered(&caller, &mut made, &session, late);
         end.reserved = caller.purse.take_over();
-        let Made { end: call_end, record, money } = made;
+        let CallResult { end: call_end, record, money } = made;
         if let Some(mut record) = record {
             call.ops.extend(end.releases());
             let (told, reserved) = (end.usage.cost.total, end.reserved.clone());
@@ -104,7 +104,7 @@ impl SideJob {
             call.drafts.push(call_draft(record, &note));
             call.ops.push(PlanOp::Forget { run: row, session: Some(session) });
         }
-        SideMade { call, answer }
+        SideResult { call, answer }
     }
 }
 

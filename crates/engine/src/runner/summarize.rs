@@ -13,9 +13,9 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::calls::money::nano;
-use crate::calls::{CallPurpose, Caller, Made, Order, seal_answer};
+use crate::calls::{CallJob, CallPurpose, CallResult, Caller, seal_answer};
 use quipu_machine::RunMoney;
-use quipu_machine::{Calls, Input, NoSummary, Purpose, Stretch, Summary};
+use quipu_machine::{Calls, MachineInput, NoSummary, Purpose, Stretch, Summary};
 
 const SUMMARIZER: &str = include_str!("../prompts/summarizer.md");
 const INITIAL: &str = include_str!("../prompts/summary.md");
@@ -41,12 +41,12 @@ pub(crate) struct Job {
     pub(crate) head: NodeId,
     pub(crate) model: Arc<Model>,
     pub(crate) thinking: Thinking,
-    pub(crate) tell: mpsc::Sender<Input>,
+    pub(crate) tell: mpsc::Sender<MachineInput>,
     pub(crate) cancel: CancellationToken,
 }
 
 /// Why there are no notes.
-enum Missed {
+enum SummaryFailure {
     /// Somebody stopped it.
     Stopped,
     /// The model found the request too long.
@@ -65,15 +65,15 @@ impl Caller {
             Ok(text) => Ok(Summary { text, made, supplied_by: None, hooks: Vec::new(), provenance: None }),
             Err(missed) => {
                 let why = match missed {
-                    Missed::Stopped => None,
-                    Missed::TooLong(why) | Missed::Failed(why) => Some(why),
+                    SummaryFailure::Stopped => None,
+                    SummaryFailure::TooLong(why) | SummaryFailure::Failed(why) => Some(why),
                 };
                 Err(Box::new(NoSummary { why, made }))
             }
         }
     }
 
-    async fn notes(&self, job: &Job, stretch: &Stretch, made: &mut Calls) -> Result<String, Missed> {
+    async fn notes(&self, job: &Job, stretch: &Stretch, made: &mut Calls) -> Result<String, SummaryFailure> {
         let mut previous = stretch.previous.clone();
         let mut history = pieces(&stretch.history, stretch, previous.as_deref());
         if history.is_none()
@@ -88,7 +88,7 @@ impl Caller {
         let (Some(history), Some(turn)) = (history, pieces(&stretch.turn, stretch, None)) else {
             let window = stretch.window;
             let why = format!("the model's window of {window} tokens is too small to sum anything up in it");
-            return Err(Missed::Failed(why));
+            return Err(SummaryFailure::Failed(why));
         };
         let instructions = match stretch.purpose {
             Purpose::Compaction => [INITIAL, UPDATE],
@@ -102,7 +102,7 @@ impl Caller {
                 let notes = notes.unwrap_or_else(|| "Nothing came before this turn.".into());
                 Ok(format!("{notes}\n\n---\n\n**The turn that goes on below began so:**\n\n{turn}"))
             }
-            (None, None) => Err(Missed::Failed("there was nothing to sum up".into())),
+            (None, None) => Err(SummaryFailure::Failed("there was nothing to sum up".into())),
         }
     }
 
@@ -115,7 +115,7 @@ impl Caller {
         mut notes: Option<String>,
         instructions: [&str; 2],
         made: &mut Calls,
-    ) -> Result<Option<String>, Missed> {
+    ) -> Result<Option<String>, SummaryFailure> {
         let mut most = usize::MAX;
         while let Some(mut piece) = pieces.pop_front() {
             if piece.len() > most {
@@ -129,7 +129,7 @@ impl Caller {
             match self.note(job, stretch, &piece, notes.as_deref(), which, made).await {
                 Ok(text) => notes = Some(text),
                 // Its window is not known, or smaller than somebody said.
-                Err(Missed::TooLong(_)) if piece.len() > SMALL => {
+                Err(SummaryFailure::TooLong(_)) if piece.len() > SMALL => {
                     most = piece.len() / 2 + 4;
                     pieces.push_front(piece);
                 }
@@ -148,11 +148,11 @@ impl Caller {
         previous: Option<&str>,
         instructions: &str,
         calls: &mut Calls,
-    ) -> Result<String, Missed> {
+    ) -> Result<String, SummaryFailure> {
         if let Some(dollars) = stretch.dollars
             && calls.cost() >= dollars
         {
-            return Err(Missed::Failed("what the run may cost is spent".into()));
+            return Err(SummaryFailure::Failed("what the run may cost is spent".into()));
         }
         let mut text = format!("<conversation>\n{piece}\n</conversation>\n\n");
         if let Some(previous) = previous {
@@ -172,7 +172,7 @@ impl Caller {
             // It shares no beginning with the session's own requests.
             session: None,
         };
-        let order = Order {
+        let order = CallJob {
             session: job.session.clone(),
             run: job.run.clone(),
             head: job.head,
@@ -189,16 +189,16 @@ impl Caller {
         };
         let made = self.once(order).await;
         let missed = |outcome| match outcome {
-            Outcome::StoreFailed(text) => Missed::Failed(text),
+            Outcome::StoreFailed(text) => SummaryFailure::Failed(text),
             Outcome::Limit(Limit::Daily { spent, budget }) => {
-                Missed::Failed(format!("${spent:.2} of today's budget of ${budget} are spent"))
+                SummaryFailure::Failed(format!("${spent:.2} of today's budget of ${budget} are spent"))
             }
-            Outcome::Limit(Limit::Cost(_)) => Missed::Failed("what the run may cost is spent".into()),
-            Outcome::Failed(error) => Missed::Failed(error.message),
-            Outcome::Aborted => Missed::Stopped,
-            Outcome::Done | Outcome::Limit(_) => Missed::Failed("the call was not made".into()),
+            Outcome::Limit(Limit::Cost(_)) => SummaryFailure::Failed("what the run may cost is spent".into()),
+            Outcome::Failed(error) => SummaryFailure::Failed(error.message),
+            Outcome::Aborted => SummaryFailure::Stopped,
+            Outcome::Done | Outcome::Limit(_) => SummaryFailure::Failed("the call was not made".into()),
         };
-        let Made { mut end, record, money } = made.map_err(missed)?;
+        let CallResult { mut end, record, money } = made.map_err(missed)?;
         calls.assumed += money.assumed;
         if let Some(mut record) = record {
             record.attempts = end.attempts;
@@ -208,14 +208,14 @@ impl Caller {
         if let Some(outcome) = money.refused {
             return Err(missed(outcome));
         }
-        let failed = |why: &str| Err(Missed::Failed(why.to_owned()));
+        let failed = |why: &str| Err(SummaryFailure::Failed(why.to_owned()));
         if let Some(error) = end.error {
             let why = self.sealer.seal(&error.message);
             let why = format!("the model did not sum the conversation up: {why}");
             return Err(match error.kind {
-                ModelErrorKind::Aborted => Missed::Stopped,
-                ModelErrorKind::ContextOverflow => Missed::TooLong(why),
-                _ => Missed::Failed(why),
+                ModelErrorKind::Aborted => SummaryFailure::Stopped,
+                ModelErrorKind::ContextOverflow => SummaryFailure::TooLong(why),
+                _ => SummaryFailure::Failed(why),
             });
         }
         seal_answer(&mut end.message, &self.sealer);

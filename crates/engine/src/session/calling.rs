@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
-use quipu_machine::Input;
+use quipu_machine::MachineInput;
 use quipu_protocol::{Json, ModelError, ModelErrorKind, ModelRequest, Notice, Outcome, RunId};
 use quipu_providers::{CallEvent, ResponseHead};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::calls::{Caller, ChangePayload, ChangedPayload, HookedCall, Order};
+use crate::calls::{CallJob, Caller, ChangePayload, ChangedPayload, HookedCall};
 use crate::hooks::{HookedPayload, Hooks, Payload, kept};
 use crate::toolbox::{Toolbox, tell};
 
@@ -21,7 +21,7 @@ pub(super) const HEADS: usize = 16;
 pub(super) struct HookedOrder {
     pub(super) caller: Arc<Caller>,
     pub(super) toolbox: Arc<Toolbox>,
-    pub(super) input: mpsc::Sender<Input>,
+    pub(super) input: mpsc::Sender<MachineInput>,
     pub(super) cancel: CancellationToken,
 }
 
@@ -30,11 +30,15 @@ type Records = Arc<std::sync::Mutex<Vec<Json>>>;
 
 impl HookedOrder {
     /// Makes the call, and gives its end.
-    pub(super) async fn make(self, mut order: Order, events: mpsc::Sender<(RunId, CallEvent)>) -> Input {
+    pub(super) async fn make(
+        self,
+        mut order: CallJob,
+        events: mpsc::Sender<(RunId, CallEvent)>,
+    ) -> MachineInput {
         let (run, records) = (order.run.clone(), Records::default());
         if let Err(why) = self.change(&mut order, &records).await {
             let outcome = Outcome::Failed(ModelError::new(ModelErrorKind::InvalidRequest, why));
-            return Input::CallNotMade { run, outcome };
+            return MachineInput::CallNotMade { run, outcome };
         }
         if self.toolbox.hooks.is_empty() {
             return self.caller.make(order, events).await;
@@ -45,7 +49,7 @@ impl HookedOrder {
     }
 
     /// Lets hooks change the request, or takes what they made of it before, where that has no answer.
-    async fn change(&self, order: &mut Order, records: &Records) -> Result<(), String> {
+    async fn change(&self, order: &mut CallJob, records: &Records) -> Result<(), String> {
         let hooks = &self.toolbox.hooks;
         let (requests, payloads) = (hooks.change_requests(), hooks.change_payloads());
         if !requests && !payloads && !self.caller.has_unanswered() {
@@ -63,7 +67,7 @@ impl HookedOrder {
                     "The request as hooks had changed it cannot be sent once more, because it cannot be read back: {why}. It is \
                      made anew."
                 );
-                drop(self.input.send(Input::Told(Notice::Note { text })).await);
+                drop(self.input.send(MachineInput::Notice(Notice::Note { text })).await);
             }
         }
         if !requests && !payloads {
@@ -104,9 +108,9 @@ impl HookedOrder {
     }
 
     /// The end of a call as hooks leave it.
-    async fn ended(&self, end: Input, mut hooks: Vec<Json>) -> Input {
+    async fn ended(&self, end: MachineInput, mut hooks: Vec<Json>) -> MachineInput {
         match end {
-            Input::CallEnded { run, mut end, record, money, .. } => {
+            MachineInput::CallEnded { run, mut end, record, money, .. } => {
                 let mut replaced = None;
                 if end.error.is_none() {
                     let hooked = self.toolbox.hooks.message_end(&run, &mut end.message, &self.cancel).await;
@@ -115,7 +119,7 @@ impl HookedOrder {
                     self.toolbox.answered_by(replaced.clone());
                     tell(&self.input, hooked.notices).await;
                 }
-                Input::CallEnded { run, end, record, money, hooks, replaced }
+                MachineInput::CallEnded { run, end, record, money, hooks, replaced }
             }
             end => end,
         }
@@ -127,7 +131,7 @@ pub(super) async fn show_responses(
     toolbox: Arc<Toolbox>,
     run: RunId,
     mut shown: mpsc::Receiver<ResponseHead>,
-    input: mpsc::Sender<Input>,
+    input: mpsc::Sender<MachineInput>,
     cancel: CancellationToken,
 ) {
     while let Some(head) = shown.recv().await {

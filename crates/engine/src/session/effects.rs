@@ -11,7 +11,7 @@ use tracing::Instrument as _;
 
 use super::calling::{HEADS, HookedOrder, show_responses};
 use super::task::Task;
-use crate::calls::{CallPurpose, Next, Order};
+use crate::calls::{CallJob, CallPurpose, NextCall};
 use crate::commit::{Job, MoveJob, PlanJob};
 use crate::files::CallPlace;
 use crate::hooks::{CompactionRequest, HookRecord, HookedCall, HookedCompaction, RunEnd, RunStart, kept};
@@ -21,8 +21,8 @@ use crate::spans;
 use crate::stand::look;
 use crate::toolbox::{Toolbox, tell};
 use quipu_machine::{
-    Calls, Effect, Input, Interventions, NoSummary, Prepared, Purpose, ShellRunError, Stretch, Summary,
-    step_key,
+    Calls, CheckedCall, Effect, Interventions, MachineInput, NoSummary, Purpose, ShellRunError, Stretch,
+    Summary, step_key,
 };
 
 impl Task {
@@ -47,8 +47,8 @@ impl Task {
             }
             Effect::Commit { tag, plan, next } => {
                 let next = next.zip(self.machine.run().cloned()).map(|(request, run)| {
-                    let (caller, foreseen) = (self.caller.clone(), self.foreseen.clone());
-                    Next { caller, foreseen, run, request, system: self.machine.system() }
+                    let (caller, slot) = (self.caller.clone(), self.prepared_call.clone());
+                    NextCall { caller, slot, run, request, system: self.machine.system() }
                 });
                 let span = self.spans.current();
                 self.backlog.push_back(Job::Plan(Box::new(PlanJob { tag, plan, next, span })));
@@ -59,7 +59,7 @@ impl Task {
                 let session = self.machine.session().clone();
                 let (caller, input, stream) =
                     (self.caller.clone(), self.input.clone(), self.stream_tx.clone());
-                let recorded = self.foreseen.take(&request);
+                let recorded = self.prepared_call.take(&request);
                 let system = self.machine.system();
                 let toolbox = self.toolbox.clone();
                 let mut responses = None;
@@ -72,7 +72,7 @@ impl Task {
                     self.effects.spawn(show.instrument(self.spans.current()));
                 }
                 let work = async move {
-                    let order = Order {
+                    let order = CallJob {
                         session,
                         run,
                         head,
@@ -107,13 +107,15 @@ impl Task {
                 let (sources, toolbox) = (self.sources.clone(), self.toolbox.clone());
                 let work = async move {
                     if let Some(result) = instead(&toolbox, &run, &stretch, &cancel, &input).await {
-                        return drop(input.send(Input::Summarized { run, result }).await);
+                        return drop(input.send(MachineInput::Summarized { run, result }).await);
                     }
                     if stretch.purpose == Purpose::Compaction {
                         let (summary, notices) = sources.summary(&stretch, &cancel).await;
                         tell(&input, notices).await;
                         if let Some(summary) = summary {
-                            return drop(input.send(Input::Summarized { run, result: Ok(summary) }).await);
+                            return drop(
+                                input.send(MachineInput::Summarized { run, result: Ok(summary) }).await,
+                            );
                         }
                     }
                     let tell = input.clone();
@@ -123,7 +125,7 @@ impl Task {
                         let why = "the model's adapter failed inside; this is a bug of the adapter";
                         Err(Box::new(NoSummary { why: Some(why.into()), made: Calls::default() }))
                     });
-                    drop(input.send(Input::Summarized { run, result }).await);
+                    drop(input.send(MachineInput::Summarized { run, result }).await);
                 };
                 self.effects.spawn(work.instrument(self.spans.current()));
             }
@@ -136,7 +138,7 @@ impl Task {
                         RunStart { prompt: said.iter().flat_map(|entry| said_content(entry)).collect() };
                     let hooked = toolbox.hooks.before_run(&run, &start, &cancel).await;
                     tell(&input, hooked.notices).await;
-                    drop(input.send(Input::RunStartDecided { run, beside: hooked.value }).await);
+                    drop(input.send(MachineInput::RunStartDecided { run, prompt: hooked.value }).await);
                 };
                 self.effects.spawn(work.instrument(self.spans.current()));
             }
@@ -152,7 +154,7 @@ impl Task {
                     let end = RunEnd { outcome: Outcome::Done, answer, again };
                     let hooked = toolbox.hooks.run_end(&run, &end, &cancel).await;
                     tell(&input, hooked.notices).await;
-                    drop(input.send(Input::RunEndDecided { run, more: hooked.value }).await);
+                    drop(input.send(MachineInput::RunEndDecided { run, more: hooked.value }).await);
                 };
                 self.effects.spawn(work.instrument(self.spans.current()));
             }
@@ -162,12 +164,12 @@ impl Task {
                 let job = MoveJob { run, session, head, order, ops, epoch: *epoch, span };
                 self.backlog.push_back(Job::Move(Box::new(job)));
             }
-            Effect::Look { run, from, to, left } => {
+            Effect::ResolveTarget { run, from, to, left } => {
                 let session = self.machine.session().clone();
                 let (caller, input) = (self.caller.clone(), self.input.clone());
                 self.effects.spawn(async move {
                     let found = look(&*caller.store, &session, from, to, left).await;
-                    drop(input.send(Input::Looked { run, result: found.map(Box::new) }).await);
+                    drop(input.send(MachineInput::TargetResolved { run, result: found.map(Box::new) }).await);
                 });
             }
             Effect::Prepare { run, calls } => {
@@ -193,10 +195,10 @@ impl Task {
                         let (calls, preparation) = std::panic::catch_unwind(work).unwrap_or_default();
                         let look = std::panic::AssertUnwindSafe(|| policy.version());
                         if let Ok(version) = std::panic::catch_unwind(look) {
-                            drop(input.blocking_send(Input::Policy(version)));
+                            drop(input.blocking_send(MachineInput::Policy(version)));
                         }
                         let calls = calls.into_iter().map(|call| toolbox.prepared(call)).collect();
-                        drop(input.blocking_send(Input::Prepared { run, calls, interventions }));
+                        drop(input.blocking_send(MachineInput::Prepared { run, calls, interventions }));
                         // While the calls are being announced.
                         if let Some(preparation) = preparation {
                             preparation();
@@ -216,7 +218,7 @@ impl Task {
                     if let Ok(looked) = judge.await {
                         let concluded = toolbox.conclude(&run, looked, &stop, &input).await;
                         let (prepared, policies) = (concluded.prepared, concluded.records);
-                        drop(input.send(Input::Judged { run, ask, prepared, policies }).await);
+                        drop(input.send(MachineInput::Judged { run, ask, prepared, policies }).await);
                     }
                 };
                 self.effects.spawn(work.instrument(self.spans.current()));
@@ -237,11 +239,11 @@ impl Task {
                     drop(input.send(done).await);
                 });
             }
-            Effect::Clear { run } => {
+            Effect::KillChildren { run } => {
                 let (toolbox, input) = (self.toolbox.clone(), self.input.clone());
                 self.effects.spawn(async move {
-                    let result = toolbox.clear(&run).await;
-                    drop(input.send(Input::Cleared { run, result }).await);
+                    let result = toolbox.kill_children(&run).await;
+                    drop(input.send(MachineInput::ChildrenKilled { run, result }).await);
                 });
             }
             Effect::UseModel(model) => {
@@ -250,7 +252,7 @@ impl Task {
                 // Those that were chosen before it are not used any more.
                 let provider = chosen.and_then(|at| self.chosen.drain(..=at).next_back());
                 if let Some((_, provider)) = provider {
-                    self.caller.carried_by(provider);
+                    self.caller.set_provider(provider);
                 }
             }
             Effect::Refresh { run, reasons, model } => {
@@ -261,7 +263,7 @@ impl Task {
                     let work = std::panic::AssertUnwindSafe(sources.refresh(&reasons, &model, &cancel));
                     let (result, notices) = work.catch_unwind().await.unwrap_or_default();
                     tell(&input, notices).await;
-                    drop(input.send(Input::Refreshed { run, result }).await);
+                    drop(input.send(MachineInput::Refreshed { run, result }).await);
                 });
             }
             Effect::CancelRefresh => {
@@ -307,7 +309,7 @@ impl Task {
                         .instrument(span)
                         .await
                         .unwrap_or(Err(ShellRunError::Broken));
-                    drop(input.send(Input::ShellEnded { run, end }).await);
+                    drop(input.send(MachineInput::ShellEnded { run, end }).await);
                 });
             }
             Effect::CancelShell { run } => {
@@ -320,7 +322,7 @@ impl Task {
                 self.asks.insert(ask.clone(), closed.clone());
                 self.effects.spawn(async move {
                     tokio::select! {
-                        () = tokio::time::sleep(after) => drop(input.send(Input::AskExpired { ask }).await),
+                        () = tokio::time::sleep(after) => drop(input.send(MachineInput::AskExpired { ask }).await),
                         () = closed.cancelled() => {}
                     }
                 });
@@ -365,7 +367,7 @@ async fn prepare_with_policies(
     run: RunId,
     calls: Vec<HookedCall>,
     stop: &CancellationToken,
-    input: &mpsc::Sender<Input>,
+    input: &mpsc::Sender<MachineInput>,
 ) {
     let mut interventions: Vec<_> = calls.iter().map(|call| by_hooks(&call.records)).collect();
     let (looks, of) = (toolbox.clone(), run.clone());
@@ -379,13 +381,13 @@ async fn prepare_with_policies(
         prepared.push(one.prepared);
     }
     if let Some(version) = SharedPolicy(toolbox.parts.policy.clone()).version().await {
-        drop(input.send(Input::Policy(version)).await);
+        drop(input.send(MachineInput::Policy(version)).await);
     }
     // What a tool gets ready is for a call that is allowed.
-    if !matches!(prepared.as_slice(), [Prepared::Ready { .. }]) {
+    if !matches!(prepared.as_slice(), [CheckedCall::Ready { .. }]) {
         preparation = None;
     }
-    drop(input.send(Input::Prepared { run, calls: prepared, interventions }).await);
+    drop(input.send(MachineInput::Prepared { run, calls: prepared, interventions }).await);
     if let Some(preparation) = preparation {
         drop(tokio::task::spawn_blocking(preparation).await);
     }
@@ -405,7 +407,7 @@ async fn instead(
     run: &RunId,
     stretch: &Stretch,
     cancel: &CancellationToken,
-    input: &mpsc::Sender<Input>,
+    input: &mpsc::Sender<MachineInput>,
 ) -> Option<Result<Summary, Box<NoSummary>>> {
     let reason = stretch.reason.filter(|_| !toolbox.hooks.is_empty())?;
     let request = CompactionRequest {

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use quipu_protocol::{
     AbortTarget, Ack, Answer, Ask, AskId, AskKind, Command, Ending, Event, Json, Message, Model, MoveFiles,
-    NodeId, Notice, Outcome, QueueMode, Refused, Scope, Setting, Snapshot, Summarize, Ui, UserInput,
+    NodeId, Notice, Outcome, QueueMode, Refusal, Scope, Setting, Snapshot, Summarize, Ui, UserInput,
 };
 use quipu_providers::Provider;
 use quipu_seal::Sealer;
@@ -74,13 +74,13 @@ pub(crate) struct Parts {
 }
 
 /// A model, and what carries requests to it.
-type Carried = (Arc<Model>, Arc<dyn Provider>);
+type ModelRoute = (Arc<Model>, Arc<dyn Provider>);
 
 /// What a command needs to know of what is outside.
-enum Found {
+enum CommandInfo {
     Nothing,
     /// The model that it names.
-    Model(Carried),
+    Model(ModelRoute),
     /// Which rules the policy goes by.
     Policy(PolicyVersion),
     /// The line as it was given, which runs so, and what hooks did to it.
@@ -89,7 +89,7 @@ enum Found {
 
 enum Mail {
     /// With what was found for it.
-    Command(Command, Found, oneshot::Sender<Result<Ack, Refused>>),
+    Command(Command, CommandInfo, oneshot::Sender<Result<Ack, Refusal>>),
     Subscribe(Subscriber, oneshot::Sender<Snapshot>),
     /// An open question.
     FindAsk(AskId, oneshot::Sender<Option<Arc<Ask>>>),
@@ -152,7 +152,7 @@ struct Inner {
     mover: Arc<SessionMover>,
     /// Answers on their way that changed the policy.
     granting: Arc<AtomicUsize>,
-    models: Others,
+    models: ModelLookup,
     /// Who holds it puts the next command into the mailbox.
     order: tokio::sync::Mutex<()>,
     /// Kills what runs.
@@ -202,7 +202,7 @@ impl Session {
             toolbox.hooks.runs_through(runner.clone());
             parts.sources.runs_through(runner);
         }
-        let (models, purse) = (Others(parts.models.clone()), parts.caller.purse.clone());
+        let (models, purse) = (ModelLookup(parts.models.clone()), parts.caller.purse.clone());
         let policy = SharedPolicy(parts.toolbox.parts.policy.clone());
         let (task, over) =
             (Task::new(parts, inbox, view_tx, stop.clone(), granting.clone()), ended.clone().drop_guard());
@@ -236,10 +236,10 @@ impl Session {
     /// Sends a command. Resolves when it is accepted and durable, not when it is done.
     ///
     /// # Errors
-    /// [`Refused`] says why; nothing happened then.
-    pub async fn send(&self, mut command: Command) -> Result<Ack, Refused> {
+    /// [`Refusal`] says why; nothing happened then.
+    pub async fn send(&self, mut command: Command) -> Result<Ack, Refusal> {
         let mut _granting = None;
-        let mut found = Found::Nothing;
+        let mut found = CommandInfo::Nothing;
         // Here and not in the task, which must not be held up by a large message.
         match &mut command {
             Command::Prompt { input, .. } => seal_content(&mut input.content, &self.0.sealer),
@@ -248,7 +248,7 @@ impl Session {
             Command::Merge { note, .. } => *note = self.0.sealer.seal(note).into_owned(),
             Command::Label { text: Some(text), .. } | Command::Rename { name: text } => {
                 *text =
-                    clean(&self.0.sealer, text).map_err(|characters| Refused::LabelTooLong { characters })?;
+                    clean(&self.0.sealer, text).map_err(|characters| Refusal::LabelTooLong { characters })?;
             }
             Command::Fork { at } => {
                 let at = *at;
@@ -261,13 +261,13 @@ impl Session {
                 }
                 if let Some(text) = label.take() {
                     let text = clean(&self.0.sealer, &text)
-                        .map_err(|characters| Refused::LabelTooLong { characters })?;
+                        .map_err(|characters| Refusal::LabelTooLong { characters })?;
                     *label = Some(text).filter(|text| !text.is_empty());
                 }
             }
             Command::Shell { line, .. } => {
                 let sealed = self.0.sealer.seal(line).into_owned();
-                found = Found::Line(std::mem::replace(line, sealed), Vec::new());
+                found = CommandInfo::Line(std::mem::replace(line, sealed), Vec::new());
             }
             Command::Compact { focus: None }
             | Command::Continue
@@ -301,23 +301,23 @@ impl Session {
             _ => Some(self.0.order.lock().await),
         };
         found = match &command {
-            Command::Set { setting: Setting::Model { provider, id } } => Found::Model(
+            Command::Set { setting: Setting::Model { provider, id } } => CommandInfo::Model(
                 self.0
                     .models
                     .find(provider, id)
                     .await
-                    .map_err(|error| Refused::NoSuchModel { why: error.to_string() })?,
+                    .map_err(|error| Refusal::NoSuchModel { why: error.to_string() })?,
             ),
             Command::Set { setting: Setting::Permissions } => match self.0.policy.version().await {
-                Some(version) => Found::Policy(version),
-                None => return Err(Refused::Store { why: "the permissions could not be looked at".into() }),
+                Some(version) => CommandInfo::Policy(version),
+                None => return Err(Refusal::Store { why: "the permissions could not be looked at".into() }),
             },
             _ => found,
         };
         let (reply, answer) = oneshot::channel();
-        self.0.mail.send(Mail::Command(command, found, reply)).await.map_err(|_| Refused::Closed)?;
+        self.0.mail.send(Mail::Command(command, found, reply)).await.map_err(|_| Refusal::Closed)?;
         drop(turn);
-        let answer = answer.await.unwrap_or(Err(Refused::Closed));
+        let answer = answer.await.unwrap_or(Err(Refusal::Closed));
         if answer.is_err() && !beside.is_empty() {
             self.0.toolbox.hooks.put_opening_back(beside);
         }
@@ -327,8 +327,8 @@ impl Session {
     /// Says something to an idle agent. Acknowledged with the run's id once the message is durable.
     ///
     /// # Errors
-    /// `Busy` while a run is under way; `Empty`; `Behind`; `Store`; `Closed`.
-    pub async fn prompt(&self, input: impl Into<UserInput>) -> Result<Ack, Refused> {
+    /// `Busy` while a run is under way; `Empty`; `SlowSubscriber`; `Store`; `Closed`.
+    pub async fn prompt(&self, input: impl Into<UserInput>) -> Result<Ack, Refusal> {
         self.send(Command::Prompt { input: input.into(), when: QueueMode::Now }).await
     }
 
@@ -336,16 +336,16 @@ impl Session {
     /// turn, in order.
     ///
     /// # Errors
-    /// `Empty`; `QueueFull` when 256 messages wait; `Behind`; `Store`; `Closed`.
-    pub async fn steer(&self, input: impl Into<UserInput>) -> Result<Ack, Refused> {
+    /// `Empty`; `QueueFull` when 256 messages wait; `SlowSubscriber`; `Store`; `Closed`.
+    pub async fn steer(&self, input: impl Into<UserInput>) -> Result<Ack, Refusal> {
         self.send(Command::Prompt { input: input.into(), when: QueueMode::Steer }).await
     }
 
     /// Says something that reaches the model when it would stop; at once when idle.
     ///
     /// # Errors
-    /// `Empty`; `QueueFull` when 256 messages wait; `Behind`; `Store`; `Closed`.
-    pub async fn follow_up(&self, input: impl Into<UserInput>) -> Result<Ack, Refused> {
+    /// `Empty`; `QueueFull` when 256 messages wait; `SlowSubscriber`; `Store`; `Closed`.
+    pub async fn follow_up(&self, input: impl Into<UserInput>) -> Result<Ack, Refusal> {
         self.send(Command::Prompt { input: input.into(), when: QueueMode::FollowUp }).await
     }
 
@@ -354,7 +354,7 @@ impl Session {
     ///
     /// # Errors
     /// `Closed`.
-    pub async fn abort(&self) -> Result<(), Refused> {
+    pub async fn abort(&self) -> Result<(), Refusal> {
         self.send(Command::Abort { target: AbortTarget::Run }).await.map(|_| ())
     }
 
@@ -362,7 +362,7 @@ impl Session {
     ///
     /// # Errors
     /// `Busy` while a run is under way; `NothingToCompact`; `Behind`; `Closed`.
-    pub async fn compact(&self, focus: Option<String>) -> Result<Ack, Refused> {
+    pub async fn compact(&self, focus: Option<String>) -> Result<Ack, Refusal> {
         self.send(Command::Compact { focus }).await
     }
 
@@ -373,13 +373,13 @@ impl Session {
     /// at rest, and asks no model.
     ///
     /// # Errors
-    /// `Busy` while a run is under way; `NotInSession`; `LabelTooLong`; `Behind`; `Store`; `Closed`.
+    /// `Busy` while a run is under way; `NotInSession`; `LabelTooLong`; `SlowSubscriber`; `Store`; `Closed`.
     pub async fn jump(
         &self,
         to: NodeId,
         summary: Option<Summarize>,
         label: Option<String>,
-    ) -> Result<Ack, Refused> {
+    ) -> Result<Ack, Refusal> {
         self.send(Command::Jump { to, summary, label, files: MoveFiles::Keep }).await
     }
 
@@ -387,26 +387,26 @@ impl Session {
     ///
     /// # Errors
     /// `NotInSession`; `Files` where it cannot be told; `NotMoved` before the first message; `Store`.
-    pub async fn plan_files(&self, to: NodeId) -> Result<FilePlan, Refused> {
+    pub async fn plan_files(&self, to: NodeId) -> Result<FilePlan, Refusal> {
         let View { session, head, .. } = self.view();
         let Some(head) = head else {
-            return Err(Refused::NotMoved { why: "nothing was said in this session yet".into() });
+            return Err(Refusal::NotMoved { why: "nothing was said in this session yet".into() });
         };
         self.0.mover.preview(&session, head, to).await
     }
 
     /// Another session that goes on from a node.
-    async fn fork(&self, at: NodeId) -> Result<Ack, Refused> {
+    async fn fork(&self, at: NodeId) -> Result<Ack, Refusal> {
         let forked = self.0.mover.engine().fork_from(at, None).await.map_err(refused)?;
-        Ok(Ack::Forked { session: forked.session, said: forked.text })
+        Ok(Ack::Forked { session: forked.session, prompt: forked.text })
     }
 
     /// Goes on with another model, or another level of thinking, from the next request on; at any time. Acknowledged when that
     /// is recorded: at once where nothing is under way, else between two turns or at the end of what is.
     ///
     /// # Errors
-    /// `NoSuchModel`; `Behind`; `Store`; `Closed`.
-    pub async fn set(&self, setting: Setting) -> Result<Ack, Refused> {
+    /// `NoSuchModel`; `SlowSubscriber`; `Store`; `Closed`.
+    pub async fn set(&self, setting: Setting) -> Result<Ack, Refusal> {
         self.send(Command::Set { setting }).await
     }
 
@@ -414,7 +414,7 @@ impl Session {
     ///
     /// # Errors
     /// `Closed`.
-    pub async fn subscribe(&self, delivery: Delivery) -> Result<(Snapshot, Events), Refused> {
+    pub async fn subscribe(&self, delivery: Delivery) -> Result<(Snapshot, Events), Refusal> {
         self.listen(delivery, false).await
     }
 
@@ -423,15 +423,15 @@ impl Session {
     ///
     /// # Errors
     /// `Closed`.
-    pub async fn subscribe_and_answer(&self, delivery: Delivery) -> Result<(Snapshot, Events), Refused> {
+    pub async fn subscribe_and_answer(&self, delivery: Delivery) -> Result<(Snapshot, Events), Refusal> {
         self.listen(delivery, true).await
     }
 
-    async fn listen(&self, delivery: Delivery, answers: bool) -> Result<(Snapshot, Events), Refused> {
+    async fn listen(&self, delivery: Delivery, answers: bool) -> Result<(Snapshot, Events), Refusal> {
         let (subscriber, events) = Subscriber::new(delivery, answers);
         let (reply, snapshot) = oneshot::channel();
-        self.0.mail.send(Mail::Subscribe(subscriber, reply)).await.map_err(|_| Refused::Closed)?;
-        Ok((snapshot.await.map_err(|_| Refused::Closed)?, events))
+        self.0.mail.send(Mail::Subscribe(subscriber, reply)).await.map_err(|_| Refusal::Closed)?;
+        Ok((snapshot.await.map_err(|_| Refusal::Closed)?, events))
     }
 
     /// Asks whoever is in front. The first answer counts; `default` when none comes within `wait`, or at once when nobody
@@ -444,34 +444,34 @@ impl Session {
         kind: AskKind,
         default: Answer,
         wait: Option<Duration>,
-    ) -> Result<Answer, Refused> {
+    ) -> Result<Answer, Refusal> {
         let (reply, answer) = oneshot::channel();
         let question = Question { kind, default, wait, reply };
-        self.0.mail.send(Mail::Ask(question)).await.map_err(|_| Refused::Closed)?;
-        answer.await.map_err(|_| Refused::Closed)
+        self.0.mail.send(Mail::Ask(question)).await.map_err(|_| Refusal::Closed)?;
+        answer.await.map_err(|_| Refusal::Closed)
     }
 
     /// Shows something to whoever is in front. Status lines and widgets stay until they are replaced.
     ///
     /// # Errors
     /// `Closed`.
-    pub async fn show(&self, ui: Ui) -> Result<(), Refused> {
-        self.0.mail.send(Mail::Show(ui)).await.map_err(|_| Refused::Closed)
+    pub async fn show(&self, ui: Ui) -> Result<(), Refusal> {
+        self.0.mail.send(Mail::Show(ui)).await.map_err(|_| Refusal::Closed)
     }
 
     /// Checks an answer against its question, and keeps what it allows for longer than once.
-    async fn take_answer(&self, id: &AskId, answer: &mut Answer) -> Result<Option<Granting>, Refused> {
+    async fn take_answer(&self, id: &AskId, answer: &mut Answer) -> Result<Option<GrantGuard>, Refusal> {
         let (reply, open) = oneshot::channel();
-        self.0.mail.send(Mail::FindAsk(id.clone(), reply)).await.map_err(|_| Refused::Closed)?;
-        let ask = open.await.map_err(|_| Refused::Closed)?.ok_or(Refused::NoSuchAsk)?;
+        self.0.mail.send(Mail::FindAsk(id.clone(), reply)).await.map_err(|_| Refusal::Closed)?;
+        let ask = open.await.map_err(|_| Refusal::Closed)?.ok_or(Refusal::NoSuchAsk)?;
         if !ask.takes(answer) {
-            return Err(Refused::NoSuchAnswer);
+            return Err(Refusal::InvalidAnswer);
         }
         match (answer, ask.permission()) {
             (Answer::Deny { reason: Some(reason) }, _) => *reason = self.0.sealer.seal(reason).into_owned(),
             (answer @ Answer::Cancel, Some(_)) => *answer = Answer::no(),
             (Answer::Allow { scope }, Some(permission)) if *scope != Scope::Once => {
-                let granting = Granting::begin(&self.0.granting);
+                let granting = GrantGuard::begin(&self.0.granting);
                 let grant = Grant { tool: permission.tool.clone(), subject: permission.subject.to_string() };
                 if let Some(policies) = &self.0.toolbox.policies {
                     let (holds, notices) = policies.grant(&permission.call, grant, *scope).await;
@@ -507,7 +507,7 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::prompt`].
-    pub async fn ask(&self, input: impl Into<UserInput>) -> Result<(Outcome, String), Refused> {
+    pub async fn ask(&self, input: impl Into<UserInput>) -> Result<(Outcome, String), Refusal> {
         let (_, mut events) = self.subscribe(Delivery::Lossless).await?;
         if self.prompt(input).await? == Ack::Handled {
             // A hook did what was wanted: nothing runs.
@@ -516,7 +516,7 @@ impl Session {
         let (mut outcome, mut text) = (None, String::new());
         while let Some(envelope) = events.next().await {
             match &envelope.event {
-                Event::MessageEnded { message, ending: Ending::Kept(_), .. } => {
+                Event::MessageEnded { message, ending: Ending::Committed(_), .. } => {
                     if let Message::Assistant(answer) = &**message {
                         text = answer.text();
                     }
@@ -552,16 +552,16 @@ impl Session {
 }
 
 /// Something is allowed for longer, and the answer that says so is on its way: the policy does not answer before it.
-struct Granting(Arc<AtomicUsize>);
+struct GrantGuard(Arc<AtomicUsize>);
 
-impl Granting {
+impl GrantGuard {
     fn begin(count: &Arc<AtomicUsize>) -> Self {
         count.fetch_add(1, Ordering::SeqCst);
         Self(count.clone())
     }
 }
 
-impl Drop for Granting {
+impl Drop for GrantGuard {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
@@ -569,16 +569,16 @@ impl Drop for Granting {
 
 /// The models that the session may go on with.
 #[derive(Clone)]
-struct Others(Option<Arc<dyn Models>>);
+struct ModelLookup(Option<Arc<dyn Models>>);
 
-impl std::fmt::Debug for Others {
+impl std::fmt::Debug for ModelLookup {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Others").field(&self.0.is_some()).finish()
     }
 }
 
-impl Others {
-    async fn find(&self, provider: &str, id: &str) -> Result<Carried, ModelLookupError> {
+impl ModelLookup {
+    async fn find(&self, provider: &str, id: &str) -> Result<ModelRoute, ModelLookupError> {
         let Some(models) = self.0.clone() else {
             return Err(ModelLookupError::NoOthers);
         };

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use quipu_machine::{Input, RunMoney, SideCall};
+use quipu_machine::{MachineInput, RunMoney, SideCall};
 use quipu_protocol::{AbortTarget, Command, Limit, Model, RunId};
 use quipu_providers::Provider;
 use quipu_tools::Tool;
@@ -11,14 +11,14 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
-use super::sides::{Replied, SideAsk, SideWhat};
+use super::sides::{SideAsk, SideReply, SideWork};
 use super::task::Task;
 use crate::calls::Caller;
 use crate::calls::money::{floor_nano, in_dollars, nano};
-use crate::children::{Alone, ChildEnd, ChildPlan, Children};
+use crate::children::{ChildEnd, ChildPlan, ChildTerms, Children};
 use crate::clock::fresh_id;
 use crate::runner::{
-    CallAnswer, CallOrder, Carried, ChildAnswer, ChildOrder, RunnerError, SideJob, SideMade, Terms,
+    CallAnswer, CallOrder, ChildAnswer, ChildOrder, ModelRoute, RunnerError, SideJob, SideResult, Terms,
     child_draft,
 };
 
@@ -39,43 +39,45 @@ impl Task {
             // Before it has a name, or when it is about to end; whoever asked may have gone.
             let ends = self.machine.is_closing();
             return match what {
-                SideWhat::Call(_, reply) if ends => drop(reply.send(Replied::Done(Err(RunnerError::Closed)))),
-                SideWhat::Child(_, reply) if ends => {
-                    drop(reply.send(Replied::Done(Err(RunnerError::Closed))));
+                SideWork::Call(_, reply) if ends => {
+                    drop(reply.send(SideReply::Done(Err(RunnerError::Closed))))
                 }
-                SideWhat::Call(mut order, reply) => {
-                    let said = self.alone(&mut order.terms, carried);
+                SideWork::Child(_, reply) if ends => {
+                    drop(reply.send(SideReply::Done(Err(RunnerError::Closed))));
+                }
+                SideWork::Call(mut order, reply) => {
+                    let said = self.child_terms(&mut order.terms, carried);
                     drop(reply.send(said.map_or_else(
-                        |error| Replied::Done(Err(error)),
-                        |alone| Replied::NoName(order, Box::new(alone)),
+                        |error| SideReply::Done(Err(error)),
+                        |alone| SideReply::NoName(order, Box::new(alone)),
                     )));
                 }
-                SideWhat::Child(mut order, reply) => {
-                    let said = self.alone(&mut order.terms, carried);
+                SideWork::Child(mut order, reply) => {
+                    let said = self.child_terms(&mut order.terms, carried);
                     drop(reply.send(said.map_or_else(
-                        |error| Replied::Done(Err(error)),
-                        |alone| Replied::NoName(order, Box::new(alone)),
+                        |error| SideReply::Done(Err(error)),
+                        |alone| SideReply::NoName(order, Box::new(alone)),
                     )));
                 }
             };
         }
         match what {
-            SideWhat::Call(order, reply) => self.side_call(*order, carried, cancel, permit, reply),
-            SideWhat::Child(order, reply) => self.side_child(*order, carried, cancel, permit, reply),
+            SideWork::Call(order, reply) => self.side_call(*order, carried, cancel, permit, reply),
+            SideWork::Child(order, reply) => self.side_child(*order, carried, cancel, permit, reply),
         }
     }
 
     fn side_call(
         &mut self,
         order: CallOrder,
-        (model, provider): Carried,
+        (model, provider): ModelRoute,
         cancel: CancellationToken,
         permit: OwnedSemaphorePermit,
-        reply: oneshot::Sender<Replied<CallOrder, CallAnswer>>,
+        reply: oneshot::Sender<SideReply<CallOrder, CallAnswer>>,
     ) {
         let promise = match self.promise(&order.terms, &model, &*provider) {
             Ok(promise) => promise,
-            Err(error) => return drop(reply.send(Replied::Done(Err(error)))),
+            Err(error) => return drop(reply.send(SideReply::Done(Err(error)))),
         };
         let Some(head) = self.machine.head() else { return };
         let id = self.side_begins(&promise, &cancel);
@@ -96,13 +98,13 @@ impl Task {
         let (caller, input, missed) = (self.caller.clone(), self.input.clone(), self.caller.purse.missed());
         let work = async move {
             let beside = job.caller.purse.clone();
-            let SideMade { call, answer } = job.make().await;
+            let SideResult { call, answer } = job.make().await;
             caller.purse.missed_beside(&beside, missed);
             beside.promise_kept(nano(call.cost));
             // The session is over.
-            drop(input.send(Input::SideEnded(Box::new(call))).await);
+            drop(input.send(MachineInput::SideEnded(Box::new(call))).await);
             drop(permit);
-            drop(reply.send(Replied::Done(answer)));
+            drop(reply.send(SideReply::Done(answer)));
         };
         self.effects.spawn(work.instrument(self.spans.current()));
     }
@@ -110,10 +112,10 @@ impl Task {
     fn side_child(
         &mut self,
         order: ChildOrder,
-        carried: Carried,
+        carried: ModelRoute,
         cancel: CancellationToken,
         permit: OwnedSemaphorePermit,
-        reply: oneshot::Sender<Replied<ChildOrder, ChildAnswer>>,
+        reply: oneshot::Sender<SideReply<ChildOrder, ChildAnswer>>,
     ) {
         let lent = |name: &String| -> Result<Arc<dyn Tool>, RunnerError> {
             self.sources.lent(name).ok_or_else(|| RunnerError::NoTool(name.clone()))
@@ -122,7 +124,7 @@ impl Task {
         let (tools, promise) =
             match tools.and_then(|tools| Ok((tools, self.promise(&order.terms, &carried.0, &*carried.1)?))) {
                 Ok(both) => both,
-                Err(error) => return drop(reply.send(Replied::Done(Err(error)))),
+                Err(error) => return drop(reply.send(SideReply::Done(Err(error)))),
             };
         let Some(children) = self.children.clone() else { return };
         let id = self.side_begins(&promise, &cancel);
@@ -144,7 +146,7 @@ impl Task {
             let call = SideCall { id, run, cost, drafts, ops: Vec::new() };
             settle(&caller, &promise, call, &input).await;
             drop(permit);
-            drop(reply.send(Replied::Done(answer)));
+            drop(reply.send(SideReply::Done(answer)));
         };
         self.effects.spawn(work.instrument(self.spans.current()));
     }
@@ -159,18 +161,18 @@ impl Task {
     }
 
     /// The machine is about to know what a call cost.
-    pub(super) fn count(&mut self, input: &Input) {
+    pub(super) fn count(&mut self, input: &MachineInput) {
         let book = &self.caller.purse.book;
         match input {
-            Input::CallEnded { end, money, .. } => {
+            MachineInput::CallEnded { end, money, .. } => {
                 book.own_counted(end.message.usage.cost.total + money.assumed);
             }
-            Input::CallNotMade { .. } => book.own_counted(0.0),
-            Input::Summarized { result, .. } => book.own_counted(match result {
+            MachineInput::CallNotMade { .. } => book.own_counted(0.0),
+            MachineInput::Summarized { result, .. } => book.own_counted(match result {
                 Ok(summary) => summary.made.cost(),
                 Err(none) => none.made.cost(),
             }),
-            Input::SideEnded(call) => {
+            MachineInput::SideEnded(call) => {
                 book.side_counted(call.cost);
                 self.sides.over(&call.id);
             }
@@ -181,7 +183,7 @@ impl Task {
     fn side_begins(&mut self, promise: &Promise, cancel: &CancellationToken) -> RunId {
         let id: RunId = fresh_id().into();
         self.sides.begin(id.clone(), promise.run.clone(), cancel.clone());
-        self.take(Input::SideBegun);
+        self.take(MachineInput::SideBegun);
         id
     }
 
@@ -197,11 +199,11 @@ impl Task {
     }
 
     /// What becomes a session of its own, since ours has no name yet: the run pays for it all the same.
-    fn alone(&self, terms: &mut Terms, carried: Carried) -> Result<Alone, RunnerError> {
+    fn child_terms(&self, terms: &mut Terms, carried: ModelRoute) -> Result<ChildTerms, RunnerError> {
         let Promise { budget, held, .. } = self.promise(terms, &carried.0, &*carried.1)?;
         terms.budget = budget;
         let purse = self.caller.purse.clone();
-        Ok(Alone { carried, daily: purse.daily(), purse, held })
+        Ok(ChildTerms { carried, daily: purse.daily(), purse, held })
     }
 
     /// What it may cost: its budget, and what is left of the run that pays.
@@ -231,10 +233,10 @@ impl Task {
 }
 
 /// It is over: the run is told what it cost.
-async fn settle(caller: &Caller, promise: &Promise, call: SideCall, input: &mpsc::Sender<Input>) {
+async fn settle(caller: &Caller, promise: &Promise, call: SideCall, input: &mpsc::Sender<MachineInput>) {
     if let Some((run, held)) = &promise.held {
         caller.purse.book.side_cost(run, *held, nano(call.cost));
     }
     // The session is over.
-    drop(input.send(Input::SideEnded(Box::new(call))).await);
+    drop(input.send(MachineInput::SideEnded(Box::new(call))).await);
 }

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::engine::Engine;
 use crate::toolbox::Toolbox;
-use quipu_machine::{Input, ShellDone, ShellRunError, shell_message};
+use quipu_machine::{MachineInput, ShellResult, ShellRunError, shell_message};
 
 /// Bytes of what is printed that are kept at hand.
 const OUTPUT: usize = 256 << 10;
@@ -24,7 +24,7 @@ const TOLD: usize = 16 << 10;
 const SPILLED: u64 = 64 << 20;
 
 /// Where a line runs, and with what.
-struct Ground<'a> {
+struct FileRestorer<'a> {
     cwd: &'a Path,
     env: &'a [(String, Option<String>)],
     outputs: &'a OutputPlace,
@@ -38,10 +38,10 @@ pub(super) async fn run(
     run: RunId,
     line: &str,
     cancel: CancellationToken,
-    input: mpsc::Sender<Input>,
-) -> Result<ShellDone, ShellRunError> {
+    input: mpsc::Sender<MachineInput>,
+) -> Result<ShellResult, ShellRunError> {
     let parts = &toolbox.parts;
-    let ground = Ground {
+    let restorer = FileRestorer {
         cwd: &parts.cwd,
         env: &parts.env,
         outputs: &toolbox.output_place(),
@@ -49,8 +49,8 @@ pub(super) async fn run(
         processes: &parts.processes,
     };
     // A newer one follows, and the end holds all.
-    let tell = |tail: Arc<str>| drop(input.try_send(Input::ShellOutput { run: run.clone(), tail }));
-    ground.run(line, &cancel, &tell).await
+    let tell = |tail: Arc<str>| drop(input.try_send(MachineInput::ShellOutput { run: run.clone(), tail }));
+    restorer.run(line, &cancel, &tell).await
 }
 
 impl Engine {
@@ -66,19 +66,19 @@ impl Engine {
     ) -> BashExecutionMessage {
         let outputs = self.outputs().place(&"".into(), self.sealer());
         let (sealer, processes) = (self.sealer(), self.processes());
-        let ground = Ground { cwd, env: self.env(), outputs: &outputs, sealer, processes };
-        let end = ground.run(&line, &cancel, &tell).await;
+        let restorer = FileRestorer { cwd, env: self.env(), outputs: &outputs, sealer, processes };
+        let end = restorer.run(&line, &cancel, &tell).await;
         shell_message(sealer.seal(&line).into_owned(), hidden, end, self.now())
     }
 }
 
-impl Ground<'_> {
+impl FileRestorer<'_> {
     async fn run(
         &self,
         line: &str,
         cancel: &CancellationToken,
         tell: &(dyn Fn(Arc<str>) + Send + Sync),
-    ) -> Result<ShellDone, ShellRunError> {
+    ) -> Result<ShellResult, ShellRunError> {
         let limits = OutputLimits { lines: u64::MAX, bytes: OUTPUT, spill_bytes: SPILLED };
         let mut output = OutputBuffer::new(limits, self.outputs);
         let command = ShellCommand {
@@ -107,6 +107,6 @@ impl Ground<'_> {
         };
         let text = output.tail();
         let cut = output.bytes() > text.len() as u64;
-        Ok(ShellDone { output: self.sealer.seal(text).into_owned(), code, cut, path })
+        Ok(ShellResult { output: self.sealer.seal(text).into_owned(), code, cut, path })
     }
 }

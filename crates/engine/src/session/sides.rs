@@ -10,30 +10,32 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::Mail;
-use crate::children::{Alone, Children};
-use crate::runner::{Backend, CallAnswer, CallOrder, Carried, ChildAnswer, ChildOrder, RunnerError, Terms};
+use crate::children::{ChildTerms, Children};
+use crate::runner::{
+    Backend, CallAnswer, CallOrder, ChildAnswer, ChildOrder, ModelRoute, RunnerError, Terms,
+};
 
 /// Something that a hook or a source wants done.
 pub(super) struct SideAsk {
-    pub(super) what: SideWhat,
+    pub(super) what: SideWork,
     /// The model, where it is another than the session's.
-    pub(super) carried: Option<Carried>,
+    pub(super) carried: Option<ModelRoute>,
     /// Cancelled when nobody waits for it any more.
     pub(super) cancel: CancellationToken,
     /// It is its turn.
     pub(super) permit: OwnedSemaphorePermit,
 }
 
-pub(super) enum SideWhat {
-    Call(Box<CallOrder>, oneshot::Sender<Replied<CallOrder, CallAnswer>>),
-    Child(Box<ChildOrder>, oneshot::Sender<Replied<ChildOrder, ChildAnswer>>),
+pub(super) enum SideWork {
+    Call(Box<CallOrder>, oneshot::Sender<SideReply<CallOrder, CallAnswer>>),
+    Child(Box<ChildOrder>, oneshot::Sender<SideReply<ChildOrder, ChildAnswer>>),
 }
 
 /// What becomes of it.
-pub(super) enum Replied<O, A> {
+pub(super) enum SideReply<O, A> {
     Done(Result<A, RunnerError>),
     /// The session has no name yet under which it could be recorded.
-    NoName(Box<O>, Box<Alone>),
+    NoName(Box<O>, Box<ChildTerms>),
 }
 
 /// What is under way beside the conversation, with the run that pays for it.
@@ -79,10 +81,10 @@ impl Backend for SessionRunner {
         Box::pin(async move {
             let terms = order.terms.clone();
             let (reply, answer) = oneshot::channel();
-            let _guard = ask(mail, &children, &terms, SideWhat::Call(Box::new(order), reply)).await?;
+            let _guard = ask(mail, &children, &terms, SideWork::Call(Box::new(order), reply)).await?;
             match answer.await {
-                Ok(Replied::Done(answer)) => answer,
-                Ok(Replied::NoName(order, alone)) => children.call_for(*order, *alone).await,
+                Ok(SideReply::Done(answer)) => answer,
+                Ok(SideReply::NoName(order, alone)) => children.call_for(*order, *alone).await,
                 Err(_) => Err(RunnerError::Closed),
             }
         })
@@ -94,10 +96,10 @@ impl Backend for SessionRunner {
             children.allows_child()?;
             let terms = order.terms.clone();
             let (reply, answer) = oneshot::channel();
-            let _guard = ask(mail, &children, &terms, SideWhat::Child(Box::new(order), reply)).await?;
+            let _guard = ask(mail, &children, &terms, SideWork::Child(Box::new(order), reply)).await?;
             match answer.await {
-                Ok(Replied::Done(answer)) => answer,
-                Ok(Replied::NoName(order, alone)) => children.session_for(*order, *alone).await,
+                Ok(SideReply::Done(answer)) => answer,
+                Ok(SideReply::NoName(order, alone)) => children.session_for(*order, *alone).await,
                 Err(_) => Err(RunnerError::Closed),
             }
         })
@@ -109,7 +111,7 @@ async fn ask(
     mail: mpsc::WeakSender<Mail>,
     children: &Children,
     terms: &Terms,
-    what: SideWhat,
+    what: SideWork,
 ) -> Result<DropGuard, RunnerError> {
     let permit = children.permit(terms).await?;
     let carried = children.find(terms).await?;

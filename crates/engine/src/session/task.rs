@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::select_all;
 use quipu_protocol::{
-    Ack, Answer, Ask, AskId, Command, Envelope, Event, Notice, Refused, RunId, Setting, Snapshot,
+    Ack, Answer, Ask, AskId, Command, Envelope, Event, Notice, Refusal, RunId, Setting, Snapshot,
 };
 use quipu_providers::CallEvent;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -18,8 +18,8 @@ use tracing::Instrument as _;
 
 use super::asks::{OPEN, OpenQuestion, Question, Questions};
 use super::sides::Sides;
-use super::{Carried, Found, MAILBOX, Mail, Parts, SHUTDOWN, view_of};
-use crate::calls::{Caller, Foreseen};
+use super::{CommandInfo, MAILBOX, Mail, ModelRoute, Parts, SHUTDOWN, view_of};
+use crate::calls::{Caller, PreparedCallSlot};
 use crate::children::Children;
 use crate::clock::{Clock, fresh_id};
 use crate::commit::Job;
@@ -30,7 +30,7 @@ use crate::sources::Sources;
 use crate::spans::SessionSpans;
 use crate::subscribe::{Subscriber, View};
 use crate::toolbox::Toolbox;
-use quipu_machine::{Fresh, Input, Machine, ReplyId};
+use quipu_machine::{CommandContext, Machine, MachineInput, ReplyId};
 
 /// Between two looks at the rules of the policy while a question is open.
 const LOOK: Duration = Duration::from_millis(250);
@@ -56,8 +56,8 @@ pub(super) struct Task {
     pub(super) clock: Arc<dyn Clock>,
     lease: Arc<Lease>,
     mail: mpsc::Receiver<Mail>,
-    inputs: mpsc::Receiver<Input>,
-    pub(super) input: mpsc::Sender<Input>,
+    inputs: mpsc::Receiver<MachineInput>,
+    pub(super) input: mpsc::Sender<MachineInput>,
     stream: mpsc::Receiver<(RunId, CallEvent)>,
     pub(super) stream_tx: mpsc::Sender<(RunId, CallEvent)>,
     plans: mpsc::Sender<Job>,
@@ -65,11 +65,11 @@ pub(super) struct Task {
     /// answers are not being read.
     pub(super) backlog: VecDeque<Job>,
     /// The next request, recorded in the commit before it.
-    pub(super) foreseen: Arc<Foreseen>,
+    pub(super) prepared_call: Arc<PreparedCallSlot>,
     pub(super) effects: JoinSet<()>,
     pub(super) subscribers: Vec<Subscriber>,
     pub(super) answerers: usize,
-    pub(super) replies: HashMap<ReplyId, oneshot::Sender<Result<Ack, Refused>>>,
+    pub(super) replies: HashMap<ReplyId, oneshot::Sender<Result<Ack, Refusal>>>,
     next_reply: u64,
     seq: u64,
     pub(super) call: Option<CancellationToken>,
@@ -81,7 +81,7 @@ pub(super) struct Task {
     /// Lines of people that run or are about to.
     pub(super) shells: HashMap<RunId, Shell>,
     /// Models that were chosen and are not used yet.
-    pub(super) chosen: Vec<Carried>,
+    pub(super) chosen: Vec<ModelRoute>,
     /// What is under way beside the conversation.
     pub(super) sides: Sides,
     pub(super) children: Option<Children>,
@@ -92,7 +92,7 @@ pub(super) struct Task {
     view: watch::Sender<View>,
     pub(super) done: bool,
     /// The end of a call waits here until the stream before it was read.
-    ended: Option<Input>,
+    ended: Option<MachineInput>,
 }
 
 impl Task {
@@ -138,7 +138,7 @@ impl Task {
             stream_tx,
             plans,
             backlog: VecDeque::new(),
-            foreseen: Arc::default(),
+            prepared_call: Arc::default(),
             effects,
             subscribers: Vec::new(),
             answerers: 0,
@@ -218,16 +218,16 @@ impl Task {
                 Some(ask) = self.questions.over() => self.close_question(&ask),
                 () = room => self.subscribers.iter_mut().for_each(|one| one.flush(&self.snapshot)),
                 Some((run, event)) = self.stream.recv(), if flows => {
-                    self.take(Input::Call { run, event });
+                    self.take(MachineInput::Call { run, event });
                 }
                 Some(input) = self.inputs.recv() => match input {
                     // Its events were sent before it, on the channel beside this one.
-                    Input::CallEnded { .. } => self.ended = Some(input),
+                    MachineInput::CallEnded { .. } => self.ended = Some(input),
                     // A newer one follows, and the result holds all.
-                    Input::ToolOutput { .. } | Input::ShellOutput { .. } if behind => {}
-                    Input::ShellEnded { run, end } => {
+                    MachineInput::ToolOutput { .. } | MachineInput::ShellOutput { .. } if behind => {}
+                    MachineInput::ShellEnded { run, end } => {
                         self.shells.remove(&run);
-                        self.take(Input::ShellEnded { run, end });
+                        self.take(MachineInput::ShellEnded { run, end });
                     }
                     input => self.take(input),
                 },
@@ -291,7 +291,7 @@ impl Task {
         let (policy, input) = (SharedPolicy(self.toolbox.parts.policy.clone()), self.input.clone());
         self.effects.spawn(async move {
             if let Some(version) = policy.version().await {
-                drop(input.send(Input::Policy(version)).await);
+                drop(input.send(MachineInput::Policy(version)).await);
             }
         });
     }
@@ -334,7 +334,7 @@ impl Task {
                 _,
                 reply,
             ) if self.subscribers.iter().any(Subscriber::is_stuck) => {
-                drop(reply.send(Err(Refused::Behind)));
+                drop(reply.send(Err(Refusal::SlowSubscriber)));
             }
             Mail::Command(command, found, reply) => {
                 self.stop_sides(&command);
@@ -347,21 +347,21 @@ impl Task {
                 let run: RunId = fresh_id().into();
                 let mut hooks = Vec::new();
                 let (model, policy) = match found {
-                    Found::Nothing => (None, None),
-                    Found::Policy(version) => (None, Some(version)),
-                    Found::Line(line, records) => {
+                    CommandInfo::Nothing => (None, None),
+                    CommandInfo::Policy(version) => (None, Some(version)),
+                    CommandInfo::Line(line, records) => {
                         hooks = records;
                         let shell = Shell { line, cancel: CancellationToken::new() };
                         self.shells.insert(run.clone(), shell);
                         (None, None)
                     }
-                    Found::Model((model, provider)) => {
+                    CommandInfo::Model((model, provider)) => {
                         self.chosen.push((model.clone(), provider));
                         (Some(model), None)
                     }
                 };
-                let fresh = Fresh { run, item: fresh_id().into(), model, policy, hooks };
-                self.take(Input::Command { command, reply: id, fresh });
+                let fresh = CommandContext { run, item: fresh_id().into(), model, policy, hooks };
+                self.take(MachineInput::Command { command, reply: id, fresh });
             }
         }
     }
@@ -370,7 +370,7 @@ impl Task {
         let count = self.subscribers.iter().filter(|one| one.answers && one.is_open()).count();
         if count != self.answerers {
             self.answerers = count;
-            self.take(Input::Askers(count));
+            self.take(MachineInput::Askers(count));
             if count == 0 {
                 self.withdraw_questions();
             }
@@ -381,15 +381,15 @@ impl Task {
     fn close(&mut self) {
         self.next_reply += 1;
         let (run, item) = (fresh_id().into(), fresh_id().into());
-        let fresh = Fresh { run, item, model: None, policy: None, hooks: Vec::new() };
+        let fresh = CommandContext { run, item, model: None, policy: None, hooks: Vec::new() };
         self.sides.stop();
-        self.take(Input::Command { command: Command::Close, reply: ReplyId(self.next_reply), fresh });
+        self.take(MachineInput::Command { command: Command::Close, reply: ReplyId(self.next_reply), fresh });
     }
 
     /// Gives the machine an input and carries out what it wants.
-    pub(super) fn take(&mut self, input: Input) {
+    pub(super) fn take(&mut self, input: MachineInput) {
         if self.sources.changed() {
-            let effects = self.machine.on(self.clock.now(), Input::SourcesChanged);
+            let effects = self.machine.on(self.clock.now(), MachineInput::SourcesChanged);
             debug_assert!(effects.is_empty(), "it is looked at before the next call");
         }
         self.count(&input);
@@ -431,7 +431,7 @@ impl Task {
     }
 }
 
-async fn drain(inputs: &mut mpsc::Receiver<Input>) {
+async fn drain(inputs: &mut mpsc::Receiver<MachineInput>) {
     while inputs.recv().await.is_some() {}
 }
 
@@ -450,7 +450,7 @@ impl Task {
         let ask = Ask { id: id.clone(), deadline, default: default.clone(), kind };
         self.questions.open.insert(id, OpenQuestion { default, until, reply });
         let run = self.machine.run().cloned();
-        self.emit(Event::Asked { ask: Arc::new(ask) }, run);
+        self.emit(Event::AskOpened { ask: Arc::new(ask) }, run);
     }
 
     pub(super) fn answer_question(&mut self, ask: &AskId, answer: Answer) {
@@ -478,6 +478,6 @@ impl Task {
 
     fn question_closed(&mut self, ask: &AskId, by: Option<Answer>) {
         let run = self.machine.run().cloned();
-        self.emit(Event::AskClosed { ask: ask.clone(), by, by_policy: false }, run);
+        self.emit(Event::AskClosed { ask: ask.clone(), answer: by, by_policy: false }, run);
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use futures_util::future::join_all;
-use quipu_machine::{Calls, EpochReason, Refreshed, Refreshes, Stretch, Summary};
+use quipu_machine::{Calls, EpochReason, RefreshResult, Refreshes, Stretch, Summary};
 use quipu_protocol::{Epoch, EpochContext, Model};
 use quipu_seal::Sealer;
 use quipu_tools::Tool;
@@ -26,7 +26,7 @@ use super::{
 use crate::identity::{Prompt, system_text};
 use crate::resume::Past;
 use crate::runner::{Backend, Runner};
-use crate::travel::Standing;
+use crate::travel::SessionView;
 
 /// Bytes of the name of a source at most.
 const NAME: usize = 128;
@@ -63,19 +63,19 @@ struct LastAnswer<T> {
 
 /// What all sources gave last.
 #[derive(Clone, Default)]
-struct Current {
+struct SourceAnswers {
     tools: Vec<LastAnswer<Vec<GivenTool>>>,
     contexts: Vec<LastAnswer<ContextParts>>,
 }
 
 struct State {
-    held: Current,
+    held: SourceAnswers,
     set: ToolSet,
     /// What stands around the sections; not looked at where there is no source of context.
     frame: Frame,
     prompt: Prompt,
     /// What was given since, and does not hold before it is recorded.
-    pending: Option<(Current, ToolSet)>,
+    pending: Option<(SourceAnswers, ToolSet)>,
     /// What was reported of each source last, and of tools that collide.
     reported: HashMap<String, String>,
 }
@@ -84,7 +84,7 @@ struct State {
 pub(crate) struct Sources {
     sealer: Arc<Sealer>,
     cwd: PathBuf,
-    standing: Standing,
+    standing: SessionView,
     runner: OnceLock<Arc<dyn Backend>>,
     /// While it is being opened.
     opening_runner: Runner,
@@ -100,7 +100,7 @@ pub(crate) struct Sources {
 pub(crate) struct SourceOptions<'a> {
     pub(crate) sealer: Arc<Sealer>,
     pub(crate) cwd: PathBuf,
-    pub(crate) standing: Standing,
+    pub(crate) standing: SessionView,
     pub(crate) runner: Runner,
     pub(crate) model: &'a Model,
     /// Tools that come from no source.
@@ -145,7 +145,7 @@ impl Sources {
         let watch = |version: &SourceVersion| (version.clone(), AtomicU64::new(version.number()));
         let watched = watched_tools.chain(watched_contexts).map(watch).collect();
         let state = State {
-            held: Current::default(),
+            held: SourceAnswers::default(),
             set: ToolSet::default(),
             frame: Frame::default(),
             prompt: Prompt::default(),
@@ -426,7 +426,7 @@ impl Sources {
         reasons: &[EpochReason],
         model: &Model,
         cancel: &CancellationToken,
-    ) -> (Option<Box<Refreshed>>, Vec<String>) {
+    ) -> (Option<Box<RefreshResult>>, Vec<String>) {
         let (mut held, before) = {
             let state = self.state();
             (state.held.clone(), state.set.clone())
@@ -494,7 +494,7 @@ impl Sources {
                 (Prompt::with(state.prompt.identity.clone(), &rest), Some(record))
             }
         };
-        let refreshed = Refreshed {
+        let refreshed = RefreshResult {
             system: prompt.system.as_ref().map_or_else(String::new, system_text).into(),
             prompt: prompt.system.as_ref().map(|blob| blob.id),
             context: record,

@@ -194,7 +194,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_put_together_can_be_taken_apart(
+        fn assembled_prompt_can_be_split(
             head in proptest::option::of(".{0,9}"),
             tail in proptest::option::of("[^\n].{0,9}"),
             texts in proptest::collection::vec(proptest::collection::vec("[^\n].{0,9}", 0..3), 0..3),

@@ -19,7 +19,9 @@ pub(crate) use history::SearchHistory;
 pub(crate) use tools::{Archive, LifeTool, Recall, TraceTool};
 
 pub use tobe::Travel;
-pub(crate) use tobe::{CARRYOVER_LIMIT, Tobe, Trip, carryover, carryover_text, count_left, line_of, log_of};
+pub(crate) use tobe::{
+    CARRYOVER_LIMIT, PlannedJump, Tobe, carryover, carryover_text, count_left, line_of, log_of,
+};
 
 /// Whether the model can look up what was said and done before. Off by default;
 /// [`of_json`](Self::of_json) has it on where settings do not say otherwise.
@@ -42,4 +44,4 @@ pub struct TravelSettings {
 pub const SEARCH_TOOL: &str = SearchHistory::NAME;
 
 /// Where the session of a tool stands: known when the session is at work.
-pub(crate) type Standing = Arc<OnceLock<watch::Receiver<View>>>;
+pub(crate) type SessionView = Arc<OnceLock<watch::Receiver<View>>>;

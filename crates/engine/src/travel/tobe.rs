@@ -14,11 +14,11 @@ use serde::Deserialize;
 
 use quipu_history::{BEGIN, END, LegalTarget, Whole, legal_target, shortened, text_of};
 
-use super::Standing;
+use super::SessionView;
 use crate::arrival::TRAVEL_TOOL;
 use crate::clock::fresh_id;
-use crate::files::Ground;
-use quipu_machine::Leaving;
+use crate::files::FileRestorer;
+use quipu_machine::ToolJump;
 use quipu_transcript::FilePlan;
 use quipu_transcript::one_line;
 
@@ -74,14 +74,31 @@ pub struct Travel {
 impl Travel {
     /// What a person is asked, on one line.
     pub fn question(&self) -> String {
+        let Self { target, line, .. } = self;
+        let target = target.short();
+        if self.begins {
+            return format!(
+                "Allow a new session below {target} ({line})? Another program wrote that node; {}.",
+                self.file_note()
+            );
+        }
+        format!("Allow going back to {target} ({line})? It leaves {}; {}.", self.loss(), self.file_note())
+    }
+
+    /// The same as a verb phrase, such as `go back to …`.
+    pub fn plan(&self) -> String {
+        format!("{}; {}", self.way(), self.file_note())
+    }
+
+    /// What happens to files.
+    fn file_note(&self) -> String {
         let files = match &self.files {
             None => "files stay as they are".to_owned(),
             Some(plan) if plan.changes.is_empty() => "no file is changed by that".to_owned(),
             Some(plan) => format!("{} file(s) become what they were there", plan.shown().count()),
         };
         let stays = self.files.as_ref().map_or(0, FilePlan::count_of_stays);
-        let files = if stays == 0 { files } else { format!("{files}, {stays} thing(s) are not put back") };
-        format!("{}; {files}", self.way())
+        if stays == 0 { files } else { format!("{files}, {stays} thing(s) are not put back") }
     }
 
     /// What a person sees of it beside the question: the message, and which files would be changed.
@@ -92,15 +109,18 @@ impl Travel {
 
     /// Where it goes and what it leaves, on one line.
     pub fn way(&self) -> String {
-        let Self { target, line, messages, turns, .. } = self;
+        let Self { target, line, .. } = self;
         if self.begins {
             return format!("begin below {} ({line}), which another program wrote", target.short());
         }
+        format!("go back to {} ({line}), leaving {}", target.short(), self.loss())
+    }
+
+    /// What it leaves behind.
+    fn loss(&self) -> String {
+        let Self { messages, turns, .. } = self;
         let more = if *messages >= COUNTED { " or more" } else { "" };
-        let target = target.short();
-        format!(
-            "go back to {target} ({line}), leaving {messages}{more} message(s) behind, {turns} of them yours"
-        )
+        format!("{messages}{more} message(s) behind, {turns} of them yours")
     }
 }
 
@@ -108,14 +128,14 @@ impl Travel {
 pub(crate) struct Tobe {
     spec: ToolSpec,
     store: Arc<dyn Graph>,
-    standing: Standing,
+    standing: SessionView,
     cwd: PathBuf,
     /// Where its files are, when they are kept.
-    ground: Option<Arc<Ground>>,
+    restorer: Option<Arc<FileRestorer>>,
 }
 
 /// A way that was looked at.
-pub(crate) struct Trip {
+pub(crate) struct PlannedJump {
     pub(crate) travel: Travel,
     session: SessionId,
     tobe: Arc<Tobe>,
@@ -134,9 +154,9 @@ impl Tobe {
 
     pub(crate) fn new(
         store: Arc<dyn Graph>,
-        standing: Standing,
+        standing: SessionView,
         cwd: PathBuf,
-        ground: Option<Arc<Ground>>,
+        restorer: Option<Arc<FileRestorer>>,
     ) -> Self {
         let parameters = serde_json::json!({
             "type": "object",
@@ -168,11 +188,11 @@ impl Tobe {
             description: description.into(),
             parameters: Json::from(&parameters),
         };
-        Self { spec, store, standing, cwd, ground }
+        Self { spec, store, standing, cwd, restorer }
     }
 
     /// Where the call would go, or why it cannot, for the model.
-    pub(crate) async fn plan(self: &Arc<Self>, args: &Json) -> Result<Trip, String> {
+    pub(crate) async fn plan(self: &Arc<Self>, args: &Json) -> Result<PlannedJump, String> {
         let failed = |error: StoreError| format!("The graph could not be read: {error}");
         let args: Args =
             args.read().map_err(|error| format!("The arguments do not fit the tool: {error}"))?;
@@ -193,19 +213,19 @@ impl Tobe {
         let line = line_of(&*self.store, node).await.map_err(failed)?;
         let files = if args.files { self.look_at_files(head, node).await? } else { None };
         let travel = Travel { target: node, line, messages, turns, message, files, begins: false };
-        Ok(Trip { travel, session, tobe: self.clone() })
+        Ok(PlannedJump { travel, session, tobe: self.clone() })
     }
 
     /// What would be done to files; `None` when no step on the way touched any.
     async fn look_at_files(&self, from: NodeId, to: NodeId) -> Result<Option<FilePlan>, String> {
-        let Some(ground) = &self.ground else {
+        let Some(restorer) = &self.restorer else {
             return Err(
                 "What files were is not kept in this session, so they cannot go along: go without `files`."
                     .into(),
             );
         };
         let plan =
-            ground.preview(from, to).await.map_err(|error| format!("Files cannot go along: {error}."))?;
+            restorer.preview(from, to).await.map_err(|error| format!("Files cannot go along: {error}."))?;
         let lost: Vec<_> =
             plan.iter().flat_map(FilePlan::conflicts).map(|(change, _)| change.clone()).collect();
         if lost.is_empty() {
@@ -248,18 +268,18 @@ impl Tobe {
     }
 }
 
-impl Trip {
+impl PlannedJump {
     /// What the call does when it runs; the rest is the session's.
-    pub(crate) fn begin(self) -> (ToolOutput, Option<Box<Leaving>>) {
+    pub(crate) fn begin(self) -> (ToolOutput, Option<Box<ToolJump>>) {
         let Self { travel, session, tobe } = self;
         let to = travel.target;
         let log = log_of(&travel.message, to, &session, &tobe.cwd);
-        let sealer = tobe.ground.as_deref().map(|ground| &*ground.sealer);
+        let sealer = tobe.restorer.as_deref().map(|restorer| &*restorer.sealer);
         let carryover = carryover_text(&travel.message, travel.files.as_ref().zip(sealer));
         let files = travel.files.map(Arc::new);
-        let leaving = Leaving { run: fresh_id().into(), to, carryover, log, files };
+        let jump = ToolJump { run: fresh_id().into(), to, carryover, log, files };
         let text = format!("Incarnation initiated → {}", to.short());
-        (ToolOutput::text(text), Some(Box::new(leaving)))
+        (ToolOutput::text(text), Some(Box::new(jump)))
     }
 }
 

@@ -55,7 +55,7 @@ fn spec(name: &str, description: String, parameters: &serde_json::Value) -> Tool
     ToolSpec { name: name.into(), description, parameters: Json::from(parameters) }
 }
 
-type Running<'a> = Pin<Box<dyn Future<Output = ToolOutput> + Send + 'a>>;
+type ToolFuture<'a> = Pin<Box<dyn Future<Output = ToolOutput> + Send + 'a>>;
 
 /// Runs `work` over the arguments; what it refuses is told as an error.
 async fn answer<T: serde::de::DeserializeOwned>(
@@ -137,7 +137,7 @@ impl Tool for LifeTool {
         &self.spec
     }
 
-    fn run<'a>(&'a self, call: Invocation, _: &'a ToolContext) -> Running<'a> {
+    fn run<'a>(&'a self, call: Invocation, _: &'a ToolContext) -> ToolFuture<'a> {
         Box::pin(answer(call, async |args| self.show(args).await))
     }
 }
@@ -255,7 +255,7 @@ impl Tool for Recall {
         &self.spec
     }
 
-    fn run<'a>(&'a self, call: Invocation, cx: &'a ToolContext) -> Running<'a> {
+    fn run<'a>(&'a self, call: Invocation, cx: &'a ToolContext) -> ToolFuture<'a> {
         Box::pin(answer(call, async |args| self.read(args, cx.sees_images).await))
     }
 }
@@ -347,7 +347,7 @@ impl Tool for TraceTool {
         &self.spec
     }
 
-    fn run<'a>(&'a self, call: Invocation, _: &'a ToolContext) -> Running<'a> {
+    fn run<'a>(&'a self, call: Invocation, _: &'a ToolContext) -> ToolFuture<'a> {
         Box::pin(answer(call, async |args| self.show(args).await))
     }
 }

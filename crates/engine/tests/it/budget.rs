@@ -110,7 +110,7 @@ async fn a_session_that_keeps_nothing_counts_what_others_kept() {
     let engine = engine_over(memory, world.cwd().as_path()).with_clock(clock);
     let ledger: Arc<dyn Graph> = world.store.clone();
     let options = SessionOptions { ledger: Some(ledger), ..limited(&world, 0.5) };
-    let live = Live::of(engine.create(options).await.unwrap()).await;
+    let live = LiveSession::of(engine.create(options).await.unwrap()).await;
     assert_eq!(live.run("go").await, Outcome::Done);
     assert_eq!(live.run("go").await, Outcome::Limit(Limit::Daily { spent: 0.5, budget: 0.5 }));
     live.finish().await;
@@ -124,7 +124,7 @@ fn number(state: &mut u64) -> u64 {
 
 /// Whatever calls use within what they may, and however many work at a time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_spent_stays_within_the_day_whatever_calls_use() {
+async fn spending_stays_within_daily_budget() {
     for seed in 1..6_u64 {
         let mut state = seed;
         let world = World::new();

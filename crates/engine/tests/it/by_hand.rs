@@ -1,7 +1,7 @@
 //! Lines that a person runs in the shell beside the agent: recorded before they begin, and nodes once they are done.
 
 use quipu::protocol::{
-    AbortTarget, Ack, BashExecutionMessage, Command, Entry, Event, Message, Outcome, Refused, RunId,
+    AbortTarget, Ack, BashExecutionMessage, Command, Entry, Event, Message, Outcome, Refusal, RunId,
     SessionId,
 };
 use quipu::store::{RefName, Store, Until, decode_nodes};
@@ -20,10 +20,10 @@ async fn begins(session: &Session, line: &str) -> RunId {
 /// What came of a line, and why it was lost.
 async fn end(events: &mut Events, run: &RunId) -> (BashExecutionMessage, Option<String>) {
     while let Some(envelope) = events.next().await {
-        if let Event::ShellEnded { id, result, lost } = &envelope.event
+        if let Event::ShellEnded { id, result, store_error } = &envelope.event
             && id == run
         {
-            return (BashExecutionMessage::clone(result), lost.clone());
+            return (BashExecutionMessage::clone(result), store_error.clone());
         }
     }
     panic!("the session ended before the line");
@@ -53,10 +53,10 @@ async fn line_is_a_node_and_the_model_is_told_with_the_next_message() {
     let (_, mut events) = live.session.subscribe(Delivery::Lossless).await.unwrap();
     let run = begins(&live.session, "echo one; pwd").await;
     assert!(live.session.view().head.is_some(), "a session that is killed now can be found");
-    let (done, lost) = end(&mut events, &run).await;
+    let (done, store_error) = end(&mut events, &run).await;
     let cwd = live.session.cwd().canonicalize().unwrap();
     let printed = format!("one\n{}", cwd.display());
-    assert_eq!((done.output.trim(), done.exit_code, lost), (printed.as_str(), Some(0), None));
+    assert_eq!((done.output.trim(), done.exit_code, store_error), (printed.as_str(), Some(0), None));
     assert_eq!(stored(&world, &live.id()).await, [format!("!echo one; pwd: {printed}")]);
     assert_eq!(live.run("what was it?").await, Outcome::Done);
     let body = &world.fake.bodies()[0];
@@ -115,8 +115,8 @@ async fn output_streams_sealed_and_is_in_the_snapshot() {
     let abort = |run: RunId| Command::Abort { target: AbortTarget::Shell(run) };
     live.session.send(abort("none".into())).await.unwrap();
     live.session.send(abort(run.clone())).await.unwrap();
-    let (done, lost) = end(&mut events, &run).await;
-    assert!(done.cancelled && done.exit_code.is_none() && lost.is_none(), "{done:?}");
+    let (done, store_error) = end(&mut events, &run).await;
+    assert!(done.cancelled && done.exit_code.is_none() && store_error.is_none(), "{done:?}");
     assert!(done.output.contains("[REDACTED:") && !done.output.contains(secret), "{}", done.output);
     let (snapshot, _) = live.session.subscribe(Delivery::Lossless).await.unwrap();
     assert_eq!(snapshot.shells, []);
@@ -141,7 +141,7 @@ async fn lines_that_run_end_with_the_session_and_are_kept() {
     }
     assert_eq!(
         live.session.send(Command::Shell { line: " \n".into(), hidden: true }).await,
-        Err(Refused::Empty)
+        Err(Refusal::Empty)
     );
     let id = live.id();
     assert_eq!(live.session.send(Command::Close).await, Ok(Ack::Handled));
@@ -150,7 +150,7 @@ async fn lines_that_run_end_with_the_session_and_are_kept() {
     assert_eq!(kept, ["!echo one; sleep 600: one", "!echo two; sleep 600: two"]);
     assert!(world.store.pending(&id).await.unwrap().steps.is_empty());
     let late = live.session.send(Command::Shell { line: "echo late".into(), hidden: false }).await;
-    assert_eq!(late, Err(Refused::Closed));
+    assert_eq!(late, Err(Refusal::Closed));
     live.finish().await;
     world.check().await;
 }

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use quipu::protocol::{Ack, Entry, Event, Model, NodeId, Outcome, Setting, Thinking};
 use quipu::store::{Store, Until, decode_nodes};
-use quipu::{FindError, ModelLookupError, Models, Provider, Refused, SessionOptions};
+use quipu::{FindError, ModelLookupError, Models, Provider, Refusal, SessionOptions};
 use serde_json::json;
 
-use crate::support::{Fake, Gate, Live, World, call, gated, model, say};
+use crate::support::{Fake, Gate, LiveSession, World, call, gated, model, say};
 
 /// Knows one other model, which another provider carries requests to.
-struct One(Arc<Model>, Arc<Fake>);
+struct SingleModel(Arc<Model>, Arc<Fake>);
 
-impl Models for One {
+impl Models for SingleModel {
     fn find(&self, provider: &str, id: &str) -> Result<(Arc<Model>, Arc<dyn Provider>), ModelLookupError> {
         let found = self.0.provider == provider && self.0.id == id;
         found.then(|| (self.0.clone(), self.1.clone() as _)).ok_or_else(|| {
@@ -32,9 +32,9 @@ fn to_other() -> Setting {
 }
 
 /// A session that knows the other model, and who answers for that.
-async fn create(world: &World) -> (Live, Arc<Fake>) {
+async fn create(world: &World) -> (LiveSession, Arc<Fake>) {
     let fake = Arc::new(Fake::default());
-    let models = Some(Arc::new(One(other(), fake.clone())) as Arc<dyn Models>);
+    let models = Some(Arc::new(SingleModel(other(), fake.clone())) as Arc<dyn Models>);
     (world.create_with(SessionOptions { models, ..world.options() }).await, fake)
 }
 
@@ -51,9 +51,9 @@ async fn words(world: &World, head: NodeId) -> Vec<String> {
     decoded.iter().map(|one| word(&one.entry)).collect()
 }
 
-fn changes(live: &Live) -> Vec<(Option<NodeId>, String, Thinking)> {
+fn changes(live: &LiveSession) -> Vec<(Option<NodeId>, String, Thinking)> {
     live.all(|event| match event {
-        Event::Changed { node, model, thinking } => Some((*node, model.id.clone(), *thinking)),
+        Event::EpochChanged { node, model, thinking } => Some((*node, model.id.clone(), *thinking)),
         _ => None,
     })
 }
@@ -64,7 +64,7 @@ fn together(world: &World, fake: &Fake) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn at_rest_it_is_recorded_at_once_and_the_next_request_goes_there() {
+async fn idle_model_change_applies_to_next_request() {
     let world = World::with([say("one")]);
     let (live, fake) = create(&world).await;
     fake.push([say("two")]);
@@ -102,7 +102,7 @@ async fn at_rest_it_is_recorded_at_once_and_the_next_request_goes_there() {
         provider: fake.clone(),
         ..world.options()
     };
-    let live = Live::of(world.engine.open(&id, options).await.unwrap().session).await;
+    let live = LiveSession::of(world.engine.open(&id, options).await.unwrap().session).await;
     live.run("c").await;
     let head = live.session.view().head.unwrap();
     assert_eq!(words(&world, head).await[7..], ["user", "assistant"]);
@@ -110,7 +110,7 @@ async fn at_rest_it_is_recorded_at_once_and_the_next_request_goes_there() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_it_works_it_holds_from_the_next_turn_on() {
+async fn model_change_while_working_applies_to_next_turn() {
     let gate = Gate::new();
     let mut world = World::with([call(&[("wait", json!({ "text": "waited" }))])]);
     world.tools = vec![gated("wait", &gate)];
@@ -159,7 +159,7 @@ async fn before_anything_is_said_the_session_begins_so() {
     // A level that the model does not have becomes one that it has.
     let expect =
         [(None, "other-model".to_owned(), Thinking::Off), (None, "other-model".into(), Thinking::High)];
-    live.until(2, |event| matches!(event, Event::Changed { .. })).await;
+    live.until(2, |event| matches!(event, Event::EpochChanged { .. })).await;
     assert_eq!(changes(&live), expect);
     live.run("a").await;
     let head = live.session.view().head.unwrap();
@@ -170,7 +170,7 @@ async fn before_anything_is_said_the_session_begins_so() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_not_known_is_refused_and_nothing_changes() {
+async fn unknown_model_is_refused_and_changes_nothing() {
     let world = World::new();
     let (live, _) = create(&world).await;
     live.run("a").await;
@@ -178,13 +178,13 @@ async fn what_is_not_known_is_refused_and_nothing_changes() {
     let nobody = Setting::Model { provider: "nobody".into(), id: "none".into() };
     assert_eq!(
         live.session.set(nobody).await,
-        Err(Refused::NoSuchModel { why: "There is no model \"nobody/none\".".into() })
+        Err(Refusal::NoSuchModel { why: "There is no model \"nobody/none\".".into() })
     );
     assert_eq!((live.session.view().head, changes(&live)), (head, vec![]));
     live.finish().await;
     // One that knows no others.
     let live = world.create().await;
-    assert!(matches!(live.session.set(to_other()).await, Err(Refused::NoSuchModel { .. })));
+    assert!(matches!(live.session.set(to_other()).await, Err(Refusal::NoSuchModel { .. })));
     assert_eq!(model().id, "test-model");
     live.finish().await;
     world.check().await;

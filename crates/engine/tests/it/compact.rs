@@ -8,10 +8,10 @@ use quipu::protocol::{
     Limit, Message, Model, ModelErrorKind, NodeId, Outcome, QueueMode, StopReason,
 };
 use quipu::store::{Store, decode_nodes};
-use quipu::{CompactionSettings, Limits, Refused, SessionOptions};
+use quipu::{CompactionSettings, Limits, Refusal, SessionOptions};
 use serde_json::json;
 
-use crate::support::{Gate, Live, Reply, World, call, messages_of, say, text_of};
+use crate::support::{Gate, LiveSession, Reply, World, call, messages_of, say, text_of};
 
 /// A model with room for `window` tokens, a tenth of it kept free. At a compaction about 800 stay.
 pub(crate) fn options(world: &World, window: u64) -> SessionOptions {
@@ -29,7 +29,7 @@ pub(crate) fn is_summary_request(body: &[u8]) -> bool {
     texts(body).last().is_some_and(|text| text.starts_with("<conversation>"))
 }
 
-fn compactions(live: &Live) -> Vec<(CompactionReason, Arc<CompactionResult>)> {
+fn compactions(live: &LiveSession) -> Vec<(CompactionReason, Arc<CompactionResult>)> {
     live.all(|event| match event {
         Event::CompactionEnded { reason, result } => Some((*reason, result.clone())),
         _ => None,
@@ -113,7 +113,7 @@ async fn a_context_near_its_window_is_summed_up_before_the_next_call() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn compacted_again_the_notes_carry_on_and_so_does_a_resumed_session() {
+async fn second_compaction_updates_notes_also_after_resume() {
     for restart in [false, true] {
         let world = World::with((0..3).map(|n| say(&long(&format!("answer-{n}")))));
         let live = world.create_with(options(&world, 4_000)).await;
@@ -130,7 +130,7 @@ async fn compacted_again_the_notes_carry_on_and_so_does_a_resumed_session() {
         let live = if restart {
             let id = live.id();
             live.finish().await;
-            Live::of(world.engine.open(&id, options(&world, 4_000)).await.unwrap().session).await
+            LiveSession::of(world.engine.open(&id, options(&world, 4_000)).await.unwrap().session).await
         } else {
             live
         };
@@ -198,7 +198,7 @@ async fn a_summary_that_fails_leaves_the_context_as_it_was() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_model_calls_too_long_is_compacted_once() {
+async fn overflow_is_compacted_once() {
     let too_long = || Reply { error: Some(ModelErrorKind::ContextOverflow), ..say("") };
     for mended in [true, false] {
         let world = World::with((0..3).map(|n| say(&long(&format!("answer-{n}")))));
@@ -222,7 +222,7 @@ async fn what_the_model_calls_too_long_is_compacted_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_said_meanwhile_is_answered_afterwards() {
+async fn prompt_during_compaction_is_answered_afterwards() {
     for abort in [false, true] {
         let world = World::with((0..3).map(|n| say(&long(&format!("answer-{n}")))));
         let live = world.create_with(options(&world, 4_000)).await;
@@ -237,7 +237,7 @@ async fn what_is_said_meanwhile_is_answered_afterwards() {
         ]);
         live.session.compact(None).await.unwrap();
         gate.reached().await;
-        assert_eq!(live.session.compact(None).await, Err(Refused::Busy));
+        assert_eq!(live.session.compact(None).await, Err(Refusal::Busy));
         live.session.prompt("now").await.unwrap();
         live.session
             .send(Command::Prompt { input: "later".into(), when: QueueMode::FollowUp })
@@ -276,7 +276,7 @@ async fn a_long_history_is_read_in_pieces_that_fit() {
     let before = world.fake.bodies().len();
     world.fake.push((0..200).map(|n| say(&format!("notes {n}"))));
     let small = SessionOptions { compaction: CompactionSettings::default(), ..options(&world, 8_192) };
-    let live = Live::of(world.engine.open(&id, small).await.unwrap().session).await;
+    let live = LiveSession::of(world.engine.open(&id, small).await.unwrap().session).await;
     live.run("short").await;
     let bodies = world.fake.bodies();
     let requests: Vec<_> = bodies[before..].iter().filter(|body| is_summary_request(body)).collect();
@@ -301,9 +301,9 @@ async fn a_long_history_is_read_in_pieces_that_fit() {
 async fn too_little_is_not_compacted() {
     let world = World::new();
     let live = world.create_with(options(&world, 4_000)).await;
-    assert_eq!(live.session.compact(None).await, Err(Refused::NothingToCompact));
+    assert_eq!(live.session.compact(None).await, Err(Refusal::NothingToCompact));
     live.run("short").await;
-    assert_eq!(live.session.compact(None).await, Err(Refused::NothingToCompact));
+    assert_eq!(live.session.compact(None).await, Err(Refusal::NothingToCompact));
     live.finish().await;
     world.check().await;
 }
@@ -352,7 +352,9 @@ async fn the_first_node_that_is_kept_is_one_that_was_told() {
     live.session.compact(None).await.unwrap();
     live.settled(4).await;
     let told = live.all(|event| match event {
-        Event::MessageEnded { message, ending: Ending::Kept(node), .. } => Some((*node, text_of(message))),
+        Event::MessageEnded { message, ending: Ending::Committed(node), .. } => {
+            Some((*node, text_of(message)))
+        }
         _ => None,
     });
     let (_, compaction, _) = done(&compactions(&live)[0].1);
@@ -389,7 +391,7 @@ async fn a_run_that_grows_too_long_again_is_compacted_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_came_last_and_is_too_long_by_itself_is_summed_up_too() {
+async fn last_message_that_is_too_long_is_summarized_too() {
     // The cut before the last answer would free next to nothing.
     let huge = format!("{} {}", "begin", "z".repeat(400_000));
     let world =
@@ -404,7 +406,7 @@ async fn what_came_last_and_is_too_long_by_itself_is_summed_up_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_summary_that_is_asked_for_in_a_too_long_request_is_asked_for_in_shorter_ones() {
+async fn too_long_summary_request_is_split() {
     let world = World::with((0..3).map(|n| say(&format!("answer-{n} {}", "w".repeat(40_000)))));
     // Nobody knows the window, so all of it goes into one request at first.
     let live = world.create_with(options(&world, 0)).await;
@@ -440,7 +442,7 @@ async fn a_summary_that_is_asked_for_in_a_too_long_request_is_asked_for_in_short
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_summary_costs_counts_before_the_next_call() {
+async fn summary_cost_counts_before_the_next_call() {
     // Each message is 400 tokens or so; the summary takes two requests.
     let world = World::new();
     let replies = || (0..4).map(|n| Reply { cost: 0.125, ..say(&long(&format!("answer-{n}"))) });
@@ -518,7 +520,7 @@ async fn windows_of_every_size() {
         live.finish().await;
         let settings =
             SessionOptions { compaction: CompactionSettings::default(), ..options(&world, window) };
-        let live = Live::of(world.engine.open(&id, settings).await.unwrap().session).await;
+        let live = LiveSession::of(world.engine.open(&id, settings).await.unwrap().session).await;
         world.fake.push([say("notes"), say("notes"), say("notes")]);
         assert_eq!(live.run("short").await, Outcome::Done, "{window}");
         let ended = compactions(&live);
@@ -537,7 +539,7 @@ async fn windows_of_every_size() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn notes_of_a_larger_model_are_summed_up_again_where_they_do_not_fit() {
+async fn notes_too_large_for_smaller_model_are_summarized_again() {
     let world = World::with((0..3).map(|n| say(&long(&format!("answer-{n}")))));
     let live = world.create_with(options(&world, 0)).await;
     for n in 0..3 {
@@ -549,7 +551,7 @@ async fn notes_of_a_larger_model_are_summed_up_again_where_they_do_not_fit() {
     live.settled(4).await;
     let id = live.id();
     live.finish().await;
-    let live = Live::of(world.engine.open(&id, options(&world, 8_192)).await.unwrap().session).await;
+    let live = LiveSession::of(world.engine.open(&id, options(&world, 8_192)).await.unwrap().session).await;
     let before = world.fake.bodies().len();
     world.fake.push((0..50).map(|n| say(&format!("small {n}"))));
     live.run("short").await;
@@ -584,7 +586,7 @@ async fn a_count_that_cannot_be_true_is_not_believed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_clock_that_went_back_does_not_compact_what_was_just_compacted() {
+async fn clock_set_back_does_not_repeat_compaction() {
     let world = World::with((0..4).map(|n| Reply { input: 3_900, ..say(&long(&format!("answer-{n}"))) }));
     world.fake.push([say("notes")]);
     let live = world.create_with(options(&world, 0)).await;
@@ -596,7 +598,7 @@ async fn a_clock_that_went_back_does_not_compact_what_was_just_compacted() {
     let id = live.id();
     live.finish().await;
     // What was kept claims a time of its own and the size of the old context.
-    let live = Live::of(world.engine.open(&id, options(&world, 4_000)).await.unwrap().session).await;
+    let live = LiveSession::of(world.engine.open(&id, options(&world, 4_000)).await.unwrap().session).await;
     live.run("short").await;
     assert_eq!(compactions(&live), []);
     live.finish().await;
@@ -624,7 +626,7 @@ async fn a_process_that_dies_between_two_pieces_leaves_what_they_cost() {
     drop(live);
     // Its task ends by itself and gives the session back.
     let live = loop {
-        let live = Live::of(world.engine.open(&id, settings.clone()).await.unwrap().session).await;
+        let live = LiveSession::of(world.engine.open(&id, settings.clone()).await.unwrap().session).await;
         if live.id() == id {
             break live;
         }

@@ -41,9 +41,9 @@ async fn moment_beside(text: String) {
 }
 
 /// The model of the child: says when a call was sent.
-struct Telling(Fake);
+struct ReportingProvider(Fake);
 
-impl Provider for Telling {
+impl Provider for ReportingProvider {
     fn encode(&self, request: &ModelRequest) -> Result<Bytes, ModelError> {
         self.0.encode(request)
     }
@@ -111,7 +111,7 @@ async fn child() {
         tools: tools(&dir),
         system: Some("You are tested.".into()),
         id: Some(SESSION.into()),
-        ..SessionOptions::new(dir.join("work"), model(), Arc::new(Telling(fake)))
+        ..SessionOptions::new(dir.join("work"), model(), Arc::new(ReportingProvider(fake)))
     };
     let session = Arc::new(engine.create(options).await.unwrap());
     let (_, mut events) = session.subscribe(Delivery::Lossless).await.unwrap();
@@ -120,7 +120,7 @@ async fn child() {
     let mut steered = false;
     while let Some(envelope) = events.next().await {
         match &envelope.event {
-            Event::MessageEnded { message, ending: quipu::protocol::Ending::Kept(node), .. } => {
+            Event::MessageEnded { message, ending: quipu::protocol::Ending::Committed(node), .. } => {
                 moment_beside(format!("kept {node} {}", message.role().unwrap())).await;
             }
             Event::ToolStarted { .. } if !steered => {
@@ -139,14 +139,14 @@ async fn child() {
     moment_beside("settled".into()).await;
 }
 
-struct Killed {
+struct KillReport {
     moments: Vec<String>,
     /// Whether it was over before.
     finished: bool,
 }
 
 /// Runs the child up to its `at`th moment and kills it there.
-fn kill_at(dir: &std::path::Path, at: usize) -> Killed {
+fn kill_at(dir: &std::path::Path, at: usize) -> KillReport {
     let mut child: Child = Command::new(std::env::current_exe().unwrap())
         .args(["crash::child", "--exact", "--nocapture"])
         .env("QUIPU_CRASH_DIR", dir)
@@ -170,11 +170,11 @@ fn kill_at(dir: &std::path::Path, at: usize) -> Killed {
     }
     child.kill().unwrap();
     child.wait().unwrap();
-    Killed { moments, finished }
+    KillReport { moments, finished }
 }
 
 #[test]
-fn killed_at_every_moment_nothing_acknowledged_is_lost_and_nothing_runs_twice() {
+fn kill_at_any_moment_loses_and_repeats_nothing() {
     let mut at = 0;
     let mut kinds = std::collections::BTreeSet::new();
     loop {
@@ -193,7 +193,7 @@ fn killed_at_every_moment_nothing_acknowledged_is_lost_and_nothing_runs_twice() 
     assert_eq!(kinds, ["calls", "model call", "nothing"], "each kind of interruption was met");
 }
 
-async fn check(dir: tempfile::TempDir, killed: &Killed) -> Option<&'static str> {
+async fn check(dir: tempfile::TempDir, killed: &KillReport) -> Option<&'static str> {
     let said = |prefix: &str| -> Vec<&str> {
         killed.moments.iter().filter_map(|moment| moment.strip_prefix(prefix)).collect()
     };
@@ -206,7 +206,7 @@ async fn check(dir: tempfile::TempDir, killed: &Killed) -> Option<&'static str> 
     }
     let pending = world.store.pending(&id).await.unwrap();
     let had_steps = !pending.steps.is_empty();
-    let (live, troubles) = world.open(&id).await;
+    let (live, notices) = world.open(&id).await;
     assert_eq!(live.id(), id, "the dead owner's lease is taken over: {:?}", killed.moments);
     let nodes = world.store.lineage(live.session.view().head.unwrap(), Until::Root).await.unwrap();
     let decoded = decode_nodes(&*world.store, &nodes).await.unwrap();
@@ -250,7 +250,7 @@ async fn check(dir: tempfile::TempDir, killed: &Killed) -> Option<&'static str> 
     let in_flight = decoded.iter().rfind(|one| one.step.call.is_some()).is_some_and(
         |one| matches!(&one.entry, Entry::Message(Message::Assistant(answer)) if answer.stop_reason == StopReason::Error),
     );
-    let kind = match troubles.as_slice() {
+    let kind = match notices.as_slice() {
         [] => {
             assert!(unknown == 0 && !in_flight);
             "nothing"

@@ -16,7 +16,7 @@ use quipu_replay::{Places, Recorder};
 use quipu_testkit::{Answer, FakeServer, Reply};
 use serde_json::json;
 
-use crate::support::{Live, World};
+use crate::support::{LiveSession, World};
 
 /// Gives what it was given, one after the other.
 struct Queue(Mutex<VecDeque<Result<Credential, CredentialError>>>);
@@ -146,7 +146,7 @@ async fn a_source_that_fails_ends_the_run_and_the_session_goes_on() {
         Ok(token("good", Expiry::Once)),
     ];
     let (options, _recorder) = options(&world, &server, given);
-    let live: Live = world.create_with(options).await;
+    let live: LiveSession = world.create_with(options).await;
     for expect in [login, "The credential source `a queue` failed: its server is down."] {
         match live.run("go").await {
             Outcome::Failed(error) => {

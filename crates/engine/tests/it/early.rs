@@ -4,7 +4,7 @@ use quipu::SessionOptions;
 use quipu::protocol::{CallRecord, Entry, NodeId, Notice, SessionId};
 use quipu::store::{Commit, NewChunk, Op, Step, StepCall, StepState, Store, Until, decode_nodes};
 
-use crate::support::{Live, World, say};
+use crate::support::{LiveSession, World, say};
 
 /// A row as such a version left it: the call that the last answer came from, made once more below `head`.
 async fn leave_call(world: &World, head: NodeId, id: &SessionId) -> CallRecord {
@@ -29,7 +29,7 @@ async fn leave_call(world: &World, head: NodeId, id: &SessionId) -> CallRecord {
 }
 
 #[tokio::test]
-async fn old_row_is_told_as_an_interrupted_call_when_its_session_begins() {
+async fn old_early_row_is_reported_as_interrupted_call() {
     let world = World::with([say("Left or right?"), say("Right it is.")]);
     let live = world.create().await;
     live.run("Where to?").await;
@@ -39,10 +39,10 @@ async fn old_row_is_told_as_an_interrupted_call_when_its_session_begins() {
     let record = leave_call(&world, head, &id).await;
 
     let options = SessionOptions { id: Some(id.clone()), ..world.options() };
-    let opened = world.engine.go_on_from(head, options).await.unwrap();
-    assert_eq!(opened.troubles, [Notice::Interrupted { calls: Vec::new(), model_call: true }]);
+    let opened = world.engine.continue_from(head, options).await.unwrap();
+    assert_eq!(opened.notices, [Notice::Interrupted { calls: Vec::new(), model_call: true }]);
     assert_eq!(world.store.pending(&id).await.unwrap().steps, []);
-    let live = Live::of(opened.session).await;
+    let live = LiveSession::of(opened.session).await;
     live.run("Right.").await;
     let end = live.session.view().head.unwrap();
     live.finish().await;
@@ -63,8 +63,8 @@ async fn old_row_is_told_when_a_session_is_opened_that_did_not_use_it() {
     live.finish().await;
     leave_call(&world, head, &id).await;
     for told in [vec![Notice::Interrupted { calls: Vec::new(), model_call: true }], Vec::new()] {
-        let (live, troubles) = world.open(&id).await;
-        assert_eq!(troubles, told);
+        let (live, notices) = world.open(&id).await;
+        assert_eq!(notices, told);
         live.finish().await;
     }
     assert_eq!(world.store.pending(&id).await.unwrap().steps, []);

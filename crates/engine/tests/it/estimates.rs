@@ -5,7 +5,7 @@ use std::sync::Arc;
 use quipu::protocol::{CompactionResult, Event, Model, Outcome};
 use quipu::{CompactionSettings, PruneSettings, SessionOptions};
 
-use crate::support::{Live, Reply, World, say};
+use crate::support::{LiveSession, Reply, World, say};
 
 /// About 400 tokens, as they are estimated.
 fn long(word: &str) -> String {
@@ -13,7 +13,7 @@ fn long(word: &str) -> String {
 }
 
 /// A window of 10,000 tokens, a tenth of it kept free.
-async fn live(world: &World) -> Live {
+async fn live(world: &World) -> LiveSession {
     let model = Model { context_window: 10_000, ..(*crate::support::model()).clone() };
     let compaction = CompactionSettings { enabled: true, reserve_tokens: 1_000, keep_recent_tokens: 1_000 };
     let options = SessionOptions { model: Arc::new(model), compaction, ..world.options() };
@@ -57,7 +57,7 @@ async fn compacted(counts: u64) -> (usize, u64, u64, u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_counted_corrects_the_trigger_and_what_is_told_afterwards() {
+async fn counted_tokens_correct_trigger_and_report() {
     let (one_turns, one_before, one_after, one_told) = compacted(1).await;
     let (two_turns, two_before, two_after, two_told) = compacted(2).await;
     assert_eq!((one_turns, two_turns), (11, 6));

@@ -7,7 +7,7 @@ use std::path::Path;
 use quipu::protocol::{FileState, Json, NodeId, Outcome, Unknown};
 use quipu::store::{Commit, Op, OpenJump, Store};
 use quipu::{
-    ChangeError, FileConflict, FileSettings, FilesError, JumpedWithFiles, RestoreFiles, SessionOptions,
+    ChangeError, FileConflict, FileSettings, FilesError, JumpWithFiles, RestoreFiles, SessionOptions,
 };
 use serde_json::{Value, json};
 
@@ -84,12 +84,12 @@ impl Story {
     }
 
     /// Goes there; what was said before is what is done.
-    pub(crate) async fn go(&self, to: NodeId, overwrite: bool) -> JumpedWithFiles {
+    pub(crate) async fn go(&self, to: NodeId, overwrite: bool) -> JumpWithFiles {
         let how = RestoreFiles { overwrite, ..RestoreFiles::default() };
         let before = self.now();
         let plan = self.world.engine.preview_files(to, &how).await.unwrap();
         assert_eq!(self.now(), before, "looking changes nothing");
-        let done = self.world.engine.jump_with_files(to, None, &how).await.unwrap();
+        let done = self.world.engine.jump_with_files(to, None, Some(&how)).await.unwrap();
         assert_eq!((done.plan == plan, done.problems.as_slice()), (true, &[][..]));
         // A tree has no directories.
         let is_file = |state: &FileState| matches!(state, FileState::File { .. } | FileState::Link { .. });
@@ -113,7 +113,7 @@ fn three_runs() -> Vec<Vec<(&'static str, Value)>> {
 }
 
 #[tokio::test]
-async fn files_are_at_each_node_what_they_were_and_the_way_back_leads_back() {
+async fn files_match_each_node_there_and_back() {
     let story = Story::of(&three_runs(), |cwd| {
         std::fs::write(cwd.join("old"), b"\xff\0old").unwrap();
         std::fs::set_permissions(cwd.join("old"), std::fs::Permissions::from_mode(0o6751)).unwrap();
@@ -139,7 +139,7 @@ async fn files_are_at_each_node_what_they_were_and_the_way_back_leads_back() {
 }
 
 #[tokio::test]
-async fn what_somebody_changed_is_not_overwritten_unless_told_and_comes_back() {
+async fn foreign_change_is_kept_unless_overwrite_and_restored() {
     let story = Story::of(&three_runs(), |_| {}).await;
     let cwd = story.world.cwd();
     std::fs::write(cwd.join("a"), "mine\n").unwrap();
@@ -148,7 +148,7 @@ async fn what_somebody_changed_is_not_overwritten_unless_told_and_comes_back() {
     let (first, _) = &story.places[0];
     let before = story.now();
     let how = RestoreFiles::default();
-    let refused = story.world.engine.jump_with_files(*first, None, &how).await.unwrap_err();
+    let refused = story.world.engine.jump_with_files(*first, None, Some(&how)).await.unwrap_err();
     let ChangeError::Files(FilesError::Conflicts(plan)) = refused else { panic!("{refused}") };
     let conflicts: Vec<_> = plan.conflicts().map(|(change, why)| (change.path.as_str(), why)).collect();
     assert_eq!(conflicts, [("a", FileConflict::Changed)], "what is gone already is as it will be");
@@ -163,7 +163,7 @@ async fn what_somebody_changed_is_not_overwritten_unless_told_and_comes_back() {
 
 /// A process that died while it put files back leaves a row; who moves the session next brings it to its end.
 #[tokio::test]
-async fn what_was_left_of_files_is_told_by_whoever_moves_the_session_next() {
+async fn next_move_reports_unfinished_file_restore() {
     let story = Story::of(&three_runs(), |_| {}).await;
     let (engine, store, cwd) = (&story.world.engine, &story.world.store, story.world.cwd());
     let (first, last) = (story.places[0].0, story.places[2].0);
@@ -179,16 +179,16 @@ async fn what_was_left_of_files_is_told_by_whoever_moves_the_session_next() {
     };
     let told = ["way: somebody changed it meanwhile, so it was left as it is".to_owned()];
     dies().await;
-    assert_eq!(engine.undo_along(&id, 1, None).await.unwrap().1, told);
+    assert_eq!(engine.undo_with_files(&id, 1, None).await.unwrap().1, told);
     dies().await;
-    assert_eq!(engine.redo_along(&id, 1, None).await.unwrap().1, told);
+    assert_eq!(engine.redo_with_files(&id, 1, None).await.unwrap().1, told);
     dies().await;
-    assert_eq!(engine.jump_along(first, None, None).await.unwrap().problems, told);
-    assert_eq!(engine.jump_along(first, None, None).await.unwrap().problems, [""; 0], "once");
+    assert_eq!(engine.jump_with_files(first, None, None).await.unwrap().problems, told);
+    assert_eq!(engine.jump_with_files(first, None, None).await.unwrap().problems, [""; 0], "once");
     dies().await;
-    assert_eq!(engine.merge_along(last, &id, "", None, None).await.unwrap().problems, told);
+    assert_eq!(engine.merge_with_files(last, &id, "", None, None).await.unwrap().problems, told);
     dies().await;
-    assert_eq!(engine.tobe_along(first, "Look.", None).await.unwrap().problems, told);
+    assert_eq!(engine.tobe_with_files(first, "Look.", None).await.unwrap().problems, told);
     assert_eq!(std::fs::read(cwd.join("way")).unwrap(), b"by hand");
     assert_eq!(engine.undo(&id, 3).await.unwrap().last().unwrap().to, Some(last));
     story.world.check().await;
@@ -196,7 +196,7 @@ async fn what_was_left_of_files_is_told_by_whoever_moves_the_session_next() {
 
 /// While something is in the way of such a file, the session is not moved, or what it leaves would never be settled.
 #[tokio::test]
-async fn a_session_whose_files_cannot_take_their_places_is_not_moved_before_they_can() {
+async fn move_waits_until_pending_files_can_be_placed() {
     let story = Story::of(&three_runs(), |_| {}).await;
     let (engine, store, cwd) = (&story.world.engine, &story.world.store, story.world.cwd());
     let first = story.places[0].0;
@@ -215,9 +215,9 @@ async fn a_session_whose_files_cannot_take_their_places_is_not_moved_before_they
         let text = error.to_string();
         assert!(text.contains("in-the-way/link") && text.contains("stays where it is"), "{text}");
     };
-    refused(engine.undo_along(&id, 1, Some(&RestoreFiles::default())).await.unwrap_err());
-    refused(engine.tobe_along(first, "Look.", None).await.unwrap_err());
-    refused(engine.jump_with_files(first, None, &RestoreFiles::default()).await.unwrap_err());
+    refused(engine.undo_with_files(&id, 1, Some(&RestoreFiles::default())).await.unwrap_err());
+    refused(engine.tobe_with_files(first, "Look.", None).await.unwrap_err());
+    refused(engine.jump_with_files(first, None, Some(&RestoreFiles::default())).await.unwrap_err());
     let changed = difference(&before, &story.now());
     assert!(changed.iter().all(|path| path == ".quipu-1.tmp"), "{changed:?}");
     std::fs::remove_file(cwd.join("in-the-way")).unwrap();
@@ -230,7 +230,7 @@ async fn a_session_whose_files_cannot_take_their_places_is_not_moved_before_they
 
 /// What the settings say of how much is kept holds for what is put back, too.
 #[tokio::test]
-async fn what_is_replaced_is_kept_up_to_the_limit_that_is_set() {
+async fn replaced_files_are_kept_up_to_the_limit() {
     let story = Story::of(&three_runs(), |_| {}).await;
     let mine = "by hand\n".repeat(10);
     std::fs::write(story.world.cwd().join("a"), &mine).unwrap();
@@ -264,7 +264,7 @@ async fn a_link_or_a_directory_in_the_way_is_left_alone() {
 }
 
 #[tokio::test]
-async fn where_the_directory_is_gone_or_closed_nothing_moves() {
+async fn missing_or_closed_directory_blocks_the_move() {
     let story = Story::of(&three_runs(), |_| {}).await;
     let cwd = story.world.cwd();
     let head = |story: &Story| {
@@ -275,14 +275,15 @@ async fn where_the_directory_is_gone_or_closed_nothing_moves() {
     let aside = story.world.dir.path().join("aside");
     std::fs::rename(&cwd, &aside).unwrap();
     let how = RestoreFiles { overwrite: true, ..RestoreFiles::default() };
-    let gone = story.world.engine.jump_with_files(story.places[0].0, None, &how).await.unwrap_err();
+    let gone = story.world.engine.jump_with_files(story.places[0].0, None, Some(&how)).await.unwrap_err();
     assert!(matches!(&gone, ChangeError::Files(FilesError::NoDirectory(path)) if *path == cwd), "{gone}");
     assert!(!cwd.exists());
     std::fs::rename(&aside, &cwd).unwrap();
     if !nix::unistd::geteuid().is_root() {
         std::fs::set_permissions(cwd.join("deep/er"), std::fs::Permissions::from_mode(0o555)).unwrap();
         let files = story.now();
-        let closed = story.world.engine.jump_with_files(story.places[0].0, None, &how).await.unwrap_err();
+        let closed =
+            story.world.engine.jump_with_files(story.places[0].0, None, Some(&how)).await.unwrap_err();
         assert!(closed.to_string().contains("deep/er/b"), "{closed}");
         assert_eq!(story.now(), files);
         std::fs::set_permissions(cwd.join("deep/er"), std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -355,14 +356,14 @@ async fn there_and_back(story: &Story) {
 }
 
 #[tokio::test]
-async fn what_commands_change_goes_too_without_a_repository() {
+async fn command_changes_are_restored_without_a_repository() {
     let story = Story::of(&commands(), prepare).await;
     there_and_back(&story).await;
     story.world.check().await;
 }
 
 #[tokio::test]
-async fn what_commands_change_goes_too_in_a_repository_a_worktree_and_beside_a_submodule() {
+async fn command_changes_are_restored_in_repo_worktree_submodule() {
     let commit = |cwd: &Path| git(cwd, &["add", "."]) && git(cwd, &["commit", "-qm", "x"]);
     let here = std::env::temp_dir();
     if !git(&here, &["--version"]) {
@@ -401,7 +402,7 @@ async fn what_commands_change_goes_too_in_a_repository_a_worktree_and_beside_a_s
 }
 
 #[tokio::test]
-async fn what_people_change_between_commands_is_theirs() {
+async fn changes_between_commands_belong_to_people() {
     let mut world = World::new();
     world.tools = quipu::builtin();
     let cwd = world.cwd();

@@ -9,10 +9,10 @@ use quipu::store::{Store, Until, decode_nodes};
 use quipu::{FileSettings, SessionOptions};
 use serde_json::{Value, json};
 
-use crate::support::{Live, World, call, say};
+use crate::support::{LiveSession, World, call, say};
 
 /// What the nodes of a session say of files, in their order.
-async fn changes(world: &World, live: &Live) -> Vec<FileChange> {
+async fn changes(world: &World, live: &LiveSession) -> Vec<FileChange> {
     let nodes = world.store.lineage(live.session.view().head.unwrap(), Until::Root).await.unwrap();
     let decoded = decode_nodes(&*world.store, &nodes).await.unwrap();
     decoded.into_iter().flat_map(|one| one.step.files).collect()
@@ -26,7 +26,10 @@ fn mode(path: &Path) -> u32 {
     path.metadata().unwrap().permissions().mode() & 0o7777
 }
 
-async fn session(calls: &[(&str, Value)], change: impl FnOnce(&mut SessionOptions, &Path)) -> (World, Live) {
+async fn session(
+    calls: &[(&str, Value)],
+    change: impl FnOnce(&mut SessionOptions, &Path),
+) -> (World, LiveSession) {
     let mut world = World::with([call(calls), say("done")]);
     world.tools = quipu::builtin();
     let mut options = world.options();
@@ -69,7 +72,7 @@ async fn a_file_is_kept_as_it_was_and_as_it_became() {
 }
 
 #[tokio::test]
-async fn what_is_too_large_or_holds_a_secret_is_named_and_not_kept() {
+async fn large_or_secret_file_is_named_but_not_kept() {
     let key = "ghp_Zk3vQ9xT1mB7cR5nW8yL2dF6hJ4pS0aGuE1o";
     let calls = [
         ("write", json!({"path": "large", "content": "x".repeat(101)})),

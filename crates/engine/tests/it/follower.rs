@@ -6,15 +6,15 @@ use std::sync::{Arc, Mutex};
 use futures_util::future::BoxFuture;
 use quipu::protocol::{Entry, Event, Notice, Outcome};
 use quipu::store::{Graph, Until, decode_nodes};
-use quipu::{ChangeError, Committed, Follower, SessionOptions};
+use quipu::{ChangeError, CommitEvent, Follower, SessionOptions};
 use serde_json::json;
 
-use crate::support::{Gate, Live, World, call, say};
+use crate::support::{Gate, LiveSession, World, call, say};
 
 /// Keeps what it is told, each time with whether the store had it by then.
 struct Watcher {
     store: Arc<dyn Graph>,
-    seen: Mutex<Vec<(Committed, bool)>>,
+    seen: Mutex<Vec<(CommitEvent, bool)>>,
     /// Passed before each note.
     gate: Option<Gate>,
     says: Option<&'static str>,
@@ -28,7 +28,7 @@ impl Watcher {
 }
 
 impl Follower for Watcher {
-    fn committed(&self, commit: Committed) -> BoxFuture<'_, Vec<Notice>> {
+    fn committed(&self, commit: CommitEvent) -> BoxFuture<'_, Vec<Notice>> {
         Box::pin(async move {
             if let Some(gate) = &self.gate {
                 gate.pass().await;
@@ -49,7 +49,7 @@ fn following(world: &World, watcher: &Arc<Watcher>) -> SessionOptions {
 async fn each_commit_is_told_in_order() {
     let world = World::with([call(&[("echo", json!({ "text": "hi" }))]), say("Done."), say("Again.")]);
     let watcher = Arc::new(Watcher::of(&world));
-    let live = Live::of(world.engine.create(following(&world, &watcher)).await.unwrap()).await;
+    let live = LiveSession::of(world.engine.create(following(&world, &watcher)).await.unwrap()).await;
     live.run("Do it.").await;
     live.run("And again.").await;
     let (id, head) = (live.id(), live.session.view().head.unwrap());
@@ -67,7 +67,7 @@ async fn a_slow_one_holds_nothing_up_and_is_waited_for_at_the_end() {
     let gate = Gate::new();
     let world = World::with([say("One."), say("Two.")]);
     let watcher = Arc::new(Watcher { gate: Some(gate.clone()), ..Watcher::of(&world) });
-    let live = Live::of(world.engine.create(following(&world, &watcher)).await.unwrap()).await;
+    let live = LiveSession::of(world.engine.create(following(&world, &watcher)).await.unwrap()).await;
     assert_eq!(live.run("first").await, Outcome::Done);
     assert_eq!(live.run("second").await, Outcome::Done);
     assert!(watcher.seen.lock().unwrap().is_empty());
@@ -110,7 +110,7 @@ async fn a_session_advances_to_what_another_program_wrote_below_it() {
     let (id, head) = (live.id(), live.session.view().head.unwrap());
     assert!(matches!(world.engine.advance(&id, head).await, Ok(true)), "it stands there");
     // A fork stands for what another program wrote.
-    let other = Live::of(world.engine.fork(head, world.options()).await.unwrap().session).await;
+    let other = LiveSession::of(world.engine.fork(head, world.options()).await.unwrap().session).await;
     other.run("second").await;
     let below = other.session.view().head.unwrap();
     other.finish().await;
@@ -118,7 +118,7 @@ async fn a_session_advances_to_what_another_program_wrote_below_it() {
     live.finish().await;
     assert!(world.engine.advance(&id, below).await.unwrap());
     assert!(!world.engine.advance(&id, head).await.unwrap(), "never back");
-    let live = Live::of(world.engine.open(&id, world.options()).await.unwrap().session).await;
+    let live = LiveSession::of(world.engine.open(&id, world.options()).await.unwrap().session).await;
     live.run("third").await;
     let head = live.session.view().head.unwrap();
     live.finish().await;
@@ -139,7 +139,8 @@ async fn open_calls_are_no_reason_to_refuse_where_nobody_answers_them() {
     let nodes = world.store.lineage(head, Until::Root).await.unwrap();
     let answer = nodes.iter().find(|node| node.record.role == "assistant").unwrap().id;
     assert!(world.engine.fork(answer, world.options()).await.is_err());
-    let live = Live::of(world.engine.go_on_from(answer, world.options()).await.unwrap().session).await;
+    let live =
+        LiveSession::of(world.engine.continue_from(answer, world.options()).await.unwrap().session).await;
     assert_eq!(live.run("on").await, Outcome::Done);
     live.finish().await;
 }

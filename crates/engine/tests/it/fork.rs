@@ -6,7 +6,7 @@ use quipu::{OpenError, SessionOptions};
 use quipu_store::ReadModel as _;
 use serde_json::json;
 
-use crate::support::{Live, World, call, say, text_of};
+use crate::support::{LiveSession, World, call, say, text_of};
 
 async fn lineage(world: &World, head: NodeId) -> Vec<(NodeId, Entry)> {
     let nodes = world.store.lineage(head, Until::Root).await.unwrap();
@@ -49,7 +49,7 @@ async fn another_way_from_an_older_node() {
             .is_empty(),
         "nothing is stored before the first message"
     );
-    let live = Live::of(forked).await;
+    let live = LiveSession::of(forked).await;
     assert_eq!(live.run("Right.").await, Outcome::Done);
     let head = live.session.view().head.unwrap();
     live.finish().await;
@@ -69,14 +69,14 @@ async fn another_way_from_an_older_node() {
     assert_eq!(world.store.sessions(query).await.unwrap()[0].parent, Some(first));
 
     // It is a session as any other: it can be opened, and forked again.
-    let (live, troubles) = world.open(&second).await;
-    assert_eq!((live.run("On.").await, troubles), (Outcome::Done, vec![]));
+    let (live, notices) = world.open(&second).await;
+    assert_eq!((live.run("On.").await, notices), (Outcome::Done, vec![]));
     live.finish().await;
     world.check().await;
 }
 
 #[tokio::test]
-async fn only_where_the_conversation_is_complete() {
+async fn fork_needs_a_complete_conversation() {
     let two = call(&[("echo", json!({"text": "a"})), ("echo", json!({"text": "b"}))]);
     let world = World::with([two, say("Both.")]);
     let live = world.create().await;
@@ -92,7 +92,7 @@ async fn only_where_the_conversation_is_complete() {
             (2 | 3, Err(OpenError::Incomplete { node: refused, calls })) => {
                 assert_eq!((refused, calls.len()), (*node, 4 - at));
             }
-            (0 | 1 | 4 | 5, Ok(quipu::Opened { session, .. })) => {
+            (0 | 1 | 4 | 5, Ok(quipu::OpenedSession { session, .. })) => {
                 let text = format!("from {at}");
                 // Nothing new is said where the user's word waits for its answer.
                 if matches!(entry, Entry::Message(Message::User(_))) {
@@ -115,7 +115,7 @@ async fn only_where_the_conversation_is_complete() {
 }
 
 #[tokio::test]
-async fn what_the_options_leave_open_is_as_at_the_node() {
+async fn fork_takes_missing_options_from_the_node() {
     let world = World::new();
     let live = world.create().await;
     live.run("a").await;

@@ -24,7 +24,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::sources::{Bench, Notes};
 use crate::sources_laws::{context, tools};
-use crate::support::{Live, Reply, World, call, messages_of, say};
+use crate::support::{LiveSession, Reply, World, call, messages_of, say};
 
 /// Does something else each time.
 struct Rolls {
@@ -84,7 +84,7 @@ impl Hook for Rolls {
     ) -> BoxFuture<'a, Result<InputVerdict, HookError>> {
         self.some(InputVerdict::Pass, |at| match at {
             6 => InputVerdict::Replace("other words".into()),
-            7 => InputVerdict::Beside("beside".into()),
+            7 => InputVerdict::Add("beside".into()),
             8 => InputVerdict::Handled,
             _ => InputVerdict::Block { reason: "no".into() },
         })
@@ -121,7 +121,7 @@ impl Hook for Rolls {
         _: SessionOrigin,
         _: &'a HookContext,
     ) -> BoxFuture<'a, Result<StartVerdict, HookError>> {
-        self.some(StartVerdict::Pass, |_| StartVerdict::Beside("begun".into()))
+        self.some(StartVerdict::Pass, |_| StartVerdict::Add("begun".into()))
     }
 
     fn before_run<'a>(
@@ -302,7 +302,7 @@ impl Stage {
         SessionOptions { hooks, compaction, tool_sources, context_sources, ..self.world.options() }
     }
 
-    async fn nodes(&self, live: &Live) -> Vec<NodeId> {
+    async fn nodes(&self, live: &LiveSession) -> Vec<NodeId> {
         let Some(head) = self.world.store.head(&RefName::session(&live.id())).await.unwrap() else {
             return Vec::new();
         };
@@ -312,7 +312,7 @@ impl Stage {
         nodes.iter().zip(&decoded).filter(|(_, one)| said(&one.entry)).map(|(node, _)| node.id).collect()
     }
 
-    async fn take(&mut self, live: Live, step: Step) -> Live {
+    async fn take(&mut self, live: LiveSession, step: Step) -> LiveSession {
         match step {
             Step::Prompt(choice) => {
                 let echo = |n: usize| ("echo", json!({ "text": format!("t{n}") }));
@@ -368,20 +368,20 @@ impl Stage {
         live
     }
 
-    async fn crash(&mut self, live: Live) -> Live {
+    async fn crash(&mut self, live: LiveSession) -> LiveSession {
         let id = live.id();
         live.session.kill();
         live.ended().await;
         let options = self.options(true);
         match self.world.store.head(&RefName::session(&id)).await.unwrap() {
-            Some(_) => Live::of(self.world.engine.open(&id, options).await.unwrap().session).await,
+            Some(_) => LiveSession::of(self.world.engine.open(&id, options).await.unwrap().session).await,
             None => self.world.create_with(options).await,
         }
     }
 }
 
 /// Until nothing is under way.
-async fn rest(live: &Live) {
+async fn rest(live: &LiveSession) {
     while live.session.view().run.is_some() {
         tokio::task::yield_now().await;
     }
@@ -418,7 +418,7 @@ async fn play(steps: Vec<Step>, seed: u64) {
     }
     let bodies = stage.world.fake.bodies();
     let options = stage.options(false);
-    let resumed = Live::of(stage.world.engine.fork(head, options).await.unwrap().session).await;
+    let resumed = LiveSession::of(stage.world.engine.fork(head, options).await.unwrap().session).await;
     resumed.session.prompt("on").await.unwrap();
     rest(&resumed).await;
     resumed.ended().await.finish().unwrap();

@@ -15,42 +15,46 @@ use quipu::store::{Store as _, Until, decode_nodes};
 use quipu::{
     CallVerdict, CompactionRequest, CompactionSettings, CompactionVerdict, HOOK_IMAGES, HOOK_TEXT, Hook,
     HookContext, HookError, HookFailure, HookPoint, InputVerdict, MessageVerdict, MoveRequest, MoveVerdict,
-    Payload, PayloadChange, Refused, RequestVerdict, ResponseHead, ResultVerdict, RunEnd, RunEndVerdict,
+    Payload, PayloadChange, Refusal, RequestVerdict, ResponseHead, ResultVerdict, RunEnd, RunEndVerdict,
     RunStart, RunStartVerdict, SendVerdict, SessionOptions, SessionOrigin, ShellLine, ShellVerdict,
     StartVerdict, ToolOutput, TravelSettings,
 };
 use serde_json::json;
 
 use crate::hooks::{hooked, notes, records, words};
-use crate::support::{Gate, Live, Reply, World, call, gated, say, tool};
+use crate::support::{Gate, LiveSession, Reply, World, call, gated, say, tool};
 
-type At<I, V> = Option<Box<dyn Fn(&I) -> V + Send + Sync>>;
+type PointFn<I, V> = Option<Box<dyn Fn(&I) -> V + Send + Sync>>;
 
 /// A hook made of closures.
 #[derive(Default)]
-struct Made {
-    start: At<SessionOrigin, StartVerdict>,
-    input: At<UserInput, InputVerdict>,
-    goes: At<MoveRequest, MoveVerdict>,
-    shell: At<ShellLine, ShellVerdict>,
-    compaction: At<CompactionRequest, CompactionVerdict>,
-    message: At<AssistantMessage, MessageVerdict>,
-    result: At<ToolResultMessage, ResultVerdict>,
-    run_start: At<RunStart, RunStartVerdict>,
-    request: At<ModelRequest, RequestVerdict>,
-    run_end: At<RunEnd, RunEndVerdict>,
+struct ClosureHook {
+    start: PointFn<SessionOrigin, StartVerdict>,
+    input: PointFn<UserInput, InputVerdict>,
+    goes: PointFn<MoveRequest, MoveVerdict>,
+    shell: PointFn<ShellLine, ShellVerdict>,
+    compaction: PointFn<CompactionRequest, CompactionVerdict>,
+    message: PointFn<AssistantMessage, MessageVerdict>,
+    result: PointFn<ToolResultMessage, ResultVerdict>,
+    run_start: PointFn<RunStart, RunStartVerdict>,
+    request: PointFn<ModelRequest, RequestVerdict>,
+    run_end: PointFn<RunEnd, RunEndVerdict>,
     /// What it saw that says nothing.
     seen: Arc<Mutex<Vec<String>>>,
 }
 
-impl Made {
-    fn ready<'a, I, V: Send + 'a>(at: &At<I, V>, seen: &I, pass: V) -> BoxFuture<'a, Result<V, HookError>> {
+impl ClosureHook {
+    fn ready<'a, I, V: Send + 'a>(
+        at: &PointFn<I, V>,
+        seen: &I,
+        pass: V,
+    ) -> BoxFuture<'a, Result<V, HookError>> {
         let verdict = at.as_ref().map_or(pass, |hook| hook(seen));
         Box::pin(std::future::ready(Ok(verdict)))
     }
 }
 
-impl Hook for Made {
+impl Hook for ClosureHook {
     fn name(&self) -> &str {
         "made"
     }
@@ -153,11 +157,11 @@ impl Hook for Made {
     }
 }
 
-fn of<I, V>(hook: impl Fn(&I) -> V + Send + Sync + 'static) -> At<I, V> {
+fn of<I, V>(hook: impl Fn(&I) -> V + Send + Sync + 'static) -> PointFn<I, V> {
     Some(Box::new(hook))
 }
 
-async fn made(world: &World, hook: Made) -> Live {
+async fn made(world: &World, hook: ClosureHook) -> LiveSession {
     hooked(world, vec![Arc::new(hook)]).await
 }
 
@@ -167,7 +171,7 @@ fn compacting(world: &World) -> SessionOptions {
     SessionOptions { compaction, ..world.options() }
 }
 
-async fn shell(live: &Live, line: &str) -> Result<Ack, Refused> {
+async fn shell(live: &LiveSession, line: &str) -> Result<Ack, Refusal> {
     live.session.send(Command::Shell { line: line.into(), hidden: false }).await
 }
 
@@ -179,18 +183,18 @@ async fn start_of_a_session_adds_text_beside_the_first_prompt() {
         let origins = origins.clone();
         let start = of(move |origin: &SessionOrigin| {
             origins.lock().unwrap().push(*origin);
-            StartVerdict::Beside("It is Monday.".into())
+            StartVerdict::Add("It is Monday.".into())
         });
         let input = of(|input: &UserInput| match input.content[0].as_text() {
             Some("block") => InputVerdict::Block { reason: "no".into() },
             Some("handle") => InputVerdict::Handled,
             _ => InputVerdict::Pass,
         });
-        Arc::new(Made { start, input, ..Made::default() }) as Arc<dyn Hook>
+        Arc::new(ClosureHook { start, input, ..ClosureHook::default() }) as Arc<dyn Hook>
     };
     let live = hooked(&world, vec![hook()]).await;
     // It waits for a prompt that is said.
-    assert!(matches!(live.session.prompt("block").await, Err(Refused::Blocked { .. })));
+    assert!(matches!(live.session.prompt("block").await, Err(Refusal::Blocked { .. })));
     assert_eq!(live.session.prompt("handle").await, Ok(Ack::Handled));
     let id = live.id();
     assert_eq!(live.run("one").await, Outcome::Done);
@@ -201,11 +205,11 @@ async fn start_of_a_session_adds_text_beside_the_first_prompt() {
     let head = live.session.view().head.unwrap();
     live.finish().await;
     let options = || SessionOptions { hooks: vec![hook()], ..world.options() };
-    let live = Live::of(world.engine.open(&id, options()).await.unwrap().session).await;
+    let live = LiveSession::of(world.engine.open(&id, options()).await.unwrap().session).await;
     assert_eq!(live.run("three").await, Outcome::Done);
     assert_eq!(words(&world).join("\n").matches("Monday").count(), 2);
     live.finish().await;
-    let live = Live::of(world.engine.fork(head, options()).await.unwrap().session).await;
+    let live = LiveSession::of(world.engine.fork(head, options()).await.unwrap().session).await;
     assert_eq!(live.run("four").await, Outcome::Done);
     live.finish().await;
     let expected = [SessionOrigin::New, SessionOrigin::Resumed, SessionOrigin::Forked];
@@ -217,7 +221,7 @@ async fn start_of_a_session_adds_text_beside_the_first_prompt() {
 async fn ends_of_turns_and_sessions_are_seen() {
     let world = World::with([call(&[("echo", json!({ "text": "a" }))]), say("well")]);
     let seen = Arc::new(Mutex::new(Vec::new()));
-    let live = made(&world, Made { seen: seen.clone(), ..Made::default() }).await;
+    let live = made(&world, ClosureHook { seen: seen.clone(), ..ClosureHook::default() }).await;
     assert_eq!(live.run("go").await, Outcome::Done);
     // Nothing waits for them.
     while seen.lock().unwrap().len() < 2 {
@@ -240,7 +244,7 @@ async fn every_move_of_a_person_can_be_cancelled() {
         noted.lock().unwrap().push(request.clone());
         MoveVerdict::Block { reason: "stay".into() }
     });
-    let live = made(&world, Made { goes, ..Made::default() }).await;
+    let live = made(&world, ClosureHook { goes, ..ClosureHook::default() }).await;
     live.run("one").await;
     live.run("two").await;
     let head = live.session.view().head.unwrap();
@@ -253,8 +257,8 @@ async fn every_move_of_a_person_can_be_cancelled() {
         Command::UndoCompaction,
         Command::Fork { at: head },
     ];
-    let is_blocked = |answer: Result<(), Refused>| match answer {
-        Err(Refused::Blocked { why }) => assert!(why.contains("made") && why.contains("stay"), "{why}"),
+    let is_blocked = |answer: Result<(), Refusal>| match answer {
+        Err(Refusal::Blocked { why }) => assert!(why.contains("made") && why.contains("stay"), "{why}"),
         other => panic!("{other:?}"),
     };
     for command in moves {
@@ -289,7 +293,7 @@ async fn move_of_the_model_can_be_cancelled() {
         MoveRequest::Tobe { .. } => MoveVerdict::Block { reason: "stay".into() },
         _ => MoveVerdict::Pass,
     });
-    let hooks: Vec<Arc<dyn Hook>> = vec![Arc::new(Made { goes, ..Made::default() })];
+    let hooks: Vec<Arc<dyn Hook>> = vec![Arc::new(ClosureHook { goes, ..ClosureHook::default() })];
     let options = SessionOptions { hooks, travel: TravelSettings { tools: true }, ..world.options() };
     let live = world.create_with(options).await;
     live.run("one").await;
@@ -314,9 +318,9 @@ async fn shell_line_is_replaced_and_blocked() {
         "echo one" => ShellVerdict::Replace("echo two".into()),
         _ => ShellVerdict::Pass,
     });
-    let live = made(&world, Made { shell: hook, ..Made::default() }).await;
+    let live = made(&world, ClosureHook { shell: hook, ..ClosureHook::default() }).await;
     match shell(&live, "rm x").await {
-        Err(Refused::Blocked { why }) => assert!(why.contains("made") && why.contains("not that"), "{why}"),
+        Err(Refusal::Blocked { why }) => assert!(why.contains("made") && why.contains("not that"), "{why}"),
         other => panic!("{other:?}"),
     }
     for (count, line) in [(1, "echo one"), (2, "echo three")] {
@@ -340,7 +344,7 @@ async fn placeholders_in_a_shell_line_are_resolved() {
         assert!(!line.line.contains(SECRET), "it sees a placeholder: {}", line.line);
         ShellVerdict::Replace(format!("{} > told", line.line))
     });
-    let live = made(&world, Made { shell: hook, ..Made::default() }).await;
+    let live = made(&world, ClosureHook { shell: hook, ..ClosureHook::default() }).await;
     shell(&live, &format!("echo {SECRET}")).await.unwrap();
     live.until(1, |event| matches!(event, Event::ShellEnded { .. })).await;
     assert_eq!(std::fs::read_to_string(world.cwd().join("told")).unwrap().trim(), SECRET);
@@ -349,7 +353,7 @@ async fn placeholders_in_a_shell_line_are_resolved() {
 }
 
 /// What came of the compactions so far.
-fn compactions(live: &Live) -> Vec<(CompactionReason, Arc<CompactionResult>)> {
+fn compactions(live: &LiveSession) -> Vec<(CompactionReason, Arc<CompactionResult>)> {
     live.all(|event| match event {
         Event::CompactionEnded { reason, result } => Some((*reason, result.clone())),
         _ => None,
@@ -367,7 +371,8 @@ async fn compaction_is_cancelled_and_supplied() {
             _ => CompactionVerdict::Supply("They counted.".into()),
         }
     });
-    let hooks: Vec<Arc<dyn Hook>> = vec![Arc::new(Made { compaction: hook, ..Made::default() })];
+    let hooks: Vec<Arc<dyn Hook>> =
+        vec![Arc::new(ClosureHook { compaction: hook, ..ClosureHook::default() })];
     let live = world.create_with(SessionOptions { hooks, ..compacting(&world) }).await;
     live.run(&"one ".repeat(100)).await;
     live.run(&"two ".repeat(100)).await;
@@ -404,7 +409,7 @@ async fn hook_goes_on_with_a_run_three_times_in_a_row() {
         noted.lock().unwrap().push((end.outcome.clone(), end.answer.clone(), end.again));
         RunEndVerdict::Continue { prompt: "Run the tests.".into() }
     });
-    let live = made(&world, Made { run_end, ..Made::default() }).await;
+    let live = made(&world, ClosureHook { run_end, ..ClosureHook::default() }).await;
     assert_eq!(live.run("go").await, Outcome::Done);
     let expected: Vec<_> = (0..4).map(|n| (Outcome::Done, format!("a{n}"), n)).collect();
     assert_eq!(*asked.lock().unwrap(), expected);
@@ -432,7 +437,7 @@ async fn run_that_is_stopped_does_not_go_on() {
         noted.lock().unwrap().push(end.outcome.clone());
         RunEndVerdict::Continue { prompt: "Go on.".into() }
     });
-    let live = made(&world, Made { run_end, ..Made::default() }).await;
+    let live = made(&world, ClosureHook { run_end, ..ClosureHook::default() }).await;
     live.session.prompt("go").await.unwrap();
     gate.reached().await;
     live.session.abort().await.unwrap();
@@ -464,7 +469,7 @@ async fn answer_is_replaced_before_it_is_stored() {
             _ => MessageVerdict::Pass,
         }
     });
-    let live = made(&world, Made { message: hook, ..Made::default() }).await;
+    let live = made(&world, ClosureHook { message: hook, ..ClosureHook::default() }).await;
     assert_eq!(live.run("go").await, Outcome::Done);
     let results = live.results();
     assert_eq!((results.len(), results[0].1.as_str()), (1, "b"));
@@ -492,7 +497,7 @@ async fn run_begins_with_text_of_a_hook_beside_its_prompt() {
         let said = start.prompt.first().and_then(Content::as_text).unwrap_or("nothing");
         RunStartVerdict::beside(format!("You were asked: {said}"))
     });
-    let live = made(&world, Made { run_start, ..Made::default() }).await;
+    let live = made(&world, ClosureHook { run_start, ..ClosureHook::default() }).await;
     assert_eq!(live.run("one").await, Outcome::Done);
     let said = words(&world);
     assert_eq!(said[0], "one\n[Added by the hook made]\nYou were asked: one", "{said:?}");
@@ -516,7 +521,7 @@ async fn messages_are_replaced_for_one_request() {
         [_] => RequestVerdict::Replace(vec![Arc::new(Message::user(format!("short {SECRET}"), 1))]),
         _ => RequestVerdict::Pass,
     });
-    let live = made(&world, Made { request, ..Made::default() }).await;
+    let live = made(&world, ClosureHook { request, ..ClosureHook::default() }).await;
     assert_eq!(live.run("a long story").await, Outcome::Done);
     let said = words(&world);
     assert!(said.len() == 1 && said[0].starts_with("short ") && !said[0].contains(SECRET), "{said:?}");
@@ -554,7 +559,7 @@ async fn huge_image_of_a_hook_has_no_effect() {
         content: vec![picture(HOOK_IMAGES + 4)],
         is_error: false,
     });
-    let live = made(&world, Made { result, ..Made::default() }).await;
+    let live = made(&world, ClosureHook { result, ..ClosureHook::default() }).await;
     assert_eq!(live.run("go").await, Outcome::Done);
     assert_eq!(live.results()[0].1, "a");
     assert!(notes(&live).iter().any(|note| note.contains("bytes of images")), "{:?}", notes(&live));
@@ -571,7 +576,7 @@ async fn result_that_hooks_made_too_large_is_left_out() {
         ToolOutput { content, details: None, is_error: false, terminate: false }
     })];
     let result = of(|_: &ToolResultMessage| ResultVerdict::Append("x".repeat(1_000)));
-    let live = made(&world, Made { result, ..Made::default() }).await;
+    let live = made(&world, ClosureHook { result, ..ClosureHook::default() }).await;
     assert_eq!(live.run("go").await, Outcome::Done);
     let (_, text, is_error) = live.results().remove(0);
     assert!(is_error && text.contains("hooks made"), "{} bytes", text.len());
@@ -589,14 +594,14 @@ enum Fault {
 }
 
 /// Fails at one point.
-struct Faulty {
+struct FaultyHook {
     at: HookPoint,
     fault: Fault,
     guards: bool,
     called: AtomicUsize,
 }
 
-impl Faulty {
+impl FaultyHook {
     fn fail<'a, T: Send + 'a>(
         &'a self,
         at: HookPoint,
@@ -626,7 +631,7 @@ impl Faulty {
     }
 }
 
-impl Hook for Faulty {
+impl Hook for FaultyHook {
     fn name(&self) -> &str {
         "faulty"
     }
@@ -644,7 +649,7 @@ impl Hook for Faulty {
         _: &'a UserInput,
         cx: &'a HookContext,
     ) -> BoxFuture<'a, Result<InputVerdict, HookError>> {
-        self.fail(HookPoint::Input, InputVerdict::Pass, InputVerdict::Beside, cx)
+        self.fail(HookPoint::Input, InputVerdict::Pass, InputVerdict::Add, cx)
     }
 
     fn tool_call<'a>(
@@ -669,7 +674,7 @@ impl Hook for Faulty {
         _: SessionOrigin,
         cx: &'a HookContext,
     ) -> BoxFuture<'a, Result<StartVerdict, HookError>> {
-        self.fail(HookPoint::SessionStart, StartVerdict::Pass, StartVerdict::Beside, cx)
+        self.fail(HookPoint::SessionStart, StartVerdict::Pass, StartVerdict::Add, cx)
     }
 
     fn before_run<'a>(
@@ -768,7 +773,7 @@ impl Hook for Faulty {
 }
 
 /// Whether each step of a session went through, by its point.
-async fn taken(world: &World, live: &Live) -> HashMap<&'static str, bool> {
+async fn taken(world: &World, live: &LiveSession) -> HashMap<&'static str, bool> {
     let mut taken = HashMap::new();
     let prompt = format!("go {}", "on ".repeat(100));
     let said = live.session.prompt(prompt.as_str()).await;
@@ -814,7 +819,7 @@ async fn taken(world: &World, live: &Live) -> HashMap<&'static str, bool> {
 }
 
 /// The last answer of the model.
-async fn some_answer(world: &World, live: &Live) -> NodeId {
+async fn some_answer(world: &World, live: &LiveSession) -> NodeId {
     let nodes = world.store.lineage(live.session.view().head.unwrap(), Until::Root).await.unwrap();
     let decoded = decode_nodes(&*world.store, &nodes).await.unwrap();
     let at = decoded.iter().rposition(|one| matches!(&one.entry, Entry::Message(Message::Assistant(_))));
@@ -851,7 +856,7 @@ async fn failing_hook_ends_only_its_own_effect_at_every_point() {
                 say("more"),
                 say("short"),
             ]);
-            let hook = Arc::new(Faulty { at, fault, guards, called: AtomicUsize::new(0) });
+            let hook = Arc::new(FaultyHook { at, fault, guards, called: AtomicUsize::new(0) });
             let hooks: Vec<Arc<dyn Hook>> = vec![hook.clone()];
             let live = world.create_with(SessionOptions { hooks, ..compacting(&world) }).await;
             let taken = taken(&world, &live).await;
@@ -893,8 +898,8 @@ async fn failing_hook_ends_only_its_own_effect_at_every_point() {
 
 #[tokio::test]
 async fn failing_hook_does_not_hold_up_the_end_of_a_session() {
-    struct Ends(Fault);
-    impl Hook for Ends {
+    struct EndHook(Fault);
+    impl Hook for EndHook {
         fn name(&self) -> &str {
             "ends"
         }
@@ -920,7 +925,7 @@ async fn failing_hook_does_not_hold_up_the_end_of_a_session() {
     }
     for fault in [Fault::Error, Fault::Panic, Fault::Hang] {
         let world = World::with([say("a0")]);
-        let live = hooked(&world, vec![Arc::new(Ends(fault))]).await;
+        let live = hooked(&world, vec![Arc::new(EndHook(fault))]).await;
         assert_eq!(live.run("go").await, Outcome::Done);
         live.session.shutdown().await;
         live.until(1, |event| format!("{event:?}").contains("hook ends had no effect")).await;

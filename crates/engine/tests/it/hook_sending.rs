@@ -17,20 +17,20 @@ use quipu::{
 use serde_json::{Value, json};
 
 use crate::hooks::{hooked, notes, records};
-use crate::support::{Gate, Live, Reply, World, say};
+use crate::support::{Gate, LiveSession, Reply, World, say};
 
 const SECRET: &str = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
 
 type Change = dyn Fn(&Payload) -> SendVerdict + Send + Sync;
 
 /// Changes the bytes of each request, and counts how often.
-struct Sends {
+struct SendHook {
     change: Box<Change>,
     guards: bool,
     called: AtomicUsize,
 }
 
-impl Sends {
+impl SendHook {
     fn with(change: impl Fn(&Payload) -> SendVerdict + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self { change: Box::new(change), guards: false, called: AtomicUsize::new(0) })
     }
@@ -40,7 +40,7 @@ impl Sends {
     }
 }
 
-impl Hook for Sends {
+impl Hook for SendHook {
     fn name(&self) -> &str {
         "sends"
     }
@@ -64,9 +64,9 @@ impl Hook for Sends {
 }
 
 /// Adds a number to the body, a header that holds a secret, and takes one away.
-fn marks() -> Arc<Sends> {
+fn marks() -> Arc<SendHook> {
     let count = AtomicUsize::new(0);
-    Sends::with(move |payload| {
+    SendHook::with(move |payload| {
         let mut body = payload.body.value();
         body["mark"] = json!(count.fetch_add(1, Ordering::SeqCst));
         SendVerdict::Change(PayloadChange {
@@ -82,14 +82,14 @@ fn bodies(world: &World) -> Vec<Value> {
 }
 
 /// The records of calls on the lineage of a session.
-async fn calls(world: &World, live: &Live) -> Vec<CallRecord> {
+async fn calls(world: &World, live: &LiveSession) -> Vec<CallRecord> {
     let head = live.session.view().head.unwrap();
     let nodes = world.store.lineage(head, Until::Root).await.unwrap();
     let decoded = decode_nodes(&*world.store, &nodes).await.unwrap();
     decoded.into_iter().filter_map(|one| one.step.call).collect()
 }
 
-async fn go_on(live: &Live) -> Outcome {
+async fn go_on(live: &LiveSession) -> Outcome {
     let before = live.outcomes().len();
     live.session.send(Command::Continue).await.unwrap();
     live.settled(before + 1).await;
@@ -196,8 +196,8 @@ async fn changes_that_cannot_be_made_have_no_effect() {
         for guards in [false, true] {
             let world = World::with([say("a0")]);
             let change = change.clone();
-            let hook = Sends::with(move |_| SendVerdict::Change(change.clone()));
-            let hook = Arc::new(Sends { guards, ..Arc::into_inner(hook).unwrap() });
+            let hook = SendHook::with(move |_| SendVerdict::Change(change.clone()));
+            let hook = Arc::new(SendHook { guards, ..Arc::into_inner(hook).unwrap() });
             let live = hooked(&world, vec![hook]).await;
             let outcome = live.run("one").await;
             assert!(notes(&live).iter().any(|note| note.contains(why)), "{why}: {:?}", notes(&live));
@@ -220,7 +220,7 @@ async fn changes_that_cannot_be_made_have_no_effect() {
 async fn each_hook_sees_the_bytes_that_the_one_before_it_left() {
     let world = World::with([say("a0")]);
     let add = |name: &'static str| {
-        Sends::with(move |payload: &Payload| {
+        SendHook::with(move |payload: &Payload| {
             let mut body = payload.body.value();
             let seen = json!([body["seen"], payload.headers.keys().collect::<Vec<_>>()]);
             body["seen"] = seen;
@@ -242,12 +242,12 @@ async fn each_hook_sees_the_bytes_that_the_one_before_it_left() {
 }
 
 /// Looks on at the beginning of answers.
-struct Looks {
+struct ResponseHook {
     heads: Arc<Mutex<Vec<ResponseHead>>>,
     gate: Option<Gate>,
 }
 
-impl Hook for Looks {
+impl Hook for ResponseHook {
     fn name(&self) -> &str {
         "looks"
     }
@@ -272,7 +272,8 @@ impl Hook for Looks {
 async fn beginning_of_an_answer_is_shown_and_nothing_waits_for_it() {
     let world = World::with([say("a0"), say("a1")]);
     let (heads, gate) = (Arc::<Mutex<Vec<ResponseHead>>>::default(), Gate::new());
-    let live = hooked(&world, vec![Arc::new(Looks { heads: heads.clone(), gate: Some(gate.clone()) })]).await;
+    let live =
+        hooked(&world, vec![Arc::new(ResponseHook { heads: heads.clone(), gate: Some(gate.clone()) })]).await;
     assert_eq!(live.run("one").await, Outcome::Done);
     assert!(heads.lock().unwrap().is_empty(), "the run is over, and the hook has not answered yet");
     gate.open();
@@ -288,9 +289,9 @@ async fn beginning_of_an_answer_is_shown_and_nothing_waits_for_it() {
 }
 
 /// Says something in the system prompt at each run.
-struct Says(Arc<Mutex<Option<String>>>);
+struct PromptHook(Arc<Mutex<Option<String>>>);
 
-impl Hook for Says {
+impl Hook for PromptHook {
     fn name(&self) -> &str {
         "says"
     }
@@ -321,7 +322,7 @@ async fn epochs(world: &World, head: NodeId) -> usize {
 async fn system_text_of_a_hook_is_an_epoch_and_stays_until_replaced() {
     let world = World::new();
     let text = Arc::new(Mutex::new(None));
-    let says: Vec<Arc<dyn Hook>> = vec![Arc::new(Says(text.clone()))];
+    let says: Vec<Arc<dyn Hook>> = vec![Arc::new(PromptHook(text.clone()))];
     let options = |hooks| SessionOptions { hooks, system: Some("Base.".into()), ..world.options() };
     let live = world.create_with(options(says.clone())).await;
     live.run("one").await;
@@ -340,7 +341,7 @@ async fn system_text_of_a_hook_is_an_epoch_and_stays_until_replaced() {
     let id = live.id();
     live.finish().await;
     for hooks in [says.clone(), Vec::new()] {
-        let live = Live::of(
+        let live = LiveSession::of(
             world
                 .engine
                 .open(&id, SessionOptions { hooks, system: None, ..world.options() })
@@ -354,7 +355,7 @@ async fn system_text_of_a_hook_is_an_epoch_and_stays_until_replaced() {
         live.finish().await;
     }
     let options = SessionOptions { hooks: says, system: None, ..world.options() };
-    let live = Live::of(world.engine.open(&id, options).await.unwrap().session).await;
+    let live = LiveSession::of(world.engine.open(&id, options).await.unwrap().session).await;
     say_now("The sun shines.");
     live.run("five").await;
     assert_eq!(system(&world), "Base.\n\nThe sun shines.");
@@ -374,8 +375,8 @@ async fn system_text_of_a_hook_is_an_epoch_and_stays_until_replaced() {
 
 #[tokio::test]
 async fn hook_that_hangs_over_the_bytes_ends_only_its_own_effect() {
-    struct Hangs;
-    impl Hook for Hangs {
+    struct HangingHook;
+    impl Hook for HangingHook {
         fn name(&self) -> &str {
             "hangs"
         }
@@ -397,7 +398,7 @@ async fn hook_that_hangs_over_the_bytes_ends_only_its_own_effect() {
         }
     }
     let world = World::with([say("a0")]);
-    let live = hooked(&world, vec![Arc::new(Hangs), marks()]).await;
+    let live = hooked(&world, vec![Arc::new(HangingHook), marks()]).await;
     assert_eq!(live.run("one").await, Outcome::Done);
     assert_eq!(bodies(&world)[0]["mark"], json!(0));
     assert!(notes(&live).iter().any(|note| note.contains("did not answer within")), "{:?}", notes(&live));
@@ -409,7 +410,7 @@ async fn hook_that_hangs_over_the_bytes_ends_only_its_own_effect() {
 async fn header_with_an_unknown_secret_fails_that_request_alone() {
     let world = World::with([say("a0")]);
     let count = AtomicUsize::new(0);
-    let hook = Sends::with(move |_| match count.fetch_add(1, Ordering::SeqCst) {
+    let hook = SendHook::with(move |_| match count.fetch_add(1, Ordering::SeqCst) {
         0 => SendVerdict::Change(PayloadChange {
             set_headers: BTreeMap::from([(
                 "x-team".to_owned(),

@@ -12,11 +12,11 @@ use quipu::protocol::{
 use quipu::store::{Until, decode_nodes};
 use quipu::{
     CallVerdict, Decision, Delivery, HOOK_TEXT, Hook, HookContext, HookError, HookFailure, InputVerdict,
-    Policy, Proposal, Refused, ResultVerdict, SessionOptions,
+    Policy, Proposal, Refusal, ResultVerdict, SessionOptions,
 };
 use serde_json::json;
 
-use crate::support::{Live, World, call, say, text_of, tool};
+use crate::support::{LiveSession, World, call, say, text_of, tool};
 
 type CallHook = dyn Fn(&ToolCall) -> CallVerdict + Send + Sync;
 type InputHook = dyn Fn(&UserInput) -> InputVerdict + Send + Sync;
@@ -24,7 +24,7 @@ type ResultHook = dyn Fn(&ToolResultMessage) -> ResultVerdict + Send + Sync;
 
 /// A hook made of closures.
 #[derive(Default)]
-struct Made {
+struct ClosureHook {
     name: &'static str,
     input: Option<Box<InputHook>>,
     call: Option<Box<CallHook>>,
@@ -34,7 +34,7 @@ struct Made {
     guards: bool,
 }
 
-impl Hook for Made {
+impl Hook for ClosureHook {
     fn name(&self) -> &str {
         self.name
     }
@@ -83,28 +83,28 @@ fn on_call(
     name: &'static str,
     hook: impl Fn(&ToolCall) -> CallVerdict + Send + Sync + 'static,
 ) -> Arc<dyn Hook> {
-    Arc::new(Made { name, call: Some(Box::new(hook)), ..Made::default() })
+    Arc::new(ClosureHook { name, call: Some(Box::new(hook)), ..ClosureHook::default() })
 }
 
 fn on_input(
     name: &'static str,
     hook: impl Fn(&UserInput) -> InputVerdict + Send + Sync + 'static,
 ) -> Arc<dyn Hook> {
-    Arc::new(Made { name, input: Some(Box::new(hook)), ..Made::default() })
+    Arc::new(ClosureHook { name, input: Some(Box::new(hook)), ..ClosureHook::default() })
 }
 
 fn on_result(
     name: &'static str,
     hook: impl Fn(&ToolResultMessage) -> ResultVerdict + Send + Sync + 'static,
 ) -> Arc<dyn Hook> {
-    Arc::new(Made { name, result: Some(Box::new(hook)), ..Made::default() })
+    Arc::new(ClosureHook { name, result: Some(Box::new(hook)), ..ClosureHook::default() })
 }
 
-pub(crate) async fn hooked(world: &World, hooks: Vec<Arc<dyn Hook>>) -> Live {
+pub(crate) async fn hooked(world: &World, hooks: Vec<Arc<dyn Hook>>) -> LiveSession {
     world.create_with(SessionOptions { hooks, ..world.options() }).await
 }
 
-pub(crate) fn notes(live: &Live) -> Vec<String> {
+pub(crate) fn notes(live: &LiveSession) -> Vec<String> {
     live.all(|event| match event {
         Event::Ui { ui: Ui::Notice { notice: Notice::Note { text } } } => Some(text.clone()),
         _ => None,
@@ -116,7 +116,7 @@ pub(crate) fn words(world: &World) -> Vec<String> {
 }
 
 /// What the nodes of messages say of hooks.
-pub(crate) async fn records(world: &World, live: &Live) -> Vec<serde_json::Value> {
+pub(crate) async fn records(world: &World, live: &LiveSession) -> Vec<serde_json::Value> {
     let head = live.session.view().head.unwrap();
     let nodes = world.store.lineage(head, Until::Root).await.unwrap();
     let decoded = decode_nodes(&*world.store, &nodes).await.unwrap();
@@ -148,8 +148,8 @@ async fn call_that_a_hook_blocks_does_not_run() {
 
 #[tokio::test]
 async fn replaced_arguments_are_what_policy_and_tool_see() {
-    struct Only(&'static str);
-    impl Policy for Only {
+    struct TextPolicy(&'static str);
+    impl Policy for TextPolicy {
         fn decide(&self, proposal: &Proposal<'_>) -> Decision {
             assert_eq!(proposal.text("text").as_deref(), Some(self.0));
             Decision::Allow
@@ -163,7 +163,7 @@ async fn replaced_arguments_are_what_policy_and_tool_see() {
             with_text(call, "c")
         }),
     ];
-    let options = SessionOptions { hooks, policy: Arc::new(Only("c")), ..world.options() };
+    let options = SessionOptions { hooks, policy: Arc::new(TextPolicy("c")), ..world.options() };
     let live = world.create_with(options).await;
     assert_eq!(live.run("go").await, Outcome::Done);
     assert_eq!(live.results()[0].1, "c");
@@ -203,9 +203,9 @@ async fn question_of_a_hook_is_asked_where_the_policy_lets_pass() {
         let live = hooked(&world, vec![on_call("careful", ask)]).await;
         let person = live.session.subscribe_and_answer(Delivery::Live).await.unwrap();
         live.session.prompt("go").await.unwrap();
-        live.until(1, |event| matches!(event, Event::Asked { .. })).await;
+        live.until(1, |event| matches!(event, Event::AskOpened { .. })).await;
         let asks = live.all(|event| match event {
-            Event::Asked { ask } => Some(ask.clone()),
+            Event::AskOpened { ask } => Some(ask.clone()),
             _ => None,
         });
         let AskKind::Permission(permission) = &asks[0].kind else { panic!("{asks:?}") };
@@ -255,7 +255,7 @@ async fn inputs_are_replaced_added_to_handled_and_blocked() {
             let text = input.content[0].as_text().unwrap_or_default();
             match text {
                 "replace" => InputVerdict::Replace("other words".into()),
-                "beside" => InputVerdict::Beside("It is Monday.".into()),
+                "beside" => InputVerdict::Add("It is Monday.".into()),
                 "handle" => InputVerdict::Handled,
                 "block" => InputVerdict::Block { reason: "a secret".into() },
                 _ => InputVerdict::Pass,
@@ -271,7 +271,7 @@ async fn inputs_are_replaced_added_to_handled_and_blocked() {
     assert!(last.contains("hook desk"), "nobody takes it for the user's words: {last}");
     assert_eq!(live.session.prompt("handle").await, Ok(quipu::protocol::Ack::Handled));
     match live.session.prompt("block").await {
-        Err(Refused::Blocked { why }) => assert!(why.contains("desk") && why.contains("a secret"), "{why}"),
+        Err(Refusal::Blocked { why }) => assert!(why.contains("desk") && why.contains("a secret"), "{why}"),
         other => panic!("{other:?}"),
     }
     assert_eq!(world.fake.bodies().len(), 2, "neither was said");
@@ -280,11 +280,11 @@ async fn inputs_are_replaced_added_to_handled_and_blocked() {
 }
 
 #[tokio::test]
-async fn what_hooks_add_is_sealed() {
+async fn text_added_by_hooks_is_sealed() {
     const SECRET: &str = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
     let world = World::with([call(&[("echo", json!({ "text": "a" }))]), say("well")]);
     let hooks = vec![
-        on_input("one", |_| InputVerdict::Beside(format!("token {SECRET}"))),
+        on_input("one", |_| InputVerdict::Add(format!("token {SECRET}"))),
         on_call("two", |call| with_text(call, SECRET)),
         on_result("three", |_| ResultVerdict::Append(format!("and {SECRET}"))),
     ];
@@ -301,18 +301,22 @@ async fn what_hooks_add_is_sealed() {
 
 #[tokio::test]
 async fn failing_hook_loses_its_own_effect_alone() {
-    let hang = || Made { name: "slow", hangs: true, ..Made::default() };
-    let panics = || Made { name: "broken", call: Some(Box::new(|_| panic!("a bug"))), ..Made::default() };
+    let hang = || ClosureHook { name: "slow", hangs: true, ..ClosureHook::default() };
+    let panics = || ClosureHook {
+        name: "broken",
+        call: Some(Box::new(|_| panic!("a bug"))),
+        ..ClosureHook::default()
+    };
     let flood = || {
         let text = "x".repeat(HOOK_TEXT + 1);
         let call: Box<CallHook> = Box::new(move |_| CallVerdict::Block { reason: text.clone() });
-        Made { name: "loud", call: Some(call), ..Made::default() }
+        ClosureHook { name: "loud", call: Some(call), ..ClosureHook::default() }
     };
-    let makers: [&dyn Fn() -> Made; 3] = [&hang, &panics, &flood];
+    let makers: [&dyn Fn() -> ClosureHook; 3] = [&hang, &panics, &flood];
     for make in makers {
         for guards in [false, true] {
             let world = World::with([call(&[("echo", json!({ "text": "a" }))]), say("well")]);
-            let failing = Made { guards, ..make() };
+            let failing = ClosureHook { guards, ..make() };
             let name = failing.name;
             let behind = on_call("behind", |call| with_text(call, "b"));
             let live = hooked(&world, vec![Arc::new(failing), behind]).await;
@@ -332,8 +336,8 @@ async fn failing_hook_loses_its_own_effect_alone() {
 
 #[tokio::test]
 async fn run_is_stopped_while_a_hook_hangs() {
-    struct Hangs(tokio::sync::watch::Sender<bool>);
-    impl Hook for Hangs {
+    struct HangingHook(tokio::sync::watch::Sender<bool>);
+    impl Hook for HangingHook {
         fn name(&self) -> &str {
             "hangs"
         }
@@ -349,7 +353,7 @@ async fn run_is_stopped_while_a_hook_hangs() {
     }
     let world = World::with([call(&[("echo", json!({ "text": "a" }))]), say("well")]);
     let (tell, mut reached) = tokio::sync::watch::channel(false);
-    let live = hooked(&world, vec![Arc::new(Hangs(tell))]).await;
+    let live = hooked(&world, vec![Arc::new(HangingHook(tell))]).await;
     live.session.prompt("go").await.unwrap();
     reached.wait_for(|reached| *reached).await.unwrap();
     live.session.abort().await.unwrap();
@@ -394,9 +398,9 @@ async fn hook_that_asks_a_person_has_time_for_the_answer() {
     let live = hooked(&world, vec![Arc::new(Asks)]).await;
     let person = live.session.subscribe_and_answer(Delivery::Live).await.unwrap();
     live.session.prompt("go").await.unwrap();
-    live.until(1, |event| matches!(event, Event::Asked { .. })).await;
+    live.until(1, |event| matches!(event, Event::AskOpened { .. })).await;
     let asks = live.all(|event| match event {
-        Event::Asked { ask } => Some(ask.clone()),
+        Event::AskOpened { ask } => Some(ask.clone()),
         _ => None,
     });
     // Longer than it may take by itself.
@@ -441,7 +445,7 @@ async fn question_of_a_hook_closes_when_the_run_is_stopped() {
     let live = hooked(&world, vec![Arc::new(Asks)]).await;
     let person = live.session.subscribe_and_answer(Delivery::Live).await.unwrap();
     live.session.prompt("go").await.unwrap();
-    live.until(1, |event| matches!(event, Event::Asked { .. })).await;
+    live.until(1, |event| matches!(event, Event::AskOpened { .. })).await;
     live.session.abort().await.unwrap();
     live.until(1, |event| matches!(event, Event::AskClosed { .. })).await;
     live.settled(1).await;
@@ -454,26 +458,29 @@ async fn question_of_a_hook_closes_when_the_run_is_stopped() {
 
 #[tokio::test]
 async fn questions_of_all_hooks_and_of_the_policy_are_one() {
-    struct Asking;
-    impl Policy for Asking {
+    struct AskPolicy;
+    impl Policy for AskPolicy {
         fn decide(&self, _: &Proposal<'_>) -> Decision {
-            Decision::Ask { question: "run it".into(), subject: "echo".into() }
+            Decision::Ask { question: "Run it?".into(), subject: "echo".into() }
         }
     }
     let asks = |name: &'static str| on_call(name, |_| CallVerdict::Ask { question: "Sure?".into() });
     let world = World::with([call(&[("echo", json!({ "text": "a" }))]), say("well")]);
-    let options =
-        SessionOptions { hooks: vec![asks("one"), asks("two")], policy: Arc::new(Asking), ..world.options() };
+    let options = SessionOptions {
+        hooks: vec![asks("one"), asks("two")],
+        policy: Arc::new(AskPolicy),
+        ..world.options()
+    };
     let live = world.create_with(options).await;
     let person = live.session.subscribe_and_answer(Delivery::Live).await.unwrap();
     live.session.prompt("go").await.unwrap();
-    live.until(1, |event| matches!(event, Event::Asked { .. })).await;
+    live.until(1, |event| matches!(event, Event::AskOpened { .. })).await;
     let asked = live.all(|event| match event {
-        Event::Asked { ask } => Some(ask.clone()),
+        Event::AskOpened { ask } => Some(ask.clone()),
         _ => None,
     });
     let question = asked[0].permission().unwrap().question.clone();
-    assert_eq!(question, "run it; Sure? (one); Sure? (two)");
+    assert_eq!(question, "Run it? Sure? (one) Sure? (two)");
     live.session.send(Command::Answer { ask: asked[0].id.clone(), answer: Answer::no() }).await.unwrap();
     live.settled(1).await;
     drop(person);
@@ -483,8 +490,8 @@ async fn questions_of_all_hooks_and_of_the_policy_are_one() {
 
 #[tokio::test]
 async fn hook_without_a_deadline_to_tell_loses_its_own_effect_alone() {
-    struct Broken;
-    impl Hook for Broken {
+    struct BrokenHook;
+    impl Hook for BrokenHook {
         fn name(&self) -> &str {
             "broken"
         }
@@ -494,7 +501,7 @@ async fn hook_without_a_deadline_to_tell_loses_its_own_effect_alone() {
         }
     }
     let world = World::with([call(&[("echo", json!({ "text": "a" }))]), say("well")]);
-    let live = hooked(&world, vec![Arc::new(Broken)]).await;
+    let live = hooked(&world, vec![Arc::new(BrokenHook)]).await;
     assert_eq!(live.run("go").await, Outcome::Done);
     assert!(notes(&live).iter().any(|note| note.contains("hook broken had no effect on a tool call")));
     live.ended().await.finish().unwrap();

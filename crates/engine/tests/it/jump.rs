@@ -4,24 +4,24 @@ use quipu_store::ReadModel as _;
 use std::sync::Arc;
 
 use quipu::protocol::{
-    AbortTarget, Command, Ending, Entry, Event, JumpResult, Jumped, Message, ModelErrorKind, NodeId, Outcome,
-    QueueMode, StopReason, Summarize, UserInput,
+    AbortTarget, Command, Ending, Entry, Event, JumpReport, JumpResult, Message, ModelErrorKind, NodeId,
+    Outcome, QueueMode, StopReason, Summarize, UserInput,
 };
 use quipu::store::{Commit, RefMove, RefName, Store, decode_nodes};
-use quipu::{ChangeError, Limits, Refused, SessionOptions};
+use quipu::{ChangeError, Limits, Refusal, SessionOptions};
 use serde_json::json;
 
 use crate::compact::{is_summary_request, long, options, texts};
-use crate::support::{Gate, Live, Reply, World, call, messages_of, say};
+use crate::support::{Gate, LiveSession, Reply, World, call, messages_of, say};
 
-fn results(live: &Live) -> Vec<Arc<JumpResult>> {
+fn results(live: &LiveSession) -> Vec<Arc<JumpResult>> {
     live.all(|event| match event {
         Event::JumpEnded { result } => Some(result.clone()),
         _ => None,
     })
 }
 
-fn done(result: &Arc<JumpResult>) -> Jumped {
+fn done(result: &Arc<JumpResult>) -> JumpReport {
     match &**result {
         JumpResult::Done(jumped) => (**jumped).clone(),
         other => panic!("{other:?}"),
@@ -29,9 +29,9 @@ fn done(result: &Arc<JumpResult>) -> Jumped {
 }
 
 /// The node of a message that was told.
-fn node_of(live: &Live, text: &str) -> NodeId {
+fn node_of(live: &LiveSession, text: &str) -> NodeId {
     let told = live.all(|event| match event {
-        Event::MessageEnded { message, ending: Ending::Kept(node), .. } => {
+        Event::MessageEnded { message, ending: Ending::Committed(node), .. } => {
             Some((*node, crate::support::text_of(message)))
         }
         _ => None,
@@ -45,7 +45,7 @@ async fn entry(world: &World, node: NodeId) -> quipu_transcript::Decoded {
 }
 
 /// Goes there and waits until it is over.
-async fn jump(live: &Live, to: NodeId, summary: Option<&str>, label: Option<&str>) -> Arc<JumpResult> {
+async fn jump(live: &LiveSession, to: NodeId, summary: Option<&str>, label: Option<&str>) -> Arc<JumpResult> {
     let before = results(live).len();
     let summary = summary.map(|focus| Summarize { focus: Some(focus.to_owned()).filter(|f| !f.is_empty()) });
     live.session.jump(to, summary, label.map(str::to_owned)).await.unwrap();
@@ -63,7 +63,7 @@ async fn keep(world: &World, node: NodeId) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_left_behind_is_summed_up_at_the_new_place() {
+async fn abandoned_branch_is_summarized_at_the_target() {
     let work = call(&[("read", json!({ "path": "r1" })), ("write", json!({ "path": "w1" }))]);
     let world = World::with([say("a0"), work, say("a1"), say("a2")]);
     let live = world.create().await;
@@ -96,7 +96,7 @@ async fn what_is_left_behind_is_summed_up_at_the_new_place() {
     // It stands before what was said, whose words are given back.
     let summary = jumped.summary.unwrap();
     assert_eq!((jumped.from, jumped.at), (from, node_of(&live, "a0")));
-    assert_eq!(jumped.said, Some(UserInput::from("q1")));
+    assert_eq!(jumped.prompt, Some(UserInput::from("q1")));
     assert_eq!(jumped.usage.unwrap().cost.total, 0.5);
     assert_eq!(live.session.view().head, Some(jumped.head));
     let moved = live.all(|event| match event {
@@ -129,8 +129,8 @@ async fn what_is_left_behind_is_summed_up_at_the_new_place() {
     assert!(next[2].contains(note), "{}", next[2]);
     let id = live.id();
     live.finish().await;
-    let (live, troubles) = world.open(&id).await;
-    assert!(troubles.is_empty());
+    let (live, notices) = world.open(&id).await;
+    assert!(notices.is_empty());
     live.run("q4").await;
     let resumed = texts(world.fake.bodies().last().unwrap());
     assert_eq!((&resumed[..4], &*resumed[4], &*resumed[5]), (&next[..], "a3", "q4"));
@@ -183,7 +183,7 @@ async fn without_a_summary_nobody_is_asked() {
     live.run("q1").await;
     let (first, last) = (node_of(&live, "a0"), node_of(&live, "a1"));
     let back = done(&jump(&live, first, None, None).await);
-    assert_eq!((back.from, back.at, back.head, back.said), (last, first, first, None));
+    assert_eq!((back.from, back.at, back.head, back.prompt), (last, first, first, None));
     // There and back again; ahead there is nothing to sum up, nor where it stands.
     let ahead = done(&jump(&live, last, Some(""), Some("end")).await);
     assert_eq!((ahead.at, ahead.summary), (last, None));
@@ -195,7 +195,7 @@ async fn without_a_summary_nobody_is_asked() {
     assert_eq!(texts(world.fake.bodies().last().unwrap()), ["q0", "a0", "q1", "a1", "q2"]);
     // To the very beginning.
     let start = jump(&live, node_of(&live, "q0"), None, None).await;
-    assert_eq!(done(&start).said, Some(UserInput::from("q0")));
+    assert_eq!(done(&start).prompt, Some(UserInput::from("q0")));
     live.run("anew").await;
     assert_eq!(texts(world.fake.bodies().last().unwrap()), ["anew"]);
     live.finish().await;
@@ -204,7 +204,7 @@ async fn without_a_summary_nobody_is_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_nodes_of_the_session_are_places_to_go() {
+async fn jump_accepts_only_nodes_of_the_session() {
     let world = World::with([say("a0"), say("b0")]);
     let other = world.create().await;
     other.run("q0").await;
@@ -213,7 +213,7 @@ async fn only_nodes_of_the_session_are_places_to_go() {
     let live = world.create().await;
     assert_eq!(
         live.session.jump(theirs, None, None).await,
-        Err(Refused::NotInSession { node: theirs }),
+        Err(Refusal::NotInSession { node: theirs }),
         "not begun yet"
     );
     let gate = Gate::new();
@@ -222,15 +222,15 @@ async fn only_nodes_of_the_session_are_places_to_go() {
     let mine = node_of(&live, "b0");
     let nowhere = NodeId([7; 32]);
     for node in [theirs, nowhere] {
-        assert_eq!(live.session.jump(node, None, None).await, Err(Refused::NotInSession { node }));
+        assert_eq!(live.session.jump(node, None, None).await, Err(Refusal::NotInSession { node }));
     }
     assert_eq!(
         live.session.jump(mine, None, Some("x".repeat(201))).await,
-        Err(Refused::LabelTooLong { characters: 201 })
+        Err(Refusal::LabelTooLong { characters: 201 })
     );
     live.session.prompt("p1").await.unwrap();
     gate.reached().await;
-    assert_eq!(live.session.jump(mine, None, None).await, Err(Refused::Busy));
+    assert_eq!(live.session.jump(mine, None, None).await, Err(Refusal::Busy));
     gate.open();
     live.until(2, |event| matches!(event, Event::RunEnded { .. })).await;
     live.finish().await;
@@ -238,7 +238,7 @@ async fn only_nodes_of_the_session_are_places_to_go() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_said_meanwhile_is_answered_at_the_place_that_was_reached() {
+async fn prompt_during_jump_is_answered_at_the_target() {
     for abort in [None, Some(AbortTarget::Compaction), Some(AbortTarget::Run)] {
         let gate = Gate::new();
         let world = World::with([say("a0"), say("a1")]);
@@ -250,7 +250,7 @@ async fn what_is_said_meanwhile_is_answered_at_the_place_that_was_reached() {
         let to = node_of(&live, "a0");
         live.session.jump(to, Some(Summarize::default()), None).await.unwrap();
         gate.reached().await;
-        assert_eq!(live.session.jump(to, None, None).await, Err(Refused::Busy));
+        assert_eq!(live.session.jump(to, None, None).await, Err(Refusal::Busy));
         live.session.prompt("now").await.unwrap();
         match abort.clone() {
             Some(part) => drop(live.session.send(Command::Abort { target: part }).await.unwrap()),
@@ -275,7 +275,7 @@ async fn what_is_said_meanwhile_is_answered_at_the_place_that_was_reached() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_long_branch_is_read_in_pieces_that_fit_and_nothing_is_skipped() {
+async fn long_branch_is_summarized_in_pieces_without_gaps() {
     let world = World::with([say("a0")]);
     let live = world.create_with(options(&world, 0)).await;
     live.run("q0").await;
@@ -287,7 +287,7 @@ async fn a_long_branch_is_read_in_pieces_that_fit_and_nothing_is_skipped() {
     live.finish().await;
     let before = world.fake.bodies().len();
     world.fake.push((0..100).map(|n| Reply { cost: 0.125, ..say(&format!("notes {n}")) }));
-    let live = Live::of(world.engine.open(&id, options(&world, 8_192)).await.unwrap().session).await;
+    let live = LiveSession::of(world.engine.open(&id, options(&world, 8_192)).await.unwrap().session).await;
     let jumped = done(&jump(&live, to, Some(""), None).await);
     let bodies = world.fake.bodies().split_off(before);
     assert!(bodies.len() > 10 && bodies.iter().all(|body| is_summary_request(body)), "{}", bodies.len());
@@ -325,7 +325,7 @@ async fn a_long_branch_is_read_in_pieces_that_fit_and_nothing_is_skipped() {
     {
         let limits = Limits { max_cost, daily_budget, ..Limits::default() };
         let settings = SessionOptions { limits, ..options(&world, 8_192) };
-        let live = Live::of(world.engine.open(&id, settings).await.unwrap().session).await;
+        let live = LiveSession::of(world.engine.open(&id, settings).await.unwrap().session).await;
         let result = jump(&live, to, Some(""), None).await;
         assert!(matches!(&*result, JumpResult::Failed(text) if text.contains(why)), "{result:?}");
         live.finish().await;
@@ -412,7 +412,7 @@ async fn another_model_goes_along_and_is_recorded() {
     live.finish().await;
     let other = quipu::protocol::Model { id: "other".into(), ..(*crate::support::model()).clone() };
     let settings = SessionOptions { model: Arc::new(other), ..world.options() };
-    let live = Live::of(world.engine.open(&id, settings).await.unwrap().session).await;
+    let live = LiveSession::of(world.engine.open(&id, settings).await.unwrap().session).await;
     jump(&live, to, None, None).await;
     live.run("q2").await;
     assert_eq!(
@@ -426,7 +426,7 @@ async fn another_model_goes_along_and_is_recorded() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_process_that_dies_over_a_summary_leaves_the_session_where_it_stood() {
+async fn crash_during_summary_leaves_session_in_place() {
     let gate = Gate::new();
     let world = World::with([say("a0"), say("a1"), Reply { before: Some(gate.clone()), ..say("never") }]);
     let live = world.create().await;
@@ -446,8 +446,8 @@ async fn a_process_that_dies_over_a_summary_leaves_the_session_where_it_stood() 
     };
     let open = entry(&world, jumped.from).await.entry;
     assert!(matches!(&open, Entry::Meta(json) if json.get().contains("process ended")), "{open:?}");
-    let (live, troubles) = world.open(&id).await;
-    assert!(troubles.is_empty(), "{troubles:?}");
+    let (live, notices) = world.open(&id).await;
+    assert!(notices.is_empty(), "{notices:?}");
     live.run("q2").await;
     assert_eq!(texts(world.fake.bodies().last().unwrap()), ["q0", "a0", "q2"]);
     let labels = world.store.labels(&[id]).await.unwrap();
@@ -471,7 +471,7 @@ async fn a_session_at_rest_goes_without_a_model() {
         (jumped.session, jumped.from, jumped.at),
         (id.clone(), last, node_of_text(&world, "a0").await)
     );
-    assert_eq!((jumped.head, jumped.said), (jumped.at, Some(UserInput::from("q1"))));
+    assert_eq!((jumped.head, jumped.prompt), (jumped.at, Some(UserInput::from("q1"))));
     assert_eq!(world.store.head(&RefName::session(&id)).await.unwrap(), Some(jumped.head));
     let back = world.engine.jump(last, None).await.unwrap();
     assert_eq!((back.from, back.head), (jumped.at, last));
@@ -499,7 +499,7 @@ async fn node_of_text(world: &World, text: &str) -> NodeId {
 /// Another program moves the ref while the branch is summed up: the session goes on as one of its own, at the place
 /// that it wanted to reach.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_loses_the_race_goes_there_in_a_session_of_its_own() {
+async fn loser_of_race_jumps_in_its_own_session() {
     let gate = Gate::new();
     let world = World::with([say("a0"), say("a1"), Reply { before: Some(gate.clone()), ..say("notes") }]);
     let live = world.create().await;

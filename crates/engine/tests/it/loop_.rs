@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use quipu::protocol::{
     AbortTarget, Ack, Answer, Command, Event, Json, Limit, ModelErrorKind, Outcome, QueueMode, StopReason,
 };
-use quipu::{Decision, Delivery, Limits, Policy, Proposal, Refused, ToolOutput};
+use quipu::{Decision, Delivery, Limits, Policy, Proposal, Refusal, ToolOutput};
 use serde_json::json;
 
 use crate::support::{Gate, Reply, World, call, gated, say, text_of, tool};
@@ -69,8 +69,8 @@ async fn steering_comes_between_turns_and_follow_ups_at_the_end() {
             assert_eq!(again, Ack::Unqueued(vec![]));
         }
     }
-    assert_eq!(live.session.prompt("now").await, Err(Refused::Busy));
-    assert_eq!(live.session.send(Command::Continue).await, Err(Refused::Busy));
+    assert_eq!(live.session.prompt("now").await, Err(Refusal::Busy));
+    assert_eq!(live.session.send(Command::Continue).await, Err(Refusal::Busy));
     assert_eq!(live.session.view().waiting, 4);
     gate.open();
     live.settled(1).await;
@@ -106,7 +106,7 @@ async fn queues_are_bounded() {
     let sends = (0..300).map(|_| live.session.steer("more"));
     let acks = futures_util::future::join_all(sends).await;
     assert_eq!(acks.iter().filter(|ack| ack.is_ok()).count(), 256);
-    assert!(acks.iter().all(|ack| matches!(ack, Ok(Ack::Queued(_)) | Err(Refused::QueueFull))));
+    assert!(acks.iter().all(|ack| matches!(ack, Ok(Ack::Queued(_)) | Err(Refusal::QueueFull))));
     let Ok(Ack::Unqueued(taken)) = live.session.send(Command::Unqueue { items: vec![] }).await else {
         panic!()
     };
@@ -122,7 +122,7 @@ async fn queues_are_bounded() {
 async fn go_on_without_a_message() {
     let world = World::with([Reply { error: Some(ModelErrorKind::Quota), ..say("half") }, say("better")]);
     let live = world.create().await;
-    assert_eq!(live.session.send(Command::Continue).await, Err(Refused::NothingToContinue));
+    assert_eq!(live.session.send(Command::Continue).await, Err(Refusal::NothingToContinue));
     assert!(
         matches!(live.run("question").await, Outcome::Failed(error) if error.kind == ModelErrorKind::Quota)
     );
@@ -131,8 +131,8 @@ async fn go_on_without_a_message() {
     assert_eq!(live.outcomes().pop(), Some(Outcome::Done));
     let bodies = world.fake.bodies();
     assert_eq!(bodies[0], bodies[1], "the failed answer is not shown to the model");
-    assert_eq!(live.session.send(Command::Continue).await, Err(Refused::NothingToContinue));
-    assert_eq!(live.session.prompt("  ").await, Err(Refused::Empty));
+    assert_eq!(live.session.send(Command::Continue).await, Err(Refusal::NothingToContinue));
+    assert_eq!(live.session.prompt("  ").await, Err(Refusal::Empty));
     live.finish().await;
     world.check().await;
 }
@@ -285,8 +285,8 @@ async fn a_provider_that_breaks_down_fails_the_run() {
 /// Five seconds of patience, so only in the full run.
 #[tokio::test]
 async fn a_provider_that_does_not_stop_is_dropped() {
-    struct Deaf(Gate);
-    impl quipu::Provider for Deaf {
+    struct UnstoppableProvider(Gate);
+    impl quipu::Provider for UnstoppableProvider {
         fn encode(
             &self,
             _: &quipu::protocol::ModelRequest,
@@ -308,7 +308,7 @@ async fn a_provider_that_does_not_stop_is_dropped() {
     }
     let world = World::new();
     let gate = Gate::new();
-    let provider = Arc::new(Deaf(gate.clone()));
+    let provider = Arc::new(UnstoppableProvider(gate.clone()));
     let live = world.create_with(quipu::SessionOptions { provider, ..world.options() }).await;
     live.session.prompt("go").await.unwrap();
     gate.reached().await;
@@ -356,7 +356,7 @@ async fn questions_allow_deny_and_nobody() {
     let person = tokio::spawn(async move {
         let mut subjects = Vec::new();
         while let Some(envelope) = events.next().await {
-            let Event::Asked { ask } = &envelope.event else {
+            let Event::AskOpened { ask } = &envelope.event else {
                 if matches!(envelope.event, Event::Settled) {
                     break;
                 }
@@ -370,7 +370,7 @@ async fn questions_allow_deny_and_nobody() {
             };
             let command = Command::Answer { ask: ask.id.clone(), answer };
             assert_eq!(session.send(command.clone()).await, Ok(Ack::Handled));
-            assert_eq!(session.send(command).await, Err(Refused::NoSuchAsk));
+            assert_eq!(session.send(command).await, Err(Refusal::NoSuchAsk));
         }
         subjects
     });
@@ -386,7 +386,7 @@ async fn questions_allow_deny_and_nobody() {
     let live = world.create_with(asking(&world)).await;
     assert_eq!(live.run("go").await, Outcome::Done);
     assert!(live.results()[0].1.contains("nobody is here"));
-    assert!(live.all(|event| matches!(event, Event::Asked { .. }).then_some(())).is_empty());
+    assert!(live.all(|event| matches!(event, Event::AskOpened { .. }).then_some(())).is_empty());
     live.finish().await;
     world.check().await;
 }
@@ -402,7 +402,7 @@ async fn a_question_ends_when_its_answerer_leaves_or_its_time_is_up() {
     let (_, one) = live.session.subscribe_and_answer(Delivery::Live).await.unwrap();
     let (_, other) = live.session.subscribe_and_answer(Delivery::Live).await.unwrap();
     live.session.prompt("go").await.unwrap();
-    live.until(1, |event| matches!(event, Event::Asked { .. })).await;
+    live.until(1, |event| matches!(event, Event::AskOpened { .. })).await;
     drop(other);
     live.session.steer("still waiting").await.unwrap();
     assert!(live.results().is_empty());
@@ -445,8 +445,8 @@ async fn one_call_of_a_batch_is_stopped() {
 
 #[tokio::test]
 async fn a_policy_that_hangs_does_not_hold_up_an_abort() {
-    struct Hangs(std::sync::mpsc::Sender<()>, std::sync::Mutex<std::sync::mpsc::Receiver<()>>);
-    impl Policy for Hangs {
+    struct HangingPolicy(std::sync::mpsc::Sender<()>, std::sync::Mutex<std::sync::mpsc::Receiver<()>>);
+    impl Policy for HangingPolicy {
         fn decide(&self, _: &Proposal<'_>) -> Decision {
             self.0.send(()).unwrap();
             // Ends when the test lets go of the other end.
@@ -457,7 +457,7 @@ async fn a_policy_that_hangs_does_not_hold_up_an_abort() {
     let world = World::with([call(&[("echo", json!({}))])]);
     let (asked, was_asked) = std::sync::mpsc::channel();
     let (release, hangs) = std::sync::mpsc::channel();
-    let policy = Arc::new(Hangs(asked, std::sync::Mutex::new(hangs)));
+    let policy = Arc::new(HangingPolicy(asked, std::sync::Mutex::new(hangs)));
     let live = world.create_with(quipu::SessionOptions { policy, ..world.options() }).await;
     live.session.prompt("go").await.unwrap();
     live.until(2, |event| matches!(event, Event::MessageEnded { .. })).await;
@@ -485,8 +485,8 @@ async fn closing_aborts_and_nothing_is_lost() {
     let events = live.finish().await;
     assert!(events.iter().any(|one| matches!(one.event, Event::RunEnded { outcome: Outcome::Aborted })));
     let world = world.check().await;
-    let (live, troubles) = world.open(&id).await;
-    assert_eq!((troubles, live.session.view().waiting), (vec![], 1));
+    let (live, notices) = world.open(&id).await;
+    assert_eq!((notices, live.session.view().waiting), (vec![], 1));
     assert!(matches!(live.session.send(Command::Continue).await, Ok(Ack::Started(_))));
     live.settled(1).await;
     let texts: Vec<String> = world.fake.last_messages().iter().map(text_of).collect();

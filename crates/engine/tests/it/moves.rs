@@ -4,28 +4,29 @@ use quipu_store::ReadModel as _;
 use std::path::Path;
 
 use quipu::protocol::{
-    Ack, Command, Event, JumpResult, MergeSide, MoveFiles, Moved, Notice, Outcome, Refused, Summarize, Ui,
+    Ack, Command, Event, JumpResult, MergeSide, MoveFiles, MoveReport, Notice, Outcome, Refusal, Summarize,
+    Ui,
 };
 use quipu::store::{RefName, Store as _};
 use quipu::{Delivery, Session};
 use serde_json::json;
 
 use crate::file_travel::tree;
-use crate::support::{Gate, Live, Reply, World, call, check_store, gated, say, text_of};
+use crate::support::{Gate, LiveSession, Reply, World, call, check_store, gated, say, text_of};
 
 fn write(path: &str, content: &str) -> Reply {
     call(&[("write", json!({ "path": path, "content": content }))])
 }
 
 fn undo(steps: u32) -> Command {
-    Command::Undo { steps, files: MoveFiles::AsBefore }
+    Command::Undo { steps, files: MoveFiles::Auto }
 }
 
 fn redo(steps: u32) -> Command {
-    Command::Redo { steps, files: MoveFiles::AsBefore }
+    Command::Redo { steps, files: MoveFiles::Auto }
 }
 
-async fn moved(session: &Session, command: Command) -> Moved {
+async fn moved(session: &Session, command: Command) -> MoveReport {
     match session.send(command).await {
         Ok(Ack::Moved(moved)) => moved,
         other => panic!("{other:?}"),
@@ -51,19 +52,19 @@ async fn turns_are_undone_and_done_again_in_an_open_session() {
     let back =
         moved(&live.session, Command::Undo { steps: 2, files: MoveFiles::Restore { overwrite: false } })
             .await;
-    assert_eq!((back.from, back.steps.len(), back.steps[0].what.as_str()), (end, 2, "turn"));
+    assert_eq!((back.from, back.steps.len(), back.steps[0].kind.as_str()), (end, 2, "turn"));
     assert_eq!(live.session.view().head, Some(back.to));
     let again = moved(&live.session, redo(1)).await;
     assert_eq!(again.from, back.to);
     // More than there is: what there is.
     let all = moved(&live.session, redo(9)).await;
     assert_eq!((all.to, all.steps.len()), (end, 1));
-    assert_eq!(live.session.send(redo(1)).await, Err(Refused::NothingToRedo));
+    assert_eq!(live.session.send(redo(1)).await, Err(Refusal::NothingToRedo));
     moved(&live.session, undo(2)).await;
     assert_eq!(live.run("else").await, Outcome::Done);
     assert_eq!(words(&world), ["q0", "a0", "else"]);
     // What was said since leaves nothing to be done again; all of it can be undone.
-    assert_eq!(live.session.send(redo(1)).await, Err(Refused::NothingToRedo));
+    assert_eq!(live.session.send(redo(1)).await, Err(Refusal::NothingToRedo));
     let (snapshot, _) = live.session.subscribe(Delivery::Live).await.unwrap();
     assert_eq!(snapshot.head, live.session.view().head);
     let mut steps = 0;
@@ -71,7 +72,7 @@ async fn turns_are_undone_and_done_again_in_an_open_session() {
         steps += back.steps.len();
         assert!(steps < 20);
     }
-    assert_eq!(live.session.send(undo(1)).await, Err(Refused::NothingToUndo));
+    assert_eq!(live.session.send(undo(1)).await, Err(Refusal::NothingToUndo));
     live.finish().await;
     // Calls of what was left stand where no session leads.
     check_store(&world.store).await;
@@ -101,7 +102,7 @@ async fn files_go_along_with_a_jump_and_its_undo() {
     std::fs::write(dir.join("a"), "person").unwrap();
     let stands = live.session.view().head;
     match live.session.send(undo(1)).await {
-        Err(Refused::Files { conflicts, why }) => assert_eq!((conflicts.len(), why.is_empty()), (1, false)),
+        Err(Refusal::Files { conflicts, why }) => assert_eq!((conflicts.len(), why.is_empty()), (1, false)),
         other => panic!("{other:?}"),
     }
     assert_eq!((live.session.view().head, read(&dir, "a").as_deref()), (stands, Some("person")));
@@ -111,9 +112,9 @@ async fn files_go_along_with_a_jump_and_its_undo() {
     // Without them.
     live.session.send(jump(MoveFiles::Keep)).await.unwrap();
     live.until(2, |event| matches!(event, Event::JumpEnded { .. })).await;
-    let keep = Command::Undo { steps: 1, files: MoveFiles::AsBefore };
+    let keep = Command::Undo { steps: 1, files: MoveFiles::Auto };
     assert_eq!(read(&dir, "a").as_deref(), Some("2"));
-    while live.session.send(keep.clone()).await == Err(Refused::Busy) {
+    while live.session.send(keep.clone()).await == Err(Refusal::Busy) {
         tokio::task::yield_now().await;
     }
     assert_eq!(read(&dir, "a").as_deref(), Some("2"));
@@ -182,7 +183,7 @@ async fn branch_comes_into_the_open_session() {
     let base = live.session.view().head.unwrap();
     live.run("ours").await;
     let forked = match live.session.send(Command::Fork { at: base }).await {
-        Ok(Ack::Forked { session, said: None }) => session,
+        Ok(Ack::Forked { session, prompt: None }) => session,
         other => panic!("{other:?}"),
     };
     let (branch, _) = world.open(&forked).await;
@@ -191,7 +192,7 @@ async fn branch_comes_into_the_open_session() {
     branch.finish().await;
     let merge = |side, files| Command::Merge { from, note: "take it".into(), side, files };
     match live.session.send(merge(None, MoveFiles::Keep)).await {
-        Err(Refused::MergeConflict { files }) => assert_eq!(files.len(), 1),
+        Err(Refusal::MergeConflict { files }) => assert_eq!(files.len(), 1),
         other => panic!("{other:?}"),
     }
     std::fs::write(world.cwd().join("a"), "ours").unwrap();
@@ -199,7 +200,7 @@ async fn branch_comes_into_the_open_session() {
     moved(&live.session, merge(Some(MergeSide::Theirs), files)).await;
     assert_eq!(read(&world.cwd(), "a").as_deref(), Some("theirs"));
     let nothing = Command::Merge { from: base, note: String::new(), side: None, files };
-    assert!(matches!(live.session.send(nothing).await, Err(Refused::NotMoved { .. })));
+    assert!(matches!(live.session.send(nothing).await, Err(Refusal::NotMoved { .. })));
     live.run("on").await;
     assert!(words(&world).iter().any(|text| text.contains("take it") && text.contains("their end")));
     // And back, with what it did to files.
@@ -219,11 +220,11 @@ async fn names_and_labels_wait_for_the_end_of_a_run() {
     world.tools.push(gated("wait", &gate));
     let live = world.create().await;
     let rename = |name: &str| Command::Rename { name: name.into() };
-    assert!(matches!(live.session.send(rename("early")).await, Err(Refused::NotMoved { .. })));
+    assert!(matches!(live.session.send(rename("early")).await, Err(Refusal::NotMoved { .. })));
     live.session.prompt("go").await.unwrap();
     gate.reached().await;
     let head = live.session.view().head.unwrap();
-    assert_eq!(live.session.send(undo(1)).await, Err(Refused::Busy));
+    assert_eq!(live.session.send(undo(1)).await, Err(Refusal::Busy));
     let session = live.session.clone();
     let naming = tokio::spawn(async move { session.send(rename("a \n name")).await });
     let session = live.session.clone();
@@ -240,7 +241,7 @@ async fn names_and_labels_wait_for_the_end_of_a_run() {
     let id = live.id();
     assert_eq!(
         live.session.send(rename(&"x".repeat(201))).await,
-        Err(Refused::LabelTooLong { characters: 201 })
+        Err(Refusal::LabelTooLong { characters: 201 })
     );
     live.finish().await;
     let labels = world.store.labels(std::slice::from_ref(&id)).await.unwrap();
@@ -264,7 +265,7 @@ async fn compaction_is_undone_in_an_open_session() {
     for text in ["q0", "q1"] {
         live.run(&format!("{text} {}", "long ".repeat(2_000))).await;
     }
-    assert_eq!(live.session.send(Command::UndoCompaction).await, Err(Refused::NoCompaction));
+    assert_eq!(live.session.send(Command::UndoCompaction).await, Err(Refusal::NoCompaction));
     let before = live.session.view().head.unwrap();
     live.session.compact(None).await.unwrap();
     live.until(1, |event| matches!(event, Event::CompactionEnded { .. })).await;
@@ -291,7 +292,7 @@ async fn move_against_another_process_changes_nothing() {
     let swap = quipu::store::RefMove::swap(RefName::session(&id), Some(head), parent, "else");
     let commit = quipu::store::Commit { moves: vec![swap], ..quipu::store::Commit::default() };
     world.store.commit(commit).await.unwrap();
-    assert!(matches!(live.session.send(undo(1)).await, Err(Refused::NotMoved { .. })));
+    assert!(matches!(live.session.send(undo(1)).await, Err(Refusal::NotMoved { .. })));
     // What is said then makes a branch, as ever.
     live.run("on").await;
     let branched = live.all(|event| match event {
@@ -315,7 +316,7 @@ async fn prompt_behind_a_move_is_answered_where_it_leads() {
     assert!(matches!(undone, Ok(Ack::Moved(_))) && said.is_ok(), "{undone:?} {said:?}");
     live.until(3, |event| matches!(event, Event::RunEnded { .. })).await;
     assert_eq!(words(&world), ["q0", "a0", "meanwhile"]);
-    Live::finish(live).await;
+    LiveSession::finish(live).await;
     // Calls of what was left stand where no session leads.
     check_store(&world.store).await;
 }

@@ -12,13 +12,13 @@ use quipu_dag::{Node, NodeRecord};
 use quipu_testkit::{Neighbour, context_of, path_of};
 
 use crate::compact::long;
-use crate::support::{Live, World, engine_over, open_store, say};
+use crate::support::{LiveSession, World, engine_over, open_store, say};
 
 pub(crate) fn file(world: &World) -> PathBuf {
     world.dir.path().join("quipu.db")
 }
 
-fn head(live: &Live) -> NodeId {
+fn head(live: &LiveSession) -> NodeId {
     live.session.view().head.unwrap()
 }
 
@@ -66,12 +66,12 @@ async fn both_lineages_are_whole_after_1000_commits_in_turn() {
 }
 
 /// Heads of others, and where they must stand for ever.
-struct Watched {
+struct ForeignHeads {
     neighbour: Neighbour,
     stand: [(&'static str, String); 2],
 }
 
-impl Watched {
+impl ForeignHeads {
     fn of(world: &World) -> Self {
         let mut pi = Neighbour::open(&file(world));
         let one = pi.say("user", "theirs");
@@ -95,7 +95,7 @@ fn compacting(world: &World) -> SessionOptions {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_move_of_a_session_touches_the_heads_of_others() {
     let world = World::with((0..9).map(|n| say(&long(&format!("answer-{n}")))));
-    let watched = Watched::of(&world);
+    let watched = ForeignHeads::of(&world);
     let live = world.create_with(compacting(&world)).await;
     live.run(&long("one")).await;
     watched.stay("a turn");
@@ -153,12 +153,12 @@ async fn no_move_of_a_session_touches_the_heads_of_others() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_head_that_is_published_follows_and_is_logged() {
     let mut world = World::with((0..4).map(|n| say(&format!("answer {n}"))));
-    let watched = Watched::of(&world);
+    let watched = ForeignHeads::of(&world);
     let heads = vec!["PI_HEAD".into(), "bad/name".into(), RefName::NEWEST.into()];
     world.engine = world.engine.with_published_heads(&PublishSettings { heads });
     let live = world.create().await;
     live.run("one").await;
-    let stands = |live: &Live| Some(head(live).to_string());
+    let stands = |live: &LiveSession| Some(head(live).to_string());
     assert_eq!(watched.neighbour.head("PI_HEAD"), stands(&live));
     assert_eq!(watched.neighbour.head("terminal_head").as_ref(), Some(&watched.stand[1].1));
     assert_eq!(watched.neighbour.head("bad/name"), None);
@@ -184,8 +184,9 @@ async fn two_engines_on_one_file_never_fail_for_the_newest_head() {
     let world = World::with((0..40).map(|n| say(&format!("answer {n}"))));
     let store = open_store(world.dir.path());
     let other = engine_over(store, world.dir.path());
-    let (one, two) = (world.create().await, Live::of(other.create(world.options()).await.unwrap()).await);
-    let turns = async |live: &Live| {
+    let (one, two) =
+        (world.create().await, LiveSession::of(other.create(world.options()).await.unwrap()).await);
+    let turns = async |live: &LiveSession| {
         for n in 0..20 {
             assert_eq!(live.run(&format!("question {n}")).await, Outcome::Done);
         }
@@ -236,7 +237,7 @@ async fn a_compaction_is_read_by_other_programs() {
         live.run(&long(&format!("question-{n}"))).await;
     }
     let before = head(&live);
-    let asked = |live: &Live| live.session.view().head;
+    let asked = |live: &LiveSession| live.session.view().head;
     live.session.compact(None).await.unwrap();
     live.settled(4).await;
     let first = asked(&live).unwrap();
@@ -287,7 +288,7 @@ async fn a_compaction_is_read_by_other_programs() {
     live.finish().await;
     let world = world.reopen();
     world.fake.push([say("on")]);
-    let live = Live::of(
+    let live = LiveSession::of(
         world
             .engine
             .open(&id, SessionOptions { provider: world.fake.clone(), ..options })
@@ -340,7 +341,7 @@ async fn every_entry_of_a_session_has_a_parent_that_is_listed() {
     assert_eq!(rows[0].called, "a name", "ours is what it was");
     let system = Some("You are tested again.".to_owned());
     let options = SessionOptions { system, ..world.options() };
-    let live = Live::of(world.engine.open(&id, options).await.unwrap().session).await;
+    let live = LiveSession::of(world.engine.open(&id, options).await.unwrap().session).await;
     live.run("two").await;
     let stands = head(&live);
     assert_eq!(kinds(&listed(&world, stands))[5..], ["model_change", "message", "message"]);
@@ -368,7 +369,7 @@ async fn a_session_below_the_nodes_of_others_names_what_they_list() {
     let bare = neighbour.put(Some(said.clone()), "user", &[("text", "bare".into())], None, 1_700_000_900_000);
     for (parent, id) in [(&said, None), (&bare, Some(bare[..8].to_owned()))] {
         let live = world.engine.fork(parent.parse().unwrap(), world.options()).await.unwrap().session;
-        let live = Live::of(live).await;
+        let live = LiveSession::of(live).await;
         live.run("ours").await;
         let entries = Neighbour::open(&file(&world)).entries(&head(&live).to_string());
         let begins = entries.iter().position(|entry| entry["type"] == "model_change").unwrap();
@@ -409,7 +410,7 @@ async fn a_compaction_of_the_older_form_means_the_same() {
             let commit = Commit { blobs: encoded.blobs, nodes: vec![node], moves, ..Commit::default() };
             world.store.commit(commit).await.unwrap();
         }
-        let live = Live::of(world.engine.open(&id, compacting(&world)).await.unwrap().session).await;
+        let live = LiveSession::of(world.engine.open(&id, compacting(&world)).await.unwrap().session).await;
         live.run("and now").await;
         bodies.push(world.fake.bodies().last().unwrap().clone());
         live.finish().await;

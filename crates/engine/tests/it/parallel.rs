@@ -53,7 +53,7 @@ async fn twenty_reads_and_edits_of_one_file_are_as_if_sequential() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_command_waits_for_edits_before_it_and_holds_up_those_after_it() {
+async fn command_waits_for_earlier_edits_and_blocks_later_ones() {
     let mut world = World::with([call(&[
         ("write", json!({ "path": "f", "content": "1" })),
         ("bash", json!({ "command": "cat f; printf 2 > f" })),

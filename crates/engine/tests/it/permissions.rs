@@ -75,7 +75,7 @@ fn world(paths: &[&str]) -> World {
 }
 
 #[tokio::test]
-async fn what_was_approved_is_what_runs() {
+async fn approved_call_is_what_runs() {
     let world = world(&["stays", "changes", "inside"]);
     let outside = tempfile::tempdir().unwrap();
     for name in ["a", "b", "c"] {
@@ -90,7 +90,7 @@ async fn what_was_approved_is_what_runs() {
         let mut subjects = Vec::new();
         while let Some(envelope) = events.next().await {
             match &envelope.event {
-                Event::Asked { ask } => {
+                Event::AskOpened { ask } => {
                     subjects.push(ask.permission().unwrap().subject.to_string());
                     // While the person thinks, the name comes to mean another file.
                     if ask.permission().unwrap().subject.ends_with("/b") {
@@ -255,7 +255,7 @@ async fn swapped(swap: &'static Swap, tool: &'static str, answer: Answer) -> (bo
         let mut asked: Vec<String> = Vec::new();
         while let Some(envelope) = events.next().await {
             match &envelope.event {
-                Event::Asked { ask } => {
+                Event::AskOpened { ask } => {
                     let answer = match asked.len() {
                         0 => {
                             (swap.swap)(&base);
@@ -325,7 +325,7 @@ async fn file_saved_anew_while_asked_is_not_asked_again() {
         let mut asked = 0;
         while let Some(envelope) = events.next().await {
             match &envelope.event {
-                Event::Asked { ask } => {
+                Event::AskOpened { ask } => {
                     asked += 1;
                     fs::write(saved.with_extension("tmp"), "saved").unwrap();
                     fs::rename(saved.with_extension("tmp"), &saved).unwrap();
@@ -346,7 +346,7 @@ async fn file_saved_anew_while_asked_is_not_asked_again() {
 }
 
 #[tokio::test]
-async fn without_anyone_to_ask_it_is_refused_and_the_model_is_told_what_to_set() {
+async fn call_without_answerer_is_refused_with_setting_to_change() {
     let mut world = World::with([call(&[("bash", json!({ "command": "touch ran" }))]), say("ok")]);
     world.tools = quipu::builtin();
     let live = world.create_with(options(&world, SandboxSupport::Missing)).await;
@@ -355,9 +355,9 @@ async fn without_anyone_to_ask_it_is_refused_and_the_model_is_told_what_to_set()
     assert_eq!(
         live.results()[0].1,
         format!(
-            "This call needs a person's permission and nobody is here to give it, so it was not run (run this in \
-             {}: it would not be confined, because this system has no Landlock (Linux 5.13 and later, unless it is \
-             turned off); permissions `full` run commands unconfined and unasked).",
+            "This call needs a person's permission and nobody is here to give it, so it was not run. The \
+             question: Allow running this command in {}? It would not be confined, because this system has no Landlock \
+             (Linux 5.13 and later, unless it is turned off); permissions `full` run commands unconfined and unasked.",
             cwd.display()
         )
     );

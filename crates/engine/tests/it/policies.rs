@@ -21,7 +21,7 @@ use quipu_testkit::SpanCollector;
 use serde_json::{Value, json};
 
 use crate::hooks::notes;
-use crate::support::{Gate, Live, World, call, gated, say, touching};
+use crate::support::{Gate, LiveSession, World, call, gated, say, touching};
 
 /// What a step does about a call.
 #[derive(Debug, Clone)]
@@ -33,12 +33,12 @@ pub(crate) enum Act {
     Floods,
 }
 
-type Decides = dyn Fn(&ToolRequest<'_>) -> Act + Send + Sync;
+type StepFn = dyn Fn(&ToolRequest<'_>) -> Act + Send + Sync;
 
 /// A step made of closures and verdicts.
 pub(crate) struct Step {
     name: &'static str,
-    decides: Box<Decides>,
+    decides: Box<StepFn>,
     travel: TravelVerdict,
     confinement: ConfinementVerdict,
     version: AtomicU64,
@@ -149,9 +149,9 @@ impl ToolPolicy for Step {
 }
 
 /// Permissions that say the same of every call.
-pub(crate) struct Fixed(pub(crate) Decision);
+pub(crate) struct FixedPolicy(pub(crate) Decision);
 
-impl Policy for Fixed {
+impl Policy for FixedPolicy {
     fn decide(&self, _: &Proposal<'_>) -> Decision {
         self.0.clone()
     }
@@ -161,24 +161,24 @@ pub(crate) fn chain<const N: usize>(steps: [&Arc<Step>; N]) -> Vec<Arc<dyn ToolP
     steps.into_iter().map(|step| Arc::clone(step) as Arc<dyn ToolPolicy>).collect()
 }
 
-fn asks(live: &Live) -> Vec<Arc<Ask>> {
+fn asks(live: &LiveSession) -> Vec<Arc<Ask>> {
     live.all(|event| match event {
-        Event::Asked { ask } => Some(ask.clone()),
+        Event::AskOpened { ask } => Some(ask.clone()),
         _ => None,
     })
 }
 
 /// Waits for a question, and answers it.
-pub(crate) async fn answer(live: &Live, nth: usize, answer: Answer) -> Permission {
+pub(crate) async fn answer(live: &LiveSession, nth: usize, answer: Answer) -> Permission {
     // Where nobody is asked, the run ends.
-    live.until(nth, |event| matches!(event, Event::Asked { .. } | Event::Settled)).await;
+    live.until(nth, |event| matches!(event, Event::AskOpened { .. } | Event::Settled)).await;
     let ask = asks(live).get(nth - 1).cloned().expect("a person is asked");
     live.session.send(Command::Answer { ask: ask.id.clone(), answer }).await.unwrap();
     ask.permission().unwrap().clone()
 }
 
 /// What the results say of policies, one list for each that says something.
-pub(crate) async fn records(world: &World, live: &Live) -> Vec<Value> {
+pub(crate) async fn records(world: &World, live: &LiveSession) -> Vec<Value> {
     let head = live.session.view().head.unwrap();
     let nodes = world.store.lineage(head, Until::Root).await.unwrap();
     let decoded = decode_nodes(&*world.store, &nodes).await.unwrap();
@@ -194,8 +194,8 @@ fn echoes(texts: &[&str]) -> World {
 #[tokio::test]
 async fn steps_see_sealed_calls_in_order_behind_the_permissions() {
     const TOKEN: &str = "ghp_0123456789abcdefghijklmnopqrstuvwxyz";
-    struct First(Arc<Mutex<Vec<&'static str>>>);
-    impl Policy for First {
+    struct OrderPolicy(Arc<Mutex<Vec<&'static str>>>);
+    impl Policy for OrderPolicy {
         fn decide(&self, _: &Proposal<'_>) -> Decision {
             self.0.lock().unwrap().push("permissions");
             Decision::Allow
@@ -215,7 +215,7 @@ async fn steps_see_sealed_calls_in_order_behind_the_permissions() {
         }))
     };
     let (one, two) = (step("one"), step("two"));
-    let policy = Arc::new(First(order.clone()));
+    let policy = Arc::new(OrderPolicy(order.clone()));
     let options = SessionOptions { policy, policies: chain([&one, &two]), ..world.options() };
     let live = world.create_with(options).await;
     assert_eq!(live.run("go").await, Outcome::Done);
@@ -248,7 +248,7 @@ async fn denial_behind_a_permission_counts_and_ends_the_chain() {
 async fn permissions_that_deny_end_the_chain() {
     let world = echoes(&["a"]);
     let kind = Arc::new(Step::says("kind", ToolVerdict::allow()));
-    let policy = Arc::new(Fixed(Decision::Deny { reason: "Not here.".into() }));
+    let policy = Arc::new(FixedPolicy(Decision::Deny { reason: "Not here.".into() }));
     let options = SessionOptions { policy, policies: chain([&kind]), ..world.options() };
     let live = world.create_with(options).await;
     assert_eq!(live.run("go").await, Outcome::Done);
@@ -265,8 +265,11 @@ async fn grant_of_a_step_does_not_answer_the_permissions() {
     let world = echoes(&["a"]);
     let kind = Arc::new(Step::says("kind", ToolVerdict::allow()));
     let decision = Decision::Ask { question: "Run it?".into(), subject: "a".into() };
-    let options =
-        SessionOptions { policy: Arc::new(Fixed(decision)), policies: chain([&kind]), ..world.options() };
+    let options = SessionOptions {
+        policy: Arc::new(FixedPolicy(decision)),
+        policies: chain([&kind]),
+        ..world.options()
+    };
     let live = world.create_with(options).await;
     assert_eq!(live.run("go").await, Outcome::Done);
     let (_, text, is_error) = live.results().remove(0);
@@ -281,13 +284,13 @@ async fn call_without_any_opinion_is_asked() {
         let world = echoes(&["a"]);
         let silent = Arc::new(Step::says("silent", ToolVerdict::NoOpinion));
         let policies = chain([&silent, &silent]).into_iter().take(steps).collect();
-        let policy = Arc::new(Fixed(Decision::NoOpinion));
+        let policy = Arc::new(FixedPolicy(Decision::NoOpinion));
         let live = world.create_with(SessionOptions { policy, policies, ..world.options() }).await;
         let person = live.session.subscribe_and_answer(Delivery::Live).await.unwrap();
         live.session.prompt("go").await.unwrap();
         let asked = answer(&live, 1, Answer::once()).await;
         live.settled(1).await;
-        assert!(asked.question.contains("no policy decides"), "{asked:?}");
+        assert!(asked.question.contains("No policy decides"), "{asked:?}");
         assert_eq!(asked.scopes, [Scope::Once]);
         assert_eq!(live.results()[0].1, "a");
         drop(person);
@@ -300,7 +303,7 @@ async fn call_without_any_opinion_is_asked() {
 async fn step_allows_a_call_without_an_opinion_of_the_permissions() {
     let world = echoes(&["a"]);
     let kind = Arc::new(Step::says("kind", ToolVerdict::allow()));
-    let policy = Arc::new(Fixed(Decision::NoOpinion));
+    let policy = Arc::new(FixedPolicy(Decision::NoOpinion));
     let options = SessionOptions { policy, policies: chain([&kind]), ..world.options() };
     let live = world.create_with(options).await;
     assert_eq!(live.run("go").await, Outcome::Done);
@@ -333,7 +336,7 @@ async fn yes_for_the_session_is_told_to_the_step_that_asked() {
     let live = world.create_with(SessionOptions { policies, ..world.options() }).await;
     let person = live.session.subscribe_and_answer(Delivery::Live).await.unwrap();
     live.session.prompt("go").await.unwrap();
-    live.until(1, |event| matches!(event, Event::Asked { .. })).await;
+    live.until(1, |event| matches!(event, Event::AskOpened { .. })).await;
     // What the step keeps, before the call is decided again.
     kept.lock().unwrap().push(Grant { tool: "echo".into(), subject: "{\"text\":\"a\"}".into() });
     let asked = answer(&live, 1, Answer::Allow { scope: Scope::Session }).await;
@@ -360,8 +363,8 @@ async fn yes_for_the_session_is_told_to_the_step_that_asked() {
 
 #[tokio::test]
 async fn question_of_two_lasts_as_long_as_the_shorter_allows() {
-    struct Keeps(Mutex<Vec<(Grant, Scope)>>);
-    impl Policy for Keeps {
+    struct GrantPolicy(Mutex<Vec<(Grant, Scope)>>);
+    impl Policy for GrantPolicy {
         fn decide(&self, _: &Proposal<'_>) -> Decision {
             Decision::Ask { question: "Run it?".into(), subject: "what it does".into() }
         }
@@ -374,7 +377,7 @@ async fn question_of_two_lasts_as_long_as_the_shorter_allows() {
         }
     }
     let world = echoes(&["a"]);
-    let base = Arc::new(Keeps(Mutex::default()));
+    let base = Arc::new(GrantPolicy(Mutex::default()));
     let scopes = vec![Scope::Once, Scope::Session];
     let ask = ToolVerdict::Ask { question: "Really?".into(), scopes };
     let careful = Arc::new(Step { holds: Ok(Scope::Once), ..Step::says("careful", ask) });
@@ -383,14 +386,14 @@ async fn question_of_two_lasts_as_long_as_the_shorter_allows() {
     let person = live.session.subscribe_and_answer(Delivery::Live).await.unwrap();
     live.session.prompt("go").await.unwrap();
     let asked = answer(&live, 1, Answer::Allow { scope: Scope::Session }).await;
-    assert_eq!((&*asked.question, &*asked.subject), ("Run it?; Really? (careful)", "what it does"));
+    assert_eq!((&*asked.question, &*asked.subject), ("Run it? Really? (careful)", "what it does"));
     assert_eq!(asked.scopes, [Scope::Once, Scope::Session]);
     live.settled(1).await;
     let of = |subject: &str| Grant { tool: "echo".into(), subject: subject.into() };
     assert_eq!(*base.0.lock().unwrap(), [(of("what it does"), Scope::Session)]);
     assert_eq!(*careful.granted.lock().unwrap(), [(of("{\"text\":\"a\"}"), Scope::Session)]);
     let closed = live.all(|event| match event {
-        Event::AskClosed { by, .. } => by.clone(),
+        Event::AskClosed { answer, .. } => answer.clone(),
         _ => None,
     });
     assert_eq!(closed, [Answer::once()], "the step keeps nothing, so it holds once");
@@ -437,8 +440,8 @@ async fn step_that_hangs_does_not_hold_up_an_abort() {
     let world = echoes(&["a"]);
     let gate = Gate::new();
     let reached = gate.clone();
-    struct Waits(Gate);
-    impl ToolPolicy for Waits {
+    struct WaitingStep(Gate);
+    impl ToolPolicy for WaitingStep {
         fn name(&self) -> &str {
             "waits"
         }
@@ -453,7 +456,7 @@ async fn step_that_hangs_does_not_hold_up_an_abort() {
             })
         }
     }
-    let policies: Vec<Arc<dyn ToolPolicy>> = vec![Arc::new(Waits(gate))];
+    let policies: Vec<Arc<dyn ToolPolicy>> = vec![Arc::new(WaitingStep(gate))];
     let live = world.create_with(SessionOptions { policies, ..world.options() }).await;
     live.session.prompt("go").await.unwrap();
     reached.reached().await;
@@ -496,7 +499,7 @@ async fn clock_of_a_step_stands_still_while_it_asks() {
     let live = world.create_with(SessionOptions { policies, ..world.options() }).await;
     let person = live.session.subscribe_and_answer(Delivery::Live).await.unwrap();
     live.session.prompt("go").await.unwrap();
-    live.until(1, |event| matches!(event, Event::Asked { .. })).await;
+    live.until(1, |event| matches!(event, Event::AskOpened { .. })).await;
     // Longer than it may take by itself.
     let waited = std::time::Instant::now();
     while waited.elapsed() < Duration::from_millis(120) {
@@ -584,7 +587,7 @@ async fn open_question_is_decided_again_by_the_whole_chain() {
         let live = world.create_with(options).await;
         let person = live.session.subscribe_and_answer(Delivery::Live).await.unwrap();
         live.session.prompt("go").await.unwrap();
-        live.until(1, |event| matches!(event, Event::Asked { .. })).await;
+        live.until(1, |event| matches!(event, Event::AskOpened { .. })).await;
         permissions.exchange(rules(PermissionMode::Full), []);
         live.session.set(Setting::Permissions).await.unwrap();
         live.settled(1).await;
@@ -643,7 +646,7 @@ impl Hook for Changes {
 }
 
 #[tokio::test]
-async fn steps_see_what_hooks_made_of_a_call_and_open_no_question_of_theirs() {
+async fn policy_steps_see_hook_changes_and_no_hook_questions() {
     let texts = |text: &str| ("echo", json!({ "text": text }));
     let world =
         World::with([call(&[texts("a"), texts("ask")]), call(&[texts("replace")]), call(&[texts("ask")])]);

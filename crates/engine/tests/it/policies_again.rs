@@ -11,11 +11,11 @@ use quipu::{
 };
 use serde_json::json;
 
-use crate::policies::{Act, Fixed, Step, answer, chain, records};
+use crate::policies::{Act, FixedPolicy, Step, answer, chain, records};
 use crate::support::{Gate, World, call, say, touching};
 
 /// Asks a person first; asked again, never answers.
-struct NeverAgain {
+struct AskOncePolicy {
     times: AtomicU64,
     version: Arc<AtomicU64>,
     dropped: Mutex<Option<tokio::sync::oneshot::Sender<()>>>,
@@ -33,7 +33,7 @@ impl Drop for DropNotice {
     }
 }
 
-impl ToolPolicy for NeverAgain {
+impl ToolPolicy for AskOncePolicy {
     fn name(&self) -> &str {
         "never again"
     }
@@ -64,7 +64,7 @@ async fn decision_of_an_open_question_ends_with_the_question() {
         let world = World::with([call(&[("echo", json!({ "text": "a" }))]), say("well")]);
         let (dropped, ended) = tokio::sync::oneshot::channel();
         let (version, gate) = (Arc::new(AtomicU64::new(1)), Gate::new());
-        let step: Arc<dyn ToolPolicy> = Arc::new(NeverAgain {
+        let step: Arc<dyn ToolPolicy> = Arc::new(AskOncePolicy {
             times: AtomicU64::new(0),
             version: version.clone(),
             dropped: Mutex::new(Some(dropped)),
@@ -73,7 +73,7 @@ async fn decision_of_an_open_question_ends_with_the_question() {
         let live = world.create_with(SessionOptions { policies: vec![step], ..world.options() }).await;
         let person = live.session.subscribe_and_answer(Delivery::Live).await.unwrap();
         live.session.prompt("go").await.unwrap();
-        live.until(1, |event| matches!(event, Event::Asked { .. })).await;
+        live.until(1, |event| matches!(event, Event::AskOpened { .. })).await;
         version.fetch_add(1, Ordering::SeqCst);
         live.session.set(Setting::Permissions).await.unwrap();
         gate.reached().await;
@@ -124,7 +124,7 @@ async fn yes_does_not_cover_a_step_that_asks_later() {
             })
         }));
         let policies = chain([&first, &other]);
-        let policy = Arc::new(Fixed(Decision::Allow));
+        let policy = Arc::new(FixedPolicy(Decision::Allow));
         let live = world.create_with(SessionOptions { policy, policies, ..world.options() }).await;
         let person = live.session.subscribe_and_answer(Delivery::Live).await.unwrap();
         live.session.prompt("go").await.unwrap();
@@ -179,7 +179,7 @@ async fn yes_covers_the_same_questions_after_rules_change() {
     gate.open();
     live.settled(1).await;
     assert_eq!(live.results()[1].1, "b");
-    assert_eq!(live.all(|event| matches!(event, Event::Asked { .. }).then_some(())).len(), 1);
+    assert_eq!(live.all(|event| matches!(event, Event::AskOpened { .. }).then_some(())).len(), 1);
     drop(person);
     live.finish().await;
     world.check().await;

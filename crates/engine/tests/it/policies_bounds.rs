@@ -12,10 +12,10 @@ use quipu::{
 };
 use serde_json::json;
 
-use crate::policies::{Act, Fixed, Step, answer, chain, records};
-use crate::support::{Gate, Live, World, call, say, touching};
+use crate::policies::{Act, FixedPolicy, Step, answer, chain, records};
+use crate::support::{Gate, LiveSession, World, call, say, touching};
 
-fn head(live: &Live) -> NodeId {
+fn head(live: &LiveSession) -> NodeId {
     live.session.view().head.unwrap()
 }
 
@@ -28,7 +28,7 @@ async fn keep_departures(world: &World) {
 }
 
 /// A world whose session may go back, and a node to go to.
-async fn traveller(policy: Arc<dyn Policy>, steps: Vec<Arc<dyn ToolPolicy>>) -> (World, Live) {
+async fn traveller(policy: Arc<dyn Policy>, steps: Vec<Arc<dyn ToolPolicy>>) -> (World, LiveSession) {
     let world = World::with([say("a0")]);
     let travel = TravelSettings { tools: true };
     let options = SessionOptions { policy, policies: steps, travel, ..world.options() };
@@ -47,7 +47,7 @@ async fn step_that_allows_calls_opens_no_way_elsewhere() {
         let rules = PermissionRules { mode: PermissionMode::Full, travel, ..PermissionRules::default() };
         Arc::new(Permissions::new(rules, []))
     };
-    let none = || Arc::new(Fixed(Decision::NoOpinion));
+    let none = || Arc::new(FixedPolicy(Decision::NoOpinion));
     let cases: [(Arc<dyn Policy>, _, _); 6] = [
         (permissions(TravelRule::Deny), TravelVerdict::Allow, "travel.tobe"),
         (permissions(TravelRule::Ask), TravelVerdict::Allow, "needs a person's permission"),
@@ -131,7 +131,7 @@ async fn step_that_allows_calls_lets_none_run_without_a_sandbox() {
         let mut world = World::with([call(&[("shell", json!({}))]), say("well")]);
         world.tools = vec![touching("shell", Touches::Anything, |_, _| async { ToolOutput::text("ran") })];
         let kind = Arc::new(Step::says("kind", ToolVerdict::allow()).confining(confinement));
-        let policy = Arc::new(Fixed(Decision::NoOpinion));
+        let policy = Arc::new(FixedPolicy(Decision::NoOpinion));
         let options = SessionOptions { policy, policies: chain([&kind]), ..world.options() };
         let live = world.create_with(options).await;
         assert_eq!(live.run("go").await, Outcome::Done);
@@ -145,9 +145,9 @@ async fn step_that_allows_calls_lets_none_run_without_a_sandbox() {
 }
 
 /// Commands are confined; there is no opinion on calls.
-struct Confined(Permissions);
+struct ConfinedPolicy(Permissions);
 
-impl Policy for Confined {
+impl Policy for ConfinedPolicy {
     fn decide(&self, _: &Proposal<'_>) -> Decision {
         Decision::NoOpinion
     }
@@ -168,7 +168,7 @@ async fn step_that_allows_calls_gives_commands_no_network() {
         support: Some(SandboxSupport::Full { scoped: true }),
         ..PermissionRules::default()
     };
-    let policy = Arc::new(Confined(Permissions::new(rules, [])));
+    let policy = Arc::new(ConfinedPolicy(Permissions::new(rules, [])));
     let kind = Arc::new(Step::says("kind", ToolVerdict::allow()));
     let options = SessionOptions { policy, policies: chain([&kind]), ..world.options() };
     let live = world.create_with(options).await;
@@ -193,7 +193,7 @@ async fn step_that_lets_the_session_go_puts_no_files_back() {
         world.tools.extend(quipu::builtin());
         let step = Step::says("kind", ToolVerdict::allow()).travelling(TravelVerdict::Allow);
         let kind = Arc::new(step.confining(confinement));
-        let policy = Arc::new(Fixed(Decision::NoOpinion));
+        let policy = Arc::new(FixedPolicy(Decision::NoOpinion));
         let travel = TravelSettings { tools: true };
         let options = SessionOptions { policy, policies: chain([&kind]), travel, ..world.options() };
         let live = world.create_with(options).await;
@@ -206,7 +206,7 @@ async fn step_that_lets_the_session_go_puts_no_files_back() {
         assert_eq!(std::fs::read_to_string(world.cwd().join("a")).unwrap(), expected);
         assert_eq!(*kind.crossings.lock().unwrap(), [Crossing::Restore { paths: vec!["a".into()] }]);
         let text = live.results().pop().unwrap().1;
-        assert_eq!(text.contains("putting 1 file(s) back: no policy decides that"), !goes, "{text}");
+        assert_eq!(text.contains("putting 1 file(s) back? No policy decides that"), !goes, "{text}");
         keep_departures(&world).await;
         live.finish().await;
         world.check().await;
@@ -234,7 +234,7 @@ async fn question_about_the_bounds_names_who_asks() {
 }
 
 #[tokio::test]
-async fn path_that_leads_elsewhere_before_the_call_begins_is_decided_again() {
+async fn path_swapped_before_the_call_is_decided_again() {
     for (then, is_error, expected) in [("closed", true, "it is closed"), ("third", false, "third")] {
         path_leads_elsewhere(then, is_error, expected).await;
     }

@@ -7,7 +7,7 @@ use quipu::protocol::Outcome;
 use quipu::{ConfinementVerdict, Decision, SessionOptions, ToolOutput, ToolPolicy, ToolVerdict, Touches};
 use serde_json::json;
 
-use crate::policies::{Act, Fixed, Step};
+use crate::policies::{Act, FixedPolicy, Step};
 use crate::support::{World, call, say, touching};
 
 /// From the least strict to the strictest.
@@ -20,7 +20,7 @@ enum Level {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Said {
+enum StepReply {
     Level(Level),
     Error,
     Panics,
@@ -39,26 +39,26 @@ fn level() -> impl Strategy<Value = Level> {
     ])
 }
 
-fn said() -> impl Strategy<Value = Said> {
+fn said() -> impl Strategy<Value = StepReply> {
     prop_oneof![
-        12 => level().prop_map(Said::Level),
-        1 => Just(Said::Error),
-        1 => Just(Said::Panics),
-        1 => Just(Said::Hangs),
-        1 => Just(Said::Floods),
+        12 => level().prop_map(StepReply::Level),
+        1 => Just(StepReply::Error),
+        1 => Just(StepReply::Panics),
+        1 => Just(StepReply::Hangs),
+        1 => Just(StepReply::Floods),
     ]
 }
 
-fn step((said, confinement): (Said, Level)) -> Step {
+fn step((said, confinement): (StepReply, Level)) -> Step {
     let act = match said {
-        Said::Level(Level::NoOpinion) => Act::Say(ToolVerdict::NoOpinion),
-        Said::Level(Level::Allow) => Act::Say(ToolVerdict::allow()),
-        Said::Level(Level::Ask) => Act::Say(ToolVerdict::ask("Really?")),
-        Said::Level(Level::Deny) => Act::Say(ToolVerdict::deny("no")),
-        Said::Error => Act::Error,
-        Said::Panics => Act::Panics,
-        Said::Hangs => Act::Hangs,
-        Said::Floods => Act::Floods,
+        StepReply::Level(Level::NoOpinion) => Act::Say(ToolVerdict::NoOpinion),
+        StepReply::Level(Level::Allow) => Act::Say(ToolVerdict::allow()),
+        StepReply::Level(Level::Ask) => Act::Say(ToolVerdict::ask("Really?")),
+        StepReply::Level(Level::Deny) => Act::Say(ToolVerdict::deny("no")),
+        StepReply::Error => Act::Error,
+        StepReply::Panics => Act::Panics,
+        StepReply::Hangs => Act::Hangs,
+        StepReply::Floods => Act::Floods,
     };
     let confinement = match confinement {
         Level::NoOpinion => ConfinementVerdict::NoOpinion,
@@ -70,15 +70,15 @@ fn step((said, confinement): (Said, Level)) -> Step {
 }
 
 /// What each step alone says of the two questions, in order: whether the call may be made, whether it may be unconfined.
-fn levels((said, confinement): (Said, Level)) -> [Level; 2] {
+fn levels((said, confinement): (StepReply, Level)) -> [Level; 2] {
     let said = match said {
-        Said::Level(level) => level,
-        Said::Error | Said::Panics | Said::Hangs | Said::Floods => Level::Deny,
+        StepReply::Level(level) => level,
+        StepReply::Error | StepReply::Panics | StepReply::Hangs | StepReply::Floods => Level::Deny,
     };
     [said, confinement]
 }
 
-async fn play(base: Level, steps: Vec<(Said, Level)>, is_unconfined: bool) {
+async fn play(base: Level, steps: Vec<(StepReply, Level)>, is_unconfined: bool) {
     let touches = if is_unconfined { Touches::Anything } else { Touches::Nothing };
     let mut world = World::with([call(&[("act", json!({}))]), say("well")]);
     world.tools = vec![touching("act", touches, |_, _| async { ToolOutput::text("it ran") })];
@@ -90,7 +90,7 @@ async fn play(base: Level, steps: Vec<(Said, Level)>, is_unconfined: bool) {
     };
     let made: Vec<Arc<Step>> = steps.iter().map(|&one| Arc::new(step(one))).collect();
     let policies = made.iter().map(|step| Arc::clone(step) as Arc<dyn ToolPolicy>).collect();
-    let policy = Arc::new(Fixed(decision));
+    let policy = Arc::new(FixedPolicy(decision));
     let live = world.create_with(SessionOptions { policy, policies, ..world.options() }).await;
     assert_eq!(live.run("go").await, Outcome::Done);
 
@@ -109,7 +109,7 @@ async fn play(base: Level, steps: Vec<(Said, Level)>, is_unconfined: bool) {
     };
     assert_eq!(became, expected, "{base:?} {steps:?}: {text}");
     // A denial ends the chain; nothing else does.
-    let denies = |&one: &(Said, Level)| levels(one)[..questions].contains(&Level::Deny);
+    let denies = |&one: &(StepReply, Level)| levels(one)[..questions].contains(&Level::Deny);
     let last =
         if base == Level::Deny { 0 } else { steps.iter().position(denies).map_or(steps.len(), |at| at + 1) };
     let asked: Vec<usize> = made.iter().map(|step| step.asked().len()).collect();

@@ -3,7 +3,7 @@
 //! refused, the queues of the session 256 messages, plans by the senders that wait for them.
 
 use quipu::protocol::{Ack, Event, Outcome};
-use quipu::{Delivery, Refused, ToolOutput};
+use quipu::{Delivery, Refusal, ToolOutput};
 use serde_json::json;
 
 use crate::support::{Gate, Reply, World, call, say, tool};
@@ -13,7 +13,7 @@ fn flood() -> Reply {
 }
 
 #[tokio::test]
-async fn a_lossless_subscriber_withholds_the_stream_and_commands_still_run() {
+async fn lossless_subscriber_pauses_stream_but_not_commands() {
     let world = World::with([flood(), say("next")]);
     let live = world.create().await;
     let (view, mut events) = live.session.subscribe(Delivery::Lossless).await.unwrap();
@@ -116,7 +116,7 @@ async fn nothing_new_is_begun_for_a_subscriber_that_never_reads() {
         live.session.abort().await.unwrap();
         live.settled(runs).await;
     };
-    assert_eq!(refused, Refused::Behind);
+    assert_eq!(refused, Refusal::SlowSubscriber);
     assert!(runs < 1_000);
     drop(events);
     assert_eq!(live.run("free again").await, Outcome::Done);

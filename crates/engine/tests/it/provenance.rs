@@ -11,7 +11,7 @@ use quipu::store::{RefName, Store as _, Until, decode_nodes};
 use quipu::{Hook, HookContext, HookError, InputVerdict, ResultVerdict, SessionOptions};
 use serde_json::json;
 
-use crate::support::{Gate, Live, World, call, gated, say};
+use crate::support::{Gate, LiveSession, World, call, gated, say};
 
 fn process() -> Provenance {
     Provenance::new(Origin::Process, AuthorClass::Untrusted).named("build server")
@@ -20,7 +20,7 @@ fn process() -> Provenance {
 /// What the nodes of a session say: kind, source, and place and source of what was added.
 async fn sources(
     world: &World,
-    live: &Live,
+    live: &LiveSession,
 ) -> Vec<(&'static str, Option<Provenance>, Vec<(u32, Provenance)>)> {
     let head = world.store.head(&RefName::session(&live.id())).await.unwrap().unwrap();
     let nodes = world.store.lineage(head, Until::Root).await.unwrap();
@@ -51,7 +51,7 @@ impl Hook for Desk {
         _: &'a HookContext,
     ) -> BoxFuture<'a, Result<InputVerdict, HookError>> {
         let verdict = match input.content[0].as_text() {
-            Some("beside") => InputVerdict::Beside("It is Monday.".into()),
+            Some("beside") => InputVerdict::Add("It is Monday.".into()),
             Some("replace") => InputVerdict::Replace("other words".into()),
             _ => InputVerdict::Pass,
         };
@@ -124,8 +124,8 @@ async fn source_of_a_queued_input_survives_a_kill() {
     live.session.kill();
     drop(live);
     let live = loop {
-        let (live, troubles) = world.open(&id).await;
-        match troubles.as_slice() {
+        let (live, notices) = world.open(&id).await;
+        match notices.as_slice() {
             [Notice::Branched { .. }] => live.finish().await,
             _ => break live,
         };

@@ -6,10 +6,12 @@ use quipu::protocol::{
     Content, Entry, Event, ImageContent, Message, Model, NodeId, Outcome, ToolResultMessage,
 };
 use quipu::store::{RefName, Store as _, Until, decode_nodes};
-use quipu::{Opened, PruneSettings, SessionOptions, ToolOutput};
+use quipu::{OpenedSession, PruneSettings, SessionOptions, ToolOutput};
 use serde_json::json;
 
-use crate::support::{Live, Reply, World, call, check_store, messages_of, result_text, say, text_of, tool};
+use crate::support::{
+    LiveSession, Reply, World, call, check_store, messages_of, result_text, say, text_of, tool,
+};
 
 /// A result is about 2,000 tokens.
 const CHARACTERS: usize = 8_000;
@@ -73,7 +75,7 @@ fn is_pointer(result: &ToolResultMessage) -> bool {
     result_text(result).starts_with(POINTER)
 }
 
-fn steps(live: &Live) -> Vec<(NodeId, u64, u64, u64)> {
+fn steps(live: &LiveSession) -> Vec<(NodeId, u64, u64, u64)> {
     live.all(|event| match event {
         Event::ContextPruned { node, results, tokens_before, tokens_after } => {
             Some((*node, *results, *tokens_before, *tokens_after))
@@ -89,7 +91,7 @@ fn messages(body: &[u8]) -> Vec<serde_json::Value> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn over_thirty_turns_old_results_go_in_steps_and_between_them_what_was_sent_stays() {
+async fn thirty_turns_are_pruned_in_steps_with_stable_prefixes() {
     let world = world();
     world.fake.push([print("fail-0"), print("short-1"), print("picture-2")]);
     world.fake.push((3..33).map(|turn| print(&format!("long-{turn}"))));
@@ -153,9 +155,10 @@ async fn resumed_the_same_is_left_out_and_turned_off_nothing_is() {
     assert_eq!(first["tools"][1]["name"], "recall");
 
     let open = async |prune| {
-        let Opened { session, troubles } = world.engine.open(&id, options(&world, prune)).await.unwrap();
-        assert_eq!(troubles, []);
-        Live::of(session).await
+        let OpenedSession { session, notices } =
+            world.engine.open(&id, options(&world, prune)).await.unwrap();
+        assert_eq!(notices, []);
+        LiveSession::of(session).await
     };
     // The same bytes as far as there were any.
     let live = open(prune()).await;
@@ -187,7 +190,7 @@ async fn resumed_the_same_is_left_out_and_turned_off_nothing_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_compaction_keeps_what_was_left_out_so_and_undone_the_context_is_as_before() {
+async fn pruned_results_survive_compaction_and_its_undo() {
     let world = world();
     world.fake.push((0..17).map(|turn| print(&format!("long-{turn}"))));
     let mut options = options(&world, prune());
@@ -213,8 +216,8 @@ async fn a_compaction_keeps_what_was_left_out_so_and_undone_the_context_is_as_be
     );
 
     // Read back, it is the same.
-    let Opened { session, .. } = world.engine.open(&id, options.clone()).await.unwrap();
-    let live = Live::of(session).await;
+    let OpenedSession { session, .. } = world.engine.open(&id, options.clone()).await.unwrap();
+    let live = LiveSession::of(session).await;
     live.run("again?").await;
     live.finish().await;
     assert!(messages(&world.fake.bodies().pop().unwrap()).starts_with(&messages(&after)));
@@ -232,7 +235,7 @@ async fn a_compaction_keeps_what_was_left_out_so_and_undone_the_context_is_as_be
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_left_out_is_read_by_recall() {
+async fn pruned_result_is_read_by_recall() {
     let world = world();
     world.fake.push([print("picture-0")]);
     world.fake.push((1..16).map(|turn| print(&format!("long-{turn}"))));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use quipu::protocol::{Answer, AskKind, Command, Event, Notice, Refused, Scope, Thinking, Ui};
+use quipu::protocol::{Answer, AskKind, Command, Event, Notice, Refusal, Scope, Thinking, Ui};
 use quipu::{Decision, Delivery, Grant, GrantError, Policy, Proposal};
 use serde_json::json;
 
@@ -38,9 +38,9 @@ impl Policy for AskAll {
 }
 
 /// What a client does before it goes: how many events it reads, and how many others the session makes until it is back.
-type Stays = Vec<(u8, u8)>;
+type ClientVisits = Vec<(u8, u8)>;
 
-async fn come_and_go(delivery: Delivery, stays: Stays) {
+async fn come_and_go(delivery: Delivery, stays: ClientVisits) {
     let command = |line: &str| ("bash", json!({ "command": line }));
     let world = World::with([
         Reply { pieces: 700, retries: 1, ..say(&"abcdefghij".repeat(70)) },
@@ -64,7 +64,7 @@ async fn come_and_go(delivery: Delivery, stays: Stays) {
             state.fold(&envelope);
             states.insert(state.seq, state.clone());
             seen.send_replace(state.seq);
-            if let Event::Asked { ask } = &envelope.event {
+            if let Event::AskOpened { ask } = &envelope.event {
                 let answer = Answer::Allow { scope: Scope::Session };
                 let answer = Command::Answer { ask: ask.id.clone(), answer };
                 answers.send(answer).await.unwrap();
@@ -174,17 +174,17 @@ async fn question_is_answered_with_a_scope_that_it_offers() {
     let mut by = Vec::new();
     while let Some(envelope) = events.next().await {
         match &envelope.event {
-            Event::Asked { ask } => {
+            Event::AskOpened { ask } => {
                 assert!(matches!(&ask.kind, AskKind::Permission(asked) if asked.scopes.len() == 3));
                 let answer = |answer| Command::Answer { ask: ask.id.clone(), answer };
                 let wrong = session.send(answer(Answer::Confirm { yes: true })).await;
-                assert_eq!(wrong, Err(Refused::NoSuchAnswer));
+                assert_eq!(wrong, Err(Refusal::InvalidAnswer));
                 let (open, _) = session.subscribe(Delivery::Live).await.unwrap();
                 assert_eq!(open.asks, std::slice::from_ref(ask));
                 session.send(answer(Answer::Allow { scope: scopes.pop().unwrap() })).await.unwrap();
-                assert_eq!(session.send(answer(Answer::no())).await, Err(Refused::NoSuchAsk));
+                assert_eq!(session.send(answer(Answer::no())).await, Err(Refusal::NoSuchAsk));
             }
-            Event::AskClosed { by: Some(Answer::Allow { scope }), .. } => by.push(*scope),
+            Event::AskClosed { answer: Some(Answer::Allow { scope }), .. } => by.push(*scope),
             Event::Ui { ui: Ui::Notice { notice: Notice::Note { text } } } => told.push(text.clone()),
             Event::Settled => break,
             _ => {}
@@ -214,23 +214,23 @@ async fn question_of_a_host_has_default_deadline_and_first_answer() {
     let asked = tokio::spawn(async move { asking.ask_person(confirm(), Answer::Cancel, None).await });
     let ask = loop {
         match &events.next().await.unwrap().event {
-            Event::Asked { ask } if ask.deadline.is_none() => break ask.clone(),
+            Event::AskOpened { ask } if ask.deadline.is_none() => break ask.clone(),
             _ => {}
         }
     };
     let yes = || Command::Answer { ask: ask.id.clone(), answer: Answer::Confirm { yes: true } };
     session.send(yes()).await.unwrap();
-    assert_eq!(session.send(yes()).await, Err(Refused::NoSuchAsk));
+    assert_eq!(session.send(yes()).await, Err(Refusal::NoSuchAsk));
     assert_eq!(asked.await.unwrap().unwrap(), Answer::Confirm { yes: true });
     // Whoever could answer goes.
     let asking = session.clone();
     let asked = tokio::spawn(async move { asking.ask_person(confirm(), Answer::Cancel, None).await });
-    while !matches!(&events.next().await.unwrap().event, Event::Asked { .. }) {}
+    while !matches!(&events.next().await.unwrap().event, Event::AskOpened { .. }) {}
     drop(events);
     assert_eq!(asked.await.unwrap().unwrap(), Answer::Cancel);
     session.shutdown().await;
-    assert_eq!(session.ask_person(confirm(), Answer::Cancel, None).await, Err(Refused::Closed));
-    assert_eq!(session.prompt("late").await, Err(Refused::Closed));
+    assert_eq!(session.ask_person(confirm(), Answer::Cancel, None).await, Err(Refusal::Closed));
+    assert_eq!(session.prompt("late").await, Err(Refusal::Closed));
 }
 
 #[tokio::test]

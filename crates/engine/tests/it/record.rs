@@ -11,7 +11,7 @@ use quipu_replay::{Places, Recorder, RecordingError, Replay};
 use quipu_testkit::{Answer, FakeServer, Reply};
 use serde_json::json;
 
-use crate::support::{KEY, Live, World};
+use crate::support::{KEY, LiveSession, World};
 
 const API_KEY: &str = "a-key-that-nobody-may-see";
 const SECRET: &str = "ghp_Zk3vQ9xT1mB7cR5nW8yL2dF6hJ4pS0aGuE1o";
@@ -111,7 +111,7 @@ fn task(world: &World) -> FakeServer {
 }
 
 #[tokio::test]
-async fn what_was_recorded_is_said_again_in_another_place() {
+async fn recording_replays_in_another_directory() {
     let world = World::new();
     let server = task(&world);
     let (world, said, recording) = record(world, &server, &["make it", "and now?"]).await;
@@ -154,7 +154,7 @@ async fn the_first_departure_is_named_and_nothing_is_done_after_it() {
     std::fs::write(there.cwd().join("f"), "one\n2\nthree\n").unwrap();
     let (there, _, outcomes, played) = replay(there, &recording).await;
     let Outcome::Failed(error) = &outcomes[0] else { panic!("{outcomes:?}") };
-    assert_eq!(error.kind, ModelErrorKind::Departed);
+    assert_eq!(error.kind, ModelErrorKind::ReplayMismatch);
     assert_eq!(
         error.message,
         "the result of `read` (call c1) differs from the recording.\nexpected: two\ngot:      2"
@@ -384,7 +384,7 @@ async fn a_session_that_goes_on_is_recorded_from_there() {
     recorder.finish().unwrap();
     std::fs::remove_file(file(&world)).unwrap();
     let (options, recorder) = recorded(&world, &server);
-    let live = Live::of(world.engine.open(&id, options).await.unwrap().session).await;
+    let live = LiveSession::of(world.engine.open(&id, options).await.unwrap().session).await;
     live.run("two").await;
     live.finish().await;
     assert_eq!(recorder.finish().unwrap(), 2);

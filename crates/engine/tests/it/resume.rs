@@ -29,16 +29,16 @@ async fn live_and_resumed_bodies_are_the_same_bytes() {
     let mut bodies = Vec::new();
     for restart in [false, true] {
         let mut world = World::with(script());
-        world.engine = world.engine.with_clock(Arc::new(Still));
+        world.engine = world.engine.with_clock(Arc::new(FixedClock));
         let live = world.create().await;
         assert_eq!(live.run("a").await, Outcome::Done);
         let id = live.id();
         let live = if restart {
             live.finish().await;
             world = world.reopen();
-            world.engine = world.engine.with_clock(Arc::new(Still));
-            let (live, troubles) = world.open(&id).await;
-            assert_eq!(troubles, []);
+            world.engine = world.engine.with_clock(Arc::new(FixedClock));
+            let (live, notices) = world.open(&id).await;
+            assert_eq!(notices, []);
             live
         } else {
             live
@@ -52,9 +52,9 @@ async fn live_and_resumed_bodies_are_the_same_bytes() {
     assert_eq!(without_cwd(&bodies[0]), without_cwd(&bodies[1]));
 }
 
-struct Still;
+struct FixedClock;
 
-impl quipu::Clock for Still {
+impl quipu::Clock for FixedClock {
     fn now(&self) -> i64 {
         1_700_000_000_000
     }
@@ -150,7 +150,7 @@ async fn an_erased_prompt_is_lost_and_not_sent() {
     let options = quipu::SessionOptions { system: None, ..world.options() };
     let opened = world.engine.open(&id, options).await.unwrap();
     let told = |notice: &Notice| matches!(notice, Notice::Note { text } if text.contains("is missing from the store"));
-    assert!(opened.troubles.iter().any(told), "{:?}", opened.troubles);
+    assert!(opened.notices.iter().any(told), "{:?}", opened.notices);
     assert_eq!(opened.session.ask("b").await.unwrap().0, Outcome::Done);
     opened.session.shutdown().await;
     let bodies = world.fake.bodies();
@@ -170,7 +170,7 @@ async fn a_second_writer_is_told_and_gets_a_branch() {
     let other = engine_over(store.clone(), world.dir.path());
     let opened = other.open(&id, world.options()).await.unwrap();
     let branch = opened.session.view().session;
-    assert_eq!(opened.troubles, [Notice::Branched { session: branch.clone() }]);
+    assert_eq!(opened.notices, [Notice::Branched { session: branch.clone() }]);
     assert_ne!(branch, id);
     assert_eq!(opened.session.ask("from two").await.unwrap().1, "to two");
     assert_eq!(one.run("from one").await, Outcome::Done);
@@ -185,14 +185,14 @@ async fn a_second_writer_is_told_and_gets_a_branch() {
     one.finish().await;
     // Now that nobody holds it, it is opened itself.
     let opened = other.open(&id, world.options()).await.unwrap();
-    assert_eq!((opened.troubles, opened.session.view().session), (vec![], id));
+    assert_eq!((opened.notices, opened.session.view().session), (vec![], id));
     opened.session.shutdown().await;
     drop((other, store));
     world.check().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_read_ahead_is_taken_where_the_session_still_stands_there() {
+async fn prefetch_is_used_when_the_head_is_unchanged() {
     let world = World::with([say("one"), say("two"), say("three"), say("four"), say("five")]);
     let mut ids = Vec::new();
     for text in ["a", "b"] {
@@ -253,7 +253,7 @@ pub(crate) async fn go_on_elsewhere(store: &dyn Graph, id: &SessionId) -> quipu:
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_loses_the_race_gets_a_branch_and_nothing_is_woven() {
+async fn loser_of_race_gets_a_branch_without_mixing() {
     // The other program writes at each of these moments.
     for moment in ["idle", "calling", "tools"] {
         let (before, tools) = (Gate::new(), Gate::new());
@@ -289,11 +289,11 @@ async fn who_loses_the_race_gets_a_branch_and_nothing_is_woven() {
         }
         let branch = live.id();
         assert_ne!(branch, id);
-        let troubles = live.all(|event| match event {
+        let notices = live.all(|event| match event {
             Event::Ui { ui: quipu::protocol::Ui::Notice { notice: trouble } } => Some(trouble.clone()),
             _ => None,
         });
-        assert_eq!(troubles, [Notice::Branched { session: branch.clone() }], "{moment}");
+        assert_eq!(notices, [Notice::Branched { session: branch.clone() }], "{moment}");
         assert_eq!(live.outcomes().last(), Some(&Outcome::Done), "{moment}");
         live.finish().await;
         assert!(texts(&*world.store, &id).await.contains(&"from elsewhere".to_owned()));
@@ -312,7 +312,7 @@ async fn who_loses_the_race_gets_a_branch_and_nothing_is_woven() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_comes_while_the_lease_is_waited_for_is_read_too() {
+async fn commits_during_lease_wait_are_read() {
     let dir = crate::support::scratch();
     let mut world = World::with([say("one"), say("two")]);
     let live = world.create().await;
@@ -322,8 +322,8 @@ async fn what_comes_while_the_lease_is_waited_for_is_read_too() {
     let store = crate::storage::failing(&world.store, usize::MAX, 0, crate::storage::errors()[0].clone());
     *store.goes_on.lock().unwrap() = Some(id.clone());
     world.engine = engine_over(store.clone(), dir.path());
-    let (live, troubles) = world.open(&id).await;
-    assert_eq!((live.id(), troubles), (id, vec![]));
+    let (live, notices) = world.open(&id).await;
+    assert_eq!((live.id(), notices), (id, vec![]));
     assert_eq!(live.run("second").await, Outcome::Done);
     let shown: Vec<String> = world.fake.last_messages().iter().map(text_of).collect();
     assert!(shown.iter().any(|text| text.contains("from elsewhere")), "{shown:?}");
@@ -354,7 +354,7 @@ async fn a_name_that_was_taken_before_the_first_message() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_opened_says_so_and_holds_nothing() {
+async fn failed_open_reports_error_and_holds_no_lease() {
     let world = World::new();
     let live = world.create().await;
     assert_eq!(live.run("a").await, Outcome::Done);
@@ -371,8 +371,8 @@ async fn what_cannot_be_opened_says_so_and_holds_nothing() {
     ));
     let bad = quipu::SessionOptions { id: Some("../x".into()), ..world.options() };
     assert!(matches!(world.engine.create(bad).await, Err(OpenError::BadId(_))));
-    let (live, troubles) = world.open(&id).await;
-    assert_eq!(troubles, [], "the tries before left no lease");
+    let (live, notices) = world.open(&id).await;
+    assert_eq!(notices, [], "the tries before left no lease");
     live.finish().await;
     world.check().await;
 }
@@ -390,16 +390,16 @@ async fn a_session_that_was_dropped_keeps_what_was_acknowledged() {
     live.session.kill();
     drop(live);
     // Its task ends by itself and gives the session back.
-    let (live, troubles) = loop {
-        let (live, troubles) = world.open(&id).await;
-        match troubles.as_slice() {
+    let (live, notices) = loop {
+        let (live, notices) = world.open(&id).await;
+        match notices.as_slice() {
             [Notice::Branched { .. }] => live.finish().await,
-            _ => break (live, troubles),
+            _ => break (live, notices),
         };
         tokio::task::yield_now().await;
     };
     assert_eq!(
-        troubles,
+        notices,
         [Notice::Interrupted { calls: vec![("wait".into(), "c1".into())], model_call: false }]
     );
     assert_eq!(live.session.view().waiting, 1);
@@ -470,7 +470,7 @@ async fn a_compacted_session_goes_on_from_its_summary() {
         let id = live.id();
         let three = live
             .all(|event| match event {
-                Event::MessageEnded { message, ending: Ending::Kept(node), .. } => {
+                Event::MessageEnded { message, ending: Ending::Committed(node), .. } => {
                     Some((text_of(message), *node))
                 }
                 _ => None,
@@ -481,8 +481,8 @@ async fn a_compacted_session_goes_on_from_its_summary() {
         compacted(&world, &id, three.filter(|_| kept), checkpoint).await;
 
         let world = world.reopen();
-        let (live, troubles) = world.open(&id).await;
-        assert_eq!(troubles, []);
+        let (live, notices) = world.open(&id).await;
+        assert_eq!(notices, []);
         live.run("four").await;
         let tail: &[&str] = if kept { &["three", "answer 2", "four"] } else { &["four"] };
         let texts: Vec<String> = world.fake.last_messages().iter().map(text_of).collect();

@@ -11,7 +11,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use quipu::protocol::{
     Ack, Command, Entry, Event, Limit, Message, Model, ModelError, ModelErrorKind, ModelRequest, MoveFiles,
-    Moved, Notice, Outcome, Prices, RunId, SessionId, StopReason, ToolCall, ToolResultMessage, Trust,
+    MoveReport, Notice, Outcome, Prices, RunId, SessionId, StopReason, ToolCall, ToolResultMessage, Trust,
     UserInput,
 };
 use quipu::store::{
@@ -31,12 +31,12 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::support::{
-    Fake, Gate, KEY, Live, Reply, World, call, echo, engine_over, model, open_store, say, scratch,
+    Fake, Gate, KEY, LiveSession, Reply, World, call, echo, engine_over, model, open_store, say, scratch,
 };
 
 /// Where a hook does its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum At {
+enum HookSite {
     Input,
     ToolCall,
     ToolResult,
@@ -49,27 +49,27 @@ enum At {
 type Work = dyn Fn(HookContext) -> BoxFuture<'static, ()> + Send + Sync;
 
 /// A hook that does something at one point, and lets all pass.
-struct Asking {
-    at: At,
+struct WorkHook {
+    at: HookSite,
     work: Box<Work>,
 }
 
-impl Asking {
+impl WorkHook {
     fn hook<F: Future<Output = ()> + Send + 'static>(
-        at: At,
+        at: HookSite,
         work: impl Fn(HookContext) -> F + Send + Sync + 'static,
     ) -> Arc<dyn Hook> {
         Arc::new(Self { at, work: Box::new(move |cx| work(cx).boxed()) })
     }
 
-    async fn at(&self, at: At, cx: &HookContext) {
+    async fn at(&self, at: HookSite, cx: &HookContext) {
         if self.at == at {
             (self.work)(cx.clone()).await;
         }
     }
 }
 
-impl Hook for Asking {
+impl Hook for WorkHook {
     fn name(&self) -> &str {
         "asking"
     }
@@ -79,7 +79,7 @@ impl Hook for Asking {
         _: &'a UserInput,
         cx: &'a HookContext,
     ) -> BoxFuture<'a, Result<InputVerdict, HookError>> {
-        self.at(At::Input, cx).map(|()| Ok(InputVerdict::Pass)).boxed()
+        self.at(HookSite::Input, cx).map(|()| Ok(InputVerdict::Pass)).boxed()
     }
 
     fn tool_call<'a>(
@@ -87,7 +87,7 @@ impl Hook for Asking {
         _: &'a ToolCall,
         cx: &'a HookContext,
     ) -> BoxFuture<'a, Result<CallVerdict, HookError>> {
-        self.at(At::ToolCall, cx).map(|()| Ok(CallVerdict::Pass)).boxed()
+        self.at(HookSite::ToolCall, cx).map(|()| Ok(CallVerdict::Pass)).boxed()
     }
 
     fn tool_result<'a>(
@@ -96,11 +96,11 @@ impl Hook for Asking {
         _: &'a ToolResultMessage,
         cx: &'a HookContext,
     ) -> BoxFuture<'a, Result<ResultVerdict, HookError>> {
-        self.at(At::ToolResult, cx).map(|()| Ok(ResultVerdict::Pass)).boxed()
+        self.at(HookSite::ToolResult, cx).map(|()| Ok(ResultVerdict::Pass)).boxed()
     }
 
     fn turn_end<'a>(&'a self, _: u32, cx: &'a HookContext) -> BoxFuture<'a, Result<(), HookError>> {
-        self.at(At::TurnEnd, cx).map(Ok).boxed()
+        self.at(HookSite::TurnEnd, cx).map(Ok).boxed()
     }
 
     fn run_end<'a>(
@@ -108,7 +108,7 @@ impl Hook for Asking {
         _: &'a RunEnd,
         cx: &'a HookContext,
     ) -> BoxFuture<'a, Result<RunEndVerdict, HookError>> {
-        self.at(At::RunEnd, cx).map(|()| Ok(RunEndVerdict::Pass)).boxed()
+        self.at(HookSite::RunEnd, cx).map(|()| Ok(RunEndVerdict::Pass)).boxed()
     }
 
     fn before_run<'a>(
@@ -116,7 +116,7 @@ impl Hook for Asking {
         _: &'a RunStart,
         cx: &'a HookContext,
     ) -> BoxFuture<'a, Result<RunStartVerdict, HookError>> {
-        self.at(At::Start, cx).map(|()| Ok(RunStartVerdict::Pass)).boxed()
+        self.at(HookSite::Start, cx).map(|()| Ok(RunStartVerdict::Pass)).boxed()
     }
 
     fn before_move<'a>(
@@ -124,7 +124,7 @@ impl Hook for Asking {
         _: &'a MoveRequest,
         cx: &'a HookContext,
     ) -> BoxFuture<'a, Result<MoveVerdict, HookError>> {
-        self.at(At::Move, cx).map(|()| Ok(MoveVerdict::Pass)).boxed()
+        self.at(HookSite::Move, cx).map(|()| Ok(MoveVerdict::Pass)).boxed()
     }
 }
 
@@ -143,18 +143,18 @@ type Answers<T> = mpsc::UnboundedReceiver<Result<T, RunnerError>>;
 
 /// A hook that makes one call each time that it is asked, and what it was answered.
 fn calls_at(
-    at: At,
+    at: HookSite,
     request: impl Fn() -> CallRequest + Send + Sync + 'static,
 ) -> (Arc<dyn Hook>, Answers<CallAnswer>) {
     let (tell, answers) = mpsc::unbounded_channel();
-    let hook = Asking::hook(at, move |cx| {
+    let hook = WorkHook::hook(at, move |cx| {
         let (tell, request) = (tell.clone(), request());
         async move { drop(tell.send(cx.runner().call(request).await)) }
     });
     (hook, answers)
 }
 
-async fn hooked(world: &World, hook: Arc<dyn Hook>) -> Live {
+async fn hooked(world: &World, hook: Arc<dyn Hook>) -> LiveSession {
     world.create_with(SessionOptions { hooks: vec![hook], ..world.options() }).await
 }
 
@@ -191,7 +191,7 @@ async fn call_is_recorded_with_its_purpose_before_it_is_sent() {
     let gate = Gate::new();
     let reply = Reply { cost: 0.25, before: Some(gate.clone()), ..say("A name") };
     let world = World::with([Reply { cost: 0.5, ..say("one") }, reply, say("two")]);
-    let (hook, mut answers) = calls_at(At::RunEnd, request);
+    let (hook, mut answers) = calls_at(HookSite::RunEnd, request);
     let live = hooked(&world, hook).await;
     live.session.prompt("go").await.unwrap();
     gate.reached().await;
@@ -237,7 +237,7 @@ async fn call_beyond_its_budget_is_not_sent() {
     // A token costs a cent.
     let cost = Prices { output: 10_000.0, ..Prices::default() };
     let model = Arc::new(Model { max_tokens: 8_192, cost, ..(*model()).clone() });
-    let (hook, mut answers) = calls_at(At::Input, || CallRequest { budget: Some(0.5), ..request() });
+    let (hook, mut answers) = calls_at(HookSite::Input, || CallRequest { budget: Some(0.5), ..request() });
     let options = SessionOptions { model, hooks: vec![hook], ..world.options() };
     let live = world.create_with(options).await;
     // The first one, before the session has a name, and one of the session.
@@ -259,7 +259,7 @@ async fn run_pays_for_what_its_hooks_ask() {
         Reply { cost: 0.25, ..call(&[("echo", json!({ "text": "a" }))]) },
         Reply { cost: 0.5, ..say("A name") },
     ]);
-    let (hook, mut answers) = calls_at(At::ToolCall, request);
+    let (hook, mut answers) = calls_at(HookSite::ToolCall, request);
     let limits = Limits { max_cost: Some(0.75), ..Limits::default() };
     let options = SessionOptions { limits, hooks: vec![hook], ..world.options() };
     let live = world.create_with(options).await;
@@ -274,7 +274,7 @@ async fn run_pays_for_what_its_hooks_ask() {
         Reply { cost: 0.75, ..call(&[("echo", json!({ "text": "a" }))]) },
         say("so"),
     ]);
-    let (hook, mut answers) = calls_at(At::ToolCall, || CallRequest { budget: Some(9.0), ..request() });
+    let (hook, mut answers) = calls_at(HookSite::ToolCall, || CallRequest { budget: Some(9.0), ..request() });
     let limits = Limits { max_cost: Some(1.5), ..Limits::default() };
     let options = SessionOptions { limits, model: dear(), hooks: vec![hook], ..world.options() };
     let live = world.create_with(options).await;
@@ -296,7 +296,7 @@ fn dear() -> Arc<Model> {
 async fn day_pays_for_what_hooks_ask_and_nothing_stays_reserved() {
     let costs = |cost, text: &str| Reply { cost, ..say(text) };
     let world = World::with([costs(0.25, "one"), costs(0.5, "A name"), costs(0.25, "two")]);
-    let (hook, mut answers) = calls_at(At::RunEnd, || CallRequest { budget: Some(9.0), ..request() });
+    let (hook, mut answers) = calls_at(HookSite::RunEnd, || CallRequest { budget: Some(9.0), ..request() });
     let limits =
         Limits { daily_budget: Some(2.0), wait: Some(Duration::from_millis(20)), ..Limits::default() };
     let options = SessionOptions { limits, model: dear(), hooks: vec![hook], ..world.options() };
@@ -321,7 +321,7 @@ async fn call_that_takes_too_long_is_stopped_and_recorded() {
     let gate = Gate::new();
     let world = World::with([say("one"), Reply { before: Some(gate.clone()), ..say("late") }]);
     let late = || CallRequest { deadline: Duration::from_millis(30), ..request() };
-    let (hook, mut answers) = calls_at(At::RunEnd, late);
+    let (hook, mut answers) = calls_at(HookSite::RunEnd, late);
     let live = hooked(&world, hook).await;
     assert_eq!(live.run("go").await, Outcome::Done);
     let refused = answers.recv().await.unwrap().unwrap_err();
@@ -348,10 +348,10 @@ async fn calls_are_aborted_with_their_run_and_with_the_session() {
         Reply { before: Some(second.clone()), ..say("late") },
     ]);
     // One that nothing waits for, and that goes on when its run is over.
-    let (hook, mut answers) = calls_at(At::TurnEnd, request);
+    let (hook, mut answers) = calls_at(HookSite::TurnEnd, request);
     let (block, _open) = tokio::sync::watch::channel(());
     let live = {
-        let hold = Asking::hook(At::RunEnd, move |_| {
+        let hold = WorkHook::hook(HookSite::RunEnd, move |_| {
             let mut hold = block.subscribe();
             async move { drop(hold.changed().await) }
         });
@@ -376,8 +376,8 @@ async fn calls_are_aborted_with_their_run_and_with_the_session() {
 
 #[tokio::test]
 async fn hook_that_is_too_slow_loses_its_call() {
-    struct Slow(mpsc::UnboundedSender<()>);
-    impl Hook for Slow {
+    struct SlowHook(mpsc::UnboundedSender<()>);
+    impl Hook for SlowHook {
         fn name(&self) -> &str {
             "slow"
         }
@@ -402,7 +402,7 @@ async fn hook_that_is_too_slow_loses_its_call() {
     let gate = Gate::new();
     let world = World::with([say("one"), Reply { before: Some(gate.clone()), ..say("late") }]);
     let (tell, mut told) = mpsc::unbounded_channel();
-    let live = hooked(&world, Arc::new(Slow(tell))).await;
+    let live = hooked(&world, Arc::new(SlowHook(tell))).await;
     assert_eq!(live.run("go").await, Outcome::Done);
     assert!(told.try_recv().is_err(), "its deadline goes on while a model works for it");
     let id = live.id();
@@ -420,9 +420,9 @@ fn is_child(session: Option<&SessionId>) -> bool {
 }
 
 /// A hook that begins one child session each time that it is asked outside of one, and what it was answered.
-fn children_at(at: At, request: ChildRequest) -> (Arc<dyn Hook>, Answers<ChildAnswer>) {
+fn children_at(at: HookSite, request: ChildRequest) -> (Arc<dyn Hook>, Answers<ChildAnswer>) {
     let (tell, answers) = mpsc::unbounded_channel();
-    let hook = Asking::hook(at, move |cx| {
+    let hook = WorkHook::hook(at, move |cx| {
         let (tell, request) = (tell.clone(), request.clone());
         async move {
             if !is_child(cx.session.as_ref()) {
@@ -438,7 +438,7 @@ async fn child_sessions_are_three_levels_deep_at_most() {
     let world = World::new();
     let (tell, mut answers) = mpsc::unbounded_channel();
     // Within each child, too.
-    let hook = Asking::hook(At::Input, move |cx| {
+    let hook = WorkHook::hook(HookSite::Input, move |cx| {
         let tell = tell.clone();
         async move { drop(tell.send(cx.runner().session(child()).await)) }
     });
@@ -467,7 +467,7 @@ async fn child_session_stands_in_the_graph_and_can_be_opened() {
         Reply { cost: 0.25, ..say("Found it.") },
         Reply { cost: 0.5, ..say("two") },
     ]);
-    let (hook, mut answers) = children_at(At::RunEnd, child());
+    let (hook, mut answers) = children_at(HookSite::RunEnd, child());
     let live = hooked(&world, hook).await;
     assert_eq!(live.run("go").await, Outcome::Done);
     let answer = answers.recv().await.unwrap().unwrap();
@@ -496,8 +496,8 @@ async fn child_session_stands_in_the_graph_and_can_be_opened() {
     // It has no tools, and nothing of its parent's prompt.
     let body: serde_json::Value = serde_json::from_slice(&world.fake.bodies()[1]).unwrap();
     assert_eq!((&body["system"], &body["tools"]), (&json!("You look things up."), &json!([])));
-    let (opened, troubles) = world.open(&answer.session).await;
-    assert_eq!((opened.id(), troubles.len()), (answer.session, 0));
+    let (opened, notices) = world.open(&answer.session).await;
+    assert_eq!((opened.id(), notices.len()), (answer.session, 0));
     assert_eq!(opened.run("And now?").await, Outcome::Done);
     assert_eq!(opened.said().last().unwrap(), "assistant: two");
     opened.finish().await;
@@ -514,10 +514,10 @@ impl Policy for Asks {
 }
 
 #[tokio::test]
-async fn child_session_has_the_tools_it_is_lent_under_the_rules_of_its_parent() {
+async fn child_session_uses_lent_tools_under_parent_rules() {
     let world = World::with([say("one"), call(&[("echo", json!({ "text": "a" }))]), say("Found it.")]);
     let lent = ChildRequest { tools: vec!["echo".into()], ..child() };
-    let (hook, mut answers) = children_at(At::RunEnd, lent);
+    let (hook, mut answers) = children_at(HookSite::RunEnd, lent);
     let policy = Arc::new(Asks);
     let options = SessionOptions { hooks: vec![hook], policy, ..world.options() };
     let live = world.create_with(options).await;
@@ -539,7 +539,7 @@ async fn child_session_has_the_tools_it_is_lent_under_the_rules_of_its_parent() 
     opened.finish().await;
 
     let none = ChildRequest { tools: vec!["bash".into()], ..child() };
-    let (hook, mut answers) = children_at(At::RunEnd, none);
+    let (hook, mut answers) = children_at(HookSite::RunEnd, none);
     let live = hooked(&world, hook).await;
     assert_eq!(live.run("go").await, Outcome::Done);
     assert!(matches!(answers.recv().await.unwrap(), Err(RunnerError::NoTool(name)) if name == "bash"));
@@ -557,7 +557,7 @@ async fn child_session_ends_at_its_deadline_and_its_cost_is_the_runs() {
         Reply { cost: 0.25, ..call(&[("echo", json!({ "text": "c" }))]) },
     ]);
     let slow = ChildRequest { deadline: Duration::from_secs(1), tools: vec!["echo".into()], ..child() };
-    let (hook, mut answers) = children_at(At::ToolResult, slow);
+    let (hook, mut answers) = children_at(HookSite::ToolResult, slow);
     let limits = Limits { max_cost: Some(0.75), ..Limits::default() };
     let options = SessionOptions { limits, hooks: vec![hook], ..world.options() };
     let live = world.create_with(options).await;
@@ -575,7 +575,7 @@ async fn four_calls_of_a_session_are_under_way_at_most() {
     let gates: Vec<Gate> = (0..5).map(|_| Gate::new()).collect();
     let held = gates.iter().map(|gate| Reply { before: Some(gate.clone()), ..say("so") });
     let world = World::with(std::iter::once(say("one")).chain(held));
-    let hook = Asking::hook(At::RunEnd, |cx| async move {
+    let hook = WorkHook::hook(HookSite::RunEnd, |cx| async move {
         let runner = cx.runner();
         let calls = (0..5).map(|_| runner.call(request()));
         for answer in futures_util::future::join_all(calls).await {
@@ -652,8 +652,8 @@ async fn source_asks_a_model_for_its_sections() {
     assert_eq!(cost_of(&world, &sessions[0]).await, 0.25);
     assert_eq!(noted(&world, &id, "quipu.call").await.len(), 1);
     assert_eq!(cost_of(&world, &id).await, 0.5);
-    let (opened, troubles) = world.open(&sessions[0]).await;
-    assert_eq!(troubles, []);
+    let (opened, notices) = world.open(&sessions[0]).await;
+    assert_eq!(notices, []);
     opened.finish().await;
     world.check().await;
 }
@@ -666,7 +666,7 @@ async fn secrets_of_requests_and_answers_are_sealed() {
     sealer.know("api-key", SECRET);
     world.engine = Engine::new(world.store.clone(), Arc::new(sealer), world.dir.path().join("spill"));
     let (tell, mut answers) = mpsc::unbounded_channel();
-    let hook = Asking::hook(At::RunEnd, move |cx| {
+    let hook = WorkHook::hook(HookSite::RunEnd, move |cx| {
         let tell = tell.clone();
         async move {
             let call =
@@ -678,7 +678,7 @@ async fn secrets_of_requests_and_answers_are_sealed() {
     });
     // Within the child, too.
     let once = Mutex::new(false);
-    let first = Asking::hook(At::RunEnd, move |cx| {
+    let first = WorkHook::hook(HookSite::RunEnd, move |cx| {
         let nested = std::mem::replace(&mut *once.lock().unwrap(), true);
         let work = (!nested).then(|| hook.clone());
         async move {
@@ -713,7 +713,7 @@ async fn failures_are_told_apart() {
         Reply { panics: true, ..say("") },
     ]);
     let (tell, mut told) = mpsc::unbounded_channel();
-    let hook = Asking::hook(At::RunEnd, move |cx| {
+    let hook = WorkHook::hook(HookSite::RunEnd, move |cx| {
         let tell = tell.clone();
         async move {
             let name = ModelName { provider: "none".into(), id: "none".into() };
@@ -750,12 +750,12 @@ async fn failures_are_told_apart() {
 }
 
 /// The model of a process that is killed: it answers what hooks ask as it is told, and its own second call never ends.
-struct Killed {
+struct KilledProvider {
     fake: Fake,
     answers: bool,
 }
 
-impl Provider for Killed {
+impl Provider for KilledProvider {
     fn encode(&self, request: &ModelRequest) -> Result<Bytes, ModelError> {
         self.fake.encode(request)
     }
@@ -795,7 +795,7 @@ async fn killed_process() {
     let dir = std::path::PathBuf::from(dir);
     let engine = engine_over(open_store(&dir), &dir);
     let answers = std::env::var_os("QUIPU_RUNNER_ANSWERS").is_some();
-    let hook = Asking::hook(At::TurnEnd, |cx| async move {
+    let hook = WorkHook::hook(HookSite::TurnEnd, |cx| async move {
         let request = CallRequest { budget: Some(9.0), ..request() };
         cx.runner().call(request).await.unwrap();
         println!("\n@answered");
@@ -805,14 +805,18 @@ async fn killed_process() {
         hooks: vec![hook],
         id: Some("killed".into()),
         limits: Limits { daily_budget: Some(100.0), ..Limits::default() },
-        ..SessionOptions::new(dir.join("work"), dear(), Arc::new(Killed { fake: Fake::default(), answers }))
+        ..SessionOptions::new(
+            dir.join("work"),
+            dear(),
+            Arc::new(KilledProvider { fake: Fake::default(), answers }),
+        )
     };
     let session = engine.create(options).await.unwrap();
     drop(session.ask("go").await);
 }
 
 #[test]
-fn calls_of_a_killed_process_are_found_when_the_session_is_opened() {
+fn calls_of_a_killed_process_are_found_on_open() {
     for answers in [false, true] {
         let dir = scratch();
         std::fs::create_dir_all(dir.path().join("work")).unwrap();
@@ -836,8 +840,8 @@ fn calls_of_a_killed_process_are_found_when_the_session_is_opened() {
 
 async fn found(world: World, answered: bool) {
     let id = SessionId::from("killed");
-    let (live, troubles) = world.open(&id).await;
-    assert!(matches!(&troubles[..], [Notice::Interrupted { model_call: true, .. }]), "{troubles:?}");
+    let (live, notices) = world.open(&id).await;
+    assert!(matches!(&notices[..], [Notice::Interrupted { model_call: true, .. }]), "{notices:?}");
     let kept = noted(&world, &id, "quipu.call").await;
     let [kept] = kept.as_slice() else { panic!("{kept:?}") };
     assert_eq!(kept["purpose"], "title");
@@ -875,15 +879,15 @@ async fn program_asks_without_a_session() {
     let mark = &noted(&world, &answer.session, "quipu.parent").await[0];
     assert_eq!((&mark["purpose"], &mark["parent"]), (&json!("title"), &json!(null)));
     assert_eq!(cost_of(&world, &answer.session).await, 0.25);
-    let (opened, troubles) = world.open(&answer.session).await;
-    assert_eq!(troubles, []);
+    let (opened, notices) = world.open(&answer.session).await;
+    assert_eq!(notices, []);
     opened.finish().await;
     let child = runner.session(child()).await.unwrap();
     assert_eq!(child.text, "Found it.");
     world.check().await;
 }
 
-async fn moved(live: &Live, command: Command) -> Moved {
+async fn moved(live: &LiveSession, command: Command) -> MoveReport {
     match live.session.send(command).await {
         Ok(Ack::Moved(moved)) => moved,
         other => panic!("{other:?}"),
@@ -891,17 +895,17 @@ async fn moved(live: &Live, command: Command) -> Moved {
 }
 
 fn undo() -> Command {
-    Command::Undo { steps: 1, files: MoveFiles::AsBefore }
+    Command::Undo { steps: 1, files: MoveFiles::Auto }
 }
 
 fn redo() -> Command {
-    Command::Redo { steps: 1, files: MoveFiles::AsBefore }
+    Command::Redo { steps: 1, files: MoveFiles::Auto }
 }
 
 #[tokio::test]
 async fn calls_of_hooks_stand_in_the_way_of_no_move() {
     let world = World::with([Reply { cost: 0.125, ..say("a0") }, Reply { cost: 0.125, ..say("a1") }]);
-    let (hook, mut answers) = calls_at(At::Move, || CallRequest { budget: Some(1.5), ..request() });
+    let (hook, mut answers) = calls_at(HookSite::Move, || CallRequest { budget: Some(1.5), ..request() });
     let limits = Limits { daily_budget: Some(100.0), ..Limits::default() };
     let mut options = SessionOptions { limits, model: dear(), hooks: vec![hook], ..world.options() };
     options.compaction.keep_recent_tokens = 1;
@@ -969,7 +973,7 @@ async fn run_goes_on_while_a_call_of_a_hook_is_under_way() {
     let cost = Prices { output: 100.0, ..Prices::default() };
     let model = Arc::new(Model { max_tokens: 4_096, cost, ..(*model()).clone() });
     let world = World::with([call(&[("echo", json!({ "text": "a" }))]), held]);
-    let (hook, mut answers) = calls_at(At::TurnEnd, request);
+    let (hook, mut answers) = calls_at(HookSite::TurnEnd, request);
     let limits = Limits { max_cost: Some(1.0), ..Limits::default() };
     let options = SessionOptions { limits, model: model.clone(), hooks: vec![hook], ..world.options() };
     let live = world.create_with(options).await;
@@ -987,7 +991,7 @@ async fn run_goes_on_while_a_call_of_a_hook_is_under_way() {
         let gate = Gate::new();
         let held = Reply { cost: 0.125, before: Some(gate.clone()), ..say("A name") };
         let world = World::with([Reply { cost: 0.01, ..call(&[("echo", json!({ "text": "a" }))]) }, held]);
-        let (hook, _answers) = calls_at(At::TurnEnd, request);
+        let (hook, _answers) = calls_at(HookSite::TurnEnd, request);
         let limits = Limits { max_cost: Some(0.5), ..Limits::default() };
         let options = SessionOptions { limits, model: model.clone(), hooks: vec![hook], ..world.options() };
         let live = world.create_with(options).await;
@@ -1011,7 +1015,7 @@ async fn run_that_is_over_pays_for_nothing_more() {
     let world = World::with([say("one")]);
     let kept: Arc<Mutex<Option<Runner>>> = Arc::default();
     let keep = kept.clone();
-    let hook = Asking::hook(At::RunEnd, move |cx| {
+    let hook = WorkHook::hook(HookSite::RunEnd, move |cx| {
         *keep.lock().unwrap() = Some(cx.runner());
         std::future::ready(())
     });
@@ -1029,7 +1033,7 @@ async fn run_that_is_over_pays_for_nothing_more() {
 #[tokio::test]
 async fn first_run_pays_for_what_is_asked_before_it_begins() {
     let world = World::with([Reply { cost: 0.75, ..say("A name") }, say("one")]);
-    let (hook, mut answers) = calls_at(At::Start, || CallRequest { budget: Some(9.0), ..request() });
+    let (hook, mut answers) = calls_at(HookSite::Start, || CallRequest { budget: Some(9.0), ..request() });
     let limits = Limits { max_cost: Some(1.5), ..Limits::default() };
     let options = SessionOptions { limits, model: dear(), hooks: vec![hook], ..world.options() };
     let live = world.create_with(options.clone()).await;
@@ -1053,7 +1057,7 @@ async fn first_run_pays_for_what_is_asked_before_it_begins() {
 async fn child_pays_for_what_its_hooks_ask_without_a_run() {
     let world = World::with([say("one")]);
     let (tell, mut answers) = mpsc::unbounded_channel();
-    let inner = Asking::hook(At::Input, move |cx| {
+    let inner = WorkHook::hook(HookSite::Input, move |cx| {
         let tell = tell.clone();
         async move {
             if is_child(cx.session.as_ref()) {
@@ -1062,7 +1066,7 @@ async fn child_pays_for_what_its_hooks_ask_without_a_run() {
             }
         }
     });
-    let (outer, _children) = children_at(At::RunEnd, ChildRequest { budget: Some(0.5), ..child() });
+    let (outer, _children) = children_at(HookSite::RunEnd, ChildRequest { budget: Some(0.5), ..child() });
     let hooks = vec![inner, outer];
     let live = world.create_with(SessionOptions { model: dear(), hooks, ..world.options() }).await;
     assert_eq!(live.run("go").await, Outcome::Done);
@@ -1072,14 +1076,14 @@ async fn child_pays_for_what_its_hooks_ask_without_a_run() {
     world.check().await;
 }
 
-type Kept = (Runner, Option<RunId>);
+type KeptRunner = (Runner, Option<RunId>);
 
 #[tokio::test]
 async fn session_that_is_closed_asks_nobody() {
     let world = World::with([say("one")]);
-    let kept: Arc<Mutex<Option<Kept>>> = Arc::default();
+    let kept: Arc<Mutex<Option<KeptRunner>>> = Arc::default();
     let keep = kept.clone();
-    let hook = Asking::hook(At::RunEnd, move |cx| {
+    let hook = WorkHook::hook(HookSite::RunEnd, move |cx| {
         *keep.lock().unwrap() = Some((cx.runner(), cx.run.clone()));
         std::future::ready(())
     });

@@ -96,7 +96,7 @@ async fn a_file_with_a_secret_is_read_edited_and_never_seen() {
 }
 
 #[tokio::test]
-async fn a_placeholder_that_nobody_can_resolve_is_not_run_and_not_written() {
+async fn unknown_placeholder_is_not_run_and_not_written() {
     let world = world();
     let unknown = "[REDACTED:github:0badcafe]";
     world.fake.push([call(&[
@@ -115,7 +115,7 @@ async fn a_placeholder_that_nobody_can_resolve_is_not_run_and_not_written() {
 }
 
 #[tokio::test]
-async fn known_credentials_are_sealed_in_every_spelling_wherever_text_comes_in() {
+async fn known_credentials_are_sealed_in_every_spelling() {
     let world = world();
     let encoded = base64::engine::general_purpose::STANDARD.encode(KNOWN);
     let url = KNOWN.replace('/', "%2F").replace('+', "%2B");
@@ -133,8 +133,8 @@ async fn known_credentials_are_sealed_in_every_spelling_wherever_text_comes_in()
     reply.unknown = vec![Json::from(json!({ "type": "new", "says": KNOWN }))];
     // Pieces go to fronts as they come; what is sealed is the whole.
     world.fake.push([Reply { silent: true, ..reply }]);
-    struct AskLast;
-    impl Policy for AskLast {
+    struct AskPolicy;
+    impl Policy for AskPolicy {
         fn decide(&self, proposal: &Proposal<'_>) -> Decision {
             match proposal.text("command") {
                 Some(command) if command.starts_with("printf") => {
@@ -146,7 +146,7 @@ async fn known_credentials_are_sealed_in_every_spelling_wherever_text_comes_in()
     }
     let options = quipu::SessionOptions {
         system: Some(format!("Use {KNOWN}.")),
-        policy: Arc::new(AskLast),
+        policy: Arc::new(AskPolicy),
         ..world.options()
     };
     let live = world.create_with(options).await;
@@ -154,7 +154,7 @@ async fn known_credentials_are_sealed_in_every_spelling_wherever_text_comes_in()
     let session = live.session.clone();
     let person = tokio::spawn(async move {
         while let Some(envelope) = events.next().await {
-            let Event::Asked { ask } = &envelope.event else { continue };
+            let Event::AskOpened { ask } = &envelope.event else { continue };
             assert!(!ask.permission().unwrap().subject.contains(KNOWN));
             let answer = Answer::Deny { reason: Some(format!("not with {KNOWN}")) };
             session.send(Command::Answer { ask: ask.id.clone(), answer }).await.unwrap();

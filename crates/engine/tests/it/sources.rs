@@ -11,24 +11,24 @@ use quipu::protocol::{
 };
 use quipu::store::{Store, Until, decode_nodes};
 use quipu::{
-    CompactionAsk, Context, ContextAsk, ContextSource, EpochReason, Opened, PruneSettings, Rules,
+    CompactionAsk, Context, ContextAsk, ContextSource, EpochReason, OpenedSession, PruneSettings, Rules,
     RulesSource, SOURCE_TEXT, SOURCE_TOOL_BYTES, SOURCE_TOOLS, Section, SessionOptions, SourceContext,
     SourceError, SourceVersion, Tool, ToolOutput, ToolSource, TravelSettings,
 };
 use serde_json::json;
 
-use crate::support::{Gate, Live, World, call, gated, model, say, tool};
+use crate::support::{Gate, LiveSession, World, call, gated, model, say, tool};
 
 /// What a source does when it is asked.
 #[derive(Clone)]
-pub(crate) enum Does<T> {
+pub(crate) enum SourceReply<T> {
     Give(T),
     Fail(&'static str),
     Panic,
     Hang,
 }
 
-impl<T> Does<T> {
+impl<T> SourceReply<T> {
     async fn it(self) -> Result<T, SourceError> {
         match self {
             Self::Give(given) => Ok(given),
@@ -42,7 +42,7 @@ impl<T> Does<T> {
 /// A source of tools that does what it is told.
 pub(crate) struct Bench {
     name: &'static str,
-    does: Mutex<Does<Vec<Arc<dyn Tool>>>>,
+    does: Mutex<SourceReply<Vec<Arc<dyn Tool>>>>,
     version: SourceVersion,
     asked: AtomicUsize,
 }
@@ -50,16 +50,16 @@ pub(crate) struct Bench {
 impl Bench {
     pub(crate) fn new(name: &'static str, tools: Vec<Arc<dyn Tool>>) -> Arc<Self> {
         let (does, version, asked) =
-            (Mutex::new(Does::Give(tools)), SourceVersion::new(), AtomicUsize::new(0));
+            (Mutex::new(SourceReply::Give(tools)), SourceVersion::new(), AtomicUsize::new(0));
         Arc::new(Self { name, does, version, asked })
     }
 
     /// From now on; the session is not told yet.
-    pub(crate) fn does(&self, does: Does<Vec<Arc<dyn Tool>>>) {
+    pub(crate) fn does(&self, does: SourceReply<Vec<Arc<dyn Tool>>>) {
         *self.does.lock().unwrap() = does;
     }
 
-    pub(crate) fn put(&self, does: Does<Vec<Arc<dyn Tool>>>) {
+    pub(crate) fn put(&self, does: SourceReply<Vec<Arc<dyn Tool>>>) {
         self.does(does);
         self.version.change();
     }
@@ -92,8 +92,8 @@ impl ToolSource for Bench {
 /// A source of context that does what it is told.
 pub(crate) struct Notes {
     name: &'static str,
-    does: Mutex<Does<Context>>,
-    summary: Mutex<Does<Option<String>>>,
+    does: Mutex<SourceReply<Context>>,
+    summary: Mutex<SourceReply<Option<String>>>,
     version: SourceVersion,
     wants: Vec<EpochReason>,
     asks: Mutex<Vec<ContextAsk>>,
@@ -108,8 +108,8 @@ impl Notes {
     fn wanting(name: &'static str, given: Context, wants: &[EpochReason]) -> Arc<Self> {
         Arc::new(Self {
             name,
-            does: Mutex::new(Does::Give(given)),
-            summary: Mutex::new(Does::Give(None)),
+            does: Mutex::new(SourceReply::Give(given)),
+            summary: Mutex::new(SourceReply::Give(None)),
             version: SourceVersion::new(),
             wants: wants.to_vec(),
             asks: Mutex::default(),
@@ -117,11 +117,11 @@ impl Notes {
         })
     }
 
-    pub(crate) fn does(&self, does: Does<Context>) {
+    pub(crate) fn does(&self, does: SourceReply<Context>) {
         *self.does.lock().unwrap() = does;
     }
 
-    pub(crate) fn put(&self, does: Does<Context>) {
+    pub(crate) fn put(&self, does: SourceReply<Context>) {
         self.does(does);
         self.version.change();
     }
@@ -234,18 +234,18 @@ pub(crate) async fn epochs(world: &World, head: NodeId) -> Vec<Epoch> {
     decoded.iter().filter_map(|one| epoch(&one.entry)).collect()
 }
 
-fn notes(live: &Live) -> Vec<String> {
+fn notes(live: &LiveSession) -> Vec<String> {
     live.all(|event| match event {
         Event::Ui { ui: Ui::Notice { notice: Notice::Note { text } } } => Some(text.clone()),
         _ => None,
     })
 }
 
-fn changes(live: &Live) -> usize {
-    live.all(|event| matches!(event, Event::Changed { .. }).then_some(())).len()
+fn changes(live: &LiveSession) -> usize {
+    live.all(|event| matches!(event, Event::EpochChanged { .. }).then_some(())).len()
 }
 
-fn head(live: &Live) -> NodeId {
+fn head(live: &LiveSession) -> NodeId {
     live.session.view().head.unwrap()
 }
 
@@ -258,14 +258,14 @@ async fn tools_come_and_go_between_turns_each_time_in_an_epoch() {
     let live = world.create_with(with_tools(&world, &[&bench])).await;
     live.run("a").await;
     assert_eq!((tools_of(&world), bench.asked()), (vec!["echo".into()], 1));
-    bench.put(Does::Give(plugs(2)));
+    bench.put(SourceReply::Give(plugs(2)));
     live.run("b").await;
     assert_eq!(tools_of(&world), ["echo", "plug0", "plug1"]);
     assert_eq!((epochs(&world, head(&live)).await.len(), changes(&live), bench.asked()), (2, 1, 2));
     let named = epochs(&world, head(&live)).await[1].tool_sources.clone();
     assert_eq!(named["bench"], ["plug0", "plug1"]);
     // The model calls what is gone.
-    bench.put(Does::Give(vec![]));
+    bench.put(SourceReply::Give(vec![]));
     assert_eq!(live.run("c").await, Outcome::Done);
     assert_eq!(tools_of(&world), ["echo"]);
     let results = live.results();
@@ -284,7 +284,7 @@ async fn a_tool_that_goes_during_its_call_ends_by_its_own_rules() {
     let live = world.create_with(with_tools(&world, &[&bench])).await;
     live.session.prompt("a").await.unwrap();
     gate.reached().await;
-    bench.put(Does::Give(vec![]));
+    bench.put(SourceReply::Give(vec![]));
     gate.open();
     live.settled(1).await;
     assert_eq!(live.results(), [("c1".into(), "kept".into(), false)]);
@@ -312,7 +312,7 @@ async fn of_two_tools_with_one_name_the_first_counts() {
     );
     assert!(told.iter().any(|text| text.contains("echo") && text.contains("first")));
     // Nobody is told again of what was told.
-    first.put(Does::Give(vec![plug("plug0"), plug("echo")]));
+    first.put(SourceReply::Give(vec![plug("plug0"), plug("echo")]));
     live.run("b").await;
     assert_eq!((notes(&live).len(), first.asked(), changes(&live)), (3, 2, 0));
     live.finish().await;
@@ -330,14 +330,14 @@ async fn tools_stay_as_they_were_while_their_source_fails() {
         description: "x".repeat(SOURCE_TOOL_BYTES),
         parameters: quipu::protocol::Json::object(),
     };
-    type Wrong = (Does<Vec<Arc<dyn Tool>>>, &'static str);
-    let bad: [Wrong; 6] = [
-        (Does::Fail("no connection"), "no connection"),
-        (Does::Panic, "failed inside"),
-        (Does::Hang, "within 0.05 s"),
-        (Does::Give(plugs(SOURCE_TOOLS + 1)), "128"),
-        (Does::Give(vec![Arc::new(Declared(large))]), "65536"),
-        (Does::Give(vec![plug("no good name")]), "1 to 64 letters"),
+    type FailureCase = (SourceReply<Vec<Arc<dyn Tool>>>, &'static str);
+    let bad: [FailureCase; 6] = [
+        (SourceReply::Fail("no connection"), "no connection"),
+        (SourceReply::Panic, "failed inside"),
+        (SourceReply::Hang, "within 0.05 s"),
+        (SourceReply::Give(plugs(SOURCE_TOOLS + 1)), "128"),
+        (SourceReply::Give(vec![Arc::new(DeclaredTool(large))]), "65536"),
+        (SourceReply::Give(vec![plug("no good name")]), "1 to 64 letters"),
     ];
     for (count, (does, why)) in bad.into_iter().enumerate() {
         bench.put(does);
@@ -351,7 +351,7 @@ async fn tools_stay_as_they_were_while_their_source_fails() {
         live.run("once more").await;
         assert_eq!(notes(&live).len(), count + 1);
     }
-    bench.put(Does::Give(plugs(2)));
+    bench.put(SourceReply::Give(plugs(2)));
     live.run("at last").await;
     assert_eq!(tools_of(&world), ["echo", "plug0", "plug1"]);
     live.finish().await;
@@ -359,9 +359,9 @@ async fn tools_stay_as_they_were_while_their_source_fails() {
 }
 
 /// Nothing but its declaration.
-struct Declared(quipu::protocol::ToolSpec);
+struct DeclaredTool(quipu::protocol::ToolSpec);
 
-impl Tool for Declared {
+impl Tool for DeclaredTool {
     fn spec(&self) -> &quipu::protocol::ToolSpec {
         &self.0
     }
@@ -379,7 +379,7 @@ impl Tool for Declared {
 async fn a_source_that_fails_at_the_start_is_told_when_one_can_listen() {
     let world = World::new();
     let bench = Bench::new("bench", vec![]);
-    bench.does(Does::Panic);
+    bench.does(SourceReply::Panic);
     let live = world.create_with(with_tools(&world, &[&bench])).await;
     live.run("a").await;
     assert!(matches!(notes(&live).as_slice(), [one] if one.contains("bench")), "{:?}", notes(&live));
@@ -393,13 +393,13 @@ async fn the_same_tools_in_another_order_are_no_change() {
     let bench = Bench::new("bench", plugs(3));
     let live = world.create_with(with_tools(&world, &[&bench])).await;
     live.run("a").await;
-    bench.put(Does::Give(plugs(3).into_iter().rev().collect()));
+    bench.put(SourceReply::Give(plugs(3).into_iter().rev().collect()));
     live.run("b").await;
     assert_eq!(tools_of(&world), ["echo", "plug0", "plug1", "plug2"]);
     let (id, first) = (live.id(), prefix_of(&world.fake.bodies()[0]));
     live.finish().await;
     let options = with_tools(&world, &[&bench]);
-    let live = Live::of(world.engine.open(&id, options).await.unwrap().session).await;
+    let live = LiveSession::of(world.engine.open(&id, options).await.unwrap().session).await;
     live.run("c").await;
     assert_eq!((epochs(&world, head(&live)).await.len(), bench.asked()), (1, 3));
     assert_eq!(prefix_of(world.fake.bodies().last().unwrap()), first);
@@ -415,21 +415,21 @@ async fn a_session_is_opened_with_tools_whose_source_is_down() {
     live.run("a").await;
     let (id, first) = (live.id(), prefix_of(&world.fake.bodies()[0]));
     live.finish().await;
-    bench.does(Does::Hang);
+    bench.does(SourceReply::Hang);
     let options = with_tools(&world, &[&bench]);
-    let Opened { session, troubles } = world.engine.open(&id, options).await.unwrap();
+    let OpenedSession { session, notices } = world.engine.open(&id, options).await.unwrap();
     assert!(
-        matches!(troubles.as_slice(), [Notice::Note { text }] if text.contains("bench") && text.contains("1 tools")),
-        "{troubles:?}"
+        matches!(notices.as_slice(), [Notice::Note { text }] if text.contains("bench") && text.contains("1 tools")),
+        "{notices:?}"
     );
-    let live = Live::of(session).await;
+    let live = LiveSession::of(session).await;
     live.run("b").await;
     let results = live.results();
     assert!(results[0].2 && results[0].1.contains("could not be asked"), "{results:?}");
     assert_eq!(prefix_of(world.fake.bodies().last().unwrap()), first, "the same bytes");
     // It is there again, and no request begins otherwise.
     world.fake.push([call(&[("plug0", json!({}))])]);
-    bench.put(Does::Give(plugs(1)));
+    bench.put(SourceReply::Give(plugs(1)));
     live.run("c").await;
     assert_eq!(live.results()[1].1, "from plug0");
     assert_eq!(epochs(&world, head(&live)).await.len(), 1);
@@ -460,8 +460,8 @@ async fn our_tools_of_travel_stand_before_those_of_sources() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_can_be_stopped_while_a_source_hangs() {
-    struct Slow(Gate, SourceVersion);
-    impl ToolSource for Slow {
+    struct SlowSource(Gate, SourceVersion);
+    impl ToolSource for SlowSource {
         fn name(&self) -> &str {
             "slow"
         }
@@ -482,7 +482,7 @@ async fn a_run_can_be_stopped_while_a_source_hangs() {
         }
     }
     let (world, gate, version) = (World::new(), Gate::new(), SourceVersion::new());
-    let source: Arc<dyn ToolSource> = Arc::new(Slow(gate.clone(), version.clone()));
+    let source: Arc<dyn ToolSource> = Arc::new(SlowSource(gate.clone(), version.clone()));
     let options = SessionOptions { tool_sources: vec![source], ..world.options() };
     let live = world.create_with(options).await;
     live.run("a").await;
@@ -551,7 +551,7 @@ async fn a_source_of_context_asks_for_an_epoch_before_the_next_call() {
     let live = world.create_with(with_notes(&world, &[&first, &second])).await;
     live.run("a").await;
     assert_eq!(system_of(&world), "You are tested.\n\nTwo.\n\nThe end.");
-    first.put(Does::Give(sections(&[("f", "One.")])));
+    first.put(SourceReply::Give(sections(&[("f", "One.")])));
     live.run("b").await;
     assert_eq!(system_of(&world), "You are tested.\n\nOne.\n\nTwo.\n\nThe end.");
     assert_eq!(first.reasons(), [EpochReason::Start, EpochReason::Source]);
@@ -569,13 +569,13 @@ async fn a_source_of_context_that_fails_is_left_out_with_a_notice() {
     let long = "x".repeat(SOURCE_TEXT + 1);
     let id = "i".repeat(quipu::SECTION_ID + 1);
     let many: Vec<(&str, &str)> = (0..=quipu::SOURCE_SECTIONS).map(|_| ("i", "t")).collect();
-    let bad: [(Does<Context>, &str); 6] = [
-        (Does::Fail("no file"), "no file"),
-        (Does::Panic, "failed inside"),
-        (Does::Hang, "within 0.05 s"),
-        (Does::Give(sections(&[("i", &long)])), "262144"),
-        (Does::Give(sections(&[(&id, "t")])), "4096"),
-        (Does::Give(sections(&many)), "256"),
+    let bad: [(SourceReply<Context>, &str); 6] = [
+        (SourceReply::Fail("no file"), "no file"),
+        (SourceReply::Panic, "failed inside"),
+        (SourceReply::Hang, "within 0.05 s"),
+        (SourceReply::Give(sections(&[("i", &long)])), "262144"),
+        (SourceReply::Give(sections(&[(&id, "t")])), "4096"),
+        (SourceReply::Give(sections(&many)), "256"),
     ];
     for (does, why) in bad {
         let world = World::new();
@@ -591,7 +591,7 @@ async fn a_source_of_context_that_fails_is_left_out_with_a_notice() {
             notes(&live)
         );
         // What it gave last stays when it fails later.
-        notes_of.put(Does::Give(sections(&[("n", "Note.")])));
+        notes_of.put(SourceReply::Give(sections(&[("n", "Note.")])));
         live.run("b").await;
         notes_of.put(does);
         live.run("c").await;
@@ -608,29 +608,29 @@ async fn an_opened_session_has_the_recorded_sections_without_a_source() {
     let notes_of = Notes::new("notes", sections(&[("n", "One.")]));
     let live = world.create_with(with_notes(&world, &[&notes_of])).await;
     live.run("a").await;
-    notes_of.put(Does::Give(sections(&[("n", "Two."), ("m", "Three.")])));
+    notes_of.put(SourceReply::Give(sections(&[("n", "Two."), ("m", "Three.")])));
     live.run("b").await;
     let (id, expect) = (live.id(), prefix_of(world.fake.bodies().last().unwrap()));
     live.finish().await;
     let world = world.check().await;
-    notes_of.does(Does::Panic);
+    notes_of.does(SourceReply::Panic);
     let gone = with_notes(&world, &[]);
     let kept = SessionOptions { system: None, system_end: None, ..world.options() };
     let fails = with_notes(&world, &[&notes_of]);
     for options in [gone, kept, fails] {
-        let Opened { session, troubles } = world.engine.open(&id, options).await.unwrap();
-        assert_eq!(troubles, []);
-        let live = Live::of(session).await;
+        let OpenedSession { session, notices } = world.engine.open(&id, options).await.unwrap();
+        assert_eq!(notices, []);
+        let live = LiveSession::of(session).await;
         live.run("c").await;
         assert_eq!(prefix_of(world.fake.bodies().last().unwrap()), expect);
         assert_eq!(epochs(&world, head(&live)).await.len(), 2);
         live.finish().await;
     }
     // It is back, has something else, and stands where it stood.
-    notes_of.put(Does::Give(sections(&[("n", "Four.")])));
+    notes_of.put(SourceReply::Give(sections(&[("n", "Four.")])));
     let late = Notes::new("late", sections(&[("l", "Late.")]));
     let options = with_notes(&world, &[&late, &notes_of]);
-    let live = Live::of(world.engine.open(&id, options).await.unwrap().session).await;
+    let live = LiveSession::of(world.engine.open(&id, options).await.unwrap().session).await;
     live.run("d").await;
     assert_eq!(prefix_of(world.fake.bodies().last().unwrap()), expect, "the record stands until it says so");
     notes_of.change();
@@ -651,11 +651,13 @@ async fn another_prompt_is_made_with_what_sources_have_then() {
     live.run("a").await;
     let id = live.id();
     live.finish().await;
-    for (given, expect) in [(Does::Give(sections(&[("n", "Two.")])), "Two."), (Does::Fail("no"), "Two.")] {
+    for (given, expect) in
+        [(SourceReply::Give(sections(&[("n", "Two.")])), "Two."), (SourceReply::Fail("no"), "Two.")]
+    {
         notes_of.does(given);
         let system = format!("You are {}.", notes_of.reasons().len());
         let options = SessionOptions { system: Some(system.clone()), ..with_notes(&world, &[&notes_of]) };
-        let live = Live::of(world.engine.open(&id, options).await.unwrap().session).await;
+        let live = LiveSession::of(world.engine.open(&id, options).await.unwrap().session).await;
         live.run("b").await;
         assert_eq!(system_of(&world), format!("{system}\n\n{expect}\n\nThe end."));
         live.finish().await;
@@ -664,7 +666,7 @@ async fn another_prompt_is_made_with_what_sources_have_then() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_session_without_sources_sent_stays_when_some_are_installed() {
+async fn new_sources_keep_requests_of_older_sessions() {
     let world = World::new();
     let live = world.create().await;
     live.run("a").await;
@@ -673,7 +675,7 @@ async fn what_a_session_without_sources_sent_stays_when_some_are_installed() {
     live.finish().await;
     let notes_of = Notes::new("notes", sections(&[("n", "One.")]));
     let options = SessionOptions { system_end: None, ..with_notes(&world, &[&notes_of]) };
-    let live = Live::of(world.engine.open(&id, options).await.unwrap().session).await;
+    let live = LiveSession::of(world.engine.open(&id, options).await.unwrap().session).await;
     live.run("b").await;
     assert_eq!(prefix_of(world.fake.bodies().last().unwrap()), expect);
     assert_eq!((epochs(&world, head(&live)).await.len(), notes_of.reasons()), (1, vec![]));
@@ -704,7 +706,8 @@ async fn rules_make_the_prompt_that_they_always_made_and_stay() {
     assert_eq!((part(quipu::ContextKind::Rules), part(quipu::ContextKind::Sources)), (2, 0));
     live.finish().await;
     // The file changed meanwhile.
-    let live = Live::of(world.engine.open(&id, options(rules[..1].to_vec())).await.unwrap().session).await;
+    let live =
+        LiveSession::of(world.engine.open(&id, options(rules[..1].to_vec())).await.unwrap().session).await;
     live.run("b").await;
     assert_eq!(prefix_of(world.fake.bodies().last().unwrap()), expect);
     live.finish().await;
@@ -719,7 +722,7 @@ async fn rules_make_the_prompt_that_they_always_made_and_stay() {
     live.finish().await;
     let kept = SessionOptions { system: None, ..world.options() };
     for options in [kept, options(rules)] {
-        let live = Live::of(world.engine.open(&id, options).await.unwrap().session).await;
+        let live = LiveSession::of(world.engine.open(&id, options).await.unwrap().session).await;
         live.run("d").await;
         assert_eq!(prefix_of(world.fake.bodies().last().unwrap()), expect);
         assert_eq!(epochs(&world, head(&live)).await.len(), 1);
@@ -737,7 +740,7 @@ async fn secrets_in_what_sources_give_are_sealed() {
         description: format!("Uses {secret}."),
         parameters: quipu::protocol::Json::object(),
     };
-    let bench = Bench::new("bench", vec![Arc::new(Declared(spec))]);
+    let bench = Bench::new("bench", vec![Arc::new(DeclaredTool(spec))]);
     let notes_of = Notes::new("notes", sections(&[("n", &format!("The token is {secret}."))]));
     let options = SessionOptions {
         tool_sources: with_tools(&world, &[&bench]).tool_sources,
@@ -764,7 +767,7 @@ fn compacting(world: &World, notes_of: &Arc<Notes>) -> SessionOptions {
     SessionOptions { model: Arc::new(model), compaction, ..with_notes(world, &[notes_of]) }
 }
 
-fn compaction(live: &Live) -> quipu::protocol::Compaction {
+fn compaction(live: &LiveSession) -> quipu::protocol::Compaction {
     let ended = live.all(|event| match event {
         Event::CompactionEnded { result, .. } => Some(result.clone()),
         _ => None,
@@ -775,14 +778,14 @@ fn compaction(live: &Live) -> quipu::protocol::Compaction {
     }
 }
 
-async fn talk(world: &World, live: &Live, turns: usize) {
+async fn talk(world: &World, live: &LiveSession, turns: usize) {
     for n in 0..turns {
         world.fake.push([say(&long(&format!("answer-{n}")))]);
         assert_eq!(live.run(&long(&format!("question-{n}"))).await, Outcome::Done);
     }
 }
 
-async fn compact(live: &Live) {
+async fn compact(live: &LiveSession) {
     let before = live.all(|event| matches!(event, Event::CompactionEnded { .. }).then_some(())).len();
     live.session.compact(Some("the tests".into())).await.unwrap();
     live.until(before + 1, |event| matches!(event, Event::CompactionEnded { .. })).await;
@@ -793,11 +796,11 @@ async fn a_source_gives_the_summary_and_what_stays_of_a_compaction() {
     let world = World::new();
     let given = Context { keep_recent: Some(2_100), ..sections(&[("n", "One.")]) };
     let notes_of = Notes::wanting("notes", given, &[EpochReason::Compaction]);
-    *notes_of.summary.lock().unwrap() = Does::Give(Some("They counted.".into()));
+    *notes_of.summary.lock().unwrap() = SourceReply::Give(Some("They counted.".into()));
     let live = world.create_with(compacting(&world, &notes_of)).await;
     talk(&world, &live, 6).await;
     let calls = world.fake.bodies().len();
-    notes_of.does(Does::Give(sections(&[("n", "After it.")])));
+    notes_of.does(SourceReply::Give(sections(&[("n", "After it.")])));
     compact(&live).await;
     assert_eq!(world.fake.bodies().len(), calls, "no model was asked");
     let done = compaction(&live);
@@ -819,7 +822,7 @@ async fn a_source_gives_the_summary_and_what_stays_of_a_compaction() {
     live.finish().await;
     let world = world.check().await;
     let options = SessionOptions { system: None, ..compacting(&world, &notes_of) };
-    let live = Live::of(world.engine.open(&id, options).await.unwrap().session).await;
+    let live = LiveSession::of(world.engine.open(&id, options).await.unwrap().session).await;
     live.run("after").await;
     assert_eq!(prefix_of(world.fake.bodies().last().unwrap()), expect);
     live.finish().await;
@@ -829,13 +832,13 @@ async fn a_source_gives_the_summary_and_what_stays_of_a_compaction() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_model_sums_up_where_a_source_fails_to() {
     let too_long = "word ".repeat(60_000);
-    let bad: [(Does<Option<String>>, Option<&str>); 6] = [
-        (Does::Give(None), None),
-        (Does::Give(Some(" \n".into())), None),
-        (Does::Fail("no memory"), Some("no memory")),
-        (Does::Panic, Some("failed inside")),
-        (Does::Hang, Some("within 0.05 s")),
-        (Does::Give(Some(too_long)), Some("at most")),
+    let bad: [(SourceReply<Option<String>>, Option<&str>); 6] = [
+        (SourceReply::Give(None), None),
+        (SourceReply::Give(Some(" \n".into())), None),
+        (SourceReply::Fail("no memory"), Some("no memory")),
+        (SourceReply::Panic, Some("failed inside")),
+        (SourceReply::Hang, Some("within 0.05 s")),
+        (SourceReply::Give(Some(too_long)), Some("at most")),
     ];
     for (does, why) in bad {
         let world = World::new();
@@ -862,10 +865,10 @@ async fn a_source_is_asked_once_after_a_compaction_before_a_call() {
     let mut options = compacting(&world, &notes_of);
     let model = quipu::protocol::Model { context_window: 4_000, ..(*model()).clone() };
     (options.model, options.compaction.reserve_tokens) = (Arc::new(model), 400);
-    *notes_of.summary.lock().unwrap() = Does::Give(Some("They counted.".into()));
+    *notes_of.summary.lock().unwrap() = SourceReply::Give(Some("They counted.".into()));
     let live = world.create_with(options).await;
     // Each gives something else, which is large enough to be due again at once.
-    notes_of.does(Does::Give(sections(&[("n", &"y ".repeat(3_000))])));
+    notes_of.does(SourceReply::Give(sections(&[("n", &"y ".repeat(3_000))])));
     talk(&world, &live, 6).await;
     let compactions = live.all(|event| matches!(event, Event::CompactionEnded { .. }).then_some(())).len();
     let asked = notes_of.reasons().iter().filter(|reason| **reason == EpochReason::Compaction).count();
@@ -876,8 +879,8 @@ async fn a_source_is_asked_once_after_a_compaction_before_a_call() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_source_that_wants_to_is_asked_when_the_model_changes() {
-    struct Other(Arc<quipu::protocol::Model>, Arc<crate::support::Fake>);
-    impl quipu::Models for Other {
+    struct OtherModels(Arc<quipu::protocol::Model>, Arc<crate::support::Fake>);
+    impl quipu::Models for OtherModels {
         fn find(
             &self,
             _: &str,
@@ -889,13 +892,13 @@ async fn a_source_that_wants_to_is_asked_when_the_model_changes() {
     }
     let world = World::new();
     let other = quipu::protocol::Model { id: "other".into(), context_window: 8_000, ..(*model()).clone() };
-    let models: Arc<dyn quipu::Models> = Arc::new(Other(Arc::new(other), world.fake.clone()));
+    let models: Arc<dyn quipu::Models> = Arc::new(OtherModels(Arc::new(other), world.fake.clone()));
     let notes_of = Notes::wanting("notes", sections(&[("n", "One.")]), &[EpochReason::ModelChange]);
     let calm = Notes::new("calm", Context::default());
     let options = SessionOptions { models: Some(models), ..with_notes(&world, &[&notes_of, &calm]) };
     let live = world.create_with(options).await;
     live.run("a").await;
-    notes_of.does(Does::Give(sections(&[("n", "For the other.")])));
+    notes_of.does(SourceReply::Give(sections(&[("n", "For the other.")])));
     let setting = Setting::Model { provider: "test".into(), id: "other".into() };
     live.session.set(setting).await.unwrap();
     live.run("b").await;
@@ -906,9 +909,9 @@ async fn a_source_that_wants_to_is_asked_when_the_model_changes() {
     let id = live.id();
     live.finish().await;
     // So is one of a session that is opened with another one.
-    notes_of.does(Does::Give(sections(&[("n", "For the first again.")])));
+    notes_of.does(SourceReply::Give(sections(&[("n", "For the first again.")])));
     let options = SessionOptions { system: None, ..with_notes(&world, &[&notes_of, &calm]) };
-    let live = Live::of(world.engine.open(&id, options).await.unwrap().session).await;
+    let live = LiveSession::of(world.engine.open(&id, options).await.unwrap().session).await;
     live.run("c").await;
     assert!(system_of(&world).contains("For the first again."));
     assert_eq!(notes_of.reasons().len(), 3);
@@ -931,8 +934,8 @@ async fn moves_and_forks_across_an_epoch_begin_with_what_holds_now() {
     live.run("a").await;
     let first = head(&live);
     let before = prefix_of(&world.fake.bodies()[0]);
-    bench.put(Does::Give(plugs(1)));
-    notes_of.put(Does::Give(sections(&[("n", "Two.")])));
+    bench.put(SourceReply::Give(plugs(1)));
+    notes_of.put(SourceReply::Give(sections(&[("n", "Two.")])));
     live.run("b").await;
     let now = prefix_of(world.fake.bodies().last().unwrap());
     assert_ne!(before, now);
@@ -952,13 +955,13 @@ async fn moves_and_forks_across_an_epoch_begin_with_what_holds_now() {
     live.finish().await;
     // Resumed there, without a source of context.
     let kept = SessionOptions { system: None, context_sources: Vec::new(), ..options.clone() };
-    let live = Live::of(world.engine.open(&id, kept.clone()).await.unwrap().session).await;
+    let live = LiveSession::of(world.engine.open(&id, kept.clone()).await.unwrap().session).await;
     live.run("e").await;
     assert_eq!(prefix_of(world.fake.bodies().last().unwrap()), now);
     live.finish().await;
     // A fork has the sections of the node that it begins at.
     for (at, expect) in [(first, &before), (second, &now)] {
-        let live = Live::of(world.engine.fork(at, kept.clone()).await.unwrap().session).await;
+        let live = LiveSession::of(world.engine.fork(at, kept.clone()).await.unwrap().session).await;
         live.run("f").await;
         assert_eq!(prefix_of(world.fake.bodies().last().unwrap()).0, expect.0);
         assert_eq!(prefix_of(world.fake.bodies().last().unwrap()).1, now.1, "tools are those that there are");

@@ -15,8 +15,8 @@ use quipu::{
     ToolSource,
 };
 
-use crate::sources::{Bench, Does, Notes, body, epochs, plug, prefix_of, section};
-use crate::support::{Fake, Live, World, engine_over, model, open_store, scratch, text_of};
+use crate::sources::{Bench, Notes, SourceReply, body, epochs, plug, prefix_of, section};
+use crate::support::{Fake, LiveSession, World, engine_over, model, open_store, scratch, text_of};
 
 /// What happens next.
 #[derive(Debug, Clone, Copy)]
@@ -27,12 +27,12 @@ enum Step {
     Notes(bool, u8),
     Prompt,
     /// The session is closed and opened again; in one of two worlds only.
-    Reopen(Reopened),
+    Reopen(ReopenOptions),
 }
 
 /// With what a session is opened again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reopened {
+enum ReopenOptions {
     Whole,
     /// Without any source of context: nothing changes until it is opened with them.
     WithoutContext,
@@ -44,10 +44,10 @@ enum Reopened {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let reopened = prop_oneof![
-        Just(Reopened::Whole),
-        Just(Reopened::WithoutContext),
-        Just(Reopened::Kept),
-        Just(Reopened::WithoutTools),
+        Just(ReopenOptions::Whole),
+        Just(ReopenOptions::WithoutContext),
+        Just(ReopenOptions::Kept),
+        Just(ReopenOptions::WithoutTools),
     ];
     let one = prop_oneof![
         2 => any::<u8>().prop_map(Step::Tools),
@@ -58,8 +58,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(one, 1..14)
 }
 
-pub(crate) fn tools(choice: u8) -> Does<Vec<Arc<dyn Tool>>> {
-    let some = |names: &[&str]| Does::Give(names.iter().map(|name| plug(name)).collect());
+pub(crate) fn tools(choice: u8) -> SourceReply<Vec<Arc<dyn Tool>>> {
+    let some = |names: &[&str]| SourceReply::Give(names.iter().map(|name| plug(name)).collect());
     match choice % 8 {
         0 => some(&[]),
         1 => some(&["one"]),
@@ -67,25 +67,25 @@ pub(crate) fn tools(choice: u8) -> Does<Vec<Arc<dyn Tool>>> {
         3 => some(&["two", "one"]),
         4 => some(&["three", "echo"]),
         5 => some(&["not a name"]),
-        6 => Does::Panic,
-        _ => Does::Fail("down"),
+        6 => SourceReply::Panic,
+        _ => SourceReply::Fail("down"),
     }
 }
 
-pub(crate) fn context(choice: u8) -> Does<Context> {
+pub(crate) fn context(choice: u8) -> SourceReply<Context> {
     let some = |texts: &[&str]| {
         let trust = [Trust::Owner, Trust::Untrusted][usize::from(choice) % 2];
         let sections = texts.iter().map(|text| section("id", text, trust)).collect();
         let keep_recent = choice.is_multiple_of(3).then_some(u64::from(choice));
-        Does::Give(Context { sections, keep_recent })
+        SourceReply::Give(Context { sections, keep_recent })
     };
     match choice % 7 {
         0 => some(&[]),
         1 => some(&["Ein Text."]),
         2 => some(&["Zwei\n\nAbsätze", "und mehr\n\n"]),
         3 => some(&["\n\nvorn", "</untrusted>"]),
-        4 => Does::Panic,
-        5 => Does::Fail("lost"),
+        4 => SourceReply::Panic,
+        5 => SourceReply::Fail("lost"),
         _ => some(&["x", "", "y"]),
     }
 }
@@ -117,7 +117,7 @@ async fn play(steps: &[Step], reopens: bool) -> Vec<(serde_json::Value, serde_js
     let world = World::new();
     let sources = Sources::new();
     let mut live = world.create_with(sources.options(&world)).await;
-    let mut tools_now = Does::Give(Vec::new());
+    let mut tools_now = SourceReply::Give(Vec::new());
     live.run("begin").await;
     for step in steps {
         match *step {
@@ -138,15 +138,15 @@ async fn play(steps: &[Step], reopens: bool) -> Vec<(serde_json::Value, serde_js
                 live.finish().await;
                 let mut options = sources.options(&world);
                 match how {
-                    Reopened::Whole => {}
-                    Reopened::WithoutContext => options.context_sources.clear(),
-                    Reopened::Kept => (options.system, options.system_end) = (None, None),
-                    Reopened::WithoutTools => sources.bench.does(Does::Fail("gone for a while")),
+                    ReopenOptions::Whole => {}
+                    ReopenOptions::WithoutContext => options.context_sources.clear(),
+                    ReopenOptions::Kept => (options.system, options.system_end) = (None, None),
+                    ReopenOptions::WithoutTools => sources.bench.does(SourceReply::Fail("gone for a while")),
                 }
                 live = open(&world, &id, options).await;
                 live.run("after").await;
                 sources.bench.does(tools_now.clone());
-                if how == Reopened::WithoutContext {
+                if how == ReopenOptions::WithoutContext {
                     live.finish().await;
                     live = open(&world, &id, sources.options(&world)).await;
                 }
@@ -164,12 +164,12 @@ async fn play(steps: &[Step], reopens: bool) -> Vec<(serde_json::Value, serde_js
     held
 }
 
-async fn open(world: &World, id: &SessionId, options: SessionOptions) -> Live {
-    Live::of(world.engine.open(id, options).await.unwrap().session).await
+async fn open(world: &World, id: &SessionId, options: SessionOptions) -> LiveSession {
+    LiveSession::of(world.engine.open(id, options).await.unwrap().session).await
 }
 
 /// The last request begins with what the epoch says in which its answer stands.
-async fn begins_as_recorded(world: &World, live: &Live) {
+async fn begins_as_recorded(world: &World, live: &LiveSession) {
     let epoch = epochs(world, live.session.view().head.unwrap()).await.pop().unwrap();
     let bodies = world.fake.bodies();
     let body = body(bodies.last().unwrap());
@@ -203,9 +203,9 @@ fn moment(text: &str) {
 }
 
 /// Gives something else each time, and says when it is asked.
-struct Counting(SourceVersion, std::sync::atomic::AtomicUsize);
+struct CountingSource(SourceVersion, std::sync::atomic::AtomicUsize);
 
-impl Counting {
+impl CountingSource {
     fn new() -> Self {
         Self(SourceVersion::new(), std::sync::atomic::AtomicUsize::new(0))
     }
@@ -217,7 +217,7 @@ impl Counting {
     }
 }
 
-impl ToolSource for Counting {
+impl ToolSource for CountingSource {
     fn name(&self) -> &str {
         "counting tools"
     }
@@ -235,7 +235,7 @@ impl ToolSource for Counting {
     }
 }
 
-impl ContextSource for Counting {
+impl ContextSource for CountingSource {
     fn name(&self) -> &str {
         "counting notes"
     }
@@ -261,7 +261,7 @@ async fn child() {
     let Some(dir) = std::env::var_os("QUIPU_SOURCES_DIR") else { return };
     let dir = std::path::PathBuf::from(dir);
     let engine = engine_over(open_store(&dir), &dir);
-    let (tools, notes) = (Arc::new(Counting::new()), Arc::new(Counting::new()));
+    let (tools, notes) = (Arc::new(CountingSource::new()), Arc::new(CountingSource::new()));
     let options = SessionOptions {
         tools: Vec::new(),
         system: Some("You are tested.".into()),
@@ -334,7 +334,7 @@ async fn resume(dir: tempfile::TempDir) -> Option<String> {
     let head = world.store.head(&RefName::session(&id)).await.unwrap()?;
     let last = epochs(&world, head).await.pop().unwrap();
     let bench = Bench::new("counting tools", Vec::new());
-    bench.does(Does::Hang);
+    bench.does(SourceReply::Hang);
     let options =
         SessionOptions { tools: Vec::new(), system: None, tool_sources: vec![bench], ..world.options() };
     let live = open(&world, &id, options).await;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use quipu::protocol::{Ending, Event, Outcome, ToolCall};
 use quipu::{CallVerdict, Hook, HookContext, HookError, SessionOptions, ToolOutput};
-use quipu_testkit::{Collected, SpanCollector};
+use quipu_testkit::{SpanCollector, SpanRecord};
 use serde_json::json;
 
 use crate::compact::{long, options};
@@ -57,7 +57,8 @@ async fn a_run_with_tools_a_hook_and_a_compaction_is_a_tree() {
     let all = traced.all();
     assert!(all.iter().all(|one| one.ended), "{all:?}");
     let run = events.iter().rev().find_map(|one| one.run.clone()).unwrap();
-    let mine: Vec<(String, &Collected)> = (before..all.len()).map(|at| (traced.path(at), &all[at])).collect();
+    let mine: Vec<(String, &SpanRecord)> =
+        (before..all.len()).map(|at| (traced.path(at), &all[at])).collect();
     let paths: BTreeMap<&str, usize> = mine.iter().fold(BTreeMap::new(), |mut count, (path, _)| {
         *count.entry(path.as_str()).or_default() += 1;
         count
@@ -107,7 +108,7 @@ async fn a_run_with_tools_a_hook_and_a_compaction_is_a_tree() {
 
     // Every node that an event tells of was written in a commit that is traced, or told in a line of its own.
     let kept = events.iter().filter_map(|one| match &one.event {
-        Event::MessageEnded { ending: Ending::Kept(node), .. } => Some(node.to_string()),
+        Event::MessageEnded { ending: Ending::Committed(node), .. } => Some(node.to_string()),
         _ => None,
     });
     let nodes: Vec<&String> = all.iter().filter_map(|one| one.fields.get("node")).collect();

@@ -16,7 +16,7 @@ use quipu::store::{
     Owner, Pending, Piece, ReadModel, ReadParts, RefMove, RefName, ReserveAsk, Reserved, Resolved, Scope,
     SearchQuery, Seq, SessionQuery, SessionRow, Spelling, SqliteStore, Store, StoreError, Until,
 };
-use quipu::{Refused, ToolOutput};
+use quipu::{Refusal, ToolOutput};
 use quipu_dag::{Blob, Node, NodeRecord};
 use quipu_transcript::Decoded;
 use serde_json::json;
@@ -24,7 +24,7 @@ use serde_json::json;
 use crate::support::{World, call, engine_over, say, tool};
 
 /// Fails the commits that it is told to; everything else goes through.
-pub(crate) struct Failing {
+pub(crate) struct FailingStore {
     inner: Arc<SqliteStore>,
     /// Commits until the first that fails.
     after: AtomicUsize,
@@ -40,7 +40,7 @@ pub(crate) struct Failing {
     pub(crate) goes_on: Mutex<Option<SessionId>>,
 }
 
-impl Failing {
+impl FailingStore {
     fn has(&self, id: [u8; 32]) -> bool {
         !self.gone.lock().unwrap().contains(&id)
     }
@@ -61,7 +61,7 @@ impl Failing {
     }
 }
 
-impl Store for Failing {
+impl Store for FailingStore {
     fn commit(&self, batch: Commit) -> Fut<'_, ()> {
         match self.next() {
             Some(error) => Box::pin(std::future::ready(Err(error))),
@@ -129,7 +129,7 @@ impl Store for Failing {
     }
 }
 
-impl ReadModel for Failing {
+impl ReadModel for FailingStore {
     fn below<'a>(&'a self, root: NodeId, ends: &'a [NodeId]) -> Fut<'a, Vec<Seq>> {
         self.inner.below(root, ends)
     }
@@ -223,7 +223,7 @@ impl ReadModel for Failing {
     }
 }
 
-impl Graph for Failing {
+impl Graph for FailingStore {
     fn local(&self) -> Option<&dyn Local> {
         self.inner.local()
     }
@@ -243,8 +243,8 @@ pub(crate) fn failing(
     after: usize,
     times: usize,
     error: StoreError,
-) -> Arc<Failing> {
-    Arc::new(Failing {
+) -> Arc<FailingStore> {
+    Arc::new(FailingStore {
         inner: inner.clone(),
         after: after.into(),
         times: times.into(),
@@ -280,7 +280,7 @@ async fn fail_at(after: usize, times: usize, error: StoreError, restart: bool, d
     let live = world.create().await;
     let refused = match live.session.prompt("go").await {
         Ok(_) => false,
-        Err(Refused::Store { why: text }) => {
+        Err(Refusal::Store { why: text }) => {
             assert!(text.contains("/x/quipu.db"), "{case}: {text}");
             true
         }
@@ -332,7 +332,7 @@ async fn fail_at(after: usize, times: usize, error: StoreError, restart: bool, d
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whichever_commit_fails_the_session_goes_on_and_no_result_is_lost() {
+async fn session_survives_any_failed_commit_without_losing_results() {
     let dir = crate::support::scratch();
     for restart in [false, true] {
         for (which, error) in errors().into_iter().enumerate() {
@@ -416,10 +416,10 @@ async fn a_queued_message_that_could_not_be_stored_is_refused() {
     gate.reached().await;
     live.session.steer("kept").await.unwrap();
     store.after.store(0, Ordering::SeqCst);
-    assert!(matches!(live.session.steer("lost").await, Err(Refused::Store { .. })));
+    assert!(matches!(live.session.steer("lost").await, Err(Refusal::Store { .. })));
     store.times.store(1, Ordering::SeqCst);
     let unqueue = quipu::protocol::Command::Unqueue { items: vec![] };
-    assert!(matches!(live.session.send(unqueue).await, Err(Refused::Store { .. })));
+    assert!(matches!(live.session.send(unqueue).await, Err(Refusal::Store { .. })));
     gate.open();
     live.settled(1).await;
     assert_eq!(live.said()[3..], ["user: kept", "assistant: done"]);

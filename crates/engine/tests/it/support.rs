@@ -16,8 +16,8 @@ use quipu::protocol::{
 };
 use quipu::store::{Graph, OpenOptions, SqliteStore, Until, Upkeep, decode_nodes};
 use quipu::{
-    Call, CallEnd, CallEvent, Delivery, Engine, HeaderChanges, Invocation, Opened, Provider, ResponseHead,
-    Sealer, Session, SessionOptions, Tool, ToolContext, ToolOutput, Touches,
+    Call, CallEnd, CallEvent, Delivery, Engine, HeaderChanges, Invocation, OpenedSession, Provider,
+    ResponseHead, Sealer, Session, SessionOptions, Tool, ToolContext, ToolOutput, Touches,
 };
 use quipu_testkit::events::EventLaws;
 use sha2::{Digest as _, Sha256};
@@ -290,7 +290,7 @@ pub(crate) fn result_text(result: &ToolResultMessage) -> String {
 type Work = dyn Fn(serde_json::Value, ToolContext) -> BoxFuture<'static, ToolOutput> + Send + Sync;
 
 /// A tool made of a closure.
-pub(crate) struct Made {
+pub(crate) struct ClosureTool {
     spec: ToolSpec,
     touches: Touches,
     work: Box<Work>,
@@ -316,10 +316,10 @@ where
 {
     let parameters = Json::parse(r#"{"type":"object","properties":{"text":{"type":"string"}}}"#).unwrap();
     let spec = ToolSpec { name: name.into(), description: "For tests.".into(), parameters };
-    Arc::new(Made { spec, touches, work: Box::new(move |args, cx| work(args, cx).boxed()) })
+    Arc::new(ClosureTool { spec, touches, work: Box::new(move |args, cx| work(args, cx).boxed()) })
 }
 
-impl Tool for Made {
+impl Tool for ClosureTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
@@ -420,17 +420,17 @@ impl World {
         }
     }
 
-    pub(crate) async fn create(&self) -> Live {
+    pub(crate) async fn create(&self) -> LiveSession {
         self.create_with(self.options()).await
     }
 
-    pub(crate) async fn create_with(&self, options: SessionOptions) -> Live {
-        Live::of(self.engine.create(options).await.unwrap()).await
+    pub(crate) async fn create_with(&self, options: SessionOptions) -> LiveSession {
+        LiveSession::of(self.engine.create(options).await.unwrap()).await
     }
 
-    pub(crate) async fn open(&self, id: &SessionId) -> (Live, Vec<Notice>) {
-        let Opened { session, troubles } = self.engine.open(id, self.options()).await.unwrap();
-        (Live::of(session).await, troubles)
+    pub(crate) async fn open(&self, id: &SessionId) -> (LiveSession, Vec<Notice>) {
+        let OpenedSession { session, notices } = self.engine.open(id, self.options()).await.unwrap();
+        (LiveSession::of(session).await, notices)
     }
 
     /// The same store, as another process would open it: nothing of the old engine is left.
@@ -514,13 +514,13 @@ pub(crate) async fn check_store(store: &SqliteStore) -> HashSet<quipu::protocol:
 }
 
 /// A session at work, with everything that it said.
-pub(crate) struct Live {
+pub(crate) struct LiveSession {
     pub(crate) session: Arc<Session>,
     log: watch::Receiver<Vec<Arc<Envelope>>>,
     reader: JoinHandle<EventLaws>,
 }
 
-impl Live {
+impl LiveSession {
     pub(crate) async fn of(session: Session) -> Self {
         let (_, mut events) = session.subscribe(Delivery::Lossless).await.unwrap();
         let (tx, log) = watch::channel(Vec::new());

@@ -8,10 +8,10 @@ use quipu::store::{Commit, SqliteStore, Store as _};
 use quipu_dag::{Blob, Node, NodeRecord};
 use serde_json::json;
 
-use crate::storage::{Failing, errors, failing};
+use crate::storage::{FailingStore, errors, failing};
 
 /// A root, an answer with two calls, their results, what was said then, and an answer to it.
-async fn world() -> (Arc<Failing>, Vec<Node>) {
+async fn world() -> (Arc<FailingStore>, Vec<Node>) {
     let inner = Arc::new(SqliteStore::in_memory().unwrap());
     let blob = |kind: &str, json: serde_json::Value| Blob::new(kind, json.to_string()).unwrap();
     let call = |id: &str| blob("tool_call", json!({ "id": id, "name": "read", "arguments": { "path": id } }));
@@ -45,7 +45,7 @@ async fn world() -> (Arc<Failing>, Vec<Node>) {
 }
 
 #[tokio::test]
-async fn what_is_gone_makes_no_node_legal() {
+async fn lost_results_make_no_node_legal() {
     let (store, nodes) = world().await;
     let ids: Vec<NodeId> = nodes.iter().map(|node| node.id).collect();
     let all = async |gone: &[[u8; 32]]| {

@@ -8,11 +8,11 @@ use quipu::protocol::{
 };
 use quipu::store::{ActionQuery, RefName, Store, Until, decode_nodes};
 use quipu::{
-    ChangeError, Decision, Delivery, Limits, Opened, Policy, Proposal, SessionOptions, TravelSettings,
+    ChangeError, Decision, Delivery, Limits, OpenedSession, Policy, Proposal, SessionOptions, TravelSettings,
 };
 use serde_json::{Value, json};
 
-use crate::support::{Gate, Live, World, call, gated, messages_of, say, text_of};
+use crate::support::{Gate, LiveSession, World, call, gated, messages_of, say, text_of};
 
 fn options(world: &World) -> SessionOptions {
     SessionOptions { travel: TravelSettings { tools: true }, ..world.options() }
@@ -22,7 +22,7 @@ fn go(to: NodeId, message: &str) -> (&'static str, Value) {
     ("tobe", json!({ "target_node_hash": to.short(), "carryover_message": message }))
 }
 
-fn head(live: &Live) -> NodeId {
+fn head(live: &LiveSession) -> NodeId {
     live.session.view().head.unwrap()
 }
 
@@ -50,12 +50,12 @@ async fn entries(world: &World, head: NodeId) -> Vec<(NodeId, Entry)> {
     nodes.iter().map(|node| node.id).zip(decoded.into_iter().map(|one| one.entry)).collect()
 }
 
-async fn waits(world: &World, live: &Live) -> bool {
+async fn waits(world: &World, live: &LiveSession) -> bool {
     world.store.pending(&live.id()).await.unwrap().jump.is_some()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_goes_back_with_a_message_and_goes_on_at_once() {
+async fn tobe_goes_back_with_a_message_and_continues() {
     let world = World::with([say("a0")]);
     let live = world.create_with(options(&world)).await;
     live.run("q0").await;
@@ -182,7 +182,7 @@ async fn calls_after_it_are_not_run_when_it_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_run_left_running_is_dead_before_it_goes_and_what_came_before_lives() {
+async fn tobe_kills_children_of_its_run_only() {
     let mut world = World::new();
     world.tools.extend(quipu::builtin());
     let start = |file: &str| {
@@ -211,7 +211,7 @@ async fn what_the_run_left_running_is_dead_before_it_goes_and_what_came_before_l
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_is_refused_with_the_reason_and_what_to_do() {
+async fn refused_tobe_names_reason_and_remedy() {
     let world = World::with([call(&[("echo", json!({})), ("echo", json!({}))]), say("a0")]);
     let other = world.create().await;
     other.run("elsewhere").await;
@@ -296,8 +296,9 @@ async fn a_person_is_asked_and_without_one_it_is_refused() {
         live.session.send(Command::Prompt { input: "q3".into(), when: QueueMode::Now }).await.unwrap();
         loop {
             match &events.next().await.unwrap().event {
-                Event::Asked { ask } => {
-                    let expect = format!("go back to {} (assistant: \"a0\"), leaving ", target.short());
+                Event::AskOpened { ask } => {
+                    let expect =
+                        format!("Allow going back to {} (assistant: \"a0\")? It leaves ", target.short());
                     assert!(
                         ask.permission().unwrap().question.starts_with(&expect),
                         "{}",
@@ -346,7 +347,7 @@ async fn limits_of_a_run_hold_wherever_it_goes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_waits_is_answered_first_and_once() {
+async fn pending_self_message_is_answered_first_and_once() {
     let world = World::with([say("a0"), say("a1")]);
     let live = world.create_with(options(&world)).await;
     live.run("q0").await;
@@ -362,9 +363,9 @@ async fn what_waits_is_answered_first_and_once() {
     // The call fails, so it still waits.
     let failing = crate::support::Reply { error: Some(quipu::protocol::ModelErrorKind::Server), ..say("") };
     world.fake.push([failing]);
-    let Opened { session, troubles } = world.engine.open(&id, options(&world)).await.unwrap();
-    assert_eq!(troubles, []);
-    let live = Live::of(session).await;
+    let OpenedSession { session, notices } = world.engine.open(&id, options(&world)).await.unwrap();
+    assert_eq!(notices, []);
+    let live = LiveSession::of(session).await;
     live.session.send(Command::Continue).await.unwrap();
     live.settled(1).await;
     assert!(matches!(live.outcomes()[0], Outcome::Failed(_)));
@@ -372,8 +373,8 @@ async fn what_waits_is_answered_first_and_once() {
     live.finish().await;
 
     world.fake.push([say("Looked."), say("Said.")]);
-    let Opened { session, .. } = world.engine.open(&id, options(&world)).await.unwrap();
-    let live = Live::of(session).await;
+    let OpenedSession { session, .. } = world.engine.open(&id, options(&world)).await.unwrap();
+    let live = LiveSession::of(session).await;
     let ack =
         live.session.send(Command::Prompt { input: "and this".into(), when: QueueMode::Now }).await.unwrap();
     assert!(matches!(ack, Ack::Queued(_)), "{ack:?}");
@@ -406,8 +407,8 @@ async fn a_session_that_began_without_it_is_not_offered_it() {
     live.run("q0").await;
     let id = live.id();
     live.finish().await;
-    let Opened { session, .. } = world.engine.open(&id, options(&world)).await.unwrap();
-    let live = Live::of(session).await;
+    let OpenedSession { session, .. } = world.engine.open(&id, options(&world)).await.unwrap();
+    let live = LiveSession::of(session).await;
     live.run("q1").await;
     assert_eq!(live.results()[0].1, "Tool tobe not found");
     live.finish().await;

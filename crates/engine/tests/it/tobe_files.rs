@@ -11,7 +11,7 @@ use quipu::{
 use serde_json::{Value, json};
 
 use crate::file_travel::{Tree, tree};
-use crate::support::{Live, World, call, messages_of, say, text_of};
+use crate::support::{LiveSession, World, call, messages_of, say, text_of};
 
 fn options(world: &World) -> SessionOptions {
     SessionOptions { travel: TravelSettings { tools: true }, ..world.options() }
@@ -30,12 +30,12 @@ fn bash(command: &str) -> (&'static str, Value) {
     ("bash", json!({ "command": command }))
 }
 
-fn head(live: &Live) -> NodeId {
+fn head(live: &LiveSession) -> NodeId {
     live.session.view().head.unwrap()
 }
 
 /// A session that wrote one file; the node of its answer, and the files then.
-async fn begun(change: impl FnOnce(&mut SessionOptions)) -> (World, Live, NodeId, Tree) {
+async fn begun(change: impl FnOnce(&mut SessionOptions)) -> (World, LiveSession, NodeId, Tree) {
     let mut world = World::new();
     world.tools.extend(quipu::builtin());
     let mut options = options(&world);
@@ -55,7 +55,7 @@ async fn departures(world: &World) -> Vec<NodeId> {
     rows.into_iter().filter_map(|row| row.action.from).collect()
 }
 
-async fn end(world: World, live: Live) {
+async fn end(world: World, live: LiveSession) {
     // A ref at each place that was left, so that the checks of every store find what was asked there.
     for node in departures(&world).await {
         world.engine.fork_from(node, None).await.unwrap();
@@ -86,7 +86,7 @@ async fn files_are_what_they_were_there_and_undo_brings_them_back() {
     assert_eq!(world.store.pending(&id).await.unwrap().jump, None);
 
     let how = RestoreFiles::default();
-    let (undone, problems) = world.engine.undo_along(&id, 1, Some(&how)).await.unwrap();
+    let (undone, problems) = world.engine.undo_with_files(&id, 1, Some(&how)).await.unwrap();
     assert_eq!((undone[0].what.as_str(), undone[0].from, problems.as_slice()), ("tobe", Some(last), &[][..]));
     let mut expect = then.clone();
     expect.insert("a".into(), (0o600, b"two\n".to_vec()));
@@ -95,14 +95,14 @@ async fn files_are_what_they_were_there_and_undo_brings_them_back() {
         [("new/b", "b"), ("c", "c"), ("d/x", "x")].map(|(path, text)| (path.into(), (plain, text.into()))),
     );
     assert_eq!(tree(&world.cwd()), expect);
-    world.engine.redo_along(&id, 1, Some(&how)).await.unwrap();
+    world.engine.redo_with_files(&id, 1, Some(&how)).await.unwrap();
     assert_eq!(tree(&world.cwd()), then);
     world.engine.fork_from(from, None).await.unwrap();
     world.check().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_nobody_agreed_to_is_not_done() {
+async fn unapproved_file_plan_is_not_carried_out() {
     let (world, live, target, _) = begun(|_| {}).await;
     world.fake.push([call(&[write("a", "two\n")]), say("a1")]);
     assert_eq!(live.run("q1").await, Outcome::Done);
@@ -138,7 +138,7 @@ impl Policy for Asks {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_person_sees_which_files_would_be_changed_and_only_that_is_done() {
+async fn tobe_changes_only_the_files_shown_for_approval() {
     let (world, live, target, then) = begun(|options| options.policy = Arc::new(Asks)).await;
     world.fake.push([call(&[write("a", "two\n"), write("new/b", "b")]), say("a1")]);
     assert_eq!(live.run("q1").await, Outcome::Done);
@@ -148,12 +148,12 @@ async fn a_person_sees_which_files_would_be_changed_and_only_that_is_done() {
         live.session.send(Command::Prompt { input: "q2".into(), when: QueueMode::Now }).await.unwrap();
         loop {
             match &events.next().await.unwrap().event {
-                Event::Asked { ask } => {
+                Event::AskOpened { ask } => {
                     assert!(
                         ask.permission()
                             .unwrap()
                             .question
-                            .ends_with("; 2 file(s) become what they were there"),
+                            .ends_with("; 2 file(s) become what they were there."),
                         "{ask:?}"
                     );
                     assert_eq!(&*ask.permission().unwrap().subject, "Not this way.\n\n~ a\n- new/b");

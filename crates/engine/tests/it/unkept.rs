@@ -317,7 +317,7 @@ async fn turned_off_states_are_said_to_be_unknown() {
 }
 
 #[tokio::test]
-async fn what_a_jump_left_behind_is_in_its_node_and_in_later_lists() {
+async fn files_left_by_a_jump_are_recorded_and_listed_later() {
     let runs = vec![
         vec![bash("true")],
         vec![bash("true")],
@@ -387,8 +387,8 @@ async fn aborted_and_timed_out_commands_are_looked_at_as_well() {
     live.finish().await;
     let how = RestoreFiles::default();
     assert_eq!(changed(&world.engine.preview_files(node, &how).await.unwrap()), ["a", "b"]);
-    let done = world.engine.jump_with_files(node, None, &how).await.unwrap();
+    let done = world.engine.jump_with_files(node, None, Some(&how)).await.unwrap();
     assert_eq!(tree(&world.cwd()), then);
-    world.engine.jump_with_files(done.jumped.from, None, &how).await.unwrap();
+    world.engine.jump_with_files(done.jumped.from, None, Some(&how)).await.unwrap();
     world.check().await;
 }

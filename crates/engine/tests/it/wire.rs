@@ -10,7 +10,7 @@ use quipu_testkit::{Answer, FakeServer, Gate, Reply};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
-use crate::support::{Live, World};
+use crate::support::{LiveSession, World};
 
 fn options(world: &World, server: &FakeServer) -> SessionOptions {
     let models = json!({ "providers": { "fake": {
@@ -64,7 +64,7 @@ async fn a_task_over_the_wire_and_on_after_a_restart() {
     live.finish().await;
     let world = assert_kept(world, &server).await;
     let opened = world.engine.open(&id, options(&world, &server)).await.unwrap();
-    let live = Live::of(opened.session).await;
+    let live = LiveSession::of(opened.session).await;
     assert_eq!(live.run("and now?").await, Outcome::Done);
     live.finish().await;
     let bodies: Vec<_> = server.requests().iter().map(|request| request.json()["messages"].clone()).collect();
@@ -154,7 +154,7 @@ async fn bad_answers_end_the_run_and_the_session_goes_on() {
 }
 
 #[tokio::test]
-async fn a_reader_that_stops_holds_the_server_back_and_abort_still_works() {
+async fn stalled_reader_pauses_server_and_abort_still_works() {
     let piece = "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"more and more and more\"}}\n\n";
     let begin = Answer::new().event(
         json!({ "type": "content_block_start", "index": 0, "content_block": { "type": "text", "text": "" } }),

@@ -3,26 +3,26 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use super::super::{CommitError, Input, Machine, Phase, Tag};
+use super::super::{CommitError, Machine, MachineInput, Phase, Tag};
 
 /// From which state to which other one, and upon what.
-pub(super) type StepTaken = (&'static str, &'static str, String);
+pub(super) type Transition = (&'static str, &'static str, String);
 
 /// Each state with what it is.
 const STATES: [(&str, &str); 15] = [
     ("Idle", "nothing is under way; the queues may hold what waits for the next run"),
     ("Starting", "hooks are asked what they add to what begins the run"),
-    ("Saying", "the messages that begin the run, or come between two turns, are being committed"),
+    ("Committing", "the messages that begin the run, or come between two turns, are being committed"),
     ("Calling", "a model call is under way"),
     ("Answered", "the answer is being committed, and its calls are being prepared"),
     ("Tools", "tools run, or wait for an answer of a person"),
     ("Results", "the results of the tools are being committed"),
-    ("Ending", "the model is done, and hooks are asked whether the run goes on"),
-    ("Compacting", "the context is being summed up"),
+    ("Ending", "the model is done, and hooks decide whether the run continues"),
+    ("Compacting", "the context is being summarized"),
     ("Jumping", "the session goes to another node without files"),
-    ("Leaving", "a call of the model takes the session to another node"),
+    ("ToolJumping", "a call of the model takes the session to another node"),
     ("Moving", "the session is moved with its files, undone, redone, merged, labelled or named"),
-    ("Changing", "another model or level of thinking is being recorded"),
+    ("Changing", "another model or thinking level is being recorded"),
     ("Noting", "a line that a person ran in the shell becomes a node"),
     ("Refreshing", "sources of tools and context are asked, or what they gave is being recorded"),
 ];
@@ -30,7 +30,7 @@ const STATES: [(&str, &str); 15] = [
 pub(super) fn state(machine: &Machine) -> &'static str {
     match machine.run.as_ref().map(|run| &run.phase) {
         None => "Idle",
-        Some(Phase::Saying) => "Saying",
+        Some(Phase::Committing) => "Committing",
         Some(Phase::Calling { .. }) => "Calling",
         Some(Phase::Answered(_)) => "Answered",
         Some(Phase::Tools(_)) => "Tools",
@@ -39,7 +39,7 @@ pub(super) fn state(machine: &Machine) -> &'static str {
         Some(Phase::Ending) => "Ending",
         Some(Phase::Compacting(_)) => "Compacting",
         Some(Phase::Jumping(_)) => "Jumping",
-        Some(Phase::Leaving(_)) => "Leaving",
+        Some(Phase::ToolJumping(_)) => "ToolJumping",
         Some(Phase::Moving(_)) => "Moving",
         Some(Phase::Changing(_)) => "Changing",
         Some(Phase::Noting(_)) => "Noting",
@@ -48,42 +48,46 @@ pub(super) fn state(machine: &Machine) -> &'static str {
 }
 
 /// What an input is, in words for the drawing.
-pub(super) fn kind(input: &Input) -> String {
+pub(super) fn kind(input: &MachineInput) -> String {
     match input {
-        Input::Command { command, .. } => {
+        MachineInput::Command { command, .. } => {
             let json = serde_json::to_value(command).unwrap();
             format!("command {}", json["type"].as_str().unwrap())
         }
-        Input::Committed { result: Err(CommitError::Conflict { .. }), .. } => "lost the race".into(),
-        Input::Committed { result: Err(_), .. } => "not committed".into(),
-        Input::Committed {
-            tag: Tag::ShellEnds { .. } | Tag::Noted { .. } | Tag::NotedBegin { .. }, ..
+        MachineInput::Committed { result: Err(CommitError::Conflict { .. }), .. } => "lost the race".into(),
+        MachineInput::Committed { result: Err(_), .. } => "not committed".into(),
+        MachineInput::Committed {
+            tag: Tag::ShellEnds { .. } | Tag::Noted { .. } | Tag::NotedBegin { .. },
+            ..
         } => "shell line committed".into(),
-        Input::Committed { .. } => "committed".into(),
-        Input::Prepared { .. } => "calls prepared".into(),
-        Input::Call { .. } => "piece of the answer".into(),
-        Input::CallEnded { .. } => "answer ended".into(),
-        Input::CallNotMade { .. } => "call not made".into(),
-        Input::RunStartDecided { .. } => "start decided".into(),
-        Input::RunEndDecided { .. } => "end decided".into(),
-        Input::Summarized { .. } => "summed up".into(),
-        Input::Looked { .. } => "place read".into(),
-        Input::Moved { .. } => "moved".into(),
-        Input::Cleared { .. } => "all children ended".into(),
-        Input::ToolOutput { .. } | Input::ToolDone { .. } | Input::ToolHeld { .. } => "tool done".into(),
-        Input::Policy(_) | Input::Judged { .. } | Input::AskExpired { .. } | Input::Askers(_) => {
-            "question closed".into()
+        MachineInput::Committed { .. } => "committed".into(),
+        MachineInput::Prepared { .. } => "calls prepared".into(),
+        MachineInput::Call { .. } => "piece of the answer".into(),
+        MachineInput::CallEnded { .. } => "answer ended".into(),
+        MachineInput::CallNotMade { .. } => "call not made".into(),
+        MachineInput::RunStartDecided { .. } => "run start decided".into(),
+        MachineInput::RunEndDecided { .. } => "run end decided".into(),
+        MachineInput::Summarized { .. } => "summarized".into(),
+        MachineInput::TargetResolved { .. } => "target resolved".into(),
+        MachineInput::Moved { .. } => "moved".into(),
+        MachineInput::ChildrenKilled { .. } => "children killed".into(),
+        MachineInput::ToolOutput { .. } | MachineInput::ToolDone { .. } | MachineInput::ToolHeld { .. } => {
+            "tool done".into()
         }
-        Input::ShellOutput { .. } | Input::ShellEnded { .. } => "shell line ended".into(),
-        Input::Told(_) => "notice".into(),
-        Input::SideBegun | Input::SideEnded(_) => "call beside the conversation".into(),
-        Input::SourcesChanged => "sources changed".into(),
-        Input::Refreshed { .. } => "sources asked".into(),
+        MachineInput::Policy(_)
+        | MachineInput::Judged { .. }
+        | MachineInput::AskExpired { .. }
+        | MachineInput::Askers(_) => "question closed".into(),
+        MachineInput::ShellOutput { .. } | MachineInput::ShellEnded { .. } => "shell line ended".into(),
+        MachineInput::Notice(_) => "notice".into(),
+        MachineInput::SideBegun | MachineInput::SideEnded(_) => "call beside the conversation".into(),
+        MachineInput::SourcesChanged => "sources changed".into(),
+        MachineInput::Refreshed { .. } => "sources asked".into(),
     }
 }
 
 /// What the document says between its marks is what was seen; `UPDATE_DIAGRAM=1` writes it there.
-pub(super) fn is_documented(taken: &BTreeSet<StepTaken>) {
+pub(super) fn is_documented(taken: &BTreeSet<Transition>) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/machine.md");
     let document = std::fs::read_to_string(&path).unwrap();
     let (begin, end) = ("<!-- states: begin -->\n", "<!-- states: end -->");
@@ -100,7 +104,7 @@ pub(super) fn is_documented(taken: &BTreeSet<StepTaken>) {
     );
 }
 
-fn drawn(taken: &BTreeSet<StepTaken>) -> String {
+fn drawn(taken: &BTreeSet<Transition>) -> String {
     let mut arrows: BTreeMap<(usize, usize), Vec<&str>> = BTreeMap::new();
     let place = |name: &str| STATES.iter().position(|(state, _)| *state == name).unwrap();
     for (from, to, why) in taken {

@@ -35,7 +35,7 @@ pub(super) fn start() -> Start {
         prefix: Prefix { model, system: "".into(), tools: Arc::new([]), epoch: Epoch::default() },
         steering: Vec::new(),
         follow_up: Vec::new(),
-        waits: false,
+        pending_self_message: false,
         limits: Limits { max_turns: Some(12), max_cost: Some(MAX_COST), ..Limits::default() },
         ask_deadline: Duration::from_secs(1),
         policy: PolicyVersion::default(),

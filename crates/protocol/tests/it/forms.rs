@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 struct Protocol {
     command: Command,
     ack: Ack,
-    refused: Refused,
+    refused: Refusal,
     envelope: Envelope,
     snapshot: Snapshot,
     ask: Ask,
@@ -144,15 +144,15 @@ fn every_event_comes_back_as_it_was() {
         Event::MessageStarted { id: "m1".into(), message: message.clone(), attempt: 1 },
         Event::MessageDelta { id: "m1".into(), delta: Delta::TextStarted { index: 0 } },
         Event::MessageDelta { id: "m1".into(), delta: Delta::Text { index: 0, text: "a".into() } },
-        Event::MessageEnded { id: "m1".into(), message: message.clone(), ending: Ending::Kept(node) },
+        Event::MessageEnded { id: "m1".into(), message: message.clone(), ending: Ending::Committed(node) },
         Event::MessageEnded { id: "m2".into(), message, ending: Ending::Dropped(error.clone()) },
         Event::ToolStarted { call: "c".into(), name: "bash".into(), args: Json::object() },
         Event::ToolOutput { call: "c".into(), tail: "x".into() },
-        Event::AskClosed { ask: "a".into(), by: Some(Answer::once()), by_policy: false },
-        Event::AskClosed { ask: "a".into(), by: None, by_policy: true },
+        Event::AskClosed { ask: "a".into(), answer: Some(Answer::once()), by_policy: false },
+        Event::AskClosed { ask: "a".into(), answer: None, by_policy: true },
         Event::PermissionsChanged { mode: "ask".into() },
         Event::QueueChanged {
-            steering: vec![Queued { id: "i".into(), text: "t".into() }],
+            steering: vec![QueuedItem { id: "i".into(), text: "t".into() }],
             follow_up: Vec::new(),
         },
         Event::Appended { node },
@@ -165,7 +165,7 @@ fn every_event_comes_back_as_it_was() {
         Event::JumpStarted { to: node },
         Event::JumpEnded { result: Arc::new(JumpResult::Aborted) },
         Event::ContextPruned { node, results: 1, tokens_before: 2, tokens_after: 1 },
-        Event::Changed { node: None, model: Arc::default(), thinking: Thinking::Max },
+        Event::EpochChanged { node: None, model: Arc::default(), thinking: Thinking::Max },
         Event::RetryScheduled { attempt: 2, delay: Duration::from_millis(1500), error: error.clone() },
         Event::RetryEnded { ok: false },
         Event::from(Notice::note("n")),
@@ -180,7 +180,7 @@ fn every_event_comes_back_as_it_was() {
         Event::RunEnded { outcome: Outcome::Done },
         Event::Settled,
     ];
-    events.extend(kinds.map(|kind| Event::Asked { ask: Arc::new(ask(kind)) }));
+    events.extend(kinds.map(|kind| Event::AskOpened { ask: Arc::new(ask(kind)) }));
     for (at, event) in events.into_iter().enumerate() {
         let envelope =
             Envelope { seq: at as u64 + 1, session: "s".into(), run: Some("r".into()), at: 5, event };

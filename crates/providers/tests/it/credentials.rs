@@ -13,7 +13,7 @@ use quipu_providers::{
     HeaderChanges, HeaderText, MAX_CREDENTIALS_PER_CALL, Provider, Scheme, Secret, Settings, Sign,
     SignRequest, laws,
 };
-use quipu_testkit::{Answer, Captured, FakeServer, Reply};
+use quipu_testkit::{Answer, CapturedRequest, FakeServer, Reply};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
@@ -190,7 +190,7 @@ fn statuses(end: &CallEnd) -> Vec<(Option<u16>, Option<&str>)> {
 }
 
 /// The request that one answered call made with this credential.
-async fn sent(wire: Wire, credential: Credential) -> (Captured, World) {
+async fn sent(wire: Wire, credential: Credential) -> (CapturedRequest, World) {
     let server = FakeServer::start([answer(wire)]);
     let source = ScriptedSource::new([Act::Give(credential)]);
     let world = world(wire, &server, &source);

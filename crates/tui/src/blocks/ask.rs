@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use std::borrow::Cow;
 
-use quipu_protocol::{Ask, AskKind, Queued};
+use quipu_protocol::{Ask, AskKind, QueuedItem};
 use unicode_segmentation::UnicodeSegmentation as _;
 
 use super::text::{cut, hanging_lines, one_line};
@@ -50,7 +50,7 @@ pub fn ask_body(ask: &Ask, columns: usize, theme: &Theme) -> Vec<Line> {
 
 fn question(ask: &Ask) -> String {
     match &ask.kind {
-        AskKind::Permission(asked) => format!("May `{}` {}?", asked.tool, asked.question),
+        AskKind::Permission(asked) => format!("`{}`: {}", asked.tool, asked.question),
         AskKind::Confirm { title, .. }
         | AskKind::Choose { title, .. }
         | AskKind::Text { title, .. }
@@ -63,7 +63,7 @@ fn question(ask: &Ask) -> String {
 /// The same, where its words are part of what scrolls.
 fn short_question(ask: &Ask) -> String {
     match &ask.kind {
-        AskKind::Permission(asked) => format!("May `{}` do this?", asked.tool),
+        AskKind::Permission(asked) => format!("Allow this call of `{}`?", asked.tool),
         _ => "A question:".to_owned(),
     }
 }
@@ -190,7 +190,7 @@ pub fn small_ask(
     };
     let more = if waiting > 0 { format!(" (+{waiting})") } else { String::new() };
     let asked = match ask.permission() {
-        Some(asked) => format!("{} {}", asked.tool, asked.question),
+        Some(asked) => format!("{}: {}", asked.tool, asked.question),
         None => question(ask),
     };
     let question = super::text::one_line(&format!("? {asked}{more}"), columns);
@@ -274,8 +274,8 @@ fn broken(text: &str, style: Style, columns: usize, theme: &Theme, rows: &mut Ve
 
 /// What waits to be said: first what the model gets after the current turn, then what it gets at the end.
 #[must_use]
-pub fn queue(steering: &[Queued], follow_up: &[Queued], columns: usize, theme: &Theme) -> Vec<Line> {
-    let row = |(when, item): (&str, &Queued)| {
+pub fn queue(steering: &[QueuedItem], follow_up: &[QueuedItem], columns: usize, theme: &Theme) -> Vec<Line> {
+    let row = |(when, item): (&str, &QueuedItem)| {
         let text = one_line(&item.text, columns.saturating_sub(when.len()));
         let mut line = Line::styled(when, theme.muted);
         line.push(text, theme.queue);

@@ -47,7 +47,7 @@ fn what_to_do(kind: ModelErrorKind) -> &'static str {
         }
         ModelErrorKind::Refused => "Say it in other words, or go back with /tree.",
         ModelErrorKind::Aborted => "",
-        ModelErrorKind::Departed => "The conversation left what the script or the recording knows.",
+        ModelErrorKind::ReplayMismatch => "The conversation left what the script or the recording knows.",
     }
 }
 
@@ -99,14 +99,17 @@ pub fn notice(notice: &Notice, columns: usize, theme: &Theme) -> Vec<Line> {
             "Another program went on with this session. What is said here from now on is a branch of it: {session}"
         ),
         Notice::Interrupted { calls, model_call } => {
-            let mut what: Vec<String> = calls.iter().map(|(name, _)| format!("`{name}`")).collect();
-            if *model_call {
-                what.push("an answer of the model".into());
+            let calls: Vec<String> = calls.iter().map(|(name, _)| format!("`{name}`")).collect();
+            let reply = "Quipu exited in the middle of a reply. The reply was lost and is not retried.";
+            let tools = format!(
+                "Quipu exited while these calls were running: {}. They are not run again; check what they did.",
+                calls.join(", ")
+            );
+            match (calls.is_empty(), *model_call) {
+                (true, _) => reply.to_owned(),
+                (false, false) => tools,
+                (false, true) => format!("{tools} {reply}"),
             }
-            format!(
-                "The program ended while these were under way, and they are not run again: {}. Look at what they did.",
-                what.join(", ")
-            )
         }
         Notice::Note { text: note } => note.clone(),
     };

@@ -43,7 +43,7 @@ fn step(state: &mut State, back: bool, steps: &str, effects: &mut Vec<Effect>) {
         state.error("It was not done.", "The number of steps is a number from 1.");
         return;
     };
-    let files = MoveFiles::AsBefore;
+    let files = MoveFiles::Auto;
     let (command, name) = match back {
         true => (Command::Undo { steps, files }, "undo"),
         false => (Command::Redo { steps, files }, "redo"),
@@ -73,9 +73,9 @@ impl State {
     pub(crate) fn on_moved(&mut self, name: &str, ack: Ack, effects: &mut Vec<Effect>) {
         let moved = match ack {
             Ack::Moved(moved) => moved,
-            Ack::Forked { session, said } => {
-                if let Some(said) = said.filter(|_| self.editor.text().trim().is_empty()) {
-                    self.editor.set_text(&said);
+            Ack::Forked { session, prompt } => {
+                if let Some(prompt) = prompt.filter(|_| self.editor.text().trim().is_empty()) {
+                    self.editor.set_text(&prompt);
                     effects.push(Effect::Draft);
                 }
                 return self.open(
@@ -90,7 +90,7 @@ impl State {
         let place = |node: Option<NodeId>| node.map_or_else(|| "nowhere".into(), |node| node.short());
         let verb = if name == "undo" { "undone" } else { "done again" };
         for step in &moved.steps {
-            self.note(&format!("{} {verb}: from {} to {}", step.what, place(step.from), place(step.to)));
+            self.note(&format!("{} {verb}: from {} to {}", step.kind, place(step.from), place(step.to)));
         }
         for problem in &moved.problems {
             self.note(problem);

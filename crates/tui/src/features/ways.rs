@@ -110,7 +110,7 @@ fn foresee(node: NodeId) -> Request {
         move |context| async move {
             match context.session {
                 Some(session) => session.plan_files(node).await,
-                None => Err(quipu::Refused::Closed),
+                None => Err(quipu::Refusal::Closed),
             }
         },
         move |state, plan, _| match plan {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
-use quipu::{Clock as _, Delivery, Events, Refused, Sealer, Session, SystemClock};
+use quipu::{Clock as _, Delivery, Events, Refusal, Sealer, Session, SystemClock};
 use quipu_host::CommandRegistry;
 use quipu_protocol::{AbortTarget, Ack, Command, Envelope, Event, QueueMode, RunId, SessionId, UserInput};
 use tokio::sync::mpsc;
@@ -351,7 +351,7 @@ impl Run {
             self.session = None;
             return self.take(UiEvent::Ended);
         };
-        if let Event::Changed { model, .. } = &envelope.event {
+        if let Event::EpochChanged { model, .. } = &envelope.event {
             self.take(UiEvent::Levels(self.host.levels(model)));
         }
         let settled = matches!(envelope.event, Event::Settled);
@@ -485,7 +485,7 @@ impl Run {
         let mut sending = Box::pin(async move {
             let result = match session {
                 Some(session) => session.send(command).await,
-                None => Err(Refused::Closed),
+                None => Err(Refusal::Closed),
             };
             drop(up.send(TaskMessage::Input(Box::new(UiEvent::Sent(purpose, result)))));
         });

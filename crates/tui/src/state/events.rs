@@ -90,12 +90,14 @@ impl State {
             }
             Event::ShellStarted { id, line, hidden } => self.shell_started(id, line, *hidden, effects),
             Event::ShellOutput { id, tail } => self.shell_output(id, tail),
-            Event::ShellEnded { id, result, lost } => self.shell_ended(id, result, lost.as_deref(), effects),
-            Event::Asked { ask } => {
+            Event::ShellEnded { id, result, store_error } => {
+                self.shell_ended(id, result, store_error.as_deref(), effects)
+            }
+            Event::AskOpened { ask } => {
                 self.activity.set_phase("waiting for your answer");
                 self.asked(ask, effects);
             }
-            Event::AskClosed { ask, by, by_policy } => {
+            Event::AskClosed { ask, answer: by, by_policy } => {
                 if *by_policy
                     && let Some((open, _)) = self.questions.asks.iter().find(|(open, _)| open.id == *ask)
                 {
@@ -146,7 +148,7 @@ impl State {
                     "{results} old results left out: {tokens_before} tokens before, about {tokens_after} after"
                 ));
             }
-            Event::Changed { node, model, thinking } => {
+            Event::EpochChanged { node, model, thinking } => {
                 self.standing.head = node.or(self.standing.head);
                 let before = self.standing.model.as_ref().map(|model| (&model.provider, &model.id));
                 let is_other =
@@ -224,7 +226,7 @@ impl State {
     }
 
     fn on_message(&mut self, id: &quipu_protocol::MessageId, message: &Message, ending: &Ending) {
-        if let Ending::Kept(node) = ending {
+        if let Ending::Committed(node) = ending {
             self.standing.head = Some(*node);
         }
         let columns = self.size.columns;
@@ -233,9 +235,9 @@ impl State {
                 self.count(answer);
                 let place = self.transcript.answer(id);
                 match (place, ending) {
-                    (Some(open), Ending::Kept(_)) => open.end(answer),
+                    (Some(open), Ending::Committed(_)) => open.end(answer),
                     (Some(open), Ending::Dropped(_)) => open.abandon(),
-                    (None, Ending::Kept(_)) => {
+                    (None, Ending::Committed(_)) => {
                         let mut open = AnswerItem::new(id.clone());
                         open.end(answer);
                         self.transcript.begin_answer(open);
@@ -296,7 +298,7 @@ impl State {
         match result {
             JumpResult::Done(jumped) => {
                 self.standing.head = Some(jumped.head);
-                let said = jumped.said.as_ref().map(quipu_protocol::UserInput::text).unwrap_or_default();
+                let said = jumped.prompt.as_ref().map(quipu_protocol::UserInput::text).unwrap_or_default();
                 self.note(&format!(
                     "The session stands at {} now; `/undo` goes back to {}",
                     jumped.head.short(),

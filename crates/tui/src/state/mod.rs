@@ -20,7 +20,7 @@ mod words;
 
 use std::sync::Arc;
 
-use quipu::Refused;
+use quipu::Refusal;
 use quipu_protocol::{Ack, Command, CommandSpec, Model, NodeId, SessionId, Thinking, UnixMs, UserInput};
 
 use crate::component::Component;
@@ -170,7 +170,7 @@ impl State {
                 self.shell_ended(&id, &done, Some("no session is open"), &mut effects);
             }
             UiEvent::UnkeptEnded(_, Err(why)) => {
-                self.shell_taken(Err(Refused::Store { why: why.to_string() }), &mut effects);
+                self.shell_taken(Err(Refusal::Store { why: why.to_string() }), &mut effects);
             }
             UiEvent::Reply(reply) => reply.apply(self, &mut effects),
             UiEvent::Offered(id, candidates, more) => {
@@ -263,7 +263,7 @@ impl State {
         }
     }
 
-    fn on_sent(&mut self, purpose: Purpose, result: Result<Ack, Refused>, effects: &mut Vec<Effect>) {
+    fn on_sent(&mut self, purpose: Purpose, result: Result<Ack, Refusal>, effects: &mut Vec<Effect>) {
         if let Purpose::Say(said) = &purpose {
             // It is in the store now, or comes back into the editor.
             self.outbox.acknowledge(said);
@@ -304,13 +304,13 @@ impl State {
             (Purpose::Move(name), Err(refused)) => {
                 self.opening.moving = false;
                 let mut why = refused.to_string();
-                if let Refused::Files { conflicts, .. } = &refused {
+                if let Refusal::Files { conflicts, .. } = &refused {
                     why.extend(conflicts.iter().take(10).map(|path| format!("\n! {path}")));
                 }
                 self.error(&format!("/{name} did nothing."), &why);
                 self.go_on(effects);
             }
-            (_, Err(Refused::NoSuchAsk)) | (_, Ok(_)) => {}
+            (_, Err(Refusal::NoSuchAsk)) | (_, Ok(_)) => {}
             (_, Err(refused)) => self.error("It was not done.", &refused.to_string()),
         }
     }

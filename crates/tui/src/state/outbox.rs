@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use quipu_protocol::{QueueMode, Queued, UserInput};
+use quipu_protocol::{QueueMode, QueuedItem, UserInput};
 
 /// What was said, until it is in a turn.
 #[derive(Debug, Default)]
@@ -12,7 +12,7 @@ pub(crate) struct Outbox {
     /// Said, and not acknowledged yet.
     pub(crate) unsent: VecDeque<String>,
     /// What waits in the session: to steer, and for the end of the work.
-    pub(crate) queue: (Vec<Queued>, Vec<Queued>),
+    pub(crate) queue: (Vec<QueuedItem>, Vec<QueuedItem>),
 }
 
 impl Outbox {

@@ -28,7 +28,7 @@ fn ask(state: &mut State, id: &str, subject: &str, question: &str) {
         scopes: vec![Scope::Once, Scope::Session, Scope::Always],
     });
     let ask = Arc::new(Ask { id: id.into(), deadline: None, default: Answer::no(), kind });
-    let event = Event::Asked { ask };
+    let event = Event::AskOpened { ask };
     let envelope = Envelope { seq: 1, session: "s".into(), run: None, at: 0, event };
     state.on(UiEvent::Event(Arc::new(envelope)), 0);
 }

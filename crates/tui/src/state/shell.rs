@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use quipu_protocol::{
-    AbortTarget, Ack, BashExecutionMessage, Command, Refused, RunId, ShellSnapshot, UnixMs,
+    AbortTarget, Ack, BashExecutionMessage, Command, Refusal, RunId, ShellSnapshot, UnixMs,
 };
 
 use super::{Effect, Purpose, State};
@@ -69,7 +69,7 @@ impl State {
     }
 
     /// The session took the line, or refused it.
-    pub(super) fn shell_taken(&mut self, result: Result<Ack, Refused>, effects: &mut Vec<Effect>) {
+    pub(super) fn shell_taken(&mut self, result: Result<Ack, Refusal>, effects: &mut Vec<Effect>) {
         match result {
             Ok(Ack::Started(run)) => self.shell_is(&run, effects),
             Ok(_) => {}
@@ -129,7 +129,7 @@ impl State {
         &mut self,
         of: &RunId,
         done: &BashExecutionMessage,
-        lost: Option<&str>,
+        store_error: Option<&str>,
         effects: &mut Vec<Effect>,
     ) {
         let shell = self.shell.take(of);
@@ -140,7 +140,7 @@ impl State {
                 self.ready(lines);
             }
         }
-        if let Some(why) = lost {
+        if let Some(why) = store_error {
             let model_hint =
                 if done.exclude_from_context == Some(true) { "" } else { ", and the model is not told" };
             self.note(&format!("The session does not have that{model_hint}: {why}"));

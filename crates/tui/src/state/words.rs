@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quipu::Refused;
+use quipu::Refusal;
 use quipu_protocol::{Ack, BashExecutionMessage, Command, Envelope, RunId, Thinking};
 use quipu_workspace::HelperError;
 
@@ -77,7 +77,7 @@ pub enum UiEvent {
     /// Levels of thinking that the model has which answers from now on.
     Levels(Vec<Thinking>),
     /// A command was taken, or not.
-    Sent(Purpose, Result<Ack, Refused>),
+    Sent(Purpose, Result<Ack, Refusal>),
     /// The end of the session that is being opened.
     Glimpsed(Glimpse),
     /// A session was opened, or not.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use quipu_protocol::{
     Answer, Ask, AskKind, Compaction, CompactionReason, CompactionResult, Content, Cost, ImageContent, Json,
-    Limit, ModelError, ModelErrorKind, NodeId, Notice, Outcome, Permission, Queued, Scope, ToolResultMessage,
-    Usage,
+    Limit, ModelError, ModelErrorKind, NodeId, Notice, Outcome, Permission, QueuedItem, Scope,
+    ToolResultMessage, Usage,
 };
 use quipu_tui::blocks::{self, AskView, ShellView, StatusView, ToolState, ToolView};
 use quipu_tui::{Color, Line, Style, Theme, markdown};
@@ -132,7 +132,7 @@ proptest! {
         let question = AskView { ask: &ask, body: &body, top: 2, read: folded, cwd: &text, choices: &[("y", "yes")], selected: 0, waiting: 0 };
         lines.extend(blocks::ask(&question, columns, 4, &theme).0);
         lines.extend(blocks::small_ask(&question, Some(&text).filter(|_| folded).map(String::as_str), columns, 5, &theme).0);
-        lines.extend(blocks::queue(&[Queued { id: "1".into(), text: text.clone() }], &[], columns, &theme));
+        lines.extend(blocks::queue(&[QueuedItem { id: "1".into(), text: text.clone() }], &[], columns, &theme));
         lines.extend(blocks::model_error(&ModelError::new(ModelErrorKind::Server, text.clone()), columns, &theme));
         lines.extend(blocks::notice(&Notice::Note { text: text.clone() }, columns, &theme));
         lines.extend(blocks::label(&text, columns, &theme));
@@ -395,7 +395,7 @@ fn every_failure_of_a_model_says_what_to_do() {
         (K::UnknownModel, Some(404), "host answered 404: no such model."),
         (K::Refused, None, "The provider declined."),
         (K::Aborted, None, "Stopped."),
-        (K::Departed, None, "The recording has no answer to this."),
+        (K::ReplayMismatch, None, "The recording has no answer to this."),
     ];
     check("model_errors", |columns, theme| {
         let mut lines = Vec::new();
@@ -437,7 +437,9 @@ fn a_long_change_is_folded_and_counted() {
 
 #[test]
 fn asks() {
-    let ask = |subject: &str| permission("bash", "run this in /work: it is not on the list", subject);
+    let ask = |subject: &str| {
+        permission("bash", "Allow running this command in /work? It is not on the list.", subject)
+    };
     let choices = [("y", "once"), ("s", "for this session"), ("n", "no")];
     let short = ask("rm -rf target && \x1b[2Jcargo build");
     let long = ask(&(1..=30).map(|n| format!("step {n}")).collect::<Vec<_>>().join("\n"));
@@ -469,7 +471,7 @@ fn asks() {
 
 #[test]
 fn question_without_room_shows_the_command_and_keys() {
-    let ask = |subject: &str| permission("bash", "run this in ~/work/project", subject);
+    let ask = |subject: &str| permission("bash", "Allow running this command in ~/work/project?", subject);
     let short = ask("cargo test");
     let long = ask(
         "curl https://example.com/install.sh -o install.sh\nsh install.sh\nrm -rf ~/.cache\ngit push --force",
@@ -510,7 +512,7 @@ fn question_without_room_shows_the_command_and_keys() {
 
 #[test]
 fn queue() {
-    let item = |id: &str, text: &str| Queued { id: id.into(), text: text.into() };
+    let item = |id: &str, text: &str| QueuedItem { id: id.into(), text: text.into() };
     let steering = [item("1", "look at the\nother file first"), item("2", "and be quick")];
     let follow_up = [item("3", "then write the changelog, in one sentence for each change that users see")];
     check("queue", |columns, theme| blocks::queue(&steering, &follow_up, columns, theme));

@@ -96,7 +96,7 @@ fn a_whole_conversation_in_lines() {
     terminal.hears(0, "\na: 1\nb: 2\n");
     terminal.hears(0, "b: 2\nYou: ");
     assert_eq!(terminal.transcript().matches("say hello").count(), 1, "{}", terminal.transcript());
-    terminal.line("run it", "Needs an answer: May `bash`");
+    terminal.line("run it", "Needs an answer: `bash`: Allow");
     terminal.hears(0, "echo asked-and-run");
     terminal.hears(0, "1.  this time\n");
     terminal.hears(0, "4.  no\nAnswer: ");

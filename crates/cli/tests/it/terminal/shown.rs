@@ -150,13 +150,13 @@ fn focused_terminal_is_not_notified() {
     terminal.shows("test-1");
     terminal.types(FOCUSED);
     terminal.types("one\r");
-    terminal.shows("May `bash`");
+    terminal.shows("`bash`: Allow");
     terminal.types("\u{1b}y");
     terminal.settles("First.");
     assert!(!terminal.text().contains("\u{1b}]777"), "somebody was called");
     terminal.types(LOOKED_AWAY);
     terminal.types("two\r");
-    terminal.shows("May `bash`");
+    terminal.shows("`bash`: Allow");
     terminal.tells("\u{1b}]777;notify;Quipu;May bash run?\u{7}\u{7}".as_bytes());
     terminal.types("\u{1b}y");
     terminal.tells("\u{1b}]777;notify;Quipu;The agent is done.\u{7}\u{7}".as_bytes());

@@ -37,9 +37,9 @@ const IDS: [(&str, &str, &str); 11] = [
     ("a5", "a4", "52fdfee8b5300ae80933ae7383398a71e3bc3ef23cd266e46cf82378074da562"),
 ];
 
-struct Still;
+struct FixedClock;
 
-impl Clock for Still {
+impl Clock for FixedClock {
     fn now(&self) -> UnixMs {
         NOW
     }
@@ -256,7 +256,7 @@ async fn life_hides_the_names_of_all_nodes_that_nobody_can_go_to() {
 }
 
 #[tokio::test]
-async fn what_is_shown_of_a_graph_is_limited_and_says_so() {
+async fn graph_output_is_limited_and_says_so() {
     let golden = golden().await;
     let life = golden.life("a2", |query| query.most = 6).await;
     assert_eq!((life.lines.len(), life.more), (6, true));
@@ -366,7 +366,7 @@ async fn the_tools_see_their_lineage_and_refuse_what_names_nothing() {
     let (_view, receiver) = watch::channel(view);
     let head = Arc::new(move || receiver.borrow().head);
     let sight = Sight::Project { projects: Arc::new(Projects::new("/w".into())), head };
-    let archive = Archive { store: golden.store.clone(), clock: Arc::new(Still), sight };
+    let archive = Archive { store: golden.store.clone(), clock: Arc::new(FixedClock), sight };
     let (life, trace) = (LifeTool::new(archive.clone()), TraceTool::new(archive.clone()));
     let (shown, failed) = run(&life, json!({})).await;
     assert!(!failed && shown.lines().count() == 6 && shown.contains("<-- FOCUS, HEAD"), "{shown}");

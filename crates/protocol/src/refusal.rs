@@ -11,14 +11,14 @@ pub const NAME_LIMIT: usize = 200;
 /// Why a command was not accepted. Nothing happened then. JSON form: an object with a `type`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub enum Refused {
+pub enum Refusal {
     /// A run is under way; queue the message instead, or abort first.
     #[error("the agent is working; send the message as steering or follow-up, or abort first")]
     Busy,
     /// The message has no text and no image.
     #[error("the message is empty")]
     Empty,
-    /// A hook did not let the message pass.
+    /// A hook blocked the message.
     #[error("{why}")]
     Blocked {
         /// Which, and why.
@@ -27,11 +27,11 @@ pub enum Refused {
     /// The conversation ends with an answer and nothing waits.
     #[error("there is nothing to continue: the conversation ends with an answer")]
     NothingToContinue,
-    /// The context is too small to sum anything up.
-    #[error("there is nothing to compact: the conversation is shorter than what would be kept of it")]
+    /// The context is too small to compact.
+    #[error("there is nothing to compact: the conversation is shorter than what a compaction keeps")]
     NothingToCompact,
     /// The node is not one of this session.
-    #[error("node {node} is no node of this session; fork there to go on from it")]
+    #[error("node {node} is not in this session; fork there to continue from it")]
     NotInSession {
         /// The node.
         node: NodeId,
@@ -42,7 +42,7 @@ pub enum Refused {
         /// How many it has.
         characters: usize,
     },
-    /// The model cannot be asked.
+    /// The model does not exist or cannot be used.
     #[error("{why}")]
     NoSuchModel {
         /// Why not.
@@ -51,45 +51,45 @@ pub enum Refused {
     /// No such question is open.
     #[error("that question is not open any more")]
     NoSuchAsk,
-    /// The question is open, and this is no answer to it.
-    #[error("that is none of the answers that the question takes; it is still open")]
-    NoSuchAnswer,
-    /// Nothing moved the session, or all that did is undone.
-    #[error("there is nothing to undo: the session stands at its beginning")]
+    /// The question does not accept this answer. It is still open.
+    #[error("the question does not accept that answer; it is still open")]
+    InvalidAnswer,
+    /// There is nothing to undo.
+    #[error("there is nothing to undo: the session is at its beginning")]
     NothingToUndo,
-    /// Nothing was undone since the session moved last.
-    #[error("there is nothing to do again: nothing was undone since the session moved last")]
+    /// There is nothing to redo.
+    #[error("there is nothing to redo: nothing was undone since the last move")]
     NothingToRedo,
     /// The session does not end with a compaction.
-    #[error("the session does not end with a compaction, so there is none to undo; `undo` takes back turns")]
+    #[error("the session does not end with a compaction; use `undo` for turns")]
     NoCompaction,
-    /// Both sides of a merge changed these files, and nobody said whose count.
-    #[error("both sides changed {}; say whose are to be kept", files.join(", "))]
+    /// Both sides of a merge changed these files, and the command names no side.
+    #[error("both sides changed {}; say whose version to keep", files.join(", "))]
     MergeConflict {
         /// Absolute paths.
         files: Vec<String>,
     },
-    /// Files do not go along; nothing was changed.
+    /// Files cannot be restored; nothing was changed.
     #[error("{why}")]
     Files {
         /// Why.
         why: String,
-        /// Those that somebody changed since, or that cannot be kept as they are.
+        /// Files that somebody changed since, or whose current content cannot be kept.
         conflicts: Vec<String>,
     },
-    /// It cannot go there; nothing was changed.
+    /// The session cannot move there; nothing was changed.
     #[error("{why}")]
     NotMoved {
         /// Why.
         why: String,
     },
-    /// 256 messages wait already.
-    #[error("256 messages wait already; take some back or let the agent reach them first")]
+    /// The queues hold 256 messages already.
+    #[error("the queues hold 256 messages already; remove some, or wait until the agent has read them")]
     QueueFull,
     /// A lossless subscriber has not read thousands of events.
-    #[error("a subscriber does not read its events, so nothing new is begun; abort, or let it catch up")]
-    Behind,
-    /// It could not be stored, so nothing happened.
+    #[error("a subscriber does not read its events, so nothing new can start; abort, or let it catch up")]
+    SlowSubscriber,
+    /// The store failed; nothing happened.
     #[error("{why}")]
     Store {
         /// Why.

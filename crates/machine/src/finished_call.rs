@@ -8,11 +8,11 @@ use quipu_protocol::{
 };
 use quipu_transcript::WorkspaceNote;
 
-use super::{Draft, Interventions, Leaving};
+use super::{Draft, Interventions, ToolJump};
 
 /// A finished tool call, sealed.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Done {
+pub struct FinishedCall {
     /// What the model is given.
     pub result: ToolResultMessage,
     /// What hooks and policies did to the call and to its result.
@@ -34,10 +34,10 @@ pub struct Done {
     /// Whether the run ends with its batch.
     pub terminate: bool,
     /// Where it takes the session.
-    pub leaving: Option<Box<Leaving>>,
+    pub jump: Option<Box<ToolJump>>,
 }
 
-impl Done {
+impl FinishedCall {
     /// The entry of its result.
     pub(super) fn draft(&self, run: &RunId) -> Draft {
         let mut step = StepInfo {

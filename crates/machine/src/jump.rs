@@ -1,46 +1,46 @@
-//! Going to another node of the session, with a summary of what is left behind when that is wanted. The move is made as
-//! all are (`moving`); what was left stays in the graph.
+//! Jumps to another node of the session, with an optional summary of the branch that is left. The move itself is made in
+//! `moving`; the nodes that are left stay in the graph.
 
 use std::sync::Arc;
 
 use quipu_protocol::{
-    Ack, Entry, Event, JumpResult, Jumped, MoveFiles, NodeId, Refused, RunId, Summarize, Usage,
+    Ack, Entry, Event, JumpReport, JumpResult, MoveFiles, NodeId, Refusal, RunId, Summarize, Usage,
 };
 use quipu_transcript::{branch_summary, compaction_note};
 
 use super::{
-    Draft, Effect, Machine, MoveDone, MoveOrder, NoSummary, Phase, PlanOp, Purpose, ReplyId, Run, Stretch,
-    Summary, Tag, Target, json_of_nothing, step_of,
+    Draft, Effect, JumpTarget, Machine, MoveOrder, MoveResult, NoSummary, Phase, PlanOp, Purpose, ReplyId,
+    Run, Stretch, Summary, Tag, failed_summary_json, step_of,
 };
 
 /// Tokens of a branch's summary at most.
 const BRANCH: u64 = 4_096;
 
-/// A jump under way.
-pub(super) struct Jumping {
+/// A jump in progress.
+pub(super) struct JumpState {
     to: NodeId,
-    /// Where the session stands.
+    /// The head before the jump.
     from: NodeId,
     summary: Option<Summarize>,
     label: Option<String>,
-    /// What becomes of files.
+    /// What happens to files.
     along: MoveFiles,
-    /// Who waits to hear whether there is such a place.
+    /// The sender that waits until the target is resolved.
     pub(super) reply: Option<ReplyId>,
-    target: Option<Target>,
+    target: Option<JumpTarget>,
     usage: Option<Usage>,
-    /// The summary that goes along.
+    /// The summary to add at the target.
     summed: Option<Draft>,
-    /// Somebody stopped it before there was a call to stop.
+    /// Whether it was aborted before there was a model call to cancel.
     pub(super) stopped: bool,
-    /// Somebody said something that is to be answered afterwards.
-    pub(super) said: bool,
-    /// Why it came to nothing, while that is being recorded.
+    /// Whether a prompt waits for the end of the jump.
+    pub(super) has_prompt: bool,
+    /// The result of a failed jump while its cost is recorded.
     nothing: Option<JumpResult>,
 }
 
 impl Machine {
-    /// Somebody asks for it while nothing runs.
+    /// Handles the command of an idle session.
     pub(super) fn jump(
         &mut self,
         to: NodeId,
@@ -51,18 +51,18 @@ impl Machine {
         run: RunId,
     ) {
         if self.run.is_some() {
-            return self.out.push(Effect::Reply(reply, Err(Refused::Busy)));
+            return self.out.push(Effect::Reply(reply, Err(Refusal::Busy)));
         }
         let Some(from) = self.head.filter(|_| self.has_ref) else {
-            return self.out.push(Effect::Reply(reply, Err(Refused::NotInSession { node: to })));
+            return self.out.push(Effect::Reply(reply, Err(Refusal::NotInSession { node: to })));
         };
-        // It belongs to where it was said.
+        // The message belongs to the current branch.
         if self.unsaved.iter().any(|draft| matches!(&*draft.entry, Entry::Message(_))) {
             let why = "what was said last could not be stored yet; say something here first";
-            return self.out.push(Effect::Reply(reply, Err(Refused::Store { why: why.into() })));
+            return self.out.push(Effect::Reply(reply, Err(Refusal::Store { why: why.into() })));
         }
         let left = summary.is_some();
-        let phase = Phase::Jumping(Box::new(Jumping {
+        let phase = Phase::Jumping(Box::new(JumpState {
             to,
             from,
             summary,
@@ -73,14 +73,14 @@ impl Machine {
             usage: None,
             summed: None,
             stopped: false,
-            said: false,
+            has_prompt: false,
             nothing: None,
         }));
         self.run = Some(Run { phase, ..Run::new(run.clone()) });
-        self.out.push(Effect::Look { run, from, to, left });
+        self.out.push(Effect::ResolveTarget { run, from, to, left });
     }
 
-    pub(super) fn looked(&mut self, result: Result<Box<Target>, Refused>) {
+    pub(super) fn target_resolved(&mut self, result: Result<Box<JumpTarget>, Refusal>) {
         let Some(Run { id, aborting, phase: Phase::Jumping(jumping), .. }) = &mut self.run else { return };
         let (run, to, from) = (id.clone(), jumping.to, jumping.from);
         let stopped = *aborting || jumping.stopped;
@@ -89,7 +89,7 @@ impl Machine {
             Ok(target) => *target,
             Err(refused) => {
                 self.out.push(Effect::Reply(reply, Err(refused)));
-                return self.jump_over(None);
+                return self.finish_jump(None);
             }
         };
         let left = target.left.clone();
@@ -98,7 +98,7 @@ impl Machine {
         self.out.push(Effect::Reply(reply, Ok(Ack::Started(run.clone()))));
         self.emit(Event::JumpStarted { to });
         if stopped {
-            return self.jump_over(Some(JumpResult::Aborted));
+            return self.finish_jump(Some(JumpResult::Aborted));
         }
         let Some(Summarize { focus }) = summary else { return self.order_jump(None) };
         let model = self.prefix.model.clone();
@@ -133,12 +133,12 @@ impl Machine {
             Err(none) => {
                 let NoSummary { why, made } = *none;
                 *cost += made.cost();
-                let data = json_of_nothing(why.as_deref(), &made.usage);
+                let data = failed_summary_json(why.as_deref(), &made.usage);
                 let result = why.map_or(JumpResult::Aborted, JumpResult::Failed);
                 if made.records.is_empty() {
-                    return self.jump_over(Some(result));
+                    return self.finish_jump(Some(result));
                 }
-                // That calls were made and paid for is kept where the session stands.
+                // The calls were made and paid for: record them at the current head.
                 let step = step_of(Some(run), made.records);
                 (Draft::of(Entry::Meta(data), step), Some(result))
             }
@@ -154,7 +154,7 @@ impl Machine {
         }
     }
 
-    /// Has the session moved, with the summary when there is one. What that cost is in its node then.
+    /// Orders the move, with the summary if there is one. The node of the summary has its cost.
     fn order_jump(&mut self, summary: Option<Draft>) {
         let Some(Run { id, phase: Phase::Jumping(jumping), .. }) = &mut self.run else { return };
         let (run, head) = (id.clone(), jumping.from);
@@ -165,67 +165,67 @@ impl Machine {
         self.order_move(run, head, order, ops);
     }
 
-    /// The jump was made, or why not; then what a summary cost is kept all the same.
-    pub(super) fn jump_answered(&mut self, result: Result<Box<MoveDone>, Refused>) {
+    /// Handles the result of the move. The cost of a summary is recorded even if the move failed.
+    pub(super) fn jump_answered(&mut self, result: Result<Box<MoveResult>, Refusal>) {
         let done = match result {
             Ok(done) => self.take_over(*done),
-            Err(refused) => return self.jump_not_made(&refused.to_string()),
+            Err(refused) => return self.on_jump_failed(&refused.to_string()),
         };
-        let MoveDone { moved, added, .. } = done;
-        self.tell_problems(moved.problems);
+        let MoveResult { moved, added, .. } = done;
+        self.emit_problems(moved.problems);
         let session = self.session.clone();
         let Some(Run { phase: Phase::Jumping(jumping), .. }) = &self.run else { return };
-        let jumped = Jumped {
+        let jumped = JumpReport {
             session,
             from: moved.from,
             at: jumping.target.as_ref().map_or(moved.to, |target| target.at),
             head: moved.to,
-            said: moved.said,
+            prompt: moved.prompt,
             summary: added.last().copied().filter(|_| jumping.summed.is_some()),
             usage: jumping.usage,
         };
-        self.jump_over(Some(JumpResult::Done(Box::new(jumped))));
+        self.finish_jump(Some(JumpResult::Done(Box::new(jumped))));
     }
 
-    fn jump_not_made(&mut self, why: &str) {
+    fn on_jump_failed(&mut self, why: &str) {
         let Some(Run { id, phase: Phase::Jumping(jumping), .. }) = &mut self.run else { return };
         let failed = JumpResult::Failed(why.to_owned());
         let run = id.clone();
         match jumping.summed.take() {
-            None => self.jump_over(Some(failed)),
+            None => self.finish_jump(Some(failed)),
             Some(draft) => {
                 jumping.nothing = Some(failed);
-                let kept = self.paid_for_nothing(draft, why);
+                let kept = self.record_failed_summary(draft, why);
                 self.commit(Tag::Jumped, kept, vec![PlanOp::Forget { run, session: None }], false);
             }
         }
     }
 
-    /// It is recorded that it came to nothing.
-    pub(super) fn jump_kept(&mut self) {
+    /// The record of a failed jump is committed.
+    pub(super) fn jump_committed(&mut self) {
         let Some(Run { phase: Phase::Jumping(jumping), .. }) = &mut self.run else { return };
         let nothing = jumping.nothing.take();
-        self.jump_over(nothing);
+        self.finish_jump(nothing);
     }
 
-    /// What is kept of a summary that came to nothing: the calls that were paid for.
-    fn paid_for_nothing(&self, summary: Draft, why: &str) -> Vec<Draft> {
+    /// The entry that records the model calls of an unused summary.
+    fn record_failed_summary(&self, summary: Draft, why: &str) -> Vec<Draft> {
         let usage = match self.run.as_ref().map(|run| &run.phase) {
             Some(Phase::Jumping(jumping)) => jumping.usage.unwrap_or_default(),
             _ => Usage::default(),
         };
-        let entry = Arc::new(Entry::Meta(json_of_nothing(Some(why), &usage)));
+        let entry = Arc::new(Entry::Meta(failed_summary_json(Some(why), &usage)));
         let paid = Some(summary).filter(|draft| draft.step.call.is_some());
         paid.map(|draft| Draft { entry, ..draft }).into_iter().collect()
     }
 
-    /// Tells how it ended; `None` when it was refused.
-    fn jump_over(&mut self, result: Option<JumpResult>) {
+    /// Emits the result and settles; `None` when the jump was refused.
+    fn finish_jump(&mut self, result: Option<JumpResult>) {
         let Some(Run { aborting, phase: Phase::Jumping(jumping), .. }) = &self.run else { return };
-        let said = jumping.said && !aborting;
+        let has_prompt = jumping.has_prompt && !aborting;
         if let Some(result) = result {
             self.emit(Event::JumpEnded { result: Arc::new(result) });
         }
-        self.answer_what_was_said(said);
+        self.answer_queued_prompt(has_prompt);
     }
 }

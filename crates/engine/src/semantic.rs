@@ -17,7 +17,7 @@ const BATCH: usize = 64;
 
 /// A search by meaning failed.
 #[derive(Debug, thiserror::Error)]
-pub enum MeaningError {
+pub enum SemanticError {
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -26,7 +26,7 @@ pub enum MeaningError {
     Model(ModelError),
 }
 
-impl From<ModelError> for MeaningError {
+impl From<ModelError> for SemanticError {
     fn from(error: ModelError) -> Self {
         Self::Model(error)
     }
@@ -34,7 +34,7 @@ impl From<ModelError> for MeaningError {
 
 /// What making vectors took.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct MeaningIndexed {
+pub struct SemanticIndexReport {
     /// Vectors that were made.
     pub vectors: u64,
     /// Tokens and cost, as far as they were told.
@@ -45,7 +45,7 @@ pub struct MeaningIndexed {
 
 /// What a search by meaning found.
 #[derive(Debug, Clone, PartialEq)]
-pub struct FoundByMeaning {
+pub struct SemanticMatches {
     /// The hits, the best of both rankings first: `score` is the mixed one.
     pub found: Found,
     /// Nodes whose texts were not compared.
@@ -59,15 +59,15 @@ pub struct FoundByMeaning {
 ///
 /// # Errors
 /// Of the store, and of the model; what was made before stays.
-pub async fn index_meaning(
+pub async fn index_semantic(
     store: &(impl Vectors + ?Sized),
     embedder: &dyn Embedder,
     sealer: &Sealer,
     patience: Option<Duration>,
     mut told: impl FnMut(u64),
-) -> Result<MeaningIndexed, MeaningError> {
+) -> Result<SemanticIndexReport, SemanticError> {
     let began = Instant::now();
-    let mut done = MeaningIndexed::default();
+    let mut done = SemanticIndexReport::default();
     loop {
         let batch = store.without_vectors(embedder.id(), BATCH).await?;
         done.left = batch.left;
@@ -103,12 +103,12 @@ async fn embed(embedder: &dyn Embedder, texts: &[String]) -> Result<(Vec<Vec<f32
 ///
 /// # Errors
 /// Of the store, and of the model.
-pub async fn search_by_meaning(
+pub async fn semantic_search(
     store: &(impl Graph + Vectors + ?Sized),
     embedder: &dyn Embedder,
     sealer: &Sealer,
     query: SearchQuery,
-) -> Result<FoundByMeaning, MeaningError> {
+) -> Result<SemanticMatches, SemanticError> {
     let words = sealer.seal(&query.words).into_owned();
     let (vectors, usage) = embed(embedder, std::slice::from_ref(&words)).await?;
     let (limit, per_session) = (query.limit, query.per_session);
@@ -120,7 +120,7 @@ pub async fn search_by_meaning(
     };
     found.cut |= cut;
     found.hits = mix(found.hits, hits, limit, per_session.unwrap_or(usize::MAX));
-    Ok(FoundByMeaning { found, left, usage })
+    Ok(SemanticMatches { found, left, usage })
 }
 
 /// Both rankings as one; of equal scores the newer hit first.

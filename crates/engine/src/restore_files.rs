@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use quipu_protocol::{Jumped, NodeId, SessionId};
+use quipu_protocol::{JumpReport, NodeId, SessionId};
 use quipu_store::SessionRow;
 use quipu_transcript::{FilePlan, RestoredFrom, restored_entry};
 use quipu_workspace::{Access, AccessRules, file_key};
@@ -12,9 +12,9 @@ use crate::calls::is_over;
 use crate::change::ChangeError;
 use crate::engine::{Engine, SessionOptions};
 use crate::files::{
-    Cargo, FileSettings, FilesError, Ground, InFlight, Settled, is_listing, ready_to_merge, settle,
+    Cargo, FileRestorer, FileSettings, FilesError, InFlight, SettleReport, is_listing, ready_to_merge, settle,
 };
-use crate::owner::alone;
+use crate::owner::with_lease;
 use crate::stand::{Stand, stand};
 
 /// How files go with a jump.
@@ -26,7 +26,7 @@ pub struct RestoreFiles {
     pub add_dirs: Vec<std::path::PathBuf>,
     /// A directory whose files are never touched, such as the one of our own files.
     pub own: Option<std::path::PathBuf>,
-    /// Only with steps that took files along before ([`Engine::undo_along`], [`Engine::redo_along`]).
+    /// Only with steps that took files along before ([`Engine::undo_with_files`], [`Engine::redo_with_files`]).
     pub as_before: bool,
     /// Where files are put back in place of all these: what the policy of an open session says.
     pub access: Option<Access>,
@@ -38,9 +38,9 @@ pub struct RestoreFiles {
 
 /// A session that went to another node, with its files.
 #[derive(Debug, Clone)]
-pub struct JumpedWithFiles {
+pub struct JumpWithFiles {
     /// Where it went.
-    pub jumped: Jumped,
+    pub jumped: JumpReport,
     /// What was done to files.
     pub plan: FilePlan,
     /// Files that did not take their places all the same, for people.
@@ -79,32 +79,13 @@ impl Engine {
         }
         let (id, name) = (row.id.clone(), row.name.clone());
         let close = async { self.close_open_steps(&id, &name).await.map_err(ChangeError::from) };
-        match alone(self.store(), &name, || ChangeError::Busy(id.clone()), close).await {
+        match with_lease(self.store(), &name, || ChangeError::Busy(id.clone()), close).await {
             Ok((head, _)) => {
                 row.head = head.or(row.head);
                 Ok(None)
             }
             Err(_) => unknown(),
         }
-    }
-
-    /// [`Engine::jump`], where the files that tools changed go with the conversation: each becomes what it was at the
-    /// other node. Files that no tool changed are not touched. Going back, to where the session stood, makes them what
-    /// they were before, also those that somebody else had changed. What cannot be put back is named in the plan and
-    /// stays as it is.
-    ///
-    /// The new content is on the disk before the ref moves; a crash is taken back or brought to its end when the
-    /// session is opened or moved the next time.
-    ///
-    /// # Errors
-    /// As [`Engine::jump`]; `Files`, and then nothing was changed.
-    pub async fn jump_with_files(
-        &self,
-        to: NodeId,
-        label: Option<&str>,
-        how: &RestoreFiles,
-    ) -> Result<JumpedWithFiles, ChangeError> {
-        self.jump_along(to, label, Some(how)).await
     }
 
     /// What files would be changed if the session that works in `cwd` went from one node to another.
@@ -115,7 +96,7 @@ impl Engine {
         to: NodeId,
         how: &RestoreFiles,
     ) -> Result<FilePlan, FilesError> {
-        Ok(self.ground(cwd, how).preview(from, to).await?.unwrap_or_default())
+        Ok(self.restorer(cwd, how).preview(from, to).await?.unwrap_or_default())
     }
 
     /// Everything up to the commit that moves the ref, with the plan; `None` when no step on the way touched a file.
@@ -127,10 +108,10 @@ impl Engine {
         to: NodeId,
         how: &RestoreFiles,
     ) -> Result<(FilePlan, Option<InFlight>), FilesError> {
-        self.ground(cwd, how).begin(session, from, to, how.agreed.as_ref(), how.overwrite).await
+        self.restorer(cwd, how).begin(session, from, to, how.agreed.as_ref(), how.overwrite).await
     }
 
-    fn ground(&self, cwd: &str, how: &RestoreFiles) -> Ground {
+    fn restorer(&self, cwd: &str, how: &RestoreFiles) -> FileRestorer {
         let root = file_key(Path::new(cwd));
         let mut write = vec![root.clone()];
         write.extend(how.add_dirs.iter().cloned());
@@ -143,22 +124,25 @@ impl Engine {
         let limit = how.kept.file_bytes;
         let (store, sealer) = (self.store().clone(), self.sealer().clone());
         let access = how.access.clone().unwrap_or_else(|| Access::within(rules));
-        Ground { store, sealer, root, access, limit }
+        FileRestorer { store, sealer, root, access, limit }
     }
 
     /// Where the model of a session puts files back.
-    pub(crate) fn ground_of(&self, options: &SessionOptions) -> Ground {
+    pub(crate) fn restorer_of(&self, options: &SessionOptions) -> FileRestorer {
         let root = file_key(&options.cwd);
         let access = options.policy.restores().unwrap_or_else(|| {
             let (write, home) = (vec![root.clone()], std::env::home_dir());
             Access::within(AccessRules { write, home, ..AccessRules::default() })
         });
         let limit = options.files.file_bytes;
-        Ground { store: self.store().clone(), sealer: self.sealer().clone(), root, access, limit }
+        FileRestorer { store: self.store().clone(), sealer: self.sealer().clone(), root, access, limit }
     }
 
     /// Takes back, or brings to its end, what a process left that died while it put files back.
-    pub(crate) async fn settle_files(&self, session: &SessionId) -> Result<Settled, quipu_store::StoreError> {
+    pub(crate) async fn settle_files(
+        &self,
+        session: &SessionId,
+    ) -> Result<SettleReport, quipu_store::StoreError> {
         settle(&**self.store(), self.sealer(), session).await
     }
 
@@ -169,9 +153,9 @@ impl Engine {
         brought: Cargo,
         how: &RestoreFiles,
     ) -> Result<FilePlan, FilesError> {
-        let ground = self.ground(cwd, how);
-        let plan = ready_to_merge(&ground, brought).await?.plan;
-        ground.is_there(&plan)?;
+        let restorer = self.restorer(cwd, how);
+        let plan = ready_to_merge(&restorer, brought).await?.plan;
+        restorer.is_there(&plan)?;
         Ok(plan)
     }
 
@@ -184,13 +168,13 @@ impl Engine {
         brought: Cargo,
         how: &RestoreFiles,
     ) -> Result<(FilePlan, Option<InFlight>), FilesError> {
-        let ground = self.ground(cwd, how);
-        let ready = ready_to_merge(&ground, brought).await?;
+        let restorer = self.restorer(cwd, how);
+        let ready = ready_to_merge(&restorer, brought).await?;
         if ready.plan.changes.is_empty() && how.agreed.as_ref().is_none_or(|agreed| *agreed == ready.plan) {
             return Ok((ready.plan, None));
         }
         let (agreed, overwrite) = (how.agreed.as_ref(), how.overwrite);
-        let (plan, flight) = ground.begin_ready(session, from, ready, agreed, overwrite).await?;
+        let (plan, flight) = restorer.begin_ready(session, from, ready, agreed, overwrite).await?;
         // The entry of the node that says what a merge did to files.
         let record = restored_entry(&RestoredFrom::of(from, &plan), "quipu.merged");
         Ok((plan, Some(flight.recorded_as(record))))

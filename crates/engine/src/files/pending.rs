@@ -4,23 +4,23 @@
 use quipu_seal::Sealer;
 use quipu_workspace::PathContent;
 
-use super::state::Found;
+use super::state::FileSnapshot;
 
 #[derive(Debug, Clone)]
-pub(super) enum Held {
+pub(super) enum PendingSnapshot {
     /// As it was read.
     Raw(PathContent),
     /// As it is kept.
-    Known(Found),
+    Ready(FileSnapshot),
 }
 
-impl Held {
+impl PendingSnapshot {
     /// Bytes that it takes.
     pub(super) fn size(&self) -> u64 {
         match self {
             Self::Raw(PathContent::File { bytes, .. }) => bytes.len() as u64,
             Self::Raw(_) => 0,
-            Self::Known(found) => found.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64),
+            Self::Ready(found) => found.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64),
         }
     }
 
@@ -34,32 +34,32 @@ impl Held {
             ) => same_times && matches!(self, Self::Raw(old) if old == new),
             (Self::Raw(old), Self::Raw(new)) => old == new,
             (
-                Self::Known(Found { state: FileState::File { mode, .. }, bytes: Some(old) }),
+                Self::Ready(FileSnapshot { state: FileState::File { mode, .. }, bytes: Some(old) }),
                 Self::Raw(new),
             ) => {
                 matches!(new, PathContent::File { mode: now, bytes } if now == mode && **old == **bytes)
             }
-            (Self::Known(_), _) | (_, Self::Known(_)) => false,
+            (Self::Ready(_), _) | (_, Self::Ready(_)) => false,
         }
     }
 
     /// As it is kept.
-    pub(super) fn into_found(self, sealer: &Sealer) -> Found {
+    pub(super) fn into_found(self, sealer: &Sealer) -> FileSnapshot {
         match self {
-            Self::Raw(captured) => Found::of(captured, sealer),
-            Self::Known(found) => found,
+            Self::Raw(captured) => FileSnapshot::of(captured, sealer),
+            Self::Ready(found) => found,
         }
     }
 
     /// As it is kept, and as it is held from now on: what is never kept stays as it was read, so that it can be told whether
     /// it changes. The same bytes as before are not searched again.
-    pub(super) fn found(self, before: &Found, sealer: &Sealer) -> (Self, Found) {
+    pub(super) fn found(self, before: &FileSnapshot, sealer: &Sealer) -> (Self, FileSnapshot) {
         match self {
-            Self::Known(found) => (Self::Known(found.clone()), found),
+            Self::Ready(found) => (Self::Ready(found.clone()), found),
             Self::Raw(captured) => {
-                let found = Found::again(captured.clone(), Some(before), sealer);
+                let found = FileSnapshot::again(captured.clone(), Some(before), sealer);
                 let held = match found.bytes {
-                    Some(_) => Self::Known(found.clone()),
+                    Some(_) => Self::Ready(found.clone()),
                     None => Self::Raw(captured),
                 };
                 (held, found)
