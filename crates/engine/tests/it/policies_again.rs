@@ -28,7 +28,7 @@ struct DropNotice(Option<tokio::sync::oneshot::Sender<()>>);
 impl Drop for DropNotice {
     fn drop(&mut self) {
         if let Some(sender) = self.0.take() {
-            drop(sender.send(()));
+            let _sent = sender.send(());
         }
     }
 }
