@@ -107,11 +107,11 @@ pub enum Advice {
 /// One of several nodes or sessions that a name could mean.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NameCandidate {
-    /// The node.
+    /// The node that the name could mean.
     pub node: NodeId,
-    /// Its role.
+    /// The role of its entry.
     pub role: String,
-    /// The session that it is in.
+    /// The session that holds the node.
     pub session: Option<SessionId>,
     /// Whether the session is meant.
     pub is_session: bool,

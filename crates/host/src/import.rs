@@ -118,7 +118,7 @@ pub struct ImportPlan {
 /// The sessions of one agent in one project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProjectSessions {
-    /// The agent.
+    /// The name of the agent.
     pub agent: &'static str,
     /// Their directory; `None` where they do not say.
     pub project: Option<String>,
@@ -234,7 +234,7 @@ pub enum ImportProblem {
 /// What an import came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ImportSum {
-    /// Files.
+    /// The number of files.
     pub files: usize,
     /// Entries that the store did not have.
     pub added: u64,

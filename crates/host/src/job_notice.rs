@@ -46,7 +46,7 @@ pub enum JobNotice {
     },
     /// Nothing here runs jobs of this kind: another version may. They are left alone.
     UnknownKind {
-        /// The kind.
+        /// The kind that no handler takes.
         kind: String,
         /// How many there are.
         count: u64,

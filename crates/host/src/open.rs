@@ -22,7 +22,7 @@ use crate::{Advice, Failure, Home, OpenRequest, SessionTarget};
 
 /// An open session, and what belongs to it.
 pub struct StartedSession {
-    /// The store that it is in.
+    /// The store that holds the session.
     pub store: Arc<dyn Graph>,
     /// The model that answers.
     pub model: Arc<Model>,

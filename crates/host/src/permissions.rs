@@ -45,7 +45,7 @@ pub struct Project {
 pub struct Entry {
     /// Names it.
     pub id: String,
-    /// What it is.
+    /// The permission itself.
     #[serde(flatten)]
     pub what: PermissionItem,
 }
@@ -61,14 +61,14 @@ pub enum PermissionItem {
     },
     /// A call that was allowed for good.
     Grant {
-        /// The tool.
+        /// The name of the tool.
         tool: String,
         /// What it was for.
         subject: String,
     },
     /// A directory that a variable of the user's environment names for a tool, and whether commands write to it.
     Cache {
-        /// The variable.
+        /// The name of the variable.
         variable: String,
         /// What it named.
         path: String,

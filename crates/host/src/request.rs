@@ -12,7 +12,7 @@ use quipu_store::Graph;
 /// The session to open.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum SessionTarget {
-    /// A new one.
+    /// A new session.
     #[default]
     New,
     /// The newest one of the directory; a new one where there is none.
@@ -54,7 +54,7 @@ pub struct PermissionRequest {
 /// A session to open.
 #[derive(Clone, Default)]
 pub struct OpenRequest {
-    /// Which.
+    /// The session to open.
     pub which: SessionTarget,
     /// Where the front is: a directory without symbolic links in its path.
     pub here: PathBuf,

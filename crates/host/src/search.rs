@@ -24,7 +24,7 @@ const TITLE: usize = 60;
 /// What is looked for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SearchRequest {
-    /// The words.
+    /// The words to look for.
     pub words: String,
     /// How they match.
     pub matching: MatchMode,
@@ -209,7 +209,7 @@ pub struct FoundItems {
 /// A node in which words were found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundItem {
-    /// The node.
+    /// The node that holds the words.
     pub node: NodeId,
     /// Its session; `None` where it is in none that stands.
     pub session: Option<SessionId>,

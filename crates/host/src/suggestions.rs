@@ -46,7 +46,7 @@ pub enum Steps {
     Redo,
 }
 
-/// A model.
+/// A suggestion that names a model.
 pub fn suggested_model(model: &Model) -> Suggestion {
     Suggestion::new(format!("{}/{}", model.provider, model.id), "", model.name.clone())
 }

@@ -32,7 +32,7 @@ const WIDTH: usize = 300;
 /// How far a navigator reaches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reach {
-    /// This session.
+    /// The nodes of this session alone.
     Session(SessionId),
     /// The sessions of the directory.
     Project,
@@ -49,7 +49,7 @@ pub enum TreeKind {
     Assistant,
     /// A tool returned it.
     Tool,
-    /// A summary.
+    /// The summary of a compaction or of a branch.
     Summary,
     /// No message: a session's start, another model, an entry of another program.
     Other,
@@ -66,7 +66,7 @@ pub enum TreeKind {
     Session,
 }
 
-/// A row of a tree.
+/// A line of a tree, as the terminal lists it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TreeRow {
     /// The node; of a session its first one.

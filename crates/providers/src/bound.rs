@@ -14,7 +14,7 @@ const IMAGE: u64 = 49_152;
 /// What a request can use at most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MostTokens {
-    /// Of the input.
+    /// Tokens of the request.
     pub input: u64,
     /// Of the answer, thinking included, if the server keeps to the limit in the request.
     pub output: u64,

@@ -13,7 +13,7 @@ const MAX_LISTED: usize = 8;
 /// A model that was found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Selection {
-    /// The model.
+    /// The model that was found.
     pub model: Arc<Model>,
     /// The level of thinking that was written behind it (`name:high`).
     pub thinking: Option<Thinking>,

@@ -28,7 +28,7 @@ pub enum ArgumentsError {
     /// The schema of the tool is none.
     #[error("The schema of tool \"{tool}\" is not valid: {problem}")]
     Schema {
-        /// The tool.
+        /// The name of the tool.
         tool: String,
         /// What is wrong.
         problem: String,

@@ -44,7 +44,7 @@ pub enum ClipboardError {
     /// The program does not start.
     #[error("{program} cannot be run: {error}")]
     NotStarted {
-        /// The program.
+        /// The program that was to be started.
         program: String,
         /// Why.
         error: std::io::Error,
@@ -52,7 +52,7 @@ pub enum ClipboardError {
     /// Its output cannot be read.
     #[error("{program} cannot be read: {error}")]
     NotRead {
-        /// The program.
+        /// The program whose output was to be read.
         program: String,
         /// Why.
         error: std::io::Error,

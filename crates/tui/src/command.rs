@@ -7,7 +7,7 @@ use crate::{Action, Effect, State};
 /// Does what a command says, with what follows its name.
 pub type RunCommand = fn(&mut State, &str, &mut Vec<Effect>);
 
-/// One command.
+/// A command of the terminal: its name, its help and what it does.
 #[derive(Debug, Clone, Copy)]
 pub struct SlashCommand {
     /// Its name, without the slash.

@@ -21,7 +21,7 @@ use crate::editor::Candidate;
 /// Why the host did not do something.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HostError {
-    /// It failed.
+    /// The request failed.
     #[error("{message}")]
     Failed {
         /// What happened, in one line or a few.
@@ -150,7 +150,7 @@ pub struct SettingOutcome {
 /// A request to open a session.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SessionRequest {
-    /// Which.
+    /// The session to open.
     pub which: OpenTarget,
     /// Another model: provider and id.
     pub model: Option<(String, String)>,
@@ -166,9 +166,9 @@ pub enum OpenTarget {
     /// The one that the command line asked for.
     #[default]
     Asked,
-    /// A new one.
+    /// A new session.
     New,
-    /// This one.
+    /// The session of this id.
     Session(SessionId),
 }
 
@@ -189,7 +189,7 @@ pub struct OpenedSession {
     pub directory: String,
     /// What tools may do, in a word.
     pub permissions: String,
-    /// Its end.
+    /// The end of its conversation.
     pub end: Glimpse,
 }
 
@@ -211,7 +211,7 @@ pub enum OpenError {
     Failed(String),
 }
 
-/// The output of a command.
+/// What a command printed, and whether it succeeded.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CommandOutput {
     /// To stdout.

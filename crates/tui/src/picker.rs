@@ -5,7 +5,7 @@
 
 use crate::{Key, KeyCode, Line, Size, Style, Theme, clean, width};
 
-/// One row of a [`Picker`].
+/// A text to choose, with a detail beside it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PickerRow<T> {
     /// What is chosen with it.
@@ -28,7 +28,7 @@ impl<T> PickerRow<T> {
 pub enum PickerResult<T> {
     /// Nothing is chosen yet.
     Open,
-    /// This is chosen.
+    /// The value of the chosen row.
     Chosen(T),
     /// Nothing is to be chosen.
     Cancelled,

@@ -16,7 +16,7 @@ use crate::{FileError, FileKind, FileStamp, WriteKind, file_key, open_for_readin
 /// How a file is to be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AccessMode {
-    /// It is read.
+    /// The content is read.
     Read,
     /// It is created or changed.
     Write,

@@ -12,7 +12,7 @@ use crate::access::path_of;
 use crate::open::read_rest;
 use crate::{Access, AccessMode, FileError, Reach};
 
-/// The content of a path.
+/// What a path holds: nothing, a file, or a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PathContent {
     /// Nothing.

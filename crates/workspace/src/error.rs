@@ -14,13 +14,13 @@ pub enum FileError {
     /// There is nothing at the path, or a directory on the way is missing.
     #[error("ENOENT: no such file or directory: {path}", path = path.display())]
     NotFound {
-        /// The path.
+        /// The path that was asked for.
         path: PathBuf,
     },
     /// The path leads to something that is not a regular file.
     #[error("{code}: {path} is {kind}, not a regular file{hint}", code = kind.code(), path = path.display(), hint = kind.hint())]
     NotAFile {
-        /// The path.
+        /// The path that was asked for.
         path: PathBuf,
         /// What it is.
         kind: FileKind,
@@ -28,13 +28,13 @@ pub enum FileError {
     /// The system does not let us.
     #[error("EACCES: permission denied: {path}", path = path.display())]
     Denied {
-        /// The path.
+        /// The path that was asked for.
         path: PathBuf,
     },
     /// The file is larger than an operation takes that needs all of it in memory.
     #[error("EFBIG: {path} has {size} bytes; at most {limit} can be loaded at once. Work on a part of it with a command instead", path = path.display())]
     TooLarge {
-        /// The path.
+        /// The path that was asked for.
         path: PathBuf,
         /// Bytes it has.
         size: u64,
@@ -44,7 +44,7 @@ pub enum FileError {
     /// Someone changed the file between our reading and our writing.
     #[error("ESTALE: {path} was changed by another program since it was read; nothing was written. Read it again", path = path.display())]
     Changed {
-        /// The path.
+        /// The path that was asked for.
         path: PathBuf,
     },
     /// The file is not where tools may go, judged by where the path truly leads.
@@ -71,7 +71,7 @@ pub enum FileError {
     /// Anything else that the system reports.
     #[error("{code}: {action} {path}: {source}", code = errno_name(source), path = path.display())]
     Io {
-        /// The path.
+        /// The path that was asked for.
         path: PathBuf,
         /// What was tried, such as `cannot read`.
         action: &'static str,
@@ -164,11 +164,11 @@ fn errno(error: &io::Error) -> Option<Errno> {
 /// What a path leads to when it is not a regular file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
-    /// A directory.
+    /// A folder of files.
     Directory,
     /// A named pipe.
     Fifo,
-    /// A socket.
+    /// A socket of this machine.
     Socket,
     /// A character device, such as a terminal or `/dev/zero`.
     CharacterDevice,

@@ -75,7 +75,7 @@ impl OutputPlace {
         Self { directory: PathBuf::new(), filter: None, closed: Some(why.into()) }
     }
 
-    /// The directory.
+    /// The directory that outputs are written to.
     pub fn directory(&self) -> &Path {
         &self.directory
     }

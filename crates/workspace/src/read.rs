@@ -49,7 +49,7 @@ pub struct TextWindow {
     pub lines: u64,
     /// Bytes of what was asked for.
     pub bytes: u64,
-    /// Bytes of its first line.
+    /// Bytes of the first line that was asked for, without its line feed.
     pub first_line_bytes: u64,
     /// Whether what was asked for ends with a line feed.
     pub ends_with_line_feed: bool,

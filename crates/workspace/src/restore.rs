@@ -17,7 +17,7 @@ use crate::FileError;
 pub enum StagedFile<'a> {
     /// A regular file.
     File {
-        /// Its bytes.
+        /// The whole content of the file.
         bytes: &'a [u8],
         /// Its permission bits.
         mode: u32,

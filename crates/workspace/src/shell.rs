@@ -68,7 +68,7 @@ pub enum ShellError {
     /// The system did not start the shell.
     #[error("Cannot start {shell}: {source}. Nothing was run.")]
     Spawn {
-        /// The shell.
+        /// The program that runs commands.
         shell: PathBuf,
         /// The system's error.
         source: io::Error,

@@ -12,19 +12,19 @@ pub enum CommandError {
     },
     /// What it says of itself cannot be listed.
     Spec {
-        /// Its name.
+        /// The name of the command.
         name: String,
     },
     /// There are too many.
     TooMany {
-        /// Its name.
+        /// The name of the command.
         name: String,
         /// How many there may be.
         limit: usize,
     },
     /// Another has the name.
     Taken {
-        /// The name.
+        /// The name that both commands have.
         name: String,
         /// Whose command it stays.
         kept: String,
@@ -38,28 +38,28 @@ pub enum CommandError {
     },
     /// Only the terminal can run it.
     OfTerminal {
-        /// Its name.
+        /// The name of the command.
         name: String,
     },
     /// It did not end in time.
     TimedOut {
-        /// Its name.
+        /// The name of the command.
         name: String,
         /// Where it comes from.
         origin: String,
         /// How long it had.
         seconds: u64,
     },
-    /// It panicked.
+    /// The command panicked.
     Panicked {
-        /// Its name.
+        /// The name of the command.
         name: String,
         /// Where it comes from.
         origin: String,
     },
     /// It gave too much.
     TooLarge {
-        /// Its name.
+        /// The name of the command.
         name: String,
         /// Where it comes from.
         origin: String,
@@ -68,11 +68,11 @@ pub enum CommandError {
     },
     /// It says that it failed.
     Failed {
-        /// Its name.
+        /// The name of the command.
         name: String,
         /// Where it comes from.
         origin: String,
-        /// Why.
+        /// The reason, in the command's words.
         why: String,
     },
 }

@@ -32,7 +32,7 @@ pub enum ExportFormat {
 /// What an export wrote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExportSummary {
-    /// Entries.
+    /// The number of entries that were written.
     pub entries: u64,
     /// Whether the session has more branches, labels, compactions or forks than are written.
     pub more: bool,
@@ -43,7 +43,7 @@ pub struct ExportSummary {
 pub struct ExportedFile {
     /// What is in it.
     pub exported: ExportSummary,
-    /// Its bytes.
+    /// The size of the file.
     pub bytes: u64,
 }
 

@@ -61,9 +61,9 @@ impl Default for HolderLimits {
 /// What one holder answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer<T> {
-    /// The holder.
+    /// The name of the holder.
     pub holder: String,
-    /// Its answer.
+    /// What the holder found or did.
     pub answer: Result<T, HolderFault>,
 }
 
@@ -79,7 +79,7 @@ pub enum HolderFault {
         /// The deadline.
         after: Duration,
     },
-    /// It panicked.
+    /// The holder panicked.
     #[error("this is a fault of that part of Quipu, please report it: {message}")]
     Panicked {
         /// What it said.
@@ -118,7 +118,7 @@ pub enum AddHolderError {
 /// What a holder takes, for programs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct HolderBytes {
-    /// The holder.
+    /// The name of the holder.
     pub holder: String,
     /// Its bytes; `None` where it did not tell.
     pub bytes: Option<u64>,

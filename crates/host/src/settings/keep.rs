@@ -30,7 +30,7 @@ pub enum SettingsFile {
 pub enum SettingError {
     /// There is no setting of this name.
     Unknown {
-        /// The name.
+        /// The name that was given.
         name: String,
         /// The one that may be meant.
         nearest: Option<String>,
@@ -41,7 +41,7 @@ pub enum SettingError {
     Refused {
         /// The setting.
         key: &'static Key,
-        /// Why.
+        /// The reason.
         why: &'static str,
     },
     /// The file is no JSON from this line on.
@@ -62,7 +62,7 @@ pub enum SettingError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason, in words.
         why: String,
     },
     /// There is no such file to be changed, or what was accepted could not be kept.
@@ -97,7 +97,7 @@ pub enum FileChange {
 /// The result of storing a setting.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredSetting {
-    /// Its name.
+    /// The full name of the setting.
     pub name: String,
     /// The setting; `None` for a name that means nothing, and was removed.
     pub key: Option<&'static Key>,

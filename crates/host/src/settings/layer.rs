@@ -103,7 +103,7 @@ pub enum ProblemKind {
     Refused {
         /// The setting.
         key: &'static str,
-        /// Why.
+        /// The reason.
         why: &'static str,
     },
     /// Nobody has accepted the file of the project as it is.

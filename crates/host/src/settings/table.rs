@@ -26,9 +26,9 @@ pub enum Kind {
     Flag,
     /// A whole number from `least` to `most`.
     Number {
-        /// The least.
+        /// The smallest number.
         least: u64,
-        /// The most.
+        /// The largest number.
         most: u64,
     },
     /// An amount of US dollars above 0.

@@ -74,7 +74,7 @@ pub enum Scheme {
     Bearer(Secret),
     /// In a header of this name.
     Header {
-        /// The name.
+        /// The name of the header.
         name: String,
         /// The whole value.
         value: Secret,

@@ -44,7 +44,7 @@ pub enum InvalidCredential {
     /// Something is too large.
     #[error("{what} is larger than the limit of {limit} bytes")]
     TooLarge {
-        /// What.
+        /// The part that is too large.
         what: &'static str,
         /// The limit in bytes.
         limit: usize,
@@ -52,7 +52,7 @@ pub enum InvalidCredential {
     /// There are too many headers.
     #[error("it has more than {limit} headers")]
     TooManyHeaders {
-        /// The limit.
+        /// The largest number of headers.
         limit: usize,
     },
     /// HTTP cannot carry a header.
@@ -73,7 +73,7 @@ pub enum InvalidCredential {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("The credential source `{source_name}` failed: {error}.")]
 pub struct SourceFailure {
-    /// The source.
+    /// The name of the credential source.
     pub source_name: String,
     /// How.
     pub error: CredentialError,

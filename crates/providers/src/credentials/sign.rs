@@ -26,7 +26,7 @@ pub trait Sign: Send + Sync + 'static {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct SignRequest<'a> {
-    /// Its method.
+    /// The HTTP method, such as `POST`.
     pub method: &'a str,
     /// The whole URL.
     pub url: &'a str,

@@ -54,7 +54,7 @@ pub enum EmbedderSettings {
         endpoint: Option<String>,
         /// Whose credential, headers and prices it has. Without it none is sent.
         provider: Option<String>,
-        /// The model.
+        /// The id of the model, as its server names it.
         model: String,
         /// The length of the vectors, for models that leave the choice.
         dimensions: Option<u64>,

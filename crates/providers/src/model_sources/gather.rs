@@ -26,7 +26,7 @@ const NAMED: usize = 3;
 /// A model, and where it came from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SourcedModel {
-    /// The model.
+    /// The model, with prices and limits where they are known.
     pub model: Arc<Model>,
     /// The name of its source.
     pub source: Arc<str>,

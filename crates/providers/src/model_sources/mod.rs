@@ -83,7 +83,7 @@ pub enum ModelSourceError {
     /// It did not answer in time.
     #[error("it gave no answer within {} s", .0.as_secs_f64())]
     TimedOut(Duration),
-    /// It panicked.
+    /// The source panicked.
     #[error("it panicked; this is a bug of the source")]
     Panicked,
 }

@@ -52,7 +52,7 @@ pub enum ToolState<'a> {
         /// For how long it has.
         elapsed: Duration,
     },
-    /// It is done.
+    /// The call ended.
     Done {
         /// What came of it.
         result: &'a ToolResultMessage,

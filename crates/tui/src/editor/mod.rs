@@ -271,7 +271,7 @@ impl Editor {
     }
 }
 
-/// A line for the shell.
+/// A line that runs in the shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ShellLine<'a> {
     /// The command, without the marks.

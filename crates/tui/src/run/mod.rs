@@ -72,7 +72,7 @@ pub struct TerminalOptions {
 pub enum ExitReason {
     /// By the user; with the session that was open, if something was said in it.
     Quit(Option<SessionId>),
-    /// By this signal.
+    /// A signal of this number arrived.
     Signal(i32),
     /// The terminal is gone.
     Gone,

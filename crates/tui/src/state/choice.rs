@@ -20,9 +20,9 @@ pub enum Choice {
     Allow(Scope),
     /// It does not; a reason may be written.
     Deny,
-    /// Yes.
+    /// Accept.
     Yes,
-    /// No.
+    /// Decline.
     No,
     /// One of several: its place, its id, its label.
     Option(usize, String, String),

@@ -49,7 +49,7 @@ pub enum EditorError {
 /// An event that the terminal's state reacts to.
 #[derive(Debug)]
 pub enum UiEvent {
-    /// A key.
+    /// A key was pressed.
     Key(Key),
     /// Text that was pasted.
     Paste(String),
@@ -152,6 +152,6 @@ pub enum Effect {
     Sent(String),
     /// Stop until the shell says to go on.
     Suspend,
-    /// Leave.
+    /// End the terminal.
     Leave,
 }
