@@ -15,6 +15,8 @@ mod demo;
 mod diagnostics;
 mod diff;
 mod doctor;
+#[cfg(test)]
+mod documents;
 mod exit;
 mod export;
 mod files;

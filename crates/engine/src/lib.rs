@@ -124,7 +124,7 @@ pub use quipu_providers::{
 pub use quipu_seal::Sealer;
 pub use quipu_store as store;
 pub use quipu_tools::{
-    Invocation, Preparation, Tool, ToolContext, ToolOutput, Touches, builtin, builtin_confined,
+    FunctionTool, Invocation, Preparation, Tool, ToolContext, ToolOutput, Touches, builtin, builtin_confined,
     builtin_isolated,
 };
 pub use quipu_transcript::{FileConflict, FilePlan, LeftAlone, PlannedChange};

@@ -1,11 +1,12 @@
 //! What tests need and no user does: a fake model server, a proxy and an authority for it, and the laws of event
-//! streams; and another program on the same store, which knows nothing of ours.
+//! streams; another program on the same store, which knows nothing of ours; and the repository's documents.
 //!
 //! A dev-dependency only. It must not know the engine: it speaks HTTP on one side and `quipu-protocol` on the
 //! other. The server listens on the loopback address, answers by a script and keeps what it was asked; it
 //! speaks just enough HTTP to misbehave in every way that a real server does. What is wrong in a test is a
 //! panic here.
 
+mod documents;
 pub mod events;
 mod gate;
 mod listener;
@@ -17,6 +18,7 @@ mod spans;
 mod stream;
 mod tls;
 
+pub use documents::{CodeBlock, CodeSpan, Document, documents, repository};
 pub use gate::Gate;
 pub use neighbour::{Act, Neighbour, context_of, endless_database, path_of};
 pub use proxy::FakeProxy;

@@ -7,6 +7,7 @@ mod bash;
 mod closed;
 mod edit;
 mod file_call;
+mod function;
 mod images;
 mod read;
 mod ready;
@@ -23,6 +24,7 @@ use quipu_workspace::ProcessRegistry;
 
 pub use bash::Bash;
 pub use edit::{Edit, changed_lines};
+pub use function::FunctionTool;
 pub use quipu_protocol::Touches;
 pub use read::Read;
 pub use tool::*;

@@ -80,6 +80,8 @@ mod runner;
 #[cfg(target_os = "linux")]
 mod sandbox_example;
 #[cfg(test)]
+mod sdk_page;
+#[cfg(test)]
 mod sealing;
 #[cfg(test)]
 mod sources;

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod commands;
 #[cfg(test)]
+mod documents;
+#[cfg(test)]
 mod holders;
 #[cfg(test)]
 mod hooks;
