@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use quipu_host::settings::{KEYS, settings_schema};
-use quipu_host::{Place, Silent};
+use quipu_host::{Home, Silent};
 use quipu_testkit::{Document, documents};
 use serde_json::Value;
 
@@ -49,10 +49,10 @@ fn looks_like_a_setting(text: &str, sections: &[String]) -> bool {
 
 /// What is wrong in a file of settings with this text.
 fn problems(text: &str) -> Vec<String> {
-    let home = tempfile::tempdir().unwrap();
-    let place = Place::at(home.path().to_owned(), Arc::new(Silent));
-    std::fs::write(place.settings_path(), text).unwrap();
-    place.config().problems.iter().map(|problem| format!("{problem:?}")).collect()
+    let dir = tempfile::tempdir().unwrap();
+    let home = Home::at(dir.path().to_owned(), Arc::new(Silent));
+    std::fs::write(home.settings_path(), text).unwrap();
+    home.config().problems.iter().map(|problem| format!("{problem:?}")).collect()
 }
 
 /// Whether a block of JSON is a file of settings: in `settings.md` each is.
