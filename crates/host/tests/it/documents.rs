@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use quipu_host::settings::{KEYS, settings_schema};
-use quipu_host::{Home, Silent};
+use quipu_host::{Home, SilentObserver};
 use quipu_testkit::{Document, documents};
 use serde_json::Value;
 
@@ -50,7 +50,7 @@ fn looks_like_a_setting(text: &str, sections: &[String]) -> bool {
 /// What is wrong in a file of settings with this text.
 fn problems(text: &str) -> Vec<String> {
     let dir = tempfile::tempdir().unwrap();
-    let home = Home::at(dir.path().to_owned(), Arc::new(Silent));
+    let home = Home::at(dir.path().to_owned(), Arc::new(SilentObserver));
     std::fs::write(home.settings_path(), text).unwrap();
     home.config().problems.iter().map(|problem| format!("{problem:?}")).collect()
 }
