@@ -197,6 +197,7 @@ fn parse(words: &[String], is_mention: bool) -> Result<(), String> {
 /// What the parser leaves to the commands: words that look like one, and topics of help.
 fn understand(cli: &Cli) -> Result<(), String> {
     match &cli.command {
+        None if cli.task.print => Ok(()),
         None => refuse_command(&cli.task.messages).map_err(|failure| failure.message),
         Some(Cmd::Help(args)) => {
             let mut command = &Cli::command();
@@ -253,6 +254,8 @@ fn wrong_commands_are_found() {
         "quipu --max-turns N \"fix <this>\"",
         "quipu fork <node>",
         "quipu help COMMAND",
+        "quipu -p hello",
+        "quipu config set --project KEY VALUE",
         "quipu config set theme light",
         "cargo run -- demo",
     ] {
