@@ -204,7 +204,7 @@ fn most_complete_version_is_imported() {
     // Each line is an entry, or is counted.
     let counts = |kind: &str| report.skipped.get(kind).copied().unwrap_or(0);
     assert_eq!((counts("header"), counts("$set messages"), counts("$set")), (2, 5, 7));
-    assert_eq!((counts("functionResponse"), counts("message again")), (4, 19));
+    assert_eq!((counts("functionResponse"), counts("repeated message")), (4, 19));
     assert!(archive.take(AGENT, &name(), lines(&conversation())).unchanged);
     let again = archive.take(AGENT, &format!("copy/{}", name()), lines(&conversation()));
     assert_eq!((again.added, again.changed), (0, 0));
@@ -340,9 +340,11 @@ fn damaged_files_are_imported_as_far_as_possible() {
     let again = archive.take(AGENT, &format!("again/{}", name()), &text);
     assert_eq!((again.added, again.changed), (0, 0), "{:?}", again.problems);
     archive.shown(A);
-    for (content, expect) in
-        [("", "it is empty"), ("{}\n", "no line of it is a header"), ("x\n", "no line of it is a header")]
-    {
+    for (content, expect) in [
+        ("", "it is empty"),
+        ("{}\n", "none of its lines is a header"),
+        ("x\n", "none of its lines is a header"),
+    ] {
         let error = archive.try_take(AGENT, &archive.file("a.jsonl", content)).unwrap_err();
         assert!(error.to_string().contains(expect), "{content:?}: {error}");
     }

@@ -236,7 +236,7 @@ fn a_person_at_the_terminal_decides() {
     std::fs::write(world.path("home/.ssh/config"), "Host h").unwrap();
     let read = call("c1", "read", &json!({ "path": "~/.ssh/config" }));
     let shown = at_terminal(&world, vec![read, done()], "a\ny").unwrap();
-    assert!(shown.contains("keep secrets") && !shown.contains("a always"), "{shown}");
+    assert!(shown.contains("store secrets") && !shown.contains("a always"), "{shown}");
     assert!(results(&world)[0].contains("Host h"));
     assert!(does(&world, &[], &[("read", json!({ "path": "~/.ssh/config" }))])[0].starts_with('!'));
 }

@@ -213,7 +213,7 @@ async fn move_waits_until_pending_files_can_be_placed() {
     let before = story.now();
     let refused = |error: ChangeError| {
         let text = error.to_string();
-        assert!(text.contains("in-the-way/link") && text.contains("stays where it is"), "{text}");
+        assert!(text.contains("in-the-way/link") && text.contains("cannot move"), "{text}");
     };
     refused(engine.undo_with_files(&id, 1, Some(&RestoreFiles::default())).await.unwrap_err());
     refused(engine.tobe_with_files(first, "Look.", None).await.unwrap_err());

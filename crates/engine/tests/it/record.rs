@@ -173,7 +173,7 @@ async fn other_words_and_more_calls_than_recorded_are_departures() {
     let live = there.create_with(options).await;
     assert_eq!(live.run("hello").await, Outcome::Done);
     let Outcome::Failed(error) = live.run("more").await else { panic!("it ends") };
-    assert!(error.message.contains("the recording ends here: it holds 1 call"), "{error}");
+    assert!(error.message.contains("the recording ends here, after 1 call"), "{error}");
     live.finish().await;
     let (options, replay) = replayed(&there, &recording);
     let options = SessionOptions { system: Some("Other.".into()), tools: Vec::new(), ..options };
@@ -283,8 +283,8 @@ async fn a_bad_file_is_told_apart() {
     // A chain is no signature: anyone can make one.
     let header = lines[0].split(",\"chain\"").next().unwrap();
     for (what, line, message) in [
-        ("not an object", "[1", "line 2 is no call"),
-        ("no members", "{\"call\":1", "line 2 is no call"),
+        ("not an object", "[1", "line 2 is not a recorded call"),
+        ("no members", "{\"call\":1", "line 2 is not a recorded call"),
         (
             "another number",
             &*open_line(lines[1]).replacen("\"call\":1", "\"call\":2", 1),
@@ -293,13 +293,21 @@ async fn a_bad_file_is_told_apart() {
         (
             "a number too large",
             &*open_line(lines[1]).replacen("\"call\":1", "\"call\":99999999999", 1),
-            "line 2 is no call",
+            "line 2 is not a recorded call",
         ),
-        ("an unknown stop", &*open_line(lines[1]).replacen("\"stop\"", "\"stoop\"", 1), "line 2 is no call"),
+        (
+            "an unknown stop",
+            &*open_line(lines[1]).replacen("\"stop\"", "\"stoop\"", 1),
+            "line 2 is not a recorded call",
+        ),
     ] {
         check(what, forge(&[header, line]).into_bytes(), message);
     }
-    check("a header without model", forge(&["{\"quipuRecording\":1"]).into_bytes(), "line 1 is no call");
+    check(
+        "a header without model",
+        forge(&["{\"quipuRecording\":1"]).into_bytes(),
+        "line 1 is not a recorded call",
+    );
     let world = World::new();
     let open = |path: &Path| Replay::open(path, Places::default()).expect_err("no recording").to_string();
     assert!(open(world.dir.path()).contains("not a regular file"));
