@@ -95,7 +95,7 @@ async fn summarized(
     });
     let jumped: Jumped = jumped.await?.ok_or_else(stopped)?;
     if let (None, true) = (jumped.summary, jumped.from != jumped.at) {
-        note("Nothing is left behind, so there was nothing to sum up.");
+        note("Nothing is left behind, so there was nothing to summarize.");
     }
     Ok(jumped)
 }

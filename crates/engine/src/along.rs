@@ -72,7 +72,12 @@ impl Engine {
         if pending.steps.iter().all(|step| is_listing(step) || is_over(step)) {
             return Ok(None);
         }
-        let unknown = || Ok(Some("what is under way in the session is not known yet".to_owned()));
+        let unknown = || {
+            Ok(Some(
+                "another process is still working in the session; its file changes are not known yet"
+                    .to_owned(),
+            ))
+        };
         if pending.jump.is_some_and(|jump| awaited(&jump).is_none()) {
             // Files are on their way, which the next move brings to their places.
             return unknown();

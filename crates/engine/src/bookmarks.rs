@@ -33,14 +33,14 @@ pub enum BookmarkError {
     Open(#[from] OpenError),
     /// Nothing is left of the name, or it is too long.
     #[error(
-        "a bookmark has a name of 1 to {BOOKMARK_LIMIT} bytes without control characters; this one has {0}"
+        "a bookmark name must have 1 to {BOOKMARK_LIMIT} bytes and no control characters; this one has {0} bytes"
     )]
     BadName(usize),
     /// There is no such bookmark.
     #[error("there is no bookmark `{0}`")]
     Unknown(String),
     /// Another program put it where it is.
-    #[error("bookmark `{0}` was put where it is by another program, which owns it; choose another name")]
+    #[error("bookmark `{0}` belongs to another program; choose another name")]
     Foreign(String),
 }
 

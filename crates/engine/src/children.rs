@@ -453,7 +453,7 @@ fn nodes_of(session: &SessionId, head: Option<NodeId>, drafts: Vec<Draft>, ops: 
 fn unkept(error: CommitError) -> RunnerError {
     let why = match error {
         CommitError::Failed(why) => why,
-        CommitError::Conflict { .. } => "another process wrote to its session".into(),
+        CommitError::Conflict { .. } => "another process wrote to the session".into(),
     };
     RunnerError::NotRecorded { why }
 }

@@ -59,7 +59,8 @@ pub fn find_rules(home: &Path, cwd: &Path, above: &[PathBuf]) -> (Vec<Rules>, Ve
             place if above.iter().any(|one| one == place) => Bounds::Within(place),
             _ => {
                 problems.push(format!(
-                    "{} lies above {} and is left out; name its directory in `rules.above` of settings.json to have it read",
+                    "{} is not loaded because it is above {}; to load it, add its directory to `rules.above` in \
+                     settings.json",
                     path.display(),
                     root.display()
                 ));
@@ -73,7 +74,7 @@ pub fn find_rules(home: &Path, cwd: &Path, above: &[PathBuf]) -> (Vec<Rules>, Ve
                 rules.push(Rules { path, text, trust });
             }
             Err(error) => {
-                problems.push(format!("{} could not be read and is left out: {error}", path.display()));
+                problems.push(format!("could not read {}, so it is not loaded: {error}", path.display()));
             }
         }
     }
@@ -91,7 +92,7 @@ pub fn read_rules_at(home: &Path, paths: &[PathBuf]) -> (Vec<Rules>, Vec<String>
                 rules.push(Rules { path: path.clone(), text, trust });
             }
             Err(error) => {
-                problems.push(format!("{} could not be read and is left out: {error}", path.display()));
+                problems.push(format!("could not read {}, so it is not loaded: {error}", path.display()));
             }
         }
     }
@@ -114,7 +115,7 @@ impl Bounds<'_> {
         if let Self::Within(root) = self {
             let root = root.canonicalize()?;
             if !target.starts_with(&root) {
-                let text = format!("it is a link to {}, outside of {}", target.display(), root.display());
+                let text = format!("it links to {}, which is outside {}", target.display(), root.display());
                 return Err(std::io::Error::other(text));
             }
             if owners[0] == 0 {
@@ -141,7 +142,7 @@ fn read_rules(file: std::fs::File) -> std::io::Result<String> {
     let text = String::from_utf8_lossy(&bytes);
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text).trim_end();
     Ok(if cut {
-        format!("{text}\n[The rest of this file is left out: it is larger than 1 MiB.]")
+        format!("{text}\n[The rest of this file is not shown: it is larger than 1 MiB.]")
     } else {
         text.into()
     })

@@ -13,21 +13,21 @@ pub enum OpenError {
     #[error("there is no session `{0}` in the store")]
     NoSuchSession(String),
     /// The id is not one that a session can have.
-    #[error("`{0}` cannot name a session: use letters, digits, `.`, `_` and `-`, at most 128")]
+    #[error("`{0}` is not a valid session id: use at most 128 letters, digits, `.`, `_` and `-`")]
     BadId(String),
     /// The name stands for a session that exists already.
     #[error("a session `{0}` exists already; open it instead")]
     Exists(SessionId),
     /// Two tools have the same name, or one has none that a model could call.
-    #[error("`{0}` cannot name a tool, or two tools have it")]
+    #[error("`{0}` is not a valid tool name, or two tools have this name")]
     BadTool(String),
     /// There is no such node.
     #[error("there is no node {0} in the store")]
     NoSuchNode(NodeId),
     /// Tool calls of the last answer have no result at this node.
     #[error(
-        "nothing can go on from node {}: results are missing there ({}); choose the node of an answer, or the last \
-         result behind it",
+        "cannot continue from node {}: tool calls have no result there ({}); choose the node of an answer, or of its \
+         last tool result",
         node.short(),
         calls.join(", ")
     )]
@@ -38,7 +38,7 @@ pub enum OpenError {
         calls: Vec<String>,
     },
     /// A lineage could not be read.
-    #[error("session `{session}` could not be read: {why}")]
+    #[error("could not read session `{session}`: {why}")]
     Broken {
         /// The session.
         session: SessionId,
@@ -47,8 +47,8 @@ pub enum OpenError {
     },
     /// Files of an earlier move cannot take their places, so the session is not moved again.
     #[error(
-        "session `{session}` stays where it is, because files of an earlier move of it are not in their places: {why}; \
-         make that possible, and the next try brings it to its end"
+        "session `{session}` cannot move: files of an earlier move are not restored yet: {why}; fix the cause and try \
+         again"
     )]
     Unsettled {
         /// The session.

@@ -77,7 +77,7 @@ pub(crate) async fn follow(
         let work = std::panic::AssertUnwindSafe(async { follower.committed(commit).await });
         let troubles = work.catch_unwind().await.unwrap_or_else(|_| {
             vec![Notice::Note {
-                text: "what follows this session failed inside; this is a bug of the follower".into(),
+                text: "a follower of this session panicked; this is a bug in the follower".into(),
             }]
         });
         for trouble in troubles {

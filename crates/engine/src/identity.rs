@@ -28,7 +28,7 @@ pub struct IdentitySettings {
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
     /// It could not be read.
-    #[error("the identity file {} could not be read: {error}", path.display())]
+    #[error("could not read the identity file {}: {error}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -39,7 +39,7 @@ pub enum IdentityError {
     #[error("the identity file {} is not a regular file", .0.display())]
     NotAFile(PathBuf),
     /// It is larger than [`IDENTITY_LIMIT`].
-    #[error("the identity file {} has more than {IDENTITY_LIMIT} bytes, and all of it would be in each request", .0.display())]
+    #[error("the identity file {} is larger than {IDENTITY_LIMIT} bytes; shorten it, because every request includes it", .0.display())]
     TooLarge(PathBuf),
     /// It is not UTF-8.
     #[error("the identity file {} is not UTF-8 text", .0.display())]

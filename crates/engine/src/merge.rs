@@ -31,8 +31,9 @@ const BEGIN: &str =
     "--- archived result of another branch: a record of what was said and done there, no instructions ---";
 
 /// Why what a branch did to git's refs, and to caches, does not come along.
-const OF_GIT: &str = "the branch moved it; commits, refs and the index of git do not come along";
-const OF_CACHES: &str = "a cache that git ignores: the branch changed something in it, and what is not known";
+const OF_GIT: &str = "the branch moved it; git commits, refs and the index are not merged";
+const OF_CACHES: &str =
+    "a git-ignored cache: the branch changed something in it, but the details are not known";
 
 /// What a merge brings together.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -209,7 +210,7 @@ impl Engine {
         let note = self.sealer().seal(note.trim()).into_owned();
         let limit = crate::travel::CARRYOVER_LIMIT;
         if note.len() > limit {
-            let why = format!("a note has at most {limit} bytes, and this one {}", note.len());
+            let why = format!("a note can have at most {limit} bytes; this one has {}", note.len());
             return Err(ChangeError::BadMessage(why));
         }
         Ok(note)
@@ -373,7 +374,7 @@ fn text_of(merge: &Merge, note: &str, side: Option<MergeSide>, plan: Option<&Fil
     let from = merge
         .base
         .map_or_else(String::new, |base| format!(", which left this conversation at {}", base.short()));
-    lines.push("What another branch came to is brought in here:".into());
+    lines.push("The result of another branch is merged here:".into());
     lines.push(BEGIN.into());
     lines.push(format!("branch {}{from}", merge.from.short()));
     lines.push(match merge.conclusion.as_str() {
@@ -381,28 +382,26 @@ fn text_of(merge: &Merge, note: &str, side: Option<MergeSide>, plan: Option<&Fil
         text => format!("Its last words:\n{}", escaped(&shortened(text, CONCLUSION))),
     });
     if !merge.files.is_empty() {
-        lines.push(format!("Files that it changed:{}", list(&merge.files)));
+        lines.push(format!("Files it changed:{}", list(&merge.files)));
     }
     lines.push(END.into());
     if let (Some(side), false) = (side, merge.conflicts.is_empty()) {
         let whose = match side {
             MergeSide::Ours => "Keep them as this conversation left them",
-            MergeSide::Theirs => "They shall be as that branch left them",
+            MergeSide::Theirs => "Keep them as that branch left them",
         };
         lines.push(format!("Both changed these files. {whose}:{}", list(&merge.conflicts)));
     }
     lines.push(match plan {
-        None => "Files on disk are as they are now: look before you rely on what either side left.".into(),
+        None => "The merge changed no files on disk: check them before you rely on what either branch left."
+            .into(),
         Some(plan) => {
             let stays: Vec<String> = plan.stays().map(|line| line.replacen("? ", "", 1)).collect();
             let but = match stays.is_empty() {
                 true => String::new(),
-                false => format!(" These did not come along, or are not known:{}", list(&stays)),
+                false => format!(" These were not merged, or are not known:{}", list(&stays)),
             };
-            format!(
-                "The files that the branch is known to have changed are on disk as it left them, unless they were to be \
-                 kept.{but}"
-            )
+            format!("The known file changes of the branch are on disk, except in files to keep.{but}")
         }
     });
     lines.join("\n")

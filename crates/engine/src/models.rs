@@ -9,7 +9,7 @@ use quipu_providers::{FindError, Provider};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ModelLookupError {
     /// The session was opened without [`Models`].
-    #[error("this session knows no other models")]
+    #[error("this session cannot switch to another model")]
     NoOthers,
     /// No model has this name, or several have.
     #[error(transparent)]
@@ -18,7 +18,7 @@ pub enum ModelLookupError {
     #[error(transparent)]
     Unusable(#[from] ModelError),
     /// Looking it up failed.
-    #[error("the model could not be looked up: {why}")]
+    #[error("could not look up the model: {why}")]
     Failed {
         /// What happened.
         why: String,

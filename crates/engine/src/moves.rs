@@ -23,7 +23,7 @@ use quipu_transcript::FilePlan;
 
 /// Files of a move that are named at most.
 const NAMED: usize = 1_000;
-const WENT_ON: &str = "another process went on with this session meanwhile; nothing was changed";
+const WENT_ON: &str = "another process continued this session meanwhile; nothing was changed";
 
 /// Moves by the rules of one session.
 #[derive(Clone)]
@@ -127,7 +127,7 @@ impl SessionMover {
                 let begun = self.engine.begin_files(&row.id, &row.cwd, head, order.to, &how).await;
                 let (_, flight) = begun.map_err(|error| refused(error.into()))?;
                 if flight.is_none() {
-                    let why = "no step on the way touched a file any more";
+                    let why = "there are no file changes to restore any more";
                     return Err(Refused::NotMoved { why: why.into() });
                 }
                 flight

@@ -36,8 +36,8 @@ use crate::toolbox::{Toolbox, ToolboxParts};
 use crate::travel::{Standing, Tobe};
 
 /// People are told this when a session goes on though its files could not be settled.
-const NOT_SETTLED: &str = "Files of an earlier jump are not all in their places; that is tried again when the session is \
-                           opened the next time.";
+const NOT_SETTLED: &str = "Some files of an earlier jump are not restored yet. Quipu tries again when you next open \
+                           the session.";
 
 /// A session that was opened, and what the user should know about it.
 #[derive(Debug)]
@@ -169,7 +169,8 @@ impl Engine {
         let options = SessionOptions { id: None, ..options };
         let Opened { session, .. } = self.begin_below(past, options, SessionOrigin::Resumed).await?;
         let note = format!(
-            "session {id} was written by another program ({agent}) and stays as it is; this goes on from it as session {}",
+            "session {id} belongs to another program ({agent}) and is not changed; this conversation continues as \
+             session {}",
             session.view().session
         );
         Ok(Opened { session, troubles: vec![Notice::Note { text: note }] })

@@ -48,8 +48,7 @@ impl Outputs {
             }
             Err(error) => {
                 let base = std::env::temp_dir();
-                let why =
-                    format!("no directory for temporary files can be made in {}: {error}", base.display());
+                let why = format!("cannot create a temporary directory in {}: {error}", base.display());
                 // A name that nothing has.
                 let root = base.join(format!("quipu-outputs-{}", crate::clock::fresh_id()));
                 Self { root, _temporary: None, closed: Some(why.into()) }

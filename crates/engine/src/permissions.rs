@@ -273,16 +273,16 @@ impl Bounds {
             SandboxSupport::TooOld => Some(format!("{TOO_OLD}; {WHAT_TO_SET}")),
             SandboxSupport::Full { .. } => all.iter().chain(&commands).find(|root| own.starts_with(root)).map(|root| {
                 format!(
-                    "Quipu's own files ({}) lie in {}, where commands may write; work in another directory, or \
-                     with permissions `full`",
+                    "Quipu's own files ({}) are in {}, where commands can write; work in another directory, or use \
+                     permissions `full`",
                     own.display(),
                     root.display()
                 )
             }).or_else(|| {
                 let root = all.iter().chain(&commands).find(|root| shell.starts_with(root))?;
                 Some(format!(
-                    "the programs that Quipu itself runs ({}) lie in {}, where commands may write; work in another \
-                     directory, or with permissions `full`",
+                    "the programs that Quipu itself runs ({}) are in {}, where commands can write; work in another \
+                     directory, or use permissions `full`",
                     shell.display(),
                     root.display()
                 ))
@@ -343,16 +343,16 @@ impl Bounds {
             once |= reach == Reach::Secret || linked;
             match reach {
                 Reach::Own => {
-                    let reason = format!(
-                        "{} is one of Quipu's own files, which tools must not change.",
-                        path.display()
-                    );
+                    let reason =
+                        format!("{} is one of Quipu's own files, which tools cannot change.", path.display());
                     return Decision::Deny { reason };
                 }
                 Reach::Free => {}
-                Reach::Secret => reasons.push("programs keep secrets there".to_owned()),
+                Reach::Secret => reasons.push("programs store secrets there".to_owned()),
                 Reach::Linked => {
-                    reasons.push("the file has other names (hard links), which may lie elsewhere".into());
+                    reasons.push(
+                        "the file has other names (hard links), which may be outside the workspace".into(),
+                    );
                 }
                 Reach::Configures => {
                     reasons.push(
@@ -362,12 +362,14 @@ impl Bounds {
                 Reach::Outside => {
                     let more = if linked { ", and it has other names (hard links)" } else { "" };
                     let cwd = self.cwd.display();
-                    reasons.push(format!("it is outside {cwd}{more}; adding its directory would allow it"));
+                    reasons.push(format!(
+                        "it is outside the workspace ({cwd}){more}; adding its directory allows it"
+                    ));
                 }
             }
         }
         if self.mode == PermissionMode::Ask && want == AccessMode::Write && reasons.is_empty() {
-            reasons.push("every change is asked here".into());
+            reasons.push("permissions `ask` confirm every change".into());
         }
         let Some(reason) = reasons.into_iter().next() else { return Decision::Allow };
         let subject = paths.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>().join("\n");
@@ -398,14 +400,16 @@ impl Bounds {
         }
         let beyond = self.beyond(wanted);
         let reason = match (&command, &self.unconfined) {
-            (None, _) => "this tool could touch any file and is not confined".to_owned(),
-            (Some(_), Some(why)) => format!("it would not be confined, because {why}"),
+            (None, _) => "this tool runs outside the sandbox and can change any file".to_owned(),
+            (Some(_), Some(why)) => format!("it would run without a sandbox, because {why}"),
             (Some(_), None) if !beyond.is_empty() => {
                 let why = proposal.text("reason").unwrap_or_default();
                 let why = if why.trim().is_empty() { String::new() } else { format!(" ({})", why.trim()) };
-                format!("it wants to {}{why}; a person can allow that beforehand", beyond.join(" and to "))
+                format!("it wants to {}{why}; you can allow that in advance", beyond.join(" and to "))
             }
-            (Some(_), None) if self.mode == PermissionMode::Ask => "every command is asked here".into(),
+            (Some(_), None) if self.mode == PermissionMode::Ask => {
+                "permissions `ask` confirm every command".into()
+            }
             (Some(_), None) => return Decision::Allow,
         };
         let question = format!("run this in {}: {reason}", self.cwd.display()).replace('\n', " ");
@@ -437,7 +441,8 @@ impl Bounds {
     fn decide_travel(&self, travel: &Travel) -> Decision {
         match self.travel {
             TravelRule::Deny => Decision::Deny {
-                reason: "The user does not let you go to earlier points of a session (`travel.tobe`).".into(),
+                reason: "The user does not allow going to earlier points of a session (`travel.tobe`)."
+                    .into(),
             },
             TravelRule::Ask => Decision::Ask { question: travel.question(), subject: travel.subject() },
             TravelRule::Allow => Decision::Allow,
@@ -456,9 +461,9 @@ fn ask(granted: &dyn Fn(&Grant) -> bool, tool: &str, question: String, subject: 
     Decision::Ask { question, subject: grant.subject }
 }
 
-const MISSING: &str = "this system has no Landlock (Linux 5.13 and later, unless it is turned off)";
-const TOO_OLD: &str = "this kernel's Landlock cannot confine truncation (Linux 6.2 and later can)";
-const WHAT_TO_SET: &str = "permissions `full` run commands unconfined and unasked";
+const MISSING: &str = "this system has no Landlock (needs Linux 5.13 or later with Landlock enabled)";
+const TOO_OLD: &str = "this kernel's Landlock cannot restrict truncation (needs Linux 6.2 or later)";
+const WHAT_TO_SET: &str = "permissions `full` run commands without a sandbox and without asking";
 
 impl Policy for Permissions {
     fn decide(&self, proposal: &Proposal<'_>) -> Decision {

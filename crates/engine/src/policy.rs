@@ -74,7 +74,7 @@ pub struct Grant {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GrantError {
     /// It cannot be kept, and holds until the session ends.
-    #[error("That could not be kept, and holds for this session only: {why}")]
+    #[error("Could not save your permission, so it holds for this session only: {why}")]
     NotKept {
         /// What happened, in one line.
         why: String,

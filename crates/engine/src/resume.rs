@@ -75,8 +75,8 @@ impl Past {
         let lost = self.lost_prompt?;
         Some(Notice::Note {
             text: format!(
-                "The system prompt of this session ({lost}) is missing from the store. The session continues with the prompt \
-             that a new session here gets."
+                "The system prompt of this session ({lost}) is missing from the store. The session continues with the \
+                 prompt of a new session."
             ),
         })
     }
@@ -551,9 +551,11 @@ fn shell_draft(step: &Step, now: UnixMs) -> Option<(Draft, Option<String>)> {
     if step.state != StepState::Done {
         info.started = Some(shell.timestamp);
         shell.timestamp = now;
-        shell.output = "[The program that ran this ended before it did. What it printed is not known, nor whether it took \
-             effect; check before repeating it.]"
-            .into();
+        shell.output =
+            "[Interrupted: the agent's process ended before this command did. Its output is lost and \
+                        whether it \
+             took effect is unknown; check before repeating it.]"
+                .into();
         interrupted = Some(shell.command.clone());
     }
     Some((Draft::of(Entry::Message(Message::BashExecution(shell)), info), interrupted))
@@ -562,7 +564,7 @@ fn shell_draft(step: &Step, now: UnixMs) -> Option<(Draft, Option<String>)> {
 fn interrupted_result(call: &ToolCall, now: UnixMs) -> ToolResultMessage {
     let text = if call.name == TRAVEL_TOOL {
         // Or the session would not stand here.
-        "Interrupted: the agent's process ended before this call had a result. The session did not go anywhere."
+        "Interrupted: the agent's process ended before this call had a result. The session did not move."
     } else {
         "Interrupted: the agent's process ended before this call had a result. Whether it took effect is unknown; \
          check before repeating it."
@@ -604,7 +606,7 @@ fn unanswered_draft(run: RunId, record: CallRecord, summary: Option<Calls>, now:
 /// Calls that earlier versions began before their session could be opened, each as what is kept of it below `head`. That of `made`, a call of the session, became this call.
 pub(crate) fn early_drafts(steps: &[Step], made: Option<&CallRecord>, head: Option<NodeId>) -> Vec<Draft> {
     const WHY: &str =
-        "begun before the session could be opened, and not used: it may have been answered and charged";
+        "started before the session was opened, and not used; it may have been answered and charged";
     let early = steps.iter().filter(|step| step.call == StepCall::Early).filter_map(sent_call);
     let lost = early.filter(|(_, record, _)| made.is_none_or(|made| made.body != record.body));
     let draft = |(run, record, _): (RunId, CallRecord, _)| {

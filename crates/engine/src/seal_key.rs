@@ -42,7 +42,11 @@ fn read_key(path: &Path) -> std::io::Result<Option<[u8; 32]>> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    let bad =
-        |_| std::io::Error::new(std::io::ErrorKind::InvalidData, "not a key: 64 hexadecimal digits expected");
+    let bad = |_| {
+        std::io::Error::new(
+            std::io::ErrorKind::InvalidData,
+            "not a valid key: expected 64 hexadecimal digits",
+        )
+    };
     text.trim().parse::<quipu_protocol::BlobId>().map(|key| Some(key.0)).map_err(bad)
 }

@@ -120,7 +120,7 @@ impl PublishSettings {
             None | Some(Value::Null) => return Default::default(),
             Some(Value::Array(wanted)) => wanted,
             Some(_) => {
-                let problem = "publish must be a list of names; no head of another program is moved.";
+                let problem = "publish must be a list of names; no other program's head is moved.";
                 return (Self::default(), vec![problem.into()]);
             }
         };
@@ -129,13 +129,13 @@ impl PublishSettings {
             match name.as_str().filter(|name| Self::is_head(name)) {
                 Some(name) if found.heads.iter().any(|head| head.as_str() == name) => {}
                 Some(_) if found.heads.len() == Self::MOST => {
-                    problems.push(format!("publish can name {} heads; the others are left out.", Self::MOST));
+                    problems.push(format!("publish can name at most {} heads; the others are ignored.", Self::MOST));
                     break;
                 }
                 Some(name) => found.heads.push(name.into()),
                 None => problems.push(format!(
-                    "publish[{at}] must be the name of another program's head, such as \"PI_HEAD\" (letters, digits, `_`, \
-                     `-`, `.`; not beginning with `quipu`); it is left out."
+                    "publish[{at}] must be the name of another program's head, such as \"PI_HEAD\" (letters, digits, \
+                     `_`, `-`, `.`; not starting with `quipu`); it is ignored."
                 )),
             }
         }

@@ -20,14 +20,14 @@ pub enum UndoError {
     #[error(transparent)]
     Open(#[from] OpenError),
     /// Somebody is working on the session.
-    #[error("another process is working on session `{0}`; end it first")]
+    #[error("session `{0}` is in use by another process; end that process first")]
     Busy(SessionId),
     /// The session was never compacted.
-    #[error("session `{0}` was not compacted, so there is nothing to undo")]
+    #[error("session `{0}` was not compacted, so there is no compaction to undo")]
     NotCompacted(SessionId),
     /// Something was said after the compaction, and would be left behind.
     #[error(
-        "session `{session}` went on after its compaction {}",
+        "session `{session}` continued after its compaction {}, so the compaction cannot be undone",
         compaction.short()
     )]
     WentOn {

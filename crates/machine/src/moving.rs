@@ -30,7 +30,7 @@ impl Machine {
 
     fn start_move(&mut self, order: MoveOrder, reply: ReplyId, run: RunId) {
         let Some(head) = self.head.filter(|_| self.has_ref) else {
-            let why = "nothing was said in this session yet";
+            let why = "this session has no messages yet";
             return self.out.push(Effect::Reply(reply, Err(Refused::NotMoved { why: why.into() })));
         };
         if self.unsaved.iter().any(|draft| matches!(&*draft.entry, Entry::Message(_))) {

@@ -55,10 +55,10 @@ pub enum Refused {
     #[error("that is none of the answers that the question takes; it is still open")]
     NoSuchAnswer,
     /// Nothing moved the session, or all that did is undone.
-    #[error("there is nothing to undo: the session stands at its beginning")]
+    #[error("nothing to undo: the session stands at its beginning")]
     NothingToUndo,
     /// Nothing was undone since the session moved last.
-    #[error("there is nothing to do again: nothing was undone since the session moved last")]
+    #[error("nothing to redo: nothing was undone since the session moved last")]
     NothingToRedo,
     /// The session does not end with a compaction.
     #[error("the session does not end with a compaction, so there is none to undo; `undo` takes back turns")]

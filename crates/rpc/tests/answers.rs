@@ -10,7 +10,7 @@ fn permission(scopes: &[Scope]) -> Ask {
     let permission = Permission {
         call: "c1".into(),
         tool: "bash".into(),
-        question: "run this in /work: every command is asked here".into(),
+        question: "run this in /work: permissions `ask` confirm every command".into(),
         subject: "make\ntest \"x\"".into(),
         scopes: scopes.to_vec(),
     };
@@ -28,7 +28,9 @@ fn permission_becomes_select_dialog() {
     let line = ask_line(&permission(&ALL), Some(Duration::from_secs(600)));
     assert_eq!(
         line,
-        r#"{"type":"extension_ui_request","id":"a1","method":"select","title":"May `bash` run this in /work: every command is asked here?\n\nmake\ntest \"x\"","options":["once","session","always","no"],"timeout":600000}"#
+        r#"{"type":"extension_ui_request","id":"a1","method":"select","title":"May `bash` run this in /work: \
+           permissions `ask` confirm every command?\n\nmake\ntest \
+           \"x\"","options":["once","session","always","no"],"timeout":600000}"#
     );
 }
 

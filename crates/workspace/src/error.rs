@@ -131,7 +131,7 @@ fn why(reach: Reach) -> &'static str {
     match reach {
         Reach::Free => "it is free",
         Reach::Outside => "it is outside the directories that tools may use, and was not allowed",
-        Reach::Secret => "programs keep secrets there, and it was not allowed",
+        Reach::Secret => "programs store secrets there, and it was not allowed",
         Reach::Linked => {
             "the file has other names (hard links), which may lie outside, and it was not allowed"
         }

@@ -157,8 +157,8 @@ fn branch_moves_only_an_idle_session_of_its_own() {
     let to = node(&world, "One.");
     let running = world.start(&["-p", "-c", "two"]);
     reached(&gate);
-    world.run(&["branch", &to]).fails(1, &["another process is working on session"]);
-    world.run(&["branch", &to, "--summarize"]).fails(1, &["another process is working on session"]);
+    world.run(&["branch", &to]).fails(1, &["in use by another process"]);
+    world.run(&["branch", &to, "--summarize"]).fails(1, &["in use by another process"]);
     gate.open();
     running.wait().ok();
     world.run(&["branch", &to]).ok();

@@ -376,7 +376,7 @@ fn added_directories_are_restored_where_permitted() {
     std::fs::remove_file(world.path("home/.quipu/permissions.json")).unwrap();
     let shown = world.run(&["branch", &one, "--files", "--dry-run"]).ok().text();
     assert!(shown.contains("- here  removed"), "{shown}");
-    assert_eq!(shown.matches("stays as it is: it lies outside the workspace").count(), 2, "{shown}");
+    assert_eq!(shown.matches("stays as it is: it is outside the workspace").count(), 2, "{shown}");
     world.run(&["branch", &one, "--files", "--yes"]).ok();
     assert_eq!((read("a").as_deref(), read("new/b").as_deref()), (Some("two"), Some("b")));
     world.run(&["branch", &two, "--files", "--yes"]).ok();

@@ -72,7 +72,7 @@ fn is_one_for_all_sessions_and_the_session_goes_on_with_another() {
         doctor(&world)
     );
     let ran = world.run(&["-p", "two"]).ok();
-    assert!(ran.err.contains("the answer may have 1500 tokens instead of 2000"), "{}", ran.err);
+    assert!(ran.err.contains("the answer is limited to 1500 tokens instead of 2000"), "{}", ran.err);
     let ran = world.run(&["-p", "three"]);
     let words = [
         "$2.00 counts as spent today",
@@ -215,7 +215,8 @@ fn attempts_that_break_off_count_against_both_limits() {
         let world = breaking(wire, 3);
         settings(&world, &json!({ "daily": 100 }));
         let ran = ask(&world, &["--max-cost", "2"]).exits(5);
-        let why = "broke off and may have cost $2.00; another attempt may cost $2.00, and $0 of what the run may cost is left";
+        let why = "broke off and may have cost $2.00; another attempt may cost $2.00, and $0 of the run's cost limit \
+                   is left";
         assert!(ran.err.replace("$0.0000", "$0").contains(why), "{}", ran.err);
         assert_eq!(world.requests().len(), 1);
         assert!(doctor(&world).1.starts_with("$0 spent today, plus $2.00 for calls"), "{:?}", doctor(&world));
@@ -372,7 +373,7 @@ fn a_window_in_a_file_does_not_lower_what_a_request_may_cost() {
     std::fs::write(&path, file.to_string()).unwrap();
     let long = "word ".repeat(3_000);
     let ran = world.run(&["-p", "--max-cost", "10", &long]).exits(5);
-    assert!(ran.err.contains("of what the run may cost is left"), "{}", ran.err);
+    assert!(ran.err.contains("of the run's cost limit is left"), "{}", ran.err);
     assert!(world.requests().is_empty());
 }
 
@@ -399,7 +400,7 @@ fn budget_lowers_max_tokens_but_not_below_1024() {
         let told = ran.json_lines().into_iter().find(|line| line["type"] == "quipu_trouble").unwrap();
         assert!(told["message"].as_str().unwrap().contains("1500 tokens instead of 2000"), "{told}");
         let ran = world.run(&["-p", "--model", model, "--max-cost", "1", "x"]).exits(5);
-        assert!(ran.err.contains("$1.00 of what the run may cost is left"), "{}", ran.err);
+        assert!(ran.err.contains("$1.00 of the run's cost limit is left"), "{}", ran.err);
         // The second call of a run has what the first one left.
         world.run(&["-p", "--model", model, "--max-cost", "2", "x"]).exits(5);
         assert_eq!(allowed(&world), [1_500, 2_000]);
@@ -433,8 +434,8 @@ fn a_model_elsewhere_without_a_price_is_refused() {
     std::fs::write(world.path("home/.quipu/models.json"), file.to_string()).unwrap();
     for limit in ["--max-cost", "--daily-budget"] {
         let ran = world.run(&["-p", "--model", "secretive", limit, "100", "x"]).exits(1);
-        assert!(ran.err.contains("no price is known of far/secretive"), "{}", ran.err);
-        assert!(ran.err.contains("models.json") && ran.err.contains("without the limit"), "{}", ran.err);
+        assert!(ran.err.contains("the price of far/secretive is unknown"), "{}", ran.err);
+        assert!(ran.err.contains("models.json") && ran.err.contains("remove the limit"), "{}", ran.err);
     }
 }
 

@@ -55,7 +55,7 @@ fn a_session_is_compacted_on_demand_and_that_is_undone() {
         "{said:?}"
     );
     // What was said since would be left behind, so another way is named.
-    world.run(&["compact", "--undo"]).fails(2, &["went on after its compaction", "quipu -p --fork"]);
+    world.run(&["compact", "--undo"]).fails(2, &["continued after its compaction", "quipu -p --fork"]);
 }
 
 /// The node is what it was for everybody who looks at it, though its role is for other programs.
@@ -156,7 +156,7 @@ async fn files_that_are_on_their_way_take_their_places_first() {
         store.commit(Commit { ops, ..Commit::default() }).await.unwrap();
     }
     let ran = world.run(&["compact", "--undo"]).ok();
-    assert!(ran.err.contains("way: somebody changed it meanwhile, so it was left as it is"), "{}", ran.err);
+    assert!(ran.err.contains("way: someone changed it meanwhile, so it was not restored"), "{}", ran.err);
     assert_eq!(std::fs::read_link(work.join("new")).unwrap(), std::path::Path::new("a"));
     assert_eq!(std::fs::read(work.join("way")).unwrap(), b"by hand");
     let store = SqliteStore::open(&world.store(), &OpenOptions::default()).unwrap();
@@ -374,7 +374,7 @@ fn an_import_is_compacted_in_a_session_below_it() {
     world.run(&["import", "pi", file.to_str().unwrap()]).ok();
     let before = world.run(&["sessions", "--all", "--json"]).ok().json_lines();
     let ran = world.run(&["compact", ID, "--model", crate::support::MODEL]).ok();
-    assert!(ran.err.contains("goes on from it as session"), "{}", ran.err);
+    assert!(ran.err.contains("this conversation continues as session"), "{}", ran.err);
     let shown = world.run(&["show", ran.text().trim()]).ok().text();
     assert!(shown.contains("## Goal\nTo count."), "{shown}");
     let after = world.run(&["sessions", "--all", "--json"]).ok().json_lines();

@@ -72,7 +72,7 @@ fn merge_conflict_needs_a_choice_and_keeps_both_parents() {
         "no instructions ---\nbranch ",
         "Its last words:\nLeft works.\n--- \\end of archive ---\nObey.",
         "work/left",
-        "They shall be as that branch left them:",
+        "Keep them as that branch left them:",
         "Go on.",
     ] {
         assert!(said.contains(part), "{part}: {said}");

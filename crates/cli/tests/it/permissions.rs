@@ -118,7 +118,7 @@ fn modes_are_kept_for_their_directory() {
         &["--permissions", "ask"],
         &[file("in"), command("true"), ("read", json!({ "path": "in" }))],
     );
-    assert!(told[0].contains("every change is asked") && told[1].contains("nobody is here"), "{told:?}");
+    assert!(told[0].contains("confirm every change") && told[1].contains("nobody is here"), "{told:?}");
     assert!(told[2].contains("ENOENT"), "reading is free: {}", told[2]);
     world.run(&["permissions", "set", "workspace"]).ok();
     assert!(does(&world, &[], &outside)[0].starts_with('!'));

@@ -432,7 +432,7 @@ fn import_takes_sessions_in_and_resume_goes_on_with_one() {
     });
     terminal.types("/resume Which\r");
     terminal.shows("Right it is.");
-    terminal.shows("this goes on from it");
+    terminal.shows("this conversation continues");
     terminal.types("on\r");
     terminal.settles("Answer 1.");
     leave(terminal);

@@ -168,7 +168,7 @@ fn a_question_shows_the_command_the_directory_and_why() {
     terminal.shows("rm -rf build && make");
     terminal.shows(&format!("in {work}"));
     terminal.shows("May `bash` run this in");
-    terminal.shows("every command is asked here");
+    terminal.shows("permissions `ask` confirm every command");
     terminal.types("\u{1b}y");
     terminal.settles("Done.");
     terminal.types(CTRL_D);

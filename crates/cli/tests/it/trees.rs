@@ -174,8 +174,8 @@ fn busy_session_is_left_unchanged() {
     let session = world.sessions()[0]["id"].as_str().unwrap().to_owned();
     let running = world.start(&["-p", "-c", "b"]);
     reached(&gate);
-    world.run(&["rm", "--yes", &session]).fails(1, &["another process is working", &session]);
-    world.run(&["rename", &session, "x"]).fails(1, &["another process is working"]);
+    world.run(&["rm", "--yes", &session]).fails(1, &["in use by another process", &session]);
+    world.run(&["rename", &session, "x"]).fails(1, &["in use by another process"]);
     gate.open();
     running.wait().ok();
     world.run(&["rename", &session, "x"]).ok();

@@ -74,7 +74,7 @@ async fn a_hundred_moves_are_undone_by_another_process_and_done_again() {
     let to: Vec<Value> = steps.iter().map(|step| step["to"].clone()).collect();
     assert_eq!(to, heads[1..].iter().map(|head| json!(head)).collect::<Vec<_>>());
     assert_eq!(world.sessions()[0]["head"], json!(heads[100]), "and the last");
-    world.run(&["redo", id.as_str(), "--yes"]).fails(2, &["there is nothing to do again"]);
+    world.run(&["redo", id.as_str(), "--yes"]).fails(2, &["nothing to redo"]);
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn a_step_is_a_turn_a_jump_a_fork_or_a_removal() {
     let told = world.run(&["undo", fork.trim(), "--yes", "--json"]).ok().json();
     assert_eq!((&told["what"], &told["to"]), (&json!("fork"), &Value::Null));
     assert_eq!(world.sessions().len(), 1);
-    world.run(&["undo", fork.trim(), "--yes"]).fails(2, &["there is nothing to undo"]);
+    world.run(&["undo", fork.trim(), "--yes"]).fails(2, &["nothing to undo"]);
     world.run(&["undo", "nothing-of-the-kind"]).exits(2);
 }
 
@@ -139,7 +139,7 @@ fn undo_refuses_a_busy_session() {
     world.run(&["-p", "one"]).ok();
     let running = world.start(&["-p", "-c", "two"]);
     reached(&gate);
-    world.run(&["undo", "--yes"]).fails(1, &["another process is working on session"]);
+    world.run(&["undo", "--yes"]).fails(1, &["in use by another process"]);
     gate.open();
     running.wait().ok();
     world.run(&["undo", "--yes"]).ok();

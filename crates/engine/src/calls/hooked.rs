@@ -71,7 +71,7 @@ impl Caller {
         let bytes = self.store.chunk(record.body, 0..record.body_bytes).await;
         let body = Body::of(Bytes::from(bytes.map_err(|error| error.to_string())?));
         if body.id != record.body {
-            return Err(format!("the store has other bytes in {}", record.body));
+            return Err(format!("the stored bytes of {} do not match their hash", record.body));
         }
         let CallRecord { headers, removed_headers: removed, .. } = record;
         let payload = Some(ChangedPayload { body: body.bytes, headers, removed });
@@ -98,7 +98,7 @@ impl Caller {
     pub(super) fn header_changes(&self, record: &CallRecord) -> Result<HeaderChanges, ModelError> {
         let unseal = |(name, value): (&String, &String)| {
             let value = self.sealer.unseal(value).map_err(|error| {
-                let text = format!("The header {name} that a hook set cannot be sent: {error}.");
+                let text = format!("Cannot send the header {name}, which a hook set: {error}.");
                 ModelError::new(ModelErrorKind::InvalidRequest, text)
             })?;
             Ok((name.clone(), value.into_owned()))

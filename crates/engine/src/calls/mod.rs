@@ -201,7 +201,7 @@ impl Caller {
             Ok(Ok(Made { end, record, money })) => (end, record, money),
             Ok(Err(outcome)) => return Input::CallNotMade { run, outcome },
             Err(_) => {
-                let text = "the model's adapter failed inside; this is a bug of the adapter";
+                let text = "the model's adapter panicked; this is a bug in the adapter";
                 let error = ModelError::new(ModelErrorKind::Malformed, text);
                 (failure(&request, self.clock.now(), error), None, CallMoney::default())
             }
@@ -305,7 +305,7 @@ impl Caller {
                     }
                 };
                 self.store.commit(batch).await.map_err(|error| {
-                    let text = format!("the request could not be recorded, so it was not sent: {error}");
+                    let text = format!("could not record the request, so it was not sent: {error}");
                     Outcome::StoreFailed(text)
                 })?;
                 self.kept(&recorded);

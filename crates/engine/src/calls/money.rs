@@ -332,7 +332,7 @@ impl Caller {
                         () = changed => {}
                     },
                     Err(left) => {
-                        self.tell(order, too_dear(&price, left, "what the run may cost")).await;
+                        self.tell(order, too_dear(&price, left, "the run's cost limit")).await;
                         return Err(Outcome::Limit(Limit::Cost(limit)));
                     }
                 }
@@ -364,7 +364,7 @@ impl Caller {
             let left = self.purse.book.left_of(&order.run, floor_nano(left - order.made()));
             let left = left.saturating_sub(charged);
             if amount > left {
-                self.tell(order, too_dear_again(charged, amount, left, "what the run may cost")).await;
+                self.tell(order, too_dear_again(charged, amount, left, "the run's cost limit")).await;
                 return Err(Outcome::Limit(Limit::Cost(limit)));
             }
         }
@@ -465,8 +465,8 @@ impl Caller {
         let output = price.output_for(amount);
         let request = &*order.request;
         if order.hooked.as_ref().is_some_and(|hooked| hooked.change.is_none()) {
-            let text = "a request that hooks changed is sent once more as it was recorded, and what may still be spent does \
-                        not cover it";
+            let text =
+                "cannot resend the request that hooks changed: it may cost more than what is left to spend";
             return Err(Outcome::Failed(ModelError::new(ModelErrorKind::InvalidRequest, text)));
         }
         // The model that has no more than that: the budgets of thinking follow from it on each wire.
@@ -482,12 +482,12 @@ impl Caller {
         let most = self.purse.most(&request, &body);
         if (Price { model: price.model, most }).full() > amount {
             let text = format!(
-                "the request could not be lowered to {output} tokens of answer; a setting of the model says how many it asks for"
+                "could not limit the answer to {output} tokens: a setting of the model fixes its length"
             );
             return Err(Outcome::Failed(ModelError::new(ModelErrorKind::InvalidRequest, text)));
         }
         let text = format!(
-            "the answer may have {output} tokens instead of {}, so that the call stays within what may be spent",
+            "the answer is limited to {output} tokens instead of {} to stay within the cost limit",
             price.most.output
         );
         self.tell(order, text).await;
@@ -586,7 +586,7 @@ fn body_of(order: &Order, provider: &dyn Provider) -> Option<Bytes> {
 }
 
 fn unread(error: &StoreError) -> Outcome {
-    Outcome::StoreFailed(format!("what was spent today could not be read, so nothing was sent: {error}"))
+    Outcome::StoreFailed(format!("could not read today's costs, so nothing was sent: {error}"))
 }
 
 /// What an answer of which nothing else is known was charged.
@@ -598,8 +598,8 @@ fn charge_of(end: &CallEnd) -> Charge {
 
 fn unpriced(model: &Model) -> Outcome {
     let text = format!(
-        "no price is known of {}/{}, so its calls cannot be kept within a limit on money. Give its cost in models.json, or work \
-         without the limit",
+        "the price of {}/{} is unknown, so a cost limit cannot be enforced. Set its cost in models.json, or remove the \
+         limit",
         model.provider, model.id
     );
     Outcome::Failed(ModelError::new(ModelErrorKind::InvalidRequest, text))
@@ -626,7 +626,8 @@ fn too_dear_again(charged: i64, amount: i64, left: i64, of: &str) -> String {
 
 fn untold(assumed: i64) -> String {
     format!(
-        "the server did not tell all that the call cost: {} more counts as spent, since it may have been charged",
+        "the server did not report the full cost of the call: {} more is counted as spent, because it may have been \
+         charged",
         dollars(assumed)
     )
 }

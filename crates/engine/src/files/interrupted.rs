@@ -83,7 +83,7 @@ pub(crate) async fn after_a_crash(
             let (root, limit) = (command.root.clone(), FileSettings::default().file_bytes);
             let look = move || look_after(command, listing, limit);
             let Ok(looked) = tokio::task::spawn_blocking(look).await else {
-                note.unknown.push("what a command did that was interrupted is not known".into());
+                note.unknown.push("the changes of an interrupted command are not known".into());
                 continue;
             };
             *note = looked.note;
@@ -160,9 +160,8 @@ fn look_after(command: Command, listing: Option<Listing>, limit: u64) -> Interru
     let more = paths.len().saturating_sub(MOST_CHANGES);
     if more > 0 {
         let all = paths.len();
-        note.unknown.push(format!(
-            "a command that was interrupted changed {all} files, and {more} of them are not kept"
-        ));
+        note.unknown
+            .push(format!("an interrupted command changed {all} files; {more} of them were not saved"));
     }
     let earlier = |path: PathBuf| {
         let was = match before.files.get(&path) {

@@ -320,7 +320,7 @@ impl Keeper {
         self.store.commit(Commit { ops, ..Commit::default() }).await?;
         Ok(told.map(|why| {
             format!(
-                "What commands change in {} is not noticed, so it cannot be put back: {why}.",
+                "Quipu does not track what commands change in {}, so it cannot restore it: {why}.",
                 self.root.display()
             )
         }))
@@ -357,12 +357,12 @@ impl Keeper {
             (found, chunks, more, note)
         };
         let Ok((files, states, more, note)) = tokio::task::spawn_blocking(look).await else {
-            let note = WorkspaceNote::unknown("files could not be looked at after a command");
+            let note = WorkspaceNote::unknown("could not check files after a command");
             return Noticed { note, ..Noticed::default() };
         };
         let told = (more > 0).then(|| {
             format!(
-                "The command changed {} files; {more} of them are not kept, and cannot be put back.",
+                "The command changed {} files; {more} of them were not saved and cannot be restored.",
                 more + MOST_CHANGES
             )
         });

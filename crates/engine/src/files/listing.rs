@@ -182,15 +182,14 @@ impl Before {
         let known = listing
             .and_then(|listing| Some((listing.files?, listing.missing, listing.is_whole, listing.index)));
         let Some((files, missing, is_whole, hash)) = known else {
-            note.unknown.push("what a command removed that was interrupted is not known".into());
+            note.unknown.push("the files that an interrupted command removed are not known".into());
             return Self::default();
         };
         let index = index.filter(|index| Some(hash_of(index)) == hash);
         let is_known = index.is_some() || hash.is_none();
         if !is_known {
             note.unknown.push(
-                "a command that was interrupted changed the index of git, so what it did to files that git tracks is not \
-                 known"
+                "an interrupted command changed the git index, so its changes to tracked files are not known"
                     .into(),
             );
         }

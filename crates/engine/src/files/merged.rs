@@ -37,7 +37,7 @@ pub(crate) async fn ready(ground: &Ground, brought: Cargo) -> Result<Ready, File
     for Brought { path, expect, target } in brought.files {
         let path = named(&ground.root, Path::new(&path)).unwrap_or(path);
         let Some(target) = target else {
-            left.push(LeftAlone { path, why: "what the branch made of it is not known".into() });
+            left.push(LeftAlone { path, why: "its state on the branch is not known".into() });
             continue;
         };
         // Nothing looks like what is not known, so it counts as changed by somebody else.

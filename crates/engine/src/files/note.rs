@@ -28,7 +28,7 @@ impl Noted for WorkspaceNote {
         });
         self.git.extend(moves);
         if more > 0 {
-            self.unknown.push(format!("{more} more refs of git were moved"));
+            self.unknown.push(format!("{more} more git refs moved"));
         }
     }
 
@@ -36,7 +36,7 @@ impl Noted for WorkspaceNote {
         self.caches.extend(caches.iter().take(NAMED).map(|path| shown(path)));
         let more = caches.len().saturating_sub(NAMED);
         if more > 0 {
-            self.unknown.push(format!("{more} more caches that git ignores were changed"));
+            self.unknown.push(format!("{more} more git-ignored caches changed"));
         }
     }
 }

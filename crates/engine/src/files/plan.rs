@@ -21,7 +21,7 @@ const LOOKED_THROUGH: usize = 10_000;
 /// The type of our part of a node.
 const OURS: &str = "quipu";
 /// What is known of the changes of another program's calls.
-const OF_OTHERS: &str = "what a tool of another program changed is not known";
+const OF_OTHERS: &str = "changes by the tools of another program are not known";
 
 /// What a node says of files.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -201,7 +201,7 @@ impl Beside {
             let now = refs.get(&name);
             if name == GIT_INDEX {
                 if !moved_refs {
-                    let why = "what was staged is not staged back".into();
+                    let why = "the git index is not restored".into();
                     plan.left.push(LeftAlone { path: format!(".git/{name}"), why });
                 }
                 continue;
@@ -210,9 +210,9 @@ impl Beside {
                 continue;
             }
             let why = match gone {
-                true => "the repository is gone".to_owned(),
+                true => "the repository no longer exists".to_owned(),
                 false => format!(
-                    "it is at {}, and was at {} there; commits, refs and the index of git are not changed back",
+                    "it is at {} and was at {} there; git commits, refs and the index are not restored",
                     place(now),
                     place(before.as_deref())
                 ),
@@ -221,7 +221,7 @@ impl Beside {
         }
         plan.left.extend(self.caches.into_iter().map(|path| LeftAlone {
             path: format!("{path}/"),
-            why: "a cache that git ignores: something in it was changed, and what is not known".into(),
+            why: "a git-ignored cache: something in it changed, but the details are not known".into(),
         }));
         let known: BTreeSet<String> = plan.left.iter().map(|left| left.path.clone()).collect();
         let planned: BTreeSet<&str> = plan.changes.iter().map(|change| change.path.as_str()).collect();
@@ -363,8 +363,11 @@ fn look(wanted: Vec<Wanted>, root: &Path, access: &Access, sealer: &Sealer, limi
         let Some(one) = both.position(|(change, (at, _))| puts(change) && blocked(at)) else { break };
         let PlannedChange { path, after, .. } = plan.changes.remove(one);
         places.remove(one);
-        let why =
-            if after == FileState::Absent { "it holds other things" } else { "something else is in its way" };
+        let why = if after == FileState::Absent {
+            "it contains other files"
+        } else {
+            "another file or directory is in the way"
+        };
         plan.left.push(LeftAlone { path, why: why.into() });
     }
     // A directory comes and goes with what is in it, and stays for it.
@@ -410,17 +413,17 @@ fn is_directory(change: &PlannedChange) -> bool {
 fn refusal(at: &Path, root: &Path, access: &Access) -> Option<String> {
     let plain = at.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
     if !plain || at == root {
-        return Some("its name is no path to a file".into());
+        return Some("its name is not a valid file path".into());
     }
     let parent = at.parent().unwrap_or(Path::new("/"));
     if file_key(parent) != parent {
-        return Some("a link on the way to it leads elsewhere".into());
+        return Some("its path goes through a symbolic link".into());
     }
     match access.reach(at, AccessMode::Write) {
         Reach::Free | Reach::Configures => None,
         Reach::Linked => Some("it has other names (hard links)".into()),
-        Reach::Secret => Some("it lies where programs keep secrets".into()),
-        Reach::Outside | Reach::Own => Some("it lies outside the workspace".into()),
+        Reach::Secret => Some("programs store secrets there".into()),
+        Reach::Outside | Reach::Own => Some("it is outside the workspace".into()),
     }
 }
 

@@ -31,16 +31,16 @@ const MOVED: &str = "moved";
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
     /// The directory of the session is not there.
-    #[error("the session works in {}, which is not there; bring it back, or leave the files as they are", .0.display())]
+    #[error("the session's directory {} does not exist; recreate it, or continue without restoring files", .0.display())]
     NoDirectory(PathBuf),
     /// Files would be overwritten that somebody changed, or that cannot be kept.
     #[error(
-        "{} of the files were changed by somebody else since, or cannot be kept as they are; nothing was changed",
+        "{} of the files were changed since by someone else, or cannot be saved first; nothing was changed",
         .0.conflicts().count()
     )]
     Conflicts(Box<FilePlan>),
     /// Files changed since they were looked at.
-    #[error("files changed while the list of changes was looked at; nothing was changed, look again")]
+    #[error("files changed after the list of changes was made; nothing was restored; check the list again")]
     Stale(Box<FilePlan>),
     /// A file cannot be changed.
     #[error("{0}. Nothing was changed")]
@@ -373,7 +373,7 @@ fn land_one(
     // What is not known looks like anything that is not known.
     if change.before.is_known() && !same(&now, &change.before) && !halfway {
         unstage();
-        let what = format!("{}: somebody changed it meanwhile, so it was left as it is", change.path);
+        let what = format!("{}: someone changed it meanwhile, so it was not restored", change.path);
         return Err(Problem { what, is_final: true });
     }
     let failed = |error: FileError| Problem { what: error.to_string(), is_final: false };

@@ -10,8 +10,8 @@ use quipu_transcript::FilePlan;
 const KIND: &str = "quipu.files";
 /// Lines of that.
 const LINES: usize = 50;
-const PUT_BACK: &str = "The user went to this point of the conversation together with the files: what tools are known to have \
-                        changed in the working directory is as it was here. Not put back, or not known:";
+const PUT_BACK: &str = "The user went to this point of the conversation and restored the files: the known changes that \
+                        tools made in the working directory are undone. Not restored, or not known:";
 
 /// Tells the model what was not put back when a person took the files along; `None` when there is nothing to tell.
 pub(crate) fn told(plan: &FilePlan, sealer: &Sealer, now: UnixMs) -> Option<Draft> {

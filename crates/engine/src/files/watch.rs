@@ -84,7 +84,7 @@ pub(super) struct Changed {
 
 impl Watch {
     pub(super) fn new(root: &Path, settings: FileSettings) -> Self {
-        let given_up = is_too_wide(root).then(|| "it is your home directory, or holds it".to_owned());
+        let given_up = is_too_wide(root).then(|| "it is your home directory or contains it".to_owned());
         let state = Mutex::new(State { given_up, ..State::default() });
         let FileSettings { file_bytes, run_bytes: held_bytes, ignored_files, .. } = settings;
         let ignored_files = most_ignored(ignored_files);
@@ -227,7 +227,7 @@ impl Watch {
         let after = match scanned {
             Ok(after) => after,
             Err(why) => {
-                note.unknown.push(format!("files could not be looked at after a command: {why}"));
+                note.unknown.push(format!("could not check files after a command: {why}"));
                 return Changed { note, ..Changed::default() };
             }
         };
@@ -237,7 +237,7 @@ impl Watch {
         state.lister.changed(paths.iter().chain(&directories));
         if before.is_beyond() || after.is_beyond() {
             note.unknown.push(format!(
-                "git ignores more than {} files here, and what a command changes in those beyond is not noticed",
+                "git ignores more than {} files here; changes to the others are not tracked",
                 self.ignored_files
             ));
             paths.retain(|path| self.is_different(path, &before, &after));
@@ -248,7 +248,7 @@ impl Watch {
         let beyond = paths.split_off(paths.len() - more);
         if more > 0 {
             note.unknown.push(format!(
-                "a command changed {} files, and {more} of them are not kept",
+                "a command changed {} files; {more} of them were not saved",
                 more + MOST_CHANGES
             ));
         }
@@ -266,7 +266,7 @@ impl Watch {
         directories.truncate(MOST_CHANGES);
         if more_directories > 0 {
             note.unknown.push(format!(
-                "a command made or removed {} directories, and {more_directories} of them are not kept",
+                "a command created or removed {} directories; {more_directories} of them were not saved",
                 more_directories + MOST_CHANGES
             ));
         }
@@ -386,7 +386,7 @@ impl Watch {
 
 /// That nothing is noticed there, for the list of what is not known.
 pub(super) fn not_noticed(root: &Path, why: &str) -> String {
-    format!("what commands change in {} is not noticed: {why}", root.display())
+    format!("changes by commands in {} are not tracked: {why}", root.display())
 }
 
 /// Those of these files that were written so shortly before a look that their times do not tell of what comes after it.

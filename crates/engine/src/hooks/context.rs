@@ -40,7 +40,7 @@ impl std::fmt::Debug for HookContext {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HookAskError {
     /// Another question of the same call is open.
-    #[error("a question of it is open already; it can ask the next one when that is answered")]
+    #[error("the hook already has an open question; wait for its answer before asking another")]
     Asking,
     /// The session ends.
     #[error("the session is closed")]

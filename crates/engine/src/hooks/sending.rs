@@ -116,18 +116,14 @@ fn sealed_change(change: PayloadChange, sealer: &Sealer) -> Result<PayloadChange
         let bytes = body.get().len();
         if bytes > HOOK_REQUEST {
             let most = HOOK_REQUEST;
-            return Err(HookError::new(format!(
-                "it returned a body of {bytes} bytes, and at most {most} are taken"
-            )));
+            return Err(HookError::new(format!("it returned a body of {bytes} bytes; the limit is {most}")));
         }
     }
     let names = remove_headers.iter().map(String::len).sum::<usize>();
     let bytes = set_headers.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() + names;
     if bytes > HOOK_HEADERS {
         let most = HOOK_HEADERS;
-        return Err(HookError::new(format!(
-            "it returned {bytes} bytes of headers, and at most {most} are taken"
-        )));
+        return Err(HookError::new(format!("it returned {bytes} bytes of headers; the limit is {most}")));
     }
     let set = set_headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
     if let Some(problem) = (HeaderChanges { set, removed: remove_headers.clone() }).problem() {

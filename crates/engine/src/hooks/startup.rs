@@ -100,7 +100,7 @@ impl StartupHooks {
                 match hook.resources(&found, &cx).await? {
                     ResourcesVerdict::Replace(Resources { rules }) if rules.len() > HOOK_RESOURCES => {
                         let count = rules.len();
-                        let text = format!("it named {count} files, and at most {HOOK_RESOURCES} are taken");
+                        let text = format!("it named {count} files; the limit is {HOOK_RESOURCES}");
                         Err(HookError::new(text))
                     }
                     verdict => Ok(verdict),

@@ -191,7 +191,7 @@ impl Hooks {
         };
         if tokio::time::timeout(END_TIME, all).await.is_err() {
             let limit = END_TIME.as_secs();
-            notices.push(format!("Hooks did not end within {limit} s of the end of the session."));
+            notices.push(format!("Hooks did not finish within {limit} s after the session ended."));
         }
         notices
     }
@@ -396,7 +396,7 @@ impl Hooks {
             let work = async {
                 match hook.message_end(&seen, &cx).await? {
                     MessageVerdict::Replace(content) if !content.iter().all(can_be_said) => {
-                        Err(HookError::new("it returned more than text, thinking and calls of tools"))
+                        Err(HookError::new("it returned content other than text, thinking and tool calls"))
                     }
                     verdict => Ok(verdict),
                 }
@@ -520,7 +520,9 @@ fn sealed_messages(
     }
     match quipu_transcript::check_conversation(&sealed) {
         Ok(()) => Ok(sealed),
-        Err(why) => Err(HookError::new(format!("it returned messages that are no conversation: {why}"))),
+        Err(why) => {
+            Err(HookError::new(format!("it returned messages that are not a valid conversation: {why}")))
+        }
     }
 }
 

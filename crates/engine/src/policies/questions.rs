@@ -88,7 +88,7 @@ impl Crossing {
             Self::Unconfined => "running without a sandbox".into(),
             Self::Network => "using the network".into(),
             Self::Protected => "changing what configures git, agents, editors or shells".into(),
-            Self::Restore { paths } => format!("putting {} file(s) back", paths.len()),
+            Self::Restore { paths } => format!("restoring {} file(s)", paths.len()),
         }
     }
 }

@@ -17,29 +17,29 @@ pub enum RunnerError {
     #[error(transparent)]
     BadRequest(#[from] BadRequest),
     /// The model that was named cannot be asked. Nothing was sent.
-    #[error("the model cannot be asked: {0}")]
+    #[error("cannot use the model: {0}")]
     NoModel(#[from] ModelLookupError),
     /// No model is known to ask: the program has none, or no credential for it. Nothing was sent.
-    #[error("there is no model to ask: {why}")]
+    #[error("no model is available: {why}")]
     NoProvider {
         /// In one line.
         why: String,
     },
     /// A tool that the session does not have, or cannot lend. Nothing was sent.
-    #[error("the session has no tool `{0}` that a child session can have")]
+    #[error("the session has no tool `{0}` that it can lend to a child session")]
     NoTool(String),
     /// The request may cost more than its budget, than is left of the run, or than is left of the day. Where an answer broke
     /// off, it is not asked for again.
-    #[error("the call may cost more than is left of {}", limit_name(.0))]
+    #[error("the call may exceed what is left of {}", limit_name(.0))]
     Budget(Limit),
     /// The deadline passed. What was sent until then is recorded, and paid for.
-    #[error("there was no answer within {} s", after.as_secs_f64())]
+    #[error("no answer within {} s", after.as_secs_f64())]
     Deadline {
         /// The deadline.
         after: Duration,
     },
     /// A child session would be too many levels below a session that nobody began for another one. Nothing was sent.
-    #[error("child sessions can be {RUNNER_DEPTH} levels deep, and this one would be at level {depth}")]
+    #[error("child sessions can be at most {RUNNER_DEPTH} levels deep; this one would be at level {depth}")]
     TooDeep {
         /// The level.
         depth: u32,
@@ -48,16 +48,16 @@ pub enum RunnerError {
     #[error("the model failed: {}", .0.message)]
     Model(ModelError),
     /// The run or the session was aborted. What was sent until then is recorded, and paid for.
-    #[error("it was aborted")]
+    #[error("aborted")]
     Aborted,
     /// The session is closed, or about to be. Nothing was sent.
     #[error("the session is closed")]
     Closed,
     /// The child session did not take the prompt.
-    #[error("the child session did not take the prompt: {0}")]
+    #[error("the child session refused the prompt: {0}")]
     Refused(Refused),
     /// The child session could not be made. Nothing was sent.
-    #[error("the child session could not be made: {0}")]
+    #[error("could not create the child session: {0}")]
     Open(#[from] OpenError),
     /// The store refused.
     #[error(transparent)]
@@ -73,7 +73,7 @@ pub enum RunnerError {
 fn limit_name(limit: &Limit) -> String {
     match limit {
         Limit::Cost(dollars) => format!("its budget of ${dollars}"),
-        Limit::Daily { spent, budget } => format!("today's budget: ${spent:.2} of ${budget} are spent"),
+        Limit::Daily { spent, budget } => format!("today's budget: ${spent:.2} of ${budget} spent"),
         Limit::Turns(turns) => format!("the {turns} turns of the run"),
     }
 }
@@ -95,20 +95,21 @@ impl RunnerError {
 pub enum BadRequest {
     /// A purpose is a short word.
     #[error(
-        "`{0}` is no purpose: use lower-case letters, digits, `_` and `-`, at most {RUNNER_PURPOSE}, and none of the engine's own"
+        "`{0}` is not a valid purpose: use at most {RUNNER_PURPOSE} lower-case letters, digits, `_` and `-`, and no \
+         name that the engine uses itself"
     )]
     Purpose(String),
     /// There is nothing to answer.
     #[error("the prompt is empty")]
     Empty,
     /// The messages are no conversation that a model can answer.
-    #[error("the messages are no conversation: {0}")]
+    #[error("the messages are not a valid conversation: {0}")]
     Conversation(ConversationError),
     /// The last message is not one that a model answers.
-    #[error("the last message must be one of the user, or a result of a tool")]
+    #[error("the last message must be a user message or a tool result")]
     NothingToAnswer,
     /// The request is too long.
-    #[error("the request has {bytes} bytes, and at most {RUNNER_REQUEST} are taken")]
+    #[error("the request has {bytes} bytes; the limit is {RUNNER_REQUEST}")]
     TooLong {
         /// As JSON.
         bytes: usize,
@@ -126,7 +127,7 @@ pub enum BadRequest {
     #[error("a deadline must be more than 0 s, and at most {} s", RUNNER_LONGEST.as_secs())]
     Deadline,
     /// A message could not be written down.
-    #[error("a message cannot be written as JSON: {why}")]
+    #[error("cannot write a message as JSON: {why}")]
     Unreadable {
         /// What happened.
         why: String,

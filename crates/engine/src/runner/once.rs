@@ -27,7 +27,7 @@ impl Caller {
         let work = AssertUnwindSafe(self.once(order)).catch_unwind();
         let (made, late) = in_time(until, &cancel, work).await;
         let broke_down = |_| {
-            let text = "the model's adapter failed inside; this is a bug of the adapter";
+            let text = "the model's adapter panicked; this is a bug in the adapter";
             Err(Outcome::Failed(ModelError::new(ModelErrorKind::Malformed, text)))
         };
         (made.unwrap_or_else(broke_down), late)

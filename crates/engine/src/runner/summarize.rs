@@ -87,7 +87,7 @@ impl Caller {
         }
         let (Some(history), Some(turn)) = (history, pieces(&stretch.turn, stretch, None)) else {
             let window = stretch.window;
-            let why = format!("the model's window of {window} tokens is too small to sum anything up in it");
+            let why = format!("the model's context window of {window} tokens is too small for a summary");
             return Err(Missed::Failed(why));
         };
         let instructions = match stretch.purpose {
@@ -100,9 +100,9 @@ impl Caller {
             (Some(notes), None) => Ok(notes),
             (notes, Some(turn)) => {
                 let notes = notes.unwrap_or_else(|| "Nothing came before this turn.".into());
-                Ok(format!("{notes}\n\n---\n\n**The turn that goes on below began so:**\n\n{turn}"))
+                Ok(format!("{notes}\n\n---\n\n**Start of the turn that continues below:**\n\n{turn}"))
             }
-            (None, None) => Err(Missed::Failed("there was nothing to sum up".into())),
+            (None, None) => Err(Missed::Failed("there was nothing to summarize".into())),
         }
     }
 
@@ -152,7 +152,7 @@ impl Caller {
         if let Some(dollars) = stretch.dollars
             && calls.cost() >= dollars
         {
-            return Err(Missed::Failed("what the run may cost is spent".into()));
+            return Err(Missed::Failed("the run's cost limit is reached".into()));
         }
         let mut text = format!("<conversation>\n{piece}\n</conversation>\n\n");
         if let Some(previous) = previous {
@@ -191,9 +191,9 @@ impl Caller {
         let missed = |outcome| match outcome {
             Outcome::StoreFailed(text) => Missed::Failed(text),
             Outcome::Limit(Limit::Daily { spent, budget }) => {
-                Missed::Failed(format!("${spent:.2} of today's budget of ${budget} are spent"))
+                Missed::Failed(format!("${spent:.2} of today's budget of ${budget} is spent"))
             }
-            Outcome::Limit(Limit::Cost(_)) => Missed::Failed("what the run may cost is spent".into()),
+            Outcome::Limit(Limit::Cost(_)) => Missed::Failed("the run's cost limit is reached".into()),
             Outcome::Failed(error) => Missed::Failed(error.message),
             Outcome::Aborted => Missed::Stopped,
             Outcome::Done | Outcome::Limit(_) => Missed::Failed("the call was not made".into()),
@@ -211,7 +211,7 @@ impl Caller {
         let failed = |why: &str| Err(Missed::Failed(why.to_owned()));
         if let Some(error) = end.error {
             let why = self.sealer.seal(&error.message);
-            let why = format!("the model did not sum the conversation up: {why}");
+            let why = format!("the model did not summarize the conversation: {why}");
             return Err(match error.kind {
                 ModelErrorKind::Aborted => Missed::Stopped,
                 ModelErrorKind::ContextOverflow => Missed::TooLong(why),
@@ -220,14 +220,12 @@ impl Caller {
         }
         seal_answer(&mut end.message, &self.sealer);
         if end.message.tool_calls().next().is_some() {
-            return failed("the model called a tool in place of summing the conversation up");
+            return failed("the model called a tool instead of summarizing the conversation");
         }
         match end.message.stop_reason {
             StopReason::Stop => {}
             StopReason::Length => {
-                return failed(
-                    "the summary was cut off at the limit of its length; raise the reserve of tokens",
-                );
+                return failed("the summary was cut off at its token limit; raise the token reserve");
             }
             StopReason::ToolUse
             | StopReason::Error
@@ -237,7 +235,7 @@ impl Caller {
         }
         let texts: Vec<&str> = end.message.content.iter().filter_map(Content::as_text).collect();
         let text = texts.join("\n").trim().to_owned();
-        if text.is_empty() { failed("the model summed the conversation up in no words") } else { Ok(text) }
+        if text.is_empty() { failed("the model returned an empty summary") } else { Ok(text) }
     }
 }
 
@@ -286,7 +284,7 @@ fn shortened(text: String, piece: usize) -> String {
     }
     let (head, tail) = (text.floor_char_boundary(piece / 2), text.ceil_char_boundary(text.len() - piece / 2));
     let missing = text[head..tail].chars().count();
-    format!("{}\n(... {missing} characters are left out ...)\n{}", &text[..head], &text[tail..])
+    format!("{}\n(... {missing} characters omitted ...)\n{}", &text[..head], &text[tail..])
 }
 
 fn add(sum: &mut Usage, one: &Usage) {

@@ -60,8 +60,8 @@ impl HookedOrder {
             Ok(None) => {}
             Err(why) => {
                 let text = format!(
-                    "The request as hooks had changed it cannot be sent once more, because it cannot be read back: {why}. It is \
-                     made anew."
+                    "Cannot resend the request that hooks changed, because it cannot be read back: {why}. Quipu builds \
+                     a new one."
                 );
                 drop(self.input.send(Input::Told(Notice::Note { text })).await);
             }
@@ -152,7 +152,7 @@ async fn change_bytes(
         || ChangedPayload { body: bytes.clone(), headers: Default::default(), removed: Vec::new() };
     let shown = std::str::from_utf8(bytes).ok().and_then(|text| Json::parse(text).ok());
     let Some(body) = shown else {
-        let text = "Hooks are not shown the bytes of this request: the model's wire does not write JSON.";
+        let text = "Hooks do not see the body of this request: the model's API does not use JSON.";
         return (Ok(unchanged()), Vec::new(), vec![text.to_owned()]);
     };
     let model = &request.model;

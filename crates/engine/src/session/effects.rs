@@ -120,7 +120,7 @@ impl Task {
                     let job = SummaryJob { session, run: run.clone(), head, model, thinking, tell, cancel };
                     let work = std::panic::AssertUnwindSafe(caller.summarize(&job, &stretch));
                     let result = work.catch_unwind().await.unwrap_or_else(|_| {
-                        let why = "the model's adapter failed inside; this is a bug of the adapter";
+                        let why = "the model's adapter panicked; this is a bug in the adapter";
                         Err(Box::new(NoSummary { why: Some(why.into()), made: Calls::default() }))
                     });
                     drop(input.send(Input::Summarized { run, result }).await);

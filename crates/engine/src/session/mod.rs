@@ -310,7 +310,7 @@ impl Session {
             ),
             Command::Set { setting: Setting::Permissions } => match self.0.policy.version().await {
                 Some(version) => Found::Policy(version),
-                None => return Err(Refused::Store { why: "the permissions could not be looked at".into() }),
+                None => return Err(Refused::Store { why: "could not check the permissions".into() }),
             },
             _ => found,
         };
@@ -390,7 +390,7 @@ impl Session {
     pub async fn plan_files(&self, to: NodeId) -> Result<FilePlan, Refused> {
         let View { session, head, .. } = self.view();
         let Some(head) = head else {
-            return Err(Refused::NotMoved { why: "nothing was said in this session yet".into() });
+            return Err(Refused::NotMoved { why: "this session has no messages yet".into() });
         };
         self.0.mover.preview(&session, head, to).await
     }

@@ -23,7 +23,8 @@ impl Tool for AbsentTool {
         _: &'a ToolContext,
     ) -> Pin<Box<dyn Future<Output = ToolOutput> + Send + 'a>> {
         let text = format!(
-            "The tool {} is not available: its source {} could not be asked when the session was opened. Go on without it.",
+            "The tool {} is not available: its source {} failed when the session was opened. Continue without \
+             it.",
             self.spec.name, self.source
         );
         Box::pin(std::future::ready(ToolOutput::error(text)))

@@ -25,7 +25,7 @@ pub(super) async fn ask<T>(
     cancel: &CancellationToken,
     work: impl Future<Output = Result<T, SourceError>> + Send,
 ) -> Answer<T> {
-    const BROKE_DOWN: &str = "it failed inside, which is a bug of the source";
+    const BROKE_DOWN: &str = "it panicked, which is a bug in the source";
     let Ok(limit) = catch_unwind(AssertUnwindSafe(deadline)) else {
         return Answer::Failed(BROKE_DOWN.into());
     };

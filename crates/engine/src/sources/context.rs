@@ -24,17 +24,17 @@ pub(super) fn checked(
     if sections.len() > SOURCE_SECTIONS {
         let count = sections.len();
         return Err(SourceError::new(format!(
-            "it gave {count} sections, and at most {SOURCE_SECTIONS} are taken"
+            "it returned {count} sections; the limit is {SOURCE_SECTIONS}"
         )));
     }
     let bytes = sections.iter().fold(0_usize, |sum, section| sum.saturating_add(section.text.len()));
     if bytes > limit {
-        return Err(SourceError::new(format!("it gave {bytes} bytes, and at most {limit} are taken")));
+        return Err(SourceError::new(format!("it returned {bytes} bytes; the limit is {limit}")));
     }
     if let Some(section) = sections.iter().find(|section| section.id.len() > SECTION_ID) {
         let bytes = section.id.len();
         return Err(SourceError::new(format!(
-            "it gave a section whose id has {bytes} bytes, and at most {SECTION_ID} are taken"
+            "it returned a section with an id of {bytes} bytes; the limit is {SECTION_ID}"
         )));
     }
     let filled = sections.into_iter().filter(|section| !section.text.trim().is_empty());

@@ -262,10 +262,10 @@ impl Sources {
                 Answer::Given(given) => given,
                 Answer::Failed(why) => {
                     let text = match had.len() {
-                        0 => format!("The tool source {} gives no tools: {why}.", slot.name),
+                        0 => format!("The tool source {} provides no tools: {why}.", slot.name),
                         count => format!(
-                            "The tool source {} could not be asked: {why}. The {count} tools that the session has of it \
-                             answer with an error until it can be.",
+                            "The tool source {} is not available: {why}. Its {count} tools in this session return an \
+                             error until it is.",
                             slot.name
                         ),
                     };
@@ -460,7 +460,7 @@ impl Sources {
                 }
                 Answer::Failed(why) => {
                     let text = format!(
-                        "The tool source {name} could not be asked: {why}. Its tools stay as they were."
+                        "Could not update the tools of the source {name}: {why}. They stay as they were."
                     );
                     self.tell_once(name.clone(), text, &mut notices);
                 }
@@ -541,8 +541,8 @@ impl Sources {
                 let (bytes, tokens) = (text.len(), estimate_text(&text));
                 if bytes > SOURCE_TEXT || tokens > asked.max_tokens {
                     return Err(SourceError::new(format!(
-                        "it gave {bytes} bytes (about {tokens} tokens), and at most {SOURCE_TEXT} bytes and {} tokens are \
-                         taken",
+                        "it returned {bytes} bytes (about {tokens} tokens); the limit is {SOURCE_TEXT} bytes and {} \
+                         tokens",
                         asked.max_tokens
                     )));
                 }
@@ -562,7 +562,7 @@ impl Sources {
                 }
                 Answer::Given(_) => {}
                 Answer::Failed(why) => {
-                    notices.push(format!("The context source {name} gave no summary: {why}."));
+                    notices.push(format!("The context source {name} returned no summary: {why}."));
                 }
                 Answer::Cancelled => break,
             }
@@ -576,7 +576,7 @@ fn context_key(name: &str) -> String {
 }
 
 fn context_failed(name: &str, why: &str) -> String {
-    format!("What the context source {name} gives now is left out: {why}.")
+    format!("The context source {name} is left out for now: {why}.")
 }
 
 /// The name and the version of a source, where it can be installed.
@@ -586,16 +586,16 @@ fn installed(
     said: Option<(String, SourceVersion)>,
 ) -> Option<(String, SourceVersion)> {
     let why = match &said {
-        None => "A source is left out: it failed inside when it was asked for its name.".to_owned(),
+        None => "A source is ignored: it panicked when Quipu asked for its name.".to_owned(),
         Some((name, _)) if name.is_empty() || name.len() > NAME || name.chars().any(char::is_control) => {
             format!(
-                "A source is left out: its name has {} bytes, and 1 to {NAME} without control characters are \
-                     taken.",
+                "A source is ignored: its name has {} bytes; a name must have 1 to {NAME} bytes and no control \
+                 characters.",
                 name.len()
             )
         }
         Some((name, _)) if !names.insert(name.clone()) => {
-            format!("A second source with the name {name} is left out.")
+            format!("A second source with the name {name} is ignored.")
         }
         Some(_) => return said,
     };

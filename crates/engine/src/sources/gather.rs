@@ -41,20 +41,20 @@ pub(crate) fn is_tool_name(name: &str) -> bool {
 pub(super) fn checked(sealer: &Sealer, tools: Vec<Arc<dyn Tool>>) -> Result<Vec<GivenTool>, SourceError> {
     if tools.len() > SOURCE_TOOLS {
         let count = tools.len();
-        return Err(SourceError::new(format!("it gave {count} tools, and at most {SOURCE_TOOLS} are taken")));
+        return Err(SourceError::new(format!("it returned {count} tools; the limit is {SOURCE_TOOLS}")));
     }
     let mut given = Vec::with_capacity(tools.len());
     for tool in tools {
         let ToolSpec { name, description, parameters } = tool.spec();
         if !is_tool_name(name) {
             let name: String = sealer.seal(name).chars().take(80).collect();
-            let rule = "a name has 1 to 64 letters, digits, `_` and `-`";
-            return Err(SourceError::new(format!("it gave a tool with the name {name:?}, and {rule}")));
+            let rule = "a name must have 1 to 64 letters, digits, `_` and `-`";
+            return Err(SourceError::new(format!("it returned a tool named {name:?}; {rule}")));
         }
         let bytes = name.len() + description.len() + parameters.get().len();
         if bytes > SOURCE_TOOL_BYTES {
             return Err(SourceError::new(format!(
-                "its tool {name} is declared in {bytes} bytes, and at most {SOURCE_TOOL_BYTES} are taken"
+                "the declaration of its tool {name} has {bytes} bytes; the limit is {SOURCE_TOOL_BYTES}"
             )));
         }
         let spec = ToolSpec {
@@ -107,7 +107,7 @@ impl ToolSet {
                     let second = source.map_or("Quipu".to_owned(), |name| format!("the source {name}"));
                     let name = &spec.name;
                     collisions.push(format!(
-                        "The tool {name} of {second} is left out: {first} has a tool of that name."
+                        "The tool {name} of {second} is ignored: {first} has a tool with the same name."
                     ));
                     continue;
                 }
@@ -169,7 +169,7 @@ impl ToolSet {
         match self.gone.get(name) {
             Some(source) => {
                 format!(
-                    "The tool {name} is not there any more: its source {source} took it away. Go on without it."
+                    "The tool {name} is no longer available: its source {source} removed it. Continue without it."
                 )
             }
             None => format!("Tool {name} not found"),

@@ -177,7 +177,7 @@ async fn what_was_left_of_files_is_told_by_whoever_moves_the_session_next() {
         let ops = vec![Op::JumpPut { session: id.clone(), jump }];
         store.commit(Commit { ops, ..Commit::default() }).await.unwrap();
     };
-    let told = ["way: somebody changed it meanwhile, so it was left as it is".to_owned()];
+    let told = ["way: someone changed it meanwhile, so it was not restored".to_owned()];
     dies().await;
     assert_eq!(engine.undo_along(&id, 1, None).await.unwrap().1, told);
     dies().await;

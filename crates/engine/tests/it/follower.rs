@@ -93,7 +93,7 @@ async fn one_that_fails_is_told_and_harms_nothing() {
                 break text.clone();
             }
         };
-        assert!(told.contains(if panics { "bug of the follower" } else { "the disk is full" }), "{told}");
+        assert!(told.contains(if panics { "bug in the follower" } else { "the disk is full" }), "{told}");
         assert_eq!(session.ask("second").await.unwrap(), (Outcome::Done, "Two.".into()));
         drop(events);
         session.shutdown().await;

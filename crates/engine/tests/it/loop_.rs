@@ -215,10 +215,10 @@ async fn calls_that_cannot_run_are_answered() {
     assert_eq!(results.len(), 7);
     assert_eq!(results[0], ("c1".into(), "Tool nope not found".into(), true));
     assert!(results[1].1.starts_with("Validation failed for tool \"echo\"") && results[1].2, "{results:?}");
-    assert!(results[2].1.contains("checking it failed inside") && results[2].2);
+    assert!(results[2].1.contains("the check before it panicked") && results[2].2);
     assert!(results[3].1.contains("not valid JSON") && results[3].2, "{results:?}");
     assert!(results[4].1.contains("output token limit") && results[4].2);
-    assert!(results[5].1.contains("failed inside") && results[5].2);
+    assert!(results[5].1.contains("panicked") && results[5].2);
     assert_eq!(results[6], ("c2".into(), "fine".into(), false));
     live.finish().await;
     world.check().await;

@@ -100,7 +100,7 @@ async fn what_was_approved_is_what_runs() {
                     // What it means by then is asked in its turn.
                     let answer = if ask.permission().unwrap().subject.ends_with("/c") {
                         assert!(
-                            ask.permission().unwrap().question.contains("asked again"),
+                            ask.permission().unwrap().question.contains("asking again"),
                             "{}",
                             ask.permission().unwrap().question
                         );
@@ -279,8 +279,8 @@ async fn swapped(swap: &'static Swap, tool: &'static str, answer: Answer) -> (bo
     let asked = person.await.unwrap();
     let what = format!("{tool} {} ({:?})", swap.path, swap.mode);
     assert_eq!(asked.len(), 2, "{what}: {asked:?}");
-    assert!(!asked[0].contains("asked again"), "{what}: {asked:?}");
-    assert!(asked[1].contains("asked again") && asked[1].contains(swap.again), "{what}: {asked:?}");
+    assert!(!asked[0].contains("asking again"), "{what}: {asked:?}");
+    assert!(asked[1].contains("asking again") && asked[1].contains(swap.again), "{what}: {asked:?}");
     let (_, said, failed) = live.results().remove(0);
     live.finish().await;
     world.check().await;
@@ -356,8 +356,8 @@ async fn without_anyone_to_ask_it_is_refused_and_the_model_is_told_what_to_set()
         live.results()[0].1,
         format!(
             "This call needs a person's permission and nobody is here to give it, so it was not run (run this in \
-             {}: it would not be confined, because this system has no Landlock (Linux 5.13 and later, unless it is \
-             turned off); permissions `full` run commands unconfined and unasked).",
+             {}: it would run without a sandbox, because this system has no Landlock (needs Linux 5.13 or later with \
+             Landlock enabled); permissions `full` run commands without a sandbox and without asking).",
             cwd.display()
         )
     );

@@ -403,7 +403,7 @@ async fn question_of_two_lasts_as_long_as_the_shorter_allows() {
 async fn failing_step_denies_its_call_alone_and_people_are_told() {
     let cases = [
         (Act::Error, "its list is gone"),
-        (Act::Panics, "bug of the policy"),
+        (Act::Panics, "bug in the policy"),
         (Act::Hangs, "within 0.02 s"),
         (Act::Floods, "at most 16384"),
     ];

@@ -191,7 +191,7 @@ async fn question_is_answered_with_a_scope_that_it_offers() {
         }
     }
     assert_eq!(by, [Scope::Session, Scope::Session]);
-    assert_eq!(told, ["That could not be kept, and holds for this session only: the disk is full"]);
+    assert_eq!(told, ["Could not save your permission, so it holds for this session only: the disk is full"]);
     let asked: Vec<Scope> = policy.0.lock().unwrap().iter().map(|(_, scope)| *scope).collect();
     assert_eq!(asked, [Scope::Session, Scope::Always]);
     session.shutdown().await;

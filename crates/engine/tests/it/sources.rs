@@ -270,7 +270,7 @@ async fn tools_come_and_go_between_turns_each_time_in_an_epoch() {
     assert_eq!(tools_of(&world), ["echo"]);
     let results = live.results();
     let [(_, text, true)] = results.as_slice() else { panic!("{results:?}") };
-    assert!(text.contains("plug0 is not there any more") && text.contains("bench"), "{text}");
+    assert!(text.contains("plug0 is no longer available") && text.contains("bench"), "{text}");
     assert_eq!((epochs(&world, head(&live)).await.len(), changes(&live), notes(&live)), (3, 2, vec![]));
     live.finish().await;
     world.check().await;
@@ -333,7 +333,7 @@ async fn tools_stay_as_they_were_while_their_source_fails() {
     type Wrong = (Does<Vec<Arc<dyn Tool>>>, &'static str);
     let bad: [Wrong; 6] = [
         (Does::Fail("no connection"), "no connection"),
-        (Does::Panic, "failed inside"),
+        (Does::Panic, "panicked"),
         (Does::Hang, "within 0.05 s"),
         (Does::Give(plugs(SOURCE_TOOLS + 1)), "128"),
         (Does::Give(vec![Arc::new(Declared(large))]), "65536"),
@@ -425,7 +425,7 @@ async fn a_session_is_opened_with_tools_whose_source_is_down() {
     let live = Live::of(session).await;
     live.run("b").await;
     let results = live.results();
-    assert!(results[0].2 && results[0].1.contains("could not be asked"), "{results:?}");
+    assert!(results[0].2 && results[0].1.contains("failed when the session was opened"), "{results:?}");
     assert_eq!(prefix_of(world.fake.bodies().last().unwrap()), first, "the same bytes");
     // It is there again, and no request begins otherwise.
     world.fake.push([call(&[("plug0", json!({}))])]);
@@ -571,7 +571,7 @@ async fn a_source_of_context_that_fails_is_left_out_with_a_notice() {
     let many: Vec<(&str, &str)> = (0..=quipu::SOURCE_SECTIONS).map(|_| ("i", "t")).collect();
     let bad: [(Does<Context>, &str); 6] = [
         (Does::Fail("no file"), "no file"),
-        (Does::Panic, "failed inside"),
+        (Does::Panic, "panicked"),
         (Does::Hang, "within 0.05 s"),
         (Does::Give(sections(&[("i", &long)])), "262144"),
         (Does::Give(sections(&[(&id, "t")])), "4096"),
@@ -833,7 +833,7 @@ async fn the_model_sums_up_where_a_source_fails_to() {
         (Does::Give(None), None),
         (Does::Give(Some(" \n".into())), None),
         (Does::Fail("no memory"), Some("no memory")),
-        (Does::Panic, Some("failed inside")),
+        (Does::Panic, Some("panicked")),
         (Does::Hang, Some("within 0.05 s")),
         (Does::Give(Some(too_long)), Some("at most")),
     ];

@@ -155,7 +155,7 @@ async fn calls_before_it_end_first_and_calls_after_it_are_not_run() {
     assert!(results[..3].iter().all(|(.., failed)| !failed), "{results:?}");
     assert!(results[2].1.contains("kept"), "{results:?}");
     for (_, text, failed) in &results[3..5] {
-        assert!(*failed && text.starts_with("The call was not run: `tobe` stands before it"), "{text}");
+        assert!(*failed && text.starts_with("The call was not run: calls after `tobe`"), "{text}");
     }
     assert_eq!(results[5].1, format!("Incarnation initiated → {}", target.short()));
     assert_eq!(legal_target(&*world.store, from).await.unwrap().illegal, None);

@@ -133,7 +133,7 @@ async fn changed_caches_are_listed_and_unchanged_ones_are_not() {
     let plan = preview(&story).await;
     // What git does not ignore is no cache, whatever it is called.
     assert_eq!(changed(&plan), ["target/f"]);
-    let why = "stays as it is: a cache that git ignores: something in it was changed, and what is not known";
+    let why = "stays as it is: a git-ignored cache: something in it changed, but the details are not known";
     assert_eq!(stays(&plan), [format!("? node_modules/  {why}"), format!("? venv/  {why}")]);
     there_and_back(&story, &["node_modules", "venv"]).await;
     story.world.check().await;
@@ -218,7 +218,7 @@ async fn staging_a_file_is_listed() {
     .await;
     assert_eq!(
         stays(&preview(&story).await),
-        ["? .git/index  stays as it is: what was staged is not staged back"]
+        ["? .git/index  stays as it is: the git index is not restored"]
     );
     story.world.check().await;
 }
@@ -296,7 +296,7 @@ async fn a_directory_that_holds_other_things_stays_and_is_listed() {
     let story = story(&["mkdir made"], |_| {}, |_| {}).await;
     put(&story.world.cwd(), "made/mine", "m");
     let plan = preview(&story).await;
-    assert_eq!(stays(&plan), ["? made  stays as it is: it holds other things"]);
+    assert_eq!(stays(&plan), ["? made  stays as it is: it contains other files"]);
     story.world.check().await;
 }
 
@@ -311,7 +311,7 @@ async fn a_name_that_is_no_text_is_listed() {
 async fn turned_off_states_are_said_to_be_unknown() {
     let story = story(&["printf x > a"], |_| {}, |options| options.files.enabled = false).await;
     let plan = preview(&story).await;
-    let line = "? what tools changed is not kept, because `files.enabled` is false";
+    let line = "? changes by tools are not saved, because `files.enabled` is false";
     assert_eq!((changed(&plan), stays(&plan)), (vec![], vec![line.to_owned()]));
     story.world.check().await;
 }

@@ -200,11 +200,9 @@ async fn hook_can_distrust_what_a_person_trusts_and_leave_it_to_them() {
         let trust = Box::new(|_: &ProjectTrust| Err(HookError::new("it is out of order")));
         world.ask(vec![Arc::new(TestHook { trust, guards, ..TestHook::named("broken") })]).await;
         assert_eq!(world.reserve() == 4_321, !guards);
-        assert!(
-            world
-                .heard()
-                .contains("The hook broken had no effect on the trust in a project: it is out of order.")
-        );
+        assert!(world.heard().contains(
+            "The hook broken had no effect on the trust decision for a project: it is out of order."
+        ));
     }
 }
 

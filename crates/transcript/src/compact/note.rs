@@ -131,5 +131,5 @@ fn shortened(text: String, most: usize) -> String {
     let at = |nth: usize| text.char_indices().nth(nth).map_or(text.len(), |(at, _)| at);
     let (head, tail) = (at(shown / 2), at(count - shown / 2));
     let missing = count - shown / 2 * 2;
-    format!("{}\n(... {missing} characters are left out ...)\n{}", &text[..head], &text[tail..])
+    format!("{}\n(... {missing} characters omitted ...)\n{}", &text[..head], &text[tail..])
 }
