@@ -27,7 +27,7 @@ type Projects = Vec<(String, u64)>;
 const EXPORTED: &[&str] = &["zip", "json", "html"];
 
 /// Why a text of UTF-16 is not read.
-const WIDE: &str = "it is UTF-16; write it as UTF-8 first (`iconv -f UTF-16 -t UTF-8`)";
+const WIDE: &str = "it is UTF-16; convert it to UTF-8 first (`iconv -f UTF-16 -t UTF-8`)";
 
 /// An agent whose sessions can be taken in.
 #[derive(Clone, Copy)]

@@ -210,7 +210,7 @@ impl<T: Send + 'static> Crew<T> {
                 std::panic::resume_unwind(panic);
             }
         }
-        io::Error::other("a thread that read it has ended")
+        io::Error::other("the thread that read it ended")
     }
 }
 

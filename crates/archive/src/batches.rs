@@ -186,5 +186,5 @@ pub(crate) async fn off_the_runtime<T: Send + 'static>(
         Box::new(move || *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(work()));
     tokio::task::spawn_blocking(work).await.map_err(|error| ArchiveError::Fault(error.to_string()))?;
     let answer = answer.lock().unwrap_or_else(PoisonError::into_inner).take();
-    answer.ok_or_else(|| ArchiveError::Fault("a piece of work left nothing".into()))
+    answer.ok_or_else(|| ArchiveError::Fault("a background task returned no result".into()))
 }

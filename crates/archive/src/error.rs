@@ -29,13 +29,13 @@ pub enum ArchiveError {
         why: &'static str,
     },
     /// Another program changed the file so that what was read before is not there any more.
-    #[error("{} was changed by another program while it was read; import it again", path.display())]
+    #[error("another program changed {} while it was being read; import it again", path.display())]
     Changed {
         /// The file.
         path: PathBuf,
     },
     /// Another process of ours is working with the file.
-    #[error("{} is in use by another Quipu; end that one first, or go on in a fork", path.display())]
+    #[error("{} is in use by another Quipu process; end that one first, or continue in a fork", path.display())]
     InUse {
         /// The file.
         path: PathBuf,
@@ -49,6 +49,6 @@ pub enum ArchiveError {
         why: &'static str,
     },
     /// A fault of ours.
-    #[error("this is a fault in Quipu, please report it: {0}")]
+    #[error("this is a bug in Quipu, please report it: {0}")]
     Fault(String),
 }

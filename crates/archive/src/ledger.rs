@@ -104,7 +104,7 @@ impl Ledger {
             None => Ok(()),
             Some(error) => Err(io::Error::new(
                 error.kind(),
-                format!("what was noted of its entries in a temporary file cannot be read: {error}"),
+                format!("cannot read the temporary index of its entries: {error}"),
             )),
         }
     }

@@ -62,7 +62,7 @@ impl Line<'_> {
         let Place { number, length, ended, .. } = self.place;
         let problem = |kind, detail: &str| Problem::new(number, kind, detail);
         if self.is_too_long() {
-            let detail = format!("{length} bytes, and {LINE_LIMIT} are the limit");
+            let detail = format!("{length} bytes; the limit is {LINE_LIMIT}");
             return (None, vec![problem(ProblemKind::TooLong, &detail)]);
         }
         let text = match std::str::from_utf8(self.bytes) {

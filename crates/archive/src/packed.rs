@@ -107,7 +107,7 @@ impl<R: Read> Unpacked<R> {
             self.is_open = false;
             let told = self.decoder.get_checksum_from_data();
             if told.is_some() && told != self.decoder.get_calculated_checksum() {
-                let why = "its checksum is wrong: what was read of it may not be what was written";
+                let why = "its checksum does not match: its content may be damaged";
                 self.damage = Some(why.into());
                 return Ok(true);
             }
@@ -122,7 +122,7 @@ impl<R: Read> Unpacked<R> {
             })) => {
                 let length = u64::from(length);
                 if io::copy(&mut (&mut self.from).take(length), &mut io::sink())? < length {
-                    self.damage = Some("it ends before all of it was there".into());
+                    self.damage = Some("it ends too early".into());
                 }
             }
             Err(error) => self.failed(&error)?,
@@ -138,13 +138,13 @@ impl<R: Read> Unpacked<R> {
         }
         self.damage = Some(match error {
             FrameDecoderError::WindowSizeTooBig { requested, .. } => format!(
-                "it refers back over {requested} bytes, and {WINDOW} are the limit: unpack it, and import that"
+                "its compression window is {requested} bytes; the limit is {WINDOW}: unpack it and import the result"
             ),
             FrameDecoderError::DictNotProvided { .. } => {
-                "it is packed with a dictionary: unpack it, and import that".into()
+                "it is compressed with a dictionary: unpack it and import the result".into()
             }
-            _ if from.at_end => "it ends before all of it was there".into(),
-            _ => "what is packed is damaged".into(),
+            _ if from.at_end => "it ends too early".into(),
+            _ => "its compressed data is damaged".into(),
         });
         Ok(())
     }
@@ -167,7 +167,7 @@ impl<R: Read> Read for Unpacked<R> {
         self.done += read as u64;
         let packed = self.from.get_ref().bytes;
         if self.done > TOTAL || self.done > FREE && self.done / RATIO > packed {
-            let why = "it is more than 200 times as large as what it is packed to, or above 1 TiB";
+            let why = "its compression ratio is above 200, or it unpacks to more than 1 TiB";
             return Err(io::Error::new(io::ErrorKind::InvalidData, Damage(why.into())));
         }
         Ok(read)
@@ -225,13 +225,13 @@ mod tests {
         for cut in (0..bytes.len()).step_by(997) {
             let (out, why) = unpacked(&bytes[..cut]);
             assert!(text.starts_with(&out), "{cut}");
-            assert_eq!(why.as_deref(), (cut > 0).then_some("it ends before all of it was there"), "{cut}");
+            assert_eq!(why.as_deref(), (cut > 0).then_some("it ends too early"), "{cut}");
             most = most.max(out.len());
         }
         // All blocks but the last.
         assert!(most + (128 << 10) >= text.len() && most > 0, "{most}");
         let (out, why) = unpacked(&[&bytes, &b"more"[..]].concat());
-        assert_eq!((out, why.as_deref()), (text, Some("what is packed is damaged")));
+        assert_eq!((out, why.as_deref()), (text, Some("its compressed data is damaged")));
     }
 
     #[test]

@@ -178,23 +178,23 @@ impl ProblemKind {
     /// In words, for people.
     pub fn words(self) -> &'static str {
         match self {
-            Self::Malformed => "no JSON, left out",
-            Self::Torn => "the last line has no end yet, left out for now",
-            Self::TooLong => "longer than the limit, left out",
-            Self::NotAnEntry => "no entry, left out",
-            Self::Unfinished => "the last answer may still be written, left out for now",
-            Self::Unreadable => "a file in it that cannot be read, left out",
-            Self::Damaged => "the packed file cannot be read from here on, what follows is left out",
-            Self::Encoding => "not UTF-8, mended",
-            Self::SecondHeader => "a second header, kept aside",
-            Self::DuplicateId => "an id that was there before; both entries are kept",
+            Self::Malformed => "not JSON, skipped",
+            Self::Torn => "the last line is incomplete, skipped for now",
+            Self::TooLong => "longer than the limit, skipped",
+            Self::NotAnEntry => "not an entry, skipped",
+            Self::Unfinished => "the last answer may be incomplete, skipped for now",
+            Self::Unreadable => "a file in it cannot be read, skipped",
+            Self::Damaged => "the compressed file cannot be read from here on, the rest is skipped",
+            Self::Encoding => "not UTF-8, repaired",
+            Self::SecondHeader => "a second header, kept separately",
+            Self::DuplicateId => "a duplicate id; both entries are kept",
             Self::NoId => "an entry without an id, kept",
-            Self::Orphan => "what it follows is not in the file; it begins a branch",
-            Self::Relinked => "what it follows is not in the file; it follows what stands before it",
-            Self::Cycle => "follows itself in a circle, which is cut here",
+            Self::Orphan => "its parent is not in the file; it starts a branch",
+            Self::Relinked => "its parent is not in the file; it is attached to the entry before it",
+            Self::Cycle => "its parents form a cycle, which is cut here",
             Self::Renamed => "kept under another id",
-            Self::NoTime => "no time, the session's stands for it",
-            Self::Changed => "the store has this entry with another content and keeps that",
+            Self::NoTime => "no time, the session's time is used",
+            Self::Changed => "the store has a different entry with this id and keeps it",
         }
     }
 }

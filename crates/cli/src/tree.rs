@@ -265,9 +265,9 @@ impl<W: Write> Drawing<'_, W> {
             !self.ids.insert(hash(id)) && node.id != row.base
         });
         let mended = match quipu_archive::mended(&row.agent, node, decoded, row.base) {
-            Some(Mended::SecondHeader) => "a second header, kept aside",
+            Some(Mended::SecondHeader) => "a second header, kept separately",
             Some(Mended::NoId) => "it has no id, and nothing follows it",
-            Some(Mended::NoParent) => "it does not say what it follows",
+            Some(Mended::NoParent) => "it has no parent id",
             Some(Mended::Parent(parent)) => {
                 self.sought += 1;
                 let spelling = format!("ext:{parent}").into();

@@ -109,11 +109,11 @@ impl Blob {
                 if computed == self.id {
                     Verdict::Valid
                 } else {
-                    Verdict::Corrupt(format!("type and content give the hash {computed}"))
+                    Verdict::Corrupt(format!("type and content hash to {computed}"))
                 }
             }
             Err(JsonError { kind: JsonErrorKind::Depth, .. }) => {
-                Verdict::Unverifiable("nested deeper than is checked")
+                Verdict::Unverifiable("nested too deeply to check")
             }
             Err(error) => Verdict::Corrupt(format!("the content is not JSON: {error}")),
         }
@@ -196,9 +196,9 @@ impl Node {
             }
         }
         if external_id.is_some_and(is_uuid_v7) {
-            return Verdict::Corrupt(format!("the record gives the hash {}", self.record.id()));
+            return Verdict::Corrupt(format!("the record hashes to {}", self.record.id()));
         }
-        Verdict::Unverifiable("a foreign writer hashed a record of another form")
+        Verdict::Unverifiable("another program hashed the record in a different form")
     }
 }
 
@@ -237,7 +237,7 @@ pub enum PartsListError {
     #[error("the parts list is not JSON: {0}")]
     Json(#[from] JsonError),
     /// JSON, but no array of strings.
-    #[error("the parts list is no array of strings")]
+    #[error("the parts list is not an array of strings")]
     Shape,
     /// A string in it is not a hash.
     #[error("part {index} of the parts list: {source}")]

@@ -354,7 +354,7 @@ impl Life {
             let text = format!("{name} ({}) {}{}", age(now, line.at), line.preview, line.marks());
             lines.push(format!("{}{}", line.lead, escaped(&text)));
         }
-        lines.extend(self.more.then(|| "... more follows than is shown; ask for a node below".to_owned()));
+        lines.extend(self.more.then(|| "... more nodes follow; ask for a node below".to_owned()));
         lines.push(END.to_owned());
         lines.join("\n")
     }

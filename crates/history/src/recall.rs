@@ -261,7 +261,7 @@ impl Recalled {
             let shown = if begins == 0 { ends.to_string() } else { format!("{begins}-{ends}") };
             text.push_str(&format!("\n    // text truncated (showing {shown}/{total} chars)..."));
             if ends < total {
-                text.push_str(&format!(" go on with offset {ends}"));
+                text.push_str(&format!(" continue with offset {ends}"));
             }
         }
         let role = escaped(&self.node.record.role);
@@ -284,7 +284,7 @@ impl Recalled {
             let nearest =
                 nearest.map_or(String::new(), |node| format!("; the nearest before it is {}", node.short()));
             lines
-                .push(format!("  // nobody can go to this node: {}{nearest}", escaped(&illegal.to_string())));
+                .push(format!("  // you cannot go to this node: {}{nearest}", escaped(&illegal.to_string())));
         }
         lines.extend(["}".into(), END.to_owned()]);
         lines.join("\n")

@@ -17,19 +17,19 @@ const SAID_BACK: usize = 80;
 #[derive(Debug, thiserror::Error)]
 pub enum NodeNameError {
     /// The store failed.
-    #[error("The archive could not be read: {0}")]
+    #[error("Could not read the archive: {0}")]
     Store(#[from] StoreError),
     /// Nothing that may be seen has this name.
     #[error(
-        "No node of this project is called \"{name}\". Give its hash, or at least 4 characters of it, as a result that \
-         was left out names it."
+        "No node of this project is called \"{name}\". Give its hash, or at least 4 characters of it, as shown in \
+         place of a result that was left out."
     )]
     Unknown {
         /// The name, on one line and short.
         name: String,
     },
     /// Several nodes have it.
-    #[error("{count} nodes fit \"{name}\"; give more of the hash:{list}")]
+    #[error("{count} nodes match \"{name}\"; give more of the hash:{list}")]
     Ambiguous {
         /// The name, on one line and short.
         name: String,

@@ -41,13 +41,13 @@ pub enum Illegal {
     #[error("{} of the answer before it has more than one result at that point", calls(.0))]
     Repeated(Vec<CallId>),
     /// A part of the answer before it is missing or cannot be understood, so its calls are not known.
-    #[error("the answer before it cannot be read whole, so its tool calls are not known")]
+    #[error("the answer before it cannot be read completely, so its tool calls are not known")]
     Unreadable,
     /// There is no answer before it, and what stood before its first ancestor is missing.
-    #[error("what stood before it is missing from the store")]
+    #[error("the nodes before it are missing from the store")]
     Lost,
     /// None of so many nodes before it is an answer.
-    #[error("none of the {0} nodes before it is an answer, so it is not known whether tool calls wait there")]
+    #[error("none of the {0} nodes before it is an answer, so tool calls may still be open there")]
     Far(usize),
 }
 

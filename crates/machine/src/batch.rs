@@ -195,13 +195,11 @@ pub fn step_key(turn: u32, slot: usize) -> String {
 pub(super) const ABORTED: &str = "Operation aborted";
 
 /// The model is told this when checking its call never came to an end.
-pub(super) const NOT_PREPARED: &str = "The call was not run: it could not be checked.";
+pub(super) const NOT_PREPARED: &str = "The call was not run: the check before it did not finish.";
 
 /// The model is told this when it made more calls at once than are run.
 pub(super) fn too_many() -> String {
-    format!(
-        "The call was not run: an answer may hold at most {CALLS} calls. Make it again in the next answer."
-    )
+    format!("The call was not run: an answer can make at most {CALLS} calls. Repeat it in the next answer.")
 }
 
 /// The model is told this when nobody could be asked.

@@ -90,7 +90,7 @@ impl Machine {
         }
         // What was said last comes before it.
         if self.unsaved.iter().any(|draft| matches!(&*draft.entry, Entry::Message(_))) {
-            let why = "what was said last could not be stored yet; say something here first";
+            let why = "the last message is not stored yet; send another message first";
             self.answer_all(replies, &Err(Refused::Store { why: why.into() }));
             return false;
         }

@@ -178,7 +178,7 @@ impl Machine {
     pub(super) fn side_committed(&mut self, tag: Tag, result: Result<(), CommitError>) {
         let result = result.map_err(|error| match error {
             CommitError::Failed(text) => text,
-            CommitError::Conflict { .. } => "the session was moved by another program; try again".into(),
+            CommitError::Conflict { .. } => "another program moved the session; try again".into(),
         });
         self.beside = self.beside.saturating_sub(1);
         if let Tag::Queue { .. } = tag {

@@ -286,7 +286,7 @@ impl Machine {
         match std::mem::replace(&mut run.phase, Phase::Saying) {
             Phase::Answered(Answered { message: id, answer: message, early, .. }) => {
                 self.out.extend(early.running().map(|slot| Effect::CancelTool { slot }));
-                let error = ModelError::new(ModelErrorKind::Aborted, "the answer could not be stored");
+                let error = ModelError::new(ModelErrorKind::Aborted, "could not store the answer");
                 self.emit(Event::MessageEnded { id, message, ending: Ending::Dropped(error) });
                 self.emit(Event::TurnEnded { turn });
             }

@@ -36,7 +36,8 @@ impl Machine {
         };
         if run.prolonged >= IN_A_ROW {
             let text = format!(
-                "Hooks wanted the run to go on once more. It ended: they can do that {IN_A_ROW} times in a row."
+                "Hooks asked to continue the run again, but it ended: they can do that at most {IN_A_ROW} times in a \
+                 row."
             );
             self.emit(Event::from(Notice::Note { text }));
             return self.end_run(Outcome::Done);

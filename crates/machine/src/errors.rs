@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ClearError {
     /// Something that its calls left running does not end.
-    #[error("what it left running could not be ended.")]
+    #[error("a process that the run started did not end.")]
     StillRunning,
 }
 
@@ -18,6 +18,6 @@ pub enum ShellRunError {
         why: String,
     },
     /// Whoever runs lines broke down.
-    #[error("the program failed inside; this is a bug of it")]
+    #[error("the shell runner panicked; this is a bug")]
     Broken,
 }

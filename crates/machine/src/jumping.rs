@@ -58,7 +58,7 @@ impl Machine {
         };
         // It belongs to where it was said.
         if self.unsaved.iter().any(|draft| matches!(&*draft.entry, Entry::Message(_))) {
-            let why = "what was said last could not be stored yet; say something here first";
+            let why = "the last message is not stored yet; send another message first";
             return self.out.push(Effect::Reply(reply, Err(Refused::Store { why: why.into() })));
         }
         let left = summary.is_some();

@@ -20,8 +20,8 @@ pub(super) struct Departing {
 }
 
 /// The model is told this when what it would put back was being changed by its own calls.
-const CHANGED: &str = "You did not leave: another call of the same answer changed files, and nobody agreed to what \
-                       would become of those. Make this call alone.";
+const CHANGED: &str = "You did not go back: another call in the same answer changed files, which the approved plan \
+                       does not cover. Make this call alone.";
 
 impl Machine {
     /// A call found where it goes: those before it ended, and those behind it do not run.
@@ -55,7 +55,7 @@ impl Machine {
         let Some(Run { aborting, phase: Phase::Leaving(_), .. }) = &self.run else { return };
         match result {
             _ if *aborting => self.stay(ABORTED.into()),
-            Err(why) => self.stay(format!("You did not leave: {why}")),
+            Err(why) => self.stay(format!("You did not go back: {why}")),
             Ok(()) => self.leave(),
         }
     }
@@ -91,7 +91,7 @@ impl Machine {
     pub(super) fn tobe_answered(&mut self, result: Result<Box<MoveDone>, Refused>) {
         let done = match result {
             Ok(done) => *done,
-            Err(refused) => return self.stay(format!("You did not leave: {refused}.")),
+            Err(refused) => return self.stay(format!("You did not go back: {refused}.")),
         };
         let Some(run) = &mut self.run else { return };
         let Phase::Leaving(departing) = std::mem::replace(&mut run.phase, Phase::Saying) else { return };

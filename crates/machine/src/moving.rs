@@ -34,7 +34,7 @@ impl Machine {
             return self.out.push(Effect::Reply(reply, Err(Refused::NotMoved { why: why.into() })));
         };
         if self.unsaved.iter().any(|draft| matches!(&*draft.entry, Entry::Message(_))) {
-            let why = "what was said last could not be stored yet; say something here first";
+            let why = "the last message is not stored yet; send another message first";
             return self.out.push(Effect::Reply(reply, Err(Refused::Store { why: why.into() })));
         }
         let notes = matches!(order, MoveOrder::Label { .. } | MoveOrder::Rename { .. });

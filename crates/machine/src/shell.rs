@@ -246,7 +246,7 @@ pub fn shell_message(
             let cut = done.cut || from > 0;
             (done.output[from..].to_owned(), done.code, done.code.is_none(), cut, done.path)
         }
-        Err(why) => (format!("[It was not run: {why}]"), None, false, false, None),
+        Err(why) => (format!("[Not run: {why}]"), None, false, false, None),
     };
     BashExecutionMessage {
         command: line,

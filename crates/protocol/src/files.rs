@@ -65,7 +65,7 @@ pub enum FileState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Unknown {
-    /// It is larger than what is kept of one file, or of all files of a run.
+    /// It is larger than the limit for saved files of one file, or of all files of a run.
     TooLarge,
     /// It holds what looks like a secret, or lies where programs keep secrets.
     Secret,
@@ -108,12 +108,12 @@ impl FileState {
 impl std::fmt::Display for Unknown {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::TooLarge => "larger than what is kept",
-            Self::Secret => "holds a secret, which is not kept",
-            Self::Unreadable => "could not be read, or is no file",
-            Self::BeforeUnknown => "not looked at before a command changed it",
-            Self::Dropped => "no longer kept, to make room",
-            Self::Other => "not kept",
+            Self::TooLarge => "larger than the limit for saved files",
+            Self::Secret => "contains a secret, which is not saved",
+            Self::Unreadable => "could not be read, or is not a file",
+            Self::BeforeUnknown => "not checked before a command changed it",
+            Self::Dropped => "no longer saved, to free space",
+            Self::Other => "not saved",
         })
     }
 }

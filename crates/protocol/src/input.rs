@@ -140,7 +140,8 @@ impl JsonSchema for UserInput {
         let (list, object) =
             (generator.subschema_for::<Vec<Content>>(), generator.subschema_for::<SourcedInput>());
         json_schema!({
-            "description": "What is said: blocks of text and images; an object where somebody other than a person said some of it.",
+            "description": "The message: blocks of text and images; an object where part of it does not come from a \
+             person.",
             "anyOf": [list, object]
         })
     }

@@ -25,19 +25,19 @@ pub enum Refused {
         why: String,
     },
     /// The conversation ends with an answer and nothing waits.
-    #[error("there is nothing to continue: the conversation ends with an answer")]
+    #[error("nothing to continue: the conversation ends with an answer")]
     NothingToContinue,
     /// The context is too small to sum anything up.
-    #[error("there is nothing to compact: the conversation is shorter than what would be kept of it")]
+    #[error("nothing to compact: the conversation is shorter than the part that compaction keeps")]
     NothingToCompact,
     /// The node is not one of this session.
-    #[error("node {node} is no node of this session; fork there to go on from it")]
+    #[error("node {node} is not in this session; fork there to continue from it")]
     NotInSession {
         /// The node.
         node: NodeId,
     },
     /// A label is too long.
-    #[error("a label has at most {NAME_LIMIT} characters, and this one has {characters}")]
+    #[error("a label can have at most {NAME_LIMIT} characters; this one has {characters}")]
     LabelTooLong {
         /// How many it has.
         characters: usize,
@@ -49,22 +49,24 @@ pub enum Refused {
         why: String,
     },
     /// No such question is open.
-    #[error("that question is not open any more")]
+    #[error("that question is no longer open")]
     NoSuchAsk,
     /// The question is open, and this is no answer to it.
-    #[error("that is none of the answers that the question takes; it is still open")]
+    #[error("that is not a valid answer to the question; it is still open")]
     NoSuchAnswer,
     /// Nothing moved the session, or all that did is undone.
-    #[error("nothing to undo: the session stands at its beginning")]
+    #[error("nothing to undo: the session is at its beginning")]
     NothingToUndo,
     /// Nothing was undone since the session moved last.
-    #[error("nothing to redo: nothing was undone since the session moved last")]
+    #[error("nothing to redo: nothing was undone since the last change")]
     NothingToRedo,
     /// The session does not end with a compaction.
-    #[error("the session does not end with a compaction, so there is none to undo; `undo` takes back turns")]
+    #[error(
+        "the session does not end with a compaction, so there is none to undo; to undo turns, use `undo`"
+    )]
     NoCompaction,
     /// Both sides of a merge changed these files, and nobody said whose count.
-    #[error("both sides changed {}; say whose are to be kept", files.join(", "))]
+    #[error("both sides changed {}; choose which to keep", files.join(", "))]
     MergeConflict {
         /// Absolute paths.
         files: Vec<String>,
@@ -84,10 +86,12 @@ pub enum Refused {
         why: String,
     },
     /// 256 messages wait already.
-    #[error("256 messages wait already; take some back or let the agent reach them first")]
+    #[error("256 messages are already queued; remove some, or wait until the agent reads them")]
     QueueFull,
     /// A lossless subscriber has not read thousands of events.
-    #[error("a subscriber does not read its events, so nothing new is begun; abort, or let it catch up")]
+    #[error(
+        "a subscriber does not read its events, so the agent starts nothing new; abort, or wait until it catches up"
+    )]
     Behind,
     /// It could not be stored, so nothing happened.
     #[error("{why}")]

@@ -22,7 +22,7 @@ const CHAIN: &str = ",\"chain\":\"";
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
     /// The file is there already; nothing was written.
-    #[error("{0} is there already; remove it or choose another name")]
+    #[error("{0} already exists; remove it or choose another name")]
     Exists(String),
     /// The file cannot be made, written or read.
     #[error("{path}: {source}")]
@@ -36,13 +36,15 @@ pub enum RecordingError {
     #[error("{0} is not a regular file")]
     NotAFile(String),
     /// It is larger than 256 MiB or has more than 10,000 calls.
-    #[error("{0} is larger than a recording may be (256 MiB, 10,000 calls)")]
+    #[error("{0} exceeds the limit for a recording (256 MiB, 10,000 calls)")]
     TooLarge(String),
     /// It does not begin as a recording does.
-    #[error("{0} is no recording: its first line does not say so")]
+    #[error("{0} is not a recording: its first line is not a recording header")]
     NotARecording(String),
     /// A later version wrote it.
-    #[error("{path} is a recording of version {version}; this program plays up to {VERSION}. Update it")]
+    #[error(
+        "{path} is a recording of version {version}; this program replays versions up to {VERSION}. Update Quipu"
+    )]
     Newer {
         /// Its path.
         path: String,
@@ -50,7 +52,7 @@ pub enum RecordingError {
         version: u64,
     },
     /// Its last line is not whole.
-    #[error("{path} is torn: line {line} has no end. Without that line the calls before it can be played")]
+    #[error("{path} is incomplete: line {line} is cut off. Remove that line to replay the calls before it")]
     Torn {
         /// Its path.
         path: String,
@@ -58,7 +60,9 @@ pub enum RecordingError {
         line: usize,
     },
     /// A line is not as it was written.
-    #[error("{path} was changed: line {line} does not follow from those before it. Record it again")]
+    #[error(
+        "{path} was modified: the hash of line {line} does not match the lines before it. Record it again"
+    )]
     Changed {
         /// Its path.
         path: String,
@@ -66,7 +70,7 @@ pub enum RecordingError {
         line: usize,
     },
     /// A line is as it was written, but not what a line must be.
-    #[error("{path}: line {line} is no call of a recording: {why}")]
+    #[error("{path}: line {line} is not a recorded call: {why}")]
     BadLine {
         /// Its path.
         path: String,
@@ -76,7 +80,7 @@ pub enum RecordingError {
         why: String,
     },
     /// It has a first line and nothing else.
-    #[error("{0} holds no call")]
+    #[error("{0} contains no calls")]
     Empty(String),
 }
 
@@ -345,7 +349,7 @@ pub(crate) fn read(path: &str, bytes: &[u8]) -> Result<(Header, Vec<RecordedCall
         }
         let call: RecordedCall = serde_json::from_str(&object).map_err(|error| bad(error.to_string()))?;
         if usize::try_from(call.call).ok() != Some(calls.len() + 1) {
-            return Err(bad(format!("call {} expected, not {}", calls.len() + 1, call.call)));
+            return Err(bad(format!("expected call {}, got call {}", calls.len() + 1, call.call)));
         }
         calls.push(call);
         if calls.len() > MAX_CALLS {

@@ -189,7 +189,10 @@ impl Replay {
                     Ok(call)
                 }
                 // The context stays as it is, as it did then.
-                _ => Err(ModelError::new(ModelErrorKind::Departed, "the recording holds no summary here")),
+                _ => Err(ModelError::new(
+                    ModelErrorKind::Departed,
+                    "the recording has no summary at this point",
+                )),
             };
         }
         if state.at == 0 {
@@ -199,7 +202,7 @@ impl Replay {
         state.at += self.calls[state.at..].iter().take_while(|call| call.summary).count();
         let (said, results) = state.since.look(request, &self.places);
         let compared = match self.calls.get(state.at) {
-            None => Err(format!("the recording ends here: it holds {} call(s)", self.calls.len())),
+            None => Err(format!("the recording ends here, after {} call(s)", self.calls.len())),
             Some(call) => self.compare(call, &said, &results).map(|()| call),
         };
         match compared {
@@ -219,12 +222,12 @@ impl Replay {
         let now = Header::of(request, &self.places);
         let mut notes = Vec::new();
         if now.system != self.header.system {
-            notes.push("the recording was made with another system prompt".to_owned());
+            notes.push("the recording was made with a different system prompt".to_owned());
         }
         if now.tools != self.header.tools {
             notes.push(format!("the recording was made with the tools {}", self.header.tools.join(", ")));
         } else if now.tool_declarations != self.header.tool_declarations {
-            notes.push("the recording was made with other words or arguments of the tools".to_owned());
+            notes.push("the recording was made with different tool descriptions or parameters".to_owned());
         }
         notes
     }
@@ -236,7 +239,7 @@ impl Replay {
             // Not the call's id: where a session went on, it may be numbered anew.
             if expected.tool != got.tool {
                 return Err(format!(
-                    "{what} differs from the recording: a result of `{}` was expected",
+                    "{what} differs from the recording: expected a result of `{}`",
                     expected.tool
                 ));
             }
@@ -254,12 +257,12 @@ impl Replay {
                 ));
             }
             if expected.images != got.images {
-                return Err(format!("{what} differs from the recording: other images"));
+                return Err(format!("{what} differs from the recording: different images"));
             }
         }
         if call.results.len() != results.len() {
             return Err(format!(
-                "what happened before call {} differs from the recording: {} tool result(s) expected, {} came",
+                "the tool results before call {} differ from the recording: expected {} result(s), got {}",
                 call.call,
                 call.results.len(),
                 results.len()
@@ -270,7 +273,7 @@ impl Replay {
         let alike = |text: &str| self.places.comparable(text);
         if alike(&expected) != alike(&got) {
             return Err(format!(
-                "what the user said before call {} differs from the recording.\n{}",
+                "the user input before call {} differs from the recording.\n{}",
                 call.call,
                 difference(&alike(&expected), &alike(&got))
             ));

@@ -71,7 +71,9 @@ impl AskAnswer {
             }
             (AskKind::Form { .. }, Given::Value(text)) => match Json::parse(text) {
                 Ok(value) => Answer::Form { value },
-                Err(error) => return Err(BadAnswer::to(&self.id, format!("the form is no JSON: {error}"))),
+                Err(error) => {
+                    return Err(BadAnswer::to(&self.id, format!("the form is not valid JSON: {error}")));
+                }
             },
             _ => return Err(self.refused()),
         };
@@ -79,7 +81,7 @@ impl AskAnswer {
     }
 
     fn refused(&self) -> BadAnswer {
-        BadAnswer::to(&self.id, "that is none of the options of this question; it is still open")
+        BadAnswer::to(&self.id, "that is not an option of this question; it is still open")
     }
 }
 

@@ -172,7 +172,7 @@ impl Desk {
         let served = tokio::select! {
             biased;
             () = self.0.closing.cancelled() => {
-                drop(out.0.try_send(written(&error(None, FrameErrorKind::Closing, "the server is ending"))));
+                drop(out.0.try_send(written(&error(None, FrameErrorKind::Closing, "the server is shutting down"))));
                 Served::Closed
             }
             _ = &mut writer => return Served::Stalled,
@@ -204,7 +204,11 @@ impl Desk {
     async fn open(&self, id: u64, wanted: Wanted, out: Out) -> ServerFrame {
         let _opening = self.0.opening.write().await;
         if self.0.closing.is_cancelled() {
-            return error(Some(id), FrameErrorKind::Closing, "the server is ending, and opens nothing");
+            return error(
+                Some(id),
+                FrameErrorKind::Closing,
+                "the server is shutting down and opens no sessions",
+            );
         }
         match self.opened(wanted, out).await {
             Ok((session, handle, notices)) => {
@@ -223,17 +227,15 @@ impl Desk {
         let Wanted { cwd, session, fork, model, thinking } = wanted;
         let home = self.0.home.clone().with_observer(Arc::new(Told(out.0.downgrade(), self.0.wording)));
         if !Path::new(&cwd).is_absolute() {
-            return Err(Failure::request(format!("`cwd` must be an absolute path, and this is {cwd}")));
+            return Err(Failure::request(format!("`cwd` must be an absolute path, not {cwd}")));
         }
         let here = std::fs::canonicalize(&cwd)
             .ok()
             .filter(|path| path.is_dir())
-            .ok_or_else(|| Failure::request(format!("`cwd` is {cwd}, and there is no such directory")))?;
+            .ok_or_else(|| Failure::request(format!("the directory in `cwd` does not exist: {cwd}")))?;
         let which = match (session, fork) {
             (Some(_), Some(_)) => {
-                return Err(Failure::request(
-                    "`session` and `fork` are both given; a session is opened, or one made",
-                ));
+                return Err(Failure::request("`session` and `fork` exclude each other; give only one"));
             }
             (Some(session), None) => SessionTarget::Session(session),
             (None, Some(node)) => SessionTarget::Fork(node),
@@ -364,7 +366,7 @@ impl Client {
                 // Whoever waits for an answer gets one.
                 let id = serde_json::from_slice::<serde_json::Value>(line).ok();
                 let id = id.and_then(|json| json.get("id")?.as_u64());
-                let message = format!("line {number} is none of this protocol: {why}");
+                let message = format!("line {number} is not a valid message of this protocol: {why}");
                 return self.out.send(&error(id, FrameErrorKind::Invalid, message)).await;
             }
         };
@@ -387,7 +389,7 @@ impl Client {
     async fn begin(&mut self, frame: ClientFrame) -> Result<Option<Pending>, Box<ServerFrame>> {
         let desk = self.desk.clone();
         if self.under_way.len() >= UNDER_WAY {
-            let message = format!("{UNDER_WAY} requests are under way; wait for their answers");
+            let message = format!("{UNDER_WAY} requests are already in progress; wait for their answers");
             return Err(Box::new(error(id_of(&frame), FrameErrorKind::Busy, message)));
         }
         let find = |id: u64, session: &SessionId| {
@@ -399,7 +401,7 @@ impl Client {
                 return Err(Box::new(error(
                     None,
                     FrameErrorKind::Invalid,
-                    "`hello` comes once, as the first line",
+                    "send `hello` only once, as the first line",
                 )));
             }
             ClientFrame::Open { id, cwd, session, fork, model, thinking } => {
@@ -490,7 +492,7 @@ fn greeted(line: &Line) -> Result<(), String> {
     match frame {
         Some(ClientFrame::Hello { version: PROTOCOL_VERSION }) => Ok(()),
         Some(ClientFrame::Hello { version }) => {
-            Err(format!("version {version} was asked for, and this speaks version {PROTOCOL_VERSION}"))
+            Err(format!("version {version} is not supported; this server speaks version {PROTOCOL_VERSION}"))
         }
         Some(_) | None => {
             Err(format!("the first line must be {{\"type\":\"hello\",\"version\":{PROTOCOL_VERSION}}}"))

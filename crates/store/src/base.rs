@@ -49,7 +49,7 @@ pub trait Store: Send + Sync + 'static {
     /// against the chunk's id (or, in a large chunk, the ids of the pieces that were read).
     ///
     /// # Errors
-    /// `Missing` when there is no such chunk, `Corrupt` when its bytes are not those of its id.
+    /// `Missing` when there is no such chunk, `Corrupt` when its bytes do not match its id.
     fn chunk(&self, id: ChunkId, bytes: Range<u64>) -> Fut<'_, Vec<u8>>;
 
     /// The nodes from `until` down to `from`, oldest first, `from` last. A missing parent ends it like a root.

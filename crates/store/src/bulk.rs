@@ -444,7 +444,7 @@ impl Bytes {
     }
 
     fn changed(&self) -> StoreError {
-        failed(&self.dir, "read", &io::Error::other("it is not as it was written"))
+        failed(&self.dir, "read", &io::Error::other("its content is not what was written"))
     }
 }
 

@@ -14,8 +14,8 @@ use crate::{JobKey, RefName};
 pub enum StoreError {
     /// A ref does not stand where the writer thought. Nothing of the commit was kept: write it as a branch.
     #[error(
-        "ref `{name}` moved: it stands at {}, because another process wrote to this session; \
-         continue as a branch of your own",
+        "ref `{name}` moved: it is now at {}, because another process wrote to this session; continue on a branch of \
+         your own",
         at(found)
     )]
     Conflict {
@@ -25,7 +25,7 @@ pub enum StoreError {
         found: Option<NodeId>,
     },
     /// The lease on a ref is held by someone else, or the fence that came with a move is no longer the newest.
-    #[error("ref `{name}` is leased to `{owner}`; wait until that lease ends, or write to another session")]
+    #[error("ref `{name}` is leased to `{owner}`; wait until the lease ends, or write to another session")]
     Fenced {
         /// The ref.
         name: RefName,
@@ -129,7 +129,7 @@ pub enum StoreError {
         user: u32,
     },
     /// The path leads through a symbolic link that could be turned elsewhere.
-    #[error("{} is a symbolic link; name the file that it points at", path.display())]
+    #[error("{} is a symbolic link; name the file that it points to", path.display())]
     Symlink {
         /// The link.
         path: PathBuf,
@@ -171,18 +171,18 @@ pub enum StoreError {
     /// A job is not held any more by who claimed it: its lease ran out and another process claimed it, or it was cancelled
     /// or replaced.
     #[error(
-        "job `{key}` is no longer held by this process: its lease ran out, or it was removed or replaced; \
-         what stands in the store holds"
+        "job `{key}` is no longer held by this process: its lease expired, or it was removed or replaced; the store \
+         keeps the newer state"
     )]
     JobLost {
         /// The job.
         key: JobKey,
     },
     /// Another process has the right to run the jobs of this store.
-    #[error("another process runs the jobs of this store; wait until it is done with them")]
+    #[error("another process runs the jobs of this store; wait until it finishes them")]
     NotLeading,
     /// There are as many jobs as a store takes.
-    #[error("the store holds {limit} jobs and takes no more; remove some")]
+    #[error("the store already holds {limit} jobs, which is the maximum; remove some")]
     TooManyJobs {
         /// How many it takes.
         limit: u64,
@@ -214,14 +214,14 @@ fn after_loss(path: &Path, lost: &Path, saved: bool, recovered: Option<&Path>) -
     }
     let advice = match (path == lost, saved) {
         (true, _) => {
-            "the last acknowledged steps may not be in the file that is there now: put the old one back with its log, \
-             or end every program that uses the store and open the one that is there"
+            "the last acknowledged steps may not be in the file that is there now: restore the old one with its \
+             write-ahead log, or end every program that uses the store and open the current one"
         }
         (false, true) => {
             "all steps acknowledged before are safe in the store's file; end every program that uses it and open it again"
         }
         (false, false) => {
-            "put it back if you can, since the last acknowledged steps may be nowhere else; \
+            "restore it if you can, because the last acknowledged steps may be nowhere else; \
              then end every program that uses the store and open it again"
         }
     };
@@ -231,13 +231,13 @@ fn after_loss(path: &Path, lost: &Path, saved: bool, recovered: Option<&Path>) -
 fn after_cut(path: &Path, recovered: Option<&Path>) -> String {
     match recovered {
         Some(recovered) => format!(
-            "all acknowledged steps are in {}: end every program that uses the store, then name that file as the store, or move \
-             {} away with what stands beside it (-wal, -shm) and give that file its name",
+            "all acknowledged steps are in {}: end every program that uses the store, then name that file as the \
+             store, or move {} away with its -wal and -shm files and give that file its name",
             recovered.display(),
             path.display()
         ),
-        None => "the last acknowledged steps are lost; end every program that uses the store, then open it again, and have \
-                 it checked"
+        None => "the last acknowledged steps are lost; end every program that uses the store, then open it again and \
+                 check it"
             .to_owned(),
     }
 }

@@ -367,13 +367,13 @@ pub struct Erasure {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SelectionError {
     /// It names too much at once.
-    #[error("{count} things are named at once, and at most {SELECTED} can be; ask in several steps")]
+    #[error("{count} items are selected at once, but the limit is {SELECTED}; use several requests")]
     TooMany {
         /// How many.
         count: usize,
     },
     /// A text that is looked for is too short or too long.
-    #[error("a text to look for has {bytes} bytes; it must have {NEEDLE_LEAST} to {NEEDLE_MOST}")]
+    #[error("a search text has {bytes} bytes; it must have {NEEDLE_LEAST} to {NEEDLE_MOST}")]
     Needle {
         /// Its bytes.
         bytes: usize,

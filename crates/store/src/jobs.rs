@@ -231,7 +231,7 @@ pub struct JobKind {
 }
 
 /// Why the last attempt of a job failed whose process ended.
-pub const LOST_ATTEMPT: &str = "the process that ran it ended before it was done";
+pub const LOST_ATTEMPT: &str = "the process that ran the job ended before the job was done";
 
 /// Work that is due at a time and outlives the process that asked for it. A job runs at least once each time it is due; a
 /// process that ends while it runs one leaves it to the next, so that it may run twice. Time comes in as an argument.

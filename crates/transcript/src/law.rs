@@ -19,7 +19,7 @@ pub enum ConversationError {
         rule: ConversationRule,
     },
     /// A call has no result at the end.
-    #[error("the end: the call {call} has no result")]
+    #[error("at the end, the call {call} has no result")]
     Unanswered {
         /// The call.
         call: CallId,
@@ -33,34 +33,34 @@ pub enum ConversationRule {
     #[error("comes before the results of the calls before it")]
     BeforeResults,
     /// Users say something.
-    #[error("the user says nothing")]
+    #[error("the user message is empty")]
     EmptyUser,
     /// Users bring texts and images only.
-    #[error("the user brings thinking or tool calls")]
+    #[error("the user message contains thinking or tool calls")]
     UserContent,
     /// The user begins.
-    #[error("the assistant speaks first")]
+    #[error("the conversation starts with the assistant")]
     AssistantFirst,
     /// A turn has an end.
-    #[error("the turn is not settled")]
+    #[error("the assistant message is unfinished")]
     Unsettled,
     /// Assistants say something.
-    #[error("the assistant says nothing")]
+    #[error("the assistant message is empty")]
     EmptyAssistant,
     /// Calls have ids.
     #[error("a tool call has no id")]
     NoCallId,
     /// Ids of calls are used once.
-    #[error("the id of a tool call was used before")]
+    #[error("two tool calls have the same id")]
     RepeatedCallId,
     /// Results stand in the order of their calls.
-    #[error("the result does not answer the call whose turn it is")]
+    #[error("the tool result does not answer the next open call")]
     OtherCall,
     /// Results bring texts and images only.
-    #[error("the result brings thinking or tool calls")]
+    #[error("the tool result contains thinking or tool calls")]
     ResultContent,
     /// Nobody else speaks.
-    #[error("neither user, assistant nor tool result")]
+    #[error("not a user message, assistant message or tool result")]
     OtherMessage,
 }
 

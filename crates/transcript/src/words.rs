@@ -6,7 +6,7 @@ use quipu_protocol::{BashExecutionMessage, StopReason};
 pub(crate) fn no_result(stop_reason: StopReason) -> &'static str {
     match stop_reason {
         StopReason::Length => {
-            "This call was not run: the answer reached its limit of output tokens, so the arguments may be cut."
+            "This call was not run: the answer reached its output token limit, so the arguments may be cut off."
         }
         StopReason::Stop
         | StopReason::ToolUse
@@ -14,13 +14,14 @@ pub(crate) fn no_result(stop_reason: StopReason) -> &'static str {
         | StopReason::Aborted
         | StopReason::Deferred
         | StopReason::Pending => {
-            "This call was interrupted and has no result. It may have run in part: look at the state of things before you repeat it."
+            "This call was interrupted and has no result. It may have run in part: check the current state before you \
+             repeat it."
         }
     }
 }
 
 /// What stands before an answer to nothing.
-pub(crate) const LOST_BEGINNING: &str = "(What was said before this point is not available.)";
+pub(crate) const LOST_BEGINNING: &str = "(The conversation before this point is not available.)";
 
 /// What an abandoned branch held.
 pub(crate) fn branch_summary(summary: &str) -> String {
@@ -52,9 +53,9 @@ pub(crate) fn bash_execution(bash: &BashExecutionMessage) -> String {
         (false, _) => {}
     }
     if *truncated {
-        text.push_str("\nThis is not all of the output.");
+        text.push_str("\nThe output is truncated.");
         if let Some(path) = full_output_path {
-            text.push_str(&format!(" The whole is in {path}."));
+            text.push_str(&format!(" The full output is in {path}."));
         }
     }
     text

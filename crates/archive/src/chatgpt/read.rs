@@ -79,7 +79,7 @@ fn nodes<'a>(conversation: &Members<'a>, out: &mut Placer) -> Vec<Node<'a>> {
             out.report.problem(
                 line,
                 ProblemKind::NotAnEntry,
-                "a second node of this name in one conversation",
+                "a second node with this id in one conversation",
             );
             continue;
         }

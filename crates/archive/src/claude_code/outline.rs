@@ -95,11 +95,11 @@ impl Copies {
             }
         }
         let Some(session) = session else {
-            let why = if empty { "it is empty" } else { "no record of it names a session" };
+            let why = if empty { "it is empty" } else { "none of its records has a session id" };
             return Err(ArchiveError::NotASession { path: path.to_owned(), why });
         };
         if first.is_none() {
-            let why = "it holds no record with a `uuid`";
+            let why = "it has no record with a `uuid`";
             return Err(ArchiveError::NotASession { path: path.to_owned(), why });
         }
         let (session, parent) = match agent {

@@ -83,7 +83,7 @@ pub(super) fn outline(file: &mut File, path: &Path) -> Result<Outline, ArchiveEr
         header = document(file).map_err(fail)?;
     }
     let Some(header) = header else {
-        let why = if empty { "it is empty" } else { "its first line is no `session_meta` with an id" };
+        let why = if empty { "it is empty" } else { "its first line is not a `session_meta` with an id" };
         return Err(ArchiveError::NotASession { path: path.to_owned(), why });
     };
     let mut before = Vec::new();

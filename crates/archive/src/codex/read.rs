@@ -162,7 +162,7 @@ impl Reader {
             match found {
                 Some(id) => below = Some(id),
                 None => {
-                    let detail = format!("the session {parent}, which it was forked from, is not here");
+                    let detail = format!("the session {parent} that it was forked from is missing");
                     self.out.report.problem(1, ProblemKind::Orphan, &detail);
                 }
             }

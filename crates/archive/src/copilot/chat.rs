@@ -110,7 +110,7 @@ fn outline(file: &mut File, path: &Path) -> Result<Outline, ArchiveError> {
     let header = Members::of(text.trim_ascii()).as_ref().and_then(Header::of);
     let why = match text.trim_ascii().is_empty() {
         true => "it is empty",
-        false => "it is no whole JSON object with `responderUsername` and `requests` that are not empty",
+        false => "it is not a complete JSON object with a `responderUsername` and non-empty `requests`",
     };
     let session = session_id(&header.ok_or_else(|| not(why))?.session);
     Ok(Outline::alone(session, idle))

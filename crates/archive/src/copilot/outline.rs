@@ -61,7 +61,7 @@ pub(super) fn outline(file: &mut File, path: &Path) -> Result<Outline, ArchiveEr
     let idle = crate::intake::idle(file).map_err(fail)?;
     let Some(header) = Header::find(file).map_err(fail)? else {
         let empty = file.metadata().map_err(fail)?.len() == 0;
-        let why = if empty { "it is empty" } else { "it does not begin with `session.start`" };
+        let why = if empty { "it is empty" } else { "it does not start with `session.start`" };
         return Err(ArchiveError::NotASession { path: path.to_owned(), why });
     };
     Ok(Outline::alone(session_id(&header.session), idle))

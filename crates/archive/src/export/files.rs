@@ -59,7 +59,7 @@ fn open(path: &Path) -> io::Result<File> {
     let flags = (OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_NOFOLLOW).bits();
     let file = File::options().read(true).custom_flags(flags).open(path)?;
     if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is no regular file"));
+        return Err(io::Error::other("it is not a regular file"));
     }
     Ok(file)
 }
@@ -160,7 +160,7 @@ impl Files {
         report: &mut Report,
     ) -> Option<Content> {
         let Some(at) = self.find(id) else {
-            report.skip("file that is not in the export");
+            report.skip("file missing from the export");
             return None;
         };
         let bytes = match self.bytes(at) {
@@ -215,7 +215,7 @@ impl Files {
         for (_, file) in zip.files.iter().enumerate().filter(|(at, _)| !self.used.contains(at)) {
             let name = file.name.rsplit('/').next().unwrap_or_default();
             let is_about = [".json", ".html"].iter().any(|end| name.ends_with(end));
-            report.skip(if is_about { name } else { "file that no message names" });
+            report.skip(if is_about { name } else { "file that no message refers to" });
         }
     }
 }

@@ -79,7 +79,7 @@ impl List {
     pub(crate) fn new(path: &Path, files: Files, is_main: fn(&str) -> bool) -> Result<Self, ArchiveError> {
         let mut left = files.mains(is_main);
         if left.is_empty() {
-            let why = "there is no file of conversations of this service in it";
+            let why = "it contains no conversations file of this service";
             return Err(ArchiveError::NotASession { path: path.to_owned(), why });
         }
         let bytes = files.size(&left);
@@ -147,7 +147,7 @@ impl List {
             let bytes = match element {
                 Element::Whole(bytes) => bytes,
                 Element::TooLong(length) => {
-                    let detail = format!("{length} bytes, and {LINE_LIMIT} are the limit");
+                    let detail = format!("{length} bytes; the limit is {LINE_LIMIT}");
                     self.report.problem(self.number, ProblemKind::TooLong, &detail);
                     continue;
                 }
@@ -156,7 +156,7 @@ impl List {
                     continue;
                 }
                 Element::NoList => {
-                    self.report.problem(self.number, ProblemKind::NotAnEntry, "no list of conversations");
+                    self.report.problem(self.number, ProblemKind::NotAnEntry, "not a list of conversations");
                     continue;
                 }
             };

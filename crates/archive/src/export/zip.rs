@@ -78,12 +78,10 @@ impl Zip {
         let length = file.metadata()?.len();
         let (count, size, start) = directory(&file, length)?;
         if size > DIRECTORY || count > FILES as u64 {
-            return Err(damaged(
-                "it has more files than the limit of 200,000, or their list is above 64 MiB",
-            ));
+            return Err(damaged("it has more than 200,000 files, or its file list is larger than 64 MiB"));
         }
         if start.checked_add(size).is_none_or(|end| end > length) {
-            return Err(damaged("the list of its files is not where it says"));
+            return Err(damaged("its file list is not where its header says"));
         }
         let mut bytes = vec![0; usize::try_from(size).unwrap_or_default()];
         file.read_exact_at(&mut bytes, start)?;
@@ -102,11 +100,11 @@ impl Zip {
     fn list(&mut self, mut bytes: &[u8], end: u64) -> io::Result<()> {
         while !bytes.is_empty() {
             if !bytes.starts_with(b"PK\x01\x02") || bytes.len() < 46 {
-                return Err(damaged("the list of its files is damaged"));
+                return Err(damaged("its file list is damaged"));
             }
             let [name, extra, comment] = [28, 30, 32].map(|at| usize::from(u16_at(bytes, at)));
             let Some(record) = bytes.get(..46 + name + extra + comment) else {
-                return Err(damaged("the list of its files is damaged"));
+                return Err(damaged("its file list is damaged"));
             };
             bytes = &bytes[record.len()..];
             let (flags, method) = (u16_at(record, 8), u16_at(record, 10));
@@ -129,17 +127,18 @@ impl Zip {
                 || name.contains(':')
                 || name.split('/').any(|part| part == "..")
             {
-                Some("its name leads out of the archive")
+                Some("its path leads outside the archive")
             } else if flags & 1 != 0 {
-                Some("it is encrypted; unpack the archive, and import the folder")
+                Some("it is encrypted; unpack the archive and import the folder")
             } else if is_link {
                 Some("it is a link")
             } else if method != 0 && method != 8 {
                 Some(
-                    "it is packed in another way than stored or deflated; unpack the archive, and import the folder",
+                    "its compression method is not supported (only stored and deflated are); unpack the archive and \
+                     import the folder",
                 )
             } else if !is_inside {
-                Some("it is not where the archive says")
+                Some("it is not where the archive index says")
             } else {
                 None
             };
@@ -152,7 +151,7 @@ impl Zip {
                 }
             }
             if self.files.len() + self.faults.len() > FILES {
-                return Err(damaged("it has more files than the limit of 200,000"));
+                return Err(damaged("it has more than 200,000 files"));
             }
         }
         Ok(())
@@ -177,7 +176,7 @@ impl Zip {
         let mut names = HashSet::new();
         for (at, file) in self.files.iter().enumerate().rev() {
             if !out.contains(&at) && !names.insert(file.name.as_str()) {
-                self.faults.push((file.name.clone(), "another file of this name stands behind it"));
+                self.faults.push((file.name.clone(), "a later file in the archive has the same name"));
                 out.insert(at);
             }
         }
@@ -196,7 +195,7 @@ impl Zip {
         let mut header = [0; 30];
         self.file.read_exact_at(&mut header, packed.offset)?;
         if !header.starts_with(b"PK\x03\x04") {
-            return Err(damaged("it is not where the archive says"));
+            return Err(damaged("it is not where the archive index says"));
         }
         let at = packed.offset + 30 + u64::from(u16_at(&header, 26)) + u64::from(u16_at(&header, 28));
         let bytes = BufReader::with_capacity(
@@ -222,7 +221,7 @@ fn directory(file: &File, length: u64) -> io::Result<(u64, u64, u64)> {
     file.read_exact_at(&mut tail, start)?;
     let found = memchr::memmem::rfind(&tail, b"PK\x05\x06").filter(|at| tail.len() - at >= 22);
     let Some(at) = found else {
-        return Err(damaged("it has no end: what should be there is missing; download it again"));
+        return Err(damaged("its end is missing; download it again"));
     };
     let end = &tail[at..];
     let short = (u64::from(u16_at(end, 10)), u64::from(u32_at(end, 12)), u64::from(u32_at(end, 16)));
@@ -239,7 +238,7 @@ fn directory(file: &File, length: u64) -> io::Result<(u64, u64, u64)> {
     let mut record = [0; 56];
     file.read_exact_at(&mut record, u64_at(locator, 8))?;
     if !record.starts_with(b"PK\x06\x06") {
-        return Err(damaged("the list of its files is damaged"));
+        return Err(damaged("its file list is damaged"));
     }
     Ok((u64_at(&record, 32), u64_at(&record, 40), u64_at(&record, 48)))
 }
@@ -299,34 +298,33 @@ impl Read for Unpacked {
             From::Deflated(bytes) => bytes.read(buffer),
         };
         let read = read.map_err(|error| match error.kind() {
-            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => damaged("what is packed is damaged"),
-            io::ErrorKind::UnexpectedEof => damaged("it ends before all of it was there"),
+            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
+                damaged("its compressed data is damaged")
+            }
+            io::ErrorKind::UnexpectedEof => damaged("it ends too early"),
             _ => error,
         })?;
         if read == 0 {
             if self.done < self.packed.size {
-                return Err(damaged("it ends before all of it was there"));
+                return Err(damaged("it ends too early"));
             }
             if self.crc.sum() != self.packed.crc {
-                return Err(damaged(
-                    "its checksum is wrong: what was read of it may not be what was written",
-                ));
+                return Err(damaged("its checksum does not match: its content may be damaged"));
             }
             return Ok(0);
         }
         self.done += read as u64;
         self.crc.update(&buffer[..read]);
         if self.done > self.packed.size {
-            return Err(damaged("more comes out of it than the archive says"));
+            return Err(damaged("it is larger than the archive index says"));
         }
         if self.done > FREE && self.done / RATIO > self.packed.packed {
             return Err(damaged(
-                "it is more than 200 times as large as what it is packed to; if that is right, unpack the archive, and import \
-                 the folder",
+                "its compression ratio is above 200; if you trust it, unpack the archive and import the folder",
             ));
         }
         if self.all.fetch_add(read as u64, Ordering::Relaxed) > TOTAL {
-            return Err(damaged("more than 1 TiB comes out of the archive"));
+            return Err(damaged("the archive unpacks to more than 1 TiB"));
         }
         Ok(read)
     }

@@ -72,7 +72,7 @@ pub(super) fn outline(file: &mut File, path: &Path) -> Result<Outline, ArchiveEr
     let idle = crate::intake::idle(file).map_err(fail)?;
     let Some(header) = Header::find(file).map_err(fail)? else {
         let empty = file.metadata().map_err(fail)?.len() == 0;
-        let why = if empty { "it is empty" } else { "no line of it is a header with a `sessionId`" };
+        let why = if empty { "it is empty" } else { "none of its lines is a header with a `sessionId`" };
         return Err(ArchiveError::NotASession { path: path.to_owned(), why });
     };
     Ok(Outline::alone(session_id(&header.session), idle))

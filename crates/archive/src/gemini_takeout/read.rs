@@ -141,7 +141,7 @@ impl Days {
                 self.list.number += 1;
                 let number = self.list.number;
                 let Card::Whole(card) = card else {
-                    let detail = format!("{LINE_LIMIT} bytes are the limit");
+                    let detail = format!("the limit is {LINE_LIMIT} bytes");
                     self.list.report.problem(number, ProblemKind::TooLong, &detail);
                     continue;
                 };

@@ -354,7 +354,7 @@ impl Stored {
 fn stopped(path: &Path, stop: Stop) -> ArchiveError {
     match stop {
         Stop::Io(source) => ArchiveError::File { path: path.to_owned(), doing: "read", source },
-        Stop::Closed => ArchiveError::Fault("nobody took what was read".into()),
+        Stop::Closed => ArchiveError::Fault("the receiver of the imported data ended".into()),
     }
 }
 
@@ -366,7 +366,7 @@ pub(crate) fn open_file(path: &Path) -> Result<File, ArchiveError> {
     if !file.metadata().map_err(fail)?.is_file() {
         return Err(ArchiveError::NotASession {
             path: path.to_owned(),
-            why: "it is no regular file, but a directory, a pipe or a device",
+            why: "it is not a regular file, but a directory, a pipe or a device",
         });
     }
     Ok(file)

@@ -207,7 +207,7 @@ impl SealedLines {
             whole.push(b'\n');
         }
         if length > LINE_LIMIT as u64 {
-            let detail = format!("{length} bytes, and {LINE_LIMIT} are the limit");
+            let detail = format!("{length} bytes; the limit is {LINE_LIMIT}");
             out.report.problem(1, ProblemKind::TooLong, &detail);
             return Ok(None);
         }

@@ -46,6 +46,6 @@ pub(super) fn outline(file: &mut File, path: &Path) -> Result<Outline, ArchiveEr
         return Ok(Outline::alone(session, idle));
     }
     let why =
-        if empty { "it is empty" } else { "its first line is no header with a type `session` and an id" };
+        if empty { "it is empty" } else { "its first line is not a header with type `session` and an id" };
     Err(ArchiveError::NotASession { path: path.to_owned(), why })
 }

@@ -84,7 +84,7 @@ impl Reading for Reader {
             Parent::Unreadable if is_header => Follows::Nothing,
             // Notes that the gateway wrote by itself do not say it: they stand where they were written.
             Parent::Unreadable => {
-                self.out.report.problem(text.number, ProblemKind::Orphan, "it does not say what it follows");
+                self.out.report.problem(text.number, ProblemKind::Orphan, "it has no parent id");
                 self.last.clone()
             }
         };
@@ -194,7 +194,7 @@ fn called(path: &Path, session: &SessionId) -> Result<Option<(String, Option<Str
     let bytes = match std::fs::metadata(&index) {
         Ok(data) if !data.is_file() => return Ok(None),
         Ok(data) if data.len() > INDEX_LIMIT => {
-            return Err(format!("{} bytes, and {INDEX_LIMIT} are the limit", data.len()));
+            return Err(format!("{} bytes; the limit is {INDEX_LIMIT}", data.len()));
         }
         Ok(_) => std::fs::read(&index).map_err(|error| error.to_string())?,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -205,7 +205,7 @@ fn called(path: &Path, session: &SessionId) -> Result<Option<(String, Option<Str
     if text.trim_ascii().is_empty() {
         return Ok(None);
     }
-    let rows = Members::of(text.trim_ascii()).ok_or("it is no JSON object")?;
+    let rows = Members::of(text.trim_ascii()).ok_or("it is not a JSON object")?;
     for (key, row) in &rows.0 {
         let Some(row) = Members::of(row) else { continue };
         let id = row.string("sessionId").unwrap_or_default();

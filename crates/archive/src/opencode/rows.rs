@@ -96,7 +96,7 @@ impl Rows {
                 Some(column) => format!("its table `{table}` has no column `{column}`"),
             };
             return Err(io::Error::other(format!(
-                "{what}: no database of OpenCode's, or one of a version that is not known; a newer Quipu may read it"
+                "{what}: it is not an OpenCode database, or its version is not supported; a newer Quipu may read it"
             )));
         }
         Ok(Self::Database(database))
@@ -292,8 +292,8 @@ impl Parts<'_, '_> {
 
 fn disorder() -> io::Error {
     io::Error::other(
-        "its rows are not in the order of their ids: the database is damaged; `sqlite3 FILE .recover` writes what is left of \
-         it, which can be imported then",
+        "its rows are not in the order of their ids: the database is damaged; recover it with `sqlite3 FILE .recover | \
+         sqlite3 NEW` and import NEW",
     )
 }
 
@@ -374,7 +374,7 @@ fn read(file: &Path) -> String {
     let mut bytes = Vec::new();
     let is_read = opened.and_then(|file| match file.metadata()?.is_file() {
         true => file.take(LINE_LIMIT as u64 + 1).read_to_end(&mut bytes),
-        false => Err(io::Error::other("it is no regular file")),
+        false => Err(io::Error::other("it is not a regular file")),
     });
     if is_read.is_err() || bytes.len() > LINE_LIMIT {
         return String::new();

@@ -25,7 +25,7 @@ const LOCKED: Duration = Duration::from_millis(500);
 #[derive(Debug, thiserror::Error)]
 pub enum Unwritten {
     /// The file was removed, or another one has its name.
-    #[error("it was replaced or removed while it was in use")]
+    #[error("another program replaced or removed it while it was in use")]
     Replaced,
     /// Another program cut it.
     #[error("another program cut it from {before} to {now} bytes while it was in use")]
@@ -35,8 +35,8 @@ pub enum Unwritten {
         /// Bytes that are there.
         now: u64,
     },
-    /// It was empty, and another program began a session in it.
-    #[error("another program began a session in it")]
+    /// It was empty, and another program started a session in it.
+    #[error("another program started a session in it")]
     Begun,
     /// The session went to an older entry of its own, which only reading the file shows to be in it.
     #[error("the session went back to an older entry")]
@@ -48,7 +48,7 @@ pub enum Unwritten {
     #[error(transparent)]
     Store(StoreError),
     /// A fault of ours.
-    #[error("this is a fault in Quipu, please report it: {0}")]
+    #[error("this is a bug in Quipu, please report it: {0}")]
     Fault(String),
 }
 
@@ -235,7 +235,7 @@ pub(super) fn last_line(file: &File, size: u64) -> std::io::Result<Vec<u8>> {
 /// Opens, locks and, where it is of an old version, migrates a file. Gives its version too; `None` for an empty one.
 pub(super) fn find(path: &Path) -> Result<(Found, Option<u64>), ArchiveError> {
     let fail = |doing| move |source| ArchiveError::File { path: path.to_owned(), doing, source };
-    let no_file = || ArchiveError::NotASession { path: path.to_owned(), why: "it is no regular file" };
+    let no_file = || ArchiveError::NotASession { path: path.to_owned(), why: "it is not a regular file" };
     let flags = (OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits();
     let (path, file, writer, made) = match std::fs::metadata(path) {
         Ok(found) if !found.is_file() => return Err(no_file()),

@@ -55,7 +55,7 @@ pub async fn export(
         let root: Vec<Node> = store.nodes(&[row.base]).await?.into_iter().flatten().collect();
         let header = decode_nodes(store, &root).await?.pop();
         let header = header.and_then(|decoded| decoded.step.extra.get(AGENT)?.read::<Kept>().ok());
-        let header = header.ok_or_else(|| missing(row, "its first node is missing or holds no header"))?;
+        let header = header.ok_or_else(|| missing(row, "its first node is missing or has no header"))?;
         writer.header(header.header.get())?;
         tree(store, row, row.base, &mut writer).await?;
     } else if store.head(&main_ref(AGENT, &row.id)).await?.is_some()
@@ -455,7 +455,7 @@ pub(super) async fn notes(
 }
 
 async fn lineage(store: &dyn Graph, row: &SessionRow, out: &mut Writer<'_>) -> Result<(), ArchiveError> {
-    let head = row.head.ok_or_else(|| missing(row, "no ref stands at its last node"))?;
+    let head = row.head.ok_or_else(|| missing(row, "no ref points to its last node"))?;
     let mut path: Vec<NodeId> = Vec::new();
     let mut from = Some(head);
     while let Some(start) = from {

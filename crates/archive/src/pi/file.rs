@@ -482,12 +482,14 @@ impl SessionFile {
                 self.last = Some(head);
                 (self.foreign && !before.0).then(|| {
                     format!(
-                        "another program appended to {path} meanwhile: what it wrote stays, and is taken in at the end"
+                        "another program appended to {path}: its entries stay there and are imported when the session \
+                         ends"
                     )
                 })
             }
             Err(error) => {
-                let told = format!("{path} lacks what is said from now on: {error}. It is kept in the store");
+                let told =
+                    format!("new messages are no longer written to {path}: {error}. The store keeps them");
                 self.why = Some(error);
                 (!before.1).then_some(told)
             }

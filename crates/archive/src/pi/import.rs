@@ -397,13 +397,13 @@ impl Source {
         let mut skipped = Vec::new();
         loop {
             let Some(line) = lines.next().map_err(fail)? else {
-                let why = if skipped.is_empty() { "it is empty" } else { "it holds no JSON" };
+                let why = if skipped.is_empty() { "it is empty" } else { "it contains no JSON" };
                 return Err(ArchiveError::NotASession { path, why });
             };
             // The first line that is JSON must be the header.
             match Json::parse(&String::from_utf8_lossy(line.bytes)) {
                 Ok(json) => {
-                    let why = "its first line is no header with a type `session` and an id";
+                    let why = "its first line is not a header with type `session` and an id";
                     let Some(header) = Header::of(&json) else {
                         return Err(ArchiveError::NotASession { path, why });
                     };

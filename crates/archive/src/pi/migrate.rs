@@ -32,7 +32,7 @@ pub(super) fn migrate(path: &Path, old: &File) -> Result<File, ArchiveError> {
     let (mut n, mut last_id) = (0, None);
     while let Some(line) = lines.next().map_err(fail("read"))? {
         if line.is_too_long() {
-            let why = "it is of an old version, and a line is longer than can be migrated";
+            let why = "it has an old format version, and one line is too long to migrate";
             return Err(ArchiveError::NotASession { path: path.to_owned(), why });
         }
         let text = String::from_utf8_lossy(line.bytes);
@@ -41,7 +41,7 @@ pub(super) fn migrate(path: &Path, old: &File) -> Result<File, ArchiveError> {
             (None, _) => None,
             (Some(json), None) => {
                 let Some(first) = Header::of(json) else {
-                    let why = "its first line is no header with a type `session` and an id";
+                    let why = "its first line is not a header with type `session` and an id";
                     return Err(ArchiveError::NotASession { path: path.to_owned(), why });
                 };
                 n = 1;

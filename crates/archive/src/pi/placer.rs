@@ -238,7 +238,7 @@ impl Placer {
             Parent::Nothing => ROOT,
             Parent::Unreadable => {
                 if head.kind != "session" {
-                    self.report.problem(number, ProblemKind::Orphan, "it does not say what it follows");
+                    self.report.problem(number, ProblemKind::Orphan, "it has no parent id");
                 }
                 ROOT
             }

@@ -74,7 +74,7 @@ impl Database {
         let have = database.columns("nodes").map_err(fail)?;
         let has = |name: &&str| have.iter().any(|column| column == name);
         if !NEEDED.iter().all(has) {
-            let why = "its table `nodes` is not that of a version of Playfilo's that is known; a newer Quipu may read it";
+            let why = "its table `nodes` is not of a supported Playfilo version; a newer Quipu may read it";
             return Err(ArchiveError::NotASession { path: path.to_owned(), why });
         }
         let columns = NEEDED.into_iter().chain(LATER.into_iter().filter(|name| has(name))).collect();
@@ -96,7 +96,7 @@ impl Database {
                         report.problem(
                             0,
                             ProblemKind::NotAnEntry,
-                            &format!("node {told}: its id is no hash"),
+                            &format!("node {told}: its id is not a hash"),
                         );
                     }
                 }
@@ -204,27 +204,27 @@ impl Database {
         let mut record = node.record.clone();
         record.parent = node.record.parent.and_then(|parent| self.here.get(&parent).copied());
         if has_parent && record.parent.is_none() {
-            why = Some("what it follows is not there");
+            why = Some("its parent is missing");
         }
         let count = report.sealed;
         let mut parts = Vec::with_capacity(record.parts.len());
         for part in &node.record.parts {
             match self.blob(*part, sealer, report, blobs)? {
                 Some(part) => parts.push(part),
-                None => why = Some("a part of it is not there, or no JSON"),
+                None => why = Some("a part of it is missing or not JSON"),
             }
         }
         record.parts = parts;
         if let Some(prompt) = node.record.system_prompt {
             record.system_prompt = self.blob(prompt, sealer, report, blobs)?;
             if record.system_prompt.is_none() {
-                why = Some("its system prompt is not there, or no JSON");
+                why = Some("its system prompt is missing or not JSON");
             }
         }
         let config = node.config.as_deref().map(|text| sealed(text, sealer));
         let thought_signatures = node.thought_signatures.as_deref().map(|text| sealed(text, sealer));
         if why.is_none() && node.verify() != Verdict::Valid {
-            why = Some("its id is not the hash of what it says");
+            why = Some("its id is not the hash of its content");
         }
         if let Some(why) = why {
             report.problem(0, ProblemKind::Renamed, &format!("node {}: {why}", node.id));

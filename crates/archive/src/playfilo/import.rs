@@ -117,7 +117,7 @@ async fn finish(
         let to = node.parse::<NodeId>().ok().and_then(|node| graph.here.get(&node).copied());
         let fits = (1..=NAME).contains(&name.len()) && !name.chars().any(char::is_control);
         let Some(to) = to.filter(|_| fits) else {
-            let detail = format!("ref {name}: no node is where it stands, or its name is too long");
+            let detail = format!("ref {name}: its node is missing, or its name is not valid");
             report.problem(0, ProblemKind::NotAnEntry, &detail);
             continue;
         };

@@ -64,13 +64,13 @@ fn action(row: &[ForeignValue<'_>], here: &Here, sealer: &Sealer, report: &mut R
     let mut node = |value: &ForeignValue<'_>| {
         let text = value.text().filter(|text| !text.is_empty())?;
         let Ok(there) = text.parse::<NodeId>() else {
-            let detail = format!("action {number}: {text} is no node");
+            let detail = format!("action {number}: {text} is not a node id");
             report.problem(0, ProblemKind::Orphan, &detail);
             return None;
         };
         let known = here.get(&there).copied();
         if known.is_none() {
-            let detail = format!("action {number}: node {there} is not there");
+            let detail = format!("action {number}: node {there} is missing");
             report.problem(0, ProblemKind::Orphan, &detail);
         }
         // The log keeps the name of what is gone.
@@ -79,7 +79,7 @@ fn action(row: &[ForeignValue<'_>], here: &Here, sealer: &Sealer, report: &mut R
     let (from, to) = (node(from), node(to));
     let mut carried = metadata.text().map(std::borrow::Cow::into_owned);
     if carried.as_ref().is_some_and(|carried| carried.len() > CARRIED) {
-        let detail = format!("action {number}: what it carries is longer than 1 MiB, and is left out");
+        let detail = format!("action {number}: its metadata is longer than 1 MiB and is skipped");
         report.problem(0, ProblemKind::TooLong, &detail);
         carried = None;
     }

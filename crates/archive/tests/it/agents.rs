@@ -465,8 +465,8 @@ mod claude_code {
         let archive = archive();
         for (content, expect) in [
             ("", "it is empty"),
-            ("hello\n", "no record of it names a session"),
-            ("{\"type\":\"mode\",\"sessionId\":\"x\"}\n", "it holds no record with a `uuid`"),
+            ("hello\n", "none of its records has a session id"),
+            ("{\"type\":\"mode\",\"sessionId\":\"x\"}\n", "it has no record with a `uuid`"),
         ] {
             let error = archive.try_take(AGENT, &archive.file("a.jsonl", content)).unwrap_err();
             assert!(error.to_string().contains(expect), "{content:?}: {error}");

@@ -76,7 +76,7 @@ mod chatgpt {
             one.skipped.iter().map(|(kind, count)| (kind.as_str(), *count)).collect();
         let expect = [
             ("default_model_slug", 1),
-            ("file that is not in the export", 1),
+            ("file missing from the export", 1),
             ("node without a message", 1),
             ("safe_urls", 1),
         ];
@@ -120,7 +120,7 @@ mod chatgpt {
             whole.skipped,
             BTreeMap::from([
                 ("chat.html".into(), 1),
-                ("file that no message names".into(), 1),
+                ("file that no message refers to".into(), 1),
                 ("user.json".into(), 1)
             ])
         );
@@ -257,7 +257,7 @@ mod claude_ai {
         assert_eq!((one.added, one.lost, one.repaired, one.branches), (11, 0, 0, 3), "{one:?}");
         assert_eq!(
             one.skipped,
-            BTreeMap::from([("file that is not in the export".into(), 1), ("summary".into(), 1)])
+            BTreeMap::from([("file missing from the export".into(), 1), ("summary".into(), 1)])
         );
         let messages = archive.messages(ONE);
         let expect = [
@@ -325,9 +325,9 @@ mod claude_ai {
         let other = archive.file("other.zip", zip(&[stored("a.txt", b"hello")], false));
         assert!(whose(&other).is_empty());
         let error = archive.try_take(AGENT, &other).unwrap_err();
-        assert!(error.to_string().contains("no file of conversations"), "{error}");
+        assert!(error.to_string().contains("no conversations file"), "{error}");
         let error = archive.try_take(AGENT, &theirs).unwrap_err();
-        assert!(error.to_string().contains("no entry"), "{error}");
+        assert!(error.to_string().contains("not an entry"), "{error}");
         assert!(Agent::exports(&archive.dir.path().join("none.zip")).is_err());
     }
 }
@@ -365,7 +365,7 @@ mod gemini_takeout {
         archive.shown("gemini-2026-01-02");
         assert_eq!(
             reports["gemini-2026-01-02"].skipped,
-            BTreeMap::from([("file that is not in the export".into(), 1)])
+            BTreeMap::from([("file missing from the export".into(), 1)])
         );
         // Feedback is kept, and not shown.
         assert_eq!(
@@ -469,9 +469,9 @@ fn archives_that_are_not_as_they_should_be() {
     check(&with(&|file| file.offset = Some(9_999_999)), "not where the archive says");
     check(&with(&|file| file.offset = Some(3)), "shares its bytes");
     check(&with(&|file| file.crc ^= 1), "checksum is wrong");
-    check(&with(&|file| file.size = 40), "ends before");
+    check(&with(&|file| file.size = 40), "ends too early");
     check(&with(&|file| file.size = 3), "more comes out");
-    check(&with(&|file| (file.method, file.packed) = (8, vec![0xff; 40])), "what is packed is damaged");
+    check(&with(&|file| (file.method, file.packed) = (8, vec![0xff; 40])), "its compressed data is damaged");
     check(&with(&|file| *file = stored("file-x.txt", &vec![b'x'; (32 << 20) + 1])), "larger than 32 MiB");
     check(&with(&|file| *file = deflated("file-x.txt", &vec![0; 65 << 20])), "larger than 32 MiB");
     // Twice the same name: the last one counts.
@@ -491,8 +491,8 @@ fn what_can_be_read_of_a_damaged_archive_is() {
     let mut wrong = deflated("conversations.json", one.as_bytes());
     wrong.crc ^= 1;
     for (file, expect) in [
-        (deflated("conversations.json", bomb.as_bytes()), "200 times"),
-        (cut, "ends before"),
+        (deflated("conversations.json", bomb.as_bytes()), "compression ratio is above 200"),
+        (cut, "ends too early"),
         (wrong, "checksum"),
     ] {
         let archive = archive();
@@ -507,12 +507,12 @@ fn what_can_be_read_of_a_damaged_archive_is() {
     let whole = zip(&[stored("conversations.json", one.as_bytes())], false);
     let archive = archive();
     for (bytes, expect) in [
-        (whole[..whole.len() - 30].to_vec(), "it has no end"),
-        (whole.iter().map(|byte| if *byte == 1 { 9 } else { *byte }).collect(), "the list of its files"),
-        (b"PK\x03\x04".to_vec(), "it has no end"),
-        (b"{\"a\":1}".to_vec(), "no entry"),
-        (b"[{\"mapping\":".to_vec(), "no end yet"),
-        (b"hello".to_vec(), "no list of conversations"),
+        (whole[..whole.len() - 30].to_vec(), "its end is missing"),
+        (whole.iter().map(|byte| if *byte == 1 { 9 } else { *byte }).collect(), "its file list"),
+        (b"PK\x03\x04".to_vec(), "its end is missing"),
+        (b"{\"a\":1}".to_vec(), "not an entry"),
+        (b"[{\"mapping\":".to_vec(), "the last line is incomplete"),
+        (b"hello".to_vec(), "not a list of conversations"),
     ] {
         let error = archive.try_take("chatgpt", &archive.file("export.zip", bytes)).unwrap_err();
         assert!(error.to_string().contains(expect), "{expect}: {error}");

@@ -127,11 +127,11 @@ fn files_that_hold_no_session() {
     for (content, expect) in [
         ("", "it is empty"),
         ("\n \n", "it is empty"),
-        ("hello\n", "it holds no JSON"),
-        ("{}\n", "its first line is no header"),
-        ("{\"type\":\"message\",\"id\":\"a\"}\n", "its first line is no header"),
-        ("{\"type\":\"session\",\"id\":5}\n", "its first line is no header"),
-        ("[\"session\"]", "its first line is no header"),
+        ("hello\n", "it contains no JSON"),
+        ("{}\n", "its first line is not a header"),
+        ("{\"type\":\"message\",\"id\":\"a\"}\n", "its first line is not a header"),
+        ("{\"type\":\"session\",\"id\":5}\n", "its first line is not a header"),
+        ("[\"session\"]", "its first line is not a header"),
     ] {
         let error = archive.try_import(&archive.file("a.jsonl", content)).unwrap_err();
         assert!(error.to_string().contains(expect), "{content:?}: {error}");
@@ -143,7 +143,7 @@ fn files_that_hold_no_session() {
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
     for path in [&pipe, archive.dir.path(), Path::new("/dev/null")] {
         let error = archive.try_import(path).unwrap_err();
-        assert!(error.to_string().contains("no regular file"), "{error}");
+        assert!(error.to_string().contains("not a regular file"), "{error}");
     }
     let socket = archive.dir.path().join("socket.jsonl");
     let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();

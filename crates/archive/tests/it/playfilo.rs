@@ -97,7 +97,7 @@ fn what_cannot_be_kept_as_it_is() {
     assert_eq!((report.added, report.sealed, report.lost), (10, 1, 2), "{report:?}");
     assert_eq!((kinds(ProblemKind::Renamed), kinds(ProblemKind::NotAnEntry)), (6, 2), "{report:?}");
     assert_eq!(
-        (told("what it follows is not there"), told("a part of it"), told("not the hash")),
+        (told("its parent is missing"), told("a part of it"), told("not the hash")),
         (2, 2, 2),
         "{report:?}"
     );

@@ -177,7 +177,7 @@ fn each_file_has_its_report() {
     let reports = ran.json_lines();
     assert_eq!(reports.len(), 3);
     assert_eq!((&reports[0]["added"], &reports[0]["lost"]), (&json!(9), &json!(0)));
-    assert!(reports[1]["error"].as_str().unwrap().contains("it holds no JSON"), "{}", reports[1]);
+    assert!(reports[1]["error"].as_str().unwrap().contains("it contains no JSON"), "{}", reports[1]);
     assert_eq!((&reports[2]["session"], &reports[2]["lost"]), (&json!("other"), &json!(1)));
     assert_eq!(reports[2]["problems"][0]["kind"], "torn");
     for (dry, real) in dry.json_lines().iter().zip(&reports) {
@@ -234,7 +234,7 @@ fn unreadable_archive_names_the_next_step() {
         ("b.jsonl", "symbolic links", "leads back to itself"),
         ("none.jsonl", "could not be opened", "a link that leads nowhere"),
         ("mine.jsonl", "Permission denied", "let this user read it"),
-        ("pipe.jsonl", "no regular file", "a pipe"),
+        ("pipe.jsonl", "not a regular file", "a pipe"),
         ("wide.jsonl", "UTF-16", "iconv"),
         ("empty.jsonl", "it is empty", ""),
     ] {
@@ -257,7 +257,7 @@ fn unreadable_archive_names_the_next_step() {
     // What is named as an export, and is none.
     let part = world.file("part.zip", b"PK\x03\x04and no end");
     let told = world.run(&["import", part.to_str().unwrap()]);
-    assert!(told.err.contains("part.zip could not be read: it has no end"), "{}", told.err);
+    assert!(told.err.contains("part.zip could not be read: its end is missing"), "{}", told.err);
     let wide = world.file("wide.json", wide);
     assert!(world.run(&["import", wide.to_str().unwrap()]).err.contains("iconv"));
     std::fs::create_dir(world.path("work/nothing")).unwrap();

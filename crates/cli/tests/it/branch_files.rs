@@ -219,7 +219,7 @@ fn unsaved_file_states_are_reported() {
     let one = head(&world);
     world.run(&["-p", "-c", "two"]).ok();
     let shown = world.run(&["branch", &one, "--files", "--dry-run"]).ok().text();
-    assert_eq!(shown, "  ? big  stays as it is: larger than what is kept\n");
+    assert_eq!(shown, "  ? big  stays as it is: larger than the limit for saved files\n");
     let told = world.run(&["doctor"]).ok().text();
     assert!(told.contains("2 states of files that tools changed, 1 KiB of the store"), "{told}");
 }
@@ -253,7 +253,7 @@ fn old_states_make_room_and_that_is_told() {
         "{told}"
     );
     let shown = world.run(&["branch", &first, "--files", "--dry-run"]).ok().text();
-    assert_eq!(shown, "  ? a  stays as it is: no longer kept, to make room\n");
+    assert_eq!(shown, "  ? a  stays as it is: no longer saved, to free space\n");
     let doctor = world.run(&["doctor", "--json"]).ok().json();
     assert_eq!(doctor["healthy"], true, "{doctor}");
     let before = tree(&world);
@@ -285,7 +285,7 @@ fn changes_of_an_interrupted_command_are_recorded() {
     drop(running.wait());
     world.run(&["-p", "-c", "on"]).ok();
     let shown = world.run(&["branch", &one, "--files", "--dry-run"]).ok().text();
-    let why = "stays as it is: not looked at before a command changed it";
+    let why = "stays as it is: not checked before a command changed it";
     assert_eq!(shown, format!("  - new  removed\n  ? a  {why}\n"));
     let mut before = tree(&world);
     world.run(&["branch", &one, "--files", "--yes"]).ok();
@@ -328,7 +328,7 @@ fn removals_of_a_killed_command_are_listed_or_restored() {
     drop(running.wait());
     // Whoever opens the session finds out; what was made and removed between is nothing.
     let shown = world.run(&["branch", &one, "--files", "--dry-run"]).ok().text();
-    let why = "stays as it is: not looked at before a command changed it";
+    let why = "stays as it is: not checked before a command changed it";
     let of_git = "commits, refs and the index of git are not changed back";
     let lines: Vec<&str> = shown.lines().collect();
     assert!(lines.len() > 4, "{shown}");

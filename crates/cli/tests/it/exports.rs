@@ -182,7 +182,7 @@ fn a_database_that_is_locked_is_told_and_the_rest_goes_on() {
     assert!(reports.iter().any(|report| report["session"] == "0199bbbb"), "{reports:?}");
     let told = reports.iter().find_map(|report| report["error"].as_str()).unwrap();
     assert!(told.contains("playfilo.db") && told.contains("locked"), "{told}");
-    assert!(told.contains("import it again when that is done"), "{told}");
+    assert!(told.contains("close that program and import again"), "{told}");
     drop(file);
     assert!(world.run(&["import", "--yes"]).ok().text().contains("10 added"));
 }

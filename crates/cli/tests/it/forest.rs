@@ -144,7 +144,7 @@ fn import_repairs_are_shown_at_their_node() {
     for line in ["│  user below it", "│  user and round", "user one", "user three  <-- HEAD"] {
         assert!(drawn.iter().any(|drawn| drawn == line), "{line} is not in {drawn:?}");
     }
-    assert!(text.contains("(repaired: a second header, kept aside)"), "{text}");
+    assert!(text.contains("(repaired: a second header, kept separately)"), "{text}");
     assert!(text.contains("Repaired when it was imported, of what is drawn here: 6\n"), "{text}");
     let mended = &tree_json(&world, &[])["mended"];
     assert_eq!(mended["it follows itself in a circle, cut here"], 2);

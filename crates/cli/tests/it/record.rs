@@ -177,9 +177,9 @@ fn a_file_that_is_no_recording_is_told() {
     };
     check(b"", &["rec is no recording"]);
     check(b"\x7fELF\x02\x01\0\0", &["rec is no recording"]);
-    check(good.replacen("says hi", "says no", 1).as_bytes(), &["rec was changed: line 3"]);
+    check(good.replacen("says hi", "says no", 1).as_bytes(), &["rec was modified: the hash of line 3"]);
     check(good.replacen("Recording\":1", "Recording\":7", 1).as_bytes(), &["version 7", "Update"]);
-    check(&good.as_bytes()[..good.len() - 9], &["rec is torn: line 4"]);
+    check(&good.as_bytes()[..good.len() - 9], &["rec is incomplete: line 4"]);
     let world = alone(good.as_bytes());
     world.run(&["--replay", "none"]).fails(2, &["none"]);
     world.run(&["--replay", "."]).fails(2, &["not a regular file"]);

@@ -370,11 +370,11 @@ fn invalid_session_file_is_refused_at_once() {
     for name in ["fifo.jsonl", "dir.jsonl", "socket.jsonl", "/dev/null", "/dev/zero", "/dev/tty", "../work"] {
         world
             .run(&["-p", "--session", name, "hi"])
-            .fails(2, &["is not a session file: it is no regular file"]);
+            .fails(2, &["is not a session file: it is not a regular file"]);
     }
     drop(socket);
     let words = world.file("words.jsonl", "just some words\n");
-    world.run(&["-p", "--session", "words.jsonl", "hi"]).fails(2, &["words.jsonl", "it holds no JSON"]);
+    world.run(&["-p", "--session", "words.jsonl", "hi"]).fails(2, &["words.jsonl", "it contains no JSON"]);
     assert_eq!(std::fs::read_to_string(words).unwrap(), "just some words\n");
     let other = world.file("other.jsonl", "{\"type\":\"message\"}\n");
     world.run(&["-p", "--session", "other.jsonl", "hi"]).fails(2, &["no header"]);

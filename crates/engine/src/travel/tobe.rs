@@ -278,7 +278,7 @@ impl Tool for Tobe {
         _cx: &'a ToolContext,
     ) -> Pin<Box<dyn Future<Output = ToolOutput> + Send + 'a>> {
         // The session goes, and not the tool; what was planned never comes here.
-        Box::pin(std::future::ready(ToolOutput::error("You did not leave: the call was not planned.")))
+        Box::pin(std::future::ready(ToolOutput::error("You did not go back: the call was not planned.")))
     }
 }
 

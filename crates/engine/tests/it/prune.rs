@@ -255,7 +255,7 @@ async fn what_was_left_out_is_read_by_recall() {
         "{}",
         &first[first.len() - 300..]
     );
-    let (_, next) = first.split_once("go on with offset ").unwrap();
+    let (_, next) = first.split_once("continue with offset ").unwrap();
     pages["offset"] = next.split('"').next().unwrap().parse::<u64>().unwrap().into();
     world.fake.push([call(&[
         ("recall", pages),

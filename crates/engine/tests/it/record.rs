@@ -257,25 +257,29 @@ async fn a_bad_file_is_told_apart() {
     };
     let lines: Vec<&str> = good.split_inclusive('\n').collect();
     let edit = |from: &str, to: &str| good.replacen(from, to, 1).into_bytes();
-    check("empty", vec![], "is no recording");
-    check("text", b"hello\n".to_vec(), "is no recording");
-    check("binary", vec![0xff, 0, 1], "is no recording");
-    check("other JSON", b"{\"a\":1}\n".to_vec(), "is no recording");
-    check("no version", b"{\"quipuRecording\":}\n".to_vec(), "is no recording");
-    check("version 0", edit("Recording\":1", "Recording\":0"), "is no recording");
-    check("newer", edit("Recording\":1", "Recording\":2"), "version 2; this program plays up to 1");
-    check("torn", good.as_bytes()[..good.len() - 1].to_vec(), "torn: line 2");
-    check("torn early", lines[0].as_bytes()[..40].to_vec(), "torn: line 1");
-    check("edited answer", edit("Hello.", "Hullo."), "changed: line 2");
-    check("edited header", edit("\"Test\"", "\"Best\""), "changed: line 1");
-    check("no chain", b"{\"quipuRecording\":1}\n".to_vec(), "changed: line 1");
-    check("twice", [&good, lines[1]].concat().into_bytes(), "changed: line 3");
-    check("no header", lines[1].as_bytes().to_vec(), "is no recording");
-    check("header only", lines[0].as_bytes().to_vec(), "holds no call");
-    check("blank line", [&good, "\n"].concat().into_bytes(), "changed: line 3");
-    check("bytes behind", [good.as_bytes(), b"\xff\n"].concat(), "changed: line 3");
-    check("half a character", [good.as_bytes(), b"\xc3"].concat(), "torn: line 3");
-    check("deep", [good.as_bytes(), "[".repeat(1 << 20).as_bytes(), b"\n"].concat(), "changed: line 3");
+    check("empty", vec![], "is not a recording");
+    check("text", b"hello\n".to_vec(), "is not a recording");
+    check("binary", vec![0xff, 0, 1], "is not a recording");
+    check("other JSON", b"{\"a\":1}\n".to_vec(), "is not a recording");
+    check("no version", b"{\"quipuRecording\":}\n".to_vec(), "is not a recording");
+    check("version 0", edit("Recording\":1", "Recording\":0"), "is not a recording");
+    check(
+        "newer",
+        edit("Recording\":1", "Recording\":2"),
+        "version 2; this program replays versions up to 1",
+    );
+    check("torn", good.as_bytes()[..good.len() - 1].to_vec(), "incomplete: line 2");
+    check("torn early", lines[0].as_bytes()[..40].to_vec(), "incomplete: line 1");
+    check("edited answer", edit("Hello.", "Hullo."), "the hash of line 2");
+    check("edited header", edit("\"Test\"", "\"Best\""), "the hash of line 1");
+    check("no chain", b"{\"quipuRecording\":1}\n".to_vec(), "the hash of line 1");
+    check("twice", [&good, lines[1]].concat().into_bytes(), "the hash of line 3");
+    check("no header", lines[1].as_bytes().to_vec(), "is not a recording");
+    check("header only", lines[0].as_bytes().to_vec(), "contains no calls");
+    check("blank line", [&good, "\n"].concat().into_bytes(), "the hash of line 3");
+    check("bytes behind", [good.as_bytes(), b"\xff\n"].concat(), "the hash of line 3");
+    check("half a character", [good.as_bytes(), b"\xc3"].concat(), "incomplete: line 3");
+    check("deep", [good.as_bytes(), "[".repeat(1 << 20).as_bytes(), b"\n"].concat(), "the hash of line 3");
     // A chain is no signature: anyone can make one.
     let header = lines[0].split(",\"chain\"").next().unwrap();
     for (what, line, message) in [
@@ -284,7 +288,7 @@ async fn a_bad_file_is_told_apart() {
         (
             "another number",
             &*open_line(lines[1]).replacen("\"call\":1", "\"call\":2", 1),
-            "call 1 expected, not 2",
+            "expected call 1, got call 2",
         ),
         (
             "a number too large",

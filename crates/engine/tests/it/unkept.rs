@@ -106,9 +106,9 @@ async fn ignored_secrets_and_large_files_are_listed_and_stay() {
     assert_eq!(
         stays(&plan),
         [
-            "? .env  stays as it is: holds a secret, which is not kept",
-            "? large  stays as it is: larger than what is kept",
-            "? larger  stays as it is: larger than what is kept",
+            "? .env  stays as it is: contains a secret, which is not saved",
+            "? large  stays as it is: larger than the limit for saved files",
+            "? larger  stays as it is: larger than the limit for saved files",
         ]
     );
     there_and_back(&story, &[".env", "large"]).await;
@@ -304,7 +304,7 @@ async fn a_directory_that_holds_other_things_stays_and_is_listed() {
 async fn a_name_that_is_no_text_is_listed() {
     let story = story(&["printf x > \"$(printf 'bad\\377')\""], |_| {}, |_| {}).await;
     let plan = preview(&story).await;
-    assert_eq!(stays(&plan), ["? bad\u{fffd}  stays as it is: could not be read, or is no file"]);
+    assert_eq!(stays(&plan), ["? bad\u{fffd}  stays as it is: could not be read, or is not a file"]);
 }
 
 #[tokio::test]
@@ -331,7 +331,7 @@ async fn what_a_jump_left_behind_is_in_its_node_and_in_later_lists() {
         |_| {},
     )
     .await;
-    let line = "? .env  stays as it is: holds a secret, which is not kept".to_owned();
+    let line = "? .env  stays as it is: contains a secret, which is not saved".to_owned();
     let done = story.go(story.places[1].0, false).await;
     assert_eq!(stays(&done.plan), std::slice::from_ref(&line));
     let nodes = story.world.store.lineage(done.jumped.head, Until::Root).await.unwrap();
@@ -344,7 +344,7 @@ async fn what_a_jump_left_behind_is_in_its_node_and_in_later_lists() {
     assert!(told[0].as_text().is_some_and(|text| text.ends_with(&format!("\n{line}"))), "{told:?}");
     assert_eq!(
         node.value()["data"]["left"],
-        json!([{ "path": ".env", "why": "holds a secret, which is not kept" }])
+        json!([{ "path": ".env", "why": "contains a secret, which is not saved" }])
     );
     // Further back it still is as the last command left it.
     assert_eq!(stays(&preview(&story).await), [line]);

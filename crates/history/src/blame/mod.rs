@@ -59,11 +59,11 @@ pub enum NotKnown {
 impl std::fmt::Display for NotKnown {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::NotKept => "a call changed the file, and its content is not kept",
-            Self::NotWatched => "an agent changed the file whose commands were not watched",
-            Self::Alike => "the call removed the same line elsewhere: it was moved, or written anew",
-            Self::NotSeen => "a command copied it from a file that is not known",
-            Self::TooMany => "it is older than the changes that were looked at",
+            Self::NotKept => "a call changed the file, but its content was not saved",
+            Self::NotWatched => "an agent whose commands are not tracked changed the file",
+            Self::Alike => "the call removed the same line elsewhere: it was moved or rewritten",
+            Self::NotSeen => "a command copied it from an unknown file",
+            Self::TooMany => "it is older than the changes that were searched",
         })
     }
 }

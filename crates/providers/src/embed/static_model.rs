@@ -215,7 +215,7 @@ fn open(directory: &Path, name: &str) -> Result<File, String> {
     match std::fs::metadata(&path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err("it is not there".into()),
         Err(error) => Err(error.to_string()),
-        Ok(found) if !found.is_file() => Err("it is no regular file".into()),
+        Ok(found) if !found.is_file() => Err("it is not a regular file".into()),
         Ok(_) => File::open(&path).map_err(|error| error.to_string()),
     }
 }

@@ -312,5 +312,5 @@ async fn damaged_models_are_told() {
     assert!(StaticModel::open(path).unwrap_err().to_string().contains("more than 1048576 bytes"));
     std::fs::remove_file(path.join("config.json")).unwrap();
     std::fs::create_dir(path.join("config.json")).unwrap();
-    assert!(StaticModel::open(path).unwrap_err().to_string().contains("no regular file"));
+    assert!(StaticModel::open(path).unwrap_err().to_string().contains("not a regular file"));
 }

@@ -58,7 +58,7 @@ fn check_file(connection: &Connection, report: &mut Report) -> Outcome<()> {
     let transaction = connection.unchecked_transaction()?;
     match search::forget_older(&transaction) {
         Err(failure) if search::is_damage(&failure) => {
-            tell(report, ProblemKind::Derived, "the index of the search is damaged".to_owned());
+            tell(report, ProblemKind::Derived, "the search index is damaged".to_owned());
         }
         other => other?,
     }
@@ -69,7 +69,7 @@ fn check_file(connection: &Connection, report: &mut Report) -> Outcome<()> {
         if said != "ok" {
             // The index of the search can be made anew; the rest of the file is not meant.
             if search::is_named_in(&said) {
-                tell(report, ProblemKind::Derived, format!("the index of the search is damaged: {said}"));
+                tell(report, ProblemKind::Derived, format!("the search index is damaged: {said}"));
             } else {
                 tell(report, ProblemKind::File, format!("the file is damaged: {said}"));
             }
@@ -102,7 +102,7 @@ fn check_blobs(connection: &Connection, report: &mut Report) -> Outcome<HashSet<
                 continue;
             }
             let Ok(id) = hash.parse::<BlobId>() else {
-                tell(report, ProblemKind::Blob, format!("blob {hash:?} has an id that is no hash"));
+                tell(report, ProblemKind::Blob, format!("blob {hash:?} has an id that is not a hash"));
                 continue;
             };
             let blob = rows::find_blob(connection, &id)?;
@@ -219,7 +219,7 @@ fn check_circles(connection: &Connection, report: &mut Report) -> Outcome<()> {
                 break;
             }
             if !path.insert(id) {
-                tell(report, ProblemKind::Parent, format!("node {id}: its lineage runs in a circle"));
+                tell(report, ProblemKind::Parent, format!("node {id}: its lineage is a cycle"));
                 break;
             }
             next = rows::find_node(connection, &id)?.and_then(|node| node.record.parent);
@@ -243,18 +243,14 @@ fn check_chunks(connection: &Connection, report: &mut Report) -> Outcome<()> {
         for (_, hash) in page {
             report.chunks += 1;
             let Ok(id) = <[u8; 32]>::try_from(hash) else {
-                tell(report, ProblemKind::Chunk, "a chunk has an id that is no hash".to_owned());
+                tell(report, ProblemKind::Chunk, "a chunk has an id that is not a hash".to_owned());
                 continue;
             };
             match chunks::verify(connection, ChunkId(id), &mut recent) {
                 Ok(()) | Err(Failure::Erased(_)) => {}
                 Err(Failure::Corrupt(what)) => tell(report, ProblemKind::Chunk, what),
                 Err(Failure::Missing(what)) => {
-                    tell(
-                        report,
-                        ProblemKind::Chunk,
-                        format!("{what} is missing, and others are based on it"),
-                    );
+                    tell(report, ProblemKind::Chunk, format!("{what} is missing, but others depend on it"));
                 }
                 Err(error @ (Failure::Sql(_) | Failure::Store(_))) => return Err(error),
             }
@@ -271,7 +267,7 @@ fn check_refs(connection: &Connection, report: &mut Report) -> Outcome<()> {
     while let Some(row) = found.next()? {
         let name = rows::text(row, 0)?.unwrap_or_default();
         let node = rows::text(row, 1)?.unwrap_or_default();
-        tell(report, ProblemKind::Ref, format!("ref `{name}` stands at {node:?}, which is no node"));
+        tell(report, ProblemKind::Ref, format!("ref `{name}` points to {node:?}, which is not a node"));
     }
     Ok(())
 }
@@ -282,8 +278,8 @@ fn check_open(connection: &Connection, report: &mut Report) -> Outcome<()> {
     let open = [
         // The session of an early call is still to come.
         ("quipu_step", "an open step", "AND t.call <> 'early' "),
-        ("quipu_inbox", "a waiting input", ""),
-        ("quipu_jump", "a jump that is not over", ""),
+        ("quipu_inbox", "a queued input", ""),
+        ("quipu_jump", "an unfinished jump", ""),
     ];
     for (table, what, but) in open {
         let mut statement = connection.prepare(&format!(
@@ -321,7 +317,7 @@ fn check_derived(connection: &Connection, report: &mut Report) -> Outcome<()> {
          AND NOT EXISTS (SELECT 1 FROM quipu_x_wait w WHERE w.seq = n.rowid)",
     )?;
     if wrong + lost > 0 {
-        let what = format!("the index is wrong about {wrong} nodes and lacks {lost}; it can be made anew");
+        let what = format!("the index is wrong for {wrong} nodes and lacks {lost}; it can be rebuilt");
         tell(report, ProblemKind::Derived, what);
     }
     Ok(())

@@ -488,7 +488,7 @@ pub(super) fn read(connection: &Connection, id: ChunkId, range: Range<u64>) -> O
     }
     let whole = assemble(connection, id, row)?;
     if sha256(&whole) != id {
-        return Err(damaged(id, "its bytes are not those of its id"));
+        return Err(damaged(id, "its bytes do not match its id"));
     }
     let (start, end) = (narrow(start), narrow(end));
     if (start, end) == (0, whole.len()) {
@@ -508,7 +508,7 @@ pub(super) fn verify(connection: &Connection, id: ChunkId, recent: &mut Recent) 
             hash.update(read_pieces(connection, id, &row, at..(at + piece).min(row.size))?);
         }
         let whole = ChunkId(hash.finalize().into());
-        return if whole == id { Ok(()) } else { Err(damaged(id, "its pieces are not those of its id")) };
+        return if whole == id { Ok(()) } else { Err(damaged(id, "its pieces do not match its id")) };
     }
     let base = if row.codec == DELTA { read_header(&row.bytes).map(|(base, ..)| base) } else { None };
     let bytes = match base.and_then(|base| recent.get(&base)) {
@@ -516,7 +516,7 @@ pub(super) fn verify(connection: &Connection, id: ChunkId, recent: &mut Recent) 
         None => assemble(connection, id, row)?,
     };
     if sha256(&bytes) != id {
-        return Err(damaged(id, "its bytes are not those of its id"));
+        return Err(damaged(id, "its bytes do not match its id"));
     }
     recent.put(id, &bytes.into());
     Ok(())
@@ -549,9 +549,9 @@ fn assemble(connection: &Connection, id: ChunkId, row: Stored) -> Outcome<Vec<u8
     let mut row = row;
     while row.codec == DELTA {
         if differences.len() > usize::from(DEPTH) {
-            return Err(damaged(id, "it stands on too many differences"));
+            return Err(damaged(id, "it depends on too many deltas"));
         }
-        let (base, ..) = read_header(&row.bytes).ok_or_else(|| damaged(id, "its difference is cut off"))?;
+        let (base, ..) = read_header(&row.bytes).ok_or_else(|| damaged(id, "its delta is truncated"))?;
         differences.push(row);
         row = fetch(connection, base)?;
     }
@@ -564,7 +564,7 @@ fn assemble(connection: &Connection, id: ChunkId, row: Stored) -> Outcome<Vec<u8
             let size = row.size;
             read_pieces(connection, id, &row, 0..size)?
         }
-        _ => return Err(damaged(id, "it is kept in a way that this program does not know")),
+        _ => return Err(damaged(id, "it uses an encoding that this version does not know")),
     };
     for row in differences.iter().rev() {
         bytes = apply(id, bytes, row)?;
@@ -574,7 +574,7 @@ fn assemble(connection: &Connection, id: ChunkId, row: Stored) -> Outcome<Vec<u8
 
 /// What a difference makes of its base.
 fn apply(id: ChunkId, mut bytes: Vec<u8>, row: &Stored) -> Outcome<Vec<u8>> {
-    let wrong = || damaged(id, "its difference does not fit what it is based on");
+    let wrong = || damaged(id, "its delta does not match its base");
     let (_, prefix, suffix) = read_header(&row.bytes).ok_or_else(wrong)?;
     let size = narrow(row.size);
     let kept =
@@ -602,7 +602,7 @@ fn read_pieces(connection: &Connection, id: ChunkId, row: &Stored, range: Range<
     while at < range.end {
         let index = narrow(at / piece) * 32;
         let piece_id = row.bytes.get(index..index + 32).and_then(|bytes| bytes.try_into().ok()).map(ChunkId);
-        let piece_id = piece_id.ok_or_else(|| damaged(id, "its list of pieces is cut off"))?;
+        let piece_id = piece_id.ok_or_else(|| damaged(id, "its list of pieces is truncated"))?;
         let part = fetch(connection, piece_id)?;
         let size = narrow(part.size);
         let part = match part.codec {
@@ -610,10 +610,10 @@ fn read_pieces(connection: &Connection, id: ChunkId, row: &Stored, range: Range<
             DEFLATED => {
                 inflate(&part.bytes, size).ok_or_else(|| damaged(piece_id, "it cannot be decompressed"))?
             }
-            _ => return Err(damaged(piece_id, "a piece is kept whole, and this one is not")),
+            _ => return Err(damaged(piece_id, "a piece must be stored whole, but this one is not")),
         };
         if sha256(&part) != piece_id {
-            return Err(damaged(piece_id, "its bytes are not those of its id"));
+            return Err(damaged(piece_id, "its bytes do not match its id"));
         }
         let from = narrow(range.start.saturating_sub(at)).min(part.len());
         let to = narrow((range.end - at).min(piece)).min(part.len());

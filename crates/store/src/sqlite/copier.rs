@@ -75,7 +75,7 @@ fn serve(asks: &Receiver<()>, ended: &AtomicBool, connect: &Connect, place: &Pla
     let slot = shared.map(Shared::slot).unwrap_or_default();
     while asks.recv().is_ok() && !ended.load(Ordering::Relaxed) {
         let Ok(_held) = shared.map(Shared::hold).transpose() else { continue };
-        let copied = guarded(place, "copy the log of", || {
+        let copied = guarded(place, "copy the WAL of", || {
             let rested = lock(&slot).take();
             let connection = match rested {
                 Some(connection) => connection,

@@ -22,7 +22,10 @@ static CREATING: Mutex<()> = Mutex::new(());
 /// that SQLite may hold on it in this very process.
 pub(super) fn prepare(path: &Path, create: bool) -> Result<PathBuf, StoreError> {
     let Some(name) = path.file_name() else {
-        return Err(StoreError::NotAStore { path: path.to_owned(), what: "it names no file".to_owned() });
+        return Err(StoreError::NotAStore {
+            path: path.to_owned(),
+            what: "it does not name a file".to_owned(),
+        });
     };
     let directory = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -62,7 +65,7 @@ pub(super) fn prepare(path: &Path, create: bool) -> Result<PathBuf, StoreError> 
                     Err(error) => return Err(system_error(&file, "create", &error)),
                 }
             }
-            Err(error) => return Err(system_error(&file, "look at", &error)),
+            Err(error) => return Err(system_error(&file, "inspect", &error)),
         }
     }
     Err(StoreError::Io {
@@ -132,10 +135,10 @@ fn prepare_directory(store: &Path, directory: &Path, create: bool) -> Result<Pat
             let what = "its directory does not exist".to_owned();
             return Err(StoreError::NotAStore { path: store.to_owned(), what });
         }
-        Err(error) => return Err(system_error(directory, "look at", &error)),
+        Err(error) => return Err(system_error(directory, "inspect", &error)),
     }
-    let real = fs::canonicalize(directory).map_err(|error| system_error(directory, "look at", &error))?;
-    let found = fs::metadata(&real).map_err(|error| system_error(&real, "look at", &error))?;
+    let real = fs::canonicalize(directory).map_err(|error| system_error(directory, "inspect", &error))?;
+    let found = fs::metadata(&real).map_err(|error| system_error(&real, "inspect", &error))?;
     if !found.is_dir() {
         let what = format!("{} is not a directory", real.display());
         return Err(StoreError::NotAStore { path: store.to_owned(), what });
@@ -159,7 +162,7 @@ fn check_file(path: &Path, found: &Metadata, mode: u32) -> Result<(), StoreError
         return Err(StoreError::Symlink { path: path.to_owned() });
     }
     if !found.is_file() {
-        let what = "it is no regular file".to_owned();
+        let what = "it is not a regular file".to_owned();
         return Err(StoreError::NotAStore { path: path.to_owned(), what });
     }
     let (owner, user) = (found.uid(), geteuid().as_raw());

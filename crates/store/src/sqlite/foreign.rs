@@ -102,7 +102,7 @@ impl ForeignDatabase {
         let mut statement = self.connection.prepare_cached(query).map_err(failed)?;
         if statement.exists([table]).map_err(failed)? {
             return Err(io::Error::other(format!(
-                "`{table}` is a view or a virtual table, which could have rows without end; only tables are read"
+                "`{table}` is a view or a virtual table, which could return endless rows; Quipu reads only tables"
             )));
         }
         Ok(())
@@ -260,14 +260,14 @@ fn step_limit(path: &Path) -> u64 {
 fn failed(error: rusqlite::Error) -> io::Error {
     let advice = match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            "; another program holds it: import it again when that is done, or closed"
+            "; another program is using it: close that program and import again"
         }
         Some(ErrorCode::OperationInterrupted) => {
-            "; it has more rows than a file of its size has room for: it is damaged, or was made to be endless"
+            "; it has more rows than a file of its size can hold: it is damaged or crafted to be endless"
         }
-        Some(ErrorCode::NotADatabase) => "; it is no SQLite database, or an encrypted one",
+        Some(ErrorCode::NotADatabase) => "; it is not a SQLite database, or it is encrypted",
         Some(ErrorCode::DatabaseCorrupt) => {
-            "; it is damaged: `sqlite3 FILE .recover` writes what is left of it, which can be imported then"
+            "; it is damaged: recover it with `sqlite3 FILE .recover | sqlite3 NEW` and import NEW"
         }
         _ => "",
     };

@@ -278,7 +278,7 @@ pub(super) fn ancestor_at(
 fn above(connection: &Connection, from: Position, seq: i64) -> Outcome<Position> {
     let next = places::at(connection, seq)?;
     if next.depth >= from.depth {
-        return Err(Failure::Corrupt("the derived tables lead in a circle".to_owned()));
+        return Err(Failure::Corrupt("the derived tables contain a cycle".to_owned()));
     }
     Ok(next)
 }

@@ -140,7 +140,7 @@ pub(super) fn pending(connection: &Connection, session: &SessionId) -> Outcome<P
         pending.inbox.push(InboxItem {
             id: row.get::<_, String>(0)?.into(),
             queue: row.get(1)?,
-            input: Json::parse(&input).map_err(|_| broken("a waiting input"))?,
+            input: Json::parse(&input).map_err(|_| broken("a queued input"))?,
         });
     }
     let mut statement = connection.prepare_cached(

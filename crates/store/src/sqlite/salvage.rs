@@ -197,7 +197,7 @@ fn carry_over(source: &File, place: &Place, new: &Place, now: i64) -> Outcome<Sa
     }
     if found.nodes.is_empty() {
         let what =
-            "no node was found in it, so there is nothing to carry over; it was left as it is".to_owned();
+            "it contains no readable nodes, so there is nothing to recover; it was not changed".to_owned();
         return Err(StoreError::NotAStore { path: place.path.clone(), what }.into());
     }
     let mut salvage =

@@ -212,8 +212,8 @@ pub(super) fn complete_in_memory(connection: &Connection, path: &Path) -> Outcom
             return Err(StoreError::NotAStore {
                 path: path.to_owned(),
                 what:
-                    "it has the tables of an older program and cannot be written, so it cannot be brought up \
-                       to date; make it writable, or copy it"
+                    "it was written by an older version and is read-only, so it cannot be upgraded; make it writable, \
+                     or copy it"
                         .to_owned(),
             }
             .into());
@@ -263,7 +263,7 @@ fn recognise(connection: &Connection, path: &Path) -> Outcome<State> {
     }
     let foreign = |what: String| Failure::Store(StoreError::NotAStore { path: path.to_owned(), what });
     if !has("nodes") || !has("blobs") {
-        return Err(foreign("it is a database of something else".to_owned()));
+        return Err(foreign("it is a database of another program".to_owned()));
     }
     for (table, needed) in NEEDED_COLUMNS {
         let found = columns(connection, table)?;

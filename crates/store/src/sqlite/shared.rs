@@ -126,7 +126,7 @@ impl Shared {
             connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).ok();
         }
         // Closed after them: it would cost them their locks.
-        let _file = emptied.map_err(|error| system_error(&self.path, "make anew", &error))?;
+        let _file = emptied.map_err(|error| system_error(&self.path, "recreate", &error))?;
         *lock(&self.seen) = None;
         Ok(())
     }

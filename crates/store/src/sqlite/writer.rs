@@ -769,7 +769,7 @@ pub(super) fn guarded<T>(
         Err(panic) => {
             let detail = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
             let detail = detail.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-            let detail = format!("this is a fault in Quipu, please report it: {detail}");
+            let detail = format!("this is a bug in Quipu, please report it: {detail}");
             Err(StoreError::Io { path: place.path.clone(), doing: doing.to_owned(), detail })
         }
     }

@@ -100,7 +100,7 @@ fn one_by_one(connection: &Connection, root: i64, starts: Vec<i64>) -> Outcome<V
 }
 
 fn nowhere() -> Failure {
-    Failure::Corrupt("the derived tables lead nowhere".to_owned())
+    Failure::Corrupt("the derived tables are inconsistent".to_owned())
 }
 
 /// The nodes of some rows with their parts, until these are `bytes` long.

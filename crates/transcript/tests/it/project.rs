@@ -96,7 +96,8 @@ fn render(message: &Message) -> String {
     }
 }
 
-const INTERRUPTED: &str = "This call was interrupted and has no result. It may have run in part: look at the state of things before you repeat it.";
+const INTERRUPTED: &str = "This call was interrupted and has no result. It may have run in part: check the current \
+                           state before you repeat it.";
 
 /// `…` in what is expected stands for the note of an interrupted call.
 #[track_caller]
@@ -178,7 +179,7 @@ fn turns_that_are_not_settled_are_left_out() {
     assert_eq!(check_conversation(&messages), Ok(()));
     assert_eq!(
         render(&messages[3]),
-        "error 2: This call was not run: the answer reached its limit of output tokens, so the arguments may be cut."
+        "error 2: This call was not run: the answer reached its output token limit, so the arguments may be cut off."
     );
 }
 
@@ -223,7 +224,7 @@ fn equal_ids_are_told_apart() {
 
 #[test]
 fn the_user_speaks_first() {
-    let lost = "user: (What was said before this point is not available.)";
+    let lost = "user: (The conversation before this point is not available.)";
     check(
         &["user:", "assistant toolUse: call(1)", "result 1: a"],
         &[lost, "assistant toolUse: call(1)", "result 1: a"],
@@ -255,7 +256,8 @@ fn other_roles_speak_for_the_user() {
             "user: note",
             "user: of an extension",
             "user: Another branch of this conversation was explored and left. In short:\n\n<summary>\nleft\n</summary>",
-            "user: I ran this command:\n```\nls\n```\nIt printed:\n````\na\n```\nb\n````\nIts exit code was 2.\nThis is not all of the output. The whole is in /tmp/o.",
+            "user: I ran this command:\n```\nls\n```\nIt printed:\n````\na\n```\nb\n````\nIts exit code was 2.\nThe \
+             output is truncated. The full output is in /tmp/o.",
             "user: I ran this command:\n```\nsleep 9\n```\nIt printed nothing.\nI stopped it before it ended.",
         ],
     );
@@ -287,28 +289,25 @@ fn the_law_finds_what_is_broken() {
             .collect();
         assert_eq!(check_conversation(&messages).unwrap_err().to_string(), expect);
     };
-    check(&["assistant stop: x"], "message 0: the assistant speaks first");
-    check(&["user:"], "message 0: the user says nothing");
-    check(&["user: a", "assistant stop:"], "message 1: the assistant says nothing");
-    check(&["user: a", "assistant error: x"], "message 1: the turn is not settled");
+    check(&["assistant stop: x"], "message 0: the conversation starts with the assistant");
+    check(&["user:"], "message 0: the user message is empty");
+    check(&["user: a", "assistant stop:"], "message 1: the assistant message is empty");
+    check(&["user: a", "assistant error: x"], "message 1: the assistant message is unfinished");
     check(&["user: a", "assistant toolUse: call(1)"], "the end: the call 1 has no result");
     check(
         &["user: a", "assistant toolUse: call(1)", "user: b"],
         "message 2: comes before the results of the calls before it",
     );
     check(&["user: a", "assistant toolUse: call()", "result : x"], "message 1: a tool call has no id");
-    check(
-        &["user: a", "assistant toolUse: call(1) call(1)"],
-        "message 1: the id of a tool call was used before",
-    );
+    check(&["user: a", "assistant toolUse: call(1) call(1)"], "message 1: two tool calls have the same id");
     check(
         &["user: a", "assistant toolUse: call(1) call(2)", "result 2: x"],
-        "message 2: the result does not answer the call whose turn it is",
+        "message 2: the tool result does not answer the next open call",
     );
-    check(&["user: a", "result 2: x"], "message 1: the result does not answer the call whose turn it is");
+    check(&["user: a", "result 2: x"], "message 1: the tool result does not answer the next open call");
     check(
         &[r#"message: {"role":"branchSummary","summary":"x"}"#],
-        "message 0: neither user, assistant nor tool result",
+        "message 0: not a user message, assistant message or tool result",
     );
 }
 

@@ -34,11 +34,11 @@ impl Log {
     pub(super) fn apply(&mut self, line: &str) -> Result<(), &'static str> {
         let value = serde_json::from_str::<Value>(line)
             .or_else(|_| serde_json::from_str(&quipu_protocol::without_lone_surrogates(line)));
-        let Ok(Value::Object(mut change)) = value else { return Err("no change") };
+        let Ok(Value::Object(mut change)) = value else { return Err("not a change record") };
         let kind = change.get("kind").and_then(Value::as_u64);
         let value = change.shift_remove("v");
         if kind == Some(0) {
-            self.chat = value.ok_or("a beginning without a value")?;
+            self.chat = value.ok_or("an initial state without a value")?;
             return Ok(());
         }
         let Some(Value::Array(path)) = change.shift_remove("k") else {
@@ -55,7 +55,7 @@ impl Log {
                 Value::String(name) => at.get_mut(name.as_str()),
                 step => step.as_u64().and_then(|step| at.get_mut(usize::try_from(step).ok()?)),
             }
-            .ok_or("a change of what is not there")?;
+            .ok_or("a change to something that does not exist")?;
         }
         match (kind, last, at) {
             (Some(1), Value::String(name), Value::Object(members)) => {
@@ -66,12 +66,14 @@ impl Log {
                 match (step, value) {
                     (Some(step), Some(value)) if step < list.len() => list[step] = value,
                     (Some(step), Some(value)) if step == list.len() && step < LONGEST => list.push(value),
-                    _ => return Err("a change of what is not there"),
+                    _ => return Err("a change to something that does not exist"),
                 }
             }
             (Some(2), Value::String(name), Value::Object(members)) => {
                 let list = members.entry(name.clone()).or_insert_with(|| Value::Array(Vec::new()));
-                let Value::Array(list) = list else { return Err("an addition to what is no list") };
+                let Value::Array(list) = list else {
+                    return Err("an addition to something that is not a list");
+                };
                 let cut = change.get("i").and_then(Value::as_u64).and_then(|cut| usize::try_from(cut).ok());
                 let cut = cut.unwrap_or(usize::MAX).min(list.len());
                 let gone = list.split_off(cut);
@@ -85,7 +87,7 @@ impl Log {
             (Some(3), Value::String(name), Value::Object(members)) => {
                 members.shift_remove(name);
             }
-            _ => return Err("a change of a kind that is not known"),
+            _ => return Err("an unknown kind of change"),
         }
         Ok(())
     }

@@ -52,7 +52,7 @@ impl Reading {
     pub(super) async fn next(&self, placer: Placer) -> Result<Read, ArchiveError> {
         let (answer, read) = oneshot::channel();
         let asked = self.0.send((placer, answer));
-        let ended = || ArchiveError::Fault("the thread that read its sessions has ended".into());
+        let ended = || ArchiveError::Fault("the thread that read its sessions ended".into());
         asked.map_err(|_| ended())?;
         read.await.map_err(|_| ended())
     }

@@ -260,7 +260,7 @@ async fn what_is_shown_of_a_graph_is_limited_and_says_so() {
     let golden = golden().await;
     let life = golden.life("a2", |query| query.most = 6).await;
     assert_eq!((life.lines.len(), life.more), (6, true));
-    assert!(life.text(NOW).contains("... more follows than is shown"), "{}", life.text(NOW));
+    assert!(life.text(NOW).contains("... more nodes follow"), "{}", life.text(NOW));
     let shallow = golden.life("a2", |query| query.max_depth = 0).await;
     assert_eq!((shallow.lines.len(), shallow.more), (6, false));
 }
@@ -313,7 +313,8 @@ async fn a_node_is_recalled_with_what_is_around_it() {
 --- end of archive ---"#;
     assert_eq!(ask("u2", 1, 5, 5).await, expect);
     let departure = ask("dep", 0, 5, 0).await;
-    let note = "  ]\n  children: [\n  ]\n  // nobody can go to this node: the tool call call_2 of the answer before it has no result \
+    let note = "  ]\n  children: [\n  ]\n  // you cannot go to this node: the tool call call_2 of the answer before it \
+                has no result \
                 at that point; the nearest before it is 94418ef706d0\n}";
     assert!(departure.contains(note), "{departure}");
     let first = ask("a2", 0, 1, 9).await;

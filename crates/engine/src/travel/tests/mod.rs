@@ -201,7 +201,7 @@ async fn a_long_result_is_read_whole_page_by_page() {
         };
         whole.push_str(&text.replace("\\end of archive", "end of archive"));
         pages += 1;
-        match rest.and_then(|note| note.split_once("go on with offset ")) {
+        match rest.and_then(|note| note.split_once("continue with offset ")) {
             Some((_, next)) => offset = next.split('"').next().unwrap().parse().unwrap(),
             None => break,
         }

@@ -244,7 +244,7 @@ fn erase_jobs(connection: &Connection, _: &EraseTargets, needles: &Needles) -> O
     let mut erased = Erased::default();
     for job in jobs(connection, needles)? {
         if job.runs {
-            erased.keep(job.place(), KeptWhy::InUse, "the job runs now; erase again when it is done");
+            erased.keep(job.place(), KeptWhy::InUse, "the job is running; erase again when it is done");
             continue;
         }
         connection.execute("DELETE FROM quipu_job WHERE rowid = ?1", [job.row])?;

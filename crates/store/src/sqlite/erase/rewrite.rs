@@ -94,14 +94,16 @@ pub(super) fn erase(
 
 /// What is looked for is in what the graph needs.
 fn in_structure(place: FoundPlace, erased: &mut Erased) {
-    let told = "it is also in an id, a name or a word of the format, which the graph needs, so that stays";
+    let told = "it is also part of an id, a name or a word of the file format, which the graph needs, so it stays \
+                there";
     erased.keep(place, KeptWhy::Failed, told);
 }
 
 impl Work<'_> {
     fn in_use(&mut self, place: FoundPlace, owner: &str) {
-        let detail =
-            format!("a session at work has it (`{owner}`); close that session, or wait until its lease ends");
+        let detail = format!(
+            "an active session uses it (`{owner}`); close that session, or wait until its lease ends"
+        );
         self.erased.keep(place, KeptWhy::InUse, detail);
     }
 
@@ -136,8 +138,8 @@ impl Work<'_> {
                 continue;
             }
             if row.moves_files() {
-                let told = "a jump was ended while it put files in their places; open that session, which finishes it, \
-                            then erase again";
+                let told = "a jump was interrupted while it restored files; open that session to finish it, then erase \
+                            again";
                 self.erased.keep(row.place(), KeptWhy::InUse, told);
                 continue;
             }

@@ -50,16 +50,17 @@ pub(super) fn scrub(connection: &Connection) -> Outcome<Option<String>> {
     match shrink::shrink(connection) {
         Ok(_) => {}
         Err(Failure::Sql(error)) => {
-            let told = "the file could not be written anew, so old pages of it still hold what was erased";
+            let told = "could not rewrite the file, so its old pages still contain the erased text";
             return Ok(Some(format!(
-                "{told}: {error}; make room, end other programs that use it, and erase again"
+                "{told}: {error}; free some space, end other programs that use it, and erase again"
             )));
         }
         Err(other) => return Err(other),
     }
     if !cut_log(connection)? {
         return Ok(Some(
-            "somebody reads the store, so its log still holds what was erased; erase again when they are done".into(),
+            "another process is reading the store, so its write-ahead log still contains the erased text; erase again \
+             when that process is done".into(),
         ));
     }
     unmark(connection)?;
