@@ -129,9 +129,9 @@ impl Measured for ResultVerdict {
 /// Why a verdict is too long to be taken, where it is.
 fn excess(ContentSize { text, images }: ContentSize) -> Option<String> {
     match (text > HOOK_TEXT, images > HOOK_IMAGES) {
-        (true, _) => Some(format!("it returned {text} bytes, and at most {HOOK_TEXT} are taken")),
+        (true, _) => Some(format!("it returned {text} bytes; the limit is {HOOK_TEXT}")),
         (false, true) => {
-            Some(format!("it returned {images} bytes of images, and at most {HOOK_IMAGES} are taken"))
+            Some(format!("it returned {images} bytes of images; the limit is {HOOK_IMAGES}"))
         }
         (false, false) => None,
     }
@@ -189,7 +189,7 @@ impl Hooks {
         work: BoxFuture<'_, Result<T, HookError>>,
     ) -> Called<T> {
         let Ok(limit) = std::panic::catch_unwind(AssertUnwindSafe(|| hook.deadline())) else {
-            return Called::Failed("it failed inside, which is a bug of the hook".into());
+            return Called::Failed("it panicked, which is a bug in the hook".into());
         };
         let span = spans::hook(hook.name(), point.method());
         let work = work.instrument(span.clone());
@@ -197,7 +197,7 @@ impl Hooks {
             biased;
             () = cancel.cancelled() => Called::Cancelled,
             done = AssertUnwindSafe(work).catch_unwind() => match done {
-                Err(_) => Called::Failed("it failed inside, which is a bug of the hook".into()),
+                Err(_) => Called::Failed("it panicked, which is a bug in the hook".into()),
                 Ok(Err(error)) => Called::Failed(self.sealer.seal(&error.to_string()).into_owned()),
                 Ok(Ok(verdict)) => match excess(verdict.size()) {
                     Some(why) => Called::Failed(why),
