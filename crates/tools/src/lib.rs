@@ -61,6 +61,5 @@ fn spec(name: &str, description: &str, parameters: &serde_json::Value) -> ToolSp
 
 /// Arguments in a tool's own type. They are valid by then, so a failure is a bug of the caller, told in text.
 fn arguments<T: serde::de::DeserializeOwned>(args: &Json) -> Result<T, String> {
-    serde_json::from_value(args.value())
-        .map_err(|error| format!("The arguments do not fit the tool: {error}"))
+    serde_json::from_value(args.value()).map_err(|error| format!("Invalid arguments: {error}"))
 }

@@ -806,7 +806,7 @@ mod codex {
         assert_eq!((again.added, again.changed), (0, 0), "{:?}", again.problems);
         archive.shown(A);
         for (content, expect) in
-            [("", "it is empty"), ("{}\n", "no `session_meta`"), ("x\n", "no `session_meta`")]
+            [("", "it is empty"), ("{}\n", "not a `session_meta`"), ("x\n", "not a `session_meta`")]
         {
             let error = archive.try_take(AGENT, &archive.file("a.jsonl", content)).unwrap_err();
             assert!(error.to_string().contains(expect), "{content:?}: {error}");

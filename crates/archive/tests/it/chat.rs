@@ -317,9 +317,9 @@ fn files_that_are_not_as_they_should_be() {
     let whole = export(&chat()).to_string();
     for (content, expect) in [
         (String::new(), "it is empty"),
-        ("{}".into(), "no whole JSON object"),
-        (whole[..whole.len() - 9].into(), "no whole JSON object"),
-        (format!("{whole}{whole}"), "no whole JSON object"),
+        ("{}".into(), "not a complete JSON object"),
+        (whole[..whole.len() - 9].into(), "not a complete JSON object"),
+        (format!("{whole}{whole}"), "not a complete JSON object"),
         (export(&[]).to_string(), "not empty"),
     ] {
         let error = archive.try_take(AGENT, &archive.file("a.json", content)).unwrap_err();

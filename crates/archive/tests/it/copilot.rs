@@ -307,7 +307,7 @@ fn files_that_are_not_as_they_should_be() {
     assert!(report.sealed > 0);
     archive.shown(A);
     for (content, expect) in
-        [("", "it is empty"), ("{}\n", "does not begin with"), ("x\n", "does not begin with")]
+        [("", "it is empty"), ("{}\n", "does not start with"), ("x\n", "does not start with")]
     {
         let error = archive.try_take(AGENT, &archive.file("a.jsonl", content)).unwrap_err();
         assert!(error.to_string().contains(expect), "{content:?}: {error}");

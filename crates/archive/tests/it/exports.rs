@@ -459,25 +459,25 @@ fn archives_that_are_not_as_they_should_be() {
         change(&mut file);
         [main.clone(), file]
     };
-    check(&with(&|file| file.name = "../file-x.txt".into()), "leads out of the archive");
-    check(&with(&|file| file.name = "/etc/file-x.txt".into()), "leads out of the archive");
-    check(&with(&|file| file.name = "C:\\file-x.txt".into()), "leads out of the archive");
-    check(&with(&|file| file.name = "a\\..\\..\\file-x.txt".into()), "leads out of the archive");
+    check(&with(&|file| file.name = "../file-x.txt".into()), "leads outside the archive");
+    check(&with(&|file| file.name = "/etc/file-x.txt".into()), "leads outside the archive");
+    check(&with(&|file| file.name = "C:\\file-x.txt".into()), "leads outside the archive");
+    check(&with(&|file| file.name = "a\\..\\..\\file-x.txt".into()), "leads outside the archive");
     check(&with(&|file| file.flags = 1), "encrypted");
     check(&with(&|file| file.attributes = 0o120_777 << 16), "it is a link");
-    check(&with(&|file| file.method = 93), "packed in another way");
-    check(&with(&|file| file.offset = Some(9_999_999)), "not where the archive says");
+    check(&with(&|file| file.method = 93), "compression method is not supported");
+    check(&with(&|file| file.offset = Some(9_999_999)), "not where the archive index says");
     check(&with(&|file| file.offset = Some(3)), "shares its bytes");
-    check(&with(&|file| file.crc ^= 1), "checksum is wrong");
+    check(&with(&|file| file.crc ^= 1), "checksum does not match");
     check(&with(&|file| file.size = 40), "ends too early");
-    check(&with(&|file| file.size = 3), "more comes out");
+    check(&with(&|file| file.size = 3), "larger than the archive index says");
     check(&with(&|file| (file.method, file.packed) = (8, vec![0xff; 40])), "its compressed data is damaged");
     check(&with(&|file| *file = stored("file-x.txt", &vec![b'x'; (32 << 20) + 1])), "larger than 32 MiB");
     check(&with(&|file| *file = deflated("file-x.txt", &vec![0; 65 << 20])), "larger than 32 MiB");
     // Twice the same name: the last one counts.
     let twice = [main.clone(), stored("file-x.txt", b"alpha"), good.clone()];
     let (_, whole) = archive().take_all("chatgpt", "export.zip", zip(&twice, false));
-    assert!(whole.problems[0].detail.contains("another file of this name"));
+    assert!(whole.problems[0].detail.contains("a later file in the archive has the same name"));
 }
 
 #[test]

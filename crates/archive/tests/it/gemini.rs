@@ -340,9 +340,11 @@ fn files_that_are_not_as_they_should_be() {
     let again = archive.take(AGENT, &format!("again/{}", name()), &text);
     assert_eq!((again.added, again.changed), (0, 0), "{:?}", again.problems);
     archive.shown(A);
-    for (content, expect) in
-        [("", "it is empty"), ("{}\n", "no line of it is a header"), ("x\n", "no line of it is a header")]
-    {
+    for (content, expect) in [
+        ("", "it is empty"),
+        ("{}\n", "none of its lines is a header"),
+        ("x\n", "none of its lines is a header"),
+    ] {
         let error = archive.try_take(AGENT, &archive.file("a.jsonl", content)).unwrap_err();
         assert!(error.to_string().contains(expect), "{content:?}: {error}");
     }

@@ -169,5 +169,5 @@ fn branch_moves_only_an_idle_session_of_its_own() {
         "message": { "role": "user", "content": "hello", "timestamp": 5 } });
     let file = world.file("foreign.jsonl", format!("{header}\n{user}\n"));
     world.run(&["import", "pi", file.to_str().unwrap()]).ok();
-    world.run(&["branch", "ext:u1"]).fails(2, &["written by pi and stays as it is", "quipu fork"]);
+    world.run(&["branch", "ext:u1"]).fails(2, &["belongs to pi and cannot be changed here", "quipu fork"]);
 }

@@ -329,7 +329,7 @@ fn removals_of_a_killed_command_are_listed_or_restored() {
     // Whoever opens the session finds out; what was made and removed between is nothing.
     let shown = world.run(&["branch", &one, "--files", "--dry-run"]).ok().text();
     let why = "stays as it is: not checked before a command changed it";
-    let of_git = "commits, refs and the index of git are not changed back";
+    let of_git = "git commits, refs and the index are not restored";
     let lines: Vec<&str> = shown.lines().collect();
     assert!(lines.len() > 4, "{shown}");
     assert_eq!(

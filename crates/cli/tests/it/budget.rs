@@ -261,7 +261,7 @@ fn an_answer_without_usage_counts_as_reserved() {
         settings(&world, &json!({ "daily": 3.2 }));
         let ran = world.run(&["-p", "--model", model, "--mode", "json", "x"]).ok();
         let told = ran.json_lines().into_iter().find(|line| line["type"] == "quipu_trouble").unwrap();
-        assert!(told["message"].as_str().unwrap().contains("$2.00 more counts as spent"), "{told}");
+        assert!(told["message"].as_str().unwrap().contains("$2.00 more is counted as spent"), "{told}");
         assert!(doctor(&world).1.starts_with("$0 spent today, plus $2.00"), "{:?}", doctor(&world));
         world.run(&["-p", "--model", model, "x"]).ok();
         assert_eq!(allowed(&world), [2_000, 1_200]);

@@ -107,7 +107,7 @@ fn files_of_the_user_that_are_damaged() {
     }
     // The key that names secrets is not made anew: the names in old sessions would mean nothing.
     std::fs::write(home.join("seal.key"), "not a key").unwrap();
-    world.run(&["-p", "hi"]).fails(1, &["seal.key", "not a key", "restore it"]);
+    world.run(&["-p", "hi"]).fails(1, &["seal.key", "not a valid key", "restore it"]);
     std::fs::remove_file(home.join("seal.key")).unwrap();
     // Pipes in their places hang nobody.
     for file in ["seal.key", "auth.json", "AGENTS.md"] {

@@ -111,7 +111,7 @@ fn files_come_along_and_go_back() {
     world.run(&["-p", "--session", &ours, "Go on."]).ok();
     let said: Vec<String> = messages(world.requests().last().unwrap()).iter().map(wire_text).collect();
     let last = said[said.len() - 2..].join("\n");
-    assert!(last.contains("are on disk as it left them"), "{last}");
+    assert!(last.contains("file changes of the branch are on disk"), "{last}");
     let diff = world.run(&["diff", stood.as_str().unwrap(), &ours, "--json"]).ok().json();
     let file = |name: &str, done: &str| json!({ "path": world.path("work").join(name), "done": done });
     assert_eq!(diff["b"]["files"], json!([file("both", "edited"), file("left", "wrote")]));
@@ -194,7 +194,7 @@ fn killed_anywhere_it_is_made_with_its_files_or_not_at_all() {
         let ran = world.run(&["-p", "--session", &ours, "on"]).ok();
         assert!(!ran.err.contains("warning"), "{}", ran.err);
         let said: Vec<String> = messages(world.requests().last().unwrap()).iter().map(wire_text).collect();
-        let told = said.concat().matches("What another branch came to").count();
+        let told = said.concat().matches("The result of another branch is merged here").count();
         assert_eq!((staged(&world), told), (0, usize::from(is_merged)), "{waits} {placed}: {said:?}");
         let text = if is_merged { "two" } else { "one" };
         assert_eq!(with(&world, text), FILES, "{waits} {placed}");

@@ -203,7 +203,7 @@ fn outputs_that_cannot_be_removed_are_told() {
     let session = directory.file_name().unwrap().to_str().unwrap().to_owned();
     world
         .run(&["rm", "--yes", &session])
-        .fails(1, &["was removed, but not all that its commands printed", "quipu-bash-"]);
+        .fails(1, &["was removed, but some of its commands' output files were not", "quipu-bash-"]);
     set_mode(&directory, 0o700);
     let (state, detail) = doctor(&world, &[]);
     assert!(

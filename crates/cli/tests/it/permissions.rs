@@ -236,7 +236,7 @@ fn a_person_at_the_terminal_decides() {
     std::fs::write(world.path("home/.ssh/config"), "Host h").unwrap();
     let read = call("c1", "read", &json!({ "path": "~/.ssh/config" }));
     let shown = at_terminal(&world, vec![read, done()], "a\ny").unwrap();
-    assert!(shown.contains("keep secrets") && !shown.contains("a always"), "{shown}");
+    assert!(shown.contains("store secrets") && !shown.contains("a always"), "{shown}");
     assert!(results(&world)[0].contains("Host h"));
     assert!(does(&world, &[], &[("read", json!({ "path": "~/.ssh/config" }))])[0].starts_with('!'));
 }
@@ -443,7 +443,7 @@ fn configuration_files_need_permission_in_every_tool() {
         let lines = ["echo x > AGENTS.md", "echo x > .git/hooks/pre-commit"];
         let told = does(&world, &[], &[command(lines[0]), command(lines[1]), asking(lines[0], "protected")]);
         assert!(told.iter().all(|told| told.starts_with('!')), "{told:?}");
-        assert!(told[2].contains("a person can allow that beforehand"), "{}", told[2]);
+        assert!(told[2].contains("you can allow that in advance"), "{}", told[2]);
         let told = does(
             &world,
             &["--allow", "protected"],

@@ -154,7 +154,7 @@ fn a_recording_needs_no_model_and_no_key() {
     let events = world.run(&["-p", "--mode", "json", "--no-session", "--replay", "rec"]).ok().json_lines();
     assert!(events.len() > 10);
     let other = world.run(&["--replay", "rec", "--append-system-prompt", "Be short."]).ok();
-    assert!(other.err.contains("another system prompt"), "{}", other.err);
+    assert!(other.err.contains("a different system prompt"), "{}", other.err);
     assert!(world.requests().is_empty());
 }
 
@@ -231,7 +231,7 @@ fn another_way_from_an_older_node() {
     world.run(&["-p", "where?", "left"]).ok();
     let nodes = world.nodes();
     let node = |at: usize| nodes[at]["id"].as_str().unwrap();
-    world.run(&["-p", "--fork", node(4), "on"]).fails(2, &["results are missing", "bash"]);
+    world.run(&["-p", "--fork", node(4), "on"]).fails(2, &["tool calls have no result", "bash"]);
     world.run(&["-p", "--fork", "ffff", "on"]).exits(2);
     let ran = world.run(&["-p", "--fork", &node(2)[..12], "right"]).ok();
     assert_eq!(ran.text(), "Right it is.\n");

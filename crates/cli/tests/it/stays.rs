@@ -72,7 +72,7 @@ fn jump_lists_what_stays() {
 fn is_told_with_what_is_said(world: &World) {
     world.run(&["-p", "-c", "third"]).ok();
     let said: Vec<String> = messages(world.requests().last().unwrap()).iter().map(wire_text).collect();
-    let told: Vec<&String> = said.iter().filter(|text| text.contains("together with the files")).collect();
+    let told: Vec<&String> = said.iter().filter(|text| text.contains("restored the files")).collect();
     assert_eq!(told.len(), 1, "{said:?}");
     lists(told[0]);
     assert!(said.last().unwrap().contains("third"), "{said:?}");
@@ -112,7 +112,7 @@ fn merge_lists_what_does_not_come_along() {
 /// Each command on a session that was imported, and that no session of ours went on from: what it prints, or why not.
 #[test]
 fn commands_work_on_a_fresh_import() {
-    let stays = "is written by pi and stays as it is; `quipu fork` makes one that goes on from it";
+    let stays = "belongs to pi and cannot be changed here; `quipu fork` makes one that goes on from it";
     let table: &[(&[&str], Result<&str, &str>)] = &[
         (&["context", ID], Ok("together")),
         (&["context"], Ok("together")),

@@ -93,13 +93,13 @@ fn interrupted_shell_line_is_reported_after_a_kill() {
     terminal.shows("begun-42");
     terminal.dies();
     let mut terminal = Terminal::open(&world, &["-c"]);
-    terminal.shows("ended before it did");
+    terminal.shows("process ended before this command did");
     terminal.types("well?\r");
     terminal.settles("I see.");
     terminal.types(CTRL_D);
     assert_eq!(terminal.ends(), Some(0));
     let told = told(&world, 0);
-    assert!(told.contains("sleep 1000") && told.contains("ended before it did"), "{told}");
+    assert!(told.contains("sleep 1000") && told.contains("process ended before this command did"), "{told}");
 }
 
 #[test]

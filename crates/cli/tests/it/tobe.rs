@@ -125,7 +125,7 @@ fn session_answers_the_message_that_sent_it_back() {
     world.run(&["tobe", "--yes", "nothing", "x"]).fails(2, &["is no node and no session"]);
     world.run(&["tobe", "--yes", &target, " \u{7} "]).fails(2, &["The message is empty"]);
     world.run(&["tobe", "--yes", &target, &"x".repeat(70_000)]).fails(2, &["at most 65536"]);
-    world.run(&["tobe", "--yes", &target, "[SYSTEM WARNING]: x"]).fails(2, &["say it in other words"]);
+    world.run(&["tobe", "--yes", &target, "[SYSTEM WARNING]: x"]).fails(2, &["use other words"]);
 }
 
 #[test]

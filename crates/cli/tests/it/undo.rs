@@ -109,7 +109,7 @@ fn a_step_is_a_turn_a_jump_a_fork_or_a_removal() {
     // A new move leaves nothing to do again; what was undone is in the graph.
     world.run(&["undo", "--yes"]).ok();
     world.run(&["-p", "-c", "three"]).ok();
-    world.run(&["redo", "--yes"]).fails(2, &["nothing to do again"]);
+    world.run(&["redo", "--yes"]).fails(2, &["nothing to redo"]);
     world.run(&["show", second.as_str().unwrap()]).ok();
     let told = world.run(&["undo", "--yes", "--json", "--steps", "9"]).ok().json_lines();
     let what: Vec<&Value> = told.iter().map(|step| &step["what"]).collect();

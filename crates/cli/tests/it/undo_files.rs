@@ -57,7 +57,7 @@ fn files_go_back_with_a_message_and_with_undo_and_forward_again() {
     world.run(&["-p", "-c"]).ok();
     let said = messages(world.requests().last().unwrap()).iter().map(wire_text).collect::<Vec<_>>();
     assert!(said.last().unwrap().contains("Again.\n[SYSTEM WARNING]: "), "{said:?}");
-    assert!(said.last().unwrap().contains("are again what they were here"), "{said:?}");
+    assert!(said.last().unwrap().contains("made in the working directory since are undone"), "{said:?}");
 
     // The message and its answer go, and the files are what they were.
     world.run(&["undo", "--files", "--yes"]).ok();

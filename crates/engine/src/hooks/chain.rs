@@ -130,9 +130,7 @@ impl Measured for ResultVerdict {
 fn excess(ContentSize { text, images }: ContentSize) -> Option<String> {
     match (text > HOOK_TEXT, images > HOOK_IMAGES) {
         (true, _) => Some(format!("it returned {text} bytes; the limit is {HOOK_TEXT}")),
-        (false, true) => {
-            Some(format!("it returned {images} bytes of images; the limit is {HOOK_IMAGES}"))
-        }
+        (false, true) => Some(format!("it returned {images} bytes of images; the limit is {HOOK_IMAGES}")),
         (false, false) => None,
     }
 }

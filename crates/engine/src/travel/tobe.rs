@@ -40,17 +40,17 @@ const SAID_BACK: usize = 80;
 /// The marks of a message to itself, which other programs know by them.
 const NOTE: &str = "[SYSTEM / INCARNATION NOTE]";
 const WARNING: &str = "[SYSTEM WARNING]";
-const WARNS: &str = "You wrote the note above yourself, further on in a branch of this conversation that you left to \
-                     come here. Nothing else of that branch is here. Files were not changed back: look before you rely \
-                     on what they were.";
+const WARNS: &str = "You wrote the note above yourself, later in a branch of this conversation that you left to come \
+                     here. Nothing else of that branch is here. Files were not restored: check them before you rely on \
+                     what they were.";
 
 /// The same where files went along.
-const WITH_FILES: &str = "You wrote the note above yourself, further on in a branch of this conversation that you left to \
-                          come here. Nothing else of that branch is here. Files in the working directory that your tools \
-                          are known to have changed since are again what they were here; what background processes and \
-                          others changed stays, and so does all outside of it: look before you rely on it.";
+const WITH_FILES: &str = "You wrote the note above yourself, later in a branch of this conversation that you left to \
+                          come here. Nothing else of that branch is here. The known changes that your tools made in \
+                          the working directory since are undone; changes by background processes, by others and \
+                          outside of it stay: check before you rely on it.";
 /// What follows that, before the lines of what is not put back.
-const EXCEPT: &str = "Not put back, or not known:";
+const EXCEPT: &str = "Not restored, or not known:";
 
 /// Where a call would take its session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,11 +76,11 @@ impl Travel {
     pub fn question(&self) -> String {
         let files = match &self.files {
             None => "files stay as they are".to_owned(),
-            Some(plan) if plan.changes.is_empty() => "no file is changed by that".to_owned(),
-            Some(plan) => format!("{} file(s) become what they were there", plan.shown().count()),
+            Some(plan) if plan.changes.is_empty() => "no files change".to_owned(),
+            Some(plan) => format!("{} file(s) are restored", plan.shown().count()),
         };
         let stays = self.files.as_ref().map_or(0, FilePlan::count_of_stays);
-        let files = if stays == 0 { files } else { format!("{files}, {stays} thing(s) are not put back") };
+        let files = if stays == 0 { files } else { format!("{files}, {stays} item(s) are not restored") };
         format!("{}; {files}", self.way())
     }
 
@@ -94,7 +94,7 @@ impl Travel {
     pub fn way(&self) -> String {
         let Self { target, line, messages, turns, .. } = self;
         if self.begins {
-            return format!("begin below {} ({line}), which another program wrote", target.short());
+            return format!("start a session below {} ({line}), which another program wrote", target.short());
         }
         let more = if *messages >= COUNTED { " or more" } else { "" };
         let target = target.short();
@@ -147,22 +147,20 @@ impl Tobe {
                 },
                 "carryover_message": {
                     "type": "string",
-                    "description": "What you will know there of what happened since: all that matters, for nothing else \
-                                    comes along"
+                    "description": "What you need to know there of what happened since; nothing else is kept"
                 },
                 "files": {
                     "type": "boolean",
-                    "description": "Whether the files that your tools changed since become what they were there; they \
-                                    stay as they are by default"
+                    "description": "Restore the files that your tools changed since (default false)"
                 }
             },
             "required": ["target_node_hash", "carryover_message"]
         });
-        let description = "Go back to an earlier point of this conversation, with a message to yourself, and go on from \
-                           there at once. Use it when a way has led nowhere and its traces are in your way. What came \
-                           after that point is left behind: you will not see it, but it stays in the graph, and you can \
-                           come back to it. Files stay as they are, unless you ask for them. Calls before this one in the same answer end \
-                           first; calls after it are not run.";
+        let description = "Go back to an earlier point of this conversation with a message to yourself, and continue \
+                           there at once. Use it when an approach has failed and its traces are in your way. You no \
+                           longer see what came after that point, but it stays in the graph and you can return to it. \
+                           Files stay as they are unless you restore them. Calls before this one in the same answer \
+                           finish first; calls after it do not run.";
         let spec = ToolSpec {
             name: Self::NAME.into(),
             description: description.into(),
@@ -173,21 +171,20 @@ impl Tobe {
 
     /// Where the call would go, or why it cannot, for the model.
     pub(crate) async fn plan(self: &Arc<Self>, args: &Json) -> Result<Trip, String> {
-        let failed = |error: StoreError| format!("The graph could not be read: {error}");
-        let args: Args =
-            args.read().map_err(|error| format!("The arguments do not fit the tool: {error}"))?;
+        let failed = |error: StoreError| format!("Could not read the graph: {error}");
+        let args: Args = args.read().map_err(|error| format!("Invalid arguments: {error}"))?;
         let message = carryover(&args.carryover_message)?;
         let standing = self.standing.get().map(|view| view.borrow().clone());
         let Some((session, head)) = standing.and_then(|view| Some((view.session, view.head?))) else {
-            return Err("The session has no past yet, so there is nowhere to go.".into());
+            return Err("The session has no earlier node to go to.".into());
         };
         let node = self.find(&args.target_node_hash, &session, head).await?;
         let LegalTarget { illegal, nearest, .. } = legal_target(&*self.store, node).await.map_err(failed)?;
         if let Some(why) = illegal {
             let instead = nearest.map_or(String::new(), |near| {
-                format!(" The nearest node before it that can be gone to is {}.", near.short())
+                format!(" The nearest earlier node that you can go to is {}.", near.short())
             });
-            return Err(format!("Nobody can go to {}: {why}.{instead}", node.short()));
+            return Err(format!("You cannot go to {}: {why}.{instead}", node.short()));
         }
         let (messages, turns) = count_left(&*self.store, head, node).await.map_err(failed)?;
         let line = line_of(&*self.store, node).await.map_err(failed)?;
@@ -200,12 +197,12 @@ impl Tobe {
     async fn look_at_files(&self, from: NodeId, to: NodeId) -> Result<Option<FilePlan>, String> {
         let Some(ground) = &self.ground else {
             return Err(
-                "What files were is not kept in this session, so they cannot go along: go without `files`."
+                "This session does not save file states, so files cannot be restored: go back without `files`."
                     .into(),
             );
         };
         let plan =
-            ground.preview(from, to).await.map_err(|error| format!("Files cannot go along: {error}."))?;
+            ground.preview(from, to).await.map_err(|error| format!("Files cannot be restored: {error}."))?;
         let lost: Vec<_> =
             plan.iter().flat_map(FilePlan::conflicts).map(|(change, _)| change.clone()).collect();
         if lost.is_empty() {
@@ -213,13 +210,13 @@ impl Tobe {
         }
         let lines = FilePlan { changes: lost, ..FilePlan::default() }.lines(TOLD);
         Err(format!(
-            "Files cannot go along: somebody else changed these since, or they cannot be kept as they are. Nothing was \
-             changed. Go without `files`, or let the user decide.\n{lines}"
+            "Files cannot be restored: someone else changed these since, or they cannot be saved first. Nothing was \
+             changed. Go back without `files`, or let the user decide.\n{lines}"
         ))
     }
 
     async fn find(&self, hash: &str, session: &SessionId, head: NodeId) -> Result<NodeId, String> {
-        let failed = |error: StoreError| format!("The graph could not be read: {error}");
+        let failed = |error: StoreError| format!("Could not read the graph: {error}");
         let said = one_line(hash, SAID_BACK);
         let scope = Scope { head: Some(head) };
         let found = match self.store.resolve(&Spelling::from(hash), &scope).await.map_err(failed)? {
@@ -233,16 +230,17 @@ impl Tobe {
         match own.as_slice() {
             [one] => Ok(one.node),
             [] if named.is_empty() => Err(format!(
-                "No node is called \"{said}\". Give its hash, or at least 4 characters of it, as life and recall name it."
+                "No node is named \"{said}\". Give its hash, or at least 4 characters of it, as life and recall show \
+                 it."
             )),
             [] => Err(format!(
-                "\"{said}\" is no node of this session, and you can go to nodes of this session only. Read it with recall; \
-                 a person can go on from it, or fork it."
+                "\"{said}\" is not a node of this session, and you can go only to nodes of this session. Read it with \
+                 recall; a person can continue from it or fork it."
             )),
             many => {
                 let list: Vec<String> =
                     many.iter().map(|one| format!("\n{}  {}", one.node.short(), one.role)).collect();
-                Err(format!("{} nodes fit \"{said}\"; give more of the hash:{}", many.len(), list.concat()))
+                Err(format!("{} nodes match \"{said}\"; give more of the hash:{}", many.len(), list.concat()))
             }
         }
     }
@@ -316,7 +314,7 @@ fn git_head(cwd: &Path) -> Option<String> {
 pub(crate) fn carryover(message: &str) -> Result<String, String> {
     if message.len() > CARRYOVER_LIMIT {
         return Err(format!(
-            "The message has {} bytes, and at most {CARRYOVER_LIMIT} come along: say what matters in fewer words.",
+            "The message has {} bytes; the limit is {CARRYOVER_LIMIT}: shorten it.",
             message.len()
         ));
     }
@@ -324,15 +322,13 @@ pub(crate) fn carryover(message: &str) -> Result<String, String> {
     let plain = plain.trim();
     if plain.is_empty() {
         return Err(
-            "The message is empty: say what you need to know there, for nothing else comes along.".into()
+            "The message is empty: write what you need to know there, because nothing else is kept.".into()
         );
     }
     let lower = plain.to_lowercase();
     let marks = [NOTE, WARNING, BEGIN, END, "--- archived"];
     if let Some(mark) = marks.into_iter().find(|mark| lower.contains(&mark.to_lowercase())) {
-        return Err(format!(
-            "The message holds \"{mark}\", which only the frame around it may: say it in other words."
-        ));
+        return Err(format!("The message contains the reserved text \"{mark}\": use other words."));
     }
     Ok(plain.to_owned())
 }

@@ -166,7 +166,7 @@ async fn a_summary_that_fails_leaves_the_context_as_it_was() {
         (Reply { error: Some(ModelErrorKind::Server), ..say("half") }, "did not sum"),
         (Reply { stop: Some(StopReason::Length), ..say("half") }, "cut off"),
         (call(&[("echo", json!({"text": "x"}))]), "called a tool"),
-        (Reply { text: " \n".into(), pieces: 1, ..Reply::default() }, "in no words"),
+        (Reply { text: " \n".into(), pieces: 1, ..Reply::default() }, "an empty summary"),
     ];
     for (reply, why) in bad {
         for manual in [true, false] {

@@ -213,7 +213,7 @@ async fn a_session_whose_files_cannot_take_their_places_is_not_moved_before_they
     let before = story.now();
     let refused = |error: ChangeError| {
         let text = error.to_string();
-        assert!(text.contains("in-the-way/link") && text.contains("stays where it is"), "{text}");
+        assert!(text.contains("in-the-way/link") && text.contains("cannot move"), "{text}");
     };
     refused(engine.undo_along(&id, 1, Some(&RestoreFiles::default())).await.unwrap_err());
     refused(engine.tobe_along(first, "Look.", None).await.unwrap_err());

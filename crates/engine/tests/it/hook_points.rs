@@ -574,7 +574,7 @@ async fn result_that_hooks_made_too_large_is_left_out() {
     let live = made(&world, Made { result, ..Made::default() }).await;
     assert_eq!(live.run("go").await, Outcome::Done);
     let (_, text, is_error) = live.results().remove(0);
-    assert!(is_error && text.contains("hooks made"), "{} bytes", text.len());
+    assert!(is_error && text.contains("hooks changed its result"), "{} bytes", text.len());
     live.finish().await;
 }
 

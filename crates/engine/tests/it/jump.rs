@@ -157,7 +157,7 @@ async fn a_summary_that_fails_leaves_the_session_where_it_stands() {
         (Reply { error: Some(ModelErrorKind::Server), cost: 0.25, ..say("half") }, "did not sum"),
         (Reply { stop: Some(StopReason::Length), cost: 0.25, ..say("half") }, "cut off"),
         (Reply { cost: 0.25, ..call(&[("echo", json!({"text": "x"}))]) }, "called a tool"),
-        (Reply { text: " \n".into(), pieces: 1, cost: 0.25, ..Reply::default() }, "in no words"),
+        (Reply { text: " \n".into(), pieces: 1, cost: 0.25, ..Reply::default() }, "an empty summary"),
     ];
     for (reply, why) in bad {
         let world = World::with([say("a0"), say("a1"), reply, say("a2")]);
@@ -321,7 +321,7 @@ async fn a_long_branch_is_read_in_pieces_that_fit_and_nothing_is_skipped() {
     live.finish().await;
     world.fake.push((0..2).map(|_| Reply { cost: 0.5, ..say("half") }));
     for (max_cost, daily_budget, why) in
-        [(Some(1.0), None, "may cost is spent"), (None, Some(1.0), "today's budget")]
+        [(Some(1.0), None, "cost limit is reached"), (None, Some(1.0), "today's budget")]
     {
         let limits = Limits { max_cost, daily_budget, ..Limits::default() };
         let settings = SessionOptions { limits, ..options(&world, 8_192) };

@@ -173,7 +173,7 @@ async fn other_words_and_more_calls_than_recorded_are_departures() {
     let live = there.create_with(options).await;
     assert_eq!(live.run("hello").await, Outcome::Done);
     let Outcome::Failed(error) = live.run("more").await else { panic!("it ends") };
-    assert!(error.message.contains("the recording ends here: it holds 1 call"), "{error}");
+    assert!(error.message.contains("the recording ends here, after 1 call"), "{error}");
     live.finish().await;
     let (options, replay) = replayed(&there, &recording);
     let options = SessionOptions { system: Some("Other.".into()), tools: Vec::new(), ..options };
@@ -299,7 +299,11 @@ async fn a_bad_file_is_told_apart() {
     ] {
         check(what, forge(&[header, line]).into_bytes(), message);
     }
-    check("a header without model", forge(&["{\"quipuRecording\":1"]).into_bytes(), "line 1 is no call");
+    check(
+        "a header without model",
+        forge(&["{\"quipuRecording\":1"]).into_bytes(),
+        "line 1 is not a recorded call",
+    );
     let world = World::new();
     let open = |path: &Path| Replay::open(path, Places::default()).expect_err("no recording").to_string();
     assert!(open(world.dir.path()).contains("not a regular file"));

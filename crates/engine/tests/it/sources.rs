@@ -439,7 +439,7 @@ async fn a_session_is_opened_with_tools_whose_source_is_down() {
     let (live, _) = world.open(&id).await;
     live.run("d").await;
     assert_eq!((tools_of(&world), epochs(&world, head(&live)).await.len()), (vec!["echo".into()], 2));
-    assert!(live.results()[0].1.contains("its source bench took it away"), "{:?}", live.results());
+    assert!(live.results()[0].1.contains("its source bench removed it"), "{:?}", live.results());
     live.finish().await;
     world.check().await;
 }

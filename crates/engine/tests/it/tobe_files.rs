@@ -78,7 +78,10 @@ async fn files_are_what_they_were_there_and_undo_brings_them_back() {
     assert_eq!(tree(&world.cwd()), then, "{:?}", live.results());
     let said: Vec<String> = messages_of(world.fake.bodies().last().unwrap()).iter().map(text_of).collect();
     let note = said.last().unwrap();
-    assert!(note.contains("Not this way.") && note.contains("are again what they were here"), "{note}");
+    assert!(
+        note.contains("Not this way.") && note.contains("made in the working directory since are undone"),
+        "{note}"
+    );
     let from = departures(&world).await[0];
     assert_eq!(legal_target(&*world.store, from).await.unwrap().illegal, None);
     let (id, last) = (live.id(), head(&live));
@@ -121,7 +124,7 @@ async fn what_nobody_agreed_to_is_not_done() {
     world.fake.push([call(&[go(target)]), say("Well.")]);
     assert_eq!(live.run("q1").await, Outcome::Done);
     let refused = live.results().pop().unwrap();
-    assert!(refused.2 && refused.1.contains("go without `files`"), "{refused:?}");
+    assert!(refused.2 && refused.1.contains("go back without `files`"), "{refused:?}");
     end(world, live).await;
 }
 
@@ -150,10 +153,7 @@ async fn a_person_sees_which_files_would_be_changed_and_only_that_is_done() {
             match &events.next().await.unwrap().event {
                 Event::Asked { ask } => {
                     assert!(
-                        ask.permission()
-                            .unwrap()
-                            .question
-                            .ends_with("; 2 file(s) become what they were there"),
+                        ask.permission().unwrap().question.ends_with("; 2 file(s) are restored"),
                         "{ask:?}"
                     );
                     assert_eq!(&*ask.permission().unwrap().subject, "Not this way.\n\n~ a\n- new/b");
@@ -168,8 +168,7 @@ async fn a_person_sees_which_files_would_be_changed_and_only_that_is_done() {
             }
         }
         let text = live.results().pop().unwrap().1;
-        let expect =
-            if changes { "files changed while the list of changes was looked at" } else { "Incarnation" };
+        let expect = if changes { "files changed after the list of changes was made" } else { "Incarnation" };
         assert!(text.contains(expect), "{text}");
         if changes {
             assert_eq!(tree(&world.cwd())["new/b"].1, b"changed meanwhile");

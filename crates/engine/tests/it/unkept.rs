@@ -189,7 +189,7 @@ async fn commits_and_refs_that_bash_moved_are_listed() {
     let refs: Vec<_> = plan.left.iter().map(|left| left.path.as_str()).collect();
     assert_eq!(refs, [".git/HEAD", ".git/refs/heads/main", ".git/refs/heads/topic", ".git/refs/tags/v1"]);
     let lines = stays(&plan);
-    assert!(lines[0].contains("it is at refs/heads/topic, and was at refs/heads/main there"), "{lines:?}");
+    assert!(lines[0].contains("it is at refs/heads/topic and was at refs/heads/main there"), "{lines:?}");
     assert!(lines[2].contains("and was at nowhere there"), "{lines:?}");
     // Once they are back by hand, there is nothing to say.
     let cwd = story.world.cwd();

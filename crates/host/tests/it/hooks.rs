@@ -220,5 +220,5 @@ async fn hook_replaces_the_files_of_rules_that_were_found() {
     let flood = vec![PathBuf::from("EXTRA.md"); quipu::HOOK_RESOURCES + 1];
     let as_found = world.ask(vec![TestHook::finding(flood)]).await;
     assert_eq!(as_found, plain);
-    assert!(world.heard().contains("and at most 256 are taken"));
+    assert!(world.heard().contains("the limit is 256"));
 }

@@ -682,7 +682,7 @@ async fn job_without_models_is_told_that_there_are_none() {
         JobNotice::Failed { error, .. } => Some(error),
         _ => None,
     });
-    assert_eq!(told.unwrap(), "there is no model to ask: this program gives jobs no models");
+    assert_eq!(told.unwrap(), "no model is available: this program gives jobs no models");
 }
 
 #[tokio::test]

@@ -190,7 +190,7 @@ fn notes_carry_words_and_files() {
     assert_eq!(words_of_note("x"), None);
     let long = [Arc::new(Message::user(format!("first {} last", "w".repeat(9_000)), 1))];
     let note = compaction_note("x", None, &long, &TouchedFiles::default(), 32_000);
-    assert!(note.contains("first w") && note.contains("(... 1075 characters are left out ...)"), "{note}");
+    assert!(note.contains("first w") && note.contains("(... 1075 characters omitted ...)"), "{note}");
     assert!(note.contains("w last\n</user-messages>"));
 }
 

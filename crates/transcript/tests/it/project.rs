@@ -293,7 +293,7 @@ fn the_law_finds_what_is_broken() {
     check(&["user:"], "message 0: the user message is empty");
     check(&["user: a", "assistant stop:"], "message 1: the assistant message is empty");
     check(&["user: a", "assistant error: x"], "message 1: the assistant message is unfinished");
-    check(&["user: a", "assistant toolUse: call(1)"], "the end: the call 1 has no result");
+    check(&["user: a", "assistant toolUse: call(1)"], "at the end, the call 1 has no result");
     check(
         &["user: a", "assistant toolUse: call(1)", "user: b"],
         "message 2: comes before the results of the calls before it",
