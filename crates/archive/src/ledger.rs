@@ -153,6 +153,6 @@ mod tests {
         assert_eq!(ledger.get(0), Some(row(0)));
         ledger.check().unwrap();
         assert_eq!(ledger.get(5), None);
-        assert!(ledger.check().unwrap_err().to_string().contains("temporary file"));
+        assert!(ledger.check().unwrap_err().to_string().contains("temporary index"));
     }
 }

@@ -216,7 +216,7 @@ mod tests {
         let (rules, problems) = find_rules(&home, &sub, &[]);
         assert_eq!(texts(&rules), ["mine", "upper", "lower"]);
         assert!(
-            matches!(&problems[..], [one] if one.contains("lies above") && one.contains("rules.above")),
+            matches!(&problems[..], [one] if one.contains("it is above") && one.contains("rules.above")),
             "{problems:?}"
         );
         let (accepted, problems) = find_rules(&home, &sub, std::slice::from_ref(&root));
@@ -270,7 +270,7 @@ mod tests {
             link(to, &repository);
             let (rules, problems) = find_rules(&home, &repository, &[]);
             assert_eq!(rules, vec![], "{to}");
-            assert!(matches!(&problems[..], [one] if one.contains("it is a link to")), "{problems:?}");
+            assert!(matches!(&problems[..], [one] if one.contains("it links to")), "{problems:?}");
         }
         // Within it, and the user's own, they are as good as files.
         std::fs::write(repository.join("docs/rules.md"), "inside").unwrap();

@@ -81,7 +81,7 @@ async fn session_keeps_its_identity_text_unless_replaced() {
     std::fs::remove_file(world.path("home/.quipu/me.md")).unwrap();
     let ran = world.run(&["-p", "-c", "six"]).ok();
     assert!(
-        ran.err.contains("could not be read") && ran.err.contains("goes on with the text"),
+        ran.err.contains("could not read the identity file") && ran.err.contains("goes on with the text"),
         "{}",
         ran.err
     );
@@ -121,13 +121,13 @@ fn a_file_that_cannot_be_used_is_named_with_the_reason() {
             words.iter().chain(&["me.md", "take `identity.file` out of"]).copied().collect();
         world.run(&["-p", "x"]).fails(2, &words);
     };
-    check(&["could not be read"]);
+    check(&["could not read the identity file"]);
     std::fs::write(&path, "").unwrap();
     check(&["is empty"]);
     std::fs::write(&path, b"\xff\xfe").unwrap();
     check(&["is not UTF-8"]);
     std::fs::write(&path, "x".repeat((64 << 10) + 1)).unwrap();
-    check(&["more than 65536 bytes"]);
+    check(&["larger than 65536 bytes"]);
     std::fs::remove_file(&path).unwrap();
     std::fs::create_dir(&path).unwrap();
     check(&["is not a regular file"]);

@@ -194,7 +194,7 @@ fn rules_of_the_project_are_in_the_prompt() {
     world.file("AGENTS.md", "Here.");
     // What lies above the project is not its own, unless the user says so.
     let ran = world.run(&["-p", "hi"]).ok();
-    assert!(ran.err.contains("lies above") && ran.err.contains("rules.above"), "{}", ran.err);
+    assert!(ran.err.contains("it is above") && ran.err.contains("rules.above"), "{}", ran.err);
     let all = system(&world.requests()[0]);
     assert!(all.contains("Mine.") && all.contains("Here.") && !all.contains("Above."), "{all}");
     let settings = world.path("home/.quipu/settings.json");

@@ -283,8 +283,8 @@ async fn a_bad_file_is_told_apart() {
     // A chain is no signature: anyone can make one.
     let header = lines[0].split(",\"chain\"").next().unwrap();
     for (what, line, message) in [
-        ("not an object", "[1", "line 2 is no call"),
-        ("no members", "{\"call\":1", "line 2 is no call"),
+        ("not an object", "[1", "line 2 is not a recorded call"),
+        ("no members", "{\"call\":1", "line 2 is not a recorded call"),
         (
             "another number",
             &*open_line(lines[1]).replacen("\"call\":1", "\"call\":2", 1),
@@ -293,9 +293,9 @@ async fn a_bad_file_is_told_apart() {
         (
             "a number too large",
             &*open_line(lines[1]).replacen("\"call\":1", "\"call\":99999999999", 1),
-            "line 2 is no call",
+            "line 2 is not a recorded call",
         ),
-        ("an unknown stop", &*open_line(lines[1]).replacen("\"stop\"", "\"stoop\"", 1), "line 2 is no call"),
+        ("an unknown stop", &*open_line(lines[1]).replacen("\"stop\"", "\"stoop\"", 1), "line 2 is not a recorded call"),
     ] {
         check(what, forge(&[header, line]).into_bytes(), message);
     }
