@@ -362,7 +362,7 @@ impl Machine {
             ) => self.refuse_slot(slot, batch::denied(None)),
             None => self.refuse_slot(
                 slot,
-                "Nobody answered in time whether this call may run, so it was not run.".into(),
+                "Nobody answered the permission question in time, so this call was not run.".into(),
             ),
         }
         self.emit(Event::AskClosed { ask: ask.clone(), by: answer, by_policy: false });

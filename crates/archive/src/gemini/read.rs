@@ -193,7 +193,7 @@ impl Log {
                 if score >= self.messages[at].score {
                     self.replace(at, text, score);
                 }
-                self.out.report.skip("message again");
+                self.out.report.skip("repeated message");
                 at
             }
             None => {
@@ -219,7 +219,7 @@ impl Log {
             if self.aside.insert(Key::of(&id)) {
                 self.beside.push((verbatim(&message.members, text), json, line));
             } else {
-                self.out.report.skip("message again");
+                self.out.report.skip("repeated message");
             }
             return None;
         }
@@ -292,7 +292,7 @@ impl Log {
                     if score > self.messages[at].score {
                         self.replace(at, text, score);
                     }
-                    self.out.report.skip("message again");
+                    self.out.report.skip("repeated message");
                     at
                 }
                 None => {
@@ -477,7 +477,7 @@ impl Log {
                 self.out.report.skip("session_context");
             }
             for (..) in &self.beside {
-                self.out.report.skip("of an empty session");
+                self.out.report.skip("entry of an empty session");
             }
             return Ok(());
         }
@@ -496,7 +496,7 @@ impl Log {
             let mut hash = quipu_protocol::ChunkId(quipu_dag::sha256(json.get().as_bytes())).to_string();
             hash.truncate(32);
             if !told.insert(Key::of(&hash)) {
-                self.out.report.skip("told again");
+                self.out.report.skip("repeated entry");
                 continue;
             }
             let mut item = Item::new(format!("{}.{hash}", self.session), entry, line);

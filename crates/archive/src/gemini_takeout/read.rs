@@ -153,7 +153,7 @@ impl Days {
                         }
                         return Some(activity);
                     }
-                    None => self.list.report.skip("activity of another kind"),
+                    None => self.list.report.skip("other kind of activity"),
                 }
                 continue;
             }
@@ -173,7 +173,7 @@ impl Days {
             let Some(json) = self.list.next_here() else { continue };
             match Activity::of_json(&json) {
                 Some(activity) => return Some(activity),
-                None => self.list.report.skip("activity of another kind"),
+                None => self.list.report.skip("other kind of activity"),
             }
         }
     }

@@ -58,7 +58,7 @@ fn action(row: &[ForeignValue<'_>], here: &Here, sealer: &Sealer, report: &mut R
     let number = id.integer().unwrap_or_default();
     let kind: String = kind.text().unwrap_or_default().chars().take(KIND).collect();
     if kind.starts_with(OURS) {
-        report.skip("action of a Quipu");
+        report.skip("action written by Quipu");
         return None;
     }
     let mut node = |value: &ForeignValue<'_>| {

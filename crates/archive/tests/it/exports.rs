@@ -376,7 +376,7 @@ mod gemini_takeout {
         let undated = &reports["gemini-undated"];
         assert_eq!((kinds(undated), undated.added), (vec![ProblemKind::NoTime; 2], 2));
         assert_eq!(kinds(&whole), [ProblemKind::NotAnEntry]);
-        let expect = [("activity of another kind", 1), ("archive_browser.html", 1)];
+        let expect = [("other kind of activity", 1), ("archive_browser.html", 1)];
         assert_eq!(whole.skipped, expect.map(|(kind, count)| (kind.to_owned(), count)).into());
         let messages = archive.messages("gemini-2026-01-02");
         assert_eq!(answers(&messages)[1].timestamp, 1_767_398_399_999);
@@ -390,7 +390,7 @@ mod gemini_takeout {
         let store = archive();
         let (reports, whole) = store.take_all(AGENT, "page.zip", archived(&page, "My Activity.html"));
         assert_eq!(reports.values().map(|report| report.added).sum::<u64>(), 7, "{reports:?}");
-        assert_eq!(whole.skipped["activity of another kind"], 1);
+        assert_eq!(whole.skipped["other kind of activity"], 1);
         let said = shorts(&store.messages("gemini-2026-01-02"));
         let expect = [
             "u Nobody answered.",

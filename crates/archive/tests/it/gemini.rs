@@ -204,7 +204,7 @@ fn the_version_that_says_most_is_taken() {
     // Each line is an entry, or is counted.
     let counts = |kind: &str| report.skipped.get(kind).copied().unwrap_or(0);
     assert_eq!((counts("header"), counts("$set messages"), counts("$set")), (2, 5, 7));
-    assert_eq!((counts("functionResponse"), counts("message again")), (4, 19));
+    assert_eq!((counts("functionResponse"), counts("repeated message")), (4, 19));
     assert!(archive.take(AGENT, &name(), lines(&conversation())).unchanged);
     let again = archive.take(AGENT, &format!("copy/{}", name()), lines(&conversation()));
     assert_eq!((again.added, again.changed), (0, 0));

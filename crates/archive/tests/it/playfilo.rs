@@ -168,7 +168,7 @@ fn the_log_of_actions_is_taken_over_once() {
     let report = import();
     // Two that tell of what was said come before them.
     assert_eq!((report.added, report.actions), (2, 9), "{report:?}");
-    assert_eq!(report.skipped["action of a Quipu"], 1);
+    assert_eq!(report.skipped["action written by Quipu"], 1);
     let told = |word: &str| report.problems.iter().filter(|problem| problem.detail.contains(word)).count();
     assert_eq!((report.repaired, told("is missing"), told("is not a node id"), report.sealed), (2, 1, 1, 1));
     let found = archive.actions();

@@ -416,7 +416,7 @@ async fn a_question_ends_when_its_answerer_leaves_or_its_time_is_up() {
     let (_, _held) = live.session.subscribe_and_answer(Delivery::Live).await.unwrap();
     world.fake.push([call(&[("echo", json!({"text": "x"}))])]);
     assert_eq!(live.run("go").await, Outcome::Done);
-    assert!(live.results()[0].1.contains("Nobody answered in time"));
+    assert!(live.results()[0].1.contains("Nobody answered the permission question in time"));
     live.finish().await;
     world.check().await;
 }

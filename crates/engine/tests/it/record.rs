@@ -295,7 +295,11 @@ async fn a_bad_file_is_told_apart() {
             &*open_line(lines[1]).replacen("\"call\":1", "\"call\":99999999999", 1),
             "line 2 is not a recorded call",
         ),
-        ("an unknown stop", &*open_line(lines[1]).replacen("\"stop\"", "\"stoop\"", 1), "line 2 is not a recorded call"),
+        (
+            "an unknown stop",
+            &*open_line(lines[1]).replacen("\"stop\"", "\"stoop\"", 1),
+            "line 2 is not a recorded call",
+        ),
     ] {
         check(what, forge(&[header, line]).into_bytes(), message);
     }
