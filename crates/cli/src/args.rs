@@ -744,13 +744,13 @@ pub(crate) struct ExportArgs {
 
 fn speaker() -> impl TypedValueParser<Value = Speaker> {
     PossibleValuesParser::new(Speaker::ALL.map(Speaker::name)).try_map(|name| {
-        Speaker::ALL.into_iter().find(|speaker| speaker.name() == name).ok_or("it is nobody's name")
+        Speaker::ALL.into_iter().find(|speaker| speaker.name() == name).ok_or("unknown speaker")
     })
 }
 
 fn directory(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text).canonicalize().map_err(|error| error.to_string())?;
-    if path.is_dir() { Ok(path) } else { Err("it is no directory".into()) }
+    if path.is_dir() { Ok(path) } else { Err("it is not a directory".into()) }
 }
 
 fn dollars(text: &str) -> Result<f64, String> {

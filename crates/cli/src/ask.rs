@@ -50,7 +50,7 @@ impl Asker {
                 }
             };
             if let Err(error) = std::thread::Builder::new().name("quipu-ask".into()).spawn(read) {
-                note(format!("warning: nobody can be asked: {error}"));
+                note(format!("warning: questions cannot be answered on stdin: {error}"));
             }
         }
         self.open.push_back(ask.clone());
@@ -111,7 +111,7 @@ fn in_words(kind: &AskKind) -> (String, String, Vec<String>) {
                 Scope::Session => "s in this session",
                 Scope::Always => "a always in this directory",
             });
-            let words: Vec<&str> = words.chain(["n no (a reason may follow)"]).collect();
+            let words: Vec<&str> = words.chain(["n no (you can add a reason)"]).collect();
             (format!("May `{tool}` {question}?"), subject.to_string(), list(&words))
         }
         AskKind::Confirm { title, text } => (title.clone(), text.clone(), list(&["y yes", "n no"])),
@@ -125,12 +125,12 @@ fn in_words(kind: &AskKind) -> (String, String, Vec<String>) {
         AskKind::Text { title, placeholder, .. } => {
             (title.clone(), placeholder.clone(), list(&["a line of text"]))
         }
-        AskKind::Edit { title, text } => (title.clone(), text.clone(), list(&["a line in its place"])),
+        AskKind::Edit { title, text } => (title.clone(), text.clone(), list(&["a line that replaces it"])),
         AskKind::Form { title, schema } => {
-            (title.clone(), schema.to_string(), list(&["a line of JSON that the schema allows"]))
+            (title.clone(), schema.to_string(), list(&["a line of JSON that matches the schema"]))
         }
         AskKind::OpenUrl { title, url } => {
-            (title.clone(), url.clone(), list(&["y when it is done", "n when it will not be"]))
+            (title.clone(), url.clone(), list(&["y when you are done", "n to skip it"]))
         }
     }
 }
@@ -226,8 +226,8 @@ impl LineAsker {
         match self.open.pop_front() {
             Some(ask) => {
                 let Some(asked) = ask.permission() else { return Ok((ask.id.clone(), ask.default.clone())) };
-                note(format!("`{}` is refused: stdin is closed, so nobody can answer", asked.tool));
-                let reason = Some("nobody could answer, because the program that is asked has gone".into());
+                note(format!("`{}` is denied: stdin is closed, so nobody can answer", asked.tool));
+                let reason = Some("nobody could answer: stdin is closed".into());
                 Ok((ask.id.clone(), Answer::Deny { reason }))
             }
             None => std::future::pending().await,
@@ -237,8 +237,10 @@ impl LineAsker {
     fn read(&mut self, line: &[u8]) -> Result<(AskId, Answer), BadAnswer> {
         let given = quipu_rpc::read_answer(line)?;
         let Some(at) = self.open.iter().position(|ask| ask.id == given.id) else {
-            let error =
-                format!("no question `{}` is open; it was never asked, or is answered or void", given.id);
+            let error = format!(
+                "there is no open question `{}`; it does not exist, or was already answered or canceled",
+                given.id
+            );
             return Err(BadAnswer::to(&given.id, error));
         };
         let answer = given.for_ask(&self.open[at])?;

@@ -21,7 +21,7 @@ pub(crate) fn run(args: &AuthArgs) -> Result<(), Failure> {
         Some(AuthAction::Set { provider }) => set(&home, provider),
         Some(AuthAction::Remove { provider }) => {
             let removed = AuthFile::new(&home.dir).remove(provider).map_err(Failure::failed)?;
-            note(if removed { "Removed." } else { "There was no stored key for it." });
+            note(if removed { "Removed." } else { "No key was stored for this provider." });
             Ok(())
         }
     }
@@ -83,11 +83,11 @@ fn set(home: &Home, provider: &str) -> Result<(), Failure> {
     }
     let key = key.trim();
     if key.is_empty() || key.len() as u64 > KEY_LIMIT || key.contains(char::is_whitespace) {
-        return Err(Failure::usage("that is no key: it must be one word of at most 16 KiB, on stdin"));
+        return Err(Failure::usage("invalid key: give one word of at most 16 KiB on stdin"));
     }
     let file = AuthFile::new(&home.dir);
     file.set_key(provider, key).map_err(Failure::failed)?;
-    note(format!("Stored in {}, which you alone can read. It was not checked.", file.path().display()));
+    note(format!("Stored in {}, which only you can read. The key was not tested.", file.path().display()));
     Ok(())
 }
 

@@ -28,7 +28,7 @@ pub(crate) async fn run(args: &BlameArgs) -> Result<(), Failure> {
     if let Some(line) = line
         && (line == 0 || line > lines.len())
     {
-        return Err(Failure::usage(format!("{shown} has {} lines, and no line {line}", lines.len())));
+        return Err(Failure::usage(format!("{shown} has {} lines; there is no line {line}", lines.len())));
     }
     let home = home(&args.out.store)?;
     let found = match home.existing_store().await? {
@@ -96,10 +96,10 @@ pub(crate) async fn run(args: &BlameArgs) -> Result<(), Failure> {
         note(format!("Unknown: {why}."));
     }
     if found.changes == 0 && found.behind == 0 {
-        note(format!("No session that is known changed {shown}."));
+        note(format!("No known session changed {shown}."));
     }
     if found.changes >= BLAMED_CHANGES {
-        note(format!("Only the newest {BLAMED_CHANGES} changes of it were looked at."));
+        note(format!("Only the newest {BLAMED_CHANGES} changes of this file were checked."));
     }
     tell_behind(found.behind);
     Ok(())
@@ -131,7 +131,7 @@ fn target(text: &str) -> Result<(PathBuf, Option<usize>), Failure> {
         return match line.parse() {
             Ok(line) => Ok((std::path::absolute(file)?, Some(line))),
             Err(_) if std::fs::symlink_metadata(file).is_ok() => Err(Failure::usage(format!(
-                "`{}` is no number of a line; say FILE or FILE:LINE",
+                "`{}` is not a line number; give FILE or FILE:LINE",
                 printable(line)
             ))),
             Err(_) => Ok((whole, None)),
@@ -141,15 +141,14 @@ fn target(text: &str) -> Result<(PathBuf, Option<usize>), Failure> {
 }
 
 fn read(path: &Path, shown: &str) -> Result<String, Failure> {
-    let found = std::fs::metadata(path).map_err(|error| {
-        Failure::usage(format!("{shown} cannot be read: {error}; give a file that is there"))
-    })?;
+    let found = std::fs::metadata(path)
+        .map_err(|error| Failure::usage(format!("{shown} cannot be read: {error}; give an existing file")))?;
     if !found.is_file() {
-        return Err(Failure::usage(format!("{shown} is no file; give one file")));
+        return Err(Failure::usage(format!("{shown} is not a file; give one file")));
     }
     if found.len() > FILE_LIMIT {
         return Err(Failure::usage(format!(
-            "{shown} has {} bytes; lines are told of files up to {FILE_LIMIT}",
+            "{shown} has {} bytes; blame supports files up to {FILE_LIMIT} bytes",
             found.len()
         )));
     }

@@ -52,7 +52,7 @@ pub(crate) async fn run(args: &BookmarkArgs) -> Result<(), Failure> {
             let value = serde_json::json!({ "name": name, "node": node, "removed": true });
             return Ok(writeln!(crate::console::stdout(), "{value}")?);
         }
-        note(format!("Bookmark `{}` is gone; it named {}.", printable(name), node.short()));
+        note(format!("Removed bookmark `{}`; it named {}.", printable(name), node.short()));
         return Ok(());
     }
     let node = match &args.node {
@@ -67,6 +67,6 @@ pub(crate) async fn run(args: &BookmarkArgs) -> Result<(), Failure> {
         let value = serde_json::json!({ "name": name, "node": node, "owner": owner, "at": at });
         return Ok(writeln!(crate::console::stdout(), "{value}")?);
     }
-    note(format!("`{}` names {} now.", printable(&name), node.short()));
+    note(format!("Bookmark `{}` names {}.", printable(&name), node.short()));
     Ok(writeln!(crate::console::stdout(), "{node}")?)
 }

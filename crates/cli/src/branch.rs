@@ -50,14 +50,16 @@ pub(crate) async fn run(args: &BranchArgs) -> Result<(), Failure> {
     if let Some(text) = text {
         let images = if images == 0 { String::new() } else { format!(" (and {images} image(s))") };
         let text = printable(&text);
-        note(format!("It stands before this message{images}, to be said in other words:\n\n{text}\n"));
+        note(format!(
+            "The session is now just before this message{images}, which you can edit and send again:\n\n{text}\n"
+        ));
     }
     let store = crate::home::store_flag(&home);
     if from != head {
         let files_flag = if files.is_some() { " --files" } else { "" };
-        note(format!("Back to where it stood: `quipu branch {}{files_flag}{store}`.", from.short()));
+        note(format!("To go back: `quipu branch {}{files_flag}{store}`.", from.short()));
     }
-    note(format!("Go on with `quipu -p --session {session}{store} \"…\"`."));
+    note(format!("Continue with `quipu -p --session {session}{store} \"…\"`."));
     Ok(writeln!(crate::console::stdout(), "{head}")?)
 }
 
@@ -82,20 +84,18 @@ async fn summarized(
     }
     let summary = Some(Summarize { focus: args.focus.clone() });
     let command = Command::Jump { to: node, summary, label: args.label.clone(), files: MoveFiles::Keep };
-    let stopped = || Failure::failed("stopped; the session stands where it stood");
+    let stopped = || Failure::failed("stopped; the session did not move");
     let jumped = run_command(opened, &here, command, |event| match event {
         Event::JumpEnded { result } => Some(match &**result {
             JumpResult::Done(jumped) => Ok((**jumped).clone()),
-            JumpResult::Failed(why) => {
-                Err(Failure::failed(format!("not moved, the session stands where it stood: {why}")))
-            }
+            JumpResult::Failed(why) => Err(Failure::failed(format!("the session did not move: {why}"))),
             JumpResult::Aborted => Err(stopped()),
         }),
         _ => None,
     });
     let jumped: Jumped = jumped.await?.ok_or_else(stopped)?;
     if let (None, true) = (jumped.summary, jumped.from != jumped.at) {
-        note("Nothing is left behind, so there was nothing to sum up.");
+        note("No branch is left behind, so there was nothing to summarize.");
     }
     Ok(jumped)
 }

@@ -28,12 +28,12 @@ pub(crate) async fn run(args: &CompactArgs) -> Result<(), Failure> {
     }
     let StartedSession { opened, .. } = crate::home::open(&home, &task, &here, None).await?;
     let command = Command::Compact { focus: args.focus.clone() };
-    let stopped = || Failure::failed("stopped; the context is as it was");
+    let stopped = || Failure::failed("stopped; the context is unchanged");
     let node = run_command(opened, &here, command, |event| match event {
         Event::CompactionEnded { result, .. } => Some(match &**result {
             CompactionResult::Done { node, .. } => Ok(*node),
             CompactionResult::Failed(why) => {
-                Err(Failure::failed(format!("not compacted, the context is as it was: {why}")))
+                Err(Failure::failed(format!("not compacted, the context is unchanged: {why}")))
             }
             CompactionResult::Aborted => Err(stopped()),
         }),
@@ -54,5 +54,5 @@ async fn undo(home: &Home, task: &Task, here: &std::path::Path) -> Result<(), Fa
 }
 
 fn no_session() -> Failure {
-    Failure::usage("there is no session here; `quipu sessions --all` lists what there is")
+    Failure::usage("this directory has no session; `quipu sessions --all` lists those of every directory")
 }

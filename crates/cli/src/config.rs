@@ -171,9 +171,9 @@ pub(crate) fn description(kept: &StoredSetting, now: &Settings) -> String {
     let path = kept.path.display();
     let name = printable(&kept.name);
     let mut description = match &kept.value {
-        Some(value) => format!("{name} is {} now, in {path}", printable(&in_words(value))),
-        None if kept.changed == FileChange::No => format!("{path} says nothing of {name}"),
-        None => format!("{name} is taken out of {path}"),
+        Some(value) => format!("{name} is now {}, in {path}", printable(&in_words(value))),
+        None if kept.changed == FileChange::No => format!("{path} does not set {name}"),
+        None => format!("removed {name} from {path}"),
     };
     let Some(key) = kept.key else { return description };
     let row = now.row(key);
@@ -184,14 +184,13 @@ pub(crate) fn description(kept: &StoredSetting, now: &Settings) -> String {
         (Source::Environment(_) | Source::Flag(_), _) => false,
     };
     if !counts {
-        let more =
-            format!("; {} counts more and says {}", origin(row.source), printable(&in_words(&row.value)));
+        let more = format!("; {} overrides it with {}", origin(row.source), printable(&in_words(&row.value)));
         description.push_str(&more);
     } else if kept.changed == FileChange::Untrusted {
-        description.push_str("; the file has not been accepted: `quipu config trust` shows and accepts it");
+        description.push_str("; it has no effect until you accept the file with `quipu config trust`");
     }
     if matches!(key.name, "search.tool" | "travel.tools") && kept.value == Some(Value::Bool(true)) {
-        description.push_str("; a session that began without these tools goes on without them");
+        description.push_str("; sessions that started without these tools stay without them");
     }
     description
 }
@@ -200,11 +199,9 @@ fn tell(home: &Home, kept: &StoredSetting) -> Result<(), Failure> {
     let text = description(kept, &home.config_in(&current_dir()?));
     let when = match (kept.key.map(|key| key.effect), kept.changed) {
         (None, _) | (_, FileChange::No) => "",
-        (Some(Effect::Now), _) => "; it holds at once, also in sessions that are open",
-        (Some(Effect::NextSession), _) => {
-            "; it holds from the next session on, and in one that is opened again"
-        }
-        (Some(Effect::NextStart), _) => "; it holds when the terminal is started the next time",
+        (Some(Effect::Now), _) => "; it takes effect at once, also in open sessions",
+        (Some(Effect::NextSession), _) => "; it takes effect in new sessions and in sessions that you reopen",
+        (Some(Effect::NextStart), _) => "; it takes effect when you next start the terminal",
     };
     note(format!("{text}{when}"));
     Ok(())
@@ -222,21 +219,23 @@ pub(crate) fn failure(error: SettingError) -> Failure {
         }
         SettingError::Invalid(what) => Failure::usage(what),
         SettingError::Refused { key, why } => Failure::usage(format!(
-            "the settings of a project cannot hold {}: {why}; without --project it is set in your own",
+            "the settings of a project cannot set {}: {why}; leave --project out to set it in your own",
             key.name
         )),
         SettingError::Syntax { path, line } => Failure::usage(format!(
-            "{}: line {line}: it is not JSON; mend it first (`quipu config edit`)",
+            "{}: line {line}: the file is not valid JSON; correct it first (`quipu config edit`)",
             path.display()
         )),
-        SettingError::NotAnObject { path, name } if name.is_empty() => {
-            Failure::usage(format!("{}: it must hold an object; mend it first", path.display()))
-        }
-        SettingError::NotAnObject { path, name } => {
-            Failure::usage(format!("{}: {name} must be an object; mend it first", path.display()))
-        }
+        SettingError::NotAnObject { path, name } if name.is_empty() => Failure::usage(format!(
+            "{}: the file must be a JSON object; correct it first (`quipu config edit`)",
+            path.display()
+        )),
+        SettingError::NotAnObject { path, name } => Failure::usage(format!(
+            "{}: {name} must be an object; correct it first (`quipu config edit`)",
+            path.display()
+        )),
         SettingError::Unreadable { path, why } => {
-            Failure::usage(format!("{} cannot be read: {why}; mend it first", path.display()))
+            Failure::usage(format!("{} cannot be read: {why}; correct it first", path.display()))
         }
         SettingError::Failed(failure) => failure.into(),
         SettingError::Io(error) => error.into(),
@@ -258,7 +257,7 @@ async fn edit(home: &Home, of_project: bool) -> Result<(), Failure> {
     let ended = tokio::process::Command::from(editor).kill_on_drop(true).status().await?;
     if !ended.success() {
         return Err(Failure::failed(format!(
-            "the editor ended with {ended}; {} is as it left it",
+            "the editor ended with {ended}; {} stays as the editor left it",
             path.display()
         )));
     }
@@ -290,9 +289,9 @@ fn trust(home: &Home) -> Result<(), Failure> {
     }
     trust_project(home, &project)?;
     note(if project.is_trusted {
-        format!("{path} was accepted before, as it is")
+        format!("{path} was already accepted")
     } else {
-        format!("{path} is accepted as it is now; when it changes, it has to be accepted again")
+        format!("{path} is accepted in its current form; after a change you must accept it again")
     });
     Ok(())
 }

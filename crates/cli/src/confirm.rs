@@ -28,6 +28,6 @@ pub(crate) fn confirm(question: &str, what: &str, not: &str) -> Result<(), Failu
     match asked(question)? {
         Some(true) => Ok(()),
         Some(false) => Err(Failure::failed(not)),
-        None => Err(Failure::usage(format!("{what} only when that is confirmed: add --yes"))),
+        None => Err(Failure::usage(format!("{what} only after you confirm: add --yes"))),
     }
 }

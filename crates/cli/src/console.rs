@@ -184,7 +184,7 @@ pub(crate) async fn work_within<T: Send + 'static>(
     };
     let result = tokio::task::spawn_blocking(work)
         .await
-        .unwrap_or_else(|_| Err(Failure::failed("the command failed inside; this is a bug of it")));
+        .unwrap_or_else(|_| Err(Failure::failed("the command panicked; this is a bug, please report it")));
     let written = kept.map(|kept| kept.lock().unwrap_or_else(PoisonError::into_inner).clone());
     (written.unwrap_or_default(), result)
 }
@@ -206,7 +206,7 @@ fn wait_for<T>(
     let result = runtime.block_on(async {
         tokio::select! {
             biased;
-            () = stopped.cancelled() => Err(Failure::failed("it was stopped")),
+            () = stopped.cancelled() => Err(Failure::failed("the command was stopped")),
             result = work() => result,
         }
     });

@@ -28,11 +28,13 @@ pub(crate) async fn run(args: &ContextArgs) -> Result<(), Failure> {
     };
     let here = if task.resume { current_dir()? } else { std::path::PathBuf::new() };
     let Some(row) = setup::existing_session(&home, &request(&task, &here)?).await? else {
-        return Err(Failure::usage("there is no session here; `quipu sessions --all` lists what there is"));
+        return Err(Failure::usage(
+            "this directory has no session; `quipu sessions --all` lists those of every directory",
+        ));
     };
     let Some(head) = row.head else {
         return Err(Failure::usage(format!(
-            "session {} was removed; `quipu fork {}` goes on from it",
+            "session {} was removed; `quipu fork {}` starts a new session from it",
             row.id, row.id
         )));
     };
@@ -131,9 +133,9 @@ impl ContextReport<'_> {
         let model = self.model.map(|model| one_line(&model.name, 60));
         lines.extend(match model {
             Some(model) if window > 0 => {
-                wrapped(&format!("{model}, window of {} tokens", grouped(window)), width)
+                wrapped(&format!("{model}, context window of {} tokens", grouped(window)), width)
             }
-            Some(model) => wrapped(&format!("{model}, of unknown window"), width),
+            Some(model) => wrapped(&format!("{model}, context window unknown"), width),
             None => Vec::new(),
         });
         lines.push(String::new());
@@ -184,12 +186,12 @@ impl ContextReport<'_> {
         match compaction.threshold(self.window()) {
             Some(at) if used.tokens > at => {
                 lines.push(format!(
-                    "It is compacted before the next call, being above {} tokens.",
+                    "The context is over {} tokens, so it is compacted before the next call.",
                     grouped(at)
                 ));
             }
             Some(at) => lines.push(format!(
-                "{} tokens are left until it is compacted, at {}.",
+                "{} tokens left until compaction, at {}.",
                 grouped(at - used.tokens),
                 grouped(at)
             )),
@@ -198,25 +200,24 @@ impl ContextReport<'_> {
         }
         match used.pruned {
             Some(pruned) => lines.push(format!(
-                "{} old tool results are left out, which saves {} tokens.",
+                "{} old tool results are pruned, which saves {} tokens.",
                 grouped(pruned.results),
                 grouped(pruned.tokens)
             )),
-            None if prune.enabled => lines.push("No tool result is left out yet.".into()),
+            None if prune.enabled => lines.push("No tool result is pruned yet.".into()),
             None => {}
         }
         lines.push(match used.counted {
             Some(counted) => format!(
-                "The last answer counted {} tokens: {:.2} for one that was estimated.",
+                "The provider counted {} tokens at the last answer: {:.2} times the estimate.",
                 grouped(counted.tokens),
                 share(counted.tokens, counted.estimated)
             ),
-            None => "Nothing was counted yet in this context, so all of it is estimated.".into(),
+            None => "The provider has not counted this context yet, so all numbers are estimates.".into(),
         });
         if self.agent != quipu::AGENT {
             lines.push(format!(
-                "It was written by {}, whose system prompt and tools are not told apart; ours come with the next \
-                 message.",
+                "This session was written by {}: its system prompt and tools are counted together. Those of Quipu replace them with the next message.",
                 one_line(self.agent, 40)
             ));
         }
@@ -224,14 +225,13 @@ impl ContextReport<'_> {
             Some(model) if has_price(model) => {
                 let (without, with) = next_turn(model, used);
                 lines.push(format!(
-                    "The next turn: {} to read it, {} while {} tokens of it are in the provider's cache; and what is \
-                     said and answered.",
+                    "The next turn: {} to read the context, {} while {} tokens of it are in the provider's cache; plus the new messages.",
                     dollars(without),
                     dollars(with),
                     grouped(used.cached),
                 ));
             }
-            Some(_) => lines.push("The next turn: the model has no price.".into()),
+            Some(_) => lines.push("The next turn: cost unknown, the model has no price.".into()),
             None => {}
         }
         lines

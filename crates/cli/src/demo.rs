@@ -96,8 +96,8 @@ async fn task(stage: &Stage) -> Result<(), Failure> {
     let flag = crate::home::store_flag(&stage.home);
     let answer = answer.unwrap_or_default();
     note(format!(
-        "\nLook at it:\n  quipu show {id}{flag}\n  quipu show {answer}{flag}            (one step)\n  \
-         quipu show {answer} --request{flag}  (the bytes the model was sent)\n  quipu sessions --all{flag}"
+        "\nTo look at it:\n  quipu show {id}{flag}\n  quipu show {answer}{flag}            (one step)\n  \
+         quipu show {answer} --request{flag}  (the bytes sent to the model)\n  quipu sessions --all{flag}"
     ));
     Ok(())
 }
@@ -113,7 +113,7 @@ async fn tour(stage: &Stage) -> Result<(), Failure> {
     let Some(fork) = stage.row(&first).await?.head else {
         return Err(Failure::new(Exit::Store, "the session has no head"));
     };
-    note(format!("\nThis answer is node {}. The user goes one way: {}\n", fork.short(), prompt_text(&rest)));
+    note(format!("\nThis answer is node {}. The user takes one way: {}\n", fork.short(), prompt_text(&rest)));
     let session = stage.engine.open(&first, options).await?.session;
     stage.follow(session, rest).await?;
 
@@ -125,14 +125,14 @@ async fn tour(stage: &Stage) -> Result<(), Failure> {
 
     let (row, other) = (stage.row(&first).await?, stage.row(&second).await?);
     let drawn = tree::read(&*stage.store, &row, tree::Forks::Whole).await?;
-    note(format!("\nBoth ways stand in the graph in {}:\n", stage.home.store.display()));
+    note(format!("\nBoth branches are in the graph in {}:\n", stage.home.store.display()));
     let heads: Vec<NodeId> = row.head.into_iter().chain(other.head).collect();
     write_lines(&tree::draw(&drawn, &heads, Paint::stdout()))?;
     let flag = crate::home::store_flag(&stage.home);
     note(format!(
-        "\nLook at it:\n  quipu show {first}{flag}  (the first way)\n  quipu show {second}{flag}  (the second)\n  \
+        "\nTo look at it:\n  quipu show {first}{flag}  (the first way)\n  quipu show {second}{flag}  (the second)\n  \
          quipu show {}{flag}  (where they part)\n  quipu sessions --all{flag}\n\
-         With a model of yours, `quipu -p --fork NODE \"…\"` goes on from any node{}.",
+         With your own model, `quipu -p --fork NODE \"…\"` continues from any node{}.",
         fork.short(),
         if flag.is_empty() { String::new() } else { format!(" (with{flag})") }
     ));

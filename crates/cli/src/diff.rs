@@ -58,8 +58,8 @@ pub(crate) async fn compared(
 /// Side by side where there is room, else one below the other.
 fn drawn(diff: &BranchDiff, columns: usize, paint: Paint) -> String {
     let mut text = match diff.ancestor {
-        Some(node) => format!("parted at {}\n\n", paint.cyan(&node.short())),
-        None => "no node is common to both\n\n".to_owned(),
+        Some(node) => format!("common ancestor {}\n\n", paint.cyan(&node.short())),
+        None => "no common ancestor\n\n".to_owned(),
     };
     let [a, b] = &diff.sides;
     let room = (columns.saturating_sub(3)) / 2;

@@ -112,7 +112,7 @@ fn shell() -> Finding {
         None => Finding {
             what: "shell",
             state: State::Bad,
-            detail: "neither bash nor sh is there but where commands may write".into(),
+            detail: "no bash or sh in a directory that commands cannot write to; install one".into(),
         },
     }
 }
@@ -122,15 +122,15 @@ fn home_directory(home: &Home) -> Finding {
     let shown = home.dir.display();
     let (state, detail) = match std::fs::metadata(&home.dir) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            (State::Good, format!("{shown} (not there yet; made when first needed)"))
+            (State::Good, format!("{shown} (does not exist yet; created when first needed)"))
         }
         Err(error) => (State::Bad, format!("{shown} cannot be used: {error}")),
         Ok(meta) if !meta.is_dir() => {
-            (State::Bad, format!("{shown} is not a directory; set QUIPU_HOME to another"))
+            (State::Bad, format!("{shown} is not a directory; set QUIPU_HOME to a directory"))
         }
         Ok(meta) if meta.mode() & 0o077 != 0 => (
             State::Note,
-            format!("{shown} can be read by others (mode {:o}); chmod 700 it", meta.mode() & 0o777),
+            format!("other users can read {shown} (mode {:o}); run `chmod 700` on it", meta.mode() & 0o777),
         ),
         Ok(_) => (State::Good, shown.to_string()),
     };
@@ -162,16 +162,16 @@ fn is_sound(report: &Report) -> bool {
 async fn repair(home: &Home) -> Vec<Finding> {
     let finding = |state, detail: String| vec![Finding { what: "repair", state, detail }];
     if is_absent(home) {
-        return finding(State::Note, format!("there is no {}", home.store.display()));
+        return finding(State::Note, format!("{} does not exist", home.store.display()));
     }
     match home.open(&quipu_store::OpenOptions::default()) {
         Ok(store) => match store.check().await {
             Ok(report) if is_sound(&report) => {
-                return finding(State::Good, "nothing is damaged, and nothing was changed".into());
+                return finding(State::Good, "the store is not damaged; nothing was changed".into());
             }
             Ok(report) if report.problems.iter().all(|problem| problem.kind == ProblemKind::Derived) => {
                 return match store.rebuild().await {
-                    Ok(()) => finding(State::Good, "the index was made anew; nothing is lost".into()),
+                    Ok(()) => finding(State::Good, "the index was rebuilt; nothing is lost".into()),
                     Err(error) => finding(State::Bad, why(error)),
                 };
             }
@@ -194,12 +194,12 @@ async fn repair(home: &Home) -> Vec<Finding> {
 /// Makes derived tables anew and tells how far it is. Ended by Ctrl-C, it goes on from there the next time.
 async fn rebuild(home: &Home, what: RebuildArg) -> Result<(State, String), StoreError> {
     if is_absent(home) {
-        return Ok((State::Note, format!("there is no {}", home.store.display())));
+        return Ok((State::Note, format!("{} does not exist", home.store.display())));
     }
     let store = home.open(&quipu_store::OpenOptions::default())?;
     let (derived, name) = match what {
-        RebuildArg::Search => (Derived::Search, "the indexes of the search"),
-        RebuildArg::All => (Derived::All, "all tables that are made from the graph"),
+        RebuildArg::Search => (Derived::Search, "the search indexes"),
+        RebuildArg::All => (Derived::All, "all tables that are derived from the graph"),
     };
     let begun = store.begin_rebuild(derived).await?;
     let progress = Progress::new();
@@ -212,7 +212,7 @@ async fn rebuild(home: &Home, what: RebuildArg) -> Result<(State, String), Store
         let all = *first.get_or_insert(left);
         let done = |left: u64, all: u64| 100 - (100 * left).checked_div(all).unwrap_or(0).min(100);
         progress.show(&format!(
-            "making anew: sessions {} %, deeds {} %, words {} %, parts of words {} %",
+            "rebuilding: sessions {} %, activity {} %, words {} %, parts of words {} %",
             done(left.graph, all.graph),
             done(left.deeds, all.deeds),
             done(left.words, all.words),
@@ -221,8 +221,8 @@ async fn rebuild(home: &Home, what: RebuildArg) -> Result<(State, String), Store
     }
     drop(progress);
     let how = match begun {
-        RebuildBegun::Anew => "were made anew",
-        RebuildBegun::GoesOn => "were made anew, from where an earlier rebuild was stopped",
+        RebuildBegun::Anew => "were rebuilt",
+        RebuildBegun::GoesOn => "were rebuilt, continuing an earlier rebuild",
     };
     Ok((State::Good, format!("{name} {how}")))
 }
@@ -230,7 +230,7 @@ async fn rebuild(home: &Home, what: RebuildArg) -> Result<(State, String), Store
 /// Drops old states of files.
 async fn prune(home: &Home) -> Result<(State, String), StoreError> {
     if is_absent(home) {
-        return Ok((State::Note, format!("there is no {}", home.store.display())));
+        return Ok((State::Note, format!("{} does not exist", home.store.display())));
     }
     let store = home.open(&quipu_store::OpenOptions::default())?;
     let most = home.config().files.store_bytes;
@@ -240,13 +240,10 @@ async fn prune(home: &Home) -> Result<(State, String), StoreError> {
     Ok(match done.left <= most {
         true => (State::Good, detail),
         false => {
-            let why = "what is left is what the newest changes of sessions need";
+            let why = "the newest changes of sessions need the rest";
             (
                 State::Note,
-                format!(
-                    "{detail}; that is more than files.storeBytes ({} KiB), and {why}",
-                    most.div_ceil(1024)
-                ),
+                format!("{detail}; more than files.storeBytes ({} KiB): {why}", most.div_ceil(1024)),
             )
         }
     })
@@ -255,20 +252,24 @@ async fn prune(home: &Home) -> Result<(State, String), StoreError> {
 /// Gives back what is free in the file of the store.
 async fn shrink(home: &Home) -> Result<(State, String), StoreError> {
     if is_absent(home) {
-        return Ok((State::Note, format!("there is no {}", home.store.display())));
+        return Ok((State::Note, format!("{} does not exist", home.store.display())));
     }
     let store = home.open(&quipu_store::OpenOptions::default())?;
     let smaller = store.shrink().await?;
-    Ok((State::Good, format!("the file of the store is {} KiB smaller", smaller / 1024)))
+    Ok((State::Good, format!("the store file is {} KiB smaller", smaller / 1024)))
 }
 
 /// What happened, where the damaged file is, and what was lost.
 fn repaired(home: &Home, done: &Salvage) -> Vec<String> {
     let report = &done.report;
     let mut lines = vec![
-        format!("{} was damaged; it is kept as it was: {}", home.store.display(), done.damaged.display()),
         format!(
-            "carried over into a new store: {} nodes, {} blobs, {} chunks, {} refs, {} sessions, {} open steps, {} \
+            "{} was damaged; the damaged file is kept as {}",
+            home.store.display(),
+            done.damaged.display()
+        ),
+        format!(
+            "copied into a new store: {} nodes, {} blobs, {} chunks, {} refs, {} sessions, {} open steps, {} \
              waiting messages",
             report.nodes,
             report.blobs,
@@ -282,30 +283,31 @@ fn repaired(home: &Home, done: &Salvage) -> Vec<String> {
     let list = |names: &[String]| names.join(", ");
     let mut lost = Vec::new();
     if done.skipped > 0 {
-        lost.push(format!("{} rows could not be read or are not what their hashes say", done.skipped));
+        lost.push(format!("{} rows that are unreadable or do not match their hashes", done.skipped));
     }
     if done.lost_nodes > 0 {
-        lost.push(format!("{} nodes between others", done.lost_nodes));
+        lost.push(format!("{} nodes in the middle of the graph", done.lost_nodes));
     }
     let missing = report.problem_count;
     if missing > 0 {
-        lost.push(format!("{missing} parents or parts of what is left are missing; they are listed below"));
+        lost.push(format!("{missing} parents or parts of the remaining nodes; they are listed below"));
     }
     if !done.moved_back.is_empty() {
-        lost.push(format!("the newest steps of {}, which stand at earlier ones", list(&done.moved_back)));
+        lost.push(format!("the newest steps of {}, which now end at earlier nodes", list(&done.moved_back)));
     }
     if !done.lost_refs.is_empty() {
         lost.push(format!("every node of {}", list(&done.lost_refs)));
     }
     if done.lost_open {
-        lost.push("waiting messages and open steps, or some of them".to_owned());
+        lost.push("some or all waiting messages and open steps".to_owned());
     }
     if done.lost_log {
         lost.push("the write-ahead log, so the last steps may be missing".to_owned());
     }
     if lost.is_empty() {
         lines.push(
-            "nothing that was found is lost; what stood at the end of a file cut short is not known".into(),
+            "nothing that could be read is lost; if the file was truncated, its end may have held more"
+                .into(),
         );
     } else {
         lines.extend(lost.into_iter().map(|what| format!("lost: {what}")));
@@ -321,7 +323,7 @@ fn why(error: StoreError) -> String {
 async fn store(home: &Home) -> Vec<Finding> {
     let bad = |detail: String| vec![Finding { what: "store", state: State::Bad, detail }];
     if is_absent(home) {
-        let detail = format!("{} (not there yet)", home.store.display());
+        let detail = format!("{} (does not exist yet)", home.store.display());
         return vec![Finding { what: "store", state: State::Good, detail }];
     }
     let store = match home.open(&quipu_store::OpenOptions::default()) {
@@ -344,7 +346,7 @@ async fn store(home: &Home) -> Vec<Finding> {
     );
     if report.free_bytes >= FREE && report.free_bytes >= report.file_bytes / 4 {
         detail.push_str(&format!(
-            "; {} KiB are free, and used again before it grows: `quipu doctor --shrink` gives them back",
+            "; {} KiB are free and reused before the file grows: `quipu doctor --shrink` returns them to the disk",
             report.free_bytes / 1024
         ));
     }
@@ -352,7 +354,7 @@ async fn store(home: &Home) -> Vec<Finding> {
     let mut found = vec![Finding { what: "store", state, detail }];
     let most = home.config().files.store_bytes;
     let mut detail = format!(
-        "{} states of files that tools changed, {} KiB of the store (at most {} KiB: files.storeBytes)",
+        "{} saved states of files that tools changed, {} KiB of the store (at most {} KiB: files.storeBytes)",
         report.file_states,
         report.file_state_bytes.div_ceil(1024),
         most.div_ceil(1024)
@@ -370,15 +372,16 @@ async fn store(home: &Home) -> Vec<Finding> {
         found.push(Finding { what: "store", state: State::Note, detail });
     }
     if report.unverifiable > 0 {
-        let detail = format!("{} nodes of another program whose ids cannot be checked", report.unverifiable);
+        let detail =
+            format!("{} nodes of other programs have ids that cannot be verified", report.unverifiable);
         found.push(Finding { what: "store", state: State::Note, detail });
     }
     if store.is_read_only() {
         let detail = match store.refusal() {
             Some(why @ StoreError::Full { .. }) => {
-                format!("it can be read; a task cannot be recorded: {why}")
+                format!("it can be read, but a task cannot be recorded: {why}")
             }
-            _ => "it is read-only: reading works, a task cannot be recorded".into(),
+            _ => "it is read-only: it can be read, but a task cannot be recorded".into(),
         };
         found.push(Finding { what: "store", state: State::Note, detail });
     }
@@ -416,17 +419,20 @@ async fn budget(home: &Home) -> Finding {
         let store = home.open(&quipu_store::OpenOptions::default());
         match async { quipu_host::spent_today(&store?).await }.await {
             Ok(spent) => spent,
-            Err(error) => return finding(State::Note, format!("what was spent today is not known: {error}")),
+            Err(error) => return finding(State::Note, format!("today's spending is unknown: {error}")),
         }
     };
     let spent = counted + assumed;
     let mut spent_text = format!("{} spent today", dollars(counted));
     if assumed > 0.0 {
         let assumed = dollars(assumed);
-        spent_text.push_str(&format!(", plus {assumed} for calls of which no session tells the cost"));
+        spent_text.push_str(&format!(", plus {assumed} reserved for calls whose cost no session records"));
     }
     match limit {
-        None => finding(State::Good, format!("{spent_text}; no daily limit (budget.daily of the settings)")),
+        None => finding(
+            State::Good,
+            format!("{spent_text}; no daily limit (`budget.daily` in the settings sets one)"),
+        ),
         Some(budget @ Budget { dollars: limit, .. }) => {
             let source = crate::home::source(&budget);
             let comma = if assumed > 0.0 { "," } else { "" };
@@ -434,7 +440,7 @@ async fn budget(home: &Home) -> Finding {
             if spent < limit {
                 finding(State::Good, detail)
             } else {
-                finding(State::Note, format!("{detail}; no model is called before tomorrow"))
+                finding(State::Note, format!("{detail}; Quipu calls no model before tomorrow"))
             }
         }
     }
@@ -474,7 +480,7 @@ fn credentials(home: &Home) -> Finding {
         .filter(|provider| settings.credential_source(provider).is_some())
         .collect();
     let (state, detail) = if known.is_empty() {
-        (State::Note, "none known; `quipu auth set PROVIDER` adds one, `quipu demo` needs none".to_owned())
+        (State::Note, "none found; `quipu auth set PROVIDER` adds one, `quipu demo` needs none".to_owned())
     } else {
         (State::Good, known.join(", "))
     };

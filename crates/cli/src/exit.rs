@@ -93,11 +93,11 @@ pub(crate) fn advised(message: &str, advice: Option<&Advice>) -> String {
     let Some(advice) = advice else { return message.to_owned() };
     let advice = match advice {
         Advice::AnotherModel(Some((provider, id))) => {
-            return format!("{message} `--model {provider}/{id}` goes on with another.");
+            return format!("{message} Continue with another: `--model {provider}/{id}`.");
         }
         Advice::AnotherModel(None) => {
             return format!(
-                "{message} `--model PROVIDER/MODEL` goes on with another; `quipu models` lists them."
+                "{message} Continue with another: `--model PROVIDER/MODEL`; `quipu models` lists them."
             );
         }
         Advice::ListModels => return format!("{message} See `quipu models`."),
@@ -111,34 +111,33 @@ pub(crate) fn advised(message: &str, advice: Option<&Advice>) -> String {
         }
         Advice::OneOf(meant) => {
             let list: Vec<String> = meant.iter().map(one_of).collect();
-            return format!("{message}; say more:\n{}", list.join("\n"));
+            return format!("{message}; give more of it:\n{}", list.join("\n"));
         }
         Advice::SayWords => {
             return format!(
                 "{message}, such as `quipu search red button` or `quipu search --file api.rs`"
             );
         }
-        Advice::OnlyVectors => "with --wait and no words, only vectors are made".to_owned(),
+        Advice::OnlyVectors => "with --wait and no words, quipu only builds the vectors".to_owned(),
         Advice::ListProviders => "`quipu auth` lists them".to_owned(),
-        Advice::ListSessions => "`quipu sessions --all` lists what there is".to_owned(),
+        Advice::ListSessions => "`quipu sessions --all` lists all sessions".to_owned(),
         Advice::ListBookmarks => "`quipu bookmark` lists them".to_owned(),
-        Advice::ForkAt(at) => format!("`quipu fork {at}` goes on from where it stood"),
-        Advice::Fork => "`quipu fork` makes one that goes on from it".to_owned(),
+        Advice::ForkAt(at) => format!("`quipu fork {at}` starts a new session from its end"),
+        Advice::Fork => "`quipu fork` starts a session from it".to_owned(),
         Advice::GoOnFrom(before) => {
-            format!("`quipu -p --fork {before} \"…\"` goes on from before it and leaves this session as it is")
+            format!("`quipu -p --fork {before} \"…\"` starts a new session just before it and leaves this one unchanged")
         }
         Advice::Overwrite => {
-            "`--overwrite` replaces them all the same, and going back brings back what could be kept".to_owned()
+            "`--overwrite` replaces them anyway; going back restores what could be saved".to_owned()
         }
         Advice::GoOnElsewhere { session, store } => {
             let flag = store.as_ref().map_or(String::new(), |store| format!(" --store {}", store.display()));
             format!(
-                "go on with it here with `quipu -p --session {session} --cwd .{flag} \"…\"`, elsewhere with --cwd DIR, or \
-                 make that directory again"
+                "continue it here with `quipu -p --session {session} --cwd .{flag} \"…\"`, elsewhere with --cwd DIR, or create that directory again"
             )
         }
         Advice::GoOnHere(session) => {
-            format!("`quipu -p --session {session} --cwd . \"…\"` would go on with it here.")
+            format!("To continue it here: `quipu -p --session {session} --cwd . \"…\"`.")
         }
         Advice::NameSession => {
             "give a session's id, a node's hash, or at least their first four characters (`quipu sessions --all`)"
@@ -146,24 +145,24 @@ pub(crate) fn advised(message: &str, advice: Option<&Advice>) -> String {
         }
         Advice::NameForDirectory => "add --session or --fork, or change to the directory".to_owned(),
         Advice::Repair => {
-            "`quipu doctor --repair` moves it aside and carries over what can be read, and --store names another".to_owned()
+            "`quipu doctor --repair` copies what can be read into a new store and keeps the damaged file; --store uses another store".to_owned()
         }
         Advice::Examine => "see `quipu doctor`".to_owned(),
-        Advice::AnotherStore => "--store names another".to_owned(),
-        Advice::TakeSide => "--ours or --theirs says so".to_owned(),
+        Advice::AnotherStore => "--store uses another store".to_owned(),
+        Advice::TakeSide => "choose with --ours or --theirs".to_owned(),
         Advice::MoveStore => "set QUIPU_HOME, or name another store with --store".to_owned(),
-        Advice::SetBudget => "mend it, or say with --daily-budget what may be spent today".to_owned(),
+        Advice::SetBudget => "correct it, or set a limit for today with --daily-budget".to_owned(),
         Advice::OneOfNetwork => {
             "--no-network and --allow network contradict each other; give one of them".to_owned()
         }
-        Advice::AllowNetwork => "without --no-network they have it".to_owned(),
-        Advice::Revoke(id) => format!("`quipu permissions revoke {id}` forgets it"),
-        Advice::RetryJob(key) => format!("`quipu schedule retry {key}` tries it again"),
+        Advice::AllowNetwork => "leave --no-network out to allow it".to_owned(),
+        Advice::Revoke(id) => format!("`quipu permissions revoke {id}` revokes it"),
+        Advice::RetryJob(key) => format!("`quipu schedule retry {key}` retries it"),
         Advice::TrustProject => {
-            "`quipu config trust` shows what they change and accepts them as they are".to_owned()
+            "`quipu config trust` shows what they change and accepts them".to_owned()
         }
         Advice::AcceptRules(path) => format!(
-            "read it, and accept it as it is with `quipu permissions accept {}`",
+            "read it, then accept it with `quipu permissions accept {}`",
             path.display()
         ),
     };

@@ -43,7 +43,7 @@ pub(crate) async fn run(args: &ExportArgs) -> Result<(), Failure> {
 /// Says what people would not see in a page; programs read it.
 fn tell_of_more(format: ExportFormat, exported: &ExportSummary) {
     if exported.more && matches!(format, ExportFormat::Markdown | ExportFormat::Html) {
-        note(format!("the session is not written whole: {}", export::MORE));
+        note(format!("the export is not complete: {}", export::MORE));
     }
 }
 
@@ -52,7 +52,7 @@ fn not_written(path: &Path, error: ExportError) -> Failure {
         ExportError::Read(failure) => failure.into(),
         ExportError::Write(error) => {
             let exists = error.kind() == std::io::ErrorKind::AlreadyExists;
-            let hint = if exists { "; name another, or remove it first" } else { "" };
+            let hint = if exists { "; choose another file, or remove it first" } else { "" };
             Failure::failed(format!("{} could not be written: {error}{hint}", path.display()))
         }
     }

@@ -35,7 +35,7 @@ pub(crate) async fn run(args: &ForkArgs) -> Result<(), Failure> {
             count => format!(" (and {count} image(s))"),
         };
         note(format!(
-            "It stands before this message{images}, to be said in other words:\n\n{}\n",
+            "The new session starts just before this message{images}, which you can edit and send again:\n\n{}\n",
             printable(text)
         ));
     }
@@ -53,7 +53,7 @@ async fn tell(home: &Home, engine: &Engine, forked: &Forked) -> Result<(), Failu
     let row = session_named(&**engine.store(), forked.session.as_str()).await?;
     let cwd = if Path::new(&row.cwd).is_dir() { "" } else { " --cwd ." };
     note(format!(
-        "Go on with `quipu -p --session {}{cwd}{} \"…\"`.",
+        "Continue with `quipu -p --session {}{cwd}{} \"…\"`.",
         forked.session,
         crate::home::store_flag(home)
     ));

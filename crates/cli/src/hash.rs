@@ -14,9 +14,7 @@ pub(crate) fn run(args: &HashArgs) -> Result<(), Failure> {
     if !args.jsonl {
         let mut bytes = Vec::new();
         if stdin.take(LINE_LIMIT + 1).read_to_end(&mut bytes)? as u64 > LINE_LIMIT {
-            return Err(Failure::failed(format!(
-                "stdin: longer than {LINE_LIMIT} bytes, the most that is taken"
-            )));
+            return Err(Failure::failed(format!("stdin: longer than the limit of {LINE_LIMIT} bytes")));
         }
         writeln!(out, "{}", hash(&bytes).map_err(|why| Failure::failed(format!("stdin: {why}")))?)?;
         return Ok(out.flush()?);
@@ -30,7 +28,7 @@ pub(crate) fn run(args: &HashArgs) -> Result<(), Failure> {
         if line.len() as u64 > LINE_LIMIT {
             out.flush()?;
             return Err(Failure::failed(format!(
-                "line {number}: longer than {LINE_LIMIT} bytes, the most that is taken"
+                "line {number}: longer than the limit of {LINE_LIMIT} bytes"
             )));
         }
         // What was read before is written before the error is told.

@@ -103,9 +103,7 @@ pub(crate) fn run(args: &HelpArgs) -> Result<(), Failure> {
 fn no_topic(topic: &str, near: Option<&String>) -> Failure {
     let topic = printable(topic);
     let near = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
-    Failure::usage(format!(
-        "there is no command `{topic}` to explain{near} `quipu help all` lists all of them"
-    ))
+    Failure::usage(format!("there is no command `{topic}`{near} `quipu help all` lists all of them"))
 }
 
 fn names_of(command: &Command) -> Vec<String> {

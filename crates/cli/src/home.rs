@@ -98,7 +98,7 @@ pub(crate) fn in_words(notice: &HostNotice) -> String {
 pub(crate) fn show_dropping(progress: &Progress, at: quipu_store::DroppingFiles) {
     let quipu_store::DroppingFiles { done, of } = at;
     if done < of {
-        progress.show(&format!("making room: {done} of {of} old states of files are dropped"));
+        progress.show(&format!("making room: dropped {done} of {of} old file states"));
     } else {
         progress.clear();
     }
@@ -107,7 +107,7 @@ pub(crate) fn show_dropping(progress: &Progress, at: quipu_store::DroppingFiles)
 /// What was dropped, for people.
 pub(crate) fn dropped(done: &quipu_store::DroppedFiles) -> String {
     format!(
-        "{} old states of files were dropped, {} KiB; {} KiB are left",
+        "dropped {} old file states, {} KiB; {} KiB left",
         done.states,
         done.bytes.div_ceil(1024),
         done.left.div_ceil(1024)
@@ -128,7 +128,7 @@ pub(crate) async fn make_room(home: &Home, task: &Task) {
         return;
     }
     if let Some(done) = quipu_host::make_room(home).await {
-        note(format!("To make room (`files.storeBytes`), {}.", dropped(&done)));
+        note(format!("To stay below `files.storeBytes`: {}.", dropped(&done)));
     }
 }
 

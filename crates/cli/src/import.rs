@@ -28,7 +28,7 @@ pub(crate) async fn run(args: &ImportArgs) -> Result<(), Failure> {
         .inspect_err(|failure| in_json(source.path(), failure, args))?;
     match &source {
         ImportSource::Agent(agent, Some(path)) if plan.is_empty() => {
-            note(format!("No session file of {} in {}.", agent.name, path.display()));
+            note(format!("No session files of {} in {}.", agent.name, path.display()));
         }
         ImportSource::All if !shown_and_wanted(&plan, args)? => return Ok(()),
         ImportSource::All | ImportSource::Agent(..) | ImportSource::Exports(_) => {}
@@ -39,7 +39,7 @@ pub(crate) async fn run(args: &ImportArgs) -> Result<(), Failure> {
     tokio::select! {
         biased;
         _ = signals.next() => {
-            note("Stopped. What was stored so far stays; the same command goes on from there.");
+            note("Stopped. What was imported stays; run the same command again to continue.");
             return Err(Failure::silent(signals.exit()));
         }
         imported = importer.run(&teller) => imported?,
@@ -48,7 +48,7 @@ pub(crate) async fn run(args: &ImportArgs) -> Result<(), Failure> {
     if sum.files > 1 {
         let would = if args.dry_run { "would be " } else { "" };
         note(format!(
-            "{} files: {} entries {would}added, {} known before, {} changed, {} repaired, {} lost",
+            "{} files: {} entries {would}added, {} already known, {} changed, {} repaired, {} lost",
             sum.files, sum.added, sum.present, sum.changed, sum.repaired, sum.lost
         ));
     }
@@ -59,14 +59,14 @@ pub(crate) async fn run(args: &ImportArgs) -> Result<(), Failure> {
         tokio::select! {
             biased;
             _ = signals.next() => {
-                note("Stopped. All is in the store; what is not indexed for the search yet is indexed later.");
+                note("Stopped. All sessions are imported; the search index is completed later.");
                 return Err(Failure::silent(signals.exit()));
             }
             done = importer.finish_index(&tell) => done?,
         }
     }
     if args.watch {
-        note("What they write from now on comes in as they write it; Ctrl-C ends that.");
+        note("Watching for new messages; press Ctrl-C to stop.");
         tokio::select! {
             biased;
             _ = signals.next() => return Err(Failure::silent(signals.exit())),
@@ -86,7 +86,7 @@ fn end(sum: &ImportSum) -> Result<(), Failure> {
     let failures = count(sum.failures, "file or directory", "files or directories")
         .map(|what| format!("{what} could not be imported"));
     let left_out =
-        count(sum.left_out, "file", "files").map(|what| format!("something in {what} could not be taken"));
+        count(sum.left_out, "file", "files").map(|what| format!("parts of {what} could not be imported"));
     let message: Vec<String> = failures.into_iter().chain(left_out).collect();
     if message.is_empty() { Ok(()) } else { Err(Failure::failed(message.join("; "))) }
 }
@@ -96,11 +96,13 @@ pub(crate) fn in_words(error: ImportError) -> Failure {
     Failure::usage(match error {
         ImportError::Archive(error) => return error.into(),
         ImportError::NoAgent(name) => format!(
-            "`{name}` is no agent whose sessions can be imported, and no file; the agents are {}",
+            "`{name}` is neither a file nor an agent whose sessions Quipu can import; the agents are {}",
             agent_names().join(", ")
         ),
         ImportError::NeedsFile(agent) => {
-            format!("name the file: `quipu import {agent} FILE`, a ZIP that you asked the service for")
+            format!(
+                "name the file: `quipu import {agent} FILE`, the ZIP of the account export from that service"
+            )
         }
         ImportError::NoHome => "HOME is not set; name a file or a directory".to_owned(),
         ImportError::NoPlace(places) => {
@@ -110,7 +112,7 @@ pub(crate) fn in_words(error: ImportError) -> Failure {
         ImportError::NoExport(path) => {
             let what = if path.is_dir() { "holds" } else { "is" };
             format!(
-                "{} {what} no export of an account that is known; name the agent before it, one of {}",
+                "{} {what} no account export that Quipu knows; put the agent before it, one of {}",
                 path.display(),
                 agent_names().join(", ")
             )
@@ -163,7 +165,7 @@ impl ImportObserver for Teller<'_> {
     }
 
     fn is_store(&self, file: &Path) {
-        note(format!("{} is the store itself: all of it is there.", file.display()));
+        note(format!("{} is the store itself; there is nothing to import.", file.display()));
     }
 }
 
@@ -171,9 +173,9 @@ impl ImportObserver for Teller<'_> {
 fn advice(error: &std::io::Error) -> &'static str {
     use std::io::ErrorKind::{NotFound, PermissionDenied};
     match error.kind() {
-        PermissionDenied => "; let this user read it, and import it again",
-        NotFound => "; it was moved or removed, or is a link that leads nowhere",
-        _ if error.raw_os_error() == Some(nix::libc::ELOOP) => "; it is a link that leads back to itself",
+        PermissionDenied => "; give your user read permission, then import it again",
+        NotFound => "; it was moved or removed, or is a broken link",
+        _ if error.raw_os_error() == Some(nix::libc::ELOOP) => "; it is a link that points to itself",
         _ => "",
     }
 }
@@ -193,7 +195,7 @@ fn shown_and_wanted(plan: &ImportPlan, args: &ImportArgs) -> Result<bool, Failur
     if !go || !args.out.json {
         let mut out = crate::console::stdout();
         for ProjectSessions { agent, project, sessions, bytes } in &projects {
-            let project = project.as_deref().unwrap_or("(it does not say)");
+            let project = project.as_deref().unwrap_or("(unknown)");
             if args.out.json {
                 let line = serde_json::json!({
                     "agent": agent, "project": project, "sessions": sessions, "bytes": bytes,
@@ -213,11 +215,11 @@ fn shown_and_wanted(plan: &ImportPlan, args: &ImportArgs) -> Result<bool, Failur
     let sessions: u64 = projects.iter().map(|project| project.sessions).sum();
     if !crate::console::is_typed() {
         note(format!(
-            "Nothing was imported. `quipu import --yes` takes in all {sessions}, `quipu import AGENT [PATH]` some."
+            "Nothing was imported. `quipu import --yes` imports all {sessions} sessions, `quipu import AGENT [PATH]` only some."
         ));
         return Ok(false);
     }
-    note(format!("Import {sessions} sessions? Their files stay as they are. [y/N]"));
+    note(format!("Import {sessions} sessions? Their files do not change. [y/N]"));
     let mut answer = String::new();
     crate::console::stdin().read_line(&mut answer)?;
     let wanted = ["y", "yes"].contains(&answer.trim().to_ascii_lowercase().as_str());
@@ -245,14 +247,14 @@ fn tell(report: &Report, args: &ImportArgs) -> io::Result<()> {
     }
     let mut counts = vec![
         format!("{} {}", report.added, if args.dry_run { "would be added" } else { "added" }),
-        format!("{} known before", report.present),
+        format!("{} already known", report.present),
     ];
     for (count, what) in [
-        (report.changed, "changed, not taken"),
+        (report.changed, "changed, not imported"),
         (report.repaired, "repaired"),
         (report.lost, "lost"),
-        (report.sealed, "with a secret that was sealed"),
-        (report.actions, "rows of the log of actions"),
+        (report.sealed, "with sealed secrets"),
+        (report.actions, "rows of the action log"),
     ] {
         if count > 0 {
             counts.push(format!("{count} {what}"));
@@ -264,7 +266,7 @@ fn tell(report: &Report, args: &ImportArgs) -> io::Result<()> {
         counts.push(format!("{skipped} {what}"));
     }
     if is_whole {
-        writeln!(out, "{path}\n    as a whole: {}", counts[2..].join(", "))?;
+        writeln!(out, "{path}\n    in total: {}", counts[2..].join(", "))?;
     } else {
         let branches = if report.branches == 1 { "branch" } else { "branches" };
         writeln!(

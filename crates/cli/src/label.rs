@@ -11,7 +11,7 @@ pub(crate) async fn run(args: &LabelArgs) -> Result<(), Failure> {
     let found = quipu_host::resolve(&**engine.store(), &args.node, None).await?;
     let text = args.text.join(" ");
     engine.label(found.node, &text).await?;
-    let done = if text.trim().is_empty() { "has no label now" } else { "is labelled" };
+    let done = if text.trim().is_empty() { "no longer has a label" } else { "is labelled" };
     note(format!("{} {done}.", found.node.short()));
     Ok(())
 }
@@ -21,7 +21,7 @@ pub(crate) async fn rename(args: &RenameArgs) -> Result<(), Failure> {
     let row = session_named(&**engine.store(), &args.session).await?;
     let name = args.name.join(" ");
     engine.rename(&row.id, &name).await?;
-    let done = if name.trim().is_empty() { "has no name now" } else { "is renamed" };
+    let done = if name.trim().is_empty() { "no longer has a name" } else { "is renamed" };
     note(format!("Session {} {done}.", row.id));
     Ok(())
 }

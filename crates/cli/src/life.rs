@@ -105,7 +105,7 @@ fn drawn(life: &Life, spot: &Spot, paint: Paint) -> String {
         text.push('\n');
     }
     if life.more {
-        text.push_str(&format!("... more follows than {MOST} nodes; name one below\n"));
+        text.push_str(&format!("... more than {MOST} nodes follow; name a node further down to see them\n"));
     }
     text
 }

@@ -32,7 +32,7 @@ pub(crate) async fn run(args: &LogArgs) -> Result<(), Failure> {
     };
     let Some(store) = home.existing_store().await? else {
         if !args.out.json {
-            note("Nothing was done yet. Try `quipu demo`, or `quipu import`.");
+            note("There are no sessions yet. Try `quipu demo` or `quipu import`.");
         }
         return Ok(());
     };
@@ -64,11 +64,11 @@ pub(crate) async fn run(args: &LogArgs) -> Result<(), Failure> {
     out.flush()?;
     match &below {
         Some(below) if known.found.is_empty() => note(format!(
-            "Nothing was done in {} since {}. --all looks everywhere, --since 1w further back.",
+            "No activity in {} since {}. --all includes every directory, --since 1w goes further back.",
             printable(below),
             clock(since, now)
         )),
-        None if known.found.is_empty() => note(format!("Nothing was done since {}.", clock(since, now))),
+        None if known.found.is_empty() => note(format!("No activity since {}.", clock(since, now))),
         Some(_) | None => {}
     }
     if args.limit > 0 && known.found.len() == args.limit {
@@ -132,11 +132,11 @@ fn write_entry(
     about.push(if all_priced {
         dollars(cost(entry))
     } else {
-        format!("{} and calls of unknown cost", dollars(cost(entry)))
+        format!("{} plus calls of unknown cost", dollars(cost(entry)))
     });
     let ended = match &entry.ended {
         Ended::Answered => "answered".to_owned(),
-        Ended::Cut => paint.red("cut at the limit of its length"),
+        Ended::Cut => paint.red("cut off at the output limit"),
         Ended::Failed(words) => paint.red(&format!("failed: {}", one_line(words, 60))),
         Ended::Aborted => paint.red("stopped"),
         Ended::Unfinished => "not finished".to_owned(),

@@ -186,8 +186,7 @@ async fn run_or_draw(task: &Task) -> Result<(), Failure> {
         task if runs_task(task) => run::run(task).await,
         task if terminal::is_there(task) => terminal::run(task).await,
         task => Err(Failure::usage(format!(
-            "{}: say what to do with `quipu -p \"…\"` (what is piped in comes first); `quipu demo` shows it at work without \
-             a key, `quipu --help` lists everything",
+            "{}: give a task with `quipu -p \"…\"` (piped stdin comes first); `quipu demo` runs an example without a key, `quipu --help` lists everything",
             terminal::why_not(task)
         ))),
     }

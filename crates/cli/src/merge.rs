@@ -53,7 +53,7 @@ pub(crate) async fn run(args: &MergeArgs) -> Result<(), Failure> {
     if !yes && !dry_run {
         let merge = engine.merge_of(from, &into).await?;
         let plan = format!(
-            "branch {} ({}; {} file(s) changed, {} of them here, too) into session {into}",
+            "branch {} ({}; {} file(s) changed, {} of them here too) into session {into}",
             from.short(),
             one_line(&merge.conclusion, 60),
             merge.files.len(),
@@ -80,13 +80,13 @@ pub(crate) async fn run(args: &MergeArgs) -> Result<(), Failure> {
         return Ok(writeln!(crate::console::stdout(), "{value}")?);
     }
     for file in &merge.conflicts {
-        let stays = if how.is_some() { "" } else { "; files on disk are as they were" };
+        let stays = if how.is_some() { "" } else { "; files on disk are unchanged" };
         note(format!("Both changed {}{stays}.", printable(file)));
     }
     let store = crate::home::store_flag(&home);
     let files_flag = if how.is_some() { " --files" } else { "" };
     note(format!(
-        "Go on with `quipu -p --session {into}{store}`; `quipu undo {into}{files_flag}{store}` takes it back."
+        "Continue with `quipu -p --session {into}{store}`; `quipu undo {into}{files_flag}{store}` undoes the merge."
     ));
     Ok(writeln!(crate::console::stdout(), "{node}")?)
 }

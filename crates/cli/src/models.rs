@@ -56,18 +56,20 @@ pub(crate) async fn run(args: &ModelsArgs) -> Result<(), Failure> {
             (false, false) => "  (its API is not supported yet)",
         };
         let name = printable(&format!("{}/{}", model.provider, model.id));
-        let limits = format!("{}k window, {}k out", model.context_window / 1000, model.max_tokens / 1000);
+        let limits = format!("{}k context, {}k output", model.context_window / 1000, model.max_tokens / 1000);
         let price = format!("${}/${} per million", model.cost.input, model.cost.output);
         let source = printable(&source);
         writeln!(out, "{}  {limits}, {price}  {}{}", paint.bold(&name), paint.dim(&source), paint.dim(why))?;
     }
     out.flush()?;
     if !args.json && hidden > 0 && settings.default_model().is_none() {
-        note("No model can be used yet: `quipu auth set PROVIDER` keeps a key, `quipu demo` needs none.");
+        note(
+            "You cannot use a model yet: add a key with `quipu auth set PROVIDER`; `quipu demo` needs none.",
+        );
     }
     if !args.json && hidden > 0 {
         note(format!(
-            "{hidden} more without a credential or on a wire that is not spoken yet: quipu models --all"
+            "{hidden} more have no credential or an API that is not supported yet: quipu models --all"
         ));
     }
     if !args.json && shown + hidden == 0 {

@@ -23,7 +23,7 @@ pub(crate) fn page(text: &[u8]) -> Result<(), Failure> {
     let mut command = match quipu_host::helpers().shell(&pager, &here) {
         Ok(command) => command,
         Err(error) => {
-            note(format!("warning: the pager `{pager}` is not started: {error}"));
+            note(format!("warning: the pager `{pager}` cannot start: {error}"));
             return print(text);
         }
     };
@@ -48,7 +48,7 @@ pub(crate) fn page(text: &[u8]) -> Result<(), Failure> {
     // What a shell says of a program that is not there.
     if matches!(status.code(), Some(126 | 127)) {
         note(format!(
-            "warning: the pager `{pager}` cannot be run: it is not found, or only where commands of a session may write; set PAGER"
+            "warning: the pager `{pager}` was not found, except perhaps in a directory that commands of a session can write to; set PAGER to another"
         ));
         return print(text);
     }

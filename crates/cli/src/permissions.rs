@@ -35,7 +35,7 @@ pub(crate) fn run(args: &PermissionsArgs) -> Result<(), Failure> {
         Some(PermissionsAction::Accept { file }) => accept(&record, file),
         Some(PermissionsAction::Revoke { id }) => {
             if record.revoke(id)? {
-                note(format!("{id} is revoked, also for sessions that are open"));
+                note(format!("{id} is revoked, also for open sessions"));
                 return Ok(());
             }
             Err(Failure::usage(format!("there is no permission `{id}`; `quipu permissions list` lists them")))
@@ -45,13 +45,16 @@ pub(crate) fn run(args: &PermissionsArgs) -> Result<(), Failure> {
 
 fn accept(record: &Record, file: &Path) -> Result<(), Failure> {
     let path = quipu_host::accept_rules(record, file)?;
-    note(format!("{} is accepted as it is now, in this directory; a new session reads it", path.display()));
+    note(format!(
+        "{} is accepted in its current form, for this directory; new sessions read it",
+        path.display()
+    ));
     Ok(())
 }
 
 fn set(record: &Record, cwd: &Path, mode: PermissionMode) -> Result<(), Failure> {
     record.set(mode)?;
-    note(format!("permissions of {} are `{}` from now on", cwd.display(), mode.word()));
+    note(format!("permissions of {} are now `{}`", cwd.display(), mode.word()));
     Ok(())
 }
 
@@ -73,7 +76,7 @@ fn list(record: &Record, json: bool) -> Result<(), Failure> {
                 PermissionItem::Rules { path, .. } => ("rules", path.as_str()),
                 PermissionItem::Settings { path, .. } => ("settings", path.as_str()),
                 PermissionItem::Cache { variable, path, write } => {
-                    let how = if *write { "written by commands" } else { "kept apart" };
+                    let how = if *write { "written by commands" } else { "kept separate" };
                     cache = format!("{variable}={path} ({how})");
                     ("cache", cache.as_str())
                 }

@@ -93,7 +93,10 @@ fn picked(mut rows: Vec<SessionRow>, asks: bool) -> Result<SessionRow, Failure> 
     };
     if chosen == 0 || chosen > rows.len() {
         let answer = one_line(&line, 20);
-        return Err(Failure::usage(format!("`{answer}` is none of 1 to {}; nothing was shown", rows.len())));
+        return Err(Failure::usage(format!(
+            "`{answer}` is not a number from 1 to {}; nothing was shown",
+            rows.len()
+        )));
     }
     Ok(rows.swap_remove(chosen - 1))
 }
@@ -110,7 +113,7 @@ pub(crate) fn store_of(home: &quipu_host::Home) -> Result<std::sync::Arc<dyn Gra
 pub(crate) fn vanished(node: NodeId) -> Failure {
     Failure::new(
         Exit::Store,
-        format!("node {node} is named in the store but missing from it; see `quipu doctor`"),
+        format!("node {node} is missing from the store, though another row names it; run `quipu doctor`"),
     )
 }
 

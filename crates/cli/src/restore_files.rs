@@ -68,12 +68,11 @@ pub(crate) fn agree(
     let conflicts = plan.conflicts().count();
     if conflicts > 0 && !files.overwrite {
         return Err(Failure::failed(format!(
-            "{conflicts} of these files (marked with `!`) would lose what is in them; nothing was changed. `--overwrite` \
-             replaces them all the same, and going back brings back what could be kept"
+            "{conflicts} of these files (marked with `!`) would lose content that cannot be restored; nothing was changed. `--overwrite` replaces them anyway; going back restores what could be saved"
         )));
     }
     if !plan.changes.is_empty() && !files.yes && !agreed(plan.shown().count())? {
-        return Err(Failure::failed("not agreed; nothing was changed"));
+        return Err(Failure::failed("canceled; nothing was changed"));
     }
     Ok(Some(RestoreFiles { agreed: Some(plan), ..how }))
 }
@@ -115,7 +114,7 @@ pub(crate) fn shown_if_stale(error: ChangeError) -> ChangeError {
 /// One line for each file.
 fn lines(plan: &FilePlan, paint: Paint) -> Vec<String> {
     if plan.is_empty() {
-        return vec!["No file would be changed.".into()];
+        return vec!["No files would change.".into()];
     }
     let changes = plan.shown().map(|change| {
         let sign = match (&change.before, &change.after) {
@@ -137,10 +136,10 @@ fn lines(plan: &FilePlan, paint: Paint) -> Vec<String> {
         match change.conflict {
             None => format!("  {what}  {}", paint.dim(&shown)),
             Some(FileConflict::Changed) => {
-                format!("{} {what}  {shown}; somebody changed it since", paint.red("!"))
+                format!("{} {what}  {shown}; changed since then by somebody else", paint.red("!"))
             }
             Some(FileConflict::Lost(why)) => {
-                format!("{} {what}  {shown}; what is there now would be lost: {why}", paint.red("!"))
+                format!("{} {what}  {shown}; its current content would be lost: {why}", paint.red("!"))
             }
         }
     });
@@ -152,8 +151,7 @@ fn lines(plan: &FilePlan, paint: Paint) -> Vec<String> {
 fn agreed(files: usize) -> Result<bool, Failure> {
     let nobody = || {
         Failure::usage(format!(
-            "{files} files would be changed and nobody is here to agree; `--yes` does it, `--dry-run` only shows it. \
-             Nothing was changed"
+            "{files} files would change, and nobody is here to confirm; `--yes` changes them, `--dry-run` only lists them. Nothing was changed"
         ))
     };
     asked(&format!("Change these {files} files?"))?.ok_or_else(nobody)

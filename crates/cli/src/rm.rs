@@ -13,14 +13,13 @@ pub(crate) async fn run(args: &RmArgs) -> Result<(), Failure> {
     if !args.yes {
         let title = if row.called.is_empty() { &row.title } else { &row.called };
         let what = format!("session {} ({}, {})", row.id, one_line(title, 60), ago(now(), row.updated));
-        let question = format!("Remove {what}, with the files of what its commands printed? Its nodes stay.");
+        let question = format!("Remove {what} and the saved outputs of its commands? Its nodes are kept.");
         confirm(&question, &format!("{what} is removed"), "not removed")?;
     }
     let head = engine.remove(&row.id).await?;
-    let again =
-        if row.agent == quipu::AGENT { "" } else { "; importing its file again brings it back as well" };
+    let again = if row.agent == quipu::AGENT { "" } else { "; importing its file again restores it too" };
     note(format!(
-        "Removed session {}. Its nodes stay: `quipu fork {head}{}` goes on from where it stood{again}.",
+        "Removed session {}. Its nodes are kept: `quipu fork {head}{}` starts a new session from its end{again}.",
         row.id,
         crate::home::store_flag(&home)
     ));

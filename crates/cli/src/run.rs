@@ -41,11 +41,11 @@ async fn finish(file: &quipu_host::Mirror, result: Result<(), Failure>) -> Resul
 /// `quipu -p`.
 pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
     if task.ask_on_stdin && task.mode != Mode::Json {
-        return Err(Failure::usage("--ask-on-stdin asks by events, so it needs `--mode json`"));
+        return Err(Failure::usage("--ask-on-stdin asks with events, so it needs `--mode json`"));
     }
     if task.stream && task.mode == Mode::Json {
         return Err(Failure::usage(
-            "--stream is for text; `--mode json` has every piece of an answer as it is",
+            "--stream is for text; `--mode json` already has every piece of an answer",
         ));
     }
     let mut home = home(&task.store)?;
@@ -67,7 +67,7 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
     let continues = task.resume || task.session.is_some() || task.fork.is_some();
     if prompts == [None] && !continues && replay.is_none() {
         return Err(Failure::usage(
-            "no task: give it as an argument or on stdin, such as `quipu -p \"fix the test\"`",
+            "no task: give one as an argument or on stdin, such as `quipu -p \"fix the test\"`",
         ));
     }
     let StartedSession { store: open, opened, recorder, budget, file, ask_deadline, .. } =
@@ -266,9 +266,8 @@ pub(crate) fn refused(error: Refused) -> Failure {
 fn finished(outcome: &Outcome, hints: &ExitHints) -> Result<(), Failure> {
     let fail = |exit: Exit, what: String| {
         let again = hints.again.as_ref().filter(|_| !hints.has_lost_store());
-        let hint = again.map_or(String::new(), |again| {
-            format!("\nThe session is kept; `{again} \"…\"` goes on with it.")
-        });
+        let hint = again
+            .map_or(String::new(), |again| format!("\nThe session is kept; to continue: `{again} \"…\"`."));
         Err(Failure::new(exit, format!("{what}{hint}")))
     };
     match outcome {
@@ -290,8 +289,7 @@ fn finished(outcome: &Outcome, hints: &ExitHints) -> Result<(), Failure> {
         Outcome::Limit(Limit::Daily { spent, budget }) => {
             let source = hints.budget.as_ref().map_or_else(|| "daily_budget".to_owned(), crate::home::source);
             let what = format!(
-                "stopped before a model call: {} counts as spent today, and the daily budget is {} ({source}). It goes on \
-                 tomorrow, or now with another --daily-budget",
+                "stopped before a model call: {} counts as spent today, and the daily budget is {} ({source}). Continue tomorrow, or now with a higher --daily-budget",
                 dollars(*spent),
                 dollars(*budget)
             );
@@ -305,16 +303,16 @@ fn finished(outcome: &Outcome, hints: &ExitHints) -> Result<(), Failure> {
 pub(crate) fn tell(notice: &Notice) {
     match notice {
         Notice::Branched { session } => note(format!(
-            "Another process is working on this session; this one goes on as a branch: session {session}"
+            "Another process is working on this session; this run continues on a branch: session {session}"
         )),
         Notice::Interrupted { calls, model_call } => {
             for (tool, call) in calls {
                 note(format!(
-                    "Interrupted earlier, not run again: {tool} ({call}); whether it took effect is unknown"
+                    "Quipu exited while this tool call ran: {tool} ({call}). It is not retried; check whether it took effect"
                 ));
             }
             if *model_call {
-                note("A model call was interrupted earlier; whether it was answered is unknown");
+                note("Quipu exited in the middle of a reply. The reply was lost and is not retried");
             }
         }
         Notice::Note { text } => note(text),
@@ -453,7 +451,7 @@ impl Text {
                     if let Ending::Dropped(error) = ending {
                         note_in(
                             Paint::dim,
-                            format!("(that answer broke off: {})", one_line(&error.message, 200)),
+                            format!("(the answer broke off: {})", one_line(&error.message, 200)),
                         );
                     }
                 }
@@ -477,8 +475,8 @@ impl Text {
                 self.close()?;
                 let why = match reason {
                     CompactionReason::Threshold => "the context is nearly full",
-                    CompactionReason::Overflow => "the model says that the context is too long",
-                    CompactionReason::Manual => "as asked",
+                    CompactionReason::Overflow => "the provider rejected the context as too long",
+                    CompactionReason::Manual => "requested",
                 };
                 note_in(Paint::dim, format!("• compacting ({why}) …"));
                 Ok(())
@@ -496,11 +494,11 @@ impl Text {
                             ),
                         );
                     }
-                    CompactionResult::Aborted => note_in(Paint::dim, "  stopped; the context is as it was"),
+                    CompactionResult::Aborted => note_in(Paint::dim, "  stopped; the context is unchanged"),
                     CompactionResult::Failed(why) => {
                         note_in(
                             Paint::red,
-                            format!("  not compacted, the context is as it was: {}", one_line(why, 300)),
+                            format!("  not compacted, the context is unchanged: {}", one_line(why, 300)),
                         );
                     }
                 }
@@ -517,7 +515,7 @@ impl Text {
                 let level = level.get().trim_matches('"');
                 note_in(
                     Paint::dim,
-                    format!("• goes on with {}/{}, thinking {level}", model.provider, model.id),
+                    format!("• model is now {}/{}, thinking {level}", model.provider, model.id),
                 );
                 Ok(())
             }
@@ -526,7 +524,7 @@ impl Text {
                 note_in(
                     Paint::dim,
                     format!(
-                        "• {results} old results left out: {tokens_before} tokens before, about {tokens_after} after; \
+                        "• {results} old tool results pruned: {tokens_before} tokens before, about {tokens_after} after; \
                          node {}",
                         node.short()
                     ),
@@ -545,17 +543,17 @@ impl Text {
                     asker.closed(ask);
                 }
                 if let Some(Answer::Allow { scope: Scope::Always }) = by {
-                    note("  kept; `quipu permissions` lists and revokes");
+                    note("  saved; `quipu permissions` lists and revokes it");
                 }
                 if *by_policy {
                     let word = if matches!(by, Some(Answer::Allow { .. })) { "allowed" } else { "refused" };
-                    note_in(Paint::dim, format!("  {word} by the permissions that hold now"));
+                    note_in(Paint::dim, format!("  {word} by the current permissions"));
                 }
                 Ok(())
             }
             Event::PermissionsChanged { mode } => {
                 self.close()?;
-                note_in(Paint::dim, format!("• permissions are `{mode}` from now on"));
+                note_in(Paint::dim, format!("• permissions are now `{mode}`"));
                 Ok(())
             }
             Event::RetryScheduled { attempt, delay, error } => {
@@ -666,7 +664,7 @@ impl Signals {
         };
         let again = self.got.is_some();
         if !again && exit == Exit::Interrupted {
-            note("Stopping; press Ctrl-C again to leave at once.");
+            note("Stopping; press Ctrl-C again to exit at once.");
         }
         self.got = Some(exit);
         again

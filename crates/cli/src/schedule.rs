@@ -87,7 +87,7 @@ pub(crate) async fn run(args: &ScheduleArgs) -> Result<(), Failure> {
             if !store.cancel_job(&key.as_str().into()).await? {
                 return Err(unknown(key));
             }
-            note(format!("Job {key} is removed."));
+            note(format!("Removed job {key}."));
             Ok(())
         }
         Some(ScheduleAction::Retry { key, store }) => {
@@ -95,7 +95,7 @@ pub(crate) async fn run(args: &ScheduleArgs) -> Result<(), Failure> {
             match store.retry_job(&key.as_str().into(), now()).await? {
                 JobRetry::Missing => return Err(unknown(key)),
                 JobRetry::Running => {
-                    note(format!("Job {key} runs, or did when its process ended; it stays as it is."));
+                    note(format!("Job {key} is running, or was when its process ended; nothing changed."));
                 }
                 JobRetry::Due => note(format!("Job {key} is due now.")),
             }
@@ -125,8 +125,8 @@ async fn add(agents: &[String], store: &StoreArg) -> Result<(), Failure> {
         let key = job.key.clone();
         let did = match store.put_job(job, now()).await? {
             JobPut::Added => "is added",
-            JobPut::Replaced => "is changed, and begins anew",
-            JobPut::Unchanged => "is there already",
+            JobPut::Replaced => "is changed and starts over",
+            JobPut::Unchanged => "already exists",
         };
         note(format!("Job {key} {did}."));
         writeln!(out, "{key}")?;
@@ -151,7 +151,7 @@ async fn list(args: &OutArgs) -> Result<(), Failure> {
         }
     }
     if after.is_none() && !args.json {
-        note(format!("There is no job. `quipu schedule add {IMPORT_WATCH} AGENT` adds one."));
+        note(format!("There are no jobs. `quipu schedule add {IMPORT_WATCH} AGENT` adds one."));
     }
     Ok(out.flush()?)
 }
@@ -225,7 +225,7 @@ async fn work(once: bool, args: &OutArgs) -> Result<(), Failure> {
         if once {
             return runner.run_due(&stop).await.map(Some);
         }
-        note("Jobs are run when they are due; Ctrl-C ends that.");
+        note("Running jobs when they are due; press Ctrl-C to stop.");
         runner.run(&stop).await;
         Ok(None)
     };
@@ -249,7 +249,7 @@ async fn work(once: bool, args: &OutArgs) -> Result<(), Failure> {
             Ok(())
         }
         Some(DueRun::Ran { failed, .. }) if failed > 0 => Err(Failure::failed(format!(
-            "{failed} {} failed; `quipu schedule list` says why",
+            "{failed} {} failed; `quipu schedule list` shows why",
             if failed == 1 { "job" } else { "jobs" }
         ))),
         Some(DueRun::Ran { .. }) | None => Ok(()),

@@ -28,7 +28,7 @@ pub(crate) fn args_of(words: Vec<String>) -> Result<SearchArgs, Failure> {
     let words = ["quipu", "search"].map(str::to_owned).into_iter().chain(words);
     match Cli::try_parse_from(words) {
         Ok(Cli { command: Some(Cmd::Search(args)), .. }) => Ok(args),
-        Ok(_) => Err(Failure::usage("that is no search")),
+        Ok(_) => Err(Failure::usage("these are not arguments of `quipu search`")),
         Err(error) => Err(Failure::usage(error.to_string().trim_end())),
     }
 }
@@ -61,7 +61,7 @@ pub(crate) async fn run(args: &SearchArgs) -> Result<(), Failure> {
     let home = home(&args.out.store)?;
     let Some(results) = find(&home, args).await? else {
         if !args.out.json {
-            note("Nothing was done yet. Try `quipu demo`, or `quipu import`.");
+            note("There are no sessions yet. Try `quipu demo` or `quipu import`.");
         }
         return Ok(());
     };
@@ -178,10 +178,10 @@ fn write_groups(
             let stands = sessions.get(*session).is_none_or(|row| row.head.is_some());
             let go_on = match session {
                 Some(id) if stands => {
-                    format!("   go on: quipu{flag} -p --session {} \"…\"", printable(id.as_str()))
+                    format!("   continue: quipu{flag} -p --session {} \"…\"", printable(id.as_str()))
                 }
                 Some(_) => {
-                    format!("   go on: quipu{flag} -p --fork {} \"…\"", hit.node.short())
+                    format!("   continue: quipu{flag} -p --fork {} \"…\"", hit.node.short())
                 }
                 None => String::new(),
             };
@@ -220,23 +220,23 @@ fn notes(args: &SearchArgs, found: &Found, compared: Option<&SemanticReport>) ->
     let Unindexed { words, substrings } = found.behind;
     if words > 0 {
         notes.push(format!(
-            "The newest {words} nodes are not indexed yet and were not searched; --wait does that first."
+            "The newest {words} nodes are not indexed yet and were not searched; add --wait to index them first."
         ));
     } else if substrings > 0 && !args.exact {
         notes.push(format!(
-            "Parts of words are not indexed yet in the newest {substrings} nodes; --wait does that first."
+            "The newest {substrings} nodes are not indexed for parts of words yet; add --wait to index them first."
         ));
     }
     if !found.too_short.is_empty() && !args.exact {
-        notes.push("Only whole words were looked for: parts of words need three characters.".into());
+        notes.push("Only whole words were searched: parts of words need at least three characters.".into());
     }
     if found.cut {
         notes.push(
-            "There was too much to look through: older hits may be missing. Say more, or narrow it.".into(),
+            "The search stopped at its limit, so older hits may be missing. Add words or narrow it.".into(),
         );
     }
     if args.best && found.hits.len() >= args.limit && args.limit > 0 {
-        notes.push(format!("The best of the newest {RANKED}."));
+        notes.push(format!("Sorted by relevance among the newest {RANKED} hits."));
     }
     notes
 }
@@ -290,18 +290,18 @@ fn compared_json(compared: &SemanticReport) -> serde_json::Value {
 fn semantic_notes(compared: &SemanticReport) -> Vec<String> {
     let mut notes = Vec::new();
     if compared.indexed.vectors > 0 {
-        notes.push(format!("{} vectors were made.", compared.indexed.vectors));
+        notes.push(format!("Built {} vectors.", compared.indexed.vectors));
     }
     if compared.usage.input > 0 {
         let cost = match compared.usage.cost.total {
             cost if cost > 0.0 => format!(", {}", dollars(cost)),
             _ => String::new(),
         };
-        notes.push(format!("{} tokens were read for it{cost}.", compared.usage.input));
+        notes.push(format!("The vectors took {} tokens{cost}.", compared.usage.input));
     }
     if compared.left > 0 {
         notes.push(format!(
-            "What was said in {} nodes was not compared by its meaning yet; --wait does that first.",
+            "{} nodes have no vectors yet and were not searched by meaning; add --wait to build them first.",
             compared.left
         ));
     }

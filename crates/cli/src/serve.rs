@@ -31,9 +31,9 @@ pub(crate) async fn run(args: &ServeArgs) -> Result<(), Failure> {
     match served {
         Some(Served::Left | Served::Closed) => Ok(()),
         Some(Served::OtherVersion) => Err(Failure::usage(
-            "the program at the other end does not speak this protocol, or not this version of it (docs/serve.md)",
+            "the client does not speak this protocol, or speaks another version of it (docs/serve.md)",
         )),
-        Some(Served::Stalled) => Err(Failure::failed("the program at the other end stopped reading")),
+        Some(Served::Stalled) => Err(Failure::failed("the client stopped reading")),
         None => Err(Failure::silent(signals.exit())),
     }
 }

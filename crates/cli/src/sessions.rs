@@ -15,7 +15,7 @@ pub(crate) async fn run(args: &SessionsArgs) -> Result<(), Failure> {
     let home = home(&args.out.store)?;
     let Some(store) = home.store_to_read()? else {
         if !args.out.json {
-            note("Nothing was done yet. Try `quipu demo`.");
+            note("There are no sessions yet. Try `quipu demo`.");
         }
         return Ok(());
     };
@@ -73,7 +73,7 @@ pub(crate) async fn run(args: &SessionsArgs) -> Result<(), Failure> {
         if args.all {
             let location = match seen.is_gone(&row.cwd) {
                 _ if row.cwd.is_empty() => "(no directory)".to_owned(),
-                true => format!("{}  (not there any more)", one_line(&row.cwd, 200)),
+                true => format!("{}  (no longer exists)", one_line(&row.cwd, 200)),
                 false => crate::print::printable(&row.cwd),
             };
             writeln!(out, "    {}", paint.dim(&location))?;

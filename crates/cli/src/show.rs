@@ -133,7 +133,10 @@ async fn show_request(store: &dyn Graph, node: &Node, decoded: &Decoded) -> Resu
     };
     let bytes = store.chunk(call.body, 0..u64::MAX).await?;
     if Sha256::digest(&bytes).as_slice() != call.body.0 {
-        return Err(Failure::new(Exit::Store, format!("the request of {} was rebuilt wrongly", node.id)));
+        return Err(Failure::new(
+            Exit::Store,
+            format!("the stored request of {} does not match its hash; run `quipu doctor`", node.id),
+        ));
     }
     let mut out = crate::console::stdout();
     out.write_all(&bytes)?;
@@ -184,7 +187,7 @@ fn write_compaction(
 ) -> Result<(), Failure> {
     let kept = compaction.first_kept.map_or_else(|| "nothing".into(), |first| first.to_string());
     writeln!(out, "kept    {kept}")?;
-    writeln!(out, "tokens  {} before it", compaction.tokens_before)?;
+    writeln!(out, "tokens  {} before compaction", compaction.tokens_before)?;
     if let Some(checkpoint) = &compaction.checkpoint {
         writeln!(out, "model   {}/{}", checkpoint.epoch.provider, checkpoint.epoch.model)?;
     }

@@ -133,7 +133,7 @@ fn escaped(text: &str) -> String {
 pub(crate) fn write(path: &Path, picture: &str) -> Result<(), Failure> {
     let fail = |error: std::io::Error| {
         let hint = match error.kind() {
-            std::io::ErrorKind::AlreadyExists => "; name another, or remove it first",
+            std::io::ErrorKind::AlreadyExists => "; choose another file, or remove it first",
             _ => "",
         };
         Failure::failed(format!("{} could not be written: {error}{hint}", path.display()))

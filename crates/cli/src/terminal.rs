@@ -30,7 +30,7 @@ fn linear(home: &Home, task: &Task, abilities: Abilities) -> Option<&'static str
     let settings = home.config();
     match settings.source_of("screenReader") {
         _ if task.screen_reader => Some("--screen-reader"),
-        _ if abilities.linear => Some("TERM, which names a terminal that obeys nothing"),
+        _ if abilities.linear => Some("TERM (a terminal without cursor control)"),
         _ if !settings.screen_reader => None,
         Some(Source::Environment(_)) => Some("QUIPU_SCREEN_READER"),
         _ => Some("screenReader in settings.json"),
@@ -42,11 +42,11 @@ pub(crate) fn why_not(task: &Task) -> &'static str {
     if task.mode != Mode::Text || task.record.is_some() || task.ask_on_stdin {
         "there is no task"
     } else if !std::io::stdin().is_terminal() {
-        "stdin is no terminal, and there is no task"
+        "stdin is not a terminal, and there is no task"
     } else if !std::io::stdout().is_terminal() {
-        "stdout is no terminal, and there is no task"
+        "stdout is not a terminal, and there is no task"
     } else {
-        "TERM says that this terminal is a dumb one, and there is no task"
+        "TERM names a terminal without cursor control, and there is no task"
     }
 }
 
@@ -71,7 +71,7 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
     let appearance::Appearance { theme, adapts, abilities, problems: mut notes } =
         appearance::appearance(&home, abilities);
     if let Some(by) = linear {
-        notes.insert(0, format!("Quipu, told in lines for screen readers, by {by}."));
+        notes.insert(0, format!("Quipu in plain lines for screen readers, set by {by}."));
     }
     notes.extend(crate::diagnostics::notes());
     // Before the first command.
@@ -109,7 +109,7 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
     }
     match left {
         ExitReason::Quit(Some(session)) => {
-            note(format!("`quipu --session {session}{flag}` goes on with it."));
+            note(format!("To continue: `quipu --session {session}{flag}`."));
             Ok(())
         }
         ExitReason::Quit(None) => Ok(()),

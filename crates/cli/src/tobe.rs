@@ -42,9 +42,9 @@ pub(crate) async fn run(args: &TobeArgs) -> Result<(), Failure> {
         let plan = printable(&if with_files { travel.way() } else { travel.question() });
         let (who, stays) = match travel.begins {
             true => ("a new session", "nothing was changed"),
-            false => ("this session", "it stands where it stood"),
+            false => ("this session", "the session did not move"),
         };
-        confirm(&format!("May {who} {plan}?"), &format!("{who} would {plan}; that is done"), stays)?;
+        confirm(&format!("May {who} {plan}?"), &format!("{who} would {plan}; that happens"), stays)?;
     }
     let mut files = None;
     let jumped = if with_files {
@@ -68,7 +68,9 @@ pub(crate) async fn run(args: &TobeArgs) -> Result<(), Failure> {
         return Ok(writeln!(crate::console::stdout(), "{value}")?);
     }
     let store = crate::home::store_flag(&home);
-    note(format!("The message waits for an answer: `quipu -p --session {session}{store}` asks for it."));
-    note(format!("`quipu undo {session}{store}` takes it back."));
+    note(format!(
+        "The message is not answered yet; to get the answer: `quipu -p --session {session}{store}`."
+    ));
+    note(format!("`quipu undo {session}{store}` undoes the jump."));
     Ok(writeln!(crate::console::stdout(), "{head}")?)
 }

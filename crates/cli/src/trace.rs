@@ -18,7 +18,7 @@ pub(crate) async fn run(args: &TraceArgs) -> Result<(), Failure> {
     let store = store_of(&home)?;
     let store: &dyn Graph = &*store;
     let spot = spot(store, args.what.as_deref(), !args.out.json).await?;
-    let none = || Failure::usage("the node is of no session; leave --scope out, or say --scope all");
+    let none = || Failure::usage("the node belongs to no session; leave --scope out, or use --scope all");
     let scope = match (args.scope, &spot.session) {
         (RowScope::Lineage, _) => TraceScope::Lineage(spot.node),
         (RowScope::Session, Some(row)) => TraceScope::Session(row.id.clone()),
@@ -72,7 +72,7 @@ pub(crate) async fn run(args: &TraceArgs) -> Result<(), Failure> {
     }
     if trace.more {
         text.push_str(&format!(
-            "... older rows are left out; --limit {} shows more\n",
+            "... older rows are not shown; --limit {} shows more\n",
             args.limit.saturating_mul(4)
         ));
     }

@@ -304,16 +304,14 @@ impl<W: Write> Drawing<'_, W> {
         }
         if self.tree.more {
             let what = if self.whole {
-                format!(
-                    "the newest {MOST} branches, forks, labels and compactions are drawn, and there are more"
-                )
+                format!("only the newest {MOST} branches, forks, labels and compactions are shown")
             } else {
-                "the newest branches, forks, labels and compactions are drawn; --all draws more".into()
+                "only the newest branches, forks, labels and compactions are shown; --all shows more".into()
             };
             writeln!(self.out, "\n{}", self.paint.dim(&format!("… {what}")))?;
         }
         if mended > 0 {
-            writeln!(self.out, "\nRepaired when it was imported, of what is drawn here: {mended}")?;
+            writeln!(self.out, "\nRepaired on import, among the nodes shown: {mended}")?;
             for (what, count) in &self.mended {
                 writeln!(self.out, "  {count} × {what}")?;
             }
@@ -428,7 +426,7 @@ pub(crate) fn draw(tree: &Tree, heads: &[NodeId], paint: Paint) -> Vec<String> {
         })
         .collect();
     if tree.cut {
-        lines.push(format!("… more than {LIMIT} nodes; the rest is not drawn"));
+        lines.push(format!("… more than {LIMIT} nodes; the rest is not shown"));
     }
     lines
 }

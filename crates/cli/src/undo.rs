@@ -49,7 +49,7 @@ pub(crate) async fn undo(args: &StepArgs) -> Result<(), Failure> {
     restore_files::warn(&problems);
     tell(&home, &row, &done, args.json, "undone")?;
     if !args.json {
-        note(format!("`quipu redo {}{}` takes that back.", row.id, crate::home::store_flag(&home)));
+        note(format!("To redo: `quipu redo {}{}`.", row.id, crate::home::store_flag(&home)));
     }
     Ok(())
 }
@@ -59,12 +59,12 @@ pub(crate) async fn redo(args: &StepArgs) -> Result<(), Failure> {
     let row = chosen(&engine, args.session.as_deref()).await?;
     let planned = engine.redoable(&row.id, args.steps()).await?;
     let how = restore_options(&home, &engine, &row, args).await?;
-    if !agreed(how.as_ref(), &engine, args, &row, &planned, ["Do again", "done again"]).await? {
+    if !agreed(how.as_ref(), &engine, args, &row, &planned, ["Redo", "redone"]).await? {
         return Ok(());
     }
     let (done, problems) = engine.redo_along(&row.id, args.steps(), how.as_ref()).await?;
     restore_files::warn(&problems);
-    tell(&home, &row, &done, args.json, "done again")
+    tell(&home, &row, &done, args.json, "redone")
 }
 
 impl StepArgs {
@@ -73,7 +73,7 @@ impl StepArgs {
     }
 }
 
-/// How files go along, if they do: where that is said, and where they did so with what is undone or done again.
+/// How files go along, if they do: where that is said, and where they did so with what is undone or redone.
 async fn restore_options(
     home: &Home,
     engine: &Engine,
@@ -82,7 +82,7 @@ async fn restore_options(
 ) -> Result<Option<RestoreFiles>, Failure> {
     let goes = args.restore.files || (!args.keep_files && engine.moved_with_files(&row.id).await?);
     if goes && !args.restore.files {
-        note("Files go along, as they did before; `--keep-files` leaves them as they are.");
+        note("Files are restored too, as they were before; `--keep-files` leaves them unchanged.");
     }
     let how = goes.then(|| restore_files::options(home, &row.cwd, args.restore.overwrite)).transpose()?;
     Ok(how.map(|how| RestoreFiles { as_before: !args.restore.files, ..how }))
@@ -115,8 +115,9 @@ async fn agreed(
         let more = if count > what.len() { ", …" } else { "" };
         let (from, to) = (place_name(first.from), place_name(last.to));
         let plan = format!("{count} step(s) ({}{more}) of session {}", what.join(", "), row.id);
-        let question =
-            format!("{ask} {plan}? It goes from {from} to {to}; what is left behind stays in the graph.");
+        let question = format!(
+            "{ask} {plan}? The session moves from {from} to {to}; the nodes it leaves stay in the graph."
+        );
         confirm(&question, &format!("{plan} are {done}"), &format!("not {done}"))?;
     }
     Ok(true)
@@ -127,7 +128,9 @@ pub(crate) async fn chosen(engine: &Engine, named: Option<&str>) -> Result<Sessi
     match named {
         Some(named) => Ok(session_named(&**engine.store(), named).await?),
         None => engine.newest(&current_dir()?).await?.ok_or_else(|| {
-            Failure::usage("there is no session here; `quipu sessions --all` lists what there is")
+            Failure::usage(
+                "this directory has no session; `quipu sessions --all` lists those of every directory",
+            )
         }),
     }
 }
@@ -146,13 +149,13 @@ fn tell(home: &Home, row: &SessionRow, done: &[TimeStep], json: bool, verb: &str
         match last.to {
             Some(to) => {
                 note(format!(
-                    "Go on with `quipu -p --session {}{} \"…\"`.",
+                    "Continue with `quipu -p --session {}{} \"…\"`.",
                     row.id,
                     crate::home::store_flag(home)
                 ));
                 writeln!(out, "{to}")?;
             }
-            None => note(format!("Session {} is not there any more; its nodes stay.", row.id)),
+            None => note(format!("Session {} no longer exists; its nodes are kept.", row.id)),
         }
     }
     Ok(())

@@ -26,11 +26,11 @@ pub(crate) async fn run(args: &UsageArgs) -> Result<(), Failure> {
         |flag, text: &Option<String>| text.as_deref().map(|text| instant(flag, text, now())).transpose();
     let (since, until) = (time("--since", &args.since)?, time("--until", &args.until)?);
     if since.zip(until).is_some_and(|(since, until)| since >= until) {
-        return Err(Failure::usage("--until is not after --since, so nothing is between them"));
+        return Err(Failure::usage("--until must be after --since"));
     }
     let Some(store) = home.existing_store().await? else {
         if !args.out.json {
-            note("Nothing was done yet. Try `quipu demo`, or `quipu import`.");
+            note("There are no sessions yet. Try `quipu demo` or `quipu import`.");
         }
         return Ok(());
     };
@@ -60,7 +60,7 @@ pub(crate) async fn run(args: &UsageArgs) -> Result<(), Failure> {
         return Ok(out.flush()?);
     }
     if rows.is_empty() {
-        note("Nothing was used.");
+        note("No usage in this time.");
     } else {
         for line in table(&rows, &all, args.by, width(), Paint::stdout()) {
             writeln!(out, "{line}")?;
@@ -69,10 +69,10 @@ pub(crate) async fn run(args: &UsageArgs) -> Result<(), Failure> {
     out.flush()?;
     tell_behind(known.behind);
     if all.estimated > 0.0 {
-        note("estimated: of calls whose files say no cost, by the prices of the catalogue as they are now.");
+        note("estimated: calls without a recorded cost, at the current prices of the catalogue.");
     }
     if all.unknown > 0 {
-        note(format!("Of {} calls the cost is not known.", all.unknown));
+        note(format!("The cost of {} calls is unknown.", all.unknown));
     }
     Ok(())
 }
@@ -81,7 +81,7 @@ pub(crate) async fn run(args: &UsageArgs) -> Result<(), Failure> {
 pub(crate) fn tell_behind(behind: u64) {
     if behind > 0 {
         note(format!(
-            "The newest {behind} nodes are not counted yet; ask again in a moment, and see `quipu doctor` if that does not help."
+            "The newest {behind} nodes are not counted yet; try again in a moment, and run `quipu doctor` if this remains."
         ));
     }
 }
@@ -261,7 +261,7 @@ fn table(rows: &[Row], all: &Row, by: ByArg, width: usize, paint: Paint) -> Vec<
 }
 
 fn name(key: &str) -> &str {
-    if key.is_empty() { "(not known)" } else { key }
+    if key.is_empty() { "(unknown)" } else { key }
 }
 
 /// `1234567` as `1.23M`.

@@ -24,7 +24,7 @@ pub struct LogEntry {
 pub enum Ended {
     /// With an answer.
     Answered,
-    /// The answer was cut at the limit of its length.
+    /// The answer was cut off at the output limit.
     Cut,
     /// The call failed, with these words.
     Failed(String),

@@ -176,7 +176,7 @@ pub(crate) fn of_request(
         let before = project.mode.replace(mode).unwrap_or_default();
         if keep && before != mode {
             record.set(mode)?;
-            home.note(format!("permissions of {} are `{}` from now on", cwd.display(), mode.word()));
+            home.note(format!("permissions of {} are now `{}`", cwd.display(), mode.word()));
         }
         unsaved.mode = Some(mode).filter(|_| !keep);
     }

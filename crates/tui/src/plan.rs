@@ -6,7 +6,7 @@ use quipu_protocol::FileState;
 /// One line for each file; those with `!` would lose what is in them.
 pub(crate) fn lines(plan: &FilePlan) -> Vec<String> {
     if plan.is_empty() {
-        return vec!["No file would be changed.".into()];
+        return vec!["No files would change.".into()];
     }
     let changes = plan.shown().map(|change| {
         let sign = match (&change.before, &change.after) {
@@ -27,9 +27,9 @@ pub(crate) fn lines(plan: &FilePlan) -> Vec<String> {
         };
         match change.conflict {
             None => format!("  {what}  {shown}"),
-            Some(FileConflict::Changed) => format!("! {what}  {shown}; somebody changed it since"),
+            Some(FileConflict::Changed) => format!("! {what}  {shown}; changed since then by somebody else"),
             Some(FileConflict::Lost(why)) => {
-                format!("! {what}  {shown}; what is there now would be lost: {why}")
+                format!("! {what}  {shown}; its current content would be lost: {why}")
             }
         }
     });

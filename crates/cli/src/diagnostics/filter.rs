@@ -16,10 +16,10 @@ pub(super) struct Filter {
 /// A list that says nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum FilterError {
-    #[error("{word:?} is no level; levels are off, error, warn, info, debug and trace")]
+    #[error("{word:?} is not a level; levels are off, error, warn, info, debug and trace")]
     NoLevel { word: String },
     #[error(
-        "{target:?} is not traced; only Quipu's own crates are, such as quipu=debug or quipu_store=trace"
+        "{target:?} cannot be traced; only Quipu's own crates can, such as quipu=debug or quipu_store=trace"
     )]
     NotOurs { target: String },
 }
@@ -94,10 +94,10 @@ mod tests {
         let told = |text: &str| Filter::parse(text).unwrap_err().to_string();
         assert_eq!(
             told("debgu"),
-            "\"debgu\" is no level; levels are off, error, warn, info, debug and trace"
+            "\"debgu\" is not a level; levels are off, error, warn, info, debug and trace"
         );
-        assert!(told("quipu=loud").starts_with("\"loud\" is no level"));
-        assert!(told("hyper=debug").starts_with("\"hyper\" is not traced"));
+        assert!(told("quipu=loud").starts_with("\"loud\" is not a level"));
+        assert!(told("hyper=debug").starts_with("\"hyper\" cannot be traced"));
         assert!(told(&"x".repeat(100_000)).len() < 300);
     }
 }

@@ -70,7 +70,7 @@ pub(crate) fn start(front: Front) {
         Home::find(None, Arc::new(SilentObserver)).and_then(|home| home.seal_key().map(|key| (home, key)));
     let (home, key) = match placed {
         Ok(placed) => placed,
-        Err(failure) => return warn(&format!("nothing is traced: {}", failure.message)),
+        Err(failure) => return warn(&format!("tracing is off: {}", failure.message)),
     };
     let own = home.dir.join(FILE);
     let path = match (env("QUIPU_LOG_FILE"), front) {
@@ -89,7 +89,7 @@ pub(crate) fn start(front: Front) {
                     }
                     Sink::File(Mutex::new(file))
                 }
-                Err(error) => return warn(&format!("nothing is traced: {}: {error}", path.display())),
+                Err(error) => return warn(&format!("tracing is off: {}: {error}", path.display())),
             }
         }
     };
@@ -101,6 +101,6 @@ pub(crate) fn start(front: Front) {
     if tracing::subscriber::set_global_default(writer).is_ok()
         && let (Some(path), Front::Terminal) = (path, front)
     {
-        tell_later(&format!("What happens is traced to {}", path.display()));
+        tell_later(&format!("Tracing to {}", path.display()));
     }
 }

@@ -60,7 +60,7 @@ impl LogFile {
             Err(error) => {
                 self.file = None;
                 (self.warn)(&format!(
-                    "the trace is not written any more: {}: {error}; the session continues",
+                    "tracing stopped: {}: {error}; the session continues",
                     self.path.display()
                 ));
             }
@@ -83,7 +83,7 @@ fn open(path: &Path) -> io::Result<File> {
         file.set_permissions(std::fs::Permissions::from_mode(0o600))?;
     }
     if found.file_type().is_socket() || found.is_dir() {
-        return Err(io::Error::other("it is no file"));
+        return Err(io::Error::other("it is not a file"));
     }
     Ok(file)
 }

@@ -27,7 +27,7 @@ pub(super) async fn finding(home: &Home) -> Option<Finding> {
             let (ss, fs) = (if projects == 1 { "" } else { "s" }, if files == 1 { "" } else { "s" });
             let mib = bytes.div_ceil(1 << 20);
             let detail = format!(
-                "what commands wrote to caches: {projects} project{ss}, {files} file{fs}, {mib} MiB; `quipu doctor --drop-caches` removes it"
+                "written by commands to caches: {projects} project{ss}, {files} file{fs}, {mib} MiB; `quipu doctor --drop-caches` removes it"
             );
             (State::Good, detail)
         }
@@ -39,12 +39,12 @@ pub(super) async fn finding(home: &Home) -> Option<Finding> {
 /// Removes what no session has.
 pub(super) async fn drop_unused(home: &Home) -> Result<(State, String), Failure> {
     Ok(match apart(home, drop_cache_layers).await? {
-        0 => (State::Good, "what commands wrote to caches was removed".to_owned()),
+        0 => (State::Good, "removed what commands wrote to caches".to_owned()),
         used => {
             let s = if used == 1 { "" } else { "s" };
             (
                 State::Note,
-                format!("what commands wrote to caches was removed, but for {used} session{s} that run"),
+                format!("removed what commands wrote to caches, except for {used} running session{s}"),
             )
         }
     })

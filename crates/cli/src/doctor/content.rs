@@ -28,8 +28,7 @@ pub(super) async fn findings(home: &Home, bytes: &[HolderBytes]) -> Vec<Finding>
         }
     }
     if has_remnants(home).await {
-        let detail = "something was erased from the store, and old pages of its file still hold it: the file could not be \
-                      written anew then; `quipu doctor --shrink` does it";
+        let detail = "old pages of the store file still hold erased content, because the file could not be rewritten; run `quipu doctor --shrink`";
         found.push(finding(State::Note, detail.to_owned()));
     }
     found

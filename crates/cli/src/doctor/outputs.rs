@@ -72,7 +72,7 @@ pub(super) async fn finding(home: &Home) -> Finding {
         Err(error) => return Finding { what: "outputs", state: State::Note, detail: error.message },
     };
     let mut detail = format!(
-        "whole outputs of long commands: {}, of {} session{}",
+        "saved outputs of long commands: {}, of {} session{}",
         size(sum(&found.owned)),
         found.owned.len(),
         if found.owned.len() == 1 { "" } else { "s" }
@@ -83,18 +83,18 @@ pub(super) async fn finding(home: &Home) -> Finding {
     let mut state = State::Good;
     if !found.gone.is_empty() {
         state = State::Note;
-        detail.push_str(&format!("; {} of sessions that are gone", size(sum(&found.gone))));
+        detail.push_str(&format!("; {} of removed sessions", size(sum(&found.gone))));
     }
     if let Some(loose) = &found.loose {
         state = State::Note;
         detail.push_str(&format!(
-            "; {} of an earlier version, as they were printed, so secrets may be in them",
+            "; {} of an earlier version, unsealed, so they may contain secrets",
             size((loose.files, loose.bytes))
         ));
     }
     if state == State::Note {
         let flag = crate::home::store_flag(home);
-        detail.push_str(&format!("; `quipu doctor --drop-outputs{flag}` removes what no session of now has"));
+        detail.push_str(&format!("; `quipu doctor --drop-outputs{flag}` removes those that no session uses"));
     }
     Finding { what: "outputs", state, detail }
 }
@@ -117,5 +117,5 @@ pub(super) async fn drop_unowned(home: &Home) -> Result<(State, String), Failure
     });
     let done = work.await.unwrap_or_else(|error| Err(error.into()));
     done.map_err(|error| cannot(&path, &error))?;
-    Ok((State::Good, format!("outputs that no session has were removed: {what}")))
+    Ok((State::Good, format!("removed outputs that no session uses: {what}")))
 }

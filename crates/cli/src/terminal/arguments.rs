@@ -34,17 +34,17 @@ pub(super) fn offered(text: &str, detail: String) -> Candidate {
 pub(super) fn known(home: &Home, command: &str) -> Option<Vec<Candidate>> {
     let words: &[(&str, &str)] = match command {
         "export" => &[
-            ("markdown", "to read"),
+            ("markdown", "a document a document to read"),
             ("html", "one page with its branches"),
             ("json", "every node, for programs"),
             ("pi", "a session file of that format"),
         ],
         "permissions" => &[
-            ("list", "what holds in each directory"),
+            ("list", "the permissions of each directory"),
             ("ask", "ask before commands and changes"),
             ("workspace", "work in the directory without asking"),
-            ("full", "nothing is asked"),
-            ("revoke", "take back what was allowed for good"),
+            ("full", "never ask"),
+            ("revoke", "take back a permission"),
         ],
         "usage" => &[
             ("--by day", "calendar days"),
@@ -80,8 +80,8 @@ fn rows(SettingRow { key, value, source }: &SettingRow<'_>) -> Vec<Candidate> {
         values.push(&now);
     }
     let detail = |one: &str| match value {
-        _ if one == now => format!("{help}; it is so ({from})"),
-        Value::Null => format!("{help}; nothing is set ({from})"),
+        _ if one == now => format!("{help}; current value ({from})"),
+        Value::Null => format!("{help}; not set ({from})"),
         _ => help.to_owned(),
     };
     values.iter().map(|one| offered(&format!("{name} {}", one_line(one, WIDTH)), detail(one))).collect()

@@ -127,7 +127,7 @@ impl Inner {
     fn kept(&self, mut message: String) -> SettingOutcome {
         let reopens = self.task.replay.is_none();
         if !reopens {
-            message.push_str("; this session goes on as it began, the next one has it");
+            message.push_str("; this session does not change, the next one uses it");
         }
         SettingOutcome { message, theme: None, reopens }
     }
@@ -188,7 +188,7 @@ impl Inner {
         let asks_for_none = request.model.is_none() && request.provider.is_none();
         let continues = request.which != quipu_host::SessionTarget::New;
         if !others && asks_for_none && !continues && self.task.replay.is_none() {
-            let why = "No model can be used yet: no provider's key is known.".to_owned();
+            let why = "You cannot use a model yet: no provider has a key.".to_owned();
             return Err(OpenError::NoModel { why, others });
         }
         if let Some(path) = &self.task.replay {
@@ -263,7 +263,7 @@ fn found_items(found: crate::search::Results) -> quipu_tui::FoundItems {
 fn shown(mut row: TreeRow) -> TreeRow {
     row.text = printable(&row.text);
     if let TreeKind::Folded { .. } = row.kind {
-        row.text.push_str("; → shows them");
+        row.text.push_str("; → expands them");
     }
     row
 }
@@ -383,7 +383,7 @@ impl Host for TerminalHost {
 
     fn resolve(&self, name: String) -> HostFuture<NodeId> {
         self.with_inner(|inner| async move {
-            let store = inner.store()?.ok_or_else(|| Failure::usage("nothing is stored yet"))?;
+            let store = inner.store()?.ok_or_else(|| Failure::usage("there are no sessions yet"))?;
             Ok(quipu_host::resolve(&*store, &name, None).await?.node)
         })
     }
@@ -443,7 +443,7 @@ impl Host for TerminalHost {
                 }
                 Some((_, Effect::Now)) => SettingOutcome { message, theme: None, reopens: false },
                 Some((_, Effect::NextStart)) => {
-                    let message = format!("{message}; it holds when the terminal is started the next time");
+                    let message = format!("{message}; it takes effect when you next start the terminal");
                     SettingOutcome { message, theme: None, reopens: false }
                 }
                 Some((_, Effect::NextSession)) | None => inner.kept(message),
@@ -454,7 +454,7 @@ impl Host for TerminalHost {
     fn edited(&self) -> HostFuture<SettingOutcome> {
         self.with_inner(move |inner| async move {
             let message =
-                "The settings hold from here on; `terminal` and `screenReader` from the next start on";
+                "The settings are in effect; `terminal` and `screenReader` take effect at the next start";
             let kept = inner.kept(message.to_owned());
             let named = inner.settings().theme.is_some();
             let (theme, problems) = inner.look();
@@ -465,7 +465,7 @@ impl Host for TerminalHost {
 
     fn clone_session(&self, session: SessionId) -> HostFuture<SessionId> {
         self.with_inner(move |inner| async move {
-            let store = inner.store()?.ok_or_else(|| Failure::usage("nothing is stored yet"))?;
+            let store = inner.store()?.ok_or_else(|| Failure::usage("there are no sessions yet"))?;
             let engine = inner.home.engine(store, &inner.home.settings())?;
             Ok(engine.clone_session(&session).await?.session)
         })

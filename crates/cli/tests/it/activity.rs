@@ -400,11 +400,11 @@ fn usage_of_nothing_and_wrong_times() {
     let ran = world.run(&["usage"]).ok();
     assert_eq!(
         (ran.text().as_str(), ran.err.trim()),
-        ("", "Nothing was done yet. Try `quipu demo`, or `quipu import`.")
+        ("", "There are no sessions yet. Try `quipu demo` or `quipu import`.")
     );
     world.run(&["usage", "--since", "yesterday"]).fails(2, &["--since yesterday"]);
     world.run(&["usage", "--until", "x"]).fails(2, &["--until x"]);
-    world.run(&["usage", "--since", "1h", "--until", "2h"]).fails(2, &["--until is not after --since"]);
+    world.run(&["usage", "--since", "1h", "--until", "2h"]).fails(2, &["--until must be after --since"]);
     world.run(&["usage", "--by", "moon"]).fails(2, &["moon"]);
     world.run(&["files"]).fails(2, &["there is no store"]);
 }
@@ -737,19 +737,19 @@ fn files_without_blame() {
         assert_eq!(reasons(&world, "empty"), <[&str; 0]>::default());
         let ran = world.run(&["blame", "plain.txt:2"]).ok();
         assert!(
-            ran.text().contains("no agent") && ran.err.contains("No session that is known"),
+            ran.text().contains("no agent") && ran.err.contains("No known session changed"),
             "{}",
             ran.err
         );
         world.run(&["blame", "plain.txt:3"]).fails(2, &["has 2 lines", "no line 3"]);
         world.run(&["blame", "plain.txt:0"]).fails(2, &["no line 0"]);
-        world.run(&["blame", "plain.txt:x"]).fails(2, &["`x` is no number"]);
+        world.run(&["blame", "plain.txt:x"]).fails(2, &["`x` is not a line number"]);
         world.run(&["blame", "missing.txt"]).fails(2, &["missing.txt", "cannot be read"]);
         world.run(&["blame", "missing.txt:4"]).fails(2, &["missing.txt", "cannot be read"]);
         world.run(&["blame", "binary"]).fails(2, &["is binary"]);
         world.run(&["blame", "latin"]).fails(2, &["not valid UTF-8"]);
         world.run(&["blame", "huge"]).fails(2, &["17825792 bytes", "16777216"]);
-        world.run(&["blame", "."]).fails(2, &["is no file"]);
+        world.run(&["blame", "."]).fails(2, &["is not a file"]);
         world.run(&["-p", "Hello?"]);
     }
 }
@@ -825,7 +825,7 @@ fn the_log_tells_what_was_done_here_today() {
     assert!(!text.contains('\u{1b}'));
     world.run(&["log", "--since", "soon"]).fails(2, &["--since soon"]);
     let ran = world.run(&["log", "--since", "2999-01-01"]).ok();
-    assert!(ran.text().is_empty() && ran.err.contains("Nothing was done in"), "{}", ran.err);
+    assert!(ran.text().is_empty() && ran.err.contains("No activity in"), "{}", ran.err);
 }
 
 #[test]

@@ -82,7 +82,7 @@ fn an_imported_session_goes_on_as_a_new_one() {
     std::fs::write(dir.join("2025-01-02T03-04-05-678Z_x.jsonl"), &text).unwrap();
 
     let ran = world.run(&["import", "pi"]).ok();
-    assert!(ran.text().contains("2 branches: 9 added, 0 known before"), "{}", ran.text());
+    assert!(ran.text().contains("2 branches: 9 added, 0 already known"), "{}", ran.text());
     let ran = world.run(&["import", "pi"]).ok();
     assert!(ran.text().contains("unchanged"), "{}", ran.text());
     let rows = world.sessions();
@@ -230,10 +230,10 @@ fn unreadable_archive_names_the_next_step() {
     let added: Vec<&Value> = reports.iter().filter(|report| report["added"].is_u64()).collect();
     assert!(added.len() == 1 && added[0]["added"] == 9, "{reports:?}");
     for (name, reason, advice) in [
-        ("a.jsonl", "symbolic links", "leads back to itself"),
-        ("b.jsonl", "symbolic links", "leads back to itself"),
-        ("none.jsonl", "could not be opened", "a link that leads nowhere"),
-        ("mine.jsonl", "Permission denied", "let this user read it"),
+        ("a.jsonl", "symbolic links", "points to itself"),
+        ("b.jsonl", "symbolic links", "points to itself"),
+        ("none.jsonl", "could not be opened", "a broken link"),
+        ("mine.jsonl", "Permission denied", "give your user read permission"),
         ("pipe.jsonl", "no regular file", "a pipe"),
         ("wide.jsonl", "UTF-16", "iconv"),
         ("empty.jsonl", "it is empty", ""),
@@ -572,7 +572,7 @@ fn every_imported_session_goes_on_on_both_wires() {
     let fixture = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../archive/tests/fixtures/hand-made.db");
     std::fs::copy(fixture, database.join("opencode.db")).unwrap();
     // A row of the database holds no JSON.
-    world.run(&["import", "--yes"]).fails(1, &["something in 1 file could not be taken"]);
+    world.run(&["import", "--yes"]).fails(1, &["parts of 1 file could not be imported"]);
     for model in ["blocks-1", "chat-1"] {
         for (_, session, _) in &sessions {
             world.run(&["-p", "--model", model, "--session", session, "on"]).ok();

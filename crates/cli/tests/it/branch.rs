@@ -32,7 +32,7 @@ fn a_session_goes_back_and_there_again_without_a_model() {
     world.run(&["-p", "-c", "Left."]).ok();
     let (left, last) = (node(&world, "Left."), head(&world));
     let ran = world.run(&["branch", &left[..8]]).ok();
-    assert!(ran.err.contains("stands before this message") && ran.err.contains("\n\nLeft.\n"), "{}", ran.err);
+    assert!(ran.err.contains("just before this message") && ran.err.contains("\n\nLeft.\n"), "{}", ran.err);
     assert!(ran.err.contains(&format!("quipu branch {}", &last[..12])), "{}", ran.err);
     assert_eq!(ran.text().trim(), head(&world));
     assert_eq!(world.requests().len(), 2, "nobody was asked");
@@ -139,9 +139,7 @@ fn a_summary_that_fails_is_told_and_moves_nothing() {
     world.run(&["-p", "one"]).ok();
     world.run(&["-p", "-c", "two"]).ok();
     let (to, last) = (node(&world, "One."), head(&world));
-    world
-        .run(&["branch", &to, "--summarize"])
-        .fails(1, &["not moved, the session stands where it stood", "cut off"]);
+    world.run(&["branch", &to, "--summarize"]).fails(1, &["the session did not move", "cut off"]);
     let paid = world.nodes().into_iter().find(|node| node.to_string().contains("quipu.summary")).unwrap();
     assert_eq!(paid["parent"], last, "what it cost is kept beside the conversation");
     world.run(&["-p", "-c", "three"]).ok();

@@ -248,10 +248,7 @@ fn old_states_make_room_and_that_is_told() {
     let settings = world.path("home/.quipu/settings.json");
     std::fs::write(&settings, r#"{"files":{"storeBytes":1}}"#).unwrap();
     let told = world.run(&["doctor", "--prune"]).ok().text();
-    assert!(
-        told.contains("old states of files were dropped") && told.contains("more than files.storeBytes"),
-        "{told}"
-    );
+    assert!(told.contains(" old file states") && told.contains("more than files.storeBytes"), "{told}");
     let shown = world.run(&["branch", &first, "--files", "--dry-run"]).ok().text();
     assert_eq!(shown, "  ? a  stays as it is: no longer kept, to make room\n");
     let doctor = world.run(&["doctor", "--json"]).ok().json();
@@ -266,7 +263,7 @@ fn old_states_make_room_and_that_is_told() {
     std::fs::write(world.path("home/.quipu/settings.json"), r#"{"files":{"storeBytes":30000}}"#).unwrap();
     world.run(&["-p", "0"]).ok();
     let told: Vec<String> = (1..5).map(|at| world.run(&["-p", "-c", &at.to_string()]).ok().err).collect();
-    let times = told.iter().filter(|told| told.contains("To make room (`files.storeBytes`)")).count();
+    let times = told.iter().filter(|told| told.contains("To stay below `files.storeBytes`")).count();
     assert!(times <= 1, "{told:?}");
     assert_eq!(world.run(&["doctor", "--json"]).ok().json()["healthy"], true);
 }

@@ -64,8 +64,8 @@ fn writes_to_caches_are_kept_for_the_directory() {
         let findings = found["findings"].as_array().unwrap().clone();
         findings.iter().find(|one| one["what"] == what).map(|one| one["detail"].as_str().unwrap().to_owned())
     };
-    assert!(finding(&[], "caches").unwrap().starts_with("what commands wrote to caches: 2 projects, "));
-    assert_eq!(finding(&["--drop-caches"], "drop").unwrap(), "what commands wrote to caches was removed");
+    assert!(finding(&[], "caches").unwrap().starts_with("written by commands to caches: 2 projects, "));
+    assert_eq!(finding(&["--drop-caches"], "drop").unwrap(), "removed what commands wrote to caches");
     assert_eq!(finding(&[], "caches"), None);
 }
 

@@ -23,7 +23,7 @@ fn a_session_is_compacted_on_demand_and_that_is_undone() {
     let world = World::new(answers(&[&long, &long, "## Goal\nTo count.", "three", "four"]));
     small(&world);
     world.file("AGENTS.md", "Count in whole numbers.");
-    world.run(&["compact"]).fails(2, &["no session here"]);
+    world.run(&["compact"]).fails(2, &["this directory has no session"]);
     world.run(&["-p", "one"]).ok();
     world.run(&["compact"]).fails(2, &["nothing to compact"]);
     world.run(&["-p", "-c", "two"]).ok();
@@ -175,7 +175,7 @@ fn a_summary_that_fails_is_told_and_changes_nothing() {
     small(&world);
     world.run(&["-p", "one"]).ok();
     world.run(&["-p", "-c", "two"]).ok();
-    world.run(&["compact"]).fails(1, &["not compacted, the context is as it was", "cut off"]);
+    world.run(&["compact"]).fails(1, &["not compacted, the context is unchanged", "cut off"]);
     world.run(&["-p", "-c", "three?"]).ok();
     let said: Vec<String> = messages(&world.requests()[3]).iter().map(wire_text).collect();
     assert_eq!(said, ["one", &long, "two", &long, "three?"]);
@@ -295,7 +295,7 @@ fn context_report_shows_shares_and_next_turn_cost() {
     ];
     let world = World::new(script);
     small(&world);
-    world.run(&["context"]).fails(2, &["no session here"]);
+    world.run(&["context"]).fails(2, &["this directory has no session"]);
     world.file("f", "line\n".repeat(100));
     world.file("AGENTS.md", "Be brief. ".repeat(40));
     world.run(&["-p", "one"]).ok();

@@ -58,7 +58,7 @@ fn config_sets_and_unsets_one_value() {
     write(&world, "{\n  \"odd\": true,\n  \"theme\": \"dark\"\n}\n");
     let ran = world.run(&["config", "set", "compaction.reserveTokens", "2000"]).ok();
     assert!(
-        ran.err.contains("compaction.reserveTokens is 2000 now, in ") && ran.err.contains("next session"),
+        ran.err.contains("compaction.reserveTokens is now 2000, in ") && ran.err.contains("new sessions"),
         "{}",
         ran.err
     );
@@ -81,7 +81,9 @@ fn config_sets_and_unsets_one_value() {
     let now: Value = serde_json::from_str(&written(&world)).unwrap();
     assert_eq!(now, json!({ "compaction": { "reserveTokens": 2000 }, "enabledModels": ["a", "b"] }));
     write(&world, "{ broken");
-    world.run(&["config", "set", "theme", "dark"]).fails(2, &["line 1", "it is not JSON", "mend it first"]);
+    world
+        .run(&["config", "set", "theme", "dark"])
+        .fails(2, &["line 1", "not valid JSON", "correct it first"]);
     assert_eq!(written(&world), "{ broken");
 }
 
@@ -155,7 +157,9 @@ fn projects_hooks_run_after_yours_once_they_are_accepted() {
     assert_eq!(ran, "mine\n");
     assert!(told.contains("work/.quipu/settings.json") && told.contains("quipu config trust"), "{told}");
     let trusted = world.run(&["config", "trust"]).ok();
-    assert!(trusted.text().contains("echo theirs") && trusted.err.contains("is accepted as it is now"));
+    assert!(
+        trusted.text().contains("echo theirs") && trusted.err.contains("is accepted in its current form")
+    );
     let (ran, told) = said(&[]);
     assert_eq!(ran, "mine\ntheirs\n");
     assert!(told.contains("sandbox.network is left out: it opens the sandbox"), "{told}");
@@ -165,7 +169,7 @@ fn projects_hooks_run_after_yours_once_they_are_accepted() {
     assert_eq!(said(&[]).0, "mine\n");
     world.run(&["config", "set", "--project", "sandbox.network", "open"]).fails(2, &["it opens the sandbox"]);
     let ran = world.run(&["config", "set", "--project", "retry.maxRetries", "1"]).ok();
-    assert!(ran.err.contains("has not been accepted"), "{}", ran.err);
+    assert!(ran.err.contains("it has no effect until you accept the file"), "{}", ran.err);
     assert_eq!(get(&world, "retry.maxRetries", "A", "").1, "built-in");
     world.run(&["config", "trust"]).ok();
     assert_eq!(get(&world, "retry.maxRetries", "A", "").1, "project");
@@ -177,5 +181,5 @@ fn sandbox_settings_hold_for_the_next_command() {
     write(&world, r#"{"retry":{"baseDelayMs":1},"travel":{"tools":true,"tobe":"deny"}}"#);
     assert_eq!(get(&world, "travel.tobe", "A", "").0, "deny");
     let ran = world.run(&["config", "set", "sandbox.network", "closed"]).ok();
-    assert!(ran.err.contains("it holds at once, also in sessions that are open"), "{}", ran.err);
+    assert!(ran.err.contains("it takes effect at once, also in open sessions"), "{}", ran.err);
 }

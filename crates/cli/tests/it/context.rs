@@ -48,7 +48,7 @@ fn a_context_is_told_in_any_width_and_of_any_model() {
         assert!(longest <= if columns == "200" { 200 } else { most }, "{columns}: {longest}\n{text}");
         assert!(text.contains("images") && text.contains('█') && text.contains('░'), "{text}");
         let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(flat.contains("180,596 tokens are left until it is compacted, at 183,616."), "{text}");
+        assert!(flat.contains("180,596 tokens left until compaction, at 183,616."), "{text}");
         assert!(flat.contains("window of 200,000 tokens"), "{text}");
     }
     let told = shown(&world, "80", &["--json"]).json();
@@ -167,7 +167,7 @@ fn old_results_are_pruned_in_steps_on_both_wires() {
         assert_eq!(told["pruned"]["results"], left_out.len());
         assert!(told["pruned"]["tokens"].as_u64().unwrap() > 2_000 * left_out.len() as u64, "{told}");
         let text = world.run(&["context"]).ok().text();
-        assert!(text.contains("old tool results are left out, which saves"), "{text}");
+        assert!(text.contains("old tool results are pruned, which saves"), "{text}");
         // The same as people read it.
         let id = left_out[2]["hash"].as_str().unwrap();
         assert!(world.run(&["show", id]).ok().text().contains("file 2 begins"));

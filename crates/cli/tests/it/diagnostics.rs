@@ -134,7 +134,8 @@ fn lines_go_to_stderr_and_nothing_where_it_is_off() {
 #[test]
 fn wrong_directives_are_told_and_change_nothing() {
     let world = World::new(vec![Answer::new().text("Done.").reply(); 2]);
-    for (directives, why) in [("debgu", "\"debgu\" is no level"), ("hyper=debug", "\"hyper\" is not traced")]
+    for (directives, why) in
+        [("debgu", "\"debgu\" is not a level"), ("hyper=debug", "\"hyper\" cannot be traced")]
     {
         let ran = traced(&world, &[("QUIPU_LOG", directives)], &["-p", "go"]).ok();
         assert_eq!(ran.text(), "Done.\n");
@@ -180,7 +181,7 @@ fn terminal_traces_to_a_file_and_names_it() {
     assert!(!contains(&terminal.bytes, b"\"phase\""), "nothing of it is drawn");
     // A directive that is wrong is shown, too.
     let mut terminal = Terminal::telling(&world, &[], 100, 30, &[("QUIPU_LOG", "loud")]);
-    terminal.shows("is no level");
+    terminal.shows("is not a level");
     terminal.types(CTRL_D);
     assert_eq!(terminal.ends(), Some(0));
 }

@@ -74,9 +74,9 @@ fn import_detects_the_owner_of_an_export() {
     assert!(world.run(&["import", "chatgpt", "export"]).ok().text().contains("unchanged"));
     assert_eq!(world.sessions().len(), 2);
     for (args, expect) in [
-        (&["import", "notes.json"][..], "no export of an account"),
-        (&["import", "nobody"], "no agent whose sessions can be imported"),
-        (&["import", "nobody", "export"], "no agent whose sessions can be imported"),
+        (&["import", "notes.json"][..], "no account export"),
+        (&["import", "nobody"], "nor an agent whose sessions Quipu can import"),
+        (&["import", "nobody", "export"], "nor an agent whose sessions Quipu can import"),
         (&["import", "claude-ai"], "name the file"),
     ] {
         let ran = world.run(args);
@@ -99,7 +99,7 @@ fn a_folder_may_hold_exports_of_several_services() {
     std::fs::write(world.path("work/all/conversations.json"), "[{\"about\":\"something else\"}]").unwrap();
     std::fs::write(world.path("work/all/torn.zip"), "PK\x03\x04").unwrap();
     // Two of them hold what is no conversation.
-    let ran = world.run(&["import", "all", "--json"]).fails(1, &["something in 2 files could not be taken"]);
+    let ran = world.run(&["import", "all", "--json"]).fails(1, &["parts of 2 files could not be imported"]);
     let reports = ran.json_lines();
     let wholes: Vec<&str> = reports
         .iter()
@@ -118,7 +118,7 @@ fn a_folder_may_hold_exports_of_several_services() {
     assert_eq!(ran.json_lines().len(), 1, "{}", ran.text());
     assert!(ran.json_lines().iter().all(unchanged), "{}", ran.text());
     // What says that it is an entry, and is none, is told each time.
-    let again = world.run(&["import", "all", "--json"]).fails(1, &["something in 1 file "]).json_lines();
+    let again = world.run(&["import", "all", "--json"]).fails(1, &["parts of 1 file "]).json_lines();
     assert!(again.iter().all(unchanged), "{again:?}");
 }
 

@@ -45,7 +45,7 @@ fn leave(terminal: &mut Terminal) {
 fn first_run_without_a_key_lists_commands_to_type() {
     let world = world([], &json!({}));
     let mut terminal = Terminal::open(&world, &[]);
-    terminal.shows("No model can be used yet");
+    terminal.shows("You cannot use a model yet");
     for words in ["/login", "/demo", "/import", "/search WORDS", "/quit"] {
         terminal.shows(words);
     }

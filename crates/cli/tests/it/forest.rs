@@ -145,7 +145,7 @@ fn import_repairs_are_shown_at_their_node() {
         assert!(drawn.iter().any(|drawn| drawn == line), "{line} is not in {drawn:?}");
     }
     assert!(text.contains("(repaired: a second header, kept aside)"), "{text}");
-    assert!(text.contains("Repaired when it was imported, of what is drawn here: 6\n"), "{text}");
+    assert!(text.contains("Repaired on import, among the nodes shown: 6\n"), "{text}");
     let mended = &tree_json(&world, &[])["mended"];
     assert_eq!(mended["it follows itself in a circle, cut here"], 2);
     assert_eq!(mended.as_object().unwrap().len(), 5);
@@ -189,7 +189,7 @@ fn of_a_long_session_what_stands_out_is_drawn() {
         assert!(drawn.iter().any(|drawn| drawn == line), "{line} is not in {text}");
     }
     // The first of the branches from one node are too many.
-    assert!(!text.contains("user many 0\n") && text.contains("--all draws more"), "{text}");
+    assert!(!text.contains("user many 0\n") && text.contains("--all shows more"), "{text}");
     assert!(drawn.iter().any(|line| line.starts_with("⋮ ") && line.ends_with(" nodes")), "{text}");
     assert!(drawn.len() < 150, "{} lines", drawn.len());
 

@@ -101,7 +101,7 @@ fn diff_shows_branches_side_by_side_or_stacked() {
         terminal.shows("type to search");
         terminal.types(&format!("{END}{ALT_D}"));
         terminal.shows("Two branches");
-        terminal.shows("parted at");
+        terminal.shows("common ancestor");
         let seen = terminal.seen();
         let both = seen.lines().any(|line| line.contains("go left") && line.contains("go right"));
         assert_eq!(both, beside, "{columns}:\n{seen}");
@@ -273,10 +273,10 @@ fn a_long_session_shows_its_end_and_says_where_the_rest_is() {
     terminal.types(CTRL_A);
     terminal.shows("Sessions of this directory");
     terminal.types(&format!("question 0 pi{RIGHT}{ESCAPE}"));
-    terminal.until("the row of the rest", |shown| shown.contains("more; → shows them"));
+    terminal.until("the row of the rest", |shown| shown.contains("more; → expands them"));
     for page in ["question 230", "question 180"] {
         terminal.types(&format!("more; →{RIGHT}{ESCAPE}"));
-        terminal.until(page, |shown| shown.contains("more; → shows them") && shown.contains(page));
+        terminal.until(page, |shown| shown.contains("more; → expands them") && shown.contains(page));
     }
     leave_tree(terminal);
 }

@@ -193,7 +193,7 @@ fn a_person_picks_among_sessions() {
     let (code, shown) = on_terminal(&world, &["trace"], "\n", 100);
     assert_eq!(code, Some(0), "{shown}");
     let (code, shown) = on_terminal(&world, &["life"], "7\n", 100);
-    assert!(code == Some(2) && shown.contains("`7` is none of 1 to 2"), "{shown}");
+    assert!(code == Some(2) && shown.contains("`7` is not a number from 1 to 2"), "{shown}");
     assert!(world.run(&["life"]).ok().text().contains("Another."));
 }
 

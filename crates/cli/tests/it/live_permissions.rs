@@ -38,7 +38,7 @@ fn mode_ask_holds_for_the_next_call_of_the_open_session() {
     terminal.settles("One.");
     assert!(world.path("work/first").exists());
     terminal.types("/permissions ask\r");
-    terminal.shows("are `ask` from now on");
+    terminal.shows("are now `ask`");
     status(&mut terminal, "ask");
     terminal.types("push\r");
     terminal.shows("May `bash`");
@@ -49,7 +49,7 @@ fn mode_ask_holds_for_the_next_call_of_the_open_session() {
     assert!(!world.path("work/second").exists());
     assert!(last_result(&world).contains("did not allow"), "{}", last_result(&world));
     terminal.types("/permissions set full\r");
-    terminal.shows("are `full` from now on");
+    terminal.shows("are now `full`");
     status(&mut terminal, "full");
     terminal.types("again\r");
     terminal.settles("Three.");

@@ -287,7 +287,7 @@ fn play(row: &Row) {
             row.command.rsplit(['/', ' ']).next().is_some_and(|word| shown.matches(word).count() >= 1)
         });
     } else {
-        look.terminal.shows(" now, in ");
+        look.terminal.shows(" is now ");
     }
     assert!((row.effect)(&mut look), "{}: at once", row.name);
     look.terminal.types(&format!("{CTRL_C}{CTRL_C}{CTRL_D}"));

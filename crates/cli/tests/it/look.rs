@@ -177,7 +177,7 @@ fn credentials_are_kept_privately_and_never_printed() {
     assert!(world.run(&["models", "--json"]).ok().json_lines().len() > 2);
     assert!(world.run(&["auth", "remove", provider]).ok().err.contains("Removed."));
     assert_eq!(source(&world), Value::Null);
-    assert!(world.run(&["auth", "remove", provider]).ok().err.contains("no stored key"));
+    assert!(world.run(&["auth", "remove", provider]).ok().err.contains("No key was stored"));
     // Bad keys and providers.
     world.run_with(&["auth", "set", "nobody"], secret).fails(2, &["no provider `nobody`", "quipu auth"]);
     for bad in ["", " \n", "two words", "two\nlines"] {

@@ -29,7 +29,7 @@ fn a_session_of_a_missing_directory_says_so_and_offers_this_one() {
     let world = World::new(answers(&["One.", "Two.", "Three."]));
     let session = in_a_directory_that_is_gone(&world);
     let list = world.run(&["sessions", "--all"]).ok().text();
-    assert!(list.contains("/gone  (not there any more)\n"), "{list}");
+    assert!(list.contains("/gone  (no longer exists)\n"), "{list}");
     assert_eq!(world.sessions()[0]["cwdGone"], true);
     // Without a terminal: what to type.
     let typed = format!("quipu -p --session {session} --cwd . \"…\"");

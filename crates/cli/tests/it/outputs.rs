@@ -207,7 +207,7 @@ fn outputs_that_cannot_be_removed_are_told() {
     set_mode(&directory, 0o700);
     let (state, detail) = doctor(&world, &[]);
     assert!(
-        state == "note" && detail.contains("1 file, ") && detail.contains("of sessions that are gone"),
+        state == "note" && detail.contains("1 file, ") && detail.contains("of removed sessions"),
         "{detail}"
     );
     world.unchecked();
@@ -219,12 +219,12 @@ fn doctor_counts_outputs() {
     world.file("secrets", secrets());
     assert_eq!(
         doctor(&world, &[]),
-        ("good".into(), "whole outputs of long commands: 0 files, 0 KiB, of 0 sessions".into())
+        ("good".into(), "saved outputs of long commands: 0 files, 0 KiB, of 0 sessions".into())
     );
     world.run(&["-p", "one"]).ok();
     let (state, detail) = doctor(&world, &[]);
     let size = std::fs::metadata(&outputs(&world)[0]).unwrap().len().div_ceil(1024);
-    assert_eq!(detail, format!("whole outputs of long commands: 1 file, {size} KiB, of 1 session"));
+    assert_eq!(detail, format!("saved outputs of long commands: 1 file, {size} KiB, of 1 session"));
     assert_eq!(state, "good");
     // Those of another store are of no session here, and not gone.
     world.run(&["-p", "--store", "other.db", "two"]).ok();
@@ -241,8 +241,8 @@ fn doctor_counts_outputs() {
     assert_eq!(state, "note");
     for part in [
         &detail[..],
-        "1 file, 1 KiB of sessions that are gone",
-        "1 file, 1 KiB of an earlier version, as they were printed, so secrets may be in them",
+        "1 file, 1 KiB of removed sessions",
+        "1 file, 1 KiB of an earlier version, unsealed, so they may contain secrets",
         "`quipu doctor --drop-outputs` removes",
     ] {
         assert!(more.contains(part), "{part} in {more}");

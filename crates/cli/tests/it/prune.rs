@@ -46,17 +46,17 @@ fn pruning_shows_its_progress() {
     let (code, shown) = on_terminal(&world, &["doctor", "--prune"], "", 200);
     assert_eq!(code, Some(0), "{shown}");
     let parts = [
-        "room: 0 of 1200 old",
+        "room: dropped 0 of 1200 old",
         " 500 of 1200 old",
         " 1000 of 1200 old",
-        " 1200 old states of files were dropped",
+        "dropped 1200 old file states",
     ];
     for part in parts {
         assert!(shown.contains(part), "{part}: {shown}");
     }
     assert_eq!(plan(&world, &first), (0, FILES), "each is named as no longer kept");
     let (_, shown) = on_terminal(&world, &["doctor", "--prune"], "", 200);
-    assert!(shown.contains("0 old states of files were dropped") && !shown.contains(" of 1200"), "{shown}");
+    assert!(shown.contains("dropped 0 old file states") && !shown.contains(" of 1200"), "{shown}");
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn the_room_is_given_back_when_that_is_asked_for() {
     world.run(&["doctor", "--prune"]).ok();
     let (nodes, before) = (world.nodes(), size());
     let told = world.run(&["doctor", "--shrink"]).ok().text();
-    assert!(told.contains("the file of the store is ") && told.contains(" KiB smaller"), "{told}");
+    assert!(told.contains("the store file is ") && told.contains(" KiB smaller"), "{told}");
     assert!(size() < before, "{} {before}", size());
     assert_eq!(world.nodes(), nodes);
     assert_eq!(plan(&world, &first), (0, FILES));

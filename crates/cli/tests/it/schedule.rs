@@ -91,7 +91,7 @@ fn once_runs_what_is_due_and_ends() {
     world.run(&["schedule", "run", "--once"]).ok();
     world.run(&["schedule", "add", "import-watch", "pi", "codex"]).ok();
     let again = world.run(&["schedule", "add", "import-watch", "pi"]).ok();
-    assert!(again.err.contains("is there already"), "{}", again.err);
+    assert!(again.err.contains("already exists"), "{}", again.err);
     let ran = world.run(&["schedule", "run", "--once"]).ok();
     assert!(ran.err.contains(&format!("Job {KEY_OF_PI} is done for this time.")), "{}", ran.err);
     assert_eq!(sessions_imported(&world), 1);
@@ -114,7 +114,7 @@ fn names_that_are_not_there_are_refused() {
     }
     assert!(!world.store().exists(), "nothing was made");
     let listed = world.run(&["schedule"]).ok();
-    assert!(listed.err.contains("There is no job."), "{}", listed.err);
+    assert!(listed.err.contains("There are no jobs."), "{}", listed.err);
     assert_eq!(listed.text(), "");
 }
 

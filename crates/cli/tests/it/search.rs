@@ -119,7 +119,7 @@ fn removed_sessions_are_not_found_unless_they_are_named() {
         [("The plan says: paint the gate.", &json!(true)), (shared, &json!(true))]
     );
     let ran = world.run(&["search", "green"]).ok();
-    let fork = format!("go on: quipu -p --fork {}", &node[..12]);
+    let fork = format!("continue: quipu -p --fork {}", &node[..12]);
     assert!(ran.text().contains("  (removed)\n") && ran.text().contains(&fork), "{}", ran.text());
     let fork = hits(&world, &["fork", "says"])[0]["session"].as_str().unwrap().to_owned();
     world.run(&["rm", "--yes", &fork]).ok();
@@ -198,7 +198,7 @@ fn the_indexes_are_made_anew_on_demand() {
         let told = world.run(&args).ok().json();
         let findings = told["findings"].as_array().unwrap();
         let finding = findings.iter().find(|finding| finding["what"] == "rebuild").unwrap();
-        assert!(finding["state"] == "good" && finding["detail"].as_str().unwrap().contains("were made anew"));
+        assert!(finding["state"] == "good" && finding["detail"].as_str().unwrap().contains("were rebuilt"));
         assert_eq!(texts(&world, &["paint"]), before);
     }
     world.run(&["doctor", "--rebuild", "--repair"]).fails(2, &["--repair"]);

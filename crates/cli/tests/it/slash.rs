@@ -124,7 +124,7 @@ fn undo_and_redo_take_steps() {
     terminal.shows("takes that back");
     terminal.hides("opening the session");
     terminal.types("/redo\r");
-    terminal.shows("done again");
+    terminal.shows("redone");
     terminal.hides("opening the session");
     terminal.types("four\r");
     terminal.settles("Answer 4.");
@@ -365,9 +365,9 @@ fn settings_are_chosen_written_and_edited() {
     terminal.shows("now 1 (your settings.j");
     terminal.types(&"\u{7f}".repeat(10));
     terminal.types("prune false");
-    terminal.shows("it is so (built-in)");
+    terminal.shows("current value (built-in)");
     terminal.types(ENTER);
-    terminal.shows("context.prune.enabled is false now");
+    terminal.shows("context.prune.enabled is now false");
     terminal.hides("opening the session");
     // The rest stands as it was.
     assert_eq!(
@@ -375,7 +375,7 @@ fn settings_are_chosen_written_and_edited() {
         json!({ "retry": { "baseDelayMs": 1 }, "context": { "prune": { "enabled": false } } })
     );
     terminal.types("/settings compaction.reserveTokens 2000\r");
-    terminal.shows("compaction.reserveTokens is 2000 now");
+    terminal.shows("compaction.reserveTokens is now 2000");
     terminal.hides("opening the session");
     assert_eq!(settings(&world)["compaction"]["reserveTokens"], 2000);
     for (at, wrong) in
@@ -395,7 +395,7 @@ fn settings_are_chosen_written_and_edited() {
     terminal.types("/settings\r");
     terminal.shows("type to filter");
     terminal.types(ENTER);
-    terminal.shows("The settings hold from here on");
+    terminal.shows("The settings are in effect");
     terminal.types("done\r");
     terminal.settles("Answer 1.");
     leave(terminal);

@@ -112,7 +112,7 @@ fn merge_lists_what_does_not_come_along() {
 /// Each command on a session that was imported, and that no session of ours went on from: what it prints, or why not.
 #[test]
 fn commands_work_on_a_fresh_import() {
-    let stays = "is written by pi and stays as it is; `quipu fork` makes one that goes on from it";
+    let stays = "is written by pi and stays as it is; `quipu fork` starts a session from it";
     let table: &[(&[&str], Result<&str, &str>)] = &[
         (&["context", ID], Ok("together")),
         (&["context"], Ok("together")),

@@ -28,7 +28,7 @@ fn a_conversation() {
     terminal.types(CTRL_D);
     assert_eq!(terminal.ends(), Some(0));
     assert_eq!(messages(&world.requests()[1]).len(), 3);
-    terminal.shows("goes on with it");
+    terminal.shows("To continue: `quipu --session");
     assert_eq!(world.sessions().len(), 1);
 }
 
@@ -55,7 +55,7 @@ fn terminal_continues_a_session_and_exits_in_three_ways() {
 #[test]
 fn without_a_terminal_it_says_what_to_do() {
     let world = World::new([]);
-    let ran = world.run(&[]).fails(2, &["stdin is no terminal", "say what to do", "quipu -p", "quipu demo"]);
+    let ran = world.run(&[]).fails(2, &["stdin is not a terminal", "give a task", "quipu -p", "quipu demo"]);
     assert!(ran.err.lines().count() < 4, "{}", ran.err);
     // A command that was mistyped, or that others have, is no task.
     for (word, meant) in

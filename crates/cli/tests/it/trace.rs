@@ -86,7 +86,7 @@ BOOT: null → ASKED";
     assert_eq!(traced(&world, &[], &names), whole);
     assert_eq!(
         traced(&world, &["--limit", "1"], &names),
-        "BOOT: null → NOTE\n... older rows are left out; --limit 4 shows more"
+        "BOOT: null → NOTE\n... older rows are not shown; --limit 4 shows more"
     );
     assert_eq!(
         traced(&world, &[&on], &names),

@@ -41,7 +41,7 @@ fn fork_continues_after_an_answer_or_before_a_message() {
     assert_eq!(said(&world), ["Where to?", "Left or right?", "Right."]);
 
     let ran = world.run(&["fork", id(&nodes[3])]).ok();
-    assert!(ran.err.contains("stands before this message") && ran.err.contains("\n\nLeft.\n"), "{}", ran.err);
+    assert!(ran.err.contains("just before this message") && ran.err.contains("\n\nLeft.\n"), "{}", ran.err);
     world.run(&["-p", "--session", &line(&ran), "Up."]).ok();
     assert_eq!(said(&world), ["Where to?", "Left or right?", "Up."]);
     let ran = world.run(&["fork", "--json", id(&nodes[1])]).ok().json();

@@ -88,7 +88,7 @@ fn a_step_is_a_turn_a_jump_a_fork_or_a_removal() {
     let second = world.sessions()[0]["head"].clone();
 
     // It is asked; without a person it is not done.
-    world.run(&["undo"]).fails(2, &["1 step(s) (turn)", "only when that is confirmed: add --yes"]);
+    world.run(&["undo"]).fails(2, &["1 step(s) (turn)", "only after you confirm: add --yes"]);
     let (code, seen) = on_terminal(&world, &["undo"], "n\n", 200);
     assert_eq!(code, Some(1), "{seen}");
     assert!(seen.contains("Undo 1 step(s) (turn)") && seen.contains("not undone"), "{seen}");
@@ -97,11 +97,9 @@ fn a_step_is_a_turn_a_jump_a_fork_or_a_removal() {
     let ran = world.run(&["undo", "--yes"]).ok();
     assert_eq!(json!(ran.text().trim()), first["head"]);
     assert!(ran.err.contains("turn undone") && ran.err.contains("quipu redo"), "{}", ran.err);
-    world
-        .run(&["redo"])
-        .fails(2, &["1 step(s) (turn)", "are done again only when that is confirmed: add --yes"]);
+    world.run(&["redo"]).fails(2, &["1 step(s) (turn)", "are redone only after you confirm: add --yes"]);
     let (code, seen) = on_terminal(&world, &["redo"], "n\n", 200);
-    assert!(code == Some(1) && seen.contains("Do again 1 step(s) (turn)"), "{code:?}: {seen}");
+    assert!(code == Some(1) && seen.contains("Redo 1 step(s) (turn)"), "{code:?}: {seen}");
     assert_eq!(world.sessions()[0]["head"], first["head"]);
     world.run(&["redo", "--yes"]).ok();
     assert_eq!(world.sessions()[0]["head"], second);

@@ -1,4 +1,4 @@
-//! `quipu import --watch`: what other agents write comes in as they write it.
+//! `quipu import --watch`: what other agents write Watching for new messages.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -31,7 +31,7 @@ fn watch_imports_new_lines() {
     let mut watch = world.start(&["import", "--watch", "--yes", "--json"]);
     let report = next(&mut watch);
     assert_eq!((&report["added"], &report["branches"]), (&json!(9), &json!(2)), "{report}");
-    watch.says("comes in as they write it");
+    watch.says("Watching for new messages");
 
     // A line in two pieces: the first is no entry yet.
     let line = lines(&[user("u4", "a3", "And now for something completely different.")]);
@@ -143,7 +143,7 @@ fn nothing_there_yet_is_no_reason_not_to_watch() {
     let world = World::new([]);
     world.unchecked();
     let mut watch = world.start(&["import", "pi", "--watch", "--json"]);
-    watch.says("comes in as they write it");
+    watch.says("Watching for new messages");
     let dir = world.path("home/.pi/agent/sessions/--work--");
     std::fs::create_dir_all(&dir).unwrap();
     std::fs::write(dir.join("s.jsonl"), lines(&conversation(&world, ID))).unwrap();
@@ -187,7 +187,7 @@ fn watch_skips_unchanged_files() {
     assert!(size > 14_000_000, "{size}");
     let mut watch = world.start(&["import", "pi", file.to_str().unwrap(), "--watch", "--json"]);
     assert_eq!(next(&mut watch)["added"], 1_200);
-    watch.says("comes in as they write it");
+    watch.says("Watching for new messages");
     let mut before = "n1199".to_owned();
     let mut read = Vec::new();
     for round in 0..4 {
@@ -267,7 +267,7 @@ fn of_no_file_of_lines_what_was_read_is_read_again() {
         assert!(size > 7_000_000, "{size}");
         let mut watch = world.start(&["import", agent, file.to_str().unwrap(), "--watch", "--json"]);
         assert_eq!(next(&mut watch)["added"], 600, "{agent}");
-        watch.says("comes in as they write it");
+        watch.says("Watching for new messages");
         // What was stored is read once more for the search: not by the one that is measured.
         world.run(&["search", "length", "--json"]).ok();
         let mut read = Vec::new();

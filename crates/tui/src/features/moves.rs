@@ -88,7 +88,7 @@ impl State {
             Ack::Started(_) | Ack::Queued(_) | Ack::Unqueued(_) => return,
         };
         let place = |node: Option<NodeId>| node.map_or_else(|| "nowhere".into(), |node| node.short());
-        let verb = if name == "undo" { "undone" } else { "done again" };
+        let verb = if name == "undo" { "undone" } else { "redone" };
         for step in &moved.steps {
             self.note(&format!("{} {verb}: from {} to {}", step.what, place(step.from), place(step.to)));
         }

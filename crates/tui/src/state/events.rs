@@ -114,7 +114,7 @@ impl State {
             }
             Event::PermissionsChanged { mode } => {
                 self.standing.permissions.clone_from(mode);
-                self.note(&format!("Permissions are `{mode}` from now on"));
+                self.note(&format!("Permissions are now `{mode}`"));
             }
             Event::QueueChanged { steering, follow_up } => {
                 self.outbox.queue = (steering.clone(), follow_up.clone());
@@ -124,8 +124,8 @@ impl State {
             Event::CompactionStarted { reason } => {
                 let why = match reason {
                     CompactionReason::Threshold => "the context is nearly full",
-                    CompactionReason::Overflow => "the model says that the context is too long",
-                    CompactionReason::Manual => "as asked",
+                    CompactionReason::Overflow => "the provider rejected the context as too long",
+                    CompactionReason::Manual => "requested",
                 };
                 self.activity.busy = Some(OngoingTask { since: at, what: format!("compacting ({why})") });
             }
@@ -143,7 +143,7 @@ impl State {
             }
             Event::ContextPruned { results, tokens_before, tokens_after, .. } => {
                 self.note(&format!(
-                    "{results} old results left out: {tokens_before} tokens before, about {tokens_after} after"
+                    "{results} old tool results pruned: {tokens_before} tokens before, about {tokens_after} after"
                 ));
             }
             Event::Changed { node, model, thinking } => {
@@ -243,7 +243,7 @@ impl State {
                     (None, Ending::Dropped(_)) => {}
                 }
                 if let Ending::Dropped(error) = ending {
-                    self.note(&format!("that answer broke off: {}", error.message));
+                    self.note(&format!("the answer broke off: {}", error.message));
                 } else {
                     let text = answer.text();
                     if !text.is_empty() {

@@ -140,7 +140,7 @@ fn row(at: u8, level: usize, starts: bool, kind: TreeKind, text: &str) -> TreeRo
 fn tree_rows() -> Vec<TreeRow> {
     let folded = TreeKind::Folded { below: node(1), depth: 0, count: 40 };
     vec![
-        row(1, 0, false, folded, "⋮ 40 more; → shows them"),
+        row(1, 0, false, folded, "⋮ 40 more; → expands them"),
         row(2, 0, false, TreeKind::User, "user: Mend the parser of tables, and tell what was wrong with it"),
         row(3, 1, true, TreeKind::Assistant, "assistant: It lost a row. \u{1b}[2J"),
         row(4, 1, false, TreeKind::Tool, "read: src/parser.rs"),

@@ -133,7 +133,7 @@ impl Host for FakeHost {
         if self.settings.is_empty() {
             return refused();
         }
-        let message = format!("{setting}: set; it holds when the terminal is started the next time");
+        let message = format!("{setting}: set; it takes effect when you next start the terminal");
         given(SettingOutcome { message, ..SettingOutcome::default() })
     }
 

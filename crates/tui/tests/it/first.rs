@@ -32,7 +32,7 @@ fn types(state: &mut State, text: &str) {
 }
 
 fn without_model(state: &mut State, others: bool) -> Vec<Effect> {
-    let why = "No model can be used yet: no provider's key is known.".into();
+    let why = "You cannot use a model yet: no provider has a key.".into();
     state.on(UiEvent::Opened(Box::new(Err(OpenError::NoModel { why, others }))), 0)
 }
 

@@ -29,7 +29,7 @@ fn settings_show_values_and_sources_and_change_one() {
     };
     let settings = vec![
         row("screenReader true", "the terminal speaks in lines"),
-        row("screenReader false", "the terminal speaks in lines; it is so (QUIPU_SCREEN_READER)"),
+        row("screenReader false", "the terminal speaks in lines; current value (QUIPU_SCREEN_READER)"),
         row("budget.daily", "US dollars for all sessions of a day; now 5 (your settings.json)"),
     ];
     let host = Arc::new(FakeHost { settings, ..FakeHost::default() });
@@ -37,7 +37,7 @@ fn settings_show_values_and_sources_and_change_one() {
     state.on(UiEvent::Paste("/settings".into()), 0);
     enters(&host, &mut state);
     let text = shown(&mut state);
-    assert!(text.contains("it is so (QUIPU_SCREEN_READER)"), "{text}");
+    assert!(text.contains("current value (QUIPU_SCREEN_READER)"), "{text}");
     assert!(text.contains("now 5 (your settings.json)"), "{text}");
     for letter in "reader true".chars() {
         state.on(UiEvent::Key(Key::from(KeyCode::Char(letter))), 0);
@@ -45,7 +45,7 @@ fn settings_show_values_and_sources_and_change_one() {
     enters(&host, &mut state);
     assert_eq!(host.asked(), ["set screenReader true"]);
     let text = shown(&mut state);
-    assert!(text.contains("it holds when the terminal is started the next time"), "{text}");
+    assert!(text.contains("it takes effect when you next start the terminal"), "{text}");
     // A number is asked for in the editor.
     state.on(UiEvent::Paste("/settings budget.daily 7".into()), 0);
     enters(&host, &mut state);

@@ -109,7 +109,7 @@ fn a_whole_conversation_in_lines() {
     terminal.answer("4", "Why not?");
     terminal.hears(0, "Reason: ");
     terminal.line("never mind", "Third.");
-    terminal.line("/quit", "goes on with it");
+    terminal.line("/quit", "To continue: `quipu --session");
     assert_eq!(terminal.ends(), Some(0));
     terminal.moved_nothing();
     let said = |at: usize, message: usize| wire_text(&messages(&world.requests()[at])[message]);
@@ -389,7 +389,7 @@ fn branches_are_compared_and_what_files_would_become_is_told() {
     terminal.hears(0, "Enter goes back to the tree.\nChoose: ");
     let said = terminal.transcript();
     let compared = said.split("Two branches:\n").nth(1).unwrap();
-    assert!(compared.contains("parted at") && compared.contains("go elsewhere"), "{compared}");
+    assert!(compared.contains("common ancestor") && compared.contains("go elsewhere"), "{compared}");
     terminal.line("", "Tree, default: ");
     terminal.line("", "You: ");
     terminal.types(CTRL_D);
