@@ -14,16 +14,16 @@ use quipu_host::now;
 
 #[derive(Debug, Args)]
 pub(crate) struct BookmarkArgs {
-    /// The name, at most 256 bytes; without one, all bookmarks are listed.
+    /// The name, at most 256 bytes. Default: list all bookmarks.
     #[arg(value_name = "NAME")]
     name: Option<String>,
-    /// The node that it names from now on; without one, where the newest session of this directory stands.
+    /// The node to name. Default: the last node of the newest session of this directory.
     #[arg(value_name = "NODE", conflicts_with = "rm")]
     node: Option<String>,
-    /// Take the name away. The node stays.
+    /// Remove the name. The node is kept.
     #[arg(long, requires = "name")]
     rm: bool,
-    /// For programs: as JSON, one object a line where there are several.
+    /// Print JSON for programs: one object, or one per line.
     #[arg(long)]
     json: bool,
     #[command(flatten)]

@@ -25,52 +25,52 @@ const WIDTH: usize = 40;
 pub(crate) struct ConfigArgs {
     #[command(subcommand)]
     action: Option<ConfigAction>,
-    /// For programs: as JSON, one object a line where there are several.
+    /// Print JSON for programs: one object, or one per line.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum ConfigAction {
-    /// Every setting, its value, and where that comes from.
+    /// List every setting, its value and the source of the value.
     List {
-        /// For programs: as JSON, one object a line.
+        /// Print JSON for programs: one object per line.
         #[arg(long)]
         json: bool,
     },
-    /// The value of a setting, as JSON where it is no text.
+    /// Print the value of a setting; as JSON if it is not text.
     Get {
         /// The setting, such as `compaction.enabled`.
         key: String,
-        /// For programs: with where it comes from.
+        /// Print JSON for programs, with the source of the value.
         #[arg(long)]
         json: bool,
     },
-    /// Set a setting in your file. All other text of the file stays as it is.
+    /// Set a setting in your file. The rest of the file does not change.
     Set {
         /// The setting, such as `compaction.enabled`.
         key: String,
         /// The value: a word, a number, or JSON for lists and objects.
         value: String,
-        /// In the file of the project, `.quipu/settings.json` at the root of its repository.
+        /// Use the file of the project: `.quipu/settings.json` at the root of its repository.
         #[arg(long)]
         project: bool,
     },
-    /// Take a setting out of your file.
+    /// Remove a setting from your file.
     Unset {
-        /// The setting, or a name in the file that is none.
+        /// The setting, or an unknown name in the file.
         key: String,
-        /// In the file of the project.
+        /// Use the file of the project.
         #[arg(long)]
         project: bool,
     },
-    /// Open your file in your editor ($VISUAL, $EDITOR), and say afterwards what is wrong with it.
+    /// Open your file in your editor ($VISUAL, $EDITOR), then report problems in it.
     Edit {
-        /// The file of the project.
+        /// Use the file of the project.
         #[arg(long)]
         project: bool,
     },
-    /// Show what the settings of this project change, and accept them as they are.
+    /// Show what the settings of this project change, and accept them in their current form.
     Trust,
 }
 

@@ -16,24 +16,24 @@ use crate::undo::chosen;
 
 #[derive(Debug, Args)]
 pub(crate) struct MergeArgs {
-    /// The end of the branch: a node, a bookmark, or a session, which means where it stands.
+    /// The end of the branch: a node, a bookmark, or a session for its last node.
     #[arg(value_name = "FROM")]
     from: String,
-    /// The session that it goes into; the newest of this directory without it.
+    /// The session to merge into. Default: the newest of this directory.
     #[arg(long, value_name = "SESSION")]
     into: Option<String>,
-    /// Words of your own for the model, before what the branch came to.
+    /// Text for the model, placed before the outcome of the branch.
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     note: String,
-    /// Where both sides changed a file: that of the session that is merged into is to be kept.
+    /// If both sides changed a file, keep the version of the session.
     #[arg(long, conflicts_with = "theirs")]
     ours: bool,
-    /// Where both sides changed a file: it shall be as the branch left it.
+    /// If both sides changed a file, take the version of the branch.
     #[arg(long)]
     theirs: bool,
     #[command(flatten)]
     restore: RestoreArgs,
-    /// For programs: as JSON, one object.
+    /// Print JSON for programs: one object.
     #[arg(long)]
     json: bool,
     #[command(flatten)]

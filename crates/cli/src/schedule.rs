@@ -29,30 +29,29 @@ pub(crate) struct ScheduleArgs {
 
 #[derive(Debug, Subcommand)]
 enum ScheduleAction {
-    /// The jobs, and how they stand. The same as `quipu schedule`.
+    /// List the jobs and their state. The same as `quipu schedule`.
     List(OutArgs),
-    /// Run jobs when they are due, until Ctrl-C. An open terminal and `quipu serve` do so as well, `quipu -p` does not; of
-    /// all processes, one runs jobs at a time.
+    /// Run jobs when they are due, until Ctrl-C. An open terminal and `quipu serve` do this too; `quipu -p` does not. Only one process runs jobs at a time.
     Run {
-        /// Run those that are due now, each once, and end.
+        /// Run the jobs that are due now, each once, and exit.
         #[arg(long)]
         once: bool,
         #[command(flatten)]
         out: OutArgs,
     },
-    /// Add a job. Said again, it changes nothing.
+    /// Add a job. Safe to repeat.
     Add {
         #[command(subcommand)]
         job: NewJobArgs,
     },
-    /// Remove a job, also one that runs. What it did stays.
+    /// Remove a job, even if it is running. Its results are kept.
     Remove {
         /// Its key in the list.
         key: String,
         #[command(flatten)]
         store: StoreArg,
     },
-    /// Make a job due now, also one that failed too often.
+    /// Make a job due now, even if it used up its attempts.
     Retry {
         /// Its key in the list.
         key: String,
@@ -63,10 +62,9 @@ enum ScheduleAction {
 
 #[derive(Debug, Subcommand)]
 enum NewJobArgs {
-    /// Take in what agents write, where they keep their sessions: what is there, and then what is new; prints the keys of the
-    /// jobs, one for each agent.
+    /// Import the sessions of agents, and then everything new that they write. Prints the keys of the jobs, one for each agent.
     ImportWatch {
-        /// Whose sessions, by the names that `quipu import` knows.
+        /// The agents, by their names in `quipu import`.
         #[arg(value_name = "AGENT", required = true)]
         agents: Vec<String>,
         #[command(flatten)]

@@ -16,16 +16,15 @@ use crate::restore_files::{self, Words};
 
 #[derive(Debug, Args)]
 pub(crate) struct TobeArgs {
-    /// The node to go on from: its hash or the beginning of it, a bookmark, or `ext:ID`. Its session goes there; below a node
-    /// that another program wrote, a new session begins.
+    /// The node to continue from: its hash or the start of it, a bookmark, or `ext:ID`. Its session moves there. Below a node that another program wrote, a new session starts.
     #[arg(value_name = "NODE")]
     node: String,
-    /// What the session is told there of what it leaves, as its own words. Nothing else comes along.
+    /// What the session should know of the part that it leaves, as a message to itself. Nothing else is carried over.
     #[arg(value_name = "MESSAGE", required = true)]
     message: Vec<String>,
     #[command(flatten)]
     restore: RestoreArgs,
-    /// For programs: as JSON, one object.
+    /// Print JSON for programs: one object.
     #[arg(long)]
     json: bool,
     #[command(flatten)]

@@ -18,19 +18,18 @@ use quipu_host::{Home, session_named};
 
 #[derive(Debug, Args)]
 pub(crate) struct StepArgs {
-    /// The session: its id, its name, or the beginning of its id; also one that was removed, or is gone because that was
-    /// undone. The newest of this directory without it.
+    /// The session: its id, the start of its id, or its name; also one that you removed or whose start you undid. Default: the newest of this directory.
     #[arg(value_name = "SESSION")]
     session: Option<String>,
-    /// So many steps. A step is a jump, a fork, that a session was removed, or a turn: what you said, and what followed.
+    /// The number of steps. A step is a jump, a fork, a removal, or a turn: your message and everything that followed.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     steps: u32,
     #[command(flatten)]
     restore: RestoreArgs,
-    /// Leave files as they are, also where they went along with what is undone.
+    /// Do not change files, even if the steps restored files.
     #[arg(long, conflicts_with = "files")]
     keep_files: bool,
-    /// For programs: as JSON, one object for each step.
+    /// Print JSON for programs: one object per step.
     #[arg(long)]
     json: bool,
     #[command(flatten)]

@@ -43,7 +43,7 @@ pub fn budget_of(home: &Home, given: Option<f64>) -> Result<Option<Budget>, Fail
         }
         (None, None) => Ok(None),
         (None, Some(problem)) if problem.is_of_the_whole() => {
-            let text = format!("{}: it cannot be read, so what may be spent is not known", problem.source);
+            let text = format!("{}: it cannot be read, so the daily budget is unknown", problem.source);
             Err(Failure::failed(text).advise(Advice::SetBudget))
         }
         (None, Some(problem)) => Err(Failure::failed(problem.to_string()).advise(Advice::SetBudget)),
@@ -65,7 +65,7 @@ pub async fn spent_today(store: &dyn Graph) -> Result<(f64, f64), StoreError> {
 pub(crate) fn unpriced(model: &Model) -> Option<String> {
     (!model.cost.are_known()).then(|| {
         format!(
-            "no price is known of {}/{}, so its calls count as $0; `cost` in models.json gives one",
+            "the price of {}/{} is unknown, so its calls count as $0; set `cost` in models.json",
             model.provider, model.id
         )
     })

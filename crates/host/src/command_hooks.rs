@@ -131,7 +131,7 @@ fn hooks_of(settings: Option<&Value>) -> (Vec<CommandHook>, Vec<String>) {
     for (event, groups) in events {
         let Some((_, moment)) = Moment::ALL.iter().find(|(name, _)| name == event) else {
             let known = Moment::ALL.map(|(name, _)| name).join(", ");
-            problems.push(format!("hooks.{event} is not called; those that are: {known}"));
+            problems.push(format!("hooks.{event} is not a known event; the events are {known}"));
             continue;
         };
         let groups: Vec<Group> = match serde_json::from_value(groups.clone()) {
@@ -164,11 +164,12 @@ fn hook_of(moment: Moment, matcher: &str, entry: Entry) -> Result<CommandHook, S
     }
     let seconds = timeout.unwrap_or(SECONDS as f64);
     let deadline = Duration::try_from_secs_f64(seconds).ok().filter(|deadline| !deadline.is_zero());
-    let deadline = deadline.ok_or_else(|| format!("timeout {seconds} is no number of seconds above 0"))?;
+    let deadline =
+        deadline.ok_or_else(|| format!("timeout {seconds} must be a number of seconds above 0"))?;
     let on_failure = match on_failure.as_deref() {
         None | Some("pass") => HookFailure::Pass,
         Some("block") => HookFailure::Block,
-        Some(other) => return Err(format!("onFailure {other:?} is neither \"pass\" nor \"block\"")),
+        Some(other) => return Err(format!("onFailure {other:?} must be \"pass\" or \"block\"")),
     };
     Ok(CommandHook { moment, matcher: Matcher::of(matcher), command, deadline, on_failure })
 }
@@ -226,7 +227,9 @@ impl HookOutput {
         match serde_json::from_str::<Value>(&self.out) {
             Ok(value @ Value::Object(_)) => match serde_json::from_value::<Answer>(value) {
                 Ok(answer) => Ok(Word::Says(Box::new(answer))),
-                Err(error) => Err(HookError::new(format!("it printed JSON of another form: {error}"))),
+                Err(error) => {
+                    Err(HookError::new(format!("its output is not the JSON of a hook answer: {error}")))
+                }
             },
             _ => Ok(Word::Text(self.out)),
         }
@@ -236,7 +239,7 @@ impl HookOutput {
 impl Answer {
     /// Why it says no, where it does.
     fn blocks(&self) -> Option<String> {
-        let reason = |one: &Option<String>| one.clone().unwrap_or_else(|| "no reason was given".to_owned());
+        let reason = |one: &Option<String>| one.clone().unwrap_or_else(|| "no reason given".to_owned());
         if self.r#continue == Some(false) {
             return Some(reason(&self.stop_reason));
         }
@@ -289,13 +292,13 @@ impl CommandHook {
         }
         let SpecificOutput { permission_decision, permission_decision_reason, updated_input, .. } =
             answer.hook_specific_output;
-        let why = permission_decision_reason.unwrap_or_else(|| "no reason was given".to_owned());
+        let why = permission_decision_reason.unwrap_or_else(|| "no reason given".to_owned());
         match permission_decision.as_deref() {
             // It opens nothing that the permissions close.
             None | Some("allow") => {}
             Some("deny") => return Ok(CallVerdict::Block { reason: why }),
             Some("ask") => return Ok(CallVerdict::Ask { question: why }),
-            Some(other) => return Err(HookError::new(format!("permissionDecision {other:?} is not known"))),
+            Some(other) => return Err(HookError::new(format!("unknown permissionDecision {other:?}"))),
         }
         Ok(updated_input.map_or(CallVerdict::Pass, |mut input| {
             if let Some(path) = input.remove("file_path") {
@@ -528,7 +531,7 @@ async fn run(command: &str, input: Vec<u8>, cwd: &Path) -> Result<HookOutput, Ho
         .process_group(0)
         .kill_on_drop(true)
         .spawn()
-        .map_err(|error| HookError::new(format!("it could not be started: {error}")))?;
+        .map_err(|error| HookError::new(format!("could not start: {error}")))?;
     let _group = child.id().and_then(|id| i32::try_from(id).ok()).map(ProcessGroup::of);
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let give = async {
@@ -538,7 +541,10 @@ async fn run(command: &str, input: Vec<u8>, cwd: &Path) -> Result<HookOutput, Ho
         }
     };
     let ((), out, err) = tokio::join!(give, read(stdout), read(stderr));
-    let status = child.wait().await.map_err(|error| HookError::new(format!("it was lost: {error}")))?;
+    let status = child
+        .wait()
+        .await
+        .map_err(|error| HookError::new(format!("its exit status could not be read: {error}")))?;
     Ok(HookOutput { code: status.code(), out: out?, err: err? })
 }
 
@@ -565,7 +571,7 @@ async fn read(from: Option<impl tokio::io::AsyncRead + Unpin>) -> Result<String,
     let mut from = from.take(OUTPUT + 1);
     from.read_to_end(&mut bytes)
         .await
-        .map_err(|error| HookError::new(format!("it was not heard: {error}")))?;
+        .map_err(|error| HookError::new(format!("its output could not be read: {error}")))?;
     if bytes.len() as u64 > OUTPUT {
         return Err(HookError::new(format!("it printed more than {OUTPUT} bytes")));
     }

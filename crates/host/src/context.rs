@@ -22,7 +22,7 @@ pub async fn make_room(home: &Home) -> Option<DroppedFiles> {
     match done.await {
         Ok(done) => done.filter(|done| done.states > 0),
         Err(error) => {
-            home.warn(format!("old states of files could not be dropped: {error}"));
+            home.warn(format!("old file states could not be dropped: {error}"));
             None
         }
     }

@@ -55,7 +55,9 @@ pub fn now() -> UnixMs {
 /// When it is gone.
 pub fn current_dir() -> Result<PathBuf, Failure> {
     std::env::current_dir().and_then(|dir| dir.canonicalize()).map_err(|error| {
-        Failure::request(format!("the current directory cannot be used: {error}; change to another"))
+        Failure::request(format!(
+            "the current directory cannot be used: {error}; change to another directory"
+        ))
     })
 }
 
@@ -337,8 +339,7 @@ impl Home {
         let path = self.dir.join("seal.key");
         quipu::seal_key(&path).map_err(|error| {
             Failure::failed(format!(
-                "{} cannot be used: {error}; restore it, or remove it: then `[REDACTED:…]` of earlier sessions \
-                 cannot be turned back",
+                "{} cannot be used: {error}; restore it. If you remove it, `[REDACTED:…]` in earlier sessions cannot be reversed",
                 path.display()
             ))
         })

@@ -32,7 +32,7 @@ pub(crate) async fn chosen(
         let wanted = read_identity(&path);
         let why = |error| {
             Failure::request(format!(
-                "{error}; mend it, or take `identity.file` out of {}",
+                "{error}; correct it, or remove `identity.file` from {}",
                 home.dir.join("settings.json").display()
             ))
         };
@@ -43,7 +43,7 @@ pub(crate) async fn chosen(
     let Some(old) = identity_text(&**engine.store(), last).await? else {
         return Ok(IdentityChoice::default());
     };
-    let keeps = "the session goes on with the text that it began with";
+    let keeps = "the session keeps the text it started with";
     let new = match read_identity(&path) {
         Ok(text) => engine.sealer().seal(&text).into_owned(),
         Err(error) => {
@@ -58,18 +58,16 @@ pub(crate) async fn chosen(
     let shown = path.display();
     let told = match quipu_tools::changed_lines(&old, &new) {
         Some(lines) => lines,
-        None => "(the changes are too many to be shown)".into(),
+        None => "(too many changes to show)".into(),
     };
-    let told = format!("{shown} is not what it was when this session began:\n{told}");
-    let question = "Go on with the new text?";
+    let told = format!("{shown} has changed since this session started:\n{told}");
+    let question = "Use the new text?";
     match request.answer(Question::NewText, &format!("{told}\n{question}"))? {
         Some(true) => Ok(IdentityChoice { text: Some(new), declined: None }),
         Some(false) => Ok(IdentityChoice { text: None, declined: Some(hash) }),
         None => {
             home.note(told);
-            home.note(format!(
-                "Nobody is here to be asked, so {keeps}. A new session begins with the new one."
-            ));
+            home.note(format!("Nobody is here to answer, so {keeps}. New sessions use the new text."));
             Ok(IdentityChoice::default())
         }
     }

@@ -98,27 +98,27 @@ impl JobNotice {
 impl std::fmt::Display for JobNotice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Began { key, attempt: 1 } => write!(f, "Job {key} runs."),
-            Self::Began { key, attempt } => write!(f, "Job {key} runs, attempt {attempt}."),
-            Self::Finished { key, next: Some(_) } => write!(f, "Job {key} is done for this time."),
+            Self::Began { key, attempt: 1 } => write!(f, "Job {key} started."),
+            Self::Began { key, attempt } => write!(f, "Job {key} started, attempt {attempt}."),
+            Self::Finished { key, next: Some(_) } => write!(f, "Job {key} is done until its next time."),
             Self::Finished { key, next: None } => write!(f, "Job {key} is done."),
             Self::Failed { key, attempt, error, retry: Some(after) } => {
                 let after = after.as_secs_f64();
-                write!(f, "Job {key} failed in attempt {attempt}, and is tried again in {after} s: {error}")
+                write!(f, "Job {key} failed in attempt {attempt}; next attempt in {after} s: {error}")
             }
             Self::Failed { key, attempt, error, retry: None } => {
-                write!(f, "Job {key} failed in attempt {attempt}, its last: {error}")
+                write!(f, "Job {key} failed in attempt {attempt}, the last one: {error}")
             }
-            Self::GivenBack { key } => write!(f, "Job {key} was stopped and given back."),
+            Self::GivenBack { key } => write!(f, "Job {key} was stopped and will run again."),
             Self::Lost { key } => {
-                write!(f, "Job {key} was removed, replaced or taken over while it ran, and was stopped.")
+                write!(f, "Job {key} was stopped: it was removed, replaced or taken over while it ran.")
             }
             Self::UnknownKind { kind, count } => write!(
                 f,
-                "{count} jobs are of the kind `{kind}`, which this version does not know; they are left alone"
+                "{count} jobs have the kind `{kind}`, which this version does not know; they do not run"
             ),
             Self::AnotherRunner { owner } => {
-                write!(f, "Another process runs the jobs of this store ({}).", owner.0)
+                write!(f, "Another process is running the jobs of this store ({}).", owner.0)
             }
             Self::Store(error) => write!(f, "Jobs cannot be run now: {error}"),
         }

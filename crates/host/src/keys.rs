@@ -36,23 +36,23 @@ enum KeyVerdict {
 /// Asks the provider one word with the key, and stores it where that is answered, or where it is to be kept `unasked`.
 pub async fn keep_key(home: &Home, provider: &str, key: &str, unasked: bool) -> Result<KeyOutcome, Failure> {
     if key.is_empty() || key.len() > 16 << 10 || key.contains(char::is_whitespace) {
-        return Err(Failure::request("that is no key: it must be one word of at most 16 KiB"));
+        return Err(Failure::request("invalid key: it must be one word of at most 16 KiB"));
     }
     let settings = home.settings().without_retries();
     if !settings.providers().contains(&provider) {
         return Err(Failure::request(format!("there is no provider `{provider}`")));
     }
     let told = if unasked {
-        "It was not checked.".to_owned()
+        "The key was not tested.".to_owned()
     } else {
         let model = settings.default_of(provider);
         let model =
-            model.ok_or_else(|| Failure::request(format!("no model of `{provider}` can be asked")))?;
+            model.ok_or_else(|| Failure::request(format!("`{provider}` has no model that can be used")))?;
         let caller = settings.provider_for(&model, Some(key)).map_err(Failure::failed)?;
         let engine = home.engine_in_memory(&settings)?;
         match ask(&engine, model, caller, &home.dir).await {
             KeyVerdict::Takes(None) => "It works.".to_owned(),
-            KeyVerdict::Takes(Some(but)) => format!("It is taken, but: {but}"),
+            KeyVerdict::Takes(Some(but)) => format!("The provider accepts it, but: {but}"),
             KeyVerdict::Refuses(why) => return Ok(KeyOutcome::Refused(why)),
             KeyVerdict::Unknown(why) => return Ok(KeyOutcome::Unknown(why)),
         }
@@ -61,7 +61,7 @@ pub async fn keep_key(home: &Home, provider: &str, key: &str, unasked: bool) -> 
     file.set_key(provider, key).map_err(Failure::failed)?;
     let path = file.path().display();
     Ok(KeyOutcome::Stored(format!(
-        "The key for {provider} is stored in {path}, which you alone can read. {told}"
+        "The key for {provider} is stored in {path}, which only you can read. {told}"
     )))
 }
 

@@ -13,7 +13,7 @@ const LOOKED_AT: usize = 50;
 /// Where a session goes on whose directory is gone: here, when the person at the terminal says so.
 pub(crate) fn instead(home: &Home, request: &OpenRequest, row: &SessionRow) -> Result<PathBuf, Failure> {
     let (what, here) = (description(row), &request.here);
-    let question = format!("{what}. Go on with it in {}, as a session of its own?", here.display());
+    let question = format!("{what}. Continue in {}, in a copy of the session?", here.display());
     if request.answer(Question::Here, &question)? == Some(true) {
         return Ok(here.clone());
     }
@@ -27,9 +27,9 @@ pub(crate) fn instead(home: &Home, request: &OpenRequest, row: &SessionRow) -> R
 /// What is to be said of such a session.
 fn description(row: &SessionRow) -> String {
     if row.cwd.is_empty() {
-        return format!("session {} does not say in which directory it works", row.id);
+        return format!("session {} has no directory", row.id);
     }
-    format!("session {} works in {}, which is not there any more", row.id, row.cwd)
+    format!("session {} works in {}, which no longer exists", row.id, row.cwd)
 }
 
 /// Where no session of this directory was found: the newest one of a directory beside it, or of its name elsewhere, that

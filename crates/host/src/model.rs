@@ -57,7 +57,7 @@ fn choose_model(
         (None, Some(epoch)) if provider.is_none() && !epoch.model.is_empty() => {
             return settings.find_again(&epoch.provider, &epoch.model).map_err(|error| {
                 Failure::request(format!(
-                    "the session went on with {}/{}, which cannot be found any more. {error}",
+                    "the session last used {}/{}, which is not available any more. {error}",
                     epoch.provider, epoch.model,
                 ))
                 .advise(with_another(settings.default_model().as_deref()))

@@ -90,7 +90,7 @@ pub fn cycled_models(home: &Home, cwd: &Path) -> Result<Vec<CycleModel>, Failure
     let named = home.settings().named(patterns);
     if named.is_empty() {
         return Err(Failure::request(format!(
-            "`enabledModels` of the settings names no model that can be asked: {}",
+            "`enabledModels` in the settings names no usable model: {}",
             patterns.join(", ")
         )));
     }

@@ -100,7 +100,7 @@ pub async fn open(home: &Home, request: &OpenRequest) -> Result<StartedSession, 
         (None, None) => (chosen_session(home, &*store, request).await?, None),
     };
     if request.cwd.is_some() && matches!(request.which, SessionTarget::New | SessionTarget::Newest) {
-        return Err(Failure::request("a directory says where a session goes on, and none is named")
+        return Err(Failure::request("a working directory was given, but no session to continue in it")
             .advise(Advice::NameForDirectory));
     }
     // In another directory it goes on as a session of its own, which says so.
@@ -152,7 +152,7 @@ pub async fn open(home: &Home, request: &OpenRequest) -> Result<StartedSession, 
         (Some(row), None) if moved.is_some() && row.agent == quipu::AGENT => {
             let clone = engine.clone_session_to(&row.id, &cwd).await?;
             home.note(format!(
-                "Session {} goes on in {} as session {}.",
+                "Session {} continues in {} as session {}.",
                 row.id,
                 cwd.display(),
                 clone.session
@@ -309,7 +309,7 @@ async fn chosen_session(
 ) -> Result<Option<SessionRow>, Failure> {
     let row = find_session(store, request).await?;
     if row.is_none() && request.which != SessionTarget::New {
-        home.note("No session here yet; starting one.");
+        home.note("No session in this directory yet; starting one.");
         crate::missing_cwd::hint_at_moved_session(home, store, &request.here).await?;
     }
     Ok(row)

@@ -111,7 +111,7 @@ mod mode {
     ) -> Result<Option<PermissionMode>, D::Error> {
         let Some(word) = Option::<String>::deserialize(deserializer)? else { return Ok(None) };
         let mode = super::mode_named(&word);
-        mode.map(Some).ok_or_else(|| serde::de::Error::custom(format!("{word} is no mode of permissions")))
+        mode.map(Some).ok_or_else(|| serde::de::Error::custom(format!("{word} is not a permission mode")))
     }
 }
 
@@ -144,7 +144,7 @@ impl Record {
         let shown = self.path.display();
         let failed = |why: String| {
             Failure::failed(format!(
-                "{shown} cannot be used: {why}; mend it, or remove it to forget every permission"
+                "{shown} cannot be used: {why}; correct it, or remove it to reset all permissions"
             ))
         };
         match std::fs::metadata(&self.path) {
@@ -162,7 +162,10 @@ impl Record {
             .map_err(|error| failed(error.to_string()))?;
         let saved: PermissionFile = serde_json::from_str(&text).map_err(|error| failed(error.to_string()))?;
         if saved.version != 1 {
-            return Err(failed(format!("it is of version {}, and only 1 is known here", saved.version)));
+            return Err(failed(format!(
+                "it has version {}; this program knows only version 1",
+                saved.version
+            )));
         }
         Ok(saved)
     }
@@ -207,7 +210,7 @@ impl Record {
     fn named(&self) -> Result<&String, Failure> {
         self.project.as_ref().ok_or_else(|| {
             Failure::request(
-                "the name of this directory is not text (UTF-8), so no permission can be kept for it",
+                "the name of this directory is not text (UTF-8), so no permission can be saved for it",
             )
         })
     }
@@ -429,7 +432,7 @@ fn still_there(home: &Home, path: String, id: &str) -> Option<PathBuf> {
         return Some(path);
     }
     let text =
-        format!("the added directory {} leads to {} now and is left out", path.display(), now.display());
+        format!("the added directory {} now leads to {} and is ignored", path.display(), now.display());
     home.warn_with(text, Advice::Revoke(id.to_owned()));
     None
 }
@@ -484,8 +487,8 @@ pub fn permissions_here(home: &Home) -> Result<(bool, String), Failure> {
     let permissions = Permissions::new(rules, grants);
     let detail = |more: &str| format!("{} in {} ({counts}); {more}", mode.word(), cwd.display());
     Ok(match (permissions.mode(), permissions.unconfined()) {
-        (PermissionMode::Full, _) => (true, detail("commands are not confined and nothing is asked")),
-        (_, Some(why)) => (false, detail(&format!("commands are asked, because {why}"))),
+        (PermissionMode::Full, _) => (true, detail("commands are not confined and Quipu never asks")),
+        (_, Some(why)) => (false, detail(&format!("Quipu asks before each command, because {why}"))),
         (_, None) => match quipu::SandboxSupport::of_this_system() {
             quipu::SandboxSupport::Full { scoped: false } => (
                 true,

@@ -68,7 +68,7 @@ pub(crate) async fn accepted_rules(
             kept.push(one);
         } else {
             let text =
-                format!("{} was made by a command of session {session} and is left out", path.display());
+                format!("{} was created by a command of session {session} and is ignored", path.display());
             home.warn_with(text, Advice::AcceptRules(path));
         }
     }

@@ -23,8 +23,7 @@ pub(crate) fn doors(home: &Home) -> Doors {
         }
         if !std::path::Path::new(service).exists() {
             home.warn_of_settings(format!(
-                "sandbox.services names {service}, where nothing is now; commands do not reach it until a session begins \
-                 while it is there"
+                "sandbox.services names {service}, which does not exist; commands reach it only in sessions that start while it exists"
             ));
         }
         doors.sockets.push(service.into());
@@ -41,7 +40,6 @@ pub fn isolation_here(permissions: &Permissions) -> Option<String> {
         Err(error) => error.to_string(),
     };
     Some(format!(
-        "not in namespaces ({why}), so that these are open to them: the network, sockets with a path, reading secrets in the \
-         home directory, .git/config and hooks, other processes' names"
+        "without namespaces ({why}), so commands can reach: the network, Unix sockets, secrets in the home directory (read), .git/config and git hooks, names of other processes"
     ))
 }

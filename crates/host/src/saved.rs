@@ -67,7 +67,7 @@ impl SavedPermissions {
     pub fn refuses(&self, mode: PermissionMode) -> Option<String> {
         (mode == PermissionMode::Full && self.source.closes_network()).then(|| {
             format!(
-                "this session keeps commands off the network, which `full` cannot do; it stays `{}`",
+                "this session denies commands the network, which `full` cannot do; the mode stays `{}`",
                 self.mode().word()
             )
         })
@@ -101,7 +101,7 @@ impl SavedPermissions {
                 self.permissions.exchange(rules, grants);
             }
             Err(failure) => {
-                self.source.home.warn(format!("no call is run: {}", failure.message));
+                self.source.home.warn(format!("no tool call runs: {}", failure.message));
                 self.permissions.refuse_all(failure.message);
             }
         }
@@ -182,7 +182,7 @@ pub(crate) fn of_request(
     }
     for dir in &request.permissions.add_dirs {
         let path = dir.canonicalize().ok().filter(|path| path.is_dir()).ok_or_else(|| {
-            Failure::request(format!("{}: there is no such directory to add", dir.display()))
+            Failure::request(format!("{} is not a directory that can be added", dir.display()))
         })?;
         let Some(text) = path.to_str() else {
             return Err(Failure::request(format!(
@@ -206,7 +206,7 @@ pub(crate) fn of_request(
     let network = request.permissions.no_network.then_some(Network::Closed);
     let PermissionRequest { allow_network, allow_protected, allow_tobe, .. } = request.permissions;
     if network.is_some() && allow_network {
-        return Err(Failure::request("commands cannot have the network and be kept off it")
+        return Err(Failure::request("commands cannot both have the network and be denied it")
             .advise(Advice::OneOfNetwork));
     }
     let source = Source {
@@ -228,12 +228,14 @@ pub(crate) fn of_request(
             }
         };
         if let Some(why) = why {
-            return Err(Failure::request(format!("commands cannot be kept off the network: {why}"))
+            return Err(Failure::request(format!("commands cannot be denied the network: {why}"))
                 .advise(Advice::AllowNetwork));
         }
     }
     if let Some(why) = permissions.unconfined() {
-        home.warn(format!("every command is asked, or refused when nobody is there, because {why}"));
+        home.warn(format!(
+            "Quipu asks before every command, or denies it when nobody is there, because {why}"
+        ));
     }
     Ok(Arc::new(permissions))
 }
@@ -279,8 +281,7 @@ fn offer_caches(
     }
     let list: String = named.iter().map(|(variable, path)| format!("\n  {variable}={path}")).collect();
     let text = format!(
-        "Your environment names places in which tools keep what they build or download:{list}\nCommands of sessions in {} read \
-         them. What they write there is kept apart, for this directory alone, unless you let them write to the places themselves.",
+        "Your environment sets directories where tools keep builds and downloads:{list}\nCommands of sessions in {} can read them. What they write there goes to a separate copy for this directory, unless you allow them to write to these directories.",
         cwd.display()
     );
     if let Some(write) = request.answer(Question::Caches, &text)? {

@@ -161,7 +161,7 @@ async fn query(store: &dyn Graph, request: &SearchRequest) -> Result<SearchQuery
         + usize::from(query.tool.is_some() || query.file.is_some());
     if query.words.len() > QUERY_LIMIT {
         return Err(Failure::request(format!(
-            "the words of a search have at most {QUERY_LIMIT} bytes; say less"
+            "the search words are longer than the limit of {QUERY_LIMIT} bytes; use fewer"
         )));
     }
     let advice = match (query.words.trim().is_empty(), request.semantic) {
@@ -169,7 +169,7 @@ async fn query(store: &dyn Graph, request: &SearchRequest) -> Result<SearchQuery
         (true, false) if conditions == 0 => Advice::SayWords,
         _ => return Ok(query),
     };
-    Err(Failure::request("say what to look for").advise(advice))
+    Err(Failure::request("give words or a filter to search for").advise(advice))
 }
 
 /// A directory as sessions spell it; one that is gone by its name.

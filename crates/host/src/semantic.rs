@@ -43,7 +43,7 @@ fn model_failure(error: &quipu_protocol::ModelError) -> Failure {
         ModelErrorKind::InvalidRequest => FailureKind::Request,
         _ => FailureKind::Failed,
     };
-    Failure::new(kind, format!("the search by meaning failed: {error}"))
+    Failure::new(kind, format!("semantic search failed: {error}"))
 }
 
 impl SemanticSearch {
@@ -59,16 +59,15 @@ impl SemanticSearch {
         }
         if config.problems.iter().any(crate::settings::Problem::is_of_the_whole) && config.meaning.is_none() {
             return Err(Failure::request(format!(
-                "{} cannot be read, so nothing says what makes vectors",
+                "{} cannot be read, so the model for semantic search is unknown",
                 file.display()
             )));
         }
         let settings = config.meaning.clone();
         let Some(settings) = settings else {
             return Err(Failure::request(format!(
-                "a search by meaning needs a model that makes vectors of texts: put {{\"search\": {{\"meaning\": \
-                 {{\"path\": \"DIRECTORY\"}}}}}} of a static model into {}, or \"endpoint\" and \"model\" of a \
-                 server; the texts of your sessions are sent there then",
+                "semantic search needs an embedding model: put {{\"search\": {{\"meaning\": \
+                 {{\"path\": \"DIRECTORY\"}}}}}} of a static model into {}, or \"endpoint\" and \"model\" of a server. Quipu then sends the texts of your sessions to that server",
                 file.display()
             )));
         };

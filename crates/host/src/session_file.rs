@@ -73,7 +73,7 @@ fn refused(error: ArchiveError) -> Failure {
     match error {
         error @ (ArchiveError::NotASession { .. } | ArchiveError::InUse { .. }) => Failure::request(error),
         error @ ArchiveError::File { doing: "made", .. } => {
-            Failure::request(format!("{error}; make its directory first, or name a session"))
+            Failure::request(format!("{error}; create its directory first, or name a session"))
                 .advise(Advice::ListSessions)
         }
         error => error.into(),
@@ -116,11 +116,11 @@ fn notes(file: &SessionFile) -> Vec<String> {
     let path = file.path().display();
     let mut notes = Vec::new();
     if let Some(version) = file.migrated() {
-        notes.push(format!("{path} was of version {version} and is of version 3 now"));
+        notes.push(format!("converted {path} from version {version} to version 3"));
     }
     notes.extend(file.report().and_then(taken_in));
     if file.healed() > 0 {
-        notes.push(format!("{path} lacked {} entries that the store has; they were added", file.healed()));
+        notes.push(format!("added {} entries of the store that were missing in {path}", file.healed()));
     }
     notes
 }
@@ -128,8 +128,8 @@ fn notes(file: &SessionFile) -> Vec<String> {
 fn taken_in(report: &Report) -> Option<String> {
     let Report { path, added, present, lost, .. } = report;
     let entries = |whose: &str| match added {
-        1 => format!("1 entry{whose} was taken into the store"),
-        _ => format!("{added} entries{whose} were taken into the store"),
+        1 => format!("imported 1 entry{whose}"),
+        _ => format!("imported {added} entries{whose}"),
     };
     let taken = match (added, present) {
         (0, _) => None,
@@ -138,8 +138,8 @@ fn taken_in(report: &Report) -> Option<String> {
     };
     let unread = match lost {
         0 => None,
-        1 => Some("1 line could not be read, and stays (importing the file names it)".to_owned()),
-        _ => Some(format!("{lost} lines could not be read, and stay (importing the file names them)")),
+        1 => Some("1 line could not be read and stays in the file (`quipu import` names it)".to_owned()),
+        _ => Some(format!("{lost} lines could not be read and stay in the file (`quipu import` names them)")),
     };
     let notes: Vec<String> = taken.into_iter().chain(unread).collect();
     (!notes.is_empty()).then(|| format!("{}: {}", path.display(), notes.join("; ")))
@@ -176,7 +176,7 @@ impl Mirror {
                     )
                 })
             }
-            Err(error) => Some(format!("{} was not brought up to date: {error}", self.path)),
+            Err(error) => Some(format!("{} could not be updated: {error}", self.path)),
         };
         lacks.map_or(Ok(()), |text| Err(Failure::new(FailureKind::Store, text)))
     }

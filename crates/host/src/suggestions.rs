@@ -55,7 +55,7 @@ pub fn suggested_model(model: &Model) -> Suggestion {
 pub fn suggested_providers(home: &Home) -> Vec<Suggestion> {
     let settings = home.settings();
     let one = |id: &str| {
-        let has = settings.credential_source(id).map(|source| format!("has one: {source}"));
+        let has = settings.credential_source(id).map(|source| format!("has a key: {source}"));
         Suggestion::new(id, "", has.unwrap_or_default())
     };
     settings.providers().into_iter().map(one).collect()
@@ -95,7 +95,7 @@ pub async fn suggested_steps(
     let row = |(at, step): (usize, &TimeStep)| {
         let end = match step.to {
             Some(to) => format!("to {} {}", to.short(), says.get(&to).map_or("", String::as_str)),
-            None => "the session is not there then".to_owned(),
+            None => "the session does not exist then".to_owned(),
         };
         Suggestion::new((at + 1).to_string(), "", format!("{}, {end}", step.what))
     };

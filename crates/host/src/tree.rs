@@ -127,7 +127,7 @@ pub async fn tree_rows(
     let base = store.nodes(&[row.base]).await?.into_iter().flatten().next();
     if let Some(at) = base.filter(|_| with_past).and_then(|base| base.record.parent) {
         rows = past(store, at, BEFORE).await?;
-        let text = "this session, which goes on from there";
+        let text = "this session continues from here";
         rows.push(TreeRow::new(row.base, TreeKind::Session, text));
     }
     rows.reserve(tree.lines.len());

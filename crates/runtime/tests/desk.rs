@@ -237,7 +237,7 @@ mod tests {
         }
         for (name, arguments, what) in [
             ("test:says", "panic", "panicked"),
-            ("tree", "", "command of the terminal"),
+            ("tree", "", "works only in the terminal"),
             ("none", "", "there is no command /none"),
         ] {
             match client.answer(run(name, arguments, None)).await {

@@ -52,7 +52,7 @@ pub(crate) fn lock(path: &Path, wait: bool) -> io::Result<Option<Flock<File>>> {
         }
         return Ok(Some(locked));
     }
-    Err(io::Error::other("other processes replace it all the time"))
+    Err(io::Error::other("other processes keep replacing it"))
 }
 
 /// Puts a file of these bytes at a path in one step, for the user alone. Through links to what they lead to.

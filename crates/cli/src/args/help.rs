@@ -1,17 +1,17 @@
-//! What the help of all commands ends with, and what `quipu help` takes.
+//! The end of the full help, and the arguments of `quipu help`.
 
 use clap::Args;
 
-/// The end of the help that has everything.
+/// The end of the full help.
 pub(crate) const END_OF_ALL: &str = "Exit codes: 0 done; 1 the task or command failed; 2 wrong usage or unknown name; \
     3 no credential, or it was refused; 4 the store cannot be used; 5 a limit was reached; \
-    6 the run differs from the recording; 129, 130, 143 ended by SIGHUP, Ctrl-C, SIGTERM.\n\
+    6 a tool behaved differently from the recording; 129, 130, 143 ended by SIGHUP, Ctrl-C, SIGTERM.\n\
     Without a task, on a terminal: opens it (`?` there lists keys and commands). Without a key: `quipu demo`. Files: $QUIPU_HOME (default ~/.quipu).";
 
 /// A command to explain.
 #[derive(Debug, Args)]
 pub(crate) struct HelpArgs {
-    /// The command, and its own command where it has some; `all` for every command and option.
+    /// The command, and its subcommand if it has one; `all` for every command and option.
     #[arg(value_name = "COMMAND")]
     pub(crate) topic: Vec<String>,
 }

@@ -11,7 +11,7 @@ pub(crate) struct ModelArgs {
     /// The model: its id, `provider/id`, or a part of its name.
     #[arg(long, value_name = "PATTERN")]
     pub(crate) model: Option<String>,
-    /// How hard it thinks.
+    /// How hard the model thinks.
     #[arg(long, value_enum)]
     pub(crate) thinking: Option<ThinkingArg>,
     /// The key to use, for this run only. Others on this machine may see it in the list of processes.

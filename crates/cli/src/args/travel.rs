@@ -1,4 +1,4 @@
-//! What can be said of the graph: looking at it.
+//! Arguments of the commands that read the graph.
 
 use std::path::PathBuf;
 
@@ -6,42 +6,41 @@ use clap::{Args, ValueEnum};
 
 use super::OutArgs;
 
-/// Which nodes are shown.
+/// Which nodes to show.
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
 pub(crate) enum NodeFilter {
-    /// All but those that are no messages.
+    /// All messages
     #[default]
     Default,
-    /// No results of tools.
+    /// All messages except tool results
     NoTools,
-    /// Only what the user said.
+    /// Only messages of the user
     UserOnly,
-    /// All.
+    /// Everything
     All,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct LifeArgs {
-    /// A node (its hash or the beginning of it, a bookmark, `ext:ID`), or a session for its last one. Without it: the
-    /// newest session of this directory; on a terminal, where there are several, you are asked which.
+    /// A node (its hash or the start of it, a bookmark, `ext:ID`), or a session for its last node. Default: the newest session of this directory; on a terminal, with several sessions, asks which.
     #[arg(value_name = "NODE|SESSION")]
     pub(crate) what: Option<String>,
-    /// Nodes before it.
+    /// Show N nodes before it.
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub(crate) ancestors: usize,
-    /// Levels below its children.
+    /// Show N levels below its children.
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(crate) depth: usize,
-    /// Which nodes are shown.
+    /// Which nodes to show.
     #[arg(long, value_enum, default_value = "default")]
     pub(crate) filter: NodeFilter,
-    /// Neither what follows it nor what else follows its parent.
+    /// Hide the nodes that follow it and the other children of its parent.
     #[arg(long)]
     pub(crate) no_children: bool,
-    /// Draw it again whenever the store changes, until Ctrl-C.
+    /// Redraw when the store changes, until Ctrl-C.
     #[arg(long, conflicts_with_all = ["svg", "json"])]
     pub(crate) watch: bool,
-    /// Draw it into this new file.
+    /// Write an SVG picture to this new file.
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     pub(crate) svg: Option<PathBuf>,
     #[command(flatten)]
@@ -50,76 +49,75 @@ pub(crate) struct LifeArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct RecallArgs {
-    /// A node (its hash or the beginning of it, a bookmark, `HEAD`, `ext:ID`), or a session for its last one.
+    /// A node (its hash or the start of it, a bookmark, `HEAD`, `ext:ID`), or a session for its last node.
     #[arg(value_name = "NODE|SESSION")]
     pub(crate) what: String,
-    /// Characters to show in all, at most 50,000.
+    /// Show at most N characters in total, up to 50,000.
     #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = clap::value_parser!(u64).range(1..=50_000))]
     pub(crate) budget: u64,
-    /// Characters of the node to skip.
+    /// Skip N characters of the node.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) offset: u64,
-    /// Characters to show of each node before it; 0 for none.
+    /// Show N characters of each node before it; 0 for none.
     #[arg(long, value_name = "N", default_value_t = 200)]
     pub(crate) context: u64,
-    /// Nodes before it at most.
+    /// Show at most N nodes before it.
     #[arg(long, value_name = "N", default_value_t = 300)]
     pub(crate) depth: usize,
-    /// Which nodes before it are shown.
+    /// Which nodes before it to show.
     #[arg(long, value_enum, default_value = "default")]
     pub(crate) filter: NodeFilter,
-    /// List so many of the nodes that follow it, at most 50.
+    /// List N of its children, at most 50.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) children: usize,
-    /// List so many of the other nodes that follow its parent, at most 50.
+    /// List N of the other children of its parent, at most 50.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) siblings: usize,
-    /// Which agent and model wrote it.
+    /// Show which agent and model wrote it.
     #[arg(long)]
     pub(crate) config: bool,
     #[command(flatten)]
     pub(crate) out: OutArgs,
 }
 
-/// Which rows of the action log are shown.
+/// Which rows of the action log to show.
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
 pub(crate) enum RowFilter {
-    /// Where a session was opened, and where it went to another node with a message to itself.
+    /// Where a session was opened, and where it jumped to another node with a message to itself
     #[default]
     Default,
-    /// Also where another session was gone to.
+    /// Also switches to another session
     Switches,
-    /// All.
+    /// Everything
     All,
 }
 
-/// Whose rows of the action log are shown.
+/// Whose rows of the action log to show.
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
 pub(crate) enum RowScope {
-    /// Of what leads to the node, and where that was left.
+    /// Of the lineage of the node, and where it was left
     #[default]
     Lineage,
-    /// Of its session.
+    /// Of its session
     Session,
-    /// Of all sessions of its session's directory.
+    /// Of all sessions of its session's directory
     Project,
-    /// All.
+    /// Everything
     All,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct TraceArgs {
-    /// A node (its hash or the beginning of it, a bookmark, `ext:ID`), or a session for its last one. Without it: the
-    /// newest session of this directory; on a terminal, where there are several, you are asked which.
+    /// A node (its hash or the start of it, a bookmark, `ext:ID`), or a session for its last node. Default: the newest session of this directory; on a terminal, with several sessions, asks which.
     #[arg(value_name = "NODE|SESSION")]
     pub(crate) what: Option<String>,
-    /// Which rows are shown.
+    /// Which rows to show.
     #[arg(long, value_enum, default_value = "default")]
     pub(crate) filter: RowFilter,
-    /// Whose rows are shown.
+    /// Whose rows to show.
     #[arg(long, value_enum, default_value = "lineage")]
     pub(crate) scope: RowScope,
-    /// Rows at most, the newest.
+    /// Show the newest N rows.
     #[arg(long, value_name = "N", default_value_t = 15)]
     pub(crate) limit: usize,
     #[command(flatten)]
@@ -128,10 +126,10 @@ pub(crate) struct TraceArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DiffArgs {
-    /// A node (its hash or the beginning of it, a bookmark, `ext:ID`), or a session for its last one.
+    /// A node (its hash or the start of it, a bookmark, `ext:ID`), or a session for its last node.
     #[arg(value_name = "A")]
     pub(crate) a: String,
-    /// Another one.
+    /// The node to compare it with.
     #[arg(value_name = "B")]
     pub(crate) b: String,
     #[command(flatten)]

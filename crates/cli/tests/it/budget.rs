@@ -465,7 +465,7 @@ fn a_budget_that_cannot_be_read_stops_a_task() {
 #[test]
 fn a_model_without_a_price_is_told_once() {
     let world = priced(answers(5));
-    let told = "no price is known of testing/thinker, so its calls count as $0";
+    let told = "the price of testing/thinker is unknown, so its calls count as $0";
     let think = ["-p", "--model", "thinker", "--thinking", "off", "x"];
     assert!(!world.run(&think).ok().err.contains(told));
     for limit in ["--max-cost", "--daily-budget"] {

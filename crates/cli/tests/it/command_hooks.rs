@@ -99,7 +99,7 @@ fn command_that_fails_has_no_effect_unless_it_guards() {
         ("exit 3", "ended with code 3"),
         ("kill -9 $$", "was killed"),
         ("yes | head -c 2000000", "more than"),
-        ("printf '{\"hookSpecificOutput\": 7}'", "JSON of another form"),
+        ("printf '{\"hookSpecificOutput\": 7}'", "not the JSON of a hook answer"),
         ("sleep 60", "0.2 s"),
     ] {
         let world = World::new([]);

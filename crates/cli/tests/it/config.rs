@@ -162,7 +162,7 @@ fn projects_hooks_run_after_yours_once_they_are_accepted() {
     );
     let (ran, told) = said(&[]);
     assert_eq!(ran, "mine\ntheirs\n");
-    assert!(told.contains("sandbox.network is left out: it opens the sandbox"), "{told}");
+    assert!(told.contains("sandbox.network is ignored: it opens the sandbox"), "{told}");
     assert!(world.run(&["permissions"]).ok().text().contains("settings"));
     // Whoever changes it, it has to be accepted again.
     project(&world, &json!({ "hooks": hooks("others") }));

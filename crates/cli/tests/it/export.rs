@@ -89,8 +89,8 @@ fn markdown_keeps_each_content_in_its_place() {
     );
     for part in [
         " · label: fork\n",
-        "*Branch of level 1 from `",
-        "*The line to the head goes on from `",
+        "*Branch at level 1 from `",
+        "*The line to the head continues from `",
         "\n##### Assistant\n&lt;img src=x onerror=alert(1)> \\u{202e}\\u{1b}[2J\n",
         "<summary>Thinking</summary>\n\nHm.\n&lt;/details>\n#### Big\n\n</details>\n",
         // A fence that the answer left open is closed.
@@ -132,7 +132,7 @@ fn a_fork_is_written_with_its_past() {
     // The other one tells of it.
     let page = world.run(&["export", "--format", "markdown", &first]).ok().text();
     assert!(
-        page.contains(&format!("*Session {own} goes on from here")) && !page.contains("\nOther.\n"),
+        page.contains(&format!("*Session {own} continues from here")) && !page.contains("\nOther.\n"),
         "{page}"
     );
 }

@@ -139,7 +139,7 @@ fn without_the_network_the_key_may_be_kept_all_the_same() {
             "not keep\r" => terminal.shows("What now?"),
             "again\r" => terminal
                 .until("the second answer", |shown| shown.matches("could not be found out").count() > 2),
-            _ => terminal.shows("It was not checked."),
+            _ => terminal.shows("The key was not tested."),
         }
     }
     terminal.shows("test-1 ·");

@@ -55,15 +55,14 @@ async fn session_keeps_its_identity_text_unless_replaced() {
     // Without a person the old text goes on, and that is said.
     write(&world, "I am Eve.\nI am brief.\n");
     let ran = world.run(&["-p", "-c", "three"]).ok();
-    for part in
-        ["me.md is not what it was", "-1 I am Ada.", "+1 I am Eve.", "goes on with the text that it began"]
+    for part in ["me.md has changed since", "-1 I am Ada.", "+1 I am Eve.", "keeps the text it started with"]
     {
         assert!(ran.err.contains(part), "{part}: {}", ran.err);
     }
     assert_eq!(system(&world), began);
     // With one, what the person says.
     let (code, seen) = on_terminal(&world, &["-p", "-c", "four"], "n\n", 100);
-    assert!(code == Some(0) && seen.contains("Go on with the new text? [y/N]"), "{seen}");
+    assert!(code == Some(0) && seen.contains("Use the new text? [y/N]"), "{seen}");
     assert_eq!(system(&world), began);
     // That holds for this text, and is not asked again; another one is.
     let (code, seen) = on_terminal(&world, &["-p", "-c", "five"], "", 100);
@@ -72,7 +71,7 @@ async fn session_keeps_its_identity_text_unless_replaced() {
     assert_eq!(system(&world), began);
     write(&world, "I am Eve.\nI am bold.\n");
     let (code, seen) = on_terminal(&world, &["-p", "-c", "and more"], "y\n", 100);
-    assert!(code == Some(0) && seen.contains("Go on with the new text? [y/N]"), "{seen}");
+    assert!(code == Some(0) && seen.contains("Use the new text? [y/N]"), "{seen}");
     let now = began.replace("Ada", "Eve").replace("I am brief", "I am bold");
     assert_eq!(system(&world), now);
     assert_eq!(recorded(&world).await.as_deref(), Some("I am Eve.\nI am bold."));
@@ -80,11 +79,7 @@ async fn session_keeps_its_identity_text_unless_replaced() {
     // That is what it goes on with now; also where the file is gone, or no longer named.
     std::fs::remove_file(world.path("home/.quipu/me.md")).unwrap();
     let ran = world.run(&["-p", "-c", "six"]).ok();
-    assert!(
-        ran.err.contains("could not be read") && ran.err.contains("goes on with the text"),
-        "{}",
-        ran.err
-    );
+    assert!(ran.err.contains("could not be read") && ran.err.contains("keeps the text"), "{}", ran.err);
     assert_eq!(system(&world), now);
     std::fs::remove_file(world.path("home/.quipu/settings.json")).unwrap();
     world.run(&["-p", "-c", "seven"]).ok();
@@ -118,7 +113,7 @@ fn a_file_that_cannot_be_used_is_named_with_the_reason() {
     let path = world.path("home/me.md");
     let check = |words: &[&str]| {
         let words: Vec<&str> =
-            words.iter().chain(&["me.md", "take `identity.file` out of"]).copied().collect();
+            words.iter().chain(&["me.md", "remove `identity.file` from"]).copied().collect();
         world.run(&["-p", "x"]).fails(2, &words);
     };
     check(&["could not be read"]);

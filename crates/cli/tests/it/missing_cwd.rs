@@ -33,19 +33,19 @@ fn a_session_of_a_missing_directory_says_so_and_offers_this_one() {
     assert_eq!(world.sessions()[0]["cwdGone"], true);
     // Without a terminal: what to type.
     let typed = format!("quipu -p --session {session} --cwd . \"…\"");
-    world.run(&["-p", "--session", &session, "b"]).fails(2, &["not there any more", &typed]);
+    world.run(&["-p", "--session", &session, "b"]).fails(2, &["no longer exists", &typed]);
     let ran = world.run(&["-p", "--mode", "json", "--session", &session, "b"]).fails(2, &[&typed]);
     assert_eq!(ran.text(), "");
     // On one it is asked.
     let (code, text) = on_terminal(&world, &["-p", "--session", &session, "b"], "\n", 100);
-    assert!(code == Some(2) && text.contains("as a session of its own? [y/N]"), "{text}");
+    assert!(code == Some(2) && text.contains("in a copy of the session? [y/N]"), "{text}");
     assert_eq!(world.requests().len(), 1);
     // A clone works where the session did, and the way on is told.
     let cloned = world.run(&["clone", &session]).ok();
     assert!(cloned.err.contains(&format!("--session {} --cwd . ", cloned.text().trim())), "{}", cloned.err);
     world.run(&["rm", "--yes", cloned.text().trim()]).ok();
     let (code, text) = on_terminal(&world, &["-p", "--session", &session, "b"], "y\n", 100);
-    assert!(code == Some(0) && text.contains("Two.") && text.contains("goes on in"), "{text}");
+    assert!(code == Some(0) && text.contains("Two.") && text.contains("continues in"), "{text}");
     assert_eq!(said(&world), ["a", "One.", "b"]);
     let rows = world.sessions();
     assert_eq!((&rows[0]["parentSession"], &rows[0]["cwdGone"]), (&json!(session), &json!(false)));
@@ -59,7 +59,7 @@ fn new_directory_hints_at_a_session_that_lost_its_own() {
     let session = in_a_directory_that_is_gone(&world);
     // As when the directory was moved.
     let ran = world.run(&["-p", "-c", "b"]).ok();
-    assert!(ran.err.contains("No session here yet"), "{}", ran.err);
+    assert!(ran.err.contains("No session in this directory yet"), "{}", ran.err);
     assert!(ran.err.contains(&format!("quipu -p --session {session} --cwd .")), "{}", ran.err);
     assert_eq!(said(&world), ["b"]);
     let ran = world.run(&["-p", "-c", "c"]).ok();

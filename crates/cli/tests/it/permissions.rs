@@ -24,7 +24,7 @@ pub(crate) fn confined() -> bool {
 /// Whether they run in namespaces.
 pub(crate) fn isolated() -> bool {
     let world = World::new([]);
-    confined() && !world.run(&["doctor"]).text().contains("not in namespaces")
+    confined() && !world.run(&["doctor"]).text().contains("without namespaces")
 }
 
 /// The results that the model was told in the last request, failures first marked with `!`.
@@ -127,7 +127,9 @@ fn modes_are_kept_for_their_directory() {
     world.unchecked();
     assert!(does(&world, &[], &outside)[0].starts_with('!'));
     world.run(&["permissions", "set", "all"]).exits(2);
-    world.run(&["-p", "x", "--add-dir", "nowhere"]).fails(2, &["nowhere: there is no such directory to add"]);
+    world
+        .run(&["-p", "x", "--add-dir", "nowhere"])
+        .fails(2, &["nowhere is not a directory that can be added"]);
 }
 
 #[test]
@@ -136,7 +138,7 @@ fn a_damaged_file_of_permissions_stops_a_task() {
     let path = world.path("home/.quipu/permissions.json");
     for text in ["{", "[]", r#"{"version":2,"projects":{}}"#, "\u{0}"] {
         std::fs::write(&path, text).unwrap();
-        world.run(&["-p", "x"]).fails(1, &["permissions.json", "mend it"]);
+        world.run(&["-p", "x"]).fails(1, &["permissions.json", "correct it"]);
         world.run(&["permissions", "set", "full"]).fails(1, &["permissions.json"]);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), text, "it is left as it is");
     }
@@ -590,14 +592,15 @@ fn ports_and_services_pass_when_they_are_set() {
     }
     set(json!({ "services": ["/nowhere/socket"], "port": [3000] }));
     let ran = world.run(&["doctor"]).ok();
-    for words in
-        ["there is no setting sandbox.port. Did you mean sandbox.ports?", "/nowhere/socket, where nothing is"]
-    {
+    for words in [
+        "there is no setting sandbox.port. Did you mean sandbox.ports?",
+        "/nowhere/socket, which does not exist",
+    ] {
         assert!(ran.err.contains(words), "{words}: {}", ran.err);
     }
     set(json!({ "services": ["nonsense", 7], "ports": [0, "x", 70_000] }));
     let ran = world.run(&["doctor"]).ok();
-    assert!(ran.err.matches("it is left out").count() >= 5, "{}", ran.err);
+    assert!(ran.err.matches("it is ignored").count() >= 5, "{}", ran.err);
 }
 
 #[test]
@@ -615,7 +618,7 @@ fn rules_that_a_command_made_count_once_they_are_accepted() {
     does(&world, &[], &[command("echo planted-rule > AGENTS.md")]);
     let (reads, said) = asked(&world);
     assert!(
-        !reads && said.contains("AGENTS.md was made by a command") && said.contains("permissions accept"),
+        !reads && said.contains("AGENTS.md was created by a command") && said.contains("permissions accept"),
         "{said}"
     );
     world.run(&["permissions", "accept", "nowhere.md"]).fails(2, &["nowhere.md"]);

@@ -114,7 +114,7 @@ fn continuing_is_a_matter_of_the_directory() {
     let mut command = world.quipu(&["-p", "-c", "there"]);
     command.current_dir(world.path("work/other"));
     let ran = RunningCommand::start(command).wait().ok();
-    assert!(ran.err.contains("No session here yet; starting one."), "{}", ran.err);
+    assert!(ran.err.contains("No session in this directory yet; starting one."), "{}", ran.err);
     world.run(&["-p", "-c", "again"]).ok();
     let requests = world.requests();
     assert_eq!(messages(&requests[1]).len(), 1);

@@ -93,7 +93,7 @@ fn once_runs_what_is_due_and_ends() {
     let again = world.run(&["schedule", "add", "import-watch", "pi"]).ok();
     assert!(again.err.contains("already exists"), "{}", again.err);
     let ran = world.run(&["schedule", "run", "--once"]).ok();
-    assert!(ran.err.contains(&format!("Job {KEY_OF_PI} is done for this time.")), "{}", ran.err);
+    assert!(ran.err.contains(&format!("Job {KEY_OF_PI} is done until its next time.")), "{}", ran.err);
     assert_eq!(sessions_imported(&world), 1);
     // Not before ten seconds are over, unless it is asked for.
     assert_eq!(world.run(&["schedule", "run", "--once", "--json"]).ok().text(), "");
@@ -138,7 +138,7 @@ fn job_that_fails_is_listed_with_its_error() {
     world.run(&["schedule", "run", "--once"]).fails(1, &["1 job failed"]);
     let listed = jobs(&world);
     assert_eq!((&listed[0]["state"], &listed[0]["attempts"]), (&json!("failed"), &json!(1)));
-    assert!(listed[0]["error"].as_str().unwrap().contains("`nobody` is no agent"), "{listed:?}");
+    assert!(listed[0]["error"].as_str().unwrap().contains("`nobody` is not an agent"), "{listed:?}");
     assert!(world.run(&["schedule", "list"]).ok().text().contains("1 of 1 attempts"));
     // It stays failed until somebody wants it tried again.
     assert_eq!(world.run(&["schedule", "run", "--once", "--json"]).ok().text(), "");

@@ -92,8 +92,8 @@ fn search_finds_messages_and_calls() {
 #[test]
 fn wrong_searches_are_told() {
     let world = filled();
-    world.run(&["search"]).fails(2, &["say what to look for"]);
-    world.run(&["search", " "]).fails(2, &["say what to look for"]);
+    world.run(&["search"]).fails(2, &["give words or a filter"]);
+    world.run(&["search", " "]).fails(2, &["give words or a filter"]);
     world.run(&["search", "x", "--since", "yesterday"]).fails(2, &["--since yesterday", "3d"]);
     world.run(&["search", "x", "--branch", "nothing"]).fails(2, &["nothing", "no node"]);
     world.run(&["search", &"x".repeat(5_000)]).fails(2, &["4096"]);

@@ -67,7 +67,7 @@ fn nothing_is_sent_unless_it_is_set_up_and_asked_for() {
     ask(&world, &server, "m");
     assert_eq!(search(&world, &["dog"]).0.len(), 1);
     assert_eq!(search(&world, &["gate", "--best", "--wait"]).0.len(), 2);
-    world.run(&["search", "--semantic"]).fails(2, &["say what to look for"]);
+    world.run(&["search", "--semantic"]).fails(2, &["give words or a filter"]);
     world.run(&["search", "x", "--semantic", "--best"]).fails(2, &["--best"]);
     assert_eq!(server.requests().len(), 0);
     settings(&world, &json!({ "path": 7 }));
@@ -148,9 +148,7 @@ fn a_server_that_fails_is_told_and_the_words_are_still_there() {
         "retry": { "enabled": false }, "search": { "meaning": { "endpoint": server.url(), "model": "m" } }
     });
     std::fs::write(world.path("home/.quipu/settings.json"), settings.to_string()).unwrap();
-    world
-        .run(&["search", "--semantic", "dog"])
-        .fails(1, &["search by meaning failed", "500", "out of memory"]);
+    world.run(&["search", "--semantic", "dog"]).fails(1, &["semantic search failed", "500", "out of memory"]);
     // What was made before stays.
     world.run(&["search", "--semantic", "dog"]).fails(3, &["no key"]);
     assert_eq!(search(&world, &["dog"]).0.len(), 1);

@@ -532,7 +532,7 @@ fn model_keys_cycle_through_enabled_models() {
     terminal.shows("There is no other model");
     enabled(json!(["nobody/*"]));
     terminal.types(CTRL_P);
-    terminal.shows("names no model that can be asked: nobody/*");
+    terminal.shows("names no usable model: nobody/*");
     enabled(json!("thinker"));
     terminal.types(CTRL_P);
     terminal.shows("must be a list of names");

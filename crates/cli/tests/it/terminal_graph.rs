@@ -109,7 +109,7 @@ fn tree_of_an_imported_session_marks_the_head_at_once() {
     terminal.types("on\r");
     terminal.settles("Answer 1.");
     terminal.types("/tree\r");
-    terminal.shows("this session, which goes on from there");
+    terminal.shows("this session continues from here");
     terminal.until("the tree", |shown| {
         let row = |text: &str| shown.lines().position(|line| line.contains(text));
         row("forked from session") < row("user Right.")
@@ -141,7 +141,7 @@ fn tree_of_a_fork_starts_at_its_origin() {
     terminal.types(", once more\r");
     terminal.settles("Answer 4.");
     terminal.types("/tree\r");
-    terminal.shows("this session, which goes on from there");
+    terminal.shows("this session continues from here");
     terminal.shows("user first question");
     terminal.until("the end", |shown| shown.contains("once more") && shown.contains("◂ here"));
     // One of the rows before leads to a session from there, or to the one that it is of.

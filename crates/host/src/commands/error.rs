@@ -81,10 +81,7 @@ impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Name { name } => {
-                write!(
-                    f,
-                    "`{name}` is no name of a command: it must be 1 to 64 of a-z, 0-9, `:`, `_` and `-`"
-                )
+                write!(f, "`{name}` is not a valid command name: use 1 to 64 of a-z, 0-9, `:`, `_` and `-`")
             }
             Self::Spec { name } => write!(
                 f,
@@ -92,17 +89,17 @@ impl fmt::Display for CommandError {
                  characters, and help and source not empty"
             ),
             Self::TooMany { name, limit } => {
-                write!(
-                    f,
-                    "the command /{name} is not used: there are {limit} commands already, which is the limit"
-                )
+                write!(f, "the command /{name} is not used: the limit of {limit} commands is reached")
             }
             Self::Taken { name, kept, refused } => {
-                write!(f, "the command /{name} of {refused} is not used: {kept} has one of this name")
+                write!(
+                    f,
+                    "the command /{name} of {refused} is not used: {kept} already has a command of this name"
+                )
             }
             Self::Unknown { name } => write!(f, "there is no command /{name}"),
             Self::OfTerminal { name } => {
-                write!(f, "/{name} is a command of the terminal and can only be run there")
+                write!(f, "/{name} works only in the terminal")
             }
             Self::TimedOut { name, origin, seconds } => {
                 write!(f, "/{name} of {origin} did not end within {seconds} seconds and was stopped")
@@ -111,7 +108,7 @@ impl fmt::Display for CommandError {
                 write!(f, "/{name} of {origin} panicked; this is a bug of the command")
             }
             Self::TooLarge { name, origin, limit } => {
-                write!(f, "/{name} of {origin} gave more than the limit of {limit} bytes")
+                write!(f, "/{name} of {origin} returned more than the limit of {limit} bytes")
             }
             Self::Failed { name, origin, why } => write!(f, "/{name} of {origin} failed: {why}"),
         }

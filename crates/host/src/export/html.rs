@@ -110,12 +110,12 @@ impl Writer for Html<'_> {
     fn fork(&mut self, row: &SessionRow) -> Result<(), ExportError> {
         let title = if row.called.is_empty() { &row.title } else { &row.called };
         let (id, title) = (html_text(row.id.as_str()), html_text(title));
-        Ok(writeln!(self.out, "<p class=fork>Session <code>{id}</code> goes on from here: {title}</p>")?)
+        Ok(writeln!(self.out, "<p class=fork>Session <code>{id}</code> continues from here: {title}</p>")?)
     }
 
     fn end(&mut self, more: bool) -> Result<(), ExportError> {
         if more {
-            writeln!(self.out, "<p class=aside>There is more: {MORE}.</p>")?;
+            writeln!(self.out, "<p class=aside>Not complete: {MORE}.</p>")?;
         }
         write!(self.out, "</section>\n</main>\n<script>{SCRIPT}</script>\n</body>\n</html>\n")?;
         Ok(self.out.flush()?)

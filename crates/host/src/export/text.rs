@@ -14,8 +14,7 @@ use crate::json::node_json;
 use crate::text::{dollars, iso};
 
 /// What is to be said where a session has more branches than are written.
-pub const MORE: &str =
-    "it has more branches, labels, compactions or forks than the newest 10,000, which are here";
+pub const MORE: &str = "it includes only the newest 10,000 branches, labels, compactions and forks";
 
 /// What a session is called, and what is known of it.
 pub(super) fn facts(row: &SessionRow) -> (String, Vec<(&'static str, String)>) {
@@ -46,8 +45,8 @@ pub(super) fn turn(
         return None;
     }
     let which = match position.level {
-        0 => "The line to the head goes on".into(),
-        level => format!("Branch of level {level}"),
+        0 => "The line to the head continues".into(),
+        level => format!("Branch at level {level}"),
     };
     Some((which, parent))
 }
@@ -153,12 +152,12 @@ impl Writer for Markdown<'_> {
     fn fork(&mut self, row: &SessionRow) -> Result<(), ExportError> {
         let title = if row.called.is_empty() { &row.title } else { &row.called };
         let (id, title) = (markdown_inline(row.id.as_str()), markdown_inline(title));
-        Ok(writeln!(self.out, "\n*Session {id} goes on from here: {title}*")?)
+        Ok(writeln!(self.out, "\n*Session {id} continues from here: {title}*")?)
     }
 
     fn end(&mut self, more: bool) -> Result<(), ExportError> {
         if more {
-            writeln!(self.out, "\n---\n\n*There is more: {MORE}.*")?;
+            writeln!(self.out, "\n---\n\n*Not complete: {MORE}.*")?;
         }
         Ok(self.out.flush()?)
     }

@@ -77,8 +77,7 @@ impl ContentHolder for StoreCopies {
                     return Ok(erased);
                 }
                 for file in copies(&store)? {
-                    let told = "it is a copy of the whole store as it was once, and may hold what was erased; \
-                                remove it when you do not need it";
+                    let told = "it is an earlier copy of the whole store and may contain what was erased; remove it if you do not need it";
                     erased.keep(FoundPlace::File { path: file.path, line: None }, KeptWhy::Copy, told);
                 }
                 Ok(erased)

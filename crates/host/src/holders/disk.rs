@@ -34,7 +34,7 @@ pub(super) async fn apart<T: Send + 'static>(
         .map_err(|error| failed(error.to_string()))?;
     match answered.await {
         Ok(done) => done,
-        Err(_) => Err(failed("it ended without an answer".to_owned())),
+        Err(_) => Err(failed("it exited without an answer".to_owned())),
     }
 }
 
@@ -168,7 +168,7 @@ pub(super) fn whole(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path, false)?.take(most + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than such a file can be"));
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than such a file may be"));
     }
     Ok(bytes)
 }

@@ -92,7 +92,7 @@ impl ContentHolder for FilesHolder {
                     }
                     if in_use(&root, &file.path) {
                         let place = FoundPlace::File { path: file.path, line: None };
-                        let told = "a session has it; close that session and erase again";
+                        let told = "a session is using it; close that session and erase again";
                         erased.keep(place, KeptWhy::InUse, told);
                         continue;
                     }
@@ -117,7 +117,11 @@ pub(super) fn bytes_below(root: &Path) -> Result<u64, HolderError> {
 /// Says that a file could not be looked through.
 pub(super) fn unread(file: &disk::DiskFile, error: &HolderError, erased: &mut Erased) {
     let place = FoundPlace::File { path: file.path.clone(), line: None };
-    erased.keep(place, KeptWhy::Failed, format!("nobody knows whether it holds what is to go: {error}"));
+    erased.keep(
+        place,
+        KeptWhy::Failed,
+        format!("it could not be searched, so it may still contain the content: {error}"),
+    );
 }
 
 /// Removes a file, or says why it is still there.

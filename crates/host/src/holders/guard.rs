@@ -47,7 +47,7 @@ where
         Ok(Ok(Ok(done))) => done.map_err(HolderFault::Failed),
         Ok(Ok(Err(panic))) => Err(HolderFault::Panicked { message: panic_message(&*panic) }),
         // Its thread is gone without an answer: what it left behind panicked when it was dropped.
-        Ok(Err(_)) => Err(HolderFault::Panicked { message: "it ended without an answer".to_owned() }),
+        Ok(Err(_)) => Err(HolderFault::Panicked { message: "it exited without an answer".to_owned() }),
         Err(_) => Err(HolderFault::TimedOut { after: deadline }),
     }
 }

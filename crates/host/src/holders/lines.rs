@@ -186,7 +186,7 @@ impl Lines {
                             (KeptWhy::ReadOnly, told)
                         }
                         io::ErrorKind::WouldBlock => {
-                            let told = "another process has its lock; end that and erase again";
+                            let told = "another process has locked it; end that process and erase again";
                             (KeptWhy::InUse, told.to_owned())
                         }
                         _ => (KeptWhy::Failed, HolderError::file(path, "open", &error).to_string()),
@@ -215,7 +215,7 @@ impl Lines {
                     }
                     None => {
                         let place = FoundPlace::File { path: path.clone(), line: Some(line.number) };
-                        let told = "the line is too short to say that something was erased; edit it by hand";
+                        let told = "the line is too short to mark it as erased; edit it by hand";
                         erased.keep(place, KeptWhy::Failed, told);
                     }
                 }
@@ -288,7 +288,7 @@ fn locked(path: &Path) -> io::Result<Flock<File>> {
             return Ok(file);
         }
     }
-    Err(io::Error::other("other processes replace it all the time"))
+    Err(io::Error::other("other processes keep replacing it"))
 }
 
 fn lock(mut file: File) -> io::Result<Flock<File>> {

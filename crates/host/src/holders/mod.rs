@@ -74,19 +74,19 @@ pub enum HolderFault {
     #[error(transparent)]
     Failed(#[from] HolderError),
     /// It did not answer in time.
-    #[error("no answer within {} s; what it was doing may go on, and doing it again finishes it", after.as_secs_f64())]
+    #[error("no answer within {} s; it may still be working. Run it again to finish", after.as_secs_f64())]
     TimedOut {
         /// The deadline.
         after: Duration,
     },
     /// It panicked.
-    #[error("this is a fault of that part of Quipu, please report it: {message}")]
+    #[error("this is a bug in Quipu, please report it: {message}")]
     Panicked {
         /// What it said.
         message: String,
     },
     /// It answered with more than was asked for; nothing of that is used.
-    #[error("it answered with {given} things where {limit} were asked for at most")]
+    #[error("it answered with {given} items; at most {limit} were requested")]
     Flooded {
         /// How many.
         given: usize,
@@ -94,7 +94,7 @@ pub enum HolderFault {
         limit: usize,
     },
     /// The system gave no thread for it.
-    #[error("no thread could be started for it: {detail}; end other programs and try again")]
+    #[error("cannot start a thread for it: {detail}; end other programs and try again")]
     NoThread {
         /// What the system said.
         detail: String,
@@ -105,10 +105,10 @@ pub enum HolderFault {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AddHolderError {
     /// There is one of this name.
-    #[error("there is a holder `{0}` already; give the other one another name")]
+    #[error("there is already a holder `{0}`; use another name")]
     Taken(String),
     /// It has no name that can be told.
-    #[error("{0:?} is no name of a holder: lower-case letters, digits, `-` and `.`, at most 64 bytes")]
+    #[error("{0:?} is not a valid holder name: use at most 64 lower-case letters, digits, `-` and `.`")]
     Name(String),
     /// It panicked when it was asked for its name.
     #[error("a holder panicked when it was asked for its name")]

@@ -70,7 +70,7 @@ impl Home {
     pub fn wrote(&self, path: &Path, kind: WrittenKind, sessions: &[SessionId]) {
         if let Err(error) = self.note_written(path, kind, sessions) {
             self.warn(format!(
-                "{} is not noted in {}, so what is erased later stays in it: {error}",
+                "{} could not be recorded in {}, so erasing will not reach it: {error}",
                 path.display(),
                 self.dir.join(FILE).display()
             ));
@@ -356,7 +356,7 @@ impl Work {
                     files::unread(&file.disk, &error, &mut erased);
                 }
                 Ok(false) => {
-                    let told = "somebody changed it since it was written; look at it, and remove it by hand";
+                    let told = "it was changed after Quipu wrote it; check it and remove it by hand";
                     erased.keep(file.place(), KeptWhy::Changed, told);
                 }
             }

@@ -65,7 +65,7 @@ async fn drive(home: &Home, stop: CancellationToken) {
         match ended {
             Ok(Ok(())) => {}
             Ok(Err(failure)) => home.warn(format!("Jobs cannot be run now: {failure}")),
-            Err(_) => home.warn("The runner of jobs failed inside, which is a bug; it begins again"),
+            Err(_) => home.warn("The job runner panicked, which is a bug; it starts again"),
         }
     }
 }

@@ -73,9 +73,9 @@ impl Inner {
 
     async fn look(&self, job: &Job, cx: &JobContext) -> Result<JobOutcome, JobError> {
         let payload: Payload = serde_json::from_str(&job.payload)
-            .map_err(|error| JobError::new(format!("its payload names no agent: {error}")))?;
+            .map_err(|error| JobError::new(format!("the payload does not name an agent: {error}")))?;
         let agent = Agent::named(&payload.agent).ok_or_else(|| {
-            JobError::new(format!("`{}` is no agent that this version knows", payload.agent))
+            JobError::new(format!("`{}` is not an agent that this version knows", payload.agent))
         })?;
         // One whose work was dropped is not used again: it takes for read what it was about to read.
         let known = self.importers().remove(agent.name);
@@ -125,7 +125,7 @@ impl JobHandler for ImportWatch {
                 runtime.map_err(JobError::new)?.block_on(async {
                     tokio::select! {
                         biased;
-                        () = stop.cancelled() => Err(JobError::new("it was stopped")),
+                        () = stop.cancelled() => Err(JobError::new("the job was stopped")),
                         done = inner.look(&job, &cx) => done,
                     }
                 })

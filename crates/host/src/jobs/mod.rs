@@ -56,7 +56,7 @@ pub use runner::{DueRun, JobRunner, RunnerOptions};
 ///             while let Some(file) = files.next_entry().await.map_err(JobError::new)? {
 ///                 if cx.stop().is_cancelled() {
 ///                     // The job is given back, and due at once for the next runner.
-///                     return Err(JobError::new("it was stopped"));
+///                     return Err(JobError::new("the job was stopped"));
 ///                 }
 ///                 let age = file.metadata().await.ok().and_then(|found| found.modified().ok()?.elapsed().ok());
 ///                 if age.is_some_and(|age| age > Duration::from_secs(24 * 60 * 60)) {
@@ -135,7 +135,7 @@ impl JobContext {
         if let Some(runner) = self.runner.get() {
             return Ok(runner.clone());
         }
-        let none = || RunnerError::NoProvider { why: "this program gives jobs no models".into() };
+        let none = || RunnerError::NoProvider { why: "this program does not give models to jobs".into() };
         let runner = (self.models.as_ref().ok_or_else(none)?)()?.until(self.over.clone());
         Ok(self.runner.get_or_init(|| runner).clone())
     }

@@ -20,7 +20,7 @@ pub fn models_for_jobs(
         let missing = |failure: Failure| RunnerError::NoProvider { why: failure.to_string() };
         let settings = home.settings();
         let Some(model) = settings.default_model() else {
-            return Err(RunnerError::NoProvider { why: "no credential of a model is known".into() });
+            return Err(RunnerError::NoProvider { why: "no model has a credential".into() });
         };
         let provider = settings.provider_for(&model, None).map_err(RunnerError::Model)?;
         let engine = home.engine(store.clone(), &settings).map_err(missing)?;

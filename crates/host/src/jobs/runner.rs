@@ -127,7 +127,7 @@ fn cut(mut text: String, limit: usize) -> String {
 fn words_of(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-    format!("it panicked, which is a bug of it: {text}")
+    format!("the job panicked, which is a bug: {text}")
 }
 
 impl JobRunner {

@@ -64,10 +64,8 @@ fn check_list(name: &str, item: Item, items: &[Value]) -> CheckedValue {
     for (at, value) in items.iter().enumerate() {
         if item.fits(value) {
             if item == Item::Head && good.len() == PublishSettings::MOST {
-                problems.push(format!(
-                    "{name} can name {} heads; the others are left out",
-                    PublishSettings::MOST
-                ));
+                problems
+                    .push(format!("{name} can name {} heads; the others are ignored", PublishSettings::MOST));
                 break;
             }
             if item != Item::Head || !good.contains(value) {
@@ -78,7 +76,7 @@ fn check_list(name: &str, item: Item, items: &[Value]) -> CheckedValue {
             let problems = vec![format!("{name} must be {}", Kind::List(item).wanted())];
             return CheckedValue { value: None, problems };
         } else {
-            problems.push(format!("{name}[{at}] must be {}; it is left out", item.wanted()));
+            problems.push(format!("{name}[{at}] must be {}; it is ignored", item.wanted()));
         }
     }
     CheckedValue { value: Some(Value::Array(good)), problems }

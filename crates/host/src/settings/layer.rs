@@ -143,27 +143,27 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.source)?;
         match &self.kind {
-            ProblemKind::Unreadable(why) => write!(f, "it cannot be read, so nothing of it holds: {why}"),
+            ProblemKind::Unreadable(why) => write!(f, "it cannot be read, so all of it is ignored: {why}"),
             ProblemKind::Syntax { column } => {
-                write!(f, "it is not JSON from column {column} on, so nothing of it holds")
+                write!(f, "it is not valid JSON from column {column} on, so all of it is ignored")
             }
             ProblemKind::NotAnObject(name) if name.is_empty() => {
-                f.write_str("it must hold an object of settings")
+                f.write_str("it must be a JSON object of settings")
             }
-            ProblemKind::NotAnObject(name) => write!(f, "{name} must be an object; it is left out"),
+            ProblemKind::NotAnObject(name) => write!(f, "{name} must be an object; it is ignored"),
             ProblemKind::Unknown { key, nearest: Some(near) } => {
                 write!(f, "there is no setting {key}. Did you mean {near}?")
             }
             ProblemKind::Unknown { key, nearest: None } => write!(f, "there is no setting {key}"),
             ProblemKind::Invalid { what, .. } => f.write_str(what),
             ProblemKind::Doubled(name) => {
-                write!(f, "{name} stands there more than once; the last one counts")
+                write!(f, "{name} occurs more than once; the last one counts")
             }
             ProblemKind::Refused { key, why } => {
-                write!(f, "{key} is left out: {why}, so only your own file may set it")
+                write!(f, "{key} is ignored: {why}, so only your own file may set it")
             }
             ProblemKind::Untrusted => {
-                f.write_str("the settings of this project are left out until you accept them")
+                f.write_str("the settings of this project are ignored until you accept them")
             }
             ProblemKind::More => f.write_str("there are more problems"),
         }?;
@@ -373,7 +373,7 @@ impl Walk<'_> {
             }
         };
         let CheckedValue { value, problems } = check(key, &value);
-        let left = if value.is_none() { "; it is left out" } else { "" };
+        let left = if value.is_none() { "; it is ignored" } else { "" };
         for what in problems.into_iter().take(MOST_OF_ONE) {
             self.problem(at, ProblemKind::Invalid { key: key.name, what: format!("{what}{left}") });
         }

@@ -31,7 +31,7 @@ pub(super) fn project_file(home: &Path, cwd: &Path) -> Option<PathBuf> {
 pub fn project_settings_path(home: &Home, cwd: &Path) -> Result<PathBuf, Failure> {
     project_file(&home.dir, cwd).ok_or_else(|| {
         Failure::request(format!(
-            "{} is no project: the settings there are your own; change to the directory of a project",
+            "{} is not a project: its settings are your own; change to the directory of a project",
             project_root(cwd).display()
         ))
     })
@@ -79,7 +79,7 @@ pub struct ProjectToTrust {
 pub fn project_to_trust(home: &Home, cwd: &Path) -> Result<ProjectToTrust, Failure> {
     let path = project_settings_path(home, cwd)?;
     let bytes = bytes_of(&path).map_err(|why| Failure::request(format!("{}: {why}", path.display())))?;
-    let bytes = bytes.ok_or_else(|| Failure::request(format!("there is no {}", path.display())))?;
+    let bytes = bytes.ok_or_else(|| Failure::request(format!("{} does not exist", path.display())))?;
     let source = Source::Project(path.clone());
     let layer = Layer::of_file(&source, Ok(Some(bytes.clone()))).of_project(&source);
     let values = KEYS.iter().filter(|key| key.project == ProjectUse::Allowed);
@@ -109,7 +109,7 @@ pub(crate) async fn ask_project_hooks(home: &Home, hooks: &[Arc<dyn Hook>], seal
         TrustVerdict::Pass => None,
         TrustVerdict::Trust => Some(true),
         TrustVerdict::Distrust { reason } => {
-            home.warn(format!("The settings of {} do not count: {reason}", path.display()));
+            home.warn(format!("The settings of {} are ignored: {reason}", path.display()));
             Some(false)
         }
     };

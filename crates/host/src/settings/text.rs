@@ -56,7 +56,7 @@ impl ValueProblem {
     pub(super) fn words(self) -> &'static str {
         match self {
             Self::TooLarge => "holds a number that is too large",
-            Self::TooDeep => "is nested too deep",
+            Self::TooDeep => "is nested too deeply",
         }
     }
 }

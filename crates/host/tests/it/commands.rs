@@ -136,11 +136,17 @@ fn a_collision_is_told_with_both_names() {
     add("tree", "first").unwrap();
     add("own", "first").unwrap();
     let taken = add("own", "second").unwrap_err();
-    assert_eq!(taken.to_string(), "the command /own of second is not used: first has one of this name");
+    assert_eq!(
+        taken.to_string(),
+        "the command /own of second is not used: first already has a command of this name"
+    );
     registry.set_built_in([spec("tree", "x")]);
     assert!(add("tree", "third").is_err());
     let told: Vec<_> = registry.take_notices().iter().map(ToString::to_string).collect();
-    assert_eq!(told[1], "the command /tree of first is not used: Quipu itself has one of this name");
+    assert_eq!(
+        told[1],
+        "the command /tree of first is not used: Quipu itself already has a command of this name"
+    );
     assert!(told[2].contains("/tree of third"), "{told:?}");
     assert_eq!(names(&registry), ["tree", "own"]);
     assert!(registry.take_notices().is_empty());

@@ -181,7 +181,7 @@ async fn hook_decides_whether_the_settings_of_a_project_count() {
         world.ask(hooks).await;
         assert_eq!(world.reserve(), before);
         let heard = world.heard();
-        assert!(heard.contains("do not count: it is unknown here (the hook judge)"), "{heard}");
+        assert!(heard.contains("are ignored: it is unknown here (the hook judge)"), "{heard}");
     }
 }
 

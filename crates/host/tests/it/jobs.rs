@@ -496,7 +496,7 @@ async fn job_in_hand_is_given_back_when_the_runner_ends() {
         does("polite", long, |_, cx| {
             Box::pin(async move {
                 cx.stop().cancelled().await;
-                Err(JobError::new("it was stopped"))
+                Err(JobError::new("the job was stopped"))
             })
         }),
         does("nearly done", long, |_, cx| {
@@ -682,7 +682,7 @@ async fn job_without_models_is_told_that_there_are_none() {
         JobNotice::Failed { error, .. } => Some(error),
         _ => None,
     });
-    assert_eq!(told.unwrap(), "there is no model to ask: this program gives jobs no models");
+    assert_eq!(told.unwrap(), "there is no model to ask: this program does not give models to jobs");
 }
 
 #[tokio::test]

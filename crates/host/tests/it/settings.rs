@@ -204,8 +204,8 @@ fn wrong_values_are_told_and_the_rest_holds() {
     check(r#""reserveTokens":1"#, &["no setting reserveTokens. Did you mean compaction.reserveTokens?"]);
     check(r#""zzzzzzzzzzzz":1"#, &["there is no setting zzzzzzzzzzzz"]);
     check("\"a\\u001b[2J\":1", &["there is no setting \"a\\u{1b}[2J\""]);
-    check(r#""theme":"a","theme":"b""#, &["theme stands there more than once"]);
-    check(r#""theme":7,"theme":"b""#, &["theme stands there more than once"]);
+    check(r#""theme":"a","theme":"b""#, &["theme occurs more than once"]);
+    check(r#""theme":7,"theme":"b""#, &["theme occurs more than once"]);
     check(r#""theme":"""#, &["theme must be a text that is not empty"]);
     check(r#""enabledModels":["a",1]"#, &["enabledModels must be a list of names"]);
     check(
@@ -222,7 +222,7 @@ fn wrong_values_are_told_and_the_rest_holds() {
     );
     check(r#""search":{"meaning":{"path":7}}"#, &["search.meaning.path must be text"]);
     check(r#""budget":{"daily":-1}"#, &["budget.daily must be an amount in US dollars above 0"]);
-    check(r#""hooks":{"Nonsense":[]}"#, &["hooks.Nonsense is not called"]);
+    check(r#""hooks":{"Nonsense":[]}"#, &["hooks.Nonsense is not a known event"]);
     check(r#""hooks":[]"#, &["hooks must be an object of events"]);
     let deep = format!(r#""theme":{}1{}"#, "[".repeat(100_000), "]".repeat(100_000));
     check(&deep, &["theme is nested too deep"]);
@@ -246,18 +246,18 @@ fn files_that_cannot_be_read_are_told_and_defaults_hold() {
             "{heard:?}"
         );
     };
-    check(World::with("[]"), "it must hold an object");
-    check(World::with("7"), "it must hold an object");
-    check(World::with("\"compaction\""), "it must hold an object");
-    check(World::with("{"), "it is not JSON from column 2 on, so nothing of it holds (line 1)");
+    check(World::with("[]"), "it must be a JSON object");
+    check(World::with("7"), "it must be a JSON object");
+    check(World::with("\"compaction\""), "it must be a JSON object");
+    check(World::with("{"), "it is not valid JSON from column 2 on, so all of it is ignored (line 1)");
     check(
         World::with("{\n  \"a\": 1,\n}"),
-        "it is not JSON from column 1 on, so nothing of it holds (line 3)",
+        "it is not valid JSON from column 1 on, so all of it is ignored (line 3)",
     );
-    check(World::with("{}}"), "it is not JSON");
-    check(World::with("\u{0}"), "it is not JSON");
-    check(World::with("{\"a\": \"\\ud800\"}"), "it is not JSON");
-    check(World::with("[".repeat(1 << 20)), "it is not JSON");
+    check(World::with("{}}"), "it is not valid JSON");
+    check(World::with("\u{0}"), "it is not valid JSON");
+    check(World::with("{\"a\": \"\\ud800\"}"), "it is not valid JSON");
+    check(World::with("[".repeat(1 << 20)), "it is not valid JSON");
     check(World::with(b"{\"theme\": \"\xff\"}"), "it is not text (UTF-8) from byte 11 on");
     check(World::with(vec![b' '; 10 << 20]), "it is larger than 1 MiB");
     let world = World::new();
@@ -403,8 +403,7 @@ fn environment_sets_every_setting_and_is_checked() {
         (
             vec![],
             vec![
-                "QUIPU_SANDBOX_PORTS: sandbox.ports[1] must be a port (1 to 65535); it is left out"
-                    .to_owned()
+                "QUIPU_SANDBOX_PORTS: sandbox.ports[1] must be a port (1 to 65535); it is ignored".to_owned()
             ]
         )
     );

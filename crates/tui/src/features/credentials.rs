@@ -31,7 +31,7 @@ fn show(state: &mut State, providers: Vec<ProviderItem>, wanted: &str) {
     }
     let row = |item: ProviderItem| {
         let detail = match (item.source, item.variables.first()) {
-            (Some(source), _) => format!("has one: {source}"),
+            (Some(source), _) => format!("has a key: {source}"),
             (None, Some(variable)) => format!("also from {variable}"),
             (None, None) => String::new(),
         };

@@ -170,7 +170,7 @@ impl State {
                 ],
             ),
             Question::NewText => (
-                "Go on with the new text?",
+                "Use the new text?",
                 vec![
                     row(false, "Keep the text that it began with", "this one is not asked about again"),
                     row(true, "Take the new text", "what the model is told is sent anew"),
