@@ -79,7 +79,11 @@ async fn session_keeps_its_identity_text_unless_replaced() {
     // That is what it goes on with now; also where the file is gone, or no longer named.
     std::fs::remove_file(world.path("home/.quipu/me.md")).unwrap();
     let ran = world.run(&["-p", "-c", "six"]).ok();
-    assert!(ran.err.contains("could not read the identity file") && ran.err.contains("keeps the text"), "{}", ran.err);
+    assert!(
+        ran.err.contains("could not read the identity file") && ran.err.contains("keeps the text"),
+        "{}",
+        ran.err
+    );
     assert_eq!(system(&world), now);
     std::fs::remove_file(world.path("home/.quipu/settings.json")).unwrap();
     world.run(&["-p", "-c", "seven"]).ok();

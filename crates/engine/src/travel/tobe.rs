@@ -221,8 +221,10 @@ impl Tobe {
                     .into(),
             );
         };
-        let plan =
-            restorer.preview(from, to).await.map_err(|error| format!("Files cannot be restored: {error}."))?;
+        let plan = restorer
+            .preview(from, to)
+            .await
+            .map_err(|error| format!("Files cannot be restored: {error}."))?;
         let lost: Vec<_> =
             plan.iter().flat_map(FilePlan::conflicts).map(|(change, _)| change.clone()).collect();
         if lost.is_empty() {

@@ -153,10 +153,7 @@ async fn tobe_changes_only_the_files_shown_for_approval() {
             match &events.next().await.unwrap().event {
                 Event::AskOpened { ask } => {
                     assert!(
-                        ask.permission()
-                            .unwrap()
-                            .question
-                            .ends_with("; 2 file(s) are restored."),
+                        ask.permission().unwrap().question.ends_with("; 2 file(s) are restored."),
                         "{ask:?}"
                     );
                     assert_eq!(&*ask.permission().unwrap().subject, "Not this way.\n\n~ a\n- new/b");
