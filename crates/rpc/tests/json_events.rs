@@ -427,3 +427,17 @@ fn turns_and_runs_begin_empty() {
         assert_eq!(run, format!(r#"{{"type":"agent_end","messages":[{text}],"willRetry":false}}"#));
     }
 }
+
+#[test]
+fn document_names_each_kind_of_model_error() {
+    let schema: Value = serde_json::from_str(include_str!("../../../docs/protocol.schema.json")).unwrap();
+    let page = include_str!("../../../docs/json-events.md");
+    let kinds = schema["$defs"]["ModelErrorKind"]["oneOf"].as_array().unwrap();
+    assert!(kinds.len() > 10, "{kinds:?}");
+    for kind in kinds {
+        // The schema has old names too, which are read and not written.
+        let kind: ModelErrorKind = serde_json::from_value(kind["const"].clone()).unwrap();
+        let name = serde_json::to_value(kind).unwrap();
+        assert!(page.contains(&format!("`{}`", name.as_str().unwrap())), "{name}");
+    }
+}
