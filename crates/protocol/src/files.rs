@@ -65,7 +65,7 @@ pub enum FileState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Unknown {
-    /// It is larger than the limit for saved files of one file, or of all files of a run.
+    /// It is larger than what is kept of one file, or of all files of a run.
     TooLarge,
     /// It holds what looks like a secret, or lies where programs keep secrets.
     Secret,
