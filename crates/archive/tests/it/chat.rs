@@ -320,7 +320,7 @@ fn damaged_files_are_imported_as_far_as_possible() {
         ("{}".into(), "not a complete JSON object"),
         (whole[..whole.len() - 9].into(), "not a complete JSON object"),
         (format!("{whole}{whole}"), "not a complete JSON object"),
-        (export(&[]).to_string(), "not empty"),
+        (export(&[]).to_string(), "non-empty"),
     ] {
         let error = archive.try_take(AGENT, &archive.file("a.json", content)).unwrap_err();
         assert!(error.to_string().contains(expect), "{error}");

@@ -377,7 +377,7 @@ fn invalid_session_file_is_refused_at_once() {
     world.run(&["-p", "--session", "words.jsonl", "hi"]).fails(2, &["words.jsonl", "it contains no JSON"]);
     assert_eq!(std::fs::read_to_string(words).unwrap(), "just some words\n");
     let other = world.file("other.jsonl", "{\"type\":\"message\"}\n");
-    world.run(&["-p", "--session", "other.jsonl", "hi"]).fails(2, &["no header"]);
+    world.run(&["-p", "--session", "other.jsonl", "hi"]).fails(2, &["not a header"]);
     assert_eq!(std::fs::read_to_string(other).unwrap(), "{\"type\":\"message\"}\n");
     symlink("nowhere", world.path("work/link.jsonl")).unwrap();
     world.run(&["-p", "--session", "link.jsonl", "hi"]).fails(2, &["link.jsonl could not be made"]);

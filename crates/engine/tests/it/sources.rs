@@ -838,7 +838,7 @@ async fn the_model_sums_up_where_a_source_fails_to() {
         (SourceReply::Fail("no memory"), Some("no memory")),
         (SourceReply::Panic, Some("panicked")),
         (SourceReply::Hang, Some("within 0.05 s")),
-        (SourceReply::Give(Some(too_long)), Some("at most")),
+        (SourceReply::Give(Some(too_long)), Some("the limit is")),
     ];
     for (does, why) in bad {
         let world = World::new();
