@@ -273,16 +273,16 @@ impl Bounds {
             SandboxSupport::TooOld => Some(format!("{TOO_OLD}; {WHAT_TO_SET}")),
             SandboxSupport::Full { .. } => all.iter().chain(&commands).find(|root| own.starts_with(root)).map(|root| {
                 format!(
-                    "Quipu's own files ({}) lie in {}, where commands may write; work in another directory, or \
-                     with permissions `full`",
+                    "Quipu's own files ({}) are in {}, where commands can write; work in another directory, or use \
+                     permissions `full`",
                     own.display(),
                     root.display()
                 )
             }).or_else(|| {
                 let root = all.iter().chain(&commands).find(|root| shell.starts_with(root))?;
                 Some(format!(
-                    "the programs that Quipu itself runs ({}) lie in {}, where commands may write; work in another \
-                     directory, or with permissions `full`",
+                    "the programs that Quipu itself runs ({}) are in {}, where commands can write; work in another \
+                     directory, or use permissions `full`",
                     shell.display(),
                     root.display()
                 ))
@@ -343,10 +343,8 @@ impl Bounds {
             once |= reach == Reach::Secret || linked;
             match reach {
                 Reach::Own => {
-                    let reason = format!(
-                        "{} is one of Quipu's own files, which tools must not change.",
-                        path.display()
-                    );
+                    let reason =
+                        format!("{} is one of Quipu's own files, which tools cannot change.", path.display());
                     return Decision::Deny { reason };
                 }
                 Reach::Free => {}
@@ -440,7 +438,8 @@ impl Bounds {
     fn decide_travel(&self, travel: &Travel) -> Decision {
         match self.travel {
             TravelRule::Deny => Decision::Deny {
-                reason: "The user does not let you go to earlier points of a session (`travel.tobe`).".into(),
+                reason: "The user does not allow going to earlier points of a session (`travel.tobe`)."
+                    .into(),
             },
             TravelRule::Ask => Decision::Ask { question: travel.question(), subject: travel.subject() },
             TravelRule::Allow => Decision::Allow,
@@ -459,9 +458,9 @@ fn ask(granted: &dyn Fn(&Grant) -> bool, tool: &str, question: String, subject: 
     Decision::Ask { question, subject: grant.subject }
 }
 
-const MISSING: &str = "this system has no Landlock (Linux 5.13 and later, unless it is turned off)";
-const TOO_OLD: &str = "this kernel's Landlock cannot confine truncation (Linux 6.2 and later can)";
-const WHAT_TO_SET: &str = "permissions `full` run commands unconfined and unasked";
+const MISSING: &str = "this system has no Landlock (needs Linux 5.13 or later with Landlock enabled)";
+const TOO_OLD: &str = "this kernel's Landlock cannot restrict truncation (needs Linux 6.2 or later)";
+const WHAT_TO_SET: &str = "permissions `full` run commands without a sandbox and without asking";
 
 impl Policy for Permissions {
     fn decide(&self, proposal: &Proposal<'_>) -> Decision {

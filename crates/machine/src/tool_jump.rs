@@ -21,8 +21,8 @@ pub(super) struct ToolJumpState {
 }
 
 /// The model is told this when what it would put back was being changed by its own calls.
-const CHANGED: &str = "You did not leave: another call of the same answer changed files, and nobody agreed to what \
-                       would become of those. Make this call alone.";
+const CHANGED: &str = "You did not go back: another call in the same answer changed files, which the approved plan \
+                       does not cover. Make this call alone.";
 
 impl Machine {
     /// A call resolved its target: earlier calls have ended, and later ones do not run.
@@ -56,7 +56,7 @@ impl Machine {
         let Some(Run { aborting, phase: Phase::ToolJumping(_), .. }) = &self.run else { return };
         match result {
             _ if *aborting => self.abandon_tool_jump(ABORTED.into()),
-            Err(why) => self.abandon_tool_jump(format!("You did not leave: {why}")),
+            Err(why) => self.abandon_tool_jump(format!("You did not go back: {why}")),
             Ok(()) => self.order_tool_jump(),
         }
     }
@@ -93,7 +93,7 @@ impl Machine {
     pub(super) fn tobe_answered(&mut self, result: Result<Box<MoveResult>, Refusal>) {
         let done = match result {
             Ok(done) => *done,
-            Err(refused) => return self.abandon_tool_jump(format!("You did not leave: {refused}.")),
+            Err(refused) => return self.abandon_tool_jump(format!("You did not go back: {refused}.")),
         };
         let Some(run) = &mut self.run else { return };
         let Phase::ToolJumping(state) = std::mem::replace(&mut run.phase, Phase::Committing) else { return };

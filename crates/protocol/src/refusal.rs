@@ -25,7 +25,7 @@ pub enum Refusal {
         why: String,
     },
     /// The conversation ends with an answer and nothing waits.
-    #[error("there is nothing to continue: the conversation ends with an answer")]
+    #[error("nothing to continue: the conversation ends with an answer")]
     NothingToContinue,
     /// The context is too small to compact.
     #[error("there is nothing to compact: the conversation is shorter than what a compaction keeps")]
@@ -37,7 +37,7 @@ pub enum Refusal {
         node: NodeId,
     },
     /// A label is too long.
-    #[error("a label has at most {NAME_LIMIT} characters, and this one has {characters}")]
+    #[error("a label can have at most {NAME_LIMIT} characters; this one has {characters}")]
     LabelTooLong {
         /// How many it has.
         characters: usize,
@@ -49,13 +49,13 @@ pub enum Refusal {
         why: String,
     },
     /// No such question is open.
-    #[error("that question is not open any more")]
+    #[error("that question is no longer open")]
     NoSuchAsk,
     /// The question does not accept this answer. It is still open.
     #[error("the question does not accept that answer; it is still open")]
     InvalidAnswer,
     /// There is nothing to undo.
-    #[error("there is nothing to undo: the session is at its beginning")]
+    #[error("nothing to undo: the session is at its beginning")]
     NothingToUndo,
     /// There is nothing to redo.
     #[error("there is nothing to redo: nothing was undone since the last move")]

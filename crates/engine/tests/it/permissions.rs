@@ -357,7 +357,8 @@ async fn call_without_answerer_is_refused_with_setting_to_change() {
         format!(
             "This call needs a person's permission and nobody is here to give it, so it was not run. The \
              question: Allow running this command in {}? It would not be confined, because this system has no Landlock \
-             (Linux 5.13 and later, unless it is turned off); permissions `full` run commands unconfined and unasked.",
+             (needs Linux 5.13 or later with Landlock enabled); permissions `full` run commands without a sandbox \
+             and without asking.",
             cwd.display()
         )
     );

@@ -206,7 +206,7 @@ async fn step_that_lets_the_session_go_puts_no_files_back() {
         assert_eq!(std::fs::read_to_string(world.cwd().join("a")).unwrap(), expected);
         assert_eq!(*kind.crossings.lock().unwrap(), [Crossing::Restore { paths: vec!["a".into()] }]);
         let text = live.results().pop().unwrap().1;
-        assert_eq!(text.contains("putting 1 file(s) back? No policy decides that"), !goes, "{text}");
+        assert_eq!(text.contains("restoring 1 file(s)? No policy decides that"), !goes, "{text}");
         keep_departures(&world).await;
         live.finish().await;
         world.check().await;
