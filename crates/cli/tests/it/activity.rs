@@ -161,7 +161,7 @@ fn calls_of_a_file_without_cost_are_estimated_by_the_catalogue() {
     // A thousand dollars for a million tokens.
     same_cents(lines[0]["estimated"].as_f64().unwrap(), 3_000.0);
     let ran = world.run(&["usage"]).ok();
-    assert!(ran.text().contains("estimated") && ran.err.contains("no cost"), "{}", ran.err);
+    assert!(ran.text().contains("estimated") && ran.err.contains("without a recorded cost"), "{}", ran.err);
 }
 
 /// A session of Pi's, its forks and a copy of it: what each file is called, and its lines.

@@ -135,7 +135,7 @@ fn settings_of_another_shape_are_told() {
             json!({ "PreToolUse": [{ "hooks": [{ "type": "command", "command": "x", "onFailure": "y" }] }] }),
             "onFailure",
         ),
-        (json!({ "Notification": [] }), "hooks.Notification is not called"),
+        (json!({ "Notification": [] }), "hooks.Notification is not a known event"),
     ] {
         settings(&world, &hooks);
         world.server.push(Answer::new().text("Hello.").reply());

@@ -122,7 +122,7 @@ fn a_new_file_is_begun_and_gone_on_with() {
     assert_eq!(read(&path).len(), 7);
     world.server.push(Answer::new().text("Four.").reply());
     let ran = world.run(&["-p", "--session", "s.jsonl", "fourth"]).ok();
-    assert!(ran.err.contains("lacked 2 entries"), "{}", ran.err);
+    assert!(ran.err.contains("added 2 entries"), "{}", ran.err);
     assert_eq!(texts(&path), ["first", "One.", "second", "Two.", "third", "Three.", "fourth", "Four."]);
     assert_eq!(world.sessions().len(), 1);
     agrees(&world, &path);
@@ -663,7 +663,7 @@ fn a_copy_a_moved_file_and_a_removed_session() {
     let own = rows.iter().find(|row| row["title"] == "in the first").unwrap()["id"].as_str().unwrap();
     world.run(&["-p", "--session", own, "aside"]).ok();
     let ran = world.run(&["-p", "--session", "moved.jsonl", "on"]).ok();
-    assert!(ran.err.contains("lacked 2 entries"), "{}", ran.err);
+    assert!(ran.err.contains("added 2 entries"), "{}", ran.err);
     assert_eq!(texts(&moved)[4..], ["in the first", "One.", "aside", "Three.", "on", "Four."]);
     assert_eq!(world.sessions().len(), rows.len());
     world.check();
@@ -861,7 +861,7 @@ fn tobe_without_the_file_is_added_at_the_next_start_once() {
     world.run(&["tobe", "--yes", &target, "Left is closed."]).ok();
     world.run(&["-p", "-c"]).ok();
     let ran = world.run(&["-p", "--session", "s.jsonl", "And now?"]).ok();
-    assert!(ran.err.contains("lacked 2 entries"), "{}", ran.err);
+    assert!(ran.err.contains("added 2 entries"), "{}", ran.err);
     let there = texts(&path);
     assert_eq!(there.len(), 6, "{there:?}");
     assert_eq!(there[3..], ["Right, then.", "And now?", "On."]);
