@@ -14,10 +14,10 @@ pub enum ChangeError {
     #[error(transparent)]
     Open(#[from] OpenError),
     /// Somebody is working on the session.
-    #[error("another process is working on session `{0}`; end it first")]
+    #[error("session `{0}` is in use by another process; end that process first")]
     Busy(SessionId),
     /// The session has no ref any more.
-    #[error("session `{session}` was removed, and stood at {at}")]
+    #[error("session `{session}` was removed; its last node was {at}")]
     Removed {
         /// The session.
         session: SessionId,
@@ -25,7 +25,7 @@ pub enum ChangeError {
         at: NodeId,
     },
     /// Another program writes the session.
-    #[error("session `{session}` is written by {agent} and stays as it is")]
+    #[error("session `{session}` belongs to {agent} and cannot be changed here")]
     Foreign {
         /// The session.
         session: SessionId,
@@ -34,7 +34,7 @@ pub enum ChangeError {
     },
     /// A session was removed, and the files of what its commands printed were not.
     #[error(
-        "session `{session}` was removed, but not all that its commands printed: {why}; remove that yourself"
+        "session `{session}` was removed, but some of its commands' output files were not: {why}; remove them yourself"
     )]
     Outputs {
         /// The session.
@@ -43,10 +43,10 @@ pub enum ChangeError {
         why: String,
     },
     /// The node belongs to no session.
-    #[error("node {0} belongs to no session")]
+    #[error("node {0} does not belong to a session")]
     NoSession(NodeId),
     /// Nobody can go on from there.
-    #[error("nobody can go to node {}: {why}{}", node.short(), instead(*nearest))]
+    #[error("cannot go to node {}: {why}{}", node.short(), instead(*nearest))]
     Illegal {
         /// The node.
         node: NodeId,
@@ -59,7 +59,7 @@ pub enum ChangeError {
     #[error("{0}")]
     BadMessage(String),
     /// The session has it on its lineage already.
-    #[error("session `{session}` goes on from node {} already, so there is nothing to merge", node.short())]
+    #[error("nothing to merge: node {} is already in the history of session `{session}`", node.short())]
     NothingToMerge {
         /// The node.
         node: NodeId,
@@ -68,7 +68,7 @@ pub enum ChangeError {
     },
     /// Both sides of a merge changed these files.
     #[error(
-        "both sides changed {}; say whose version to keep: ours (of the session that is merged into) or theirs",
+        "both sides changed {}; choose which to keep: ours (the session you merge into) or theirs",
         files.join(", ")
     )]
     Conflict {
@@ -76,13 +76,13 @@ pub enum ChangeError {
         files: Vec<String>,
     },
     /// Nothing moved the session, or all that did is undone.
-    #[error("there is nothing to undo: session `{0}` is at its beginning")]
+    #[error("nothing to undo: session `{0}` is at its beginning")]
     NothingToUndo(SessionId),
     /// Nothing was undone since the session moved last.
-    #[error("there is nothing to redo: nothing of session `{0}` was undone since its last move")]
+    #[error("nothing to redo: nothing was undone in session `{0}` since its last change")]
     NothingToRedo(SessionId),
     /// A label or a name is too long.
-    #[error("a label or name has at most {NAME_LIMIT} characters, and this one has {0}")]
+    #[error("a label or name can have at most {NAME_LIMIT} characters; this one has {0}")]
     TooLong(usize),
     /// Files do not go with it.
     #[error(transparent)]
@@ -91,7 +91,7 @@ pub enum ChangeError {
 
 fn instead(nearest: Option<NodeId>) -> String {
     nearest.map_or(String::new(), |near| {
-        format!("; the nearest before it that can be gone to is {}", near.short())
+        format!("; the nearest earlier node that you can go to is {}", near.short())
     })
 }
 

@@ -343,10 +343,8 @@ impl Bounds {
             once |= reach == Reach::Secret || linked;
             match reach {
                 Reach::Own => {
-                    let reason = format!(
-                        "{} is one of Quipu's own files, which tools must not change.",
-                        path.display()
-                    );
+                    let reason =
+                        format!("{} is one of Quipu's own files, which tools cannot change.", path.display());
                     return Decision::Deny { reason };
                 }
                 Reach::Free => {}
@@ -440,7 +438,8 @@ impl Bounds {
     fn decide_travel(&self, travel: &Travel) -> Decision {
         match self.travel {
             TravelRule::Deny => Decision::Deny {
-                reason: "The user does not let you go to earlier points of a session (`travel.tobe`).".into(),
+                reason: "The user does not allow going to earlier points of a session (`travel.tobe`)."
+                    .into(),
             },
             TravelRule::Ask => Decision::Ask { question: travel.question(), subject: travel.subject() },
             TravelRule::Allow => Decision::Allow,

@@ -37,36 +37,37 @@ const LEARN_LIMIT: u64 = 16 << 20;
 const RESULT_LIMIT: usize = 64 << 20;
 /// The model is told this when a tool panicked.
 const BROKE_DOWN: &str =
-    "The tool failed inside, and whether it took effect is unknown. This is a bug of the tool.";
+    "The tool panicked, and whether it took effect is unknown. This is a bug in the tool.";
 
 /// The model is told this when a tool or a policy panicked over a call.
 const NOT_PREPARED: &str =
-    "The call was not run: checking it failed inside. This is a bug of the tool or of the policy.";
+    "The call was not run: the check before it panicked. This is a bug in the tool or in the policy.";
 
 /// The model is told this when what a file was could not be stored.
-const NOT_KEPT: &str = "The call was not run, because what the file was before it could not be stored";
+const NOT_KEPT: &str = "The call was not run, because the previous content of the file could not be stored";
 
 /// What is told to people, once for a session; behind it why.
-const OPEN_TO_COMMANDS: &str = "Commands of this session do not run in namespaces: the network, sockets with a path, secrets in your home \
-    directory, git's configuration and most caches are open to them";
+const OPEN_TO_COMMANDS: &str = "Commands of this session do not run in namespaces: they can use the network, sockets \
+                                with a path, secrets in your home directory, git's configuration and most caches";
 
 /// What is known of the changes of a call where what files were is not kept.
-const NOT_WATCHED: &str = "what tools changed is not kept, because `files.enabled` is false";
+const NOT_WATCHED: &str = "changes by tools are not saved, because `files.enabled` is false";
 
 /// The model is told this of calls that stand behind one that would go elsewhere, whether that goes or not.
-const BEHIND_TOBE: &str = "The call was not run: `tobe` stands before it in the same answer, and nothing behind that is \
-                           run. Make it again if it is still wanted.";
+const BEHIND_TOBE: &str = "The call was not run: calls after `tobe` in the same answer do not run. Repeat it if you \
+                           still need it.";
 
 /// The model is told this when the rules changed in the moment in which its call was to begin.
-const RULES_CHANGED: &str = "The call was not run, because the user changed the permissions just then. Make it again if it is still wanted.";
+const RULES_CHANGED: &str = "The call was not run, because the user changed the permissions just then. Repeat it if \
+                             you still need it.";
 
 /// A person is told this of a call that was allowed already.
 const LEADS_ELSEWHERE: &str =
-    "This is asked again, because the name now leads to another file than the one that was allowed.";
+    "This is asked again: the path now leads to another file than the one you allowed.";
 
 /// The same, where the name leads to what it led to.
-const HAS_OTHER_NAMES: &str = "This is asked again, because the file got other names (hard links) since it was allowed, \
-                               which may lie elsewhere.";
+const HAS_OTHER_NAMES: &str = "This is asked again: since you allowed it, the file got other names (hard links), which \
+                               may be outside the workspace.";
 
 /// The tools of a session and what they may use.
 pub(crate) struct Toolbox {
@@ -563,8 +564,8 @@ impl Toolbox {
             tell(&people, hooked.notices).await;
             if let Some(bytes) = excess(&result.content, result.details.as_ref()) {
                 let text = format!(
-                    "The tool ran, and hooks made {bytes} bytes of its result. At most {RESULT_LIMIT} are kept, so it was \
-                     left out."
+                    "The tool ran, but hooks changed its result to {bytes} bytes. The limit is {RESULT_LIMIT}, so the \
+                     result was dropped."
                 );
                 (result.content, result.details, result.is_error) = (vec![Content::text(text)], None, true);
                 (provenance, added) = (Provenance::quipu(), Vec::new());
@@ -756,7 +757,7 @@ fn limited(output: ToolOutput) -> ToolOutput {
     match excess(&output.content, output.details.as_ref()) {
         None => output,
         Some(bytes) => ToolOutput::error(format!(
-            "The tool ran and returned {bytes} bytes. At most {RESULT_LIMIT} are kept, so the result was left out."
+            "The tool ran and returned {bytes} bytes. The limit is {RESULT_LIMIT}, so the result was dropped."
         )),
     }
 }

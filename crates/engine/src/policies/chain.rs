@@ -367,10 +367,10 @@ impl Policies {
                         course.record(step.name(), question, PolicyEffect::Failed);
                         let (name, tool) = (step.name(), &call.name);
                         course.notices.push(format!(
-                            "The policy {name} failed over a call of {tool}, which was not run: {why}."
+                            "The policy {name} failed on a call of {tool}, so the call was not run: {why}."
                         ));
                         return End::Refused(format!(
-                            "The call was not run, because the policy {name} failed over it: {why}."
+                            "The call was not run, because the policy {name} failed: {why}."
                         ));
                     }
                 }
@@ -440,7 +440,7 @@ impl Policies {
         cancel: &CancellationToken,
         work: BoxFuture<'_, Result<Verdict, PolicyError>>,
     ) -> Answer {
-        const BROKE_DOWN: &str = "it failed inside, which is a bug of the policy";
+        const BROKE_DOWN: &str = "it panicked, which is a bug in the policy";
         let Ok(limit) = catch_unwind(AssertUnwindSafe(|| step.deadline())) else {
             return Answer::Failed(BROKE_DOWN.into());
         };
@@ -456,7 +456,7 @@ impl Policies {
                     Answer::Failed(shortened(&why))
                 }
                 Ok(Ok(verdict)) if verdict.size() > POLICY_TEXT => Answer::Failed(format!(
-                    "it returned {} bytes, and at most {POLICY_TEXT} are taken",
+                    "it returned {} bytes; the limit is {POLICY_TEXT}",
                     verdict.size()
                 )),
                 Ok(Ok(verdict)) => Answer::Verdict(verdict),
@@ -516,10 +516,10 @@ impl Policies {
         let why = match AssertUnwindSafe(work).catch_unwind().await {
             Ok(Ok(kept)) => return kept,
             Ok(Err(limit)) => format!("it did not answer within {} s", limit.as_secs_f64()),
-            Err(_) => "it failed inside, which is a bug of the policy".to_owned(),
+            Err(_) => "it panicked, which is a bug in the policy".to_owned(),
         };
         notices.push(format!(
-            "The policy {} did not keep what was allowed, and will ask again: {why}.",
+            "The policy {} did not save your permission and will ask again: {why}.",
             step.name()
         ));
         Ok(Scope::Once)
