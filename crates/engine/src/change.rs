@@ -68,7 +68,7 @@ pub enum ChangeError {
     },
     /// Both sides of a merge changed these files.
     #[error(
-        "both sides changed {}; say whose version to keep: ours (of the session that is merged into) or theirs",
+        "both sides changed {}; choose which to keep: ours (the session you merge into) or theirs",
         files.join(", ")
     )]
     Conflict {
@@ -79,7 +79,7 @@ pub enum ChangeError {
     #[error("nothing to undo: session `{0}` is at its beginning")]
     NothingToUndo(SessionId),
     /// Nothing was undone since the session moved last.
-    #[error("there is nothing to redo: nothing of session `{0}` was undone since its last move")]
+    #[error("nothing to redo: nothing was undone in session `{0}` since its last change")]
     NothingToRedo(SessionId),
     /// A label or a name is too long.
     #[error("a label or name can have at most {NAME_LIMIT} characters; this one has {0}")]
