@@ -50,7 +50,6 @@ enum Kind {
         extensions: &'static [&'static str],
         /// Whether such a file of those places is a session.
         is_session: fn(&Path) -> bool,
-        /// A look at one.
         look: fn(&Path) -> std::io::Result<ProjectSessions>,
     },
     /// One file for all sessions.

@@ -218,7 +218,6 @@ impl Difference {
         self.set.is_empty() && self.unset.is_empty()
     }
 
-    /// From `from` to `to`.
     pub(crate) fn between(from: &Members<'_>, to: &Members<'_>) -> Self {
         let mut difference = Self::default();
         for (name, value) in &to.0 {

@@ -34,6 +34,5 @@ impl Key {
     }
 }
 
-/// The index of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct EntryIndex(pub(crate) u32);

@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 use crate::ProblemKind;
 use crate::key::Key;
 
-/// An entry that can wait for its parent.
-pub(crate) trait Waiting {
+/// An entry of a [`WaitingList`]: it can wait for its parent.
+pub(crate) trait ListEntry {
     /// The id of what it follows.
     fn parent(&self) -> Option<Key>;
 
@@ -41,7 +41,7 @@ impl<T> Default for WaitingList<T> {
     }
 }
 
-impl<T: Waiting> WaitingList<T> {
+impl<T: ListEntry> WaitingList<T> {
     pub(crate) fn push(&mut self, parent: Key, entry: T) {
         self.by_parent.entry(parent).or_default().push(self.entries.len());
         self.count += 1;
@@ -63,7 +63,7 @@ impl<T: Waiting> WaitingList<T> {
 
     /// Begins a pass over what is left when no more entries come.
     pub(crate) fn unresolved(&self) -> UnresolvedPass {
-        let keys = self.entries.iter().flatten().flat_map(Waiting::keys).collect();
+        let keys = self.entries.iter().flatten().flat_map(ListEntry::keys).collect();
         UnresolvedPass { keys, next: 0, only_cycles_left: false }
     }
 
@@ -74,7 +74,7 @@ impl<T: Waiting> WaitingList<T> {
             while pass.next < self.entries.len() {
                 let index = pass.next;
                 pass.next += 1;
-                let parent = self.entries[index].as_ref().map(Waiting::parent);
+                let parent = self.entries[index].as_ref().map(ListEntry::parent);
                 let is_orphan = parent.flatten().is_some_and(|parent| !pass.keys.contains(&parent));
                 if !pass.only_cycles_left && !is_orphan {
                     continue;
@@ -111,7 +111,7 @@ mod tests {
     #[derive(Debug, Clone, PartialEq)]
     struct Pair(&'static str, &'static str);
 
-    impl Waiting for Pair {
+    impl ListEntry for Pair {
         fn parent(&self) -> Option<Key> {
             Some(Key::of(self.1))
         }

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_files_of_outputs_are_counted_and_removed() {
+    async fn removal_takes_only_output_files() {
         let dir = tempfile::tempdir().unwrap();
         let outputs = Outputs::new(dir.path().join("outputs"));
         assert_eq!(outputs.kept().unwrap(), []);

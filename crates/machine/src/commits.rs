@@ -56,8 +56,8 @@ impl Machine {
         match tag {
             Tag::Start { .. } | Tag::Between => true,
             Tag::Results => {
-                let goes_on = matches!(&run.phase, Phase::Results(batch) if !batch.terminates());
-                goes_on
+                let continues = matches!(&run.phase, Phase::Results(batch) if !batch.terminates());
+                continues
                     && self.changing.is_none()
                     && self.steering.is_empty()
                     && self.limits.reached(run).is_none()

@@ -50,7 +50,6 @@ struct Row {
     /// From the keyword up to the secret; without it the secret begins with the keyword.
     #[serde(default)]
     lead: Option<String>,
-    /// The secret.
     secret: String,
     /// What must follow.
     #[serde(default)]
@@ -72,7 +71,6 @@ enum LeftBoundary {
     Dash,
     /// Anything.
     Any,
-    /// A digit.
     Digit,
 }
 

@@ -8,7 +8,7 @@ use quipu_protocol::{Json, ToolSpec, Touches};
 use crate::{Invocation, Tool, ToolContext, ToolOutput};
 
 /// What a call with these arguments touches.
-type Touching = Box<dyn Fn(&serde_json::Value) -> Touches + Send + Sync>;
+type TouchFn = Box<dyn Fn(&serde_json::Value) -> Touches + Send + Sync>;
 
 /// A tool made of a closure: the arguments of a call go in, its result comes out.
 ///
@@ -35,7 +35,7 @@ type Touching = Box<dyn Fn(&serde_json::Value) -> Touches + Send + Sync>;
 pub struct FunctionTool<F> {
     spec: ToolSpec,
     function: F,
-    touches: Option<Touching>,
+    touches: Option<TouchFn>,
 }
 
 impl<F, R> FunctionTool<F>

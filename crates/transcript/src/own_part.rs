@@ -67,7 +67,6 @@ pub(crate) enum WholeLocation {
     No,
     /// It is the content of the `pi_meta` part.
     InMeta,
-    /// Here.
     Here(Json),
 }
 

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn only_old_large_results_are_pruned() {
+    fn pruning_takes_only_old_large_results() {
         let long = format!("{}{}", "é".repeat(2_000), "😀 end");
         let image = Content::Image(ImageContent { data: "AAAA".into(), mime_type: "image/png".into() });
         let original = [

@@ -2,6 +2,7 @@
 //! of each show a bad sample.
 
 mod arrows;
+mod comments;
 mod crates;
 mod cycles;
 mod documents;
@@ -9,6 +10,7 @@ mod errors;
 mod fronts;
 mod hygiene;
 mod lengths;
+mod names;
 mod tests_rules;
 mod vocabulary;
 
@@ -71,6 +73,10 @@ const RULES: &[(&str, Rule)] = &[
     ("lints", vocabulary::lints),
     ("pure", vocabulary::pure),
     ("tests", tests_rules::check),
+    ("test names", tests_rules::names),
+    ("types", names::types),
+    ("retired", names::retired),
+    ("comments", comments::check),
     ("machine", hygiene::check),
     ("documents", documents::check),
 ];

@@ -2,7 +2,6 @@
 
 use std::io::{self, BufRead};
 
-/// One element.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Element {
     /// Its bytes, which may be no JSON.

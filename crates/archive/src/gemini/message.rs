@@ -26,7 +26,6 @@ pub(super) struct Message<'a> {
     pub(super) time: Option<UnixMs>,
 }
 
-/// The parts of a content.
 #[derive(Default)]
 pub(super) struct ContentParts<'a> {
     pub(super) content: Vec<Content>,

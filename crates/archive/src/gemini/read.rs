@@ -79,7 +79,6 @@ struct MessageVersion {
     node: Option<Arc<str>>,
     /// What the message after it follows.
     tail: Option<Arc<str>>,
-    /// The time of that.
     time: Option<UnixMs>,
 }
 

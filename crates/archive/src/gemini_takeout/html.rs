@@ -64,7 +64,6 @@ impl<R: BufRead> Cards<R> {
     }
 }
 
-/// The content of a card.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct CardContent<'a> {
     /// Whose activity it is.

@@ -100,7 +100,6 @@ pub(crate) trait Sessions: Send {
 /// What a file is about.
 #[derive(Debug, Clone)]
 pub(crate) struct Outline {
-    /// The session that it is of.
     pub(crate) session: SessionId,
     /// Sessions whose items it holds or follows.
     pub(crate) related: Vec<SessionId>,

@@ -14,7 +14,7 @@ use crate::batches::{Batch, BatchBuffer, BatchLimit, PartialBatch};
 use crate::built_node::{BuiltNode, ContentDigest, NodeParts};
 use crate::key::Key;
 use crate::lineages::{tip_arrival, tip_departure};
-use crate::waiting_list::{Waiting, WaitingList};
+use crate::waiting_list::{ListEntry, WaitingList};
 use crate::{ProblemKind, Report};
 
 /// Bytes of items that wait for what they follow, about; beyond it they wait no longer.
@@ -562,7 +562,7 @@ struct Base {
     below: Option<NodeId>,
 }
 
-impl Waiting for Item {
+impl ListEntry for Item {
     fn parent(&self) -> Option<Key> {
         match &self.follows {
             ItemParent::Item(before) => Some(Key::of(before)),

@@ -46,7 +46,6 @@ struct Reader {
     last: ItemParent,
 }
 
-/// The header of a session.
 #[derive(Clone, Copy)]
 struct SessionHeader {
     owner: usize,

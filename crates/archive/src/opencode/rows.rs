@@ -28,7 +28,6 @@ pub(super) struct Row {
     pub(super) time: UnixMs,
 }
 
-/// A message.
 pub(super) struct MessageRow {
     pub(super) id: String,
     pub(super) created: UnixMs,

@@ -88,7 +88,6 @@ pub(super) struct Job {
     pub(super) text: String,
 }
 
-/// The result of an append.
 pub(super) struct AppendResult {
     pub(super) result: Result<(), WriteFailure>,
     /// What was written.

@@ -24,7 +24,6 @@ use crate::json::{Difference, Members, same, time_of};
 pub(crate) enum Parent<'a> {
     /// Nothing: `null`.
     Nothing,
-    /// This one.
     Id(Cow<'a, str>),
     /// It does not say, or not in a way that can be read.
     Unreadable,

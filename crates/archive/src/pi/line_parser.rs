@@ -29,7 +29,6 @@ pub(super) struct ParsedLine {
     pub(super) what: LineContent,
 }
 
-/// The content of a line.
 pub(super) enum LineContent {
     /// No entry.
     Nothing,

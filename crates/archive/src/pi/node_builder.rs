@@ -21,7 +21,7 @@ use crate::lineages::{tip_arrival, tip_departure};
 use crate::lines::{self, Hashing, Lines};
 use crate::prefetch::{Prefetch, ReadyLines};
 use crate::tree::{Placement, ROOT, Tree};
-use crate::waiting_list::{Waiting, WaitingList};
+use crate::waiting_list::{ListEntry, WaitingList};
 use crate::{ArchiveError, ProblemKind, Report};
 
 /// The result of a file.
@@ -363,7 +363,7 @@ impl NodeBuilder {
     }
 }
 
-impl Waiting for WaitingLine {
+impl ListEntry for WaitingLine {
     fn parent(&self) -> Option<Key> {
         Some(self.parent)
     }

@@ -291,7 +291,7 @@ fn session_missing_in_the_store_is_read_again() {
 
 /// Of a database only the sessions that were written to, begun or renamed.
 #[test]
-fn only_changed_sessions_of_a_database_are_read() {
+fn database_follow_reads_only_changed_sessions() {
     let [first, later] = ["hand-made.db", "hand-made-later.db"].map(|name| {
         std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)).unwrap()
     });

@@ -24,7 +24,6 @@ const EVENT_WORDS: &str = r#"{ } [ ] , : " \ \n \ud800 null 1.0 "id":"e1" "id":"
     {"toolCallId":"c1","name":"n","arguments":{}} "toolCallId":"c1" "success":false "result":{"content":"x"} "apiCallId":"r1"
     "usage":{"inputTokens":5,"cacheReadTokens":9} "agentId":"a" "ephemeral":true "reasoningText":"x" "reasoningBlocks":{"blocks":["#;
 
-/// Words of chats.
 const CHAT_WORDS: &str = r#"{ } [ ] , : " \ \n \ud800 null 1.0 "requestId":"r1" "requestId":"r2" "responseId":"a1" "message":"x" "timestamp":5
     "message":{"text":"x"} "response":[ {"value":"x"} {"kind":"thinking","value":"x"} "isCanceled":true "isHidden":true "modelId":"a/b"
     {"kind":"toolInvocationSerialized","toolCallId":"c1","toolId":"n"} "result":{ "metadata":{ "toolCallRounds":[ "toolCallResults":{

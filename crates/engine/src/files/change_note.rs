@@ -8,7 +8,6 @@ use quipu_transcript::FilePlan;
 
 /// The kind of the message that tells the model what was not put back.
 const KIND: &str = "quipu.files";
-/// Lines of that.
 const LINES: usize = 50;
 const PUT_BACK: &str = "The user went to this point of the conversation and restored the files: the known changes that \
                         tools made in the working directory are undone. Not restored, or not known:";

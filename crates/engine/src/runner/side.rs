@@ -26,7 +26,6 @@ pub(crate) struct SideJob {
     pub(crate) session: SessionId,
     /// Where the session stands.
     pub(crate) head: NodeId,
-    /// Its row.
     pub(crate) row: RunId,
     pub(crate) model: Arc<Model>,
     pub(crate) order: CallOrder,
@@ -44,7 +43,6 @@ pub(crate) struct SideResult {
 }
 
 impl SideJob {
-    /// Makes it.
     pub(crate) async fn make(self) -> SideResult {
         let Self { caller, session, head, row, model, order, budget, cancel } = self;
         let CallOrder { terms, system, messages } = order;

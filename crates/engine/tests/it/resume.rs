@@ -320,7 +320,7 @@ async fn commits_during_lease_wait_are_read() {
     let id = live.id();
     live.finish().await;
     let store = crate::storage::failing(&world.store, usize::MAX, 0, crate::storage::errors()[0].clone());
-    *store.goes_on.lock().unwrap() = Some(id.clone());
+    *store.continues.lock().unwrap() = Some(id.clone());
     world.engine = engine_over(store.clone(), dir.path());
     let (live, notices) = world.open(&id).await;
     assert_eq!((live.id(), notices), (id, vec![]));

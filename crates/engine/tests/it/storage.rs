@@ -38,7 +38,7 @@ pub(crate) struct FailingStore {
     /// Nodes and parts that are gone.
     pub(crate) gone: Mutex<HashSet<[u8; 32]>>,
     /// The session that another program goes on with before the next lease is given.
-    pub(crate) goes_on: Mutex<Option<SessionId>>,
+    pub(crate) continues: Mutex<Option<SessionId>>,
 }
 
 impl FailingStore {
@@ -111,9 +111,9 @@ impl Store for FailingStore {
         self.inner.actions(query)
     }
     fn lease<'a>(&'a self, name: &'a RefName, owner: &'a Owner, ttl: Duration) -> Fut<'a, Fence> {
-        let goes_on = self.goes_on.lock().unwrap().take();
+        let continues = self.continues.lock().unwrap().take();
         Box::pin(async move {
-            if let Some(session) = goes_on {
+            if let Some(session) = continues {
                 crate::resume::go_on_elsewhere(&*self.inner, &session).await;
             }
             self.inner.lease(name, owner, ttl).await
@@ -256,7 +256,7 @@ pub(crate) fn failing(
         error: Mutex::new(error),
         read: 0.into(),
         gone: Mutex::default(),
-        goes_on: Mutex::default(),
+        continues: Mutex::default(),
     })
 }
 

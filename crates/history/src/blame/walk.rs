@@ -84,7 +84,6 @@ type Open = Vec<(usize, usize)>;
 /// What a step did, as its node says.
 #[derive(Clone)]
 enum StepAction {
-    /// A command.
     Command(Arc<str>),
     /// Another tool, with what it did to the file.
     Tool,

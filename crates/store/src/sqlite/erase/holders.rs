@@ -21,7 +21,6 @@ pub type OwnerDeathCheck = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 enum Part {
     /// Nodes, texts, bytes, what sessions left open, the action log.
     Graph,
-    /// Jobs.
     Jobs,
     /// The indexes of the search by words.
     Search,
