@@ -95,7 +95,11 @@ fn foreign_changes_are_refused_overwritten_and_restored() {
     let before = tree(&world);
     let refused =
         world.run(&["branch", &one, "--files", "--yes"]).fails(1, &["1 of these files", "--overwrite"]);
-    assert!(refused.err.contains("! ~ b") && refused.err.contains("somebody changed it"), "{}", refused.err);
+    assert!(
+        refused.err.contains("! ~ b") && refused.err.contains("changed since then by somebody else"),
+        "{}",
+        refused.err
+    );
     assert_eq!((tree(&world), head(&world)), (before.clone(), two.clone()));
     world.run(&["branch", &one, "--files", "--overwrite", "--yes"]).ok();
     assert_eq!((tree(&world)["a"].1.as_slice(), tree(&world)["b"].1.as_slice()), (&b"1"[..], &b"1"[..]));
@@ -146,7 +150,11 @@ fn a_directory_that_is_gone_or_closed_is_told() {
     let gone = world.path("gone");
     std::fs::rename(world.path("work/d"), &gone).unwrap();
     let ran = world.run(&["branch", &one, "--files", "--yes"]).exits(1);
-    assert!(ran.err.contains("! + d/a") && ran.err.contains("somebody changed it"), "{}", ran.err);
+    assert!(
+        ran.err.contains("! + d/a") && ran.err.contains("changed since then by somebody else"),
+        "{}",
+        ran.err
+    );
     std::fs::rename(&gone, world.path("work/d")).unwrap();
     world.run(&["branch", &one, "--files", "--yes"]).ok();
 }

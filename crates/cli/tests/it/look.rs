@@ -104,7 +104,7 @@ fn a_name_that_could_be_several_lists_them() {
     let session = sessions[0]["id"].as_str().unwrap();
     world.run(&["show", &session[..8]]).ok();
     world.run(&["demo"]).ok();
-    let ran = world.run(&["show", &session[..6]]).fails(2, &["could be any of these", "say more"]);
+    let ran = world.run(&["show", &session[..6]]).fails(2, &["could be any of these", "give more of it"]);
     assert!(ran.message().matches("  session ").count() >= 2, "{}", ran.err);
 }
 
