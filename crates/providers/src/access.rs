@@ -54,7 +54,7 @@ impl Access {
     /// The way to `model` with these credentials and a person's `headers`.
     ///
     /// # Errors
-    /// `InvalidRequest` when the base URL is no HTTP URL or a header is none, `Auth` when a credential that is known
+    /// `InvalidRequest` when the base URL is not an HTTP URL or a header is none, `Auth` when a credential that is known
     /// already cannot stand in a header.
     pub(crate) fn new(
         model: &Model,

@@ -302,7 +302,7 @@ pub(crate) fn again(options: &CallOptions, attempts: usize, failure: &mut Failur
     if transient && asked > options.max_delay {
         error.kind = ModelErrorKind::RateLimited;
         error.message = format!(
-            "{} It asked for a wait of {} s, which is more than the limit of {} s.",
+            "{} It asked Quipu to wait {} s, more than the limit of {} s.",
             error.message,
             asked.as_secs_f64().ceil(),
             options.max_delay.as_secs_f64(),
@@ -423,7 +423,7 @@ pub(crate) fn too_large(name: &str, options: &CallOptions) -> ModelError {
     ModelError::new(
         ModelErrorKind::TooLarge,
         format!(
-            "{name} sent an answer of more than {} bytes, which is the limit. Ask for less at once.",
+            "{name} sent an answer larger than the limit of {} bytes. Ask for less at once.",
             options.max_reply_bytes
         ),
     )
@@ -487,7 +487,7 @@ async fn stream(
             if chunk.is_none() && !answer.has_heard() && !detail.is_empty() {
                 // Words came, but no answer in them.
                 error.kind = ModelErrorKind::Malformed;
-                error.message = format!("answered with something that is no event stream: {detail}");
+                error.message = format!("did not answer with an event stream: {detail}");
             }
             error.message = format!("{name} {}.{}", error.message.trim_end_matches('.'), advice(error.kind));
             return Err(error);
@@ -587,7 +587,8 @@ pub(crate) fn silent(name: &str, options: &CallOptions) -> ModelError {
 pub(crate) fn stalled(name: &str, options: &CallOptions) -> ModelError {
     let kind = ModelErrorKind::Timeout;
     let seconds = options.longest_stall().as_secs_f64();
-    let message = format!("{name} kept the connection open for {seconds} s without a word of its answer.");
+    let message =
+        format!("{name} kept the connection open for {seconds} s without sending any of its answer.");
     ModelError::new(kind, format!("{message}{}", advice(kind)))
 }
 

@@ -143,7 +143,7 @@ pub(crate) fn models(id: &str, config: &ProviderConfig, warnings: &mut Vec<Warni
             warnings.push(Warning(format!("models.json: {place} has no id.")));
         }
         Ok(model) if model.api.is_empty() || model.base_url.is_empty() => {
-            let problem = "needs \"api\" and \"baseUrl\", of its own or of the provider";
+            let problem = "needs \"api\" and \"baseUrl\", its own or those of the provider";
             warnings.push(Warning(format!("models.json: {place} is not used: it {problem}.")));
         }
         Ok(model) => {

@@ -43,7 +43,7 @@ pub fn client(url: &Url, local: LocalRoute) -> Result<&'static reqwest::Client, 
     let secure = url.scheme() == "https" || proxy.is_some_and(|proxy| proxy.secure);
     // No certificate is valid then, and the library that checks them takes such a time for a fault of its own.
     if secure && std::time::SystemTime::now() < std::time::UNIX_EPOCH {
-        let why = "the clock of this machine says a time before 1970, at which no certificate is valid; set the clock";
+        let why = "the clock of this machine is before 1970, when no certificate is valid; set the clock";
         return Err(ModelError::new(ModelErrorKind::Network, why));
     }
     let [plain, trusting, plain_proxied, trusting_proxied] = &CLIENTS;
@@ -111,8 +111,7 @@ fn build(direct: bool, secure: bool) -> Result<reqwest::Client, String> {
     }
     builder.build().map_err(|error| {
         format!(
-            "The HTTP client could not be made: {}. If this system has no certificates of authorities, set \
-             SSL_CERT_FILE to a PEM file that holds some.",
+            "The HTTP client could not start: {}. If this system has no CA certificates, set SSL_CERT_FILE to a PEM file that has some.",
             describe(&error)
         )
     })

@@ -52,7 +52,7 @@ impl HeaderChanges {
         for name in names {
             let known = HeaderName::try_from(name.as_str()).map_err(|_| ());
             match known {
-                Err(()) => return Some(format!("{name:?} is no name of a header")),
+                Err(()) => return Some(format!("{name:?} is not a valid header name")),
                 Ok(known) if known.as_str() != name => {
                     return Some(format!("the header {name:?} is not in lower case"));
                 }

@@ -303,7 +303,7 @@ fn depth(json: &str) -> usize {
 
 /// A message or what stands beside them cannot be written as JSON.
 pub(crate) fn no_form(error: &serde_json::Error) -> ModelError {
-    invalid(format!("The conversation has no form on this wire: {error}."))
+    invalid(format!("The conversation cannot be sent with this API: {error}."))
 }
 
 /// A conversation without messages.

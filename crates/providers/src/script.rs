@@ -39,7 +39,7 @@ impl Script {
 
     fn answer(&self, request: &ModelRequest) -> Result<AssistantMessage, ModelError> {
         let departed = |text: String| ModelError::new(ModelErrorKind::ReplayMismatch, text);
-        let mut at = self.at.lock().map_err(|_| departed("the script broke down".into()))?;
+        let mut at = self.at.lock().map_err(|_| departed("the script failed".into()))?;
         let Some(step) = self.steps.get(*at) else {
             return Err(departed("the script has no more answers".into()));
         };

@@ -82,8 +82,9 @@ impl Settings {
         if let Some(within) = within
             && let Some(model) = self.made_up(within, id)
         {
-            let note =
-                format!("{within} has no model {id:?} that we know; limits and prices are those of another.");
+            let note = format!(
+                "{within} has no known model {id:?}; it is used with the limits and prices of another."
+            );
             return Ok(Selection { model, thinking, note: Some(note) });
         }
         Err(FindError::UnknownModel { pattern: pattern.into(), similar: self.similar(provider, pattern) })
@@ -104,8 +105,7 @@ impl Settings {
             || FindError::UnknownModel { pattern: id.into(), similar: self.similar(Some(provider), id) };
         let model = self.made_up(provider, id).ok_or_else(unknown)?;
         let note = format!(
-            "The session's model {provider}/{id} is not among those of {provider} that we know. It is asked for all the \
-             same, with limits and prices of another."
+            "The model of this session, {provider}/{id}, is not a known model of {provider}. It is used with the limits and prices of another."
         );
         Ok(Selection { model, thinking: None, note: Some(note) })
     }

@@ -238,7 +238,7 @@ impl Settings {
             let (first, more) = server.models.split_first()?;
             let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
             Some(format!(
-                "{} listens on {} with {}{more}: the model {}/{}",
+                "{} is running on {} with {}{more}: the model {}/{}",
                 server.name, server.address, first.id, server.id, first.id
             ))
         });
@@ -354,7 +354,7 @@ impl Settings {
             return Err(ModelError::new(
                 ModelErrorKind::InvalidRequest,
                 format!(
-                    "Nothing says where {provider}/{} is. Set \"baseUrl\" of {provider} in models.json.",
+                    "{provider}/{} has no address. Set \"baseUrl\" of {provider} in models.json.",
                     model.id
                 ),
             ));
@@ -363,7 +363,7 @@ impl Settings {
             return Err(ModelError::new(
                 ModelErrorKind::InvalidRequest,
                 format!(
-                    "{provider}/{} speaks {:?}, which this version does not. It speaks {:?} and {:?}.",
+                    "{provider}/{} uses the API {:?}, which is not supported yet. Supported are {:?} and {:?}.",
                     model.id,
                     model.api,
                     anthropic::API,
@@ -460,7 +460,7 @@ impl Settings {
                 let value = values::resolve(raw, &self.keys.vars, &*self.keys.shell).map_err(|error| {
                     ModelError::new(
                         ModelErrorKind::NoCredential,
-                        format!("The header {name:?} of {} cannot be made: {error}.", model.provider),
+                        format!("The header {name:?} of {} has no value: {error}.", model.provider),
                     )
                 })?;
                 for secret in header_secrets(name, raw, &value) {

@@ -26,7 +26,7 @@ impl Target {
         let url = http_url(url).ok_or_else(|| {
             ModelError::new(
                 ModelErrorKind::InvalidRequest,
-                format!("The base URL of the model gives {url:?}, which is no HTTP URL. Correct it in models.json."),
+                format!("The base URL of the model gives {url:?}, which is not an HTTP URL. Correct it in models.json."),
             )
         })?;
         let mut target = Self { url, headers, secrets: Vec::new() };

@@ -153,7 +153,7 @@ fn run(command: &str, shell: &Shell) -> Result<String, ValueError> {
     };
     if status.code() == Some(127) {
         return Err(failed(format!(
-            "failed ({status}): a program is not found, or only where commands of a session may write"
+            "failed ({status}): a program was not found, except perhaps in a directory that commands of a session can write to"
         )));
     }
     if !status.success() {
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(resolve("!echo ' key '; echo noise >&2", &vars, &shell).unwrap(), "key");
         for (command, problem) in [
             ("!exit 3", "failed (exit status: 3)"),
-            ("!quipu-no-such-program", "only where commands of a session may write"),
+            ("!quipu-no-such-program", "directory that commands of a session can write to"),
             ("!true", "printed nothing"),
             ("!printf '\\377'", "printed something that is not text"),
             ("!cat /dev/zero", "printed more than 65536 bytes"),

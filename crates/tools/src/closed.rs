@@ -70,9 +70,8 @@ pub(crate) fn closed(text: &str, failed: bool, needs: CommandNeeds, sandbox: &Sa
     let mut told: Vec<String> = Vec::new();
     if met.network && !needs.network && network != Network::Open {
         told.push(match network {
-            Network::Closed => "The user keeps commands off the network.".into(),
-            _ => "Commands have no network of their own accord; a call with `network` asks the user for it."
-                .into(),
+            Network::Closed => "The user denies commands the network.".into(),
+            _ => "Commands have no network by default; a call with `network` asks the user for it.".into(),
         });
     }
     if met.refused && network != Network::Open {
@@ -87,7 +86,7 @@ pub(crate) fn closed(text: &str, failed: bool, needs: CommandNeeds, sandbox: &Sa
     }
     if met.service {
         told.push(
-            "Sockets of services on this machine are closed but for those that the user names in `sandbox.services`."
+            "Sockets of services on this machine are closed, except those that the user names in `sandbox.services`."
                 .into(),
         );
     }
@@ -95,8 +94,7 @@ pub(crate) fn closed(text: &str, failed: bool, needs: CommandNeeds, sandbox: &Sa
         let configuration = if needs.protected {
             ""
         } else {
-            " .git/config, git hooks and files that configure agents, editors and shells are read-only as well, and what met \
-              them may have gone on without changing them; a call with `protected` asks the user for them."
+            " .git/config, git hooks and files that configure agents, editors and shells are read-only as well, and programs may have continued without changing them; a call with `protected` asks the user for them."
         };
         told.push(format!(
             "Commands cannot change files outside of the working directory, $TMPDIR and the usual caches.{configuration}"
@@ -110,8 +108,7 @@ pub(crate) fn closed(text: &str, failed: bool, needs: CommandNeeds, sandbox: &Sa
     }
     if met.secret {
         told.push(
-            "Keys and logins of the user are hidden from commands, whether there are any or not; what needs them is for the user \
-             to run."
+            "Keys and logins of the user are hidden from commands, whether or not they exist; the user must run what needs them."
                 .into(),
         );
     }

@@ -54,7 +54,7 @@ impl<A: FileArguments> FileCall<A> {
             Ok(Ok(output)) => output,
             Ok(Err(error)) => ToolOutput::error(error.to_string()),
             Err(_) => ToolOutput::error(
-                "The tool failed inside, which is a bug of Quipu. Look at the file before you go on.",
+                "The tool panicked, which is a bug in Quipu. Check the file before you continue.",
             ),
         }
     }

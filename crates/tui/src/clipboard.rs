@@ -20,12 +20,13 @@ const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
 pub enum ClipboardError {
     /// No desktop.
     #[error(
-        "No clipboard is reached from here (neither WAYLAND_DISPLAY nor DISPLAY is set): save the image, and write its \
-         path"
+        "There is no clipboard here (neither WAYLAND_DISPLAY nor DISPLAY is set): save the image and type its path"
     )]
     NoClipboard,
     /// The program that reads it is missing.
-    #[error("{0} is not installed (or only where commands may write), which reads the clipboard")]
+    #[error(
+        "{0}, which reads the clipboard, is not installed (or only in a directory that commands can write to)"
+    )]
     NotInstalled(String),
     /// Something else is on it, or nothing.
     #[error("There is no image on the clipboard")]

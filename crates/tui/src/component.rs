@@ -256,14 +256,14 @@ impl Component for LineInput {
         vec![
             Line::styled(cut(&clean(&self.title), columns), theme.heading),
             line,
-            Line::styled(cut("Enter takes it, Escape leaves", columns), theme.muted),
+            Line::styled(cut("Enter confirms, Escape cancels", columns), theme.muted),
         ]
     }
 
     fn spoken(&self) -> Vec<String> {
         vec![match self.empty {
             Some(meaning) => format!("{} Enter alone {meaning}.", self.title),
-            None => format!("{}. Enter alone leaves.", self.title),
+            None => format!("{}. Enter alone cancels.", self.title),
         }]
     }
 

@@ -88,7 +88,7 @@ impl DraftFile {
             file.there = draft.is_some();
             return Ok((file, draft));
         }
-        Err(io::Error::other(format!("{SLOTS} processes keep drafts of this directory already")))
+        Err(io::Error::other(format!("{SLOTS} processes already keep drafts of this directory")))
     }
 
     /// Keeps a draft in the place of the last one, in one step; an empty one is removed.

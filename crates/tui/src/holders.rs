@@ -95,7 +95,7 @@ fn erase(dir: &Path, needles: &Needles) -> Result<EraseReport, HolderError> {
             Ok(true) => erased.add(kept.bytes),
             Ok(false) => {
                 let told =
-                    "a terminal writes in it; empty its editor, or close that terminal and erase again";
+                    "a terminal is using it; empty its editor or close that terminal, then erase again";
                 erased.keep(kept.place(dir), KeptReason::InUse, told);
             }
             Err(error) => erased.keep(kept.place(dir), KeptReason::Failed, error.to_string()),

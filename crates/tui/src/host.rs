@@ -28,7 +28,7 @@ pub enum HostError {
         message: String,
     },
     /// The user stopped it.
-    #[error("it was stopped")]
+    #[error("canceled")]
     Stopped,
 }
 

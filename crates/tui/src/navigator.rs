@@ -354,18 +354,17 @@ impl Navigator {
             if !row.label.is_empty() {
                 line.push_str(&format!(", label {}", row.label));
             }
-            line.push_str(if row.head { ", the session stands here" } else { "" });
+            line.push_str(if row.head { ", current node" } else { "" });
             line.push_str(if self.marked == Some(row.node) { ", to be compared" } else { "" });
             lines.push(line);
         }
         if count == 0 {
-            lines.push("Nothing matches in what is read so far; /search looks everywhere.".to_owned());
+            lines.push("No match in the nodes loaded so far; /search searches all sessions.".to_owned());
         }
         lines.push(match self.marked {
-            Some(_) => "c and the number of another branch compares both; of the same row it is left.".to_owned(),
+            Some(_) => "c and the number of another branch compares both; the number of the same row cancels.".to_owned(),
             None => format!(
-                "A number goes there. With a letter before the number: p previews, l labels, o opens what is below, c \
-                 compares two branches. f lists other rows, w reaches further, words search{}; Enter alone leaves.",
+                "A number goes there. With a letter before the number: p previews, l labels, o opens what is below, c compares two branches. f changes the filter, w shows more sessions, words search{}; Enter alone cancels.",
                 pages(self.from, count)
             ),
         });
@@ -405,7 +404,7 @@ impl Navigator {
             }
         }
         if self.shown.is_empty() {
-            let text = "  nothing matches in what is read so far; Tab shows more, /search looks everywhere";
+            let text = "  no match in the nodes loaded so far; Tab shows more, /search searches all sessions";
             lines.push(Line::styled(cut(text, columns), theme.muted));
         }
         if let Some(text) = preview {
@@ -427,7 +426,7 @@ impl Navigator {
             }
         }
         let help = match self.marked {
-            Some(_) => "Alt+D on another branch compares both; on the same row it is left",
+            Some(_) => "Alt+D on another branch compares both; on the same row it cancels",
             None => {
                 "Enter go · ←→ fold · Space preview · Tab filter · Alt+L label · Alt+D compare · Ctrl+A wider · Esc"
             }

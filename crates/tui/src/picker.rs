@@ -237,7 +237,7 @@ impl List {
             lines.push(format!("{}. {}{between}{}", place + 1, one_line(text), one_line(detail)));
         }
         lines.push(format!(
-            "A number takes one, words narrow the list{}; Enter alone leaves it.",
+            "A number selects one, words narrow the list{}; Enter alone cancels.",
             pages(self.from, self.shown.len())
         ));
         lines
@@ -304,7 +304,7 @@ pub(crate) fn pages(from: usize, count: usize) -> String {
         text.push_str(&format!(", + lists the next of {} more", count - from - TOGETHER));
     }
     if from > 0 {
-        text.push_str(", - those before");
+        text.push_str(", - the previous ones");
     }
     text
 }

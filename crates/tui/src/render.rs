@@ -213,7 +213,7 @@ pub(crate) fn message(message: &Message, unfolded: bool, columns: usize, theme: 
                 }
             }
             if let Some(error) = &answer.error_message {
-                lines.extend(note(&format!("that answer failed: {error}"), columns, theme));
+                lines.extend(note(&format!("the answer failed: {error}"), columns, theme));
             }
             lines
         }
@@ -233,7 +233,7 @@ pub(crate) fn message(message: &Message, unfolded: bool, columns: usize, theme: 
 }
 
 fn summed(text: &str, tokens: u64, columns: usize, theme: &Theme) -> Vec<Line> {
-    let text = format!("Summed up: {} tokens before ({} lines)", blocks::count(tokens), text.lines().count());
+    let text = format!("Compacted: {} tokens before ({} lines)", blocks::count(tokens), text.lines().count());
     apart(note(&text, columns, theme))
 }
 

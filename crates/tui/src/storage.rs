@@ -48,9 +48,9 @@ impl EditorStorage {
         let failed = std::mem::replace(&mut self.fails, result.is_err());
         match result {
             Err(error) if !failed => Some(format!(
-                "What is written here is not kept, so a crash would lose it: {error}. It is tried again with each key."
+                "Your unsent text is not saved, so a crash would lose it: {error}. Quipu tries again with each key."
             )),
-            Ok(()) if failed => Some("What is written here is kept again".to_owned()),
+            Ok(()) if failed => Some("Your unsent text is saved again".to_owned()),
             Err(_) | Ok(()) => None,
         }
     }
@@ -78,11 +78,11 @@ fn append(file: &SentFile, texts: &Receiver<String>, report: &dyn Fn(String)) {
         match result {
             Err(error) if !failed => {
                 report(format!(
-                    "What is sent is not kept for the editor's history: {}: {error}",
+                    "Sent messages are not saved in the history: {}: {error}",
                     file.path().display()
                 ));
             }
-            Ok(()) if failed => report("What is sent is kept for the editor's history again".to_owned()),
+            Ok(()) if failed => report("Sent messages are saved in the history again".to_owned()),
             Err(_) | Ok(()) => {}
         }
     }
@@ -122,7 +122,7 @@ mod tests {
         }
         std::fs::remove_file(&drafts).unwrap();
         std::fs::rename(home.path().join("away"), &drafts).unwrap();
-        assert!(storage.draft(&editor.draft()).unwrap().contains("kept again"));
+        assert!(storage.draft(&editor.draft()).unwrap().contains("saved again"));
         assert_eq!(storage.draft(&editor.draft()), None);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(storage.finish());

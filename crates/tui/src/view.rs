@@ -117,8 +117,8 @@ pub(crate) fn under_way(state: &State, columns: usize) -> Vec<Vec<Line>> {
 pub(crate) fn asks(state: &State, columns: usize, rows: usize) -> (Vec<Line>, Option<Range<usize>>) {
     if state.theme.spoken && state.questions.reason.is_some() {
         let says = match state.questions.asks.front().and_then(|(ask, _)| ask.permission()) {
-            Some(_) => "Why not? The model is told. Enter alone gives no reason.",
-            None => "Write the answer; Enter gives it.",
+            Some(_) => "Why not? The model sees your reason. Enter alone gives none.",
+            None => "Write the answer; Enter sends it.",
         };
         return (vec![Line::from(says)], None);
     }
@@ -144,7 +144,7 @@ pub(crate) fn asks(state: &State, columns: usize, rows: usize) -> (Vec<Line>, Op
         let ask = state.questions.asks.front().map(|(ask, _)| &ask.kind);
         let (text, keys) = match ask {
             Some(AskKind::Permission(_)) | None => {
-                (format!("  No, because: {}▏", clean(reason)), "  Enter says no, Escape goes back")
+                (format!("  No, because: {}▏", clean(reason)), "  Enter denies, Escape goes back")
             }
             Some(AskKind::Text { secret: true, .. }) => {
                 (format!("  {}▏", "•".repeat(reason.chars().count())), "  Enter answers, Escape goes back")
@@ -252,7 +252,7 @@ fn queue(state: &State, columns: usize) -> Vec<Line> {
         lines.push(Line::styled(format!("  … {over} more"), theme.muted));
     }
     if state.opening.unready && !state.outbox.waiting.is_empty() {
-        let hint = "  until a model can be used: /login keeps a key, /model lists what there is";
+        let hint = "  no model yet: /login adds a key, /model lists the models";
         lines.push(Line::styled(cut(hint, columns), theme.muted));
     }
     if !(theme.spoken || steering.is_empty() && follow_up.is_empty()) {

@@ -58,7 +58,7 @@ pub enum FileError {
         reach: Reach,
     },
     /// The file was allowed, and is another one since: it has other names.
-    #[error("EPERM: {path}{leads}: it was allowed, and became another file since, which has other names (hard links) that may lie elsewhere. Nothing was done. Make the call again to have it asked again", path = path.display(), leads = leads(path, real))]
+    #[error("EPERM: {path}{leads}: it was allowed, but was then replaced by a file with other names (hard links), which may lie elsewhere. Nothing was done. Make the call again to ask again", path = path.display(), leads = leads(path, real))]
     Exchanged {
         /// The path as it was asked for.
         path: PathBuf,

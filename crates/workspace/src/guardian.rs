@@ -23,7 +23,7 @@ impl Guardian {
     pub(crate) fn start(id: &str) -> io::Result<Self> {
         let (reader, lifeline) = io::pipe()?;
         let helpers = Helpers::of_this_process();
-        let missing = "there is no `sh` but where commands may write";
+        let missing = "no `sh` outside the directories that commands can write to";
         let shell = helpers.find("sh").ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, missing))?;
         let mut command = CommandWrap::with_new(shell, |command| {
             command

@@ -62,13 +62,15 @@ struct HelperState {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HelperError {
     /// It names a file that commands of a session could have put there.
-    #[error("it names {named}, which commands of a session could change; keep that where they cannot write")]
+    #[error(
+        "it names {named}, which commands of a session could change; move it to a directory that they cannot write to"
+    )]
     Changeable {
         /// The file, as the line names it.
         named: String,
     },
     /// There is no shell.
-    #[error("there is no `sh` but where commands may write")]
+    #[error("no `sh` outside the directories that commands can write to")]
     NoShell,
 }
 

@@ -33,7 +33,10 @@ impl Layers {
     pub(crate) fn take(project: &Path) -> io::Result<Self> {
         let on = |error: io::Error| {
             let path = project.display();
-            io::Error::new(error.kind(), format!("no place for the caches of the project, {path}: {error}"))
+            io::Error::new(
+                error.kind(),
+                format!("cannot create the cache directory of the project, {path}: {error}"),
+            )
         };
         for number in 0..MOST {
             let dir = project.join(number.to_string());
@@ -45,7 +48,7 @@ impl Layers {
                 Err(error) => return Err(on(error.into())),
             }
         }
-        Err(on(io::Error::other(format!("{MOST} sessions have theirs"))))
+        Err(on(io::Error::other(format!("{MOST} sessions are already using one"))))
     }
 
     /// Makes what belongs to a cache, and says where.

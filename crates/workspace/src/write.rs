@@ -57,7 +57,7 @@ pub(crate) fn write_at(
     let found = match fs::metadata(target) {
         Ok(_) => Some(open_with(target, OpenOptions::new().write(true), flags, "cannot open for writing")?),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(FileError::from_io(target, "cannot look at", error)),
+        Err(error) => return Err(FileError::from_io(target, "cannot inspect", error)),
     };
     if let Some((_, metadata)) = &found {
         check(metadata)?;

@@ -34,7 +34,7 @@ pub(super) fn offered(text: &str, detail: String) -> Candidate {
 pub(super) fn known(home: &Home, command: &str) -> Option<Vec<Candidate>> {
     let words: &[(&str, &str)] = match command {
         "export" => &[
-            ("markdown", "a document a document a document to read"),
+            ("markdown", "a document to read"),
             ("html", "one page with its branches"),
             ("json", "every node, for programs"),
             ("pi", "a session file of that format"),

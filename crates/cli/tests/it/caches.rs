@@ -97,7 +97,7 @@ fn place_that_a_variable_names_is_offered_once() {
     // Not before it can be answered, and not for one run.
     run(&world, &target, &["sessions"]).ok();
     let mut terminal = open();
-    terminal.shows("May commands write to these places?");
+    terminal.shows("Let commands write to these directories?");
     terminal.shows(&format!("CARGO_TARGET_DIR={}", &target[..20]));
     terminal.types(ENTER);
     terminal.shows("test-1");
@@ -111,7 +111,7 @@ fn place_that_a_variable_names_is_offered_once() {
     assert!(list.contains("CARGO_TARGET_DIR=") && list.contains("(kept apart)"), "{list}");
     world.run(&["permissions", "revoke", "p1"]).ok();
     let mut terminal = open();
-    terminal.shows("May commands write to these places?");
+    terminal.shows("Let commands write to these directories?");
     terminal.types(DOWN);
     terminal.types(ENTER);
     terminal.shows("test-1");

@@ -55,7 +55,7 @@ fn first_run_without_a_key_lists_commands_to_type() {
     terminal.shows("/help lists all");
     terminal.types("hello\r");
     terminal.shows("waits: hello");
-    terminal.shows("until a model can be used");
+    terminal.shows("no model yet");
     terminal.types(ESCAPE);
     terminal.hides("waits: hello");
     terminal.types("\u{3}/lgin x\r");
@@ -79,7 +79,7 @@ fn a_key_is_taken_checked_and_kept_for_the_user_alone() {
     terminal.types("hello\r");
     terminal.shows("waits: hello");
     terminal.types("/login keyless\r");
-    terminal.shows("Key for keyless");
+    terminal.shows("API key for keyless");
     terminal.types(&format!("{KEY}\r"));
     terminal.shows("It works.");
     terminal.shows("Here.");
@@ -96,16 +96,16 @@ fn a_wrong_key_is_told_and_not_kept() {
     keyless(&world, &world.server.url());
     let mut terminal = Terminal::open(&world, &["--model", "keyless/test-1"]);
     terminal.shows("What now?");
-    terminal.types("keep a key\r");
+    terminal.types("add a key\r");
     terminal.shows("A key for");
     terminal.types("keyless\r");
-    terminal.shows("Key for keyless");
+    terminal.shows("API key for keyless");
     terminal.types("not-the-key\r");
-    terminal.shows("keyless refuses the key");
+    terminal.shows("keyless rejects the key");
     terminal.shows("invalid x-api-key");
     assert!(!world.path("home/.quipu/auth.json").exists());
     // It is asked for again, at once.
-    terminal.shows("Key for keyless");
+    terminal.shows("API key for keyless");
     terminal.types(&format!("{KEY}\r"));
     terminal.shows("It works.");
     terminal.shows("test-1 ·");
@@ -123,22 +123,23 @@ fn without_the_network_the_key_may_be_kept_all_the_same() {
     keyless(&world, &format!("http://{nobody}"));
     let mut terminal = Terminal::sized(&world, &[], 100, 60);
     terminal.shows("What now?");
-    for answer in ["not keep\r", "again\r", "all the same\r"] {
-        if answer != "all the same\r" {
-            terminal.types("keep a key\r");
+    for answer in ["not save\r", "again\r", "key anyway\r"] {
+        if answer != "key anyway\r" {
+            terminal.types("add a key\r");
             terminal.shows("A key for");
             terminal.types("keyless\r");
-            terminal.shows("Key for keyless");
+            terminal.shows("API key for keyless");
             terminal.types(&format!("{KEY}\r"));
         }
-        terminal.shows("Keep the key all the same");
+        terminal.shows("Save the key anyway");
         terminal.shows("could not be reached");
         assert!(!world.path("home/.quipu/auth.json").exists());
         terminal.types(answer);
         match answer {
-            "not keep\r" => terminal.shows("What now?"),
-            "again\r" => terminal
-                .until("the second answer", |shown| shown.matches("could not be found out").count() > 2),
+            "not save\r" => terminal.shows("What now?"),
+            "again\r" => {
+                terminal.until("the second answer", |shown| shown.matches("could not be tested").count() > 2)
+            }
             _ => terminal.shows("The key was not tested."),
         }
     }
@@ -171,7 +172,7 @@ fn first_run_lists_searched_model_servers() {
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let world = world([], &json!({ "mine": format!("http://{nobody}/v1") }));
     let mut terminal = Terminal::open(&world, &[]);
-    terminal.shows(&format!("No model server listens on this machine; looked for mine ({})", nobody.port()));
+    terminal.shows(&format!("No model server is running on this machine; checked mine ({})", nobody.port()));
     leave_list(&mut terminal);
 }
 
@@ -192,7 +193,7 @@ fn faulty_settings_are_reported_and_the_rest_applies() {
     for told in [
         "themes/mine.json:2: `bleu` is no colour",
         "keybindings.json:2: \"app.exit\" cannot have the key",
-        "\"app.exit\" would have no key then",
+        "\"app.exit\" would have no key, so",
         "keybindings.json:4: there is no action \"cursorUp\"",
         "localServers must be an object of URLs",
     ] {

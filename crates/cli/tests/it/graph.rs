@@ -127,26 +127,26 @@ fn file_changes_are_shown_before_a_jump_restores_them() {
     terminal.types("user write two\r");
     terminal.shows("Go there with the files");
     terminal.types("with the files\r");
-    terminal.shows("What would become of files");
+    terminal.shows("Files that would change");
     terminal.shows("~ a.txt");
     // Nothing yet.
     assert_eq!(std::fs::read(world.path("work/a.txt")).unwrap(), b"two");
     terminal.types(ESCAPE);
-    terminal.hides("What would become of files");
+    terminal.hides("Files that would change");
     assert_eq!(std::fs::read(world.path("work/a.txt")).unwrap(), b"two");
     // What somebody else wrote is marked, and only replaced when that is said.
     world.file("a.txt", "mine");
-    let rows = [(ENTER, "The session stands where it stood", "mine"), ("o", "The session stands at", "one")];
+    let rows = [(ENTER, "The session did not move", "mine"), ("o", "The session is now at", "one")];
     for (key, told, expect) in rows {
         terminal.types("/tree\r");
         terminal.shows("type to search");
         terminal.types("user write two\r");
         terminal.shows("Go there with the files");
         terminal.types("with the files\r");
-        terminal.shows("What would become of files");
+        terminal.shows("Files that would change");
         terminal.shows("! ~ a.txt");
         terminal.types(key);
-        terminal.hides("What would become of files");
+        terminal.hides("Files that would change");
         terminal.shows(told);
         assert_eq!(
             std::fs::read(world.path("work/a.txt")).unwrap(),
@@ -184,7 +184,7 @@ fn jump_from_the_tree_summarizes_the_left_branch() {
     terminal.types("left it is\r");
     terminal.shows("Go there with a summary");
     terminal.types(&format!("{DOWN}{DOWN}{ENTER}"));
-    terminal.shows("The session stands at");
+    terminal.shows("The session is now at");
     terminal.hides("stops it");
     terminal.types("and now\r");
     terminal.settles("Back again.");

@@ -206,7 +206,7 @@ fn programs_of_the_user_go_on_working() {
     world.file("mine", "#!/bin/sh\necho planted\n");
     set_mode(&world.path("work/mine"), 0o755);
     for (command, reason) in [
-        ("!mine", "is not found, or only where commands of a session may write"),
+        ("!mine", "was not found, except perhaps in a directory that commands"),
         (&*format!("!{}", world.path("work/mine").display()), "which commands of a session could change"),
     ] {
         let text = text.replace(KEY, command);

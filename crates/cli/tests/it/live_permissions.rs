@@ -67,7 +67,7 @@ fn open_question_is_answered_by_mode_full() {
     terminal.shows("`bash`: Allow");
     // As from another terminal.
     world.run(&["permissions", "full"]).ok();
-    terminal.shows("is allowed by the permissions");
+    terminal.shows("is allowed by the current permissions");
     terminal.settles("Done it.");
     status(&mut terminal, "full");
     assert!(world.path("work/ran").exists());

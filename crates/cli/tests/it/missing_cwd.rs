@@ -85,7 +85,7 @@ fn a_session_keeps_its_model_or_says_why_not() {
     models(&world, "testing", &["test-1-mini", "test-10"]);
     let ran = world.run(&["-p", "-c", "b"]).ok();
     assert!(
-        ran.err.contains("testing/test-1 is not among those") && ran.err.contains("--model"),
+        ran.err.contains("testing/test-1, is not a known model") && ran.err.contains("--model"),
         "{}",
         ran.err
     );
@@ -95,7 +95,7 @@ fn a_session_keeps_its_model_or_says_why_not() {
     // A provider that is gone is not replaced by one that happens to be there.
     models(&world, "another", &["big"]);
     for args in [&["-p", "-c", "d"][..], &["-p", "--session", &session, "d"]] {
-        let words = ["went on with testing/test-10", "no provider", "`--model another/big`"];
+        let words = ["last used testing/test-10", "no provider", "`--model another/big`"];
         world.run(args).fails(2, &words);
     }
     assert_eq!(world.requests().len(), 3);

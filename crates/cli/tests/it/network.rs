@@ -279,7 +279,7 @@ fn private_authorities_are_believed_when_they_are_named() {
         (&good, &[(file, "nowhere.pem")], &["SSL_CERT_FILE names nowhere.pem", "cannot be read"]),
         (&good, &[(file, "damaged.pem")], &["SSL_CERT_FILE names damaged.pem", "damaged"]),
         (&good, &[(file, "words.pem")], &["SSL_CERT_FILE names words.pem", "no certificate"]),
-        (&good, &[(file, ".")], &["SSL_CERT_FILE names .", "no regular file"]),
+        (&good, &[(file, ".")], &["SSL_CERT_FILE names .", "not a regular file"]),
         (&good, &[(directory, "hollow")], &["SSL_CERT_DIR names hollow", "no certificate"]),
         (&good, &[(directory, "nowhere")], &["SSL_CERT_DIR names nowhere", "cannot be read"]),
         (&late, &[(file, "ca.pem")], &["has expired", "clock"]),

@@ -175,8 +175,8 @@ fn a_file_that_is_no_recording_is_told() {
         world.run(&["--replay", "rec"]).fails(2, words);
         assert!(!world.store().exists(), "nothing was begun");
     };
-    check(b"", &["rec is no recording"]);
-    check(b"\x7fELF\x02\x01\0\0", &["rec is no recording"]);
+    check(b"", &["rec is not a recording"]);
+    check(b"\x7fELF\x02\x01\0\0", &["rec is not a recording"]);
     check(good.replacen("says hi", "says no", 1).as_bytes(), &["rec was modified: the hash of line 3"]);
     check(good.replacen("Recording\":1", "Recording\":7", 1).as_bytes(), &["version 7", "Update"]);
     check(&good.as_bytes()[..good.len() - 9], &["rec is incomplete: line 4"]);
@@ -192,7 +192,7 @@ fn a_file_that_is_no_recording_is_told() {
 fn a_recording_overwrites_nothing_and_is_not_begun_in_vain() {
     let world = World::says("Hello.");
     world.file("mine", "keep");
-    world.run(&["-p", "--record", "mine", "hello"]).fails(2, &["mine is there already"]);
+    world.run(&["-p", "--record", "mine", "hello"]).fails(2, &["mine already exists"]);
     assert_eq!(std::fs::read_to_string(world.path("work/mine")).unwrap(), "keep");
     world.run(&["-p", "--record", "no/dir", "hello"]).fails(2, &["no/dir"]);
     world.run(&["-p", "--record", "rec", "--model", "none-such", "hello"]).exits(2);

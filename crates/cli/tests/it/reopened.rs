@@ -18,7 +18,7 @@ const TABLE: &[Row] = &[
     Row { typed: &["/undo"], shown: "second", turns: 1 },
     Row { typed: &["/undo 2"], shown: "first", turns: 0 },
     Row { typed: &["/undo", "/redo"], shown: "Answer 2.", turns: 2 },
-    Row { typed: &["/redo"], shown: "/redo did nothing", turns: 2 },
+    Row { typed: &["/redo"], shown: "/redo changed nothing", turns: 2 },
     Row { typed: &["/settings cacheRetention none"], shown: "cacheRetention", turns: 2 },
 ];
 

@@ -193,8 +193,8 @@ fn answers_that_are_none(wire: Wire) {
     check(wire, plain, 1, &["not with an event stream", "base URL"]);
     check(wire, Reply::new(200, "application/json", ""), 1, &["empty body", "base URL"]);
     let words = Reply::sse("just some words\n\nand more\n\n");
-    check(wire, words, 1, &["no event stream", "just some words"]);
-    check(wire, Reply::sse(vec![0xff; 4096]), 1, &["no event stream"]);
+    check(wire, words, 1, &["not answer with an event stream", "just some words"]);
+    check(wire, Reply::sse(vec![0xff; 4096]), 1, &["not answer with an event stream"]);
     let half = match wire {
         Wire::Messages => "event: message_start\ndata: {\"type\":\"message_start\",\n\n",
         Wire::Completions => "data: {\"id\":\"c-1\",\"choices\":[\n\n",

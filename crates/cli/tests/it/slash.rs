@@ -51,7 +51,7 @@ fn fork_goes_on_from_before_a_message_that_is_chosen() {
     let world = answers(3);
     let mut terminal = after(&world, &["first question", "second question"]);
     terminal.types("/fork\r");
-    terminal.shows("A new session from before");
+    terminal.shows("Start a new session just before");
     terminal.types("second");
     terminal.until("one message", |shown| shown.contains("1 of 1"));
     terminal.types(ENTER);
@@ -121,7 +121,7 @@ fn undo_and_redo_take_steps() {
             && shown.contains("turn, to ")
     });
     terminal.types("2\r");
-    terminal.shows("takes that back");
+    terminal.shows("restores it");
     terminal.hides("opening the session");
     terminal.types("/redo\r");
     terminal.shows("redone");
@@ -141,7 +141,7 @@ fn undo_without_anything_to_undo_says_so() {
         ["/undo", "/redo", "/fork", "/clone", "/label x", "/name x", "/recall", "/context", "/export"];
     for (at, command) in commands.iter().enumerate() {
         terminal.types(&format!("{command}\r"));
-        let told = "Nothing was said in this session yet";
+        let told = "This session has no messages yet";
         terminal.until(command, |shown| shown.matches(told).count() == at + 1);
     }
     leave(terminal);
@@ -209,11 +209,11 @@ fn slash_search_recall_and_tree_show_messages() {
     terminal.types("/search --no-such-flag x\r");
     terminal.shows("--no-such-flag");
     terminal.types("/search\r");
-    terminal.shows("What was said or done?");
+    terminal.shows("Search for");
     terminal.types("medlars\r");
     terminal.shows("user: and of medlars");
     terminal.types(ENTER);
-    terminal.shows("Go on with that session");
+    terminal.shows("Continue that session");
     // What is asked of a session while it is opened is answered of that one.
     terminal.types("go on\r/recall\r");
     terminal.until("the node in full", |shown| {
@@ -410,7 +410,7 @@ fn login_offers_providers_and_checks_the_key() {
     terminal.types("/login testi");
     terminal.shows("› testing");
     terminal.types(ENTER);
-    terminal.shows("Key for testing");
+    terminal.shows("API key for testing");
     terminal.types(&format!("{KEY}\r"));
     terminal.shows("It works.");
     assert!(!contains(&terminal.bytes, KEY.as_bytes()), "the key was shown");
@@ -545,7 +545,7 @@ fn slash_diff_offers_branches_and_compares_with_the_head() {
     let world = answers(3);
     let mut terminal = after(&world, &["one", "two"]);
     terminal.types("/undo\r");
-    terminal.shows("takes that back");
+    terminal.shows("restores it");
     terminal.hides("opening the session");
     terminal.types("three\r");
     terminal.settles("Answer 3.");
@@ -601,7 +601,7 @@ fn a_model_that_is_chosen_while_it_works_answers_the_next_turn() {
     reached(&gate);
     terminal.shows("Answer 1");
     terminal.types("/model testing/thinker\r");
-    terminal.shows("From the next turn on");
+    terminal.shows("From the next turn");
     terminal.types("two\r");
     terminal.shows("next: two");
     gate.open();
@@ -616,7 +616,7 @@ fn a_model_that_is_none_is_told_and_all_stays_as_it_is() {
     let world = answers(2);
     let mut terminal = after(&world, &["one"]);
     terminal.types("/model nobody/nothing\r");
-    terminal.shows("The session goes on as before.");
+    terminal.shows("The session did not change.");
     terminal.types("two\r");
     terminal.settles("Answer 2.");
     leave(terminal);
@@ -640,10 +640,10 @@ fn compact_sums_up_with_a_focus_once_the_work_is_done() {
     terminal.types("two\r");
     reached(&gate);
     terminal.types("/compact the weather above all\r");
-    terminal.shows("The context is summed up when the work is done");
+    terminal.shows("The context is compacted when the work is done");
     gate.open();
     terminal
-        .until("the end of it", |shown| shown.contains("Context summed up") && !shown.contains("stops it"));
+        .until("the end of it", |shown| shown.contains("Context compacted") && !shown.contains("stops it"));
     leave(terminal);
     let asked = String::from_utf8_lossy(&world.requests()[2].body).into_owned();
     assert!(asked.contains("the weather above all"), "{asked}");

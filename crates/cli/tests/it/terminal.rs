@@ -145,7 +145,7 @@ fn long_question_is_allowed_only_after_its_last_row() {
     terminal.shows("of 202");
     for yes in ["\u{1b}y", "\u{1b}a", "\u{1b}s"] {
         terminal.types(yes);
-        terminal.shows("Not yet");
+        terminal.shows("Read it to the last row");
     }
     let mut found = false;
     for _ in 0..202 {
@@ -248,7 +248,7 @@ fn the_tree_leads_back_and_the_text_comes_into_the_editor() {
     terminal.types(ENTER);
     terminal.shows("Go there with the files");
     terminal.types(ENTER);
-    terminal.shows("The session stands at");
+    terminal.shows("The session is now at");
     terminal.types("!\r");
     terminal.shows("second question!");
     terminal.shows("Other answer.");
@@ -293,7 +293,7 @@ fn cli_commands_print_in_the_terminal_and_move_the_session() {
     terminal.settles("Two.");
     // The second is given while the session is opened again behind the first.
     terminal.types("/undo\r/name a good name\r");
-    terminal.shows("takes that back");
+    terminal.shows("restores it");
     terminal.shows("is renamed");
     terminal.types("/nothing\r");
     terminal.shows("There is no /nothing");
@@ -458,7 +458,7 @@ fn a_session_that_is_open_elsewhere_says_so() {
     first.types("begin\r");
     first.shows("One.");
     let mut second = Terminal::open(&world, &["-c"]);
-    second.shows("is a branch of it");
+    second.shows("to a branch of it");
     second.types("go on\r");
     second.shows("Branch.");
     second.types(CTRL_D);

@@ -20,10 +20,10 @@ fn session_with_a_missing_directory_asks_and_continues_here() {
     let world = answers(2);
     let session = in_a_directory_that_is_gone(&world);
     let mut terminal = Terminal::open(&world, &["--session", &session]);
-    terminal.shows("› Go on with it here");
+    terminal.shows("› Continue it here");
     // It was asked while the session was opened, and is done in it.
     terminal.types(ENTER);
-    terminal.shows("goes on in");
+    terminal.shows("continues in");
     terminal.types("/tree\r");
     terminal.shows("◂ here");
     terminal.types(ESCAPE);
@@ -50,9 +50,9 @@ fn one_that_is_left_gives_the_session_before_it_back() {
         terminal.types("gone");
         terminal.until("one session", |shown| shown.contains("1 of 1"));
         terminal.types(ENTER);
-        terminal.shows("› Go on with it here");
+        terminal.shows("› Continue it here");
         terminal.types(&leaves);
-        terminal.hides("› Go on with it here");
+        terminal.hides("› Continue it here");
         terminal.hides("opening the session");
     }
     terminal.types("and on\r");
@@ -73,9 +73,9 @@ fn changed_identity_text_asks_in_the_terminal() {
     std::fs::write(&me, "I am Eve.\n").unwrap();
     let mut terminal = Terminal::open(&world, &["-c"]);
     terminal.shows("+1 I am Eve.");
-    terminal.shows("› Keep the text");
+    terminal.shows("› Keep the old text");
     terminal.types(ENTER);
-    terminal.hides("› Keep the text");
+    terminal.hides("› Keep the old text");
     terminal.types("two\r");
     terminal.settles("Answer 2.");
     leave(terminal);
@@ -83,9 +83,9 @@ fn changed_identity_text_asks_in_the_terminal() {
     // That holds for this text; another one is asked about, and taken.
     std::fs::write(&me, "I am Zoe.\n").unwrap();
     let mut terminal = Terminal::open(&world, &["-c"]);
-    terminal.shows("› Keep the text");
+    terminal.shows("› Keep the old text");
     terminal.types(&format!("{DOWN}{ENTER}"));
-    terminal.hides("Keep the text that it began with");
+    terminal.hides("Keep the old text");
     terminal.types("three\r");
     terminal.settles("Answer 3.");
     leave(terminal);
@@ -174,7 +174,7 @@ fn import_has_the_terminal_until_it_is_answered_or_stopped() {
     terminal.types("/import\r");
     terminal.shows("Import 1 sessions?");
     terminal.signal(nix::sys::signal::Signal::SIGINT);
-    terminal.shows("The command did not go through");
+    terminal.shows("The command failed");
     // What is typed is the terminal's again.
     terminal.types("kept whole");
     terminal.shows("kept whole");

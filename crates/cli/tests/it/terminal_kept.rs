@@ -161,14 +161,14 @@ fn a_full_disk_is_told_once_and_stops_nobody() {
     terminal.hides("opening the session");
     terminal.types("some keys");
     terminal.shows("some keys");
-    terminal.shows("What is written here");
+    terminal.shows("Your unsent text");
     terminal.types(&format!("{CTRL_C}!echo it-$((40+2))\r"));
     terminal.shows("it-42");
-    terminal.shows("The session does not have that");
+    terminal.shows("The output is not saved in the session");
     terminal.types(CTRL_D);
     assert_eq!(terminal.ends(), Some(0));
     let shown = terminal.lines().join("\n");
-    assert_eq!(shown.matches("What is written here").count(), 1, "{shown}");
+    assert_eq!(shown.matches("Your unsent text").count(), 1, "{shown}");
 }
 
 #[test]

@@ -265,7 +265,7 @@ fn a_session_whose_directory_is_gone_goes_on_in_another() {
     world.run(&["-p", "--session", session, "--cwd", "nowhere", "b"]).exits(2);
     world.run(&["-p", "--cwd", ".", "b"]).fails(2, &["--session or --fork"]);
     let ran = world.run(&["-p", "--session", session, "--cwd", ".", "b"]).ok();
-    assert!(ran.err.contains("goes on in"), "{}", ran.err);
+    assert!(ran.err.contains("continues in"), "{}", ran.err);
     assert_eq!(said(&world), ["a", "One.", "b"]);
     let system = world.requests().last().unwrap().json()["system"].to_string();
     assert!(!system.contains("/gone"), "{system}");

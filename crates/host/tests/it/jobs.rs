@@ -420,7 +420,7 @@ async fn handlers_that_hang_panic_fail_or_flood_use_up_attempts() {
     .await;
     let job = async |key| stands(&*store, key).await;
     assert_eq!(job("hangs").await.error.as_deref(), Some("it took longer than 0.03 s"));
-    assert!(job("panics later").await.error.unwrap().ends_with("a bug of it: later"));
+    assert!(job("panics later").await.error.unwrap().ends_with("a bug: later"));
     for key in ["panics", "fails"] {
         let error = job(key).await.error.unwrap();
         assert!(error.contains("[REDACTED:credential:") && !error.contains(SECRET), "{error}");

@@ -100,7 +100,7 @@ impl AnthropicMessages {
     /// Calls to `model` at its base URL, with `credentials`. `headers` are added to every request and win over our own.
     ///
     /// # Errors
-    /// `InvalidRequest` when the base URL is no HTTP URL, `Auth` when a credential that is known already cannot stand in
+    /// `InvalidRequest` when the base URL is not an HTTP URL, `Auth` when a credential that is known already cannot stand in
     /// a header.
     pub fn new(
         model: &Model,

@@ -113,7 +113,7 @@ impl Stream {
                     self.whole_input(wire, out)?;
                     self.answer.end(wire, out)
                 }
-                None => Err(malformed("ended a block without saying which")),
+                None => Err(malformed("ended a block without its number")),
             },
             "message_delta" => {
                 if let Some(delta) = read::<Part<'_>>(event.delta) {

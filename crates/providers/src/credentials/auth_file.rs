@@ -230,7 +230,7 @@ fn entry(value: &Value) -> Result<AuthEntry, String> {
             refresh: text("refresh"),
             expires: value.get("expires").and_then(Value::as_i64),
         }),
-        Some(other) => Err(format!("the type {other:?} is not known")),
+        Some(other) => Err(format!("the type {other:?} is unknown")),
         None => Err("it has no type".into()),
     }
 }

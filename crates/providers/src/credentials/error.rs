@@ -22,13 +22,13 @@ pub enum CredentialError {
         why: String,
     },
     /// The source did not answer in time.
-    #[error("it gave no answer within {} s", .0.as_secs_f64())]
+    #[error("it did not answer within {} s", .0.as_secs_f64())]
     TimedOut(Duration),
     /// The source panicked.
-    #[error("it panicked; this is a bug of the source")]
+    #[error("it panicked; this is a bug in the source")]
     Panicked,
     /// What the source gave cannot be used.
-    #[error("what it gave cannot be used: {0}")]
+    #[error("its value cannot be used: {0}")]
     Invalid(InvalidCredential),
 }
 
@@ -36,7 +36,7 @@ pub enum CredentialError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidCredential {
     /// There is no identity, or none that can be shown.
-    #[error("the identity must have 1 to 128 printable characters and hold nothing of the secret")]
+    #[error("the identity must have 1 to 128 printable characters and contain no part of the secret")]
     Identity,
     /// A secret is empty.
     #[error("the secret is empty")]
@@ -59,7 +59,7 @@ pub enum InvalidCredential {
     #[error("a header has characters that HTTP does not allow, such as a line break")]
     Header,
     /// The base URL is none.
-    #[error("the base URL is no HTTP URL")]
+    #[error("the base URL is not an HTTP URL")]
     BaseUrl,
     /// The model is on this machine, and calls with this credential would leave it.
     #[error("its base URL is on another machine, and the model is one of this machine")]

@@ -56,7 +56,7 @@ impl EmbeddingEndpoint {
     /// Calls to `model` below its base URL, with `credentials`. `headers` are added and win over our own.
     ///
     /// # Errors
-    /// `InvalidRequest` when the base URL is no HTTP URL, `Auth` when a credential that is known already cannot stand in
+    /// `InvalidRequest` when the base URL is not an HTTP URL, `Auth` when a credential that is known already cannot stand in
     /// a header.
     pub fn new(
         model: &Model,
@@ -186,7 +186,7 @@ fn read(answer: &[u8], texts: usize) -> Result<Embeddings, ModelError> {
         #[expect(clippy::cast_possible_truncation, reason = "what is beyond is refused")]
         vector.extend(row.embedding.iter().map(|number| *number as f32));
         if vector.iter().any(|number| !number.is_finite()) {
-            return Err(malformed("gave a vector with a number that is none"));
+            return Err(malformed("gave a vector with a number that is not finite"));
         }
     }
     let tokens = usage.unwrap_or_default();
@@ -213,7 +213,7 @@ mod tests {
             (r#"{"data":[{"index":0,"embedding":[1]},{"index":9,"embedding":[2]}]}"#, "index 9"),
             (r#"{"data":[{"embedding":[1]},{"embedding":[2,3]}]}"#, "same length"),
             (r#"{"data":[{"embedding":[]},{"embedding":[]}]}"#, "a vector of 0 numbers"),
-            (r#"{"data":[{"embedding":[1e300]},{"embedding":[2]}]}"#, "that is none"),
+            (r#"{"data":[{"embedding":[1e300]},{"embedding":[2]}]}"#, "that is not finite"),
             (r#"{"data":[{"embedding":["NaN"]},{"embedding":[2]}]}"#, "no vectors"),
             (r#"{"error":{"message":"no such model","type":"not_found_error"}}"#, "no such model"),
             ("<html><title>Log in</title>", "Log in"),

@@ -70,7 +70,7 @@ pub enum EmbedderSettingsError {
     #[error("search.meaning must be an object, or false")]
     NotAnObject,
     /// It has a member of another name.
-    #[error("search.meaning.{0} is not known")]
+    #[error("there is no setting search.meaning.{0}")]
     Unknown(String),
     /// A member must be text.
     #[error("search.meaning.{0} must be text")]
@@ -150,8 +150,7 @@ impl Settings {
                     return Err(ModelError::new(
                         ModelErrorKind::InvalidRequest,
                         format!(
-                            "search.meaning names no endpoint, and nothing says where the provider {provider:?} is. \
-                             Set search.meaning.endpoint in settings.json."
+                            "search.meaning names no endpoint, and the provider {provider:?} has no address. Set search.meaning.endpoint in settings.json."
                         ),
                     ));
                 }

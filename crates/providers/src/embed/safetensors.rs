@@ -63,7 +63,7 @@ impl Tensors {
         file.read_exact_at(&mut header, 8).map_err(|error| error.to_string())?;
         match serde_json::from_slice(&header) {
             Ok(Value::Object(header)) => Ok(Self { file, data: 8 + size, length: length - 8 - size, header }),
-            Ok(_) => Err("its header is no object".into()),
+            Ok(_) => Err("its header is not an object".into()),
             Err(error) => Err(format!("its header is not JSON ({error})")),
         }
     }
@@ -83,7 +83,7 @@ impl Tensors {
             Some("I64") => Kind::I64,
             other => {
                 return Err(wrong(&format!(
-                    "has numbers of the kind {:?}, which are not read; F16, F32, F64, I8, I32 and I64 are",
+                    "has numbers of the type {:?}, which is not supported; F16, F32, F64, I8, I32 and I64 are",
                     other.unwrap_or_default()
                 )));
             }
@@ -92,7 +92,7 @@ impl Tensors {
             entry.get(name)?.as_array()?.iter().map(Value::as_u64).collect()
         };
         let (Some(shape), Some(offsets)) = (numbers("shape"), numbers("data_offsets")) else {
-            return Err(wrong("has no shape or no place"));
+            return Err(wrong("has no shape or no offsets"));
         };
         let wanted = shape.iter().try_fold(kind.size(), |product, count| product.checked_mul(*count));
         match (offsets.as_slice(), wanted) {

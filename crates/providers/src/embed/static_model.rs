@@ -94,7 +94,7 @@ impl StaticModel {
         let list = |name: &str| -> Result<Option<Vec<f64>>, String> {
             let Some(tensor) = self.tensors.tensor(&[name])? else { return Ok(None) };
             let [count] = *tensor.shape.as_slice() else {
-                return Err(format!("its tensor {name:?} is no list"));
+                return Err(format!("its tensor {name:?} is not a list"));
             };
             if count < pieces {
                 return Err(format!("its tensor {name:?} has {count} numbers for {pieces} pieces of words"));
@@ -102,7 +102,7 @@ impl StaticModel {
             let count = usize::try_from(count).map_err(|error| error.to_string())?;
             let numbers = self.tensors.numbers(&tensor, 0, count).map_err(|error| error.to_string())?;
             if numbers.iter().any(|number| !number.is_finite()) {
-                return Err(format!("its tensor {name:?} has a number that is none"));
+                return Err(format!("its tensor {name:?} has a number that is not finite"));
             }
             Ok(Some(numbers))
         };
@@ -117,7 +117,7 @@ impl StaticModel {
             )]
             let row = |number: &f64| (0.0..count as f64).contains(number).then_some(*number as u64);
             let mapping: Option<Vec<u64>> = mapping.iter().map(row).collect();
-            self.mapping = Some(mapping.ok_or("its tensor \"mapping\" names a row that is not there")?);
+            self.mapping = Some(mapping.ok_or("its tensor \"mapping\" names a row that does not exist")?);
         } else if count < pieces {
             return Err(format!("it has {count} rows for {pieces} pieces of words"));
         }
@@ -133,7 +133,7 @@ impl StaticModel {
             ModelError::new(
                 ModelErrorKind::InvalidRequest,
                 format!(
-                    "{path} cannot be used: {problem}. Get the model anew, or correct search.meaning.path."
+                    "{path} cannot be used: {problem}. Download the model again, or correct search.meaning.path."
                 ),
             )
         };
@@ -160,7 +160,7 @@ impl StaticModel {
         }
         let length = sum.iter().map(|number| number * number).sum::<f64>().sqrt();
         if !length.is_finite() {
-            return Err(damaged("a row has a number that is none".into()));
+            return Err(damaged("a row has a number that is not finite".into()));
         }
         let scale = if self.normalize && length > 0.0 { length } else { 1.0 };
         #[expect(
@@ -171,7 +171,7 @@ impl StaticModel {
         if vector.iter().all(|number| number.is_finite()) {
             Ok(vector)
         } else {
-            Err(damaged("a row has a number that is none".into()))
+            Err(damaged("a row has a number that is not finite".into()))
         }
     }
 }
@@ -203,7 +203,7 @@ fn matrix(tensors: &Tensors) -> Result<(Tensor, usize), String> {
         return Err("its tensor \"embeddings\" holds row numbers".into());
     }
     let &[_, width] = tensor.shape.as_slice() else {
-        return Err(format!("its tensor \"embeddings\" is no table: shape {:?}", tensor.shape));
+        return Err(format!("its tensor \"embeddings\" is not a table: shape {:?}", tensor.shape));
     };
     let width = usize::try_from(width).ok().filter(|width| (1..=MAX_DIMENSIONS).contains(width));
     let width = width.ok_or_else(|| format!("its rows must have 1 to {MAX_DIMENSIONS} numbers"))?;
@@ -213,7 +213,7 @@ fn matrix(tensors: &Tensors) -> Result<(Tensor, usize), String> {
 fn open(directory: &Path, name: &str) -> Result<File, String> {
     let path = directory.join(name);
     match std::fs::metadata(&path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err("it is not there".into()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err("it does not exist".into()),
         Err(error) => Err(error.to_string()),
         Ok(found) if !found.is_file() => Err("it is not a regular file".into()),
         Ok(_) => File::open(&path).map_err(|error| error.to_string()),

@@ -66,25 +66,24 @@ impl WordPiece {
     /// Reads a `tokenizer.json`.
     pub(super) fn read(json: &[u8]) -> Result<Self, String> {
         let file: File = serde_json::from_slice(json)
-            .map_err(|error| format!("it is not what a tokenizer.json holds ({error})"))?;
+            .map_err(|error| format!("it is not a valid tokenizer.json ({error})"))?;
         let kind = file.model.kind.as_deref().unwrap_or("WordPiece");
         if kind != "WordPiece" {
             return Err(format!(
-                "it is of the type {kind:?}, which is not read; only \"WordPiece\" is. Take a model with another \
-                 tokenizer, or search.meaning.endpoint"
+                "the type {kind:?} is not supported; only \"WordPiece\" is. Use a model with that tokenizer, or set search.meaning.endpoint"
             ));
         }
         let Value::Object(vocab) = file.model.vocab else {
-            return Err("its vocabulary is no object".into());
+            return Err("its vocabulary is not an object".into());
         };
         let mut pieces = HashMap::with_capacity(vocab.len());
         for (piece, id) in vocab {
             let id = id.as_u64().and_then(|id| u32::try_from(id).ok());
-            pieces.insert(piece, id.ok_or("a number in its vocabulary is none")?);
+            pieces.insert(piece, id.ok_or("its vocabulary has an invalid id")?);
         }
         let own = file.added_tokens.iter().find(|added| !added.special && !added.content.starts_with('['));
         if let Some(AddedToken { content, .. }) = own {
-            return Err(format!("it has words beside its vocabulary ({content:?}), which are not read"));
+            return Err(format!("it has added tokens ({content:?}), which are not supported"));
         }
         let unknown = file.model.unk_token.and_then(|token| pieces.get(&token).copied());
         let mut tokenizer = Self {
@@ -103,9 +102,9 @@ impl WordPiece {
         let split: Vec<_> = steps(file.pre_tokenizer.as_ref(), "pretokenizers").collect();
         match split.as_slice() {
             [one] if of_type(one) == "BertPreTokenizer" => Ok(tokenizer),
-            [] => Err("it does not say how words are parted; only \"BertPreTokenizer\" is read".into()),
+            [] => Err("it names no pre-tokenizer; only \"BertPreTokenizer\" is supported".into()),
             [first, ..] => Err(format!(
-                "words are parted by {:?}, which is not read; only \"BertPreTokenizer\" is",
+                "the pre-tokenizer {:?} is not supported; only \"BertPreTokenizer\" is",
                 of_type(first)
             )),
         }
@@ -126,7 +125,7 @@ impl WordPiece {
                 self.lowercase = true;
                 Ok(())
             }
-            other => Err(format!("texts are changed by {other:?}, which is not read; \"BertNormalizer\" is")),
+            other => Err(format!("the normalizer {other:?} is not supported; only \"BertNormalizer\" is")),
         }
     }
 
@@ -346,13 +345,13 @@ mod tests {
             assert!(error.contains(said), "{error}");
         };
         check(|file| file["model"]["type"] = json!("Unigram"), "\"Unigram\"");
-        check(|file| file["model"]["vocab"] = json!([["a", -1.0]]), "vocabulary is no object");
-        check(|file| file["model"]["vocab"]["a"] = json!(-1), "a number in its vocabulary");
-        check(|file| file["model"]["vocab"]["a"] = json!(1_u64 << 40), "a number in its vocabulary");
+        check(|file| file["model"]["vocab"] = json!([["a", -1.0]]), "vocabulary is not an object");
+        check(|file| file["model"]["vocab"]["a"] = json!(-1), "an invalid id");
+        check(|file| file["model"]["vocab"]["a"] = json!(1_u64 << 40), "an invalid id");
         check(|file| file["model"] = json!(7), "tokenizer.json");
         check(|file| file["normalizer"]["type"] = json!("Precompiled"), "\"Precompiled\"");
         check(|file| file["pre_tokenizer"] = json!({ "type": "Metaspace" }), "\"Metaspace\"");
-        check(|file| file["pre_tokenizer"] = Value::Null, "how words are parted");
+        check(|file| file["pre_tokenizer"] = Value::Null, "no pre-tokenizer");
         check(
             |file| file["added_tokens"] = json!([{ "id": 9, "content": "new york", "special": false }]),
             "\"new york\"",

@@ -9,13 +9,13 @@ use reqwest::Url;
 /// whoever lists models does not decide where a person's keys go.
 pub(crate) fn obstacle(model: &Model, known: &[Arc<Model>]) -> Option<&'static str> {
     if model.base_url.contains(['{', '}']) {
-        return Some("is left out: its base URL names variables");
+        return Some("is ignored: its base URL names variables");
     }
     let origin = |url: &str| Url::parse(url).ok().map(|url| url.origin());
     let own = origin(&model.base_url);
     let is_elsewhere =
         !known.is_empty() && !known.iter().any(|known| own.is_some() && origin(&known.base_url) == own);
-    is_elsewhere.then_some("is left out: the key of this provider would go to another server")
+    is_elsewhere.then_some("is ignored: the key of this provider would go to another server")
 }
 
 /// The model, with headers that stand for nothing else: a value that a person writes may name a variable or a command,

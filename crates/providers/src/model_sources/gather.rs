@@ -195,7 +195,7 @@ impl ShadowedModels {
         let more = self.count.saturating_sub(self.named.len());
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let named = self.named.join(", ");
-        (self.count > 0).then(|| format!("earlier sources have {named}{more}; theirs are used"))
+        (self.count > 0).then(|| format!("earlier sources already have {named}{more}; those are used"))
     }
 }
 
@@ -213,11 +213,11 @@ fn usable(mut models: Vec<Model>) -> SourceModels {
     let odd = before - models.len();
     let mut problems = Vec::new();
     if beyond > 0 {
-        problems.push(format!("{beyond} models beyond the limit of {MAX_MODELS_PER_SOURCE} are left out"));
+        problems.push(format!("{beyond} models beyond the limit of {MAX_MODELS_PER_SOURCE} are ignored"));
     }
     if odd > 0 {
         problems.push(format!(
-            "{odd} models are left out: they have no id or provider, or more than {MAX_MODEL_BYTES} bytes"
+            "{odd} models are ignored: they have no id or provider, or more than {MAX_MODEL_BYTES} bytes"
         ));
     }
     let problem = (!problems.is_empty()).then(|| problems.join("; "));

@@ -81,9 +81,9 @@ pub enum ModelSourceError {
         why: String,
     },
     /// It did not answer in time.
-    #[error("it gave no answer within {} s", .0.as_secs_f64())]
+    #[error("it did not answer within {} s", .0.as_secs_f64())]
     TimedOut(Duration),
     /// The source panicked.
-    #[error("it panicked; this is a bug of the source")]
+    #[error("it panicked; this is a bug in the source")]
     Panicked,
 }

@@ -75,7 +75,7 @@ fn read(path: &Path, found: &mut BTreeSet<Vec<u8>>) -> Result<(), String> {
     let unreadable = |error: std::io::Error| format!("which cannot be read ({error})");
     let metadata = std::fs::metadata(path).map_err(unreadable)?;
     if !metadata.is_file() {
-        return Err("which is no regular file".into());
+        return Err("which is not a regular file".into());
     }
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(unreadable)?;
@@ -149,7 +149,7 @@ pub(super) fn explain(error: &rustls::Error) -> Option<String> {
             format!("its certificate is for another name ({certificate}). Check the host in the base URL.")
         }
         other => {
-            format!("its certificate cannot be believed ({other}). Check whether a proxy is in between.")
+            format!("its certificate cannot be trusted ({other}). Check whether a proxy is in between.")
         }
     })
 }
@@ -193,8 +193,8 @@ mod tests {
         check(Some(&pem), None, Ok(Some(2)));
         check(Some(&pem), Some("/nowhere/at/all"), Ok(Some(2)));
         check(Some("/nowhere/ca.pem"), Some(&here), Err("/nowhere/ca.pem"));
-        check(Some(&here), None, Err("no regular file"));
-        check(Some("/dev/zero"), None, Err("no regular file"));
+        check(Some(&here), None, Err("not a regular file"));
+        check(Some("/dev/zero"), None, Err("not a regular file"));
         check(Some(&empty), None, Err("holds no certificate"));
         check(Some(&cut), None, Err("damaged"));
         check(Some(&der), None, Err("holds no certificate"));

@@ -50,7 +50,7 @@ impl OpenAiCompletions {
     /// added. They use `credentials`. `headers` are added to every request and win over our own.
     ///
     /// # Errors
-    /// `InvalidRequest` when the base URL is no HTTP URL, `Auth` when a credential that is known already cannot stand in
+    /// `InvalidRequest` when the base URL is not an HTTP URL, `Auth` when a credential that is known already cannot stand in
     /// a header.
     pub fn new(
         model: &Model,

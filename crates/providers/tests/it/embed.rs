@@ -149,7 +149,7 @@ fn the_settings_say_whose_credential_is_sent() {
     let error = made(json!({ "endpoint": "nonsense", "model": "m" })).unwrap_err();
     assert_eq!(error.kind, ModelErrorKind::InvalidRequest);
     let error = made(json!({ "path": "models/none" })).unwrap_err();
-    assert!(error.message.contains("config.json cannot be used: it is not there"), "{error}");
+    assert!(error.message.contains("config.json cannot be used: it does not exist"), "{error}");
 }
 
 /// The bytes of a file with these tensors: name, kind, shape, numbers.
@@ -254,22 +254,22 @@ async fn damaged_models_are_told() {
         (good[..20].to_vec(), "its header would have"),
         (good[..good.len() - 4].to_vec(), "does not fit the file"),
         (framed("{", &[]), "is not JSON"),
-        (framed("[]", &[]), "is no object"),
+        (framed("[]", &[]), "is not an object"),
         ([&u64::MAX.to_le_bytes()[..], b"{}"].concat(), "its header would have"),
         (framed("{}", &[]), "no tensor \"embeddings\""),
         (entry("[5,2]", "[8,48]"), "does not fit the file"),
         (entry("[5,2]", "[40,0]"), "does not fit the file"),
         (entry("[5,2]", "[0]"), "does not fit the file"),
-        (entry("[5,2]", "[-1,39]"), "no place"),
+        (entry("[5,2]", "[-1,39]"), "no offsets"),
         (entry("[18446744073709551615,18446744073709551615]", "[0,40]"), "does not fit the file"),
-        (entry("[10]", "[0,40]"), "is no table"),
+        (entry("[10]", "[0,40]"), "is not a table"),
         (entry("[10,0]", "[0,0]"), "1 to 8192"),
         (entry("[2,5]", "[0,40]"), "2 rows for 5 pieces"),
         (tensors(&[("embeddings", "BF16", &[5, 2], vec![0; 20])]), "\"BF16\""),
         (tensors(&[("embeddings", "I64", &[5, 2], vec![0; 80])]), "row numbers"),
         (
             tensors(&[("embeddings", "F32", &[5, 2], floats(&ROWS)), ("mapping", "I32", &[5], vec![9; 20])]),
-            "a row that is not there",
+            "a row that does not exist",
         ),
         (
             tensors(&[("embeddings", "F32", &[5, 2], floats(&ROWS)), ("mapping", "I8", &[4], vec![0; 4])]),
@@ -280,7 +280,7 @@ async fn damaged_models_are_told() {
                 ("embeddings", "F32", &[5, 2], floats(&ROWS)),
                 ("weights", "F32", &[5], vec![0xff; 20]),
             ]),
-            "a number that is none",
+            "a number that is not finite",
         ),
     ] {
         write_model(path, &config, &file);
@@ -295,7 +295,7 @@ async fn damaged_models_are_told() {
     let model = StaticModel::open(path).unwrap();
     for text in ["red", "blue", "red blue"] {
         let error = model.embed(&texts(&["not", text])).await.unwrap_err();
-        assert!(error.message.contains("a number that is none"), "{error}");
+        assert!(error.message.contains("a number that is not finite"), "{error}");
     }
     model.embed(&texts(&["not"])).await.unwrap();
     // Cut while it is open.

@@ -389,7 +389,15 @@ async fn what_is_no_answer(wire: Wire) {
     )
     .await;
     assert!(html.message.contains("Check the base URL"));
-    fails(wire, [Reply::sse(page)], options(), K::Malformed, 1, &["no event stream", "Log in"]).await;
+    fails(
+        wire,
+        [Reply::sse(page)],
+        options(),
+        K::Malformed,
+        1,
+        &["not answer with an event stream", "Log in"],
+    )
+    .await;
     let plain = r#"{"id":"msg","type":"message","content":[]}"#;
     fails(
         wire,
@@ -411,7 +419,8 @@ async fn what_is_no_answer(wire: Wire) {
     )
     .await;
     let garbage: Vec<u8> = (0..=255).cycle().take(4_000).collect();
-    fails(wire, [Reply::sse(garbage)], options(), K::Malformed, 1, &["no event stream"]).await;
+    fails(wire, [Reply::sse(garbage)], options(), K::Malformed, 1, &["not answer with an event stream"])
+        .await;
     fails(
         wire,
         [Reply::sse("data: {\"type\": nonsense}\n\n")],

@@ -103,7 +103,7 @@ async fn a_source_that_fails_is_one_notice_and_the_others_stand() {
         ("panics", "panicked"),
         ("fails", "its server is down."),
         ("floods", "7 models beyond the limit of 5000"),
-        ("odd", "3 models are left out"),
+        ("odd", "3 models are ignored"),
     ]
     .into_iter()
     .enumerate()
@@ -190,7 +190,7 @@ async fn a_model_list_does_not_decide_where_keys_go() {
     let gathered = ModelSources::default().with(source).gather().await;
     let (settings, warnings) = settings.with_models(&gathered);
     let warnings: Vec<_> = warnings.iter().map(ToString::to_string).collect();
-    assert!(warnings[0].contains("groq/trap is left out: the key"), "{warnings:?}");
+    assert!(warnings[0].contains("groq/trap is ignored: the key"), "{warnings:?}");
     assert!(warnings[1].contains("new/leak is left out"), "{warnings:?}");
     assert_eq!(warnings.len(), 2);
     let command = settings.find(None, "new/command").unwrap().model;

@@ -140,7 +140,7 @@ fn broken_files_are_told_of_and_passed_over() {
         &["models[0]", "big"],
     );
     check("auth.json", r#"{"p": {"type": "api_key", "key": sk-secret}}"#, &["line 1"]);
-    check("auth.json", r#"{"p": {"type": "new"}}"#, &["\"p\"", "\"new\" is not known"]);
+    check("auth.json", r#"{"p": {"type": "new"}}"#, &["\"p\"", "\"new\" is unknown"]);
     check("auth.json", "{} // strict", &["line 1"]);
 
     let home = Home::new(&[]);
@@ -382,7 +382,7 @@ fn models_are_found_by_what_people_write() {
     // One that a session was begun with is that one, or none.
     let again = settings.find_again("anthropic", "claude").unwrap();
     assert_eq!(again.model.id, "claude");
-    assert!(again.note.unwrap().contains("anthropic/claude is not among those"));
+    assert!(again.note.unwrap().contains("anthropic/claude, is not a known model"));
     assert!(
         settings.find_again("nobody", "claude").is_err() && settings.find_again("anthropic", " ").is_err()
     );

@@ -179,7 +179,7 @@ impl<'a> Walk<'a> {
         let rules = match part {
             Value::Object(rules) => rules,
             Value::Bool(_) => return Ok(()),
-            other => return Err(format!("{} is no schema but {}", place(pointer), short(other))),
+            other => return Err(format!("{} is not a schema but {}", place(pointer), short(other))),
         };
         let base = document(rules, &self.schema.names).unwrap_or(base);
         for (keyword, rule) in rules {

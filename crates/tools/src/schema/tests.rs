@@ -366,14 +366,14 @@ fn schemas_that_are_none() {
     let check = |schema: Value, expect: &str| {
         assert_eq!(Schema::new(schema).map(drop).unwrap_err(), expect);
     };
-    check(json!(5), "# is no schema but 5");
+    check(json!(5), "# is not a schema but 5");
     check(json!({"type": 5}), "\"type\" at # must be a type or a list of types, not 5");
     check(
         json!({"properties": {"a/b": {"type": "strin"}}}),
         "\"type\" at #/properties/a~1b must be a type or a list of types, not \"strin\"",
     );
     check(json!({"properties": []}), "\"properties\" at # must be an object, not []");
-    check(json!({"properties": {"a": 1}}), "#/properties/a is no schema but 1");
+    check(json!({"properties": {"a": 1}}), "#/properties/a is not a schema but 1");
     check(json!({"required": true}), "\"required\" at # must be a list of names, not true");
     check(json!({"required": [1]}), "\"required\" at # must be a list of names, not [1]");
     check(json!({"items": 1}), "\"items\" at # must be a list of schemas, not 1");

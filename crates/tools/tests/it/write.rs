@@ -51,7 +51,7 @@ async fn table() {
         "write",
         json!({"path": "a/b", "content": "x"}),
         &[("a", b"1")],
-        "!ENOTDIR: cannot look at CWD/a/b: Not a directory (os error 20)",
+        "!ENOTDIR: cannot inspect CWD/a/b: Not a directory (os error 20)",
         &[("a", b"1")],
     )
     .await;
@@ -59,7 +59,7 @@ async fn table() {
         "write",
         json!({"path": "nul\0", "content": "x"}),
         &[],
-        "!EINVAL: cannot look at CWD/nul\0: file name contained an unexpected NUL byte",
+        "!EINVAL: cannot inspect CWD/nul\0: file name contained an unexpected NUL byte",
         &[],
     )
     .await;

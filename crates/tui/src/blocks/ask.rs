@@ -100,7 +100,7 @@ fn is_long(ask: &Ask, columns: usize) -> bool {
 #[must_use]
 pub fn ask(view: &AskView<'_>, columns: usize, room: usize, theme: &Theme) -> (Vec<Line>, Range<usize>) {
     let AskView { ask, body, top, read, cwd, choices, selected, waiting } = *view;
-    let more = if waiting > 0 { format!(" ({waiting} more wait)") } else { String::new() };
+    let more = if waiting > 0 { format!(" ({waiting} more waiting)") } else { String::new() };
     let long = is_long(ask, columns);
     let question = if long { short_question(ask) + &more } else { question(ask) + &more };
     let mut lines =
@@ -119,7 +119,7 @@ pub fn ask(view: &AskView<'_>, columns: usize, room: usize, theme: &Theme) -> (V
         let keys = if read {
             " · PageUp, PageDown move"
         } else {
-            " · PageDown, ↓, End go on; a yes waits for the last row"
+            " · PageDown, ↓, End scroll; you can allow at the last row"
         };
         lines.extend(wrap(&Line::styled(at + keys, theme.warning), columns, 2));
     }
@@ -281,8 +281,7 @@ pub fn queue(steering: &[QueuedItem], follow_up: &[QueuedItem], columns: usize, 
         line.push(text, theme.queue);
         cut(&line, columns)
     };
-    let steering = steering.iter().map(|item| (theme.mark("next: ", "Waits for the next turn: "), item));
-    let follow_up =
-        follow_up.iter().map(|item| (theme.mark("then: ", "Waits for the end of the work: "), item));
+    let steering = steering.iter().map(|item| (theme.mark("next: ", "For the next turn: "), item));
+    let follow_up = follow_up.iter().map(|item| (theme.mark("then: ", "For the end of the work: "), item));
     steering.chain(follow_up).map(row).collect()
 }

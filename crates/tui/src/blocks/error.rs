@@ -31,23 +31,25 @@ pub fn model_error(error: &ModelError, columns: usize, theme: &Theme) -> Vec<Lin
 /// What can be done here; what to look at is in the message itself.
 fn what_to_do(kind: ModelErrorKind) -> &'static str {
     match kind {
-        ModelErrorKind::NoCredential => "/login keeps a key; /model chooses another model.",
-        ModelErrorKind::Auth => "/login takes another key; /model chooses another model.",
+        ModelErrorKind::NoCredential => "/login adds a key; /model chooses another model.",
+        ModelErrorKind::Auth => "/login replaces the key; /model chooses another model.",
         ModelErrorKind::Quota | ModelErrorKind::UnknownModel => "/model chooses another model.",
         ModelErrorKind::RateLimited | ModelErrorKind::Overloaded | ModelErrorKind::Server => {
-            "What was said is kept: say \"go on\" in a while, or choose another model with /model."
+            "Your conversation is saved: write \"go on\" in a while, or choose another model with /model."
         }
-        ModelErrorKind::Network => "What was said is kept: say \"go on\" once the network is there.",
-        ModelErrorKind::Timeout | ModelErrorKind::StreamEnded => "What was said is kept: say \"go on\".",
-        ModelErrorKind::Malformed => "`baseUrl` in models.json says where the provider is.",
-        ModelErrorKind::TooLarge => "Ask for less at a time.",
-        ModelErrorKind::ContextOverflow => "/compact sums the conversation up; /tree goes back in it.",
+        ModelErrorKind::Network => "Your conversation is saved: write \"go on\" when the network is back.",
+        ModelErrorKind::Timeout | ModelErrorKind::StreamEnded => {
+            "Your conversation is saved: write \"go on\"."
+        }
+        ModelErrorKind::Malformed => "Check `baseUrl` of the provider in models.json.",
+        ModelErrorKind::TooLarge => "Ask for less at once.",
+        ModelErrorKind::ContextOverflow => "/compact summarizes the conversation; /tree goes back in it.",
         ModelErrorKind::InvalidRequest => {
-            "/tree goes back to before what is refused; /model chooses another model."
+            "/tree goes back to before the rejected message; /model chooses another model."
         }
-        ModelErrorKind::Refused => "Say it in other words, or go back with /tree.",
+        ModelErrorKind::Refused => "Rephrase it, or go back with /tree.",
         ModelErrorKind::Aborted => "",
-        ModelErrorKind::ReplayMismatch => "The conversation left what the script or the recording knows.",
+        ModelErrorKind::ReplayMismatch => "The conversation differs from the script or the recording.",
     }
 }
 
@@ -72,18 +74,18 @@ pub fn outcome(outcome: &Outcome, columns: usize, theme: &Theme) -> Vec<Line> {
         Outcome::Aborted => return hanging_lines("", theme.muted, "Stopped.", theme.muted, columns),
         Outcome::Failed(error) => return model_error(error, columns, theme),
         Outcome::Limit(Limit::Turns(turns)) => {
-            (format!("Stopped at the limit of {turns} turns."), "Say something to go on.")
+            (format!("Stopped at the limit of {turns} turns."), "Write a message to continue.")
         }
         Outcome::Limit(Limit::Cost(cost)) => {
-            (format!("Stopped at the limit of {} for a run.", dollars(*cost)), "Say something to go on.")
+            (format!("Stopped at the cost limit of {}.", dollars(*cost)), "Write a message to continue.")
         }
         Outcome::Limit(Limit::Daily { spent, budget }) => (
-            format!("Stopped: {} were spent today, the limit is {}.", dollars(*spent), dollars(*budget)),
-            "Raise `budget.daily` in the settings, or go on tomorrow.",
+            format!("Stopped: spent {} today, the limit is {}.", dollars(*spent), dollars(*budget)),
+            "Raise `budget.daily` in the settings, or continue tomorrow.",
         ),
         Outcome::StoreFailed(why) => (
-            format!("A step could not be stored, and nothing after it happened: {why}"),
-            "Make room or mend the store, then say it again.",
+            format!("A step could not be saved, so the run stopped: {why}"),
+            "Free disk space or repair the store, then send it again.",
         ),
     };
     let mut lines = hanging_lines(theme.mark("! ", "Error: "), theme.error, &text, theme.error, columns);
@@ -96,7 +98,7 @@ pub fn outcome(outcome: &Outcome, columns: usize, theme: &Theme) -> Vec<Line> {
 pub fn notice(notice: &Notice, columns: usize, theme: &Theme) -> Vec<Line> {
     let text = match notice {
         Notice::Branched { session } => format!(
-            "Another program went on with this session. What is said here from now on is a branch of it: {session}"
+            "Another program continued this session. Your next messages go to a branch of it: {session}"
         ),
         Notice::Interrupted { calls, model_call } => {
             let calls: Vec<String> = calls.iter().map(|(name, _)| format!("`{name}`")).collect();

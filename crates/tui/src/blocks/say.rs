@@ -28,13 +28,7 @@ pub fn thinking(text: &str, folded: bool, columns: usize, theme: &Theme) -> Vec<
     let text = text.trim();
     if folded || text.is_empty() {
         if text.is_empty() {
-            return hanging_lines(
-                "",
-                theme.thinking,
-                "Thought, and did not say what",
-                theme.thinking,
-                columns,
-            );
+            return hanging_lines("", theme.thinking, "Thought (hidden)", theme.thinking, columns);
         }
         let begins = text.lines().next().unwrap_or_default().replace("**", "");
         let begins = begins.trim_matches(['#', ' ', '*']);
@@ -52,9 +46,9 @@ pub fn thinking(text: &str, folded: bool, columns: usize, theme: &Theme) -> Vec<
 #[must_use]
 pub fn compacting(reason: CompactionReason, columns: usize, theme: &Theme) -> Vec<Line> {
     let text = match reason {
-        CompactionReason::Threshold => "Summing the context up: it is nearly full",
-        CompactionReason::Overflow => "Summing the context up: the model refused it as too long",
-        CompactionReason::Manual => "Summing the context up",
+        CompactionReason::Threshold => "Compacting the context: it is nearly full",
+        CompactionReason::Overflow => "Compacting the context: the provider rejected it as too long",
+        CompactionReason::Manual => "Compacting the context",
     };
     hanging_lines("", theme.muted, text, theme.muted, columns)
 }
@@ -69,14 +63,14 @@ pub fn compaction(result: &CompactionResult, folded: bool, columns: usize, theme
         CompactionResult::Aborted => hanging_lines(
             "",
             theme.muted,
-            "Not summed up: stopped. The context is as it was.",
+            "Not compacted: stopped. The context is unchanged.",
             theme.muted,
             columns,
         ),
         CompactionResult::Failed(why) => hanging_lines(
             theme.mark("! ", ""),
             theme.error,
-            &format!("Not summed up: {why}"),
+            &format!("Not compacted: {why}"),
             theme.error,
             columns,
         ),
@@ -93,7 +87,7 @@ fn done(
     let cost = compaction.usage.map(|usage| usage.cost.total).filter(|cost| *cost > 0.0);
     let cost = cost.map_or(String::new(), |cost| format!(", for {}", dollars(cost)));
     let text = format!(
-        "Context summed up: {} tokens before, about {} now{cost}",
+        "Context compacted: {} tokens before, about {} now{cost}",
         count(compaction.tokens_before),
         count(tokens_after)
     );
@@ -109,7 +103,7 @@ fn done(
 #[must_use]
 pub fn branch_summary(summary: &str, folded: bool, columns: usize, theme: &Theme) -> Vec<Line> {
     let summary = summary.trim();
-    let text = format!("Branch left behind, summed up ({})", plural(summary.lines().count(), "line"));
+    let text = format!("Summary of the branch that was left ({})", plural(summary.lines().count(), "line"));
     let mut lines = hanging_lines("", theme.label, &text, theme.label, columns);
     if !folded && !summary.is_empty() {
         lines.push(Line::default());

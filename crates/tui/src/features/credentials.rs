@@ -6,7 +6,7 @@ use crate::picker::{Picker, PickerRow};
 use crate::{Effect, Request, SlashCommand, State};
 
 pub(crate) const LOGIN: SlashCommand =
-    SlashCommand::new("login", "[PROVIDER]", "keep a key for a provider", login).completes();
+    SlashCommand::new("login", "[PROVIDER]", "add a key for a provider", login).completes();
 
 /// What to do with a key that could not be checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +45,7 @@ fn show(state: &mut State, providers: Vec<ProviderItem>, wanted: &str) {
 }
 
 fn ask_key(state: &mut State, provider: String) {
-    let title = format!("Key for {provider} (it is not shown)");
+    let title = format!("API key for {provider} (hidden)");
     let line = LineInput::new(title, |state, key, effects| match key.trim() {
         "" => state.left_component(),
         key => check(state, provider, key.to_owned(), effects),
@@ -55,7 +55,7 @@ fn ask_key(state: &mut State, provider: String) {
 
 /// Asks the provider whether it takes a key.
 fn check(state: &mut State, provider: String, key: String, effects: &mut Vec<Effect>) {
-    let what = format!("asking {provider} whether it takes the key");
+    let what = format!("testing the key with {provider}");
     keep(state, what, provider, key, false, effects);
 }
 
@@ -107,30 +107,30 @@ fn kept(
                 let latest = state.opening.latest.clone();
                 state.opening.begin(latest, effects);
             } else {
-                state.note(&format!("/model {provider} lists what can be asked with it."));
+                state.note(&format!("/model {provider} lists its models."));
             }
         }
         Ok(KeyOutcome::Refused(why)) => {
-            state.error(&format!("{provider} refuses the key; it was not kept."), &why);
+            state.error(&format!("{provider} rejects the key; it was not saved."), &why);
             ask_key(state, provider);
         }
         Ok(KeyOutcome::Unknown(why)) => {
-            state.error(&format!("Whether {provider} takes the key could not be found out."), &why);
+            state.error(&format!("The key could not be tested with {provider}."), &why);
             let row = |what, text: &str, detail: &str| PickerRow::new(what, text, detail);
             let rows = vec![
-                row(UncheckedKeyChoice::Again, "Ask again", ""),
+                row(UncheckedKeyChoice::Again, "Test again", ""),
                 row(
                     UncheckedKeyChoice::Keep,
-                    "Keep the key all the same",
-                    "the next prompt shows whether it is taken",
+                    "Save the key anyway",
+                    "the next message shows whether it works",
                 ),
-                row(UncheckedKeyChoice::Forget, "Do not keep it", ""),
+                row(UncheckedKeyChoice::Forget, "Do not save it", ""),
             ];
             let title = format!("The key for {provider}");
             let decide = |state: &mut State, what, effects: &mut Vec<Effect>| match what {
                 UncheckedKeyChoice::Again => check(state, provider, key, effects),
                 UncheckedKeyChoice::Keep => {
-                    let what = format!("keeping the key for {provider}");
+                    let what = format!("saving the key for {provider}");
                     keep(state, what, provider, key, true, effects);
                 }
                 UncheckedKeyChoice::Forget => forget(state),
@@ -139,7 +139,7 @@ fn kept(
             state.show(chooser.or_else(|state, _| forget(state)));
         }
         Err(error) => {
-            state.error("The key was not kept.", &error.to_string());
+            state.error("The key was not saved.", &error.to_string());
             state.back_to_first();
         }
     }
@@ -147,6 +147,6 @@ fn kept(
 
 /// The key is not kept.
 fn forget(state: &mut State) {
-    state.note("The key was not kept.");
+    state.note("The key was not saved.");
     state.back_to_first();
 }

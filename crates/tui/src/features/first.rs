@@ -8,13 +8,13 @@ use crate::quoting::words;
 use crate::{Effect, Request, SlashCommand, State};
 
 pub(crate) const IMPORT: SlashCommand =
-    SlashCommand::new("import", "[AGENT]", "take in sessions of other agents", |_, arguments, effects| {
+    SlashCommand::new("import", "[AGENT]", "import sessions of other agents", |_, arguments, effects| {
         let run = std::iter::once("import".to_owned()).chain(words(arguments));
         effects.push(Effect::Foreground(run.collect()));
     })
     .completes();
 pub(crate) const DEMO: SlashCommand =
-    SlashCommand::new("demo", "", "see a whole task done by a scripted model", |state, _, effects| {
+    SlashCommand::new("demo", "", "watch a scripted model do a whole task", |state, _, effects| {
         state.demo(effects);
     });
 
@@ -35,7 +35,7 @@ enum FirstChoice {
     Key,
     /// See it work.
     Demo,
-    /// Take in sessions of other agents.
+    /// Import sessions of other agents.
     Import,
     /// Find something in them.
     Search,
@@ -61,14 +61,10 @@ impl State {
     fn offer_first(&mut self, others: bool) {
         let row = |first, what: &str, how: &str| PickerRow::new(first, what, how);
         let mut rows = vec![
-            row(
-                FirstChoice::Key,
-                "Keep a key for a provider",
-                "/login: the provider is asked whether it takes it",
-            ),
+            row(FirstChoice::Key, "Add a key for a provider", "/login: tests the key with the provider"),
             row(FirstChoice::Demo, "See it work", "/demo: a whole task with a scripted model, without a key"),
-            row(FirstChoice::Import, "Take in sessions of other agents", "/import: they stay as they are"),
-            row(FirstChoice::Search, "Search what was said and done", "/search WORDS: in all sessions"),
+            row(FirstChoice::Import, "Import sessions of other agents", "/import: their files do not change"),
+            row(FirstChoice::Search, "Search all sessions", "/search WORDS"),
             row(FirstChoice::Quit, "Leave", "/quit"),
         ];
         if others {
@@ -80,8 +76,7 @@ impl State {
     /// The same in words, for who left the list.
     pub(crate) fn tell_first(&mut self) {
         self.note(
-            "/login keeps a key, /model takes a model of a server on this machine, /demo shows a whole task, /import takes \
-             in sessions of other agents, /search WORDS finds in them, /help lists all.",
+            "/login adds a key, /model uses a model of a server on this machine, /demo shows a whole task, /import imports sessions of other agents, /search WORDS searches them, /help lists all.",
         );
     }
 
@@ -93,7 +88,7 @@ impl State {
         if servers.found.is_empty() {
             if !servers.looked_for.is_empty() {
                 let places = servers.looked_for.join(", ");
-                self.note(&format!("No model server listens on this machine; looked for {places}."));
+                self.note(&format!("No model server is running on this machine; checked {places}."));
             }
             return;
         }
@@ -114,7 +109,7 @@ impl State {
         for server in &servers.found {
             let model = server.models.first().map_or("", String::as_str);
             self.note(&format!(
-                "{} listens on {}: /model {}/{model} uses it.",
+                "{} is running on {}: /model {}/{model} uses it.",
                 server.name, server.address, server.provider
             ));
         }

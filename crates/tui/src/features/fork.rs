@@ -7,7 +7,7 @@ use crate::picker::{Picker, PickerRow};
 use crate::{Action, Effect, Request, SlashCommand, State};
 
 pub(crate) const FORK: SlashCommand =
-    SlashCommand::new("fork", "[NODE]", "a new session from before a message of yours", fork)
+    SlashCommand::new("fork", "[NODE]", "start a new session just before one of your messages", fork)
         .completes()
         .of_session()
         .with_key(Action::Fork);
@@ -33,7 +33,7 @@ fn fork(state: &mut State, name: &str, effects: &mut Vec<Effect>) {
 
 fn show_user_messages(state: &mut State, user_messages: Vec<(NodeId, String)>, _: &mut Vec<Effect>) {
     let rows = user_messages.into_iter().map(|(node, text)| PickerRow::new(node, text, "")).collect();
-    state.show(Chooser::new(Picker::new("A new session from before", rows), fork_at));
+    state.show(Chooser::new(Picker::new("Start a new session just before", rows), fork_at));
 }
 
 /// A new session from a node; it is gone on with.

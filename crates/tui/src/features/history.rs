@@ -5,7 +5,7 @@ use crate::picker::{Picker, PickerRow};
 use crate::{Action, Effect, SlashCommand, State};
 
 pub(crate) const HISTORY: SlashCommand =
-    SlashCommand::new("history", "", "what you sent before, to take one of it", history)
+    SlashCommand::new("history", "", "list your earlier messages, to reuse one", history)
         .with_key(Action::HistorySearch);
 
 /// What was sent, the newest first, to be looked through.
@@ -14,7 +14,7 @@ fn history(state: &mut State, _: &str, _: &mut Vec<Effect>) {
     let rows: Vec<PickerRow<String>> =
         sent.map(|text| PickerRow::new(text.to_owned(), text.trim(), "")).collect();
     if rows.is_empty() {
-        state.hint = Some("Nothing was sent yet".into());
+        state.hint = Some("You have not sent a message yet".into());
         return;
     }
     let chooser = Chooser::new(Picker::new("Sent before", rows), |state, text: String, effects| {

@@ -7,18 +7,18 @@ use crate::{Action, Effect, SlashCommand, State};
 pub(crate) const LATER: SlashCommand =
     SlashCommand::new("later", "TEXT", "send it when the work is done", |state, text, effects| {
         if text.is_empty() {
-            state.hint = Some("/later and what is to be sent".into());
+            state.hint = Some("Write the message after /later".into());
         } else {
             state.say(text.to_owned(), QueueMode::FollowUp, effects);
         }
     });
 pub(crate) const UNQUEUE: SlashCommand =
-    SlashCommand::new("unqueue", "", "take back what waits last", |state, _, effects| {
+    SlashCommand::new("unqueue", "", "take back the last queued message", |state, _, effects| {
         state.take_back(effects);
     })
     .with_key(Action::Dequeue);
 pub(crate) const UNFOLD: SlashCommand =
-    SlashCommand::new("unfold", "", "show in full what comes from now on, or fold it", |state, _, _| {
+    SlashCommand::new("unfold", "", "show new output in full, or fold it", |state, _, _| {
         state.fold_or_unfold();
     })
     .with_key(Action::ToolsExpand);
@@ -29,7 +29,7 @@ pub(crate) const EDIT: SlashCommand =
     })
     .with_key(Action::ExternalEditor);
 pub(crate) const COPY: SlashCommand =
-    SlashCommand::new("copy", "", "the last answer to the clipboard", copy).with_key(Action::Copy);
+    SlashCommand::new("copy", "", "copy the last answer to the clipboard", copy).with_key(Action::Copy);
 
 fn copy(state: &mut State, _: &str, effects: &mut Vec<Effect>) {
     if state.transcript.last_answer.is_empty() {

@@ -11,11 +11,11 @@ use crate::picker::{Picker, PickerRow};
 use crate::{Action, Effect, Purpose, Request, SlashCommand, State};
 
 pub(crate) const MODEL: SlashCommand =
-    SlashCommand::new("model", "[NAME]", "another model from the next turn on", model)
+    SlashCommand::new("model", "[NAME]", "choose another model, from the next turn", model)
         .completes()
         .with_key(Action::ModelSelect);
 pub(crate) const THINKING: SlashCommand =
-    SlashCommand::new("thinking", "[LEVEL]", "how hard the model thinks", thinking).completes();
+    SlashCommand::new("thinking", "[LEVEL]", "set how hard the model thinks", thinking).completes();
 
 /// Which way models are gone through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +65,7 @@ fn cycle(state: &mut State, models: &[CycleModel], choice: ModelChoice, effects:
     };
     let at = models.iter().position(|(model, _)| model.provider == provider && model.id == id);
     if models.len() < 1 + usize::from(at.is_some()) {
-        state.hint = Some("There is no other model; `/login` keeps a key for more".into());
+        state.hint = Some("There is no other model; `/login` adds a key for more".into());
         return;
     }
     let next = match (at, choice) {
@@ -96,7 +96,7 @@ impl State {
     pub(crate) fn next_thinking(&mut self, effects: &mut Vec<Effect>) {
         let levels = &self.standing.levels;
         if levels.len() < 2 {
-            self.hint = Some("This model has one level of thinking".into());
+            self.hint = Some("This model has only one level of thinking".into());
             return;
         }
         let now = self.opening.wanted.1.unwrap_or(self.standing.thinking);
@@ -146,6 +146,6 @@ fn switch(
     }
     state.opening.wanted = (model.or(state.opening.wanted.0.take()), thinking.or(state.opening.wanted.1));
     if state.activity.working.is_some() {
-        state.hint = Some("From the next turn on".into());
+        state.hint = Some("From the next turn".into());
     }
 }

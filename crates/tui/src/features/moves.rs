@@ -8,13 +8,13 @@ use crate::{Effect, Purpose, SlashCommand, State};
 pub(crate) const UNDO: SlashCommand = SlashCommand::new(
     "undo",
     "[STEPS]",
-    "take back what moved the session last: a jump, a turn",
+    "undo the last move of the session: a jump or a turn",
     |state, steps, effects| step(state, true, steps, effects),
 )
 .completes()
 .of_session();
 pub(crate) const REDO: SlashCommand =
-    SlashCommand::new("redo", "[STEPS]", "do again what was undone", |state, steps, effects| {
+    SlashCommand::new("redo", "[STEPS]", "redo what was undone", |state, steps, effects| {
         step(state, false, steps, effects);
     })
     .completes()
@@ -28,7 +28,7 @@ pub(crate) const NAME: SlashCommand =
     })
     .of_session();
 pub(crate) const COMPACT: SlashCommand =
-    SlashCommand::new("compact", "[FOCUS]", "sum the context up, except for its end", compact).of_session();
+    SlashCommand::new("compact", "[FOCUS]", "summarize the older part of the context", compact).of_session();
 
 /// Back over what moved the session, or forward again.
 fn step(state: &mut State, back: bool, steps: &str, effects: &mut Vec<Effect>) {
@@ -40,7 +40,7 @@ fn step(state: &mut State, back: bool, steps: &str, effects: &mut Vec<Effect>) {
     }
     let steps = if steps.is_empty() { Ok(1) } else { steps.parse::<u32>() };
     let Ok(steps @ 1..) = steps else {
-        state.error("It was not done.", "The number of steps is a number from 1.");
+        state.error("Nothing was done.", "The number of steps must be 1 or more.");
         return;
     };
     let files = MoveFiles::Auto;
@@ -54,7 +54,7 @@ fn step(state: &mut State, back: bool, steps: &str, effects: &mut Vec<Effect>) {
 fn compact(state: &mut State, focus: &str, effects: &mut Vec<Effect>) {
     if !state.activity.rests() {
         state.opening.held.push_back((COMPACT, focus.to_owned()));
-        state.hint = Some("The context is summed up when the work is done".into());
+        state.hint = Some("The context is compacted when the work is done".into());
         return;
     }
     let focus = Some(focus.to_owned()).filter(|focus| !focus.is_empty());
@@ -83,8 +83,8 @@ impl State {
                     effects,
                 );
             }
-            Ack::Handled if name == "label" => return self.note("The node is labelled"),
-            Ack::Handled => return self.note("The session is renamed"),
+            Ack::Handled if name == "label" => return self.note("The label is changed"),
+            Ack::Handled => return self.note("The name of the session is changed"),
             Ack::Started(_) | Ack::Queued(_) | Ack::Unqueued(_) => return,
         };
         let place = |node: Option<NodeId>| node.map_or_else(|| "nowhere".into(), |node| node.short());
@@ -96,7 +96,7 @@ impl State {
             self.note(problem);
         }
         if name == "undo" {
-            self.note("/redo takes that back");
+            self.note("/redo restores it");
         }
     }
 }

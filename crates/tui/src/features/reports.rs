@@ -9,7 +9,7 @@ use crate::{Effect, Line, Request, SlashCommand, State, render};
 pub(crate) const BOOKMARK: SlashCommand = SlashCommand::new(
     "bookmark",
     "[NAME]",
-    "name the node that the session stands at; list the names",
+    "name the current node; list the names",
     |state, arguments, effects| {
         let arguments = words(arguments);
         let head = state.standing.head.filter(|_| arguments.len() == 1);
@@ -21,30 +21,30 @@ pub(crate) const BOOKMARK: SlashCommand = SlashCommand::new(
 pub(crate) const RECALL: SlashCommand = SlashCommand::new(
     "recall",
     "[NODE]",
-    "a node in full, with what was said before it",
+    "show a node in full, with the conversation before it",
     |state, arguments, effects| of_node(state, "recall", arguments, effects),
 )
 .completes()
 .of_session();
 pub(crate) const LIFE: SlashCommand =
-    SlashCommand::new("life", "[NODE]", "the graph around a node", |state, arguments, effects| {
+    SlashCommand::new("life", "[NODE]", "show the graph around a node", |state, arguments, effects| {
         of_node(state, "life", arguments, effects);
     })
     .completes()
     .of_session();
 pub(crate) const DIFF: SlashCommand =
-    SlashCommand::new("diff", "A [B]", "what two branches did since they parted", diff)
+    SlashCommand::new("diff", "A [B]", "compare two branches since they parted", diff)
         .completes()
         .of_session();
 pub(crate) const USAGE: SlashCommand =
-    SlashCommand::new("usage", "[OPTIONS]", "tokens and cost", |_, arguments, effects| {
+    SlashCommand::new("usage", "[OPTIONS]", "show tokens and cost", |_, arguments, effects| {
         run(named("usage", words(arguments)), effects);
     })
     .completes();
 pub(crate) const CONTEXT: SlashCommand = SlashCommand::new(
     "context",
     "",
-    "what fills the context, and what the next turn costs",
+    "show what fills the context, and what the next turn costs",
     |state, arguments, effects| {
         let session = state.standing.head.and(state.standing.session.as_ref());
         let session = session.map(|session| session.as_str().to_owned());
@@ -55,12 +55,12 @@ pub(crate) const CONTEXT: SlashCommand = SlashCommand::new(
 pub(crate) const PERMISSIONS: SlashCommand = SlashCommand::new(
     "permissions",
     "[ACTION]",
-    "what tools may do here; change or revoke it",
+    "show, change or revoke what tools may do here",
     |_, arguments, effects| run(named("permissions", words(arguments)), effects),
 )
 .completes();
 pub(crate) const EXPORT: SlashCommand =
-    SlashCommand::new("export", "[FORMAT] [FILE]", "write the session: markdown, html, json or pi", export)
+    SlashCommand::new("export", "[FORMAT] [FILE]", "export the session: markdown, html, json or pi", export)
         .completes()
         .of_session();
 
@@ -86,7 +86,7 @@ fn of_node(state: &mut State, name: &str, arguments: &str, effects: &mut Vec<Eff
 fn diff(state: &mut State, arguments: &str, effects: &mut Vec<Effect>) {
     let arguments = words(arguments);
     if arguments.is_empty() {
-        state.hint = Some("/diff A compares it with where the session stands, /diff A B two others".into());
+        state.hint = Some("/diff A compares A with the current node, /diff A B compares two nodes".into());
         return;
     }
     let head = state.standing.head.filter(|_| arguments.len() == 1);
@@ -125,7 +125,7 @@ pub(crate) fn run(words: Vec<String>, effects: &mut Vec<Effect>) {
                 && let Err(refused) = session.send(Command::Set { setting: Setting::Permissions }).await
             {
                 *ok = false;
-                err.push_str(&format!("The open session did not take it: {refused}\n"));
+                err.push_str(&format!("The open session rejected it: {refused}\n"));
             }
             printed
         },

@@ -7,18 +7,14 @@ use crate::picker::{Picker, PickerRow};
 use crate::quoting::words;
 use crate::{Effect, Request, SlashCommand, State};
 
-pub(crate) const SEARCH: SlashCommand = SlashCommand::new(
-    "search",
-    "[WORDS]",
-    "find what was said and done, in all sessions",
-    |state, words, effects| {
+pub(crate) const SEARCH: SlashCommand =
+    SlashCommand::new("search", "[WORDS]", "search all sessions", |state, words, effects| {
         if words.is_empty() { ask(state) } else { find(words, effects) }
-    },
-);
+    });
 
 /// Asks for words to look for.
 pub(crate) fn ask(state: &mut State) {
-    state.show(LineInput::new("What was said or done?", |_, text, effects| {
+    state.show(LineInput::new("Search for", |_, text, effects| {
         if !text.trim().is_empty() {
             find(&text, effects);
         }

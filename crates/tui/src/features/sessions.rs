@@ -8,16 +8,16 @@ use crate::picker::{Picker, PickerRow};
 use crate::{Action, Effect, Request, SlashCommand, State, render};
 
 pub(crate) const RESUME: SlashCommand =
-    SlashCommand::new("resume", "[WORDS]", "go on with another session of any directory or agent", resume)
+    SlashCommand::new("resume", "[WORDS]", "continue another session of any directory or agent", resume)
         .completes()
         .with_key(Action::Resume);
 pub(crate) const NEW: SlashCommand =
-    SlashCommand::new("new", "", "begin a new session", |state, _, effects| state.begin_anew(effects))
+    SlashCommand::new("new", "", "start a new session", |state, _, effects| state.begin_anew(effects))
         .with_key(Action::NewSession);
 pub(crate) const CLONE: SlashCommand =
-    SlashCommand::new("clone", "", "a new session with the same past", clone_session).of_session();
+    SlashCommand::new("clone", "", "copy the session, with the same history", clone_session).of_session();
 pub(crate) const QUIT: SlashCommand =
-    SlashCommand::new("quit", "", "leave; the session is kept", |_, _, effects| effects.push(Effect::Leave));
+    SlashCommand::new("quit", "", "exit; the session is saved", |_, _, effects| effects.push(Effect::Leave));
 
 /// Another session of any directory or agent; the words filter them at first.
 fn resume(_: &mut State, words: &str, effects: &mut Vec<Effect>) {
@@ -40,7 +40,7 @@ fn show_sessions(state: &mut State, sessions: Vec<SessionItem>, filter: &str, ef
             let place = if item.cwd == *here { String::new() } else { format!(" · {}", item.cwd) };
             let agent =
                 if item.agent == quipu::AGENT { String::new() } else { format!(" · {}", item.agent) };
-            let title = if item.title.is_empty() { "(nothing was said)".into() } else { item.title };
+            let title = if item.title.is_empty() { "(no message yet)".into() } else { item.title };
             let ago = render::ago(now, item.updated);
             let detail = format!("{ago} · {} entries · ${:.2}{agent}{place}", item.entries, item.cost);
             PickerRow::new(item.id, title, detail)
@@ -82,7 +82,7 @@ fn clone_session(state: &mut State, _: &str, effects: &mut Vec<Effect>) {
             match copy {
                 Ok(copy) => open_session(state, copy, effects),
                 Err(why) => {
-                    state.error("It was not made.", &why.to_string());
+                    state.error("The copy was not made.", &why.to_string());
                     state.say_what_waits(effects);
                 }
             }

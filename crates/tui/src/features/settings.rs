@@ -9,7 +9,7 @@ use crate::{Effect, Request, SlashCommand, State};
 pub(crate) const SETTINGS: SlashCommand = SlashCommand::new(
     "settings",
     "[NAME VALUE]",
-    "what holds by default; settings.json in your editor",
+    "change settings; open settings.json in your editor",
     settings,
 )
 .completes();
@@ -72,7 +72,7 @@ fn kept(state: &mut State, kept: SettingOutcome, effects: &mut Vec<Effect>) {
         || state.activity.busy.is_some()
         || state.shell.running.is_some()
     {
-        state.note("It holds for this session when the work is done");
+        state.note("It takes effect in this session when the work is done");
     }
     state.reopen(effects);
 }

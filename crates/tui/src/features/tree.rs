@@ -12,7 +12,7 @@ use crate::{Action, Effect, Key, KeyCode, Line, Request, Size, SlashCommand, Sta
 pub(crate) const TREE: SlashCommand = SlashCommand::new(
     "tree",
     "",
-    "walk the session: fold, search, filter, label, go there",
+    "walk the tree of the session: fold, search, filter, label, jump",
     |state, _, effects| state.walk_tree(effects),
 )
 .of_session()
@@ -26,7 +26,7 @@ impl State {
     pub(crate) fn walk_tree(&mut self, effects: &mut Vec<Effect>) {
         match &self.standing.session {
             Some(session) if self.standing.head.is_some() => rows(Reach::Session(session.clone()), effects),
-            _ => self.hint = Some("Nothing was said in this session yet".into()),
+            _ => self.hint = Some("This session has no messages yet".into()),
         }
     }
 }

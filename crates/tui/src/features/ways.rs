@@ -8,17 +8,15 @@ use crate::picker::{Picker, PickerRow};
 use crate::reader::Reader;
 use crate::{Effect, Key, KeyCode, Line, Purpose, Request, Size, SlashCommand, State, Theme};
 
-pub(crate) const LABEL: SlashCommand = SlashCommand::new(
-    "label",
-    "[TEXT]",
-    "label the node that the session stands at",
-    |state, text, effects| match state.standing.head {
-        Some(head) => set_label(state, head, text, effects),
-        None => state.hint_at_no_session(),
-    },
-)
-.completes()
-.of_session();
+pub(crate) const LABEL: SlashCommand =
+    SlashCommand::new("label", "[TEXT]", "label the current node", |state, text, effects| {
+        match state.standing.head {
+            Some(head) => set_label(state, head, text, effects),
+            None => state.hint_at_no_session(),
+        }
+    })
+    .completes()
+    .of_session();
 
 /// How to go to a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,7 +29,7 @@ pub(crate) enum Way {
     Summary,
     /// The same, with a focus.
     Focus,
-    /// The files that tools changed go along.
+    /// The restores the files that tools changed.
     Files,
     /// In a new session.
     Fork,
@@ -42,11 +40,11 @@ pub(crate) enum Way {
 /// The ways to a node of this session.
 pub(crate) fn to_node(state: &mut State, node: NodeId) {
     let rows = vec![
-        PickerRow::new(Way::Plain, "Go there", "files stay as they are"),
-        PickerRow::new(Way::Files, "Go there with the files", "files that tools changed go along"),
-        PickerRow::new(Way::Summary, "Go there with a summary", "of what is left behind"),
-        PickerRow::new(Way::Focus, "Go there with a summary of …", "say what it should look at"),
-        PickerRow::new(Way::Fork, "A new session from there", "this one stays as it is"),
+        PickerRow::new(Way::Plain, "Go there", "files do not change"),
+        PickerRow::new(Way::Files, "Go there with the files", "restores the files that tools changed"),
+        PickerRow::new(Way::Summary, "Go there with a summary", "of the branch that you leave"),
+        PickerRow::new(Way::Focus, "Go there with a summary of …", "choose its focus"),
+        PickerRow::new(Way::Fork, "A new session from there", "this one does not change"),
     ];
     show(state, node, format!("Node {}", node.short()), rows);
 }
@@ -54,8 +52,8 @@ pub(crate) fn to_node(state: &mut State, node: NodeId) {
 /// The ways to a node of another session.
 pub(crate) fn to_node_elsewhere(state: &mut State, node: NodeId, session: SessionId) {
     let rows = vec![
-        PickerRow::new(Way::Fork, "A new session from there", "that one stays as it is"),
-        PickerRow::new(Way::Session(session), "Go on with that session", "where it stands"),
+        PickerRow::new(Way::Fork, "A new session from there", "that one does not change"),
+        PickerRow::new(Way::Session(session), "Continue that session", "at its end"),
     ];
     show(state, node, format!("Node {} of another session", node.short()), rows);
 }
@@ -63,14 +61,14 @@ pub(crate) fn to_node_elsewhere(state: &mut State, node: NodeId, session: Sessio
 /// What can be done with a node that was found, in this session or in another.
 pub(crate) fn from_hit(state: &mut State, node: NodeId, session: Option<SessionId>) {
     let here = session.is_some() && session == state.standing.session;
-    let mut rows = vec![PickerRow::new(Way::Read, "Read it here", "with what was said before it")];
+    let mut rows = vec![PickerRow::new(Way::Read, "Read it here", "with the conversation before it")];
     if here {
-        rows.push(PickerRow::new(Way::Plain, "Go there", "files stay as they are"));
+        rows.push(PickerRow::new(Way::Plain, "Go there", "files do not change"));
     }
-    let stays = if here { "this one stays as it is" } else { "that one stays as it is" };
+    let stays = if here { "this one does not change" } else { "that one does not change" };
     rows.push(PickerRow::new(Way::Fork, "A new session from there", stays));
     if let Some(session) = session.filter(|_| !here) {
-        rows.push(PickerRow::new(Way::Session(session), "Go on with that session", "where it stands"));
+        rows.push(PickerRow::new(Way::Session(session), "Continue that session", "at its end"));
     }
     show(state, node, format!("Node {}", node.short()), rows);
 }
@@ -87,7 +85,7 @@ fn go(state: &mut State, way: Way, node: NodeId, effects: &mut Vec<Effect>) {
         Way::Plain => jump(node, None, MoveFiles::Keep, effects),
         Way::Summary => jump(node, Some(Summarize::default()), MoveFiles::Keep, effects),
         Way::Focus => {
-            let line = LineInput::new("What should the summary look at?", move |_, text, effects| {
+            let line = LineInput::new("What should the summary focus on?", move |_, text, effects| {
                 let focus = Some(text).filter(|text| !text.trim().is_empty());
                 jump(node, Some(Summarize { focus }), MoveFiles::Keep, effects);
             });
@@ -128,8 +126,9 @@ pub(crate) struct FilePlan {
 
 impl FilePlan {
     pub(crate) fn new(node: NodeId, text: String) -> Self {
-        let help = "Enter goes there · o also where what is in a file (!) would be lost · Escape stays";
-        Self { reader: Reader::new("What would become of files", text, help), node }
+        let help =
+            "Enter goes there · o also overwrites files (!) whose content would be lost · Escape cancels";
+        Self { reader: Reader::new("Files that would change", text, help), node }
     }
 }
 
@@ -164,8 +163,9 @@ impl Component for FilePlan {
     }
 
     fn spoken(&self) -> Vec<String> {
-        self.reader
-            .spoken("y goes there, o also where what is in a file (!) would be lost; Enter alone stays.")
+        self.reader.spoken(
+            "y goes there, o also overwrites files (!) whose content would be lost; Enter alone cancels.",
+        )
     }
 
     fn prompt(&self) -> &'static str {

@@ -83,7 +83,7 @@ impl Bindings {
                 (bindings, problems.iter().map(to_line).collect())
             }
             Err(error) => {
-                (Self::default(), vec![format!("{shown}: not read, so the default keys hold: {error}")])
+                (Self::default(), vec![format!("{shown}: not used, so the default keys apply: {error}")])
             }
         }
     }
@@ -100,7 +100,7 @@ impl Bindings {
             Err(error) => {
                 let why = error.to_string();
                 let why = why.split(" at line ").next().unwrap_or_default();
-                let text = format!("not read, so the default keys hold: {why}");
+                let text = format!("not used, so the default keys apply: {why}");
                 problems.push(BindingProblem { line: error.line().max(1), text });
                 return (Self::default(), problems);
             }
@@ -118,19 +118,22 @@ impl Bindings {
                     Some("vi") => vi = true,
                     Some("emacs") => vi = false,
                     _ => {
-                        tell(line, format!("{MODE:?} is \"emacs\" or \"vi\", not {value}; emacs' keys hold"));
+                        tell(
+                            line,
+                            format!("{MODE:?} is \"emacs\" or \"vi\", not {value}; the emacs keys apply"),
+                        );
                     }
                 }
                 continue;
             }
             let Some(at) = ACTIONS.iter().position(|info| info.id == id) else {
                 let near = nearest(&id).map_or_else(String::new, |near| format!("; {near:?} is one"));
-                tell(line, format!("there is no action {id:?}{near}; it is left out"));
+                tell(line, format!("there is no action {id:?}{near}; it is ignored"));
                 continue;
             };
             let info = &ACTIONS[at];
             if keys[at].is_some() {
-                tell(line, format!("{id:?} is there twice; the first holds"));
+                tell(line, format!("{id:?} occurs twice; the first one applies"));
                 continue;
             }
             let names = match &value {
@@ -140,7 +143,7 @@ impl Bindings {
                 }
                 Value::Null => Vec::new(),
                 _ => {
-                    tell(line, format!("{id:?} wants a key or a list of keys; its default holds"));
+                    tell(line, format!("{id:?} must be a key or a list of keys; its default applies"));
                     continue;
                 }
             };
@@ -151,7 +154,7 @@ impl Bindings {
                 let key = match parse_key(&name) {
                     Ok(key) => key,
                     Err(why) => {
-                        tell(line, format!("{id:?} cannot have the key {name:?}: {why}; it is left out"));
+                        tell(line, format!("{id:?} cannot have the key {name:?}: {why}; it is ignored"));
                         continue;
                     }
                 };
@@ -167,7 +170,7 @@ impl Bindings {
                     Some((_, by)) if by.id != id => {
                         tell(
                             line,
-                            format!("{} is the key of {:?} already, which has it", key_name(key), by.id),
+                            format!("{} is already the key of {:?}, which keeps it", key_name(key), by.id),
                         );
                     }
                     Some(_) => {}
@@ -178,7 +181,7 @@ impl Bindings {
                 }
             }
             if meant && own.is_empty() {
-                tell(line, format!("{id:?} would have no key then, so its default holds"));
+                tell(line, format!("{id:?} would have no key, so its default applies"));
                 continue;
             }
             keys[at] = Some(own);
@@ -282,19 +285,19 @@ mod tests {
         check("{\n\"cursorUp\": \"up\"}", &[(2, "\"tui.editor.cursorUp\" is one")]);
         check("{\"app.nothing\": 1}", &[(1, "no action")]);
         check("{\n\n\"app.exit\":\n[\"ctrl+q\",\n\"hyper+q\"]}", &[(5, "hyper")]);
-        check("{\n\"app.exit\":\n\"crtl+q\"}", &[(3, "left out"), (2, "its default holds")]);
+        check("{\n\"app.exit\":\n\"crtl+q\"}", &[(3, "ignored"), (2, "its default applies")]);
         let (bindings, _) = Bindings::read("{\"app.exit\": \"crtl+q\"}");
         assert_eq!(bindings.hint(Action::Exit), "Ctrl+D");
         check("{\"app.exit\": 7}", &[(1, "a key or a list")]);
         check(
             "{\"app.exit\": \"f5\",\n\"app.clear\": \"f5\"}",
-            &[(2, "\"app.exit\" already"), (2, "default holds")],
+            &[(2, "already the key of \"app.exit\""), (2, "default applies")],
         );
         check("{\"app.exit\": \"f5\",\n\"app.exit\": \"f6\"}", &[(2, "twice")]);
-        check("{\n\"app.exit\": \"f5\",,}", &[(2, "default keys hold")]);
+        check("{\n\"app.exit\": \"f5\",,}", &[(2, "default keys apply")]);
         check("{\n\"tui.editor.mode\": \"nano\"}", &[(2, "\"vi\"")]);
         check("[]", &[(1, "an object")]);
-        check("", &[(1, "default keys hold")]);
+        check("", &[(1, "default keys apply")]);
         check("{\"app.exit\": \"f5\", \"tui.select.up\": \"f5\"}", &[]);
     }
 
@@ -306,9 +309,9 @@ mod tests {
         std::fs::write(&path, "{\n\"tui.editor.mode\": \"vi\", \"x\": 1}").unwrap();
         let (bindings, problems) = Bindings::load(&path);
         assert!(bindings.vi());
-        assert_eq!(problems, [format!("{}:2: there is no action \"x\"; it is left out", path.display())]);
+        assert_eq!(problems, [format!("{}:2: there is no action \"x\"; it is ignored", path.display())]);
         std::fs::write(&path, b"\xff").unwrap();
-        assert!(Bindings::load(&path).1[0].contains("default keys hold"));
+        assert!(Bindings::load(&path).1[0].contains("default keys apply"));
         std::fs::remove_file(&path).unwrap();
         nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
         assert_eq!(Bindings::load(&path).1.len(), 1);

@@ -188,10 +188,10 @@ impl Bindings {
 
 /// What is written rather than pressed.
 const WRITTEN: &[(&str, &str)] = &[
-    ("@", "Name a file: what follows is looked for in the names of all files"),
+    ("@", "Name a file: completes from the names of all files"),
     ("/", "A command"),
-    ("!", "A command of the shell; what it prints goes to the model"),
-    ("!!", "A command of the shell; the model does not see it"),
+    ("!", "A shell command; its output goes to the model"),
+    ("!!", "A shell command; the model does not see it"),
 ];
 
 /// Vi's own keys.

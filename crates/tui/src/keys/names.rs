@@ -26,10 +26,10 @@ const NAMED: &[(&str, KeyCode)] = &[
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyNameError {
     /// What stands before a `+` is no modifier.
-    #[error("{0:?} is none of ctrl, alt, shift")]
+    #[error("{0:?} is not ctrl, alt or shift")]
     UnknownModifier(String),
     /// A modifier is named twice.
-    #[error("{0} is there twice")]
+    #[error("{0} occurs twice")]
     Repeated(String),
     /// There is no name.
     #[error("it is empty")]

@@ -31,16 +31,17 @@ impl Run {
                 Err(error) => self.take(UiEvent::Edited(Err(error))),
             },
             Effect::Copy(_) if self.tty.abilities().dumb => {
-                self.state.warn("This terminal reaches no clipboard; /export writes the session to a file");
+                self.state
+                    .warn("This terminal cannot reach a clipboard; /export writes the session to a file");
             }
             Effect::Copy(text) => match osc::clipboard(&text) {
                 Some(bytes) => {
                     self.tty.write(bytes);
                     if self.linear.is_some() {
-                        self.state.warn("It was given to the terminal for the clipboard");
+                        self.state.warn("Sent to the terminal for the clipboard");
                     }
                 }
-                None => self.state.warn("That is too long for the clipboard"),
+                None => self.state.warn("The text is too long for the clipboard"),
             },
             Effect::Notify(text) => self.tty.write(osc::notify(&text, self.tty.abilities().notify)),
             Effect::Complete(id, query) => self.complete(id, query),

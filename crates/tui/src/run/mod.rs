@@ -145,7 +145,10 @@ pub async fn run(begin: TerminalOptions) -> io::Result<TerminalEnd> {
     match sent.load() {
         Ok(texts) => editor.set_history(texts),
         Err(error) => {
-            notes.push(format!("What was sent before is not known: {}: {error}", sent.path().display()));
+            notes.push(format!(
+                "The history of sent messages cannot be read: {}: {error}",
+                sent.path().display()
+            ));
         }
     }
     let draft = match DraftFile::claim(&begin.home, &begin.directory, &begin.sealer) {
@@ -156,7 +159,7 @@ pub async fn run(begin: TerminalOptions) -> io::Result<TerminalEnd> {
             Some(file)
         }
         Err(error) => {
-            notes.push(format!("What is written here is not kept: {error}"));
+            notes.push(format!("Your unsent text is not saved: {error}"));
             None
         }
     };
@@ -372,7 +375,7 @@ impl Run {
     fn done(&mut self, done: Result<(), tokio::task::JoinError>) {
         if done.is_err_and(|error| error.is_panic()) {
             let panics = take_panics().join("\n");
-            self.take(UiEvent::Note(format!("The program failed inside, which is a bug of it: {panics}")));
+            self.take(UiEvent::Note(format!("Quipu panicked, which is a bug: {panics}")));
         }
     }
 

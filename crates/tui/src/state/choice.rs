@@ -93,7 +93,7 @@ impl Choice {
         match self {
             Self::Allow(Scope::Once) => "this time",
             Self::Allow(Scope::Session) => "in this session",
-            Self::Allow(Scope::Always) => "in this directory, for good",
+            Self::Allow(Scope::Always) => "always in this directory",
             Self::Deny | Self::No => "no",
             Self::Yes => "yes",
             Self::Option(_, _, label) => label,

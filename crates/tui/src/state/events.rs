@@ -103,10 +103,10 @@ impl State {
                 {
                     let word = if matches!(by, Some(Answer::Allow { .. })) { "allowed" } else { "refused" };
                     let tool = open.permission().map_or_else(String::new, |asked| asked.tool.clone());
-                    self.note(&format!("`{tool}` is {word} by the permissions that hold now"));
+                    self.note(&format!("`{tool}` is {word} by the current permissions"));
                 }
                 if let Some(Answer::Allow { scope: Scope::Always }) = by {
-                    self.note("Kept; `/permissions` lists and revokes it");
+                    self.note("Saved; `/permissions` lists and revokes it");
                 }
                 let first = self.questions.asks.front().is_some_and(|(open, _)| open.id == *ask);
                 self.questions.asks.retain(|(open, _)| open.id != *ask);
@@ -168,7 +168,7 @@ impl State {
             Event::Ui { ui } => self.show_ui(ui),
             Event::Renamed { name } => self.standing.name.clone_from(name),
             Event::Lagged { missed, snapshot } => {
-                self.note(&format!("{missed} events were not seen here; the session has them"));
+                self.note(&format!("The terminal missed {missed} events; the session has them"));
                 self.stand_as(snapshot, effects);
             }
         }
@@ -179,7 +179,7 @@ impl State {
         if self.focused != Some(true) {
             effects.push(Effect::Notify(match ask.permission() {
                 Some(asked) => format!("May {} run?", asked.tool),
-                None => "A question waits for you.".into(),
+                None => "A question is waiting for you.".into(),
             }));
         }
         self.questions.add(ask, self.now);
@@ -300,7 +300,7 @@ impl State {
                 self.standing.head = Some(jumped.head);
                 let said = jumped.prompt.as_ref().map(quipu_protocol::UserInput::text).unwrap_or_default();
                 self.note(&format!(
-                    "The session stands at {} now; `/undo` goes back to {}",
+                    "The session is now at {}; `/undo` goes back to {}",
                     jumped.head.short(),
                     jumped.from.short()
                 ));
@@ -309,8 +309,8 @@ impl State {
                     effects.push(Effect::Draft);
                 }
             }
-            JumpResult::Aborted => self.note("Stopped; the session stands where it stood"),
-            JumpResult::Failed(why) => self.error("The session stands where it stood.", why),
+            JumpResult::Aborted => self.note("Stopped; the session did not move"),
+            JumpResult::Failed(why) => self.error("The session did not move.", why),
         }
     }
 

@@ -13,7 +13,7 @@ use crate::{Key, KeyCode};
 /// A letter answers a question that stood there so long, in milliseconds: what was typed before it came does not.
 const SEEN: i64 = 400;
 /// A yes was given to a question that was not read to its end.
-const UNREAD: &str = "Not yet: the last row was not on the screen. PageDown or End goes on; n says no";
+const UNREAD: &str = "Read it to the last row first: PageDown or End; n denies";
 /// Ctrl-C twice within so many milliseconds leaves.
 const TWICE: i64 = 2_000;
 
@@ -160,7 +160,7 @@ impl State {
         self.twice.escaped_at = Some(self.now);
         let key = |action| self.key_of(action);
         self.hint = Some(format!(
-            "{} again: back to an earlier point; {} leaves",
+            "{} again: back to an earlier point; {} exits",
             key(Action::Interrupt),
             key(Action::Exit)
         ));
@@ -176,7 +176,7 @@ impl State {
             return self.leave(effects);
         }
         self.twice.left_at = Some(self.now);
-        let leaves = format!("{} again leaves", self.key_of(Action::Clear));
+        let leaves = format!("{} again exits", self.key_of(Action::Clear));
         self.hint = Some(if self.is_working() {
             format!("{} stops the agent; {leaves}", self.key_of(Action::Interrupt))
         } else {

@@ -93,7 +93,7 @@ impl State {
             linear.begun.push_str(text);
             linear.begun.push('\n');
             let count = linear.begun.lines().count();
-            self.hint = Some(format!("{count} lines are held. Enter sends them, Ctrl-C drops them."));
+            self.hint = Some(format!("{count} lines pasted. Enter sends them, Ctrl-C discards them."));
             return;
         }
         if linear.begun.is_empty() && !self.questions.asks.is_empty() && self.on_ask_line(text, effects) {
@@ -167,11 +167,11 @@ impl State {
                 linear.asked = None;
                 return true;
             }
-            self.hint = Some("That is said to the agent; the question still waits for a number.".into());
+            self.hint = Some("This goes to the agent; the question still needs a number.".into());
             return false;
         };
         if self.now.saturating_sub(self.questions.asked_at) < SEEN {
-            self.hint = Some("That came before the question could be read: answer again.".into());
+            self.hint = Some("You answered before the question could be read: answer again.".into());
         } else if choice.is_written() && rest.is_empty() {
             self.write_with(&choice);
         } else {
@@ -185,7 +185,7 @@ impl State {
     pub(super) fn on_interrupt(&mut self, effects: &mut Vec<Effect>) {
         let begun = self.linear.as_mut().map(|linear| std::mem::take(&mut linear.begun)).unwrap_or_default();
         if !begun.is_empty() {
-            self.hint = Some("What was held is dropped.".into());
+            self.hint = Some("The pasted lines are discarded.".into());
         } else if self.overlay.is_some() {
             self.with_component(effects, Component::leave);
         } else if self.questions.reason.take().is_none() {
@@ -222,7 +222,7 @@ impl State {
 
     fn choose_argument(&mut self, command: &str, candidates: Vec<Candidate>) {
         if candidates.is_empty() {
-            self.hint = Some(format!("Nothing is offered for /{command}; /help says what may follow it."));
+            self.hint = Some(format!("There are no suggestions for /{command}; /help lists its arguments."));
             return;
         }
         let row =
@@ -262,7 +262,7 @@ impl State {
         if !standing.name.is_empty() {
             text.push_str(&format!(", name {}", standing.name));
         }
-        self.note(&format!("{text}. /help says what can be done."));
+        self.note(&format!("{text}. /help lists the commands."));
     }
 
     /// Which model answers from now on.

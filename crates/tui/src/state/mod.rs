@@ -181,9 +181,7 @@ impl State {
             UiEvent::Edited(Ok(Some(text))) => self.editor.set_text(text.trim_end_matches('\n')),
             UiEvent::EditedSettings => self.read_settings(&mut effects),
             UiEvent::Edited(Ok(None)) | UiEvent::Returned(Ok(())) => {}
-            UiEvent::Returned(Err(error)) => {
-                self.error("The command did not go through.", &error.to_string())
-            }
+            UiEvent::Returned(Err(error)) => self.error("The command failed.", &error.to_string()),
             UiEvent::Edited(Err(error)) => self.error("The editor could not be used.", &error.to_string()),
         }
         for effect in &effects {
@@ -285,7 +283,7 @@ impl State {
                 self.opening.wanted = (None, None);
                 if let Err(refused) = result {
                     self.hint = None;
-                    self.error("The session goes on as before.", &refused.to_string());
+                    self.error("The session did not change.", &refused.to_string());
                 }
             }
             (Purpose::Say(text), Err(refused)) => {
@@ -293,7 +291,7 @@ impl State {
                 let now = self.editor.text();
                 let both = if now.trim().is_empty() { text } else { format!("{text}\n\n{now}") };
                 self.editor.set_text(&both);
-                self.error("It was not taken.", &refused.to_string());
+                self.error("The message was not sent.", &refused.to_string());
             }
             (Purpose::Shell, result) => self.shell_taken(result, effects),
             (Purpose::Move(name), Ok(ack)) => {
@@ -307,11 +305,11 @@ impl State {
                 if let Refusal::Files { conflicts, .. } = &refused {
                     why.extend(conflicts.iter().take(10).map(|path| format!("\n! {path}")));
                 }
-                self.error(&format!("/{name} did nothing."), &why);
+                self.error(&format!("/{name} changed nothing."), &why);
                 self.go_on(effects);
             }
             (_, Err(Refusal::NoSuchAsk)) | (_, Ok(_)) => {}
-            (_, Err(refused)) => self.error("It was not done.", &refused.to_string()),
+            (_, Err(refused)) => self.error("Nothing was done.", &refused.to_string()),
         }
     }
 
@@ -348,7 +346,7 @@ impl State {
     pub(crate) fn fold_or_unfold(&mut self) {
         self.transcript.unfolded = !self.transcript.unfolded;
         let how = if self.transcript.unfolded { "in full" } else { "folded" };
-        self.hint = Some(format!("What comes from now on is shown {how}"));
+        self.hint = Some(format!("New output is shown {how}"));
     }
 
     /// Something went wrong: what, and what to do.

@@ -70,7 +70,7 @@ impl State {
             Err(OpenError::Stays(why)) => {
                 self.opening.forget();
                 self.give_back();
-                return self.error("The session was not left.", &why);
+                return self.error("The session stays open.", &why);
             }
             Err(OpenError::Failed(error)) => {
                 self.error("The session could not be opened.", &error);
@@ -151,7 +151,7 @@ impl State {
         self.opening.unready = self.standing.session.is_none();
         // Once: it may be what cannot be opened.
         if !self.opening.unready && !std::mem::replace(&mut self.opening.returns, true) {
-            self.note("The session before it is opened again.");
+            self.note("Reopening the previous session.");
             let again = self.again();
             self.opening.begin(again, effects);
         }
@@ -163,24 +163,24 @@ impl State {
         let row = |yes, text: &str, detail: &str| PickerRow::new(yes, text, detail);
         let (title, rows) = match question {
             Question::Here => (
-                "Go on with it here?",
+                "Continue it here?",
                 vec![
-                    row(true, "Go on with it here", "as a session of its own"),
-                    row(false, "Leave it", "/resume opens another"),
+                    row(true, "Continue it here", "in a copy of the session"),
+                    row(false, "Cancel", "/resume opens another"),
                 ],
             ),
             Question::NewText => (
                 "Use the new text?",
                 vec![
-                    row(false, "Keep the text that it began with", "this one is not asked about again"),
-                    row(true, "Take the new text", "what the model is told is sent anew"),
+                    row(false, "Keep the old text", "does not ask about this text again"),
+                    row(true, "Use the new text", "the whole context is sent again"),
                 ],
             ),
             Question::Caches => (
-                "May commands write to these places?",
+                "Let commands write to these directories?",
                 vec![
-                    row(false, "Keep apart what they write", "other projects do not see it"),
-                    row(true, "Let them write there", "you and other projects use what they leave"),
+                    row(false, "Use a separate copy", "other projects do not see what they write"),
+                    row(true, "Let them write there", "you and other projects use what they write"),
                 ],
             ),
         };
@@ -202,7 +202,7 @@ impl State {
     ) {
         match (yes, question) {
             (None, Question::Here | Question::NewText) | (Some(false), Question::Here) => {
-                self.note("It was not opened.");
+                self.note("The session was not opened.");
                 self.not_opened(effects);
             }
             (yes, _) => {

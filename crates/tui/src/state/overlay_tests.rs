@@ -118,8 +118,8 @@ fn search_results_overlay() {
 fn the_ways_to_a_node() {
     let ways = || {
         let rows = vec![
-            PickerRow::new(Way::Plain, "Go there", "files stay as they are"),
-            PickerRow::new(Way::Fork, "A new session from there", "this one stays as it is"),
+            PickerRow::new(Way::Plain, "Go there", "files do not change"),
+            PickerRow::new(Way::Fork, "A new session from there", "this one does not change"),
         ];
         listed("Node 0101", rows)
     };

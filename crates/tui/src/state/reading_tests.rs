@@ -83,7 +83,11 @@ fn no_yes_counts_before_the_last_row_was_seen() {
                 }
                 let effects = state.on(UiEvent::Key(*key), LATER);
                 assert!(!allows(&effects), "{columns}×{rows} {key:?} on page {pages}");
-                assert!(state.hint.as_ref().is_some_and(|hint| hint.contains("Not yet")), "{:?}", state.hint);
+                assert!(
+                    state.hint.as_ref().is_some_and(|hint| hint.contains("Read it to the last row")),
+                    "{:?}",
+                    state.hint
+                );
                 drawn(&mut state);
                 press(&mut state, KeyCode::PageDown);
                 text.push_str(&drawn(&mut state));

@@ -58,8 +58,8 @@ impl State {
             let stop = self.key_of(Action::Interrupt);
             self.hint = Some(match (self.opening.under_way, self.opening.moving) {
                 (true, _) => "The session is being opened".into(),
-                (_, true) => "The session is on its way".into(),
-                _ => format!("A command runs; {stop} stops it"),
+                (_, true) => "The session is moving to another node".into(),
+                _ => format!("A command is running; {stop} stops it"),
             });
             return effects.push(Effect::Draft);
         }
@@ -142,8 +142,8 @@ impl State {
         }
         if let Some(why) = store_error {
             let model_hint =
-                if done.exclude_from_context == Some(true) { "" } else { ", and the model is not told" };
-            self.note(&format!("The session does not have that{model_hint}: {why}"));
+                if done.exclude_from_context == Some(true) { "" } else { ", and the model does not see it" };
+            self.note(&format!("The output is not saved in the session{model_hint}: {why}"));
         }
         self.after_shell(effects);
     }
@@ -182,7 +182,7 @@ impl State {
         if !self.activity.rests() {
             self.hint = Some(format!("The agent is working; {stop} stops it"));
         } else if self.shell.running.is_some() {
-            self.hint = Some(format!("A command runs; {stop} stops it"));
+            self.hint = Some(format!("A command is running; {stop} stops it"));
         } else {
             return false;
         }

@@ -9,8 +9,8 @@ impl State {
     pub(super) fn slash(&mut self, command: &SlashCommand, arguments: &str, effects: &mut Vec<Effect>) {
         if self.opening.is_away() && command.of_session {
             // It is for the session that is being opened, or for where that goes.
-            let what = if self.opening.under_way { "is being opened" } else { "is on its way" };
-            self.hint = Some(format!("The session {what}; /{} follows", command.name));
+            let what = if self.opening.under_way { "is being opened" } else { "is moving to another node" };
+            self.hint = Some(format!("The session {what}; /{} runs after that", command.name));
             self.opening.held.push_back((*command, arguments.to_owned()));
             return;
         }
@@ -26,6 +26,6 @@ impl State {
 
     /// There is nothing yet that the command could be about.
     pub(crate) fn hint_at_no_session(&mut self) {
-        self.note("Nothing was said in this session yet");
+        self.note("This session has no messages yet");
     }
 }

@@ -15,10 +15,10 @@ use crate::{ClipboardError, Key, Size};
 #[derive(Debug, thiserror::Error)]
 pub enum EditorError {
     /// No editor is set.
-    #[error("neither VISUAL nor EDITOR names one: set one in the shell, such as `export EDITOR=nano`")]
+    #[error("neither VISUAL nor EDITOR names an editor: set one in the shell, such as `export EDITOR=nano`")]
     NotNamed,
     /// What is set is not run.
-    #[error("the editor `{named}` is not started: {error}")]
+    #[error("the editor `{named}` cannot start: {error}")]
     Refused {
         /// The line that was set.
         named: String,
@@ -42,7 +42,7 @@ pub enum EditorError {
         status: std::process::ExitStatus,
     },
     /// The text did not reach it, or did not come back.
-    #[error("the text could not be given to an editor: {0}")]
+    #[error("the text could not be passed to an editor: {0}")]
     Text(#[source] std::io::Error),
 }
 

@@ -253,8 +253,7 @@ impl Theme {
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
             let text = format!(
-                "the theme {name:?} is neither {known} nor a name of letters, digits, `-` and `_`; the terminal's own \
-                 counts"
+                "the theme {name:?} is neither {known} nor a name of letters, digits, `-` and `_`; the terminal's own theme applies"
             );
             return (own(), vec![text]);
         }
@@ -269,7 +268,7 @@ impl Theme {
             Err(error) => (
                 own(),
                 vec![format!(
-                    "{file}: {error}; the terminal's own theme counts. Without a file there are {known}"
+                    "{file}: {error}; the terminal's own theme applies. The built-in themes are {known}"
                 )],
             ),
         }
@@ -288,9 +287,7 @@ impl Theme {
         if text.len() > THEME_LIMIT {
             report(
                 1,
-                format!(
-                    "not read, so the theme `dark` counts: a theme has at most {THEME_LIMIT} bytes, this has more"
-                ),
+                format!("not used, so the theme `dark` applies: it is larger than {THEME_LIMIT} bytes"),
             );
             return (Self::dark(), problems);
         }
@@ -299,7 +296,7 @@ impl Theme {
             Err(error) => {
                 let why = error.to_string();
                 let why = why.split(" at line ").next().unwrap_or_default();
-                report(error.line().max(1), format!("not a JSON object, so the theme `dark` counts: {why}"));
+                report(error.line().max(1), format!("not a JSON object, so the theme `dark` applies: {why}"));
                 return (Self::dark(), problems);
             }
         };
@@ -318,7 +315,9 @@ impl Theme {
                 "name" => {}
                 "roles" => match inner() {
                     Ok(inner) => roles.extend(inner),
-                    Err(_) => report(line_of(value), "`roles` is an object: a style for each role".into()),
+                    Err(_) => {
+                        report(line_of(value), "`roles` must be an object with a style for each role".into())
+                    }
                 },
                 "colors" => match inner() {
                     Ok(inner) => {
@@ -334,12 +333,15 @@ impl Theme {
                             }
                         }
                     }
-                    Err(_) => report(line_of(value), "`colors` is an object: a colour for each name".into()),
+                    Err(_) => report(
+                        line_of(value),
+                        "`colors` must be an object with a colour for each name".into(),
+                    ),
                 },
                 other => report(
                     line_of(value),
                     format!(
-                        "`{other}` is no member of a theme and is left out; members are `name`, `base`, `colors`, \
+                        "`{other}` is not a member of a theme and is ignored; members are `name`, `base`, `colors`, \
                          `roles`"
                     ),
                 ),
@@ -354,7 +356,7 @@ impl Theme {
                     let names = BUILT_IN.map(|(name, _)| format!("`{name}`")).join(", ");
                     report(
                         line_of(value),
-                        format!("`base` is {names} or `none`, not {}; `dark` counts", value.get()),
+                        format!("`base` must be {names} or `none`, not {}; `dark` applies", value.get()),
                     );
                     theme = Self::dark();
                 }
@@ -363,23 +365,20 @@ impl Theme {
         }
         for (name, value) in roles {
             let Some(role) = Role::ALL.iter().find(|role| role.name() == name) else {
-                report(
-                    line_of(value),
-                    format!("no role is called `{name}`{}; it is left out", nearest(&name)),
-                );
+                report(line_of(value), format!("there is no role `{name}`{}; it is ignored", nearest(&name)));
                 continue;
             };
             match serde_json::from_str::<String>(value.get()) {
                 Ok(text) => match style(&text, &colors) {
                     Ok(style) => *theme.style_mut(*role) = style,
                     Err(word) => {
-                        let text = format!("{}; the base's style of `{name}` counts", not_a_color(&word));
+                        let text = format!("{}; `{name}` keeps the style of the base", not_a_color(&word));
                         report(line_of(value), text);
                     }
                 },
                 Err(_) => {
                     let text = format!(
-                        "the style of `{name}` is a text such as \"bold #ffaf00\"; that of the base counts"
+                        "the style of `{name}` must be text such as \"bold #ffaf00\"; it keeps the style of the base"
                     );
                     report(line_of(value), text);
                 }
@@ -411,7 +410,7 @@ fn members<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Vec<(String, &'de R
 
 fn not_a_color(word: &str) -> String {
     format!(
-        "{word} is no colour; one is #rrggbb, #rgb, 0 to 255, `default`, a name such as `red` or `bright-red`, or a \
+        "{word} is not a colour; use #rrggbb, #rgb, 0 to 255, `default`, a name such as `red` or `bright-red`, or a \
          name of `colors`"
     )
 }

@@ -101,14 +101,17 @@ fn theme_problems_name_their_line() {
     check(
         "{\n\"roles\": {\n\"headings\": \"bold\",\n\"link\": \"bald\",\n\"code\": 3,\n\"text\": \"#12345\"\n},\n\"x\": 1,\"base\":\"blue\"}",
         &[
-            (3, "no role is called `headings`; did you mean `heading`?"),
-            (4, "`bald` is no colour"),
-            (5, "a text such as"),
-            (6, "`#12345` is no colour"),
-            (8, "`x` is no member"),
-            (8, "`base` is `dark`"),
+            (3, "there is no role `headings`; did you mean `heading`?"),
+            (4, "`bald` is not a colour"),
+            (5, "must be text such as"),
+            (6, "`#12345` is not a colour"),
+            (8, "`x` is not a member"),
+            (8, "`base` must be `dark`"),
         ],
     );
-    check("{\"colors\":{\n\"a\": \"256\"},\n\"roles\":[]}", &[(2, "no colour"), (3, "`roles` is an object")]);
-    check(&" ".repeat(THEME_LIMIT + 1), &[(1, "at most")]);
+    check(
+        "{\"colors\":{\n\"a\": \"256\"},\n\"roles\":[]}",
+        &[(2, "not a colour"), (3, "`roles` must be an object")],
+    );
+    check(&" ".repeat(THEME_LIMIT + 1), &[(1, "larger than")]);
 }

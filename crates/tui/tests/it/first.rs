@@ -111,7 +111,7 @@ fn a_key_is_asked_about_until_somebody_stops() {
     key(&mut state, KeyCode::Enter);
     types(&mut state, "secret");
     let text = shown(&mut state, 80);
-    assert!(text.contains("Key for one") && !text.contains("secret"), "{text}");
+    assert!(text.contains("API key for one") && !text.contains("secret"), "{text}");
     let effects = key(&mut state, KeyCode::Enter);
     let [Effect::Ask(check)] = <[Effect; 1]>::try_from(effects).unwrap() else { panic!("no request") };
     let context = Context { host: host.clone(), session: None };
@@ -120,13 +120,13 @@ fn a_key_is_asked_about_until_somebody_stops() {
     assert_eq!(host.asked(), ["providers", "keep one secret false"]);
     assert!(state.is_working());
     state.on(UiEvent::Tick, 3_000);
-    assert!(shown(&mut state, 80).contains("asking one whether it takes the key · 3s · Escape stops it"));
+    assert!(shown(&mut state, 80).contains("testing the key with one · 3s · Escape stops it"));
     let effects = key(&mut state, KeyCode::Escape);
     let [Effect::Stop(stop)] = effects.as_slice() else { panic!("{effects:?}") };
     stop.stop();
     assert!(matches!((&mut check).now_or_never(), Some(None)), "nothing comes of it");
     let text = shown(&mut state, 80);
-    assert!(text.contains("The key was not kept.") && text.contains("What now?"), "{text}");
+    assert!(text.contains("The key was not saved.") && text.contains("What now?"), "{text}");
 }
 
 #[test]
@@ -176,21 +176,15 @@ fn key_check_outcomes() {
     check(Ok(KeyOutcome::Stored("Stored.".into())), &["Stored.", "opening the session"]);
     check(
         Ok(KeyOutcome::Refused("no such key".into())),
-        &["one refuses the key", "no such key", "Key for one"],
+        &["one rejects the key", "no such key", "API key for one"],
     );
     check(
         Ok(KeyOutcome::Unknown("nobody there".into())),
-        &[
-            "could not be found out",
-            "nobody there",
-            "Ask again",
-            "Keep the key all the same",
-            "Do not keep it",
-        ],
+        &["could not be tested", "nobody there", "Test again", "Save the key anyway", "Do not save it"],
     );
     check(
         Err(HostError::Failed { message: "the disk is full".into() }),
-        &["The key was not kept.", "the disk is full", "What now?"],
+        &["The key was not saved.", "the disk is full", "What now?"],
     );
 }
 
@@ -202,7 +196,7 @@ fn sent_messages_are_searched() {
     };
     let mut state = state(80);
     state.on(UiEvent::Key(control('r')), 0);
-    assert!(shown(&mut state, 80).contains("Nothing was sent yet"));
+    assert!(shown(&mut state, 80).contains("You have not sent a message yet"));
     let mut editor = Editor::default();
     editor.set_history(vec![
         "fix the parser".into(),
@@ -251,5 +245,5 @@ fn session_that_hooks_keep_stays_open() {
     let effects = state.on(UiEvent::Opened(Box::new(Err(OpenError::Stays(why)))), 0);
     assert!(effects.is_empty(), "nothing is opened in its place: {effects:?}");
     let shown = shown(&mut state, 80);
-    assert!(shown.contains("The session was not left.") && shown.contains("stay"), "{shown}");
+    assert!(shown.contains("The session stays open.") && shown.contains("stay"), "{shown}");
 }
