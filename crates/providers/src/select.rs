@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use quipu_protocol::{Model, Thinking};
+use strsim::levenshtein;
 
 use crate::parse_level;
 use crate::settings::{Settings, is_supported};
@@ -241,28 +242,13 @@ fn is_alias(id: &str) -> bool {
 
 /// At most three of `known` that are close to `wanted`, nearest first: a third of its characters differs at most.
 pub fn nearest(wanted: &str, known: impl Iterator<Item = String>) -> Vec<String> {
-    let wanted: Vec<char> = wanted.to_lowercase().chars().take(100).collect();
-    let limit = wanted.len().div_ceil(3);
+    let wanted: String = wanted.to_lowercase().chars().take(100).collect();
+    let limit = wanted.chars().count().div_ceil(3);
     let mut near: Vec<_> = known
-        .map(|id| (distance(&wanted, &id.to_lowercase().chars().collect::<Vec<_>>()), id))
+        .map(|id| (levenshtein(&wanted, &id.to_lowercase()), id))
         .filter(|(distance, _)| *distance <= limit)
         .collect();
     near.sort();
     near.dedup();
     near.into_iter().take(3).map(|(_, id)| id).collect()
-}
-
-/// How many characters must be changed, added or removed to make one text of the other.
-fn distance(a: &[char], b: &[char]) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.iter().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let above = row[j + 1];
-            row[j + 1] = (diagonal + usize::from(x != y)).min(above + 1).min(row[j] + 1);
-            diagonal = above;
-        }
-    }
-    row[b.len()]
 }

@@ -3,6 +3,7 @@
 
 use quipu_host::commands::BUILT_IN;
 use quipu_protocol::CommandSpec;
+use strsim::levenshtein;
 
 use crate::command::SlashCommand;
 use crate::features::{
@@ -92,25 +93,10 @@ pub(crate) fn could_be_own(name: &str) -> bool {
 pub(crate) fn nearest<'a>(name: &str, known: &'a [CommandSpec]) -> Option<&'a str> {
     let begins = known.iter().find(|command| command.name.starts_with(name));
     let near = || {
-        let far = |command: &&CommandSpec| distance(name.as_bytes(), command.name.as_bytes());
+        let far = |command: &&CommandSpec| levenshtein(name, &command.name);
         known.iter().min_by_key(far).filter(|command| far(command) <= 2.min(name.len() / 2))
     };
     begins.or_else(near).map(|command| command.name.as_str())
-}
-
-/// How many letters are to be put in, taken out or changed to make one name of another.
-fn distance(one: &[u8], other: &[u8]) -> usize {
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (at, letter) in one.iter().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = at + 1;
-        for (place, theirs) in other.iter().enumerate() {
-            let changed = diagonal + usize::from(letter != theirs);
-            diagonal = row[place + 1];
-            row[place + 1] = changed.min(diagonal + 1).min(row[place] + 1);
-        }
-    }
-    row[other.len()]
 }
 
 #[cfg(test)]
