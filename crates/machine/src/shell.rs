@@ -285,7 +285,7 @@ mod tests {
             shell_message("ls".into(), false, Err(ShellRunError::NotStarted { why: "no shell".into() }), 7);
         assert_eq!(
             (none.output.as_str(), none.exit_code, none.cancelled),
-            ("[It was not run: no shell]", None, false)
+            ("[Not run: no shell]", None, false)
         );
     }
 }
