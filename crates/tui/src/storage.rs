@@ -113,7 +113,7 @@ mod tests {
         std::fs::rename(&drafts, home.path().join("away")).unwrap();
         std::fs::write(&drafts, "").unwrap();
         std::fs::create_dir(sent.path()).unwrap();
-        assert!(storage.draft(&editor.draft()).unwrap().contains("not kept"));
+        assert!(storage.draft(&editor.draft()).unwrap().contains("not saved"));
         assert_eq!(storage.draft(&editor.draft()), None);
         storage.sent("one".into());
         storage.sent("two".into());

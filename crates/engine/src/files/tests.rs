@@ -173,7 +173,7 @@ async fn file_changed_meanwhile_is_kept_and_reported() {
     drop(flight);
     put(&world.root.join("changed"), "mine");
     let told = world.settle().await;
-    assert!(told.len() == 1 && told[0].starts_with("changed: somebody"), "{told:?}");
+    assert!(told.len() == 1 && told[0].starts_with("changed: someone"), "{told:?}");
     assert_eq!(world.files(), ["a/new new", "changed mine", "link -> a/new"]);
     assert!(!world.is_open().await);
 }

@@ -290,7 +290,7 @@ impl Hooks {
                 let question = format!("{question} ({})", hook.name());
                 // What one before it wants to be asked is asked as well.
                 one.question = Some(match one.question.take() {
-                    Some(before) => format!("{before}; {question}"),
+                    Some(before) => format!("{before} {question}"),
                     None => question,
                 });
                 (HookEffect::Asked, None)

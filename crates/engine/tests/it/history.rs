@@ -93,7 +93,7 @@ async fn earlier_messages_are_found_and_read_whole() {
         (json!({}), "Give a query, file or tool"),
         (json!({ "query": " " }), "Give a query, file or tool"),
         (json!({ "query": "heron", "since": "yesterday" }), "since is \"yesterday\""),
-        (json!({ "query": "x".repeat(5_000) }), "at most 4096"),
+        (json!({ "query": "x".repeat(5_000) }), "the limit is 4096"),
         (json!({ "query": "heron", "limit": 0 }), "limit"),
     ];
     for (args, expect) in wrong {

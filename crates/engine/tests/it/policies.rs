@@ -408,7 +408,7 @@ async fn failing_step_denies_its_call_alone_and_people_are_told() {
         (Act::Error, "its list is gone"),
         (Act::Panics, "bug in the policy"),
         (Act::Hangs, "within 0.02 s"),
-        (Act::Floods, "at most 16384"),
+        (Act::Floods, "the limit is 16384"),
     ];
     for (act, expected) in cases {
         let world = echoes(&["bad", "good"]);

@@ -135,7 +135,7 @@ async fn yes_does_not_cover_a_step_that_asks_later() {
         other.bump();
         gate.open();
         let asked = answer(&live, 2, second).await;
-        assert_eq!(asked.question, "First? (first); Other? (other)");
+        assert_eq!(asked.question, "First? (first) Other? (other)");
         live.settled(1).await;
         let results = live.results();
         assert_eq!((results[0].1.as_str(), results[1].2), ("a", !runs), "{results:?}");

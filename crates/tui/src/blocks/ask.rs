@@ -119,7 +119,7 @@ pub fn ask(view: &AskView<'_>, columns: usize, room: usize, theme: &Theme) -> (V
         let keys = if read {
             " · PageUp, PageDown move"
         } else {
-            " · PageDown, ↓, End scroll; you can allow at the last row"
+            " · PageDown, ↓, End scroll; allow at the last row"
         };
         lines.extend(wrap(&Line::styled(at + keys, theme.warning), columns, 2));
     }

@@ -12,7 +12,7 @@ use crate::{Action, Effect, Key, KeyCode, Line, Request, Size, SlashCommand, Sta
 pub(crate) const TREE: SlashCommand = SlashCommand::new(
     "tree",
     "",
-    "walk the tree of the session: fold, search, filter, label, jump",
+    "walk the session tree: fold, search, filter, label, jump",
     |state, _, effects| state.walk_tree(effects),
 )
 .of_session()

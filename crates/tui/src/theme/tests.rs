@@ -76,7 +76,7 @@ fn the_theme_to_begin_with() {
     });
     assert_eq!(theme, Theme::light());
     assert!(
-        problems.len() == 1 && problems[0].starts_with("themes/mine.json:2: `blau` is no colour"),
+        problems.len() == 1 && problems[0].starts_with("themes/mine.json:2: `blau` is not a colour"),
         "{problems:?}"
     );
     let missing = |_: &str| Err(std::io::ErrorKind::NotFound.into());

@@ -275,7 +275,7 @@ async fn a_beginning_that_fits_two_nodes_names_both() {
         .unwrap();
     fixture.stand(second.id);
     let (text, failed) = fixture.ask(json!({ "hash": beginning })).await;
-    assert!(failed && text.contains("2 nodes fit"), "{text}");
+    assert!(failed && text.contains("2 nodes match"), "{text}");
     assert!(text.contains(&first.id.short()) && text.contains(&second.id.short()), "{text}");
 }
 
