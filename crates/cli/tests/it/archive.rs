@@ -261,7 +261,7 @@ fn unreadable_archive_names_the_next_step() {
     let wide = world.file("wide.json", wide);
     assert!(world.run(&["import", wide.to_str().unwrap()]).err.contains("iconv"));
     std::fs::create_dir(world.path("work/nothing")).unwrap();
-    assert!(world.run(&["import", "nothing"]).err.contains("nothing holds no export"));
+    assert!(world.run(&["import", "nothing"]).err.contains("nothing holds no account export"));
 }
 
 #[test]

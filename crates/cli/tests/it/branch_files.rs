@@ -229,7 +229,7 @@ fn unsaved_file_states_are_reported() {
     let shown = world.run(&["branch", &one, "--files", "--dry-run"]).ok().text();
     assert_eq!(shown, "  ? big  stays as it is: larger than the limit for saved files\n");
     let told = world.run(&["doctor"]).ok().text();
-    assert!(told.contains("2 states of files that tools changed, 1 KiB of the store"), "{told}");
+    assert!(told.contains("2 saved states of files that tools changed, 1 KiB of the store"), "{told}");
 }
 
 #[test]

@@ -219,7 +219,11 @@ fn attempts_that_break_off_count_against_both_limits() {
                    is left";
         assert!(ran.err.replace("$0.0000", "$0").contains(why), "{}", ran.err);
         assert_eq!(world.requests().len(), 1);
-        assert!(doctor(&world).1.starts_with("$0 spent today, plus $2.00 for calls"), "{:?}", doctor(&world));
+        assert!(
+            doctor(&world).1.starts_with("$0 spent today, plus $2.00 reserved for calls"),
+            "{:?}",
+            doctor(&world)
+        );
         // What is left pays for the third attempt, and not for another call.
         ask(&world, &["--max-cost", "6"]).ok();
         assert_eq!(world.requests().len(), 4);
@@ -281,9 +285,9 @@ fn usage_at_the_beginning_of_an_answer_is_not_that_of_its_end() {
     let world = priced([Reply::sse(silent), Reply::sse(told).then_reset(), tokens(1_000).reply()]);
     settings(&world, &json!({ "daily": 100 }));
     world.run(&["-p", "x"]).ok();
-    assert!(doctor(&world).1.contains("plus $2.00 for calls"), "{:?}", doctor(&world));
+    assert!(doctor(&world).1.contains("plus $2.00 reserved for calls"), "{:?}", doctor(&world));
     world.run(&["-p", "x"]).ok();
-    assert!(doctor(&world).1.contains("plus $2.01 for calls"), "{:?}", doctor(&world));
+    assert!(doctor(&world).1.contains("plus $2.01 reserved for calls"), "{:?}", doctor(&world));
 }
 
 #[test]

@@ -108,7 +108,7 @@ fn place_that_a_variable_names_is_offered_once() {
     work(&mut terminal, "two");
     assert!(!world.path("target/second").exists());
     let list = world.run(&["permissions"]).ok().text();
-    assert!(list.contains("CARGO_TARGET_DIR=") && list.contains("(kept apart)"), "{list}");
+    assert!(list.contains("CARGO_TARGET_DIR=") && list.contains("(kept separate)"), "{list}");
     world.run(&["permissions", "revoke", "p1"]).ok();
     let mut terminal = open();
     terminal.shows("Let commands write to these directories?");

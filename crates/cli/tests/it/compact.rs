@@ -31,7 +31,7 @@ fn a_session_is_compacted_on_demand_and_that_is_undone() {
 
     let ran = world.run(&["compact", "--focus", "the numbers"]).ok();
     let node = ran.text();
-    assert!(ran.err.contains("compacting (as asked)") && ran.err.contains("tokens before"), "{}", ran.err);
+    assert!(ran.err.contains("compacting (requested)") && ran.err.contains("tokens before"), "{}", ran.err);
     let asked = messages(&world.requests()[2]).iter().map(wire_text).collect::<String>();
     assert!(asked.contains("[User]: one") && asked.ends_with("Additional focus: the numbers"), "{asked}");
     let shown = world.run(&["show", node.trim()]).ok().text();

@@ -419,7 +419,7 @@ async fn too_many_ids_are_refused_and_none_is_left_out() {
     let needles = vec![b"the tamarind".to_vec()];
     let selection = Selection { sessions: sessions(most), needles, ..Selection::default() };
     let error = holder.find(&ContentQuery::of(selection)).await.unwrap_err();
-    assert!(error.to_string().contains(&format!("{} things", most + 1)), "{error}");
+    assert!(error.to_string().contains(&format!("{} items", most + 1)), "{error}");
 }
 
 #[tokio::test]

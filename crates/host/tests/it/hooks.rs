@@ -214,7 +214,7 @@ async fn hook_replaces_the_files_of_rules_that_were_found() {
     let both = vec![world.path("work/AGENTS.md"), PathBuf::from("EXTRA.md"), PathBuf::from("missing.md")];
     let with = world.ask(vec![TestHook::finding(both)]).await;
     assert!(with.contains("Use tabs.") && with.contains("Be brief."), "{with}");
-    assert!(world.heard().contains("missing.md could not be read"));
+    assert!(world.heard().contains("missing.md, so it is not loaded"));
     let without = world.ask(vec![TestHook::finding(Vec::new())]).await;
     assert!(!without.contains("Use tabs."), "{without}");
     let flood = vec![PathBuf::from("EXTRA.md"); quipu::HOOK_RESOURCES + 1];

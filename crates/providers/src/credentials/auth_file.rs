@@ -263,7 +263,7 @@ mod tests {
         let entries = file.read().unwrap();
         let key = AuthEntry::ApiKey { key: Some("$!x".into()), env: BTreeMap::new() };
         assert_eq!(entries.known, BTreeMap::from([("q".to_owned(), key)]));
-        assert_eq!(entries.odd, [("future".to_owned(), "the type \"new\" is not known".to_owned())]);
+        assert_eq!(entries.odd, [("future".to_owned(), "the type \"new\" is unknown".to_owned())]);
         assert!(fs::read_to_string(file.path()).unwrap().contains("\"new\""));
         let left: Vec<_> = fs::read_dir(&home).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left.len(), 2, "{left:?}");

@@ -215,7 +215,7 @@ mod tests {
             (r#"{"search":{"meaning":{"path":"p","model":"m","endpoint":"e"}}}"#, "either path"),
             (r#"{"search":{"meaning":{"path":7}}}"#, "search.meaning.path must be text"),
             (r#"{"search":{"meaning":{"path":" "}}}"#, "search.meaning.path must be text"),
-            (r#"{"search":{"meaning":{"url":"x"}}}"#, "search.meaning.url is not known"),
+            (r#"{"search":{"meaning":{"url":"x"}}}"#, "no setting search.meaning.url"),
             (r#"{"search":{"meaning":{"provider":"p","model":"m","dimensions":0}}}"#, "from 1 to 8192"),
         ] {
             let said = read(text).unwrap_err().to_string();
