@@ -181,7 +181,7 @@ fn credentials_are_kept_privately_and_never_printed() {
     // Bad keys and providers.
     world.run_with(&["auth", "set", "nobody"], secret).fails(2, &["no provider `nobody`", "quipu auth"]);
     for bad in ["", " \n", "two words", "two\nlines"] {
-        world.run_with(&["auth", "set", provider], bad).fails(2, &["is no key", "stdin"]);
+        world.run_with(&["auth", "set", provider], bad).fails(2, &["invalid key", "one word", "stdin"]);
     }
     world.run_with(&["auth", "set", provider], "x".repeat(20_000)).fails(2, &["16 KiB"]);
     let ran = world.run_with(&["auth", "set", provider], b"\xff\xfe".as_slice());

@@ -238,7 +238,7 @@ fn a_person_at_the_terminal_decides() {
     std::fs::write(world.path("home/.ssh/config"), "Host h").unwrap();
     let read = call("c1", "read", &json!({ "path": "~/.ssh/config" }));
     let shown = at_terminal(&world, vec![read, done()], "a\ny").unwrap();
-    assert!(shown.contains("store secrets") && !shown.contains("a always"), "{shown}");
+    assert!(shown.contains("Programs keep secrets there.") && !shown.contains("a always"), "{shown}");
     assert!(results(&world)[0].contains("Host h"));
     assert!(does(&world, &[], &[("read", json!({ "path": "~/.ssh/config" }))])[0].starts_with('!'));
 }
@@ -380,7 +380,7 @@ fn no_command_chooses_what_later_commands_may_write_with(caches: &str) {
         "for d in .cargo/registry .cargo ~/.cache/go-build ../shared/added; do mkdir -p $d; echo x > $d/f; done",
     );
     assert!(
-        ran.err.contains("shared/added leads to") && ran.err.contains("quipu permissions revoke p1"),
+        ran.err.contains("shared/added now leads to") && ran.err.contains("quipu permissions revoke p1"),
         "{}",
         ran.err
     );
@@ -521,7 +521,7 @@ fn model_reads_what_was_closed_and_how_to_ask() {
     assert!(!told[0].contains('['), "{}", told[0]);
     settings("closed");
     let told = does(&world, &[], &[command(fails), asking("true", "network")]);
-    assert!(told[0].contains("keeps commands off the network") && !told[0].contains("asks"), "{}", told[0]);
+    assert!(told[0].contains("denies commands the network") && !told[0].contains("asks"), "{}", told[0]);
     assert!(told[1].contains("sandbox.network"), "{}", told[1]);
 }
 

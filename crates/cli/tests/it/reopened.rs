@@ -14,7 +14,7 @@ struct Row {
 
 const TABLE: &[Row] = &[
     Row { typed: &["/name The road"], shown: "The road", turns: 2 },
-    Row { typed: &["/label here"], shown: "is labelled", turns: 2 },
+    Row { typed: &["/label here"], shown: "The label is changed", turns: 2 },
     Row { typed: &["/undo"], shown: "second", turns: 1 },
     Row { typed: &["/undo 2"], shown: "first", turns: 0 },
     Row { typed: &["/undo", "/redo"], shown: "Answer 2.", turns: 2 },

@@ -460,7 +460,7 @@ async fn faulty_credential_source_fails_only_that_call() {
     for wire in WIRES {
         let cases = [
             (Act::Panic, "panicked"),
-            (Act::Hang, "no answer within 0.05 s"),
+            (Act::Hang, "did not answer within 0.05 s"),
             (
                 Act::Fail(CredentialError::Unavailable { why: "its server is down\n.".into() }),
                 "server is down",

@@ -105,7 +105,7 @@ async fn embedding_errors_name_the_server_but_not_the_key() {
         (
             Reply::new(200, "application/json", vec![b' '; 25 << 20]),
             ModelErrorKind::TooLarge,
-            "more than 25165824 bytes",
+            "larger than the limit of 25165824 bytes",
         ),
     ] {
         let server = FakeServer::start([reply]);

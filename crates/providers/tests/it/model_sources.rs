@@ -99,7 +99,7 @@ async fn a_source_that_fails_is_one_notice_and_the_others_stand() {
     assert_eq!(gathered.models.len(), MAX_MODELS_PER_SOURCE + 1);
     let said = said(&gathered);
     for (place, (name, what)) in [
-        ("hangs", "no answer within 0.05 s"),
+        ("hangs", "did not answer within 0.05 s"),
         ("panics", "panicked"),
         ("fails", "its server is down."),
         ("floods", "7 models beyond the limit of 5000"),
@@ -191,7 +191,7 @@ async fn a_model_list_does_not_decide_where_keys_go() {
     let (settings, warnings) = settings.with_models(&gathered);
     let warnings: Vec<_> = warnings.iter().map(ToString::to_string).collect();
     assert!(warnings[0].contains("groq/trap is ignored: the key"), "{warnings:?}");
-    assert!(warnings[1].contains("new/leak is left out"), "{warnings:?}");
+    assert!(warnings[1].contains("new/leak is ignored"), "{warnings:?}");
     assert_eq!(warnings.len(), 2);
     let command = settings.find(None, "new/command").unwrap().model;
     settings.provider_for(&command, Some("some-key")).unwrap();
