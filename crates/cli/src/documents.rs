@@ -79,7 +79,7 @@ fn optional_parts(line: &str) -> Vec<String> {
 /// The commands of a line of shell, each as its words. Redirections, comments and variables set for one command go.
 fn commands(line: &str) -> Vec<Vec<String>> {
     let mut commands = vec![Vec::new()];
-    let mut letters = line.chars().peekable();
+    let letters = line.chars().peekable();
     let mut word: Option<String> = None;
     let mut quote = None;
     let ends = |word: &mut Option<String>, commands: &mut Vec<Vec<String>>| {
@@ -87,7 +87,7 @@ fn commands(line: &str) -> Vec<Vec<String>> {
             command.push(word);
         }
     };
-    while let Some(letter) = letters.next() {
+    for letter in letters {
         match (quote, letter) {
             (Some(open), _) if open == letter => quote = None,
             (Some(_), _) => word.get_or_insert_default().push(letter),

@@ -769,7 +769,9 @@ mod tests {
         for mode in [Ask, Workspace, Full] {
             let asked = decide(TravelRule::Ask, mode);
             assert!(
-                asked.starts_with("ask Allow going back to 070707070707 (user: \"hello\")? It leaves 3 message(s)"),
+                asked.starts_with(
+                    "ask Allow going back to 070707070707 (user: \"hello\")? It leaves 3 message(s)"
+                ),
                 "{asked}"
             );
         }

@@ -139,7 +139,9 @@ fn taken_in(report: &Report) -> Option<String> {
     let unread = match lost {
         0 => None,
         1 => Some("1 line could not be read and stays in the file (importing the file names it)".to_owned()),
-        _ => Some(format!("{lost} lines could not be read and stay in the file (importing the file names them)")),
+        _ => Some(format!(
+            "{lost} lines could not be read and stay in the file (importing the file names them)"
+        )),
     };
     let notes: Vec<String> = taken.into_iter().chain(unread).collect();
     (!notes.is_empty()).then(|| format!("{}: {}", path.display(), notes.join("; ")))

@@ -347,21 +347,21 @@ impl Machine {
                 self.call_ended(*end, record, money, (&hooks, replaced));
             }
             MachineInput::CallNotMade { run, outcome } if self.is_current(&run) => {
-                self.call_not_made(outcome)
+                self.call_not_made(outcome);
             }
             MachineInput::Summarized { run, result } if self.is_current(&run) => self.summarized(result),
             MachineInput::TargetResolved { run, result } if self.is_current(&run) => {
-                self.target_resolved(result)
+                self.target_resolved(result);
             }
             MachineInput::ChildrenKilled { run, result } if self.is_current(&run) => {
-                self.children_killed(result)
+                self.children_killed(result);
             }
             MachineInput::Moved { run, result } if self.is_current(&run) => self.moved(result),
             MachineInput::ToolOutput { run, slot, tail } if self.is_current(&run) => {
-                self.tool_output(slot, tail)
+                self.tool_output(slot, tail);
             }
             MachineInput::ToolDone { run, slot, done } if self.is_current(&run) => {
-                self.tool_done(slot, *done)
+                self.tool_done(slot, *done);
             }
             MachineInput::ShellOutput { run, tail } => self.shell_output(run, tail),
             MachineInput::ShellEnded { run, end } => self.shell_ended(&run, end),

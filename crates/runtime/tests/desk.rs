@@ -489,7 +489,7 @@ mod tests {
         tokio::join!(desk.shutdown(), async { while client.read().await.is_some() {} });
         assert_eq!(client.served.await.unwrap(), ServeEnd::Closed);
         let mut late = Client::silent(&desk);
-        late.write.write_all(b"{\"type\":\"hello\",\"version\":1}\n").await.ok();
+        late.write.write_all(b"{\"type\":\"hello\",\"version\":2}\n").await.ok();
         assert_eq!(late.leave().await, ServeEnd::Closed);
     }
 

@@ -1,5 +1,7 @@
 //! The repository's documents as tests read them: their code blocks and code spans.
 
+#![expect(clippy::expect_used, reason = "what is wrong in a test is a panic here")]
+
 use std::path::{Path, PathBuf};
 
 /// A Markdown file of the repository.

@@ -164,7 +164,7 @@ impl EventLaws {
                 self.shells.remove(at.ok_or("a line ends after it began, once")?);
             }
             Event::AskOpened { ask } => {
-                law(self.asks.insert(ask.id.to_string()), "a question is asked once")?
+                law(self.asks.insert(ask.id.to_string()), "a question is asked once")?;
             }
             Event::AskClosed { ask, .. } => {
                 law(self.asks.remove(ask.as_str()), "a question is closed after it was asked, once")?;

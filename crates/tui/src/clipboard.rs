@@ -170,7 +170,9 @@ mod tests {
         let told = |programs: &[&[&str]]| image_of(programs, dir.path()).unwrap_err().to_string();
         assert!(told(&[text]).contains("no image"));
         assert!(told(&[missing, text]).contains("no image"));
-        assert!(told(&[missing]).contains("no-such-program-here, which reads the clipboard, is not installed"));
+        assert!(
+            told(&[missing]).contains("no-such-program-here, which reads the clipboard, is not installed")
+        );
         assert!(told(&[&["sh", "-c", "exec head -c 40000000 /dev/zero"]]).contains("larger"));
         let nowhere = image_of(&[image], &dir.path().join("none")).unwrap_err().to_string();
         assert!(nowhere.contains("cannot be written"), "{nowhere}");

@@ -138,7 +138,7 @@ fn without_the_network_the_key_may_be_kept_all_the_same() {
         match answer {
             "not save\r" => terminal.shows("What now?"),
             "again\r" => {
-                terminal.until("the second answer", |shown| shown.matches("could not be tested").count() > 2)
+                terminal.until("the second answer", |shown| shown.matches("could not be tested").count() > 2);
             }
             _ => terminal.shows("The key was not tested."),
         }
@@ -191,7 +191,7 @@ fn faulty_settings_are_reported_and_the_rest_applies() {
     .unwrap();
     let mut terminal = Terminal::open(&world, &[]);
     for told in [
-        "themes/mine.json:2: `bleu` is no colour",
+        "themes/mine.json:2: `bleu` is not a colour",
         "keybindings.json:2: \"app.exit\" cannot have the key",
         "\"app.exit\" would have no key, so",
         "keybindings.json:4: there is no action \"cursorUp\"",

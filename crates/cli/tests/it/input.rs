@@ -60,7 +60,11 @@ fn models_and_providers_that_nobody_knows() {
         "hi",
     ];
     let ran = world.run(&args);
-    assert!(ran.fails(2, &["does not", "quipu models"]).message().contains(other["id"].as_str().unwrap()));
+    assert!(
+        ran.fails(2, &["not supported yet", "quipu models"])
+            .message()
+            .contains(other["id"].as_str().unwrap())
+    );
     world.run(&["-p", "hi"]).ok();
     // The session keeps its model; without it, it says so, and another can be named.
     let file = std::fs::read_to_string(world.path("home/.quipu/models.json")).unwrap();
@@ -196,7 +200,7 @@ fn a_directory_that_is_gone() {
     RunningCommand::start(command).wait().ok();
     let id = world.sessions()[0]["id"].as_str().unwrap().to_owned();
     std::fs::remove_dir(world.path("work/gone")).unwrap();
-    world.run(&["-p", "--session", &id, "go on"]).fails(2, &["gone", "not there", "again"]);
+    world.run(&["-p", "--session", &id, "go on"]).fails(2, &["gone", "no longer exists", "again"]);
     std::fs::create_dir(world.path("work/gone")).unwrap();
     world.server.push(quipu_testkit::Answer::new().text("Again.").reply());
     world.run(&["-p", "--session", &id, "go on"]).ok();

@@ -111,7 +111,7 @@ fn the_graph_is_a_picture_that_holds_its_text() {
     // Another file is never replaced.
     world.file("mine", "mine");
     let refused = ["life", "--svg", "mine"];
-    world.run(&refused).fails(1, &["mine could not be written", "name another"]);
+    world.run(&refused).fails(1, &["mine could not be written", "choose another file"]);
     assert_eq!(std::fs::read(world.path("work/mine")).unwrap(), b"mine");
     world.run(&["life", "--svg", "no/such/dir.svg"]).fails(1, &["could not be written"]);
 }

@@ -50,7 +50,7 @@ fn front_outside_of_the_workspace_drives_two_sessions_at_once() {
     let ran = RunningCommand::start(command).wait();
     assert!(ran.status.success(), "{}\n{}", ran.text(), ran.err);
     for said in [
-        "version 1 of the protocol",
+        "version 2 of the protocol",
         "steered: ",
         "asked: ",
         "answered: Handled",
@@ -87,7 +87,7 @@ fn serve_says_what_is_wrong_and_how_it_ended() {
     // What was asked for is answered before it ends with its input.
     let work = world.path("work");
     let input = format!(
-        "{{\"type\":\"hello\",\"version\":1}}\n{{\"type\":\"open\",\"id\":1,\"cwd\":{}}}\nnothing\n",
+        "{{\"type\":\"hello\",\"version\":2}}\n{{\"type\":\"open\",\"id\":1,\"cwd\":{}}}\nnothing\n",
         json!(work)
     );
     let ran = world.run_with(&["serve", "--store", "named.db"], input);

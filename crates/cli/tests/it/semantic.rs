@@ -75,7 +75,7 @@ fn nothing_is_sent_unless_it_is_set_up_and_asked_for() {
         .run(&["search", "dog", "--semantic"])
         .fails(2, &["settings.json", "search.meaning.path must be text"]);
     settings(&world, &json!({ "path": "models/none" }));
-    world.run(&["search", "dog", "--semantic"]).fails(2, &["models/none/config.json", "not there"]);
+    world.run(&["search", "dog", "--semantic"]).fails(2, &["models/none/config.json", "it does not exist"]);
     settings(&world, &json!({ "provider": "nobody", "model": "m" }));
     world.run(&["search", "dog", "--semantic"]).fails(2, &["\"nobody\"", "search.meaning.endpoint"]);
 }

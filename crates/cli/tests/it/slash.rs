@@ -166,7 +166,7 @@ fn a_label_is_seen_in_the_tree_and_leads_back() {
     let world = answers(2);
     let mut terminal = after(&world, &["first"]);
     terminal.types("/label before the storm\r");
-    terminal.shows("is labelled");
+    terminal.shows("The label is changed");
     terminal.hides("opening the session");
     terminal.types("/tree\r");
     terminal.shows("[before the storm]");
@@ -215,7 +215,7 @@ fn slash_search_recall_and_tree_show_messages() {
     terminal.types(ENTER);
     terminal.shows("Continue that session");
     // What is asked of a session while it is opened is answered of that one.
-    terminal.types("go on\r/recall\r");
+    terminal.types("continue that\r/recall\r");
     terminal.until("the node in full", |shown| {
         shown.contains("/recall ") && shown.matches("Answer 2.").count() >= 2
     });

@@ -294,7 +294,7 @@ fn cli_commands_print_in_the_terminal_and_move_the_session() {
     // The second is given while the session is opened again behind the first.
     terminal.types("/undo\r/name a good name\r");
     terminal.shows("restores it");
-    terminal.shows("is renamed");
+    terminal.shows("The name of the session is changed");
     terminal.types("/nothing\r");
     terminal.shows("There is no /nothing");
     terminal.types(&format!("{CTRL_C}/help\r"));

@@ -113,8 +113,8 @@ fn tree_of_an_imported_session_marks_the_head_at_once() {
     terminal.until("the tree", |shown| {
         let row = |text: &str| shown.lines().position(|line| line.contains(text));
         row("forked from session") < row("user Right.")
-            && row("user Right.") < row("this session,")
-            && row("this session,") < row("◂ here")
+            && row("user Right.") < row("this session continues")
+            && row("this session continues") < row("◂ here")
     });
     leave(terminal);
 }

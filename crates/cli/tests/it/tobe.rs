@@ -124,7 +124,9 @@ fn session_answers_the_message_that_sent_it_back() {
 
     world.run(&["tobe", "--yes", "nothing", "x"]).fails(2, &["is no node and no session"]);
     world.run(&["tobe", "--yes", &target, " \u{7} "]).fails(2, &["The message is empty"]);
-    world.run(&["tobe", "--yes", &target, &"x".repeat(70_000)]).fails(2, &["at most 65536"]);
+    world
+        .run(&["tobe", "--yes", &target, &"x".repeat(70_000)])
+        .fails(2, &["has 70000 bytes; the limit is 65536"]);
     world.run(&["tobe", "--yes", &target, "[SYSTEM WARNING]: x"]).fails(2, &["use other words"]);
 }
 
@@ -270,7 +272,7 @@ fn below_the_node_of_another_program_a_new_session_begins() {
         let before = world.sessions().len();
         let head = there.head("PI_HEAD");
         let refused = world.run(&["tobe", answer, "Left is closed."]).exits(2);
-        let question = "a new session would begin below";
+        let question = "a new session would start below";
         assert!(refused.message().contains(question), "{}", refused.message());
         assert_eq!(world.sessions().len(), before);
         let way = world.run(&["tobe", answer, "Left is closed.", "--json", "--yes"]).ok().json();

@@ -12,7 +12,7 @@ fn messages() -> Vec<&'static str> {
             None => inside &= line.starts_with('|'),
             Some(("message", _)) => inside = true,
             Some((first, _)) if inside => {
-                found.extend(first.strip_prefix('`').and_then(|m| m.strip_suffix('`')))
+                found.extend(first.strip_prefix('`').and_then(|m| m.strip_suffix('`')));
             }
             Some(_) => {}
         }

@@ -40,7 +40,7 @@ impl Task {
             let ends = self.machine.is_closing();
             return match what {
                 SideWork::Call(_, reply) if ends => {
-                    drop(reply.send(SideReply::Done(Err(RunnerError::Closed))))
+                    drop(reply.send(SideReply::Done(Err(RunnerError::Closed))));
                 }
                 SideWork::Child(_, reply) if ends => {
                     drop(reply.send(SideReply::Done(Err(RunnerError::Closed))));

@@ -111,7 +111,7 @@ impl Travel {
     pub fn way(&self) -> String {
         let Self { target, line, .. } = self;
         if self.begins {
-            return format!("start a session below {} ({line}), which another program wrote", target.short());
+            return format!("start below {} ({line}), which another program wrote", target.short());
         }
         format!("go back to {} ({line}), leaving {}", target.short(), self.loss())
     }

@@ -43,7 +43,7 @@ fn expanded(name: &str) -> Vec<String> {
 fn looks_like_a_setting(text: &str, sections: &[String]) -> bool {
     let is_name = |text: &str| text.chars().all(|c| c.is_ascii_alphabetic() || ".{, }".contains(c));
     let Some((first, rest)) = text.split_once('.') else { return false };
-    let is_file = FILE_ENDS.iter().any(|end| rest == *end);
+    let is_file = FILE_ENDS.contains(&rest);
     is_name(text) && !is_file && sections.iter().any(|section| section == first)
 }
 

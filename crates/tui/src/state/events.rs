@@ -91,7 +91,7 @@ impl State {
             Event::ShellStarted { id, line, hidden } => self.shell_started(id, line, *hidden, effects),
             Event::ShellOutput { id, tail } => self.shell_output(id, tail),
             Event::ShellEnded { id, result, store_error } => {
-                self.shell_ended(id, result, store_error.as_deref(), effects)
+                self.shell_ended(id, result, store_error.as_deref(), effects);
             }
             Event::AskOpened { ask } => {
                 self.activity.set_phase("waiting for your answer");

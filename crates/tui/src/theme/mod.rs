@@ -316,7 +316,7 @@ impl Theme {
                 "roles" => match inner() {
                     Ok(inner) => roles.extend(inner),
                     Err(_) => {
-                        report(line_of(value), "`roles` must be an object with a style for each role".into())
+                        report(line_of(value), "`roles` must be an object with a style for each role".into());
                     }
                 },
                 "colors" => match inner() {

@@ -183,7 +183,7 @@ fn lists_have_numbers_and_words_narrow_them() {
     terminal.line("1", "Model thinker, thinking ");
     terminal.line("/nothing", "There is no /nothing");
     terminal.line("/help", "answers a question or selects a row of a list");
-    terminal.line("/name a good name", "is renamed");
+    terminal.line("/name a good name", "The name of the session is changed");
     terminal.line("!echo seen-$((40+2))", "Your command: echo seen-$((40+2))\n  seen-42\n");
     terminal.types(CTRL_D);
     assert_eq!(terminal.ends(), Some(0));
