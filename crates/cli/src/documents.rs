@@ -79,7 +79,6 @@ fn optional_parts(line: &str) -> Vec<String> {
 /// The commands of a line of shell, each as its words. Redirections, comments and variables set for one command go.
 fn commands(line: &str) -> Vec<Vec<String>> {
     let mut commands = vec![Vec::new()];
-    let letters = line.chars().peekable();
     let mut word: Option<String> = None;
     let mut quote = None;
     let ends = |word: &mut Option<String>, commands: &mut Vec<Vec<String>>| {
@@ -87,7 +86,7 @@ fn commands(line: &str) -> Vec<Vec<String>> {
             command.push(word);
         }
     };
-    for letter in letters {
+    for letter in line.chars() {
         match (quote, letter) {
             (Some(open), _) if open == letter => quote = None,
             (Some(_), _) => word.get_or_insert_default().push(letter),

@@ -145,10 +145,10 @@ fn linear_mode_stops_steers_and_queues() {
     terminal.hears(from, "Not sent: turn left");
     terminal.hears(from, "You: ");
     gate.open();
-    terminal.line("", "Agent:\nFresh.");
+    // The prompt is there again when the turn has ended.
+    terminal.line("", "Agent:\nFresh.\n\nYou: ");
     let from = terminal.transcript().len();
-    terminal.line("one more", "Later.");
-    terminal.hears(from, "You: ");
+    terminal.line("one more", "Later.\n\nYou: ");
     terminal.signal(Signal::SIGINT);
     terminal.hears(from, "Ctrl-C again exits");
     terminal.signal(Signal::SIGINT);
