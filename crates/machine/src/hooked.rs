@@ -36,6 +36,15 @@ pub struct Interventions {
 }
 
 impl Interventions {
+    /// Adds what policies decided later. A policy that is asked again often says the same.
+    pub(crate) fn add_policies(&mut self, policies: Vec<Json>) {
+        for record in policies {
+            if !self.policies.contains(&record) {
+                self.policies.push(record);
+            }
+        }
+    }
+
     /// Keeps them with a step.
     pub fn record(&self, step: &mut StepInfo) {
         record_hooks(step, &self.hooks);

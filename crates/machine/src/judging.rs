@@ -49,7 +49,7 @@ impl Machine {
                 Answer::once()
             }
             CheckedCall::Refused(reason) => {
-                batch.slots[slot].interventions.policies.extend(policies);
+                batch.slots[slot].interventions.add_policies(policies);
                 self.refuse_slot(slot, reason.clone());
                 Answer::Deny { reason: Some(reason) }
             }
@@ -71,7 +71,7 @@ impl Machine {
         if !matches!(place.state, SlotState::Running) {
             return;
         }
-        place.interventions.policies.extend(policies);
+        place.interventions.add_policies(policies);
         let call = place.call.clone();
         let aborting = leaves || self.run.as_ref().is_some_and(|run| run.aborting);
         match prepared {
