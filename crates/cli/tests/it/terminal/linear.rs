@@ -146,9 +146,15 @@ fn linear_mode_stops_steers_and_queues() {
     terminal.hears(from, "You: ");
     gate.open();
     // The prompt is there again when the turn has ended.
-    terminal.line("", "Agent:\nFresh.\n\nYou: ");
+    let prompts_after = |terminal: &mut Terminal, answer: &str| {
+        let from = terminal.transcript().rfind(answer).unwrap();
+        terminal.hears(from, "You: ");
+    };
+    terminal.line("", "Agent:\nFresh.");
+    prompts_after(&mut terminal, "Fresh.");
     let from = terminal.transcript().len();
-    terminal.line("one more", "Later.\n\nYou: ");
+    terminal.line("one more", "Later.");
+    prompts_after(&mut terminal, "Later.");
     terminal.signal(Signal::SIGINT);
     terminal.hears(from, "Ctrl-C again exits");
     terminal.signal(Signal::SIGINT);
