@@ -33,7 +33,7 @@ use crate::travel::{HistorySettings, TravelSettings};
 /// use std::sync::Arc;
 ///
 /// use quipu::protocol::{Model, Outcome};
-/// use quipu::{Engine, Opened, Script, ScriptStep, Sealer, SessionOptions, store};
+/// use quipu::{Engine, OpenedSession, Script, ScriptStep, Sealer, SessionOptions, store};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -52,7 +52,7 @@ use crate::travel::{HistorySettings, TravelSettings};
 /// session.shutdown().await;
 ///
 /// // Later, and in another process if the store is a file:
-/// let Opened { session, notices } = engine.open(&id, options).await?;
+/// let OpenedSession { session, notices } = engine.open(&id, options).await?;
 /// assert!(notices.is_empty());
 /// assert_eq!(session.ask("And?").await?.1, "Again.");
 /// session.shutdown().await;

@@ -30,13 +30,13 @@ pub struct CommitEvent {
 /// # use quipu::{Engine, Script, ScriptStep, Sealer, SessionOptions, store};
 /// use futures_util::future::BoxFuture;
 /// use quipu::protocol::{Model, Notice};
-/// use quipu::{Committed, Follower};
+/// use quipu::{CommitEvent, Follower};
 ///
 /// #[derive(Default)]
 /// struct Count(Mutex<usize>);
 ///
 /// impl Follower for Count {
-///     fn committed(&self, commit: Committed) -> BoxFuture<'_, Vec<Notice>> {
+///     fn committed(&self, commit: CommitEvent) -> BoxFuture<'_, Vec<Notice>> {
 ///         Box::pin(async move {
 ///             *self.0.lock().expect("nobody panicked") += commit.nodes.len();
 ///             Vec::new()

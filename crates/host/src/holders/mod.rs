@@ -133,13 +133,13 @@ pub struct HolderBytes {
 /// use std::sync::Arc;
 ///
 /// use quipu_host::holders::{Holders, LinesHolder};
-/// use quipu_host::{Home, Silent};
+/// use quipu_host::{Home, SilentObserver};
 /// use quipu_store::EraseTargets;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
 /// let dir = tempfile::tempdir().unwrap();
-/// let home = Home::at(dir.path(), Arc::new(Silent));
+/// let home = Home::at(dir.path(), Arc::new(SilentObserver));
 /// let notes = dir.path().join("notes.jsonl");
 /// std::fs::write(&notes, "{\"text\":\"the key is 4711\"}\n{\"text\":\"buy bread\"}\n").unwrap();
 ///

@@ -111,13 +111,14 @@ impl Questions {
             KeyCode::PageUp => reading.top.saturating_sub(page),
             KeyCode::PageDown => reading.top + page,
             KeyCode::Home => 0,
-            KeyCode::End => last,
+            // However many rows there are room for when it is drawn.
+            KeyCode::End => count,
             KeyCode::Up if !reading.read => reading.top.saturating_sub(1),
             KeyCode::Down if !reading.read => reading.top + 1,
             _ => return false,
         };
         reading.read |= reading.ended && top > reading.top;
-        reading.top = top.min(last);
+        reading.top = if code == KeyCode::End { count } else { top.min(last) };
         true
     }
 }
