@@ -15,7 +15,10 @@ impl Bench {
         std::fs::create_dir_all(&folder)?;
         let cargo = "#!/bin/sh\necho \"$*\" >> \"$ASKED\"\ncase \"$*\" in *\"$FAILS\"*) exit 101;; esac\n";
         // Called as `timeout --kill-after=10 SECONDS COMMAND..`; 124 is how the real one says that time ran out.
-        let timeout = "#!/bin/sh\nshift 2\ncase \"$*\" in *\"$HANGS\"*) exit 124;; esac\nexec \"$@\"\n";
+        let timeout = "#!/bin/sh\nshift 2\ncase \"$*\" in\n*\"$HANGS\")\n\
+                       echo 'test slow::one has been running for over 60 seconds'\n\
+                       echo 'test slow::two has been running for over 60 seconds'\n\
+                       echo 'test slow::two ... ok'\nexit 124;;\nesac\nexec \"$@\"\n";
         for (name, text) in [("cargo", cargo), ("timeout", timeout)] {
             let file = folder.join(name);
             std::fs::write(&file, text)?;
@@ -70,6 +73,7 @@ fn every_step_runs_in_order() -> Result<(), Box<dyn Error>> {
         asked.lines().collect::<Vec<_>>(),
         [
             "fetch --locked",
+            "test --workspace --no-run",
             "test --workspace",
             "fmt --all --check",
             "clippy --workspace --all-targets -- -D warnings",
@@ -104,8 +108,10 @@ fn the_first_failure_ends_the_run_and_is_named() -> Result<(), Box<dyn Error>> {
 
 #[test]
 fn a_step_without_end_is_named() -> Result<(), Box<dyn Error>> {
-    let (passed, output, asked) = Bench::new("limit")?.run("nothing", "cargo test")?;
+    let (passed, output, asked) = Bench::new("limit")?.run("nothing", "cargo test --workspace")?;
     assert!(!passed && !asked.contains("fmt"), "{output}");
-    assert!(output.contains("=== FAILED: tests: ran into its limit of "), "{output}");
+    let (before, _) = output.split_once("=== FAILED: tests: ran into its limit of ").ok_or(output.as_str())?;
+    assert!(before.contains("\nnever ended: test slow::one\n"), "{output}");
+    assert!(!before.contains("never ended: test slow::two"), "{output}");
     Ok(())
 }
