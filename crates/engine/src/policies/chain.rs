@@ -181,7 +181,9 @@ impl Policy for WithSteps {
 struct Course {
     /// What the chain is asked about it, and whether somebody had an opinion on that so far.
     opinions: Vec<(PolicyQuestion, bool)>,
-    /// What a person is asked.
+    /// What the permissions ask a person.
+    base_question: Option<String>,
+    /// What a person is asked behind that: by the steps, and because nobody has an opinion.
     questions: Vec<String>,
     /// Who asked whether the call may be made, and what a yes to them is a yes to.
     askers: Vec<GrantClaim>,
@@ -267,13 +269,11 @@ impl Policies {
         };
         let Course { concluded, notices, .. } = &mut course;
         let (records, notices) = (std::mem::take(concluded), std::mem::take(notices));
-        let by_permissions = usize::from(matches!(decided.decision, Decision::Ask { .. }));
         let (prepared, questions) = match end {
             End::Refused(reason) => (CheckedCall::Refused(reason), Vec::new()),
             End::Decided => {
                 self.add_undecided(&mut course, &decided);
-                let questions = course.questions.get(by_permissions..).unwrap_or_default().to_vec();
-                (self.decided(course, decided), questions)
+                (self.decided(&course, decided), course.questions)
             }
         };
         let records = records.iter().filter_map(|record| Json::of(record).ok()).collect();
@@ -295,7 +295,7 @@ impl Policies {
                 let grant = Grant { tool: call.name.clone(), subject: subject.clone() };
                 course.scopes = self.base.scopes(&grant);
                 course.askers.push((BASE, grant));
-                course.questions.push(question.clone());
+                course.base_question = Some(question.clone());
                 PolicyEffect::Asked
             }
             Decision::Deny { .. } => PolicyEffect::Denied,
@@ -397,9 +397,11 @@ impl Policies {
     }
 
     /// What becomes of a call that nobody denied.
-    fn decided(&self, course: Course, decided: DecidedCall) -> CheckedCall {
+    fn decided(&self, course: &Course, decided: DecidedCall) -> CheckedCall {
         let DecidedCall { call, touches, decision, hook_asks, travel, .. } = decided;
-        if course.questions.is_empty() {
+        let asked: Vec<&str> =
+            course.base_question.iter().chain(&course.questions).map(String::as_str).collect();
+        if asked.is_empty() {
             let Some(question) = hook_asks else { return CheckedCall::Ready { call, touches } };
             let (subject, scopes) = (call.arguments.get().into(), vec![Scope::Once]);
             return CheckedCall::Ask { call, touches, question, subject, scopes };
@@ -414,7 +416,7 @@ impl Policies {
         if lasts && course.askers.iter().any(|(at, _)| *at != BASE) {
             self.remember(call.id.clone(), &grant, &course.askers);
         }
-        let (question, scopes) = (with_question(course.questions.join(" "), hook_asks), course.scopes);
+        let (question, scopes) = (with_question(asked.join(" "), hook_asks), course.scopes.clone());
         CheckedCall::Ask { call, touches, question, subject: grant.subject.into(), scopes }
     }
 
@@ -536,6 +538,7 @@ impl Course {
         let asked = asked.into_iter().filter(|(_, asked)| *asked);
         Self {
             opinions: asked.map(|(question, _)| (question, false)).collect(),
+            base_question: None,
             questions: Vec::new(),
             askers: Vec::new(),
             scopes: vec![Scope::Once, Scope::Session, Scope::Always],
