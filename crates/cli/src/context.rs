@@ -1,6 +1,7 @@
 //! `quipu context`: what fills a session's context, how far it is from a compaction, and what its next turn costs.
 
 use std::io::Write as _;
+use std::path::{Path, PathBuf};
 
 use quipu::{CompactionSettings, ContextKind, ContextUse, PruneSettings, SectionUse};
 use quipu_protocol::{Model, Trust, Usage};
@@ -26,7 +27,7 @@ pub(crate) async fn run(args: &ContextArgs) -> Result<(), Failure> {
         model: args.model.clone(),
         ..Task::default()
     };
-    let here = if task.resume { current_dir()? } else { std::path::PathBuf::new() };
+    let here = if task.resume { current_dir()? } else { PathBuf::new() };
     let Some(row) = setup::existing_session(&home, &request(&task, &here)?).await? else {
         return Err(Failure::usage(
             "this directory has no session; `quipu sessions --all` lists those of every directory",
@@ -39,12 +40,13 @@ pub(crate) async fn run(args: &ContextArgs) -> Result<(), Failure> {
         )));
     };
     let settings = home.settings();
-    let config = home.config_in(std::path::Path::new(&row.cwd));
+    let config = home.config_in(Path::new(&row.cwd));
     let (compaction, prune) = (config.compaction, config.prune);
     let store = home.store().await?;
     let last = quipu::last_epoch(&*store, &row).await?;
     // What fills it can be told without knowing the model; then its window and prices are not.
-    let model = match setup::model_of(&settings, &request(&task, &here)?, last.as_ref()) {
+    let place = (Path::new(&row.cwd), last.as_ref());
+    let model = match setup::model_of(&home, &settings, &request(&task, &here)?, place) {
         Ok(model) => Some(model),
         Err(error) => {
             note(format!("warning: {}", error.message));

@@ -5,7 +5,10 @@ use std::io::Write as _;
 use quipu_protocol::Model;
 use quipu_providers::{SourcedModel, is_supported};
 
+use quipu_host::OpenRequest;
+
 use crate::args::{ModelsArgs, StoreArg};
+use crate::console::current_dir;
 use crate::exit::Failure;
 use crate::home::home;
 use crate::print::{Paint, note, printable};
@@ -19,6 +22,10 @@ pub(crate) async fn run(args: &ModelsArgs) -> Result<(), Failure> {
         let id = format!("{}/{}", model.provider, model.id).to_lowercase();
         id.contains(&wanted) || model.name.to_lowercase().contains(&wanted)
     };
+    // What keeps a new session from having one is said where one begins.
+    let here = current_dir().unwrap_or_default();
+    let request = OpenRequest { here: here.clone(), ..OpenRequest::default() };
+    let begins_with = quipu_host::model_of(&home, &settings, &request, (&here, None)).ok();
     let mut out = std::io::BufWriter::new(crate::console::stdout());
     let paint = Paint::stdout();
     let (mut shown, mut hidden) = (0, 0);
@@ -27,6 +34,8 @@ pub(crate) async fn run(args: &ModelsArgs) -> Result<(), Failure> {
             continue;
         }
         let available = settings.is_available(&model);
+        let chosen =
+            begins_with.as_ref().is_some_and(|it| (&it.provider, &it.id) == (&model.provider, &model.id));
         if !available && !args.all {
             hidden += 1;
             continue;
@@ -44,6 +53,7 @@ pub(crate) async fn run(args: &ModelsArgs) -> Result<(), Failure> {
                 "input": model.input,
                 "cost": model.cost,
                 "available": available,
+                "chosen": chosen,
                 "supported": is_supported(&model),
                 "source": &*source,
             });
@@ -51,6 +61,7 @@ pub(crate) async fn run(args: &ModelsArgs) -> Result<(), Failure> {
             continue;
         }
         let why = match (available, is_supported(&model)) {
+            (true, _) if chosen => "  (new sessions here)",
             (true, _) => "",
             (false, true) => "  (no credential)",
             (false, false) => "  (its API is not supported yet)",

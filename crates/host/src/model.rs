@@ -1,24 +1,30 @@
 //! Which model answers.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use quipu::Provider;
 use quipu_protocol::{Epoch, Model, ModelErrorKind, Thinking};
 use quipu_providers::{Selection, Settings};
 
+use crate::model_choices::KeptChoices;
 use crate::{Advice, Failure, FailureKind, Home, HostNotice, OpenRequest};
 
 /// A model, its provider and its level of thinking.
 pub(crate) type ModelChoice = (Arc<Model>, Arc<dyn Provider>, Thinking);
 
-/// The model that a task asks for.
+/// The model that a task in `cwd` asks for. `request` counts first, then what the session had `last`, then what a person
+/// chose for the directory, `defaultModel` of the settings, what a person chose last elsewhere, and the default of the
+/// first provider that can be used. The level of thinking follows the same order.
 pub(crate) fn real_model(
     home: &Home,
     settings: &Settings,
     request: &OpenRequest,
-    last: Option<&Epoch>,
+    (cwd, last): (&Path, Option<&Epoch>),
 ) -> Result<ModelChoice, Failure> {
-    let Selection { model, thinking, note: hint } = choose_model(settings, request, last)?;
+    let kept = Defaults::of(home, cwd)?;
+    let ChosenModel { selection, origin } = choose_model(settings, request, &kept, last)?;
+    let Selection { model, thinking, note: hint } = selection;
     if let Some(hint) = hint {
         let advice = Some(with_another(None));
         home.observer().notice(HostNotice { warns: false, text: hint, advice });
@@ -30,45 +36,101 @@ pub(crate) fn real_model(
         };
         // A session that was begun elsewhere names a model of there.
         let other = last.filter(|_| request.model.is_none()).and_then(|_| settings.default_model());
-        let failure = Failure::new(kind, error);
+        let failure = match origin {
+            Some(origin) => Failure::new(kind, format!("{origin}, {}/{}: {error}", model.provider, model.id)),
+            None => Failure::new(kind, error),
+        };
         match other {
             Some(other) => failure.advise(with_another(Some(&other))),
             None if kind == FailureKind::Request => failure.advise(Advice::ListModels),
             None => failure,
         }
     })?;
-    let wanted = match (request.thinking, last) {
+    let wanted = match (request.thinking.or(thinking), last) {
         (Some(level), _) => level,
-        (None, Some(epoch)) => thinking.unwrap_or(epoch.thinking),
-        (None, None) => thinking.unwrap_or(Thinking::Medium),
+        (None, Some(epoch)) => epoch.thinking,
+        (None, None) => {
+            kept.choices.thinking(&model.provider, &model.id).or(kept.thinking).unwrap_or(Thinking::Medium)
+        }
     };
     let thinking = quipu_providers::clamp_level(&model, wanted);
     Ok((model, provider, thinking))
 }
 
+/// What holds for a session that begins, where its request says nothing.
+struct Defaults {
+    choices: KeptChoices,
+    cwd: PathBuf,
+    model: Option<String>,
+    thinking: Option<Thinking>,
+}
+
+impl Defaults {
+    fn of(home: &Home, cwd: &Path) -> Result<Self, Failure> {
+        let config = home.config_in(cwd);
+        if let Some(problem) = config.problem_of("defaultModel") {
+            return Err(Failure::request(problem.to_string()));
+        }
+        let (model, thinking) = (config.default_model.clone(), config.default_thinking);
+        Ok(Self { choices: KeptChoices::of(home), cwd: cwd.to_owned(), model, thinking })
+    }
+
+    /// The models that were chosen, the one that counts most first, each with where it was chosen.
+    fn models(&self) -> impl Iterator<Item = (&str, &'static str)> {
+        let here =
+            self.choices.in_directory(&self.cwd).map(|model| (model, "The model chosen in this directory"));
+        let set = self.model.as_deref().map(|model| (model, "`defaultModel` of the settings"));
+        let last = self.choices.last().map(|model| (model, "The model chosen last"));
+        here.into_iter().chain(set).chain(last)
+    }
+}
+
+/// A model, and where it was chosen if that was not by the request.
+struct ChosenModel {
+    selection: Selection,
+    origin: Option<&'static str>,
+}
+
 fn choose_model(
     settings: &Settings,
     request: &OpenRequest,
+    kept: &Defaults,
     last: Option<&Epoch>,
-) -> Result<Selection, Failure> {
+) -> Result<ChosenModel, Failure> {
     let provider = request.provider.as_deref();
-    let found = match (&request.model, last) {
-        (Some(pattern), _) => settings.find(provider, pattern),
+    let asked = |selection| ChosenModel { selection, origin: None };
+    match (&request.model, last) {
+        (Some(pattern), _) => settings
+            .find(provider, pattern)
+            .map(asked)
+            .map_err(|error| Failure::request(error).advise(Advice::ListModels)),
         (None, Some(epoch)) if provider.is_none() && !epoch.model.is_empty() => {
-            return settings.find_again(&epoch.provider, &epoch.model).map_err(|error| {
+            settings.find_again(&epoch.provider, &epoch.model).map(asked).map_err(|error| {
                 Failure::request(format!(
                     "the session last used {}/{}, which is not available any more. {error}",
                     epoch.provider, epoch.model,
                 ))
                 .advise(with_another(settings.default_model().as_deref()))
-            });
+            })
         }
         (None, _) => {
+            for (pattern, origin) in kept.models() {
+                let found = settings.find(None, pattern);
+                let other = |found: &Selection| provider.is_some_and(|asked| asked != found.model.provider);
+                match found {
+                    Ok(found) if other(&found) => {}
+                    Ok(selection) => return Ok(ChosenModel { selection, origin: Some(origin) }),
+                    // With a provider in the request the choice need not be understood.
+                    Err(_) if provider.is_some() => {}
+                    Err(error) => {
+                        return Err(Failure::request(format!("{origin}: {error}")).advise(Advice::ListModels));
+                    }
+                }
+            }
             let model = default_model(settings, provider).ok_or_else(|| no_model(settings, provider))?;
-            Ok(Selection { model, thinking: None, note: None })
+            Ok(asked(Selection { model, thinking: None, note: None }))
         }
-    };
-    found.map_err(|error| Failure::request(error).advise(Advice::ListModels))
+    }
 }
 
 /// How a session goes on whose model cannot be asked. Another one is never chosen for it: what was said may be meant for
@@ -77,13 +139,14 @@ fn with_another(other: Option<&Model>) -> Advice {
     Advice::AnotherModel(other.map(|other| (other.provider.clone(), other.id.clone())))
 }
 
-/// The model that a task would be asked of.
+/// The model that a task in `cwd` would be asked of.
 pub fn model_of(
+    home: &Home,
     settings: &Settings,
     request: &OpenRequest,
-    last: Option<&Epoch>,
+    (cwd, last): (&Path, Option<&Epoch>),
 ) -> Result<Arc<Model>, Failure> {
-    choose_model(settings, request, last).map(|selection| selection.model)
+    choose_model(settings, request, &Defaults::of(home, cwd)?, last).map(|chosen| chosen.selection.model)
 }
 
 fn no_model(settings: &Settings, provider: Option<&str>) -> Failure {

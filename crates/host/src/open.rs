@@ -224,7 +224,7 @@ async fn prepare(
     let (model, provider, thinking): ModelChoice = match &request.replay {
         Some(replay) => (replay.model(), replay.clone(), replay.thinking()),
         None => {
-            let (model, provider, thinking) = real_model(home, settings, request, last)?;
+            let (model, provider, thinking) = real_model(home, settings, request, (cwd, last))?;
             let provider = match &request.record {
                 Some(path) => {
                     let sealer = engine.sealer().clone();

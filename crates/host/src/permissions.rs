@@ -1,25 +1,19 @@
 //! Permissions as the user keeps them, in one file for all projects, and as a session has them.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::{Flock, FlockArg};
 use quipu::{
     Cache, CommandNeeds, Grant, Namespaces, Network, PermissionMode, PermissionRules, Permissions, TravelRule,
 };
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use crate::state_file::{State, StateFile};
 use crate::{Advice, Failure, Home, env, sandbox};
 
-/// Bytes of the file at most.
-const LIMIT: u64 = 8 << 20;
-
 /// `permissions.json`. Keys are true paths of directories.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct PermissionFile {
     version: u32,
     /// The number of the next grant.
@@ -27,6 +21,21 @@ struct PermissionFile {
     next: u64,
     #[serde(default)]
     projects: BTreeMap<String, Project>,
+}
+
+impl Default for PermissionFile {
+    fn default() -> Self {
+        Self { version: Self::VERSION, next: 0, projects: BTreeMap::new() }
+    }
+}
+
+impl State for PermissionFile {
+    const VERSION: u32 = 1;
+    const RESET: &str = "reset all permissions";
+
+    fn version(&self) -> u32 {
+        self.version
+    }
 }
 
 /// What is saved for a directory.
@@ -124,7 +133,7 @@ pub fn mode_named(word: &str) -> Option<PermissionMode> {
 /// The file, and the project of one directory in it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Record {
-    path: PathBuf,
+    file: StateFile,
     /// `None` for a directory whose name is not text: two of them must not be taken for one.
     pub(crate) project: Option<String>,
 }
@@ -137,37 +146,12 @@ impl Record {
 
     /// That of a directory, for the user whose files are in `home`.
     pub(crate) fn in_home(home: &Path, cwd: &Path) -> Self {
-        Self { path: home.join("permissions.json"), project: cwd.to_str().map(str::to_owned) }
+        let file = StateFile::new(home.join("permissions.json"));
+        Self { file, project: cwd.to_str().map(str::to_owned) }
     }
 
     fn read(&self) -> Result<PermissionFile, Failure> {
-        let shown = self.path.display();
-        let failed = |why: String| {
-            Failure::failed(format!(
-                "{shown} cannot be used: {why}; correct it, or remove it to reset all permissions"
-            ))
-        };
-        match std::fs::metadata(&self.path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Ok(PermissionFile { version: 1, ..PermissionFile::default() });
-            }
-            Err(error) => return Err(failed(error.to_string())),
-            Ok(found) if !found.is_file() => return Err(failed("it is not a regular file".into())),
-            Ok(found) if found.len() > LIMIT => return Err(failed("it is larger than 8 MiB".into())),
-            Ok(_) => {}
-        }
-        let mut text = String::new();
-        File::open(&self.path)
-            .and_then(|file| file.take(LIMIT).read_to_string(&mut text))
-            .map_err(|error| failed(error.to_string()))?;
-        let saved: PermissionFile = serde_json::from_str(&text).map_err(|error| failed(error.to_string()))?;
-        if saved.version != 1 {
-            return Err(failed(format!(
-                "it has version {}; this program knows only version 1",
-                saved.version
-            )));
-        }
-        Ok(saved)
+        self.file.read()
     }
 
     /// What is saved for the directory.
@@ -181,30 +165,11 @@ impl Record {
 
     /// Changes the file, alone. Nothing is written when nothing changed.
     fn change(&self, change: impl FnOnce(&mut PermissionFile) -> bool) -> Result<(), Failure> {
-        let failed = |error: std::io::Error| {
-            Failure::failed(format!("{} cannot be written: {error}", self.path.display()))
-        };
-        let dir = self.path.parent().unwrap_or(Path::new("/"));
-        std::os::unix::fs::DirBuilderExt::mode(std::fs::DirBuilder::new().recursive(true), 0o700)
-            .create(dir)
-            .map_err(failed)?;
-        let private = |path: &Path| {
-            std::fs::OpenOptions::new().append(true).create(true).mode(0o600).open(path).map_err(failed)
-        };
-        let lock = private(&dir.join("permissions.lock"))?;
-        let _lock = Flock::lock(lock, FlockArg::LockExclusive).map_err(|(_, error)| failed(error.into()))?;
-        let mut saved = self.read()?;
-        if !change(&mut saved) {
-            return Ok(());
-        }
-        saved.projects.retain(|_, project| project.mode.is_some() || !project.entries.is_empty());
-        let mut text = serde_json::to_string_pretty(&saved).map_err(|error| failed(error.into()))?;
-        text.push('\n');
-        // Written aside, so that nobody ever reads half of it.
-        let mut aside = tempfile::Builder::new().prefix(".permissions-").tempfile_in(dir).map_err(failed)?;
-        aside.write_all(text.as_bytes()).and_then(|()| aside.as_file().sync_all()).map_err(failed)?;
-        aside.persist(&self.path).map_err(|error| failed(error.error))?;
-        Ok(())
+        self.file.change(|saved: &mut PermissionFile| {
+            let changed = change(saved);
+            saved.projects.retain(|_, project| project.mode.is_some() || !project.entries.is_empty());
+            changed
+        })
     }
 
     fn named(&self) -> Result<&String, Failure> {
@@ -350,7 +315,7 @@ impl Source {
 
     /// The files that it is read from.
     pub(crate) fn files(&self) -> [PathBuf; 2] {
-        [self.record.path.clone(), self.home.dir.join("settings.json")]
+        [self.record.file.path.clone(), self.home.dir.join("settings.json")]
     }
 
     /// Whether commands are kept off the network, which the mode `full` cannot do.

@@ -2,8 +2,8 @@
 //! gives it; tests give their own.
 
 pub use quipu_host::{
-    CycleModel, FoundItem, FoundItems, Glimpse, KeyOutcome, LocalServer, LocalServers, ProviderItem, Reach,
-    SessionItem, TreeKind, TreeRow,
+    CycleModel, FoundItem, FoundItems, Glimpse, KeyOutcome, LocalServer, LocalServers, ModelChoice,
+    ProviderItem, Reach, SessionItem, TreeKind, TreeRow,
 };
 use std::future::Future;
 use std::pin::Pin;
@@ -56,6 +56,9 @@ pub trait Host: Send + Sync + 'static {
 
     /// Models that the keys for the next one and the one before go through.
     fn cycled(&self) -> HostFuture<Vec<CycleModel>>;
+
+    /// Keeps a choice of model or level, for sessions that begin later in this directory or with this model.
+    fn keep_choice(&self, choice: ModelChoice) -> HostFuture<()>;
 
     /// Levels of thinking that a model has, in order.
     fn levels(&self, model: &Model) -> Vec<Thinking>;

@@ -128,9 +128,11 @@ pub(super) async fn stored(
 #[cfg(test)]
 mod tests {
     /// Settings whose effect is looked for elsewhere, or that are read together with one of the table.
-    const ELSEWHERE: [&str; 24] = [
+    const ELSEWHERE: [&str; 26] = [
         "screenReader",
         "terminal.",
+        "defaultModel",
+        "defaultThinkingLevel",
         "enabledModels",
         "thinkingBudgets.",
         "retry.baseDelayMs",

@@ -11,8 +11,9 @@ use quipu_store::Graph;
 use quipu_tui::editor::Candidate;
 use quipu_tui::terminal::Abilities;
 use quipu_tui::{
-    CommandOutput, CycleModel, Glimpse, Host, HostError, HostFuture, KeyOutcome, OpenError, OpenTarget,
-    OutputSink, ProviderItem, Reach, SessionItem, SessionRequest, SettingOutcome, TreeKind, TreeRow,
+    CommandOutput, CycleModel, Glimpse, Host, HostError, HostFuture, KeyOutcome, ModelChoice, OpenError,
+    OpenTarget, OutputSink, ProviderItem, Reach, SessionItem, SessionRequest, SettingOutcome, TreeKind,
+    TreeRow,
 };
 
 use tokio_util::sync::CancellationToken;
@@ -314,6 +315,18 @@ impl Host for TerminalHost {
             let cwd = inner.current().cwd.clone();
             let models = move || quipu_host::cycled_models(&inner.home, &cwd);
             Ok(tokio::task::spawn_blocking(models).await.map_err(Failure::failed)??)
+        })
+    }
+
+    fn keep_choice(&self, choice: ModelChoice) -> HostFuture<()> {
+        self.with_inner(|inner| async move {
+            // Such a run leaves nothing behind.
+            if inner.task.no_session {
+                return Ok(());
+            }
+            let cwd = inner.current().cwd.clone();
+            let keep = move || quipu_host::keep_model_choice(&inner.home, &cwd, &choice);
+            Ok(tokio::task::spawn_blocking(keep).await.map_err(Failure::failed)??)
         })
     }
 

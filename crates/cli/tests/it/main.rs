@@ -85,6 +85,8 @@ mod merge;
 #[cfg(test)]
 mod missing_cwd;
 #[cfg(test)]
+mod model_choice;
+#[cfg(test)]
 mod network;
 #[cfg(test)]
 mod outputs;

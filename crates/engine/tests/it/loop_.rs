@@ -445,7 +445,10 @@ async fn one_call_of_a_batch_is_stopped() {
 
 #[tokio::test]
 async fn a_policy_that_hangs_does_not_hold_up_an_abort() {
-    struct HangingPolicy(std::sync::mpsc::Sender<()>, std::sync::Mutex<std::sync::mpsc::Receiver<()>>);
+    struct HangingPolicy(
+        tokio::sync::mpsc::UnboundedSender<()>,
+        std::sync::Mutex<std::sync::mpsc::Receiver<()>>,
+    );
     impl Policy for HangingPolicy {
         fn decide(&self, _: &Proposal<'_>) -> Decision {
             self.0.send(()).unwrap();
@@ -455,13 +458,14 @@ async fn a_policy_that_hangs_does_not_hold_up_an_abort() {
         }
     }
     let world = World::with([call(&[("echo", json!({}))])]);
-    let (asked, was_asked) = std::sync::mpsc::channel();
+    // Waited for without a thread: the test has but one, on which the session works as well.
+    let (asked, mut was_asked) = tokio::sync::mpsc::unbounded_channel();
     let (release, hangs) = std::sync::mpsc::channel();
     let policy = Arc::new(HangingPolicy(asked, std::sync::Mutex::new(hangs)));
     let live = world.create_with(quipu::SessionOptions { policy, ..world.options() }).await;
     live.session.prompt("go").await.unwrap();
     live.until(2, |event| matches!(event, Event::MessageEnded { .. })).await;
-    was_asked.recv().unwrap();
+    was_asked.recv().await.unwrap();
     live.session.abort().await.unwrap();
     live.settled(1).await;
     assert_eq!(live.results(), [("c1".into(), "Operation aborted".into(), true)]);

@@ -21,6 +21,7 @@ use quipu::{
     CompactionSettings, FileSettings, HistorySettings, IdentitySettings, Network, PruneSettings,
     PublishSettings, TravelRule, TravelSettings, compaction_settings, prune_settings,
 };
+use quipu_protocol::Thinking;
 use quipu_providers::{CallSettings, EmbedderSettings};
 use serde_json::{Map, Value};
 
@@ -42,6 +43,10 @@ pub struct Settings {
     pub screen_reader: bool,
     /// What the terminal does.
     pub terminal: TerminalSettings,
+    /// The model of a new session where none was chosen in its directory: `provider/id`, or a part of a name.
+    pub default_model: Option<String>,
+    /// The level of thinking of a new session where none was chosen for its model.
+    pub default_thinking: Option<Thinking>,
     /// The models that are gone through; none for all.
     pub enabled_models: Vec<String>,
     /// How models are called.
@@ -198,6 +203,8 @@ impl Settings {
                     _ => NotifySetting::Auto,
                 },
             },
+            default_model: word("defaultModel").map(str::to_owned),
+            default_thinking: word("defaultThinkingLevel").and_then(quipu_providers::parse_level),
             enabled_models: texts("enabledModels"),
             calls: CallSettings::of_json(&all).0,
             compaction: compaction_settings(&all).0,

@@ -158,6 +158,22 @@ pub const KEYS: &[Key] = &[
         "how the terminal calls you when you look elsewhere",
     ),
     key(
+        "defaultModel",
+        Kind::Text,
+        "",
+        NextSession,
+        ALLOWED,
+        "the model of a new session where none was chosen in its directory: provider/id, or a part of a name",
+    ),
+    key(
+        "defaultThinkingLevel",
+        Kind::Word(&["off", "minimal", "low", "medium", "high", "xhigh", "max"]),
+        "\"medium\"",
+        NextSession,
+        ALLOWED,
+        "the level of thinking of a new session where none was chosen for its model",
+    ),
+    key(
         "enabledModels",
         Kind::List(Item::Model),
         "[]",

@@ -342,6 +342,7 @@ fn projects_cannot_open_anything() {
     let mut all = json!({});
     let example = |key: &Key| match key.name {
         "theme" => json!("light"),
+        "defaultModel" => json!("sonnet"),
         "terminal.hyperlinks" => json!(false),
         "localServers" => json!(false),
         "identity.file" => json!("/etc/passwd"),

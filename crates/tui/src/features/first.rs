@@ -2,7 +2,7 @@
 
 use super::{credentials, models, reports, search};
 use crate::component::Chooser;
-use crate::host::{LocalServers, SessionRequest};
+use crate::host::LocalServers;
 use crate::picker::{Picker, PickerRow};
 use crate::quoting::words;
 use crate::{Effect, Request, SlashCommand, State};
@@ -119,8 +119,7 @@ impl State {
         match first {
             FirstChoice::Local(provider, id) => {
                 self.opening.unready = false;
-                let open = SessionRequest { model: Some((provider, id)), ..self.opening.latest.clone() };
-                self.opening.begin(open, effects);
+                models::open_with(self, Some((provider, id)), None, effects);
             }
             FirstChoice::Model => models::choose_model(effects),
             FirstChoice::Key => credentials::login(self, "", effects),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use quipu_protocol::{Command, Model, Setting, Thinking};
 
 use crate::component::Chooser;
-use crate::host::{CycleModel, SessionRequest};
+use crate::host::{CycleModel, ModelChoice, SessionRequest};
 use crate::levels::{level_name, level_named};
 use crate::picker::{Picker, PickerRow};
 use crate::{Action, Effect, Purpose, Request, SlashCommand, State};
@@ -19,7 +19,7 @@ pub(crate) const THINKING: SlashCommand =
 
 /// Which way models are gone through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ModelChoice {
+enum CycleDirection {
     /// The one after the one that answers.
     Next,
     /// The one before it.
@@ -49,14 +49,14 @@ fn show_models(state: &mut State, models: Vec<Arc<Model>>, _: &mut Vec<Effect>) 
     }));
 }
 
-fn cycled(choice: ModelChoice) -> Request {
+fn cycled(direction: CycleDirection) -> Request {
     let then = move |state: &mut State, models: Vec<CycleModel>, effects: &mut Vec<Effect>| {
-        cycle(state, &models, choice, effects);
+        cycle(state, &models, direction, effects);
     };
     Request::to_host("cycled", |host| host.cycled(), then)
 }
 
-fn cycle(state: &mut State, models: &[CycleModel], choice: ModelChoice, effects: &mut Vec<Effect>) {
+fn cycle(state: &mut State, models: &[CycleModel], direction: CycleDirection, effects: &mut Vec<Effect>) {
     let now = state.standing.model.as_ref();
     let (provider, id) = match (&state.opening.wanted.0, now) {
         (Some((provider, id)), _) => (provider.as_str(), id.as_str()),
@@ -68,9 +68,9 @@ fn cycle(state: &mut State, models: &[CycleModel], choice: ModelChoice, effects:
         state.hint = Some("There is no other model; `/login` adds a key for more".into());
         return;
     }
-    let next = match (at, choice) {
-        (Some(at), ModelChoice::Previous) => (at + models.len() - 1) % models.len(),
-        (Some(at), ModelChoice::Next) => (at + 1) % models.len(),
+    let next = match (at, direction) {
+        (Some(at), CycleDirection::Previous) => (at + models.len() - 1) % models.len(),
+        (Some(at), CycleDirection::Next) => (at + 1) % models.len(),
         (None, _) => 0,
     };
     let (model, thinking) = &models[next];
@@ -82,14 +82,20 @@ fn cycle(state: &mut State, models: &[CycleModel], choice: ModelChoice, effects:
 }
 
 impl State {
+    /// The host keeps a choice for the sessions that begin later.
+    pub(crate) fn keep_choice(choice: ModelChoice, effects: &mut Vec<Effect>) {
+        let keep = Request::to_host("choice", |host| host.keep_choice(choice), |_, (), _| {});
+        effects.push(Effect::Ask(keep));
+    }
+
     /// The model after the one that answers.
     pub(crate) fn next_model(&mut self, effects: &mut Vec<Effect>) {
-        effects.push(Effect::Ask(cycled(ModelChoice::Next)));
+        effects.push(Effect::Ask(cycled(CycleDirection::Next)));
     }
 
     /// The model before the one that answers.
     pub(crate) fn previous_model(&mut self, effects: &mut Vec<Effect>) {
-        effects.push(Effect::Ask(cycled(ModelChoice::Previous)));
+        effects.push(Effect::Ask(cycled(CycleDirection::Previous)));
     }
 
     /// The level after the one that holds.
@@ -105,6 +111,25 @@ impl State {
         switch(self, None, Some(next), effects);
         self.hint = Some(format!("Thinking: {}", level_name(next)));
     }
+}
+
+/// Opens a session with this choice, which is kept once it is open.
+pub(crate) fn open_with(
+    state: &mut State,
+    model: Option<(String, String)>,
+    thinking: Option<Thinking>,
+    effects: &mut Vec<Effect>,
+) {
+    let chosen = model.clone();
+    state.opening.chosen = chosen.map(|(provider, id)| ModelChoice { provider, id, chosen: true, thinking });
+    let open = SessionRequest { model, thinking, ..state.opening.latest.clone() };
+    state.opening.begin(open, effects);
+}
+
+/// The model that holds, or will once it is accepted.
+fn current(state: &State) -> Option<(String, String)> {
+    let standing = state.standing.model.as_ref().map(|model| (model.provider.clone(), model.id.clone()));
+    state.opening.wanted.0.clone().or(standing)
 }
 
 fn model(state: &mut State, name: &str, effects: &mut Vec<Effect>) {
@@ -133,16 +158,22 @@ fn switch(
     effects: &mut Vec<Effect>,
 ) {
     if state.opening.unready && !state.opening.under_way {
-        let open = SessionRequest { model, thinking, ..state.opening.latest.clone() };
-        return state.opening.begin(open, effects);
+        return open_with(state, model, thinking, effects);
     }
-    let setting =
-        |(provider, id): &(String, String)| Setting::Model { provider: provider.clone(), id: id.clone() };
-    let settings = model.iter().map(setting).chain(thinking.map(|level| Setting::Thinking { level }));
+    let mut changes = Vec::new();
+    if let Some((provider, id)) = model.clone() {
+        let choice = ModelChoice { provider: provider.clone(), id: id.clone(), chosen: true, thinking: None };
+        changes.push((Setting::Model { provider, id }, choice));
+    }
+    if let Some((level, (provider, id))) = thinking.zip(model.clone().or_else(|| current(state))) {
+        let choice = ModelChoice { provider, id, chosen: false, thinking };
+        changes.push((Setting::Thinking { level }, choice));
+    }
     if state.opening.under_way {
-        state.opening.settings.extend(settings);
+        state.opening.settings.extend(changes);
     } else {
-        effects.extend(settings.map(|setting| Effect::Send(Command::Set { setting }, Purpose::Set)));
+        let send = |(setting, choice)| Effect::Send(Command::Set { setting }, Purpose::Set(choice));
+        effects.extend(changes.into_iter().map(send));
     }
     state.opening.wanted = (model.or(state.opening.wanted.0.take()), thinking.or(state.opening.wanted.1));
     if state.activity.working.is_some() {

@@ -279,11 +279,14 @@ impl State {
                     effects.push(Effect::Draft);
                 }
             }
-            (Purpose::Set, result) => {
+            (Purpose::Set(choice), result) => {
                 self.opening.wanted = (None, None);
-                if let Err(refused) = result {
-                    self.hint = None;
-                    self.error("The session did not change.", &refused.to_string());
+                match result {
+                    Ok(_) => Self::keep_choice(choice, effects),
+                    Err(refused) => {
+                        self.hint = None;
+                        self.error("The session did not change.", &refused.to_string());
+                    }
                 }
             }
             (Purpose::Say(text), Err(refused)) => {

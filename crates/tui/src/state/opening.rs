@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use quipu_host::Question;
+use quipu_host::{ModelChoice, Question};
 use quipu_protocol::{Command, Entry, Message, Setting, Thinking};
 
 use super::{Effect, Purpose, State};
@@ -26,7 +26,9 @@ pub(crate) struct Opening {
     /// What is to be opened instead of what is being opened.
     pub(crate) pending: Option<SessionRequest>,
     /// What is to be changed in the session once it is open.
-    pub(crate) settings: Vec<Setting>,
+    pub(crate) settings: Vec<(Setting, ModelChoice)>,
+    /// The choice that the session is being opened with, to be kept once it is open.
+    pub(crate) chosen: Option<ModelChoice>,
     /// The model and the level that were chosen last, until the session has them.
     pub(crate) wanted: (Option<(String, String)>, Option<Thinking>),
     /// The terminal's own commands that wait until a session is open, or its work is done; with what follows them.
@@ -60,6 +62,7 @@ impl Opening {
 impl State {
     pub(super) fn on_opened(&mut self, result: Result<OpenedSession, OpenError>, effects: &mut Vec<Effect>) {
         self.opening.under_way = false;
+        let chosen = self.opening.chosen.take();
         self.activity.stop();
         self.outbox.queue = Default::default();
         self.questions.asks.clear();
@@ -77,6 +80,9 @@ impl State {
                 return self.not_opened(effects);
             }
         };
+        if let Some(choice) = chosen {
+            Self::keep_choice(choice, effects);
+        }
         (self.opening.unready, self.opening.returns) = (false, false);
         self.opening.wanted = (None, None);
         let view = opened.session.view();
@@ -126,8 +132,8 @@ impl State {
         if self.opening.reopens {
             return self.reopen(effects);
         }
-        for setting in std::mem::take(&mut self.opening.settings) {
-            effects.push(Effect::Send(Command::Set { setting }, Purpose::Set));
+        for (setting, choice) in std::mem::take(&mut self.opening.settings) {
+            effects.push(Effect::Send(Command::Set { setting }, Purpose::Set(choice)));
         }
         self.say_what_waits(effects);
     }

@@ -7,7 +7,7 @@ use quipu_protocol::{Ack, BashExecutionMessage, Command, Envelope, RunId, Thinki
 use quipu_workspace::HelperError;
 
 use crate::editor::{Candidate, Query};
-use crate::host::{Glimpse, HostError, OpenError, OpenedSession, SessionRequest};
+use crate::host::{Glimpse, HostError, ModelChoice, OpenError, OpenedSession, SessionRequest};
 use crate::request::{Reply, Request, Stop};
 use crate::{ClipboardError, Key, Size};
 
@@ -111,8 +111,8 @@ pub enum Purpose {
     Say(String),
     /// What waited is taken back into the editor.
     TakeBack,
-    /// The session is to go on with another model or level.
-    Set,
+    /// The session continues with another model or level; the host keeps this choice once the session has it.
+    Set(ModelChoice),
     /// The session is moved, or something is noted of it; the command by its name.
     Move(&'static str),
     /// A line is to run in the shell.

@@ -10,8 +10,8 @@ use quipu_protocol::{BashExecutionMessage, Model, NodeId, SessionId, Thinking};
 use quipu_tui::editor::Candidate;
 use quipu_tui::{
     CommandOutput, Context, CycleModel, Effect, FoundItems, Glimpse, Host, HostError, HostFuture, KeyOutcome,
-    LocalServers, OpenError, OpenedSession, OutputSink, ProviderItem, Reach, SessionItem, SessionRequest,
-    SettingOutcome, State, TreeRow, UiEvent,
+    LocalServers, ModelChoice, OpenError, OpenedSession, OutputSink, ProviderItem, Reach, SessionItem,
+    SessionRequest, SettingOutcome, State, TreeRow, UiEvent,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -81,6 +81,11 @@ impl Host for FakeHost {
 
     fn cycled(&self) -> HostFuture<Vec<CycleModel>> {
         refused()
+    }
+
+    fn keep_choice(&self, choice: ModelChoice) -> HostFuture<()> {
+        self.note(format!("keep {choice:?}"));
+        given(())
     }
 
     fn levels(&self, _: &Model) -> Vec<Thinking> {
