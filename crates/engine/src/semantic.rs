@@ -1,4 +1,4 @@
-//! Finding by meaning beside finding by words: vectors are made of what was said, and both rankings are mixed.
+//! Semantic search: vectors of messages, and a ranking that combines their nearness with the search by words.
 //!
 //! Texts are sealed once more before they are given away: what other programs wrote into the store was not.
 
@@ -15,7 +15,7 @@ pub const RANK_OFFSET: u32 = 60;
 /// Texts that are given to the model at once.
 const BATCH: usize = 64;
 
-/// A search by meaning failed.
+/// A semantic search failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SemanticError {
     /// The store.
@@ -43,7 +43,7 @@ pub struct SemanticIndexReport {
     pub left: u64,
 }
 
-/// What a search by meaning found.
+/// The hits of a semantic search.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SemanticMatches {
     /// The hits, the best of both rankings first: `score` is the mixed one.
@@ -97,7 +97,7 @@ async fn embed(embedder: &dyn Embedder, texts: &[String]) -> Result<(Vec<Vec<f32
     Ok((made.vectors, made.usage))
 }
 
-/// Searches by words and by meaning, and mixes both rankings by reciprocal rank: each hit scores the sum of
+/// Searches by words and by vectors, and mixes both rankings by reciprocal rank: each hit scores the sum of
 /// `1 / (RANK_OFFSET + rank)` over the rankings that it is in. Words rank as [`Order::Best`] does, and what was found by
 /// words keeps its marks. The words of `query` are what is compared.
 ///

@@ -46,7 +46,7 @@ pub struct SearchRequest {
     pub best: bool,
     /// Hits at most; 0 for all that there may be, and for all of each session.
     pub limit: usize,
-    /// Texts are compared by their meaning.
+    /// Combine the search by words with a semantic search.
     pub semantic: bool,
     /// What is new is indexed before.
     pub wait: bool,
@@ -75,7 +75,7 @@ pub struct SearchResults {
     pub found: SearchHits,
     /// The sessions of the hits.
     pub rows: SessionRows,
-    /// What a search by meaning took.
+    /// The work and the cost of a semantic search.
     pub compared: Option<SemanticReport>,
 }
 
@@ -109,20 +109,20 @@ pub async fn find(
     tell: &(dyn Fn(SearchProgress) + Sync),
 ) -> Result<Option<SearchResults>, Failure> {
     let Some(store) = home.existing_store().await? else { return Ok(None) };
-    let meaning = if request.semantic { Some(SemanticSearch::of(home, store.clone())?) } else { None };
+    let semantic = if request.semantic { Some(SemanticSearch::of(home, store.clone())?) } else { None };
     let query = query(&*store, request).await?;
     if request.wait {
         finish_index(&*store, tell).await?;
     }
-    let (found, compared) = match meaning {
+    let (found, compared) = match semantic {
         None => (store.search(query).await?, None),
-        Some(meaning) => {
+        Some(semantic) => {
             let tell = |left: u64| {
                 if request.wait {
                     tell(SearchProgress::Vectors { left });
                 }
             };
-            let (found, compared) = meaning.search(&store, query, request.wait, tell).await?;
+            let (found, compared) = semantic.search(&store, query, request.wait, tell).await?;
             (found, Some(compared))
         }
     };

@@ -135,9 +135,16 @@ pub fn set_setting(
 /// # Errors
 /// Why it is not taken out; nothing was written then.
 pub fn unset_setting(home: &Home, file: &SettingsFile, name: &str) -> Result<StoredSetting, SettingError> {
-    let path: Vec<&str> = name.split('.').collect();
-    let (file, changed) = change(home, file, |text| unset(text, &path))?;
     let key = Key::named(name);
+    let names = [Some(name), key.and_then(|key| key.formerly)];
+    let (file, changed) = change(home, file, |text| {
+        let mut new = None;
+        for name in names.into_iter().flatten() {
+            let path: Vec<&str> = name.split('.').collect();
+            new = unset(new.as_deref().unwrap_or(text), &path)?.or(new);
+        }
+        Ok(new)
+    })?;
     if key.is_none() && changed == FileChange::No {
         return Err(SettingError::Unknown { name: name.to_owned(), nearest: near(name) });
     }

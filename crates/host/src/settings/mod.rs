@@ -52,8 +52,8 @@ pub struct Settings {
     pub prune: PruneSettings,
     /// Whether the model can search what was done before.
     pub history: HistorySettings,
-    /// What makes vectors for the search by meaning.
-    pub meaning: Option<EmbedderSettings>,
+    /// The embedding model of the semantic search; `None` turns it off.
+    pub semantic: Option<EmbedderSettings>,
     /// Whether the model can look at the graph.
     pub travel: TravelSettings,
     /// Whether it may go back.
@@ -203,7 +203,7 @@ impl Settings {
             compaction: compaction_settings(&all).0,
             prune: prune_settings(&all).0,
             history: HistorySettings::of_json(&all).0,
-            meaning: EmbedderSettings::of_json(&all).unwrap_or_default(),
+            semantic: EmbedderSettings::of_json(&all).unwrap_or_default(),
             travel: TravelSettings::of_json(&all).0,
             travel_rule: match word("travel.tobe") {
                 Some("allow") => TravelRule::Allow,

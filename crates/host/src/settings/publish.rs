@@ -47,7 +47,7 @@ fn schema_of(key: &Key) -> Value {
             { "const": false },
             { "type": "object", "additionalProperties": { "anyOf": [{ "type": "string" }, { "const": false }, { "type": "null" }] } },
         ] }),
-        Kind::Meaning => json!({ "anyOf": [
+        Kind::Semantic => json!({ "anyOf": [
             { "const": false },
             { "type": "object", "additionalProperties": false, "properties": {
                 "path": { "type": "string" },

@@ -7,6 +7,8 @@ use serde_json::Value;
 pub struct Key {
     /// Its members in the file, with dots between them.
     pub name: &'static str,
+    /// Its name in earlier versions, which files and variables may still use.
+    pub formerly: Option<&'static str>,
     /// What its value is.
     pub kind: Kind,
     /// What holds where nobody says anything, as JSON; empty where that is nothing.
@@ -41,8 +43,8 @@ pub enum Kind {
     List(Item),
     /// Addresses of model servers by their ids, or `false`.
     Servers,
-    /// What makes vectors for the search by meaning, or `false`.
-    Meaning,
+    /// The embedding model of the semantic search, or `false`.
+    Semantic,
     /// Commands by the events that they are run at.
     Hooks,
 }
@@ -117,7 +119,7 @@ const fn key(
     project: ProjectUse,
     help: &'static str,
 ) -> Key {
-    Key { name, kind, default, effect, project, help }
+    Key { name, formerly: None, kind, default, effect, project, help }
 }
 
 use Effect::{NextSession, NextStart, Now};
@@ -270,7 +272,17 @@ pub const KEYS: &[Key] = &[
     key("context.prune.keepTurns", COUNT, "8", NextSession, ALLOWED, "turns whose results stay"),
     key("context.prune.minCharacters", COUNT, "4000", NextSession, ALLOWED, "shorter results stay"),
     key("search.tool", Kind::Flag, "true", NextSession, HISTORY, "the model can search what was done before"),
-    key("search.meaning", Kind::Meaning, "false", Now, NETWORK, "what makes vectors for searches by meaning"),
+    Key {
+        formerly: Some("search.meaning"),
+        ..key(
+            "search.semantic",
+            Kind::Semantic,
+            "false",
+            Now,
+            NETWORK,
+            "the embedding model of the semantic search",
+        )
+    },
     key(
         "travel.tools",
         Kind::Flag,
@@ -413,20 +425,14 @@ impl Key {
         KEYS.iter().find(|key| key.name == name)
     }
 
+    /// The setting that had this name in earlier versions.
+    pub(super) fn formerly_named(name: &str) -> Option<&'static Self> {
+        KEYS.iter().find(|key| key.formerly == Some(name))
+    }
+
     /// The variable of the environment that sets it: `QUIPU_` and its name in upper snake case.
     pub fn variable(&self) -> String {
-        let mut name = "QUIPU_".to_owned();
-        for letter in self.name.chars() {
-            match letter {
-                '.' => name.push('_'),
-                upper if upper.is_ascii_uppercase() => {
-                    name.push('_');
-                    name.push(upper);
-                }
-                lower => name.push(lower.to_ascii_uppercase()),
-            }
-        }
-        name
+        variable(self.name)
     }
 
     /// Its members, from the outside in.
@@ -450,6 +456,22 @@ impl Key {
     }
 }
 
+/// The variable of the environment for a name.
+pub(super) fn variable(key: &str) -> String {
+    let mut name = "QUIPU_".to_owned();
+    for letter in key.chars() {
+        match letter {
+            '.' => name.push('_'),
+            upper if upper.is_ascii_uppercase() => {
+                name.push('_');
+                name.push(upper);
+            }
+            lower => name.push(lower.to_ascii_uppercase()),
+        }
+    }
+    name
+}
+
 impl Kind {
     /// What a value must be, behind "must be".
     pub fn wanted(self) -> String {
@@ -470,7 +492,7 @@ impl Kind {
             Self::List(Item::Port) => "a list of ports, such as [8080]".to_owned(),
             Self::List(Item::Service) => "a list of services, such as [\"localhost:5432\"]".to_owned(),
             Self::Servers => "an object of URLs, or false".to_owned(),
-            Self::Meaning => "an object, or false".to_owned(),
+            Self::Semantic => "an object, or false".to_owned(),
             Self::Hooks => "an object of events".to_owned(),
         }
     }
@@ -486,7 +508,7 @@ impl Kind {
             Self::Word(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
             Self::List(Item::Port) => "list of numbers".to_owned(),
             Self::List(_) => "list of texts".to_owned(),
-            Self::Servers | Self::Meaning => "object, or `false`".to_owned(),
+            Self::Servers | Self::Semantic => "object, or `false`".to_owned(),
             Self::Hooks => "object".to_owned(),
         }
     }
