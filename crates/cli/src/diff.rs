@@ -116,7 +116,7 @@ fn lines(name: &str, side: &BranchSide) -> Vec<String> {
             lines.extend(content.into_iter().map(|line| format!("  {line}")));
         }
     };
-    let said = side.said.iter().map(|(node, said)| {
+    let said = side.prompts.iter().map(|(node, said)| {
         let said = said.strip_prefix("user: ").unwrap_or(said);
         format!("{} {said}", node.short())
     });
@@ -167,7 +167,7 @@ fn side_json(side: &BranchSide) -> serde_json::Value {
         "more": side.more,
         "asked": side.asked,
         "answers": side.answers,
-        "said": nodes(&side.said),
+        "said": nodes(&side.prompts),
         "last": side.last.as_ref().map(|last| nodes(std::slice::from_ref(last))),
         "tools": tools.collect::<Vec<_>>(),
         "files": files.collect::<Vec<_>>(),

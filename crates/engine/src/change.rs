@@ -21,7 +21,7 @@ pub enum ChangeError {
     Removed {
         /// The session.
         session: SessionId,
-        /// A node of it to go on from.
+        /// A node of it to continue from.
         at: NodeId,
     },
     /// Another program writes the session.
@@ -45,7 +45,7 @@ pub enum ChangeError {
     /// The node belongs to no session.
     #[error("node {0} does not belong to a session")]
     NoSession(NodeId),
-    /// Nobody can go on from there.
+    /// Nobody can continue from there.
     #[error("cannot go to node {}: {why}{}", node.short(), instead(*nearest))]
     Illegal {
         /// The node.
@@ -55,7 +55,7 @@ pub enum ChangeError {
         /// The nearest ancestor that can be gone to.
         nearest: Option<NodeId>,
     },
-    /// What a session would say to itself cannot be said: why, and what to do.
+    /// The message of a session to itself is not possible: why, and what to do.
     #[error("{0}")]
     BadMessage(String),
     /// The session has it on its lineage already.

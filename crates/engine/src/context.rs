@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use quipu_protocol::Trust;
 
-/// Bytes that are read of one file of rules; the rest is left out and said.
+/// Bytes that are read of one file of rules; the rest is left out, with a note.
 const RULES_LIMIT: usize = 1 << 20;
 /// The first of these in a directory counts.
 const RULES_NAMES: [&str; 5] = ["AGENTS.override.md", "AGENTS.md", "AGENTS.MD", "CLAUDE.md", "CLAUDE.MD"];

@@ -28,7 +28,7 @@ pub enum Decision {
     },
     /// It does not run.
     Deny {
-        /// Told to the model.
+        /// For the model.
         reason: String,
     },
 }
@@ -70,7 +70,7 @@ pub struct Grant {
     pub subject: String,
 }
 
-/// Why a grant does not hold for as long as a person said.
+/// Why a grant does not hold for as long as a person chose.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GrantError {
     /// It cannot be kept, and holds until the session ends.

@@ -37,7 +37,7 @@ impl From<ModelError> for SemanticError {
 pub struct SemanticIndexReport {
     /// Vectors that were made.
     pub vectors: u64,
-    /// Tokens and cost, as far as they were told.
+    /// Tokens and cost, as far as they were reported.
     pub usage: Usage,
     /// Nodes that have still to be looked at.
     pub left: u64,
@@ -54,7 +54,7 @@ pub struct SemanticMatches {
     pub usage: Usage,
 }
 
-/// Makes vectors of what has none yet, the newest first, for about so long; `None` for as long as it takes. `told` hears
+/// Makes vectors of what has none yet, the newest first, for about so long; `None` for as long as it takes. `on_progress` gets
 /// after each batch how many nodes are left.
 ///
 /// # Errors
@@ -64,7 +64,7 @@ pub async fn index_semantic(
     embedder: &dyn Embedder,
     sealer: &Sealer,
     patience: Option<Duration>,
-    mut told: impl FnMut(u64),
+    mut on_progress: impl FnMut(u64),
 ) -> Result<SemanticIndexReport, SemanticError> {
     let began = Instant::now();
     let mut done = SemanticIndexReport::default();
@@ -82,7 +82,7 @@ pub async fn index_semantic(
         done.usage.cost.total += usage.cost.total;
         store.keep_vectors(embedder.id(), &batch, &vectors).await?;
         done.vectors += texts.len() as u64;
-        told(done.left);
+        on_progress(done.left);
         if done.left == 0 || patience.is_some_and(|patience| began.elapsed() >= patience) {
             return Ok(done);
         }
@@ -199,8 +199,8 @@ mod tests {
         }
         // What is left out is counted on the last hit of its session.
         let some = mix(words(), near(), 10, 1);
-        let told: Vec<(u8, u64)> = some.iter().map(|hit| (hit.node.0[0], hit.more)).collect();
-        assert_eq!(told, [(2, 1), (3, 1)]);
+        let hits: Vec<(u8, u64)> = some.iter().map(|hit| (hit.node.0[0], hit.more)).collect();
+        assert_eq!(hits, [(2, 1), (3, 1)]);
         assert_eq!(mix(words(), near(), 1, 10)[0].more, 1);
         assert_eq!(mix(Vec::new(), Vec::new(), 10, 10), Vec::<Hit>::new());
     }

@@ -1,6 +1,6 @@
 //! Undo and redo: a session goes back over what moved it, and forward again. Linear, over the log of refs: each move of
-//! the session's ref is a step, and so is each turn that was appended (what the user said, and what followed). Undoing is
-//! a move of its own, so nothing is ever lost, and any process can go on with it.
+//! the session's ref is a step, and so is each turn that was appended (the user's message, and what followed). Undoing is
+//! a move of its own, so nothing is ever lost, and any process can continue with it.
 
 use quipu_protocol::{Entry, Message, NodeId, SessionId};
 use quipu_store::{LineageEnd, LoggedMove, RefName, ReflogQuery, SessionRow, decode_nodes};
@@ -9,7 +9,7 @@ use crate::change::ChangeError;
 use crate::commit::MoveContext;
 use crate::engine::Engine;
 use crate::error::OpenError;
-use crate::files::{InFlight, SettleReport, tells_of_files, told};
+use crate::files::{InFlight, SettleReport, change_note, tells_of_files};
 use crate::identity::Prompt;
 use crate::owner::with_lease;
 use crate::restore_files::RestoreFiles;
@@ -69,7 +69,7 @@ struct Timeline {
 
 /// What was appended since a move.
 enum AppendedKind {
-    /// A turn, or a compaction: where it goes on from, and which of them.
+    /// A turn, or a compaction: where it continues from, and which of them.
     Turn(NodeId, &'static str),
     /// Only that files were put back with the move, or what hooks asked a model since.
     Nothing,
@@ -167,7 +167,7 @@ impl Engine {
         self.step_through(session, steps, Way::Back, None).await.map(|(steps, _)| steps)
     }
 
-    /// Does again what was undone, the last undone first. What moves a session or is said in it leaves nothing to be done
+    /// Does again what was undone, the last undone first. Moves and messages leave nothing to be done
     /// again.
     ///
     /// # Errors
@@ -206,7 +206,7 @@ impl Engine {
     /// What steps ahead ([`Engine::undoable`], [`Engine::redoable`]) would do to files.
     ///
     /// # Errors
-    /// As [`Engine::undoable`]; `Files` where it cannot be told.
+    /// As [`Engine::undoable`]; `Files` where that is unknown.
     pub async fn preview_steps(
         &self,
         session: &SessionId,
@@ -356,18 +356,18 @@ impl Engine {
         name: &RefName,
     ) -> Result<(Option<NodeId>, Vec<String>), OpenError> {
         let store = self.store();
-        let SettleReport { told, is_pending } = self.settle_files(session).await?;
+        let SettleReport { notes, is_pending } = self.settle_files(session).await?;
         if is_pending {
-            return Err(OpenError::Unsettled { session: session.clone(), why: told.join("; ") });
+            return Err(OpenError::Unsettled { session: session.clone(), why: notes.join("; ") });
         }
-        let Some(head) = store.head(name).await? else { return Ok((None, told)) };
+        let Some(head) = store.head(name).await? else { return Ok((None, notes)) };
         if store.pending(session).await?.steps.is_empty() {
-            return Ok((Some(head), told));
+            return Ok((Some(head), notes));
         }
         let mut past = read_past(&**store, head).await?;
         let mut committer = self.committer(&past, past.epoch.clone(), Prompt::default());
         recover(&**store, &mut committer, session, &mut past, self.sealer(), self.now()).await?;
-        Ok((past.head, told))
+        Ok((past.head, notes))
     }
 
     /// A session that we write, also one that was removed.
@@ -389,7 +389,7 @@ impl Engine {
             Kind::Undo { after, .. } => (after, last.id),
             Kind::Redo { anchor, redo } => (anchor, redo),
         };
-        // What was said since leaves nothing to be done again.
+        // Messages since then leave nothing to be done again.
         let still_there = last.new == head || (redo != 0 && self.only_beside(head, last.new).await?);
         Ok(Timeline { head, anchor, redo: if still_there { redo } else { 0 } })
     }
@@ -447,7 +447,7 @@ impl Engine {
         // What stands behind this was appended.
         let began = match &anchor {
             Some(LoggedMove { old: Some(_), new, .. }) => *new,
-            // Its first commit may hold the first thing that was said.
+            // Its first commit may hold the first message.
             Some(LoggedMove { old: None, .. }) | None => Some(row.base),
         };
         if let (Some(head), Some(began)) = (timeline.head, began)
@@ -461,7 +461,7 @@ impl Engine {
             match found {
                 AppendedKind::Turn(to, what) => return Ok(again(to, what)),
                 AppendedKind::Nothing => {}
-                // What was said there is what the move brought, and the answer goes with it.
+                // The message there is what the move brought, and the answer goes with it.
                 AppendedKind::Other
                     if anchor.as_ref().is_some_and(|anchor| anchor.why == crate::arrival::TOBE) => {}
                 AppendedKind::Other => return Ok(again(began, "turn")),
@@ -505,14 +505,14 @@ impl Engine {
     /// What stands last between `began` (left out) and `head`.
     async fn turn_before(&self, head: NodeId, began: NodeId) -> Result<AppendedKind, ChangeError> {
         let store = self.store();
-        let (mut next, mut said, mut noted, mut nothing) = (Some(head), false, true, true);
+        let (mut next, mut has_prompt, mut noted, mut nothing) = (Some(head), false, true, true);
         while let Some(from) = next {
             let nodes = store.lineage(from, LineageEnd::Count(AT_ONCE)).await?;
             next = nodes.first().and_then(|node| node.record.parent);
             let decoded = decode_nodes(&**store, &nodes).await?;
             for (node, decoded) in nodes.iter().zip(decoded).rev() {
-                // A change of the model comes with what is said under it.
-                if said && (node.id == began || !matches!(decoded.entry, Entry::Epoch(_))) {
+                // A change of the model comes with the messages under it.
+                if has_prompt && (node.id == began || !matches!(decoded.entry, Entry::Epoch(_))) {
                     return Ok(AppendedKind::Turn(node.id, "turn"));
                 }
                 if node.id == began {
@@ -523,7 +523,7 @@ impl Engine {
                     || is_beside(&decoded.entry);
                 nothing &= passed;
                 match (&decoded.entry, node.record.parent) {
-                    (Entry::Message(Message::User(_)), _) => said = true,
+                    (Entry::Message(Message::User(_)), _) => has_prompt = true,
                     (Entry::Compaction(_), Some(parent)) if noted => {
                         return Ok(AppendedKind::Turn(parent, "compaction"));
                     }

@@ -25,7 +25,7 @@ pub enum Filter {
     Default,
     /// No results of tools.
     NoTools,
-    /// Only what the user said.
+    /// Only messages of the user.
     UserOnly,
     /// All.
     All,
@@ -280,7 +280,7 @@ impl Drawing<'_> {
         }
     }
 
-    /// A node of the chain, which goes on the turn also where it is not shown.
+    /// A node of the chain, which continues the turn also where it is not shown.
     fn node(
         &mut self,
         node: &Node,
@@ -320,7 +320,7 @@ impl Drawing<'_> {
 }
 
 impl LifeLine {
-    /// What is said of it behind its text: the focus, the head, how much follows.
+    /// The marks behind its text: the focus, the head, how much follows.
     pub fn marks(&self) -> String {
         let mut marks = match (self.is_focus, self.is_head) {
             (true, true) => "  <-- FOCUS, HEAD".to_owned(),

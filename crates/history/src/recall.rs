@@ -45,12 +45,12 @@ pub struct RecallQuery {
     pub siblings: usize,
     /// Whether the agent and the model that wrote it are shown.
     pub config: bool,
-    /// Whether it is said when nobody can go to it.
+    /// Whether the output mentions that nobody can go to it.
     pub target: bool,
 }
 
 impl RecallQuery {
-    /// The beginning of the node, and what was said before it.
+    /// The beginning of the node, and the messages before it.
     pub fn new(node: NodeId) -> Self {
         Self {
             node,

@@ -11,9 +11,9 @@ use quipu_protocol::{CompactionReason, Content, Json, Message, NodeId, Outcome, 
 pub enum SessionOrigin {
     /// It is a new one.
     New,
-    /// It goes on from its last node.
+    /// It continues from its last node.
     Resumed,
-    /// It goes on from a node of another session.
+    /// It continues from a node of another session.
     Forked,
 }
 
@@ -56,7 +56,7 @@ pub enum MoveRequest {
     },
     /// The last compaction is to be taken back.
     UndoCompaction,
-    /// Another session is to go on from a node; this one stays.
+    /// Another session is to continue from a node; this one stays.
     Fork {
         /// That node.
         at: NodeId,
@@ -110,7 +110,7 @@ pub struct CompactionRequest {
     pub reason: CompactionReason,
     /// What whoever asked for it wants looked at above all.
     pub focus: Option<String>,
-    /// What the compaction before said in short.
+    /// The summary of the compaction before.
     pub previous: Option<String>,
     /// The messages that the summary takes the place of.
     pub messages: Vec<Arc<Message>>,
@@ -153,7 +153,7 @@ pub enum MessageVerdict {
 /// A run that is about to begin.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RunStart {
-    /// What is said, in order; nothing where a run goes on with what was said before.
+    /// The input, in order; empty where a run continues with earlier input.
     pub prompt: Vec<Content>,
 }
 
@@ -204,7 +204,7 @@ pub struct RunEnd {
 pub enum RunEndVerdict {
     /// It ends.
     Pass,
-    /// It goes on: the model is given this as the next prompt. At most three times in a row, and only where the run would
+    /// It continues: the model is given this as the next prompt. At most three times in a row, and only where the run would
     /// end because the model is done.
     Continue {
         /// What the model is to do.

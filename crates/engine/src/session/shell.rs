@@ -18,8 +18,8 @@ use quipu_machine::{MachineInput, ShellResult, ShellRunError, shell_message};
 
 /// Bytes of what is printed that are kept at hand.
 const OUTPUT: usize = 256 << 10;
-/// Bytes of its end that are told while it runs.
-const TOLD: usize = 16 << 10;
+/// Bytes of the end of its output that are sent while it runs.
+const TAIL_BYTES: usize = 16 << 10;
 /// Bytes of the file that holds all of a long one.
 const SPILLED: u64 = 64 << 20;
 
@@ -92,7 +92,7 @@ impl FileRestorer<'_> {
         };
         let progress = |output: &OutputBuffer| {
             let tail = output.tail();
-            let tail = &tail[tail.ceil_char_boundary(tail.len().saturating_sub(TOLD))..];
+            let tail = &tail[tail.ceil_char_boundary(tail.len().saturating_sub(TAIL_BYTES))..];
             tell(self.sealer.seal(tail).into());
         };
         let end = run_shell(command, self.processes, cancel, &mut output, &progress).await;
