@@ -13,7 +13,7 @@ use crate::exit::Failure;
 use crate::home::home;
 use crate::pager::page;
 use crate::pick::{spot, store_of, vanished};
-use crate::print::{Paint, dollars, one_line, printable, width};
+use crate::print::{Paint, counted, dollars, one_line, printable, width};
 
 /// Columns from which on both stand side by side.
 const BESIDE: usize = 100;
@@ -134,10 +134,6 @@ fn lines(name: &str, side: &BranchSide) -> Vec<String> {
     });
     section("ends with", last.collect());
     lines
-}
-
-fn counted(count: u64, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 fn done(kind: FileOpKind) -> &'static str {

@@ -107,7 +107,7 @@ impl SessionMover {
                 Way::Forward => Refusal::NothingToRedo,
             });
         };
-        let steps = done.into_iter().map(|step| MoveStep { kind: step.what, from: step.from, to: step.to });
+        let steps = done.into_iter().map(|step| MoveStep { kind: step.kind, from: step.from, to: step.to });
         let moved =
             MoveReport { from: head, to, prompt: None, steps: steps.collect(), files: Vec::new(), problems };
         Ok(CompletedMove::at(moved))

@@ -396,8 +396,8 @@ impl Bounds {
         }
         let beyond = self.beyond(wanted);
         let reason = match (&command, &self.unconfined) {
-            (None, _) => "It can touch any file and is not confined.".to_owned(),
-            (Some(_), Some(why)) => format!("It would not be confined, because {why}."),
+            (None, _) => "It can touch any file and runs without a sandbox.".to_owned(),
+            (Some(_), Some(why)) => format!("It would run without a sandbox, because {why}."),
             (Some(_), None) if !beyond.is_empty() => {
                 let why = proposal.text("reason").unwrap_or_default();
                 let why = if why.trim().is_empty() { String::new() } else { format!(" ({})", why.trim()) };
@@ -605,7 +605,7 @@ mod tests {
             check(mode, FULL, "write", write("own/outputs/f"), "deny*own files");
             check(mode, Missing, "bash", Touches::Anything, "ask*no Landlock*permissions `full`");
             check(mode, TooOld, "bash", Touches::Anything, "ask*truncation*permissions `full`");
-            check(mode, FULL, "other", Touches::Anything, "ask*not confined");
+            check(mode, FULL, "other", Touches::Anything, "ask*without a sandbox");
             check(mode, FULL, "other", Touches::Nothing, "allow");
         }
         check(Workspace, FULL, "write", write("work/f"), "allow");

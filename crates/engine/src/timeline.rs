@@ -30,7 +30,7 @@ pub struct TimeStep {
     /// Where it stands then; `None` when it is not there any more.
     pub to: Option<NodeId>,
     /// What is undone or done again: `turn`, `compaction`, or why the ref moved, such as `jump`, `tobe`, `fork`, `remove`.
-    pub what: String,
+    pub kind: String,
 }
 
 /// Whether files go along with a step.
@@ -155,7 +155,7 @@ impl Engine {
     /// session.shutdown().await;
     ///
     /// let undone = engine.undo(&id, 1).await?;
-    /// assert_eq!((undone[0].what.as_str(), undone[0].to), ("turn", greeted));
+    /// assert_eq!((undone[0].kind.as_str(), undone[0].to), ("turn", greeted));
     /// engine.redo(&id, 1).await?;
     /// # Ok(())
     /// # }
@@ -343,7 +343,7 @@ impl Engine {
         let ReadyMove { mut commit, head, .. } = self.prepare_move(order, cx).await?;
         step.to = head;
         let mut action = self.action(kind, step.from, step.to, session);
-        action.metadata = Some(serde_json::json!({ "session": session, "what": step.what }).to_string());
+        action.metadata = Some(serde_json::json!({ "session": session, "what": step.kind }).to_string());
         commit.actions.push(action);
         Ok(self.commit_move(session, commit, flight, AfterMove::Nothing).await?)
     }
@@ -454,8 +454,8 @@ impl Engine {
             && head != began
         {
             let found = self.turn_before(head, began).await?;
-            let again = |to: NodeId, what: &str| {
-                let step = TimeStep { from: Some(head), to: Some(to), what: what.into() };
+            let again = |to: NodeId, kind: &str| {
+                let step = TimeStep { from: Some(head), to: Some(to), kind: kind.into() };
                 Some((step, Timeline { head: Some(to), redo: 0, ..timeline }))
             };
             match found {
@@ -476,11 +476,11 @@ impl Engine {
                 Kind::Redo { anchor, .. } => anchor,
             },
         };
-        let what = match (anchor.old, anchor.why.as_str()) {
+        let kind = match (anchor.old, anchor.why.as_str()) {
             (None, "append") => "start",
             (_, why) => why,
         };
-        let step = TimeStep { from: timeline.head, to: anchor.old, what: what.into() };
+        let step = TimeStep { from: timeline.head, to: anchor.old, kind: kind.into() };
         Ok(Some((step, Timeline { head: anchor.old, anchor: before, redo: 0 })))
     }
 
@@ -494,11 +494,11 @@ impl Engine {
         if undone.id != timeline.redo {
             return Ok(None);
         }
-        let what = match self.logged(&row.name, before).await? {
+        let kind = match self.logged(&row.name, before).await? {
             Some(moved) if before != after => moved.why,
             Some(_) | None => "turn".into(),
         };
-        let step = TimeStep { from: timeline.head, to: undone.old, what };
+        let step = TimeStep { from: timeline.head, to: undone.old, kind };
         Ok(Some((step, Timeline { head: undone.old, anchor: before, redo })))
     }
 

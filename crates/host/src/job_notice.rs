@@ -62,7 +62,7 @@ pub enum JobNotice {
 
 impl JobNotice {
     /// Whether something is wrong.
-    pub fn warns(&self) -> bool {
+    pub fn is_warning(&self) -> bool {
         match self {
             Self::Began { .. }
             | Self::Finished { .. }

@@ -399,7 +399,7 @@ fn rules(home: &Home, cwd: &Path, project: Project, travel: TravelRule) -> (Perm
         own: home.dir.clone(),
         command_write,
         caches,
-        cache_layers: sandbox.keeps_caches_apart.then(|| home.cache_layers().join(project_name(cwd))),
+        cache_layers: sandbox.separates_caches.then(|| home.cache_layers().join(project_name(cwd))),
         home: user_home,
         network: sandbox.network,
         namespaces,

@@ -122,8 +122,8 @@ pub struct SandboxSettings {
     pub namespaces: bool,
     /// Directories that they may write to, as they are written.
     pub write: Vec<String>,
-    /// Whether what they write to caches is kept apart for each project.
-    pub keeps_caches_apart: bool,
+    /// Whether each project has its own layer over caches, which holds what commands write.
+    pub separates_caches: bool,
     /// Ports of theirs that this machine reaches.
     pub ports: Vec<u16>,
     /// Addresses and sockets of this machine that they reach.
@@ -227,7 +227,7 @@ impl Settings {
                 namespaces: flag("sandbox.namespaces").unwrap_or(true),
                 write: value("sandbox.write")
                     .map_or_else(|| vec!["default".to_owned()], |_| texts("sandbox.write")),
-                keeps_caches_apart: word("sandbox.caches") != Some("shared"),
+                separates_caches: word("sandbox.caches") != Some("shared"),
                 ports,
                 services: texts("sandbox.services"),
             },

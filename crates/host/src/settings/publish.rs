@@ -93,7 +93,7 @@ fn schema_of(key: &Key) -> Value {
 /// The table of all settings, in Markdown.
 pub fn settings_table() -> String {
     let mut text = String::from(
-        "| key | value | default | variable | a change holds | in a project's file |\n|---|---|---|---|---|---|\n",
+        "| key | value | default | variable | takes effect | in a project's file |\n|---|---|---|---|---|---|\n",
     );
     for key in KEYS {
         let default = if key.default.is_empty() { String::new() } else { format!("`{}`", key.default) };
