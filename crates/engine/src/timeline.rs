@@ -329,7 +329,7 @@ impl Engine {
         let mut added = Vec::new();
         if let (Some(_), Some(_), Some(_)) = (how, step.from, step.to) {
             added.extend(flight.iter().map(InFlight::record));
-            added.extend(told(&plan, self.sealer(), self.now()));
+            added.extend(change_note(&plan, self.sealer(), self.now()));
         }
         let (why, kind) = match way {
             Way::Back => {

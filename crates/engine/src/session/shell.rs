@@ -7,7 +7,7 @@ use quipu_protocol::{BashExecutionMessage, RunId};
 use quipu_seal::Sealer;
 use quipu_workspace::{
     CommandNeeds, OutputBuffer, OutputLimits, OutputPlace, ProcessRegistry, ShellCommand, ShellEnd,
-    SpillState, run_shell,
+    ShellError, SpillState, run_shell,
 };
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -96,7 +96,11 @@ impl FileRestorer<'_> {
             tell(self.sealer.seal(tail).into());
         };
         let end = run_shell(command, self.processes, cancel, &mut output, &progress).await;
-        let code = match end.map_err(|error| ShellRunError::NotStarted { why: error.to_string() })? {
+        let failed = |error: ShellError| match error {
+            ShellError::Lost(_) => ShellRunError::Lost { why: error.to_string() },
+            _ => ShellRunError::NotStarted { why: error.to_string() },
+        };
+        let code = match end.map_err(failed)? {
             ShellEnd::Exited(code) => Some(code),
             ShellEnd::Signalled(signal) => Some(128 + signal),
             ShellEnd::TimedOut | ShellEnd::Cancelled => None,
