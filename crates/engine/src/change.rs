@@ -19,7 +19,7 @@ pub enum ChangeError {
     /// The session has no ref any more.
     #[error("session `{session}` was removed; its last node was {at}")]
     Removed {
-        /// The session.
+        /// The session that was to be changed.
         session: SessionId,
         /// A node of it to continue from.
         at: NodeId,
@@ -27,7 +27,7 @@ pub enum ChangeError {
     /// Another program writes the session.
     #[error("session `{session}` belongs to {agent} and cannot be changed here")]
     Foreign {
-        /// The session.
+        /// The session that was to be changed.
         session: SessionId,
         /// That program.
         agent: String,
@@ -37,7 +37,7 @@ pub enum ChangeError {
         "session `{session}` was removed, but some of its commands' output files were not: {why}; remove them yourself"
     )]
     Outputs {
-        /// The session.
+        /// The session that was to be changed.
         session: SessionId,
         /// Which file stays, and why.
         why: String,
@@ -48,9 +48,9 @@ pub enum ChangeError {
     /// Nobody can continue from there.
     #[error("cannot go to node {}: {why}{}", node.short(), instead(*nearest))]
     Illegal {
-        /// The node.
+        /// The node that was asked for.
         node: NodeId,
-        /// Why.
+        /// The rule of a valid conversation that it would break.
         why: IllegalTarget,
         /// The nearest ancestor that can be gone to.
         nearest: Option<NodeId>,
@@ -61,9 +61,9 @@ pub enum ChangeError {
     /// The session has it on its lineage already.
     #[error("nothing to merge: node {} is already in the history of session `{session}`", node.short())]
     NothingToMerge {
-        /// The node.
+        /// The node that was asked for.
         node: NodeId,
-        /// The session.
+        /// The session that was to be changed.
         session: SessionId,
     },
     /// Both sides of a merge changed these files.

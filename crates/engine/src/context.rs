@@ -15,9 +15,9 @@ pub const SYSTEM_PROMPT: &str = include_str!("prompts/system.md");
 /// A file of rules that a person keeps for agents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rules {
-    /// Where it is.
+    /// The absolute path of the file.
     pub path: PathBuf,
-    /// What it says.
+    /// Its content, cut after a limit.
     pub text: String,
     /// Whose words these are: the user's own file, or one of the project.
     pub trust: Trust,

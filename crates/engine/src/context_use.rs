@@ -41,7 +41,7 @@ pub enum ContextKind {
 /// How much of a context is of one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ContextPart {
-    /// What it is.
+    /// The source of the content: messages, tools, rules and so on.
     pub kind: ContextKind,
     /// Messages, tools, files of rules or images.
     pub count: u64,
@@ -54,7 +54,7 @@ pub struct ContextPart {
 pub struct ContextUse {
     /// In the order of a request; parts that are empty, too.
     pub parts: Vec<ContextPart>,
-    /// Tokens of all of them.
+    /// The sum of the tokens of all parts.
     pub tokens: u64,
     /// `None` when nothing was counted since the context began or was compacted.
     pub counted: Option<CountedTokens>,

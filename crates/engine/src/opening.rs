@@ -42,7 +42,7 @@ const NOT_SETTLED: &str = "Some files of an earlier jump are not restored yet. Q
 /// A session that was opened, and what the user should know about it.
 #[derive(Debug)]
 pub struct OpenedSession {
-    /// The session.
+    /// A handle of the running session.
     pub session: Session,
     /// What an earlier process left behind, or that the session had to branch.
     pub notices: Vec<Notice>,

@@ -64,7 +64,7 @@ impl Proposal<'_> {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Grant {
-    /// The tool.
+    /// The name of the tool.
     pub tool: String,
     /// The command as it was asked for (secrets sealed), or the true path of the file.
     pub subject: String,

@@ -18,10 +18,10 @@ const BATCH: usize = 64;
 /// A semantic search failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SemanticError {
-    /// The store.
+    /// The store could not be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// What makes the vectors.
+    /// The embedding model failed.
     #[error("{0}")]
     Model(ModelError),
 }

@@ -31,7 +31,7 @@ pub enum UndoError {
         compaction.short()
     )]
     WentOn {
-        /// The session.
+        /// The session that was compacted.
         session: SessionId,
         /// The last compaction.
         compaction: NodeId,

@@ -32,15 +32,15 @@ pub struct BranchDiff {
 pub struct BranchSide {
     /// Where it ends.
     pub node: NodeId,
-    /// Its session.
+    /// The session that the last node belongs to; `None` when it is in none that stands.
     pub session: Option<SessionId>,
-    /// Its nodes.
+    /// The number of nodes since the branches parted; at most 20,000 are read.
     pub nodes: u64,
     /// Whether there are more than were looked at.
     pub more: bool,
     /// Messages of the user.
     pub asked: u64,
-    /// Answers.
+    /// The number of answers of models.
     pub answers: u64,
     /// The user's messages, each on one line, the oldest first; the first 200.
     pub prompts: Vec<(NodeId, String)>,

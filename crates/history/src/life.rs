@@ -27,7 +27,7 @@ pub enum Filter {
     NoTools,
     /// Only messages of the user.
     UserOnly,
-    /// All.
+    /// Every node, also those that are no messages.
     All,
 }
 
@@ -93,7 +93,7 @@ pub struct Life {
 /// One node of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LifeLine {
-    /// The node.
+    /// The id of the node.
     pub node: NodeId,
     /// The node that it follows.
     pub parent: Option<NodeId>,
@@ -101,7 +101,7 @@ pub struct LifeLine {
     pub lead: String,
     /// `pi:` and its writer's own id, or the beginning of its hash.
     pub name: String,
-    /// Its role.
+    /// The role of its message, or the kind of its entry.
     pub role: String,
     /// When it was committed.
     pub at: UnixMs,

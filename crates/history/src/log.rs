@@ -17,14 +17,14 @@ pub struct LogEntry {
     pub done: SessionActivity,
     /// The first lines of the user's messages, the newest, the oldest of them first: at most 200 characters each.
     pub asked: Vec<(NodeId, String)>,
-    /// How it ended.
+    /// The last event of the session.
     pub ended: SessionEnd,
 }
 
-/// How a session ended.
+/// The last event of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionEnd {
-    /// With an answer.
+    /// The model answered, and no call is open.
     Answered,
     /// The answer was cut off at the output limit.
     Cut,

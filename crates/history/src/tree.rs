@@ -47,7 +47,7 @@ pub struct SessionTree {
     pub more: bool,
 }
 
-/// One line of a tree.
+/// A line of the drawing of a session.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TreeLine {
     /// How many branches it is away from what leads to the head.
@@ -61,7 +61,7 @@ pub struct TreeLine {
 /// What stands on a line of a tree.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TreeItem {
-    /// A node.
+    /// A node that has a line of its own.
     Node(NodeId),
     /// Nodes in a row that are not drawn: so many, the first with `depth` nodes before it, the last one the parent of
     /// `below`.

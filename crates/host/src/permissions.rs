@@ -63,7 +63,7 @@ pub enum PermissionItem {
     Grant {
         /// The name of the tool.
         tool: String,
-        /// What it was for.
+        /// The command line, or the path of the file.
         subject: String,
     },
     /// A directory that a variable of the user's environment names for a tool, and whether commands write to it.

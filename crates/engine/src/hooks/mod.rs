@@ -324,7 +324,7 @@ pub enum ResultVerdict {
     Replace {
         /// What it sees.
         content: Vec<Content>,
-        /// Whether it is an error.
+        /// Whether the model sees the result as an error.
         is_error: bool,
     },
     /// This stands behind it.
@@ -339,7 +339,7 @@ pub struct HookRecord {
     pub hook: String,
     /// Where it was called.
     pub point: HookPoint,
-    /// What it did.
+    /// The effect on the step.
     pub did: HookEffect,
     /// The arguments of a call that it replaced, as they run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -358,7 +358,7 @@ pub enum HookEffect {
     Asked,
     /// The step was not taken.
     Blocked,
-    /// It failed.
+    /// It panicked, ran out of time, or its answer could not be used.
     Failed,
 }
 

@@ -9,7 +9,7 @@ use quipu_protocol::{CompactionReason, Content, Json, Message, NodeId, Outcome, 
 /// How a session begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionOrigin {
-    /// It is a new one.
+    /// It begins without a conversation.
     New,
     /// It continues from its last node.
     Resumed,
@@ -83,7 +83,7 @@ pub enum MoveVerdict {
 /// A line that a person wants to run in the shell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShellLine {
-    /// The line.
+    /// The text after `!` or `!!`.
     pub line: String,
     /// Whether the model is not shown what comes of it.
     pub hidden: bool,
@@ -191,7 +191,7 @@ pub struct RunStartAddition {
 /// A run that ended, or is about to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunEnd {
-    /// How it ends.
+    /// The outcome that the run has if no hook continues it.
     pub outcome: Outcome,
     /// The text of the model's last answer; empty where there is none.
     pub answer: String,
@@ -202,7 +202,7 @@ pub struct RunEnd {
 /// What a hook says of the end of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RunEndVerdict {
-    /// It ends.
+    /// The hook agrees to the end of the run.
     Pass,
     /// It continues: the model is given this as the next prompt. At most three times in a row, and only where the run would
     /// end because the model is done.
@@ -215,13 +215,13 @@ pub enum RunEndVerdict {
 /// A request in the bytes in which it is about to be sent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Payload {
-    /// The wire.
+    /// The API that the bytes are for, such as `anthropic-messages`.
     pub api: String,
-    /// The provider's id.
+    /// The provider's id in the catalogue.
     pub provider: String,
-    /// The model's id.
+    /// The model's id, as its provider names it.
     pub model: String,
-    /// The body.
+    /// The JSON body of the request.
     pub body: Json,
     /// The headers that hooks before this one set: names in lower case, and values. Those of the wire, of `models.json` and of the
     /// credential are not shown.
@@ -256,7 +256,7 @@ pub struct PayloadChange {
 pub struct ProjectTrust {
     /// The directory of the project.
     pub root: PathBuf,
-    /// The file that is to be trusted.
+    /// The path of its `settings.json`.
     pub file: PathBuf,
     /// What it sets: dotted names.
     pub settings: Vec<String>,

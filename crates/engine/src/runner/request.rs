@@ -60,14 +60,14 @@ impl std::fmt::Display for RunnerPurpose {
 pub struct ModelName {
     /// The provider's id.
     pub provider: String,
-    /// Its own id.
+    /// The model's id, as its provider names it.
     pub id: String,
 }
 
 /// One call of a model, without tools. [`new`](Self::new) sets defaults.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallRequest {
-    /// What it is for.
+    /// The purpose, which the record of the call has.
     pub purpose: RunnerPurpose,
     /// The system prompt; empty for none.
     pub system: String,
@@ -88,7 +88,7 @@ pub struct CallRequest {
 }
 
 impl CallRequest {
-    /// A prompt.
+    /// A call with one user message and the default limits.
     pub fn new(purpose: RunnerPurpose, prompt: impl Into<String>) -> Self {
         Self {
             purpose,
@@ -110,7 +110,7 @@ pub struct CallAnswer {
     pub text: String,
     /// The whole answer, sealed.
     pub message: AssistantMessage,
-    /// What it cost.
+    /// Tokens and US dollars of the call.
     pub usage: Usage,
     /// The session in which it is recorded.
     pub session: SessionId,
@@ -119,7 +119,7 @@ pub struct CallAnswer {
 /// A session that is begun for something and ends with its answer. [`new`](Self::new) sets defaults.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChildRequest {
-    /// What it is for.
+    /// The purpose, which the record of the call has.
     pub purpose: RunnerPurpose,
     /// The prompt.
     pub prompt: String,
@@ -143,7 +143,7 @@ pub struct ChildRequest {
 }
 
 impl ChildRequest {
-    /// A prompt.
+    /// A call with one user message and the default limits.
     pub fn new(purpose: RunnerPurpose, prompt: impl Into<String>) -> Self {
         Self {
             purpose,

@@ -8,7 +8,7 @@ use super::{CommandInfo, Session};
 use crate::hooks::{HookedInput, MoveRequest, ShellLine};
 
 impl Session {
-    /// Whether it has hooks.
+    /// Whether any hook is called in this session.
     pub fn has_hooks(&self) -> bool {
         !self.0.toolbox.hooks.is_empty()
     }

@@ -181,7 +181,7 @@ pub trait ToolSource: Send + Sync + 'static {
 /// What a context source is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContextAsk {
-    /// Why.
+    /// The event that lets an epoch begin.
     pub reason: EpochReason,
     /// Tokens that its sections should have at most, so that the model's window has room for the conversation; `None`
     /// where the window is not known.

@@ -73,7 +73,7 @@ impl std::fmt::Display for UnknownReason {
 pub struct BlameTurn {
     /// The answer that holds the call.
     pub node: NodeId,
-    /// Its session.
+    /// The session that the answer belongs to; `None` when it is in none that stands.
     pub session: Option<SessionId>,
     /// The program that wrote it; empty when it is not known.
     pub agent: String,

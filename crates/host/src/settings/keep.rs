@@ -39,7 +39,7 @@ pub enum SettingError {
     Invalid(String),
     /// A project may not set it.
     Refused {
-        /// The setting.
+        /// The setting of the table.
         key: &'static Key,
         /// The reason.
         why: &'static str,
@@ -48,7 +48,7 @@ pub enum SettingError {
     Syntax {
         /// The file.
         path: PathBuf,
-        /// From 1.
+        /// The number of the line, from 1.
         line: usize,
     },
     /// What should hold the setting is no object.
@@ -86,11 +86,11 @@ impl From<Failure> for SettingError {
 /// Whether storing a setting changed a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileChange {
-    /// It was.
+    /// The file was written.
     Yes,
-    /// It said so before.
+    /// The file had this value already and was not written.
     No,
-    /// It was, and it is the file of a project, which nobody has accepted.
+    /// The file was written; it belongs to a project that the user has not accepted.
     Untrusted,
 }
 

@@ -63,22 +63,22 @@ impl fmt::Display for Source {
 /// Something wrong with the settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Where.
+    /// The file or the variable with the problem.
     pub source: Source,
     /// The line of the file, from 1.
     pub line: Option<usize>,
-    /// Of what kind it is.
+    /// The problem, without its place.
     pub kind: ProblemKind,
 }
 
-/// What is wrong.
+/// A problem with a file, a name or a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProblemKind {
     /// The file cannot be read: why.
     Unreadable(String),
     /// The file is no JSON from this column of its line on.
     Syntax {
-        /// From 1.
+        /// The number of the column, in characters from 1.
         column: usize,
     },
     /// What should be an object is none: the whole of the file where the name is empty.

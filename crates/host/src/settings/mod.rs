@@ -40,7 +40,7 @@ pub struct Settings {
     pub theme: Option<String>,
     /// Whether the terminal speaks in lines.
     pub screen_reader: bool,
-    /// What the terminal does.
+    /// Links, images and notifications of the terminal.
     pub terminal: TerminalSettings,
     /// The models that are gone through; none for all.
     pub enabled_models: Vec<String>,
@@ -77,46 +77,46 @@ pub struct Settings {
     values: BTreeMap<&'static str, (Value, Source)>,
 }
 
-/// What the terminal does.
+/// The members of `terminal`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TerminalSettings {
-    /// Whether there are links; `None` where it is found out.
+    /// Whether URLs and files are links (`OSC 8`); `None` to detect it.
     pub hyperlinks: Option<bool>,
-    /// Whether pictures are shown.
+    /// Whether images are drawn, where the terminal can.
     pub show_images: bool,
-    /// How somebody is called who looks elsewhere.
+    /// How the terminal notifies a user who looks elsewhere.
     pub notify: NotifySetting,
 }
 
-/// How somebody is called who looks elsewhere.
+/// How the terminal notifies a user who looks elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum NotifySetting {
-    /// As the terminal can.
+    /// Whatever the terminal is known to support.
     #[default]
     Auto,
-    /// By this sequence.
+    /// The escape sequence `OSC 9`.
     Osc9,
-    /// By this sequence.
+    /// The escape sequence `OSC 777`.
     Osc777,
-    /// By a sound.
+    /// The bell (BEL) alone.
     Bell,
-    /// Not at all.
+    /// No notification.
     Off,
 }
 
-/// What may be spent.
+/// The members of `budget`.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct BudgetSettings {
-    /// US dollars a day.
+    /// US dollars for all sessions of a day; `None` for no limit.
     pub daily: Option<f64>,
-    /// How long a call waits for what others have reserved.
+    /// How long a call waits for money that other calls have reserved.
     pub wait: Option<Duration>,
 }
 
-/// Where commands run.
+/// The members of `sandbox`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxSettings {
-    /// Their network.
+    /// Whether commands reach the network.
     pub network: Network,
     /// Whether they run in namespaces.
     pub namespaces: bool,
@@ -133,7 +133,7 @@ pub struct SandboxSettings {
 /// A setting, its value and where that comes from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SettingRow<'a> {
-    /// The setting.
+    /// The setting of the table.
     pub key: &'static Key,
     /// Its value; null where there is none.
     pub value: Value,
@@ -141,7 +141,7 @@ pub struct SettingRow<'a> {
     pub source: &'a Source,
 }
 
-/// What holds where nobody says anything.
+/// The default of each setting.
 impl Default for Settings {
     fn default() -> Self {
         Self::of_layers(&[])
