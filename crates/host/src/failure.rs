@@ -39,7 +39,7 @@ pub struct Failure {
 /// What a person may do.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Advice {
-    /// Go on with another model: this one, where there is one.
+    /// Continue with another model: this one, where there is one.
     AnotherModel(Option<(String, String)>),
     /// Look at the providers that there are.
     ListProviders,
