@@ -29,6 +29,7 @@ pub mod openclaw;
 pub mod opencode;
 mod packed;
 pub mod pi;
+mod placer;
 pub mod playfilo;
 mod prefetch;
 mod repair;

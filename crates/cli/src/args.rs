@@ -327,7 +327,7 @@ pub(crate) struct SearchArgs {
     /// Sort the newest 200 hits by relevance instead of by time.
     #[arg(long)]
     pub(crate) best: bool,
-    /// Also search by meaning, with the embedding model that `search.meaning` in settings.json names, and mix both
+    /// Also search by similar meaning, with the embedding model that `search.semantic` in settings.json names, and mix both
     /// rankings. With --wait and no words, only build the vectors.
     #[arg(long, alias = "meaning", conflicts_with_all = ["best", "part"])]
     pub(crate) semantic: bool,

@@ -118,8 +118,10 @@ fn list(home: &Home, json: bool) -> Result<(), Failure> {
 
 fn get(home: &Home, name: &str, json: bool) -> Result<(), Failure> {
     let key = Key::named(name).ok_or_else(|| {
-        let near = quipu_providers::nearest(name, KEYS.iter().map(|key| key.name.to_owned()));
-        failure(SettingError::Unknown { name: name.to_owned(), nearest: near.into_iter().next() })
+        let formerly = KEYS.iter().find(|key| key.formerly == Some(name)).map(|key| key.name.to_owned());
+        let near =
+            || quipu_providers::nearest(name, KEYS.iter().map(|key| key.name.to_owned())).into_iter().next();
+        failure(SettingError::Unknown { name: name.to_owned(), nearest: formerly.or_else(near) })
     })?;
     let settings = home.config_in(&current_dir()?);
     let row = settings.row(key);

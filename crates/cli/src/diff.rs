@@ -13,7 +13,7 @@ use crate::exit::Failure;
 use crate::home::home;
 use crate::pager::page;
 use crate::pick::{spot, store_of, vanished};
-use crate::print::{Paint, dollars, one_line, printable, width};
+use crate::print::{Paint, counted, dollars, one_line, printable, width};
 
 /// Columns from which on both stand side by side.
 const BESIDE: usize = 100;
@@ -116,7 +116,7 @@ fn lines(name: &str, side: &BranchSide) -> Vec<String> {
             lines.extend(content.into_iter().map(|line| format!("  {line}")));
         }
     };
-    let said = side.said.iter().map(|(node, said)| {
+    let said = side.prompts.iter().map(|(node, said)| {
         let said = said.strip_prefix("user: ").unwrap_or(said);
         format!("{} {said}", node.short())
     });
@@ -134,10 +134,6 @@ fn lines(name: &str, side: &BranchSide) -> Vec<String> {
     });
     section("ends with", last.collect());
     lines
-}
-
-fn counted(count: u64, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 fn done(kind: FileOpKind) -> &'static str {
@@ -167,7 +163,7 @@ fn side_json(side: &BranchSide) -> serde_json::Value {
         "more": side.more,
         "asked": side.asked,
         "answers": side.answers,
-        "said": nodes(&side.said),
+        "said": nodes(&side.prompts),
         "last": side.last.as_ref().map(|last| nodes(std::slice::from_ref(last))),
         "tools": tools.collect::<Vec<_>>(),
         "files": files.collect::<Vec<_>>(),

@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::args::{DoctorArgs, RebuildArg};
 use crate::exit::{Exit, Failure};
 use crate::home::home;
-use crate::print::{Paint, Progress, dollars, printable};
+use crate::print::{Paint, Progress, counted, dollars, printable};
 use quipu_host::Budget;
 use quipu_host::Home;
 
@@ -269,15 +269,14 @@ fn repaired(home: &Home, done: &Salvage) -> Vec<String> {
             done.damaged.display()
         ),
         format!(
-            "copied into a new store: {} nodes, {} blobs, {} chunks, {} refs, {} sessions, {} open steps, {} \
-             waiting messages",
-            report.nodes,
-            report.blobs,
-            report.chunks,
-            report.refs,
-            report.sessions,
-            report.open_steps,
-            report.inbox
+            "copied into a new store: {}, {}, {}, {}, {}, {}, {}",
+            counted(report.nodes, "node"),
+            counted(report.blobs, "blob"),
+            counted(report.chunks, "chunk"),
+            counted(report.refs, "ref"),
+            counted(report.sessions, "session"),
+            counted(report.open_steps, "open step"),
+            counted(report.inbox, "waiting message")
         ),
     ];
     let list = |names: &[String]| names.join(", ");
@@ -286,7 +285,7 @@ fn repaired(home: &Home, done: &Salvage) -> Vec<String> {
         lost.push(format!("{} rows that are unreadable or do not match their hashes", done.skipped));
     }
     if done.lost_nodes > 0 {
-        lost.push(format!("{} nodes in the middle of the graph", done.lost_nodes));
+        lost.push(format!("{} in the middle of the graph", counted(done.lost_nodes, "node")));
     }
     let missing = report.problem_count;
     if missing > 0 {
@@ -335,14 +334,14 @@ async fn store(home: &Home) -> Vec<Finding> {
         Err(error) => return bad(why(error)),
     };
     let mut detail = format!(
-        "{}: {} sessions, {} nodes, {} blobs, {} KiB; {} open steps, {} waiting messages",
+        "{}: {}, {}, {}, {} KiB; {}, {}",
         home.store.display(),
-        report.sessions,
-        report.nodes,
-        report.blobs,
+        counted(report.sessions, "session"),
+        counted(report.nodes, "node"),
+        counted(report.blobs, "blob"),
         report.file_bytes / 1024,
-        report.open_steps,
-        report.inbox
+        counted(report.open_steps, "open step"),
+        counted(report.inbox, "waiting message")
     );
     if report.free_bytes >= FREE && report.free_bytes >= report.file_bytes / 4 {
         detail.push_str(&format!(
@@ -372,8 +371,10 @@ async fn store(home: &Home) -> Vec<Finding> {
         found.push(Finding { what: "store", state: State::Note, detail });
     }
     if report.unverifiable > 0 {
-        let detail =
-            format!("{} nodes of other programs have ids that cannot be verified", report.unverifiable);
+        let detail = format!(
+            "ids that cannot be verified: {} of other programs",
+            counted(report.unverifiable, "node")
+        );
         found.push(Finding { what: "store", state: State::Note, detail });
     }
     if store.is_read_only() {

@@ -56,7 +56,7 @@ impl Failure {
 impl From<quipu_host::Failure> for Failure {
     fn from(failure: quipu_host::Failure) -> Self {
         let exit = match failure.kind {
-            FailureKind::ReplayMismatch => return Self::silent(Exit::Failed),
+            FailureKind::OutputClosed => return Self::silent(Exit::Failed),
             FailureKind::Failed => Exit::Failed,
             FailureKind::Request | FailureKind::Asks(_) => Exit::Usage,
             FailureKind::Credential => Exit::Credential,

@@ -91,7 +91,7 @@ impl Observer for NoticeBuffer {
 /// A notice as it is told.
 pub(crate) fn in_words(notice: &HostNotice) -> String {
     let text = advised(&notice.text, notice.advice.as_ref());
-    if notice.warns { format!("warning: {text}") } else { text }
+    if notice.is_warning { format!("warning: {text}") } else { text }
 }
 
 /// How far old states of files are dropped.

@@ -7,6 +7,11 @@ use std::time::Duration;
 pub(crate) use crate::wording::{ago, one_line, printable};
 pub(crate) use quipu_host::{dollars, iso};
 
+/// A number and its noun, which gets an `s` unless the number is one.
+pub(crate) fn counted(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
 /// How far something is: a line on stderr that the next one replaces, where that is a terminal that obeys. Nothing is left
 /// of it in the end.
 pub(crate) struct Progress {

@@ -308,11 +308,13 @@ pub(crate) fn tell(notice: &Notice) {
         Notice::Interrupted { calls, model_call } => {
             for (tool, call) in calls {
                 note(format!(
-                    "Quipu exited while {tool} ({call}) was running. It is not run again; check what it did."
+                    "The process that ran {tool} ({call}) exited or stopped responding. The call is not run again; check what it did."
                 ));
             }
             if *model_call {
-                note("Quipu exited in the middle of a reply. The reply was lost and is not retried.");
+                note(
+                    "The process that waited for a reply exited or stopped responding. The reply was lost and is not retried.",
+                );
             }
         }
         Notice::Note { text } => note(text),

@@ -74,7 +74,7 @@ pub(crate) async fn run(args: &SearchArgs) -> Result<(), Failure> {
         let mut end = end_json(found);
         end["told"] = notes.clone().into();
         if let Some(compared) = compared {
-            end["meaning"] = compared_json(compared);
+            end["semantic"] = compared_json(compared);
         }
         writeln!(out, "{end}")?;
     } else {
@@ -258,7 +258,7 @@ fn hit_json(hit: &Hit, row: Option<&SessionRow>) -> serde_json::Value {
         "by": match hit.by {
             MatchKind::Words => "words",
             MatchKind::Substring => "substring",
-            MatchKind::Semantic => "meaning",
+            MatchKind::Semantic => "semantic",
         },
         "text": hit.excerpt.text,
         "marks": marks,
@@ -279,7 +279,7 @@ fn end_json(found: &SearchHits) -> serde_json::Value {
     })
 }
 
-/// What a search by meaning took, for programs.
+/// The vectors, tokens and cost of a semantic search, for programs.
 fn compared_json(compared: &SemanticReport) -> serde_json::Value {
     serde_json::json!({
         "vectors": compared.indexed.vectors, "left": compared.left, "tokens": compared.usage.input, "cost": compared.usage.cost.total,
@@ -301,7 +301,7 @@ fn semantic_notes(compared: &SemanticReport) -> Vec<String> {
     }
     if compared.left > 0 {
         notes.push(format!(
-            "{} nodes have no vectors yet and were not searched by meaning; add --wait to build them first.",
+            "{} nodes have no vectors yet, so the semantic search left them out; add --wait to build them first.",
             compared.left
         ));
     }

@@ -12,7 +12,7 @@ use crate::args::ShowArgs;
 use crate::console::current_dir;
 use crate::exit::{Exit, Failure};
 use crate::home::home;
-use crate::print::{Paint, ago, dollars, iso, one_line, printable, took};
+use crate::print::{Paint, ago, counted, dollars, iso, one_line, printable, took};
 use crate::tree;
 use quipu_host::{node_json, now};
 
@@ -116,7 +116,13 @@ async fn show_session(store: &dyn Graph, row: &SessionRow, args: &ShowArgs) -> R
     }
     let paint = Paint::stdout();
     writeln!(out, "session {}  {}", paint.bold(row.id.as_str()), printable(&row.cwd))?;
-    writeln!(out, "{} nodes, {}, {}", row.entries + 1, dollars(row.cost), ago(now(), row.updated))?;
+    writeln!(
+        out,
+        "{}, {}, {}",
+        counted(row.entries + 1, "node"),
+        dollars(row.cost),
+        ago(now(), row.updated)
+    )?;
     for line in tree::draw(&tree, row.head.as_slice(), paint) {
         writeln!(out, "{line}")?;
     }

@@ -14,7 +14,7 @@ use unicode_width::UnicodeWidthStr as _;
 use crate::args::TreeArgs;
 use crate::exit::Failure;
 use crate::home::home;
-use crate::print::{Paint, ago, dollars, one_line, printable};
+use crate::print::{Paint, ago, counted, dollars, one_line, printable};
 use quipu_host::{entry_words, nodes_of, now, room_behind, session_named};
 
 /// Nodes that are drawn at most.
@@ -135,7 +135,7 @@ impl<W: Write> Drawing<'_, W> {
             Some(1) => ", 1 label".into(),
             Some(count) => format!(", {count} labels"),
         };
-        let nodes = if row.entries == 0 { "1 node".into() } else { format!("{} nodes", row.entries + 1) };
+        let nodes = counted(row.entries + 1, "node");
         let when = ago(now(), row.updated);
         Ok(writeln!(self.out, "{nodes}{labels}, {}, {when}\n", dollars(row.cost))?)
     }
@@ -249,7 +249,7 @@ impl<W: Write> Drawing<'_, W> {
         let title = if row.called.is_empty() { &row.title } else { &row.called };
         let gutter = gutter(line.level, line.starts);
         let room = self.width.saturating_sub(NAME + gutter.chars().count()).max(NARROW);
-        let nodes = if row.entries == 0 { "1 node".into() } else { format!("{} nodes", row.entries + 1) };
+        let nodes = counted(row.entries + 1, "node");
         let gone = if row.head.is_none() { ", removed" } else { "" };
         let text = one_line(&format!("session {}, {nodes}{gone}: {title}", row.id), room);
         let text = text.trim_end_matches(": ").trim_end_matches(':');

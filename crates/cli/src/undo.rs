@@ -110,10 +110,10 @@ async fn agreed(
     // That there is nothing to do is the engine's word.
     if let (false, Some(first), Some(last)) = (yes, planned.first(), planned.last()) {
         let count = planned.len();
-        let what: Vec<&str> = planned.iter().take(5).map(|step| step.what.as_str()).collect();
-        let more = if count > what.len() { ", …" } else { "" };
+        let kinds: Vec<&str> = planned.iter().take(5).map(|step| step.kind.as_str()).collect();
+        let more = if count > kinds.len() { ", …" } else { "" };
         let (from, to) = (place_name(first.from), place_name(last.to));
-        let plan = format!("{count} step(s) ({}{more}) of session {}", what.join(", "), row.id);
+        let plan = format!("{count} step(s) ({}{more}) of session {}", kinds.join(", "), row.id);
         let question = format!(
             "{ask} {plan}? The session moves from {from} to {to}; the nodes it leaves stay in the graph."
         );
@@ -136,12 +136,12 @@ pub(crate) async fn chosen(engine: &Engine, named: Option<&str>) -> Result<Sessi
 
 fn tell(home: &Home, row: &SessionRow, done: &[TimeStep], json: bool, verb: &str) -> Result<(), Failure> {
     let mut out = crate::console::stdout();
-    for TimeStep { from, to, what } in done {
+    for TimeStep { from, to, kind } in done {
         if json {
-            let value = serde_json::json!({ "session": row.id, "what": what, "from": from, "to": to });
+            let value = serde_json::json!({ "session": row.id, "what": kind, "from": from, "to": to });
             writeln!(out, "{value}")?;
         } else {
-            note(format!("{what} {verb}: from {} to {}", place_name(*from), place_name(*to)));
+            note(format!("{kind} {verb}: from {} to {}", place_name(*from), place_name(*to)));
         }
     }
     if let (false, Some(last)) = (json, done.last()) {

@@ -15,9 +15,9 @@ pub const BOOKMARK_LIMIT: usize = 256;
 /// A name for a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bookmark {
-    /// Its name.
+    /// The name: at most [`BOOKMARK_LIMIT`] bytes.
     pub name: String,
-    /// The node.
+    /// The node that the name points to.
     pub node: NodeId,
     /// The program that put it there; `None` where our log does not know it.
     pub owner: Option<String>,

@@ -19,15 +19,15 @@ pub enum ChangeError {
     /// The session has no ref any more.
     #[error("session `{session}` was removed; its last node was {at}")]
     Removed {
-        /// The session.
+        /// The session that was to be changed.
         session: SessionId,
-        /// A node of it to go on from.
+        /// A node of it to continue from.
         at: NodeId,
     },
     /// Another program writes the session.
     #[error("session `{session}` belongs to {agent} and cannot be changed here")]
     Foreign {
-        /// The session.
+        /// The session that was to be changed.
         session: SessionId,
         /// That program.
         agent: String,
@@ -37,7 +37,7 @@ pub enum ChangeError {
         "session `{session}` was removed, but some of its commands' output files were not: {why}; remove them yourself"
     )]
     Outputs {
-        /// The session.
+        /// The session that was to be changed.
         session: SessionId,
         /// Which file stays, and why.
         why: String,
@@ -45,25 +45,25 @@ pub enum ChangeError {
     /// The node belongs to no session.
     #[error("node {0} does not belong to a session")]
     NoSession(NodeId),
-    /// Nobody can go on from there.
+    /// Nobody can continue from there.
     #[error("cannot go to node {}: {why}{}", node.short(), instead(*nearest))]
     Illegal {
-        /// The node.
+        /// The node that was asked for.
         node: NodeId,
-        /// Why.
+        /// The rule of a valid conversation that it would break.
         why: IllegalTarget,
         /// The nearest ancestor that can be gone to.
         nearest: Option<NodeId>,
     },
-    /// What a session would say to itself cannot be said: why, and what to do.
+    /// The message of a session to itself is not possible: why, and what to do.
     #[error("{0}")]
     BadMessage(String),
     /// The session has it on its lineage already.
     #[error("nothing to merge: node {} is already in the history of session `{session}`", node.short())]
     NothingToMerge {
-        /// The node.
+        /// The node that was asked for.
         node: NodeId,
-        /// The session.
+        /// The session that was to be changed.
         session: SessionId,
     },
     /// Both sides of a merge changed these files.

@@ -269,11 +269,11 @@ impl Children {
             Ok(session) => session,
             Err(error) => return ChildEnd::unmade(error.into()),
         };
-        let said = UserInput::from(prompt).from_source(said_by(terms.purpose.as_str()));
+        let input = UserInput::from(prompt).from_source(said_by(terms.purpose.as_str()));
         let asked = async {
             tokio::select! {
                 biased;
-                answer = session.ask(said) => Some(answer),
+                answer = session.ask(input) => Some(answer),
                 () = cancel.cancelled() => None,
             }
         };
@@ -338,14 +338,14 @@ impl Children {
             epoch: epoch.clone(),
         });
         let mark = parent_draft(terms.purpose.as_str(), depth + 1, parent.as_ref());
-        let said = messages.iter().map(|message| {
+        let message_drafts = messages.iter().map(|message| {
             let provenance = Some(said_by(terms.purpose.as_str()));
             let step = StepInfo { provenance, ..StepInfo::default() };
             Draft::of(Entry::Message(Message::clone(message)), step)
         });
-        let drafts = [Draft::new(start), mark].into_iter().chain(said).collect();
-        let said = nodes_of(&session, None, drafts, Vec::new());
-        let head = committer.commit(said, None).await.map_err(unkept)?.pop();
+        let drafts = [Draft::new(start), mark].into_iter().chain(message_drafts).collect();
+        let nodes = nodes_of(&session, None, drafts, Vec::new());
+        let head = committer.commit(nodes, None).await.map_err(unkept)?.pop();
         // It has drafts.
         let head = head.ok_or(RunnerError::Closed)?;
         let learns = engine.sealer.clone();
@@ -432,7 +432,7 @@ where
     let work = work(cancel.clone());
     Box::pin(async move {
         let _guard = cancel.drop_guard();
-        // A panic in it is told as what it is to whoever asked: nothing came of it.
+        // A panic in it is reported as what it is to whoever asked: nothing came of it.
         tokio::spawn(work.in_current_span()).await.unwrap_or(Err(RunnerError::Aborted))
     })
 }
@@ -458,7 +458,7 @@ fn unkept(error: CommitError) -> RunnerError {
     RunnerError::NotRecorded { why }
 }
 
-/// Who says what is said in a session that was begun for something.
+/// The author of messages in a session that was begun for something.
 fn said_by(purpose: &str) -> Provenance {
     Provenance::new(Origin::Process, AuthorClass::System).named(purpose)
 }

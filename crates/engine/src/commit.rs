@@ -94,7 +94,7 @@ pub(crate) struct Committer {
     epoch: Epoch,
     /// The texts of the epoch's system prompt, written with the node that begins the epoch.
     prompt: Prompt,
-    /// Who is told what was committed.
+    /// Receivers of what was committed.
     follower: Option<mpsc::Sender<CommitEvent>>,
     /// The session was opened, and the log of actions does not tell it yet.
     opened: Option<WriterStart>,
@@ -108,7 +108,7 @@ pub(crate) struct Committer {
 
 /// A session that was opened.
 struct WriterStart {
-    /// The node that it goes on from.
+    /// The node that it continues from.
     at: Option<NodeId>,
 }
 
@@ -273,7 +273,7 @@ impl Committer {
         }
     }
 
-    /// Leaves out the taking of items that are gone, or the session could never go on; says whether there were
+    /// Leaves out the taking of items that are gone, or the session could never continue; says whether there were
     /// any.
     async fn drop_vanished(&self, plan: &mut Plan) -> bool {
         let mut vanished = Vec::new();

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use quipu_protocol::Trust;
 
-/// Bytes that are read of one file of rules; the rest is left out and said.
+/// Bytes that are read of one file of rules; the rest is left out, with a note.
 const RULES_LIMIT: usize = 1 << 20;
 /// The first of these in a directory counts.
 const RULES_NAMES: [&str; 5] = ["AGENTS.override.md", "AGENTS.md", "AGENTS.MD", "CLAUDE.md", "CLAUDE.MD"];
@@ -15,9 +15,9 @@ pub const SYSTEM_PROMPT: &str = include_str!("prompts/system.md");
 /// A file of rules that a person keeps for agents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rules {
-    /// Where it is.
+    /// The absolute path of the file.
     pub path: PathBuf,
-    /// What it says.
+    /// Its content, cut after a limit.
     pub text: String,
     /// Whose words these are: the user's own file, or one of the project.
     pub trust: Trust,

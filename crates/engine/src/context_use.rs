@@ -1,4 +1,4 @@
-//! What fills the context of a session, told without a model.
+//! What fills the context of a session, estimated without a model.
 
 use quipu_protocol::{Body, Content, Message, NodeId, PromptSection, StopReason, Trust, Usage};
 use quipu_transcript::{Measure, estimate_text, last_count, measure, sent_tokens};
@@ -28,7 +28,7 @@ pub enum ContextKind {
     Tools,
     /// What a compaction left of what was before it.
     Summary,
-    /// What the user said, with what stands in the user's place.
+    /// The user's messages, with what stands in the user's place.
     User,
     /// The model's answers, with its calls and what it thought.
     Answers,
@@ -41,7 +41,7 @@ pub enum ContextKind {
 /// How much of a context is of one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ContextPart {
-    /// What it is.
+    /// The source of the content: messages, tools, rules and so on.
     pub kind: ContextKind,
     /// Messages, tools, files of rules or images.
     pub count: u64,
@@ -49,12 +49,12 @@ pub struct ContextPart {
     pub tokens: u64,
 }
 
-/// What fills the context of a session, as its next request would have it without what is said then.
+/// What fills the context of a session, as its next request would have it without the new prompt.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ContextUse {
     /// In the order of a request; parts that are empty, too.
     pub parts: Vec<ContextPart>,
-    /// Tokens of all of them.
+    /// The sum of the tokens of all parts.
     pub tokens: u64,
     /// `None` when nothing was counted since the context began or was compacted.
     pub counted: Option<CountedTokens>,
@@ -92,7 +92,7 @@ pub struct PrunedUse {
 /// What the last answer of a context counted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CountedTokens {
-    /// As it told it.
+    /// As the provider reported it.
     pub usage: Usage,
     /// Tokens of the context up to it, itself included.
     pub tokens: u64,

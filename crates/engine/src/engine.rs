@@ -103,7 +103,7 @@ pub struct SessionOptions {
     /// `None` keeps that of a session that is resumed, and is none for a new one; an empty one takes it away.
     pub identity: Option<String>,
     /// The [`identity_hash`](crate::identity_hash) of a text that somebody did not want in the place of the one that a
-    /// session goes on with; recorded, so that nobody is asked again.
+    /// session continues with; recorded, so that nobody is asked again.
     pub declined_identity: Option<BlobId>,
     /// The tools, in the order in which the model sees them. Names of 1 to 64 letters, digits, `_` and `-`, no
     /// two the same.
@@ -121,7 +121,7 @@ pub struct SessionOptions {
     /// When old results of tools are left out of requests. Off by default; when it is on, the model has the tool
     /// `recall` as well, unless one of `tools` has that name.
     pub prune: PruneSettings,
-    /// Whether the model can search what was said and done before. Off by default. A tool of `tools` with the same name
+    /// Whether the model can search earlier sessions. Off by default. A tool of `tools` with the same name
     /// takes the place of ours.
     pub history: HistorySettings,
     /// What is kept of the files that tools change.
@@ -129,7 +129,7 @@ pub struct SessionOptions {
     /// Whether the model can look at the graph, and go to earlier points of its session. Off by default. A tool of `tools`
     /// with the name of one of ours takes its place.
     pub travel: TravelSettings,
-    /// Models that the session may go on with instead of `model` while it is open; `None` for no others.
+    /// Models that the session may continue with instead of `model` while it is open; `None` for no others.
     pub models: Option<Arc<dyn Models>>,
     /// See its steps, and may change or stop them: the first is called first.
     pub hooks: Vec<Arc<dyn Hook>>,
@@ -137,7 +137,7 @@ pub struct SessionOptions {
     pub tool_sources: Vec<Arc<dyn ToolSource>>,
     /// Give it sections of its system prompt, in this order.
     pub context_sources: Vec<Arc<dyn ContextSource>>,
-    /// Told of every commit of the session.
+    /// Gets every commit of the session.
     pub follower: Option<Arc<dyn Follower>>,
     /// How long a question waits for an answer before it counts as refused; ten minutes by default.
     pub ask_deadline: Duration,
@@ -226,7 +226,7 @@ impl Engine {
         self
     }
 
-    /// Moves heads of other programs along with our sessions. None, where nothing is said; names that
+    /// Moves heads of other programs along with our sessions. None by default; names that
     /// [no head can have](PublishSettings::is_head) are left out.
     #[must_use]
     pub fn with_published_heads(mut self, settings: &PublishSettings) -> Self {

@@ -9,7 +9,7 @@ pub enum OpenError {
     /// The store refused.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// There is no such session.
+    /// The store has no session with this id.
     #[error("there is no session `{0}` in the store")]
     NoSuchSession(String),
     /// The id is not one that a session can have.
@@ -21,7 +21,7 @@ pub enum OpenError {
     /// Two tools have the same name, or one has none that a model could call.
     #[error("`{0}` is not a valid tool name, or two tools have this name")]
     BadTool(String),
-    /// There is no such node.
+    /// The store has no node with this id.
     #[error("there is no node {0} in the store")]
     NoSuchNode(NodeId),
     /// Tool calls of the last answer have no result at this node.
@@ -32,7 +32,7 @@ pub enum OpenError {
         calls.join(", ")
     )]
     Incomplete {
-        /// The node.
+        /// The node that was to be continued from.
         node: NodeId,
         /// The tools that were called.
         calls: Vec<String>,
@@ -40,7 +40,7 @@ pub enum OpenError {
     /// A lineage could not be read.
     #[error("could not read session `{session}`: {why}")]
     Broken {
-        /// The session.
+        /// The id of the session, which stays unchanged.
         session: SessionId,
         /// What is wrong.
         why: String,
@@ -51,9 +51,9 @@ pub enum OpenError {
          again"
     )]
     Unsettled {
-        /// The session.
+        /// The id of the session, which stays unchanged.
         session: SessionId,
-        /// Which, and why.
+        /// Each file with the reason, for people.
         why: String,
     },
 }

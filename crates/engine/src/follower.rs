@@ -14,15 +14,15 @@ pub struct CommitEvent {
     /// The session; another than before when it had to branch.
     pub session: SessionId,
     /// The nodes, each below the one before it; never empty. The session's ref stands at the last, or stood: when it goes
-    /// elsewhere, what it left comes first, and what it said there next.
+    /// elsewhere, what it left comes first, and its message there next.
     pub nodes: Vec<NodeId>,
 }
 
 /// Watches the commits of a session ([`SessionOptions::follower`](crate::SessionOptions::follower)).
 ///
-/// It is told of each commit that added nodes, after that is durable, in order, one at a time and beside the run: the
+/// It gets each commit that added nodes, after that is durable, in order, one at a time and beside the run: the
 /// session waits for it only when it is 256 commits behind. What a process commits when it opens a session that a dead
-/// one left, and what it could not be told of before it died itself, it finds below the first of `nodes`: a follower
+/// one left, and what it could not get before it died itself, it finds below the first of `nodes`: a follower
 /// keeps count of how far it is and reads the lineage back to there.
 ///
 /// ```

@@ -1,5 +1,5 @@
 //! A text that a person puts before the system prompt, such as who the agent is. It is recorded with the session, which
-//! goes on with it whatever becomes of the file.
+//! continues with it whatever becomes of the file.
 
 use std::io::Read as _;
 use std::os::unix::fs::OpenOptionsExt as _;

@@ -12,7 +12,7 @@ use crate::clock::fresh_id;
 use crate::commit::MoveContext;
 use crate::engine::Engine;
 use crate::error::OpenError;
-use crate::files::{InFlight, told};
+use crate::files::{InFlight, change_note};
 use crate::owner::with_lease;
 use crate::restore_files::{JumpWithFiles, RestoreFiles};
 use crate::resume::epoch_of;
@@ -34,7 +34,7 @@ pub(crate) struct CompletedJump {
 }
 
 impl Engine {
-    /// Moves the session of a node there: before the node when somebody said it, whose words are given back, else
+    /// Moves the session of a node there: before a message of the user, whose text is returned, else
     /// behind it. What is left behind stays in the graph, and going to where it stood (`from`) takes it back. A label
     /// is given to the place. [`Session::jump`](crate::Session::jump) can sum up what is left behind.
     ///
@@ -122,7 +122,7 @@ impl Engine {
         Ok(Travel { target: to, line, messages, turns, message, files: None, begins })
     }
 
-    /// Moves the session of a node behind it, with a message to itself that waits there for an answer: what is said next
+    /// Moves the session of a node behind it, with a message to itself that waits there for an answer: the next prompt
     /// in the session comes after that. Asks no model: [`Command::Continue`](quipu_protocol::Command::Continue) has it
     /// answered. A node of a session that another program writes begins a session of ours below it.
     ///
@@ -320,7 +320,7 @@ impl Engine {
             None => Default::default(),
         };
         let mut added: Vec<Draft> = flight.iter().map(InFlight::record).collect();
-        added.extend(how.and_then(|_| told(&plan, self.sealer(), self.now())));
+        added.extend(how.and_then(|_| change_note(&plan, self.sealer(), self.now())));
         let jumped =
             JumpReport { session: session.clone(), from, at, head: at, prompt, summary: None, usage: None };
         if at == from && added.is_empty() && entries.is_empty() && label.is_none() {

@@ -270,10 +270,10 @@ impl Engine {
             None => Default::default(),
         };
         let text = text_of(&merge, note, side, how.map(|_| &plan));
-        let mut said =
+        let mut result =
             Draft::user_message(UserInput::from(text).from_source(Provenance::quipu()), self.now());
-        said.step.merge = vec![merge.head, from];
-        let mut added = vec![said];
+        result.step.merge = vec![merge.head, from];
+        let mut added = vec![result];
         added.extend(flight.iter().map(InFlight::record));
         // Later than both.
         let last = self.node_of(from).await?.record.timestamp.max(cx.last);
@@ -299,13 +299,13 @@ impl Engine {
         let log = serde_json::json!({ "session": into, "parents": [merge.head, from], "files": files });
         action.metadata = Some(log.to_string());
         commit.actions.push(action);
-        // A message to itself that waits for its answer goes on waiting.
+        // A message to itself that waits for its answer keeps waiting.
         problems.extend(self.commit_move(into, commit, flight, AfterMove::Unchanged).await?);
         Ok(MergeReport { node, merge, plan, problems })
     }
 }
 
-/// Whether somebody said whose files are to be kept, where that must be said.
+/// Whether it was chosen whose files are to be kept, where that is required.
 fn decided(merge: &Merge, side: Option<MergeSide>) -> Result<(), ChangeError> {
     match side {
         None if !merge.conflicts.is_empty() => Err(ChangeError::Conflict { files: merge.conflicts.clone() }),
@@ -323,7 +323,7 @@ async fn side(store: &dyn Graph, end: NodeId, base: Option<NodeId>, cwd: &Path) 
     let nodes = &nodes[usize::from(base.is_some()).min(nodes.len())..];
     for some in nodes.chunks(AT_ONCE) {
         for DecodedEntry { entry, step } in decode_nodes(store, some).await? {
-            let put_back = is_restored(&entry);
+            let restored = is_restored(&entry);
             let mut named = TouchedFiles::default();
             if let Some(message) = message_of(&entry) {
                 if let Message::Assistant(answer) = &*message
@@ -341,7 +341,7 @@ async fn side(store: &dyn Graph, end: NodeId, base: Option<NodeId>, cwd: &Path) 
             for change in step.files.into_iter().filter(|change| change.before != change.after) {
                 let path = absolute(cwd, &change.path);
                 // Putting files back changes nothing that the side did not change itself.
-                if put_back && !side.files.contains_key(&path) {
+                if restored && !side.files.contains_key(&path) {
                     continue;
                 }
                 let file = side.files.entry(path).or_default();

@@ -1,11 +1,11 @@
-//! Where a session finds another model to go on with.
+//! Where a session finds another model to continue with.
 
 use std::sync::Arc;
 
 use quipu_protocol::{Model, ModelError};
 use quipu_providers::{FindError, Provider};
 
-/// Why a session cannot go on with a model.
+/// Why a session cannot continue with a model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ModelLookupError {
     /// The session was opened without [`Models`].
@@ -25,7 +25,7 @@ pub enum ModelLookupError {
     },
 }
 
-/// The models that a session may go on with, for [`Command::Set`](quipu_protocol::Command::Set).
+/// The models that a session may continue with, for [`Command::Set`](quipu_protocol::Command::Set).
 pub trait Models: Send + Sync + 'static {
     /// A model by its provider's id and its own, and what carries requests to it. May read files and run commands: it is
     /// called where that holds nothing up.

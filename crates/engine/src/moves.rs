@@ -71,7 +71,7 @@ impl SessionMover {
         Self { engine, policy: options.policy.clone(), files: options.files, cwd }
     }
 
-    /// How files go along, where they do; a jump or a merge takes none along unless that is said.
+    /// How files go along, where they do; a jump or a merge takes none along by default.
     fn along(&self, files: MoveFiles) -> Option<RestoreFiles> {
         let overwrite = match files {
             MoveFiles::Auto | MoveFiles::Keep => return None,
@@ -107,7 +107,7 @@ impl SessionMover {
                 Way::Forward => Refusal::NothingToRedo,
             });
         };
-        let steps = done.into_iter().map(|step| MoveStep { kind: step.what, from: step.from, to: step.to });
+        let steps = done.into_iter().map(|step| MoveStep { kind: step.kind, from: step.from, to: step.to });
         let moved =
             MoveReport { from: head, to, prompt: None, steps: steps.collect(), files: Vec::new(), problems };
         Ok(CompletedMove::at(moved))
@@ -180,7 +180,7 @@ impl SessionMover {
                 let moved = MoveReport {
                     prompt,
                     files: named(&plan),
-                    problems: told(&plan, problems),
+                    problems: with_skipped_files(&plan, problems),
                     ..stands(head)
                 };
                 Ok(CompletedMove { added, ..CompletedMove::at(moved) })
@@ -200,7 +200,7 @@ impl SessionMover {
                 let merged = engine.merge_standing(from, &row.id, &note, (side, how.as_ref()), cx).await;
                 let merged = merged.map_err(refused)?;
                 let to = self.head(row).await?;
-                let problems = told(&merged.plan, merged.problems);
+                let problems = with_skipped_files(&merged.plan, merged.problems);
                 Ok(CompletedMove::at(MoveReport { files: named(&merged.plan), problems, ..stands(to) }))
             }
             MoveOrder::UndoCompaction => {
@@ -306,7 +306,7 @@ fn named(plan: &FilePlan) -> Vec<String> {
     plan.shown().take(NAMED).map(|change| change.path.clone()).collect()
 }
 
-fn told(plan: &FilePlan, mut problems: Vec<String>) -> Vec<String> {
+fn with_skipped_files(plan: &FilePlan, mut problems: Vec<String>) -> Vec<String> {
     problems.extend(plan.stays().take(NAMED));
     problems
 }

@@ -1,4 +1,4 @@
-//! Sessions are made, opened and gone on with.
+//! Sessions are made, opened and continued with.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
@@ -35,14 +35,14 @@ use crate::sources::{
 use crate::toolbox::{Toolbox, ToolboxParts};
 use crate::travel::{SessionView, Tobe};
 
-/// People are told this when a session goes on though its files could not be settled.
+/// A notice for people when a session continues though its files could not be settled.
 const NOT_SETTLED: &str = "Some files of an earlier jump are not restored yet. Quipu tries again when you next open \
                            the session.";
 
 /// A session that was opened, and what the user should know about it.
 #[derive(Debug)]
 pub struct OpenedSession {
-    /// The session.
+    /// A handle of the running session.
     pub session: Session,
     /// What an earlier process left behind, or that the session had to branch.
     pub notices: Vec<Notice>,
@@ -64,7 +64,7 @@ impl Engine {
     /// A new session. Nothing is stored before its first message.
     ///
     /// Must be called within a Tokio runtime, whose tasks the session uses. Should somebody else take the name
-    /// before the first message, the session goes on under a fresh one and says so
+    /// before the first message, the session continues under a fresh one and says so
     /// ([`Notice::Branched`]).
     ///
     /// # Errors
@@ -102,16 +102,16 @@ impl Engine {
         Ok(self.spawn(options, id, (Past::default(), first), made, lease, SessionOrigin::New))
     }
 
-    /// Opens a session by its id and goes on from its last node. What a dead process left open is recorded as
+    /// Opens a session by its id and continues from its last node. What a dead process left open is recorded as
     /// interrupted first. While a living writer holds it (another process, or a [`Session`] of this one that was
-    /// not [shut down](Session::shutdown)), a branch is made instead and told as [`Notice::Branched`].
+    /// not [shut down](Session::shutdown)), a branch is made instead and reported as [`Notice::Branched`].
     ///
-    /// Where its system prompt is missing from the store, it goes on with that of the options, or else with our own without
-    /// project rules, in a new epoch, which is told as a [`Notice::note`]. [`has_lost_prompt`](crate::has_lost_prompt)
+    /// Where its system prompt is missing from the store, it continues with that of the options, or else with our own without
+    /// project rules, in a new epoch, which is reported as a [`Notice::note`]. [`has_lost_prompt`](crate::has_lost_prompt)
     /// says so before.
     ///
     /// A session that another program wrote, and that was imported, stays as it is: a new one begins below its last
-    /// node, which is told as a [`Notice::note`].
+    /// node, which is reported as a [`Notice::note`].
     ///
     /// # Errors
     /// `NoSuchSession`, `BadTool`, `Broken`, `Store`.
@@ -199,9 +199,9 @@ impl Engine {
         let mut notices: Vec<Notice> = past.lost_prompt_notice().into_iter().collect();
         notices.extend(made.notices.drain(..).map(Notice::note));
         if mine {
-            let SettleReport { mut told, is_pending } = self.settle_files(id).await?;
-            told.extend(is_pending.then(|| NOT_SETTLED.to_owned()));
-            notices.extend(told.into_iter().map(Notice::note));
+            let SettleReport { mut notes, is_pending } = self.settle_files(id).await?;
+            notes.extend(is_pending.then(|| NOT_SETTLED.to_owned()));
+            notices.extend(notes.into_iter().map(Notice::note));
             let mut committer = self.committer(&past, past.epoch.clone(), Prompt::default());
             notices.extend(
                 recover(&*self.store, &mut committer, id, &mut past, &self.sealer, self.clock.now()).await?,
@@ -235,7 +235,7 @@ impl Engine {
         Ok(row.map_or_else(String::new, |row| row.called))
     }
 
-    /// A new session that goes on from any node of the graph, also one in the middle of another session, which
+    /// A new session that continues from any node of the graph, also one in the middle of another session, which
     /// stays as it is. Its own first node is a child of `at` and is written with its first message; before it
     /// stands the conversation up to `at`. Options that leave the system prompt open keep that of `at`. Files are
     /// not touched: they are as they are now.
@@ -278,8 +278,8 @@ impl Engine {
         self.begin_below(past, options, SessionOrigin::Forked).await
     }
 
-    /// A new session that goes on from any node, as [`Engine::fork`] makes one, also where calls have no result: the
-    /// model is told that there is none. For nodes that another program wrote, whose calls nobody will ever answer.
+    /// A new session that continues from any node, as [`Engine::fork`] makes one, also where calls have no result: the
+    /// model gets a note that there is none. For nodes that another program wrote, whose calls nobody will ever answer.
     ///
     /// # Errors
     /// As [`Engine::fork`], without `Incomplete`.
@@ -295,7 +295,7 @@ impl Engine {
         self.begin_below(past, options, SessionOrigin::Forked).await
     }
 
-    /// A new session that goes on from what was read.
+    /// A new session that continues from what was read.
     async fn begin_below(
         &self,
         mut past: Past,
@@ -310,8 +310,8 @@ impl Engine {
         lease.take(&RefName::session(&id)).await?;
         let mut committer = self.committer(&past, made.epoch.clone(), made.prompt.clone());
         let settled = settle_early(&*self.store, &mut committer, &id, &mut past, &mut first).await;
-        let told = made.notices.drain(..).map(Notice::note);
-        let lost = past.lost_prompt_notice().into_iter().chain(told);
+        let notices = made.notices.drain(..).map(Notice::note);
+        let lost = past.lost_prompt_notice().into_iter().chain(notices);
         let notices = match settled {
             Ok(trouble) => lost.chain(trouble).collect(),
             Err(error) => {

@@ -136,7 +136,7 @@ impl Permissions {
         let mut bounds = Bounds::new(rules, grants.into_iter().collect());
         let old = self.bounds();
         match (&mut bounds.sandbox, &old.sandbox) {
-            // Commands go on sharing a directory for temporary files, and can signal each other.
+            // Commands keep sharing a directory for temporary files, and can signal each other.
             (Some(new), Some(old)) if new.confines_as(old) => *new = old.clone(),
             (_, Some(old)) => {
                 self.retired.lock().unwrap_or_else(PoisonError::into_inner).push(old.clone());
@@ -396,8 +396,8 @@ impl Bounds {
         }
         let beyond = self.beyond(wanted);
         let reason = match (&command, &self.unconfined) {
-            (None, _) => "It can touch any file and is not confined.".to_owned(),
-            (Some(_), Some(why)) => format!("It would not be confined, because {why}."),
+            (None, _) => "It can touch any file and runs without a sandbox.".to_owned(),
+            (Some(_), Some(why)) => format!("It would run without a sandbox, because {why}."),
             (Some(_), None) if !beyond.is_empty() => {
                 let why = proposal.text("reason").unwrap_or_default();
                 let why = if why.trim().is_empty() { String::new() } else { format!(" ({})", why.trim()) };
@@ -579,9 +579,15 @@ mod tests {
         let write = |path: &str| Touches::Writes(vec![root.join(path)]);
         let check = |mode, support, tool: &str, touches: Touches, expect: &str| {
             let permissions = make(mode, support);
-            let said = word(Case { permissions: &permissions, touches: touches.clone() }.decide(tool));
-            assert!(said.starts_with(expect.split('*').next().unwrap()), "{mode:?} {touches:?}: {said}");
-            assert!(expect.split('*').all(|part| said.contains(part)), "{mode:?} {touches:?}: {said}");
+            let decision = word(Case { permissions: &permissions, touches: touches.clone() }.decide(tool));
+            assert!(
+                decision.starts_with(expect.split('*').next().unwrap()),
+                "{mode:?} {touches:?}: {decision}"
+            );
+            assert!(
+                expect.split('*').all(|part| decision.contains(part)),
+                "{mode:?} {touches:?}: {decision}"
+            );
         };
         use PermissionMode::{Ask, Full, Workspace};
         use SandboxSupport::{Missing, TooOld};
@@ -599,7 +605,7 @@ mod tests {
             check(mode, FULL, "write", write("own/outputs/f"), "deny*own files");
             check(mode, Missing, "bash", Touches::Anything, "ask*no Landlock*permissions `full`");
             check(mode, TooOld, "bash", Touches::Anything, "ask*truncation*permissions `full`");
-            check(mode, FULL, "other", Touches::Anything, "ask*not confined");
+            check(mode, FULL, "other", Touches::Anything, "ask*without a sandbox");
             check(mode, FULL, "other", Touches::Nothing, "allow");
         }
         check(Workspace, FULL, "write", write("work/f"), "allow");
@@ -640,8 +646,8 @@ mod tests {
             assert_eq!((decide("write"), decide("edit")), ("allow".into(), "allow".into()));
             std::fs::hard_link(&path, at("other")).unwrap();
             for tool in ["write", "edit"] {
-                let said = decide(tool);
-                assert!(said.starts_with("ask") && said.contains("hard links"), "{said}");
+                let decision = decide(tool);
+                assert!(decision.starts_with("ask") && decision.contains("hard links"), "{decision}");
                 assert!(!permissions.allow(grant(tool)), "a yes holds once");
             }
             std::fs::remove_file(at("other")).unwrap();
@@ -704,8 +710,8 @@ mod tests {
             ..PermissionRules::default()
         };
         let permissions = Permissions::new(rules(PermissionMode::Workspace), []);
-        let said = word(Case { permissions: &permissions, touches: Touches::Anything }.decide("bash"));
-        assert!(said.starts_with("ask") && said.contains("Quipu itself runs"), "{said}");
+        let decision = word(Case { permissions: &permissions, touches: Touches::Anything }.decide("bash"));
+        assert!(decision.starts_with("ask") && decision.contains("Quipu itself runs"), "{decision}");
         assert!(permissions.sandbox().is_none());
         assert_eq!(Permissions::new(rules(PermissionMode::Full), []).unconfined(), None);
     }

@@ -28,7 +28,7 @@ pub enum Decision {
     },
     /// It does not run.
     Deny {
-        /// Told to the model.
+        /// For the model.
         reason: String,
     },
 }
@@ -64,13 +64,13 @@ impl Proposal<'_> {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Grant {
-    /// The tool.
+    /// The name of the tool.
     pub tool: String,
     /// The command as it was asked for (secrets sealed), or the true path of the file.
     pub subject: String,
 }
 
-/// Why a grant does not hold for as long as a person said.
+/// Why a grant does not hold for as long as a person chose.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GrantError {
     /// It cannot be kept, and holds until the session ends.

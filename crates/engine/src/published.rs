@@ -85,7 +85,7 @@ impl Heads {
     }
 }
 
-/// A session was opened and goes on from this node.
+/// A session was opened and continues from this node.
 pub(crate) fn boot(at: NodeId, now: UnixMs) -> Action {
     Action { timestamp: now, kind: "BOOT".into(), from: None, to: Some(at), metadata: None }
 }

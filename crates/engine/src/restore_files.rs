@@ -66,7 +66,7 @@ impl Engine {
     }
 
     /// Brings steps to an end that a dead process left open: what they did to files is known only then. Where somebody else
-    /// works in the session, what is to be said of that.
+    /// works in the session, the notice about that.
     pub(crate) async fn at_rest(&self, row: &mut SessionRow) -> Result<Option<String>, ChangeError> {
         let pending = self.store().pending(&row.id).await?;
         if pending.steps.iter().all(|step| is_listing(step) || is_over(step)) {

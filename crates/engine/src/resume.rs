@@ -71,7 +71,7 @@ pub(crate) struct Past {
 }
 
 impl Past {
-    /// What is told of a prompt that is lost.
+    /// The notice about a prompt that is lost.
     pub(crate) fn lost_prompt_notice(&self) -> Option<Notice> {
         let lost = self.lost_prompt?;
         Some(Notice::Note {
@@ -274,7 +274,7 @@ pub async fn epoch_at(store: &dyn Graph, node: NodeId) -> Result<Epoch, OpenErro
 /// thousands of nodes.
 pub(crate) async fn epoch_of(store: &dyn Graph, node: NodeId) -> Result<Epoch, OpenError> {
     let mut changes = SettingChanges::default();
-    let (mut before, mut told) = (Some(node), false);
+    let (mut before, mut is_complete) = (Some(node), false);
     for count in ANSWER_WITHIN {
         let Some(from) = before else { break };
         let mut nodes = match store.lineage(from, LineageEnd::Count(count)).await {
@@ -297,14 +297,14 @@ pub(crate) async fn epoch_of(store: &dyn Graph, node: NodeId) -> Result<Epoch, O
         for some in nodes.chunks(64) {
             for decoded in decode_nodes(store, some).await? {
                 if let Entry::Message(Message::Assistant(answer)) = &decoded.entry {
-                    told |= decoded.step.call.is_some() || changes.earlier_answer(answer);
+                    is_complete |= decoded.step.call.is_some() || changes.earlier_answer(answer);
                 }
                 if let Some(standing) = standing_of(&decoded.entry, &mut changes) {
                     return Ok(changes.applied_to(standing.epoch));
                 }
             }
         }
-        if told || compaction.is_some() {
+        if is_complete || compaction.is_some() {
             break;
         }
     }

@@ -1,4 +1,4 @@
-//! Finding by meaning beside finding by words: vectors are made of what was said, and both rankings are mixed.
+//! Semantic search: vectors of messages, and a ranking that combines their nearness with the search by words.
 //!
 //! Texts are sealed once more before they are given away: what other programs wrote into the store was not.
 
@@ -15,13 +15,13 @@ pub const RANK_OFFSET: u32 = 60;
 /// Texts that are given to the model at once.
 const BATCH: usize = 64;
 
-/// A search by meaning failed.
+/// A semantic search failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SemanticError {
-    /// The store.
+    /// The store could not be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// What makes the vectors.
+    /// The embedding model failed.
     #[error("{0}")]
     Model(ModelError),
 }
@@ -37,13 +37,13 @@ impl From<ModelError> for SemanticError {
 pub struct SemanticIndexReport {
     /// Vectors that were made.
     pub vectors: u64,
-    /// Tokens and cost, as far as they were told.
+    /// Tokens and cost, as far as they were reported.
     pub usage: Usage,
     /// Nodes that have still to be looked at.
     pub left: u64,
 }
 
-/// What a search by meaning found.
+/// The hits of a semantic search.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SemanticMatches {
     /// The hits, the best of both rankings first: `score` is the mixed one.
@@ -54,7 +54,7 @@ pub struct SemanticMatches {
     pub usage: Usage,
 }
 
-/// Makes vectors of what has none yet, the newest first, for about so long; `None` for as long as it takes. `told` hears
+/// Makes vectors of what has none yet, the newest first, for about so long; `None` for as long as it takes. `on_progress` gets
 /// after each batch how many nodes are left.
 ///
 /// # Errors
@@ -64,7 +64,7 @@ pub async fn index_semantic(
     embedder: &dyn Embedder,
     sealer: &Sealer,
     patience: Option<Duration>,
-    mut told: impl FnMut(u64),
+    mut on_progress: impl FnMut(u64),
 ) -> Result<SemanticIndexReport, SemanticError> {
     let began = Instant::now();
     let mut done = SemanticIndexReport::default();
@@ -82,7 +82,7 @@ pub async fn index_semantic(
         done.usage.cost.total += usage.cost.total;
         store.keep_vectors(embedder.id(), &batch, &vectors).await?;
         done.vectors += texts.len() as u64;
-        told(done.left);
+        on_progress(done.left);
         if done.left == 0 || patience.is_some_and(|patience| began.elapsed() >= patience) {
             return Ok(done);
         }
@@ -97,7 +97,7 @@ async fn embed(embedder: &dyn Embedder, texts: &[String]) -> Result<(Vec<Vec<f32
     Ok((made.vectors, made.usage))
 }
 
-/// Searches by words and by meaning, and mixes both rankings by reciprocal rank: each hit scores the sum of
+/// Searches by words and by vectors, and mixes both rankings by reciprocal rank: each hit scores the sum of
 /// `1 / (RANK_OFFSET + rank)` over the rankings that it is in. Words rank as [`Order::Best`] does, and what was found by
 /// words keeps its marks. The words of `query` are what is compared.
 ///
@@ -199,8 +199,8 @@ mod tests {
         }
         // What is left out is counted on the last hit of its session.
         let some = mix(words(), near(), 10, 1);
-        let told: Vec<(u8, u64)> = some.iter().map(|hit| (hit.node.0[0], hit.more)).collect();
-        assert_eq!(told, [(2, 1), (3, 1)]);
+        let hits: Vec<(u8, u64)> = some.iter().map(|hit| (hit.node.0[0], hit.more)).collect();
+        assert_eq!(hits, [(2, 1), (3, 1)]);
         assert_eq!(mix(words(), near(), 1, 10)[0].more, 1);
         assert_eq!(mix(Vec::new(), Vec::new(), 10, 10), Vec::<Hit>::new());
     }

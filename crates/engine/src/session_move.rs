@@ -131,7 +131,7 @@ impl Engine {
         Ok(ReadyMove { commit, ended, added: behind, from: stood, head })
     }
 
-    /// Commits a move; then the files that are on their way take their places, and it is told which did not.
+    /// Commits a move; then the files that are on their way take their places, and those that did not are reported.
     pub(crate) async fn commit_move(
         &self,
         session: &SessionId,

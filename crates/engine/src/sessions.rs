@@ -35,9 +35,9 @@ pub struct ForkReport {
     pub session: SessionId,
     /// Its first node.
     pub base: NodeId,
-    /// The node that it goes on from; `None` when it begins with nothing.
+    /// The node that it continues from; `None` when it begins with nothing.
     pub at: Option<NodeId>,
-    /// The user's message that it stands before, to be said in other words.
+    /// The user's message that it stands before, to be edited and sent again.
     pub text: Option<String>,
     /// Images of that message.
     pub images: usize,
@@ -126,11 +126,11 @@ impl Engine {
         let store = self.store();
         let named = self.node_of(at).await?;
         let decoded = decode_nodes(&**store, std::slice::from_ref(&named)).await?.pop();
-        let said = match decoded.map(|decoded| decoded.entry) {
-            Some(Entry::Message(Message::User(said))) if stand == Stand::Before => Some(said.content),
+        let prompt = match decoded.map(|decoded| decoded.entry) {
+            Some(Entry::Message(Message::User(message))) if stand == Stand::Before => Some(message.content),
             _ => None,
         };
-        let parent = match (&said, named.record.parent) {
+        let parent = match (&prompt, named.record.parent) {
             (None, _) => Some(at),
             (Some(_), None) => None,
             // A parent that is missing is none.
@@ -166,10 +166,10 @@ impl Engine {
         self.publish(&mut commit, &id, None, base, "fork").await?;
         commit.actions.push(self.action("QUIPU_FORK", Some(at), Some(base), &id));
         store.commit(commit).await?;
-        let images = said.as_ref().map_or(0, |body| {
+        let images = prompt.as_ref().map_or(0, |body| {
             body.blocks().iter().filter(|block| matches!(block, quipu_protocol::Content::Image(_))).count()
         });
-        Ok(ForkReport { session: id, base, at: parent, text: said.map(|body| body.text()), images })
+        Ok(ForkReport { session: id, base, at: parent, text: prompt.map(|body| body.text()), images })
     }
 
     /// Labels a node; an empty text clears its label. The label is an entry of the node's session. Gives that entry.
@@ -249,7 +249,7 @@ impl Engine {
     }
 
     /// Removes a session: its refs go, and the files of what its commands printed; its nodes stay. Gives the node where
-    /// it stood, from which [`Engine::fork_from`] goes on.
+    /// it stood, from which [`Engine::fork_from`] continues.
     ///
     /// # Errors
     /// `Busy`, `Removed`; `Open` with `NoSuchSession` or `Store`; `Outputs` when only the files stay.
@@ -286,7 +286,7 @@ impl Engine {
         while !moves.is_empty() {
             let rest = moves.split_off(moves.len().min(BATCH_MOVES));
             let actions = std::mem::take(&mut actions);
-            // Nobody goes on with what waits there.
+            // Nobody continues with what waits there.
             self.settle_files(&row.id).await?;
             let ops = vec![Op::JumpRemove { session: row.id.clone() }];
             let durability = Durability::Power;

@@ -72,7 +72,7 @@ pub fn compaction_settings(settings: &Value) -> (CompactionSettings, Vec<String>
 }
 
 impl HistorySettings {
-    /// What `search` of the settings says (`tool`), and for people what is wrong with it. On where nothing is said.
+    /// What `search` of the settings says (`tool`), and for people what is wrong with it. On by default.
     pub fn of_json(settings: &Value) -> (Self, Vec<String>) {
         let (mut found, mut section) = (Self { enabled: true }, Section::of(settings, "search"));
         section.flag("tool", &mut found.enabled);
@@ -95,7 +95,7 @@ impl FileSettings {
 }
 
 impl IdentitySettings {
-    /// What `identity` of the settings says (`file`), and for people what is wrong with it. Off where nothing is said.
+    /// What `identity` of the settings says (`file`), and for people what is wrong with it. Off by default.
     pub fn of_json(settings: &Value) -> (Self, Vec<String>) {
         let (mut found, mut section) = (Self::default(), Section::of(settings, "identity"));
         section.text("file", &mut found.file);
@@ -104,7 +104,7 @@ impl IdentitySettings {
 }
 
 impl TravelSettings {
-    /// What `travel` of the settings says (`tools`), and for people what is wrong with it. Off where nothing is said.
+    /// What `travel` of the settings says (`tools`), and for people what is wrong with it. Off by default.
     pub fn of_json(settings: &Value) -> (Self, Vec<String>) {
         let (mut found, mut section) = (Self::default(), Section::of(settings, "travel"));
         section.flag("tools", &mut found.tools);
@@ -114,7 +114,7 @@ impl TravelSettings {
 
 impl PublishSettings {
     /// What `publish` of the settings says (a list of names), and for people what is wrong with it; a name that is wrong is
-    /// left out. No head where nothing is said.
+    /// left out. No head by default.
     pub fn of_json(settings: &Value) -> (Self, Vec<String>) {
         let wanted = match settings.get("publish") {
             None | Some(Value::Null) => return Default::default(),

@@ -15,11 +15,11 @@ use crate::resume::read_past;
 /// Where a session stands that goes to a node.
 pub(crate) struct Stand {
     pub(crate) at: NodeId,
-    /// What was said in the node, when it stands before it.
+    /// The user's message of the node, when it stands before it.
     pub(crate) prompt: Option<UserInput>,
 }
 
-/// Before what somebody said, behind everything else. `None` when the node is not one of the session.
+/// Before a message of the user, behind everything else. `None` when the node is not one of the session.
 pub(crate) async fn stand(
     store: &dyn Graph,
     session: &SessionId,
@@ -35,7 +35,7 @@ pub(crate) async fn stand(
     let nodes: Vec<Node> = store.nodes(&[to]).await?.into_iter().flatten().collect();
     let Some(node) = nodes.first() else { return Ok(None) };
     let decoded = decode_nodes(store, &nodes).await?;
-    // What the model was told of files nobody said.
+    // A note for the model about files is nobody's message.
     let prompt = decoded.first().filter(|one| !tells_of_files(&one.entry));
     let body: Option<Body> = match prompt.and_then(|one| message_of(&one.entry)).as_deref() {
         Some(Message::User(user)) => Some(user.content.clone()),

@@ -59,7 +59,7 @@ pub(crate) struct Subscriber {
     /// Of a lossless one: what did not fit. Bounded, since the model's stream waits while there is any, and new
     /// work is refused beyond [`BACKLOG`].
     backlog: VecDeque<Arc<Envelope>>,
-    /// Of a live one: how many it lost since it was last told, and the last of them.
+    /// Of a live one: how many it lost since it last got an event, and the last of them.
     missed: u64,
     last_missed: Option<Arc<Envelope>>,
 }

@@ -1,6 +1,6 @@
 //! Undo and redo: a session goes back over what moved it, and forward again. Linear, over the log of refs: each move of
-//! the session's ref is a step, and so is each turn that was appended (what the user said, and what followed). Undoing is
-//! a move of its own, so nothing is ever lost, and any process can go on with it.
+//! the session's ref is a step, and so is each turn that was appended (the user's message, and what followed). Undoing is
+//! a move of its own, so nothing is ever lost, and any process can continue with it.
 
 use quipu_protocol::{Entry, Message, NodeId, SessionId};
 use quipu_store::{LineageEnd, LoggedMove, RefName, ReflogQuery, SessionRow, decode_nodes};
@@ -9,7 +9,7 @@ use crate::change::ChangeError;
 use crate::commit::MoveContext;
 use crate::engine::Engine;
 use crate::error::OpenError;
-use crate::files::{InFlight, SettleReport, tells_of_files, told};
+use crate::files::{InFlight, SettleReport, change_note, tells_of_files};
 use crate::identity::Prompt;
 use crate::owner::with_lease;
 use crate::restore_files::RestoreFiles;
@@ -30,7 +30,7 @@ pub struct TimeStep {
     /// Where it stands then; `None` when it is not there any more.
     pub to: Option<NodeId>,
     /// What is undone or done again: `turn`, `compaction`, or why the ref moved, such as `jump`, `tobe`, `fork`, `remove`.
-    pub what: String,
+    pub kind: String,
 }
 
 /// Whether files go along with a step.
@@ -69,7 +69,7 @@ struct Timeline {
 
 /// What was appended since a move.
 enum AppendedKind {
-    /// A turn, or a compaction: where it goes on from, and which of them.
+    /// A turn, or a compaction: where it continues from, and which of them.
     Turn(NodeId, &'static str),
     /// Only that files were put back with the move, or what hooks asked a model since.
     Nothing,
@@ -155,7 +155,7 @@ impl Engine {
     /// session.shutdown().await;
     ///
     /// let undone = engine.undo(&id, 1).await?;
-    /// assert_eq!((undone[0].what.as_str(), undone[0].to), ("turn", greeted));
+    /// assert_eq!((undone[0].kind.as_str(), undone[0].to), ("turn", greeted));
     /// engine.redo(&id, 1).await?;
     /// # Ok(())
     /// # }
@@ -167,7 +167,7 @@ impl Engine {
         self.step_through(session, steps, Way::Back, None).await.map(|(steps, _)| steps)
     }
 
-    /// Does again what was undone, the last undone first. What moves a session or is said in it leaves nothing to be done
+    /// Does again what was undone, the last undone first. Moves and messages leave nothing to be done
     /// again.
     ///
     /// # Errors
@@ -206,7 +206,7 @@ impl Engine {
     /// What steps ahead ([`Engine::undoable`], [`Engine::redoable`]) would do to files.
     ///
     /// # Errors
-    /// As [`Engine::undoable`]; `Files` where it cannot be told.
+    /// As [`Engine::undoable`]; `Files` where that is unknown.
     pub async fn preview_steps(
         &self,
         session: &SessionId,
@@ -329,7 +329,7 @@ impl Engine {
         let mut added = Vec::new();
         if let (Some(_), Some(_), Some(_)) = (how, step.from, step.to) {
             added.extend(flight.iter().map(InFlight::record));
-            added.extend(told(&plan, self.sealer(), self.now()));
+            added.extend(change_note(&plan, self.sealer(), self.now()));
         }
         let (why, kind) = match way {
             Way::Back => {
@@ -343,7 +343,7 @@ impl Engine {
         let ReadyMove { mut commit, head, .. } = self.prepare_move(order, cx).await?;
         step.to = head;
         let mut action = self.action(kind, step.from, step.to, session);
-        action.metadata = Some(serde_json::json!({ "session": session, "what": step.what }).to_string());
+        action.metadata = Some(serde_json::json!({ "session": session, "what": step.kind }).to_string());
         commit.actions.push(action);
         Ok(self.commit_move(session, commit, flight, AfterMove::Nothing).await?)
     }
@@ -356,18 +356,18 @@ impl Engine {
         name: &RefName,
     ) -> Result<(Option<NodeId>, Vec<String>), OpenError> {
         let store = self.store();
-        let SettleReport { told, is_pending } = self.settle_files(session).await?;
+        let SettleReport { notes, is_pending } = self.settle_files(session).await?;
         if is_pending {
-            return Err(OpenError::Unsettled { session: session.clone(), why: told.join("; ") });
+            return Err(OpenError::Unsettled { session: session.clone(), why: notes.join("; ") });
         }
-        let Some(head) = store.head(name).await? else { return Ok((None, told)) };
+        let Some(head) = store.head(name).await? else { return Ok((None, notes)) };
         if store.pending(session).await?.steps.is_empty() {
-            return Ok((Some(head), told));
+            return Ok((Some(head), notes));
         }
         let mut past = read_past(&**store, head).await?;
         let mut committer = self.committer(&past, past.epoch.clone(), Prompt::default());
         recover(&**store, &mut committer, session, &mut past, self.sealer(), self.now()).await?;
-        Ok((past.head, told))
+        Ok((past.head, notes))
     }
 
     /// A session that we write, also one that was removed.
@@ -389,7 +389,7 @@ impl Engine {
             Kind::Undo { after, .. } => (after, last.id),
             Kind::Redo { anchor, redo } => (anchor, redo),
         };
-        // What was said since leaves nothing to be done again.
+        // Messages since then leave nothing to be done again.
         let still_there = last.new == head || (redo != 0 && self.only_beside(head, last.new).await?);
         Ok(Timeline { head, anchor, redo: if still_there { redo } else { 0 } })
     }
@@ -447,21 +447,21 @@ impl Engine {
         // What stands behind this was appended.
         let began = match &anchor {
             Some(LoggedMove { old: Some(_), new, .. }) => *new,
-            // Its first commit may hold the first thing that was said.
+            // Its first commit may hold the first message.
             Some(LoggedMove { old: None, .. }) | None => Some(row.base),
         };
         if let (Some(head), Some(began)) = (timeline.head, began)
             && head != began
         {
             let found = self.turn_before(head, began).await?;
-            let again = |to: NodeId, what: &str| {
-                let step = TimeStep { from: Some(head), to: Some(to), what: what.into() };
+            let again = |to: NodeId, kind: &str| {
+                let step = TimeStep { from: Some(head), to: Some(to), kind: kind.into() };
                 Some((step, Timeline { head: Some(to), redo: 0, ..timeline }))
             };
             match found {
                 AppendedKind::Turn(to, what) => return Ok(again(to, what)),
                 AppendedKind::Nothing => {}
-                // What was said there is what the move brought, and the answer goes with it.
+                // The message there is what the move brought, and the answer goes with it.
                 AppendedKind::Other
                     if anchor.as_ref().is_some_and(|anchor| anchor.why == crate::arrival::TOBE) => {}
                 AppendedKind::Other => return Ok(again(began, "turn")),
@@ -476,11 +476,11 @@ impl Engine {
                 Kind::Redo { anchor, .. } => anchor,
             },
         };
-        let what = match (anchor.old, anchor.why.as_str()) {
+        let kind = match (anchor.old, anchor.why.as_str()) {
             (None, "append") => "start",
             (_, why) => why,
         };
-        let step = TimeStep { from: timeline.head, to: anchor.old, what: what.into() };
+        let step = TimeStep { from: timeline.head, to: anchor.old, kind: kind.into() };
         Ok(Some((step, Timeline { head: anchor.old, anchor: before, redo: 0 })))
     }
 
@@ -494,25 +494,25 @@ impl Engine {
         if undone.id != timeline.redo {
             return Ok(None);
         }
-        let what = match self.logged(&row.name, before).await? {
+        let kind = match self.logged(&row.name, before).await? {
             Some(moved) if before != after => moved.why,
             Some(_) | None => "turn".into(),
         };
-        let step = TimeStep { from: timeline.head, to: undone.old, what };
+        let step = TimeStep { from: timeline.head, to: undone.old, kind };
         Ok(Some((step, Timeline { head: undone.old, anchor: before, redo })))
     }
 
     /// What stands last between `began` (left out) and `head`.
     async fn turn_before(&self, head: NodeId, began: NodeId) -> Result<AppendedKind, ChangeError> {
         let store = self.store();
-        let (mut next, mut said, mut noted, mut nothing) = (Some(head), false, true, true);
+        let (mut next, mut has_prompt, mut noted, mut nothing) = (Some(head), false, true, true);
         while let Some(from) = next {
             let nodes = store.lineage(from, LineageEnd::Count(AT_ONCE)).await?;
             next = nodes.first().and_then(|node| node.record.parent);
             let decoded = decode_nodes(&**store, &nodes).await?;
             for (node, decoded) in nodes.iter().zip(decoded).rev() {
-                // A change of the model comes with what is said under it.
-                if said && (node.id == began || !matches!(decoded.entry, Entry::Epoch(_))) {
+                // A change of the model comes with the messages under it.
+                if has_prompt && (node.id == began || !matches!(decoded.entry, Entry::Epoch(_))) {
                     return Ok(AppendedKind::Turn(node.id, "turn"));
                 }
                 if node.id == began {
@@ -523,7 +523,7 @@ impl Engine {
                     || is_beside(&decoded.entry);
                 nothing &= passed;
                 match (&decoded.entry, node.record.parent) {
-                    (Entry::Message(Message::User(_)), _) => said = true,
+                    (Entry::Message(Message::User(_)), _) => has_prompt = true,
                     (Entry::Compaction(_), Some(parent)) if noted => {
                         return Ok(AppendedKind::Turn(parent, "compaction"));
                     }

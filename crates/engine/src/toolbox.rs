@@ -35,33 +35,33 @@ const LEARN_LIMIT: u64 = 16 << 20;
 
 /// Bytes of one result at most, text, images and details together.
 const RESULT_LIMIT: usize = 64 << 20;
-/// The model is told this when a tool panicked.
+/// The result for the model when a tool panicked.
 const BROKE_DOWN: &str =
     "The tool panicked, and whether it took effect is unknown. This is a bug in the tool.";
 
-/// The model is told this when a tool or a policy panicked over a call.
+/// The result for the model when a tool or a policy panicked over a call.
 const NOT_PREPARED: &str =
     "The call was not run: the check before it panicked. This is a bug in the tool or in the policy.";
 
-/// The model is told this when what a file was could not be stored.
+/// The result for the model when the state of a file could not be stored.
 const NOT_KEPT: &str = "The call was not run, because the previous content of the file could not be stored";
 
-/// What is told to people, once for a session; behind it why.
+/// A notice for people, once for a session; the reason follows.
 const OPEN_TO_COMMANDS: &str = "Commands of this session do not run in namespaces: they can use the network, sockets \
                                 with a path, secrets in your home directory, git's configuration and most caches";
 
 /// What is known of the changes of a call where what files were is not kept.
 const NOT_WATCHED: &str = "changes by tools are not saved, because `files.enabled` is false";
 
-/// The model is told this of calls that stand behind one that would go elsewhere, whether that goes or not.
+/// The result for the model of calls behind one that would go elsewhere, whether that goes or not.
 const BEHIND_TOBE: &str =
     "The call was not run: calls after `tobe` in the same answer do not run. Repeat it if you still need it.";
 
-/// The model is told this when the rules changed in the moment in which its call was to begin.
+/// The result for the model when the rules changed just before its call was to begin.
 const RULES_CHANGED: &str = "The call was not run, because the user changed the permissions just then. Repeat it if \
                              you still need it.";
 
-/// A person is told this of a call that was allowed already.
+/// A notice for the person about a call that was allowed already.
 const LEADS_ELSEWHERE: &str =
     "This is asked again, because the name now leads to another file than the one that was allowed.";
 
@@ -97,10 +97,10 @@ pub(crate) struct Toolbox {
     answered_by: Mutex<Option<Provenance>>,
 }
 
-/// A call that is valid and on which the permissions decided; or what the model is told why it does not run.
+/// A call that is valid and on which the permissions decided; or the reason for the model why it does not run.
 pub(crate) type LookupResult = Result<DecidedCall, CallRefusal>;
 
-/// What the model is told instead of a result.
+/// The text for the model instead of a result.
 pub(crate) struct CallRefusal(String);
 
 impl From<&str> for CallRefusal {
@@ -556,7 +556,7 @@ impl Toolbox {
             timestamp: self.parts.clock.now(),
         };
         let (mut provenance, mut added) = (Provenance::tool(), Vec::new());
-        // What it said goes with the session that leaves.
+        // Its output goes with the session that leaves.
         if !self.hooks.is_empty() && jump.is_none() {
             let hooked = self.hooks.tool_result(&place.run, &call, &mut result, &stop).await;
             hooks.extend(hooked.records);
@@ -684,7 +684,7 @@ impl Toolbox {
         if let (Some(snapshotter), Some(begun)) = (&self.snapshotter, begun) {
             *noticed = if begun.is_command {
                 let mut noticed = snapshotter.after_command(place).await;
-                tell(&people, noticed.told.take()).await;
+                tell(&people, noticed.notice.take()).await;
                 noticed
             } else {
                 let (files, states) = snapshotter.after(place, begun, &cx.access).await;

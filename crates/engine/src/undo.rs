@@ -25,13 +25,13 @@ pub enum UndoError {
     /// The session was never compacted.
     #[error("session `{0}` was not compacted, so there is no compaction to undo")]
     NotCompacted(SessionId),
-    /// Something was said after the compaction, and would be left behind.
+    /// Messages followed the compaction, and would be left behind.
     #[error(
         "session `{session}` continued after its compaction {}, so the compaction cannot be undone",
         compaction.short()
     )]
     WentOn {
-        /// The session.
+        /// The session that was compacted.
         session: SessionId,
         /// The last compaction.
         compaction: NodeId,
@@ -65,9 +65,9 @@ impl Engine {
     }
 
     async fn go_back(&self, session: &SessionId, name: &RefName) -> Result<(NodeId, Vec<String>), UndoError> {
-        let (head, told) = self.close_open_steps(session, name).await?;
+        let (head, notes) = self.close_open_steps(session, name).await?;
         let Some(head) = head else { return Err(OpenError::NoSuchSession(session.to_string()).into()) };
-        Ok((self.go_back_standing(session, name, head, &MoveContext::default()).await?, told))
+        Ok((self.go_back_standing(session, name, head, &MoveContext::default()).await?, notes))
     }
 
     /// The same for a session that is at rest, or that we have open.
@@ -86,7 +86,7 @@ impl Engine {
         let (true, Some(before)) = (is_compaction, first.record.parent) else {
             return Err(UndoError::NotCompacted(session.clone()));
         };
-        // What hooks asked a model since is nothing that was said.
+        // Calls that hooks made since are no messages.
         let mut went_on = false;
         for some in nodes[1..].chunks(AT_ONCE) {
             let decoded = decode_nodes(&**store, some).await?;

@@ -15,8 +15,8 @@ use quipu_transcript::is_restored;
 const MOST: usize = 20_000;
 /// Nodes that are read together.
 const TOGETHER: usize = 512;
-/// What the user said, and files, that are told at most.
-const TOLD: usize = 200;
+/// Messages of the user, and files, that are reported at most.
+const REPORTED: usize = 200;
 
 /// Two branches.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,18 +32,18 @@ pub struct BranchDiff {
 pub struct BranchSide {
     /// Where it ends.
     pub node: NodeId,
-    /// Its session.
+    /// The session that the last node belongs to; `None` when it is in none that stands.
     pub session: Option<SessionId>,
-    /// Its nodes.
+    /// The number of nodes since the branches parted; at most 20,000 are read.
     pub nodes: u64,
     /// Whether there are more than were looked at.
     pub more: bool,
     /// Messages of the user.
     pub asked: u64,
-    /// Answers.
+    /// The number of answers of models.
     pub answers: u64,
-    /// What the user said, each on one line, the oldest first; the first 200.
-    pub said: Vec<(NodeId, String)>,
+    /// The user's messages, each on one line, the oldest first; the first 200.
+    pub prompts: Vec<(NodeId, String)>,
     /// The last answer, on one line.
     pub last: Option<(NodeId, String)>,
     /// Tools by name: how often they were called, and how many of these calls failed.
@@ -81,7 +81,7 @@ async fn side(store: &dyn Graph, end: NodeId, ancestor: Option<NodeId>) -> Resul
         more: false,
         asked: 0,
         answers: 0,
-        said: Vec::new(),
+        prompts: Vec::new(),
         last: None,
         tools: BTreeMap::new(),
         files: BTreeMap::new(),
@@ -104,11 +104,11 @@ async fn side(store: &dyn Graph, end: NodeId, ancestor: Option<NodeId>) -> Resul
         let parts = Parts::of(store, some).await?;
         for node in some {
             let DecodedEntry { entry, step } = decode(node, &parts);
-            let put_back = is_restored(&entry);
+            let restored = is_restored(&entry);
             if let Entry::Message(message) = entry {
                 side.add(node, &message, &cwd, &step.files, &mut calls);
             } else {
-                side.changed(performed_file_ops(&cwd, "", "", true, &step.files), put_back);
+                side.changed(performed_file_ops(&cwd, "", "", true, &step.files), restored);
             }
         }
     }
@@ -151,9 +151,9 @@ impl BranchSide {
         match message {
             Message::User(_) => {
                 self.asked += 1;
-                if self.said.len() < TOLD {
-                    let said = preview(node, &Entry::Message(message.clone()));
-                    self.said.push((node.id, said));
+                if self.prompts.len() < REPORTED {
+                    let line = preview(node, &Entry::Message(message.clone()));
+                    self.prompts.push((node.id, line));
                 }
             }
             Message::Assistant(answer) => {
@@ -186,11 +186,11 @@ impl BranchSide {
             | Message::Other(_) => {}
         }
     }
-    /// What was done to files; what was `put_back` counts only where the branch did something else to it before.
-    fn changed(&mut self, done: Vec<(String, FileOpKind)>, put_back: bool) {
+    /// What was done to files; what was `restored` counts only where the branch did something else to it before.
+    fn changed(&mut self, done: Vec<(String, FileOpKind)>, restored: bool) {
         for (path, kind) in done {
             let is_known = self.files.contains_key(&path);
-            if is_known || (!put_back && self.files.len() < TOLD) {
+            if is_known || (!restored && self.files.len() < REPORTED) {
                 let most = self.files.entry(path).or_insert(kind);
                 *most = kind.max(*most);
             }

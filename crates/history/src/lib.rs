@@ -1,8 +1,8 @@
-//! Looks at the graph: what stands around a node, what was said in it, how it came about, who wrote a line of a file, and what
+//! Looks at the graph: what stands around a node, what it holds, how it came about, who wrote a line of a file, and what
 //! two branches did. Nothing here writes.
 //!
 //! Knows the store and what nodes mean; knows no session at work, no tool and no front. What is shown to a model is framed as an
-//! archive ([`END`]), so that nobody takes it for something that is said now.
+//! archive ([`END`]), so that nobody takes it for a message of now.
 
 mod blame;
 mod diff;

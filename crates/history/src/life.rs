@@ -25,9 +25,9 @@ pub enum Filter {
     Default,
     /// No results of tools.
     NoTools,
-    /// Only what the user said.
+    /// Only messages of the user.
     UserOnly,
-    /// All.
+    /// Every node, also those that are no messages.
     All,
 }
 
@@ -93,7 +93,7 @@ pub struct Life {
 /// One node of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LifeLine {
-    /// The node.
+    /// The id of the node.
     pub node: NodeId,
     /// The node that it follows.
     pub parent: Option<NodeId>,
@@ -101,7 +101,7 @@ pub struct LifeLine {
     pub lead: String,
     /// `pi:` and its writer's own id, or the beginning of its hash.
     pub name: String,
-    /// Its role.
+    /// The role of its message, or the kind of its entry.
     pub role: String,
     /// When it was committed.
     pub at: UnixMs,
@@ -280,7 +280,7 @@ impl Drawing<'_> {
         }
     }
 
-    /// A node of the chain, which goes on the turn also where it is not shown.
+    /// A node of the chain, which continues the turn also where it is not shown.
     fn node(
         &mut self,
         node: &Node,
@@ -320,7 +320,7 @@ impl Drawing<'_> {
 }
 
 impl LifeLine {
-    /// What is said of it behind its text: the focus, the head, how much follows.
+    /// The marks behind its text: the focus, the head, how much follows.
     pub fn marks(&self) -> String {
         let mut marks = match (self.is_focus, self.is_head) {
             (true, true) => "  <-- FOCUS, HEAD".to_owned(),

@@ -15,16 +15,16 @@ const LINE: usize = 200;
 pub struct LogEntry {
     /// What it did.
     pub done: SessionActivity,
-    /// The first lines of what the user said, the newest, the oldest of them first: at most 200 characters each.
+    /// The first lines of the user's messages, the newest, the oldest of them first: at most 200 characters each.
     pub asked: Vec<(NodeId, String)>,
-    /// How it ended.
+    /// The last event of the session.
     pub ended: SessionEnd,
 }
 
-/// How a session ended.
+/// The last event of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionEnd {
-    /// With an answer.
+    /// The model answered, and no call is open.
     Answered,
     /// The answer was cut off at the output limit.
     Cut,
@@ -52,7 +52,7 @@ pub async fn log(
         let nodes: Vec<_> = store.nodes(newest).await?.into_iter().flatten().collect();
         let decoded = decode_nodes(store, &nodes).await?;
         let asked = nodes.iter().zip(decoded).filter_map(|(node, decoded)| match decoded.entry {
-            Entry::Message(Message::User(said)) => Some((node.id, first_line(&said.content.text()))),
+            Entry::Message(Message::User(message)) => Some((node.id, first_line(&message.content.text()))),
             Entry::Message(_)
             | Entry::Session(_)
             | Entry::Epoch(_)

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::text::{shortened, units};
 use quipu_transcript::one_line;
 
-/// Code units of each text of what was said, of a result, and of a call's arguments.
+/// Code units of each text of a message, of a result, and of a call's arguments.
 const SAID: u64 = 60;
 const RESULT: u64 = 40;
 const ARGUMENTS: u64 = 40;
@@ -31,14 +31,14 @@ pub(crate) fn preview(node: &Node, entry: &Entry) -> String {
             let kind = json.read().map_or_else(|_| "meta".into(), |Kind { r#type }| r#type);
             return format!("[{}]", one_line(&kind, NAME));
         }
-        Entry::Compaction(compaction) => (said([compaction.summary.as_str()]), true),
+        Entry::Compaction(compaction) => (excerpt_of([compaction.summary.as_str()]), true),
         Entry::Message(message) => match message {
             Message::User(user) => {
                 let text = of_body(&user.content);
                 return format!("user: \"{}\"", if text.is_empty() { "(no text)" } else { &text });
             }
             Message::Assistant(answer) => {
-                let texts = said(answer.content.iter().filter_map(Content::as_text));
+                let texts = excerpt_of(answer.content.iter().filter_map(Content::as_text));
                 match texts.is_empty() {
                     false => return format!("assistant: \"{texts}\""),
                     true => return format!("assistant: {}", calls(&answer.content)),
@@ -50,10 +50,10 @@ pub(crate) fn preview(node: &Node, entry: &Entry) -> String {
                 let text = joined(result.content.iter().filter_map(of_block), RESULT);
                 return format!("[{tool}]: \"{}\"", if text.is_empty() { "(no output)" } else { &text });
             }
-            Message::BashExecution(run) => (said([run.command.as_str(), run.output.as_str()]), true),
+            Message::BashExecution(run) => (excerpt_of([run.command.as_str(), run.output.as_str()]), true),
             Message::Custom(custom) => (of_body(&custom.content), true),
-            Message::BranchSummary(branch) => (said([branch.summary.as_str()]), true),
-            Message::CompactionSummary(compaction) => (said([compaction.summary.as_str()]), true),
+            Message::BranchSummary(branch) => (excerpt_of([branch.summary.as_str()]), true),
+            Message::CompactionSummary(compaction) => (excerpt_of([compaction.summary.as_str()]), true),
             Message::Other(_) => (String::new(), false),
         },
     };
@@ -72,7 +72,7 @@ fn calls(content: &[Content]) -> String {
 
 fn of_body(body: &Body) -> String {
     match body {
-        Body::Text(text) => said([text.as_str()]),
+        Body::Text(text) => excerpt_of([text.as_str()]),
         Body::Blocks(blocks) => joined(blocks.iter().filter_map(of_block), SAID),
     }
 }
@@ -85,7 +85,7 @@ fn of_block(block: &Content) -> Option<&str> {
     }
 }
 
-fn said<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
+fn excerpt_of<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     joined(texts.into_iter(), SAID)
 }
 

@@ -27,7 +27,7 @@ const AT_ONCE: usize = 16;
 /// What is read of a node, and around it. Lengths are UTF-16 code units.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecallQuery {
-    /// The node.
+    /// The id of the node to read.
     pub node: NodeId,
     /// How much is shown in all: at least 1, at most 50,000.
     pub budget: u64,
@@ -45,12 +45,12 @@ pub struct RecallQuery {
     pub siblings: usize,
     /// Whether the agent and the model that wrote it are shown.
     pub config: bool,
-    /// Whether it is said when nobody can go to it.
+    /// Whether the output mentions that nobody can go to it.
     pub target: bool,
 }
 
 impl RecallQuery {
-    /// The beginning of the node, and what was said before it.
+    /// The beginning of the node, and the messages before it.
     pub fn new(node: NodeId) -> Self {
         Self {
             node,
@@ -70,9 +70,9 @@ impl RecallQuery {
 /// The node that `recall` read, with a page of its text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecalledNode {
-    /// The node.
+    /// The stored node.
     pub node: Node,
-    /// What it means.
+    /// The decoded content of the node.
     pub entry: Entry,
     /// The page of its text.
     pub text: String,
@@ -103,7 +103,7 @@ pub enum RecallError {
     /// The store refused.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// There is no such node.
+    /// The store has no node with this id.
     #[error("there is no node {} in the store", .0.short())]
     NoSuchNode(NodeId),
     /// The page begins behind the end of the node.

@@ -10,7 +10,7 @@ use super::projects::Projects;
 use super::text::escaped;
 use quipu_transcript::one_line;
 
-/// Characters of an id that are said back.
+/// Characters of an id that messages repeat.
 const SAID_BACK: usize = 80;
 
 /// Why a name leads to no node.

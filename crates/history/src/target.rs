@@ -22,7 +22,7 @@ const TURNS: usize = 100;
 /// Whether a node can be gone to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LegalTarget {
-    /// The node.
+    /// The id of the node that was asked about.
     pub node: NodeId,
     /// Why it cannot be gone to; `None` when it can.
     pub illegal: Option<IllegalTarget>,

@@ -16,7 +16,7 @@ const RESULT: u64 = 200;
 /// How much of a node's text is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextDetail {
-    /// All of it.
+    /// The whole text, also of tool results.
     Full,
     /// A tool's result is shortened.
     Shortened,

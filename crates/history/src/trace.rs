@@ -28,7 +28,7 @@ pub enum TraceFilter {
     Default,
     /// Also where another session was gone to.
     Switches,
-    /// All.
+    /// Every row of the log.
     All,
 }
 
@@ -37,20 +37,20 @@ pub enum TraceFilter {
 pub enum TraceScope {
     /// Those that reached a node of the lineage of this one, or left it.
     Lineage(NodeId),
-    /// Those of a session.
+    /// Rows of the session with this id.
     Session(SessionId),
     /// Those of sessions that work in this directory.
     Project(String),
-    /// All.
+    /// Every row of the log.
     All,
 }
 
 /// What is shown of the action log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceQuery {
-    /// Whose.
+    /// The sessions and nodes whose rows are read.
     pub scope: TraceScope,
-    /// Which.
+    /// The kinds of rows that are shown.
     pub filter: TraceFilter,
     /// Rows at most, the newest: those that are shown count.
     pub limit: usize,
@@ -68,7 +68,7 @@ impl TraceQuery {
 /// Rows of the action log, the newest first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trace {
-    /// The rows.
+    /// At most as many as the query's limit.
     pub rows: Vec<LoggedAction>,
     /// Whether there are older ones.
     pub more: bool,

@@ -33,7 +33,7 @@ impl Default for TreeQuery {
     }
 }
 
-/// A session as it is drawn: the oldest first, its head last. Side branches stand before what goes on from where they
+/// A session as it is drawn: the oldest first, its head last. Side branches stand before what continues from where they
 /// part.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionTree {
@@ -47,7 +47,7 @@ pub struct SessionTree {
     pub more: bool,
 }
 
-/// One line of a tree.
+/// A line of the drawing of a session.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TreeLine {
     /// How many branches it is away from what leads to the head.
@@ -61,7 +61,7 @@ pub struct TreeLine {
 /// What stands on a line of a tree.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TreeItem {
-    /// A node.
+    /// A node that has a line of its own.
     Node(NodeId),
     /// Nodes in a row that are not drawn: so many, the first with `depth` nodes before it, the last one the parent of
     /// `below`.
@@ -73,7 +73,7 @@ pub enum TreeItem {
         /// How many they are.
         count: u64,
     },
-    /// A session that goes on from the node of the line before.
+    /// A session that continues from the node of the line before.
     Session(Box<SessionRow>),
 }
 
@@ -87,7 +87,7 @@ struct Spot {
 /// Nodes that share a lineage apart from all others.
 struct Group {
     members: Vec<NodeId>,
-    /// The node that it goes on from.
+    /// The node that it continues from.
     from: Option<NodeId>,
     /// Its first node and how many stand before that.
     first: Option<(u64, NodeId)>,
@@ -200,7 +200,7 @@ pub fn is_note(entry: &Entry) -> bool {
         kind: String,
     }
     let Entry::Meta(json) = entry else { return false };
-    // Most are something else: told apart without reading them.
+    // Most are something else: recognized without reading them.
     if !json.get().contains("\"label\"") && !json.get().contains("\"session_info\"") {
         return false;
     }

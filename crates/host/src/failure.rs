@@ -8,10 +8,10 @@ use quipu_store::StoreError;
 
 use crate::Question;
 
-/// Of what kind a failure is.
+/// The category of a failure, by which a front decides what to do and which exit code it has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureKind {
-    /// Something failed.
+    /// No other kind fits.
     Failed,
     /// What was asked for cannot be done: it has to be asked otherwise.
     Request,
@@ -19,8 +19,8 @@ pub enum FailureKind {
     Credential,
     /// The store cannot be used.
     Store,
-    /// Whoever reads the output is gone.
-    ReplayMismatch,
+    /// The reader of the output has closed it; there is nothing to report.
+    OutputClosed,
     /// Nothing is done before a question is answered.
     Asks(Question),
 }
@@ -28,7 +28,7 @@ pub enum FailureKind {
 /// What went wrong, for people, without what to do about it.
 #[derive(Debug, Clone)]
 pub struct Failure {
-    /// Of what kind it is.
+    /// The kind that the exit code follows from.
     pub kind: FailureKind,
     /// What happened and where.
     pub message: String,
@@ -39,7 +39,7 @@ pub struct Failure {
 /// What a person may do.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Advice {
-    /// Go on with another model: this one, where there is one.
+    /// Continue with another model: this one, where there is one.
     AnotherModel(Option<(String, String)>),
     /// Look at the providers that there are.
     ListProviders,
@@ -115,7 +115,7 @@ pub struct NameCandidate {
     pub session: Option<SessionId>,
     /// Whether the session is meant.
     pub is_session: bool,
-    /// When.
+    /// The time of the node.
     pub at: UnixMs,
     /// What the session is about.
     pub about: String,
@@ -142,7 +142,7 @@ impl Failure {
         Self::new(FailureKind::Asks(question), message)
     }
 
-    /// With what to do.
+    /// The same failure with advice.
     #[must_use]
     pub fn advise(mut self, advice: Advice) -> Self {
         self.advice = Some(advice);
@@ -263,7 +263,7 @@ impl From<quipu_archive::ArchiveError> for Failure {
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
-            return Self::new(FailureKind::ReplayMismatch, "");
+            return Self::new(FailureKind::OutputClosed, "");
         }
         Self::failed(format!("input or output failed: {error}"))
     }

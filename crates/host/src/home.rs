@@ -181,17 +181,17 @@ impl Home {
 
     /// Tells something.
     pub fn note(&self, text: impl Into<String>) {
-        self.observer.0.notice(HostNotice { warns: false, text: text.into(), advice: None });
+        self.observer.0.notice(HostNotice { is_warning: false, text: text.into(), advice: None });
     }
 
     /// Tells that something is wrong.
     pub fn warn(&self, text: impl Into<String>) {
-        self.observer.0.notice(HostNotice { warns: true, text: text.into(), advice: None });
+        self.observer.0.notice(HostNotice { is_warning: true, text: text.into(), advice: None });
     }
 
     /// Tells that something is wrong, and what to do.
     pub fn warn_with(&self, text: impl Into<String>, advice: Advice) {
-        self.observer.0.notice(HostNotice { warns: true, text: text.into(), advice: Some(advice) });
+        self.observer.0.notice(HostNotice { is_warning: true, text: text.into(), advice: Some(advice) });
     }
 
     /// Tells what is wrong in `settings.json`.

@@ -11,23 +11,23 @@ use serde_json::{Value, json};
 pub enum JobNotice {
     /// An attempt began.
     Began {
-        /// The job.
+        /// The key under which the job is scheduled.
         key: JobKey,
         /// Which attempt since the last that succeeded.
         attempt: u32,
     },
     /// An attempt succeeded.
     Finished {
-        /// The job.
+        /// The key under which the job is scheduled.
         key: JobKey,
         /// When it is due again; `None` where it is done and removed.
         next: Option<UnixMs>,
     },
     /// An attempt failed.
     Failed {
-        /// The job.
+        /// The key under which the job is scheduled.
         key: JobKey,
-        /// Which attempt.
+        /// The number of the attempt since the last that succeeded, from 1.
         attempt: u32,
         /// Why, sealed.
         error: String,
@@ -36,12 +36,12 @@ pub enum JobNotice {
     },
     /// The runner ends, and gave the job back.
     GivenBack {
-        /// The job.
+        /// The key under which the job is scheduled.
         key: JobKey,
     },
     /// The job was removed, replaced or taken over by another process while it ran. What it did is not undone.
     Lost {
-        /// The job.
+        /// The key under which the job is scheduled.
         key: JobKey,
     },
     /// Nothing here runs jobs of this kind: another version may. They are left alone.
@@ -53,7 +53,7 @@ pub enum JobNotice {
     },
     /// Another process runs the jobs of this store.
     AnotherRunner {
-        /// Which.
+        /// The process, and the runner in it.
         owner: Owner,
     },
     /// The store could not be used. What could not be stored of a job makes it run again.
@@ -62,7 +62,7 @@ pub enum JobNotice {
 
 impl JobNotice {
     /// Whether something is wrong.
-    pub fn warns(&self) -> bool {
+    pub fn is_warning(&self) -> bool {
         match self {
             Self::Began { .. }
             | Self::Finished { .. }

@@ -11,9 +11,9 @@ const TAIL: usize = 60;
 /// A session in a list.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionItem {
-    /// The session.
+    /// The id of the session.
     pub id: SessionId,
-    /// Its name, or what was said first.
+    /// Its name, or the beginning of the first message.
     pub title: String,
     /// Its directory.
     pub cwd: String,
@@ -23,7 +23,7 @@ pub struct SessionItem {
     pub updated: UnixMs,
     /// How many nodes it has.
     pub entries: u64,
-    /// US dollars.
+    /// The cost of all its model calls, in US dollars.
     pub cost: f64,
 }
 

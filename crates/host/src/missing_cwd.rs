@@ -47,7 +47,7 @@ pub(crate) async fn hint_at_moved_session(
         let title = if row.called.is_empty() { &row.title } else { &row.called };
         let title: String = title.chars().take(60).map(|c| if c.is_control() { ' ' } else { c }).collect();
         home.observer().notice(HostNotice {
-            warns: false,
+            is_warning: false,
             text: format!("{} ({title})", description(row)),
             advice: Some(Advice::GoOnHere(row.id.clone())),
         });

@@ -27,7 +27,7 @@ pub(crate) fn real_model(
     let Selection { model, thinking, note: hint } = selection;
     if let Some(hint) = hint {
         let advice = Some(with_another(None));
-        home.observer().notice(HostNotice { warns: false, text: hint, advice });
+        home.observer().notice(HostNotice { is_warning: false, text: hint, advice });
     }
     let provider = settings.provider_for(&model, request.api_key.as_deref()).map_err(|error| {
         let kind = match error.kind {

@@ -11,7 +11,7 @@ use crate::job_notice::JobNotice;
 #[derive(Debug, Clone, PartialEq)]
 pub struct HostNotice {
     /// Whether something is wrong.
-    pub warns: bool,
+    pub is_warning: bool,
     /// What, without what to do about it.
     pub text: String,
     /// What to do, where the front knows how.
@@ -24,7 +24,7 @@ impl From<&JobNotice> for HostNotice {
             JobNotice::Failed { key, retry: None, .. } => Some(Advice::RetryJob(key.to_string())),
             _ => None,
         };
-        Self { warns: notice.warns(), text: notice.to_string(), advice }
+        Self { is_warning: notice.is_warning(), text: notice.to_string(), advice }
     }
 }
 
@@ -35,7 +35,7 @@ pub trait Observer: Send + Sync {
 
     /// What a runner of jobs says. Where this is not implemented, warnings become notices, and the rest is dropped.
     fn job(&self, notice: &JobNotice) {
-        if notice.warns() {
+        if notice.is_warning() {
             self.notice(notice.into());
         }
     }

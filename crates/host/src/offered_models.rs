@@ -37,7 +37,7 @@ pub struct LocalServer {
 /// A provider for which a key can be kept.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ProviderItem {
-    /// The id of the provider.
+    /// The id under which `auth.json` keeps the key.
     pub id: String,
     /// Where a key is from already.
     pub source: Option<String>,

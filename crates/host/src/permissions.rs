@@ -72,7 +72,7 @@ pub enum PermissionItem {
     Grant {
         /// The name of the tool.
         tool: String,
-        /// What it was for.
+        /// The command line, or the path of the file.
         subject: String,
     },
     /// A directory that a variable of the user's environment names for a tool, and whether commands write to it.
@@ -364,7 +364,7 @@ fn rules(home: &Home, cwd: &Path, project: Project, travel: TravelRule) -> (Perm
         own: home.dir.clone(),
         command_write,
         caches,
-        cache_layers: sandbox.keeps_caches_apart.then(|| home.cache_layers().join(project_name(cwd))),
+        cache_layers: sandbox.separates_caches.then(|| home.cache_layers().join(project_name(cwd))),
         home: user_home,
         network: sandbox.network,
         namespaces,

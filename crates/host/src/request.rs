@@ -12,14 +12,14 @@ use quipu_store::Graph;
 /// The session to open.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum SessionTarget {
-    /// A new session.
+    /// A session without a conversation.
     #[default]
     New,
     /// The newest one of the directory; a new one where there is none.
     Newest,
     /// This one: its id, the beginning of it, its name, or a session file of Pi (a path, or a name that ends in `.jsonl`).
     Session(String),
-    /// A new one that goes on from this node.
+    /// A new one that continues from this node.
     Fork(String),
 }
 

@@ -31,7 +31,7 @@ pub(crate) fn doors(home: &Home) -> Doors {
     doors
 }
 
-/// Why commands do not run in namespaces, and what is open then.
+/// Why commands do not run in namespaces, and what they can reach then.
 pub fn isolation_here(permissions: &Permissions) -> Option<String> {
     let sandbox = quipu::Policy::sandbox(permissions)?;
     let why = match sandbox.isolation() {
@@ -40,6 +40,6 @@ pub fn isolation_here(permissions: &Permissions) -> Option<String> {
         Err(error) => error.to_string(),
     };
     Some(format!(
-        "without namespaces ({why}), so commands can reach: the network, Unix sockets, secrets in the home directory (read), .git/config and git hooks, names of other processes"
+        "commands run without namespaces ({why}), so they can use the network (unless it is closed) and Unix sockets, read secrets in the home directory, write .git/config and git hooks, and see other processes"
     ))
 }

@@ -241,7 +241,7 @@ pub(crate) fn of_request(
 }
 
 /// Asks once whether commands may write to directories that variables of the user name for tools; where nobody can be
-/// asked, what they write there is kept apart.
+/// asked, what they write there is kept separate.
 fn offer_caches(
     home: &Home,
     request: &OpenRequest,
@@ -249,7 +249,7 @@ fn offer_caches(
     record: &Record,
     project: &Project,
 ) -> Result<(), Failure> {
-    if !request.offers_caches || record.project.is_none() || !home.config().sandbox.keeps_caches_apart {
+    if !request.offers_caches || record.project.is_none() || !home.config().sandbox.separates_caches {
         return Ok(());
     }
     let (write, caches) = command_write(home, std::env::home_dir().as_deref());

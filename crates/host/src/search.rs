@@ -21,22 +21,22 @@ const WIDTH: usize = 300;
 /// Columns of a session's title.
 const TITLE: usize = 60;
 
-/// What is looked for.
+/// A search, as a person wrote it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SearchRequest {
     /// The words to look for.
     pub words: String,
-    /// How they match.
+    /// Whether whole words or parts of words match.
     pub matching: MatchMode,
     /// Only what this program wrote.
     pub agent: Option<String>,
     /// Only in sessions of this directory, which may be gone.
     pub project: Option<PathBuf>,
-    /// Only what these said.
+    /// Only messages of these authors.
     pub speakers: Vec<Speaker>,
     /// Only calls and results of this tool.
     pub tool: Option<String>,
-    /// Only what was said since.
+    /// Only nodes of this time or later, in milliseconds since 1970.
     pub since: Option<UnixMs>,
     /// Only what was done to this file.
     pub file: Option<String>,
@@ -46,7 +46,7 @@ pub struct SearchRequest {
     pub best: bool,
     /// Hits at most; 0 for all that there may be, and for all of each session.
     pub limit: usize,
-    /// Texts are compared by their meaning.
+    /// Combine the search by words with a semantic search.
     pub semantic: bool,
     /// What is new is indexed before.
     pub wait: bool,
@@ -71,11 +71,11 @@ pub enum SearchProgress {
 
 /// What a search came to.
 pub struct SearchResults {
-    /// What was found.
+    /// The hits, with what the index does not have yet.
     pub found: SearchHits,
     /// The sessions of the hits.
     pub rows: SessionRows,
-    /// What a search by meaning took.
+    /// The work and the cost of a semantic search.
     pub compared: Option<SemanticReport>,
 }
 
@@ -109,20 +109,20 @@ pub async fn find(
     tell: &(dyn Fn(SearchProgress) + Sync),
 ) -> Result<Option<SearchResults>, Failure> {
     let Some(store) = home.existing_store().await? else { return Ok(None) };
-    let meaning = if request.semantic { Some(SemanticSearch::of(home, store.clone())?) } else { None };
+    let semantic = if request.semantic { Some(SemanticSearch::of(home, store.clone())?) } else { None };
     let query = query(&*store, request).await?;
     if request.wait {
         finish_index(&*store, tell).await?;
     }
-    let (found, compared) = match meaning {
+    let (found, compared) = match semantic {
         None => (store.search(query).await?, None),
-        Some(meaning) => {
+        Some(semantic) => {
             let tell = |left: u64| {
                 if request.wait {
                     tell(SearchProgress::Vectors { left });
                 }
             };
-            let (found, compared) = meaning.search(&store, query, request.wait, tell).await?;
+            let (found, compared) = semantic.search(&store, query, request.wait, tell).await?;
             (found, Some(compared))
         }
     };
@@ -200,7 +200,7 @@ pub async fn finish_index(store: &dyn Upkeep, tell: &(dyn Fn(SearchProgress) + S
 /// What a search came to.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FoundItems {
-    /// What was found.
+    /// The hits, in the order of the search.
     pub found: Vec<FoundItem>,
     /// What is to be known of the search, in lines: such as that not all is indexed yet.
     pub notes: Vec<String>,

@@ -1,4 +1,4 @@
-//! Search by meaning: what makes the vectors, and what it took.
+//! Semantic search: the embedding model of the settings, and the cost of its vectors.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use crate::{Failure, FailureKind, Home};
 /// How long a search makes vectors of what is new.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Searches by meaning: makes vectors of sealed texts and compares them.
+/// A semantic search: makes vectors of sealed texts and compares them.
 pub struct SemanticSearch {
     embedder: Arc<dyn Embedder>,
     engine: Engine,
 }
 
-/// The work and the cost of a search by meaning.
+/// The work and the cost of a semantic search.
 pub struct SemanticReport {
     /// What was made for it.
     pub indexed: SemanticIndexReport,
@@ -54,19 +54,20 @@ impl SemanticSearch {
     pub fn of(home: &Home, store: Arc<SqliteStore>) -> Result<Self, Failure> {
         let file = home.settings_path();
         let config = home.config();
-        if let Some(problem) = config.problem_of("search.meaning") {
+        if let Some(problem) = config.problem_of("search.semantic") {
             return Err(Failure::request(problem.to_string()));
         }
-        if config.problems.iter().any(crate::settings::Problem::is_of_the_whole) && config.meaning.is_none() {
+        if config.problems.iter().any(crate::settings::Problem::is_of_the_whole) && config.semantic.is_none()
+        {
             return Err(Failure::request(format!(
                 "{} cannot be read, so the model for semantic search is unknown",
                 file.display()
             )));
         }
-        let settings = config.meaning.clone();
+        let settings = config.semantic.clone();
         let Some(settings) = settings else {
             return Err(Failure::request(format!(
-                "semantic search needs an embedding model: put {{\"search\": {{\"meaning\": \
+                "semantic search needs an embedding model: put {{\"search\": {{\"semantic\": \
                  {{\"path\": \"DIRECTORY\"}}}}}} of a static model into {}, or \"endpoint\" and \"model\" of a server. Quipu then sends the texts of your sessions to that server",
                 file.display()
             )));

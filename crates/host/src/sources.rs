@@ -25,7 +25,7 @@ impl Sources {
         Self { models, ..self }
     }
 
-    /// The sources of models.
+    /// Sources that add models to those of the settings.
     pub fn models(&self) -> &ModelSources {
         &self.models
     }

@@ -97,7 +97,7 @@ pub async fn suggested_steps(
             Some(to) => format!("to {} {}", to.short(), says.get(&to).map_or("", String::as_str)),
             None => "the session does not exist then".to_owned(),
         };
-        Suggestion::new((at + 1).to_string(), "", format!("{}, {end}", step.what))
+        Suggestion::new((at + 1).to_string(), "", format!("{}, {end}", step.kind))
     };
     Ok(steps.iter().enumerate().map(row).collect())
 }

@@ -59,10 +59,10 @@ pub enum TreeKind {
         below: NodeId,
         /// Nodes before the first of them.
         depth: u64,
-        /// How many.
+        /// The number of folded nodes.
         count: u64,
     },
-    /// A session that goes on from the row before.
+    /// A session that continues from the row before.
     Session,
 }
 
@@ -71,7 +71,7 @@ pub enum TreeKind {
 pub struct TreeRow {
     /// The node; of a session its first one.
     pub node: NodeId,
-    /// What it is.
+    /// Whether the row is a node, a folded run of nodes or a session.
     pub kind: TreeKind,
     /// How many branches it is away from what leads to where the session stands.
     pub level: usize,
@@ -83,7 +83,7 @@ pub struct TreeRow {
     pub label: String,
     /// Whether the session stands here.
     pub head: bool,
-    /// Of a session: which.
+    /// The id of a session's row; `None` for other rows.
     pub session: Option<SessionId>,
     /// Of a node: the session that it is shown for, where that is not the one that is open.
     pub of: Option<SessionId>,

@@ -8,7 +8,7 @@ pub enum KillError {
     StillRunning,
 }
 
-/// Why a person's line did not run.
+/// Why a shell line of a person has no result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ShellRunError {
     /// There is no shell, or no way to start it.
@@ -17,7 +17,13 @@ pub enum ShellRunError {
         /// What happened.
         why: String,
     },
-    /// Whoever runs lines broke down.
-    #[error("the shell runner panicked; this is a bug")]
+    /// It was started, and killed when its output or its end could not be read.
+    #[error("{why}")]
+    Lost {
+        /// What happened.
+        why: String,
+    },
+    /// The task that runs lines panicked. The line may have started.
+    #[error("the shell runner panicked, so this line may have run, wholly or in part; this is a bug")]
     Broken,
 }

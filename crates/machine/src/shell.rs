@@ -246,7 +246,10 @@ pub fn shell_message(
             let cut = done.cut || from > 0;
             (done.output[from..].to_owned(), done.code, done.code.is_none(), cut, done.path)
         }
-        Err(why) => (format!("[Not run: {why}]"), None, false, false, None),
+        Err(ShellRunError::NotStarted { why }) => (format!("[Not run: {why}]"), None, false, false, None),
+        Err(why @ (ShellRunError::Lost { .. } | ShellRunError::Broken)) => {
+            (format!("[End unknown: {why}]"), None, false, false, None)
+        }
     };
     BashExecutionMessage {
         command: line,
@@ -287,5 +290,7 @@ mod tests {
             (none.output.as_str(), none.exit_code, none.cancelled),
             ("[Not run: no shell]", None, false)
         );
+        let broken = shell_message("ls".into(), false, Err(ShellRunError::Broken), 7);
+        assert!(broken.output.starts_with("[End unknown: ") && broken.output.contains("may have run"));
     }
 }

@@ -1,4 +1,4 @@
-//! The beginning of a run: where there are hooks, they are asked what they add to what is said.
+//! The beginning of a run: where there are hooks, they are asked what they add to the prompt.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub(super) struct StartState {
 }
 
 impl Machine {
-    /// Begins a run with what is said.
+    /// Begins a run with a prompt.
     pub(super) fn begin_run(
         &mut self,
         run: RunId,
@@ -26,10 +26,10 @@ impl Machine {
             self.run = Some(Run::new(run));
             return self.commit(Tag::Start { reply }, drafts, ops, true);
         }
-        let said = drafts.iter().map(|draft| draft.entry.clone()).collect();
+        let prompt = drafts.iter().map(|draft| draft.entry.clone()).collect();
         let phase = Phase::Starting(Box::new(StartState { reply, drafts, ops }));
         self.run = Some(Run { phase, ..Run::new(run.clone()) });
-        self.out.push(Effect::AskRunStart { run, said });
+        self.out.push(Effect::AskRunStart { run, prompt });
     }
 
     pub(super) fn run_start_decided(&mut self, prompt: Option<Box<HookPrompt>>) {
@@ -50,11 +50,11 @@ impl Machine {
     }
 }
 
-/// Puts content behind what is said.
+/// Puts content behind a prompt.
 fn add_to(draft: &mut Draft, input: UserInput) {
-    if let Entry::Message(Message::User(said)) = &*draft.entry {
-        let mut said = said.clone();
-        let mut blocks = said.content.blocks().into_owned();
+    if let Entry::Message(Message::User(message)) = &*draft.entry {
+        let mut message = message.clone();
+        let mut blocks = message.content.blocks().into_owned();
         let UserInput { content, provenance, added } = input;
         for (at, block) in content.into_iter().enumerate() {
             let own = added.iter().find(|one| usize::try_from(one.block).is_ok_and(|place| place == at));
@@ -62,7 +62,7 @@ fn add_to(draft: &mut Draft, input: UserInput) {
             draft.step.added.push(AddedBlock::behind(&blocks, provenance));
             blocks.push(block);
         }
-        said.content = Body::Blocks(blocks);
-        draft.entry = Arc::new(Entry::Message(Message::User(said)));
+        message.content = Body::Blocks(blocks);
+        draft.entry = Arc::new(Entry::Message(Message::User(message)));
     }
 }

@@ -501,8 +501,8 @@ pub enum Effect {
     /// Ask the hooks what they add to the input of a run. Answer: `RunStartDecided`.
     AskRunStart {
         run: RunId,
-        /// What is said.
-        said: Vec<Arc<Entry>>,
+        /// The input and what stands beside it.
+        prompt: Vec<Arc<Entry>>,
     },
     /// Ask the hooks whether to continue a run that the model ended. Answer: `RunEndDecided`.
     AskRunEnd {

@@ -441,7 +441,7 @@ pub enum Notice {
         /// The session that this process writes to now.
         session: SessionId,
     },
-    /// Calls that were running when an earlier process exited. They are not run again.
+    /// Calls that were running when an earlier process exited or stopped responding. They are not run again.
     Interrupted {
         /// Tool names and their calls.
         calls: Vec<(String, CallId)>,

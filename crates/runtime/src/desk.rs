@@ -86,7 +86,7 @@ struct ClientObserver(mpsc::WeakSender<String>, Wording);
 impl Observer for ClientObserver {
     fn notice(&self, notice: HostNotice) {
         let text = (self.1)(&notice.text, notice.advice.as_ref());
-        let frame = ServerFrame::Notice { warning: notice.warns, text };
+        let frame = ServerFrame::Notice { warning: notice.is_warning, text };
         if let Some(out) = self.0.upgrade() {
             // A client that is so far behind is not told.
             drop(out.try_send(written(&frame)));

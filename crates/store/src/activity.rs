@@ -90,7 +90,7 @@ pub struct FileActivity {
 pub struct FileChange {
     /// The answer whose call made it; the result, where the call is not known.
     pub node: NodeId,
-    /// Which of its calls.
+    /// The place of the call in its answer, from 0.
     pub call: Option<usize>,
     /// The node that says how the file was before and after; `None` where only the call is known.
     pub states: Option<NodeId>,
@@ -117,7 +117,7 @@ pub struct FileStep {
     pub node: NodeId,
     /// The answer whose call it was; `None` where no model called.
     pub answer: Option<NodeId>,
-    /// Which of its calls.
+    /// The place of the call in its answer, from 0.
     pub call: usize,
     /// When the answer was written, thus before the call began.
     pub began: UnixMs,
@@ -140,7 +140,7 @@ pub struct FileStep {
 /// Which steps [`ReadModel::file_steps`](crate::ReadModel::file_steps) gives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileStepQuery {
-    /// Of what.
+    /// The steps whose changes are meant.
     pub of: FileSteps,
     /// At most so many of each, the newest; never more than [`CHANGES`].
     pub limit: usize,
@@ -204,7 +204,7 @@ pub struct SessionActivity {
 /// How often a tool was called.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolCount {
-    /// The tool.
+    /// The name of the tool.
     pub tool: String,
     /// How often.
     pub calls: u64,

@@ -97,7 +97,7 @@ pub enum StoreError {
     Cut {
         /// The file of the store.
         path: PathBuf,
-        /// The WAL.
+        /// The path of the WAL file.
         wal: PathBuf,
         /// A new file with everything that was acknowledged, where one could be made of what this process still had.
         recovered: Option<PathBuf>,

@@ -20,9 +20,9 @@ pub struct Label {
 /// A node that stands out by where it is or what it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Landmark {
-    /// The node.
+    /// The id of the node that stands out.
     pub node: NodeId,
-    /// What it is.
+    /// Why it stands out.
     pub kind: LandmarkKind,
     /// Its session.
     pub session: SessionId,
@@ -30,7 +30,7 @@ pub struct Landmark {
     pub depth: u64,
 }
 
-/// What a landmark is.
+/// Why a node stands out in a tree of sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LandmarkKind {
     /// Nothing follows it.

@@ -242,7 +242,7 @@ impl FoundPage {
 /// A place where something is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FoundContent {
-    /// Which.
+    /// The place, as the holder names it.
     pub place: FoundPlace,
     /// Bytes that would go.
     pub bytes: u64,
@@ -260,9 +260,9 @@ pub enum FoundPlace {
     Chunk(ChunkId),
     /// A row of a table.
     Row {
-        /// The table.
+        /// The name of the table.
         table: String,
-        /// Its key there.
+        /// The primary key of the row, as text.
         key: String,
     },
     /// A file, or a line of one.
@@ -328,7 +328,7 @@ impl EraseReport {
 /// Content that was not erased.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct KeptContent {
-    /// Where it is.
+    /// The place that still has the content.
     pub place: FoundPlace,
     /// What to branch on.
     pub why: KeptReason,
@@ -375,7 +375,7 @@ pub enum SelectionError {
     /// A text that is looked for is too short or too long.
     #[error("a search text has {bytes} bytes; it must have {NEEDLE_LEAST} to {NEEDLE_MOST}")]
     Needle {
-        /// Its bytes.
+        /// The length of the needle in bytes.
         bytes: usize,
     },
 }
@@ -392,7 +392,7 @@ pub enum HolderError {
     /// A file or directory.
     #[error("could not {doing} {}: {detail}; check it and its permissions, then try again", path.display())]
     File {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
         /// What was being done, as a verb.
         doing: &'static str,

@@ -155,7 +155,7 @@ pub enum JobState {
     Waiting,
     /// A process runs it, or did when it ended: see [`Job::next`].
     Running {
-        /// Which.
+        /// The runner that holds the lease.
         owner: Owner,
     },
     /// Its attempts are used up. It waits for [`Jobs::retry_job`].
@@ -178,7 +178,7 @@ pub enum RunnerLeaseOutcome {
     Granted(RunnerLease),
     /// Another process holds it.
     Refused {
-        /// Which.
+        /// The runner that holds the lease.
         owner: Owner,
         /// Until when, unless that process renews it.
         until: UnixMs,
@@ -219,7 +219,7 @@ pub enum JobRetry {
 /// The jobs of one kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobKind {
-    /// The kind.
+    /// The kind's name, which its handler takes.
     pub kind: String,
     /// How many there are.
     pub count: u64,

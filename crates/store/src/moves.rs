@@ -40,10 +40,10 @@ pub struct LoggedMove {
     pub old: Option<NodeId>,
     /// Where it went; `None` when it was removed.
     pub new: Option<NodeId>,
-    /// When.
+    /// The time of the move, in milliseconds since 1970.
     pub at: UnixMs,
     /// Who moved it, such as `quipu/` and the number of a process.
     pub writer: String,
-    /// Why.
+    /// The reason in the log of refs, such as `append`, `jump` or `undo`.
     pub why: String,
 }

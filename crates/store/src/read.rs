@@ -122,7 +122,7 @@ pub trait Graph: Store + ReadModel {
 pub struct Edge {
     /// The node that was asked about.
     pub parent: NodeId,
-    /// Its child.
+    /// The node whose parent it is.
     pub child: NodeId,
 }
 

@@ -43,7 +43,7 @@ pub struct SearchQuery {
     pub file: Option<String>,
     /// Only nodes on the lineage of this one.
     pub branch: Option<NodeId>,
-    /// Which sessions.
+    /// The sessions that are searched.
     pub sessions: Sessions,
     /// Which hits come first.
     pub order: Order,
@@ -180,7 +180,7 @@ pub enum MatchKind {
 /// A piece of a node's text, on one line, without control characters.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Excerpt {
-    /// The text.
+    /// The piece, with its control characters replaced.
     pub text: String,
     /// Where the words stand in it, in bytes, in order.
     pub marks: Vec<Range<usize>>,
@@ -193,8 +193,8 @@ pub struct Excerpt {
 /// The number of nodes that the search indexes lack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct IndexBacklog {
-    /// By words.
+    /// Nodes that the index of words lacks.
     pub words: u64,
-    /// By substrings.
+    /// Nodes that the index of substrings lacks.
     pub substrings: u64,
 }

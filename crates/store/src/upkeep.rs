@@ -90,11 +90,11 @@ pub struct RebuildBacklog {
 /// What a check found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Nodes.
+    /// The number of nodes.
     pub nodes: u64,
-    /// Blobs.
+    /// The number of blobs: texts and other parts of nodes.
     pub blobs: u64,
-    /// Chunks.
+    /// The number of chunks: larger bytes, which blobs refer to.
     pub chunks: u64,
     /// Chunks among them that are files which tools changed, as they were at some time.
     pub file_states: u64,
@@ -102,9 +102,9 @@ pub struct Report {
     pub file_state_bytes: u64,
     /// Those that were dropped so far to make room.
     pub dropped_files: DroppedFiles,
-    /// Refs.
+    /// The number of refs: heads, sessions, bookmarks and ends.
     pub refs: u64,
-    /// Sessions.
+    /// The number of sessions.
     pub sessions: u64,
     /// Steps that a crash left open; not a problem.
     pub open_steps: u64,

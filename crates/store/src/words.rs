@@ -167,7 +167,7 @@ pub struct Fence(pub u64);
 /// A row for the action log, which other programs read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Action {
-    /// When.
+    /// Milliseconds since 1970.
     pub timestamp: UnixMs,
     /// Such as `BOOT`, `SESSION_SWITCH`, `INCARNATE`; ours begin with `QUIPU_`.
     pub kind: String,

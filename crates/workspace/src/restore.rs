@@ -80,7 +80,7 @@ fn fill(file: &mut std::fs::File, at: &Path, bytes: &[u8], mode: u32) -> io::Res
 /// # Errors
 /// What the system says; `NotFound` when nothing is staged there.
 pub fn place(staged: &Path, at: &Path) -> Result<(), FileError> {
-    let failed = |error: io::Error| FileError::from_io(at, "cannot put back", error);
+    let failed = |error: io::Error| FileError::from_io(at, "cannot restore", error);
     let (from, staged) = open_parent(staged).map_err(failed)?;
     // Only with something to put there are directories made.
     statat(&from, staged, AtFlags::SYMLINK_NOFOLLOW).map_err(|error| failed(error.into()))?;

@@ -198,8 +198,8 @@ fn overwrite(file: &File, target: &Path, bytes: &[u8]) -> Result<(), FileError> 
         });
     let Err(error) = put(bytes) else { return Ok(()) };
     let action = match backup.map(|old| put(&old)) {
-        Ok(Ok(())) => "cannot write (the old content was put back)",
-        _ => "cannot write, and the old content could not be put back: the file is now half written:",
+        Ok(Ok(())) => "cannot write (the old content was restored)",
+        _ => "cannot write, and the old content could not be restored: the file is now half written:",
     };
     Err(FileError::Io { path: target.to_path_buf(), action, source: error })
 }

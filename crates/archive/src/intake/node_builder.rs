@@ -1,4 +1,5 @@
-//! Builds nodes from items: each below its parent, in whatever order they come.
+//! Builds nodes from items of a file. Of several items with one id, the first is known by it, and the others by `id~2`,
+//! `id~3` and so on; an item of an earlier import is found by the digest of its content.
 
 mod resume;
 
@@ -14,6 +15,7 @@ use crate::batches::{Batch, BatchBuffer, BatchLimit, PartialBatch};
 use crate::built_node::{BuiltNode, ContentDigest, NodeParts};
 use crate::key::Key;
 use crate::lineages::{tip_arrival, tip_departure};
+use crate::placer::Placer;
 use crate::waiting_list::{ListEntry, WaitingList};
 use crate::{ProblemKind, Report};
 
@@ -245,33 +247,25 @@ impl NodeBuilder {
             let key = Key::of(before);
             if before == &item.id || item.also.contains(before) {
                 self.report.problem(item.line, ProblemKind::Cycle, before);
-                return self.place_with_rest(Item { follows: ItemParent::Nothing, ..item });
+                return self.place_with_waiting(Item { follows: ItemParent::Nothing, ..item });
             }
             if self.find(key).is_none() {
                 self.waiting.push(key, item);
                 if self.waiting.bytes() > WAITING_BYTES {
-                    return self.place_waiting();
+                    return self.place_unresolved();
                 }
                 return Ok(());
             }
         }
-        self.place_with_rest(item)
+        self.place_with_waiting(item)
     }
 
-    /// Places an item, and those that waited for it.
-    fn place_with_rest(&mut self, item: Item) -> Result<(), Stop> {
-        let mut ready = vec![item];
-        while let Some(item) = ready.pop() {
-            let ids = item.keys();
-            self.place(item);
-            for id in ids {
-                self.waiting.release(id, &mut ready);
-            }
-            if self.batch.is_full() {
-                self.send()?;
-            }
-        }
-        Ok(())
+    /// Places an item, and those that wait for it.
+    fn place_with_waiting(&mut self, item: Item) -> Result<(), Stop> {
+        let ids = item.keys();
+        self.place(item, None)?;
+        self.send_if_full()?;
+        self.place_released(ids)
     }
 
     fn find(&self, key: Key) -> Option<NodeId> {
@@ -279,7 +273,7 @@ impl NodeBuilder {
         met.or_else(|| self.known.items.get(&key).map(|stored| stored.node))
     }
 
-    fn place(&mut self, item: Item) {
+    fn place_item(&mut self, item: Item) {
         let Item {
             id, also, follows, owner, time, mut entry, first_kept, kept, started, duration_ms, ..
         } = item;
@@ -488,26 +482,12 @@ impl NodeBuilder {
 
     /// Nothing more comes that anything waits for.
     pub(crate) fn settle(&mut self) -> Result<(), Stop> {
-        self.place_waiting()
-    }
-
-    /// What waits for items that never came begins a branch; what waits for itself is cut at its first.
-    fn place_waiting(&mut self) -> Result<(), Stop> {
-        let mut pass = self.waiting.unresolved();
-        while let Some((item, kind)) = self.waiting.next_unresolved(&mut pass) {
-            let detail = match &item.follows {
-                ItemParent::Item(before) => before.clone(),
-                ItemParent::Nothing => String::new(),
-            };
-            self.report.problem(item.line, kind, &detail);
-            self.place_with_rest(Item { follows: ItemParent::Nothing, ..item })?;
-        }
-        Ok(())
+        self.place_unresolved()
     }
 
     /// The end of a session, after which others come.
     pub(super) fn end(mut self) -> Result<BuiltSession, Stop> {
-        self.place_waiting()?;
+        self.place_unresolved()?;
         let moves = self.moves();
         self.batch.move_refs(moves);
         Ok(self.placed().0)
@@ -521,7 +501,7 @@ impl NodeBuilder {
     /// The end of the file; with what the store has then, unless several items had one id: what each of them is, is made
     /// out with all of them.
     pub(super) fn end_with_known(mut self) -> Result<(BuiltSession, Option<StoredSession>), Stop> {
-        self.place_waiting()?;
+        self.place_unresolved()?;
         self.send()?;
         Ok(self.placed())
     }
@@ -553,6 +533,32 @@ impl NodeBuilder {
             BuiltSession { report, before, rest, sessions, last, nodes, tips, unfinished },
             is_plain.then_some(known),
         )
+    }
+}
+
+impl Placer for NodeBuilder {
+    type Entry = Item;
+    type Error = Stop;
+
+    fn waiting(&mut self) -> &mut WaitingList<Item> {
+        &mut self.waiting
+    }
+
+    /// An item whose parent does not come begins a branch; a cycle is cut at its first item.
+    fn place(&mut self, mut item: Item, unresolved: Option<ProblemKind>) -> Result<(), Stop> {
+        if let Some(kind) = unresolved {
+            let detail = match std::mem::replace(&mut item.follows, ItemParent::Nothing) {
+                ItemParent::Item(before) => before,
+                ItemParent::Nothing => String::new(),
+            };
+            self.report.problem(item.line, kind, &detail);
+        }
+        self.place_item(item);
+        Ok(())
+    }
+
+    fn send_if_full(&mut self) -> Result<(), Stop> {
+        if self.batch.is_full() { self.send() } else { Ok(()) }
     }
 }
 

@@ -291,8 +291,8 @@ impl Parts<'_, '_> {
 
 fn disorder() -> io::Error {
     io::Error::other(
-        "its rows are not in the order of their ids: the database is damaged; recover it with `sqlite3 FILE .recover | \
-         sqlite3 NEW` and import NEW",
+        "its rows are not in the order of their ids, so the database is damaged: close the program that uses it, recover \
+         the data into a new file (`sqlite3 FILE .recover | sqlite3 NEW`) and import NEW",
     )
 }
 

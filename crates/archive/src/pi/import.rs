@@ -213,9 +213,17 @@ pub(super) async fn take(
         sealer: Arc::clone(sealer),
         time,
     };
-    let builder =
-        NodeBuilder::new(BuilderStart { first, maker, report, tree, file: begun.file, total, last });
-    let reader = tokio::task::spawn_blocking(move || builder.run(lines, Prefetch::of(total), &sender));
+    let builder = NodeBuilder::new(BuilderStart {
+        first,
+        maker,
+        report,
+        tree,
+        file: begun.file,
+        total,
+        last,
+        batches: sender,
+    });
+    let reader = tokio::task::spawn_blocking(move || builder.run(lines, Prefetch::of(total)));
     let committed = commit_all(&**store, batches, total, options).await;
     let done = reader.await.map_err(|error| ArchiveError::Fault(error.to_string()))?;
     committed?;

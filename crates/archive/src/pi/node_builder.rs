@@ -1,4 +1,5 @@
-//! Builds nodes from lines: each below its parent, in whatever order they stand in the file.
+//! Builds nodes from lines of a file. All lines with one id keep it; a line of an earlier import is found by the hash of its
+//! node. Lines that wait for their parents are read again, so that a large file takes little memory.
 
 use std::cell::OnceCell;
 use std::fs::File;
@@ -19,6 +20,7 @@ use crate::built_node::{BuiltNode, NodeParts};
 use crate::key::{EntryIndex, Key};
 use crate::lineages::{tip_arrival, tip_departure};
 use crate::lines::{self, Hashing, Lines};
+use crate::placer::Placer;
 use crate::prefetch::{Prefetch, ReadyLines};
 use crate::tree::{Placement, ROOT, Tree};
 use crate::waiting_list::{ListEntry, WaitingList};
@@ -52,11 +54,12 @@ pub(super) struct NodeBuilder {
     file: File,
     waiting: WaitingList<WaitingLine>,
     batch: BatchBuffer,
+    batches: mpsc::Sender<Batch>,
 }
 
 /// A line that waits for its parent: it is read again when that comes.
 #[derive(Clone, Copy)]
-struct WaitingLine {
+pub(super) struct WaitingLine {
     number: u64,
     offset: u64,
     length: u64,
@@ -74,9 +77,6 @@ struct Entry<'a> {
     line: Option<&'a Line<'a>>,
 }
 
-/// The receiver is gone: the store failed, which the other side reports.
-struct ClosedReceiver;
-
 /// What a builder starts with.
 pub(super) struct BuilderStart {
     /// The first node; `None` where the file was begun by a session of ours.
@@ -90,11 +90,13 @@ pub(super) struct BuilderStart {
     pub(super) total: u64,
     /// Place, time and node of the last entry before what is read, where that is not the first.
     pub(super) last: Option<(u64, UnixMs, NodeId)>,
+    /// To the store.
+    pub(super) batches: mpsc::Sender<Batch>,
 }
 
 impl NodeBuilder {
     pub(super) fn new(begin: BuilderStart) -> Self {
-        let BuilderStart { first, maker, report, tree, file, total, last } = begin;
+        let BuilderStart { first, maker, report, tree, file, total, last, batches } = begin;
         let root = tree.node(ROOT);
         let mut batch = BatchBuffer::new(BatchLimit::of(total));
         if let Some(first) = first {
@@ -111,16 +113,12 @@ impl NodeBuilder {
             file,
             waiting: WaitingList::default(),
             batch,
+            batches,
         }
     }
 
     /// Places all lines of a file. `prefetch` says on how many cores they are made ready meanwhile.
-    pub(super) fn run(
-        mut self,
-        source: FileLines,
-        prefetch: Prefetch,
-        batches: &mpsc::Sender<Batch>,
-    ) -> Result<BuiltFile, ArchiveError> {
+    pub(super) fn run(mut self, source: FileLines, prefetch: Prefetch) -> Result<BuiltFile, ArchiveError> {
         let FileLines { lines, path, skipped } = source;
         for line in skipped {
             self.report.problem(line, ProblemKind::Malformed, "before the header");
@@ -145,22 +143,26 @@ impl NodeBuilder {
                 }
                 continue;
             }
-            self.line(what, place).map_err(|error| error.into_error(&path))?;
-            if self.batch.is_full() {
-                let Ok(()) = self.send(batches) else { break };
+            match self.line(what, place).and_then(|()| self.send_if_full()) {
+                Ok(()) => {}
+                // The store failed, which is reported there.
+                Err(PlaceError::Closed) => break,
+                Err(error) => return Err(error.into_error(&path)),
             }
         }
-        self.place_rest(batches).map_err(|error| error.into_error(&path))?;
+        match self.place_unresolved() {
+            Ok(()) | Err(PlaceError::Closed) => {}
+            Err(error) => return Err(error.into_error(&path)),
+        }
         self.tree.close();
         self.report.branches = self.tree.tips();
-        // Nobody receives any more when the store failed, which is told there.
-        drop(self.send(batches));
+        drop(self.send());
         let hash = lines.into_inner().into_inner().hash;
         let Self { report, tree, last, n: next, .. } = self;
         Ok(BuiltFile { report, tree, last, hash, whole, next, lines: count })
     }
 
-    fn send(&mut self, batches: &mpsc::Sender<Batch>) -> Result<(), ClosedReceiver> {
+    fn send(&mut self) -> Result<(), PlaceError> {
         // With the entries, so that an import that is cut short resumes here.
         let refs = self.tree.turned();
         let session = &self.maker.session;
@@ -169,11 +171,11 @@ impl NodeBuilder {
         self.batch.move_refs(arrive.chain(leave));
         let commit = self.batch.take();
         let batch = Batch { commit, bytes: self.report.bytes, entries: self.report.read };
-        batches.blocking_send(batch).map_err(|_| ClosedReceiver)
+        self.batches.blocking_send(batch).map_err(|_| PlaceError::Closed)
     }
 
     /// One line that is an entry.
-    fn line(&mut self, what: LineContent, place: lines::Place) -> Result<(), RereadError> {
+    fn line(&mut self, what: LineContent, place: lines::Place) -> Result<(), PlaceError> {
         let n = self.n;
         self.n += 1;
         match what {
@@ -205,7 +207,7 @@ impl NodeBuilder {
         entry: Entry<'_>,
         parts: Option<NodeParts>,
         place: lines::Place,
-    ) -> Result<(), RereadError> {
+    ) -> Result<(), PlaceError> {
         let Entry { head, ready: &EntryText { number, n, ref unsealed, .. }, .. } = entry;
         self.report.sealed += u64::from(unsealed.is_some());
         let key = head.id.as_deref().map(Key::of);
@@ -219,7 +221,7 @@ impl NodeBuilder {
             self.report.read += 1;
             self.report.present += 1;
             self.last = self.last.max((n, head.timestamp.unwrap_or(self.maker.time), node));
-            return self.release(key);
+            return self.place_released(key);
         }
         let parent = match &head.parent {
             Parent::Nothing => ROOT,
@@ -247,13 +249,13 @@ impl NodeBuilder {
                 }
             }
         };
-        self.place(entry, parts, parent);
-        self.tree.check().map_err(RereadError::Io)?;
-        self.release(key)
+        self.place_entry(entry, parts, parent);
+        self.tree.check().map_err(PlaceError::Io)?;
+        self.place_released(key)
     }
 
     /// `parts` are those of an entry that hangs where it says.
-    fn place(&mut self, entry: Entry<'_>, parts: Option<NodeParts>, parent: EntryIndex) {
+    fn place_entry(&mut self, entry: Entry<'_>, parts: Option<NodeParts>, parent: EntryIndex) {
         let Entry { head, ready, line } = entry;
         if head.timestamp.is_none() {
             self.report.problem(ready.number, ProblemKind::NoTime, "");
@@ -314,52 +316,45 @@ impl NodeBuilder {
         self.last = self.last.max((ready.n, time, node));
     }
 
-    /// Places those that waited for an entry which has come, and those that wait for them.
-    fn release(&mut self, key: Option<Key>) -> Result<(), RereadError> {
-        let mut ready: Vec<WaitingLine> = Vec::new();
-        let mut next = key;
-        loop {
-            if let Some(key) = next {
-                self.waiting.release(key, &mut ready);
-            }
-            let Some(held) = ready.pop() else { return Ok(()) };
-            let parent = self.tree.find_met(held.parent).unwrap_or(ROOT);
-            self.place_held(held, parent)?;
-            next = held.id;
-        }
-    }
-
-    fn place_held(&mut self, held: WaitingLine, parent: EntryIndex) -> Result<(), RereadError> {
-        let length = usize::try_from(held.length).map_err(|_| RereadError::Changed)?;
+    fn place_held(&mut self, held: WaitingLine, parent: EntryIndex) -> Result<(), PlaceError> {
+        let length = usize::try_from(held.length).map_err(|_| PlaceError::Changed)?;
         let mut bytes = vec![0; length];
         self.file.read_exact_at(&mut bytes, held.offset).map_err(|error| match error.kind() {
-            std::io::ErrorKind::UnexpectedEof => RereadError::Changed,
-            _ => RereadError::Io(error),
+            std::io::ErrorKind::UnexpectedEof => PlaceError::Changed,
+            _ => PlaceError::Io(error),
         })?;
-        let json = Json::parse(&String::from_utf8_lossy(&bytes)).map_err(|_| RereadError::Changed)?;
+        let json = Json::parse(&String::from_utf8_lossy(&bytes)).map_err(|_| PlaceError::Changed)?;
         let ready = self.maker.ready(json, held.number, held.n, self.before.as_deref());
-        let line = Line::read(ready.text.get()).ok_or(RereadError::Changed)?;
-        self.place(Entry { head: &line.head, ready: &ready, line: Some(&line) }, None, parent);
-        self.tree.check().map_err(RereadError::Io)
+        let line = Line::read(ready.text.get()).ok_or(PlaceError::Changed)?;
+        self.place_entry(Entry { head: &line.head, ready: &ready, line: Some(&line) }, None, parent);
+        self.tree.check().map_err(PlaceError::Io)
+    }
+}
+
+impl Placer for NodeBuilder {
+    type Entry = WaitingLine;
+    type Error = PlaceError;
+
+    fn waiting(&mut self) -> &mut WaitingList<WaitingLine> {
+        &mut self.waiting
     }
 
-    /// At the end of the file: what still waits follows nothing of it, or itself. What another file of this session
-    /// brought is followed all the same.
-    fn place_rest(&mut self, batches: &mpsc::Sender<Batch>) -> Result<(), RereadError> {
-        let mut pass = self.waiting.unresolved();
-        while let Some((held, kind)) = self.waiting.next_unresolved(&mut pass) {
-            let is_cycle = kind == ProblemKind::Cycle;
-            let elsewhere = if is_cycle { None } else { self.tree.find_only(held.parent) };
-            if elsewhere.is_none() {
-                self.report.problem(held.number, kind, "");
-            }
-            self.place_held(held, elsewhere.unwrap_or(ROOT))?;
-            self.release(held.id)?;
-            if self.batch.is_full() {
-                let Ok(()) = self.send(batches) else { return Ok(()) };
-            }
+    /// A line whose parent does not come, or comes from itself, begins a branch. What another file of this session brought
+    /// is followed all the same.
+    fn place(&mut self, held: WaitingLine, unresolved: Option<ProblemKind>) -> Result<(), PlaceError> {
+        let parent = match unresolved {
+            None => self.tree.find_met(held.parent),
+            Some(ProblemKind::Cycle) => None,
+            Some(_) => self.tree.find_only(held.parent),
+        };
+        if let (None, Some(kind)) = (parent, unresolved) {
+            self.report.problem(held.number, kind, "");
         }
-        Ok(())
+        self.place_held(held, parent.unwrap_or(ROOT))
+    }
+
+    fn send_if_full(&mut self) -> Result<(), PlaceError> {
+        if self.batch.is_full() { self.send() } else { Ok(()) }
     }
 }
 
@@ -377,17 +372,21 @@ impl ListEntry for WaitingLine {
     }
 }
 
-/// A line could not be read again.
-enum RereadError {
+/// Why a builder stops before the end.
+pub(super) enum PlaceError {
+    /// A line could not be read again, because the file is another one now.
     Changed,
     Io(std::io::Error),
+    /// The receiver of batches is gone: the store failed, which the other side reports.
+    Closed,
 }
 
-impl RereadError {
+impl PlaceError {
     fn into_error(self, path: &Path) -> ArchiveError {
         match self {
             Self::Changed => ArchiveError::Changed { path: path.to_owned() },
             Self::Io(source) => ArchiveError::File { path: path.to_owned(), doing: "read", source },
+            Self::Closed => ArchiveError::Fault("nothing takes the entries that were read".into()),
         }
     }
 }
@@ -427,6 +426,7 @@ mod tests {
         let maker = LineParser { version: header.version, session: header.session.clone(), sealer, time };
         let report = Report::new("file".into(), header.session);
         let tree = Tree::new(root, None);
+        let (sender, mut received) = mpsc::channel(1_000);
         let builder = NodeBuilder::new(BuilderStart {
             first: Some(first),
             maker,
@@ -435,11 +435,11 @@ mod tests {
             file,
             total: 0,
             last: None,
+            batches: sender,
         });
-        let (sender, mut batches) = mpsc::channel(1_000);
-        let BuiltFile { report, last, next, whole, .. } = builder.run(lines, prefetch, &sender).unwrap();
+        let BuiltFile { report, last, next, whole, .. } = builder.run(lines, prefetch).unwrap();
         let mut commits = Vec::new();
-        while let Ok(batch) = batches.try_recv() {
+        while let Ok(batch) = received.try_recv() {
             commits.push(format!("{:?}", batch.commit));
         }
         (commits, report, last, next, whole)

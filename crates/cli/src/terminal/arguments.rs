@@ -144,7 +144,7 @@ mod tests {
         "context.prune.clearAtLeastPercent",
         "context.prune.keepTurns",
         "context.prune.minCharacters",
-        "search.meaning",
+        "search.semantic",
         "travel.tobe",
         "identity.file",
         "rules.above",

@@ -1,4 +1,4 @@
-//! Caches of tools: what commands write there is kept apart for each directory, unless a person says otherwise.
+//! Caches of tools: what commands write there is kept separate for each directory, unless a person decides otherwise.
 
 use quipu_testkit::{Answer, Reply};
 

@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use quipu_testkit::{Answer, Reply};
+use quipu_testkit::{Answer, Document, Reply, documents};
 use serde_json::json;
 
 use crate::support::*;
 
-const PAGE: &str = include_str!("../../../../docs/time-travel.md");
+const PAGE: &str = "docs/time-travel.md";
 
 /// The directory of the page.
 const PLACE: &str = "/project";
@@ -37,19 +37,14 @@ struct Example {
 }
 
 /// The blocks marked `console` of a page.
-fn examples(page: &str) -> Vec<Example> {
-    let (mut found, mut inside) = (Vec::<Example>::new(), false);
-    for (at, line) in page.lines().enumerate() {
-        match line {
-            "```console" => inside = true,
-            "```" => inside = false,
-            line if inside => match line.strip_prefix("$ ") {
-                Some(command) => {
-                    found.push(Example { line: at + 1, command: command.into(), output: Vec::new() });
-                }
-                None => found.last_mut().expect("a command first").output.push(line.into()),
-            },
-            _ => {}
+fn examples(page: &Document) -> Vec<Example> {
+    let mut found = Vec::<Example>::new();
+    for block in page.blocks().iter().filter(|block| block.language == "console") {
+        for (line, text) in (block.line..).zip(block.text.lines()) {
+            match text.strip_prefix("$ ") {
+                Some(command) => found.push(Example { line, command: command.into(), output: Vec::new() }),
+                None => found.last_mut().expect("a command first").output.push(text.into()),
+            }
         }
     }
     found
@@ -161,15 +156,16 @@ fn command(text: &str, ids: &BTreeMap<String, String>) -> String {
     text.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// Runs the examples of a page, at least `least`. The page has the current directory of the world as `place`, and the home
-/// directory as `~`.
+/// Runs the examples of the page of this path, at least `least`. The page has the current directory of the world as
+/// `place`, and the home directory as `~`.
 pub(crate) fn runs_as_written(page: &str, world: &World, place: &str, least: usize) {
     let program = std::path::Path::new(&world.program).parent().unwrap().to_owned();
     let work = world.path("work").display().to_string();
     let home = world.path("home").display().to_string();
     let path = format!("{}:/usr/bin:/bin", program.display());
     let (mut ids, mut differing) = (BTreeMap::new(), Vec::new());
-    let examples = examples(page);
+    let page = documents().into_iter().find(|one| one.path == page).expect("the page");
+    let examples = examples(&page);
     assert!(examples.len() >= least, "{} examples", examples.len());
     for Example { line, command: text, output } in &examples {
         let mut shell = world.command("sh");

@@ -162,7 +162,7 @@ fn doctor_tells_the_bytes_of_every_holder() {
         "store.graph",
         "store.jobs",
         "store.search",
-        "store.meaning",
+        "store.semantic",
         "store.activity",
         "store.copies",
         "outputs",

@@ -195,7 +195,7 @@ fn a_full_disk() {
         // What was sent is known, what was answered is not.
         world.server.push(Answer::new().text("On.").reply());
         let ran = world.run(&["-p", "-c", "@noise.txt", "fifth"]).ok();
-        assert!(ran.err.contains("Quipu exited in the middle of a reply"), "{}", ran.err);
+        assert!(ran.err.contains("The process that waited for a reply exited"), "{}", ran.err);
         let said: Vec<String> = messages(world.requests().last().unwrap()).iter().map(wire_text).collect();
         assert!(
             said.contains(&"fourth".to_owned()) && said.last().unwrap().ends_with("fifth"),

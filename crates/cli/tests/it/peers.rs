@@ -288,7 +288,7 @@ enum PromptTarget<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FailureTrace {
     /// A request that failed is an answer that says so.
-    Told,
+    Recorded,
     /// It has left nothing, and its prompt is not in the conversation any more.
     Forgotten,
 }
@@ -640,7 +640,7 @@ fn import_of_a_peer_with_rollouts() {
         broken: &["broken"],
         files: ".codex/sessions",
         forks: true,
-        failed: FailureTrace::Told,
+        failed: FailureTrace::Recorded,
         id: |_, call| call.into(),
     };
     converse(&peer, &program);
@@ -681,7 +681,7 @@ fn import_of_a_peer_with_projects() {
         broken: &["broken"],
         files: ".claude/projects",
         forks: true,
-        failed: FailureTrace::Told,
+        failed: FailureTrace::Recorded,
         id: |_, call| call.into(),
     };
     converse(&peer, &program);
@@ -720,7 +720,7 @@ fn import_of_a_peer_with_a_database() {
         broken: &["broken Half of", "a Whole."],
         files: ".local/share/opencode",
         forks: true,
-        failed: FailureTrace::Told,
+        failed: FailureTrace::Recorded,
         id: |_, call| call.into(),
     };
     converse(&peer, &program);
@@ -804,7 +804,7 @@ fn import_of_a_peer_with_an_event_chain() {
         broken: &["broken"],
         files: ".copilot/session-state",
         forks: false,
-        failed: FailureTrace::Told,
+        failed: FailureTrace::Recorded,
         id: |_, call| call.into(),
     };
     converse(&peer, &program);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::documents::runs_as_written;
 use crate::support::*;
 
-const PAGE: &str = include_str!("../../../../README.md");
+const PAGE: &str = "README.md";
 
 /// What the model answers, in order.
 fn script() -> Vec<Reply> {

@@ -230,7 +230,7 @@ fn repair_refuses_an_open_store() {
     world.run(&["doctor", "--repair"]).ok();
     world.server.push(Answer::new().text("On.").reply());
     let ran = world.run(&["-p", "-c", "on"]).ok();
-    assert!(ran.err.contains("Quipu exited in the middle of a reply"), "{}", ran.err);
+    assert!(ran.err.contains("The process that waited for a reply exited"), "{}", ran.err);
 }
 
 #[test]

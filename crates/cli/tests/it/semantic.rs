@@ -1,4 +1,4 @@
-//! Search by meaning: off unless the settings say what makes vectors, and what is sent where.
+//! Semantic search: off unless the settings say what makes vectors, and what is sent where.
 
 use quipu_testkit::{Answer, FakeServer, Reply};
 use serde_json::{Value, json};
@@ -16,8 +16,8 @@ fn filled() -> World {
     world
 }
 
-fn settings(world: &World, meaning: &Value) {
-    let settings = json!({ "retry": { "baseDelayMs": 1 }, "search": { "meaning": meaning } });
+fn settings(world: &World, semantic: &Value) {
+    let settings = json!({ "retry": { "baseDelayMs": 1 }, "search": { "semantic": semantic } });
     std::fs::write(world.path("home/.quipu/settings.json"), settings.to_string()).unwrap();
 }
 
@@ -62,7 +62,7 @@ fn nothing_is_sent_unless_it_is_set_up_and_asked_for() {
     let world = filled();
     world
         .run(&["search", "dog", "--semantic"])
-        .fails(2, &["\"meaning\"", "\"path\"", "endpoint", "settings.json"]);
+        .fails(2, &["\"semantic\"", "\"path\"", "endpoint", "settings.json"]);
     let server = FakeServer::start([]);
     ask(&world, &server, "m");
     assert_eq!(search(&world, &["dog"]).0.len(), 1);
@@ -73,11 +73,11 @@ fn nothing_is_sent_unless_it_is_set_up_and_asked_for() {
     settings(&world, &json!({ "path": 7 }));
     world
         .run(&["search", "dog", "--semantic"])
-        .fails(2, &["settings.json", "search.meaning.path must be text"]);
+        .fails(2, &["settings.json", "search.semantic.path must be text"]);
     settings(&world, &json!({ "path": "models/none" }));
     world.run(&["search", "dog", "--semantic"]).fails(2, &["models/none/config.json", "it does not exist"]);
     settings(&world, &json!({ "provider": "nobody", "model": "m" }));
-    world.run(&["search", "dog", "--semantic"]).fails(2, &["\"nobody\"", "search.meaning.endpoint"]);
+    world.run(&["search", "dog", "--semantic"]).fails(2, &["\"nobody\"", "search.semantic.endpoint"]);
 }
 
 #[test]
@@ -92,8 +92,8 @@ fn both_rankings_are_mixed_and_vectors_are_made_once() {
     let expect = [
         ("The gate is green.", "words"),
         ("Which colour has the gate? The key is [REDACTED", "words"),
-        ("What does the dog do?", "meaning"),
-        ("It barks at night.", "meaning"),
+        ("What does the dog do?", "semantic"),
+        ("It barks at night.", "semantic"),
     ];
     assert_eq!(lines.len(), expect.len());
     for ((text, by), (begins, expected)) in texts(&lines).into_iter().zip(expect) {
@@ -101,7 +101,7 @@ fn both_rankings_are_mixed_and_vectors_are_made_once() {
     }
     let scores: Vec<f64> = lines.iter().map(|hit| hit["score"].as_f64().unwrap()).collect();
     assert!(scores.is_sorted_by(|a, b| a >= b), "{scores:?}");
-    assert_eq!(end["meaning"], json!({ "vectors": 4, "left": 0, "tokens": 6, "cost": 0.0 }));
+    assert_eq!(end["semantic"], json!({ "vectors": 4, "left": 0, "tokens": 6, "cost": 0.0 }));
     let requests = asked(&server);
     assert_eq!(requests[0][..3], ["It barks at night.", "What does the dog do?", "The gate is green."]);
     assert_eq!(requests[1], ["gate"]);
@@ -112,7 +112,7 @@ fn both_rankings_are_mixed_and_vectors_are_made_once() {
     // Again: nothing but the words is sent, and the answer is the same.
     let (again, end) = search(&world, &["--semantic", "gate"]);
     assert_eq!(again, lines);
-    assert_eq!((&end["meaning"]["vectors"], asked(&server).len()), (&json!(0), 3));
+    assert_eq!((&end["semantic"]["vectors"], asked(&server).len()), (&json!(0), 3));
 
     // What was said since; a secret among the words.
     world.server.push(Answer::new().text("A cat.").reply());
@@ -130,7 +130,7 @@ fn both_rankings_are_mixed_and_vectors_are_made_once() {
         server.push(vectors(&[[1.0, 1.0]; 6]));
         ask(&world, &server, again);
         let (lines, end) = search(&world, &["--semantic", "--wait"]);
-        assert_eq!((lines.len(), &end["meaning"]["vectors"]), (0, &json!(6)));
+        assert_eq!((lines.len(), &end["semantic"]["vectors"]), (0, &json!(6)));
         world.run(&["doctor", "--rebuild", "search"]).ok();
     }
     assert_eq!(asked(&server).len(), 7);
@@ -145,7 +145,7 @@ fn a_server_that_fails_is_told_and_the_words_are_still_there() {
         Reply::error(401, "authentication_error", "no key"),
     ]);
     let settings = json!({
-        "retry": { "enabled": false }, "search": { "meaning": { "endpoint": server.url(), "model": "m" } }
+        "retry": { "enabled": false }, "search": { "semantic": { "endpoint": server.url(), "model": "m" } }
     });
     std::fs::write(world.path("home/.quipu/settings.json"), settings.to_string()).unwrap();
     world.run(&["search", "--semantic", "dog"]).fails(1, &["semantic search failed", "500", "out of memory"]);
@@ -180,8 +180,11 @@ fn a_model_on_disk_needs_no_server() {
     settings(&world, &json!({ "path": "models/tiny" }));
     // No text has the word; the nearest are those of dogs.
     let (lines, end) = search(&world, &["--semantic", "meows"]);
-    assert_eq!(texts(&lines)[..2], [("It barks at night.", "meaning"), ("What does the dog do?", "meaning")]);
-    assert_eq!(end["meaning"]["tokens"], 0);
+    assert_eq!(
+        texts(&lines)[..2],
+        [("It barks at night.", "semantic"), ("What does the dog do?", "semantic")]
+    );
+    assert_eq!(end["semantic"]["tokens"], 0);
     let door = search(&world, &["--semantic", "door", "--limit", "1"]).0;
     assert!(door[0]["text"].as_str().unwrap().contains("gate"), "{door:?}");
     std::fs::write(directory.join("model.safetensors"), &file[..file.len() - 1]).unwrap();

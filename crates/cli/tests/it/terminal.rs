@@ -242,9 +242,10 @@ fn the_tree_leads_back_and_the_text_comes_into_the_editor() {
     terminal.settles("Second answer.");
     terminal.types("/tree\r");
     terminal.shows("type to search");
+    terminal.shows("user first question");
     terminal.types("second question");
     terminal.shows("user second question");
-    terminal.hides("Enter go · ← user first");
+    terminal.hides("user first question");
     terminal.types(ENTER);
     terminal.shows("Go there with the files");
     terminal.types(ENTER);

@@ -61,7 +61,7 @@ fn a_process_that_was_killed_holds_nothing() {
     running.child.kill().unwrap();
     running.wait();
     let ran = world.run(&["-p", "-c", "second"]).ok();
-    assert!(ran.err.contains("Quipu exited in the middle of a reply"), "{}", ran.err);
+    assert!(ran.err.contains("The process that waited for a reply exited"), "{}", ran.err);
     assert_eq!(world.sessions().len(), 1);
 }
 

@@ -102,7 +102,7 @@ impl Bodies {
         self.last = Some(body.id);
     }
 
-    /// The number of a body that goes on from the last one of the chain, and what it shares with that.
+    /// The number of a body that continues from the last one of the chain, and what it shares with that.
     fn next(&self, body: &Body) -> Option<(u64, u64)> {
         let (last, SharedPrefix { with, bytes }) = self.chain.last().zip(body.shared)?;
         (last.id == with).then_some((last.number + 1, bytes))
@@ -155,7 +155,7 @@ mod tests {
             kept.insert(body.id, (body.bytes.clone(), depth));
             before = Some(body);
         }
-        // A body that does not go on is compared with the last one, and so is what follows one that was not kept.
+        // A body that does not continue is compared with the last one, and so is what follows one that was not kept.
         let lost = body(3, None);
         assert!(
             matches!(bodies.chunk(&lost), NewChunk::Delta { base, .. } if Some(base) == before.map(|body| body.id))

@@ -83,7 +83,7 @@ pub(crate) struct CallJob {
     pub(crate) summary: Option<Calls>,
     /// What the run may still spend.
     pub(crate) money: Option<RunMoney>,
-    /// Where people are told of what was done to the request.
+    /// Where people are notified of what was done to the request.
     pub(crate) tell: Option<mpsc::Sender<MachineInput>>,
     /// What hooks make of it.
     pub(crate) hooked: Option<HookedCall>,

@@ -57,7 +57,7 @@ struct Reservations {
     current: Option<ReserveId>,
     /// For calls that are over, and whose nodes are not in the store yet; what they may have cost besides what those tell.
     over: Vec<(ReserveId, i64)>,
-    /// Of the day that began then: what calls cost that the other store was not told of.
+    /// Of the day that began then: the cost of calls that is not in the other store yet.
     missed: (UnixMs, i64),
 }
 
@@ -117,7 +117,7 @@ impl Stake {
             Charge::Told(usage) => nano(usage.cost.total),
             Charge::AtLeast(usage) => {
                 let sent = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
-                let told = nano(usage.cost.total);
+                let reported = nano(usage.cost.total);
                 // The server counted the input. Its rates depend on nothing else.
                 let most = if sent > 0 && self.model.cost.tiers.is_empty() {
                     let answer = self.model.cost.most(0, self.most.output, false);
@@ -125,7 +125,7 @@ impl Stake {
                 } else {
                     self.amount
                 };
-                most.max(told)
+                most.max(reported)
             }
         }
     }
@@ -202,8 +202,8 @@ impl Purse {
         }
     }
 
-    /// Takes over what the other store was not told of while calls were made beside those of the session. `before`: what it
-    /// was not told of when they began.
+    /// Takes over the costs that are not in the other store, while calls were made beside those of the session. `before`: what it
+    /// did not have when they began.
     pub(crate) fn missed_beside(&self, beside: &Self, before: (UnixMs, i64)) {
         let (day, amount) = locked(&beside.held).missed;
         let known = if before.0 == day { before.1 } else { 0 };
@@ -212,7 +212,7 @@ impl Purse {
         }
     }
 
-    /// Of which day how much the other store was not told.
+    /// The day and the cost that is not in the other store.
     pub(crate) fn missed(&self) -> (UnixMs, i64) {
         locked(&self.held).missed
     }
@@ -238,7 +238,7 @@ impl Purse {
         locked(&self.held).over.retain(|one| !over.contains(one));
     }
 
-    /// The other store is not told of it.
+    /// The other store does not get it.
     fn miss(&self, today: UnixMs, amount: i64) {
         let mut held = locked(&self.held);
         held.missed = (today, held.missed_on(today).saturating_add(amount));
@@ -397,7 +397,7 @@ impl Caller {
         let (purse, store) = (&self.purse, self.money_store());
         let id = locked(&purse.held).current.get_or_insert_with(|| ReserveId(fresh_id())).clone();
         let began = Instant::now();
-        let mut told = false;
+        let mut is_notified = false;
         loop {
             let now = self.clock.now();
             let today = self.clock.day_of(now);
@@ -435,8 +435,8 @@ impl Caller {
                 self.tell(order, too_dear(price, left, "today's budget")).await;
                 return Err(Outcome::Limit(Limit::Daily { spent: in_dollars(spent), budget }));
             }
-            if !told {
-                told = true;
+            if !is_notified {
+                is_notified = true;
                 let text = format!(
                     "waiting up to {} s: other calls have reserved {} of today's budget",
                     purse.wait.as_secs_f64().ceil(),
@@ -529,22 +529,22 @@ impl Caller {
             Some(stake) => stake.charged(&end.charges),
             None => 0,
         };
-        let told = nano(end.message.usage.cost.total);
-        let assumed = charged.saturating_sub(told).max(0);
+        let reported = nano(end.message.usage.cost.total);
+        let assumed = charged.saturating_sub(reported).max(0);
         if stake.is_some() && !order.is_summary {
-            self.purse.book.own_cost(told.saturating_add(assumed));
+            self.purse.book.own_cost(reported.saturating_add(assumed));
         }
         if assumed > 0 && refused.is_none() {
             self.say(order.tell.as_ref(), untold(assumed)).await;
         }
         if !order.is_summary {
-            self.over(told, assumed, record.is_some()).await;
+            self.over(reported, assumed, record.is_some()).await;
         }
         in_dollars(assumed)
     }
 
     /// A call is over, or all calls of a summary are.
-    pub(crate) async fn over(&self, told: i64, assumed: i64, node: bool) {
+    pub(crate) async fn over(&self, reported: i64, assumed: i64, node: bool) {
         if node && self.purse.ledger.is_none() {
             let mut held = locked(&self.purse.held);
             if let Some(id) = held.current.take() {
@@ -552,7 +552,7 @@ impl Caller {
             }
             return;
         }
-        self.release(told.saturating_add(assumed)).await;
+        self.release(reported.saturating_add(assumed)).await;
     }
 
     /// No node will tell what was charged.
@@ -592,8 +592,8 @@ fn unread(error: &StoreError) -> Outcome {
 /// What an answer of which nothing else is known was charged.
 fn charge_of(end: &CallEnd) -> Charge {
     let usage = end.message.usage;
-    let told = usage.cost.total > 0.0 || usage.total_tokens > 0;
-    if end.error.is_none() && told { Charge::Told(usage) } else { Charge::AtLeast(usage) }
+    let reported = usage.cost.total > 0.0 || usage.total_tokens > 0;
+    if end.error.is_none() && reported { Charge::Told(usage) } else { Charge::AtLeast(usage) }
 }
 
 fn unpriced(model: &Model) -> Outcome {

@@ -35,7 +35,7 @@ pub(crate) struct SideNote {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SideEnd {
     pub(crate) usage: Usage,
-    /// `None` where it failed before anything was said.
+    /// `None` where it failed before any answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) answer: Option<AssistantMessage>,
     /// Why it failed.

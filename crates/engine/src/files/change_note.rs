@@ -13,7 +13,7 @@ const PUT_BACK: &str = "The user went to this point of the conversation and rest
                         tools made in the working directory are undone. Not restored, or not known:";
 
 /// Tells the model what was not put back when a person took the files along; `None` when there is nothing to tell.
-pub(crate) fn told(plan: &FilePlan, sealer: &Sealer, now: UnixMs) -> Option<Draft> {
+pub(crate) fn change_note(plan: &FilePlan, sealer: &Sealer, now: UnixMs) -> Option<Draft> {
     let lines = plan.stays_in_short(LINES);
     if lines.is_empty() {
         return None;
@@ -29,7 +29,7 @@ pub(crate) fn told(plan: &FilePlan, sealer: &Sealer, now: UnixMs) -> Option<Draf
     Some(Draft::new(Entry::Message(Message::Custom(message))))
 }
 
-/// Whether an entry tells the model that. Nobody said it.
+/// Whether an entry tells the model that. It is nobody's message.
 pub(crate) fn tells_of_files(entry: &Entry) -> bool {
     matches!(entry, Entry::Message(Message::Custom(custom)) if custom.custom_type == KIND)
 }

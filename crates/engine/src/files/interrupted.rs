@@ -17,8 +17,8 @@ use super::state::{FileSnapshot, named};
 use super::watch::{MOST_CHANGES, changed_since, not_noticed};
 use quipu_transcript::{GitMove, WorkspaceNote};
 
-/// Keeps the states after an interrupted call. What the store does not take is told as not kept; that the disk is full,
-/// or whatever it is, is told with the result, which is stored next.
+/// Keeps the states after an interrupted call. What the store does not take is reported as not kept; that the disk is full,
+/// or whatever it is, is reported with the result, which is stored next.
 async fn store_states(
     store: &dyn Graph,
     mut changes: Vec<FileChange>,

@@ -111,8 +111,8 @@ pub(crate) struct CommandChanges {
     /// Their states, to be stored with them.
     pub(crate) states: Vec<NewChunk>,
     pub(crate) note: WorkspaceNote,
-    /// What people are to be told of it.
-    pub(crate) told: Option<String>,
+    /// A notice about it for people.
+    pub(crate) notice: Option<String>,
 }
 
 /// A call that may have begun, as its row in the table of steps holds it.
@@ -310,7 +310,7 @@ impl FileSnapshotter {
             now.map_or(0, |now| i64::try_from(now.as_millis()).unwrap_or(i64::MAX))
         };
         let looked = tokio::task::spawn_blocking(move || snapshotter.watch.before(&session)).await;
-        let WatchStart { told, unwatched, update } = looked.unwrap_or_default();
+        let WatchStart { notice, unwatched, update } = looked.unwrap_or_default();
         let (listing, since) = match update {
             Some(Update { listing, since }) => (listing, Some(since)),
             None => (None, None),
@@ -323,7 +323,7 @@ impl FileSnapshotter {
         }
         let ops = listing.into_iter().chain([place.running(&running)]).collect();
         self.store.commit(Commit { ops, ..Commit::default() }).await?;
-        Ok(told.map(|why| {
+        Ok(notice.map(|why| {
             format!(
                 "Quipu does not track what commands change in {}, so it cannot restore it: {why}.",
                 self.root.display()
@@ -365,13 +365,13 @@ impl FileSnapshotter {
             let note = WorkspaceNote::unknown("could not check files after a command");
             return CommandChanges { note, ..CommandChanges::default() };
         };
-        let told = (more > 0).then(|| {
+        let notice = (more > 0).then(|| {
             format!(
                 "The command changed {} files; {more} of them were not saved and cannot be restored.",
                 more + MOST_CHANGES
             )
         });
-        CommandChanges { files, states, note, told }
+        CommandChanges { files, states, note, notice }
     }
 
     /// What the call changed, with the states that are to be stored with it.

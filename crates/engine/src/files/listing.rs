@@ -44,7 +44,7 @@ pub(super) struct Listing {
     pub(super) missing: Vec<String>,
     /// Whether what is not in it was not there.
     pub(super) is_whole: bool,
-    /// What git's index said.
+    /// The entries of git's index.
     pub(super) index: Option<u64>,
 }
 

@@ -19,7 +19,7 @@ mod watch;
 
 pub use restore::FilesError;
 
-pub(crate) use change_note::{tells_of_files, told};
+pub(crate) use change_note::{change_note, tells_of_files};
 pub(crate) use interrupted::{InterruptedCall, RecoveredChanges, after_a_crash};
 pub(crate) use keep::{CallBaseline, CallPlace, CommandChanges, FileSnapshotter, is_listing, listing_of};
 pub(crate) use merged::{Cargo, IncomingFile, ready as ready_to_merge};

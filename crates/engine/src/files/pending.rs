@@ -51,7 +51,7 @@ impl PendingSnapshot {
         }
     }
 
-    /// As it is kept, and as it is held from now on: what is never kept stays as it was read, so that it can be told whether
+    /// As it is kept, and as it is held from now on: what is never kept stays as it was read, to find out whether
     /// it changes. The same bytes as before are not searched again.
     pub(super) fn found(self, before: &FileSnapshot, sealer: &Sealer) -> (Self, FileSnapshot) {
         match self {

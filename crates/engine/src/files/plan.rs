@@ -107,14 +107,14 @@ fn wanted(away: &[Visit], toward: &[Visit], here: NodeId, there: NodeId) -> Vec<
     let is_way = |visit: &Visit| is_way(visit, here, there);
     // Anywhere else, putting files back only says how they were at that place.
     let changes = |visits: &'_ [Visit]| -> Vec<FileChange> {
-        let told = visits.iter().enumerate().flat_map(|(at, visit)| {
+        let lines = visits.iter().enumerate().flat_map(|(at, visit)| {
             let stays = visit.came_from.is_some() && !(at == 0 && is_way(visit));
             visit.files.iter().map(move |change| match stays {
                 true => FileChange { before: change.after.clone(), ..change.clone() },
                 false => change.clone(),
             })
         });
-        told.collect()
+        lines.collect()
     };
     let mut all: BTreeMap<String, (Option<FileState>, Option<FileState>)> = BTreeMap::new();
     for FileChange { path, before, after } in changes(away) {
@@ -175,11 +175,11 @@ fn beside(away: &[Visit], toward: &[Visit], here: NodeId, there: NodeId) -> Othe
         found.left.extend(visit.left.iter().cloned());
         visit.note.unknown.iter().for_each(|what| *counts.entry(what).or_default() += 1);
     }
-    let told = counts.into_iter().map(|(what, times)| match times {
+    let counted = counts.into_iter().map(|(what, times)| match times {
         1 => what.to_owned(),
         _ => format!("{what} ({times} times)"),
     });
-    found.unknown = told.collect();
+    found.unknown = counted.collect();
     found
 }
 

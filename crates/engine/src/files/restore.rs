@@ -415,7 +415,7 @@ fn size_of(state: &FileState) -> u64 {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct SettleReport {
     /// What somebody should know.
-    pub(crate) told: Vec<String>,
+    pub(crate) notes: Vec<String>,
     /// Some cannot take their places now; the row of the session still says so.
     pub(crate) is_pending: bool,
 }
@@ -436,17 +436,17 @@ pub(crate) async fn settle(
     }
     let Some(jump) = store.pending(session).await?.jump else { return Ok(SettleReport::default()) };
     let Ok(Plan { files: flight }) = jump.plan.read() else { return Ok(SettleReport::default()) };
-    let mut told = Vec::new();
+    let mut notes = Vec::new();
     if jump.stage == STAGING {
         flight.unstage().await;
     } else {
         let problems = land(store, sealer, &flight).await;
         let done = problems.iter().all(|problem| problem.is_final);
-        told.extend(problems.into_iter().map(|problem| problem.what));
+        notes.extend(problems.into_iter().map(|problem| problem.what));
         if !done {
-            return Ok(SettleReport { told, is_pending: true });
+            return Ok(SettleReport { notes, is_pending: true });
         }
     }
     put(store, session, awaited(&jump).map(waits)).await?;
-    Ok(SettleReport { told, is_pending: false })
+    Ok(SettleReport { notes, is_pending: false })
 }

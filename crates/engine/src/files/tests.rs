@@ -77,7 +77,7 @@ impl World {
     async fn settle(&self) -> Vec<String> {
         let settled = settle(&self.store, &self.sealer, &self.session).await.unwrap();
         assert!(!settled.is_pending);
-        settled.told
+        settled.notes
     }
 
     /// The commit that moves the ref.
@@ -172,8 +172,8 @@ async fn file_changed_meanwhile_is_kept_and_reported() {
     world.moved(&flight).await;
     drop(flight);
     put(&world.root.join("changed"), "mine");
-    let told = world.settle().await;
-    assert!(told.len() == 1 && told[0].starts_with("changed: someone"), "{told:?}");
+    let notes = world.settle().await;
+    assert!(notes.len() == 1 && notes[0].starts_with("changed: someone"), "{notes:?}");
     assert_eq!(world.files(), ["a/new new", "changed mine", "link -> a/new"]);
     assert!(!world.is_open().await);
 }

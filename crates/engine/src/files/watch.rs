@@ -59,15 +59,15 @@ struct State {
     racy: Vec<PathBuf>,
     /// Why nothing is watched.
     given_up: Option<String>,
-    /// Somebody was told so.
-    told: bool,
+    /// Whether a notice about that was sent.
+    is_notified: bool,
 }
 
-/// What is to be told and written before a command runs.
+/// The notices and writes before a command runs.
 #[derive(Default)]
 pub(super) struct WatchStart {
     /// Why nothing is watched, once.
-    pub(super) told: Option<String>,
+    pub(super) notice: Option<String>,
     /// The same, each time.
     pub(super) unwatched: Option<String>,
     pub(super) update: Option<Update>,
@@ -103,7 +103,7 @@ impl Watch {
         if state.running == 1 && !is_ahead {
             self.look_around(&mut state);
         }
-        let told = state.tell();
+        let notice = state.tell();
         let unwatched = state.given_up.clone();
         let State { before, refs, index, index_hash, lister, held, .. } = &mut *state;
         let content = |path: &Path| match held.get(path) {
@@ -113,7 +113,7 @@ impl Watch {
         let update = unwatched
             .is_none()
             .then(|| lister.update(session, before, (index.as_deref(), *index_hash), refs, &content));
-        WatchStart { told, unwatched, update }
+        WatchStart { notice, unwatched, update }
     }
 
     /// A command may be about to run, and runs within the second when it does.
@@ -413,8 +413,8 @@ fn directory_changes<'a>(
 
 impl State {
     fn tell(&mut self) -> Option<String> {
-        let why = self.given_up.clone().filter(|_| !self.told)?;
-        self.told = true;
+        let why = self.given_up.clone().filter(|_| !self.is_notified)?;
+        self.is_notified = true;
         Some(why)
     }
 }

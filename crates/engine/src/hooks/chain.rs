@@ -33,14 +33,14 @@ pub(crate) struct Hooks {
     runner: OnceLock<Arc<dyn Backend>>,
     /// What hooks say in the system prompt.
     pub(super) sections: Arc<HookSections>,
-    /// What hooks said when the session began; `None` as long as they are being asked.
+    /// The texts of hooks for the beginning of the session; `None` as long as they are being asked.
     pub(super) opening: watch::Sender<Option<Opening>>,
 }
 
-/// What hooks said when the session began.
+/// The texts of hooks for the beginning of the session.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Opening {
-    /// Stands beside the first prompt: the hook, and what it said.
+    /// Stands beside the first prompt: the hook, and its text.
     pub(crate) texts: Vec<(String, String)>,
     /// What people should know.
     pub(crate) notices: Vec<String>,

@@ -62,7 +62,7 @@ impl HookContext {
         Self { runner, ..self }
     }
 
-    /// Asks models for the hook, paid for by its [`run`](Self::run). The hook's deadline goes on meanwhile: one that asks a
+    /// Asks models for the hook, paid for by its [`run`](Self::run). The hook's deadline keeps running meanwhile: one that asks a
     /// model has a [`deadline`](crate::Hook::deadline) that leaves time for that. What is under way when it passes, or when
     /// the step is not wanted any more, is aborted. At the end of a session nobody can be asked any more.
     pub fn runner(&self) -> Runner {

@@ -1,7 +1,7 @@
 //! Hooks: code of others that sees the steps of a session before and after they are taken, and may change or stop some.
 //!
 //! Each point is a method of [`Hook`] that does nothing by default. [`chain`] calls the hooks of a session in their order,
-//! each with a deadline: one that hangs, panics or returns too much loses its own effect alone, and people are told.
+//! each with a deadline: one that hangs, panics or returns too much loses its own effect alone, and people are notified.
 
 mod chain;
 mod context;
@@ -143,8 +143,8 @@ pub trait Hook: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(CompactionVerdict::Pass)))
     }
 
-    /// A run is about to begin: before what is said is stored. For a prompt that waited in a queue, when it is its turn; not for
-    /// what is said while a run is under way, nor for a run that goes on elsewhere after a `tobe`.
+    /// A run is about to begin: before its prompt is stored. For a prompt that waited in a queue, when it is its turn; not for
+    /// a prompt while a run is under way, nor for a run that continues elsewhere after a `tobe`.
     fn before_run<'a>(
         &'a self,
         _start: &'a RunStart,
@@ -159,7 +159,7 @@ pub trait Hook: Send + Sync + 'static {
         false
     }
 
-    /// The model is about to be asked to go on: before the request is recorded and sent. Not called for summaries. A request
+    /// The model is about to be asked to continue: before the request is recorded and sent. Not called for summaries. A request
     /// that is sent again after a failure is the same.
     fn before_request<'a>(
         &'a self,
@@ -281,17 +281,17 @@ pub enum HookFailure {
 /// What a hook says of an input.
 #[derive(Debug, Clone, PartialEq)]
 pub enum InputVerdict {
-    /// It goes on as it is.
+    /// It continues unchanged.
     Pass,
-    /// This is said instead.
+    /// This replaces the input.
     Replace(UserInput),
-    /// It goes on, with text beside it that the model reads: stored in the node of the input, behind it.
+    /// It continues, with text beside it that the model reads: stored in the node of the input, behind it.
     Add(String),
-    /// The hook did what was wanted: nothing is said to the model.
+    /// The hook did what was wanted: the model gets no message.
     Handled,
     /// It is refused.
     Block {
-        /// Why, for whoever said it.
+        /// The reason, for the sender.
         reason: String,
     },
 }
@@ -324,7 +324,7 @@ pub enum ResultVerdict {
     Replace {
         /// What it sees.
         content: Vec<Content>,
-        /// Whether it is an error.
+        /// Whether the model sees the result as an error.
         is_error: bool,
     },
     /// This stands behind it.
@@ -339,7 +339,7 @@ pub struct HookRecord {
     pub hook: String,
     /// Where it was called.
     pub point: HookPoint,
-    /// What it did.
+    /// The effect on the step.
     pub did: HookEffect,
     /// The arguments of a call that it replaced, as they run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -358,7 +358,7 @@ pub enum HookEffect {
     Asked,
     /// The step was not taken.
     Blocked,
-    /// It failed.
+    /// It panicked, ran out of time, or its answer could not be used.
     Failed,
 }
 

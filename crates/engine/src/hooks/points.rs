@@ -9,11 +9,11 @@ use quipu_protocol::{CompactionReason, Content, Json, Message, NodeId, Outcome, 
 /// How a session begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionOrigin {
-    /// It is a new one.
+    /// It begins without a conversation.
     New,
-    /// It goes on from its last node.
+    /// It continues from its last node.
     Resumed,
-    /// It goes on from a node of another session.
+    /// It continues from a node of another session.
     Forked,
 }
 
@@ -56,7 +56,7 @@ pub enum MoveRequest {
     },
     /// The last compaction is to be taken back.
     UndoCompaction,
-    /// Another session is to go on from a node; this one stays.
+    /// Another session is to continue from a node; this one stays.
     Fork {
         /// That node.
         at: NodeId,
@@ -83,7 +83,7 @@ pub enum MoveVerdict {
 /// A line that a person wants to run in the shell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShellLine {
-    /// The line.
+    /// The text after `!` or `!!`.
     pub line: String,
     /// Whether the model is not shown what comes of it.
     pub hidden: bool,
@@ -110,7 +110,7 @@ pub struct CompactionRequest {
     pub reason: CompactionReason,
     /// What whoever asked for it wants looked at above all.
     pub focus: Option<String>,
-    /// What the compaction before said in short.
+    /// The summary of the compaction before.
     pub previous: Option<String>,
     /// The messages that the summary takes the place of.
     pub messages: Vec<Arc<Message>>,
@@ -153,7 +153,7 @@ pub enum MessageVerdict {
 /// A run that is about to begin.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RunStart {
-    /// What is said, in order; nothing where a run goes on with what was said before.
+    /// The input, in order; empty where a run continues with earlier input.
     pub prompt: Vec<Content>,
 }
 
@@ -191,7 +191,7 @@ pub struct RunStartAddition {
 /// A run that ended, or is about to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunEnd {
-    /// How it ends.
+    /// The outcome that the run has if no hook continues it.
     pub outcome: Outcome,
     /// The text of the model's last answer; empty where there is none.
     pub answer: String,
@@ -202,9 +202,9 @@ pub struct RunEnd {
 /// What a hook says of the end of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RunEndVerdict {
-    /// It ends.
+    /// The hook agrees to the end of the run.
     Pass,
-    /// It goes on: the model is given this as the next prompt. At most three times in a row, and only where the run would
+    /// It continues: the model is given this as the next prompt. At most three times in a row, and only where the run would
     /// end because the model is done.
     Continue {
         /// What the model is to do.
@@ -215,13 +215,13 @@ pub enum RunEndVerdict {
 /// A request in the bytes in which it is about to be sent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Payload {
-    /// The wire.
+    /// The API that the bytes are for, such as `anthropic-messages`.
     pub api: String,
-    /// The provider's id.
+    /// The provider's id in the catalogue.
     pub provider: String,
-    /// The model's id.
+    /// The model's id, as its provider names it.
     pub model: String,
-    /// The body.
+    /// The JSON body of the request.
     pub body: Json,
     /// The headers that hooks before this one set: names in lower case, and values. Those of the wire, of `models.json` and of the
     /// credential are not shown.
@@ -256,7 +256,7 @@ pub struct PayloadChange {
 pub struct ProjectTrust {
     /// The directory of the project.
     pub root: PathBuf,
-    /// The file that is to be trusted.
+    /// The path of its `settings.json`.
     pub file: PathBuf,
     /// What it sets: dotted names.
     pub settings: Vec<String>,

@@ -68,8 +68,8 @@ impl StartupHooks {
         for hook in hooks.hooks.iter() {
             let cx = hooks.context(None);
             let work = async { hook.project_trust(project, &cx).await };
-            let said = hooks.call(HookPoint::ProjectTrust, &**hook, &cx, &never, Box::pin(work)).await;
-            let reason = match said {
+            let outcome = hooks.call(HookPoint::ProjectTrust, &**hook, &cx, &never, Box::pin(work)).await;
+            let reason = match outcome {
                 HookOutcome::Cancelled | HookOutcome::Verdict(TrustVerdict::Pass) => continue,
                 HookOutcome::Verdict(TrustVerdict::Trust) => {
                     verdict = TrustVerdict::Trust;

@@ -154,7 +154,7 @@ impl Hooks {
         self.opening.send_replace(Some(opening));
     }
 
-    /// What hooks said when the session began, once.
+    /// The texts of hooks for the beginning of the session, once.
     pub(crate) async fn take_opening(&self) -> Opening {
         let mut opening = self.opening.subscribe();
         // The sender is ours.
@@ -167,7 +167,7 @@ impl Hooks {
         taken
     }
 
-    /// The prompt beside which it was to stand was not said.
+    /// The prompt beside which it was to stand was not sent.
     pub(crate) fn put_opening_back(&self, texts: Vec<(String, String)>) {
         self.opening.send_if_modified(|opening| {
             opening.get_or_insert_default().texts.splice(..0, texts);
@@ -440,7 +440,7 @@ impl Hooks {
         notices
     }
 
-    /// With what a run goes on, where it does. All hooks are asked, and the model is given what all of them want.
+    /// With what a run continues, where it does. All hooks are asked, and the model is given what all of them want.
     pub(crate) async fn run_end(
         &self,
         run: &RunId,
@@ -477,7 +477,7 @@ fn can_be_said(block: &Content) -> bool {
     matches!(block, Content::Text(_) | Content::Thinking(_) | Content::ToolCall(_))
 }
 
-/// Something else in the place of what a model said.
+/// A replacement for the answer of a model.
 fn replace_answer(message: &mut AssistantMessage, mut content: Vec<Content>) {
     for block in &mut content {
         // A signature is of the model's own words.

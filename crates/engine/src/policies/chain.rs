@@ -24,7 +24,7 @@ use crate::policy::{Decision, Grant, GrantError, Policy, Proposal, SharedPolicy}
 use crate::spans;
 use crate::travel::{SessionView, Travel};
 
-/// The model is told this of a call that was stopped while policies were asked.
+/// The result for the model of a call that was stopped while policies were asked.
 const ABORTED: &str = "Operation aborted";
 
 /// The chain of a session, with those steps that stand behind its permissions; there is at least one.
@@ -420,7 +420,7 @@ impl Policies {
         CheckedCall::Ask { call, touches, question, subject: grant.subject.into(), scopes }
     }
 
-    /// Keeps who asked. Two calls may have the same question; a yes to one of them is told to those alone who asked about
+    /// Keeps who asked. Two calls may have the same question; a yes to one of them reaches only those who asked about
     /// both.
     fn remember(&self, call: CallId, grant: &Grant, askers: &[GrantClaim]) {
         let mut open = self.askers();

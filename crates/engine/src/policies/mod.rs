@@ -99,7 +99,7 @@ pub trait ToolPolicy: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(ConfinementVerdict::NoOpinion)))
     }
 
-    /// A person said yes for longer than once to a call that this step [asked](ToolVerdict::Ask) about. Gives for how long
+    /// A person allowed, for longer than once, a call that this step [asked](ToolVerdict::Ask) about. Gives for how long
     /// that holds, which may be shorter. The step itself has to go by it when it is asked again.
     ///
     /// # Errors

@@ -108,10 +108,10 @@ pub enum BadRequest {
     /// The last message is not one that a model answers.
     #[error("the last message must be a user message or a tool result")]
     NothingToAnswer,
-    /// The request is too long.
+    /// The request is longer than [`RUNNER_REQUEST`](crate::RUNNER_REQUEST).
     #[error("the request has {bytes} bytes; the limit is {RUNNER_REQUEST}")]
     TooLong {
-        /// As JSON.
+        /// The length of the request as JSON.
         bytes: usize,
     },
     /// A budget is an amount above zero.

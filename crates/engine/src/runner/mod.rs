@@ -30,13 +30,13 @@ pub(crate) use side::{
 pub const RUNNER_PURPOSE: usize = 32;
 /// Bytes of what one request says, as JSON, at most.
 pub const RUNNER_REQUEST: usize = 16 << 20;
-/// Output tokens of an answer where nothing is said.
+/// Output tokens of an answer by default.
 pub const RUNNER_TOKENS: u64 = 4_096;
-/// Turns of a child session where nothing is said.
+/// Turns of a child session by default.
 pub const RUNNER_TURNS: u32 = 20;
-/// US dollars that a request may cost where nothing is said and the price of the model is known.
+/// US dollars that a request may cost by default and the price of the model is known.
 pub const RUNNER_BUDGET: f64 = 1.0;
-/// How long a request may take where nothing is said.
+/// How long a request may take by default.
 pub const RUNNER_DEADLINE: Duration = Duration::from_secs(120);
 /// How long a request may take at most.
 pub const RUNNER_LONGEST: Duration = Duration::from_secs(30 * 60);

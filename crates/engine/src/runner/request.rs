@@ -60,35 +60,35 @@ impl std::fmt::Display for RunnerPurpose {
 pub struct ModelName {
     /// The provider's id.
     pub provider: String,
-    /// Its own id.
+    /// The model's id, as its provider names it.
     pub id: String,
 }
 
-/// One call of a model, without tools. [`new`](Self::new) fills what is not said.
+/// One call of a model, without tools. [`new`](Self::new) sets defaults.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallRequest {
-    /// What it is for.
+    /// The purpose, which the record of the call has.
     pub purpose: RunnerPurpose,
     /// The system prompt; empty for none.
     pub system: String,
-    /// The conversation that the model goes on with: at least one message, the last one not the model's own.
+    /// The conversation that the model continues with: at least one message, the last one not the model's own.
     pub messages: Vec<Message>,
     /// Which model; `None` for that of the session.
     pub model: Option<ModelName>,
-    /// How hard it thinks; not at all where nothing is said.
+    /// How hard it thinks; not at all by default.
     pub thinking: Thinking,
-    /// Output tokens of the answer at most; [`RUNNER_TOKENS`] where nothing is said. The model's own limit counts too.
+    /// Output tokens of the answer at most; [`RUNNER_TOKENS`] by default. The model's own limit counts too.
     pub max_tokens: u64,
     /// US dollars at most. `None` is [`RUNNER_BUDGET`] where the price of the model is known, and no limit of its own where it
     /// is not. What is left of the run and of the day counts too.
     pub budget: Option<f64>,
-    /// How long it may take, with the time in which it waits for others; [`RUNNER_DEADLINE`] where nothing is said, at most
+    /// How long it may take, with the time in which it waits for others; [`RUNNER_DEADLINE`] by default, at most
     /// [`RUNNER_LONGEST`].
     pub deadline: Duration,
 }
 
 impl CallRequest {
-    /// A prompt.
+    /// A call with one user message and the default limits.
     pub fn new(purpose: RunnerPurpose, prompt: impl Into<String>) -> Self {
         Self {
             purpose,
@@ -110,31 +110,31 @@ pub struct CallAnswer {
     pub text: String,
     /// The whole answer, sealed.
     pub message: AssistantMessage,
-    /// What it cost.
+    /// Tokens and US dollars of the call.
     pub usage: Usage,
     /// The session in which it is recorded.
     pub session: SessionId,
 }
 
-/// A session that is begun for something and ends with its answer. [`new`](Self::new) fills what is not said.
+/// A session that is begun for something and ends with its answer. [`new`](Self::new) sets defaults.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChildRequest {
-    /// What it is for.
+    /// The purpose, which the record of the call has.
     pub purpose: RunnerPurpose,
-    /// What is said in it.
+    /// The prompt.
     pub prompt: String,
     /// Its system prompt; empty for none.
     pub system: String,
-    /// The tools that it has, of those of the session, by name; none where nothing is said. What the session may not do, it may
+    /// The tools that it has, of those of the session, by name; none by default. What the session may not do, it may
     /// not do either; what needs a person's permission is refused.
     pub tools: Vec<String>,
     /// Which model; `None` for that of the session.
     pub model: Option<ModelName>,
-    /// How hard it thinks; not at all where nothing is said.
+    /// How hard it thinks; not at all by default.
     pub thinking: Thinking,
-    /// Output tokens of one answer at most; [`RUNNER_TOKENS`] where nothing is said.
+    /// Output tokens of one answer at most; [`RUNNER_TOKENS`] by default.
     pub max_tokens: u64,
-    /// Turns at most; [`RUNNER_TURNS`] where nothing is said.
+    /// Turns at most; [`RUNNER_TURNS`] by default.
     pub max_turns: u32,
     /// US dollars at most, all its calls together: as for [`CallRequest::budget`].
     pub budget: Option<f64>,
@@ -143,7 +143,7 @@ pub struct ChildRequest {
 }
 
 impl ChildRequest {
-    /// A prompt.
+    /// A call with one user message and the default limits.
     pub fn new(purpose: RunnerPurpose, prompt: impl Into<String>) -> Self {
         Self {
             purpose,

@@ -86,15 +86,15 @@ impl SideJob {
         let CallResult { end: call_end, record, money } = made;
         if let Some(mut record) = record {
             call.ops.extend(end.releases());
-            let (told, reserved) = (end.usage.cost.total, end.reserved.clone());
-            call.cost = told + money.assumed;
+            let (reported, reserved) = (end.usage.cost.total, end.reserved.clone());
+            call.cost = reported + money.assumed;
             record.attempts = call_end.attempts;
             note.end = Some(end);
             // Its node may have to wait long. Should this fail, the row tells that it was sent, and all that is reserved counts.
             let mut ops = vec![ended_row(&session, &row, &record, &note)];
             // No node tells of what it cost yet: the day does.
             ops.extend(reserved.into_iter().map(|(id, assumed)| {
-                let charged = nano(told).saturating_add(assumed);
+                let charged = nano(reported).saturating_add(assumed);
                 Op::Release { id: ReserveId(id), charged }
             }));
             let ended = Commit { ops, ..Commit::default() };
@@ -172,7 +172,7 @@ pub(crate) fn child_draft(purpose: &str, run: Option<RunId>, child: &SessionId, 
     Draft::of(Entry::Meta(Json::from(&entry)), step_of(run, Vec::new()))
 }
 
-/// Whether a node only tells of a call beside the conversation, or of a child session: nothing was said or moved by it.
+/// Whether a node only tells of a call beside the conversation, or of a child session, and is no message and no move.
 pub(crate) fn is_beside(entry: &Entry) -> bool {
     #[derive(Deserialize)]
     struct Kind {
@@ -180,7 +180,7 @@ pub(crate) fn is_beside(entry: &Entry) -> bool {
         kind: String,
     }
     let Entry::Meta(json) = entry else { return false };
-    // Most are something else: told apart without reading them.
+    // Most are something else: recognized without reading them.
     json.get().contains("\"quipu.c")
         && json.read::<Kind>().is_ok_and(|entry| matches!(entry.kind.as_str(), "quipu.call" | "quipu.child"))
 }

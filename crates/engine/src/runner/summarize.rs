@@ -128,7 +128,7 @@ impl Caller {
             let which = instructions[usize::from(notes.is_some())];
             match self.note(job, stretch, &piece, notes.as_deref(), which, made).await {
                 Ok(text) => notes = Some(text),
-                // Its window is not known, or smaller than somebody said.
+                // Its window is not known, or smaller than configured.
                 Err(SummaryFailure::TooLong(_)) if piece.len() > SMALL => {
                     most = piece.len() / 2 + 4;
                     pieces.push_front(piece);

@@ -129,13 +129,13 @@ impl Task {
                 };
                 self.effects.spawn(work.instrument(self.spans.current()));
             }
-            Effect::AskRunStart { run, said } => {
+            Effect::AskRunStart { run, prompt } => {
                 let cancel = self.root.child_token();
                 self.call = Some(cancel.clone());
                 let (toolbox, input) = (self.toolbox.clone(), self.input.clone());
                 let work = async move {
                     let start =
-                        RunStart { prompt: said.iter().flat_map(|entry| said_content(entry)).collect() };
+                        RunStart { prompt: prompt.iter().flat_map(|entry| said_content(entry)).collect() };
                     let hooked = toolbox.hooks.before_run(&run, &start, &cancel).await;
                     tell(&input, hooked.notices).await;
                     drop(input.send(MachineInput::RunStartDecided { run, prompt: hooked.value }).await);
@@ -396,7 +396,7 @@ async fn prepare_with_policies(
 /// What somebody says.
 fn said_content(entry: &Entry) -> Vec<Content> {
     match entry {
-        Entry::Message(Message::User(said)) => said.content.blocks().into_owned(),
+        Entry::Message(Message::User(message)) => message.content.blocks().into_owned(),
         _ => Vec::new(),
     }
 }

@@ -8,7 +8,7 @@ use super::{CommandInfo, Session};
 use crate::hooks::{HookedInput, MoveRequest, ShellLine};
 
 impl Session {
-    /// Whether it has hooks.
+    /// Whether any hook is called in this session.
     pub fn has_hooks(&self) -> bool {
         !self.0.toolbox.hooks.is_empty()
     }
@@ -25,8 +25,8 @@ impl Session {
         self.ask_move(&MoveRequest::Switch { to }).await
     }
 
-    /// Hooks see what is said before anything else does. Gives what stands beside it since the session began, or what is
-    /// answered where nothing is said.
+    /// Hooks see the input before anything else does. Gives what stands beside it since the session began, or the
+    /// acknowledgement where there is no input left.
     pub(super) async fn hook_input(
         &self,
         input: &mut UserInput,
@@ -40,8 +40,8 @@ impl Session {
         let (hooked, notices) = hooks.input(input.clone()).await;
         self.note(notices).await?;
         match hooked {
-            HookedInput::Say(said) => {
-                *input = said;
+            HookedInput::Say(changed) => {
+                *input = changed;
                 for (hook, text) in &opening.texts {
                     input.add(text, Provenance::hook(hook));
                 }

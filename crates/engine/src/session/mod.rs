@@ -295,7 +295,7 @@ impl Session {
                 command => self.hook_move(command).await?,
             }
         }
-        // What is said after another model was chosen is said to that one, though it takes a while to find.
+        // A prompt after the choice of another model goes to that one, though it takes a while to find.
         let turn = match &command {
             Command::Abort { .. } | Command::Answer { .. } | Command::Close => None,
             _ => Some(self.0.order.lock().await),
@@ -366,7 +366,7 @@ impl Session {
         self.send(Command::Compact { focus }).await
     }
 
-    /// Goes to another node of the session: before it when somebody said it, else behind it. What is left behind stays
+    /// Goes to another node of the session: before a message of the user, else behind the node. What is left behind stays
     /// in the graph, and is summed up at the new place where that is wanted and there is something to sum up.
     /// `JumpEnded` tells what came of it; going to where it stood takes it back. The model, the tools and the system
     /// prompt stay what they are. Acknowledged as begun. [`Engine::jump`](crate::Engine::jump) is the same for a session
@@ -386,7 +386,7 @@ impl Session {
     /// What a jump with files would do to them, as they are now. Nothing is changed.
     ///
     /// # Errors
-    /// `NotInSession`; `Files` where it cannot be told; `NotMoved` before the first message; `Store`.
+    /// `NotInSession`; `Files` where that is unknown; `NotMoved` before the first message; `Store`.
     pub async fn plan_files(&self, to: NodeId) -> Result<FilePlan, Refusal> {
         let View { session, head, .. } = self.view();
         let Some(head) = head else {
@@ -395,7 +395,7 @@ impl Session {
         self.0.mover.preview(&session, head, to).await
     }
 
-    /// Another session that goes on from a node.
+    /// Another session that continues from a node.
     async fn fork(&self, at: NodeId) -> Result<Ack, Refusal> {
         let forked = self.0.mover.engine().fork_from(at, None).await.map_err(refused)?;
         Ok(Ack::Forked { session: forked.session, prompt: forked.text })
@@ -567,7 +567,7 @@ impl Drop for GrantGuard {
     }
 }
 
-/// The models that the session may go on with.
+/// The models that the session may continue with.
 #[derive(Clone)]
 struct ModelLookup(Option<Arc<dyn Models>>);
 

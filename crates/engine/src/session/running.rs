@@ -46,15 +46,15 @@ impl Task {
                     drop(reply.send(SideReply::Done(Err(RunnerError::Closed))));
                 }
                 SideWork::Call(mut order, reply) => {
-                    let said = self.child_terms(&mut order.terms, carried);
-                    drop(reply.send(said.map_or_else(
+                    let terms = self.child_terms(&mut order.terms, carried);
+                    drop(reply.send(terms.map_or_else(
                         |error| SideReply::Done(Err(error)),
                         |alone| SideReply::NoName(order, Box::new(alone)),
                     )));
                 }
                 SideWork::Child(mut order, reply) => {
-                    let said = self.child_terms(&mut order.terms, carried);
-                    drop(reply.send(said.map_or_else(
+                    let terms = self.child_terms(&mut order.terms, carried);
+                    drop(reply.send(terms.map_or_else(
                         |error| SideReply::Done(Err(error)),
                         |alone| SideReply::NoName(order, Box::new(alone)),
                     )));
@@ -187,7 +187,7 @@ impl Task {
         id
     }
 
-    /// A child session may cost no more than was said, also where no run of it pays.
+    /// A child session may cost no more than its limit, also where no run of it pays.
     fn of_child(&self, wanted: Option<f64>) -> Result<Option<f64>, RunnerError> {
         let is_child = self.children.as_ref().is_some_and(Children::is_of_child);
         let Some(limit) = self.machine.max_cost().filter(|_| is_child) else { return Ok(wanted) };
@@ -232,7 +232,7 @@ impl Task {
     }
 }
 
-/// It is over: the run is told what it cost.
+/// It is over: the run gets its cost.
 async fn settle(caller: &Caller, promise: &Promise, call: SideCall, input: &mpsc::Sender<MachineInput>) {
     if let Some((run, held)) = &promise.held {
         caller.purse.book.side_cost(run, *held, nano(call.cost));

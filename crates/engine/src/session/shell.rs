@@ -7,7 +7,7 @@ use quipu_protocol::{BashExecutionMessage, RunId};
 use quipu_seal::Sealer;
 use quipu_workspace::{
     CommandNeeds, OutputBuffer, OutputLimits, OutputPlace, ProcessRegistry, ShellCommand, ShellEnd,
-    SpillState, run_shell,
+    ShellError, SpillState, run_shell,
 };
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -18,8 +18,8 @@ use quipu_machine::{MachineInput, ShellResult, ShellRunError, shell_message};
 
 /// Bytes of what is printed that are kept at hand.
 const OUTPUT: usize = 256 << 10;
-/// Bytes of its end that are told while it runs.
-const TOLD: usize = 16 << 10;
+/// Bytes of the end of its output that are sent while it runs.
+const TAIL_BYTES: usize = 16 << 10;
 /// Bytes of the file that holds all of a long one.
 const SPILLED: u64 = 64 << 20;
 
@@ -92,11 +92,15 @@ impl FileRestorer<'_> {
         };
         let progress = |output: &OutputBuffer| {
             let tail = output.tail();
-            let tail = &tail[tail.ceil_char_boundary(tail.len().saturating_sub(TOLD))..];
+            let tail = &tail[tail.ceil_char_boundary(tail.len().saturating_sub(TAIL_BYTES))..];
             tell(self.sealer.seal(tail).into());
         };
         let end = run_shell(command, self.processes, cancel, &mut output, &progress).await;
-        let code = match end.map_err(|error| ShellRunError::NotStarted { why: error.to_string() })? {
+        let failed = |error: ShellError| match error {
+            ShellError::Lost(_) => ShellRunError::Lost { why: error.to_string() },
+            _ => ShellRunError::NotStarted { why: error.to_string() },
+        };
+        let code = match end.map_err(failed)? {
             ShellEnd::Exited(code) => Some(code),
             ShellEnd::Signalled(signal) => Some(128 + signal),
             ShellEnd::TimedOut | ShellEnd::Cancelled => None,

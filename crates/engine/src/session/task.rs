@@ -51,7 +51,7 @@ pub(super) struct Task {
     pub(super) caller: Arc<Caller>,
     pub(super) toolbox: Arc<Toolbox>,
     pub(super) sources: Arc<Sources>,
-    /// What is said when the first command comes.
+    /// Notices for the first command.
     notices: Vec<String>,
     pub(super) clock: Arc<dyn Clock>,
     lease: Arc<Lease>,
@@ -243,10 +243,10 @@ impl Task {
         let ends = (self.done || left) && !self.toolbox.hooks.is_empty();
         root.cancel();
         self.sides.stop();
-        let mut told = None;
+        let mut end_notices = None;
         if ends {
             let (tell, told_at_end) = oneshot::channel();
-            told = Some(told_at_end);
+            end_notices = Some(told_at_end);
             // Nobody answers questions any more.
             self.mail.close();
             let toolbox = self.toolbox.clone();
@@ -260,7 +260,7 @@ impl Task {
                 _ = drain(&mut self.inputs) => {}
             }
         }
-        // Committing goes on until what was queued is written; calls and tools see their token and end.
+        // Committing continues until what was queued is written; calls and tools see their token and end.
         drop(std::mem::replace(&mut self.plans, mpsc::channel(1).0));
         self.stream.close();
         self.inputs.close();
@@ -277,8 +277,8 @@ impl Task {
         if tokio::time::timeout(SHUTDOWN, rest).await.is_err() {
             self.effects.abort_all();
         }
-        if let Some(told) = told {
-            for text in told.await.unwrap_or_default() {
+        if let Some(end_notices) = end_notices {
+            for text in end_notices.await.unwrap_or_default() {
                 self.emit(Event::from(Notice::Note { text }), None);
             }
         }
@@ -404,7 +404,7 @@ impl Task {
         for effect in effects {
             self.perform(effect);
         }
-        // What is appended is mostly told by an event of its own.
+        // Most appended nodes have an event of their own.
         if let Some(node) = self.machine.head()
             && self.snapshot.head != Some(node)
         {

@@ -91,7 +91,7 @@ pub(crate) struct Sources {
     fixed: Vec<Arc<dyn Tool>>,
     tools: Vec<ToolSlot>,
     contexts: Vec<ContextSlot>,
-    /// Of each source that can change, how often it had when that was said last.
+    /// Of each source that can change, how often it had at the last report.
     watched: Vec<(SourceVersion, AtomicU64)>,
     state: Mutex<State>,
 }
@@ -583,9 +583,9 @@ fn context_failed(name: &str, why: &str) -> String {
 fn installed(
     names: &mut HashSet<String>,
     notices: &mut Vec<String>,
-    said: Option<(String, SourceVersion)>,
+    reported: Option<(String, SourceVersion)>,
 ) -> Option<(String, SourceVersion)> {
-    let why = match &said {
+    let why = match &reported {
         None => "A source is ignored: it panicked when Quipu asked for its name.".to_owned(),
         Some((name, _)) if name.is_empty() || name.len() > NAME || name.chars().any(char::is_control) => {
             format!(
@@ -597,7 +597,7 @@ fn installed(
         Some((name, _)) if !names.insert(name.clone()) => {
             format!("A second source with the name {name} is ignored.")
         }
-        Some(_) => return said,
+        Some(_) => return reported,
     };
     notices.push(why);
     None

@@ -9,7 +9,7 @@ use quipu_tools::Tool;
 
 use super::{SOURCE_TOOL_BYTES, SOURCE_TOOLS, SourceError};
 
-/// Names of tools that went away, of which the model is told that they did.
+/// Names of tools that went away, which the model is informed about.
 const GONE: usize = 1_024;
 
 /// The tools that a session has at a time.

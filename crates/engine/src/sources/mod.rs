@@ -103,7 +103,7 @@ impl PartialEq for SourceContext {
 impl Eq for SourceContext {}
 
 impl SourceContext {
-    /// Asks models for the source. Its deadline goes on meanwhile, and what is under way when it passes is aborted. While the
+    /// Asks models for the source. Its deadline keeps running meanwhile, and what is under way when it passes is aborted. While the
     /// session is being opened, calls are recorded in sessions of their own.
     pub fn runner(&self) -> &Runner {
         &self.runner
@@ -181,7 +181,7 @@ pub trait ToolSource: Send + Sync + 'static {
 /// What a context source is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContextAsk {
-    /// Why.
+    /// The event that lets an epoch begin.
     pub reason: EpochReason,
     /// Tokens that its sections should have at most, so that the model's window has room for the conversation; `None`
     /// where the window is not known.
@@ -231,7 +231,7 @@ pub struct CompactionAsk {
 ///
 /// It is asked when a session begins, before a call of the model when its [version](Self::version) changed, and after a
 /// compaction or a change of the model where it [wants to](Self::wants). What it gave is recorded in the node of the epoch: a
-/// session that is opened later goes on with the record, also without the source. Sections stand behind
+/// session that is opened later continues with the record, also without the source. Sections stand behind
 /// [`SessionOptions::system`](crate::SessionOptions::system), in the order of the sources, before
 /// [`SessionOptions::system_end`](crate::SessionOptions::system_end).
 ///

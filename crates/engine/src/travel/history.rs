@@ -1,4 +1,4 @@
-//! `search_history`: what was said and done in this project before.
+//! `search_history`: earlier messages and actions in this project.
 
 use std::collections::HashMap;
 use std::future::Future;

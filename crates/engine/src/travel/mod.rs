@@ -23,7 +23,7 @@ pub(crate) use tobe::{
     CARRYOVER_LIMIT, PlannedJump, Tobe, carryover, carryover_text, count_left, line_of, log_of,
 };
 
-/// Whether the model can look up what was said and done before. Off by default;
+/// Whether the model can look up earlier sessions. Off by default;
 /// [`of_json`](Self::of_json) has it on where settings do not say otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HistorySettings {
@@ -40,7 +40,7 @@ pub struct TravelSettings {
     pub tools: bool,
 }
 
-/// The name of the tool that searches what was said and done before.
+/// The name of the tool that searches earlier sessions.
 pub const SEARCH_TOOL: &str = SearchHistory::NAME;
 
 /// Where the session of a tool stands: known when the session is at work.

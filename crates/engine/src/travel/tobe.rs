@@ -28,14 +28,14 @@ pub(crate) const CARRYOVER_LIMIT: usize = 64 << 10;
 const COUNTED: usize = 2_000;
 /// Files that a person is shown.
 const SHOWN: usize = 200;
-/// Files that the model is told of, which somebody else changed.
-const TOLD: usize = 20;
-/// Lines of what is not put back that the model is told.
+/// Files in the result for the model that somebody else changed.
+const REPORTED: usize = 20;
+/// Lines about files that are not restored, in the result for the model.
 const NOT_PUT_BACK: usize = 50;
 /// Characters of the target that are shown.
 const LINE: usize = 60;
-/// Characters of an id that are said back.
-const SAID_BACK: usize = 80;
+/// Characters of an id that messages repeat.
+const SHOWN_BACK: usize = 80;
 
 /// The marks of a message to itself, which other programs know by them.
 const NOTE: &str = "[SYSTEM / INCARNATION NOTE]";
@@ -57,7 +57,7 @@ const EXCEPT: &str = "Not restored, or not known:";
 pub struct Travel {
     /// The node.
     pub target: NodeId,
-    /// Who said what there, on one line and short.
+    /// The author and the beginning of the text there, on one line.
     pub line: String,
     /// Messages that are left behind; no more than 2,000 nodes are looked at.
     pub messages: usize,
@@ -230,7 +230,7 @@ impl Tobe {
         if lost.is_empty() {
             return Ok(plan);
         }
-        let lines = FilePlan { changes: lost, ..FilePlan::default() }.lines(TOLD);
+        let lines = FilePlan { changes: lost, ..FilePlan::default() }.lines(REPORTED);
         Err(format!(
             "Files cannot be restored: someone else changed these since, or they cannot be saved first. Nothing was \
              changed. Go back without `files`, or let the user decide.\n{lines}"
@@ -239,7 +239,7 @@ impl Tobe {
 
     async fn find(&self, hash: &str, session: &SessionId, head: NodeId) -> Result<NodeId, String> {
         let failed = |error: StoreError| format!("Could not read the graph: {error}");
-        let said = one_line(hash, SAID_BACK);
+        let shown = one_line(hash, SHOWN_BACK);
         let scope = Scope { head: Some(head) };
         let found = match self.store.resolve(&Spelling::from(hash), &scope).await.map_err(failed)? {
             Resolution::None => Vec::new(),
@@ -252,17 +252,21 @@ impl Tobe {
         match own.as_slice() {
             [one] => Ok(one.node),
             [] if named.is_empty() => Err(format!(
-                "No node is named \"{said}\". Give its hash, or at least 4 characters of it, as life and recall show \
+                "No node is named \"{shown}\". Give its hash, or at least 4 characters of it, as life and recall show \
                  it."
             )),
             [] => Err(format!(
-                "\"{said}\" is not a node of this session, and you can go only to nodes of this session. Read it with \
+                "\"{shown}\" is not a node of this session, and you can go only to nodes of this session. Read it with \
                  recall; a person can continue from it or fork it."
             )),
             many => {
                 let list: Vec<String> =
                     many.iter().map(|one| format!("\n{}  {}", one.node.short(), one.role)).collect();
-                Err(format!("{} nodes match \"{said}\"; give more of the hash:{}", many.len(), list.concat()))
+                Err(format!(
+                    "{} nodes match \"{shown}\"; give more of the hash:{}",
+                    many.len(),
+                    list.concat()
+                ))
             }
         }
     }

@@ -57,7 +57,7 @@ fn spec(name: &str, description: String, parameters: &serde_json::Value) -> Tool
 
 type ToolFuture<'a> = Pin<Box<dyn Future<Output = ToolOutput> + Send + 'a>>;
 
-/// Runs `work` over the arguments; what it refuses is told as an error.
+/// Runs `work` over the arguments; what it refuses is reported as an error.
 async fn answer<T: serde::de::DeserializeOwned>(
     call: Invocation,
     work: impl AsyncFnOnce(T) -> Result<ToolOutput, String>,
@@ -147,7 +147,7 @@ impl Tool for LifeTool {
 pub(crate) struct Recall {
     spec: ToolSpec,
     archive: Archive,
-    /// Whether nodes can be gone to, which is then said of the node.
+    /// Whether nodes can be gone to, which the output then mentions.
     travels: bool,
 }
 
@@ -331,7 +331,7 @@ impl TraceTool {
         let limit = args.limit.unwrap_or(15).clamp(1, ROWS);
         let query = TraceQuery { scope, filter: args.filter_mode, limit, before: None };
         let mut shown = trace(&**store, &query).await.map_err(|error| failed(&error))?;
-        // What was said on a branch of another project stays there.
+        // Messages on a branch of another project stay there.
         let others: Vec<NodeId> =
             shown.rows.iter().filter(|row| row.left).filter_map(|row| row.action.to).collect();
         let sees = sight.sees(&**store, &others).await.map_err(|error| failed(&error))?;

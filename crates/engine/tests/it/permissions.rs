@@ -356,7 +356,7 @@ async fn call_without_answerer_is_refused_with_setting_to_change() {
         live.results()[0].1,
         format!(
             "This call needs a person's permission and nobody is here to give it, so it was not run. The \
-             question: Allow running this command in {}? It would not be confined, because this system has no Landlock \
+             question: Allow running this command in {}? It would run without a sandbox, because this system has no Landlock \
              (needs Linux 5.13 or later with Landlock enabled); permissions `full` run commands without a sandbox \
              and without asking.",
             cwd.display()

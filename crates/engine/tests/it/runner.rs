@@ -962,7 +962,7 @@ async fn calls_of_hooks_stand_in_the_way_of_no_move() {
     let again = world.engine.redo(&id, 1).await.unwrap();
     assert_eq!((again[0].from, again[0].to), (head, Some(back.from)));
     let undone = world.engine.undo(&id, 1).await.unwrap();
-    assert_eq!((undone[0].to, &undone[0].what), (Some(back.to), &again[0].what));
+    assert_eq!((undone[0].to, &undone[0].kind), (Some(back.to), &again[0].kind));
 }
 
 #[tokio::test]

@@ -104,7 +104,7 @@ async fn tobe_goes_back_with_a_message_and_continues() {
     let (id, last) = (live.id(), head(&live));
     live.finish().await;
     let undone = world.engine.undo(&id, 1).await.unwrap().remove(0);
-    assert_eq!((undone.what.as_str(), undone.from, undone.to), ("tobe", Some(last), Some(from)));
+    assert_eq!((undone.kind.as_str(), undone.from, undone.to), ("tobe", Some(last), Some(from)));
     assert_eq!(world.engine.redo(&id, 1).await.unwrap()[0].to, Some(last));
     keep(&world, from).await;
     world.check().await;

@@ -90,7 +90,7 @@ async fn files_are_what_they_were_there_and_undo_brings_them_back() {
 
     let how = RestoreFiles::default();
     let (undone, problems) = world.engine.undo_with_files(&id, 1, Some(&how)).await.unwrap();
-    assert_eq!((undone[0].what.as_str(), undone[0].from, problems.as_slice()), ("tobe", Some(last), &[][..]));
+    assert_eq!((undone[0].kind.as_str(), undone[0].from, problems.as_slice()), ("tobe", Some(last), &[][..]));
     let mut expect = then.clone();
     expect.insert("a".into(), (0o600, b"two\n".to_vec()));
     let plain = then["a"].0;

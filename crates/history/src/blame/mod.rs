@@ -73,13 +73,13 @@ impl std::fmt::Display for UnknownReason {
 pub struct BlameTurn {
     /// The answer that holds the call.
     pub node: NodeId,
-    /// Its session.
+    /// The session that the answer belongs to; `None` when it is in none that stands.
     pub session: Option<SessionId>,
     /// The program that wrote it; empty when it is not known.
     pub agent: String,
     /// When the change was made.
     pub at: UnixMs,
-    /// What the user said before it.
+    /// The user's message before it.
     pub asked: Option<NodeId>,
     /// The user's words; empty when they are not known.
     pub reason: String,
@@ -140,7 +140,7 @@ pub async fn blame(
     Ok(Blame { lines: lines.collect(), turns, changes, behind })
 }
 
-/// What the user said before calls.
+/// The user's messages before calls.
 async fn words(store: &dyn Graph, calls: &[Call]) -> Result<HashMap<NodeId, String>, StoreError> {
     let mut ids: Vec<NodeId> = calls.iter().filter_map(|call| call.asked).collect();
     ids.sort_unstable();
@@ -150,8 +150,8 @@ async fn words(store: &dyn Graph, calls: &[Call]) -> Result<HashMap<NodeId, Stri
         let nodes: Vec<_> = store.nodes(page).await?.into_iter().flatten().collect();
         let decoded = decode_nodes(store, &nodes).await?;
         for (node, decoded) in nodes.iter().zip(decoded) {
-            if let Entry::Message(Message::User(said)) = decoded.entry {
-                words.insert(node.id, said.content.text());
+            if let Entry::Message(Message::User(message)) = decoded.entry {
+                words.insert(node.id, message.content.text());
             }
         }
     }

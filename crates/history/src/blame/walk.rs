@@ -481,9 +481,9 @@ impl<'a> Walk<'a> {
                     self.give(&alike, &Attribution::Unknown(UnknownReason::Alike));
                     rest = left;
                     if let StepAction::Command(command) = &doing {
-                        let (said, left) = self.said(command, &text, rest);
+                        let (literal, left) = self.split_literal(command, &text, rest);
                         rest = self.moved(to, &old, &|at| !removed[at], &text, left, REPEATED);
-                        rest.extend(said);
+                        rest.extend(literal);
                     }
                 }
             }
@@ -501,7 +501,7 @@ impl<'a> Walk<'a> {
         }
         rest = self.siblings(&chain, place, step, &doing, &text, rest).await?;
         if let StepAction::Command(command) = &doing {
-            let (said, left) = self.said(command, &text, rest);
+            let (literal, left) = self.split_literal(command, &text, rest);
             let is_whole = left.len() == text.len();
             if is_whole
                 && self.elsewhere(&chain, place.moment, Some(step), place.content, &text, &left).await?
@@ -509,15 +509,15 @@ impl<'a> Walk<'a> {
                 return Ok(());
             }
             rest = self.named(&chain, place, step, command, &text, left).await?;
-            rest.extend(said);
+            rest.extend(literal);
         }
         rest = self.meanwhile(&chain, place, step, &text, rest).await?;
         if let StepAction::Command(command) = &doing
             && copies_only(command)
         {
-            let (said, copied) = self.said(command, &text, rest);
+            let (literal, copied) = self.split_literal(command, &text, rest);
             self.give(&copied, &Attribution::Unknown(UnknownReason::NotSeen));
-            rest = said;
+            rest = literal;
         }
         let by = match doing {
             StepAction::Command(_) | StepAction::Tool => self.by(step),

@@ -7,7 +7,7 @@ use std::fmt;
 pub enum CommandError {
     /// The name is none.
     Name {
-        /// It, cut short.
+        /// The name as it was given, cut short.
         name: String,
     },
     /// What it says of itself cannot be listed.
@@ -15,7 +15,7 @@ pub enum CommandError {
         /// The name of the command.
         name: String,
     },
-    /// There are too many.
+    /// A source or a registry has more commands than `limit`.
     TooMany {
         /// The name of the command.
         name: String,
@@ -50,7 +50,7 @@ pub enum CommandError {
         /// How long it had.
         seconds: u64,
     },
-    /// The command panicked.
+    /// The code of the command panicked; the session continues.
     Panicked {
         /// The name of the command.
         name: String,

@@ -41,7 +41,7 @@ pub struct ExportSummary {
 /// A file that was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExportedFile {
-    /// What is in it.
+    /// The numbers of exported entries and bytes.
     pub exported: ExportSummary,
     /// The size of the file.
     pub bytes: u64,

@@ -58,7 +58,7 @@ impl Default for HolderLimits {
     }
 }
 
-/// What one holder answered.
+/// The result of one content holder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer<T> {
     /// The name of the holder.
@@ -79,7 +79,7 @@ pub enum HolderFault {
         /// The deadline.
         after: Duration,
     },
-    /// The holder panicked.
+    /// The code of the holder panicked; its content may be incomplete.
     #[error("this is a bug in Quipu, please report it: {message}")]
     Panicked {
         /// What it said.

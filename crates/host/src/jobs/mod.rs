@@ -142,7 +142,7 @@ impl JobContext {
 
     /// Tells people that something is wrong, though the job goes on.
     pub fn warn(&self, text: impl Into<String>) {
-        self.observer.notice(HostNotice { warns: true, text: text.into(), advice: None });
+        self.observer.notice(HostNotice { is_warning: true, text: text.into(), advice: None });
     }
 }
 

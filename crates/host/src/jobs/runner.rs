@@ -70,9 +70,9 @@ pub enum DueRun {
     },
     /// Another process runs the jobs.
     Busy {
-        /// Which.
+        /// The process, and the runner in it.
         owner: Owner,
-        /// Until when, unless it renews that.
+        /// The end of its lease, unless it renews that.
         until: UnixMs,
     },
 }

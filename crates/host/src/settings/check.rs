@@ -40,7 +40,7 @@ pub(super) fn check(key: &Key, value: &Value) -> CheckedValue {
             }
             _ => false,
         },
-        Kind::Meaning => match EmbedderSettings::of_json(&json!({ "search": { "meaning": value } })) {
+        Kind::Semantic => match EmbedderSettings::of_json(&json!({ "search": { "semantic": value } })) {
             Ok(_) => true,
             Err(problem) => return CheckedValue { value: None, problems: vec![problem.to_string()] },
         },
@@ -139,7 +139,7 @@ pub(super) fn read_words(key: &Key, words: &str) -> Result<Value, String> {
                 words.split(',').map(str::trim).filter(|word| !word.is_empty()).map(one).collect()
             }
         },
-        Kind::Number { .. } | Kind::Amount | Kind::Servers | Kind::Meaning | Kind::Hooks => {
+        Kind::Number { .. } | Kind::Amount | Kind::Servers | Kind::Semantic | Kind::Hooks => {
             serde_json::from_str(words).unwrap_or_else(|_| Value::from(words))
         }
     };

@@ -39,7 +39,7 @@ pub enum SettingError {
     Invalid(String),
     /// A project may not set it.
     Refused {
-        /// The setting.
+        /// The setting of the table.
         key: &'static Key,
         /// The reason.
         why: &'static str,
@@ -48,7 +48,7 @@ pub enum SettingError {
     Syntax {
         /// The file.
         path: PathBuf,
-        /// From 1.
+        /// The number of the line, from 1.
         line: usize,
     },
     /// What should hold the setting is no object.
@@ -86,11 +86,11 @@ impl From<Failure> for SettingError {
 /// Whether storing a setting changed a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileChange {
-    /// It was.
+    /// The file was written.
     Yes,
-    /// It said so before.
+    /// The file had this value already and was not written.
     No,
-    /// It was, and it is the file of a project, which nobody has accepted.
+    /// The file was written; it belongs to a project that the user has not accepted.
     Untrusted,
 }
 
@@ -135,9 +135,16 @@ pub fn set_setting(
 /// # Errors
 /// Why it is not taken out; nothing was written then.
 pub fn unset_setting(home: &Home, file: &SettingsFile, name: &str) -> Result<StoredSetting, SettingError> {
-    let path: Vec<&str> = name.split('.').collect();
-    let (file, changed) = change(home, file, |text| unset(text, &path))?;
     let key = Key::named(name);
+    let names = [Some(name), key.and_then(|key| key.formerly)];
+    let (file, changed) = change(home, file, |text| {
+        let mut new = None;
+        for name in names.into_iter().flatten() {
+            let path: Vec<&str> = name.split('.').collect();
+            new = unset(new.as_deref().unwrap_or(text), &path)?.or(new);
+        }
+        Ok(new)
+    })?;
     if key.is_none() && changed == FileChange::No {
         return Err(SettingError::Unknown { name: name.to_owned(), nearest: near(name) });
     }

@@ -9,7 +9,7 @@ use quipu_providers::nearest;
 use serde_json::Value;
 
 use super::check::{CheckedValue, check, read_words};
-use super::table::{KEYS, Key, ProjectUse, SCHEMA};
+use super::table::{KEYS, Key, ProjectUse, SCHEMA, variable};
 use super::text::{Form, Node, SyntaxError, doubled, joined, line_of, parse};
 
 /// Bytes of a file of settings at most.
@@ -63,22 +63,22 @@ impl fmt::Display for Source {
 /// Something wrong with the settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Where.
+    /// The file or the variable with the problem.
     pub source: Source,
     /// The line of the file, from 1.
     pub line: Option<usize>,
-    /// Of what kind it is.
+    /// The problem, without its place.
     pub kind: ProblemKind,
 }
 
-/// What is wrong.
+/// A problem with a file, a name or a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProblemKind {
     /// The file cannot be read: why.
     Unreadable(String),
     /// The file is no JSON from this column of its line on.
     Syntax {
-        /// From 1.
+        /// The number of the column, in characters from 1.
         column: usize,
     },
     /// What should be an object is none: the whole of the file where the name is empty.
@@ -106,6 +106,13 @@ pub enum ProblemKind {
         /// The reason.
         why: &'static str,
     },
+    /// The setting has another name now; its value is used.
+    Renamed {
+        /// The name in the file or the environment.
+        formerly: String,
+        /// The name of the setting, or its variable.
+        now: String,
+    },
     /// Nobody has accepted the file of the project as it is.
     Untrusted,
     /// There are more problems than are told.
@@ -122,6 +129,7 @@ impl Problem {
             | ProblemKind::Invalid { .. }
             | ProblemKind::Doubled(_)
             | ProblemKind::Refused { .. }
+            | ProblemKind::Renamed { .. }
             | ProblemKind::Untrusted
             | ProblemKind::More => false,
         }
@@ -161,6 +169,9 @@ impl fmt::Display for Problem {
             }
             ProblemKind::Refused { key, why } => {
                 write!(f, "{key} is ignored: {why}, so only your own file may set it")
+            }
+            ProblemKind::Renamed { formerly, now } => {
+                write!(f, "{formerly} is now called {now}. The old name still works; use the new one")
             }
             ProblemKind::Untrusted => {
                 f.write_str("the settings of this project are ignored until you accept them")
@@ -254,9 +265,20 @@ impl Layer {
     /// What the environment says.
     pub(super) fn of_environment(env: &dyn Fn(&str) -> Option<String>) -> Self {
         let mut layer = Self::default();
+        let set = |name: &String| env(name).filter(|words| !words.is_empty());
         for key in KEYS {
-            let name = key.variable();
-            let Some(words) = env(&name).filter(|words| !words.is_empty()) else { continue };
+            let mut name = key.variable();
+            let mut words = set(&name);
+            if let (None, Some(formerly)) = (&words, key.formerly.map(variable)) {
+                words = set(&formerly);
+                if words.is_some() {
+                    let now = std::mem::replace(&mut name, formerly.clone());
+                    let kind = ProblemKind::Renamed { formerly, now };
+                    let source = Source::Environment(name.clone());
+                    layer.problems.push(Problem { source, line: None, kind });
+                }
+            }
+            let Some(words) = words else { continue };
             match read_words(key, &words) {
                 Ok(value) => drop(layer.values.insert(key.name, value)),
                 // Whatever says something asks for it.
@@ -350,6 +372,12 @@ impl Walk<'_> {
                 continue;
             } else if let Some(key) = Key::named(&name) {
                 self.setting(key, &member.value);
+            } else if let Some(key) = Key::formerly_named(&name) {
+                self.problem(member.start, ProblemKind::Renamed { formerly: name, now: key.name.to_owned() });
+                // The new name counts more, wherever it stands.
+                if !members.iter().any(|other| joined(path, &other.name) == key.name) {
+                    self.setting(key, &member.value);
+                }
             } else if KEYS.iter().any(is_within) {
                 self.section(&member.value, &name);
             } else {
@@ -393,6 +421,9 @@ fn shown(name: &str) -> String {
 
 /// The setting that a name may mean.
 pub(super) fn near(name: &str) -> Option<String> {
+    if let Some(key) = Key::formerly_named(name) {
+        return Some(key.name.to_owned());
+    }
     let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
     let sections =
         KEYS.iter().filter_map(|key| key.name.rsplit_once('.').map(|(section, _)| section.to_owned()));

@@ -41,7 +41,7 @@ pub struct Settings {
     pub theme: Option<String>,
     /// Whether the terminal speaks in lines.
     pub screen_reader: bool,
-    /// What the terminal does.
+    /// Links, images and notifications of the terminal.
     pub terminal: TerminalSettings,
     /// The model of a new session where none was chosen in its directory: `provider/id`, or a part of a name.
     pub default_model: Option<String>,
@@ -57,8 +57,8 @@ pub struct Settings {
     pub prune: PruneSettings,
     /// Whether the model can search what was done before.
     pub history: HistorySettings,
-    /// What makes vectors for the search by meaning.
-    pub meaning: Option<EmbedderSettings>,
+    /// The embedding model of the semantic search; `None` turns it off.
+    pub semantic: Option<EmbedderSettings>,
     /// Whether the model can look at the graph.
     pub travel: TravelSettings,
     /// Whether it may go back.
@@ -82,53 +82,53 @@ pub struct Settings {
     values: BTreeMap<&'static str, (Value, Source)>,
 }
 
-/// What the terminal does.
+/// The members of `terminal`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TerminalSettings {
-    /// Whether there are links; `None` where it is found out.
+    /// Whether URLs and files are links (`OSC 8`); `None` to detect it.
     pub hyperlinks: Option<bool>,
-    /// Whether pictures are shown.
+    /// Whether images are drawn, where the terminal can.
     pub show_images: bool,
-    /// How somebody is called who looks elsewhere.
+    /// How the terminal notifies a user who looks elsewhere.
     pub notify: NotifySetting,
 }
 
-/// How somebody is called who looks elsewhere.
+/// How the terminal notifies a user who looks elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum NotifySetting {
-    /// As the terminal can.
+    /// Whatever the terminal is known to support.
     #[default]
     Auto,
-    /// By this sequence.
+    /// The escape sequence `OSC 9`.
     Osc9,
-    /// By this sequence.
+    /// The escape sequence `OSC 777`.
     Osc777,
-    /// By a sound.
+    /// The bell (BEL) alone.
     Bell,
-    /// Not at all.
+    /// No notification.
     Off,
 }
 
-/// What may be spent.
+/// The members of `budget`.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct BudgetSettings {
-    /// US dollars a day.
+    /// US dollars for all sessions of a day; `None` for no limit.
     pub daily: Option<f64>,
-    /// How long a call waits for what others have reserved.
+    /// How long a call waits for money that other calls have reserved.
     pub wait: Option<Duration>,
 }
 
-/// Where commands run.
+/// The members of `sandbox`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxSettings {
-    /// Their network.
+    /// Whether commands reach the network.
     pub network: Network,
     /// Whether they run in namespaces.
     pub namespaces: bool,
     /// Directories that they may write to, as they are written.
     pub write: Vec<String>,
-    /// Whether what they write to caches is kept apart for each project.
-    pub keeps_caches_apart: bool,
+    /// Whether each project has its own layer over caches, which holds what commands write.
+    pub separates_caches: bool,
     /// Ports of theirs that this machine reaches.
     pub ports: Vec<u16>,
     /// Addresses and sockets of this machine that they reach.
@@ -138,7 +138,7 @@ pub struct SandboxSettings {
 /// A setting, its value and where that comes from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SettingRow<'a> {
-    /// The setting.
+    /// The setting of the table.
     pub key: &'static Key,
     /// Its value; null where there is none.
     pub value: Value,
@@ -146,7 +146,7 @@ pub struct SettingRow<'a> {
     pub source: &'a Source,
 }
 
-/// What holds where nobody says anything.
+/// The default of each setting.
 impl Default for Settings {
     fn default() -> Self {
         Self::of_layers(&[])
@@ -210,7 +210,7 @@ impl Settings {
             compaction: compaction_settings(&all).0,
             prune: prune_settings(&all).0,
             history: HistorySettings::of_json(&all).0,
-            meaning: EmbedderSettings::of_json(&all).unwrap_or_default(),
+            semantic: EmbedderSettings::of_json(&all).unwrap_or_default(),
             travel: TravelSettings::of_json(&all).0,
             travel_rule: match word("travel.tobe") {
                 Some("allow") => TravelRule::Allow,
@@ -234,7 +234,7 @@ impl Settings {
                 namespaces: flag("sandbox.namespaces").unwrap_or(true),
                 write: value("sandbox.write")
                     .map_or_else(|| vec!["default".to_owned()], |_| texts("sandbox.write")),
-                keeps_caches_apart: word("sandbox.caches") != Some("shared"),
+                separates_caches: word("sandbox.caches") != Some("shared"),
                 ports,
                 services: texts("sandbox.services"),
             },

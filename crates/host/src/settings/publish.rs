@@ -47,7 +47,7 @@ fn schema_of(key: &Key) -> Value {
             { "const": false },
             { "type": "object", "additionalProperties": { "anyOf": [{ "type": "string" }, { "const": false }, { "type": "null" }] } },
         ] }),
-        Kind::Meaning => json!({ "anyOf": [
+        Kind::Semantic => json!({ "anyOf": [
             { "const": false },
             { "type": "object", "additionalProperties": false, "properties": {
                 "path": { "type": "string" },
@@ -93,7 +93,7 @@ fn schema_of(key: &Key) -> Value {
 /// The table of all settings, in Markdown.
 pub fn settings_table() -> String {
     let mut text = String::from(
-        "| key | value | default | variable | a change holds | in a project's file |\n|---|---|---|---|---|---|\n",
+        "| key | value | default | variable | takes effect | in a project's file |\n|---|---|---|---|---|---|\n",
     );
     for key in KEYS {
         let default = if key.default.is_empty() { String::new() } else { format!("`{}`", key.default) };

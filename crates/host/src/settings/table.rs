@@ -7,15 +7,17 @@ use serde_json::Value;
 pub struct Key {
     /// Its members in the file, with dots between them.
     pub name: &'static str,
+    /// Its name in earlier versions, which files and variables may still use.
+    pub formerly: Option<&'static str>,
     /// What its value is.
     pub kind: Kind,
-    /// What holds where nobody says anything, as JSON; empty where that is nothing.
+    /// The default value, as JSON; empty for none.
     pub default: &'static str,
-    /// When a change holds.
+    /// When a change takes effect.
     pub effect: Effect,
     /// Whether the file of a project may set it.
     pub project: ProjectUse,
-    /// What it is for, in a few words.
+    /// Its purpose, in a few words.
     pub help: &'static str,
 }
 
@@ -41,8 +43,8 @@ pub enum Kind {
     List(Item),
     /// Addresses of model servers by their ids, or `false`.
     Servers,
-    /// What makes vectors for the search by meaning, or `false`.
-    Meaning,
+    /// The embedding model of the semantic search, or `false`.
+    Semantic,
     /// Commands by the events that they are run at.
     Hooks,
 }
@@ -64,7 +66,7 @@ pub enum Item {
     Service,
 }
 
-/// When a change holds.
+/// When a change takes effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
     /// In sessions that are open, the next time that it matters.
@@ -98,11 +100,11 @@ pub enum ProjectUse {
 const SANDBOX: ProjectUse = ProjectUse::Refused("it opens the sandbox");
 const PERMISSIONS: ProjectUse = ProjectUse::Refused("it is a permission");
 const HISTORY: ProjectUse = ProjectUse::Refused("it opens other sessions to the model");
-const NETWORK: ProjectUse = ProjectUse::Refused("it says where requests go");
-const SPENDING: ProjectUse = ProjectUse::Refused("it says what may be spent");
-const HOME: ProjectUse = ProjectUse::Refused("it names files of yours");
-const STORE: ProjectUse = ProjectUse::Refused("it is about the store of all projects");
-const TERMINAL: ProjectUse = ProjectUse::Refused("it is about your terminal");
+const NETWORK: ProjectUse = ProjectUse::Refused("it controls where requests go");
+const SPENDING: ProjectUse = ProjectUse::Refused("it controls spending");
+const HOME: ProjectUse = ProjectUse::Refused("it names your files");
+const STORE: ProjectUse = ProjectUse::Refused("it applies to the store of all projects");
+const TERMINAL: ProjectUse = ProjectUse::Refused("it applies to your terminal");
 const ALLOWED: ProjectUse = ProjectUse::Allowed;
 
 const COUNT: Kind = Kind::Number { least: 1, most: u64::MAX };
@@ -117,21 +119,21 @@ const fn key(
     project: ProjectUse,
     help: &'static str,
 ) -> Key {
-    Key { name, kind, default, effect, project, help }
+    Key { name, formerly: None, kind, default, effect, project, help }
 }
 
 use Effect::{NextSession, NextStart, Now};
 
-/// Those that there are.
+/// Every setting.
 pub const KEYS: &[Key] = &[
-    key("theme", Kind::Text, "", Now, TERMINAL, "colours of the terminal: dark, light, or a file in themes"),
+    key("theme", Kind::Text, "", Now, TERMINAL, "colours of the terminal: dark, light, or a theme file"),
     key(
         "screenReader",
         Kind::Flag,
         "false",
         NextStart,
         TERMINAL,
-        "the terminal speaks in lines for screen readers",
+        "print the terminal's output in lines, for screen readers",
     ),
     key(
         "terminal.hyperlinks",
@@ -139,7 +141,7 @@ pub const KEYS: &[Key] = &[
         "",
         NextStart,
         TERMINAL,
-        "links in the terminal; found out where nothing is said",
+        "links in the terminal; detected by default",
     ),
     key(
         "terminal.showImages",
@@ -147,7 +149,7 @@ pub const KEYS: &[Key] = &[
         "true",
         NextStart,
         TERMINAL,
-        "pictures in the terminal, where it can show them",
+        "images in the terminal, if it supports them",
     ),
     key(
         "terminal.notify",
@@ -155,7 +157,7 @@ pub const KEYS: &[Key] = &[
         "\"auto\"",
         NextStart,
         TERMINAL,
-        "how the terminal calls you when you look elsewhere",
+        "how the terminal notifies you when it is not focused",
     ),
     key(
         "defaultModel",
@@ -179,7 +181,7 @@ pub const KEYS: &[Key] = &[
         "[]",
         Now,
         ALLOWED,
-        "models that the keys for the next model go through",
+        "models that the keys for the next model cycle through",
     ),
     key(
         "cacheRetention",
@@ -187,28 +189,28 @@ pub const KEYS: &[Key] = &[
         "\"short\"",
         NextSession,
         ALLOWED,
-        "how long providers keep what was sent",
+        "how long providers cache prompts",
     ),
-    key("thinkingBudgets.minimal", SIZE, "1024", NextSession, ALLOWED, "tokens of thinking at this level"),
-    key("thinkingBudgets.low", SIZE, "2048", NextSession, ALLOWED, "tokens of thinking at this level"),
-    key("thinkingBudgets.medium", SIZE, "8192", NextSession, ALLOWED, "tokens of thinking at this level"),
+    key("thinkingBudgets.minimal", SIZE, "1024", NextSession, ALLOWED, "thinking tokens at this level"),
+    key("thinkingBudgets.low", SIZE, "2048", NextSession, ALLOWED, "thinking tokens at this level"),
+    key("thinkingBudgets.medium", SIZE, "8192", NextSession, ALLOWED, "thinking tokens at this level"),
     key(
         "thinkingBudgets.high",
         SIZE,
         "16384",
         NextSession,
         ALLOWED,
-        "tokens of thinking at this level and above",
+        "thinking tokens at this level and above",
     ),
-    key("retry.enabled", Kind::Flag, "true", NextSession, ALLOWED, "try again what failed for a moment"),
-    key("retry.maxRetries", SIZE, "3", NextSession, ALLOWED, "how often"),
+    key("retry.enabled", Kind::Flag, "true", NextSession, ALLOWED, "retry requests after temporary failures"),
+    key("retry.maxRetries", SIZE, "3", NextSession, ALLOWED, "the number of retries"),
     key(
         "retry.baseDelayMs",
         SIZE,
         "2000",
         NextSession,
         ALLOWED,
-        "milliseconds before the first time; then twice as many",
+        "milliseconds before the first retry; doubled for each further one",
     ),
     key(
         "retry.provider.maxRetryDelayMs",
@@ -216,7 +218,7 @@ pub const KEYS: &[Key] = &[
         "60000",
         NextSession,
         ALLOWED,
-        "the longest wait that a server may ask for",
+        "milliseconds that a server may ask to wait, at most",
     ),
     key(
         "httpIdleTimeoutMs",
@@ -224,7 +226,7 @@ pub const KEYS: &[Key] = &[
         "300000",
         NextSession,
         ALLOWED,
-        "the longest silence of a server; 0 is without limit",
+        "milliseconds without data from a server, at most; 0 is no limit",
     ),
     key(
         "proxyLocalServers",
@@ -232,7 +234,7 @@ pub const KEYS: &[Key] = &[
         "false",
         NextSession,
         NETWORK,
-        "reach servers on this machine through the proxy as well",
+        "use the proxy also for servers on this machine",
     ),
     key(
         "localServers",
@@ -240,7 +242,7 @@ pub const KEYS: &[Key] = &[
         "",
         NextSession,
         NETWORK,
-        "where model servers on this machine are looked for",
+        "where to look for model servers on this machine",
     ),
     key(
         "compaction.enabled",
@@ -248,16 +250,16 @@ pub const KEYS: &[Key] = &[
         "true",
         NextSession,
         ALLOWED,
-        "sum the context up before it is full",
+        "summarize the context before it is full",
     ),
-    key("compaction.reserveTokens", COUNT, "16384", NextSession, ALLOWED, "tokens kept free for the answer"),
+    key("compaction.reserveTokens", COUNT, "16384", NextSession, ALLOWED, "tokens reserved for the answer"),
     key(
         "compaction.keepRecentTokens",
         COUNT,
         "20000",
         NextSession,
         ALLOWED,
-        "tokens of the newest conversation that stay",
+        "tokens of the newest conversation that are kept",
     ),
     key(
         "context.prune.enabled",
@@ -265,7 +267,7 @@ pub const KEYS: &[Key] = &[
         "false",
         NextSession,
         ALLOWED,
-        "leave old results of tools out of requests",
+        "leave old tool results out of requests",
     ),
     key(
         "context.prune.triggerPercent",
@@ -273,7 +275,7 @@ pub const KEYS: &[Key] = &[
         "50",
         NextSession,
         ALLOWED,
-        "how full the context is then, in percent",
+        "the fill level of the context that starts it, in percent",
     ),
     key(
         "context.prune.clearAtLeastPercent",
@@ -281,19 +283,36 @@ pub const KEYS: &[Key] = &[
         "10",
         NextSession,
         ALLOWED,
-        "what must become free, in percent",
+        "the share of the context to free, in percent",
     ),
-    key("context.prune.keepTurns", COUNT, "8", NextSession, ALLOWED, "turns whose results stay"),
-    key("context.prune.minCharacters", COUNT, "4000", NextSession, ALLOWED, "shorter results stay"),
-    key("search.tool", Kind::Flag, "true", NextSession, HISTORY, "the model can search what was done before"),
-    key("search.meaning", Kind::Meaning, "false", Now, NETWORK, "what makes vectors for searches by meaning"),
+    key(
+        "context.prune.keepTurns",
+        COUNT,
+        "8",
+        NextSession,
+        ALLOWED,
+        "the newest turns, whose results are kept",
+    ),
+    key("context.prune.minCharacters", COUNT, "4000", NextSession, ALLOWED, "shorter results are kept"),
+    key("search.tool", Kind::Flag, "true", NextSession, HISTORY, "the model can search earlier sessions"),
+    Key {
+        formerly: Some("search.meaning"),
+        ..key(
+            "search.semantic",
+            Kind::Semantic,
+            "false",
+            Now,
+            NETWORK,
+            "the embedding model of the semantic search",
+        )
+    },
     key(
         "travel.tools",
         Kind::Flag,
         "false",
         NextSession,
         HISTORY,
-        "models of new sessions can look at the graph and go back in it",
+        "models of new sessions can read the graph and go back in it",
     ),
     key(
         "travel.tobe",
@@ -303,30 +322,23 @@ pub const KEYS: &[Key] = &[
         PERMISSIONS,
         "whether the model may go back in its session",
     ),
-    key("identity.file", Kind::Text, "", NextSession, HOME, "a text of yours before the system prompt"),
+    key("identity.file", Kind::Text, "", NextSession, HOME, "a file with your text before the system prompt"),
     key(
         "rules.above",
         Kind::List(Item::Directory),
         "[]",
         NextSession,
         HOME,
-        "directories above a repository whose rules count",
+        "directories above a repository whose rules files apply",
     ),
-    key(
-        "files.enabled",
-        Kind::Flag,
-        "true",
-        NextSession,
-        ALLOWED,
-        "keep what files were before tools changed them",
-    ),
+    key("files.enabled", Kind::Flag, "true", NextSession, ALLOWED, "save files before tools change them"),
     key(
         "files.fileBytes",
         Kind::Number { least: 1, most: 64 << 20 },
         "1048576",
         NextSession,
         ALLOWED,
-        "bytes of one file that are kept at most",
+        "bytes of one saved file, at most",
     ),
     key(
         "files.runBytes",
@@ -334,7 +346,7 @@ pub const KEYS: &[Key] = &[
         "67108864",
         NextSession,
         ALLOWED,
-        "bytes that the files of one run add at most",
+        "bytes that the saved files of one run add, at most",
     ),
     key(
         "files.storeBytes",
@@ -342,7 +354,7 @@ pub const KEYS: &[Key] = &[
         "1073741824",
         Now,
         STORE,
-        "bytes of the store that states of files take at most",
+        "bytes of the store that saved files take, at most",
     ),
     key(
         "files.ignoredFiles",
@@ -350,7 +362,7 @@ pub const KEYS: &[Key] = &[
         "10000",
         NextSession,
         ALLOWED,
-        "files that git ignores and that are looked at",
+        "files ignored by git that are checked for changes, at most",
     ),
     key(
         "publish",
@@ -358,7 +370,7 @@ pub const KEYS: &[Key] = &[
         "[]",
         NextSession,
         STORE,
-        "heads of other programs that follow our sessions",
+        "heads of other programs that follow Quipu's sessions",
     ),
     key("budget.daily", Kind::Amount, "", NextSession, SPENDING, "US dollars for all sessions of a day"),
     key(
@@ -367,7 +379,7 @@ pub const KEYS: &[Key] = &[
         "",
         NextSession,
         SPENDING,
-        "how long a call waits for what others have reserved",
+        "milliseconds that a call waits for money reserved by others",
     ),
     key(
         "sandbox.network",
@@ -375,9 +387,9 @@ pub const KEYS: &[Key] = &[
         "\"ask\"",
         Now,
         SANDBOX,
-        "the network of commands",
+        "network access of commands",
     ),
-    key("sandbox.namespaces", Kind::Flag, "true", Now, SANDBOX, "commands run in namespaces"),
+    key("sandbox.namespaces", Kind::Flag, "true", Now, SANDBOX, "run commands in namespaces"),
     key(
         "sandbox.write",
         Kind::List(Item::Writable),
@@ -392,7 +404,7 @@ pub const KEYS: &[Key] = &[
         "\"private\"",
         Now,
         SANDBOX,
-        "whether caches are kept apart for each project",
+        "whether each project has separate caches",
     ),
     key(
         "sandbox.ports",
@@ -400,7 +412,7 @@ pub const KEYS: &[Key] = &[
         "[]",
         Now,
         SANDBOX,
-        "ports of commands that this machine reaches",
+        "ports of commands that are reachable from this machine",
     ),
     key(
         "sandbox.services",
@@ -408,7 +420,7 @@ pub const KEYS: &[Key] = &[
         "[]",
         Now,
         SANDBOX,
-        "services of this machine that commands reach",
+        "services of this machine that commands may reach",
     ),
     key(
         "hooks",
@@ -416,7 +428,7 @@ pub const KEYS: &[Key] = &[
         "{}",
         NextSession,
         ALLOWED,
-        "commands that are run at events; those of a project after yours",
+        "commands that run at events; those of a project after yours",
     ),
 ];
 
@@ -429,20 +441,14 @@ impl Key {
         KEYS.iter().find(|key| key.name == name)
     }
 
+    /// The setting that had this name in earlier versions.
+    pub(super) fn formerly_named(name: &str) -> Option<&'static Self> {
+        KEYS.iter().find(|key| key.formerly == Some(name))
+    }
+
     /// The variable of the environment that sets it: `QUIPU_` and its name in upper snake case.
     pub fn variable(&self) -> String {
-        let mut name = "QUIPU_".to_owned();
-        for letter in self.name.chars() {
-            match letter {
-                '.' => name.push('_'),
-                upper if upper.is_ascii_uppercase() => {
-                    name.push('_');
-                    name.push(upper);
-                }
-                lower => name.push(lower.to_ascii_uppercase()),
-            }
-        }
-        name
+        variable(self.name)
     }
 
     /// Its members, from the outside in.
@@ -450,7 +456,7 @@ impl Key {
         self.name.split('.').collect()
     }
 
-    /// What holds where nobody says anything.
+    /// The default value; null for none.
     pub fn default_value(&self) -> Value {
         serde_json::from_str(self.default).unwrap_or_default()
     }
@@ -464,6 +470,22 @@ impl Key {
             _ => &[],
         }
     }
+}
+
+/// The variable of the environment for a name.
+pub(super) fn variable(key: &str) -> String {
+    let mut name = "QUIPU_".to_owned();
+    for letter in key.chars() {
+        match letter {
+            '.' => name.push('_'),
+            upper if upper.is_ascii_uppercase() => {
+                name.push('_');
+                name.push(upper);
+            }
+            lower => name.push(lower.to_ascii_uppercase()),
+        }
+    }
+    name
 }
 
 impl Kind {
@@ -486,7 +508,7 @@ impl Kind {
             Self::List(Item::Port) => "a list of ports, such as [8080]".to_owned(),
             Self::List(Item::Service) => "a list of services, such as [\"localhost:5432\"]".to_owned(),
             Self::Servers => "an object of URLs, or false".to_owned(),
-            Self::Meaning => "an object, or false".to_owned(),
+            Self::Semantic => "an object, or false".to_owned(),
             Self::Hooks => "an object of events".to_owned(),
         }
     }
@@ -502,7 +524,7 @@ impl Kind {
             Self::Word(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
             Self::List(Item::Port) => "list of numbers".to_owned(),
             Self::List(_) => "list of texts".to_owned(),
-            Self::Servers | Self::Meaning => "object, or `false`".to_owned(),
+            Self::Servers | Self::Semantic => "object, or `false`".to_owned(),
             Self::Hooks => "object".to_owned(),
         }
     }

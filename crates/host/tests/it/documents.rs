@@ -12,6 +12,7 @@ const OTHER_NAMES: &[(&str, &str)] = &[
     ("context.sources", "a field of the epoch node"),
     ("context.sections", "a field of the epoch node"),
     ("context.keepRecent", "a field of the epoch node"),
+    ("search.meaning", "the former name of search.semantic"),
 ];
 
 /// Ends of file names, which have dots as settings do.
@@ -108,7 +109,7 @@ fn wrong_settings_are_found() {
     let sections = sections();
     assert!(looks_like_a_setting("context.prun", &sections) && !looks_like_a_setting("search.md", &sections));
     assert!(!is_setting(&settings_schema(), "context.prun"));
-    assert_eq!(expanded("search.{tool, meaning}"), ["search.tool", "search.meaning"]);
+    assert_eq!(expanded("search.{tool, semantic}"), ["search.tool", "search.semantic"]);
     assert_eq!(problems(r#"{ "compaction": { "reserve": 1 } }"#).len(), 1);
     assert!(problems(r#"{ "compaction": { "reserveTokens": 1 } }"#).is_empty());
 }

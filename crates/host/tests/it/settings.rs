@@ -140,8 +140,8 @@ fn defaults_of_the_table_are_those_of_the_types() {
         (said.travel, said.travel_rule, said.budget)
     );
     assert_eq!(
-        (&built_in.publish, &built_in.identity, &built_in.meaning),
-        (&said.publish, &said.identity, &said.meaning)
+        (&built_in.publish, &built_in.identity, &built_in.semantic),
+        (&said.publish, &said.identity, &said.semantic)
     );
     assert_eq!((built_in.terminal, built_in.screen_reader), (said.terminal, said.screen_reader));
 }
@@ -220,7 +220,7 @@ fn wrong_values_are_told_and_the_rest_holds() {
         r#""localServers":{"far":"http://10.0.0.1/v1"}"#,
         &["localServers.far must be the URL of a server on this"],
     );
-    check(r#""search":{"meaning":{"path":7}}"#, &["search.meaning.path must be text"]);
+    check(r#""search":{"semantic":{"path":7}}"#, &["search.semantic.path must be text"]);
     check(r#""budget":{"daily":-1}"#, &["budget.daily must be an amount in US dollars above 0"]);
     check(r#""hooks":{"Nonsense":[]}"#, &["hooks.Nonsense is not a known event"]);
     check(r#""hooks":[]"#, &["hooks must be an object of events"]);
@@ -369,7 +369,7 @@ fn projects_cannot_open_anything() {
             .any(|problem| matches!(&problem.kind, ProblemKind::Refused { key: of, .. } if *of == key.name))
     };
     for closed in
-        ["sandbox.write", "travel.tobe", "budget.daily", "identity.file", "localServers", "search.meaning"]
+        ["sandbox.write", "travel.tobe", "budget.daily", "identity.file", "localServers", "search.semantic"]
     {
         let key = Key::named(closed).unwrap();
         assert!(refused(key), "{closed}");
@@ -381,6 +381,31 @@ fn projects_cannot_open_anything() {
     let own = Home::at(world.path("work/.quipu"), Arc::new(SilentObserver));
     assert_eq!(own.config_in(&world.cwd()).source_of("files.enabled").map(Source::word), Some("user"));
     assert!(project_to_trust(&own, &world.cwd()).is_err());
+}
+
+#[test]
+fn former_name_of_a_setting_is_read_with_a_notice() {
+    let path = |home: &Home| home.config().semantic.clone().map(|semantic| format!("{semantic:?}"));
+    let world = World::with(r#"{"search":{"meaning":{"path":"old"}}}"#);
+    assert!(path(&world.home).unwrap().contains("old"));
+    let heard = world.ears.take();
+    assert!(
+        heard.len() == 1 && heard[0].contains("search.meaning is now called search.semantic"),
+        "{heard:?}"
+    );
+    let world = World::with(r#"{"search":{"semantic":{"path":"new"},"meaning":{"path":"old"}}}"#);
+    assert!(path(&world.home).unwrap().contains("new"));
+    unset_setting(&world.home, &SettingsFile::User, "search.semantic").unwrap();
+    assert_eq!((path(&world.home), world.home.config().problems.len()), (None, 0));
+    let error = set_setting(&world.home, &SettingsFile::User, "search.meaning", "false").unwrap_err();
+    assert!(
+        matches!(&error, SettingError::Unknown { nearest: Some(near), .. } if near == "search.semantic"),
+        "{error:?}"
+    );
+    let old = |asked: &str| (asked == "QUIPU_SEARCH_MEANING").then(|| r#"{"path":"old"}"#.to_owned());
+    let home = World::new().home.clone().with_environment(&old);
+    assert!(path(&home).unwrap().contains("old"));
+    assert!(home.config().problems[0].to_string().contains("QUIPU_SEARCH_SEMANTIC"));
 }
 
 #[test]

@@ -156,7 +156,7 @@ async fn an_import_ends_when_nobody_listens_any_more() {
     let home = Home::at(dir.path(), Arc::new(SilentObserver));
     let mut importer = Importer::open(&home, ImportPlan::make(request(&file)).unwrap()).await.unwrap();
     let failure = importer.run(&BrokenObserver).await.unwrap_err();
-    assert_eq!(failure.kind, quipu_host::FailureKind::ReplayMismatch);
+    assert_eq!(failure.kind, quipu_host::FailureKind::OutputClosed);
 }
 
 #[test]

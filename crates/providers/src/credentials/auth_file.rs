@@ -24,7 +24,7 @@ pub enum AuthFileError {
     /// It is not a JSON object. It is left as it is.
     #[error("{path} is not valid: {problem}. Correct or remove it; it was left as it is.")]
     Invalid {
-        /// The file.
+        /// The path of `auth.json`.
         path: PathBuf,
         /// Line and column, or what it must be.
         problem: String,
@@ -52,7 +52,7 @@ impl AuthFile {
         Self { path: home.join("auth.json") }
     }
 
-    /// Where it is.
+    /// The path of `auth.json`.
     pub fn path(&self) -> &Path {
         &self.path
     }

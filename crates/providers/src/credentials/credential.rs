@@ -81,7 +81,7 @@ pub enum Scheme {
     },
     /// By headers that are made from the finished request.
     Signer(Arc<dyn Sign>),
-    /// Not at all.
+    /// No credential is sent.
     None,
 }
 

@@ -49,7 +49,7 @@ pub enum InvalidCredential {
         /// The limit in bytes.
         limit: usize,
     },
-    /// There are too many headers.
+    /// A credential has more headers than a request may carry.
     #[error("it has more than {limit} headers")]
     TooManyHeaders {
         /// The largest number of headers.
@@ -75,7 +75,7 @@ pub enum InvalidCredential {
 pub struct SourceFailure {
     /// The name of the credential source.
     pub source_name: String,
-    /// How.
+    /// The reason, without secrets.
     pub error: CredentialError,
 }
 

@@ -116,7 +116,7 @@ impl<'a> CredentialRequest<'a> {
 /// A credential that a provider refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefusedCredential<'a> {
-    /// Which.
+    /// The name under which the source knows the credential.
     pub identity: &'a str,
     /// What came of it.
     pub outcome: CallOutcome,

@@ -17,7 +17,7 @@ enum SecretKind {
 }
 
 impl Secret {
-    /// A secret.
+    /// Keeps a text out of `Debug` output and logs.
     pub fn new(text: impl Into<String>) -> Self {
         Self { text: text.into(), kind: SecretKind::Secret }
     }

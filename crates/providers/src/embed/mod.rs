@@ -45,7 +45,7 @@ pub struct Embeddings {
     pub usage: Usage,
 }
 
-/// What `search.meaning` of `settings.json` says.
+/// What `search.semantic` of `settings.json` says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EmbedderSettings {
     /// A server that has `/embeddings`.
@@ -63,34 +63,34 @@ pub enum EmbedderSettings {
     Path(PathBuf),
 }
 
-/// What is wrong with `search.meaning`.
+/// What is wrong with `search.semantic`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EmbedderSettingsError {
     /// It is neither an object nor `false`.
-    #[error("search.meaning must be an object, or false")]
+    #[error("search.semantic must be an object, or false")]
     NotAnObject,
     /// It has a member of another name.
-    #[error("there is no setting search.meaning.{0}")]
+    #[error("there is no setting search.semantic.{0}")]
     Unknown(String),
     /// A member must be text.
-    #[error("search.meaning.{0} must be text")]
+    #[error("search.semantic.{0} must be text")]
     NotText(String),
     /// No such length of vectors.
-    #[error("search.meaning.dimensions must be a whole number from 1 to {MAX_DIMENSIONS}")]
+    #[error("search.semantic.dimensions must be a whole number from 1 to {MAX_DIMENSIONS}")]
     Dimensions,
     /// Members are missing, or do not go together.
-    #[error("search.meaning needs either path, or model with endpoint or provider")]
+    #[error("search.semantic needs either path, or model with endpoint or provider")]
     Incomplete,
 }
 
 impl EmbedderSettings {
-    /// What `search.meaning` of the settings says; `None` when it says nothing or `false`.
+    /// What `search.semantic` of the settings says; `None` when it says nothing or `false`.
     ///
     /// # Errors
     /// What is wrong with it.
     pub fn of_json(settings: &Value) -> Result<Option<Self>, EmbedderSettingsError> {
-        let Some(meaning) = settings.pointer("/search/meaning") else { return Ok(None) };
-        let members = match meaning {
+        let Some(semantic) = settings.pointer("/search/semantic") else { return Ok(None) };
+        let members = match semantic {
             Value::Null | Value::Bool(false) => return Ok(None),
             Value::Object(members) => members,
             _ => return Err(EmbedderSettingsError::NotAnObject),
@@ -136,7 +136,7 @@ impl Settings {
             EmbedderSettings::Path(path) => {
                 let path: &Path = &self.home().join(path);
                 let model = StaticModel::open(path).map_err(|error| {
-                    ModelError::new(ModelErrorKind::InvalidRequest, format!("search.meaning.path: {error}"))
+                    ModelError::new(ModelErrorKind::InvalidRequest, format!("search.semantic.path: {error}"))
                 })?;
                 Ok(Arc::new(model))
             }
@@ -150,7 +150,7 @@ impl Settings {
                     return Err(ModelError::new(
                         ModelErrorKind::InvalidRequest,
                         format!(
-                            "search.meaning names no endpoint, and the provider {provider:?} has no address. Set search.meaning.endpoint in settings.json."
+                            "search.semantic names no endpoint, and the provider {provider:?} has no address. Set search.semantic.endpoint in settings.json."
                         ),
                     ));
                 }
@@ -185,11 +185,11 @@ mod tests {
     #[test]
     fn nothing_is_asked_for_unless_the_settings_say_what() {
         let read = |text: &str| EmbedderSettings::of_json(&serde_json::from_str(text).unwrap());
-        for text in ["null", "{}", r#"{"search":{"tool":true}}"#, r#"{"search":{"meaning":false}}"#] {
+        for text in ["null", "{}", r#"{"search":{"tool":true}}"#, r#"{"search":{"semantic":false}}"#] {
             assert_eq!(read(text), Ok(None), "{text}");
         }
         assert_eq!(
-            read(r#"{"search":{"meaning":{"path":"models/a"}}}"#),
+            read(r#"{"search":{"semantic":{"path":"models/a"}}}"#),
             Ok(Some(EmbedderSettings::Path("models/a".into())))
         );
         let endpoint = |endpoint: Option<&str>, provider: Option<&str>, dimensions| {
@@ -201,22 +201,22 @@ mod tests {
             }))
         };
         assert_eq!(
-            read(r#"{"search":{"meaning":{"endpoint":"http://x/v1","model":"m","dimensions":256}}}"#),
+            read(r#"{"search":{"semantic":{"endpoint":"http://x/v1","model":"m","dimensions":256}}}"#),
             endpoint(Some("http://x/v1"), None, Some(256))
         );
         assert_eq!(
-            read(r#"{"search":{"meaning":{"provider":"p","model":" m "}}}"#),
+            read(r#"{"search":{"semantic":{"provider":"p","model":" m "}}}"#),
             endpoint(None, Some("p"), None)
         );
         for (text, wrong) in [
-            (r#"{"search":{"meaning":true}}"#, "an object"),
-            (r#"{"search":{"meaning":{}}}"#, "either path"),
-            (r#"{"search":{"meaning":{"model":"m"}}}"#, "either path"),
-            (r#"{"search":{"meaning":{"path":"p","model":"m","endpoint":"e"}}}"#, "either path"),
-            (r#"{"search":{"meaning":{"path":7}}}"#, "search.meaning.path must be text"),
-            (r#"{"search":{"meaning":{"path":" "}}}"#, "search.meaning.path must be text"),
-            (r#"{"search":{"meaning":{"url":"x"}}}"#, "no setting search.meaning.url"),
-            (r#"{"search":{"meaning":{"provider":"p","model":"m","dimensions":0}}}"#, "from 1 to 8192"),
+            (r#"{"search":{"semantic":true}}"#, "an object"),
+            (r#"{"search":{"semantic":{}}}"#, "either path"),
+            (r#"{"search":{"semantic":{"model":"m"}}}"#, "either path"),
+            (r#"{"search":{"semantic":{"path":"p","model":"m","endpoint":"e"}}}"#, "either path"),
+            (r#"{"search":{"semantic":{"path":7}}}"#, "search.semantic.path must be text"),
+            (r#"{"search":{"semantic":{"path":" "}}}"#, "search.semantic.path must be text"),
+            (r#"{"search":{"semantic":{"url":"x"}}}"#, "no setting search.semantic.url"),
+            (r#"{"search":{"semantic":{"provider":"p","model":"m","dimensions":0}}}"#, "from 1 to 8192"),
         ] {
             let said = read(text).unwrap_err().to_string();
             assert!(said.contains(wrong), "{said}");

@@ -133,7 +133,7 @@ impl StaticModel {
             ModelError::new(
                 ModelErrorKind::InvalidRequest,
                 format!(
-                    "{path} cannot be used: {problem}. Download the model again, or correct search.meaning.path."
+                    "{path} cannot be used: {problem}. Download the model again, or correct search.semantic.path."
                 ),
             )
         };

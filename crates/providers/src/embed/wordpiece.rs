@@ -70,7 +70,7 @@ impl WordPiece {
         let kind = file.model.kind.as_deref().unwrap_or("WordPiece");
         if kind != "WordPiece" {
             return Err(format!(
-                "the type {kind:?} is not supported; only \"WordPiece\" is. Use a model with that tokenizer, or set search.meaning.endpoint"
+                "the type {kind:?} is not supported; only \"WordPiece\" is. Use a model with that tokenizer, or set search.semantic.endpoint"
             ));
         }
         let Value::Object(vocab) = file.model.vocab else {

@@ -83,7 +83,7 @@ pub enum ModelSourceError {
     /// It did not answer in time.
     #[error("it did not answer within {} s", .0.as_secs_f64())]
     TimedOut(Duration),
-    /// The source panicked.
+    /// The code of the source panicked; its models are missing.
     #[error("it panicked; this is a bug in the source")]
     Panicked,
 }

@@ -132,7 +132,7 @@ fn the_settings_say_whose_credential_is_sent() {
     let (settings, warnings) = Settings::load(home.path(), &|_| None);
     assert_eq!(warnings, []);
     let made = |text: Value| {
-        let read = EmbedderSettings::of_json(&json!({ "search": { "meaning": text } })).unwrap().unwrap();
+        let read = EmbedderSettings::of_json(&json!({ "search": { "semantic": text } })).unwrap().unwrap();
         settings.embedder(&read).map(|made| (made.id().to_owned(), made.is_local()))
     };
     let id = |id: &str, local| (id.to_owned(), local);

@@ -267,7 +267,7 @@ fn failed(error: rusqlite::Error) -> io::Error {
         }
         Some(ErrorCode::NotADatabase) => "; it is not a SQLite database, or it is encrypted",
         Some(ErrorCode::DatabaseCorrupt) => {
-            "; it is damaged: recover it with `sqlite3 FILE .recover | sqlite3 NEW` and import NEW"
+            "; it is damaged: close the program that uses it, recover the data into a new file (`sqlite3 FILE .recover | sqlite3 NEW`) and import NEW"
         }
         _ => "",
     };

@@ -400,14 +400,14 @@ async fn vectors_of_erased_nodes_are_erased() {
     let batch = store.without_vectors("m", 10).await.unwrap();
     let vectors = vec![vec![1.0, 0.0]; batch.texts.len()];
     store.keep_vectors("m", &batch, &vectors).await.unwrap();
-    let meaning = holder(&store, "store.meaning");
-    assert_eq!(found(&meaning, &of_nodes(&[gone, stays])).await.len(), 2);
+    let semantic = holder(&store, "store.semantic");
+    assert_eq!(found(&semantic, &of_nodes(&[gone, stays])).await.len(), 2);
     erase(&holder(&store, "store.graph"), of_nodes(&[gone])).await;
-    assert_eq!(found(&meaning, &of_nodes(&[gone])).await, []);
-    assert_eq!(found(&meaning, &of_nodes(&[stays])).await.len(), 1);
+    assert_eq!(found(&semantic, &of_nodes(&[gone])).await, []);
+    assert_eq!(found(&semantic, &of_nodes(&[stays])).await.len(), 1);
     // From the index alone: the node stays.
-    assert_eq!(erase(&meaning, of_nodes(&[stays])).await.count, 1);
-    assert_eq!(found(&meaning, &of_nodes(&[stays])).await, []);
+    assert_eq!(erase(&semantic, of_nodes(&[stays])).await.count, 1);
+    assert_eq!(found(&semantic, &of_nodes(&[stays])).await, []);
     assert!(text_of(&store, stays).await.contains("dogs"));
 }
 

@@ -102,9 +102,9 @@ pub fn notice(notice: &Notice, columns: usize, theme: &Theme) -> Vec<Line> {
         ),
         Notice::Interrupted { calls, model_call } => {
             let calls: Vec<String> = calls.iter().map(|(name, _)| format!("`{name}`")).collect();
-            let reply = "Quipu exited in the middle of a reply. The reply was lost and is not retried.";
+            let reply = "The process that waited for a reply exited or stopped responding. The reply was lost and is not retried.";
             let tools = format!(
-                "Quipu exited while these calls were running: {}. They are not run again; check what they did.",
+                "The process that ran these calls exited or stopped responding: {}. They are not run again; check what they did.",
                 calls.join(", ")
             );
             match (calls.is_empty(), *model_call) {

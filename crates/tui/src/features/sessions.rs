@@ -46,7 +46,7 @@ fn show_sessions(state: &mut State, sessions: Vec<SessionItem>, filter: &str, ef
             PickerRow::new(item.id, title, detail)
         })
         .collect();
-    let mut picker = Picker::new("Go on with", rows);
+    let mut picker = Picker::new("Continue session", rows);
     if !filter.is_empty() {
         picker.paste(filter);
         if let (1, Some(only)) = (picker.len(), picker.chosen()) {

@@ -178,7 +178,7 @@ impl State {
     fn asked(&mut self, ask: &Arc<Ask>, effects: &mut Vec<Effect>) {
         if self.focused != Some(true) {
             effects.push(Effect::Notify(match ask.permission() {
-                Some(asked) => format!("May {} run?", asked.tool),
+                Some(asked) => format!("{} needs your approval.", asked.tool),
                 None => "A question is waiting for you.".into(),
             }));
         }

@@ -83,17 +83,17 @@ fn rows(count: u8) -> Vec<PickerRow<SessionId>> {
 
 #[test]
 fn a_list() {
-    insta::assert_snapshot!(shown(|| listed("Go on with", rows(30)), &[]));
+    insta::assert_snapshot!(shown(|| listed("Continue session", rows(30)), &[]));
 }
 
 #[test]
 fn a_list_that_is_narrowed() {
-    insta::assert_snapshot!(shown(|| listed("Go on with", rows(30)), &typed("part 2")));
+    insta::assert_snapshot!(shown(|| listed("Continue session", rows(30)), &typed("part 2")));
 }
 
 #[test]
 fn a_list_in_which_nothing_fits() {
-    insta::assert_snapshot!(shown(|| listed("Go on with", rows(3)), &typed("xyz")));
+    insta::assert_snapshot!(shown(|| listed("Continue session", rows(3)), &typed("xyz")));
 }
 
 #[test]

@@ -422,7 +422,7 @@ fn full_disk(dir: &Path) {
     assert_eq!(fs::read(at("old")).unwrap(), old);
     // With a second name the file is written in place, and put back.
     fs::hard_link(at("old"), at("twin")).unwrap();
-    assert!(fails("old").contains("put back"));
+    assert!(fails("old").contains("restored"));
     assert_eq!(fs::read(at("twin")).unwrap(), old);
 
     // A directory that takes no new files.

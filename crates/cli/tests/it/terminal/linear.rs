@@ -172,9 +172,9 @@ fn lists_have_numbers_and_words_narrow_them() {
     world.run(&["-p", "tell me of pears"]).ok();
     let mut terminal = Terminal::dumb(&world, &[]);
     terminal.hears(0, "You: ");
-    terminal.line("/resume", "Go on with: 2 to choose from.\n1. tell me of pears");
+    terminal.line("/resume", "Continue session: 2 to choose from.\n1. tell me of pears");
     terminal.hears(0, "Choose: ");
-    terminal.line("apples", "Go on with with apples: 1 to choose from.\n1. tell me of apples");
+    terminal.line("apples", "Continue session with apples: 1 to choose from.\n1. tell me of apples");
     terminal.line("1", "About apples.");
     terminal.line("more", "More apples.");
     terminal.line("/tree", "Tree, default: 4 rows.\n1. ");

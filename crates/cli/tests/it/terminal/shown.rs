@@ -157,7 +157,7 @@ fn focused_terminal_is_not_notified() {
     terminal.types(LOOKED_AWAY);
     terminal.types("two\r");
     terminal.shows("`bash`: Allow");
-    terminal.tells("\u{1b}]777;notify;Quipu;May bash run?\u{7}\u{7}".as_bytes());
+    terminal.tells("\u{1b}]777;notify;Quipu;bash needs your approval.\u{7}\u{7}".as_bytes());
     terminal.types("\u{1b}y");
     terminal.tells("\u{1b}]777;notify;Quipu;The agent is done.\u{7}\u{7}".as_bytes());
     terminal.types(CTRL_D);

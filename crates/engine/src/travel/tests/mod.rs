@@ -237,7 +237,7 @@ async fn ids_that_name_nothing_are_told_and_harmless() {
     }
     // Two with the same beginning, found by trying: both are named. One that is not to be seen does not count.
     let base = fixture.nodes[5];
-    let nodes: Vec<Node> = (0..2_000).map(|at| said("again", Some(base), T + 9_000 + at)).collect();
+    let nodes: Vec<Node> = (0..2_000).map(|at| user_node("again", Some(base), T + 9_000 + at)).collect();
     let beginning = |node: &Node| node.id.to_string()[..4].to_owned();
     let mut seen = std::collections::HashMap::new();
     let (one, two) = nodes.iter().find_map(|node| Some((seen.insert(beginning(node), node)?, node))).unwrap();
@@ -251,7 +251,7 @@ async fn ids_that_name_nothing_are_told_and_harmless() {
     assert!(failed && text.contains("No node of this project"), "a branch of nobody: {text}");
     fixture.stand(one.id);
     assert!(!fixture.ask(json!({ "hash": beginning(one) })).await.1);
-    let below = said("again", Some(one.id), T + 90_000);
+    let below = user_node("again", Some(one.id), T + 90_000);
     fixture.store.commit(beside(two)).await.unwrap();
     fixture.store.commit(beside(&below)).await.unwrap();
     fixture.stand(below.id);
@@ -262,11 +262,11 @@ async fn ids_that_name_nothing_are_told_and_harmless() {
 #[tokio::test]
 async fn a_beginning_that_fits_two_nodes_names_both() {
     let fixture = fixture("x").await;
-    let first = said("again", Some(fixture.nodes[5]), T + 9_000);
+    let first = user_node("again", Some(fixture.nodes[5]), T + 9_000);
     let beginning = first.id.to_string()[..4].to_owned();
     let alike =
-        |at: &i64| said("again", Some(first.id), T + 10_000 + at).id.to_string().starts_with(&beginning);
-    let second = said("again", Some(first.id), T + 10_000 + (0..10_000_000).find(alike).unwrap());
+        |at: &i64| user_node("again", Some(first.id), T + 10_000 + at).id.to_string().starts_with(&beginning);
+    let second = user_node("again", Some(first.id), T + 10_000 + (0..10_000_000).find(alike).unwrap());
     let nodes = vec![first.clone(), second.clone()];
     fixture
         .store
@@ -279,7 +279,7 @@ async fn a_beginning_that_fits_two_nodes_names_both() {
     assert!(text.contains(&first.id.short()) && text.contains(&second.id.short()), "{text}");
 }
 
-fn said(text: &str, parent: Option<NodeId>, timestamp: i64) -> Node {
+fn user_node(text: &str, parent: Option<NodeId>, timestamp: i64) -> Node {
     let record = NodeRecord {
         parent,
         role: "user".into(),

@@ -104,7 +104,7 @@ impl Walk<'_> {
     }
 
     /// Lines that stand in the command itself, and the others.
-    pub(super) fn said(&self, command: &str, text: &[usize], open: Open) -> (Open, Open) {
+    pub(super) fn split_literal(&self, command: &str, text: &[usize], open: Open) -> (Open, Open) {
         let writes_blanks = ["<<", "echo", "printf"].iter().any(|word| command.contains(word));
         open.into_iter().partition(|(line, _)| {
             let line = self.book.line(text[*line]).trim_ascii();
@@ -202,11 +202,11 @@ impl Walk<'_> {
                     left = others;
                 }
                 if near && let StepAction::Command(command) = doing {
-                    let (said, others) = self.said(command, text, left);
+                    let (literal, others) = self.split_literal(command, text, left);
                     let (more, others) = self.pairs(&old, &|_| true, text, others, BESIDE);
                     pairs.extend(more);
                     left = others;
-                    left.extend(said);
+                    left.extend(literal);
                 }
             }
             rest = left;

@@ -25,14 +25,14 @@ enum Part {
     /// The indexes of the search by words.
     Search,
     /// The vectors.
-    Meaning,
+    Semantic,
     /// What sessions are called, what was done to files, by whom and when.
     Activity,
 }
 
 /// A table of derived rows, and the column with the row of the node that each was made of.
 const SEARCH: [(&str, &str); 2] = [("quipu_x_words", "rowid"), ("quipu_x_parts", "rowid")];
-const MEANING: [(&str, &str); 1] = [("quipu_x_vector", "seq")];
+const SEMANTIC: [(&str, &str); 1] = [("quipu_x_vector", "seq")];
 const ACTIVITY: [(&str, &str); 7] = [
     ("quipu_x_mark", "seq"),
     ("quipu_x_session", "titled"),
@@ -44,14 +44,14 @@ const ACTIVITY: [(&str, &str); 7] = [
 ];
 
 impl Part {
-    const ALL: [Self; 5] = [Self::Graph, Self::Jobs, Self::Search, Self::Meaning, Self::Activity];
+    const ALL: [Self; 5] = [Self::Graph, Self::Jobs, Self::Search, Self::Semantic, Self::Activity];
 
     fn name(self) -> &'static str {
         match self {
             Self::Graph => "store.graph",
             Self::Jobs => "store.jobs",
             Self::Search => "store.search",
-            Self::Meaning => "store.meaning",
+            Self::Semantic => "store.semantic",
             Self::Activity => "store.activity",
         }
     }
@@ -68,7 +68,7 @@ impl Part {
         } else if begins(&["quipu_x_search", "quipu_x_late", "quipu_x_words", "quipu_x_parts"]) {
             Self::Search
         } else if begins(&["quipu_x_meaning", "quipu_x_vector"]) {
-            Self::Meaning
+            Self::Semantic
         } else if begins(&["quipu_x_"]) {
             Self::Activity
         } else {
@@ -80,7 +80,7 @@ impl Part {
         match self {
             Self::Graph | Self::Jobs => &[],
             Self::Search => &SEARCH,
-            Self::Meaning => &MEANING,
+            Self::Semantic => &SEMANTIC,
             Self::Activity => &ACTIVITY,
         }
     }
@@ -109,7 +109,9 @@ impl StoreHolder {
         let work = move |connection: &Connection| match part {
             Part::Graph => seek::find(connection, &query, &needles),
             Part::Jobs => find_jobs(connection, &query, &needles),
-            Part::Search | Part::Meaning | Part::Activity => find_derived(connection, part, &query, &needles),
+            Part::Search | Part::Semantic | Part::Activity => {
+                find_derived(connection, part, &query, &needles)
+            }
         };
         Ok(self.store.read_indexed(work).await?)
     }
@@ -131,7 +133,7 @@ impl StoreHolder {
                 let erased = match part {
                     Part::Graph => rewrite::erase(connection, &targets, &needles, &*is_dead)?,
                     Part::Jobs => erase_jobs(connection, &targets, &needles)?,
-                    Part::Search | Part::Meaning | Part::Activity => {
+                    Part::Search | Part::Semantic | Part::Activity => {
                         erase_derived(connection, part, &targets, &needles)?
                     }
                 };
