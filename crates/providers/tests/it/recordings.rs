@@ -13,7 +13,7 @@ fn model(wire: Wire) -> Arc<Model> {
     let cost = Prices { input: 3.0, output: 15.0, cache_read: 0.3, cache_write: 3.75, ..Prices::default() };
     let (id, provider) = match wire {
         Wire::Messages => ("claude-test-1".into(), "anthropic".into()),
-        Wire::Completions => ("test-1".into(), "testing".into()),
+        Wire::Completions | Wire::Responses => ("test-1".into(), "testing".into()),
     };
     Arc::new(Model { id, provider, api: api(wire).into(), cost, ..Model::default() })
 }
@@ -38,6 +38,7 @@ fn directory(wire: Wire) -> &'static str {
     match wire {
         Wire::Messages => "tests/recordings",
         Wire::Completions => "tests/recordings/completions",
+        Wire::Responses => "tests/recordings/responses",
     }
 }
 
@@ -57,7 +58,7 @@ fn recordings() -> Vec<Recording> {
             bytes: std::fs::read(&path).unwrap(),
         }));
     }
-    assert_eq!(all.len(), 14 + 21);
+    assert_eq!(all.len(), 14 + 21 + 39);
     all
 }
 
