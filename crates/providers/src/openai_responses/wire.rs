@@ -75,7 +75,7 @@ pub(super) enum Role {
     Assistant,
 }
 
-/// One item of the input.
+/// What was said, done or thought, in order.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(super) enum InputItem<'a> {
