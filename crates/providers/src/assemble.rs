@@ -34,7 +34,7 @@ pub(crate) enum Piece {
 #[derive(Debug)]
 enum Kind {
     Text,
-    Thinking { signature: String, redacted: bool },
+    Thinking { redacted: bool },
     ToolCall { id: CallId, name: String },
 }
 
@@ -42,6 +42,8 @@ enum Kind {
 struct Block {
     kind: Kind,
     text: String,
+    /// What the provider wants back with the block; empty for nothing.
+    signature: String,
     joiner: Joiner,
     open: bool,
 }
@@ -59,6 +61,8 @@ pub(crate) struct Assembler {
     unknown: Vec<Json>,
     /// Bytes of content so far.
     size: usize,
+    /// What the usual price is multiplied by.
+    price_factor: f64,
 }
 
 /// The arguments of a tool call, from the text that the model wrote: the JSON value, an empty object for no
@@ -92,7 +96,13 @@ impl Assembler {
             ids: HashSet::new(),
             unknown: Vec::new(),
             size: 0,
+            price_factor: 1.0,
         }
+    }
+
+    /// The call is charged so many times the usual price.
+    pub(crate) fn set_price_factor(&mut self, factor: f64) {
+        self.price_factor = factor;
     }
 
     /// The first event was read: `response_id` and `usage` may be set before.
@@ -137,7 +147,7 @@ impl Assembler {
     }
 
     pub(crate) fn start_thinking(&mut self, wire: u64, out: &mut Vec<CallEvent>) -> Result<(), ModelError> {
-        let index = self.add(wire, Kind::Thinking { signature: String::new(), redacted: false })?;
+        let index = self.add(wire, Kind::Thinking { redacted: false })?;
         out.push(CallEvent::Delta(Delta::ThinkingStarted { index }));
         Ok(())
     }
@@ -150,7 +160,8 @@ impl Assembler {
         out: &mut Vec<CallEvent>,
     ) -> Result<(), ModelError> {
         self.grow(data.len())?;
-        let index = self.add(wire, Kind::Thinking { signature: data, redacted: true })?;
+        let index = self.add(wire, Kind::Thinking { redacted: true })?;
+        self.blocks[index].signature = data;
         out.push(CallEvent::Delta(Delta::ThinkingStarted { index }));
         Ok(())
     }
@@ -203,7 +214,7 @@ impl Assembler {
         let (index, block) = self.open_block(wire)?;
         let fits = match block.kind {
             Kind::Text => piece == Piece::Text,
-            Kind::Thinking { redacted, .. } => piece == Piece::Thinking && !redacted,
+            Kind::Thinking { redacted } => piece == Piece::Thinking && !redacted,
             Kind::ToolCall { .. } => piece == Piece::Arguments,
         };
         if !fits {
@@ -223,13 +234,31 @@ impl Assembler {
     /// Adds to the signature of a thinking block.
     pub(crate) fn sign(&mut self, wire: u64, more: &str) -> Result<(), ModelError> {
         self.grow(more.len())?;
-        match &mut self.open_block(wire)?.1.kind {
-            Kind::Thinking { signature, redacted: false } => {
-                signature.push_str(more);
+        let block = self.open_block(wire)?.1;
+        match block.kind {
+            Kind::Thinking { redacted: false } => {
+                block.signature.push_str(more);
                 Ok(())
             }
             _ => Err(malformed(format!("signed block {wire}, which is not thinking"))),
         }
+    }
+
+    /// Sets the whole signature of an open block of any kind.
+    pub(crate) fn set_signature(&mut self, wire: u64, signature: String) -> Result<(), ModelError> {
+        self.grow(signature.len())?;
+        self.open_block(wire)?.1.signature = signature;
+        Ok(())
+    }
+
+    /// Replaces the signature of a block, which may have ended.
+    pub(crate) fn replace_signature(&mut self, wire: u64, signature: String) -> Result<(), ModelError> {
+        self.grow(signature.len())?;
+        let index = self.by_wire.get(&wire).copied().flatten();
+        if let Some(block) = index.and_then(|index| self.blocks.get_mut(index)) {
+            block.signature = signature;
+        }
+        Ok(())
     }
 
     pub(crate) fn end(&mut self, wire: u64, out: &mut Vec<CallEvent>) -> Result<(), ModelError> {
@@ -258,6 +287,12 @@ impl Assembler {
     ) -> (AssistantMessage, Vec<Json>) {
         let usage = &mut self.message.usage;
         usage.cost = model.price(usage);
+        let cost = &mut usage.cost;
+        for part in
+            [&mut cost.input, &mut cost.output, &mut cost.cache_read, &mut cost.cache_write, &mut cost.total]
+        {
+            *part *= self.price_factor;
+        }
         if let Some(error) = error {
             self.message.stop_reason = match error.kind {
                 ModelErrorKind::Aborted => StopReason::Aborted,
@@ -317,7 +352,8 @@ impl Assembler {
         }
         let index = self.blocks.len();
         self.claim(wire, Some(index))?;
-        self.blocks.push(Block { kind, text: String::new(), joiner: Joiner::default(), open: true });
+        let (text, signature) = (String::new(), String::new());
+        self.blocks.push(Block { kind, text, signature, joiner: Joiner::default(), open: true });
         Ok(index)
     }
 
@@ -354,18 +390,19 @@ fn close(index: usize, block: &mut Block, out: &mut Vec<CallEvent>) {
 impl Block {
     fn into_content(mut self) -> Content {
         self.text.extend(self.joiner.finish());
+        let signature = (!self.signature.is_empty()).then_some(self.signature);
         match self.kind {
-            Kind::Text => Content::Text(TextContent { text: self.text, text_signature: None }),
-            Kind::Thinking { signature, redacted } => Content::Thinking(ThinkingContent {
+            Kind::Text => Content::Text(TextContent { text: self.text, text_signature: signature }),
+            Kind::Thinking { redacted } => Content::Thinking(ThinkingContent {
                 thinking: self.text,
-                thinking_signature: (!signature.is_empty()).then_some(signature),
+                thinking_signature: signature,
                 redacted: redacted.then_some(true),
             }),
             Kind::ToolCall { id, name } => Content::ToolCall(ToolCall {
                 id,
                 name,
                 arguments: tool_arguments(&self.text),
-                thought_signature: None,
+                thought_signature: signature,
                 namespace: None,
             }),
         }

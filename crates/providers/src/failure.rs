@@ -149,7 +149,7 @@ fn by_word(word: &str) -> Option<ModelErrorKind> {
         "billing_error" => K::Quota,
         "not_found_error" => K::UnknownModel,
         "request_too_large" => K::ContextOverflow,
-        "invalid_request_error" => K::InvalidRequest,
+        "invalid_request_error" | "invalid_prompt" => K::InvalidRequest,
         _ => return None,
     })
 }

@@ -24,6 +24,7 @@ mod model_sources;
 mod models_file;
 pub mod net;
 pub mod openai;
+pub mod openai_responses;
 mod outgoing;
 mod prepare;
 mod provider;
@@ -62,6 +63,7 @@ pub use model_sources::{
     SourcedModel,
 };
 pub use openai::OpenAiCompletions;
+pub use openai_responses::{AzureDeployment, OpenAiResponses};
 pub use outgoing::{HeaderChanges, PROTECTED_HEADERS, ResponseHead};
 pub use provider::*;
 pub use quipu_protocol::{CallEnd, CallEvent, Charge, clamp_level, level_name, levels, parse_level};

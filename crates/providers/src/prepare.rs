@@ -7,6 +7,7 @@ use quipu_protocol::{
     AssistantMessage, Body, CallId, Content, ImageContent, Json, Message, Model, ModelError, ModelErrorKind,
     ModelRequest, StopReason, without_lone_surrogates,
 };
+use serde_json::{Map, Value};
 
 /// Tokens of the window that stay free beside the estimated input.
 const MARGIN: u64 = 4_096;
@@ -299,6 +300,23 @@ fn depth(json: &str) -> usize {
         }
     }
     deepest
+}
+
+/// `samplingParams` of the model, without the `fixed` members, which would make another request of it.
+pub(crate) fn sampling(model: &Model, fixed: &[&str]) -> Map<String, Value> {
+    match model.sampling_params.as_ref().map(|params| sendable(params).value()) {
+        Some(Value::Object(mut params)) => {
+            params.retain(|name, _| !fixed.contains(&name.as_str()));
+            params
+        }
+        Some(_) | None => Map::new(),
+    }
+}
+
+/// The beginning of a session's name that caches are found by: at most 64 characters.
+pub(crate) fn cache_key(session: &str) -> &str {
+    const LONGEST: usize = 64;
+    session.char_indices().nth(LONGEST).map_or(session, |(end, _)| &session[..end])
 }
 
 /// A message or what stands beside them cannot be written as JSON.

@@ -15,13 +15,18 @@ use crate::credentials::{
 use crate::local::{self, LocalEndpoint};
 use crate::model_sources::{self, GatheredModels, ModelSources, OwnModels, SourcedModel};
 use crate::models_file::{self, ProviderConfig};
+use crate::openai_responses::AzureDeployment;
 use crate::values::{self, Shell, Vars};
 use crate::warning::Warning;
-use crate::{AnthropicMessages, OpenAiCompletions, anthropic, openai};
+use crate::{AnthropicMessages, OpenAiCompletions, OpenAiResponses, anthropic, openai, openai_responses};
 use crate::{CallOptions, CallSettings, LocalServer, Provider, failure, net, settings_file};
 
 /// Secrets shorter than this are not given to [`Settings::secrets`]: replacing them would tear ordinary text.
 const MIN_SECRET: usize = 8;
+
+/// The wires that this version speaks.
+const SUPPORTED: [&str; 4] =
+    [anthropic::API, openai::API, openai_responses::API, openai_responses::AZURE_API];
 
 /// Credentials, and headers.
 type Access = (Credentials, Vec<(String, String)>);
@@ -301,7 +306,10 @@ impl Settings {
     /// Whether the model can be called: its wire is one that we speak, and there is a credential or none is
     /// needed. Runs no command.
     pub fn is_available(&self, model: &Model) -> bool {
-        is_supported(model) && (self.credential_source(&model.provider).is_some() || is_local(model))
+        let has_address = || AzureDeployment::of(model, |name| self.variable(&model.provider, name)).is_ok();
+        is_supported(model)
+            && (!is_deployed(model) || has_address())
+            && (self.credential_source(&model.provider).is_some() || is_local(model))
     }
 
     /// Whether some model of the provider could be available, without parsing the catalogue's.
@@ -350,6 +358,14 @@ impl Settings {
         api_key: Option<&str>,
     ) -> Result<Arc<dyn Provider>, ModelError> {
         let provider = model.provider.as_str();
+        let mut model = model.clone();
+        let deployment = if is_deployed(&model) {
+            let deployment = AzureDeployment::of(&model, |name| self.variable(provider, name))?;
+            model.base_url.clone_from(&deployment.base_url);
+            Some(deployment)
+        } else {
+            None
+        };
         if model.base_url.is_empty() {
             return Err(ModelError::new(
                 ModelErrorKind::InvalidRequest,
@@ -359,26 +375,29 @@ impl Settings {
                 ),
             ));
         }
-        if !is_supported(model) {
+        if !is_supported(&model) {
             return Err(ModelError::new(
                 ModelErrorKind::InvalidRequest,
                 format!(
-                    "{provider}/{} uses the API {:?}, which is not supported yet. Supported are {:?} and {:?}.",
+                    "{provider}/{} uses the API {:?}, which is not supported yet. Supported are {}.",
                     model.id,
                     model.api,
-                    anthropic::API,
-                    openai::API
+                    SUPPORTED.map(|api| format!("{api:?}")).join(", ")
                 ),
             ));
         }
         let given = api_key.map(str::trim).filter(|key| !key.is_empty());
-        let mut model = model.clone();
         let (credentials, headers) = self.access_to(&mut model, given)?;
         let options = self.options.clone();
-        Ok(if model.api == openai::API {
-            Arc::new(OpenAiCompletions::new(&model, credentials, &headers, options)?)
-        } else {
-            Arc::new(AnthropicMessages::new(&model, credentials, &headers, options)?)
+        if let Some(deployment) = deployment {
+            let deployment = AzureDeployment { base_url: model.base_url.clone(), ..deployment };
+            let made = OpenAiResponses::deployed(&model, deployment, credentials, &headers, options)?;
+            return Ok(Arc::new(made));
+        }
+        Ok(match model.api.as_str() {
+            openai::API => Arc::new(OpenAiCompletions::new(&model, credentials, &headers, options)?),
+            openai_responses::API => Arc::new(OpenAiResponses::new(&model, credentials, &headers, options)?),
+            _ => Arc::new(AnthropicMessages::new(&model, credentials, &headers, options)?),
         })
     }
 
@@ -426,17 +445,11 @@ impl Settings {
 
     /// The base URL with `{NAME}` replaced by variables.
     fn fill_in(&self, model: &Model) -> Result<String, ModelError> {
-        let own = match self.keys.auth.get(&model.provider) {
-            Some(AuthEntry::ApiKey { env, .. }) => Some(env),
-            Some(AuthEntry::Oauth { .. }) | None => None,
-        };
         let mut url = model.base_url.clone();
         while let Some((before, rest)) = url.split_once('{') {
             let Some((name, after)) = rest.split_once('}') else { break };
-            let value = own
-                .and_then(|env| env.get(name).cloned())
-                .or_else(|| self.keys.vars.get(name).cloned().flatten());
-            let Some(value) = value.filter(|value| !value.contains('{')) else {
+            let Some(value) = self.variable(&model.provider, name).filter(|value| !value.contains('{'))
+            else {
                 return Err(ModelError::new(
                     ModelErrorKind::NoCredential,
                     format!(
@@ -448,6 +461,15 @@ impl Settings {
             url = format!("{before}{value}{after}");
         }
         Ok(url)
+    }
+
+    /// A variable that calls to `provider` depend on: of its entry in `auth.json`, or of the environment.
+    fn variable(&self, provider: &str, name: &str) -> Option<String> {
+        let own = match self.keys.auth.get(provider) {
+            Some(AuthEntry::ApiKey { env, .. }) => env.get(name).cloned(),
+            Some(AuthEntry::Oauth { .. }) | None => None,
+        };
+        own.or_else(|| self.keys.vars.get(name).cloned().flatten())
     }
 
     fn headers(&self, model: &Model) -> Result<Vec<(String, String)>, ModelError> {
@@ -540,7 +562,12 @@ fn usual(home: &Path) -> Arc<Shell> {
 
 /// Whether this version speaks the model's wire, and knows where to.
 pub fn is_supported(model: &Model) -> bool {
-    matches!(model.api.as_str(), anthropic::API | openai::API) && !model.base_url.is_empty()
+    SUPPORTED.contains(&model.api.as_str()) && (!model.base_url.is_empty() || is_deployed(model))
+}
+
+/// Whether each customer has an address of their own, which variables say.
+fn is_deployed(model: &Model) -> bool {
+    model.api == openai_responses::AZURE_API
 }
 
 fn is_local(model: &Model) -> bool {

@@ -59,7 +59,7 @@ impl Reply {
     pub fn error_on(wire: Wire, status: u16, kind: &str, message: &str) -> Self {
         let error = match wire {
             Wire::Messages => return Self::error(status, kind, message),
-            Wire::Completions => {
+            Wire::Completions | Wire::Responses => {
                 serde_json::json!({ "message": message, "type": kind, "param": null, "code": null })
             }
         };

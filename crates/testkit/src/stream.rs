@@ -12,6 +12,8 @@ pub enum Wire {
     Messages,
     /// Deltas of one choice (`…/chat/completions`).
     Completions,
+    /// Items that are added and done (`…/responses`).
+    Responses,
 }
 
 /// Builds the event stream of one answer, block after block.
@@ -67,6 +69,11 @@ impl Answer {
                 self.block(&json!({ "type": "text", "text": "" }), deltas)
             }
             Wire::Completions => self.deltas(halves(text).map(|piece| json!({ "content": piece }))),
+            Wire::Responses => {
+                let part = json!({ "type": "output_text", "text": text, "annotations": [] });
+                let item = json!({ "type": "message", "role": "assistant", "content": [part] });
+                self.item(&item, "content", "response.output_text.delta", halves(text))
+            }
         }
     }
 
@@ -84,6 +91,11 @@ impl Answer {
             Wire::Completions => {
                 self.deltas(halves(thinking).map(|piece| json!({ "reasoning_content": piece })))
             }
+            Wire::Responses => {
+                let part = json!({ "type": "summary_text", "text": thinking });
+                let item = json!({ "type": "reasoning", "summary": [part], "encrypted_content": signature });
+                self.item(&item, "summary", "response.reasoning_summary_text.delta", halves(thinking))
+            }
         }
     }
 
@@ -95,6 +107,10 @@ impl Answer {
             Wire::Completions => {
                 let detail = json!({ "type": "reasoning.encrypted", "data": data, "index": 0 });
                 self.deltas([json!({ "reasoning_details": [detail] })])
+            }
+            Wire::Responses => {
+                let item = json!({ "type": "reasoning", "summary": [], "encrypted_content": data });
+                self.item(&item, "summary", "", [])
             }
         }
     }
@@ -128,6 +144,15 @@ impl Answer {
                 let more = pieces.map(|piece| json!({ "index": index, "function": { "arguments": piece } }));
                 let deltas = std::iter::once(start).chain(more);
                 self.deltas(deltas.map(|call| json!({ "tool_calls": [call] })))
+            }
+            Wire::Responses => {
+                let pieces: Vec<&str> = pieces.collect();
+                let mut item = json!({ "type": "function_call", "name": name, "arguments": pieces.concat() });
+                match id.split_once('|') {
+                    Some((call_id, id)) => (item["call_id"], item["id"]) = (json!(call_id), json!(id)),
+                    None => item["call_id"] = json!(id),
+                }
+                self.item(&item, "arguments", "response.function_call_arguments.delta", pieces)
             }
         }
     }
@@ -168,6 +193,13 @@ impl Answer {
                 json!({ "type": "message_start", "message": message })
             }
             Wire::Completions => chunk(&json!({ "role": "assistant", "content": "" }), None),
+            Wire::Responses => {
+                let response = json!({
+                    "id": "msg_test", "object": "response", "status": "in_progress", "model": "test-model",
+                    "output": [], "usage": null,
+                });
+                json!({ "type": "response.created", "response": response })
+            }
         };
         std::iter::once(&start).chain(&self.events).map(|event| self.frame(event)).collect()
     }
@@ -202,6 +234,24 @@ impl Answer {
                 out.push_str(&self.frame(&last));
                 out.push_str("data: [DONE]\n\n");
             }
+            Wire::Responses => {
+                let reason = self.stop.as_deref().filter(|reason| *reason != "completed");
+                let status = if reason.is_some() { "incomplete" } else { "completed" };
+                let details = reason.map(|reason| json!({ "reason": reason }));
+                let response = json!({
+                    "id": "msg_test", "object": "response", "status": status, "model": "test-model", "output": [],
+                    "error": null, "incomplete_details": details,
+                    "usage": {
+                        "input_tokens": input + read + written,
+                        "input_tokens_details": { "cached_tokens": read, "cache_write_tokens": written },
+                        "output_tokens": output,
+                        "output_tokens_details": { "reasoning_tokens": 0 },
+                        "total_tokens": input + output + read + written,
+                    },
+                });
+                let end = json!({ "type": format!("response.{status}"), "response": response });
+                out.push_str(&self.frame(&end));
+            }
         }
         out
     }
@@ -213,7 +263,7 @@ impl Answer {
 
     fn frame(&self, event: &Value) -> String {
         match self.wire {
-            Wire::Messages => {
+            Wire::Messages | Wire::Responses => {
                 format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or_default())
             }
             Wire::Completions => format!("data: {event}\n\n"),
@@ -223,6 +273,27 @@ impl Answer {
     fn deltas(mut self, deltas: impl IntoIterator<Item = Value>) -> Self {
         self.events.extend(deltas.into_iter().map(|delta| chunk(&delta, None)));
         self
+    }
+
+    /// An item of the output, which begins with nothing in `member`, and deltas of this type.
+    fn item<'a>(
+        mut self,
+        item: &Value,
+        member: &str,
+        delta: &str,
+        pieces: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
+        let index = self.blocks;
+        self.blocks += 1;
+        let mut start = item.clone();
+        start[member] = if item[member].is_string() { json!("") } else { json!([]) };
+        let added = "response.output_item.added";
+        self.events.push(json!({ "type": added, "output_index": index, "item": start }));
+        for piece in pieces {
+            let place = if member == "summary" { "summary_index" } else { "content_index" };
+            self.events.push(json!({ "type": delta, "output_index": index, place: 0, "delta": piece }));
+        }
+        self.event(json!({ "type": "response.output_item.done", "output_index": index, "item": item }))
     }
 
     fn block(mut self, start: &Value, deltas: impl IntoIterator<Item = Value>) -> Self {

@@ -59,6 +59,7 @@ fn configure(world: &World, wire: Wire) {
     let api = match wire {
         Wire::Messages => "anthropic-messages",
         Wire::Completions => "openai-completions",
+        Wire::Responses => "openai-responses",
     };
     let mut providers = serde_json::Map::new();
     for Case { provider, model, .. } in CASES.iter().filter(|case| !case.model.is_empty()) {
@@ -104,6 +105,24 @@ fn check_completions(messages: &[Value]) {
     assert_eq!((messages.last().unwrap()["role"].as_str(), open.len()), (Some("user"), 0));
 }
 
+/// The same where each call and each result is an item.
+fn check_responses(items: &[Value]) {
+    let mut open = BTreeSet::new();
+    for item in items {
+        match item["type"].as_str() {
+            Some("function_call_output") => {
+                assert!(open.remove(item["call_id"].as_str().unwrap()), "{items:?}");
+            }
+            Some("function_call") => {
+                assert!(open.insert(item["call_id"].as_str().unwrap()), "{items:?}");
+            }
+            _ => {}
+        }
+        assert!(item["role"] != "user" || open.is_empty(), "{items:?}");
+    }
+    assert_eq!((items.last().unwrap()["role"].as_str(), open.len()), (Some("user"), 0));
+}
+
 #[test]
 fn imported_sessions_continue_with_their_own_model() {
     let world = World::new([]);
@@ -133,7 +152,7 @@ fn imported_sessions_continue_with_their_own_model() {
         });
         sessions.push(found.unwrap_or_else(|| panic!("{}: {reports:?}", case.agent)).to_owned());
     }
-    for wire in [Wire::Messages, Wire::Completions] {
+    for wire in [Wire::Messages, Wire::Completions, Wire::Responses] {
         configure(&world, wire);
         for (case, session) in CASES.iter().zip(&sessions) {
             world.server.push(Answer::on(wire).text("Yes.").reply());
@@ -143,10 +162,11 @@ fn imported_sessions_continue_with_their_own_model() {
             if !case.model.is_empty() {
                 assert_eq!(body["model"], case.model, "{}", case.agent);
             }
-            let messages = body["messages"].as_array().unwrap();
+            let messages = &messages(world.requests().last().unwrap());
             match wire {
                 Wire::Messages => check_messages(messages),
                 Wire::Completions => check_completions(messages),
+                Wire::Responses => check_responses(messages),
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What servers get wrong, on both wires: each time one message, the right exit code, and a session that goes on.
+//! What servers get wrong, on every wire: each time one message, the right exit code, and a session that goes on.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::support::*;
 
 /// Each test once for each wire.
-macro_rules! on_both_wires {
+macro_rules! on_every_wire {
     ($($test:ident),* $(,)?) => {
         mod messages {
             $(#[test] fn $test() { super::$test(super::Wire::Messages); })*
@@ -16,10 +16,13 @@ macro_rules! on_both_wires {
         mod completions {
             $(#[test] fn $test() { super::$test(super::Wire::Completions); })*
         }
+        mod responses {
+            $(#[test] fn $test() { super::$test(super::Wire::Responses); })*
+        }
     };
 }
 
-on_both_wires!(
+on_every_wire!(
     a_wrong_key,
     refusals,
     nobody_answers,
@@ -50,11 +53,14 @@ fn world(wire: Wire, script: impl IntoIterator<Item = Reply>) -> World {
 
 fn configure(world: &World, wire: Wire, url: &str) {
     world.configure(url);
-    if wire == Wire::Completions {
-        let file = world.path("home/.quipu/models.json");
-        let text = std::fs::read_to_string(&file).unwrap();
-        std::fs::write(&file, text.replace("anthropic-messages", "openai-completions")).unwrap();
-    }
+    let api = match wire {
+        Wire::Messages => "anthropic-messages",
+        Wire::Completions => "openai-completions",
+        Wire::Responses => "openai-responses",
+    };
+    let file = world.path("home/.quipu/models.json");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace("anthropic-messages", api)).unwrap();
 }
 
 /// One attempt fails for good with `code` and these words, and the session goes on.
@@ -198,6 +204,7 @@ fn answers_that_are_none(wire: Wire) {
     let half = match wire {
         Wire::Messages => "event: message_start\ndata: {\"type\":\"message_start\",\n\n",
         Wire::Completions => "data: {\"id\":\"c-1\",\"choices\":[\n\n",
+        Wire::Responses => "data: {\"type\":\"response.created\",\n\n",
     };
     check(wire, Reply::sse(half), 1, &["base URL"]);
     // An event that nobody knows, and no other.
@@ -218,7 +225,7 @@ fn errors_in_the_middle_of_an_answer(wire: Wire) {
         let begin = Answer::on(wire).text("Half an answer").unfinished();
         let event = json!({ "type": "error", "error": { "type": kind, "message": message } });
         Reply::sse(match wire {
-            Wire::Messages => format!("{begin}event: error\ndata: {event}\n\n"),
+            Wire::Messages | Wire::Responses => format!("{begin}event: error\ndata: {event}\n\n"),
             Wire::Completions => format!("{begin}data: {{\"error\":{}}}\n\n", event["error"]),
         })
     };
@@ -277,6 +284,10 @@ fn a_reply_of_a_hundred_megabytes(wire: Wire) {
             }),
         ),
         Wire::Completions => (r#"{"choices":[]}"#, json!({ "choices": [{ "delta": { "content": words } }] })),
+        Wire::Responses => (
+            r#"{"type":"response.output_item.added","output_index":1,"item":{"type":"message"}}"#,
+            json!({ "type": "response.output_text.delta", "output_index": 1, "delta": words }),
+        ),
     };
     let text = {
         let piece = format!("data: {delta}\n\n");
@@ -329,6 +340,7 @@ fn events_that_are_repeated(wire: Wire) {
     match wire {
         Wire::Messages => check(wire, said, 1, &["started block 0 twice", "base URL"]),
         Wire::Completions => drop(works(wire, said, "HHaa")),
+        Wire::Responses => check(wire, said, 1, &["began item 0 twice", "base URL"]),
     }
     // What ends an answer may be said again on both.
     let stream = Answer::on(wire).text("Once").stream();
@@ -343,13 +355,14 @@ fn events_that_are_repeated(wire: Wire) {
     assert!(!world.path("work/made").exists());
     match wire {
         Wire::Messages => drop(ran.fails(1, &["started block 0 twice"])),
+        Wire::Responses => drop(ran.fails(1, &["began item 0 twice"])),
         Wire::Completions => {
             assert_eq!(ran.ok().text(), "Well.\n");
             let result = wire_text(messages(&world.requests()[1]).last().unwrap());
             assert!(result.contains("not valid JSON"), "{result}");
         }
     }
-    if wire == Wire::Messages {
+    if wire != Wire::Completions {
         // The answer that was meant for the tool's result.
         world.run(&["-p", "-c", "again"]).ok();
     }
@@ -376,9 +389,14 @@ fn a_model_that_changes_its_name(wire: Wire) {
 
 /// The first reason counts.
 fn two_reasons_for_the_end(wire: Wire) {
+    // On one wire the whole last event says it.
+    let limited = Answer::on(wire).text("Hello, this is an answer.").stop("max_output_tokens").stream();
+    let ends = [text_stream(wire), limited]
+        .map(|stream| stream.split_inclusive("\n\n").last().unwrap_or_default().to_owned());
     let (natural, limit) = match wire {
         Wire::Messages => ("\"stop_reason\":\"end_turn\"", "\"stop_reason\":\"max_tokens\""),
         Wire::Completions => ("\"finish_reason\":\"stop\"", "\"finish_reason\":\"length\""),
+        Wire::Responses => (ends[0].as_str(), ends[1].as_str()),
     };
     for (first, second, reason) in [(natural, limit, "stop"), (limit, natural, "length")] {
         let mut stream = String::new();
@@ -413,6 +431,11 @@ fn one_id_for_two_calls(wire: Wire) {
             let blocks = last["content"].as_array().unwrap().clone();
             blocks.iter().map(|block| (block["tool_use_id"].to_string(), wire_text(block))).collect()
         }
+        Wire::Responses => messages(request)
+            .iter()
+            .filter(|item| item["type"] == "function_call_output")
+            .map(|item| (item["call_id"].to_string(), wire_text(item)))
+            .collect(),
         Wire::Completions => messages(request)
             .iter()
             .filter(|message| message["role"] == "tool")
@@ -461,6 +484,9 @@ fn counts_that_shrink(wire: Wire) {
         }
         Wire::Completions => {
             r#"{"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":0}}}"#
+        }
+        Wire::Responses => {
+            r#"{"type":"response.in_progress","response":{"usage":{"input_tokens":1,"output_tokens":2}}}"#
         }
     };
     let less = format!("data: {less}\n\n");

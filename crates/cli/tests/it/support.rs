@@ -534,13 +534,15 @@ pub(crate) fn wire_text(message: &Value) -> String {
             })
             .collect::<Vec<_>>()
             .join("\n"),
-        _ => String::new(),
+        // A result where each has an item of its own.
+        _ => message["output"].as_str().unwrap_or_default().to_owned(),
     }
 }
 
-/// The messages of a request on the wire.
+/// The messages of a request on the wire, or the items of its input.
 pub(crate) fn messages(request: &CapturedRequest) -> Vec<Value> {
-    request.json()["messages"].as_array().unwrap().clone()
+    let body = request.json();
+    body["messages"].as_array().or(body["input"].as_array()).unwrap().clone()
 }
 
 /// Whether a process lives. A zombie does not.

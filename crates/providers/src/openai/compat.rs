@@ -11,51 +11,51 @@ use crate::net;
 /// What a server wants or does otherwise. The names are those of `compat` in `models.json`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Compat {
+pub(crate) struct Compat {
     /// Takes `store`, which we set to false.
-    pub(super) supports_store: bool,
+    pub(crate) supports_store: bool,
     /// Wants the system prompt of a model that thinks in a message of the role `developer`.
-    pub(super) supports_developer_role: bool,
-    pub(super) supports_reasoning_effort: bool,
+    pub(crate) supports_developer_role: bool,
+    pub(crate) supports_reasoning_effort: bool,
     /// Takes `stream_options`.
-    pub(super) supports_usage_in_streaming: bool,
+    pub(crate) supports_usage_in_streaming: bool,
     /// Says why an answer ended. Of one that does not, the end of the body is the end of the answer.
-    pub(super) supports_finish_reason: bool,
+    pub(crate) supports_finish_reason: bool,
     /// Takes `strict` in the declaration of a tool.
-    pub(super) supports_strict_mode: bool,
-    pub(super) max_tokens_field: MaxTokensField,
+    pub(crate) supports_strict_mode: bool,
+    pub(crate) max_tokens_field: MaxTokensField,
     /// Wants the tool's name in its result.
-    pub(super) requires_tool_result_name: bool,
+    pub(crate) requires_tool_result_name: bool,
     /// Refuses a user's message right behind a tool's result.
-    pub(super) requires_assistant_after_tool_result: bool,
+    pub(crate) requires_assistant_after_tool_result: bool,
     /// Refuses `null` as the content of an answer.
-    pub(super) requires_non_null_assistant_content: bool,
+    pub(crate) requires_non_null_assistant_content: bool,
     /// Wants `tools` when the conversation holds calls, even if there are none any more.
-    pub(super) requires_tools_with_tool_history: bool,
+    pub(crate) requires_tools_with_tool_history: bool,
     /// Takes its own thinking back as text only.
-    pub(super) requires_thinking_as_text: bool,
+    pub(crate) requires_thinking_as_text: bool,
     /// Wants `reasoning_content` in each answer, empty if need be.
-    pub(super) requires_reasoning_content_on_assistant_messages: bool,
-    pub(super) thinking_format: ThinkingFormat,
-    pub(super) chat_template_kwargs: Map<String, Value>,
-    pub(super) chat_template_args: Map<String, Value>,
+    pub(crate) requires_reasoning_content_on_assistant_messages: bool,
+    pub(crate) thinking_format: ThinkingFormat,
+    pub(crate) chat_template_kwargs: Map<String, Value>,
+    pub(crate) chat_template_args: Map<String, Value>,
     /// The member that limits the tokens of thinking.
-    pub(super) thinking_token_budget_field: Option<String>,
+    pub(crate) thinking_token_budget_field: Option<String>,
     /// That member is `thinking_token_budget`.
-    pub(super) supports_thinking_token_budget: bool,
+    pub(crate) supports_thinking_token_budget: bool,
     /// Streams the arguments of tools only when it is asked to.
-    pub(super) zai_tool_stream: bool,
-    pub(super) cache_control_format: Option<CacheControlFormat>,
-    pub(super) prompt_cache_key_mode: PromptCacheKeyMode,
+    pub(crate) zai_tool_stream: bool,
+    pub(crate) cache_control_format: Option<CacheControlFormat>,
+    pub(crate) prompt_cache_key_mode: PromptCacheKeyMode,
     /// Can keep what it has read for a day.
-    pub(super) supports_long_cache_retention: bool,
-    pub(super) send_session_affinity_headers: bool,
-    pub(super) session_affinity_format: SessionAffinityFormat,
-    pub(super) open_router_routing: Option<Map<String, Value>>,
-    pub(super) vercel_gateway_routing: Option<Map<String, Value>>,
-    pub(super) vllm_priority: Option<i64>,
+    pub(crate) supports_long_cache_retention: bool,
+    pub(crate) send_session_affinity_headers: bool,
+    pub(crate) session_affinity_format: SessionAffinityFormat,
+    pub(crate) open_router_routing: Option<Map<String, Value>>,
+    pub(crate) vercel_gateway_routing: Option<Map<String, Value>>,
+    pub(crate) vllm_priority: Option<i64>,
     /// The header that carries the key as a bearer token.
-    pub(super) key_header: Option<String>,
+    pub(crate) key_header: Option<String>,
 }
 
 impl Default for Compat {
@@ -95,7 +95,7 @@ impl Default for Compat {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum MaxTokensField {
+pub(crate) enum MaxTokensField {
     MaxTokens,
     MaxCompletionTokens,
 }
@@ -103,7 +103,7 @@ pub(super) enum MaxTokensField {
 /// How the level of thinking is said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum ThinkingFormat {
+pub(crate) enum ThinkingFormat {
     Openai,
     Openrouter,
     Deepseek,
@@ -119,14 +119,14 @@ pub(super) enum ThinkingFormat {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum CacheControlFormat {
+pub(crate) enum CacheControlFormat {
     Anthropic,
 }
 
 /// Whether the session's name is sent as the key of the cache. `auto`: only for a long cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum PromptCacheKeyMode {
+pub(crate) enum PromptCacheKeyMode {
     Auto,
     Enabled,
     Disabled,
@@ -134,7 +134,7 @@ pub(super) enum PromptCacheKeyMode {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum SessionAffinityFormat {
+pub(crate) enum SessionAffinityFormat {
     Openai,
     OpenaiNosession,
     Openrouter,
@@ -176,7 +176,7 @@ fn rows() -> &'static [Row] {
 impl Compat {
     /// The quirks of the model's server: the rows of the table that apply, in order, and then what the model says of
     /// itself. Members that are not known, or hold what they may not, are passed over.
-    pub(super) fn of(model: &Model) -> Self {
+    pub(crate) fn of(model: &Model) -> Self {
         let host = reqwest::Url::parse(&model.base_url).ok();
         let host = host.as_ref().and_then(reqwest::Url::host_str).unwrap_or_default();
         let mut all = Map::new();
@@ -202,7 +202,7 @@ impl Compat {
     }
 
     /// Names of the headers that carry the session's name.
-    pub(super) fn session_headers(&self) -> &'static [&'static str] {
+    pub(crate) fn session_headers(&self) -> &'static [&'static str] {
         match (self.send_session_affinity_headers, self.session_affinity_format) {
             (false, _) => &[],
             (true, SessionAffinityFormat::Openrouter) => &["x-session-id"],

@@ -14,8 +14,8 @@ use super::wire::{
 use crate::body::{Body, BodyBuilder, Memory};
 use crate::cache::CacheControl;
 use crate::prepare::{
-    self, Calls, MIN_ANSWER, NO_RESULT, TOOL_IMAGE_OMITTED, UserBlock, arguments, fit, own_tokens, sendable,
-    wanted_tokens, wire_name,
+    self, Calls, MIN_ANSWER, NO_RESULT, TOOL_IMAGE_OMITTED, UserBlock, arguments, fit, own_tokens, sampling,
+    sendable, wanted_tokens, wire_name,
 };
 use crate::thinking::mapped;
 use crate::{CacheRetention, CallOptions};
@@ -27,8 +27,8 @@ const MAX_OWN_ID: usize = 64;
 const MAX_ID: usize = 40;
 /// Length of a tool's name at most; a model can make up a longer one, and every later request would be refused.
 const MAX_NAME: usize = 64;
-/// Characters of the key of the cache at most.
-const MAX_CACHE_KEY: usize = 64;
+/// Members that `samplingParams` do not change.
+const FIXED: [&str; 4] = ["model", "messages", "stream", "tools"];
 
 const NO_TOOL_OUTPUT: &str = "(no tool output)";
 const SEE_IMAGE: &str = "(see attached image)";
@@ -68,13 +68,10 @@ pub(super) fn encode(
             PromptCacheKeyMode::Auto => long_cache,
             PromptCacheKeyMode::Disabled => false,
         };
-    let prompt_cache_key =
-        request.session.as_deref().filter(|_| cached).map(|session| {
-            session.char_indices().nth(MAX_CACHE_KEY).map_or(session, |(end, _)| &session[..end])
-        });
+    let prompt_cache_key = request.session.as_deref().filter(|_| cached).map(prepare::cache_key);
     let old_field = compat.max_tokens_field == MaxTokensField::MaxTokens;
     // What the user says of the model comes last, and wins over all but the conversation itself.
-    let own = sampling(model);
+    let own = sampling(model, &FIXED);
     let ours = |name: &str| !own.contains_key(name);
     let marks = compat.cache_control_format == Some(CacheControlFormat::Anthropic);
     let mark = CacheControl::of(options.cache, compat.supports_long_cache_retention).filter(|_| marks);
@@ -96,7 +93,7 @@ pub(super) fn encode(
     let extra: Map<String, Value> = extra.into_iter().chain(own).collect();
     let rest = (prompt_cache_key, prompt_cache_retention, &extra, tools.is_some(), mark);
     let rest = serde_json::to_string(&rest).unwrap_or_default();
-    let mut growing: BodyBuilder<State> = memory.go_on(request, rest, |out| {
+    let mut growing: BodyBuilder<State> = memory.go_on(request, rest, "messages", |out| {
         let head = Head {
             model: &model.id,
             stream: true,
@@ -160,18 +157,6 @@ pub(super) fn encode(
     }
     messages[settled..].iter().try_for_each(|message| growing.write(message))?;
     growing.finish(memory, settles.then_some(State { calls, behind_result }), &last)
-}
-
-/// `samplingParams` of the model, without what would make another request of it.
-fn sampling(model: &Model) -> Map<String, Value> {
-    const FIXED: [&str; 4] = ["model", "messages", "stream", "tools"];
-    match model.sampling_params.as_ref().map(|params| sendable(params).value()) {
-        Some(Value::Object(mut params)) => {
-            params.retain(|name, _| !FIXED.contains(&name.as_str()));
-            params
-        }
-        Some(_) | None => Map::new(),
-    }
 }
 
 /// The declarations; `None` for none at all, which is not the same as an empty list.

@@ -1,6 +1,6 @@
 //! The `openai-completions` wire, as many servers speak it: each with quirks of its own, which are data.
 
-mod compat;
+pub(crate) mod compat;
 mod map;
 mod stream;
 mod wire;

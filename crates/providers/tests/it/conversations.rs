@@ -1,16 +1,17 @@
 //! One table of conversations, and what is sent of each on each wire.
 
-use quipu_protocol::{Content, Json, Message, Model, ModelRequest, Thinking};
+use quipu_protocol::{Content, Json, Message, Model, ModelRequest, TextContent, Thinking};
 use serde_json::Value;
 
 use crate::encode::{assistant, body, call, conversation, image, request, result, thinking, user};
 use crate::wires::{WIRES, Wire, api};
-use crate::{encode, encode_completions};
+use crate::{encode, encode_completions, encode_responses};
 
 fn model(wire: Wire) -> Model {
     match wire {
         Wire::Messages => encode::model(),
         Wire::Completions => encode_completions::model(),
+        Wire::Responses => encode_responses::model(),
     }
 }
 
@@ -19,9 +20,20 @@ fn own(wire: Wire, content: Vec<Content>) -> Message {
     match wire {
         Wire::Messages => assistant("claude-test-1", content),
         Wire::Completions => encode_completions::own(content),
+        Wire::Responses => encode_responses::own(content),
     }
 }
 
+/// The signature of an answer's thinking on this wire.
+fn proof(wire: Wire) -> &'static str {
+    match wire {
+        Wire::Messages => "proof==",
+        Wire::Completions => "reasoning_content",
+        Wire::Responses => encode_responses::REASONING,
+    }
+}
+
+/// A wire that is not this one.
 fn other(wire: Wire) -> Wire {
     if wire == Wire::Messages { Wire::Completions } else { Wire::Messages }
 }
@@ -29,9 +41,11 @@ fn other(wire: Wire) -> Wire {
 /// Names, and requests for the model of this wire.
 fn table(wire: Wire) -> Vec<(&'static str, ModelRequest)> {
     let say = |text: &str| user(vec![Content::text(text)]);
-    let (proof, details) = match wire {
-        Wire::Messages => ("proof==", "EmwK"),
-        Wire::Completions => ("reasoning_content", "reasoning_content"),
+    let proof = proof(wire);
+    let details = match wire {
+        Wire::Messages => "EmwK",
+        Wire::Completions => "reasoning_content",
+        Wire::Responses => r#"{"type":"compaction","id":"cmp_1","encrypted_content":"shorter"}"#,
     };
     let plain = vec![say("Hi"), own(wire, vec![Content::text("Hello.")]), say("Bye")];
     let tools = vec![
@@ -109,6 +123,7 @@ fn acceptable(wire: Wire, body: &Value) -> Result<(), String> {
     match wire {
         Wire::Messages => encode::acceptable(body),
         Wire::Completions => encode_completions::acceptable(body),
+        Wire::Responses => encode_responses::acceptable(body),
     }
 }
 
@@ -132,14 +147,58 @@ fn a_conversation_can_change_its_wire() {
     for wire in WIRES {
         let (_, request) = table(wire).into_iter().find(|(name, _)| *name == "switched").unwrap();
         let text = body(&request).to_string();
-        assert!(!text.contains("Theirs.") && text.contains("Ours.") && text.contains("I look."), "{text}");
+        let ours = if wire == Wire::Responses { "sealed==" } else { "Ours." };
+        assert!(!text.contains("Theirs.") && text.contains(ours) && text.contains("I look."), "{text}");
         let (_, request) = table(wire).into_iter().find(|(name, _)| *name == "full").unwrap();
         let text = body(&request).to_string();
-        let foreign = if wire == Wire::Messages { "Hm." } else { "proof==" };
-        assert!(!text.contains(foreign), "{foreign}");
+        let foreign: &[&str] = match wire {
+            Wire::Messages => &["Hm."],
+            Wire::Completions => &["proof=="],
+            Wire::Responses => &["Hm.", "proof=="],
+        };
+        assert!(foreign.iter().all(|foreign| !text.contains(foreign)), "{foreign:?}");
         for said in ["Looking.", "I will", "No result provided"] {
             assert!(text.contains(said), "{said}");
         }
+    }
+}
+
+/// Between any two models: the second one sees what was said and done, and none of the first one's signatures; back
+/// with the first one its own are sent again.
+#[test]
+fn signatures_go_to_the_model_that_made_them() {
+    for (first, second) in WIRES.into_iter().flat_map(|first| WIRES.map(|second| (first, second))) {
+        let signed = TextContent { text: "I look.".into(), text_signature: Some("msg_of_first".into()) };
+        let mut theirs = call("call_1|fc_1", "read", r#"{"path":"a"}"#);
+        if let Content::ToolCall(call) = &mut theirs {
+            call.thought_signature = Some("thought_of_first".into());
+        }
+        let content = vec![thinking("Theirs.", Some(proof(first)), None), Content::Text(signed), theirs];
+        let messages = vec![
+            user(vec![Content::text("Begin")]),
+            own(first, content),
+            result("call_1|fc_1", vec![Content::text("the result")], false),
+            user(vec![Content::text("Go on")]),
+        ];
+        let sent = |to: Wire, id: Option<&str>| {
+            let mut model = model(to);
+            if let Some(id) = id {
+                model.id = id.into();
+            }
+            let body = body(&ModelRequest { thinking: Thinking::High, ..request(model, messages.clone()) });
+            assert_eq!(acceptable(to, &body), Ok(()), "{first:?} to {to:?}: {body}");
+            let text = body.to_string();
+            for said in ["Begin", "I look.", r#"{\"path\":\"a\"}"#, "the result", "Go on"] {
+                assert!(text.contains(said) || text.contains(&said.replace('\\', "")), "{said}: {text}");
+            }
+            text
+        };
+        let mark = if first == Wire::Responses { "sealed==" } else { "Theirs." };
+        let elsewhere = if first == second { sent(second, Some("another")) } else { sent(second, None) };
+        for secret in [mark, "proof==", "sealed==", "Theirs.", "msg_of_first", "thought_of_first"] {
+            assert!(!elsewhere.contains(secret), "{first:?} to {second:?}: {secret} in {elsewhere}");
+        }
+        assert!(sent(first, None).contains(mark), "{first:?}");
     }
 }
 

@@ -283,10 +283,14 @@ fn consecutive_bodies_share_their_beginning() {
 
 fn contents() -> impl Strategy<Value = Vec<Content>> {
     let text = prop_oneof![Just(String::new()), Just(" \n".into()), "\\PC{1,8}"];
+    let signature = prop_oneof![
+        3 => "[a-z=]{0,4}",
+        1 => "[12]".prop_map(|id| super::encode_responses::REASONING.replace("rs_1", &format!("rs_{id}"))),
+    ];
     let block = prop_oneof![
         text.clone().prop_map(Content::text),
         Just(image()),
-        (text, proptest::option::of("[a-z=]{0,4}"), proptest::option::of(any::<bool>()))
+        (text, proptest::option::of(signature), proptest::option::of(any::<bool>()))
             .prop_map(|(text, signature, redacted)| thinking(&text, signature.as_deref(), redacted)),
         (
             "[ab|é]{0,3}",
@@ -302,13 +306,14 @@ fn contents() -> impl Strategy<Value = Vec<Content>> {
     proptest::collection::vec(block, 0..5)
 }
 
-/// A conversation in which models of both wires have spoken.
+/// A conversation in which models of all wires have spoken.
 pub(crate) fn messages() -> impl Strategy<Value = Vec<Message>> {
-    let author = prop_oneof![Just("claude-test-1"), Just("other"), Just("local-1")];
+    let author = prop_oneof![Just("claude-test-1"), Just("other"), Just("local-1"), Just("items-1")];
     let message = prop_oneof![
         contents().prop_map(user),
         (contents(), author).prop_map(|(content, of)| match of {
             "local-1" => super::encode_completions::own(content),
+            "items-1" => super::encode_responses::own(content),
             of => assistant(of, content),
         }),
         ("[ab|é]{0,3}", contents(), any::<bool>())
@@ -376,7 +381,7 @@ proptest! {
 
     #[test]
     fn any_conversation_becomes_one_that_the_server_takes(messages in messages()) {
-        for model in [model(), super::encode_completions::model()] {
+        for model in [model(), super::encode_completions::model(), super::encode_responses::model()] {
             let request = request(model, messages.clone());
             let provider = wires::provider(&request.model, quipu_providers::Credentials::none(), &[], CallOptions::default()).unwrap();
             let Ok(first) = provider.encode(&request) else { continue };
@@ -384,6 +389,7 @@ proptest! {
             let body: Value = serde_json::from_slice(&first).unwrap();
             let checked = match request.model.api.as_str() {
                 "anthropic-messages" => acceptable(&body),
+                "openai-responses" => super::encode_responses::acceptable(&body),
                 _ => super::encode_completions::acceptable(&body),
             };
             prop_assert_eq!(checked, Ok(()), "{}", body);

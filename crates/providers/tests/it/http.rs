@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use quipu_protocol::{Message, Model, ModelError, ModelErrorKind, ModelRequest, StopReason, Thinking};
 use quipu_providers::{
-    Call, CallEnd, CallEvent, CallOptions, Credential, Credentials, HeaderChanges, Provider, Scheme, Secret,
-    laws,
+    AzureDeployment, Call, CallEnd, CallEvent, CallOptions, Credential, Credentials, HeaderChanges,
+    OpenAiResponses, Provider, Scheme, Secret, laws,
 };
 use quipu_testkit::{Answer, FakeServer, Gate, Reply};
 use tokio::sync::mpsc;
@@ -93,7 +93,7 @@ fn retries(events: &[CallEvent]) -> Vec<(u32, Duration)> {
 }
 
 /// Each test once for each wire.
-macro_rules! on_both_wires {
+macro_rules! on_every_wire {
     ($($test:ident),* $(,)?) => {
         mod messages {
             $(#[tokio::test] async fn $test() { super::$test(super::Wire::Messages).await; })*
@@ -101,10 +101,13 @@ macro_rules! on_both_wires {
         mod completions {
             $(#[tokio::test] async fn $test() { super::$test(super::Wire::Completions).await; })*
         }
+        mod responses {
+            $(#[tokio::test] async fn $test() { super::$test(super::Wire::Responses).await; })*
+        }
     };
 }
 
-on_both_wires!(
+on_every_wire!(
     one_answer,
     two_overloads_and_then_an_answer,
     a_retry_makes_what_was_streamed_void,
@@ -145,7 +148,7 @@ async fn one_answer(wire: Wire) {
     let bearer = format!("Bearer {KEY}");
     let (key, token, version) = match wire {
         Wire::Messages => (Some(KEY), None, Some("2023-06-01")),
-        Wire::Completions => (None, Some(bearer.as_str()), None),
+        Wire::Completions | Wire::Responses => (None, Some(bearer.as_str()), None),
     };
     assert_eq!((header("x-api-key"), header("authorization")), (key, token));
     assert_eq!(header("anthropic-version"), version);
@@ -455,6 +458,7 @@ async fn pings_without_end_are_no_answer(wire: Wire) {
     let ping = match wire {
         Wire::Messages => "event: ping\ndata: {\"type\":\"ping\"}\n\n",
         Wire::Completions => ": PROCESSING\n\n",
+        Wire::Responses => "data: {\"type\":\"keepalive\"}\n\n",
     };
     // A reply that drips for a minute; who is sent it leaves long before.
     let pings = ping.repeat(60_000 / ping.len());
@@ -494,7 +498,7 @@ async fn an_answer_without_end_is_cut_off(wire: Wire) {
         let (before, after) = (Answer::on(wire).unfinished(), Answer::on(wire).text("ab").unfinished());
         let frames: Vec<&str> = after[before.len()..].split_inclusive("\n\n").collect();
         let (first, piece) = match wire {
-            Wire::Messages => (frames[0], frames[1]),
+            Wire::Messages | Wire::Responses => (frames[0], frames[1]),
             Wire::Completions => ("", frames[0]),
         };
         let long = format!("{}\"", "x".repeat(1 << 20));
@@ -545,6 +549,11 @@ async fn an_abort_keeps_what_came(wire: Wire) {
             let open = r#"{"type":"content_block_start","index":2,"content_block":{"type":"tool_use","id":"t2","name":"n"}}"#;
             (start.unfinished(), format!("data: {open}\n\n"))
         }
+        Wire::Responses => {
+            let item = r#"{"type":"function_call","call_id":"t2","name":"n","arguments":""}"#;
+            let open = format!(r#"{{"type":"response.output_item.added","output_index":2,"item":{item}}}"#);
+            (start.unfinished(), format!("data: {open}\n\n"))
+        }
         // Its calls end with the answer.
         Wire::Completions => (start.tool_call("t2", "n", "").unfinished(), String::new()),
     };
@@ -572,6 +581,7 @@ async fn an_abort_keeps_what_came(wire: Wire) {
     let calls: Vec<_> = end.message.tool_calls().map(|call| call.id.as_str()).collect();
     match wire {
         Wire::Messages => assert_eq!((calls.as_slice(), end.message.usage.input), (["t1"].as_slice(), 10)),
+        Wire::Responses => assert_eq!(calls, ["t1"]),
         Wire::Completions => assert_eq!(calls, [""; 0]),
     }
 }
@@ -738,4 +748,29 @@ async fn addresses_and_headers_of_the_second_wire() {
     check("", r#"{"sendSessionAffinityHeaders":true}"#, true, "/v1/chat/completions", &all).await;
     let routed = r#"{"sendSessionAffinityHeaders":true,"sessionAffinityFormat":"openrouter"}"#;
     check("", routed, true, "/v1/chat/completions", &[("x-session-id", session), ("session_id", None)]).await;
+}
+
+#[tokio::test]
+async fn azure_deployment_has_its_address_key_and_name() {
+    let server = FakeServer::start([Answer::on(Wire::Responses).text("x").reply()]);
+    let mut model = model(Wire::Responses, String::new());
+    model.api = "azure-openai-responses".into();
+    let deployment = AzureDeployment {
+        base_url: format!("{}/openai/v1", server.url()),
+        api_version: "preview".into(),
+        name: Some("mine".into()),
+    };
+    let provider = OpenAiResponses::deployed(&model, deployment, key(KEY), &[], options()).unwrap();
+    let (_, request) = self::provider(Wire::Responses, server.url(), options());
+    let request = ModelRequest { model: Arc::new(model), ..(*request).clone() };
+    let (send, _receive) = mpsc::channel(64);
+    let body = provider.encode(&request).unwrap();
+    let call = Call::new(Arc::new(request), body, send, CancellationToken::new());
+    let end = provider.send(call).await;
+    assert_eq!((end.error, end.message.model.as_str()), (None, "test-model"));
+    assert_eq!(end.message.api, "azure-openai-responses");
+    let request = &server.requests()[0];
+    assert_eq!(request.path, "/openai/v1/responses?api-version=preview");
+    assert_eq!((request.header("api-key"), request.header("authorization")), (Some(KEY), None));
+    assert_eq!(request.json()["model"], "mine");
 }

@@ -11,13 +11,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::encode::{assistant, call, request, result, thinking, user};
 use crate::wires::{self, Wire, api};
-use crate::{encode, encode_completions};
+use crate::{encode, encode_completions, encode_responses};
 
 /// A call and its result, thinking with and without proof, and words behind the result.
 fn messages(wire: Wire) -> Vec<Message> {
     let answer = |content| match wire {
         Wire::Messages => assistant("claude-test-1", content),
         Wire::Completions => encode_completions::own(content),
+        Wire::Responses => encode_responses::own(content),
     };
     vec![
         user(vec![Content::text("Hi")]),
@@ -35,6 +36,7 @@ fn asked(wire: Wire, compat: &str) -> ModelRequest {
     let mut model = match wire {
         Wire::Messages => encode::model(),
         Wire::Completions => Model { base_url: "http://127.0.0.1:1".into(), ..encode_completions::model() },
+        Wire::Responses => encode_responses::model(),
     };
     model.compat = Json::parse(compat).ok();
     ModelRequest { thinking: Thinking::Medium, ..request(model, messages(wire)) }
@@ -55,6 +57,7 @@ const NOTHING: &str = "";
 const ROWS: &[Row] = {
     const M: Wire = Wire::Messages;
     const C: Wire = Wire::Completions;
+    const R: Wire = Wire::Responses;
     &[
         (C, r#"{"maxTokensField":"max_completion_tokens"}"#, "/max_completion_tokens", NOTHING, "64000"),
         (C, r#"{"maxTokensField":"max_completion_tokens"}"#, "/max_tokens", "64000", NOTHING),
@@ -92,6 +95,10 @@ const ROWS: &[Row] = {
         (M, r#"{"forceAdaptiveThinking":true}"#, "/output_config/effort", NOTHING, r#""medium""#),
         (M, r#"{"supportsCacheControlOnTools":false}"#, "/tools/1/cache_control", r#"{"type":"ephemeral"}"#, NOTHING),
         (M, r#"{"allowEmptySignature":true}"#, "/messages/3/content/0/signature", NOTHING, r#""""#),
+        (R, r#"{"supportsDeveloperRole":true}"#, "/input/0/role", r#""system""#, r#""developer""#),
+        (R, r#"{"supportsStrictMode":true}"#, "/tools/1/strict", NOTHING, "false"),
+        (R, r#"{"supportsReasoningEffort":false}"#, "/reasoning/effort", r#""medium""#, NOTHING),
+        (R, r#"{"supportsMaxOutputTokens":false}"#, "/max_output_tokens", "64000", NOTHING),
     ]
 };
 
@@ -126,11 +133,12 @@ fn each_quirk_does_what_it_says() {
 }
 
 /// Those that are about headers, the end of an answer, or a long cache are tried below.
-const ELSEWHERE: [&str; 6] = [
+const ELSEWHERE: [&str; 7] = [
     "keyHeader",
     "requiresToolsWithToolHistory",
     "sendSessionAffinityHeaders",
     "sessionAffinityFormat",
+    "supportsExplicitPromptCacheMode",
     "supportsFinishReason",
     "supportsLongCacheRetention",
 ];
@@ -305,7 +313,8 @@ async fn a_session_is_not_named_where_nothing_is_kept() {
             };
             assert_eq!(provider.send(call).await.error, None);
             let asked = &server.requests()[0];
-            assert_eq!(asked.header("x-session-affinity").is_some(), named, "{wire:?} {cache:?}");
+            let header = if wire == Wire::Responses { "session_id" } else { "x-session-affinity" };
+            assert_eq!(asked.header(header).is_some(), named, "{wire:?} {cache:?}");
         }
     }
 }

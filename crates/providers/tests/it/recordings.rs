@@ -13,7 +13,7 @@ fn model(wire: Wire) -> Arc<Model> {
     let cost = Prices { input: 3.0, output: 15.0, cache_read: 0.3, cache_write: 3.75, ..Prices::default() };
     let (id, provider) = match wire {
         Wire::Messages => ("claude-test-1".into(), "anthropic".into()),
-        Wire::Completions => ("test-1".into(), "testing".into()),
+        Wire::Completions | Wire::Responses => ("test-1".into(), "testing".into()),
     };
     Arc::new(Model { id, provider, api: api(wire).into(), cost, ..Model::default() })
 }
@@ -38,6 +38,7 @@ fn directory(wire: Wire) -> &'static str {
     match wire {
         Wire::Messages => "tests/recordings",
         Wire::Completions => "tests/recordings/completions",
+        Wire::Responses => "tests/recordings/responses",
     }
 }
 
@@ -57,7 +58,7 @@ fn recordings() -> Vec<Recording> {
             bytes: std::fs::read(&path).unwrap(),
         }));
     }
-    assert_eq!(all.len(), 14 + 21);
+    assert_eq!(all.len(), 14 + 21 + 39);
     all
 }
 
@@ -232,6 +233,66 @@ fn completions_stream_with_invalid_events_fails() {
     };
     check(&(0..1_000).map(call).chain([stop()]).collect::<Vec<_>>(), None);
     check(&(0..1_001).map(call).collect::<Vec<_>>(), Some(K::TooLarge));
+}
+
+#[test]
+fn responses_stream_with_invalid_events_fails() {
+    let check = |events: &[String], kind: Option<ModelErrorKind>| {
+        let stream: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+        let (streamed, end) = decode(Wire::Responses, [stream.as_bytes()]);
+        laws::check(&streamed, &end).unwrap();
+        assert_eq!(end.error.map(|error| error.kind), kind, "{stream:.200}");
+    };
+    let event = |kind: &str, more: &str| format!(r#"{{"type":"response.{kind}","output_index":0{more}}}"#);
+    let added = |item: &str| event("output_item.added", &format!(r#","item":{item}"#));
+    let delta = |kind: &str, text: &str| event(&format!("{kind}.delta"), &format!(r#","delta":{text}"#));
+    let completed = || event("completed", r#","response":{}"#);
+    use ModelErrorKind as K;
+    check(&["{".into()], Some(K::Malformed));
+    check(&["[DONE]".into()], Some(K::StreamEnded));
+    check(&[], Some(K::StreamEnded));
+    check(&[completed()], None);
+    check(&[r#"{"error":{"code":"insufficient_quota","message":"no"}}"#.into()], Some(K::Quota));
+    check(&[r#"{"type":"error","code":"server_is_overloaded","message":"busy"}"#.into()], Some(K::Server));
+    let failed = |error: &str| event("failed", &format!(r#","response":{{"error":{error}}}"#));
+    check(&[failed(r#"{"code":"server_error","message":"boom"}"#)], Some(K::Server));
+    check(&[failed(r#"{"code":"invalid_prompt","message":"no"}"#)], Some(K::InvalidRequest));
+    let message = added(r#"{"type":"message"}"#);
+    let call = added(r#"{"type":"function_call","call_id":"c","name":"n"}"#);
+    let text_call = added(r#"{"type":"custom_tool_call","call_id":"c","name":"n"}"#);
+    check(&[message.clone(), message.clone()], Some(K::Malformed));
+    check(&[message.clone(), delta("output_text", "1")], Some(K::Malformed));
+    check(&[message.clone(), event("output_text.delta", "")], Some(K::Malformed));
+    check(&[message.clone(), delta("reasoning_text", r#""a""#)], Some(K::Malformed));
+    check(&[delta("function_call_arguments", r#""a""#)], Some(K::Malformed));
+    check(&[text_call.clone(), delta("custom_tool_call_input", "1")], Some(K::Malformed));
+    let done = event("custom_tool_call_input.done", r#","input":"a""#);
+    check(&[text_call.clone(), done.clone(), completed()], None);
+    check(&[text_call.clone(), done, delta("custom_tool_call_input", r#""b""#)], Some(K::Malformed));
+    let other = event("output_item.done", r#","item":{"type":"reasoning"}"#);
+    check(&[message.clone(), other], Some(K::Malformed));
+    let large = format!("\"{}\"", "x".repeat(5 << 20));
+    for (start, kind) in [
+        (&message, "output_text"),
+        (&call, "function_call_arguments"),
+        (&text_call, "custom_tool_call_input"),
+    ] {
+        check(&[start.clone(), delta(kind, &large), delta(kind, &large)], Some(K::TooLarge));
+    }
+    let sealed = |kind: &str| format!(r#"{{"type":"{kind}","encrypted_content":{large}}}"#);
+    for kind in ["reasoning", "compaction", "new"] {
+        let events: Vec<String> = (0..2)
+            .map(|at| {
+                let item = sealed(kind);
+                format!(r#"{{"type":"response.output_item.done","output_index":{at},"item":{item}}}"#)
+            })
+            .collect();
+        check(&events, Some(K::TooLarge));
+    }
+    let many =
+        |at: usize| format!(r#"{{"type":"response.output_text.delta","output_index":{at},"delta":"a"}}"#);
+    check(&(0..10_000).map(many).chain([completed()]).collect::<Vec<_>>(), None);
+    check(&(0..10_001).map(many).collect::<Vec<_>>(), Some(K::TooLarge));
 }
 
 fn cases() -> ProptestConfig {

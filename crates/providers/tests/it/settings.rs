@@ -290,10 +290,10 @@ fn secrets_and_their_variables_are_known() {
     let missing = error(&poor, &model, None);
     assert!(missing.message.contains("FAKE_KEY"), "{missing}");
 
-    model.api = "openai-responses".into();
+    model.api = "bedrock-converse-stream".into();
     let unsupported = error(&settings, &model, None);
     assert_eq!(unsupported.kind, ModelErrorKind::InvalidRequest);
-    assert!(unsupported.message.contains("openai-responses"));
+    assert!(unsupported.message.contains("bedrock-converse-stream"));
 }
 
 #[test]
@@ -504,6 +504,37 @@ fn a_model_without_an_address_is_not_chosen() {
     let file = r#"{"providers":{"azure":{"baseUrl":"https://mine.example/v1"}}}"#;
     let settings = Home::new(&[("models.json", file)]).settings(&[("AZURE_OPENAI_API_KEY", "some-key-1")]);
     let model = settings.default_model().unwrap();
-    assert_eq!((model.provider.as_str(), model.api.as_str()), ("azure", "openai-completions"));
+    assert_eq!((model.provider.as_str(), model.api.as_str()), ("azure", "azure-openai-responses"));
     assert!(settings.provider_for(&model, None).is_ok());
+    assert!(settings.provider_for(&of(&settings), None).is_ok());
+    // Variables say where the deployments of a customer are.
+    let key = ("AZURE_OPENAI_API_KEY", "some-key-1");
+    let error = settings_error(&Home::new(&[]).settings(&[key]), &model);
+    assert!(error.contains("Set AZURE_OPENAI_BASE_URL or AZURE_OPENAI_RESOURCE_NAME"), "{error}");
+    let settings = Home::new(&[]).settings(&[key, ("AZURE_OPENAI_RESOURCE_NAME", "mine")]);
+    let model = settings.default_model().unwrap();
+    assert_eq!((model.api.as_str(), model.id.as_str()), ("azure-openai-responses", "gpt-5.4"));
+    assert!(settings.provider_for(&model, None).is_ok());
+}
+
+/// Why the catalogue's model of this id cannot be called.
+fn settings_error(settings: &Settings, model: &Model) -> String {
+    let models = settings.models_of(&model.provider);
+    let model = models.iter().find(|known| known.id == model.id).unwrap();
+    settings.provider_for(model, None).map(drop).unwrap_err().message
+}
+
+#[test]
+fn models_of_the_responses_api_can_be_called() {
+    let settings = Home::new(&[]).settings(&[("OPENAI_API_KEY", "sk-some-key-1")]);
+    let model = settings.default_model().unwrap();
+    assert_eq!((model.provider.as_str(), model.api.as_str()), ("openai", "openai-responses"));
+    let found = settings.find(None, "openai/gpt-5").unwrap().model;
+    assert_eq!((found.id.as_str(), settings.is_available(&found)), ("gpt-5", true));
+    assert!(settings.provider_for(&found, None).is_ok());
+    let auth = r#"{"openai":{"type":"api_key","key":"sk-stored-key-1"}}"#;
+    let settings = Home::new(&[("auth.json", auth)]).settings(&[]);
+    assert!(settings.provider_for(&found, None).is_ok());
+    let settings = Home::new(&[]).settings(&[]);
+    assert!(settings.provider_for(&found, None).is_err() && !settings.is_available(&found));
 }

@@ -1,0 +1,388 @@
+//! A request to the bytes of the wire. Pure and deterministic.
+//!
+//! Nothing is stored at the server: each request holds the whole conversation, with the server's own items of
+//! reasoning as they came.
+
+use std::collections::HashSet;
+
+use quipu_protocol::{
+    AssistantMessage, Content, Json, Message, Model, ModelError, ModelRequest, TextContent, Thinking,
+    ThinkingContent, ToolCall, ToolResultMessage,
+};
+use serde_json::value::RawValue;
+
+use super::compat::Compat;
+use super::wire::{
+    BodyTail, CacheOptions, CallOutput, Head, ImageUrl, InputItem, InputPart, OutputItem, OutputText,
+    Reasoning, Role, TextSignature, Tool, WireItem,
+};
+use crate::body::{Body, BodyBuilder, Memory};
+use crate::decode::{read, string};
+use crate::prepare::{
+    self, Calls, NO_RESULT, TOOL_IMAGE_OMITTED, UserBlock, arguments, fit, own_tokens, sampling, sendable,
+    wanted_tokens, wire_name,
+};
+use crate::thinking::mapped;
+use crate::{CacheRetention, CallOptions, clamp_level, level_name};
+
+/// Length of an id at most.
+const MAX_ID: usize = 64;
+/// Length of a tool's name at most; a model can make up a longer one, and every later request would be refused.
+const MAX_NAME: usize = 64;
+/// The server refuses smaller limits of the output.
+const MIN_OUTPUT: u64 = 16;
+/// Members that `samplingParams` do not change.
+const FIXED: [&str; 4] = ["model", "input", "stream", "tools"];
+/// How ids of messages and of function calls begin.
+const MESSAGE_ID: &str = "msg_";
+const CALL_ITEM_ID: &str = "fc_";
+
+const NO_TOOL_OUTPUT: &str = "(no tool output)";
+
+/// What is remembered where a longer conversation goes on.
+#[derive(Default)]
+struct State {
+    calls: Calls,
+    /// Ids of items that were sent. The server refuses an id that occurs twice.
+    ids: HashSet<String>,
+}
+
+/// The body of `request`, whose model the server knows by the name of `deployment` where there is one.
+pub(super) fn encode(
+    request: &ModelRequest,
+    options: &CallOptions,
+    deployment: Option<&str>,
+    memory: &mut Memory,
+) -> Result<Body, ModelError> {
+    let model = &*request.model;
+    let compat = Compat::of(model);
+    let level = clamp_level(model, request.thinking);
+    let mut max_tokens = wanted_tokens(request);
+    if level != Thinking::Off && request.max_tokens.is_some() {
+        // Thinking counts as output: a caller's limit is for the answer.
+        max_tokens = max_tokens.saturating_add(options.budgets.of(level)).min(own_tokens(model));
+    }
+    let max_tokens = fit(request, max_tokens).max(MIN_OUTPUT);
+    // What the user says of the model comes last, and wins over all but the conversation itself.
+    let own = sampling(model, &FIXED);
+    let ours = |name: &str| !own.contains_key(name);
+    let is_cached = options.cache != CacheRetention::Off && ours("prompt_cache_key");
+    let prompt_cache_key = request.session.as_deref().filter(|_| is_cached).map(prepare::cache_key);
+    let long_cache = options.cache == CacheRetention::Long && compat.long_cache;
+    let prompt_cache_options = match options.cache {
+        CacheRetention::Off => Some(CacheOptions::Mode("explicit")),
+        CacheRetention::Long if compat.long_cache => Some(CacheOptions::Ttl("30m")),
+        CacheRetention::Short | CacheRetention::Long => None,
+    };
+    let prompt_cache_options =
+        prompt_cache_options.filter(|_| compat.explicit_cache_mode && ours("prompt_cache_options"));
+    let keeps_a_day = long_cache && !compat.explicit_cache_mode && ours("prompt_cache_retention");
+    let prompt_cache_retention = keeps_a_day.then_some("24h");
+    let reasoning = reasoning(model, &compat, level).filter(|_| ours("reasoning"));
+    let include = (model.reasoning && level != Thinking::Off && ours("include"))
+        .then_some(["reasoning.encrypted_content"]);
+    let store = ours("store").then_some(false);
+    let last = BodyTail {
+        max_output_tokens: (compat.max_output_tokens && ours("max_output_tokens")).then_some(max_tokens),
+    };
+    let rest = (
+        deployment,
+        include,
+        reasoning.as_ref(),
+        (prompt_cache_key, prompt_cache_retention, prompt_cache_options),
+        &own,
+    );
+    let rest = serde_json::to_string(&rest).unwrap_or_default();
+    let mut growing: BodyBuilder<State> = memory.go_on(request, rest, "input", |out| {
+        let tools = request.tools.iter().map(|tool| Tool::Function {
+            name: &tool.name,
+            description: &tool.description,
+            parameters: sendable(&tool.parameters),
+            strict: compat.strict_mode.then_some(false),
+        });
+        let head = Head {
+            model: deployment.unwrap_or(&model.id),
+            stream: true,
+            store,
+            include,
+            reasoning: reasoning.as_ref(),
+            prompt_cache_key,
+            prompt_cache_retention,
+            prompt_cache_options,
+            tools: tools.collect(),
+            extra: &own,
+        };
+        serde_json::to_writer(out, &head)
+    })?;
+    if growing.begins() && !request.system.trim().is_empty() {
+        let role = if model.reasoning && compat.developer_role { Role::Developer } else { Role::System };
+        growing.write(&InputItem::Prompt { role, content: &request.system })?;
+        growing.settle(request, None);
+    }
+    // What stands behind the last answer can still change with what follows: its results.
+    let last_answer = request.messages.iter().rposition(|message| matches!(**message, Message::Assistant(_)));
+    let State { calls, ids } = growing.take_state();
+    let (mut settled, mut open) = (0, calls.open.clone());
+    let mut conversation = Conversation { calls, ids, ..Conversation::default() };
+    for (at, message) in request.messages.iter().enumerate().skip(growing.taken()) {
+        match &**message {
+            Message::Assistant(answer) => {
+                conversation.close();
+                conversation.assistant(at, answer, model);
+            }
+            Message::ToolResult(result) => conversation.result(result, model),
+            message => conversation.user(prepare::user_side(message, model).unwrap_or_default()),
+        }
+        if Some(at) == last_answer {
+            settled = conversation.items.len();
+            open.clone_from(&conversation.calls.open);
+        }
+    }
+    conversation.close();
+    let Conversation { items, mut calls, ids, .. } = conversation;
+    if items.is_empty() && growing.taken() == 0 {
+        return Err(prepare::nothing_to_send());
+    }
+    calls.open = open;
+    items[..settled].iter().try_for_each(|item| growing.write(item))?;
+    if settled > 0 {
+        growing.settle(request, last_answer);
+    }
+    items[settled..].iter().try_for_each(|item| growing.write(item))?;
+    growing.finish(memory, Some(State { calls, ids }), &last)
+}
+
+/// How hard to think.
+fn reasoning(model: &Model, compat: &Compat, level: Thinking) -> Option<Reasoning> {
+    if !model.reasoning {
+        return None;
+    }
+    let on = level != Thinking::Off;
+    let effort = mapped(model, level).unwrap_or_else(|| {
+        let name = if on { level_name(level) } else { "none" };
+        name.to_owned()
+    });
+    let effort = compat.reasoning_effort.then_some(effort);
+    let summary = on.then_some("auto");
+    (effort.is_some() || summary.is_some()).then_some(Reasoning { effort, summary })
+}
+
+#[derive(Default)]
+struct Conversation<'a> {
+    items: Vec<InputItem<'a>>,
+    calls: Calls,
+    ids: HashSet<String>,
+    results: Vec<InputItem<'a>>,
+}
+
+impl<'a> Conversation<'a> {
+    fn user(&mut self, shown: Vec<UserBlock<'a>>) {
+        if !shown.is_empty() {
+            self.close();
+            let content = shown.into_iter().map(InputPart::from).collect();
+            self.items.push(InputItem::User { role: Role::User, content });
+        }
+    }
+
+    /// The items of an answer, which is message number `at`. Each message and each call of an answer is tied to the
+    /// reasoning before it: where some of that is left out, the ids that show the tie are left out, too.
+    fn assistant(&mut self, at: usize, answer: &'a AssistantMessage, model: &Model) {
+        if prepare::is_broken(answer) {
+            return;
+        }
+        let own = prepare::is_own(answer, model);
+        let tied = own && self.returns_all(answer);
+        for block in &answer.content {
+            match block {
+                Content::Text(text) if !text.text.trim().is_empty() => self.message(at, text, own, tied),
+                Content::Thinking(thinking) if tied => {
+                    let item = thinking.thinking_signature.as_deref().and_then(returned);
+                    if let Some(ReturnedItem { json, id, .. }) = item {
+                        self.ids.extend(id);
+                        self.items.push(InputItem::Returned(json));
+                    }
+                }
+                Content::Thinking(thinking) if own => {
+                    // What has no tie, such as what the server itself summarised.
+                    let item = thinking.thinking_signature.as_deref().and_then(returned);
+                    if let Some(ReturnedItem { json, .. }) =
+                        item.filter(|item| !item.is_reasoning && self.is_new(item))
+                    {
+                        self.items.push(InputItem::Returned(json));
+                    }
+                }
+                Content::ToolCall(call) => self.call(call, answer, model, tied),
+                Content::Text(_) | Content::Thinking(_) | Content::Image(_) | Content::Other(_) => {}
+            }
+        }
+    }
+
+    /// Whether all reasoning of the answer can be given back: each item once, and none behind the last message or call.
+    fn returns_all(&self, answer: &AssistantMessage) -> bool {
+        let mut seen = HashSet::new();
+        let mut waits = false;
+        for block in &answer.content {
+            match block {
+                Content::Thinking(ThinkingContent { thinking_signature, .. }) => {
+                    let Some(item) = thinking_signature.as_deref().and_then(returned) else { return false };
+                    if !self.is_new(&item) || !item.id.as_ref().is_none_or(|id| seen.insert(id.clone())) {
+                        return false;
+                    }
+                    waits |= item.is_reasoning;
+                }
+                Content::Text(text) => waits &= text.text.trim().is_empty(),
+                Content::ToolCall(_) => waits = false,
+                Content::Image(_) | Content::Other(_) => {}
+            }
+        }
+        !waits
+    }
+
+    fn is_new(&self, item: &ReturnedItem) -> bool {
+        item.id.as_ref().is_none_or(|id| !self.ids.contains(id))
+    }
+
+    fn message(&mut self, at: usize, text: &'a TextContent, own: bool, tied: bool) {
+        let signature = text.text_signature.as_deref().filter(|_| own).map(text_signature);
+        let (id, phase) = signature.map_or((None, None), |known| (Some(known.id), known.phase));
+        let id = id.filter(|id| tied && is_item_id(id, MESSAGE_ID) && !self.ids.contains(id));
+        let id = id.unwrap_or_else(|| {
+            let mut made_up = format!("{MESSAGE_ID}{at}");
+            let mut count = 1;
+            while self.ids.contains(&made_up) {
+                count += 1;
+                made_up = format!("{MESSAGE_ID}{at}_{count}");
+            }
+            made_up
+        });
+        self.ids.insert(id.clone());
+        self.items.push(InputItem::Output(OutputItem::Message {
+            role: Role::Assistant,
+            content: [OutputText { text: &text.text, annotations: [] }],
+            status: "completed",
+            id,
+            phase,
+        }));
+    }
+
+    fn call(&mut self, call: &'a ToolCall, answer: &AssistantMessage, model: &Model, tied: bool) {
+        let own = prepare::is_own(answer, model);
+        let (call_id, item_id) = match call.id.as_str().split_once('|') {
+            Some((call_id, item_id)) => (call_id, Some(item_id)),
+            None => (call.id.as_str(), None),
+        };
+        let is_plain = !call_id.is_empty() && call_id.bytes().all(|byte| byte.is_ascii_graphic());
+        let base = if own && is_plain && call_id.len() <= MAX_ID {
+            call_id.to_owned()
+        } else {
+            let mut base = wire_name(call_id);
+            base.truncate(MAX_ID);
+            base.truncate(base.trim_end_matches('_').len());
+            if base.is_empty() { "call".to_owned() } else { base }
+        };
+        let call_id = self.calls.open(&call.id, base, MAX_ID);
+        let related = answer.provider == model.provider && answer.api == model.api;
+        let id = match item_id {
+            Some(id) if tied => Some(id.to_owned()).filter(|id| is_item_id(id, CALL_ITEM_ID)),
+            // Of this server, but without the reasoning that it belongs to.
+            Some(_) if related => None,
+            // The call's id is the only one in the conversation.
+            Some(_) => Some(format!("{CALL_ITEM_ID}{}", short_hash(&call_id))),
+            None => None,
+        };
+        let id = id.filter(|id| self.ids.insert(id.clone()));
+        let mut name = wire_name(&call.name);
+        name.truncate(MAX_NAME);
+        self.items.push(InputItem::Output(OutputItem::FunctionCall {
+            id,
+            call_id,
+            name,
+            arguments: arguments(&call.arguments).to_string(),
+            namespace: call.namespace.as_deref().filter(|_| own),
+        }));
+    }
+
+    fn result(&mut self, result: &'a ToolResultMessage, model: &Model) {
+        let Some(call_id) = self.calls.answer(&result.tool_call_id) else { return };
+        let shown = prepare::shown(&result.content, model, TOOL_IMAGE_OMITTED);
+        let texts: Option<Vec<&str>> = shown
+            .iter()
+            .map(|shown| match shown {
+                UserBlock::Text(text) => Some(*text),
+                UserBlock::Image { .. } => None,
+            })
+            .collect();
+        let output = match texts {
+            Some(texts) if texts.is_empty() => CallOutput::Text(NO_TOOL_OUTPUT.into()),
+            Some(texts) => CallOutput::Text(texts.join("\n")),
+            None => CallOutput::Parts(shown.into_iter().map(InputPart::from).collect()),
+        };
+        self.results.push(InputItem::Output(OutputItem::FunctionCallOutput { call_id, output }));
+    }
+
+    /// Sends the results of the last calls, those that are missing too.
+    fn close(&mut self) {
+        self.items.append(&mut self.results);
+        for call_id in self.calls.close() {
+            let output = CallOutput::Text(NO_RESULT.into());
+            self.items.push(InputItem::Output(OutputItem::FunctionCallOutput { call_id, output }));
+        }
+    }
+}
+
+impl<'a> From<UserBlock<'a>> for InputPart<'a> {
+    fn from(shown: UserBlock<'a>) -> Self {
+        match shown {
+            UserBlock::Text(text) => Self::InputText { text },
+            UserBlock::Image { media_type, data } => {
+                Self::InputImage { detail: "auto", image_url: ImageUrl { media_type, data } }
+            }
+        }
+    }
+}
+
+/// An item that the server made and wants back as it is.
+struct ReturnedItem {
+    json: Json,
+    id: Option<String>,
+    is_reasoning: bool,
+}
+
+/// The item in the signature of a block of thinking. `None` where there is no such item, and where it holds nothing
+/// that a server without a memory of it can use.
+fn returned(signature: &str) -> Option<ReturnedItem> {
+    let json = Json::parse(signature).ok().filter(|json| json.get().starts_with('{'))?;
+    let item: WireItem<'_> = serde_json::from_str(json.get()).ok()?;
+    let kind = string(item.kind)?;
+    let is_encrypted = string(item.encrypted_content).is_some_and(|data| !data.is_empty());
+    let has_content = || read::<Vec<&RawValue>>(item.content).is_some_and(|content| !content.is_empty());
+    let is_reasoning = kind == "reasoning";
+    let is_usable = match kind.as_str() {
+        "reasoning" => is_encrypted || has_content(),
+        "compaction" | "compaction_summary" => is_encrypted,
+        _ => false,
+    };
+    let id = string(item.id).filter(|id| !id.is_empty());
+    is_usable.then(|| ReturnedItem { json: sendable(&json), id, is_reasoning })
+}
+
+/// The id and the phase of a text. Old sessions have the bare id.
+fn text_signature(signature: &str) -> TextSignature {
+    serde_json::from_str(signature).unwrap_or_else(|_| TextSignature {
+        v: 1,
+        id: signature.to_owned(),
+        phase: None,
+    })
+}
+
+fn is_item_id(id: &str, start: &str) -> bool {
+    id.len() <= MAX_ID && id.len() > start.len() && id.starts_with(start) && wire_name(id) == id
+}
+
+/// FNV-1a: short, and the same everywhere.
+fn short_hash(text: &str) -> String {
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    format!("{hash:016x}")
+}
