@@ -34,7 +34,7 @@ pub(crate) enum Piece {
 #[derive(Debug)]
 enum Kind {
     Text,
-    Thinking { signature: String, redacted: bool },
+    Thinking { redacted: bool },
     ToolCall { id: CallId, name: String },
 }
 
@@ -42,6 +42,8 @@ enum Kind {
 struct Block {
     kind: Kind,
     text: String,
+    /// What the provider wants back with the block; empty for nothing.
+    signature: String,
     joiner: Joiner,
     open: bool,
 }
@@ -137,7 +139,7 @@ impl Assembler {
     }
 
     pub(crate) fn start_thinking(&mut self, wire: u64, out: &mut Vec<CallEvent>) -> Result<(), ModelError> {
-        let index = self.add(wire, Kind::Thinking { signature: String::new(), redacted: false })?;
+        let index = self.add(wire, Kind::Thinking { redacted: false })?;
         out.push(CallEvent::Delta(Delta::ThinkingStarted { index }));
         Ok(())
     }
@@ -150,7 +152,8 @@ impl Assembler {
         out: &mut Vec<CallEvent>,
     ) -> Result<(), ModelError> {
         self.grow(data.len())?;
-        let index = self.add(wire, Kind::Thinking { signature: data, redacted: true })?;
+        let index = self.add(wire, Kind::Thinking { redacted: true })?;
+        self.blocks[index].signature = data;
         out.push(CallEvent::Delta(Delta::ThinkingStarted { index }));
         Ok(())
     }
@@ -203,7 +206,7 @@ impl Assembler {
         let (index, block) = self.open_block(wire)?;
         let fits = match block.kind {
             Kind::Text => piece == Piece::Text,
-            Kind::Thinking { redacted, .. } => piece == Piece::Thinking && !redacted,
+            Kind::Thinking { redacted } => piece == Piece::Thinking && !redacted,
             Kind::ToolCall { .. } => piece == Piece::Arguments,
         };
         if !fits {
@@ -223,13 +226,21 @@ impl Assembler {
     /// Adds to the signature of a thinking block.
     pub(crate) fn sign(&mut self, wire: u64, more: &str) -> Result<(), ModelError> {
         self.grow(more.len())?;
-        match &mut self.open_block(wire)?.1.kind {
-            Kind::Thinking { signature, redacted: false } => {
-                signature.push_str(more);
+        let block = self.open_block(wire)?.1;
+        match block.kind {
+            Kind::Thinking { redacted: false } => {
+                block.signature.push_str(more);
                 Ok(())
             }
             _ => Err(malformed(format!("signed block {wire}, which is not thinking"))),
         }
+    }
+
+    /// Sets the whole signature of an open block of any kind.
+    pub(crate) fn set_signature(&mut self, wire: u64, signature: String) -> Result<(), ModelError> {
+        self.grow(signature.len())?;
+        self.open_block(wire)?.1.signature = signature;
+        Ok(())
     }
 
     pub(crate) fn end(&mut self, wire: u64, out: &mut Vec<CallEvent>) -> Result<(), ModelError> {
@@ -317,7 +328,8 @@ impl Assembler {
         }
         let index = self.blocks.len();
         self.claim(wire, Some(index))?;
-        self.blocks.push(Block { kind, text: String::new(), joiner: Joiner::default(), open: true });
+        let (text, signature) = (String::new(), String::new());
+        self.blocks.push(Block { kind, text, signature, joiner: Joiner::default(), open: true });
         Ok(index)
     }
 
@@ -354,18 +366,19 @@ fn close(index: usize, block: &mut Block, out: &mut Vec<CallEvent>) {
 impl Block {
     fn into_content(mut self) -> Content {
         self.text.extend(self.joiner.finish());
+        let signature = (!self.signature.is_empty()).then_some(self.signature);
         match self.kind {
-            Kind::Text => Content::Text(TextContent { text: self.text, text_signature: None }),
-            Kind::Thinking { signature, redacted } => Content::Thinking(ThinkingContent {
+            Kind::Text => Content::Text(TextContent { text: self.text, text_signature: signature }),
+            Kind::Thinking { redacted } => Content::Thinking(ThinkingContent {
                 thinking: self.text,
-                thinking_signature: (!signature.is_empty()).then_some(signature),
+                thinking_signature: signature,
                 redacted: redacted.then_some(true),
             }),
             Kind::ToolCall { id, name } => Content::ToolCall(ToolCall {
                 id,
                 name,
                 arguments: tool_arguments(&self.text),
-                thought_signature: None,
+                thought_signature: signature,
                 namespace: None,
             }),
         }

@@ -108,11 +108,12 @@ pub(crate) struct BodyBuilder<S> {
 impl Memory {
     /// Goes on with the body before where the request allows it; else begins with what `write` says of everything
     /// before the messages: an object, of which the closing brace is left out. `rest` is what this depends on beside
-    /// the model, the system prompt and the tools.
+    /// the model, the system prompt and the tools; `member` is the name of the list of messages.
     pub(crate) fn go_on<S: Default + 'static>(
         &mut self,
         request: &ModelRequest,
         rest: String,
+        member: &str,
         write: impl FnOnce(&mut Vec<u8>) -> serde_json::Result<()>,
     ) -> Result<BodyBuilder<S>, ModelError> {
         if let Some(past) = self.0.take()
@@ -133,7 +134,10 @@ impl Memory {
         let mut out = Vec::new();
         write(&mut out).map_err(|error| no_form(&error))?;
         out.pop();
-        out.extend_from_slice(br#","messages":["#);
+        if out != b"{" {
+            out.push(b',');
+        }
+        out.extend_from_slice(format!(r#""{member}":["#).as_bytes());
         let head = Head {
             model: request.model.clone(),
             system: request.system.clone(),

@@ -17,11 +17,14 @@ use crate::model_sources::{self, GatheredModels, ModelSources, OwnModels, Source
 use crate::models_file::{self, ProviderConfig};
 use crate::values::{self, Shell, Vars};
 use crate::warning::Warning;
-use crate::{AnthropicMessages, OpenAiCompletions, anthropic, openai};
+use crate::{AnthropicMessages, GoogleGenerativeAi, OpenAiCompletions, anthropic, google, openai};
 use crate::{CallOptions, CallSettings, LocalServer, Provider, failure, net, settings_file};
 
 /// Secrets shorter than this are not given to [`Settings::secrets`]: replacing them would tear ordinary text.
 const MIN_SECRET: usize = 8;
+
+/// The APIs that can be called.
+const SUPPORTED: [&str; 3] = [anthropic::API, openai::API, google::API];
 
 /// Credentials, and headers.
 type Access = (Credentials, Vec<(String, String)>);
@@ -363,11 +366,10 @@ impl Settings {
             return Err(ModelError::new(
                 ModelErrorKind::InvalidRequest,
                 format!(
-                    "{provider}/{} uses the API {:?}, which is not supported yet. Supported are {:?} and {:?}.",
+                    "{provider}/{} uses the API {:?}, which is not supported yet. Supported are {}.",
                     model.id,
                     model.api,
-                    anthropic::API,
-                    openai::API
+                    SUPPORTED.map(|api| format!("{api:?}")).join(", ")
                 ),
             ));
         }
@@ -375,10 +377,10 @@ impl Settings {
         let mut model = model.clone();
         let (credentials, headers) = self.access_to(&mut model, given)?;
         let options = self.options.clone();
-        Ok(if model.api == openai::API {
-            Arc::new(OpenAiCompletions::new(&model, credentials, &headers, options)?)
-        } else {
-            Arc::new(AnthropicMessages::new(&model, credentials, &headers, options)?)
+        Ok(match model.api.as_str() {
+            openai::API => Arc::new(OpenAiCompletions::new(&model, credentials, &headers, options)?),
+            google::API => Arc::new(GoogleGenerativeAi::new(&model, credentials, &headers, options)?),
+            _ => Arc::new(AnthropicMessages::new(&model, credentials, &headers, options)?),
         })
     }
 
@@ -540,7 +542,7 @@ fn usual(home: &Path) -> Arc<Shell> {
 
 /// Whether this version speaks the model's wire, and knows where to.
 pub fn is_supported(model: &Model) -> bool {
-    matches!(model.api.as_str(), anthropic::API | openai::API) && !model.base_url.is_empty()
+    SUPPORTED.contains(&model.api.as_str()) && !model.base_url.is_empty()
 }
 
 fn is_local(model: &Model) -> bool {

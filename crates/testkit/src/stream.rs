@@ -12,6 +12,8 @@ pub enum Wire {
     Messages,
     /// Deltas of one choice (`…/chat/completions`).
     Completions,
+    /// Parts of one candidate (`…:streamGenerateContent`).
+    Contents,
 }
 
 /// Builds the event stream of one answer, block after block.
@@ -67,6 +69,7 @@ impl Answer {
                 self.block(&json!({ "type": "text", "text": "" }), deltas)
             }
             Wire::Completions => self.deltas(halves(text).map(|piece| json!({ "content": piece }))),
+            Wire::Contents => self.parts(halves(text).map(|piece| json!({ "text": piece }))),
         }
     }
 
@@ -84,6 +87,11 @@ impl Answer {
             Wire::Completions => {
                 self.deltas(halves(thinking).map(|piece| json!({ "reasoning_content": piece })))
             }
+            Wire::Contents => {
+                let pieces = halves(thinking).map(|piece| json!({ "text": piece, "thought": true }));
+                let signature = json!({ "text": "", "thought": true, "thoughtSignature": signature });
+                self.parts(pieces.chain([signature]))
+            }
         }
     }
 
@@ -96,6 +104,7 @@ impl Answer {
                 let detail = json!({ "type": "reasoning.encrypted", "data": data, "index": 0 });
                 self.deltas([json!({ "reasoning_details": [detail] })])
             }
+            Wire::Contents => self.parts([json!({ "text": "", "thought": true, "thoughtSignature": data })]),
         }
     }
 
@@ -128,6 +137,12 @@ impl Answer {
                 let more = pieces.map(|piece| json!({ "index": index, "function": { "arguments": piece } }));
                 let deltas = std::iter::once(start).chain(more);
                 self.deltas(deltas.map(|call| json!({ "tool_calls": [call] })))
+            }
+            // Its calls come whole.
+            Wire::Contents => {
+                let text: String = pieces.collect();
+                let args = serde_json::from_str(&text).unwrap_or(Value::from(text));
+                self.parts([json!({ "functionCall": { "id": id, "name": name, "args": args } })])
             }
         }
     }
@@ -168,6 +183,7 @@ impl Answer {
                 json!({ "type": "message_start", "message": message })
             }
             Wire::Completions => chunk(&json!({ "role": "assistant", "content": "" }), None),
+            Wire::Contents => candidate(&[], None),
         };
         std::iter::once(&start).chain(&self.events).map(|event| self.frame(event)).collect()
     }
@@ -202,6 +218,16 @@ impl Answer {
                 out.push_str(&self.frame(&last));
                 out.push_str("data: [DONE]\n\n");
             }
+            Wire::Contents => {
+                let mut last = candidate(&[], Some(self.stop.as_deref().unwrap_or("STOP")));
+                last["usageMetadata"] = json!({
+                    "promptTokenCount": input + read + written,
+                    "candidatesTokenCount": output,
+                    "totalTokenCount": input + output + read + written,
+                    "cachedContentTokenCount": read,
+                });
+                out.push_str(&self.frame(&last));
+            }
         }
         out
     }
@@ -216,12 +242,17 @@ impl Answer {
             Wire::Messages => {
                 format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or_default())
             }
-            Wire::Completions => format!("data: {event}\n\n"),
+            Wire::Completions | Wire::Contents => format!("data: {event}\n\n"),
         }
     }
 
     fn deltas(mut self, deltas: impl IntoIterator<Item = Value>) -> Self {
         self.events.extend(deltas.into_iter().map(|delta| chunk(&delta, None)));
+        self
+    }
+
+    fn parts(mut self, parts: impl IntoIterator<Item = Value>) -> Self {
+        self.events.extend(parts.into_iter().map(|part| candidate(&[part], None)));
         self
     }
 
@@ -242,6 +273,15 @@ fn chunk(delta: &Value, finish: Option<&str>) -> Value {
         "id": "msg_test", "object": "chat.completion.chunk", "created": 1, "model": "test-model",
         "choices": [{ "index": 0, "delta": delta, "finish_reason": finish }],
     })
+}
+
+/// One event of the third wire.
+fn candidate(parts: &[Value], finish: Option<&str>) -> Value {
+    let mut candidate = json!({ "content": { "parts": parts, "role": "model" }, "index": 0 });
+    if let Some(finish) = finish {
+        candidate["finishReason"] = finish.into();
+    }
+    json!({ "candidates": [candidate], "modelVersion": "test-model", "responseId": "msg_test" })
 }
 
 /// `text` in at most two pieces, none of them empty.

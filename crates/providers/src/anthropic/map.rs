@@ -36,7 +36,7 @@ pub(super) fn encode(
     let mark = CacheControl::of(options.cache, compat.long_cache);
     let (thinking, output_config, max_tokens) = thinking(request, &compat, options);
     let rest = serde_json::to_string(&(&thinking, &output_config, mark)).unwrap_or_default();
-    let mut growing: BodyBuilder<Calls> = memory.go_on(request, rest, |out| {
+    let mut growing: BodyBuilder<Calls> = memory.go_on(request, rest, "messages", |out| {
         let mut tools: Vec<_> = request
             .tools
             .iter()

@@ -96,7 +96,7 @@ pub(super) fn encode(
     let extra: Map<String, Value> = extra.into_iter().chain(own).collect();
     let rest = (prompt_cache_key, prompt_cache_retention, &extra, tools.is_some(), mark);
     let rest = serde_json::to_string(&rest).unwrap_or_default();
-    let mut growing: BodyBuilder<State> = memory.go_on(request, rest, |out| {
+    let mut growing: BodyBuilder<State> = memory.go_on(request, rest, "messages", |out| {
         let head = Head {
             model: &model.id,
             stream: true,

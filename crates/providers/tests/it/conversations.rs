@@ -5,12 +5,13 @@ use serde_json::Value;
 
 use crate::encode::{assistant, body, call, conversation, image, request, result, thinking, user};
 use crate::wires::{WIRES, Wire, api};
-use crate::{encode, encode_completions};
+use crate::{encode, encode_completions, encode_contents};
 
 fn model(wire: Wire) -> Model {
     match wire {
         Wire::Messages => encode::model(),
         Wire::Completions => encode_completions::model(),
+        Wire::Contents => encode_contents::model(),
     }
 }
 
@@ -19,6 +20,7 @@ fn own(wire: Wire, content: Vec<Content>) -> Message {
     match wire {
         Wire::Messages => assistant("claude-test-1", content),
         Wire::Completions => encode_completions::own(content),
+        Wire::Contents => encode_contents::own(content),
     }
 }
 
@@ -32,6 +34,7 @@ fn table(wire: Wire) -> Vec<(&'static str, ModelRequest)> {
     let (proof, details) = match wire {
         Wire::Messages => ("proof==", "EmwK"),
         Wire::Completions => ("reasoning_content", "reasoning_content"),
+        Wire::Contents => ("cHJvb2Y=", "EmwK"),
     };
     let plain = vec![say("Hi"), own(wire, vec![Content::text("Hello.")]), say("Bye")];
     let tools = vec![
@@ -109,6 +112,7 @@ fn acceptable(wire: Wire, body: &Value) -> Result<(), String> {
     match wire {
         Wire::Messages => encode::acceptable(body),
         Wire::Completions => encode_completions::acceptable(body),
+        Wire::Contents => encode_contents::acceptable(body),
     }
 }
 
@@ -118,7 +122,10 @@ fn each_conversation_has_its_request_on_each_wire() {
         for (name, request) in table(wire) {
             let body = body(&request);
             assert_eq!(acceptable(wire, &body), Ok(()), "{wire:?} {name}: {body}");
-            let wire = api(wire).rsplit('-').next().unwrap();
+            let wire = match wire {
+                Wire::Messages | Wire::Completions => api(wire).rsplit('-').next().unwrap(),
+                Wire::Contents => "contents",
+            };
             insta::with_settings!({ snapshot_path => "../snapshots", prepend_module_to_snapshot => false, omit_expression => true }, {
                 insta::assert_snapshot!(format!("{wire}_{name}"), serde_json::to_string_pretty(&body).unwrap());
             });
@@ -137,6 +144,9 @@ fn a_conversation_can_change_its_wire() {
         let text = body(&request).to_string();
         let foreign = if wire == Wire::Messages { "Hm." } else { "proof==" };
         assert!(!text.contains(foreign), "{foreign}");
+        if wire == Wire::Contents {
+            assert!(!text.contains("Hm."), "{text}");
+        }
         for said in ["Looking.", "I will", "No result provided"] {
             assert!(text.contains(said), "{said}");
         }
@@ -149,7 +159,8 @@ fn a_blind_model_is_told_of_images() {
     for wire in WIRES {
         let (_, request) = table(wire).into_iter().find(|(name, _)| *name == "blind").unwrap();
         let text = body(&request).to_string();
-        assert!(!text.contains("image_url") && !text.contains("base64"), "{text}");
+        let images = ["image_url", "base64", "inlineData"];
+        assert!(images.iter().all(|word| !text.contains(word)), "{text}");
         assert_eq!(text.matches("(image omitted: model does not").count(), 2, "{text}");
     }
 }

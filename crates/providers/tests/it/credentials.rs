@@ -201,7 +201,7 @@ async fn sent(wire: Wire, credential: Credential) -> (CapturedRequest, World) {
 }
 
 #[tokio::test]
-async fn each_scheme_stands_in_its_header_on_both_wires() {
+async fn each_scheme_stands_in_its_header_on_each_wire() {
     for wire in WIRES {
         let (request, world) = sent(wire, bearer("one", "bearer-secret")).await;
         assert_eq!(request.header("authorization"), Some("Bearer bearer-secret"));
@@ -233,6 +233,7 @@ async fn each_scheme_stands_in_its_header_on_both_wires() {
         let own = match wire {
             Wire::Messages => request.header("x-api-key") == Some("key-secret"),
             Wire::Completions => request.header("authorization") == Some("Bearer key-secret"),
+            Wire::Contents => request.header("x-goog-api-key") == Some("key-secret"),
         };
         assert!(own, "{request:?}");
     }

@@ -11,9 +11,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::wires::{self, Wire};
-use crate::{driver, encode, encode_completions};
+use crate::{driver, encode, encode_completions, encode_contents};
 
-const RECORDINGS: [&str; 2] = ["recordings", "recordings/completions"];
+const RECORDINGS: [&str; 3] = ["recordings", "recordings/completions", "recordings/contents"];
 
 /// What all streams and conversations are made of.
 const JSON: &str = r#"{ } [ ] , : " \ \" \\ \n \u0000 \ud800 \udc00 \ud83d\ude00 \ud83d null true false 0 -1 1 2 1.5 1e999
@@ -23,7 +23,8 @@ const STREAM: &str = r#"data: event: : data:[DONE] "message_start" "message_delt
     "content_block_delta" "content_block_stop" "text_delta" "input_json_delta" "thinking_delta" "signature_delta" "tool_use"
     "thinking" "redacted_thinking" "error" "ping" "choices":[{ "delta":{ "tool_calls":[{ "function":{ "arguments":
     "finish_reason": "stop" "length" "tool_calls" "refusal": "reasoning_content": "reasoning_details": "partial_json":
-    "input_tokens": "output_tokens": "cache_read_input_tokens": "prompt_tokens": "completion_tokens":"#;
+    "candidates":[{ "content":{"parts":[ "functionCall":{ "args": "thought":true, "thoughtSignature": "finishReason": "STOP"
+    "promptFeedback": "blockReason": "usageMetadata":{ "promptTokenCount": "input_tokens": "output_tokens": "cache_read_input_tokens": "prompt_tokens": "completion_tokens":"#;
 const REQUEST: &str = r#""role": "user" "assistant" "toolResult" "bashExecution" "custom" "branchSummary" "toolCall" "image"
     "toolCallId": "arguments": "thinking": "thinkingSignature": "redacted":true "stopReason": "error" "aborted" "toolUse"
     "excludeFromContext":true "mimeType":"image/png" "data":"aGk=" "compat": "thinkingLevelMap": "model": "maxTokens":
@@ -91,7 +92,7 @@ fn fuzz_sse() {
         decoder.finish(&mut out);
         out
     };
-    let folders = ["it/__fuzz__/sse/corpus", RECORDINGS[0], RECORDINGS[1]];
+    let folders = ["it/__fuzz__/sse/corpus", RECORDINGS[0], RECORDINGS[1], RECORDINGS[2]];
     driver::run(bolero::check!(name = "sse"), "fuzz_sse", &folders, &words(&[STREAM]), |bytes| {
         let expect = by_the_book(bytes);
         for size in [1, stride(bytes), usize::MAX] {
@@ -105,6 +106,7 @@ fn standard(wire: Wire) -> Model {
     match wire {
         Wire::Messages => encode::model(),
         Wire::Completions => encode_completions::model(),
+        Wire::Contents => encode_contents::model(),
     }
 }
 
@@ -130,7 +132,7 @@ fn stream_law(wire: Wire, bytes: &[u8]) -> Result<(), String> {
     let read: Message = serde_json::from_str(&stored).map_err(|error| format!("{stored}: {error}"))?;
     same("stored and read", &read, &message)?;
     let conversation = vec![encode::user(vec![Content::text("Go")]), message];
-    [Wire::Messages, Wire::Completions].into_iter().try_for_each(|next| taken(next, &conversation))
+    wires::WIRES.into_iter().try_for_each(|next| taken(next, &conversation))
 }
 
 #[test]
@@ -154,6 +156,18 @@ fn fuzz_completions_stream() {
         bolero::check!(name = "completions_stream"),
         "fuzz_completions_stream",
         &folders,
+        &words(&[JSON, STREAM]),
+        law,
+    );
+}
+
+#[test]
+fn fuzz_google_stream() {
+    let law = |bytes: &[u8]| stream_law(Wire::Contents, bytes);
+    driver::run(
+        bolero::check!(name = "google_stream"),
+        "fuzz_google_stream",
+        &["it/__fuzz__/google_stream/corpus", RECORDINGS[2]],
         &words(&[JSON, STREAM]),
         law,
     );
@@ -185,6 +199,7 @@ fn taken(wire: Wire, messages: &[Message]) -> Result<(), String> {
     let checked = match wire {
         Wire::Messages => encode::acceptable(&body),
         Wire::Completions => encode_completions::acceptable(&body),
+        Wire::Contents => encode_contents::acceptable(&body),
     };
     checked.map_err(|why| format!("{why}: {body}"))
 }
@@ -217,7 +232,8 @@ fn request_law(wire: Wire, bytes: &[u8]) -> Result<(), String> {
         session: setup.session,
     };
     let Some(body) = body(&request)? else { return Ok(()) };
-    if body["messages"].is_array() { Ok(()) } else { Err(format!("no messages in {body}")) }
+    let member = if wire == Wire::Contents { "contents" } else { "messages" };
+    if body[member].is_array() { Ok(()) } else { Err(format!("no messages in {body}")) }
 }
 
 #[test]
@@ -238,6 +254,18 @@ fn fuzz_completions_request() {
     driver::run(
         bolero::check!(name = "request"),
         "fuzz_completions_request",
+        &["it/__fuzz__/request/corpus"],
+        &words(&[JSON, REQUEST]),
+        law,
+    );
+}
+
+#[test]
+fn fuzz_google_request() {
+    let law = |bytes: &[u8]| request_law(Wire::Contents, bytes);
+    driver::run(
+        bolero::check!(name = "request"),
+        "fuzz_google_request",
         &["it/__fuzz__/request/corpus"],
         &words(&[JSON, REQUEST]),
         law,

@@ -101,6 +101,9 @@ macro_rules! on_both_wires {
         mod completions {
             $(#[tokio::test] async fn $test() { super::$test(super::Wire::Completions).await; })*
         }
+        mod contents {
+            $(#[tokio::test] async fn $test() { super::$test(super::Wire::Contents).await; })*
+        }
     };
 }
 
@@ -146,7 +149,10 @@ async fn one_answer(wire: Wire) {
     let (key, token, version) = match wire {
         Wire::Messages => (Some(KEY), None, Some("2023-06-01")),
         Wire::Completions => (None, Some(bearer.as_str()), None),
+        Wire::Contents => (None, None, None),
     };
+    assert_eq!(header("x-goog-api-key"), (wire == Wire::Contents).then_some(KEY));
+    assert!(!request.path.contains(KEY), "{}", request.path);
     assert_eq!((header("x-api-key"), header("authorization")), (key, token));
     assert_eq!(header("anthropic-version"), version);
     assert_eq!(header("accept-encoding"), Some("identity"));
@@ -454,7 +460,7 @@ async fn pings_without_end_are_no_answer(wire: Wire) {
     use ModelErrorKind as K;
     let ping = match wire {
         Wire::Messages => "event: ping\ndata: {\"type\":\"ping\"}\n\n",
-        Wire::Completions => ": PROCESSING\n\n",
+        Wire::Completions | Wire::Contents => ": PROCESSING\n\n",
     };
     // A reply that drips for a minute; who is sent it leaves long before.
     let pings = ping.repeat(60_000 / ping.len());
@@ -495,7 +501,7 @@ async fn an_answer_without_end_is_cut_off(wire: Wire) {
         let frames: Vec<&str> = after[before.len()..].split_inclusive("\n\n").collect();
         let (first, piece) = match wire {
             Wire::Messages => (frames[0], frames[1]),
-            Wire::Completions => ("", frames[0]),
+            Wire::Completions | Wire::Contents => ("", frames[0]),
         };
         let long = format!("{}\"", "x".repeat(1 << 20));
         assert_eq!(piece.matches("\"a\"").count(), 1);
@@ -547,6 +553,8 @@ async fn an_abort_keeps_what_came(wire: Wire) {
         }
         // Its calls end with the answer.
         Wire::Completions => (start.tool_call("t2", "n", "").unfinished(), String::new()),
+        // And these come whole.
+        Wire::Contents => (start.tool_call("t2", "n", "{}").unfinished(), String::new()),
     };
     let server = FakeServer::start([Reply::sse(start + &open).then_gate(&gate)]);
     let (provider, request) = provider(wire, server.url(), options());
@@ -573,6 +581,7 @@ async fn an_abort_keeps_what_came(wire: Wire) {
     match wire {
         Wire::Messages => assert_eq!((calls.as_slice(), end.message.usage.input), (["t1"].as_slice(), 10)),
         Wire::Completions => assert_eq!(calls, [""; 0]),
+        Wire::Contents => assert_eq!(calls, ["t1", "t2"]),
     }
 }
 

@@ -14,6 +14,7 @@ fn model(wire: Wire) -> Arc<Model> {
     let (id, provider) = match wire {
         Wire::Messages => ("claude-test-1".into(), "anthropic".into()),
         Wire::Completions => ("test-1".into(), "testing".into()),
+        Wire::Contents => ("gemini-3-test".into(), "google".into()),
     };
     Arc::new(Model { id, provider, api: api(wire).into(), cost, ..Model::default() })
 }
@@ -38,6 +39,7 @@ fn directory(wire: Wire) -> &'static str {
     match wire {
         Wire::Messages => "tests/recordings",
         Wire::Completions => "tests/recordings/completions",
+        Wire::Contents => "tests/recordings/contents",
     }
 }
 

@@ -1,20 +1,21 @@
-//! Both wires, for tests that hold for each.
+//! All wires, for tests that hold for each.
 
 use std::sync::Arc;
 
 use quipu_protocol::{Model, ModelError, UnixMs};
 use quipu_providers::{
-    AnswerDecoder, AnthropicMessages, CallOptions, Credentials, OpenAiCompletions, Provider, anthropic,
-    openai,
+    AnswerDecoder, AnthropicMessages, CallOptions, Credentials, GoogleGenerativeAi, OpenAiCompletions,
+    Provider, anthropic, google, openai,
 };
 pub(crate) use quipu_testkit::Wire;
 
-pub(crate) const WIRES: [Wire; 2] = [Wire::Messages, Wire::Completions];
+pub(crate) const WIRES: [Wire; 3] = [Wire::Messages, Wire::Completions, Wire::Contents];
 
 pub(crate) fn api(wire: Wire) -> &'static str {
     match wire {
         Wire::Messages => anthropic::API,
         Wire::Completions => openai::API,
+        Wire::Contents => google::API,
     }
 }
 
@@ -23,6 +24,7 @@ pub(crate) fn path(wire: Wire) -> &'static str {
     match wire {
         Wire::Messages => "/v1/messages",
         Wire::Completions => "/v1/chat/completions",
+        Wire::Contents => "/v1beta/models/test-model:streamGenerateContent?alt=sse",
     }
 }
 
@@ -36,6 +38,7 @@ pub(crate) fn provider(
     Ok(match model.api.as_str() {
         anthropic::API => Arc::new(AnthropicMessages::new(model, credentials, headers, options)?),
         openai::API => Arc::new(OpenAiCompletions::new(model, credentials, headers, options)?),
+        google::API => Arc::new(GoogleGenerativeAi::new(model, credentials, headers, options)?),
         other => panic!("no such wire: {other}"),
     })
 }
@@ -44,5 +47,6 @@ pub(crate) fn decoder(wire: Wire, model: Arc<Model>, timestamp: UnixMs) -> Box<d
     match wire {
         Wire::Messages => anthropic::decoder(model, timestamp),
         Wire::Completions => openai::decoder(model, timestamp),
+        Wire::Contents => google::decoder(model, timestamp),
     }
 }
