@@ -110,7 +110,8 @@ fn the_first_failure_ends_the_run_and_is_named() -> Result<(), Box<dyn Error>> {
 fn a_step_without_end_is_named() -> Result<(), Box<dyn Error>> {
     let (passed, output, asked) = Bench::new("limit")?.run("nothing", "cargo test --workspace")?;
     assert!(!passed && !asked.contains("fmt"), "{output}");
-    let (before, _) = output.split_once("=== FAILED: tests: ran into its limit of ").ok_or(output.as_str())?;
+    let (before, _) =
+        output.split_once("=== FAILED: tests: ran into its limit of ").ok_or(output.as_str())?;
     assert!(before.contains("\nnever ended: test slow::one\n"), "{output}");
     assert!(!before.contains("never ended: test slow::two"), "{output}");
     Ok(())

@@ -178,11 +178,7 @@ impl Stream {
     }
 
     /// Takes the parts of the answer; says whether all of them are known.
-    fn candidate(
-        &mut self,
-        candidate: &Candidate<'_>,
-        out: &mut Vec<CallEvent>,
-    ) -> Result<bool, ModelError> {
+    fn candidate(&mut self, candidate: &Candidate<'_>, out: &mut Vec<CallEvent>) -> Result<bool, ModelError> {
         let content: CandidateContent<'_> = read(candidate.content).unwrap_or_default();
         let parts: Option<Vec<&RawValue>> = read(content.parts);
         let mut is_known = parts.is_some() || content.parts.is_none();

@@ -139,7 +139,9 @@ mod tests {
         for id in ["gemini-live-3-x", "gemini-10", "gemini-flash-lite-latest"] {
             check(id, true, true);
         }
-        for id in ["gemini-2.5-pro", "gemini-live-2.5-flash", "gemini-", "gemma-4-31b-it", "x", "", "gemini-3é/"] {
+        for id in
+            ["gemini-2.5-pro", "gemini-live-2.5-flash", "gemini-", "gemma-4-31b-it", "x", "", "gemini-3é/"]
+        {
             check(id, false, false);
         }
         check("claude-x", false, true);
@@ -176,7 +178,10 @@ mod tests {
         check(&levels, Thinking::Max, 64_000, true, "HIGH");
         check(&model("gemini-3-pro", "{}"), off, 64_000, false, "LOW");
         check(&model("gemini-3-flash", "{}"), off, 64_000, false, "MINIMAL");
-        let gemma = model("gemma-4-31b-it", r#"{"off":null,"minimal":"MINIMAL","low":null,"medium":null,"high":"HIGH"}"#);
+        let gemma = model(
+            "gemma-4-31b-it",
+            r#"{"off":null,"minimal":"MINIMAL","low":null,"medium":null,"high":"HIGH"}"#,
+        );
         check(&gemma, off, 64_000, false, "MINIMAL");
         check(&gemma, Thinking::Low, 64_000, true, "HIGH");
         let set = ThinkingBudgets { medium: 5_000, ..ThinkingBudgets::default() };

@@ -86,9 +86,7 @@ fn roles_take_turns_and_the_user_begins() {
     assert_eq!(turns[2], ["One", "two", "three"].map(|text| json!({ "text": text })));
     assert_eq!(turns[3][1]["functionCall"]["name"], "_2-go_x");
     // In the order of the calls, and then the user's words.
-    let answered = |name: &str, id: &str, response: Value| {
-        json!({ "functionResponse": { "id": id, "name": name, "response": response } })
-    };
+    let answered = |name: &str, id: &str, response: Value| json!({ "functionResponse": { "id": id, "name": name, "response": response } });
     assert_eq!(
         turns[4],
         [
@@ -175,8 +173,8 @@ fn signatures_go_back_to_the_model_that_gave_them() {
 
 #[test]
 fn schemas_of_tools_stand_where_any_json_schema_may() {
-    let schema = r#"{"$schema":"x","type":"object","properties":{"a":{"anyOf":[{"const":1},{"$ref":"#/$defs/b"}]}},
-        "$defs":{"b":{"type":["string","null"],"pattern":"^a"}},"additionalProperties":false}"#;
+    let schema = r##"{"$schema":"x","type":"object","properties":{"a":{"anyOf":[{"const":1},{"$ref":"#/$defs/b"}]}},
+        "$defs":{"b":{"type":["string","null"],"pattern":"^a"}},"additionalProperties":false}"##;
     let mut asked = request(model(), vec![say("Hi")]);
     let mut tools = asked.tools.to_vec();
     tools[0].parameters = Json::parse(schema).unwrap();
@@ -202,7 +200,8 @@ fn generation_config_has_limits_thinking_and_sampling() {
     };
     let levels = |level: &str| json!({ "includeThoughts": true, "thinkingLevel": level });
     let budget = |budget: i64| json!({ "includeThoughts": true, "thinkingBudget": budget });
-    let with = |tokens: u64, thinking: Value| json!({ "maxOutputTokens": tokens, "thinkingConfig": thinking });
+    let with =
+        |tokens: u64, thinking: Value| json!({ "maxOutputTokens": tokens, "thinkingConfig": thinking });
     let (off, low, high) = (Thinking::Off, Thinking::Low, Thinking::High);
     check(model(), off, None, with(64_000, json!({ "thinkingLevel": "MINIMAL" })));
     check(model(), low, Some(100), with(2_148, levels("LOW")));
