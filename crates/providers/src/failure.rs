@@ -23,6 +23,8 @@ pub(crate) struct Complaint {
     pub(crate) status: Option<u16>,
     /// How long it asks us to wait, where it says so in the body.
     pub(crate) retry_after: Option<Duration>,
+    /// Whether waiting a moment lifts the limit that was reached, where the body names it.
+    pub(crate) limit_passes: Option<bool>,
 }
 
 /// Reads the JSON in which servers complain: `{"error":{"type","message"}}`, `{"error":"…"}`,
@@ -76,6 +78,7 @@ pub(crate) fn read_complaint(body: &str) -> Complaint {
     Complaint {
         status,
         retry_after: details.retry_after,
+        limit_passes: details.limit_passes,
         kind: kinds.into_iter().flatten().find(|kind| kind != "error").unwrap_or_default(),
         message: message.map_or_else(|| quote(body), |message| quote(&message)),
         request_id,
@@ -85,9 +88,10 @@ pub(crate) fn read_complaint(body: &str) -> Complaint {
 /// What the details of an error say, each of which names its type in `@type`.
 #[derive(Default)]
 struct ErrorDetails {
-    /// The reason, or the limit that was reached.
+    /// The reason, where it is a word of the table.
     reason: Option<String>,
     retry_after: Option<Duration>,
+    limit_passes: Option<bool>,
 }
 
 fn read_details(raw: &RawValue) -> ErrorDetails {
@@ -110,12 +114,13 @@ fn read_details(raw: &RawValue) -> ErrorDetails {
         let delay = detail.retry_delay.strip_suffix('s').and_then(|seconds| seconds.parse().ok());
         let delay = delay.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         read.retry_after = read.retry_after.or(delay);
-        let known = Some(detail.reason).filter(|reason| by_word(reason).is_some());
-        // Waiting for the delay that comes with it helps for a limit by the minute only.
-        let lasts = |limit: &Violation| limit.quota_id.contains("PerDay") || limit.quota_value == "0";
-        let limit = if detail.violations.iter().any(lasts) { LASTING_LIMIT } else { PASSING_LIMIT };
-        let limit = (!detail.violations.is_empty()).then(|| limit.to_owned());
-        read.reason = read.reason.or(known).or(limit);
+        read.reason = read.reason.or(Some(detail.reason).filter(|reason| by_word(reason).is_some()));
+        if !detail.violations.is_empty() {
+            // Waiting for the delay that comes with it helps for a limit by the minute only.
+            let lasts = |limit: &Violation| limit.quota_id.contains("PerDay") || limit.quota_value == "0";
+            let passes = !detail.violations.iter().any(lasts);
+            read.limit_passes = Some(passes && read.limit_passes != Some(false));
+        }
     }
     read
 }
@@ -162,9 +167,9 @@ pub(crate) fn classify(status: Option<u16>, complaint: &Complaint) -> ModelError
     use ModelErrorKind as K;
     let detail = normalise(&format!("{} {}", complaint.kind, complaint.message));
     let overflow = || is_overflow(&detail);
-    let quota = || {
-        complaint.kind == LASTING_LIMIT
-            || (complaint.kind != PASSING_LIMIT && QUOTA.iter().any(|pattern| detail.contains(pattern)))
+    let quota = || match complaint.limit_passes {
+        Some(passes) => !passes,
+        None => QUOTA.iter().any(|pattern| detail.contains(pattern)),
     };
     match status {
         Some(401 | 403) if quota() => K::Quota,
@@ -195,20 +200,16 @@ pub(crate) fn classify(status: Option<u16>, complaint: &Complaint) -> ModelError
     }
 }
 
-/// A limit that waiting a moment does not lift, and one that it does.
-const LASTING_LIMIT: &str = "daily_limit";
-const PASSING_LIMIT: &str = "minute_limit";
-
 fn by_word(word: &str) -> Option<ModelErrorKind> {
     use ModelErrorKind as K;
     Some(match word {
         "overloaded_error" | "server_busy" | "overloaded" | "UNAVAILABLE" => K::Overloaded,
-        "rate_limit_error" | "rate_limit_exceeded" | "RESOURCE_EXHAUSTED" | PASSING_LIMIT => K::RateLimited,
+        "rate_limit_error" | "rate_limit_exceeded" | "RESOURCE_EXHAUSTED" => K::RateLimited,
         "api_error" | "server_error" | "internal_error" | "internal_server_error" | "INTERNAL" => K::Server,
         "timeout_error" | "DEADLINE_EXCEEDED" => K::Timeout,
         "authentication_error" | "permission_error" | "UNAUTHENTICATED" | "PERMISSION_DENIED" => K::Auth,
         "API_KEY_INVALID" | "API_KEY_SERVICE_BLOCKED" | "ACCESS_TOKEN_EXPIRED" => K::Auth,
-        "billing_error" | "BILLING_DISABLED" | LASTING_LIMIT => K::Quota,
+        "billing_error" | "BILLING_DISABLED" => K::Quota,
         "not_found_error" | "NOT_FOUND" => K::UnknownModel,
         "request_too_large" => K::ContextOverflow,
         "invalid_request_error" | "INVALID_ARGUMENT" | "FAILED_PRECONDITION" => K::InvalidRequest,
