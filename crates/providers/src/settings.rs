@@ -12,6 +12,7 @@ use crate::catalogue;
 use crate::credentials::{
     AuthEntries, AuthEntry, AuthFile, Credential, Credentials, Keys, Origin, StoredKeys,
 };
+use crate::google::vertex::{self, VertexPlace};
 use crate::local::{self, LocalEndpoint};
 use crate::model_sources::{self, GatheredModels, ModelSources, OwnModels, SourcedModel};
 use crate::models_file::{self, ProviderConfig};
@@ -24,7 +25,7 @@ use crate::{CallOptions, CallSettings, LocalServer, Provider, failure, net, sett
 const MIN_SECRET: usize = 8;
 
 /// The APIs that can be called.
-const SUPPORTED: [&str; 3] = [anthropic::API, openai::API, google::API];
+const SUPPORTED: [&str; 4] = [anthropic::API, openai::API, google::API, vertex::API];
 
 /// Credentials, and headers.
 type Access = (Credentials, Vec<(String, String)>);
@@ -380,6 +381,12 @@ impl Settings {
         Ok(match model.api.as_str() {
             openai::API => Arc::new(OpenAiCompletions::new(&model, credentials, &headers, options)?),
             google::API => Arc::new(GoogleGenerativeAi::new(&model, credentials, &headers, options)?),
+            vertex::API => {
+                let set = |name: &str| self.variable(provider, name);
+                let project = set("GOOGLE_CLOUD_PROJECT").or_else(|| set("GCLOUD_PROJECT"));
+                let place = VertexPlace { project, location: set("GOOGLE_CLOUD_LOCATION") };
+                Arc::new(GoogleGenerativeAi::vertex(&model, credentials, &headers, options, place)?)
+            }
             _ => Arc::new(AnthropicMessages::new(&model, credentials, &headers, options)?),
         })
     }
@@ -428,17 +435,14 @@ impl Settings {
 
     /// The base URL with `{NAME}` replaced by variables.
     fn fill_in(&self, model: &Model) -> Result<String, ModelError> {
-        let own = match self.keys.auth.get(&model.provider) {
-            Some(AuthEntry::ApiKey { env, .. }) => Some(env),
-            Some(AuthEntry::Oauth { .. }) | None => None,
-        };
         let mut url = model.base_url.clone();
+        if model.api == vertex::API && url.contains(vertex::LOCATION) {
+            return Ok(url);
+        }
         while let Some((before, rest)) = url.split_once('{') {
             let Some((name, after)) = rest.split_once('}') else { break };
-            let value = own
-                .and_then(|env| env.get(name).cloned())
-                .or_else(|| self.keys.vars.get(name).cloned().flatten());
-            let Some(value) = value.filter(|value| !value.contains('{')) else {
+            let Some(value) = self.variable(&model.provider, name).filter(|value| !value.contains('{'))
+            else {
                 return Err(ModelError::new(
                     ModelErrorKind::NoCredential,
                     format!(
@@ -450,6 +454,15 @@ impl Settings {
             url = format!("{before}{value}{after}");
         }
         Ok(url)
+    }
+
+    /// A variable that calls to `provider` depend on: of its entry in `auth.json`, or of the environment.
+    fn variable(&self, provider: &str, name: &str) -> Option<String> {
+        let own = match self.keys.auth.get(provider) {
+            Some(AuthEntry::ApiKey { env, .. }) => env.get(name).cloned(),
+            Some(AuthEntry::Oauth { .. }) | None => None,
+        };
+        own.or_else(|| self.keys.vars.get(name).cloned().flatten())
     }
 
     fn headers(&self, model: &Model) -> Result<Vec<(String, String)>, ModelError> {

@@ -306,8 +306,9 @@ fn proof(signature: Option<&str>, own: bool) -> Option<&str> {
 
 /// `name` in the characters that the wire takes; it begins with a letter or an underscore.
 fn function_name(name: &str) -> String {
-    let mut name = wire_name(name);
-    if name.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
+    let is_taken = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ':');
+    let mut name: String = name.chars().map(|c| if is_taken(c) { c } else { '_' }).collect();
+    if !name.starts_with(|first: char| first == '_' || first.is_ascii_alphabetic()) {
         name.insert(0, '_');
     }
     name.truncate(MAX_NAME);

@@ -1,8 +1,10 @@
-//! The `google-generative-ai` wire: contents of parts, and a stream of such.
+//! The `google-generative-ai` wire: contents of parts, and a stream of such; and `google-vertex`, which is the same at
+//! other addresses.
 
 mod map;
 mod stream;
 mod traits;
+pub mod vertex;
 mod wire;
 
 use bytes::Bytes;
@@ -88,6 +90,25 @@ impl GoogleGenerativeAi {
         options: CallOptions,
     ) -> Result<Self, ModelError> {
         let form = Form { model: model.id.clone() };
+        let access = Access::new(model, credentials, headers, form)?;
+        Ok(Self { access, options })
+    }
+
+    /// The same for a model with [`vertex::API`]. With the base URL of the catalogue, calls with an API key go to an
+    /// address without a project, and those with an access token to the `place`.
+    ///
+    /// # Errors
+    /// As [`GoogleGenerativeAi::new`]; and `InvalidRequest` when the credential that is known already needs a project and a
+    /// location, and one is missing.
+    pub fn vertex(
+        model: &Model,
+        credentials: Credentials,
+        headers: &[(String, String)],
+        options: CallOptions,
+        place: vertex::VertexPlace,
+    ) -> Result<Self, ModelError> {
+        let known = credentials.known();
+        let form = vertex::Form::new(model, place, known.as_ref().map(|known| &known.scheme))?;
         let access = Access::new(model, credentials, headers, form)?;
         Ok(Self { access, options })
     }

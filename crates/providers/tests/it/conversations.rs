@@ -153,6 +153,35 @@ fn a_conversation_can_change_its_wire() {
     }
 }
 
+#[test]
+fn signatures_reach_only_the_model_that_gave_them() {
+    let proofs = ["Secret thought", "dGhvdWdodA==", "dGV4dA==", "Y2FsbA=="];
+    for from in WIRES {
+        let answer = own(
+            from,
+            vec![
+                thinking(proofs[0], Some(proofs[1]), None),
+                encode_contents::signed_text("Said.", proofs[2]),
+                encode_contents::signed("a", "read", "{}", proofs[3]),
+            ],
+        );
+        let say = |text: &str| user(vec![Content::text(text)]);
+        let messages =
+            vec![say("Begin"), answer, result("a", vec![Content::text("Read.")], false), say("Go on")];
+        for to in WIRES {
+            let body = body(&request(model(to), messages.clone()));
+            assert_eq!(acceptable(to, &body), Ok(()), "{from:?} {to:?}: {body}");
+            let text = body.to_string();
+            assert!(["Begin", "Said.", "Read.", "Go on"].iter().all(|said| text.contains(said)), "{text}");
+            if from != to {
+                assert!(proofs.iter().all(|proof| !text.contains(proof)), "{from:?} {to:?}: {text}");
+            } else if to == Wire::Contents {
+                assert!(proofs.iter().all(|proof| text.contains(proof)), "{text}");
+            }
+        }
+    }
+}
+
 /// A blind model is told of images, once for each run of them.
 #[test]
 fn a_blind_model_is_told_of_images() {

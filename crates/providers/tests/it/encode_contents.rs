@@ -47,7 +47,7 @@ pub(crate) fn signed(id: &str, name: &str, arguments: &str, signature: &str) -> 
     content
 }
 
-fn signed_text(text: &str, signature: &str) -> Content {
+pub(crate) fn signed_text(text: &str, signature: &str) -> Content {
     Content::Text(TextContent { text: text.into(), text_signature: Some(signature.into()) })
 }
 
@@ -84,14 +84,14 @@ fn roles_take_turns_and_the_user_begins() {
     assert_eq!(turns[0], [json!({ "text": shown })]);
     assert_eq!(turns[1], [json!({ "text": "Before." }), json!({ "text": "More." })]);
     assert_eq!(turns[2], ["One", "two", "three"].map(|text| json!({ "text": text })));
-    assert_eq!(turns[3][1]["functionCall"]["name"], "_2-go_x");
+    assert_eq!(turns[3][1]["functionCall"]["name"], "_2-go.x");
     // In the order of the calls, and then the user's words.
     let answered = |name: &str, id: &str, response: Value| json!({ "functionResponse": { "id": id, "name": name, "response": response } });
     assert_eq!(
         turns[4],
         [
             answered("read", "a", json!({ "error": "No result provided" })),
-            answered("_2-go_x", "b", json!({ "output": "second" })),
+            answered("_2-go.x", "b", json!({ "output": "second" })),
             json!({ "text": "four" }),
         ]
     );
@@ -241,7 +241,7 @@ fn consecutive_bodies_share_their_beginning() {
 pub(crate) fn acceptable(body: &Value) -> Result<(), String> {
     let name = |value: &Value| {
         let text = value.as_str().unwrap();
-        let ok = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        let ok = |c: char| c.is_ascii_alphanumeric() || "_-.:".contains(c);
         let begins = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
         begins && text.len() <= 64 && text.chars().all(ok)
     };
