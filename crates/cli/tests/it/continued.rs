@@ -59,6 +59,7 @@ fn configure(world: &World, wire: Wire) {
     let api = match wire {
         Wire::Messages => "anthropic-messages",
         Wire::Completions => "openai-completions",
+        Wire::Contents => "google-generative-ai",
     };
     let mut providers = serde_json::Map::new();
     for Case { provider, model, .. } in CASES.iter().filter(|case| !case.model.is_empty()) {
@@ -147,6 +148,7 @@ fn imported_sessions_continue_with_their_own_model() {
             match wire {
                 Wire::Messages => check_messages(messages),
                 Wire::Completions => check_completions(messages),
+                Wire::Contents => panic!("not among the two"),
             }
         }
     }
