@@ -37,7 +37,8 @@ impl WireForm for Form {
         let base = base_url.trim_end_matches('/');
         let bare = Url::parse(base).is_ok_and(|url| url.path() == "/");
         let version = if bare { format!("/{VERSION}") } else { String::new() };
-        let place = if self.model.contains('/') { "" } else { "models/" };
+        let has_place = ["models/", "tunedModels/"].iter().any(|start| self.model.starts_with(start));
+        let place = if has_place { "" } else { "models/" };
         format!("{base}{version}/{place}{}:streamGenerateContent?alt=sse", path_segment(&self.model))
     }
 
@@ -148,6 +149,7 @@ mod tests {
         check("https://a.example/v1beta", "m-2.5", "https://a.example/v1beta/models/m-2.5");
         check("https://a.example/v1beta/", "a b?é", "https://a.example/v1beta/models/a%20b%3F%C3%A9");
         check("https://a.example", "models/m", "https://a.example/v1beta/models/m");
+        check("https://a.example/v1", "maker/m", "https://a.example/v1/models/maker/m");
         check("https://a.example/go/v1", "tunedModels/m", "https://a.example/go/v1/tunedModels/m");
     }
 }

@@ -69,8 +69,12 @@ impl Form {
 
     fn model_path(&self) -> String {
         let id = path_segment(&self.model);
-        let publisher = if id.contains('/') { "" } else { "publishers/google/models/" };
-        format!("{publisher}{id}:streamGenerateContent?alt=sse")
+        let path = match id.split_once('/') {
+            None => format!("publishers/google/models/{id}"),
+            Some(("publishers" | "models", _)) => id,
+            Some((maker, name)) => format!("publishers/{maker}/models/{name}"),
+        };
+        format!("{path}:streamGenerateContent?alt=sse")
     }
 }
 

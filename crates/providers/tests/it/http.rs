@@ -471,9 +471,9 @@ async fn pings_without_end_are_no_answer(wire: Wire) {
         fails(wire, [reply(), reply()], patience, K::Timeout, 2, &["kept the connection open for 1.2 s"])
             .await;
     }
-    if wire == Wire::Completions {
+    if wire != Wire::Messages {
         let stream = Answer::on(wire).text("Whole").stream();
-        let stream = stream.strip_suffix("data: [DONE]\n\n").unwrap().to_owned();
+        let stream = stream.trim_end_matches("data: [DONE]\n\n").to_owned();
         let server = FakeServer::start([Reply::sse(stream).then_drip_slowly(pings, pause)]);
         let patience = CallOptions { idle_timeout: Duration::from_millis(200), ..impatient() };
         let (_, end) = ask(wire, &server, patience).await;
@@ -694,6 +694,19 @@ async fn an_answer_that_says_why_it_ended_is_whole() {
         assert_eq!((end.error, end.message.text()), (None, "Whole".to_owned()));
         assert_eq!(end.attempts.len(), 1);
     }
+}
+
+#[tokio::test]
+async fn delay_in_the_body_of_an_error_is_waited_for() {
+    let body = r#"{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","message":"You exceeded your current quota.",
+        "details":[{"violations":[{"quotaId":"RequestsPerMinute"}]},{"retryDelay":"0.03s"}]}}"#;
+    let wire = Wire::Contents;
+    let limit = Reply::new(429, "application/json", body);
+    let server = FakeServer::start([limit, Answer::on(wire).text("Here").reply()]);
+    let (events, end) = ask(wire, &server, options()).await;
+    assert_eq!((end.error.as_ref(), end.message.text()), (None, "Here".to_owned()));
+    assert_eq!(kinds(&end), [Some(ModelErrorKind::RateLimited), None]);
+    assert_eq!(retries(&events), [(2, Duration::from_millis(30))]);
 }
 
 #[tokio::test]
