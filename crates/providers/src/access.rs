@@ -19,6 +19,11 @@ pub(crate) trait WireForm: Send + Sync + 'static {
     /// Where requests go below a base URL.
     fn address(&self, base_url: &str) -> String;
 
+    /// Where requests with such a credential go, where that makes a difference.
+    fn address_for(&self, base_url: &str, _scheme: &Scheme) -> String {
+        self.address(base_url)
+    }
+
     /// The wire's own headers, with those that carry the credential.
     fn headers(&self, scheme: &Scheme) -> Result<HeaderMap, InvalidCredential>;
 }
@@ -179,7 +184,7 @@ impl Access {
         headers.extend(self.configured.clone());
         let base_url = credential.base_url.as_deref().unwrap_or(&self.base_url);
         let secrets: Vec<_> = credential.secrets().map(|secret| secret.expose().to_owned()).collect();
-        let target = Target::new(&self.wire.address(base_url), headers, &secrets)
+        let target = Target::new(&self.wire.address_for(base_url, &credential.scheme), headers, &secrets)
             .map_err(|_| InvalidCredential::BaseUrl)?;
         if self.own.is_local() && !target.is_local() {
             return Err(InvalidCredential::LeavesMachine);

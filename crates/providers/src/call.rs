@@ -519,7 +519,7 @@ async fn refused(name: &str, response: &mut Response, options: &CallOptions) -> 
         kind,
         format!("{name} answered {}: {}.{}", status.as_u16(), detail.trim_end_matches('.'), advice(kind)),
     );
-    error.retry_after = wait;
+    error.retry_after = wait.or(complaint.retry_after);
     error.request_id = complaint.request_id;
     Failure { error, retry, sent: true }
 }

@@ -171,6 +171,7 @@ pub(crate) fn reported(event: &str) -> ModelError {
     }
     let mut error = ModelError::new(classify(complaint.status, &complaint), message);
     error.request_id = complaint.request_id;
+    error.retry_after = complaint.retry_after;
     error
 }
 

@@ -21,10 +21,15 @@ pub(crate) struct Complaint {
     pub(crate) request_id: Option<String>,
     /// The HTTP status that it would have answered with, where it says so within a stream.
     pub(crate) status: Option<u16>,
+    /// How long it asks us to wait, where it says so in the body.
+    pub(crate) retry_after: Option<Duration>,
+    /// Whether waiting a moment lifts the limit that was reached, where the body names it.
+    pub(crate) limit_passes: Option<bool>,
 }
 
 /// Reads the JSON in which servers complain: `{"error":{"type","message"}}`, `{"error":"…"}`,
-/// `{"message","type"}`, `{"detail":"…"}`, or a list of one of these. Anything else is quoted as it is.
+/// `{"message","type"}`, `{"detail":"…"}`, or a list of one of these. Anything else is quoted as it is. Of the
+/// `details` of an error, a reason counts more than the type, and a delay is kept.
 pub(crate) fn read_complaint(body: &str) -> Complaint {
     #[derive(Deserialize, Default)]
     #[serde(default)]
@@ -40,6 +45,10 @@ pub(crate) fn read_complaint(body: &str) -> Complaint {
         #[serde(borrow)]
         code: Option<&'a RawValue>,
         #[serde(borrow)]
+        status: Option<&'a RawValue>,
+        #[serde(borrow)]
+        details: Option<&'a RawValue>,
+        #[serde(borrow)]
         request_id: Option<&'a RawValue>,
     }
     let text = |raw: Option<&RawValue>| raw.and_then(|raw| surrogates::lossy(raw.get()));
@@ -54,16 +63,66 @@ pub(crate) fn read_complaint(body: &str) -> Complaint {
         .or_else(|| text(outer.error))
         .or_else(|| text(outer.message))
         .or_else(|| text(outer.detail));
-    let kinds = [text(shape.kind), text(shape.code), text(outer.kind), text(outer.code)];
+    let details = shape.details.map(read_details).unwrap_or_default();
+    let kinds = [
+        details.reason,
+        text(shape.kind),
+        text(shape.code),
+        text(shape.status),
+        text(outer.kind),
+        text(outer.code),
+    ];
     let codes = [shape.code, outer.code].into_iter().flatten();
     let status =
         codes.filter_map(|code| code.get().trim_matches('"').parse().ok()).find(|n| (400..600).contains(n));
     Complaint {
         status,
+        retry_after: details.retry_after,
+        limit_passes: details.limit_passes,
         kind: kinds.into_iter().flatten().find(|kind| kind != "error").unwrap_or_default(),
         message: message.map_or_else(|| quote(body), |message| quote(&message)),
         request_id,
     }
+}
+
+/// What the details of an error say, each of which names its type in `@type`.
+#[derive(Default)]
+struct ErrorDetails {
+    /// The reason, where it is a word of the table.
+    reason: Option<String>,
+    retry_after: Option<Duration>,
+    limit_passes: Option<bool>,
+}
+
+fn read_details(raw: &RawValue) -> ErrorDetails {
+    #[derive(Deserialize, Default)]
+    #[serde(default, rename_all = "camelCase")]
+    struct Detail {
+        reason: String,
+        retry_delay: String,
+        violations: Vec<Violation>,
+    }
+    #[derive(Deserialize, Default)]
+    #[serde(default, rename_all = "camelCase")]
+    struct Violation {
+        quota_id: String,
+        quota_value: String,
+    }
+    let mut read = ErrorDetails::default();
+    for detail in serde_json::from_str::<Vec<&RawValue>>(raw.get()).unwrap_or_default() {
+        let Ok(detail) = serde_json::from_str::<Detail>(detail.get()) else { continue };
+        let delay = detail.retry_delay.strip_suffix('s').and_then(|seconds| seconds.parse().ok());
+        let delay = delay.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        read.retry_after = read.retry_after.or(delay);
+        read.reason = read.reason.or(Some(detail.reason).filter(|reason| by_word(reason).is_some()));
+        if !detail.violations.is_empty() {
+            // Waiting for the delay that comes with it helps for a limit by the minute only.
+            let lasts = |limit: &Violation| limit.quota_id.contains("PerDay") || limit.quota_value == "0";
+            let passes = !detail.violations.iter().any(lasts);
+            read.limit_passes = Some(passes && read.limit_passes != Some(false));
+        }
+    }
+    read
 }
 
 /// `text` on one line, without control characters, at most [`MAX_QUOTE`] characters; an HTML page as its title.
@@ -108,7 +167,10 @@ pub(crate) fn classify(status: Option<u16>, complaint: &Complaint) -> ModelError
     use ModelErrorKind as K;
     let detail = normalise(&format!("{} {}", complaint.kind, complaint.message));
     let overflow = || is_overflow(&detail);
-    let quota = || QUOTA.iter().any(|pattern| detail.contains(pattern));
+    let quota = || match complaint.limit_passes {
+        Some(passes) => !passes,
+        None => QUOTA.iter().any(|pattern| detail.contains(pattern)),
+    };
     match status {
         Some(401 | 403) if quota() => K::Quota,
         Some(401 | 403) => K::Auth,
@@ -141,15 +203,18 @@ pub(crate) fn classify(status: Option<u16>, complaint: &Complaint) -> ModelError
 fn by_word(word: &str) -> Option<ModelErrorKind> {
     use ModelErrorKind as K;
     Some(match word {
-        "overloaded_error" | "server_busy" | "overloaded" => K::Overloaded,
-        "rate_limit_error" | "rate_limit_exceeded" => K::RateLimited,
-        "api_error" | "server_error" | "internal_error" | "internal_server_error" => K::Server,
-        "timeout_error" => K::Timeout,
-        "authentication_error" | "permission_error" => K::Auth,
-        "billing_error" => K::Quota,
-        "not_found_error" => K::UnknownModel,
+        "overloaded_error" | "server_busy" | "overloaded" | "UNAVAILABLE" => K::Overloaded,
+        "rate_limit_error" | "rate_limit_exceeded" | "RESOURCE_EXHAUSTED" => K::RateLimited,
+        "api_error" | "server_error" | "internal_error" | "internal_server_error" | "INTERNAL" => K::Server,
+        "timeout_error" | "DEADLINE_EXCEEDED" => K::Timeout,
+        "authentication_error" | "permission_error" | "UNAUTHENTICATED" | "PERMISSION_DENIED" => K::Auth,
+        "API_KEY_INVALID" | "API_KEY_SERVICE_BLOCKED" | "ACCESS_TOKEN_EXPIRED" => K::Auth,
+        "billing_error" | "BILLING_DISABLED" => K::Quota,
+        "not_found_error" | "NOT_FOUND" => K::UnknownModel,
         "request_too_large" => K::ContextOverflow,
-        "invalid_request_error" | "invalid_prompt" => K::InvalidRequest,
+        "invalid_request_error" | "invalid_prompt" | "INVALID_ARGUMENT" | "FAILED_PRECONDITION" => {
+            K::InvalidRequest
+        }
         _ => return None,
     })
 }
@@ -318,6 +383,49 @@ mod tests {
             K::Quota,
             "Your credit balance is too low",
         );
+    }
+
+    #[test]
+    fn details_of_errors_name_reasons_limits_and_delays() {
+        let check = |code: u16, status: &str, message: &str, details: &str, kind, delay: Option<u64>| {
+            let body = format!(
+                r#"{{"error":{{"code":{code},"message":"{message}","status":"{status}","details":{details}}}}}"#
+            );
+            let complaint = read_complaint(&body);
+            assert_eq!((complaint.status, complaint.message.as_str()), (Some(code), message));
+            assert_eq!(complaint.retry_after, delay.map(Duration::from_millis), "{details}");
+            for status in [Some(code), complaint.status] {
+                assert_eq!(classify(status, &complaint), kind, "{body}");
+            }
+        };
+        let plan = "You exceeded your current quota, please check your plan and billing details.";
+        let limits = |ids: &str, value: &str| {
+            let ids = ids.split(' ').map(|id| format!(r#"{{"quotaId":"{id}","quotaValue":"{value}"}}"#));
+            format!(
+                r#"[{{"@type":"…/google.rpc.QuotaFailure","violations":[{}]}},7,
+                    {{"@type":"…/google.rpc.RetryInfo","retryDelay":"34.5s"}}]"#,
+                ids.collect::<Vec<_>>().join(",")
+            )
+        };
+        let minute = limits("GenerateRequestsPerMinutePerProjectPerModel-FreeTier", "10");
+        check(429, "RESOURCE_EXHAUSTED", plan, &minute, K::RateLimited, Some(34_500));
+        let day = limits("RequestsPerMinute RequestsPerDayPerProject", "50");
+        check(429, "RESOURCE_EXHAUSTED", plan, &day, K::Quota, Some(34_500));
+        check(429, "RESOURCE_EXHAUSTED", plan, &limits("PerMinute", "0"), K::Quota, Some(34_500));
+        check(429, "RESOURCE_EXHAUSTED", plan, "[]", K::Quota, None);
+        check(429, "RESOURCE_EXHAUSTED", "Resource exhausted.", "{}", K::RateLimited, None);
+        let key = r#"[{"@type":"…/google.rpc.ErrorInfo","reason":"API_KEY_INVALID"}]"#;
+        check(400, "INVALID_ARGUMENT", "API key not valid.", key, K::Auth, None);
+        let other = r#"[{"reason":"NEW","retryDelay":"soon"},{"reason":"API_KEY_INVALID"}]"#;
+        check(400, "INVALID_ARGUMENT", "API key not valid.", other, K::Auth, None);
+        check(400, "INVALID_ARGUMENT", "Bad.", "[]", K::InvalidRequest, None);
+        check(403, "PERMISSION_DENIED", "No.", "[]", K::Auth, None);
+        check(404, "NOT_FOUND", "No such model.", "[]", K::UnknownModel, None);
+        check(500, "INTERNAL", "Oops.", "[]", K::Server, None);
+        check(503, "UNAVAILABLE", "The model is overloaded.", "[]", K::Overloaded, None);
+        check(504, "DEADLINE_EXCEEDED", "Late.", "[]", K::Timeout, None);
+        let bare = read_complaint(r#"{"error":{"status":"UNAVAILABLE","message":"busy"}}"#);
+        assert_eq!(classify(None, &bare), K::Overloaded);
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod decode;
 mod embed;
 mod exchange;
 mod failure;
+pub mod google;
 mod jsonc;
 pub mod laws;
 mod local;
@@ -57,6 +58,7 @@ pub use embed::{
     Embedder, EmbedderSettings, EmbedderSettingsError, EmbeddingEndpoint, Embeddings, MAX_DIMENSIONS,
     StaticModel, StaticModelError,
 };
+pub use google::GoogleGenerativeAi;
 pub use local::LocalServer;
 pub use model_sources::{
     GatheredModels, MAX_MODEL_BYTES, MAX_MODELS_PER_SOURCE, ModelSource, ModelSourceError, ModelSources,

@@ -5,7 +5,7 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use crate::target::Target;
 
 /// Headers that [`HeaderChanges`] cannot set or take away: those that carry credentials, and those that HTTP itself needs.
-pub const PROTECTED_HEADERS: [&str; 16] = [
+pub const PROTECTED_HEADERS: [&str; 17] = [
     "accept",
     "accept-encoding",
     "api-key",
@@ -22,6 +22,7 @@ pub const PROTECTED_HEADERS: [&str; 16] = [
     "transfer-encoding",
     "upgrade",
     "x-api-key",
+    "x-goog-api-key",
 ];
 
 /// Headers of an answer that are shown at most.

@@ -12,21 +12,31 @@ use crate::catalogue;
 use crate::credentials::{
     AuthEntries, AuthEntry, AuthFile, Credential, Credentials, Keys, Origin, StoredKeys,
 };
+use crate::google::vertex::{self, VertexPlace};
 use crate::local::{self, LocalEndpoint};
 use crate::model_sources::{self, GatheredModels, ModelSources, OwnModels, SourcedModel};
 use crate::models_file::{self, ProviderConfig};
 use crate::openai_responses::AzureDeployment;
 use crate::values::{self, Shell, Vars};
 use crate::warning::Warning;
-use crate::{AnthropicMessages, OpenAiCompletions, OpenAiResponses, anthropic, openai, openai_responses};
+use crate::{
+    AnthropicMessages, GoogleGenerativeAi, OpenAiCompletions, OpenAiResponses, anthropic, google, openai,
+    openai_responses,
+};
 use crate::{CallOptions, CallSettings, LocalServer, Provider, failure, net, settings_file};
 
 /// Secrets shorter than this are not given to [`Settings::secrets`]: replacing them would tear ordinary text.
 const MIN_SECRET: usize = 8;
 
-/// The wires that this version speaks.
-const SUPPORTED: [&str; 4] =
-    [anthropic::API, openai::API, openai_responses::API, openai_responses::AZURE_API];
+/// The APIs that can be called.
+const SUPPORTED: [&str; 6] = [
+    anthropic::API,
+    openai::API,
+    openai_responses::API,
+    openai_responses::AZURE_API,
+    google::API,
+    vertex::API,
+];
 
 /// Credentials, and headers.
 type Access = (Credentials, Vec<(String, String)>);
@@ -397,6 +407,13 @@ impl Settings {
         Ok(match model.api.as_str() {
             openai::API => Arc::new(OpenAiCompletions::new(&model, credentials, &headers, options)?),
             openai_responses::API => Arc::new(OpenAiResponses::new(&model, credentials, &headers, options)?),
+            google::API => Arc::new(GoogleGenerativeAi::new(&model, credentials, &headers, options)?),
+            vertex::API => {
+                let set = |name: &str| self.variable(provider, name);
+                let project = set("GOOGLE_CLOUD_PROJECT").or_else(|| set("GCLOUD_PROJECT"));
+                let place = VertexPlace { project, location: set("GOOGLE_CLOUD_LOCATION") };
+                Arc::new(GoogleGenerativeAi::vertex(&model, credentials, &headers, options, place)?)
+            }
             _ => Arc::new(AnthropicMessages::new(&model, credentials, &headers, options)?),
         })
     }
@@ -446,6 +463,9 @@ impl Settings {
     /// The base URL with `{NAME}` replaced by variables.
     fn fill_in(&self, model: &Model) -> Result<String, ModelError> {
         let mut url = model.base_url.clone();
+        if model.api == vertex::API && url.contains(vertex::LOCATION) {
+            return Ok(url);
+        }
         while let Some((before, rest)) = url.split_once('{') {
             let Some((name, after)) = rest.split_once('}') else { break };
             let Some(value) = self.variable(&model.provider, name).filter(|value| !value.contains('{'))

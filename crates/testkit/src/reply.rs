@@ -62,6 +62,7 @@ impl Reply {
             Wire::Completions | Wire::Responses => {
                 serde_json::json!({ "message": message, "type": kind, "param": null, "code": null })
             }
+            Wire::Contents => serde_json::json!({ "code": status, "message": message, "status": kind }),
         };
         Self::new(status, "application/json", serde_json::json!({ "error": error }).to_string())
     }

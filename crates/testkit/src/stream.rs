@@ -14,6 +14,8 @@ pub enum Wire {
     Completions,
     /// Items that are added and done (`…/responses`).
     Responses,
+    /// Parts of one candidate (`…:streamGenerateContent`).
+    Contents,
 }
 
 /// Builds the event stream of one answer, block after block.
@@ -74,6 +76,7 @@ impl Answer {
                 let item = json!({ "type": "message", "role": "assistant", "content": [part] });
                 self.item(&item, "content", "response.output_text.delta", halves(text))
             }
+            Wire::Contents => self.parts(halves(text).map(|piece| json!({ "text": piece }))),
         }
     }
 
@@ -96,6 +99,11 @@ impl Answer {
                 let item = json!({ "type": "reasoning", "summary": [part], "encrypted_content": signature });
                 self.item(&item, "summary", "response.reasoning_summary_text.delta", halves(thinking))
             }
+            Wire::Contents => {
+                let pieces = halves(thinking).map(|piece| json!({ "text": piece, "thought": true }));
+                let signature = json!({ "text": "", "thought": true, "thoughtSignature": signature });
+                self.parts(pieces.chain([signature]))
+            }
         }
     }
 
@@ -112,6 +120,7 @@ impl Answer {
                 let item = json!({ "type": "reasoning", "summary": [], "encrypted_content": data });
                 self.item(&item, "summary", "", [])
             }
+            Wire::Contents => self.parts([json!({ "text": "", "thought": true, "thoughtSignature": data })]),
         }
     }
 
@@ -153,6 +162,12 @@ impl Answer {
                     None => item["call_id"] = json!(id),
                 }
                 self.item(&item, "arguments", "response.function_call_arguments.delta", pieces)
+            }
+            // Its calls come whole.
+            Wire::Contents => {
+                let text: String = pieces.collect();
+                let args = serde_json::from_str(&text).unwrap_or(Value::from(text));
+                self.parts([json!({ "functionCall": { "id": id, "name": name, "args": args } })])
             }
         }
     }
@@ -200,6 +215,7 @@ impl Answer {
                 });
                 json!({ "type": "response.created", "response": response })
             }
+            Wire::Contents => candidate(&[], None),
         };
         std::iter::once(&start).chain(&self.events).map(|event| self.frame(event)).collect()
     }
@@ -252,6 +268,16 @@ impl Answer {
                 let end = json!({ "type": format!("response.{status}"), "response": response });
                 out.push_str(&self.frame(&end));
             }
+            Wire::Contents => {
+                let mut last = candidate(&[], Some(self.stop.as_deref().unwrap_or("STOP")));
+                last["usageMetadata"] = json!({
+                    "promptTokenCount": input + read + written,
+                    "candidatesTokenCount": output,
+                    "totalTokenCount": input + output + read + written,
+                    "cachedContentTokenCount": read,
+                });
+                out.push_str(&self.frame(&last));
+            }
         }
         out
     }
@@ -266,7 +292,7 @@ impl Answer {
             Wire::Messages | Wire::Responses => {
                 format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or_default())
             }
-            Wire::Completions => format!("data: {event}\n\n"),
+            Wire::Completions | Wire::Contents => format!("data: {event}\n\n"),
         }
     }
 
@@ -296,6 +322,11 @@ impl Answer {
         self.event(json!({ "type": "response.output_item.done", "output_index": index, "item": item }))
     }
 
+    fn parts(mut self, parts: impl IntoIterator<Item = Value>) -> Self {
+        self.events.extend(parts.into_iter().map(|part| candidate(&[part], None)));
+        self
+    }
+
     fn block(mut self, start: &Value, deltas: impl IntoIterator<Item = Value>) -> Self {
         let index = self.blocks;
         self.blocks += 1;
@@ -313,6 +344,15 @@ fn chunk(delta: &Value, finish: Option<&str>) -> Value {
         "id": "msg_test", "object": "chat.completion.chunk", "created": 1, "model": "test-model",
         "choices": [{ "index": 0, "delta": delta, "finish_reason": finish }],
     })
+}
+
+/// One event of the third wire.
+fn candidate(parts: &[Value], finish: Option<&str>) -> Value {
+    let mut candidate = json!({ "content": { "parts": parts, "role": "model" }, "index": 0 });
+    if let Some(finish) = finish {
+        candidate["finishReason"] = finish.into();
+    }
+    json!({ "candidates": [candidate], "modelVersion": "test-model", "responseId": "msg_test" })
 }
 
 /// `text` in at most two pieces, none of them empty.

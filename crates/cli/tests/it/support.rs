@@ -524,6 +524,14 @@ pub(crate) fn bash(id: &str, command: &str) -> Reply {
 
 /// The text of all blocks of a message on the wire.
 pub(crate) fn wire_text(message: &Value) -> String {
+    if let Some(parts) = message["parts"].as_array() {
+        let result = |part: &Value| {
+            let response = &part["functionResponse"]["response"];
+            response["output"].as_str().or(response["error"].as_str()).unwrap_or_default().to_owned()
+        };
+        let texts = parts.iter().map(|part| part["text"].as_str().map_or_else(|| result(part), String::from));
+        return texts.collect::<Vec<_>>().join("\n");
+    }
     match &message["content"] {
         Value::String(text) => text.clone(),
         Value::Array(blocks) => blocks
@@ -542,7 +550,8 @@ pub(crate) fn wire_text(message: &Value) -> String {
 /// The messages of a request on the wire, or the items of its input.
 pub(crate) fn messages(request: &CapturedRequest) -> Vec<Value> {
     let body = request.json();
-    body["messages"].as_array().or(body["input"].as_array()).unwrap().clone()
+    let list = ["messages", "input", "contents"].iter().find_map(|member| body[member].as_array());
+    list.unwrap().clone()
 }
 
 /// Whether a process lives. A zombie does not.

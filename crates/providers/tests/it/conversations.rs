@@ -5,13 +5,14 @@ use serde_json::Value;
 
 use crate::encode::{assistant, body, call, conversation, image, request, result, thinking, user};
 use crate::wires::{WIRES, Wire, api};
-use crate::{encode, encode_completions, encode_responses};
+use crate::{encode, encode_completions, encode_contents, encode_responses};
 
 fn model(wire: Wire) -> Model {
     match wire {
         Wire::Messages => encode::model(),
         Wire::Completions => encode_completions::model(),
         Wire::Responses => encode_responses::model(),
+        Wire::Contents => encode_contents::model(),
     }
 }
 
@@ -21,6 +22,7 @@ fn own(wire: Wire, content: Vec<Content>) -> Message {
         Wire::Messages => assistant("claude-test-1", content),
         Wire::Completions => encode_completions::own(content),
         Wire::Responses => encode_responses::own(content),
+        Wire::Contents => encode_contents::own(content),
     }
 }
 
@@ -30,6 +32,7 @@ fn proof(wire: Wire) -> &'static str {
         Wire::Messages => "proof==",
         Wire::Completions => "reasoning_content",
         Wire::Responses => encode_responses::REASONING,
+        Wire::Contents => "cHJvb2Y=",
     }
 }
 
@@ -46,6 +49,7 @@ fn table(wire: Wire) -> Vec<(&'static str, ModelRequest)> {
         Wire::Messages => "EmwK",
         Wire::Completions => "reasoning_content",
         Wire::Responses => r#"{"type":"compaction","id":"cmp_1","encrypted_content":"shorter"}"#,
+        Wire::Contents => "EmwK",
     };
     let plain = vec![say("Hi"), own(wire, vec![Content::text("Hello.")]), say("Bye")];
     let tools = vec![
@@ -124,6 +128,7 @@ fn acceptable(wire: Wire, body: &Value) -> Result<(), String> {
         Wire::Messages => encode::acceptable(body),
         Wire::Completions => encode_completions::acceptable(body),
         Wire::Responses => encode_responses::acceptable(body),
+        Wire::Contents => encode_contents::acceptable(body),
     }
 }
 
@@ -133,7 +138,12 @@ fn each_conversation_has_its_request_on_each_wire() {
         for (name, request) in table(wire) {
             let body = body(&request);
             assert_eq!(acceptable(wire, &body), Ok(()), "{wire:?} {name}: {body}");
-            let wire = api(wire).rsplit('-').next().unwrap();
+            let wire = match wire {
+                Wire::Messages | Wire::Completions | Wire::Responses => {
+                    api(wire).rsplit('-').next().unwrap()
+                }
+                Wire::Contents => "contents",
+            };
             insta::with_settings!({ snapshot_path => "../snapshots", prepend_module_to_snapshot => false, omit_expression => true }, {
                 insta::assert_snapshot!(format!("{wire}_{name}"), serde_json::to_string_pretty(&body).unwrap());
             });
@@ -154,7 +164,7 @@ fn a_conversation_can_change_its_wire() {
         let foreign: &[&str] = match wire {
             Wire::Messages => &["Hm."],
             Wire::Completions => &["proof=="],
-            Wire::Responses => &["Hm.", "proof=="],
+            Wire::Responses | Wire::Contents => &["Hm.", "proof=="],
         };
         assert!(foreign.iter().all(|foreign| !text.contains(foreign)), "{foreign:?}");
         for said in ["Looking.", "I will", "No result provided"] {
@@ -202,13 +212,43 @@ fn signatures_go_to_the_model_that_made_them() {
     }
 }
 
+#[test]
+fn signatures_reach_only_the_model_that_gave_them() {
+    let proofs = ["Secret thought", "dGhvdWdodA==", "dGV4dA==", "Y2FsbA=="];
+    for from in WIRES {
+        let answer = own(
+            from,
+            vec![
+                thinking(proofs[0], Some(proofs[1]), None),
+                encode_contents::signed_text("Said.", proofs[2]),
+                encode_contents::signed("a", "read", "{}", proofs[3]),
+            ],
+        );
+        let say = |text: &str| user(vec![Content::text(text)]);
+        let messages =
+            vec![say("Begin"), answer, result("a", vec![Content::text("Read.")], false), say("Go on")];
+        for to in WIRES {
+            let body = body(&request(model(to), messages.clone()));
+            assert_eq!(acceptable(to, &body), Ok(()), "{from:?} {to:?}: {body}");
+            let text = body.to_string();
+            assert!(["Begin", "Said.", "Read.", "Go on"].iter().all(|said| text.contains(said)), "{text}");
+            if from != to {
+                assert!(proofs.iter().all(|proof| !text.contains(proof)), "{from:?} {to:?}: {text}");
+            } else if to == Wire::Contents {
+                assert!(proofs.iter().all(|proof| text.contains(proof)), "{text}");
+            }
+        }
+    }
+}
+
 /// A blind model is told of images, once for each run of them.
 #[test]
 fn a_blind_model_is_told_of_images() {
     for wire in WIRES {
         let (_, request) = table(wire).into_iter().find(|(name, _)| *name == "blind").unwrap();
         let text = body(&request).to_string();
-        assert!(!text.contains("image_url") && !text.contains("base64"), "{text}");
+        let images = ["image_url", "base64", "inlineData"];
+        assert!(images.iter().all(|word| !text.contains(word)), "{text}");
         assert_eq!(text.matches("(image omitted: model does not").count(), 2, "{text}");
     }
 }

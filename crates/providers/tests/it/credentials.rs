@@ -201,7 +201,7 @@ async fn sent(wire: Wire, credential: Credential) -> (CapturedRequest, World) {
 }
 
 #[tokio::test]
-async fn each_scheme_stands_in_its_header_on_every_wire() {
+async fn each_scheme_stands_in_its_header_on_each_wire() {
     for wire in WIRES {
         let (request, world) = sent(wire, bearer("one", "bearer-secret")).await;
         assert_eq!(request.header("authorization"), Some("Bearer bearer-secret"));
@@ -235,6 +235,7 @@ async fn each_scheme_stands_in_its_header_on_every_wire() {
             Wire::Completions | Wire::Responses => {
                 request.header("authorization") == Some("Bearer key-secret")
             }
+            Wire::Contents => request.header("x-goog-api-key") == Some("key-secret"),
         };
         assert!(own, "{request:?}");
     }

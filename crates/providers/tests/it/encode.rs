@@ -308,12 +308,19 @@ fn contents() -> impl Strategy<Value = Vec<Content>> {
 
 /// A conversation in which models of all wires have spoken.
 pub(crate) fn messages() -> impl Strategy<Value = Vec<Message>> {
-    let author = prop_oneof![Just("claude-test-1"), Just("other"), Just("local-1"), Just("items-1")];
+    let author = prop_oneof![
+        Just("claude-test-1"),
+        Just("other"),
+        Just("local-1"),
+        Just("items-1"),
+        Just("gemini-3-test")
+    ];
     let message = prop_oneof![
         contents().prop_map(user),
         (contents(), author).prop_map(|(content, of)| match of {
             "local-1" => super::encode_completions::own(content),
             "items-1" => super::encode_responses::own(content),
+            "gemini-3-test" => super::encode_contents::own(content),
             of => assistant(of, content),
         }),
         ("[ab|é]{0,3}", contents(), any::<bool>())
@@ -381,7 +388,14 @@ proptest! {
 
     #[test]
     fn any_conversation_becomes_one_that_the_server_takes(messages in messages()) {
-        for model in [model(), super::encode_completions::model(), super::encode_responses::model()] {
+        use super::{encode_completions, encode_contents, encode_responses};
+        for model in [
+            model(),
+            encode_completions::model(),
+            encode_responses::model(),
+            encode_contents::model(),
+            encode_contents::old_model(),
+        ] {
             let request = request(model, messages.clone());
             let provider = wires::provider(&request.model, quipu_providers::Credentials::none(), &[], CallOptions::default()).unwrap();
             let Ok(first) = provider.encode(&request) else { continue };
@@ -389,8 +403,9 @@ proptest! {
             let body: Value = serde_json::from_slice(&first).unwrap();
             let checked = match request.model.api.as_str() {
                 "anthropic-messages" => acceptable(&body),
-                "openai-responses" => super::encode_responses::acceptable(&body),
-                _ => super::encode_completions::acceptable(&body),
+                "openai-responses" => encode_responses::acceptable(&body),
+                "google-generative-ai" => encode_contents::acceptable(&body),
+                _ => encode_completions::acceptable(&body),
             };
             prop_assert_eq!(checked, Ok(()), "{}", body);
         }

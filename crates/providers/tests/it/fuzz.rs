@@ -11,9 +11,10 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::wires::{self, Wire};
-use crate::{driver, encode, encode_completions, encode_responses};
+use crate::{driver, encode, encode_completions, encode_contents, encode_responses};
 
-const RECORDINGS: [&str; 3] = ["recordings", "recordings/completions", "recordings/responses"];
+const RECORDINGS: [&str; 4] =
+    ["recordings", "recordings/completions", "recordings/responses", "recordings/contents"];
 
 /// What all streams and conversations are made of.
 const JSON: &str = r#"{ } [ ] , : " \ \" \\ \n \u0000 \ud800 \udc00 \ud83d\ude00 \ud83d null true false 0 -1 1 2 1.5 1e999
@@ -23,7 +24,8 @@ const STREAM: &str = r#"data: event: : data:[DONE] "message_start" "message_delt
     "content_block_delta" "content_block_stop" "text_delta" "input_json_delta" "thinking_delta" "signature_delta" "tool_use"
     "thinking" "redacted_thinking" "error" "ping" "choices":[{ "delta":{ "tool_calls":[{ "function":{ "arguments":
     "finish_reason": "stop" "length" "tool_calls" "refusal": "reasoning_content": "reasoning_details": "partial_json":
-    "input_tokens": "output_tokens": "cache_read_input_tokens": "prompt_tokens": "completion_tokens":
+    "candidates":[{ "content":{"parts":[ "functionCall":{ "args": "thought":true, "thoughtSignature": "finishReason": "STOP"
+    "promptFeedback": "blockReason": "usageMetadata":{ "promptTokenCount": "input_tokens": "output_tokens": "cache_read_input_tokens": "prompt_tokens": "completion_tokens":
     "response.created" "response.output_item.added" "response.output_item.done" "response.output_text.delta"
     "response.reasoning_summary_text.delta" "response.reasoning_text.delta" "response.function_call_arguments.delta"
     "response.function_call_arguments.done" "response.custom_tool_call_input.delta" "response.custom_tool_call_input.done"
@@ -112,6 +114,7 @@ fn standard(wire: Wire) -> Model {
         Wire::Messages => encode::model(),
         Wire::Completions => encode_completions::model(),
         Wire::Responses => encode_responses::model(),
+        Wire::Contents => encode_contents::model(),
     }
 }
 
@@ -179,6 +182,18 @@ fn fuzz_responses_stream() {
     );
 }
 
+#[test]
+fn fuzz_google_stream() {
+    let law = |bytes: &[u8]| stream_law(Wire::Contents, bytes);
+    driver::run(
+        bolero::check!(name = "google_stream"),
+        "fuzz_google_stream",
+        &["it/__fuzz__/google_stream/corpus", RECORDINGS[2]],
+        &words(&[JSON, STREAM]),
+        law,
+    );
+}
+
 /// The body of a request, when the wire can say it: the same each time.
 fn body(request: &ModelRequest) -> Result<Option<Value>, String> {
     let model = &request.model;
@@ -206,6 +221,7 @@ fn taken(wire: Wire, messages: &[Message]) -> Result<(), String> {
         Wire::Messages => encode::acceptable(&body),
         Wire::Completions => encode_completions::acceptable(&body),
         Wire::Responses => encode_responses::acceptable(&body),
+        Wire::Contents => encode_contents::acceptable(&body),
     };
     checked.map_err(|why| format!("{why}: {body}"))
 }
@@ -238,7 +254,11 @@ fn request_law(wire: Wire, bytes: &[u8]) -> Result<(), String> {
         session: setup.session,
     };
     let Some(body) = body(&request)? else { return Ok(()) };
-    let member = if wire == Wire::Responses { "input" } else { "messages" };
+    let member = match wire {
+        Wire::Messages | Wire::Completions => "messages",
+        Wire::Responses => "input",
+        Wire::Contents => "contents",
+    };
     if body[member].is_array() { Ok(()) } else { Err(format!("no {member} in {body}")) }
 }
 
@@ -272,6 +292,18 @@ fn fuzz_responses_request() {
     driver::run(
         bolero::check!(name = "request"),
         "fuzz_responses_request",
+        &["it/__fuzz__/request/corpus"],
+        &words(&[JSON, REQUEST]),
+        law,
+    );
+}
+
+#[test]
+fn fuzz_google_request() {
+    let law = |bytes: &[u8]| request_law(Wire::Contents, bytes);
+    driver::run(
+        bolero::check!(name = "request"),
+        "fuzz_google_request",
         &["it/__fuzz__/request/corpus"],
         &words(&[JSON, REQUEST]),
         law,

@@ -104,6 +104,9 @@ macro_rules! on_every_wire {
         mod responses {
             $(#[tokio::test] async fn $test() { super::$test(super::Wire::Responses).await; })*
         }
+        mod contents {
+            $(#[tokio::test] async fn $test() { super::$test(super::Wire::Contents).await; })*
+        }
     };
 }
 
@@ -149,7 +152,10 @@ async fn one_answer(wire: Wire) {
     let (key, token, version) = match wire {
         Wire::Messages => (Some(KEY), None, Some("2023-06-01")),
         Wire::Completions | Wire::Responses => (None, Some(bearer.as_str()), None),
+        Wire::Contents => (None, None, None),
     };
+    assert_eq!(header("x-goog-api-key"), (wire == Wire::Contents).then_some(KEY));
+    assert!(!request.path.contains(KEY), "{}", request.path);
     assert_eq!((header("x-api-key"), header("authorization")), (key, token));
     assert_eq!(header("anthropic-version"), version);
     assert_eq!(header("accept-encoding"), Some("identity"));
@@ -457,7 +463,7 @@ async fn pings_without_end_are_no_answer(wire: Wire) {
     use ModelErrorKind as K;
     let ping = match wire {
         Wire::Messages => "event: ping\ndata: {\"type\":\"ping\"}\n\n",
-        Wire::Completions => ": PROCESSING\n\n",
+        Wire::Completions | Wire::Contents => ": PROCESSING\n\n",
         Wire::Responses => "data: {\"type\":\"keepalive\"}\n\n",
     };
     // A reply that drips for a minute; who is sent it leaves long before.
@@ -469,9 +475,9 @@ async fn pings_without_end_are_no_answer(wire: Wire) {
         fails(wire, [reply(), reply()], patience, K::Timeout, 2, &["kept the connection open for 1.2 s"])
             .await;
     }
-    if wire == Wire::Completions {
+    if wire != Wire::Messages {
         let stream = Answer::on(wire).text("Whole").stream();
-        let stream = stream.strip_suffix("data: [DONE]\n\n").unwrap().to_owned();
+        let stream = stream.trim_end_matches("data: [DONE]\n\n").to_owned();
         let server = FakeServer::start([Reply::sse(stream).then_drip_slowly(pings, pause)]);
         let patience = CallOptions { idle_timeout: Duration::from_millis(200), ..impatient() };
         let (_, end) = ask(wire, &server, patience).await;
@@ -499,7 +505,7 @@ async fn an_answer_without_end_is_cut_off(wire: Wire) {
         let frames: Vec<&str> = after[before.len()..].split_inclusive("\n\n").collect();
         let (first, piece) = match wire {
             Wire::Messages | Wire::Responses => (frames[0], frames[1]),
-            Wire::Completions => ("", frames[0]),
+            Wire::Completions | Wire::Contents => ("", frames[0]),
         };
         let long = format!("{}\"", "x".repeat(1 << 20));
         assert_eq!(piece.matches("\"a\"").count(), 1);
@@ -556,6 +562,8 @@ async fn an_abort_keeps_what_came(wire: Wire) {
         }
         // Its calls end with the answer.
         Wire::Completions => (start.tool_call("t2", "n", "").unfinished(), String::new()),
+        // And these come whole.
+        Wire::Contents => (start.tool_call("t2", "n", "{}").unfinished(), String::new()),
     };
     let server = FakeServer::start([Reply::sse(start + &open).then_gate(&gate)]);
     let (provider, request) = provider(wire, server.url(), options());
@@ -583,6 +591,7 @@ async fn an_abort_keeps_what_came(wire: Wire) {
         Wire::Messages => assert_eq!((calls.as_slice(), end.message.usage.input), (["t1"].as_slice(), 10)),
         Wire::Responses => assert_eq!(calls, ["t1"]),
         Wire::Completions => assert_eq!(calls, [""; 0]),
+        Wire::Contents => assert_eq!(calls, ["t1", "t2"]),
     }
 }
 
@@ -695,6 +704,19 @@ async fn an_answer_that_says_why_it_ended_is_whole() {
         assert_eq!((end.error, end.message.text()), (None, "Whole".to_owned()));
         assert_eq!(end.attempts.len(), 1);
     }
+}
+
+#[tokio::test]
+async fn delay_in_the_body_of_an_error_is_waited_for() {
+    let body = r#"{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","message":"You exceeded your current quota.",
+        "details":[{"violations":[{"quotaId":"RequestsPerMinute"}]},{"retryDelay":"0.03s"}]}}"#;
+    let wire = Wire::Contents;
+    let limit = Reply::new(429, "application/json", body);
+    let server = FakeServer::start([limit, Answer::on(wire).text("Here").reply()]);
+    let (events, end) = ask(wire, &server, options()).await;
+    assert_eq!((end.error.as_ref(), end.message.text()), (None, "Here".to_owned()));
+    assert_eq!(kinds(&end), [Some(ModelErrorKind::RateLimited), None]);
+    assert_eq!(retries(&events), [(2, Duration::from_millis(30))]);
 }
 
 #[tokio::test]

@@ -14,6 +14,8 @@ mod encode;
 #[cfg(test)]
 mod encode_completions;
 #[cfg(test)]
+mod encode_contents;
+#[cfg(test)]
 mod encode_responses;
 #[cfg(test)]
 mod fuzz;

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::encode::{assistant, call, request, result, thinking, user};
 use crate::wires::{self, Wire, api};
-use crate::{encode, encode_completions, encode_responses};
+use crate::{encode, encode_completions, encode_contents, encode_responses};
 
 /// A call and its result, thinking with and without proof, and words behind the result.
 fn messages(wire: Wire) -> Vec<Message> {
@@ -19,6 +19,7 @@ fn messages(wire: Wire) -> Vec<Message> {
         Wire::Messages => assistant("claude-test-1", content),
         Wire::Completions => encode_completions::own(content),
         Wire::Responses => encode_responses::own(content),
+        Wire::Contents => encode_contents::own(content),
     };
     vec![
         user(vec![Content::text("Hi")]),
@@ -37,6 +38,7 @@ fn asked(wire: Wire, compat: &str) -> ModelRequest {
         Wire::Messages => encode::model(),
         Wire::Completions => Model { base_url: "http://127.0.0.1:1".into(), ..encode_completions::model() },
         Wire::Responses => encode_responses::model(),
+        Wire::Contents => encode_contents::model(),
     };
     model.compat = Json::parse(compat).ok();
     ModelRequest { thinking: Thinking::Medium, ..request(model, messages(wire)) }
@@ -286,7 +288,7 @@ fn each_server_of_the_table_gets_its_own() {
 /// Headers that name the session are for those who keep something of it.
 #[tokio::test]
 async fn a_session_is_not_named_where_nothing_is_kept() {
-    for wire in wires::WIRES {
+    for wire in [Wire::Messages, Wire::Completions] {
         for (cache, named) in [(CacheRetention::Short, true), (CacheRetention::Off, false)] {
             let server = FakeServer::start([Answer::on(wire).text("x").reply()]);
             let mut request = asked(wire, r#"{"sendSessionAffinityHeaders":true}"#);

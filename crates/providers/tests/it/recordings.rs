@@ -14,6 +14,7 @@ fn model(wire: Wire) -> Arc<Model> {
     let (id, provider) = match wire {
         Wire::Messages => ("claude-test-1".into(), "anthropic".into()),
         Wire::Completions | Wire::Responses => ("test-1".into(), "testing".into()),
+        Wire::Contents => ("gemini-3-test".into(), "google".into()),
     };
     Arc::new(Model { id, provider, api: api(wire).into(), cost, ..Model::default() })
 }
@@ -39,6 +40,7 @@ fn directory(wire: Wire) -> &'static str {
         Wire::Messages => "tests/recordings",
         Wire::Completions => "tests/recordings/completions",
         Wire::Responses => "tests/recordings/responses",
+        Wire::Contents => "tests/recordings/contents",
     }
 }
 
@@ -58,7 +60,7 @@ fn recordings() -> Vec<Recording> {
             bytes: std::fs::read(&path).unwrap(),
         }));
     }
-    assert_eq!(all.len(), 14 + 21 + 39);
+    assert_eq!(all.len(), 14 + 21 + 39 + 21);
     all
 }
 
@@ -293,6 +295,59 @@ fn responses_stream_with_invalid_events_fails() {
         |at: usize| format!(r#"{{"type":"response.output_text.delta","output_index":{at},"delta":"a"}}"#);
     check(&(0..10_000).map(many).chain([completed()]).collect::<Vec<_>>(), None);
     check(&(0..10_001).map(many).collect::<Vec<_>>(), Some(K::TooLarge));
+}
+
+#[test]
+fn contents_stream_with_invalid_events_fails() {
+    let check = |events: &[String], kind: Option<ModelErrorKind>| {
+        let stream: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+        let (streamed, end) = decode(Wire::Contents, [stream.as_bytes()]);
+        laws::check(&streamed, &end).unwrap();
+        assert_eq!(end.error.map(|error| error.kind), kind, "{stream:.200}");
+    };
+    let parts = |parts: &str| format!(r#"{{"candidates":[{{"content":{{"parts":[{parts}]}}}}]}}"#);
+    let ended = |word: &str| format!(r#"{{"candidates":[{{"finishReason":"{word}"}}]}}"#);
+    use ModelErrorKind as K;
+    check(&["{".into()], Some(K::Malformed));
+    check(&["[DONE]".into()], Some(K::Malformed));
+    check(&[], Some(K::StreamEnded));
+    check(&[ended("")], Some(K::StreamEnded));
+    check(&[r#"{"candidates":[]}"#.into()], Some(K::StreamEnded));
+    for (word, kind) in [
+        ("STOP", None),
+        ("MAX_TOKENS", None),
+        ("SAFETY", Some(K::Refused)),
+        ("RECITATION", Some(K::Refused)),
+        ("SPII", Some(K::Refused)),
+        ("MALFORMED_FUNCTION_CALL", Some(K::Server)),
+        ("OTHER", Some(K::Server)),
+        ("MISSING_THOUGHT_SIGNATURE", Some(K::InvalidRequest)),
+        ("stop", Some(K::Malformed)),
+    ] {
+        check(&[parts(r#"{"text":"a"}"#), ended(word)], kind);
+    }
+    check(
+        &[r#"{"error":{"code":400,"message":"Bad.","status":"INVALID_ARGUMENT"}}"#.into()],
+        Some(K::InvalidRequest),
+    );
+    check(&[r#"{"error":{"code":500,"message":"Oops.","status":"INTERNAL"}}"#.into()], Some(K::Server));
+    check(&[parts(r#"{"text":"\x"}"#)], Some(K::Malformed));
+    let large = "x".repeat(5 << 20);
+    for part in [
+        format!(r#"{{"text":"{large}"}}"#),
+        format!(r#"{{"text":"{large}","thought":true}}"#),
+        format!(r#"{{"text":"","thoughtSignature":"{large}"}}"#),
+        format!(r#"{{"functionCall":{{"name":"a","args":{{"b":"{large}"}}}}}}"#),
+        format!(r#"{{"new":"{large}"}}"#),
+    ] {
+        check(&[parts(&part), parts(&part)], Some(K::TooLarge));
+    }
+    let call = |size: usize| parts(&format!(r#"{{"functionCall":{{"name":"{}"}}}}"#, "n".repeat(size)));
+    check(&[call(4_096), ended("STOP")], None);
+    check(&[call(4_097)], Some(K::TooLarge));
+    let many = vec![r#"{"functionCall":{"name":"n"}}"#; 10_001];
+    check(&[parts(&many[1..].join(",")), ended("STOP")], None);
+    check(&[parts(&many.join(","))], Some(K::TooLarge));
 }
 
 fn cases() -> ProptestConfig {

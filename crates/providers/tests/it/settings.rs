@@ -538,3 +538,56 @@ fn models_of_the_responses_api_can_be_called() {
     let settings = Home::new(&[]).settings(&[]);
     assert!(settings.provider_for(&found, None).is_err() && !settings.is_available(&found));
 }
+
+#[test]
+fn models_behind_a_google_key_are_callable() {
+    let stored = r#"{"google":{"type":"api_key","key":"stored-key-0"}}"#;
+    let homes = [
+        Home::new(&[]).settings(&[("GEMINI_API_KEY", "gem-secret")]),
+        Home::new(&[("auth.json", stored)]).settings(&[]),
+    ];
+    for settings in homes {
+        let models = settings.models_of("google");
+        assert!(models.len() > 10);
+        for model in models {
+            assert!(settings.is_available(model), "{}", model.id);
+            assert!(!settings.provider_for(model, None).unwrap().is_local());
+        }
+        let default = settings.default_model().unwrap();
+        assert_eq!((default.provider.as_str(), default.api.as_str()), ("google", "google-generative-ai"));
+        assert_eq!(default.id, "gemini-3.1-pro-preview");
+    }
+    let none = Home::new(&[]).settings(&[]);
+    let error = none.provider_for(&none.models_of("google")[0], None).map(drop).unwrap_err();
+    assert_eq!(error.kind, ModelErrorKind::NoCredential);
+    assert!(error.message.contains("GEMINI_API_KEY"), "{error}");
+}
+
+#[test]
+fn vertex_needs_a_key_or_a_token_with_its_place() {
+    let check = |files: &[(&str, &str)], env: &[(&str, &str)], problem: &str| {
+        let settings = Home::new(files).settings(env);
+        let model = settings.models_of("google-vertex")[0].clone();
+        match settings.provider_for(&model, None).map(drop) {
+            Ok(()) => assert_eq!(problem, ""),
+            Err(error) => {
+                assert!(!problem.is_empty() && error.message.contains(problem), "{error}");
+                assert!(!error.message.contains('\n'));
+            }
+        }
+    };
+    check(&[], &[], "Set GOOGLE_CLOUD_API_KEY");
+    check(&[], &[("GOOGLE_CLOUD_API_KEY", "key")], "");
+    let token = [("auth.json", r#"{"google-vertex":{"type":"oauth","access":"token-of-test"}}"#)];
+    let (project, location) = (("GOOGLE_CLOUD_PROJECT", "p"), ("GOOGLE_CLOUD_LOCATION", "global"));
+    check(&token, &[location], "GOOGLE_CLOUD_PROJECT is not set");
+    check(&token, &[project], "GOOGLE_CLOUD_LOCATION is not set");
+    check(&token, &[project, location], "");
+    check(&token, &[("GCLOUD_PROJECT", "p"), location], "");
+    let printed = r#"{"providers":{"google-vertex":{"apiKey":"!echo token-of-test","authHeader":true}}}"#;
+    check(&[("models.json", printed)], &[location], "GOOGLE_CLOUD_PROJECT is not set");
+    check(&[("models.json", printed)], &[project, location], "");
+    let in_file = r#"{"google-vertex":{"type":"api_key","key":"ya29.token-of-test",
+        "env":{"GOOGLE_CLOUD_PROJECT":"p","GOOGLE_CLOUD_LOCATION":"us"}}}"#;
+    check(&[("auth.json", in_file)], &[], "");
+}

@@ -4,18 +4,19 @@ use std::sync::Arc;
 
 use quipu_protocol::{Model, ModelError, UnixMs};
 use quipu_providers::{
-    AnswerDecoder, AnthropicMessages, CallOptions, Credentials, OpenAiCompletions, OpenAiResponses, Provider,
-    anthropic, openai, openai_responses,
+    AnswerDecoder, AnthropicMessages, CallOptions, Credentials, GoogleGenerativeAi, OpenAiCompletions,
+    OpenAiResponses, Provider, anthropic, google, openai, openai_responses,
 };
 pub(crate) use quipu_testkit::Wire;
 
-pub(crate) const WIRES: [Wire; 3] = [Wire::Messages, Wire::Completions, Wire::Responses];
+pub(crate) const WIRES: [Wire; 4] = [Wire::Messages, Wire::Completions, Wire::Responses, Wire::Contents];
 
 pub(crate) fn api(wire: Wire) -> &'static str {
     match wire {
         Wire::Messages => anthropic::API,
         Wire::Completions => openai::API,
         Wire::Responses => openai_responses::API,
+        Wire::Contents => google::API,
     }
 }
 
@@ -25,6 +26,7 @@ pub(crate) fn path(wire: Wire) -> &'static str {
         Wire::Messages => "/v1/messages",
         Wire::Completions => "/v1/chat/completions",
         Wire::Responses => "/v1/responses",
+        Wire::Contents => "/v1beta/models/test-model:streamGenerateContent?alt=sse",
     }
 }
 
@@ -39,6 +41,7 @@ pub(crate) fn provider(
         anthropic::API => Arc::new(AnthropicMessages::new(model, credentials, headers, options)?),
         openai::API => Arc::new(OpenAiCompletions::new(model, credentials, headers, options)?),
         openai_responses::API => Arc::new(OpenAiResponses::new(model, credentials, headers, options)?),
+        google::API => Arc::new(GoogleGenerativeAi::new(model, credentials, headers, options)?),
         other => panic!("no such wire: {other}"),
     })
 }
@@ -48,5 +51,6 @@ pub(crate) fn decoder(wire: Wire, model: Arc<Model>, timestamp: UnixMs) -> Box<d
         Wire::Messages => anthropic::decoder(model, timestamp),
         Wire::Completions => openai::decoder(model, timestamp),
         Wire::Responses => openai_responses::decoder(model, timestamp),
+        Wire::Contents => google::decoder(model, timestamp),
     }
 }
