@@ -646,3 +646,25 @@ fn price_factor(model: &Model, tier: Option<&str>) -> f64 {
         Some(_) | None => 1.0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn price_follows_the_service_tier() {
+        let of = |id: &str, tier: Option<&str>| {
+            price_factor(&Model { id: id.into(), ..Model::default() }, tier).to_string()
+        };
+        assert_eq!(of("gpt-5", None), "1");
+        assert_eq!(of("gpt-5", Some("default")), "1");
+        assert_eq!(of("gpt-5", Some("flex")), "0.5");
+        assert_eq!(of("gpt-5", Some("priority")), "2");
+        assert_eq!(of("gpt-5.5", Some("priority")), "2.5");
+        let asks = |params: &str| {
+            asked_tier(&Model { sampling_params: Json::parse(params).ok(), ..Model::default() })
+        };
+        assert_eq!(asks(r#"{"service_tier":"flex"}"#).as_deref(), Some("flex"));
+        assert_eq!(asks(r#"{"service_tier":1}"#), None);
+    }
+}
