@@ -31,6 +31,8 @@ const VENDORS: &[&str] = &[
     "vertexai",
     "vertex-ai",
 ];
+/// Folders of makers whose names are also those of hosts, browsers and accounts, and so stand elsewhere.
+const VENDOR_FOLDERS: &[&str] = &["google"];
 /// File names that projects really have; a name on disk couples us to no vendor.
 const FREE_LITERALS: &[&str] = &["CLAUDE.md", "CLAUDE.MD"];
 
@@ -83,8 +85,9 @@ pub(crate) fn vendors(repo: &Repo) -> Vec<Finding> {
             .strip_prefix("crates/")
             .and_then(|path| path.split_once("/src/"))
             .and_then(|(_, path)| path.split_once('/'));
-        let own_folder =
-            folder.is_some_and(|(folder, _)| VENDORS.iter().any(|vendor| folder.contains(vendor)));
+        let own_folder = folder.is_some_and(|(folder, _)| {
+            VENDOR_FOLDERS.contains(&folder) || VENDORS.iter().any(|vendor| folder.contains(vendor))
+        });
         if home && (own_folder || file.role == Role::Test) || file.role == Role::Data {
             continue;
         }

@@ -70,7 +70,8 @@ pub(super) fn encode(
         serde_json::to_writer(out, &head)
     })?;
     let State { calls, open } = growing.take_state();
-    let mut settled = Settled { open_calls: calls.open.clone(), open: open.clone(), ..Settled::default() };
+    let mut settled =
+        SettledPrefix { open_calls: calls.open.clone(), open: open.clone(), ..SettledPrefix::default() };
     let mut conversation = Conversation {
         contents: Vec::new(),
         begins: growing.taken() == 0,
@@ -85,7 +86,7 @@ pub(super) fn encode(
                 conversation.assistant(answer, model);
                 // What stands behind the last answer can still change with what follows.
                 if conversation.ends_with(Role::Model) {
-                    settled = Settled {
+                    settled = SettledPrefix {
                         contents: conversation.contents.len(),
                         last: Some(at),
                         open_calls: conversation.calls.open.clone(),
@@ -118,7 +119,7 @@ pub(super) fn encode(
 
 /// What of the conversation every longer one also begins with.
 #[derive(Default)]
-struct Settled {
+struct SettledPrefix {
     contents: usize,
     /// The last message in them.
     last: Option<usize>,
