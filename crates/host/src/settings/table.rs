@@ -210,7 +210,7 @@ pub const KEYS: &[Key] = &[
         "2000",
         NextSession,
         ALLOWED,
-        "milliseconds before the first retry; doubled for each further one",
+        "milliseconds before the first retry; then doubled",
     ),
     key(
         "retry.provider.maxRetryDelayMs",
