@@ -19,11 +19,9 @@ use crate::models_file::{self, ProviderConfig};
 use crate::openai_responses::AzureDeployment;
 use crate::values::{self, Shell, Vars};
 use crate::warning::Warning;
-use crate::{
-    AnthropicMessages, GoogleGenerativeAi, OpenAiCompletions, OpenAiResponses, anthropic, google, openai,
-    openai_responses,
-};
+use crate::{AnthropicMessages, GoogleGenerativeAi, OpenAiCompletions, OpenAiResponses};
 use crate::{CallOptions, CallSettings, LocalServer, Provider, failure, net, settings_file};
+use crate::{anthropic, google, openai, openai_responses};
 
 /// Secrets shorter than this are not given to [`Settings::secrets`]: replacing them would tear ordinary text.
 const MIN_SECRET: usize = 8;

@@ -139,9 +139,7 @@ fn each_conversation_has_its_request_on_each_wire() {
             let body = body(&request);
             assert_eq!(acceptable(wire, &body), Ok(()), "{wire:?} {name}: {body}");
             let wire = match wire {
-                Wire::Messages | Wire::Completions | Wire::Responses => {
-                    api(wire).rsplit('-').next().unwrap()
-                }
+                Wire::Messages | Wire::Completions | Wire::Responses => api(wire).rsplit('-').next().unwrap(),
                 Wire::Contents => "contents",
             };
             insta::with_settings!({ snapshot_path => "../snapshots", prepend_module_to_snapshot => false, omit_expression => true }, {
