@@ -155,8 +155,16 @@ fn no_model(settings: &Settings, provider: Option<&str>) -> Failure {
             Failure::request(format!("there is no provider `{provider}`")).advise(Advice::ListProviders)
         }
         Some(provider) => {
-            Failure::new(FailureKind::Credential, format!("no model of `{provider}` can be used"))
-                .advise(Advice::SetKey(Some(provider.to_owned())))
+            let tried = settings.models_of(provider).first().map(|model| settings.provider_for(model, None));
+            match tried {
+                // A key is there, or would not help.
+                Some(Err(error)) if error.kind == ModelErrorKind::InvalidRequest => {
+                    Failure::request(format!("no model of `{provider}` can be used: {error}"))
+                        .advise(Advice::ListModels)
+                }
+                _ => Failure::new(FailureKind::Credential, format!("no model of `{provider}` can be used"))
+                    .advise(Advice::SetKey(Some(provider.to_owned()))),
+            }
         }
         None => {
             let offer = settings.local_offer().map(|offer| format!(" {offer}")).unwrap_or_default();

@@ -93,6 +93,25 @@ fn choice_that_cannot_be_used_is_an_error_that_names_it() {
 }
 
 #[test]
+fn provider_with_a_key_says_what_else_is_missing() {
+    let world = World::new([]);
+    let ask = |provider: &str, variables: &[(&str, &str)]| {
+        let mut command = world.quipu(&["-p", "--provider", provider, "x"]);
+        command.envs(variables.iter().copied());
+        RunningCommand::start(command).wait()
+    };
+    ask("mistral", &[("MISTRAL_API_KEY", "key")]).fails(
+        2,
+        &["no model of `mistral` can be used", "\"mistral-conversations\", which is not supported yet"],
+    );
+    let region = ask("amazon-bedrock", &[("AWS_BEARER_TOKEN_BEDROCK", "key")]);
+    region.fails(2, &["\"bedrock-converse-stream\", which is not supported yet"]);
+    let azure = ask("azure-openai-responses", &[("AZURE_OPENAI_API_KEY", "key")]);
+    azure.fails(2, &["no model of `azure-openai-responses` can be used", "AZURE_OPENAI_RESOURCE_NAME"]);
+    ask("groq", &[]).fails(3, &["no model of `groq` can be used", "quipu auth set groq"]);
+}
+
+#[test]
 fn broken_file_of_choices_is_reported_and_left_alone() {
     let broken = ["{", r#"{"version":7}"#, r#"{"version":1,"directories":[]}"#];
     let world = answers(broken.len() + 1);
