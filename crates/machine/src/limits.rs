@@ -9,7 +9,7 @@ use super::{Run, RunMoney};
 /// Limits of one run, and of the runs that it goes on with elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Limits {
-    /// Turns at most.
+    /// Turns of the run at most; behind the last it ends with `Limit::Turns`. `None`: no limit.
     pub max_turns: Option<u32>,
     /// US dollars at most. Before each model call the most that it can cost must be left.
     pub max_cost: Option<f64>,

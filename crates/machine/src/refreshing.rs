@@ -25,7 +25,7 @@ pub enum EpochReason {
 /// At what sources want to be asked, besides when they say so themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Refreshes {
-    /// After a compaction.
+    /// Before the next model call after a compaction.
     pub compaction: bool,
     /// After a change of the model.
     pub model_change: bool,

@@ -8,7 +8,7 @@ use super::{Draft, Machine, PlanOp, RunMoney};
 /// A call beside the conversation, or a child session, that is over.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SideCall {
-    /// Its own id.
+    /// The id of its row among the open steps of the store, not that of the run that pays.
     pub id: RunId,
     /// The run that pays for it; `None` for none.
     pub run: Option<RunId>,

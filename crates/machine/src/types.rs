@@ -36,7 +36,7 @@ pub struct CommandContext {
     pub hooks: Vec<Json>,
 }
 
-/// An input of the machine.
+/// What happened: a command of a front, or the answer to an effect that the machine asked for.
 #[derive(Debug)]
 pub enum MachineInput {
     Command {
@@ -92,7 +92,7 @@ pub enum MachineInput {
         run: RunId,
         result: Result<Box<JumpTarget>, Refusal>,
     },
-    /// The result of a move.
+    /// The session stands elsewhere, or why it does not. Answer to `Effect::Move`.
     Moved {
         run: RunId,
         result: Result<Box<MoveResult>, Refusal>,
@@ -176,7 +176,7 @@ pub struct ShellResult {
 /// A tool call after lookup, validation and the policy.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CheckedCall {
-    /// It is allowed.
+    /// It runs with these arguments, which hooks may have changed, on these paths.
     Ready { call: ToolCall, touches: Touches },
     /// It needs a permission.
     Ask { call: ToolCall, touches: Touches, question: String, subject: Arc<str>, scopes: Vec<Scope> },
@@ -338,7 +338,7 @@ impl PlanOp {
     }
 }
 
-/// Which queue.
+/// Where a message waits: steering messages are sent after the current turn, follow-ups when the run would end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Queue {
     Steering,
@@ -361,7 +361,7 @@ pub struct Plan {
     pub power: bool,
 }
 
-/// A message in a queue.
+/// A message that waits for its turn; it is stored already.
 #[derive(Debug, Clone, PartialEq)]
 pub struct QueuedInput {
     pub id: ItemId,
@@ -421,7 +421,7 @@ pub struct TobeOrder {
     pub to: NodeId,
     /// Ends the turn that is left: written where the session stands before it goes.
     pub ends: Vec<Draft>,
-    /// The message to itself.
+    /// What the model says to itself there: the first node of the next run.
     pub message: Draft,
     /// For the log of actions: a JSON object.
     pub log: Json,
@@ -446,7 +446,7 @@ impl MoveOrder {
     }
 }
 
-/// A completed move.
+/// Where a session stands after a move, and what was recorded of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MoveResult {
     pub moved: MoveReport,
@@ -605,7 +605,7 @@ pub struct CallMoney {
     pub refused: Option<Outcome>,
 }
 
-/// The version of a policy.
+/// What tells one state of the permissions from the next; open questions are decided again when it changes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PolicyVersion {
     /// Changes whenever a decision may change.
@@ -688,7 +688,7 @@ impl Calls {
     }
 }
 
-/// A summary.
+/// The text that stands for messages, and the calls that made it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Summary {
     pub text: String,
@@ -701,7 +701,7 @@ pub struct Summary {
     pub provenance: Option<Provenance>,
 }
 
-/// A failed summary.
+/// Why there is no summary, and the calls that were made for it all the same.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NoSummary {
     /// In one line; `None` when it was stopped.
