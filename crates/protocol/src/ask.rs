@@ -19,7 +19,7 @@ pub struct Ask {
     pub deadline: Option<UnixMs>,
     /// The answer when nobody answers in time, or no client can answer.
     pub default: Answer,
-    /// The question.
+    /// What is asked, as an object with a `type`. The type decides which answers are accepted.
     pub kind: AskKind,
 }
 
@@ -32,21 +32,21 @@ pub enum AskKind {
     Permission(Permission),
     /// Yes or no. Answered with [`Answer::Confirm`].
     Confirm {
-        /// One line.
+        /// Heading of the question: one line.
         title: String,
         /// More about it; may be empty.
         text: String,
     },
     /// One of several. Answered with [`Answer::Choose`].
     Choose {
-        /// One line.
+        /// Heading of the question: one line.
         title: String,
-        /// The options.
+        /// The options in the order to show. The answer has the `id` of one of them.
         options: Vec<AskOption>,
     },
     /// A line of text. Answered with [`Answer::Text`].
     Text {
-        /// One line.
+        /// Heading of the question: one line.
         title: String,
         /// Shown while the field is empty; may be empty.
         placeholder: String,
@@ -55,23 +55,23 @@ pub enum AskKind {
     },
     /// A longer text, to be edited. Answered with [`Answer::Text`].
     Edit {
-        /// One line.
+        /// Heading of the question: one line.
         title: String,
-        /// The initial text.
+        /// Initial content of the editor. The answer has the whole edited text.
         text: String,
     },
     /// Several values at once. Answered with [`Answer::Form`].
     Form {
-        /// One line.
+        /// Heading of the question: one line.
         title: String,
         /// JSON Schema of the answer: an object schema.
         schema: Json,
     },
     /// A page to be opened in a browser. Answered with [`Answer::Confirm`] when it is done.
     OpenUrl {
-        /// One line.
+        /// Heading of the question: one line.
         title: String,
-        /// The address.
+        /// URL of the page that the client should open.
         url: String,
     },
 }
@@ -92,7 +92,7 @@ pub struct Permission {
     pub scopes: Vec<Scope>,
 }
 
-/// An option of a question.
+/// One option of a question of the type `choose`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AskOption {
@@ -111,7 +111,7 @@ pub struct AskOption {
 )]
 #[serde(rename_all = "camelCase")]
 pub enum Scope {
-    /// This call.
+    /// Only the call that is asked about. An equal later call is asked about again.
     #[default]
     Once,
     /// This call and equal ones, until the session ends.
@@ -125,43 +125,43 @@ pub enum Scope {
 #[serde(remote = "Self", rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
 #[schemars(tag = "type")]
 pub enum Answer {
-    /// Allow it.
+    /// Yes to a question of the type `permission`: the call runs.
     Allow {
         /// How long: one of the scopes that the question offers.
         scope: Scope,
     },
-    /// Deny it.
+    /// No to a question of the type `permission`: the call does not run.
     Deny {
-        /// Why, for the model.
+        /// Text that the model gets in the result of the call; absent for none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// Yes or no.
+    /// The answer to `confirm` and `openUrl`.
     Confirm {
-        /// Whether it is yes.
+        /// True for yes, or after the page was opened; false for no.
         yes: bool,
     },
-    /// One of several.
+    /// The answer to `choose`.
     Choose {
-        /// The id of the option.
+        /// The `id` of an offered option. Any other text is refused with `invalidAnswer`.
         option: String,
     },
-    /// A text.
+    /// The answer to `text` and `edit`.
     Text {
-        /// The text.
+        /// The entered text; for `edit` the whole text, not a change.
         text: String,
     },
-    /// A filled form.
+    /// The answer to `form`. The session does not check the value against the schema.
     Form {
         /// A JSON object that the schema of the question allows.
         value: Json,
     },
-    /// No answer.
+    /// A refusal to answer a question of any type; for `permission` it means no.
     Cancel,
 }
 
 impl Answer {
-    /// Allows it once.
+    /// Allows the call with the scope `once`.
     pub fn once() -> Self {
         Self::Allow { scope: Scope::Once }
     }

@@ -10,7 +10,7 @@ use crate::{AssistantMessage, Attempt, Delta, Json, ModelError, Usage};
 pub enum Charge {
     /// Nothing: the server was not reached, or refused the request.
     Nothing,
-    /// What its answer told.
+    /// Tokens and cost that the answer reported.
     Told(Usage),
     /// It broke off, or told nothing: so much, and what else the request allows.
     AtLeast(Usage),
@@ -21,7 +21,7 @@ pub enum Charge {
 pub enum CallEvent {
     /// The answer begins: headers came and the first event was read. `message` has no content yet.
     Started(Box<AssistantMessage>),
-    /// A piece of it.
+    /// A piece of the answer, to append to earlier pieces.
     Delta(Delta),
     /// What was streamed so far is void, or nothing came: the same bytes are sent again after `delay`.
     Retry {
@@ -34,12 +34,12 @@ pub enum CallEvent {
     },
 }
 
-/// How a call ended.
+/// The answer or failure of a call, with each attempt.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallEnd {
     /// The answer; what came of it when it failed (`stop_reason` error or aborted, usage as far as known).
     pub message: AssistantMessage,
-    /// Why it failed.
+    /// The failure; `None` when the answer is complete.
     pub error: Option<ModelError>,
     /// Each time that the body was sent, in order.
     pub attempts: Vec<Attempt>,
@@ -49,7 +49,7 @@ pub struct CallEnd {
     pub unknown: Vec<Json>,
 }
 
-/// What a call touches.
+/// Files and state that a tool call can use: calls that collide do not run at the same time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Touches {
     /// Nothing that another call could notice.

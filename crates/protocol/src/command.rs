@@ -18,7 +18,7 @@ use crate::{
 pub enum Command {
     /// Send a message to the agent.
     Prompt {
-        /// The message.
+        /// A list of text and image blocks, or an object where a source other than a person wrote some of them.
         input: UserInput,
         /// When the message reaches the model.
         when: QueueMode,
@@ -27,19 +27,19 @@ pub enum Command {
     Continue,
     /// Remove items from the queues.
     Unqueue {
-        /// The items; empty for all.
+        /// Ids from the acknowledgements `queued`; empty for all.
         items: Vec<ItemId>,
     },
     /// Stop something that is running.
     Abort {
-        /// What to stop.
+        /// `"run"`, `"compaction"`, or an object with one member: `tool` or `shell`.
         target: AbortTarget,
     },
-    /// Answer a question.
+    /// Answer an open question. The first answer counts; a later one is refused with `noSuchAsk`.
     Answer {
-        /// The question.
+        /// Id of the question from `askOpened`.
         ask: AskId,
-        /// The answer.
+        /// An answer of the kind that the question accepts, or `cancel`.
         answer: Answer,
     },
     /// Summarize the context, except for its end. Acknowledged when it starts.
@@ -50,13 +50,13 @@ pub enum Command {
     /// Move the session to another of its nodes: before a user message, after any other node. The nodes that are left stay
     /// in the graph. Acknowledged when it starts.
     Jump {
-        /// The node.
+        /// A node of this session. Any other node is refused with `notInSession`.
         to: NodeId,
         /// Summarize the branch that is left, and add the summary at the target.
         summary: Option<Summarize>,
         /// A label for that summary, or for the target where there is no summary: one line, at most 200 characters.
         label: Option<String>,
-        /// What happens to files.
+        /// What to do with files that tools changed between the two nodes; absent for `auto`.
         #[serde(default)]
         files: MoveFiles,
     },
@@ -77,15 +77,15 @@ pub enum Command {
     Undo {
         /// Number of steps; fewer are undone where there are no more.
         steps: u32,
-        /// What happens to files.
+        /// What to do with files that tools changed in the undone steps; absent for `auto`.
         #[serde(default)]
         files: MoveFiles,
     },
     /// Redo what was undone last.
     Redo {
-        /// Number of steps.
+        /// Number of undone steps to redo; fewer are redone where there are no more.
         steps: u32,
-        /// What happens to files.
+        /// What to do with files that tools changed in the redone steps; absent for `auto`.
         #[serde(default)]
         files: MoveFiles,
     },
@@ -94,12 +94,12 @@ pub enum Command {
     /// Create another session that continues from a node of any session: before a user message, after any other node. This
     /// session does not change.
     Fork {
-        /// The node.
+        /// A node of any session in the store.
         at: NodeId,
     },
     /// Label a node. While the session is busy, the label is recorded when it is idle again.
     Label {
-        /// The node.
+        /// Id of the node to label: 64 lowercase hexadecimal digits.
         node: NodeId,
         /// One line, at most 200 characters; `None` removes the label.
         text: Option<String>,
@@ -112,7 +112,7 @@ pub enum Command {
     /// Change a setting from the next request on. Acknowledged when it is recorded: at once in an idle session, otherwise
     /// between two turns or at the end of the run.
     Set {
-        /// What to change.
+        /// The model, the thinking level or the permissions, as an object with a `type`.
         setting: Setting,
     },
     /// Run a shell line of a person in the directory of the session, outside of the sandbox and in parallel to the agent. It
@@ -121,7 +121,7 @@ pub enum Command {
     /// [`Event::ShellEnded`](crate::Event::ShellEnded) have. It becomes a node of the conversation when it is
     /// done and the session is idle.
     Shell {
-        /// The line.
+        /// The command line. A hook can change the line before it runs.
         line: String,
         /// Whether to hide it from the model.
         hidden: bool,
@@ -138,12 +138,12 @@ pub enum Setting {
     Model {
         /// Its provider's id.
         provider: String,
-        /// Its id.
+        /// Id of the model at its provider, without the provider's own id.
         id: String,
     },
     /// The thinking level, or the nearest one that the model has.
     Thinking {
-        /// The level.
+        /// The wanted level. Where the model lacks the level: the next higher one, else the next lower one.
         level: Thinking,
     },
     /// The permissions, as the session's policy has them now. Takes effect at once, also within a turn: open questions and
@@ -151,7 +151,7 @@ pub enum Setting {
     Permissions,
 }
 
-/// Options of a summary.
+/// How to summarize the branch that a jump leaves. All members are optional.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Summarize {
@@ -172,13 +172,13 @@ pub enum QueueMode {
     FollowUp,
 }
 
-/// What to stop.
+/// What `abort` stops. The command is acknowledged with `handled` even if nothing runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum AbortTarget {
-    /// The whole run.
+    /// The run with its model call and all its tool calls.
     Run,
-    /// One tool call of it.
+    /// One tool call of the turn, by its id from `toolStarted`. The run continues.
     Tool(CallId),
     /// The compaction or jump that is running; the run continues where it can.
     Compaction,
@@ -190,19 +190,19 @@ pub enum AbortTarget {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Ack {
-    /// A run began.
+    /// A run, compaction or jump began, with the id in `run` of envelopes; or a shell line, with the id in `shellStarted`.
     Started(RunId),
-    /// The message is in a queue.
+    /// The message waits in a queue. `queueChanged` lists the item with the same id.
     Queued(ItemId),
-    /// It is done.
+    /// The command is complete. For a `prompt`: a hook handled the message, and no run began.
     Handled,
     /// These were removed from the queues.
     Unqueued(Vec<UserInput>),
-    /// The session moved.
+    /// A merge, undo, redo or undone compaction is done.
     Moved(MoveReport),
     /// A new session was created.
     Forked {
-        /// The new session.
+        /// Id of the new session: UUIDv7 text.
         session: SessionId,
         /// The text of the user message after the node, for editing.
         prompt: Option<String>,

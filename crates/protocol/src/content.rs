@@ -14,11 +14,11 @@ use crate::{CallId, Json};
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub enum Content {
-    /// Text for the reader.
+    /// Text in a message, without reasoning.
     Text(TextContent),
     /// Reasoning of the model.
     Thinking(ThinkingContent),
-    /// An image.
+    /// An image as base64 text.
     Image(ImageContent),
     /// A request of the model to run a tool.
     ToolCall(ToolCall),
@@ -27,11 +27,11 @@ pub enum Content {
     Other(Json),
 }
 
-/// Text for the reader.
+/// Text in a message, without reasoning.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TextContent {
-    /// The text.
+    /// The text of the block; may be empty.
     pub text: String,
     /// What the provider wants back with this text, opaque.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -52,7 +52,7 @@ pub struct ThinkingContent {
     pub redacted: Option<bool>,
 }
 
-/// An image, inline.
+/// An image as base64 text, with its MIME type.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ImageContent {
@@ -101,7 +101,7 @@ impl Content {
         Self::Text(TextContent { text: text.into(), text_signature: None })
     }
 
-    /// The text, when this is a text block.
+    /// The text of a text block; `None` for another type of block.
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(&text.text),
@@ -109,7 +109,7 @@ impl Content {
         }
     }
 
-    /// The tool call, when this is one.
+    /// The call of a `toolCall` block; `None` for another type of block.
     pub fn as_tool_call(&self) -> Option<&ToolCall> {
         match self {
             Self::ToolCall(call) => Some(call),

@@ -12,7 +12,7 @@ use crate::{
 /// What one node means.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Entry {
-    /// A message of the conversation.
+    /// A message with a `role`: of a person, the model, a tool or an extension.
     Message(Message),
     /// A session begins here.
     Session(SessionStart),
@@ -29,13 +29,13 @@ pub enum Entry {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionStart {
-    /// The session.
+    /// Id of the session: UUIDv7 text or a chosen name.
     pub session: SessionId,
     /// The directory that it works in.
     pub cwd: String,
     /// The program that writes it, such as `quipu`.
     pub agent: String,
-    /// The session that this one was forked from.
+    /// Id of the session that this session was forked from; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_session: Option<SessionId>,
     /// The frozen prefix of its requests.
@@ -50,7 +50,7 @@ pub struct Epoch {
     pub provider: String,
     /// The model's id.
     pub model: String,
-    /// How hard it thinks.
+    /// Thinking level of the requests; `off` when absent.
     #[serde(default)]
     pub thinking: Thinking,
     /// The system prompt, a blob of type `system_prompt`; `None` for no prompt.
@@ -108,7 +108,7 @@ impl EpochContext {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PromptSection {
-    /// The name of the source.
+    /// Name of the context source, as in `sources` of the epoch's context.
     pub source: String,
     /// What the source calls the section, such as a path.
     pub id: String,
@@ -147,7 +147,7 @@ pub struct Compaction {
     /// of messages. What `first_kept` names does not count then.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub retained_tail: Option<Json>,
-    /// Tokens of the context before it.
+    /// Tokens of the context before the compaction, counted or estimated; 0 when unknown.
     pub tokens_before: u64,
     /// When it was made, milliseconds since the epoch.
     pub timestamp: UnixMs,
@@ -173,7 +173,7 @@ fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<J
     Json::deserialize(deserializer).map(Some)
 }
 
-/// Why a context was compacted.
+/// What caused a compaction: the size of the context, the provider or a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum CompactionReason {
@@ -189,7 +189,7 @@ pub enum CompactionReason {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Checkpoint {
-    /// The session.
+    /// Id of the session: UUIDv7 text or a chosen name.
     pub session: SessionId,
     /// The prefix of its requests.
     pub epoch: Epoch,
@@ -199,7 +199,7 @@ pub struct Checkpoint {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StepInfo {
-    /// The run that made it.
+    /// Id of the run that made the node; absent if no run did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
     /// The model call that answered with this node.
@@ -234,7 +234,7 @@ pub struct StepInfo {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CallRecord {
-    /// The wire.
+    /// Name of the wire, such as `anthropic-messages`.
     pub api: String,
     /// The provider's id.
     pub provider: String,
@@ -253,7 +253,7 @@ pub struct CallRecord {
     pub tools: crate::ChunkId,
     /// SHA-256 of the body; the body itself is the chunk of this id.
     pub body: crate::ChunkId,
-    /// Bytes of the body.
+    /// Length of the body in bytes.
     pub body_bytes: u64,
     /// Where hooks changed what is sent: SHA-256 of the body that would have been sent without them.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -19,13 +19,13 @@ use crate::{
 pub struct Envelope {
     /// Counts up by one from 1 for each session task.
     pub seq: u64,
-    /// The session.
+    /// Id of the session that is written to: UUIDv7 text or a chosen name. Changes when the session branches.
     pub session: SessionId,
-    /// The run that it belongs to.
+    /// Id of the run or other operation (jump, compaction, merge) under way; `null` in an idle session.
     pub run: Option<RunId>,
-    /// When it was emitted.
+    /// Time of the event in milliseconds since the Unix epoch.
     pub at: UnixMs,
-    /// What happened.
+    /// The event as an object with a `type`, such as `turnStarted`.
     pub event: Event,
 }
 
@@ -34,7 +34,7 @@ pub struct Envelope {
 #[serde(remote = "Self", rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[schemars(tag = "type")]
 pub enum Event {
-    /// A run began.
+    /// A run began. `run` of the envelope has its id, as in each event until `runEnded`.
     RunStarted,
     /// A turn began: one model call and the tools that it asks for.
     TurnStarted {
@@ -43,12 +43,12 @@ pub enum Event {
     },
     /// A turn ended; its results are committed.
     TurnEnded {
-        /// As in the start.
+        /// Same number as in `turnStarted`.
         turn: u32,
     },
     /// A run ended: its last commit is done.
     RunEnded {
-        /// How it ended.
+        /// `"done"`, `"aborted"`, or an object with one member: `failed`, `limit` or `storeFailed`.
         outcome: Outcome,
     },
     /// The session is idle: nothing runs.
@@ -64,76 +64,76 @@ pub enum Event {
     },
     /// A piece of an answer. Never the whole message.
     MessageDelta {
-        /// The message.
+        /// Same id as in `messageStarted` of the answer.
         id: MessageId,
-        /// The piece.
+        /// Added text, or the start or end of a block, as an object with a `type` and an `index`.
         delta: Delta,
     },
-    /// The message is complete.
+    /// The message is complete. No later event refers to the message's `id`.
     MessageEnded {
-        /// The message.
+        /// Same id as in `messageStarted`.
         id: MessageId,
-        /// All of it, as committed.
+        /// The whole message. The `content` of a dropped answer can be empty, whatever was streamed.
         message: Arc<Message>,
-        /// Whether it was committed.
+        /// `{"committed":NODE}`, or `{"dropped":ERROR}` for a message that is not part of the conversation.
         ending: Ending,
     },
     /// A tool call was recorded and is about to run.
     ToolStarted {
-        /// The call.
+        /// Id of the `toolCall` block in the answer. Unique only within that answer.
         call: CallId,
-        /// The tool.
+        /// Name of the tool as the model wrote it. Such a tool need not exist.
         name: String,
         /// The arguments as the model wrote them.
         args: Json,
     },
     /// The end of a tool's output so far.
     ToolOutput {
-        /// The call.
+        /// Same id as in `toolStarted`.
         call: CallId,
         /// At most 50 KB.
         tail: Arc<str>,
     },
     /// A tool call is done and its result is stored.
     ToolEnded {
-        /// The call.
+        /// Same id as in `toolStarted`. A call that is refused has both events too.
         call: CallId,
-        /// The result.
+        /// Content for the model, details for clients. `isError` is true for a refused call.
         result: Arc<ToolResultMessage>,
     },
     /// A shell line of a person was recorded and starts.
     ShellStarted {
         /// Identifies the line.
         id: RunId,
-        /// The line.
+        /// The command line, with placeholders in place of secrets.
         line: String,
-        /// Whether it is hidden from the model.
+        /// Whether requests to the model leave out the line and its output.
         hidden: bool,
     },
     /// The end of a shell line's output so far.
     ShellOutput {
-        /// The line.
+        /// Same id as in `shellStarted`.
         id: RunId,
         /// At most 16 KB.
         tail: Arc<str>,
     },
     /// A shell line ended. It is also emitted as a message when it becomes a node.
     ShellEnded {
-        /// The line.
+        /// Same id as in `shellStarted` and in the acknowledgement `started` of the command.
         id: RunId,
-        /// The result.
+        /// The line with its exit code and the end of its output, at most 50,000 bytes.
         result: Arc<BashExecutionMessage>,
         /// Why the result could not be stored in the session; `None` when it was stored.
         store_error: Option<String>,
     },
     /// A question needs an answer.
     AskOpened {
-        /// The question.
+        /// The question with its default answer and, if it expires, its deadline.
         ask: Arc<Ask>,
     },
     /// A question was answered or withdrawn.
     AskClosed {
-        /// The question.
+        /// Same id as in `askOpened`.
         ask: AskId,
         /// The answer that counted; `None` when the question was withdrawn.
         answer: Option<Answer>,
@@ -142,10 +142,10 @@ pub enum Event {
     },
     /// The permissions changed. They apply to every call that has not started.
     PermissionsChanged {
-        /// The mode, in one word.
+        /// The new mode, such as `ask`, `workspace` or `full`.
         mode: String,
     },
-    /// The queues changed.
+    /// A message entered or left a queue. The event lists both queues in full.
     QueueChanged {
         /// Messages for the end of the turn.
         steering: Vec<QueuedItem>,
@@ -154,7 +154,7 @@ pub enum Event {
     },
     /// A node was appended that no other event reports, such as the record of a failure.
     Appended {
-        /// The last node.
+        /// The new head of the session: the last of the appended nodes.
         node: NodeId,
     },
     /// The session's ref moved other than by appending.
@@ -166,14 +166,14 @@ pub enum Event {
     },
     /// A compaction starts, within a turn or in an idle session.
     CompactionStarted {
-        /// Why.
+        /// What caused the compaction: `threshold`, `overflow` or `manual`.
         reason: CompactionReason,
     },
-    /// A compaction ended.
+    /// A compaction ended. The context changed only if the result is `done`.
     CompactionEnded {
-        /// As in the start.
+        /// Same reason as in `compactionStarted`.
         reason: CompactionReason,
-        /// The result.
+        /// `"aborted"`, or an object with one member: `done` or `failed`.
         result: Arc<CompactionResult>,
     },
     /// A jump to another node starts in an idle session.
@@ -183,7 +183,7 @@ pub enum Event {
     },
     /// A jump ended. If the session moved, `HeadMoved` came first.
     JumpEnded {
-        /// The result.
+        /// `"aborted"`, or an object with one member: `done` or `failed`.
         result: Arc<JumpResult>,
     },
     /// Requests omit old tool results from here on; the graph keeps them. Within a turn, before a model call.
@@ -192,7 +192,7 @@ pub enum Event {
         node: NodeId,
         /// Number of results that are omitted.
         results: u64,
-        /// Tokens of the context before it.
+        /// Tokens of the context before results were omitted, counted by the provider or estimated.
         tokens_before: u64,
         /// Tokens of the context after it, estimated.
         tokens_after: u64,
@@ -202,9 +202,9 @@ pub enum Event {
     EpochChanged {
         /// The node that records it; `None` in a session without nodes.
         node: Option<NodeId>,
-        /// The model.
+        /// Model of the next request, with its prices and limits.
         model: Arc<Model>,
-        /// The thinking level.
+        /// Thinking level of the next request. Can differ from the level that `set` asked for.
         thinking: Thinking,
     },
     /// The same request will be sent again.
@@ -225,10 +225,10 @@ pub enum Event {
     },
     /// Something for a person to see.
     Ui {
-        /// What to show.
+        /// A notice, a status line or a widget, as an object with a `type`.
         ui: Ui,
     },
-    /// The session was renamed.
+    /// The session has another name from here on.
     Renamed {
         /// The name; empty for none.
         name: String,
@@ -242,13 +242,13 @@ pub enum Event {
     },
 }
 
-/// A message in a queue.
+/// A message that waits for the end of the turn (steering) or of the run (follow-up).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QueuedItem {
-    /// Identifies it.
+    /// Id in the acknowledgement `queued`; `unqueue` takes it.
     pub id: ItemId,
-    /// Its text.
+    /// Text blocks of the message, joined by newlines. Images are left out.
     pub text: String,
 }
 
@@ -258,62 +258,62 @@ pub struct QueuedItem {
 pub enum Delta {
     /// A text block begins.
     TextStarted {
-        /// The block.
+        /// Zero-based index of the block in the message's `content`.
         index: usize,
     },
-    /// More text.
+    /// Text to append to a text block.
     Text {
-        /// The block.
+        /// Zero-based index of the block in the message's `content`.
         index: usize,
-        /// The added text.
+        /// The added text only, not the whole block.
         text: String,
     },
     /// The text block is complete.
     TextEnded {
-        /// The block.
+        /// Zero-based index of the block in the message's `content`.
         index: usize,
     },
     /// A thinking block begins.
     ThinkingStarted {
-        /// The block.
+        /// Zero-based index of the block in the message's `content`.
         index: usize,
     },
-    /// More thinking.
+    /// Reasoning text to append to a thinking block.
     Thinking {
-        /// The block.
+        /// Zero-based index of the block in the message's `content`.
         index: usize,
-        /// The added text.
+        /// The added text only, not the whole block.
         text: String,
     },
     /// The thinking block is complete.
     ThinkingEnded {
-        /// The block.
+        /// Zero-based index of the block in the message's `content`.
         index: usize,
     },
-    /// A tool call begins.
+    /// A tool call begins. The arguments follow as pieces of JSON text.
     ToolCallStarted {
-        /// The block.
+        /// Zero-based index of the block in the message's `content`.
         index: usize,
         /// The call's id.
         id: CallId,
-        /// The tool.
+        /// Name of the tool that the model calls.
         name: String,
     },
     /// More of the arguments' JSON text.
     ToolCallArguments {
-        /// The block.
+        /// Zero-based index of the block in the message's `content`.
         index: usize,
         /// The added text.
         json: String,
     },
-    /// The tool call is complete.
+    /// The model wrote all of the tool call. `toolStarted` reports that the call is about to run.
     ToolCallEnded {
-        /// The block.
+        /// Zero-based index of the block in the message's `content`.
         index: usize,
     },
 }
 
-/// The result of a compaction.
+/// How a compaction ended. JSON form: `"aborted"`, or an object with the member `done` or `failed`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum CompactionResult {
@@ -321,7 +321,7 @@ pub enum CompactionResult {
     Done {
         /// The compaction node; its parent has the old context.
         node: NodeId,
-        /// Its content.
+        /// Summary, first kept node and cost, as the node has them.
         compaction: Arc<Compaction>,
         /// Tokens of the context after it, estimated.
         tokens_after: u64,
@@ -332,7 +332,7 @@ pub enum CompactionResult {
     Failed(String),
 }
 
-/// The result of a jump.
+/// How a jump ended. JSON form: `"aborted"`, or an object with the member `done` or `failed`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum JumpResult {
@@ -344,11 +344,11 @@ pub enum JumpResult {
     Failed(String),
 }
 
-/// A completed jump.
+/// What a jump changed. Nodes that were left stay in the graph.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JumpReport {
-    /// The session.
+    /// Id of the session after the jump: a new id if the session branched.
     pub session: SessionId,
     /// The head before the jump.
     pub from: NodeId,
@@ -380,7 +380,7 @@ pub enum Ending {
 pub enum Outcome {
     /// The model finished.
     Done,
-    /// It was aborted.
+    /// A command `abort` or the end of the session stopped the run.
     Aborted,
     /// A model call failed after all retries.
     Failed(ModelError),
@@ -394,7 +394,7 @@ pub enum Outcome {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Limit {
-    /// Turns of one run.
+    /// Largest number of turns that one run may have.
     Turns(u32),
     /// US dollars of one run.
     Cost(f64),
@@ -402,7 +402,7 @@ pub enum Limit {
     Daily {
         /// US dollars spent today.
         spent: f64,
-        /// The limit.
+        /// US dollars that may be spent in one day.
         budget: f64,
     },
 }
@@ -413,7 +413,7 @@ pub enum Limit {
 pub enum Ui {
     /// A notice, shown once.
     Notice {
-        /// The notice.
+        /// The notice as an object with a `type`: `branched`, `interrupted` or `note`.
         notice: Notice,
     },
     /// A status line that stays until it is replaced or removed.
@@ -432,7 +432,7 @@ pub enum Ui {
     },
 }
 
-/// A notice for a person.
+/// A message for people outside of the conversation. JSON form: an object with a `type`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Notice {
@@ -450,7 +450,7 @@ pub enum Notice {
     },
     /// Anything else.
     Note {
-        /// One line.
+        /// One line of text for a person, not for the model.
         text: String,
     },
 }

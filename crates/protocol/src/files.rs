@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ChunkId;
 
-/// What a step did to one file.
+/// One file before and after a step. The node of the step records it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FileChange {
@@ -12,7 +12,7 @@ pub struct FileChange {
     /// still meant; else absolute. Links on the way are resolved. One that is no UTF-8 stands here as it is shown, and
     /// both states are unknown.
     pub path: String,
-    /// As it was.
+    /// State before the step, which undoing the step with its files restores.
     pub before: FileState,
     /// As the step left it.
     pub after: FileState,
@@ -26,24 +26,24 @@ impl FileChange {
     }
 }
 
-/// How a file is.
+/// What is at a path. JSON form: an object with a `kind`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase")]
 pub enum FileState {
-    /// There is nothing.
+    /// Neither a file nor a link nor a directory has this path.
     Absent,
-    /// A regular file.
+    /// A regular file, whose bytes are a chunk of the store.
     File {
         /// Permission bits, 0 to 0o7777.
         mode: u32,
-        /// Bytes.
+        /// Length of the content in bytes.
         size: u64,
         /// The chunk of its bytes.
         content: ChunkId,
     },
-    /// A symbolic link.
+    /// A symbolic link. The file that the link points to is not part of this state.
     Link {
-        /// What it says.
+        /// Path in the link, not resolved.
         target: String,
     },
     /// A directory that is there also where no file needs it: one that was empty before the step, or is after it.
@@ -53,7 +53,7 @@ pub enum FileState {
     },
     /// There may be something, and it cannot be restored.
     Unknown {
-        /// Why.
+        /// The reason, such as `tooLarge` or `secret`.
         why: Unknown,
         /// Bytes, where that is known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -94,7 +94,7 @@ impl FileState {
         }
     }
 
-    /// Whether it is a directory.
+    /// Whether this is [`FileState::Directory`].
     pub fn is_directory(&self) -> bool {
         matches!(self, Self::Directory { .. })
     }

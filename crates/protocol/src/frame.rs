@@ -35,7 +35,7 @@ pub enum ClientFrame {
         /// The model: its id, `provider/id`, or a part of its name; `None` for the default.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         model: Option<String>,
-        /// The thinking level.
+        /// Thinking level to set for the session; absent for the level of the session or of the settings.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         thinking: Option<Thinking>,
     },
@@ -45,14 +45,14 @@ pub enum ClientFrame {
         id: u64,
         /// The session, as `opened` names it.
         session: SessionId,
-        /// The command.
+        /// The command as an object with a `type`. An unknown member makes the line invalid.
         command: Command,
     },
     /// Subscribe to a session: answered with `snapshot`, then `event` lines follow. A second subscription replaces the first.
     Subscribe {
         /// The line's number.
         id: u64,
-        /// The session.
+        /// Name of the session from `opened`.
         session: SessionId,
         /// Whether events may be skipped, so that a slow client never blocks the session.
         #[serde(default)]
@@ -65,14 +65,14 @@ pub enum ClientFrame {
     Unsubscribe {
         /// The line's number.
         id: u64,
-        /// The session.
+        /// Name of the session from `opened`.
         session: SessionId,
     },
     /// End a session; running work is aborted first. Answered with `done`, after its last event.
     Close {
         /// The line's number.
         id: u64,
-        /// The session.
+        /// Name of the session from `opened`.
         session: SessionId,
     },
     /// List the open sessions: answered with `sessions`.
@@ -92,7 +92,7 @@ pub enum ClientFrame {
         /// The session to run it in; `None` for none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         session: Option<SessionId>,
-        /// Its name.
+        /// Name of the slash command without the slash, as `commands` lists it.
         name: String,
         /// The text after the name.
         #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -112,13 +112,13 @@ pub enum ServerFrame {
         /// The program and its version.
         server: String,
     },
-    /// A session is open.
+    /// A session is open: the answer to `open`.
     Opened {
         /// The number of the line that asked.
         id: u64,
         /// Its name on this connection. It stays the same when the session branches and its own id changes.
         session: SessionId,
-        /// Its directory.
+        /// Absolute path of the directory that the session works in.
         cwd: String,
         /// Notices about opening it.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -128,70 +128,70 @@ pub enum ServerFrame {
     Ack {
         /// The number of the line that asked.
         id: u64,
-        /// The acknowledgement.
+        /// What the command caused: `"handled"`, or an object with one member, such as `{"started":RUN}`.
         ack: Ack,
     },
     /// A command was refused; nothing happened.
     Refused {
         /// The number of the line that asked.
         id: u64,
-        /// Why.
+        /// The reason for a program: an object with a `type`.
         refused: Refusal,
-        /// Why, for people.
+        /// The reason for people, as text.
         message: String,
     },
     /// The state of a session; its events follow.
     Snapshot {
         /// The number of the line that asked.
         id: u64,
-        /// The session.
+        /// Name of the session from `opened`, as in `subscribe`.
         session: SessionId,
-        /// The state.
+        /// The whole state after the event with the number `seq`.
         snapshot: Box<Snapshot>,
     },
     /// An event of a subscribed session.
     Event {
-        /// The session.
+        /// Name of the session from `opened`. The id in `envelope.session` can differ.
         session: SessionId,
-        /// The event.
+        /// The event with its number, session id, run and time.
         envelope: Envelope,
     },
     /// A session ended; no more lines about it follow.
     Ended {
-        /// The session.
+        /// Name of the session from `opened`.
         session: SessionId,
     },
-    /// The request is done.
+    /// The answer to `unsubscribe` and `close`.
     Done {
         /// The number of the line that asked.
         id: u64,
     },
-    /// The open sessions.
+    /// The answer to `sessions`: what is open on this server.
     Sessions {
         /// The number of the line that asked.
         id: u64,
-        /// The sessions.
+        /// Names from `opened`, sorted.
         sessions: Vec<SessionId>,
     },
-    /// The slash commands.
+    /// The answer to `commands`: what `run` can run.
     Commands {
         /// The number of the line that asked.
         id: u64,
-        /// The commands.
+        /// Name, arguments and help of each slash command.
         commands: Vec<CommandSpec>,
     },
     /// A slash command was run.
     CommandResult {
         /// The number of the line that asked.
         id: u64,
-        /// The result.
+        /// A prompt for the client to send, a text to show, or nothing.
         value: CommandValue,
     },
-    /// A notice for a person.
+    /// A message for people that belongs to no line and no session.
     Notice {
-        /// Whether it is a warning.
+        /// True for a warning, false for information.
         warning: bool,
-        /// The notice.
+        /// Text for people, with advice if there is any.
         text: String,
     },
     /// A line was invalid, or its request failed.
@@ -199,14 +199,14 @@ pub enum ServerFrame {
         /// The number of the line, if it has one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         id: Option<u64>,
-        /// The kind of error.
+        /// The reason for a program; `message` is for people.
         kind: FrameErrorKind,
         /// What happened and what to do, for a person.
         message: String,
     },
 }
 
-/// The kind of an error line.
+/// Why a line was invalid or its request failed. No kind of error ends a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum FrameErrorKind {
@@ -214,7 +214,7 @@ pub enum FrameErrorKind {
     Version,
     /// The line is not part of this protocol.
     Invalid,
-    /// The line is too long.
+    /// The line has more than 16 MiB and was skipped.
     TooLong,
     /// Too many requests are open.
     Busy,
@@ -222,7 +222,7 @@ pub enum FrameErrorKind {
     NoSession,
     /// The request needs an answer that nobody can give on this connection.
     NeedsAnswer,
-    /// The request failed.
+    /// The request failed. `message` says why and what to do.
     Failed,
     /// The server is ending.
     Closing,

@@ -25,9 +25,9 @@ use crate::{AddedBlock, Content, Provenance};
 /// ```
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct UserInput {
-    /// The blocks.
+    /// Text and image blocks, in the order in which the model gets them.
     pub content: Vec<Content>,
-    /// Where they came from.
+    /// Origin and author of the blocks that `added` does not list; by default a person, the owner.
     pub provenance: Provenance,
     /// Blocks of them that came from elsewhere.
     pub added: Vec<AddedBlock>,
@@ -90,9 +90,9 @@ impl Serialize for UserInput {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct SourcedInput {
-    /// The blocks.
+    /// Text and image blocks, in the order in which the model gets them.
     content: Vec<Content>,
-    /// Where they came from.
+    /// Origin and author of the blocks that `added` does not list; by default a person, the owner.
     #[serde(default)]
     provenance: Provenance,
     /// Blocks of them that came from elsewhere.

@@ -41,17 +41,17 @@ impl Json {
         serde_json::to_string(value).map(|text| Self(text.into()))
     }
 
-    /// The empty object.
+    /// `{}`, an object without members.
     pub fn object() -> Self {
         Self("{}".into())
     }
 
-    /// `null`.
+    /// The value `null`, which is also the default.
     pub fn null() -> Self {
         Self("null".into())
     }
 
-    /// The text.
+    /// The JSON text as it was received, without white space around it.
     pub fn get(&self) -> &str {
         &self.0
     }

@@ -16,7 +16,7 @@ pub enum Message {
     User(UserMessage),
     /// What the model answered.
     Assistant(AssistantMessage),
-    /// What a tool returned.
+    /// The result of one tool call, for the model.
     ToolResult(ToolResultMessage),
     /// A command that the user ran by hand.
     BashExecution(BashExecutionMessage),
@@ -35,9 +35,9 @@ pub enum Message {
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(untagged)]
 pub enum Body {
-    /// Plain text.
+    /// Plain text: a JSON string.
     Text(String),
-    /// Blocks in order.
+    /// Blocks in order: a JSON list of objects with a `type`.
     Blocks(Vec<Content>),
 }
 
@@ -47,16 +47,16 @@ pub struct UserMessage {
     /// Text, or text and images.
     #[serde(default)]
     pub content: Body,
-    /// When it was said.
+    /// Time of the message in milliseconds since the Unix epoch; 0 when unknown.
     #[serde(default)]
     pub timestamp: UnixMs,
 }
 
-/// Why the model stopped.
+/// Why an answer ended. `rawStopReason` has the provider's own word where that word says more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum StopReason {
-    /// It was done.
+    /// The model completed the answer and waits for no tool result.
     #[default]
     Stop,
     /// It reached the limit of output tokens; tool calls in it may be cut and are never run.
@@ -86,13 +86,13 @@ pub struct AssistantMessage {
     /// The provider's id.
     #[serde(default)]
     pub provider: String,
-    /// The model that was asked for.
+    /// Id of the requested model. `responseModel` is present when another model answered.
     #[serde(default)]
     pub model: String,
     /// Tokens and cost.
     #[serde(default)]
     pub usage: Usage,
-    /// Why it stopped.
+    /// `pending` while the answer streams; `stop` where stored data has none.
     #[serde(default)]
     pub stop_reason: StopReason,
     /// When the call began.
@@ -112,13 +112,13 @@ pub struct AssistantMessage {
     pub raw_stop_reason: Option<String>,
 }
 
-/// What a tool returned.
+/// What one tool call returned: content for the model, details for clients.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolResultMessage {
-    /// The call that this answers.
+    /// Same id as in the `toolCall` block of the answer that requests the call.
     pub tool_call_id: CallId,
-    /// The tool's name.
+    /// Name of the tool in the call; empty when unknown.
     #[serde(default)]
     pub tool_name: String,
     /// Text and images, for the model.
@@ -133,7 +133,7 @@ pub struct ToolResultMessage {
     /// Whether the call failed.
     #[serde(default)]
     pub is_error: bool,
-    /// When it was done.
+    /// End of the call in milliseconds since the Unix epoch; 0 when unknown.
     #[serde(default)]
     pub timestamp: UnixMs,
 }
@@ -142,32 +142,32 @@ pub struct ToolResultMessage {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BashExecutionMessage {
-    /// The command line.
+    /// The line that the shell ran.
     pub command: String,
-    /// What it printed.
+    /// What the command printed. Quipu keeps the end: at most 50,000 bytes.
     #[serde(default)]
     pub output: String,
-    /// Its exit code; absent when it was killed.
+    /// Exit code; absent when the command was stopped, did not run, or has an unknown end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// Whether it was cancelled.
+    /// Whether the command was stopped before it ended.
     #[serde(default)]
     pub cancelled: bool,
     /// Whether the output was cut.
     #[serde(default)]
     pub truncated: bool,
-    /// Where the whole output is.
+    /// Path of a file with the longer output; absent if there is no such file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub full_output_path: Option<String>,
     /// Whether the model must not see it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exclude_from_context: Option<bool>,
-    /// When it ended.
+    /// End of the command in milliseconds since the Unix epoch; 0 when unknown.
     #[serde(default)]
     pub timestamp: UnixMs,
 }
 
-/// A message of an extension.
+/// A message that an extension added. The model sees its content as the user's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CustomMessage {
@@ -182,7 +182,7 @@ pub struct CustomMessage {
     /// For fronts, never for the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Json>,
-    /// When it was added.
+    /// Time of adding the message in milliseconds since the Unix epoch; 0 when unknown.
     #[serde(default)]
     pub timestamp: UnixMs,
 }
@@ -191,7 +191,7 @@ pub struct CustomMessage {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BranchSummaryMessage {
-    /// The summary.
+    /// Text about the branch. The model gets it in a message of the user.
     pub summary: String,
     /// The entry that the branch ended in.
     #[serde(default)]
@@ -199,7 +199,7 @@ pub struct BranchSummaryMessage {
     /// Whatever its maker keeps beside it, such as the files that were read and modified. Never for the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Json>,
-    /// When it was made.
+    /// Time of writing the summary in milliseconds since the Unix epoch; 0 when unknown.
     #[serde(default)]
     pub timestamp: UnixMs,
 }
@@ -208,12 +208,12 @@ pub struct BranchSummaryMessage {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CompactionSummaryMessage {
-    /// The summary.
+    /// Text that the model gets in place of the messages before the compaction.
     pub summary: String,
-    /// Tokens of the context before it.
+    /// Tokens of the context before the compaction, counted or estimated; 0 when unknown.
     #[serde(default)]
     pub tokens_before: u64,
-    /// When it was made.
+    /// Time of writing the summary in milliseconds since the Unix epoch; 0 when unknown.
     #[serde(default)]
     pub timestamp: UnixMs,
 }
@@ -284,7 +284,7 @@ impl AssistantMessage {
         }
     }
 
-    /// The tool calls, in order.
+    /// The `toolCall` blocks of the content, in order.
     pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.content.iter().filter_map(Content::as_tool_call)
     }

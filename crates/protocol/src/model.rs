@@ -24,9 +24,9 @@ pub struct Usage {
     /// Those of `output` that were reasoning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<u64>,
-    /// All of them.
+    /// Sum of `input`, `output`, `cacheRead` and `cacheWrite`.
     pub total_tokens: u64,
-    /// What it cost.
+    /// US dollars for these tokens, by kind.
     pub cost: Cost,
 }
 
@@ -34,15 +34,15 @@ pub struct Usage {
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Cost {
-    /// For uncached input.
+    /// US dollars for the `input` tokens.
     pub input: f64,
-    /// For output.
+    /// US dollars for the `output` tokens, reasoning included.
     pub output: f64,
-    /// For input read from the cache.
+    /// US dollars for the `cacheRead` tokens.
     pub cache_read: f64,
-    /// For input written to the cache.
+    /// US dollars for the `cacheWrite` tokens.
     pub cache_write: f64,
-    /// The sum.
+    /// US dollars for all tokens. In `usage` of a snapshot also the cost of summaries, which no other member has.
     pub total: f64,
 }
 
@@ -50,13 +50,13 @@ pub struct Cost {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Prices {
-    /// Uncached input.
+    /// US dollars for a million uncached input tokens.
     pub input: f64,
-    /// Output.
+    /// US dollars for a million output tokens, reasoning included.
     pub output: f64,
-    /// Input read from the cache.
+    /// US dollars for a million input tokens read from the cache.
     pub cache_read: f64,
-    /// Input written to the cache.
+    /// US dollars for a million input tokens written to the cache. Tokens that are kept for an hour cost twice `input`.
     pub cache_write: f64,
     /// Other rates above a size of input; the highest that applies counts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -72,13 +72,13 @@ pub struct Prices {
 pub struct PriceTier {
     /// Applies when input, cache reads and cache writes together exceed this.
     pub input_tokens_above: u64,
-    /// Uncached input.
+    /// US dollars for a million uncached input tokens, where the tier applies.
     pub input: f64,
-    /// Output.
+    /// US dollars for a million output tokens, where the tier applies.
     pub output: f64,
-    /// Input read from the cache.
+    /// US dollars for a million input tokens read from the cache, where the tier applies.
     pub cache_read: f64,
-    /// Input written to the cache.
+    /// US dollars for a million input tokens written to the cache, where the tier applies.
     pub cache_write: f64,
 }
 
@@ -99,16 +99,16 @@ pub struct PriceTier {
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Thinking {
-    /// Not at all.
+    /// No thinking. The only level of a model without `reasoning`.
     #[default]
     Off,
     /// As little as it can.
     Minimal,
-    /// A little.
+    /// The level between `minimal` and `medium`.
     Low,
     /// As most tasks want.
     Medium,
-    /// A lot.
+    /// The level above `medium`, and the highest one that needs no entry in `thinkingLevelMap`.
     High,
     /// More than a lot, where the model has it.
     Xhigh,
@@ -122,7 +122,7 @@ pub enum Thinking {
 pub struct Model {
     /// The provider's id for it.
     pub id: String,
-    /// Its name for people.
+    /// Name to show to people. Requests use `id`.
     pub name: String,
     /// The wire, such as `anthropic-messages`.
     pub api: String,
@@ -137,7 +137,7 @@ pub struct Model {
     pub thinking_level_map: Option<Json>,
     /// `text`, `image`.
     pub input: Vec<String>,
-    /// Prices.
+    /// US dollars for a million tokens of each kind.
     pub cost: Prices,
     /// Tokens of input and output together.
     pub context_window: u64,
@@ -155,7 +155,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// Whether it takes images.
+    /// Whether the model's `input` contains `image`.
     pub fn sees_images(&self) -> bool {
         self.input.iter().any(|kind| kind == "image")
     }
@@ -222,7 +222,7 @@ impl Prices {
 pub struct ToolSpec {
     /// Its name: `[a-zA-Z0-9_-]{1,64}`.
     pub name: String,
-    /// What it does, for the model.
+    /// Text that tells the model what the tool does.
     pub description: String,
     /// JSON Schema of its arguments: an object schema.
     pub parameters: Json,
@@ -231,7 +231,7 @@ pub struct ToolSpec {
 /// Everything that a model call is made of. A pure function of committed nodes and a frozen prefix.
 #[derive(Debug, Clone)]
 pub struct ModelRequest {
-    /// The model.
+    /// The model to call, with its provider and wire.
     pub model: Arc<Model>,
     /// The system prompt; empty for none.
     pub system: Arc<str>,
@@ -241,7 +241,7 @@ pub struct ModelRequest {
     /// what the wire must adapt: thinking of other models, foreign call ids, images for a blind model. Shared with
     /// whoever makes the next request, so that a turn does not copy the list.
     pub messages: Arc<Vec<Arc<Message>>>,
-    /// How hard to think.
+    /// Thinking level of the epoch.
     pub thinking: Thinking,
     /// Output tokens at most; `None` for the model's own limit.
     pub max_tokens: Option<u64>,

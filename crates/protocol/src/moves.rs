@@ -31,7 +31,7 @@ pub enum MergeSide {
     Theirs,
 }
 
-/// A completed move.
+/// What a completed move changed: the head, steps and files.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MoveReport {

@@ -14,7 +14,7 @@ pub enum Origin {
     Person,
     /// A model wrote it: an answer, a summary, a message to itself.
     Model,
-    /// A tool returned it.
+    /// The result of a tool call.
     Tool,
     /// A hook added it, or put it in the place of something else.
     Hook,
@@ -60,7 +60,7 @@ pub struct Provenance {
     /// The way by which it came.
     #[serde(default)]
     pub origin: Origin,
-    /// Who answers for it.
+    /// How far the author is trusted; `owner` when absent.
     #[serde(default)]
     pub author: AuthorClass,
     /// Which one of its kind, such as the hook or the channel; at most [`PROVENANCE_NAME`] bytes.
@@ -68,7 +68,7 @@ pub struct Provenance {
     pub name: Option<String>,
 }
 
-/// Bytes of the name in a [`Provenance`].
+/// The longest name in a [`Provenance`], in bytes.
 pub const PROVENANCE_NAME: usize = 256;
 
 impl Provenance {
@@ -87,7 +87,7 @@ impl Provenance {
         self
     }
 
-    /// What a tool returned.
+    /// Origin `tool`, author `untrusted`.
     #[must_use]
     pub const fn tool() -> Self {
         Self::new(Origin::Tool, AuthorClass::Untrusted)
@@ -105,13 +105,13 @@ impl Provenance {
         Self::new(Origin::Process, AuthorClass::Untrusted)
     }
 
-    /// What a model wrote.
+    /// Origin `model`, author `agent`.
     #[must_use]
     pub const fn model() -> Self {
         Self::new(Origin::Model, AuthorClass::Agent)
     }
 
-    /// What a hook added.
+    /// Origin `hook`, author `system`, with the name of the hook.
     #[must_use]
     pub fn hook(name: &str) -> Self {
         Self::new(Origin::Hook, AuthorClass::System).named(name)
@@ -129,7 +129,7 @@ impl Provenance {
 pub struct AddedBlock {
     /// Its place in the content of the message, from 0.
     pub block: u32,
-    /// Where it came from.
+    /// Origin, author and name of the block: members beside `block` in JSON.
     #[serde(flatten)]
     pub provenance: Provenance,
 }

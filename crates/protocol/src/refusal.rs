@@ -18,10 +18,10 @@ pub enum Refusal {
     /// The message has no text and no image.
     #[error("the message is empty")]
     Empty,
-    /// A hook blocked the message.
+    /// A hook blocked the message, the shell line or the move.
     #[error("{why}")]
     Blocked {
-        /// Which, and why.
+        /// Text for people: which hook blocked the command, and why.
         why: String,
     },
     /// The conversation ends with an answer and nothing waits.
@@ -30,22 +30,22 @@ pub enum Refusal {
     /// The context is too small to compact.
     #[error("there is nothing to compact: the conversation is shorter than what a compaction keeps")]
     NothingToCompact,
-    /// The node is not one of this session.
+    /// The node is not in this session. `fork` can continue from a node of another session.
     #[error("node {node} is not in this session; fork there to continue from it")]
     NotInSession {
-        /// The node.
+        /// The node that the command named.
         node: NodeId,
     },
-    /// A label is too long.
+    /// The label or name has more than 200 characters.
     #[error("a label can have at most {NAME_LIMIT} characters; this one has {characters}")]
     LabelTooLong {
-        /// How many it has.
+        /// Number of characters in the refused label or name.
         characters: usize,
     },
     /// The model does not exist or cannot be used.
     #[error("{why}")]
     NoSuchModel {
-        /// Why not.
+        /// Text for people: why the model cannot be used.
         why: String,
     },
     /// No such question is open.
@@ -54,10 +54,10 @@ pub enum Refusal {
     /// The question does not accept this answer. It is still open.
     #[error("the question does not accept that answer; it is still open")]
     InvalidAnswer,
-    /// There is nothing to undo.
+    /// The session is at its beginning, so `undo` has no step to take.
     #[error("nothing to undo: the session is at its beginning")]
     NothingToUndo,
-    /// There is nothing to redo.
+    /// Nothing was undone since the last move, so `redo` has no step to take.
     #[error("there is nothing to redo: nothing was undone since the last move")]
     NothingToRedo,
     /// The session does not end with a compaction.
@@ -72,7 +72,7 @@ pub enum Refusal {
     /// Files cannot be restored; nothing was changed.
     #[error("{why}")]
     Files {
-        /// Why.
+        /// Text for people: why files cannot be restored.
         why: String,
         /// Files that somebody changed since, or whose current content cannot be kept.
         conflicts: Vec<String>,
@@ -80,7 +80,7 @@ pub enum Refusal {
     /// The session cannot move there; nothing was changed.
     #[error("{why}")]
     NotMoved {
-        /// Why.
+        /// Text for people: why the session cannot move.
         why: String,
     },
     /// The queues hold 256 messages already.
@@ -92,7 +92,7 @@ pub enum Refusal {
     /// The store failed; nothing happened.
     #[error("{why}")]
     Store {
-        /// Why.
+        /// Text for people: what failed in the store.
         why: String,
     },
     /// The session has ended.

@@ -15,7 +15,7 @@ pub struct CommandSpec {
     /// What may follow, such as `[TEXT]`; empty for nothing.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub arguments: String,
-    /// What it does, in one line.
+    /// One line for a list of commands: what the command does.
     pub help: String,
     /// Where it comes from, for people.
     pub source: String,
@@ -56,12 +56,12 @@ impl CommandSpec {
 pub enum CommandValue {
     /// Something to say to the model: the front sends it as what the person said.
     Prompt {
-        /// It.
+        /// The message that the client sends with `prompt`; the server does not send it.
         input: UserInput,
     },
     /// Something to show.
     Text {
-        /// It.
+        /// Text for people; the model does not see it.
         text: String,
     },
     /// Nothing but that it is done.

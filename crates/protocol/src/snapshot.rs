@@ -27,13 +27,13 @@ pub struct Snapshot {
     pub name: String,
     /// The head; `None` before the first message.
     pub head: Option<NodeId>,
-    /// The model.
+    /// Model of the next request, until `epochChanged` names another model.
     pub model: Arc<Model>,
-    /// The thinking level.
+    /// Thinking level of the next request, until `epochChanged` names another level.
     pub thinking: Thinking,
     /// The permission mode, in one word; empty where there is none.
     pub permissions: String,
-    /// The current run.
+    /// The run between `runStarted` and `runEnded`; `null` outside of a run.
     pub run: Option<RunSnapshot>,
     /// Open questions, oldest first.
     pub asks: Vec<Arc<Ask>>,
@@ -52,7 +52,7 @@ pub struct Snapshot {
     pub compaction: Option<CompactionReason>,
     /// The target of the running jump.
     pub jump: Option<NodeId>,
-    /// The scheduled retry.
+    /// The next attempt of a failed model call; `null` if none is scheduled.
     pub retry: Option<RetrySnapshot>,
     /// Tokens and cost of the answers since the session was opened.
     pub usage: Usage,
@@ -60,17 +60,17 @@ pub struct Snapshot {
     pub context: Option<u64>,
     /// Status lines, by key.
     pub status: BTreeMap<String, String>,
-    /// Widgets, by key.
+    /// Lines of each widget, by the `key` of the widget. A removed widget is absent.
     pub widgets: BTreeMap<String, Vec<String>>,
 }
 
-/// The current run.
+/// A run between `runStarted` and `runEnded`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunSnapshot {
-    /// The run.
+    /// Id in `run` of the envelopes of the run: UUIDv7 text.
     pub id: RunId,
-    /// When it began.
+    /// Time of `runStarted` in milliseconds since the Unix epoch.
     pub since: UnixMs,
     /// Its turn, from 1; 0 before the first.
     pub turn: u32,
@@ -80,13 +80,13 @@ pub struct RunSnapshot {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolSnapshot {
-    /// The call.
+    /// Same id as in `toolStarted`.
     pub call: CallId,
-    /// The tool.
+    /// Name of the tool as in `toolStarted`.
     pub name: String,
     /// The arguments as the model wrote them.
     pub args: Json,
-    /// When it was recorded.
+    /// Time of `toolStarted` in milliseconds since the Unix epoch.
     pub since: UnixMs,
     /// The end of its output so far, at most 50 KB.
     pub tail: Arc<str>,
@@ -99,13 +99,13 @@ pub struct ToolSnapshot {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ShellSnapshot {
-    /// Identifies it.
+    /// Same id as in `shellStarted`; `abort` takes it as `{"shell":ID}`.
     pub id: RunId,
-    /// The line.
+    /// The command line as in `shellStarted`.
     pub line: String,
     /// Whether the model does not see it.
     pub hidden: bool,
-    /// When it began.
+    /// Time of `shellStarted` in milliseconds since the Unix epoch.
     pub since: UnixMs,
     /// The end of its output so far, at most 16 KB.
     pub tail: Arc<str>,
@@ -119,7 +119,7 @@ pub struct PartialMessage {
     pub id: MessageId,
     /// 1 for the first try.
     pub attempt: u32,
-    /// When it began.
+    /// Time of `messageStarted` in milliseconds since the Unix epoch.
     pub since: UnixMs,
     /// Its blocks so far, by their position in the message.
     pub blocks: BTreeMap<usize, PartialBlock>,
@@ -129,25 +129,25 @@ pub struct PartialMessage {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum PartialBlock {
-    /// Text.
+    /// A text block, from `textStarted` on.
     Text {
-        /// So far.
+        /// The `text` pieces of the block so far, joined.
         text: String,
         /// Whether the block is complete.
         done: bool,
     },
-    /// Thinking.
+    /// A thinking block, from `thinkingStarted` on.
     Thinking {
-        /// So far.
+        /// The `thinking` pieces of the block so far, joined.
         text: String,
         /// Whether the block is complete.
         done: bool,
     },
-    /// A tool call.
+    /// A tool call that the model writes, from `toolCallStarted` on.
     ToolCall {
-        /// Its id.
+        /// Id of the call, which `toolStarted` repeats.
         id: CallId,
-        /// The tool.
+        /// Name of the tool that the model calls.
         name: String,
         /// The text of its arguments so far: the beginning of a JSON object.
         json: String,
@@ -156,7 +156,7 @@ pub enum PartialBlock {
     },
 }
 
-/// A scheduled retry.
+/// The next attempt of a model call: from `retryScheduled` until an answer starts or `retryEnded`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RetrySnapshot {
