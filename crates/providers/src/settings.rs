@@ -367,18 +367,6 @@ impl Settings {
     ) -> Result<Arc<dyn Provider>, ModelError> {
         let provider = model.provider.as_str();
         let mut model = model.clone();
-        // Before anything that only a supported API needs, such as an address.
-        if !is_supported(&model) {
-            return Err(ModelError::new(
-                ModelErrorKind::InvalidRequest,
-                format!(
-                    "{provider}/{} uses the API {:?}, which is not supported yet. Supported are {}.",
-                    model.id,
-                    model.api,
-                    SUPPORTED.map(|api| format!("{api:?}")).join(", ")
-                ),
-            ));
-        }
         let deployment = if is_deployed(&model) {
             let deployment = AzureDeployment::of(&model, |name| self.variable(provider, name))?;
             model.base_url.clone_from(&deployment.base_url);
@@ -392,6 +380,17 @@ impl Settings {
                 format!(
                     "{provider}/{} has no address. Set \"baseUrl\" of {provider} in models.json.",
                     model.id
+                ),
+            ));
+        }
+        if !is_supported(&model) {
+            return Err(ModelError::new(
+                ModelErrorKind::InvalidRequest,
+                format!(
+                    "{provider}/{} uses the API {:?}, which is not supported yet. Supported are {}.",
+                    model.id,
+                    model.api,
+                    SUPPORTED.map(|api| format!("{api:?}")).join(", ")
                 ),
             ));
         }
