@@ -5,9 +5,11 @@ use std::collections::HashSet;
 
 use quipu_protocol::{
     AssistantMessage, Body, CallId, Content, ImageContent, Json, Message, Model, ModelError, ModelErrorKind,
-    ModelRequest, StopReason, without_lone_surrogates,
+    ModelRequest, StopReason, Thinking, without_lone_surrogates,
 };
 use serde_json::{Map, Value};
+
+use crate::ThinkingBudgets;
 
 /// Tokens of the window that stay free beside the estimated input.
 const MARGIN: u64 = 4_096;
@@ -20,6 +22,13 @@ pub(crate) const MIN_ANSWER: u64 = 1_024;
 /// Nested arguments deeper than this are sent as text: no server takes them.
 const MAX_DEPTH: usize = 100;
 pub(crate) const NO_OUTPUT: &str = "(no output)";
+/// What a result says that has nothing but images, where these stand behind it.
+pub(crate) const SEE_IMAGE: &str = "(see attached image)";
+/// Stands before images of results that a server takes only from the user.
+pub(crate) const IMAGES_FOLLOW: &str = "Attached image(s) from tool result:";
+/// Length of a tool's name at most, where a wire has no other limit; a model can make up a longer one, and every later
+/// request would be refused.
+pub(crate) const MAX_NAME: usize = 64;
 pub(crate) const NO_RESULT: &str = "No result provided";
 const IMAGE_OMITTED: &str = "(image omitted: model does not support images)";
 pub(crate) const TOOL_IMAGE_OMITTED: &str = "(tool image omitted: model does not support images)";
@@ -156,6 +165,16 @@ impl Calls {
 pub(crate) fn wanted_tokens(request: &ModelRequest) -> u64 {
     let own = own_tokens(&request.model);
     request.max_tokens.unwrap_or(own).min(own).max(1)
+}
+
+/// The limit of output where thinking at `level` counts as output: a caller's limit is for the answer, so the budget of
+/// the level comes on top, within what the model and its window have.
+pub(crate) fn output_tokens(request: &ModelRequest, level: Thinking, budgets: ThinkingBudgets) -> u64 {
+    let mut wanted = wanted_tokens(request);
+    if level != Thinking::Off && request.max_tokens.is_some() {
+        wanted = wanted.saturating_add(budgets.of(level)).min(own_tokens(&request.model));
+    }
+    fit(request, wanted)
 }
 
 /// Output tokens that the model has.

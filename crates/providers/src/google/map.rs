@@ -1,7 +1,7 @@
 //! A request to the bytes of the wire. Pure and deterministic.
 
 use quipu_protocol::{
-    AssistantMessage, Content as Block, Message, Model, ModelError, ModelRequest, Thinking, ToolResultMessage,
+    AssistantMessage, Content as Block, Message, Model, ModelError, ModelRequest, ToolResultMessage,
 };
 use serde_json::{Map, Value};
 
@@ -12,22 +12,18 @@ use super::wire::{
 };
 use crate::body::{Body, BodyBuilder, Memory};
 use crate::prepare::{
-    self, Calls, NO_OUTPUT, NO_RESULT, TOOL_IMAGE_OMITTED, UserBlock, arguments, fit, own_tokens, sendable,
-    wanted_tokens, wire_name,
+    self, Calls, IMAGES_FOLLOW, MAX_NAME, NO_OUTPUT, NO_RESULT, SEE_IMAGE, TOOL_IMAGE_OMITTED, UserBlock,
+    arguments, output_tokens, sendable, wire_name,
 };
 use crate::{CallOptions, clamp_level};
 
 /// Length of a tool call's id at most.
 const MAX_ID: usize = 64;
-/// Length of a tool's name at most; a model can make up a longer one, and every later request would be refused.
-const MAX_NAME: usize = 64;
 /// Stands for the proof of a call that this model did not make, where a call without one is refused.
 const NO_PROOF: &str = "skip_thought_signature_validator";
 
 /// Stands before a conversation that begins with an answer: the first turn is the user's.
 const OPENING: &str = "(The beginning of this conversation is not shown.)";
-const SEE_IMAGE: &str = "(see attached image)";
-const IMAGES_FOLLOW: &str = "Attached image(s) from tool result:";
 const GIF_OMITTED: &str = "(image omitted: this API does not accept GIF images)";
 
 /// What is remembered where a longer conversation goes on, which is always behind an answer.
@@ -130,12 +126,7 @@ struct SettledPrefix {
 fn generation_config(request: &ModelRequest, options: &CallOptions) -> GenerationConfig {
     let model = &*request.model;
     let level = clamp_level(model, request.thinking);
-    let mut max_tokens = wanted_tokens(request);
-    if level != Thinking::Off && request.max_tokens.is_some() {
-        // Thinking counts as output: a caller's limit is for the answer.
-        max_tokens = max_tokens.saturating_add(options.budgets.of(level)).min(own_tokens(model));
-    }
-    let max_tokens = fit(request, max_tokens);
+    let max_tokens = output_tokens(request, level, options.budgets);
     let thinking = traits::thinking(model, request.thinking, options.budgets, max_tokens);
     // What the user says of the model wins.
     let sampling = match model.sampling_params.as_ref().map(|params| sendable(params).value()) {

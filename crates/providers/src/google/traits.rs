@@ -59,7 +59,7 @@ const BUDGETS: &[(&str, [i64; 4])] = &[
 /// The model decides.
 const ANY_BUDGET: i64 = -1;
 
-/// How `model` is told to think at the level `wanted`, within `max_tokens` of output; `None` for one that does not
+/// The `thinkingConfig` of `model` at the level `wanted`, within `max_tokens` of output; `None` for one that does not
 /// think. What it thinks is shown only when somebody asked for thinking.
 pub(super) fn thinking(
     model: &Model,

@@ -14,8 +14,8 @@ use super::wire::{
 use crate::body::{Body, BodyBuilder, Memory};
 use crate::cache::CacheControl;
 use crate::prepare::{
-    self, Calls, MIN_ANSWER, NO_RESULT, TOOL_IMAGE_OMITTED, UserBlock, arguments, fit, own_tokens, sampling,
-    sendable, wanted_tokens, wire_name,
+    self, Calls, IMAGES_FOLLOW, MAX_NAME, MIN_ANSWER, NO_RESULT, SEE_IMAGE, TOOL_IMAGE_OMITTED, UserBlock,
+    arguments, output_tokens, sampling, sendable, wire_name,
 };
 use crate::thinking::mapped;
 use crate::{CacheRetention, CallOptions};
@@ -25,14 +25,10 @@ use crate::{clamp_level, level_name};
 const MAX_OWN_ID: usize = 64;
 /// Length of another server's id at most.
 const MAX_ID: usize = 40;
-/// Length of a tool's name at most; a model can make up a longer one, and every later request would be refused.
-const MAX_NAME: usize = 64;
 /// Members that `samplingParams` do not change.
 const FIXED: [&str; 4] = ["model", "messages", "stream", "tools"];
 
 const NO_TOOL_OUTPUT: &str = "(no tool output)";
-const SEE_IMAGE: &str = "(see attached image)";
-const IMAGES_FOLLOW: &str = "Attached image(s) from tool result:";
 /// Stands between results and the user's words for servers that want an answer there.
 const RESULTS_READ: &str = "The tool results are in.";
 
@@ -53,12 +49,7 @@ pub(super) fn encode(
     let model = &*request.model;
     let compat = Compat::of(model);
     let level = clamp_level(model, request.thinking);
-    let mut max_tokens = wanted_tokens(request);
-    if level != Thinking::Off && request.max_tokens.is_some() {
-        // Thinking counts as output: a caller's limit is for the answer.
-        max_tokens = max_tokens.saturating_add(options.budgets.of(level)).min(own_tokens(model));
-    }
-    let max_tokens = fit(request, max_tokens);
+    let max_tokens = output_tokens(request, level, options.budgets);
     let budget = options.budgets.of(level).min(max_tokens.saturating_sub(MIN_ANSWER));
     let budget = (level != Thinking::Off && budget > 0).then_some(budget);
     let long_cache = options.cache == CacheRetention::Long && compat.supports_long_cache_retention;

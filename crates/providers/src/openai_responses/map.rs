@@ -19,16 +19,14 @@ use super::wire::{
 use crate::body::{Body, BodyBuilder, Memory};
 use crate::decode::{read, string};
 use crate::prepare::{
-    self, Calls, NO_RESULT, TOOL_IMAGE_OMITTED, UserBlock, arguments, fit, own_tokens, sampling, sendable,
-    wanted_tokens, wire_name,
+    self, Calls, MAX_NAME, NO_RESULT, TOOL_IMAGE_OMITTED, UserBlock, arguments, output_tokens, sampling,
+    sendable, wire_name,
 };
 use crate::thinking::mapped;
 use crate::{CacheRetention, CallOptions, clamp_level, level_name};
 
 /// Length of an id at most.
 const MAX_ID: usize = 64;
-/// Length of a tool's name at most; a model can make up a longer one, and every later request would be refused.
-const MAX_NAME: usize = 64;
 /// The server refuses smaller limits of the output.
 const MIN_OUTPUT: u64 = 16;
 /// Members that `samplingParams` do not change.
@@ -57,12 +55,7 @@ pub(super) fn encode(
     let model = &*request.model;
     let compat = Compat::of(model);
     let level = clamp_level(model, request.thinking);
-    let mut max_tokens = wanted_tokens(request);
-    if level != Thinking::Off && request.max_tokens.is_some() {
-        // Thinking counts as output: a caller's limit is for the answer.
-        max_tokens = max_tokens.saturating_add(options.budgets.of(level)).min(own_tokens(model));
-    }
-    let max_tokens = fit(request, max_tokens).max(MIN_OUTPUT);
+    let max_tokens = output_tokens(request, level, options.budgets).max(MIN_OUTPUT);
     // What the user says of the model comes last, and wins over all but the conversation itself.
     let own = sampling(model, &FIXED);
     let ours = |name: &str| !own.contains_key(name);

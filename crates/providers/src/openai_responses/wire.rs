@@ -45,7 +45,7 @@ pub(super) struct Reasoning {
     pub(super) summary: Option<&'static str>,
 }
 
-/// How long the beginning of a conversation is kept, for models that are told in this way.
+/// How long the beginning of a conversation is kept, for models with this parameter.
 #[derive(Serialize, Clone, Copy)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum CacheOptions {
