@@ -13,6 +13,9 @@ const CATALOGUE: &str = "data/models.json";
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed={CATALOGUE}");
     let text = std::fs::read_to_string(CATALOGUE)?;
+    let source =
+        text.strip_prefix("{\"source\":").and_then(|rest| rest.split_once(",\n\"providers\"")).map(|it| it.0);
+    let source = source.ok_or_else(|| format!("{CATALOGUE} does not begin with its source"))?;
     let mut packed = Vec::new();
     let mut groups = String::from("&[\n");
     // The generator lays the file out in lines: `"provider":[`, a line for each model, `],`.
@@ -29,6 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     groups.push(']');
     let out = std::env::var_os("OUT_DIR").ok_or("cargo names no directory for what is built")?;
+    std::fs::write(Path::new(&out).join("source.json"), source)?;
     std::fs::write(Path::new(&out).join("models.deflate"), packed)?;
     std::fs::write(Path::new(&out).join("models.rs"), groups)?;
     Ok(())

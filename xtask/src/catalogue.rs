@@ -66,7 +66,11 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool> {
             tables.insert(provider.to_owned(), read(&file.path())?);
         }
     }
-    let (text, count) = convert(version, &tables)?;
+    let name = format!("{PACKAGE}@{version}");
+    let times = command(Command::new("npm").args(["view", &name, "time", "--json"]), &directory.0)?;
+    let times: Value = serde_json::from_str(&times).context("npm view did not print JSON")?;
+    let date = times[version].as_str().and_then(|time| time.get(..10)).context("the version has no date")?;
+    let (text, count) = convert(version, date, &tables)?;
     let output = root.join(OUTPUT);
     std::fs::write(&output, text).with_context(|| format!("cannot write {}", output.display()))?;
     println!("{OUTPUT}: {count} models of {} providers from {PACKAGE} {version}", tables.len());
@@ -74,9 +78,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool> {
 }
 
 /// The catalogue's text and how many models it holds.
-fn convert(version: &str, tables: &BTreeMap<String, Value>) -> Result<(String, usize)> {
+fn convert(version: &str, date: &str, tables: &BTreeMap<String, Value>) -> Result<(String, usize)> {
     let mut count = 0;
-    let source = serde_json::json!({ "package": PACKAGE, "version": version });
+    let source = serde_json::json!({ "package": PACKAGE, "version": version, "date": date });
     let mut text = format!("{{\"source\":{source},\n\"providers\":{{");
     let mut first = true;
     for (provider, table) in tables {
@@ -180,7 +184,7 @@ mod tests {
             serde_json::json!({"w": {"chat:b": model("b"), "image:i": image}, "v": {"chat:a": model("a")}});
         let empty = serde_json::json!({"w": {"image:i": image}});
         let tables = BTreeMap::from([("p".to_owned(), table), ("q".to_owned(), empty)]);
-        let expect = r#"{"source":{"package":"@earendil-works/pi-ai","version":"1"},
+        let expect = r#"{"source":{"package":"@earendil-works/pi-ai","version":"1","date":"2026-01-02"},
 "providers":{
 "p":[
 {"id":"a","name":"N","api":"w","baseUrl":"u","reasoning":false,"input":["text"],"cost":{"input":1},"contextWindow":1,"maxTokens":2},
@@ -188,6 +192,6 @@ mod tests {
 ]
 }}
 "#;
-        assert_eq!(convert("1", &tables).unwrap(), (expect.to_owned(), 2));
+        assert_eq!(convert("1", "2026-01-02", &tables).unwrap(), (expect.to_owned(), 2));
     }
 }

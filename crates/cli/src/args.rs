@@ -582,6 +582,12 @@ pub(crate) struct ModelsArgs {
     /// Include models without a credential, and those whose API is not supported yet.
     #[arg(long)]
     pub(crate) all: bool,
+    /// Take the catalogue of models from a file or a URL; without a value, from where it was taken the last time.
+    #[arg(long, value_name = "FILE|URL", num_args = 0..=1, conflicts_with_all = ["search", "all"])]
+    pub(crate) refresh: Option<Option<String>>,
+    /// Go back to the catalogue that comes with the program.
+    #[arg(long, conflicts_with_all = ["search", "all", "refresh"])]
+    pub(crate) built_in: bool,
     /// Print JSON for programs: one object, or one per line.
     #[arg(long)]
     pub(crate) json: bool,

@@ -2,10 +2,9 @@
 
 use std::io::Write as _;
 
+use quipu_host::{Home, KeptCatalogue, OpenRequest};
 use quipu_protocol::Model;
-use quipu_providers::{SourcedModel, is_supported};
-
-use quipu_host::OpenRequest;
+use quipu_providers::{CatalogueSource, SourcedModel, is_supported};
 
 use crate::args::{ModelsArgs, StoreArg};
 use crate::console::current_dir;
@@ -15,6 +14,18 @@ use crate::print::{Paint, note, printable};
 
 pub(crate) async fn run(args: &ModelsArgs) -> Result<(), Failure> {
     let home = home(&StoreArg::default())?;
+    if let Some(from) = &args.refresh {
+        return refresh(&home, from.as_deref(), args.json).await;
+    }
+    if args.built_in {
+        let was_other = quipu_host::remove_catalogue(&home)?;
+        note(if was_other {
+            "The built-in catalogue is used again."
+        } else {
+            "The built-in catalogue is used."
+        });
+        return Ok(());
+    }
     home.sources().models().gather().await;
     let settings = home.settings();
     let wanted = args.search.as_deref().unwrap_or_default().to_lowercase();
@@ -85,6 +96,42 @@ pub(crate) async fn run(args: &ModelsArgs) -> Result<(), Failure> {
     }
     if !args.json && shown + hidden == 0 {
         note("No model matches.");
+    }
+    if !args.json {
+        let CatalogueSource { date, from } = settings.catalogue();
+        match from {
+            Some(from) => note(format!("Catalogue of {date} from {from}.")),
+            None => note(format!("Built-in catalogue of {date}.")),
+        }
+    }
+    Ok(())
+}
+
+/// Problems of a catalogue that are named at most.
+const NAMED: usize = 10;
+
+async fn refresh(home: &Home, from: Option<&str>, json: bool) -> Result<(), Failure> {
+    let KeptCatalogue { path, catalogue } = quipu_host::refresh_catalogue(home, from).await?;
+    for problem in catalogue.problems.iter().take(NAMED) {
+        note(format!("Ignored: {problem}"));
+    }
+    if let Some(more) = catalogue.problems.len().checked_sub(NAMED).filter(|more| *more > 0) {
+        note(format!("Ignored: {more} more"));
+    }
+    let mut out = crate::console::stdout();
+    if json {
+        let row = serde_json::json!({
+            "models": catalogue.models,
+            "providers": catalogue.providers,
+            "date": catalogue.source.date,
+            "from": catalogue.source.from,
+            "ignored": catalogue.problems.len(),
+            "path": path,
+        });
+        writeln!(out, "{row}")?;
+    } else {
+        let (models, providers, date) = (catalogue.models, catalogue.providers, &catalogue.source.date);
+        writeln!(out, "Kept in {}: {models} models of {providers} providers, of {date}.", path.display())?;
     }
     Ok(())
 }

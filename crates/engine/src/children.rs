@@ -23,7 +23,7 @@ use crate::clock::fresh_id;
 use crate::commit::Committer;
 use crate::engine::{Engine, SessionOptions};
 use crate::identity::Prompt;
-use crate::models::ModelLookupError;
+use crate::models::{ModelLookupError, PurposeModel, may_see, purpose_model};
 use crate::owner::Lease;
 use crate::runner::{
     Backend, CallAnswer, CallOrder, ChildAnswer, ChildOrder, ModelRoute, RUNNER_AT_ONCE, RUNNER_DEPTH,
@@ -202,14 +202,21 @@ impl Children {
         }
     }
 
-    /// The model that is named, if one is.
+    /// The model that is named, if one is; else the one that the user set for the purpose.
     pub(crate) async fn find(&self, terms: &Terms) -> Result<Option<ModelRoute>, RunnerError> {
-        let Some(name) = terms.model.clone() else { return Ok(None) };
-        let own = &self.0.options.model;
+        let options = &self.0.options;
+        let Some(name) = terms.model.clone() else {
+            let purpose = terms.purpose.as_str().to_owned();
+            let find = purpose_model(options.models.clone(), purpose);
+            let found = tokio::time::timeout_at(terms.until, find).await;
+            let found = found.map_err(|_| RunnerError::Deadline { after: terms.after })??;
+            return Ok(found.map(|PurposeModel { model, provider, .. }| (model, provider)));
+        };
+        let own = &options.model;
         if (&own.provider, &own.id) == (&name.provider, &name.id) {
-            return Ok(Some((own.clone(), self.0.options.provider.clone())));
+            return Ok(Some((own.clone(), options.provider.clone())));
         }
-        let models = self.0.options.models.clone().ok_or(ModelLookupError::NoOthers)?;
+        let models = options.models.clone().ok_or(ModelLookupError::NoOthers)?;
         // It may read files, and run a command that knows a key.
         let find = tokio::task::spawn_blocking(move || models.find(&name.provider, &name.id));
         match tokio::time::timeout_at(terms.until, find).await {
@@ -228,7 +235,9 @@ impl Children {
     /// The model that is asked where no session says which.
     async fn carried(&self, terms: &Terms) -> Result<ModelRoute, RunnerError> {
         let options = &self.0.options;
-        let found = self.find(terms).await?;
+        let is_named = terms.model.is_some();
+        let found =
+            self.find(terms).await?.filter(|(_, other)| is_named || may_see(&*options.provider, &**other));
         Ok(found.unwrap_or_else(|| (options.model.clone(), options.provider.clone())))
     }
 

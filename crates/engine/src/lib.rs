@@ -77,7 +77,7 @@ pub use identity::{
     IDENTITY_LIMIT, IdentityError, IdentitySettings, identity_hash, identity_text, read_identity,
 };
 pub use merge::{Merge, MergeReport};
-pub use models::{ModelLookupError, Models};
+pub use models::{ModelLookupError, Models, PurposeModel};
 pub use opening::OpenedSession;
 pub use outputs::{KeptOutputs, Outputs};
 pub use owner::is_dead_owner;

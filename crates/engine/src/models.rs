@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quipu_protocol::{Model, ModelError};
+use quipu_protocol::{Model, ModelError, Thinking};
 use quipu_providers::{FindError, Provider};
 
 /// Why a session cannot continue with a model.
@@ -33,4 +33,47 @@ pub trait Models: Send + Sync + 'static {
     /// # Errors
     /// It is not known, or cannot be called.
     fn find(&self, provider: &str, id: &str) -> Result<(Arc<Model>, Arc<dyn Provider>), ModelLookupError>;
+
+    /// The model for calls and child sessions of a purpose that name none: `compaction` and `branch_summary` for summaries,
+    /// and those of [`RunnerPurpose`](crate::RunnerPurpose). `None`: the session's model. Called as [`Self::find`].
+    ///
+    /// # Errors
+    /// As [`Self::find`].
+    fn find_for(&self, purpose: &str) -> Result<Option<PurposeModel>, ModelLookupError> {
+        let _ = purpose;
+        Ok(None)
+    }
+}
+
+/// The model for calls of a purpose.
+pub struct PurposeModel {
+    /// The model.
+    pub model: Arc<Model>,
+    /// What carries requests to it.
+    pub provider: Arc<dyn Provider>,
+    /// Its level of thinking, where the user set one.
+    pub thinking: Option<Thinking>,
+}
+
+impl std::fmt::Debug for PurposeModel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let name = format_args!("{}/{}", self.model.provider, self.model.id);
+        f.debug_struct("PurposeModel").field("model", &name).finish_non_exhaustive()
+    }
+}
+
+/// The model that the user set for calls of a purpose.
+pub(crate) async fn purpose_model(
+    models: Option<Arc<dyn Models>>,
+    purpose: String,
+) -> Result<Option<PurposeModel>, ModelLookupError> {
+    let Some(models) = models else { return Ok(None) };
+    // It may read files, and run a command that knows a key.
+    let found = tokio::task::spawn_blocking(move || models.find_for(&purpose)).await;
+    found.unwrap_or_else(|error| Err(ModelLookupError::Failed { why: error.to_string() }))
+}
+
+/// Whether what a model carried by `own` may see can go to `other`: what may be meant for this machine alone stays on it.
+pub(crate) fn may_see(own: &dyn Provider, other: &dyn Provider) -> bool {
+    other.is_local() || !own.is_local()
 }

@@ -8,6 +8,7 @@
 //! answer to the [`OpenRequest`] and opens again.
 
 mod budget;
+mod catalogue;
 mod command_hooks;
 pub mod commands;
 mod context;
@@ -52,6 +53,7 @@ mod tree;
 mod watch;
 
 pub use budget::{Budget, budget_of, spent_today};
+pub use catalogue::{KeptCatalogue, refresh_catalogue, remove_catalogue};
 pub use commands::{CommandCall, CommandError, CommandHandler, CommandRegistry};
 pub use context::make_room;
 pub use entry::{entry_words, room_behind};

@@ -1,9 +1,10 @@
 //! Another model for a session that is open.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use quipu::{ModelLookupError, Models, Provider, Sealer};
+use quipu::{ModelLookupError, Models, Provider, PurposeModel, Sealer};
 use quipu_protocol::Model;
 use quipu_providers::{CallSettings, Selection, Settings};
 
@@ -18,19 +19,31 @@ pub(crate) struct ModelFiles {
     pub(crate) sealer: Arc<Sealer>,
     /// The key that was given on the command line, and the provider that it is for.
     pub(crate) key: Option<(String, String)>,
+    /// Names of models by the purpose that they are for, as the user set them.
+    pub(crate) purposes: BTreeMap<String, String>,
 }
 
 impl Models for ModelFiles {
     fn find(&self, provider: &str, id: &str) -> Result<(Arc<Model>, Arc<dyn Provider>), ModelLookupError> {
+        let PurposeModel { model, provider, .. } = self.look_up(&format!("{provider}/{id}"))?;
+        Ok((model, provider))
+    }
+
+    fn find_for(&self, purpose: &str) -> Result<Option<PurposeModel>, ModelLookupError> {
+        self.purposes.get(purpose).map(|pattern| self.look_up(pattern)).transpose()
+    }
+}
+
+impl ModelFiles {
+    fn look_up(&self, pattern: &str) -> Result<PurposeModel, ModelLookupError> {
         // What is wrong with the files was told when the session was opened.
         let (settings, _) = Settings::load_with(&self.home, self.calls.clone(), &env);
         let (settings, _) = self.sources.applied_to(settings);
         let settings = settings.with_shell(crate::helpers::shell(&self.home));
-        let found = settings.find(None, &format!("{provider}/{id}"))?;
-        let Selection { model, .. } = found;
+        let Selection { model, thinking, .. } = settings.find(None, pattern)?;
         let key = self.key.as_ref().filter(|(of, _)| *of == model.provider).map(|(_, key)| key.as_str());
-        let carries = settings.provider_for(&model, key)?;
+        let provider = settings.provider_for(&model, key)?;
         seal_credentials(&self.sealer, &settings);
-        Ok((model, carries))
+        Ok(PurposeModel { model, provider, thinking })
     }
 }

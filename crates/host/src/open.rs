@@ -243,7 +243,8 @@ async fn prepare(
         let key = request.api_key.clone().map(|key| (options.model.provider.clone(), key));
         let (dir, sealer) = (home.dir.clone(), engine.sealer().clone());
         let (sources, calls) = (home.sources().clone(), config.calls.clone());
-        options.models = Some(Arc::new(ModelFiles { home: dir, sources, calls, sealer, key }));
+        let purposes = config.purpose_models.clone();
+        options.models = Some(Arc::new(ModelFiles { home: dir, sources, calls, sealer, key, purposes }));
     }
     put_system(&mut options, home, engine, request, kept.is_some() && !moved).await?;
     (options.identity, options.declined_identity) = (identity.text, identity.declined);

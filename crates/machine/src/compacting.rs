@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use quipu_protocol::{
     Ack, CallRecord, Checkpoint, Compaction, CompactionReason, CompactionResult, Entry, EpochContext, Event,
-    Json, Limit, Message, ModelError, NodeId, Outcome, Refusal, RunId, StepInfo, ToolSpec, Usage,
+    Json, Limit, Message, Model, ModelError, NodeId, Outcome, Refusal, RunId, StepInfo, ToolSpec, Usage,
 };
 use quipu_transcript::{
     CutPoint, TouchedFiles, compaction_note, cut, estimate_text, measure, sent_tokens, summary_of_note,
@@ -478,4 +478,24 @@ pub fn failed_summary_json(why: Option<&str>, usage: &Usage) -> Json {
         "data": { "error": why, "aborted": why.is_none(), "usage": usage },
     });
     Json::from(&data)
+}
+
+impl Purpose {
+    /// Its word in records, traces and settings.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Compaction => "compaction",
+            Self::Branch => "branch_summary",
+        }
+    }
+}
+
+impl Stretch {
+    /// The same for another model than the session's: what fits its window, and an answer that it can give.
+    #[must_use]
+    pub fn for_model(self, model: &Model) -> Self {
+        let window = if model.context_window == 0 { u64::MAX } else { model.context_window };
+        let most = if model.max_tokens == 0 { u64::MAX } else { model.max_tokens };
+        Self { window, max_tokens: self.max_tokens.min(most), ..self }
+    }
 }

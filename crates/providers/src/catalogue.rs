@@ -14,6 +14,8 @@ use serde::Deserialize;
 static MODELS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/models.deflate"));
 /// Where each provider's models are in it.
 static PACKED: &[(&str, Range<usize>)] = include!(concat!(env!("OUT_DIR"), "/models.rs"));
+/// Where its data is from.
+static SOURCE: &str = include_str!(concat!(env!("OUT_DIR"), "/source.json"));
 static PROVIDERS: &str = include_str!("../data/providers.json");
 
 /// What is known of a provider beside its models.
@@ -35,6 +37,15 @@ pub(crate) struct EnvRow {
     pub(crate) name: String,
     /// Whether it is sent as a bearer token.
     pub(crate) bearer: bool,
+}
+
+/// The day of its data, such as `2026-11-10`.
+pub(crate) fn date() -> String {
+    #[derive(Deserialize)]
+    struct Source {
+        date: String,
+    }
+    serde_json::from_str::<Source>(SOURCE).map(|source| source.date).unwrap_or_default()
 }
 
 /// The providers of the table, in its order: those that models come from first.
@@ -111,5 +122,6 @@ mod tests {
             }
         }
         assert!(models("nobody").is_empty());
+        assert!(date().parse::<jiff::civil::Date>().is_ok(), "{}", date());
     }
 }

@@ -12,6 +12,7 @@ mod bound;
 mod cache;
 mod call;
 mod catalogue;
+mod catalogue_file;
 mod credentials;
 mod decode;
 mod embed;
@@ -48,6 +49,9 @@ pub use body::{Body, Memory, SharedPrefix};
 pub use bound::MostTokens;
 pub use cache::CacheRetention;
 pub use call::CallOptions;
+pub use catalogue_file::{
+    CATALOGUE_FILE, CatalogueError, CatalogueSource, MAX_CATALOGUE_BYTES, NewCatalogue, fetch_catalogue,
+};
 pub use credentials::{
     AuthFile, AuthFileError, CallOutcome, Credential, CredentialError, CredentialRequest, CredentialSource,
     Credentials, Expiry, HeaderText, InvalidCredential, MAX_CREDENTIALS_PER_CALL, RefusedCredential, Scheme,

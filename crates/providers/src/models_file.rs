@@ -10,7 +10,7 @@ use quipu_protocol::Model;
 use serde_json::{Map, Value, json};
 
 use crate::warning::Warning;
-use crate::{catalogue, jsonc, nearest};
+use crate::{jsonc, nearest};
 
 /// Bytes of `models.json` at most.
 const MAX_BYTES: u64 = 16 << 20;
@@ -126,8 +126,12 @@ fn provider(value: &Value) -> Result<ProviderConfig, String> {
 }
 
 /// The provider's models: the catalogue's, changed as the file says, and the file's own.
-pub(crate) fn models(id: &str, config: &ProviderConfig, warnings: &mut Vec<Warning>) -> Vec<Arc<Model>> {
-    let built_in = catalogue::models(id);
+pub(crate) fn models(
+    id: &str,
+    config: &ProviderConfig,
+    known: &[Arc<Model>],
+    warnings: &mut Vec<Warning>,
+) -> Vec<Arc<Model>> {
     for (place, api) in config.named_apis() {
         if !WIRES.lines().any(|wire| wire == api) {
             let near = nearest(api, WIRES.lines().map(str::to_owned));
@@ -155,18 +159,18 @@ pub(crate) fn models(id: &str, config: &ProviderConfig, warnings: &mut Vec<Warni
         }
         Err(error) => warnings.push(Warning(format!("models.json: {place} is not used: {error}."))),
     };
-    for known in built_in {
+    for row in known {
         // The catalogue's own models always have a JSON form.
-        let mut model = serde_json::to_value(&**known).unwrap_or_default();
+        let mut model = serde_json::to_value(&**row).unwrap_or_default();
         if let Some(base_url) = &config.base_url {
             model["baseUrl"] = json!(base_url);
         }
         merge(&mut model, "headers", &config.headers);
         merge(&mut model, "compat", &config.compat);
-        if let Some(Value::Object(changes)) = config.overrides.get(&known.id) {
+        if let Some(Value::Object(changes)) = config.overrides.get(&row.id) {
             apply(&mut model, changes);
         }
-        take(format!("providers.{id}.modelOverrides.{}", known.id), model);
+        take(format!("providers.{id}.modelOverrides.{}", row.id), model);
     }
     for (index, own) in config.models.iter().enumerate() {
         let place = format!("providers.{id}.models[{index}]");
@@ -175,7 +179,7 @@ pub(crate) fn models(id: &str, config: &ProviderConfig, warnings: &mut Vec<Warni
             take(place, Value::Null);
             continue;
         };
-        let like = built_in.first();
+        let like = known.first();
         let mut model = json!({
             "name": own.get("id"),
             "api": config.api.as_ref().or(like.map(|model| &model.api)),

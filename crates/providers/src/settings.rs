@@ -9,6 +9,7 @@ use quipu_protocol::{Json, Model, ModelError, ModelErrorKind};
 use serde_json::Value;
 
 use crate::catalogue;
+use crate::catalogue_file::{CATALOGUE_FILE, Catalogue, CatalogueSource};
 use crate::credentials::{
     AuthEntries, AuthEntry, AuthFile, Credential, Credentials, Keys, Origin, StoredKeys,
 };
@@ -46,6 +47,8 @@ pub struct Settings {
     places: Vec<LocalEndpoint>,
     /// Those that were found, once they were looked for.
     local: OnceLock<Vec<LocalServer>>,
+    /// The models that are known without `models.json`.
+    catalogue: Catalogue,
     /// The keys that are stored.
     keys: Keys,
     /// Where credentials are from that are not stored, by provider.
@@ -93,6 +96,7 @@ impl Settings {
         for (provider, problem) in &auth.odd {
             warnings.push(Warning(format!("{path}: the entry {provider:?} is not used: {problem}.")));
         }
+        let catalogue = Catalogue::load(home, &mut warnings);
         let configs = models_file::read(&home.join("models.json"), &mut warnings);
         let mut names: BTreeSet<String> = BTreeSet::new();
         for (_, row) in catalogue::providers() {
@@ -104,10 +108,13 @@ impl Settings {
         let vars = names.into_iter().map(|name| (name.clone(), value(&name))).collect();
         let configured: BTreeMap<_, _> = configs
             .iter()
-            .map(|(id, config)| (id.clone(), models_file::models(id, config, &mut warnings)))
+            .map(|(id, config)| {
+                (id.clone(), models_file::models(id, config, catalogue.models(id), &mut warnings))
+            })
             .collect();
         let free = calls.local.iter().map(|place| &place.id);
-        let free = free.filter(|id| !configured.contains_key(*id) && catalogue::provider(id).is_none());
+        let is_known = |id: &String| catalogue::provider(id).is_some() || !catalogue.models(id).is_empty();
+        let free = free.filter(|id| !configured.contains_key(*id) && !is_known(id));
         let is_here = |models: &[Arc<Model>]| models.iter().all(|model| is_local(model));
         let own = configured.iter().filter(|(_, models)| is_here(models)).map(|(id, _)| id);
         let here: BTreeSet<_> = free.chain(own).cloned().collect();
@@ -126,6 +133,7 @@ impl Settings {
             options: calls.options,
             places: calls.local,
             local: OnceLock::new(),
+            catalogue,
             keys,
             sources: BTreeMap::new(),
             configured,
@@ -166,7 +174,7 @@ impl Settings {
         for SourcedModel { model, source } in &gathered.models {
             let provider = &model.provider;
             let known =
-                self.configured.get(provider).map_or_else(|| catalogue::models(provider), Vec::as_slice);
+                self.configured.get(provider).map_or_else(|| self.catalogue.models(provider), Vec::as_slice);
             let problem = if known.iter().any(|known| known.id == model.id) {
                 Some("is known already and stays as it is")
             } else {
@@ -191,17 +199,19 @@ impl Settings {
     /// Those that `models.json` changes count as its own.
     pub fn model_sources(&self) -> ModelSources {
         let configured = self.configured.values().flatten();
-        let (built_in, own): (Vec<_>, Vec<_>) = configured.cloned().partition(|model| {
-            let known = catalogue::models(&model.provider);
+        let (known, own): (Vec<_>, Vec<_>) = configured.cloned().partition(|model| {
+            let known = self.catalogue.models(&model.provider);
             known.binary_search_by(|known| known.id.cmp(&model.id)).is_ok_and(|at| known[at] == *model)
         });
-        let others = catalogue::providers().iter().filter(|(id, _)| !self.configured.contains_key(id));
-        let built_in = built_in.into_iter();
-        let built_in = built_in.chain(others.flat_map(|(id, _)| catalogue::models(id).iter().cloned()));
+        let others = self.known_providers().filter(|id| !self.configured.contains_key(*id));
+        let others = others.flat_map(|id| self.catalogue.models(id).iter().cloned());
+        let (taken, built_in): (Vec<_>, Vec<_>) =
+            known.into_iter().chain(others).partition(|model| self.catalogue.is_own(model));
         let local = self.local_servers().iter().flat_map(|server| server.models.iter().cloned());
         ModelSources::default()
             .with(OwnModels { name: "models.json", models: own })
-            .with(OwnModels { name: "catalogue", models: built_in.collect() })
+            .with(OwnModels { name: CATALOGUE_FILE, models: taken })
+            .with(OwnModels { name: "catalogue", models: built_in })
             .with(OwnModels { name: "local servers", models: local.collect() })
     }
 
@@ -212,12 +222,26 @@ impl Settings {
         self
     }
 
+    /// Ids of the providers of the catalogue.
+    fn known_providers(&self) -> impl Iterator<Item = &str> {
+        let built_in = catalogue::providers().iter().map(|(id, _)| id.as_str());
+        built_in.chain(self.catalogue.own_providers())
+    }
+
+    /// The catalogue that is used: the built-in one, or the user's.
+    pub fn catalogue(&self) -> CatalogueSource {
+        self.catalogue.source()
+    }
+
     /// Ids of all providers: those of the catalogue in its order, then those of `models.json`.
     pub fn providers(&self) -> Vec<&str> {
-        let known = catalogue::providers().iter().map(|(id, _)| id.as_str());
-        let own = self.configured.keys().map(String::as_str).filter(|id| catalogue::provider(id).is_none());
-        let is_new = |id: &&str| catalogue::provider(id).is_none() && !self.configured.contains_key(*id);
-        known.chain(own).chain(self.extended.keys().map(String::as_str).filter(is_new)).collect()
+        let is_known = |id: &str| self.known_providers().any(|known| known == id);
+        let own = self.configured.keys().map(String::as_str).filter(|id| !is_known(id));
+        let is_new = |id: &&str| !is_known(id) && !self.configured.contains_key(*id);
+        self.known_providers()
+            .chain(own)
+            .chain(self.extended.keys().map(String::as_str).filter(is_new))
+            .collect()
     }
 
     /// All models, by provider; at the end those of [`Settings::local_servers`].
@@ -235,7 +259,7 @@ impl Settings {
                 let found = self.found_local().iter().find(|server| server.id == provider);
                 found.map_or(&[], |server| server.models.as_slice())
             }
-            None => catalogue::models(provider),
+            None => self.catalogue.models(provider),
         }
     }
 
@@ -276,7 +300,7 @@ impl Settings {
     pub(crate) fn place(&self, provider: &str) -> Option<&LocalEndpoint> {
         let is_set_up = self.configured.contains_key(provider)
             || self.extended.contains_key(provider)
-            || catalogue::provider(provider).is_some();
+            || self.known_providers().any(|known| known == provider);
         self.places.iter().find(|place| place.id == provider).filter(|_| !is_set_up)
     }
 

@@ -387,3 +387,33 @@ fn an_import_is_compacted_in_a_session_below_it() {
     let asked: Vec<String> = messages(world.requests().last().unwrap()).iter().map(wire_text).collect();
     assert!(asked[0].contains("To count.") && asked.last().unwrap() == "three?", "{asked:?}");
 }
+
+#[test]
+fn summary_has_the_model_that_the_settings_name_for_it() {
+    let long = "word ".repeat(400);
+    let world = World::new(answers(&[&long, &long, "## Goal\nTo count.", &long, "## Goal\nTo go on."]));
+    let set = |model: &str| {
+        let settings = json!({
+            "compaction": { "reserveTokens": 1000, "keepRecentTokens": 501 },
+            "purposeModels": { "compaction": model, "No Purpose": "x" },
+        });
+        std::fs::write(world.path("home/.quipu/settings.json"), settings.to_string()).unwrap();
+    };
+    set("thinker:low");
+    world.run(&["-p", "one"]).ok();
+    let ran = world.run(&["-p", "-c", "two"]).ok();
+    assert!(ran.err.contains("purposeModels.No Purpose is ignored: there is no such purpose"), "{}", ran.err);
+    let node = world.run(&["compact"]).ok().text();
+    let models = || -> Vec<String> {
+        world.requests().iter().map(|request| request.json()["model"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(models(), ["test-1", "test-1", "thinker"]);
+    let request = world.run(&["show", node.trim(), "--request"]).ok().text();
+    assert!(request.contains("thinker"), "{request}");
+    // One that cannot be used leaves the session's own, and says so.
+    set("no-such-model");
+    world.run(&["-p", "-c", "three"]).ok();
+    let ran = world.run(&["compact"]).ok();
+    assert!(ran.err.contains("The model set for `compaction` cannot be used"), "{}", ran.err);
+    assert_eq!(models()[3..], ["test-1", "test-1"]);
+}

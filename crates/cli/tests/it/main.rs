@@ -20,6 +20,7 @@ mod browser;
 mod budget;
 #[cfg(test)]
 mod caches;
+mod catalogue;
 #[cfg(test)]
 mod command_hooks;
 #[cfg(test)]

@@ -147,6 +147,8 @@ fn lists_open_and_close_over_an_answer_that_streams() {
     terminal.shows("testing/thinker");
     gates[1].open();
     terminal.types(ESCAPE);
+    // What came right behind it would be taken with it, as Alt and a letter.
+    terminal.hides("testing/thinker");
     terminal.settles("The end.");
     terminal.types("third\r");
     terminal.settles("Last words.");

@@ -101,6 +101,11 @@ impl Caller {
             unanswered: None.into(),
         }
     }
+
+    /// The same for calls of the session itself that another provider carries.
+    pub(crate) fn carried_by(&self, provider: Arc<dyn Provider>) -> Self {
+        Self { purse: self.purse.clone(), ..self.beside(provider) }
+    }
 }
 
 impl Purse {

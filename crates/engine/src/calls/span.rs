@@ -35,8 +35,7 @@ impl CallPurpose {
     fn name(&self) -> &str {
         match self {
             Self::Answer => "answer",
-            Self::Summary(Purpose::Compaction) => "compaction",
-            Self::Summary(Purpose::Branch) => "branch_summary",
+            Self::Summary(purpose) => purpose.word(),
             Self::Side(note) => &note.purpose,
             Self::Standalone(purpose) => purpose,
         }

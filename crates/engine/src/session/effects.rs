@@ -4,17 +4,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures_util::future::FutureExt as _;
-use quipu_protocol::{Content, Entry, Event, Message, Outcome, RunId};
+use quipu_protocol::{Content, Entry, Event, Message, Model, Outcome, RunId, Thinking};
+use quipu_providers::clamp_level;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::calling::{HEADS, HookedOrder, show_responses};
 use super::task::Task;
-use crate::calls::{CallJob, CallPurpose, NextCall};
+use crate::calls::{CallJob, CallPurpose, Caller, NextCall};
 use crate::commit::{Job, MoveJob, PlanJob};
 use crate::files::CallPlace;
 use crate::hooks::{CompactionRequest, HookRecord, HookedCall, HookedCompaction, RunEnd, RunStart, kept};
+use crate::models::{Models, PurposeModel, may_see, purpose_model};
 use crate::policy::SharedPolicy;
 use crate::runner::summarize::Job as SummaryJob;
 use crate::spans;
@@ -105,6 +107,7 @@ impl Task {
                 let session = self.machine.session().clone();
                 let (caller, input) = (self.caller.clone(), self.input.clone());
                 let (sources, toolbox) = (self.sources.clone(), self.toolbox.clone());
+                let models = self.models.clone();
                 let work = async move {
                     if let Some(result) = instead(&toolbox, &run, &stretch, &cancel, &input).await {
                         return drop(input.send(MachineInput::Summarized { run, result }).await);
@@ -118,6 +121,10 @@ impl Task {
                             );
                         }
                     }
+                    let asked = SummaryRoute { caller, model, thinking, stretch };
+                    let (SummaryRoute { caller, model, thinking, stretch }, notice) =
+                        asked.of_purpose(models).await;
+                    tell(&input, notice).await;
                     let tell = input.clone();
                     let job = SummaryJob { session, run: run.clone(), head, model, thinking, tell, cancel };
                     let work = std::panic::AssertUnwindSafe(caller.summarize(&job, &stretch));
@@ -428,5 +435,41 @@ async fn instead(
         HookedCompaction::Blocked(why) => {
             Some(Err(Box::new(NoSummary { why: Some(why), made: Calls::default() })))
         }
+    }
+}
+
+/// A summary to make, and which model makes it.
+struct SummaryRoute {
+    caller: Arc<Caller>,
+    model: Arc<Model>,
+    thinking: Thinking,
+    stretch: Box<Stretch>,
+}
+
+impl SummaryRoute {
+    /// The same with the model that the user set for summaries of this kind. Where that one cannot be used, the session's own
+    /// stays, and the notice says why.
+    async fn of_purpose(self, models: Option<Arc<dyn Models>>) -> (Self, Option<String>) {
+        let word = self.stretch.purpose.word();
+        let found = match purpose_model(models, word.to_owned()).await {
+            Ok(None) => return (self, None),
+            Ok(Some(found)) => found,
+            Err(error) => {
+                let own = &self.model.id;
+                let notice =
+                    format!("The model set for `{word}` cannot be used, so {own} summarizes: {error}");
+                return (self, Some(notice));
+            }
+        };
+        let own = self.caller.provider();
+        if !may_see(&*own, &*found.provider) {
+            let (own, other) = (&self.model.id, &found.model.id);
+            let notice = format!("{own} runs on this machine and {other} does not, so {own} summarizes.");
+            return (self, Some(notice));
+        }
+        let PurposeModel { model, provider, thinking } = found;
+        let stretch = Box::new(self.stretch.for_model(&model));
+        let thinking = clamp_level(&model, thinking.unwrap_or(self.thinking));
+        (Self { caller: Arc::new(self.caller.carried_by(provider)), model, thinking, stretch }, None)
     }
 }

@@ -17,6 +17,7 @@ use crate::calls::Caller;
 use crate::calls::money::{floor_nano, in_dollars, nano};
 use crate::children::{ChildEnd, ChildPlan, ChildTerms, Children};
 use crate::clock::fresh_id;
+use crate::models::may_see;
 use crate::runner::{
     CallAnswer, CallOrder, ChildAnswer, ChildOrder, ModelRoute, RunnerError, SideJob, SideResult, Terms,
     child_draft,
@@ -34,7 +35,9 @@ struct Promise {
 impl Task {
     pub(super) fn side(&mut self, ask: SideAsk) {
         let SideAsk { what, carried, cancel, permit } = ask;
-        let carried = carried.unwrap_or_else(|| (self.machine.model().clone(), self.caller.provider()));
+        let own = self.caller.provider();
+        let carried = carried.filter(|(_, other)| what.names_model() || may_see(&*own, &**other));
+        let carried = carried.unwrap_or_else(|| (self.machine.model().clone(), own));
         if !self.machine.takes_sides() {
             // Before it has a name, or when it is about to end; whoever asked may have gone.
             let ends = self.machine.is_closing();

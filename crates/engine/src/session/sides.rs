@@ -31,6 +31,17 @@ pub(super) enum SideWork {
     Child(Box<ChildOrder>, oneshot::Sender<SideReply<ChildOrder, ChildAnswer>>),
 }
 
+impl SideWork {
+    /// Whether whoever asks named the model.
+    pub(super) fn names_model(&self) -> bool {
+        let terms = match self {
+            Self::Call(order, _) => &order.terms,
+            Self::Child(order, _) => &order.terms,
+        };
+        terms.model.is_some()
+    }
+}
+
 /// What becomes of it.
 pub(super) enum SideReply<O, A> {
     Done(Result<A, RunnerError>),

@@ -24,6 +24,7 @@ use crate::children::Children;
 use crate::clock::{Clock, fresh_id};
 use crate::commit::Job;
 use crate::follower::follow;
+use crate::models::Models;
 use crate::owner::Lease;
 use crate::policy::SharedPolicy;
 use crate::sources::Sources;
@@ -85,6 +86,8 @@ pub(super) struct Task {
     /// What is under way beside the conversation.
     pub(super) sides: Sides,
     pub(super) children: Option<Children>,
+    /// The models for calls of a purpose.
+    pub(super) models: Option<Arc<dyn Models>>,
     /// The deadlines of open questions.
     pub(super) asks: HashMap<AskId, CancellationToken>,
     pub(super) root: CancellationToken,
@@ -153,6 +156,7 @@ impl Task {
             chosen: Vec::new(),
             sides: Sides::default(),
             children: parts.children,
+            models: parts.models,
             asks: HashMap::new(),
             root,
             granting,

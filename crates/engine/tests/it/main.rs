@@ -68,6 +68,7 @@ mod pressure;
 mod provenance;
 #[cfg(test)]
 mod prune;
+mod purposes;
 #[cfg(test)]
 mod reconnect;
 #[cfg(test)]

@@ -2,11 +2,14 @@
 
 use std::path::Path;
 
-use quipu::PublishSettings;
+use quipu::{PublishSettings, RunnerPurpose};
 use quipu_providers::{CallSettings, EmbedderSettings};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::table::{Item, Key, Kind};
+
+/// Purposes of the engine's own calls that can have a model.
+const OWN_PURPOSES: [&str; 2] = ["compaction", "branch_summary"];
 
 /// The usable part of a value, and the problems with the rest.
 pub(super) struct CheckedValue {
@@ -33,6 +36,10 @@ pub(super) fn check(key: &Key, value: &Value) -> CheckedValue {
             Value::Array(items) => return check_list(name, item, items),
             _ => false,
         },
+        Kind::PurposeModels => match value {
+            Value::Object(models) => return check_purposes(name, models),
+            _ => false,
+        },
         Kind::Servers => match value {
             Value::Object(_) | Value::Bool(false) => {
                 let (_, problems) = CallSettings::of_json(&json!({ name: value }));
@@ -56,6 +63,22 @@ pub(super) fn check(key: &Key, value: &Value) -> CheckedValue {
         return CheckedValue::good(value);
     }
     CheckedValue { value: None, problems: vec![format!("{name} must be {}", key.kind.wanted())] }
+}
+
+/// The purposes that exist, with names of models.
+fn check_purposes(name: &str, models: &Map<String, Value>) -> CheckedValue {
+    let (mut good, mut problems) = (Map::new(), Vec::new());
+    for (purpose, model) in models {
+        let is_own = OWN_PURPOSES.contains(&purpose.as_str());
+        if !is_own && RunnerPurpose::new(purpose).is_err() {
+            problems.push(format!("{name}.{purpose} is ignored: there is no such purpose"));
+        } else if model.as_str().is_some_and(|model| !model.trim().is_empty()) {
+            good.insert(purpose.clone(), model.clone());
+        } else {
+            problems.push(format!("{name}.{purpose} must be the name of a model; it is ignored"));
+        }
+    }
+    CheckedValue { value: Some(Value::Object(good)), problems }
 }
 
 /// What of a list can be used.
@@ -139,9 +162,12 @@ pub(super) fn read_words(key: &Key, words: &str) -> Result<Value, String> {
                 words.split(',').map(str::trim).filter(|word| !word.is_empty()).map(one).collect()
             }
         },
-        Kind::Number { .. } | Kind::Amount | Kind::Servers | Kind::Semantic | Kind::Hooks => {
-            serde_json::from_str(words).unwrap_or_else(|_| Value::from(words))
-        }
+        Kind::Number { .. }
+        | Kind::Amount
+        | Kind::PurposeModels
+        | Kind::Servers
+        | Kind::Semantic
+        | Kind::Hooks => serde_json::from_str(words).unwrap_or_else(|_| Value::from(words)),
     };
     let CheckedValue { value, problems } = check(key, &value);
     match problems.into_iter().next() {

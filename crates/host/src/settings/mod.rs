@@ -49,6 +49,8 @@ pub struct Settings {
     pub default_thinking: Option<Thinking>,
     /// The models that are gone through; none for all.
     pub enabled_models: Vec<String>,
+    /// Names of models by the purpose that they are for.
+    pub purpose_models: BTreeMap<String, String>,
     /// How models are called.
     pub calls: CallSettings,
     /// When a context is summed up.
@@ -206,6 +208,12 @@ impl Settings {
             default_model: word("defaultModel").map(str::to_owned),
             default_thinking: word("defaultThinkingLevel").and_then(quipu_providers::parse_level),
             enabled_models: texts("enabledModels"),
+            purpose_models: value("purposeModels")
+                .and_then(Value::as_object)
+                .into_iter()
+                .flatten()
+                .filter_map(|(purpose, model)| Some((purpose.clone(), model.as_str()?.to_owned())))
+                .collect(),
             calls: CallSettings::of_json(&all).0,
             compaction: compaction_settings(&all).0,
             prune: prune_settings(&all).0,

@@ -43,6 +43,9 @@ fn schema_of(key: &Key) -> Value {
             json!({ "type": "array", "items": { "type": "integer", "minimum": 1, "maximum": 65_535 } })
         }
         Kind::List(_) => json!({ "type": "array", "items": { "type": "string" } }),
+        Kind::PurposeModels => {
+            json!({ "type": "object", "additionalProperties": { "type": "string", "minLength": 1 } })
+        }
         Kind::Servers => json!({ "anyOf": [
             { "const": false },
             { "type": "object", "additionalProperties": { "anyOf": [{ "type": "string" }, { "const": false }, { "type": "null" }] } },

@@ -41,6 +41,8 @@ pub enum Kind {
     Word(&'static [&'static str]),
     /// A list of these.
     List(Item),
+    /// Names of models by the purposes that they are for.
+    PurposeModels,
     /// Addresses of model servers by their ids, or `false`.
     Servers,
     /// The embedding model of the semantic search, or `false`.
@@ -182,6 +184,14 @@ pub const KEYS: &[Key] = &[
         Now,
         ALLOWED,
         "models that the keys for the next model cycle through",
+    ),
+    key(
+        "purposeModels",
+        Kind::PurposeModels,
+        "{}",
+        NextSession,
+        NETWORK,
+        "models for calls of a purpose, such as `compaction`; all others use the session's model",
     ),
     key(
         "cacheRetention",
@@ -507,6 +517,7 @@ impl Kind {
             Self::List(Item::Writable) => "a list of paths, such as [\"default\", \"~/data\"]".to_owned(),
             Self::List(Item::Port) => "a list of ports, such as [8080]".to_owned(),
             Self::List(Item::Service) => "a list of services, such as [\"localhost:5432\"]".to_owned(),
+            Self::PurposeModels => "an object of names of models".to_owned(),
             Self::Servers => "an object of URLs, or false".to_owned(),
             Self::Semantic => "an object, or false".to_owned(),
             Self::Hooks => "an object of events".to_owned(),
@@ -525,7 +536,7 @@ impl Kind {
             Self::List(Item::Port) => "list of numbers".to_owned(),
             Self::List(_) => "list of texts".to_owned(),
             Self::Servers | Self::Semantic => "object, or `false`".to_owned(),
-            Self::Hooks => "object".to_owned(),
+            Self::PurposeModels | Self::Hooks => "object".to_owned(),
         }
     }
 }
