@@ -7,7 +7,7 @@ use crate::encode::{assistant, body, call, conversation, image, request, result,
 use crate::wires::{WIRES, Wire, api};
 use crate::{encode, encode_completions, encode_contents, encode_responses};
 
-fn model(wire: Wire) -> Model {
+pub(crate) fn model(wire: Wire) -> Model {
     match wire {
         Wire::Messages => encode::model(),
         Wire::Completions => encode_completions::model(),
@@ -17,7 +17,7 @@ fn model(wire: Wire) -> Model {
 }
 
 /// An answer of the model of this wire.
-fn own(wire: Wire, content: Vec<Content>) -> Message {
+pub(crate) fn own(wire: Wire, content: Vec<Content>) -> Message {
     match wire {
         Wire::Messages => assistant("claude-test-1", content),
         Wire::Completions => encode_completions::own(content),
@@ -27,7 +27,7 @@ fn own(wire: Wire, content: Vec<Content>) -> Message {
 }
 
 /// The signature of an answer's thinking on this wire.
-fn proof(wire: Wire) -> &'static str {
+pub(crate) fn proof(wire: Wire) -> &'static str {
     match wire {
         Wire::Messages => "proof==",
         Wire::Completions => "reasoning_content",
@@ -37,7 +37,7 @@ fn proof(wire: Wire) -> &'static str {
 }
 
 /// A wire that is not this one.
-fn other(wire: Wire) -> Wire {
+pub(crate) fn other(wire: Wire) -> Wire {
     if wire == Wire::Messages { Wire::Completions } else { Wire::Messages }
 }
 

@@ -28,6 +28,7 @@ mod http;
 #[cfg(test)]
 mod model_sources;
 #[cfg(test)]
+mod peer_bodies;
 mod quirks;
 #[cfg(test)]
 mod recordings;
