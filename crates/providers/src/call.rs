@@ -18,6 +18,7 @@ use crate::net::{self, LocalRoute};
 use crate::outgoing::ResponseHead;
 use crate::target::Target;
 use crate::time::now;
+use crate::wrong_api;
 use crate::{CacheRetention, Call, CallEnd, CallEvent, Charge, RetryAsk, ThinkingBudgets};
 
 /// Bytes of an error's body that are read.
@@ -384,6 +385,11 @@ pub(crate) async fn answered<'a>(
     }
     let failure = refused(&name, &mut response, options).await;
     let mut failure = Failure { error: info.complete(failure.error), ..failure };
+    if info.status == Some(404)
+        && let Some(hint) = wrong_api::hint(target, body).await
+    {
+        failure.error.message = format!("{} {}", failure.error.message, printable(&hint, &target.secrets));
+    }
     // The statuses that a proxy gives in its own name.
     match (info.status, net::proxy_of(&target.url, options.local)) {
         (Some(407), Some(proxy)) => {

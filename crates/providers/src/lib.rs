@@ -42,6 +42,7 @@ mod thinking;
 mod time;
 mod values;
 mod warning;
+mod wrong_api;
 
 pub use anthropic::AnthropicMessages;
 pub use assemble::tool_arguments;

@@ -36,3 +36,5 @@ mod recordings;
 mod settings;
 #[cfg(test)]
 mod wires;
+
+mod wrong_api;
