@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 
 use super::contest::Contest;
 use super::programs::{Contender, Stage};
-use super::wires::Reply;
+use super::wires::{Api, Reply};
 use super::{Benchmark, Context, Row};
 
 pub(super) const HELLO: Benchmark =
@@ -13,30 +13,54 @@ pub(super) const TURNS: Benchmark =
     Benchmark { name: "turns", about: "tool loops of 50, 200 and 800 turns", run: turns };
 pub(super) const DELTAS: Benchmark =
     Benchmark { name: "deltas", about: "an answer of 20,000 pieces", run: deltas };
+pub(super) const APIS: Benchmark =
+    Benchmark { name: "apis", about: "hello, turns of `read` and deltas with each other API", run: apis };
 
 const ALL: &[Contender] = &[Contender::Quipu, Contender::Pi, Contender::Codex];
 
 fn hello(context: &Context) -> Result<Vec<Row>> {
-    let contest = Contest {
-        bench: HELLO.name,
-        what: "hello",
-        parts: &[
-            ("wall", "ms"),
-            ("start to first request", "ms"),
-            ("processor", "ms"),
-            ("peak memory", "MiB"),
-            ("bytes of the request", "B"),
-        ],
-        contenders: ALL,
-    };
+    hello_on(context, HELLO.name, "hello", ALL, Api::MESSAGES)
+}
+
+fn hello_on(
+    context: &Context,
+    bench: &'static str,
+    what: &str,
+    contenders: &[Contender],
+    api: Api,
+) -> Result<Vec<Row>> {
+    let parts = &[
+        ("wall", "ms"),
+        ("start to first request", "ms"),
+        ("processor", "ms"),
+        ("peak memory", "MiB"),
+        ("bytes of the request", "B"),
+    ];
+    let contest = Contest { bench, what, parts, contenders };
     let prepare = |stage: &Stage<'_>| stage.warm_up();
-    contest.run(context, prepare, |stage, _| {
+    contest.run_on(api, context, prepare, |stage, _| {
         let sample = stage.run(&stage.prompt(None, "hello")?, [stage.hello()])?;
         let first = sample.first_request_ms();
         let bytes = sample.served.first().map(|request| request.body_bytes as f64);
         let cost = sample.cost;
         Ok(vec![Some(cost.wall_ms), first, Some(cost.cpu_ms), Some(cost.peak_mib), bytes])
     })
+}
+
+/// Ours and Pi, which have these APIs.
+fn apis(context: &Context) -> Result<Vec<Row>> {
+    let both = &ALL[..2];
+    let mut rows = Vec::new();
+    for api in Api::OTHERS {
+        let (bench, name) = (APIS.name, api.name);
+        rows.extend(hello_on(context, bench, &format!("{name}, hello"), both, *api)?);
+        let count = context.sizes.turns.get(1).or(context.sizes.turns.first()).copied().unwrap_or(1);
+        let what = format!("{name}, {count} turns of `read`");
+        rows.extend(turns_on(context, bench, &what, (Turn::Read, count), both, *api)?);
+        let count = super::number(context.sizes.deltas as f64);
+        rows.extend(deltas_on(context, bench, &format!("{name}, {count} deltas"), both, *api)?);
+    }
+    Ok(rows)
 }
 
 /// What one turn does.
@@ -53,42 +77,49 @@ fn turns(context: &Context) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for (turn, name, contenders) in kinds {
         for count in context.sizes.turns {
-            let contest = Contest {
-                bench: TURNS.name,
-                what: &format!("{count} turns of {name}"),
-                parts: &[
-                    ("between reply and request", "ms"),
-                    ("first tenth", "ms"),
-                    ("last tenth", "ms"),
-                    ("processor for a turn", "ms"),
-                    ("peak memory", "MiB"),
-                ],
-                contenders,
-            };
-            let prepare = |stage: &Stage<'_>| {
-                std::fs::write(stage.project().join("a.txt"), "one\ntwo\nthree\n")?;
-                let cost = stage.warm_up()?;
-                check_tool(stage, turn)?;
-                Ok(cost)
-            };
-            rows.extend(contest.run(context, prepare, |stage, hello| {
-                let script = tool_loop(stage, turn, "true", *count);
-                let sample = stage.run(&stage.prompt(None, "go")?, script)?;
-                let gaps = sample.gaps_ms();
-                let tenth = (count / 10).max(1);
-                // Start and end are the same however many turns there are.
-                let processor = (sample.cost.cpu_ms - hello.cpu_ms) / *count as f64;
-                Ok(vec![
-                    median(&gaps),
-                    median(&gaps[..tenth]),
-                    median(&gaps[count - tenth..]),
-                    Some(processor),
-                    Some(sample.cost.peak_mib),
-                ])
-            })?);
+            let what = format!("{count} turns of {name}");
+            rows.extend(turns_on(context, TURNS.name, &what, (turn, *count), contenders, Api::MESSAGES)?);
         }
     }
     Ok(rows)
+}
+
+fn turns_on(
+    context: &Context,
+    bench: &'static str,
+    what: &str,
+    (turn, count): (Turn, usize),
+    contenders: &[Contender],
+    api: Api,
+) -> Result<Vec<Row>> {
+    let parts = &[
+        ("between reply and request", "ms"),
+        ("first tenth", "ms"),
+        ("last tenth", "ms"),
+        ("processor for a turn", "ms"),
+        ("peak memory", "MiB"),
+    ];
+    let prepare = |stage: &Stage<'_>| {
+        std::fs::write(stage.project().join("a.txt"), "one\ntwo\nthree\n")?;
+        let cost = stage.warm_up()?;
+        check_tool(stage, turn)?;
+        Ok(cost)
+    };
+    Contest { bench, what, parts, contenders }.run_on(api, context, prepare, |stage, hello| {
+        let script = tool_loop(stage, turn, "true", count);
+        let sample = stage.run(&stage.prompt(None, "go")?, script)?;
+        let gaps = sample.gaps_ms();
+        let tenth = (count / 10).max(1);
+        // Start and end are the same however many turns there are.
+        let processor = (sample.cost.cpu_ms - hello.cpu_ms) / count as f64;
+        Ok(vec![
+            median(&gaps),
+            median(&gaps[..tenth]),
+            median(&gaps[count - tenth..]),
+            Some(processor),
+            Some(sample.cost.peak_mib),
+        ])
+    })
 }
 
 /// A tool that only says that it cannot work would be quick.
@@ -111,7 +142,7 @@ fn tool_loop(stage: &Stage<'_>, turn: Turn, line: &str, count: usize) -> Vec<Rep
         Turn::Read => ("read", r#"{"path":"a.txt"}"#.to_owned()),
         Turn::Bash => stage.who.shell(line),
     };
-    let call = |index: usize| stage.who.wire().call(&format!("call_{index}"), tool, &arguments);
+    let call = |index: usize| stage.wire().call(&format!("call_{index}"), tool, &arguments);
     (0..count).map(call).chain([stage.hello()]).collect()
 }
 
@@ -122,19 +153,24 @@ fn median(values: &[f64]) -> Option<f64> {
 }
 
 fn deltas(context: &Context) -> Result<Vec<Row>> {
-    let count = context.sizes.deltas;
-    let contest = Contest {
-        bench: DELTAS.name,
-        what: &format!("{} deltas", super::number(count as f64)),
-        parts: &[("wall", "ms"), ("processor", "ms"), ("peak memory", "MiB")],
-        contenders: ALL,
-    };
+    let what = format!("{} deltas", super::number(context.sizes.deltas as f64));
+    deltas_on(context, DELTAS.name, &what, ALL, Api::MESSAGES)
+}
+
+fn deltas_on(
+    context: &Context,
+    bench: &'static str,
+    what: &str,
+    contenders: &[Contender],
+    api: Api,
+) -> Result<Vec<Row>> {
+    let parts = &[("wall", "ms"), ("processor", "ms"), ("peak memory", "MiB")];
     let prepare = |stage: &Stage<'_>| {
         stage.warm_up()?;
-        let deltas: Vec<String> = (0..count).map(|index| format!("word{index} ")).collect();
-        Ok(stage.who.wire().text(&deltas))
+        let deltas: Vec<String> = (0..context.sizes.deltas).map(|index| format!("word{index} ")).collect();
+        Ok(stage.wire().text(&deltas))
     };
-    contest.run(context, prepare, |stage, reply| {
+    Contest { bench, what, parts, contenders }.run_on(api, context, prepare, |stage, reply| {
         let cost = stage.run(&stage.prompt(None, "hello")?, [reply.clone()])?.cost;
         Ok(vec![Some(cost.wall_ms), Some(cost.cpu_ms), Some(cost.peak_mib)])
     })

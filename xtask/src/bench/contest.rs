@@ -6,6 +6,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 
 use super::programs::{Contender, Stage};
+use super::wires::Api;
 use super::{Context, Row};
 
 /// A peer whose first run takes longer is run fewer times.
@@ -39,6 +40,17 @@ impl Contest<'_> {
         prepare: impl Fn(&Stage<'_>) -> Result<T>,
         sample: impl Fn(&Stage<'_>, &T) -> Result<Vec<Option<f64>>>,
     ) -> Result<Vec<Row>> {
+        self.run_on(Api::MESSAGES, context, prepare, sample)
+    }
+
+    /// The same with models of this API; Codex has its own.
+    pub(super) fn run_on<T>(
+        &self,
+        api: Api,
+        context: &Context,
+        prepare: impl Fn(&Stage<'_>) -> Result<T>,
+        sample: impl Fn(&Stage<'_>, &T) -> Result<Vec<Option<f64>>>,
+    ) -> Result<Vec<Row>> {
         let mut lanes = Vec::new();
         for who in self.contenders {
             let name = format!("{}{}", self.what, who.suffix());
@@ -46,7 +58,7 @@ impl Contest<'_> {
                 continue;
             }
             eprintln!("bench: {name}");
-            let lane = Stage::new(context, *who).and_then(|stage| {
+            let lane = Stage::on(context, *who, api).and_then(|stage| {
                 let prepared = prepare(&stage)?;
                 Ok(Lane { stage, prepared, samples: Vec::new(), runs: context.runs })
             });

@@ -39,6 +39,7 @@ const BENCHMARKS: &[Benchmark] = &[
     agent::HELLO,
     agent::TURNS,
     agent::DELTAS,
+    agent::APIS,
     terminal::BENCHMARK,
     terminal_session::BENCHMARK,
     sessions::RESUME,

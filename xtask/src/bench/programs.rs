@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::measure::{self, Cost};
 use super::server::{ModelServer, ServedRequest};
-use super::wires::{Reply, Wire};
+use super::wires::{Api, Reply, Wire};
 use super::{Context, Peers};
 
 /// One program in one way of running it.
@@ -47,13 +47,6 @@ impl Contender {
         }
     }
 
-    pub(super) fn wire(self) -> Wire {
-        match self {
-            Self::Quipu | Self::QuipuOpen | Self::Pi => Wire::Messages,
-            Self::Codex | Self::CodexConfined => Wire::Responses,
-        }
-    }
-
     /// The tool that runs a command line, and its arguments for this one.
     pub(super) fn shell(self, line: &str) -> (&'static str, String) {
         match self {
@@ -67,6 +60,8 @@ impl Contender {
 pub(super) struct Stage<'a> {
     context: &'a Context,
     pub(super) who: Contender,
+    /// The API of its model.
+    api: Api,
     directory: tempfile::TempDir,
     server: ModelServer,
 }
@@ -80,17 +75,22 @@ pub(super) struct Sample {
 
 impl<'a> Stage<'a> {
     pub(super) fn new(context: &'a Context, who: Contender) -> Result<Self> {
+        Self::on(context, who, Api::MESSAGES)
+    }
+
+    /// One on which the program calls a model with this API; Codex has one alone.
+    pub(super) fn on(context: &'a Context, who: Contender, api: Api) -> Result<Self> {
         let directory = tempfile::tempdir_in(&context.scratch)?;
         let server = ModelServer::start()?;
-        let stage = Self { context, who, directory, server };
+        let stage = Self { context, who, api, directory, server };
         for folder in [stage.home(), stage.project(), stage.settings(), stage.path("tmp")] {
             std::fs::create_dir_all(folder)?;
         }
         // No context is ever so full that a program compacts it by itself.
         let models = |base: &str| {
             let model = json!({ "id": "m", "contextWindow": 1_000_000_000, "maxTokens": 4_000 });
-            let api = "anthropic-messages";
-            json!({ "providers": { "fake": { "baseUrl": base, "api": api, "apiKey": "bench", "models": [model] }}})
+            let base = format!("{base}{}", api.path);
+            json!({ "providers": { "fake": { "baseUrl": base, "api": api.name, "apiKey": api.key, "models": [model] }}})
         };
         let files = match who {
             Contender::Quipu | Contender::QuipuOpen => {
@@ -263,7 +263,15 @@ impl<'a> Stage<'a> {
 
     /// The shortest answer.
     pub(super) fn hello(&self) -> Reply {
-        self.who.wire().text(&["Hello.".to_owned()])
+        self.wire().text(&["Hello.".to_owned()])
+    }
+
+    /// What the program is answered in.
+    pub(super) fn wire(&self) -> Wire {
+        match self.who {
+            Contender::Quipu | Contender::QuipuOpen | Contender::Pi => self.api.wire,
+            Contender::Codex | Contender::CodexConfined => Wire::Responses,
+        }
     }
 }
 

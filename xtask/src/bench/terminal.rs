@@ -183,7 +183,7 @@ fn reply(stage: &Stage<'_>, seconds: u64) -> (Reply, usize) {
         .collect();
     deltas.push(END.to_owned());
     let characters = deltas.iter().map(String::len).sum();
-    (stage.who.wire().text(&deltas).paced(Duration::from_micros(1_000_000 / RATE)), characters)
+    (stage.wire().text(&deltas).paced(Duration::from_micros(1_000_000 / RATE)), characters)
 }
 
 /// Sends a prompt that this answers, and waits for the request.

@@ -1,4 +1,4 @@
-//! What a model server answers, in the two wires that the measured programs speak.
+//! What a model server answers, in the wires that the measured programs speak.
 
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -12,6 +12,37 @@ pub(super) enum Wire {
     Messages,
     /// `POST /v1/responses`.
     Responses,
+    /// `POST /v1/chat/completions`.
+    Completions,
+    /// `POST /v1beta/models/m:streamGenerateContent`.
+    Contents,
+}
+
+/// An API that models of the measured programs are set to, and how they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Api {
+    pub(super) name: &'static str,
+    pub(super) wire: Wire,
+    /// What the base URL has behind the host.
+    pub(super) path: &'static str,
+    /// The key; where the API wants a token of an account, one that names an account.
+    pub(super) key: &'static str,
+}
+
+impl Api {
+    const fn new(name: &'static str, wire: Wire, path: &'static str) -> Self {
+        Self { name, wire, path, key: "bench" }
+    }
+
+    /// The one of all other benchmarks.
+    pub(super) const MESSAGES: Self = Self::new("anthropic-messages", Wire::Messages, "");
+
+    /// All others that a key alone opens.
+    pub(super) const OTHERS: &'static [Self] = &[
+        Self::new("openai-completions", Wire::Completions, "/v1"),
+        Self::new("openai-responses", Wire::Responses, "/v1"),
+        Self::new("google-generative-ai", Wire::Contents, "/v1beta"),
+    ];
 }
 
 /// A whole HTTP answer, made before the clock runs: pieces that are written one after the other.
@@ -44,6 +75,15 @@ impl Wire {
                 }));
                 responses(&item("in_progress", json!([])), body, &item("completed", json!([part(&whole)])))
             }
+            Self::Completions => {
+                completions(deltas.iter().map(|text| json!({ "role": "assistant", "content": text })), "stop")
+            }
+            Self::Contents => {
+                let mut chunks: Vec<_> =
+                    deltas.iter().map(|text| contents(json!({ "text": text }))).collect();
+                end_contents(&mut chunks);
+                chunks
+            }
         };
         Reply::of(&events)
     }
@@ -63,6 +103,18 @@ impl Wire {
                 let delta = json!({ "type": "response.function_call_arguments.delta", "item_id": item_id, "output_index": 0, "delta": arguments });
                 let done = json!({ "type": "response.function_call_arguments.done", "item_id": item_id, "output_index": 0, "arguments": arguments });
                 responses(&item("in_progress", ""), [delta, done], &item("completed", arguments))
+            }
+            Self::Completions => {
+                let function = json!({ "name": tool, "arguments": arguments });
+                let call = json!({ "index": 0, "id": id, "type": "function", "function": function });
+                completions([json!({ "role": "assistant", "tool_calls": [call] })], "tool_calls")
+            }
+            Self::Contents => {
+                let arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
+                let mut chunks =
+                    vec![contents(json!({ "functionCall": { "id": id, "name": tool, "args": arguments } }))];
+                end_contents(&mut chunks);
+                chunks
             }
         };
         Reply::of(&events)
@@ -84,6 +136,34 @@ fn messages(block: &Value, deltas: impl IntoIterator<Item = Value>, stop: &str) 
     events.push(json!({ "type": "message_delta", "delta": delta, "usage": { "output_tokens": 5 } }));
     events.push(json!({ "type": "message_stop" }));
     events
+}
+
+fn completions(deltas: impl IntoIterator<Item = Value>, stop: &str) -> Vec<Value> {
+    let chunk = |delta: Value, stop: Value| {
+        let choices = json!([{ "index": 0, "delta": delta, "finish_reason": stop }]);
+        json!({ "id": "c_1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": choices })
+    };
+    let mut chunks: Vec<_> = deltas.into_iter().map(|delta| chunk(delta, Value::Null)).collect();
+    chunks.push(chunk(json!({}), stop.into()));
+    let usage = json!({ "prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15 });
+    chunks.push(json!({
+        "id": "c_1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [], "usage": usage
+    }));
+    chunks
+}
+
+fn contents(part: Value) -> Value {
+    let content = json!({ "role": "model", "parts": [part] });
+    json!({ "candidates": [{ "index": 0, "content": content }], "modelVersion": "m", "responseId": "r_1" })
+}
+
+/// The last one says that it is.
+fn end_contents(chunks: &mut [Value]) {
+    if let Some(last) = chunks.last_mut() {
+        last["candidates"][0]["finishReason"] = "STOP".into();
+        last["usageMetadata"] =
+            json!({ "promptTokenCount": 10, "candidatesTokenCount": 5, "totalTokenCount": 15 });
+    }
 }
 
 fn responses(begun: &Value, between: impl IntoIterator<Item = Value>, done: &Value) -> Vec<Value> {
@@ -108,8 +188,13 @@ impl Reply {
     fn of(events: &[Value]) -> Self {
         let mut body = Vec::new();
         for event in events {
-            let name = event["type"].as_str().unwrap_or_default();
-            body.extend_from_slice(format!("event: {name}\ndata: {event}\n\n").as_bytes());
+            if let Some(name) = event["type"].as_str() {
+                body.extend_from_slice(format!("event: {name}\n").as_bytes());
+            }
+            body.extend_from_slice(format!("data: {event}\n\n").as_bytes());
+        }
+        if events.last().is_some_and(|last| last["object"] == "chat.completion.chunk") {
+            body.extend_from_slice(b"data: [DONE]\n\n");
         }
         let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: keep-alive\r\n\
                     transfer-encoding: chunked\r\n\r\n";
