@@ -81,3 +81,18 @@ impl Provider for MistralConversations {
         Box::pin(call::run(&self.access, &self.options, &[SESSION_HEADER], call, decoder))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mistral_address_has_its_version_once() {
+        for base in
+            ["https://a.example", "https://a.example/", "https://a.example/v1", "https://a.example/v1/"]
+        {
+            assert_eq!(Form.address(base), "https://a.example/v1/chat/completions");
+        }
+        assert_eq!(Form.address("https://a.example/eu"), "https://a.example/eu/v1/chat/completions");
+    }
+}

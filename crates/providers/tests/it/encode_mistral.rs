@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use quipu_protocol::{AssistantMessage, Content, Json, Message, Model, ModelRequest, Thinking};
-use quipu_providers::{CacheRetention, CallOptions};
+use quipu_providers::{CacheRetention, CallOptions, Settings};
 use serde_json::{Value, json};
 
 use crate::encode::{self, assistant, body, call, encode, image, request, result, thinking, user};
@@ -184,6 +184,20 @@ fn mistral_cache_is_named_unless_it_is_off() {
             wires::provider(&request.model, quipu_providers::Credentials::none(), &[], options).unwrap();
         let body: Value = serde_json::from_slice(&provider.encode(&request).unwrap()).unwrap();
         assert_eq!(body.get("prompt_cache_key").cloned(), named.then(|| json!("é".repeat(64))));
+    }
+}
+
+/// Models of the catalogue with this API can be called once there is a key.
+#[test]
+fn catalogue_models_of_mistral_can_be_called() {
+    let home = tempfile::tempdir().unwrap();
+    let key = |name: &str| (name == "MISTRAL_API_KEY").then(|| "key-0123456789".to_owned());
+    let (settings, warnings) = Settings::load(home.path(), &key);
+    assert!(warnings.is_empty(), "{warnings:?}");
+    let model = settings.default_model().unwrap();
+    assert_eq!((model.provider.as_str(), model.api.as_str()), ("mistral", "mistral-conversations"));
+    for model in settings.models_of("mistral") {
+        assert!(settings.is_available(model) && settings.provider_for(model, None).is_ok(), "{}", model.id);
     }
 }
 
