@@ -109,7 +109,7 @@ async fn account_of_the_credential_wins_over_the_token() {
 }
 
 #[test]
-fn what_is_no_login_says_what_to_do() {
+fn login_that_is_missing_says_what_to_do() {
     let server = FakeServer::start([]);
     let refused = |secret: &str| {
         let credential = Credential::new("a test", Scheme::Key(Secret::new(secret)));
