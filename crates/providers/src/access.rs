@@ -26,6 +26,11 @@ pub(crate) trait WireForm: Send + Sync + 'static {
 
     /// The wire's own headers, with those that carry the credential.
     fn headers(&self, scheme: &Scheme) -> Result<HeaderMap, InvalidCredential>;
+
+    /// Whether all headers together are what the server needs with such a credential.
+    fn check(&self, _scheme: &Scheme, _headers: &HeaderMap) -> Result<(), InvalidCredential> {
+        Ok(())
+    }
 }
 
 /// The way to one model.
@@ -182,6 +187,7 @@ impl Access {
             headers.insert(name, carried(text.expose())?);
         }
         headers.extend(self.configured.clone());
+        self.wire.check(&credential.scheme, &headers)?;
         let base_url = credential.base_url.as_deref().unwrap_or(&self.base_url);
         let secrets: Vec<_> = credential.secrets().map(|secret| secret.expose().to_owned()).collect();
         let target = Target::new(&self.wire.address_for(base_url, &credential.scheme), headers, &secrets)

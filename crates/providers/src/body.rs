@@ -67,6 +67,18 @@ impl Head {
     }
 }
 
+/// Makes the next body with a memory. A debug build makes it from nothing, too: the memory must not change a byte.
+pub(crate) fn make_next(
+    memory: &mut Memory,
+    make: impl Fn(&mut Memory) -> Result<Body, ModelError>,
+) -> Result<Body, ModelError> {
+    let body = make(memory)?;
+    let anew = || make(&mut Memory::default()).map(|body| body.bytes);
+    debug_assert_eq!(Ok(&body.bytes), anew().as_ref(), "a memory changes no byte");
+    debug_assert_eq!(body.id, Body::of(body.bytes.clone()).id, "nor its hash");
+    Ok(body)
+}
+
 /// The part of a body that every longer conversation also begins with.
 struct StablePrefix {
     /// Bytes before it.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use quipu_protocol::{Attempt, Model, ModelError, ModelErrorKind, UnixMs, Usage};
+use quipu_protocol::{Attempt, Model, ModelError, ModelErrorKind, ModelRequest, UnixMs, Usage};
 use reqwest::Response;
 use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use tokio::sync::{mpsc, oneshot};
@@ -88,8 +88,9 @@ pub(crate) fn common_headers() -> HeaderMap {
     all
 }
 
-/// Headers of these names that name the session, where its name can stand in a header.
-pub(crate) fn session_headers(names: &[&'static str], session: Option<&str>) -> HeaderMap {
+/// Headers of these names that name the session, where its name can stand in a header and caches are wanted.
+fn session_headers(names: &[&'static str], request: &ModelRequest, options: &CallOptions) -> HeaderMap {
+    let session = request.session.as_deref().filter(|_| options.cache != CacheRetention::Off);
     let value = session.and_then(|session| HeaderValue::try_from(session).ok());
     let headers = value.into_iter().flat_map(|value| names.iter().map(move |name| (*name, value.clone())));
     headers.map(|(name, value)| (HeaderName::from_static(name), value)).collect()
@@ -137,15 +138,16 @@ fn charge(told: bool, usage: &Usage) -> Charge {
     if told && counts.iter().any(|count| *count > 0) { Charge::Told(*usage) } else { Charge::AtLeast(*usage) }
 }
 
-/// Sends `call.body` until it is answered for good or bad.
+/// Sends `call.body` until it is answered for good or bad. The headers of the names in `session_names` name the session.
 pub(crate) async fn run(
     access: &Access,
     options: &CallOptions,
-    extra: HeaderMap,
+    session_names: &[&'static str],
     call: Call,
     decoder: impl Fn(Arc<Model>, UnixMs) -> Box<dyn AnswerDecoder> + Send,
 ) -> CallEnd {
     let Call { request, body, events, cancel, retries: gate, secrets, headers: changes, responses } = call;
+    let extra = session_headers(session_names, &request, options);
     let started = now();
     let mut attempts: Vec<Attempt> = Vec::new();
     let mut charges: Vec<Charge> = Vec::new();
@@ -167,7 +169,10 @@ pub(crate) async fn run(
                 reached.credential.teach(|secret| learn(secret));
             }
             let mut headers = reached.target.headers.clone();
-            headers.extend(extra.clone());
+            for (name, value) in &extra {
+                // What a person has set stays.
+                headers.entry(name).or_insert_with(|| value.clone());
+            }
             changes.apply(&mut headers, &reached.target);
             let signed = access.signed(&reached, &headers, &body, options).await?;
             Ok::<_, ModelError>((reached, headers, signed))
@@ -515,7 +520,8 @@ async fn refused(name: &str, response: &mut Response, options: &CallOptions) -> 
         _ => None,
     };
     let location = header(response, "location");
-    let complaint = read_complaint(&String::from_utf8_lossy(&error_body(response, options).await));
+    let mut complaint = read_complaint(&String::from_utf8_lossy(&error_body(response, options).await));
+    complaint.explain_limit(Some(now().unsigned_abs() / 1_000));
     let kind = classify(Some(status.as_u16()), &complaint);
     let mut detail = if complaint.message.is_empty() { "without a word".into() } else { complaint.message };
     if let Some(location) = location.filter(|_| status.is_redirection()) {

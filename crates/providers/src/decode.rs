@@ -164,7 +164,8 @@ pub(crate) fn json_of(event: &SseEvent) -> Result<&RawValue, ModelError> {
 
 /// The failure that an event reports.
 pub(crate) fn reported(event: &str) -> ModelError {
-    let complaint = read_complaint(event);
+    let mut complaint = read_complaint(event);
+    complaint.explain_limit(None);
     let mut message = format!("reported a failure: {}", complaint.message);
     if !complaint.kind.is_empty() {
         message = format!("{message} ({})", complaint.kind);

@@ -25,6 +25,47 @@ pub(crate) struct Complaint {
     pub(crate) retry_after: Option<Duration>,
     /// Whether waiting a moment lifts the limit that was reached, where the body names it.
     pub(crate) limit_passes: Option<bool>,
+    /// When the limit of a plan is lifted, in seconds since the epoch.
+    resets_at: Option<u64>,
+    /// The plan whose limit was reached.
+    plan: Option<String>,
+}
+
+impl Complaint {
+    /// Says of the limit of a plan which plan it is and when the limit is lifted. `now` is in seconds since the epoch,
+    /// where it is known.
+    pub(crate) fn explain_limit(&mut self, now: Option<u64>) {
+        let until = self.resets_at.zip(now).map(|(at, now)| Duration::from_secs(at.saturating_sub(now)));
+        self.retry_after = self.retry_after.or(until);
+        let (plan, wait) = (self.plan.take(), self.retry_after.filter(|_| is_plan_limit(&self.kind)));
+        self.limit_passes = self.limit_passes.or_else(|| Some(wait? <= SHORT_WAIT));
+        let plan = plan.map(|plan| format!("plan {plan}"));
+        let wait = wait.map(|wait| format!("resets in {}", rounded(wait)));
+        let more: Vec<_> = [plan, wait].into_iter().flatten().collect();
+        if !more.is_empty() {
+            self.message = format!("{} ({})", self.message.trim_end_matches('.'), more.join(", "));
+        }
+    }
+}
+
+/// The longest wait for which a limit counts as one that passes.
+const SHORT_WAIT: Duration = Duration::from_secs(60);
+
+/// Whether this is a server's word for the limit of a plan.
+fn is_plan_limit(kind: &str) -> bool {
+    matches!(kind, "usage_limit_reached" | "usage_limit_exceeded" | "workspace_usage_limit_reached")
+}
+
+/// A wait in its two largest units.
+fn rounded(wait: Duration) -> String {
+    let seconds = wait.as_secs();
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds.div_ceil(60) % 60);
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..3_541 => format!("{} min", seconds.div_ceil(60)),
+        3_541..86_400 => format!("{} h {minutes} min", seconds.div_ceil(60) / 60),
+        _ => format!("{days} d {hours} h"),
+    }
 }
 
 /// Reads the JSON in which servers complain: `{"error":{"type","message"}}`, `{"error":"…"}`,
@@ -50,6 +91,12 @@ pub(crate) fn read_complaint(body: &str) -> Complaint {
         details: Option<&'a RawValue>,
         #[serde(borrow)]
         request_id: Option<&'a RawValue>,
+        #[serde(borrow)]
+        plan_type: Option<&'a RawValue>,
+        #[serde(borrow)]
+        resets_in_seconds: Option<&'a RawValue>,
+        #[serde(borrow)]
+        resets_at: Option<&'a RawValue>,
     }
     let text = |raw: Option<&RawValue>| raw.and_then(|raw| surrogates::lossy(raw.get()));
     let first = serde_json::from_str::<Vec<&RawValue>>(body).ok().and_then(|list| list.first().copied());
@@ -72,13 +119,17 @@ pub(crate) fn read_complaint(body: &str) -> Complaint {
         text(outer.kind),
         text(outer.code),
     ];
+    let seconds = |raw: Option<&RawValue>| raw?.get().parse::<f64>().ok();
+    let resets_in = seconds(shape.resets_in_seconds).and_then(|wait| Duration::try_from_secs_f64(wait).ok());
     let codes = [shape.code, outer.code].into_iter().flatten();
     let status =
         codes.filter_map(|code| code.get().trim_matches('"').parse().ok()).find(|n| (400..600).contains(n));
     Complaint {
         status,
-        retry_after: details.retry_after,
+        retry_after: details.retry_after.or(resets_in),
         limit_passes: details.limit_passes,
+        resets_at: shape.resets_at.and_then(|raw| raw.get().parse().ok()),
+        plan: text(shape.plan_type).map(|plan| quote(&plan).to_lowercase()).filter(|plan| !plan.is_empty()),
         kind: kinds.into_iter().flatten().find(|kind| kind != "error").unwrap_or_default(),
         message: message.map_or_else(|| quote(body), |message| quote(&message)),
         request_id,
@@ -204,6 +255,7 @@ fn by_word(word: &str) -> Option<ModelErrorKind> {
     use ModelErrorKind as K;
     Some(match word {
         "overloaded_error" | "server_busy" | "overloaded" | "UNAVAILABLE" => K::Overloaded,
+        "server_is_overloaded" | "slow_down" => K::Overloaded,
         "rate_limit_error" | "rate_limit_exceeded" | "RESOURCE_EXHAUSTED" => K::RateLimited,
         "api_error" | "server_error" | "internal_error" | "internal_server_error" | "INTERNAL" => K::Server,
         "timeout_error" | "DEADLINE_EXCEEDED" => K::Timeout,
@@ -241,7 +293,10 @@ const QUOTA: &[&str] = &[
     "gousagelimiterror",
     "freeusagelimiterror",
     "usage limit reached",
+    "usage limit has been reached",
+    "usage_limit_reached",
     "usage_limit_exceeded",
+    "usage_not_included",
     "available balance",
     "credit balance",
     "insufficient_quota",
@@ -297,7 +352,7 @@ pub(crate) fn advice(kind: ModelErrorKind) -> &'static str {
     match kind {
         K::NoCredential => " Set a credential for this provider.",
         K::Auth => " Check the credential of this provider.",
-        K::Quota => " Check the plan and the balance of the account; waiting does not help.",
+        K::Quota => " Check the plan and the balance of the account, or use another model.",
         K::RateLimited | K::Overloaded => " Try again later, or use another model.",
         K::Server | K::StreamEnded => " Try again, or use another model.",
         K::Network => " Check the connection, the proxy settings and the base URL of the provider.",

@@ -22,6 +22,7 @@ pub mod google;
 mod jsonc;
 pub mod laws;
 mod local;
+pub mod mistral;
 mod model_sources;
 mod models_file;
 pub mod net;
@@ -65,6 +66,7 @@ pub use embed::{
 };
 pub use google::GoogleGenerativeAi;
 pub use local::LocalServer;
+pub use mistral::MistralConversations;
 pub use model_sources::{
     GatheredModels, MAX_MODEL_BYTES, MAX_MODELS_PER_SOURCE, ModelSource, ModelSourceError, ModelSources,
     SourcedModel,

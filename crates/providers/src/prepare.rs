@@ -30,6 +30,9 @@ pub(crate) const IMAGES_FOLLOW: &str = "Attached image(s) from tool result:";
 /// request would be refused.
 pub(crate) const MAX_NAME: usize = 64;
 pub(crate) const NO_RESULT: &str = "No result provided";
+pub(crate) const NO_TOOL_OUTPUT: &str = "(no tool output)";
+/// Stands between results and the user's words for servers that want an answer there.
+pub(crate) const RESULTS_READ: &str = "The tool results are in.";
 const IMAGE_OMITTED: &str = "(image omitted: model does not support images)";
 pub(crate) const TOOL_IMAGE_OMITTED: &str = "(tool image omitted: model does not support images)";
 const IMAGE_UNKNOWN: &str = "(image omitted: not a PNG, JPEG, GIF or WebP image in base64)";
@@ -134,14 +137,20 @@ impl Calls {
     /// taken.
     pub(crate) fn open(&mut self, id: &CallId, mut base: String, longest: usize) -> String {
         base.truncate(longest);
-        let mut wire_id = base.clone();
-        let mut count = 1;
+        self.open_as(id, |attempt| {
+            let suffix = if attempt == 0 { String::new() } else { format!("_{}", attempt + 1) };
+            let start = base.len().min(longest - suffix.len());
+            format!("{}{suffix}", &base[..start])
+        })
+    }
+
+    /// Notes a call and gives its id on the wire: the first of these names that is not taken.
+    pub(crate) fn open_as(&mut self, id: &CallId, name: impl Fn(u32) -> String) -> String {
+        let mut attempt = 0;
+        let mut wire_id = name(attempt);
         while !self.taken.insert(wire_id.clone()) {
-            count += 1;
-            let suffix = format!("_{count}");
-            wire_id.clone_from(&base);
-            wire_id.truncate(longest - suffix.len());
-            wire_id.push_str(&suffix);
+            attempt += 1;
+            wire_id = name(attempt);
         }
         self.open.push(Call { id: id.clone(), wire_id: wire_id.clone(), answered: false });
         wire_id
@@ -244,6 +253,22 @@ pub(crate) fn wire_name(text: &str) -> String {
         .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' })
         .collect();
     if name.is_empty() { "_".into() } else { name }
+}
+
+/// FNV-1a: short, and the same everywhere.
+pub(crate) fn fnv(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+/// The blocks as texts; `None` where an image is among them.
+pub(crate) fn texts<'a>(shown: &[UserBlock<'a>]) -> Option<Vec<&'a str>> {
+    let text = |shown: &UserBlock<'a>| match *shown {
+        UserBlock::Text(text) => Some(text),
+        UserBlock::Image { .. } => None,
+    };
+    shown.iter().map(text).collect()
 }
 
 /// Arguments as the wire wants them: an object. What the model wrote that is none is shown to it as text.

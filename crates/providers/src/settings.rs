@@ -15,6 +15,7 @@ use crate::credentials::{
 };
 use crate::google::vertex::{self, VertexPlace};
 use crate::local::{self, LocalEndpoint};
+use crate::mistral::{self, MistralConversations};
 use crate::model_sources::{self, GatheredModels, ModelSources, OwnModels, SourcedModel};
 use crate::models_file::{self, ProviderConfig};
 use crate::openai_responses::AzureDeployment;
@@ -28,11 +29,13 @@ use crate::{anthropic, google, openai, openai_responses};
 const MIN_SECRET: usize = 8;
 
 /// The APIs that can be called.
-const SUPPORTED: [&str; 6] = [
+const SUPPORTED: [&str; 8] = [
     anthropic::API,
     openai::API,
     openai_responses::API,
     openai_responses::AZURE_API,
+    openai_responses::SUBSCRIPTION_API,
+    mistral::API,
     google::API,
     vertex::API,
 ];
@@ -428,7 +431,10 @@ impl Settings {
         }
         Ok(match model.api.as_str() {
             openai::API => Arc::new(OpenAiCompletions::new(&model, credentials, &headers, options)?),
-            openai_responses::API => Arc::new(OpenAiResponses::new(&model, credentials, &headers, options)?),
+            openai_responses::API | openai_responses::SUBSCRIPTION_API => {
+                Arc::new(OpenAiResponses::new(&model, credentials, &headers, options)?)
+            }
+            mistral::API => Arc::new(MistralConversations::new(&model, credentials, &headers, options)?),
             google::API => Arc::new(GoogleGenerativeAi::new(&model, credentials, &headers, options)?),
             vertex::API => {
                 let set = |name: &str| self.variable(provider, name);

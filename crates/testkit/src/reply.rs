@@ -59,7 +59,12 @@ impl Reply {
     pub fn error_on(wire: Wire, status: u16, kind: &str, message: &str) -> Self {
         let error = match wire {
             Wire::Messages => return Self::error(status, kind, message),
-            Wire::Completions | Wire::Responses => {
+            Wire::Chunks => {
+                let body =
+                    serde_json::json!({ "object": "error", "message": message, "type": kind, "code": "1" });
+                return Self::new(status, "application/json", body.to_string());
+            }
+            Wire::Completions | Wire::Responses | Wire::Subscription => {
                 serde_json::json!({ "message": message, "type": kind, "param": null, "code": null })
             }
             Wire::Contents => serde_json::json!({ "code": status, "message": message, "status": kind }),

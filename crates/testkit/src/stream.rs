@@ -16,6 +16,10 @@ pub enum Wire {
     Responses,
     /// Parts of one candidate (`…:streamGenerateContent`).
     Contents,
+    /// Items at the backend of a subscription (`…/codex/responses`).
+    Subscription,
+    /// Deltas of one choice whose content may be a list of chunks (`…/chat/completions`).
+    Chunks,
 }
 
 /// Builds the event stream of one answer, block after block.
@@ -70,8 +74,10 @@ impl Answer {
                 let deltas = halves(text).map(|piece| json!({ "type": "text_delta", "text": piece }));
                 self.block(&json!({ "type": "text", "text": "" }), deltas)
             }
-            Wire::Completions => self.deltas(halves(text).map(|piece| json!({ "content": piece }))),
-            Wire::Responses => {
+            Wire::Completions | Wire::Chunks => {
+                self.deltas(halves(text).map(|piece| json!({ "content": piece })))
+            }
+            Wire::Responses | Wire::Subscription => {
                 let part = json!({ "type": "output_text", "text": text, "annotations": [] });
                 let item = json!({ "type": "message", "role": "assistant", "content": [part] });
                 self.item(&item, "content", "response.output_text.delta", halves(text))
@@ -94,7 +100,11 @@ impl Answer {
             Wire::Completions => {
                 self.deltas(halves(thinking).map(|piece| json!({ "reasoning_content": piece })))
             }
-            Wire::Responses => {
+            Wire::Chunks => self.deltas(halves(thinking).map(|piece| {
+                let thinking = [json!({ "type": "text", "text": piece })];
+                json!({ "content": [{ "type": "thinking", "thinking": thinking }] })
+            })),
+            Wire::Responses | Wire::Subscription => {
                 let part = json!({ "type": "summary_text", "text": thinking });
                 let item = json!({ "type": "reasoning", "summary": [part], "encrypted_content": signature });
                 self.item(&item, "summary", "response.reasoning_summary_text.delta", halves(thinking))
@@ -116,7 +126,9 @@ impl Answer {
                 let detail = json!({ "type": "reasoning.encrypted", "data": data, "index": 0 });
                 self.deltas([json!({ "reasoning_details": [detail] })])
             }
-            Wire::Responses => {
+            // There is no such thing here.
+            Wire::Chunks => self,
+            Wire::Responses | Wire::Subscription => {
                 let item = json!({ "type": "reasoning", "summary": [], "encrypted_content": data });
                 self.item(&item, "summary", "", [])
             }
@@ -147,14 +159,14 @@ impl Answer {
                 let deltas = pieces.map(|piece| json!({ "type": "input_json_delta", "partial_json": piece }));
                 self.block(&json!({ "type": "tool_use", "id": id, "name": name, "input": {} }), deltas)
             }
-            Wire::Completions => {
+            Wire::Completions | Wire::Chunks => {
                 let function = json!({ "name": name, "arguments": "" });
                 let start = json!({ "index": index, "id": id, "type": "function", "function": function });
                 let more = pieces.map(|piece| json!({ "index": index, "function": { "arguments": piece } }));
                 let deltas = std::iter::once(start).chain(more);
                 self.deltas(deltas.map(|call| json!({ "tool_calls": [call] })))
             }
-            Wire::Responses => {
+            Wire::Responses | Wire::Subscription => {
                 let pieces: Vec<&str> = pieces.collect();
                 let mut item = json!({ "type": "function_call", "name": name, "arguments": pieces.concat() });
                 match id.split_once('|') {
@@ -207,8 +219,8 @@ impl Answer {
                 });
                 json!({ "type": "message_start", "message": message })
             }
-            Wire::Completions => chunk(&json!({ "role": "assistant", "content": "" }), None),
-            Wire::Responses => {
+            Wire::Completions | Wire::Chunks => chunk(&json!({ "role": "assistant", "content": "" }), None),
+            Wire::Responses | Wire::Subscription => {
                 let response = json!({
                     "id": "msg_test", "object": "response", "status": "in_progress", "model": "test-model",
                     "output": [], "usage": null,
@@ -235,7 +247,7 @@ impl Answer {
                 })));
                 out.push_str(&self.frame(&json!({ "type": "message_stop" })));
             }
-            Wire::Completions => {
+            Wire::Completions | Wire::Chunks => {
                 let natural = if self.has_calls { "tool_calls" } else { "stop" };
                 let reason = self.stop.as_deref().unwrap_or(natural);
                 out.push_str(&self.frame(&chunk(&json!({}), Some(reason))));
@@ -250,7 +262,7 @@ impl Answer {
                 out.push_str(&self.frame(&last));
                 out.push_str("data: [DONE]\n\n");
             }
-            Wire::Responses => {
+            Wire::Responses | Wire::Subscription => {
                 let reason = self.stop.as_deref().filter(|reason| *reason != "completed");
                 let status = if reason.is_some() { "incomplete" } else { "completed" };
                 let details = reason.map(|reason| json!({ "reason": reason }));
@@ -289,10 +301,10 @@ impl Answer {
 
     fn frame(&self, event: &Value) -> String {
         match self.wire {
-            Wire::Messages | Wire::Responses => {
+            Wire::Messages | Wire::Responses | Wire::Subscription => {
                 format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or_default())
             }
-            Wire::Completions | Wire::Contents => format!("data: {event}\n\n"),
+            Wire::Completions | Wire::Contents | Wire::Chunks => format!("data: {event}\n\n"),
         }
     }
 

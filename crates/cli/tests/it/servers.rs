@@ -61,6 +61,8 @@ fn configure(world: &World, wire: Wire, url: &str) {
         Wire::Completions => "openai-completions",
         Wire::Responses => "openai-responses",
         Wire::Contents => "google-generative-ai",
+        Wire::Subscription => "openai-codex-responses",
+        Wire::Chunks => "mistral-conversations",
     };
     let file = world.path("home/.quipu/models.json");
     let text = std::fs::read_to_string(&file).unwrap();
@@ -207,8 +209,8 @@ fn answers_that_are_none(wire: Wire) {
     check(wire, Reply::sse(vec![0xff; 4096]), 1, &["not answer with an event stream"]);
     let half = match wire {
         Wire::Messages => "event: message_start\ndata: {\"type\":\"message_start\",\n\n",
-        Wire::Completions => "data: {\"id\":\"c-1\",\"choices\":[\n\n",
-        Wire::Responses => "data: {\"type\":\"response.created\",\n\n",
+        Wire::Completions | Wire::Chunks => "data: {\"id\":\"c-1\",\"choices\":[\n\n",
+        Wire::Responses | Wire::Subscription => "data: {\"type\":\"response.created\",\n\n",
         Wire::Contents => "data: {\"candidates\":[\n\n",
     };
     check(wire, Reply::sse(half), 1, &["base URL"]);
@@ -230,8 +232,10 @@ fn errors_in_the_middle_of_an_answer(wire: Wire) {
         let begin = Answer::on(wire).text("Half an answer").unfinished();
         let event = json!({ "type": "error", "error": { "type": kind, "message": message } });
         Reply::sse(match wire {
-            Wire::Messages | Wire::Responses => format!("{begin}event: error\ndata: {event}\n\n"),
-            Wire::Completions | Wire::Contents => {
+            Wire::Messages | Wire::Responses | Wire::Subscription => {
+                format!("{begin}event: error\ndata: {event}\n\n")
+            }
+            Wire::Completions | Wire::Contents | Wire::Chunks => {
                 format!("{begin}data: {{\"error\":{}}}\n\n", event["error"])
             }
         })
@@ -290,8 +294,10 @@ fn a_reply_of_a_hundred_megabytes(wire: Wire) {
                 "type": "content_block_delta", "index": 1, "delta": { "type": "text_delta", "text": words },
             }),
         ),
-        Wire::Completions => (r#"{"choices":[]}"#, json!({ "choices": [{ "delta": { "content": words } }] })),
-        Wire::Responses => (
+        Wire::Completions | Wire::Chunks => {
+            (r#"{"choices":[]}"#, json!({ "choices": [{ "delta": { "content": words } }] }))
+        }
+        Wire::Responses | Wire::Subscription => (
             r#"{"type":"response.output_item.added","output_index":1,"item":{"type":"message"}}"#,
             json!({ "type": "response.output_text.delta", "output_index": 1, "delta": words }),
         ),
@@ -352,8 +358,8 @@ fn events_that_are_repeated(wire: Wire) {
     let said = Reply::sse(twice(Answer::on(wire).text("Ha").stream()));
     match wire {
         Wire::Messages => check(wire, said, 1, &["started block 0 twice", "base URL"]),
-        Wire::Completions | Wire::Contents => drop(works(wire, said, "HHaa")),
-        Wire::Responses => check(wire, said, 1, &["began item 0 twice", "base URL"]),
+        Wire::Completions | Wire::Contents | Wire::Chunks => drop(works(wire, said, "HHaa")),
+        Wire::Responses | Wire::Subscription => check(wire, said, 1, &["began item 0 twice", "base URL"]),
     }
     // What ends an answer may be said again on all.
     let stream = Answer::on(wire).text("Once").stream();
@@ -372,8 +378,8 @@ fn events_that_are_repeated(wire: Wire) {
     assert!(!world.path("work/made").exists());
     match wire {
         Wire::Messages => drop(ran.fails(1, &["started block 0 twice"])),
-        Wire::Responses => drop(ran.fails(1, &["began item 0 twice"])),
-        Wire::Completions => {
+        Wire::Responses | Wire::Subscription => drop(ran.fails(1, &["began item 0 twice"])),
+        Wire::Completions | Wire::Chunks => {
             assert_eq!(ran.ok().text(), "Well.\n");
             let result = wire_text(messages(&world.requests()[1]).last().unwrap());
             assert!(result.contains("not valid JSON"), "{result}");
@@ -413,8 +419,8 @@ fn two_reasons_for_the_end(wire: Wire) {
         .map(|stream| stream.split_inclusive("\n\n").last().unwrap_or_default().to_owned());
     let (natural, limit) = match wire {
         Wire::Messages => ("\"stop_reason\":\"end_turn\"", "\"stop_reason\":\"max_tokens\""),
-        Wire::Completions => ("\"finish_reason\":\"stop\"", "\"finish_reason\":\"length\""),
-        Wire::Responses => (ends[0].as_str(), ends[1].as_str()),
+        Wire::Completions | Wire::Chunks => ("\"finish_reason\":\"stop\"", "\"finish_reason\":\"length\""),
+        Wire::Responses | Wire::Subscription => (ends[0].as_str(), ends[1].as_str()),
         Wire::Contents => ("\"finishReason\":\"STOP\"", "\"finishReason\":\"MAX_TOKENS\""),
     };
     for (first, second, reason) in [(natural, limit, "stop"), (limit, natural, "length")] {
@@ -450,12 +456,12 @@ fn one_id_for_two_calls(wire: Wire) {
             let blocks = last["content"].as_array().unwrap().clone();
             blocks.iter().map(|block| (block["tool_use_id"].to_string(), wire_text(block))).collect()
         }
-        Wire::Responses => messages(request)
+        Wire::Responses | Wire::Subscription => messages(request)
             .iter()
             .filter(|item| item["type"] == "function_call_output")
             .map(|item| (item["call_id"].to_string(), wire_text(item)))
             .collect(),
-        Wire::Completions => messages(request)
+        Wire::Completions | Wire::Chunks => messages(request)
             .iter()
             .filter(|message| message["role"] == "tool")
             .map(|message| (message["tool_call_id"].to_string(), wire_text(message)))
@@ -507,10 +513,10 @@ fn counts_that_shrink(wire: Wire) {
         Wire::Messages => {
             r#"{"type":"message_delta","delta":{},"usage":{"input_tokens":1,"output_tokens":2,"cache_read_input_tokens":0,"cache_creation_input_tokens":0}}"#
         }
-        Wire::Completions => {
+        Wire::Completions | Wire::Chunks => {
             r#"{"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":0}}}"#
         }
-        Wire::Responses => {
+        Wire::Responses | Wire::Subscription => {
             r#"{"type":"response.in_progress","response":{"usage":{"input_tokens":1,"output_tokens":2}}}"#
         }
         Wire::Contents => {

@@ -12,9 +12,9 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 pub use stream::decoder;
 
 use crate::access::{self, Access, WireForm};
-use crate::call;
 use crate::credentials::{Credentials, InvalidCredential, Scheme};
-use crate::{Body, CacheRetention, Call, CallEnd, CallOptions, Memory, Provider};
+use crate::{Body, Call, CallEnd, CallOptions, Memory, Provider};
+use crate::{body, call};
 
 /// The wire's name in catalogues and messages.
 pub const API: &str = "anthropic-messages";
@@ -120,10 +120,7 @@ impl Provider for AnthropicMessages {
     }
 
     fn encode_next(&self, request: &ModelRequest, memory: &mut Memory) -> Result<Body, ModelError> {
-        let body = map::encode(request, &self.options, memory)?;
-        debug_assert_eq!(Ok(&body.bytes), self.encode(request).as_ref(), "a memory changes no byte");
-        debug_assert_eq!(body.id, Body::of(body.bytes.clone()).id, "nor its hash");
-        Ok(body)
+        body::make_next(memory, |memory| map::encode(request, &self.options, memory))
     }
 
     fn is_local(&self) -> bool {
@@ -131,10 +128,8 @@ impl Provider for AnthropicMessages {
     }
 
     fn send(&self, call: Call) -> BoxFuture<'_, CallEnd> {
-        let names_it =
-            self.options.cache != CacheRetention::Off && Compat::of(&call.request.model).session_header;
-        let session = call.request.session.as_deref().filter(|_| names_it);
-        let extra = call::session_headers(&["x-session-affinity"], session);
-        Box::pin(call::run(&self.access, &self.options, extra, call, decoder))
+        let names_it = Compat::of(&call.request.model).session_header;
+        let names: &[_] = if names_it { &["x-session-affinity"] } else { &[] };
+        Box::pin(call::run(&self.access, &self.options, names, call, decoder))
     }
 }

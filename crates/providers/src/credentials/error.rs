@@ -64,6 +64,9 @@ pub enum InvalidCredential {
     /// The model is on this machine, and calls with this credential would leave it.
     #[error("its base URL is on another machine, and the model is one of this machine")]
     LeavesMachine,
+    /// It is none that the API takes.
+    #[error("{0}")]
+    Unfit(&'static str),
     /// Its time has passed already.
     #[error("it has expired")]
     Expired,

@@ -16,9 +16,9 @@ use reqwest::header::{HeaderMap, HeaderName};
 pub use stream::decoder;
 
 use crate::access::{self, Access, WireForm};
-use crate::call;
 use crate::credentials::{Credentials, InvalidCredential, Scheme};
 use crate::{Body, Call, CallEnd, CallOptions, Memory, Provider};
+use crate::{body, call};
 
 /// The wire's name in catalogues and messages.
 pub const API: &str = "google-generative-ai";
@@ -121,10 +121,7 @@ impl Provider for GoogleGenerativeAi {
     }
 
     fn encode_next(&self, request: &ModelRequest, memory: &mut Memory) -> Result<Body, ModelError> {
-        let body = map::encode(request, &self.options, memory)?;
-        debug_assert_eq!(Ok(&body.bytes), self.encode(request).as_ref(), "a memory changes no byte");
-        debug_assert_eq!(body.id, Body::of(body.bytes.clone()).id, "nor its hash");
-        Ok(body)
+        body::make_next(memory, |memory| map::encode(request, &self.options, memory))
     }
 
     fn is_local(&self) -> bool {
@@ -132,7 +129,7 @@ impl Provider for GoogleGenerativeAi {
     }
 
     fn send(&self, call: Call) -> BoxFuture<'_, CallEnd> {
-        Box::pin(call::run(&self.access, &self.options, HeaderMap::new(), call, decoder))
+        Box::pin(call::run(&self.access, &self.options, &[], call, decoder))
     }
 }
 

@@ -14,8 +14,8 @@ use super::wire::{
 use crate::body::{Body, BodyBuilder, Memory};
 use crate::cache::CacheControl;
 use crate::prepare::{
-    self, Calls, IMAGES_FOLLOW, MAX_NAME, MIN_ANSWER, NO_RESULT, SEE_IMAGE, TOOL_IMAGE_OMITTED, UserBlock,
-    arguments, output_tokens, sampling, sendable, wire_name,
+    self, Calls, IMAGES_FOLLOW, MAX_NAME, MIN_ANSWER, NO_RESULT, NO_TOOL_OUTPUT, RESULTS_READ, SEE_IMAGE,
+    TOOL_IMAGE_OMITTED, UserBlock, arguments, output_tokens, sampling, sendable, wire_name,
 };
 use crate::thinking::mapped;
 use crate::{CacheRetention, CallOptions};
@@ -27,10 +27,6 @@ const MAX_OWN_ID: usize = 64;
 const MAX_ID: usize = 40;
 /// Members that `samplingParams` do not change.
 const FIXED: [&str; 4] = ["model", "messages", "stream", "tools"];
-
-const NO_TOOL_OUTPUT: &str = "(no tool output)";
-/// Stands between results and the user's words for servers that want an answer there.
-const RESULTS_READ: &str = "The tool results are in.";
 
 /// What is remembered where a longer conversation goes on.
 #[derive(Default)]
@@ -467,14 +463,7 @@ fn part(shown: UserBlock<'_>) -> Part<'_> {
 
 /// Text alone as a plain string, which every server takes.
 fn content(shown: Vec<UserBlock<'_>>) -> WireContent<'_> {
-    let texts: Option<Vec<&str>> = shown
-        .iter()
-        .map(|shown| match shown {
-            UserBlock::Text(text) => Some(*text),
-            UserBlock::Image { .. } => None,
-        })
-        .collect();
-    match texts {
+    match prepare::texts(&shown) {
         Some(texts) => WireContent::Text(texts.join("\n")),
         None => WireContent::Parts(shown.into_iter().map(part).collect()),
     }

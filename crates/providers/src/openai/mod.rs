@@ -13,9 +13,9 @@ use reqwest::header::{HeaderMap, HeaderName};
 pub use stream::decoder;
 
 use crate::access::{self, Access, WireForm};
-use crate::call;
 use crate::credentials::{Credentials, InvalidCredential, Scheme};
-use crate::{Body, CacheRetention, Call, CallEnd, CallOptions, Memory, Provider};
+use crate::{Body, Call, CallEnd, CallOptions, Memory, Provider};
+use crate::{body, call};
 use compat::Compat;
 
 /// The wire's name in catalogues and messages.
@@ -79,10 +79,7 @@ impl Provider for OpenAiCompletions {
     }
 
     fn encode_next(&self, request: &ModelRequest, memory: &mut Memory) -> Result<Body, ModelError> {
-        let body = map::encode(request, &self.options, memory)?;
-        debug_assert_eq!(Ok(&body.bytes), self.encode(request).as_ref(), "a memory changes no byte");
-        debug_assert_eq!(body.id, Body::of(body.bytes.clone()).id, "nor its hash");
-        Ok(body)
+        body::make_next(memory, |memory| map::encode(request, &self.options, memory))
     }
 
     fn is_local(&self) -> bool {
@@ -91,8 +88,6 @@ impl Provider for OpenAiCompletions {
 
     fn send(&self, call: Call) -> BoxFuture<'_, CallEnd> {
         let names = Compat::of(&call.request.model).session_headers();
-        let session = call.request.session.as_deref().filter(|_| self.options.cache != CacheRetention::Off);
-        let extra = call::session_headers(names, session);
-        Box::pin(call::run(&self.access, &self.options, extra, call, decoder))
+        Box::pin(call::run(&self.access, &self.options, names, call, decoder))
     }
 }

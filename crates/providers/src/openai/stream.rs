@@ -250,7 +250,13 @@ impl Stream {
         for content in [delta.content, delta.refusal] {
             match content {
                 Some(parts) if parts.get().starts_with('[') => {
-                    for part in read::<Vec<ContentPart<'_>>>(content).unwrap_or_default() {
+                    for raw in read::<Vec<&RawValue>>(content).unwrap_or_default() {
+                        let Some(part) = read::<ContentPart<'_>>(Some(raw)) else {
+                            if let Some(more) = text(Some(raw)) {
+                                self.say(more, out)?;
+                            }
+                            continue;
+                        };
                         for thought in read::<Vec<ContentPart<'_>>>(part.thinking).unwrap_or_default() {
                             if let Some(thought) = text(thought.text) {
                                 self.think("reasoning_content", thought, out)?;
@@ -337,7 +343,8 @@ impl Stream {
 
     fn call(&mut self, delta: &CallDelta<'_>, out: &mut Vec<CallEvent>) -> Result<(), ModelError> {
         let function: FunctionDelta<'_> = read(delta.function).unwrap_or_default();
-        let id = string(delta.id).filter(|id| !id.is_empty());
+        // One server writes `null` as a text.
+        let id = string(delta.id).filter(|id| !id.is_empty() && id != "null");
         let name = string(function.name).filter(|name| !name.is_empty());
         let index = number(delta.index);
         let arguments = match function.arguments {
@@ -454,9 +461,11 @@ impl Stream {
         let Some(wire) = read::<WireUsage<'_>>(raw) else { return };
         let grow = |place: &mut u64, count: Option<u64>| *place = count.unwrap_or(0).max(*place);
         let TokenCounts { prompt, cached, written } = &mut self.counted;
-        let details: TokenDetails<'_> = read(wire.prompt_tokens_details).unwrap_or_default();
+        let details = wire.prompt_tokens_details.or(wire.prompt_token_details);
+        let details: TokenDetails<'_> = read(details).unwrap_or_default();
         grow(prompt, tokens(wire.prompt_tokens));
-        let places = [details.cached_tokens, wire.prompt_cache_hit_tokens, wire.cached_tokens];
+        let places =
+            [details.cached_tokens, wire.prompt_cache_hit_tokens, wire.cached_tokens, wire.num_cached_tokens];
         grow(cached, places.into_iter().find_map(tokens));
         grow(written, tokens(details.cache_write_tokens));
         let usage: &mut Usage = &mut self.answer.message_mut().usage;

@@ -275,6 +275,10 @@ pub(super) struct WireUsage<'a> {
     pub(super) prompt_cache_hit_tokens: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) cached_tokens: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) num_cached_tokens: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) prompt_token_details: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize, Default)]

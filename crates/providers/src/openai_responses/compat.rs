@@ -5,6 +5,7 @@ use reqwest::header::HeaderName;
 use serde_json::Value;
 
 use super::azure::AZURE_API;
+use super::codex::{self, SUBSCRIPTION_API};
 use crate::access;
 use crate::openai::compat::{Compat as ChatCompat, SessionAffinityFormat};
 
@@ -21,6 +22,8 @@ pub(super) struct Compat {
     pub(super) long_cache: bool,
     /// Is told how long in `prompt_cache_options`.
     pub(super) explicit_cache_mode: bool,
+    /// The backend of a subscription, which wants more in a body, and less.
+    pub(super) is_subscribed: bool,
     session_format: SessionAffinityFormat,
     key_header: Option<String>,
 }
@@ -31,14 +34,16 @@ impl Compat {
         let shared = ChatCompat::of(model);
         let own = model.compat.as_ref().map(Json::value).unwrap_or_default();
         let flag = |name: &str, default| own.get(name).and_then(Value::as_bool).unwrap_or(default);
+        let is_subscribed = model.api == SUBSCRIPTION_API;
+        let is_usual = model.api != AZURE_API && !is_subscribed;
         Self {
             developer_role: shared.supports_developer_role,
-            strict_mode: shared.supports_strict_mode
-                || (model.api == AZURE_API && flag("supportsStrictMode", true)),
+            strict_mode: shared.supports_strict_mode || (!is_usual && flag("supportsStrictMode", true)),
             reasoning_effort: flag("supportsReasoningEffort", true),
-            max_output_tokens: flag("supportsMaxOutputTokens", true),
-            long_cache: flag("supportsLongCacheRetention", model.api != AZURE_API),
+            max_output_tokens: flag("supportsMaxOutputTokens", !is_subscribed),
+            long_cache: flag("supportsLongCacheRetention", is_usual),
             explicit_cache_mode: flag("supportsExplicitPromptCacheMode", false),
+            is_subscribed,
             session_format: shared.session_affinity_format,
             key_header: shared.key_header,
         }
@@ -47,6 +52,7 @@ impl Compat {
     /// Names of the headers that carry the session's name.
     pub(super) fn session_headers(&self) -> &'static [&'static str] {
         match self.session_format {
+            _ if self.is_subscribed => codex::SESSION_HEADERS,
             SessionAffinityFormat::Openrouter => &["x-session-id"],
             SessionAffinityFormat::Openai => &["session_id", "x-client-request-id"],
             SessionAffinityFormat::OpenaiNosession => &["x-client-request-id"],

@@ -11,6 +11,7 @@ use quipu_protocol::{
 };
 use serde_json::value::RawValue;
 
+use super::codex;
 use super::compat::Compat;
 use super::wire::{
     BodyTail, CacheOptions, CallOutput, Head, ImageUrl, InputItem, InputPart, OutputItem, OutputText,
@@ -19,8 +20,8 @@ use super::wire::{
 use crate::body::{Body, BodyBuilder, Memory};
 use crate::decode::{read, string};
 use crate::prepare::{
-    self, Calls, MAX_NAME, NO_RESULT, TOOL_IMAGE_OMITTED, UserBlock, arguments, output_tokens, sampling,
-    sendable, wire_name,
+    self, Calls, MAX_NAME, NO_RESULT, NO_TOOL_OUTPUT, TOOL_IMAGE_OMITTED, UserBlock, arguments,
+    output_tokens, sampling, sendable, wire_name,
 };
 use crate::thinking::mapped;
 use crate::{CacheRetention, CallOptions, clamp_level, level_name};
@@ -34,8 +35,6 @@ const FIXED: [&str; 4] = ["model", "input", "stream", "tools"];
 /// How ids of messages and of function calls begin.
 const MESSAGE_ID: &str = "msg_";
 const CALL_ITEM_ID: &str = "fc_";
-
-const NO_TOOL_OUTPUT: &str = "(no tool output)";
 
 /// What is remembered where a longer conversation goes on.
 #[derive(Default)]
@@ -57,7 +56,7 @@ pub(super) fn encode(
     let level = clamp_level(model, request.thinking);
     let max_tokens = output_tokens(request, level, options.budgets).max(MIN_OUTPUT);
     // What the user says of the model comes last, and wins over all but the conversation itself.
-    let own = sampling(model, &FIXED);
+    let own = sampling(model, if compat.is_subscribed { &codex::FIXED } else { &FIXED });
     let ours = |name: &str| !own.contains_key(name);
     let is_cached = options.cache != CacheRetention::Off && ours("prompt_cache_key");
     let prompt_cache_key = request.session.as_deref().filter(|_| is_cached).map(prepare::cache_key);
@@ -72,8 +71,9 @@ pub(super) fn encode(
     let keeps_a_day = long_cache && !compat.explicit_cache_mode && ours("prompt_cache_retention");
     let prompt_cache_retention = keeps_a_day.then_some("24h");
     let reasoning = reasoning(model, &compat, level).filter(|_| ours("reasoning"));
-    let include = (model.reasoning && level != Thinking::Off && ours("include"))
-        .then_some(["reasoning.encrypted_content"]);
+    let may_think = level != Thinking::Off || compat.is_subscribed;
+    let include =
+        (model.reasoning && may_think && ours("include")).then_some(["reasoning.encrypted_content"]);
     let store = ours("store").then_some(false);
     let last = BodyTail {
         max_output_tokens: (compat.max_output_tokens && ours("max_output_tokens")).then_some(max_tokens),
@@ -97,6 +97,7 @@ pub(super) fn encode(
             model: deployment.unwrap_or(&model.id),
             stream: true,
             store,
+            subscribed: compat.is_subscribed.then(|| codex::HeadMembers::of(request, ours)),
             include,
             reasoning: reasoning.as_ref(),
             prompt_cache_key,
@@ -107,7 +108,7 @@ pub(super) fn encode(
         };
         serde_json::to_writer(out, &head)
     })?;
-    if growing.begins() && !request.system.trim().is_empty() {
+    if growing.begins() && !request.system.trim().is_empty() && !compat.is_subscribed {
         let role = if model.reasoning && compat.developer_role { Role::Developer } else { Role::System };
         growing.write(&InputItem::Prompt { role, content: &request.system })?;
         growing.settle(request, None);
@@ -151,11 +152,14 @@ fn reasoning(model: &Model, compat: &Compat, level: Thinking) -> Option<Reasonin
         return None;
     }
     let on = level != Thinking::Off;
-    let effort = mapped(model, level).unwrap_or_else(|| {
-        let name = if on { level_name(level) } else { "none" };
-        name.to_owned()
-    });
-    let effort = compat.reasoning_effort.then_some(effort);
+    let unmapped = match level {
+        // Not each of its models knows the word; the server decides.
+        Thinking::Off if compat.is_subscribed => None,
+        Thinking::Off => Some("none"),
+        level => Some(level_name(level)),
+    };
+    let effort = mapped(model, level).or_else(|| unmapped.map(String::from));
+    let effort = effort.filter(|_| compat.reasoning_effort);
     let summary = on.then_some("auto");
     (effort.is_some() || summary.is_some()).then_some(Reasoning { effort, summary })
 }
@@ -280,7 +284,7 @@ impl<'a> Conversation<'a> {
             // Of this server, but without the reasoning that it belongs to.
             Some(_) if related => None,
             // The call's id is the only one in the conversation.
-            Some(_) => Some(format!("{CALL_ITEM_ID}{}", short_hash(&call_id))),
+            Some(_) => Some(format!("{CALL_ITEM_ID}{:016x}", prepare::fnv(&call_id))),
             None => None,
         };
         let id = id.filter(|id| self.ids.insert(id.clone()));
@@ -298,14 +302,7 @@ impl<'a> Conversation<'a> {
     fn result(&mut self, result: &'a ToolResultMessage, model: &Model) {
         let Some(call_id) = self.calls.answer(&result.tool_call_id) else { return };
         let shown = prepare::shown(&result.content, model, TOOL_IMAGE_OMITTED);
-        let texts: Option<Vec<&str>> = shown
-            .iter()
-            .map(|shown| match shown {
-                UserBlock::Text(text) => Some(*text),
-                UserBlock::Image { .. } => None,
-            })
-            .collect();
-        let output = match texts {
+        let output = match prepare::texts(&shown) {
             Some(texts) if texts.is_empty() => CallOutput::Text(NO_TOOL_OUTPUT.into()),
             Some(texts) => CallOutput::Text(texts.join("\n")),
             None => CallOutput::Parts(shown.into_iter().map(InputPart::from).collect()),
@@ -370,12 +367,4 @@ fn text_signature(signature: &str) -> TextSignature {
 
 fn is_item_id(id: &str, start: &str) -> bool {
     id.len() <= MAX_ID && id.len() > start.len() && id.starts_with(start) && wire_name(id) == id
-}
-
-/// FNV-1a: short, and the same everywhere.
-fn short_hash(text: &str) -> String {
-    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
-    format!("{hash:016x}")
 }

@@ -1,6 +1,7 @@
 //! The `openai-responses` wire: items instead of messages, and reasoning that is given back encrypted.
 
 mod azure;
+mod codex;
 mod compat;
 mod map;
 mod stream;
@@ -12,13 +13,14 @@ use quipu_protocol::{Model, ModelError, ModelRequest};
 use reqwest::header::{HeaderMap, HeaderName};
 
 pub use azure::{AZURE_API, AzureDeployment};
+pub use codex::SUBSCRIPTION_API;
 pub use stream::decoder;
 
 use crate::access::{self, Access, WireForm};
-use crate::call;
 use crate::credentials::{Credentials, InvalidCredential, Scheme};
 use crate::openai::address;
-use crate::{Body, CacheRetention, Call, CallEnd, CallOptions, Memory, Provider};
+use crate::{Body, Call, CallEnd, CallOptions, Memory, Provider};
+use crate::{body, call};
 use compat::Compat;
 
 /// The wire's name in catalogues and messages.
@@ -27,27 +29,48 @@ pub const API: &str = "openai-responses";
 /// What is put around a body on this wire.
 struct Form {
     key_header: HeaderName,
-    /// The version that is named in the address, and then keys have a header of their own.
-    api_version: Option<String>,
+    server: Server,
+}
+
+/// Whose servers they are.
+enum Server {
+    Usual,
+    /// A customer's own. The version is named in the address, and keys have a header of their own.
+    Deployed {
+        api_version: String,
+    },
+    /// Those of a subscription.
+    Subscribed,
 }
 
 impl WireForm for Form {
     fn address(&self, base_url: &str) -> String {
-        match &self.api_version {
-            Some(version) => azure::address(base_url, version),
-            None => address(base_url, "responses"),
+        match &self.server {
+            Server::Usual => address(base_url, "responses"),
+            Server::Deployed { api_version } => azure::address(base_url, api_version),
+            Server::Subscribed => codex::address(base_url),
         }
     }
 
     fn headers(&self, scheme: &Scheme) -> Result<HeaderMap, InvalidCredential> {
         let mut all = call::common_headers();
-        match scheme {
-            Scheme::Key(secret) if self.api_version.is_some() => {
+        match (&self.server, scheme) {
+            (Server::Subscribed, scheme) => return codex::headers(scheme),
+            (Server::Deployed { .. }, Scheme::Key(secret)) => {
                 all.insert(HeaderName::from_static(azure::KEY_HEADER), access::carried(secret.expose())?);
             }
-            other => access::add_scheme(&mut all, other, self.key_header.clone())?,
+            (Server::Usual | Server::Deployed { .. }, scheme) => {
+                access::add_scheme(&mut all, scheme, self.key_header.clone())?;
+            }
         }
         Ok(all)
+    }
+
+    fn check(&self, scheme: &Scheme, headers: &HeaderMap) -> Result<(), InvalidCredential> {
+        match self.server {
+            Server::Subscribed => codex::check(scheme, headers),
+            Server::Usual | Server::Deployed { .. } => Ok(()),
+        }
     }
 }
 
@@ -64,16 +87,20 @@ impl OpenAiResponses {
     /// Calls to `model` at its base URL, which ends before `/responses`; on this machine a missing `/v1` is
     /// added. They use `credentials`. `headers` are added to every request and win over our own.
     ///
+    /// With [`SUBSCRIPTION_API`] the base URL ends before `/codex/responses`, and a credential is the access token of a login. A
+    /// header `chatgpt-account-id` that comes with it wins over the account that the token names.
+    ///
     /// # Errors
     /// `InvalidRequest` when the base URL is not an HTTP URL, `Auth` when a credential that is known already cannot stand in
-    /// a header.
+    /// a header or is none of this API.
     pub fn new(
         model: &Model,
         credentials: Credentials,
         headers: &[(String, String)],
         options: CallOptions,
     ) -> Result<Self, ModelError> {
-        let form = Form { key_header: Compat::of(model).key_header(), api_version: None };
+        let server = if model.api == SUBSCRIPTION_API { Server::Subscribed } else { Server::Usual };
+        let form = Form { key_header: Compat::of(model).key_header(), server };
         let access = Access::new(model, credentials, headers, form)?;
         Ok(Self { access, options, deployment: None })
     }
@@ -90,7 +117,8 @@ impl OpenAiResponses {
         options: CallOptions,
     ) -> Result<Self, ModelError> {
         let AzureDeployment { base_url, api_version, name } = deployment;
-        let form = Form { key_header: Compat::of(model).key_header(), api_version: Some(api_version) };
+        let server = Server::Deployed { api_version };
+        let form = Form { key_header: Compat::of(model).key_header(), server };
         let access = Access::new(&Model { base_url, ..model.clone() }, credentials, headers, form)?;
         Ok(Self { access, options, deployment: name })
     }
@@ -106,10 +134,7 @@ impl Provider for OpenAiResponses {
     }
 
     fn encode_next(&self, request: &ModelRequest, memory: &mut Memory) -> Result<Body, ModelError> {
-        let body = self.made(request, memory)?;
-        debug_assert_eq!(Ok(&body.bytes), self.encode(request).as_ref(), "a memory changes no byte");
-        debug_assert_eq!(body.id, Body::of(body.bytes.clone()).id, "nor its hash");
-        Ok(body)
+        body::make_next(memory, |memory| self.made(request, memory))
     }
 
     fn is_local(&self) -> bool {
@@ -118,8 +143,6 @@ impl Provider for OpenAiResponses {
 
     fn send(&self, call: Call) -> BoxFuture<'_, CallEnd> {
         let names = Compat::of(&call.request.model).session_headers();
-        let session = call.request.session.as_deref().filter(|_| self.options.cache != CacheRetention::Off);
-        let extra = call::session_headers(names, session);
-        Box::pin(call::run(&self.access, &self.options, extra, call, decoder))
+        Box::pin(call::run(&self.access, &self.options, names, call, decoder))
     }
 }

@@ -10,6 +10,7 @@ use quipu_protocol::{AssistantMessage, Json, Model, ModelError, ModelErrorKind, 
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::codex::SUBSCRIPTION_API;
 use super::wire::{
     ContentPart, Event, IncompleteDetails, TextSignature, TokenDetails, WireItem, WireResponse, WireUsage,
 };
@@ -202,6 +203,8 @@ impl Stream {
             | "response.reasoning_text.done"
             | "keepalive"
             | "ping" => Ok(()),
+            // Of the account, not of the answer.
+            "codex.rate_limits" | "response.metadata" => Ok(()),
             "response.completed"
             | "response.done"
             | "response.incomplete"
@@ -520,7 +523,11 @@ impl Stream {
         self.begin(&response, out);
         self.usage(response.usage);
         self.told |= self.counted.input > 0;
-        self.tier = string(response.service_tier).or(self.tier.take());
+        // The backend of a subscription names the tier of the account, not that of the call.
+        let said = string(response.service_tier);
+        let said = said
+            .filter(|tier| self.model.api != SUBSCRIPTION_API || tier != "default" || self.tier.is_none());
+        self.tier = said.or(self.tier.take());
         let status = string(response.status);
         let status = match (kind, status.as_deref()) {
             (

@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use super::codex::HeadMembers;
+
 /// What stands before the input.
 #[derive(Serialize)]
 pub(super) struct Head<'a> {
@@ -13,6 +15,8 @@ pub(super) struct Head<'a> {
     pub(super) stream: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) store: Option<bool>,
+    #[serde(flatten)]
+    pub(super) subscribed: Option<HeadMembers<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) include: Option<[&'static str; 1]>,
     #[serde(skip_serializing_if = "Option::is_none")]

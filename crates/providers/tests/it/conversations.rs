@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::encode::{assistant, body, call, conversation, image, request, result, thinking, user};
 use crate::wires::{WIRES, Wire, api};
-use crate::{encode, encode_completions, encode_contents, encode_responses};
+use crate::{encode, encode_codex, encode_completions, encode_contents, encode_mistral, encode_responses};
 
 pub(crate) fn model(wire: Wire) -> Model {
     match wire {
@@ -13,6 +13,8 @@ pub(crate) fn model(wire: Wire) -> Model {
         Wire::Completions => encode_completions::model(),
         Wire::Responses => encode_responses::model(),
         Wire::Contents => encode_contents::model(),
+        Wire::Subscription => encode_codex::model(),
+        Wire::Chunks => encode_mistral::model(),
     }
 }
 
@@ -23,6 +25,8 @@ pub(crate) fn own(wire: Wire, content: Vec<Content>) -> Message {
         Wire::Completions => encode_completions::own(content),
         Wire::Responses => encode_responses::own(content),
         Wire::Contents => encode_contents::own(content),
+        Wire::Subscription => encode_codex::own(content),
+        Wire::Chunks => encode_mistral::own(content),
     }
 }
 
@@ -30,10 +34,15 @@ pub(crate) fn own(wire: Wire, content: Vec<Content>) -> Message {
 pub(crate) fn proof(wire: Wire) -> &'static str {
     match wire {
         Wire::Messages => "proof==",
-        Wire::Completions => "reasoning_content",
-        Wire::Responses => encode_responses::REASONING,
+        Wire::Completions | Wire::Chunks => "reasoning_content",
+        Wire::Responses | Wire::Subscription => encode_responses::REASONING,
         Wire::Contents => "cHJvb2Y=",
     }
+}
+
+/// Whether reasoning is an item of the server's own.
+fn has_items(wire: Wire) -> bool {
+    matches!(wire, Wire::Responses | Wire::Subscription)
 }
 
 /// A wire that is not this one.
@@ -47,8 +56,10 @@ fn table(wire: Wire) -> Vec<(&'static str, ModelRequest)> {
     let proof = proof(wire);
     let details = match wire {
         Wire::Messages => "EmwK",
-        Wire::Completions => "reasoning_content",
-        Wire::Responses => r#"{"type":"compaction","id":"cmp_1","encrypted_content":"shorter"}"#,
+        Wire::Completions | Wire::Chunks => "reasoning_content",
+        Wire::Responses | Wire::Subscription => {
+            r#"{"type":"compaction","id":"cmp_1","encrypted_content":"shorter"}"#
+        }
         Wire::Contents => "EmwK",
     };
     let plain = vec![say("Hi"), own(wire, vec![Content::text("Hello.")]), say("Bye")];
@@ -129,6 +140,8 @@ fn acceptable(wire: Wire, body: &Value) -> Result<(), String> {
         Wire::Completions => encode_completions::acceptable(body),
         Wire::Responses => encode_responses::acceptable(body),
         Wire::Contents => encode_contents::acceptable(body),
+        Wire::Subscription => encode_codex::acceptable(body),
+        Wire::Chunks => encode_mistral::acceptable(body),
     }
 }
 
@@ -141,6 +154,8 @@ fn each_conversation_has_its_request_on_each_wire() {
             let wire = match wire {
                 Wire::Messages | Wire::Completions | Wire::Responses => api(wire).rsplit('-').next().unwrap(),
                 Wire::Contents => "contents",
+                Wire::Subscription => "subscription",
+                Wire::Chunks => "chunks",
             };
             insta::with_settings!({ snapshot_path => "../snapshots", prepend_module_to_snapshot => false, omit_expression => true }, {
                 insta::assert_snapshot!(format!("{wire}_{name}"), serde_json::to_string_pretty(&body).unwrap());
@@ -155,14 +170,14 @@ fn a_conversation_can_change_its_wire() {
     for wire in WIRES {
         let (_, request) = table(wire).into_iter().find(|(name, _)| *name == "switched").unwrap();
         let text = body(&request).to_string();
-        let ours = if wire == Wire::Responses { "sealed==" } else { "Ours." };
+        let ours = if has_items(wire) { "sealed==" } else { "Ours." };
         assert!(!text.contains("Theirs.") && text.contains(ours) && text.contains("I look."), "{text}");
         let (_, request) = table(wire).into_iter().find(|(name, _)| *name == "full").unwrap();
         let text = body(&request).to_string();
         let foreign: &[&str] = match wire {
             Wire::Messages => &["Hm."],
             Wire::Completions => &["proof=="],
-            Wire::Responses | Wire::Contents => &["Hm.", "proof=="],
+            Wire::Responses | Wire::Contents | Wire::Subscription | Wire::Chunks => &["Hm.", "proof=="],
         };
         assert!(foreign.iter().all(|foreign| !text.contains(foreign)), "{foreign:?}");
         for said in ["Looking.", "I will", "No result provided"] {
@@ -201,7 +216,7 @@ fn signatures_go_to_the_model_that_made_them() {
             }
             text
         };
-        let mark = if first == Wire::Responses { "sealed==" } else { "Theirs." };
+        let mark = if has_items(first) { "sealed==" } else { "Theirs." };
         let elsewhere = if first == second { sent(second, Some("another")) } else { sent(second, None) };
         for secret in [mark, "proof==", "sealed==", "Theirs.", "msg_of_first", "thought_of_first"] {
             assert!(!elsewhere.contains(secret), "{first:?} to {second:?}: {secret} in {elsewhere}");

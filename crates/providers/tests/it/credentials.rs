@@ -232,7 +232,7 @@ async fn each_scheme_stands_in_its_header_on_each_wire() {
         let (request, _) = sent(wire, Credential::new("key", Scheme::Key(Secret::new("key-secret")))).await;
         let own = match wire {
             Wire::Messages => request.header("x-api-key") == Some("key-secret"),
-            Wire::Completions | Wire::Responses => {
+            Wire::Completions | Wire::Responses | Wire::Subscription | Wire::Chunks => {
                 request.header("authorization") == Some("Bearer key-secret")
             }
             Wire::Contents => request.header("x-goog-api-key") == Some("key-secret"),
@@ -607,6 +607,7 @@ async fn a_secret_stands_in_no_debug_form_and_no_error() {
 fn stored(wire: Wire, home: &std::path::Path, url: &str) -> (Settings, Model) {
     let models = serde_json::json!({ "providers": { "testing": {
         "baseUrl": url, "api": wires::api(wire), "models": [{ "id": "m" }],
+        "headers": { wires::ACCOUNT.0: wires::ACCOUNT.1 },
     } } });
     std::fs::write(home.join("models.json"), models.to_string()).unwrap();
     let (settings, _) = Settings::load(home, &|_| None);

@@ -313,7 +313,9 @@ pub(crate) fn messages() -> impl Strategy<Value = Vec<Message>> {
         Just("other"),
         Just("local-1"),
         Just("items-1"),
-        Just("gemini-3-test")
+        Just("gemini-3-test"),
+        Just("items-of-a-plan"),
+        Just("chunks-1")
     ];
     let message = prop_oneof![
         contents().prop_map(user),
@@ -321,6 +323,8 @@ pub(crate) fn messages() -> impl Strategy<Value = Vec<Message>> {
             "local-1" => super::encode_completions::own(content),
             "items-1" => super::encode_responses::own(content),
             "gemini-3-test" => super::encode_contents::own(content),
+            "items-of-a-plan" => super::encode_codex::own(content),
+            "chunks-1" => super::encode_mistral::own(content),
             of => assistant(of, content),
         }),
         ("[ab|é]{0,3}", contents(), any::<bool>())
@@ -388,13 +392,15 @@ proptest! {
 
     #[test]
     fn any_conversation_becomes_one_that_the_server_takes(messages in messages()) {
-        use super::{encode_completions, encode_contents, encode_responses};
+        use super::{encode_codex, encode_completions, encode_contents, encode_mistral, encode_responses};
         for model in [
             model(),
             encode_completions::model(),
             encode_responses::model(),
             encode_contents::model(),
             encode_contents::old_model(),
+            encode_codex::model(),
+            encode_mistral::model(),
         ] {
             let request = request(model, messages.clone());
             let provider = wires::provider(&request.model, quipu_providers::Credentials::none(), &[], CallOptions::default()).unwrap();
@@ -405,6 +411,8 @@ proptest! {
                 "anthropic-messages" => acceptable(&body),
                 "openai-responses" => encode_responses::acceptable(&body),
                 "google-generative-ai" => encode_contents::acceptable(&body),
+                "openai-codex-responses" => encode_codex::acceptable(&body),
+                "mistral-conversations" => encode_mistral::acceptable(&body),
                 _ => encode_completions::acceptable(&body),
             };
             prop_assert_eq!(checked, Ok(()), "{}", body);

@@ -11,10 +11,18 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::wires::{self, Wire};
-use crate::{driver, encode, encode_completions, encode_contents, encode_responses};
+use crate::{
+    driver, encode, encode_codex, encode_completions, encode_contents, encode_mistral, encode_responses,
+};
 
-const RECORDINGS: [&str; 4] =
-    ["recordings", "recordings/completions", "recordings/responses", "recordings/contents"];
+const RECORDINGS: [&str; 6] = [
+    "recordings",
+    "recordings/completions",
+    "recordings/responses",
+    "recordings/contents",
+    "recordings/subscription",
+    "recordings/chunks",
+];
 
 /// What all streams and conversations are made of.
 const JSON: &str = r#"{ } [ ] , : " \ \" \\ \n \u0000 \ud800 \udc00 \ud83d\ude00 \ud83d null true false 0 -1 1 2 1.5 1e999
@@ -31,6 +39,7 @@ const STREAM: &str = r#"data: event: : data:[DONE] "message_start" "message_delt
     "response.function_call_arguments.done" "response.custom_tool_call_input.delta" "response.custom_tool_call_input.done"
     "response.completed" "response.incomplete" "response.failed" "response":{ "output":[{ "item":{ "output_index":
     "summary_index": "content_index": "call_id": "custom_tool_call" "function_call" "reasoning" "message" "compaction"
+    "codex.rate_limits" "service_tier": "type":"thinking" "thinking":[{ "num_cached_tokens": "null" "model_length"
     "encrypted_content": "summary":[{ "incomplete_details":{"reason": "max_output_tokens" "phase": "delta": "status":"#;
 const REQUEST: &str = r#""role": "user" "assistant" "toolResult" "bashExecution" "custom" "branchSummary" "toolCall" "image"
     "toolCallId": "arguments": "thinking": "thinkingSignature": "redacted":true "stopReason": "error" "aborted" "toolUse"
@@ -115,6 +124,8 @@ fn standard(wire: Wire) -> Model {
         Wire::Completions => encode_completions::model(),
         Wire::Responses => encode_responses::model(),
         Wire::Contents => encode_contents::model(),
+        Wire::Subscription => encode_codex::model(),
+        Wire::Chunks => encode_mistral::model(),
     }
 }
 
@@ -194,6 +205,30 @@ fn fuzz_google_stream() {
     );
 }
 
+#[test]
+fn fuzz_subscription_stream() {
+    let law = |bytes: &[u8]| stream_law(Wire::Subscription, bytes);
+    driver::run(
+        bolero::check!(name = "responses_stream"),
+        "fuzz_subscription_stream",
+        &["it/__fuzz__/responses_stream/corpus", RECORDINGS[4]],
+        &words(&[JSON, STREAM]),
+        law,
+    );
+}
+
+#[test]
+fn fuzz_chunks_stream() {
+    let law = |bytes: &[u8]| stream_law(Wire::Chunks, bytes);
+    driver::run(
+        bolero::check!(name = "completions_stream"),
+        "fuzz_chunks_stream",
+        &["it/__fuzz__/completions_stream/corpus", RECORDINGS[5]],
+        &words(&[JSON, STREAM]),
+        law,
+    );
+}
+
 /// The body of a request, when the wire can say it: the same each time.
 fn body(request: &ModelRequest) -> Result<Option<Value>, String> {
     let model = &request.model;
@@ -222,6 +257,8 @@ fn taken(wire: Wire, messages: &[Message]) -> Result<(), String> {
         Wire::Completions => encode_completions::acceptable(&body),
         Wire::Responses => encode_responses::acceptable(&body),
         Wire::Contents => encode_contents::acceptable(&body),
+        Wire::Subscription => encode_codex::acceptable(&body),
+        Wire::Chunks => encode_mistral::acceptable(&body),
     };
     checked.map_err(|why| format!("{why}: {body}"))
 }
@@ -255,8 +292,8 @@ fn request_law(wire: Wire, bytes: &[u8]) -> Result<(), String> {
     };
     let Some(body) = body(&request)? else { return Ok(()) };
     let member = match wire {
-        Wire::Messages | Wire::Completions => "messages",
-        Wire::Responses => "input",
+        Wire::Messages | Wire::Completions | Wire::Chunks => "messages",
+        Wire::Responses | Wire::Subscription => "input",
         Wire::Contents => "contents",
     };
     if body[member].is_array() { Ok(()) } else { Err(format!("no {member} in {body}")) }
@@ -304,6 +341,30 @@ fn fuzz_google_request() {
     driver::run(
         bolero::check!(name = "request"),
         "fuzz_google_request",
+        &["it/__fuzz__/request/corpus"],
+        &words(&[JSON, REQUEST]),
+        law,
+    );
+}
+
+#[test]
+fn fuzz_subscription_request() {
+    let law = |bytes: &[u8]| request_law(Wire::Subscription, bytes);
+    driver::run(
+        bolero::check!(name = "request"),
+        "fuzz_subscription_request",
+        &["it/__fuzz__/request/corpus"],
+        &words(&[JSON, REQUEST]),
+        law,
+    );
+}
+
+#[test]
+fn fuzz_chunks_request() {
+    let law = |bytes: &[u8]| request_law(Wire::Chunks, bytes);
+    driver::run(
+        bolero::check!(name = "request"),
+        "fuzz_chunks_request",
         &["it/__fuzz__/request/corpus"],
         &words(&[JSON, REQUEST]),
         law,

@@ -107,6 +107,12 @@ macro_rules! on_every_wire {
         mod contents {
             $(#[tokio::test] async fn $test() { super::$test(super::Wire::Contents).await; })*
         }
+        mod subscription {
+            $(#[tokio::test] async fn $test() { super::$test(super::Wire::Subscription).await; })*
+        }
+        mod chunks {
+            $(#[tokio::test] async fn $test() { super::$test(super::Wire::Chunks).await; })*
+        }
     };
 }
 
@@ -151,7 +157,9 @@ async fn one_answer(wire: Wire) {
     let bearer = format!("Bearer {KEY}");
     let (key, token, version) = match wire {
         Wire::Messages => (Some(KEY), None, Some("2023-06-01")),
-        Wire::Completions | Wire::Responses => (None, Some(bearer.as_str()), None),
+        Wire::Completions | Wire::Responses | Wire::Subscription | Wire::Chunks => {
+            (None, Some(bearer.as_str()), None)
+        }
         Wire::Contents => (None, None, None),
     };
     assert_eq!(header("x-goog-api-key"), (wire == Wire::Contents).then_some(KEY));
@@ -463,8 +471,8 @@ async fn pings_without_end_are_no_answer(wire: Wire) {
     use ModelErrorKind as K;
     let ping = match wire {
         Wire::Messages => "event: ping\ndata: {\"type\":\"ping\"}\n\n",
-        Wire::Completions | Wire::Contents => ": PROCESSING\n\n",
-        Wire::Responses => "data: {\"type\":\"keepalive\"}\n\n",
+        Wire::Completions | Wire::Contents | Wire::Chunks => ": PROCESSING\n\n",
+        Wire::Responses | Wire::Subscription => "data: {\"type\":\"keepalive\"}\n\n",
     };
     // A reply that drips for a minute; who is sent it leaves long before.
     let pings = ping.repeat(60_000 / ping.len());
@@ -504,8 +512,8 @@ async fn an_answer_without_end_is_cut_off(wire: Wire) {
         let (before, after) = (Answer::on(wire).unfinished(), Answer::on(wire).text("ab").unfinished());
         let frames: Vec<&str> = after[before.len()..].split_inclusive("\n\n").collect();
         let (first, piece) = match wire {
-            Wire::Messages | Wire::Responses => (frames[0], frames[1]),
-            Wire::Completions | Wire::Contents => ("", frames[0]),
+            Wire::Messages | Wire::Responses | Wire::Subscription => (frames[0], frames[1]),
+            Wire::Completions | Wire::Contents | Wire::Chunks => ("", frames[0]),
         };
         let long = format!("{}\"", "x".repeat(1 << 20));
         assert_eq!(piece.matches("\"a\"").count(), 1);
@@ -555,13 +563,13 @@ async fn an_abort_keeps_what_came(wire: Wire) {
             let open = r#"{"type":"content_block_start","index":2,"content_block":{"type":"tool_use","id":"t2","name":"n"}}"#;
             (start.unfinished(), format!("data: {open}\n\n"))
         }
-        Wire::Responses => {
+        Wire::Responses | Wire::Subscription => {
             let item = r#"{"type":"function_call","call_id":"t2","name":"n","arguments":""}"#;
             let open = format!(r#"{{"type":"response.output_item.added","output_index":2,"item":{item}}}"#);
             (start.unfinished(), format!("data: {open}\n\n"))
         }
         // Its calls end with the answer.
-        Wire::Completions => (start.tool_call("t2", "n", "").unfinished(), String::new()),
+        Wire::Completions | Wire::Chunks => (start.tool_call("t2", "n", "").unfinished(), String::new()),
         // And these come whole.
         Wire::Contents => (start.tool_call("t2", "n", "{}").unfinished(), String::new()),
     };
@@ -589,8 +597,8 @@ async fn an_abort_keeps_what_came(wire: Wire) {
     let calls: Vec<_> = end.message.tool_calls().map(|call| call.id.as_str()).collect();
     match wire {
         Wire::Messages => assert_eq!((calls.as_slice(), end.message.usage.input), (["t1"].as_slice(), 10)),
-        Wire::Responses => assert_eq!(calls, ["t1"]),
-        Wire::Completions => assert_eq!(calls, [""; 0]),
+        Wire::Responses | Wire::Subscription => assert_eq!(calls, ["t1"]),
+        Wire::Completions | Wire::Chunks => assert_eq!(calls, [""; 0]),
         Wire::Contents => assert_eq!(calls, ["t1", "t2"]),
     }
 }

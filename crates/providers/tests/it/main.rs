@@ -12,9 +12,13 @@ mod embed;
 #[cfg(test)]
 mod encode;
 #[cfg(test)]
+mod encode_codex;
+#[cfg(test)]
 mod encode_completions;
 #[cfg(test)]
 mod encode_contents;
+#[cfg(test)]
+mod encode_mistral;
 #[cfg(test)]
 mod encode_responses;
 #[cfg(test)]
@@ -34,6 +38,8 @@ mod quirks;
 mod recordings;
 #[cfg(test)]
 mod settings;
+#[cfg(test)]
+mod subscription;
 #[cfg(test)]
 mod wires;
 

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::encode::{assistant, call, request, result, thinking, user};
 use crate::wires::{self, Wire, api};
-use crate::{encode, encode_completions, encode_contents, encode_responses};
+use crate::{encode, encode_codex, encode_completions, encode_contents, encode_mistral, encode_responses};
 
 /// A call and its result, thinking with and without proof, and words behind the result.
 fn messages(wire: Wire) -> Vec<Message> {
@@ -20,6 +20,8 @@ fn messages(wire: Wire) -> Vec<Message> {
         Wire::Completions => encode_completions::own(content),
         Wire::Responses => encode_responses::own(content),
         Wire::Contents => encode_contents::own(content),
+        Wire::Subscription => encode_codex::own(content),
+        Wire::Chunks => encode_mistral::own(content),
     };
     vec![
         user(vec![Content::text("Hi")]),
@@ -39,6 +41,8 @@ fn asked(wire: Wire, compat: &str) -> ModelRequest {
         Wire::Completions => Model { base_url: "http://127.0.0.1:1".into(), ..encode_completions::model() },
         Wire::Responses => encode_responses::model(),
         Wire::Contents => encode_contents::model(),
+        Wire::Subscription => encode_codex::model(),
+        Wire::Chunks => encode_mistral::model(),
     };
     model.compat = Json::parse(compat).ok();
     ModelRequest { thinking: Thinking::Medium, ..request(model, messages(wire)) }
@@ -288,7 +292,8 @@ fn each_server_of_the_table_gets_its_own() {
 /// Headers that name the session are for those who keep something of it.
 #[tokio::test]
 async fn a_session_is_not_named_where_nothing_is_kept() {
-    for wire in [Wire::Messages, Wire::Completions] {
+    let all = [Wire::Messages, Wire::Completions, Wire::Responses, Wire::Subscription, Wire::Chunks];
+    for wire in all {
         for (cache, named) in [(CacheRetention::Short, true), (CacheRetention::Off, false)] {
             let server = FakeServer::start([Answer::on(wire).text("x").reply()]);
             let mut request = asked(wire, r#"{"sendSessionAffinityHeaders":true}"#);
@@ -315,7 +320,12 @@ async fn a_session_is_not_named_where_nothing_is_kept() {
             };
             assert_eq!(provider.send(call).await.error, None);
             let asked = &server.requests()[0];
-            let header = if wire == Wire::Responses { "session_id" } else { "x-session-affinity" };
+            let header = match wire {
+                Wire::Responses => "session_id",
+                Wire::Subscription => "session-id",
+                Wire::Chunks => "x-affinity",
+                _ => "x-session-affinity",
+            };
             assert_eq!(asked.header(header).is_some(), named, "{wire:?} {cache:?}");
         }
     }

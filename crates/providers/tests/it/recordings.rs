@@ -13,7 +13,9 @@ fn model(wire: Wire) -> Arc<Model> {
     let cost = Prices { input: 3.0, output: 15.0, cache_read: 0.3, cache_write: 3.75, ..Prices::default() };
     let (id, provider) = match wire {
         Wire::Messages => ("claude-test-1".into(), "anthropic".into()),
-        Wire::Completions | Wire::Responses => ("test-1".into(), "testing".into()),
+        Wire::Completions | Wire::Responses | Wire::Subscription | Wire::Chunks => {
+            ("test-1".into(), "testing".into())
+        }
         Wire::Contents => ("gemini-3-test".into(), "google".into()),
     };
     Arc::new(Model { id, provider, api: api(wire).into(), cost, ..Model::default() })
@@ -41,6 +43,8 @@ fn directory(wire: Wire) -> &'static str {
         Wire::Completions => "tests/recordings/completions",
         Wire::Responses => "tests/recordings/responses",
         Wire::Contents => "tests/recordings/contents",
+        Wire::Subscription => "tests/recordings/subscription",
+        Wire::Chunks => "tests/recordings/chunks",
     }
 }
 
@@ -60,7 +64,7 @@ fn recordings() -> Vec<Recording> {
             bytes: std::fs::read(&path).unwrap(),
         }));
     }
-    assert_eq!(all.len(), 14 + 21 + 39 + 21);
+    assert_eq!(all.len(), 14 + 21 + 39 + 21 + 4 + 10);
     all
 }
 
@@ -255,7 +259,10 @@ fn responses_stream_with_invalid_events_fails() {
     check(&[], Some(K::StreamEnded));
     check(&[completed()], None);
     check(&[r#"{"error":{"code":"insufficient_quota","message":"no"}}"#.into()], Some(K::Quota));
-    check(&[r#"{"type":"error","code":"server_is_overloaded","message":"busy"}"#.into()], Some(K::Server));
+    check(
+        &[r#"{"type":"error","code":"server_is_overloaded","message":"busy"}"#.into()],
+        Some(K::Overloaded),
+    );
     let failed = |error: &str| event("failed", &format!(r#","response":{{"error":{error}}}"#));
     check(&[failed(r#"{"code":"server_error","message":"boom"}"#)], Some(K::Server));
     check(&[failed(r#"{"code":"invalid_prompt","message":"no"}"#)], Some(K::InvalidRequest));

@@ -4,12 +4,15 @@ use std::sync::Arc;
 
 use quipu_protocol::{Model, ModelError, UnixMs};
 use quipu_providers::{
-    AnswerDecoder, AnthropicMessages, CallOptions, Credentials, GoogleGenerativeAi, OpenAiCompletions,
-    OpenAiResponses, Provider, anthropic, google, openai, openai_responses,
+    AnswerDecoder, AnthropicMessages, CallOptions, Credentials, GoogleGenerativeAi, MistralConversations,
+    OpenAiCompletions, OpenAiResponses, Provider, anthropic, google, mistral, openai, openai_responses,
 };
 pub(crate) use quipu_testkit::Wire;
 
-pub(crate) const WIRES: [Wire; 4] = [Wire::Messages, Wire::Completions, Wire::Responses, Wire::Contents];
+pub(crate) const WIRES: [Wire; 6] =
+    [Wire::Messages, Wire::Completions, Wire::Responses, Wire::Contents, Wire::Subscription, Wire::Chunks];
+/// The header that names the account of a subscription: with it any token will do.
+pub(crate) const ACCOUNT: (&str, &str) = ("chatgpt-account-id", "account-of-test");
 
 pub(crate) fn api(wire: Wire) -> &'static str {
     match wire {
@@ -17,6 +20,8 @@ pub(crate) fn api(wire: Wire) -> &'static str {
         Wire::Completions => openai::API,
         Wire::Responses => openai_responses::API,
         Wire::Contents => google::API,
+        Wire::Subscription => openai_responses::SUBSCRIPTION_API,
+        Wire::Chunks => mistral::API,
     }
 }
 
@@ -24,8 +29,9 @@ pub(crate) fn api(wire: Wire) -> &'static str {
 pub(crate) fn path(wire: Wire) -> &'static str {
     match wire {
         Wire::Messages => "/v1/messages",
-        Wire::Completions => "/v1/chat/completions",
+        Wire::Completions | Wire::Chunks => "/v1/chat/completions",
         Wire::Responses => "/v1/responses",
+        Wire::Subscription => "/codex/responses",
         Wire::Contents => "/v1beta/models/test-model:streamGenerateContent?alt=sse",
     }
 }
@@ -42,6 +48,12 @@ pub(crate) fn provider(
         openai::API => Arc::new(OpenAiCompletions::new(model, credentials, headers, options)?),
         openai_responses::API => Arc::new(OpenAiResponses::new(model, credentials, headers, options)?),
         google::API => Arc::new(GoogleGenerativeAi::new(model, credentials, headers, options)?),
+        openai_responses::SUBSCRIPTION_API => {
+            let account = [(ACCOUNT.0.to_owned(), ACCOUNT.1.to_owned())];
+            let headers = [&account, headers].concat();
+            Arc::new(OpenAiResponses::new(model, credentials, &headers, options)?)
+        }
+        mistral::API => Arc::new(MistralConversations::new(model, credentials, headers, options)?),
         other => panic!("no such wire: {other}"),
     })
 }
@@ -50,7 +62,8 @@ pub(crate) fn decoder(wire: Wire, model: Arc<Model>, timestamp: UnixMs) -> Box<d
     match wire {
         Wire::Messages => anthropic::decoder(model, timestamp),
         Wire::Completions => openai::decoder(model, timestamp),
-        Wire::Responses => openai_responses::decoder(model, timestamp),
+        Wire::Responses | Wire::Subscription => openai_responses::decoder(model, timestamp),
         Wire::Contents => google::decoder(model, timestamp),
+        Wire::Chunks => mistral::decoder(model, timestamp),
     }
 }
