@@ -21,6 +21,7 @@ pub mod google;
 mod jsonc;
 pub mod laws;
 mod local;
+mod logins;
 mod model_sources;
 mod models_file;
 pub mod net;
@@ -51,7 +52,7 @@ pub use call::CallOptions;
 pub use credentials::{
     AuthFile, AuthFileError, CallOutcome, Credential, CredentialError, CredentialRequest, CredentialSource,
     Credentials, Expiry, HeaderText, InvalidCredential, MAX_CREDENTIALS_PER_CALL, RefusedCredential, Scheme,
-    Secret, Sign, SignRequest, SourceFailure, StoredKeys,
+    Secret, Sign, SignRequest, SourceFailure, StoredKeys, StoredLogin,
 };
 pub use decode::AnswerDecoder;
 pub use embed::{
@@ -60,6 +61,7 @@ pub use embed::{
 };
 pub use google::GoogleGenerativeAi;
 pub use local::LocalServer;
+pub use logins::{LoginError, LoginMethod, LoginOptions, LoginPrompt, LoginTokens, Logins, PendingLogin};
 pub use model_sources::{
     GatheredModels, MAX_MODEL_BYTES, MAX_MODELS_PER_SOURCE, ModelSource, ModelSourceError, ModelSources,
     SourcedModel,

@@ -14,6 +14,7 @@ use crate::credentials::{
 };
 use crate::google::vertex::{self, VertexPlace};
 use crate::local::{self, LocalEndpoint};
+use crate::logins::Logins;
 use crate::model_sources::{self, GatheredModels, ModelSources, OwnModels, SourcedModel};
 use crate::models_file::{self, ProviderConfig};
 use crate::openai_responses::AzureDeployment;
@@ -118,6 +119,7 @@ impl Settings {
             shell: usual(home),
             auth: Arc::new(auth.known),
             configs: Arc::new(configs),
+            logins: Logins::load(home, &mut warnings),
             here: Arc::new(here),
             printed: Arc::default(),
             learned: Arc::new(Mutex::new(learned)),
@@ -333,7 +335,11 @@ impl Settings {
             return Some(source.name().to_owned());
         }
         match self.keys.auth.get(provider) {
-            Some(AuthEntry::ApiKey { key: Some(_), .. } | AuthEntry::Oauth { .. }) => {
+            Some(
+                AuthEntry::ApiKey { key: Some(_), .. }
+                | AuthEntry::Oauth { .. }
+                | AuthEntry::Reference { .. },
+            ) => {
                 return Some("auth.json".into());
             }
             Some(AuthEntry::ApiKey { key: None, .. }) | None => {}
@@ -485,7 +491,7 @@ impl Settings {
     fn variable(&self, provider: &str, name: &str) -> Option<String> {
         let own = match self.keys.auth.get(provider) {
             Some(AuthEntry::ApiKey { env, .. }) => env.get(name).cloned(),
-            Some(AuthEntry::Oauth { .. }) | None => None,
+            Some(AuthEntry::Oauth { .. } | AuthEntry::Reference { .. }) | None => None,
         };
         own.or_else(|| self.keys.vars.get(name).cloned().flatten())
     }
@@ -541,7 +547,7 @@ impl Settings {
                 AuthEntry::ApiKey { key: Some(key), env } => {
                     plain(key, &self.keys.vars_with(env)).iter().for_each(|key| add(provider, key));
                 }
-                AuthEntry::ApiKey { key: None, .. } => {}
+                AuthEntry::ApiKey { key: None, .. } | AuthEntry::Reference { .. } => {}
                 AuthEntry::Oauth { access, refresh, .. } => {
                     add(provider, access);
                     refresh.iter().for_each(|refresh| add(provider, refresh));
@@ -611,7 +617,7 @@ fn configured_variables<'a>(
 ) -> impl Iterator<Item = String> + 'a {
     let keys = auth.values().filter_map(|entry| match entry {
         AuthEntry::ApiKey { key, .. } => key.as_deref(),
-        AuthEntry::Oauth { .. } => None,
+        AuthEntry::Oauth { .. } | AuthEntry::Reference { .. } => None,
     });
     let values = configs.values().flat_map(|config| {
         config.api_key.as_deref().into_iter().chain(config.all_headers().map(|(_, value)| value))
