@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::catalogue;
 use crate::credentials::{
-    AuthEntries, AuthEntry, AuthFile, Credential, Credentials, Keys, Origin, StoredKeys,
+    AuthEntries, AuthEntry, AuthFile, Credential, Credentials, Keys, Origin, StoredKeys, StoredLogin,
 };
 use crate::google::vertex::{self, VertexPlace};
 use crate::local::{self, LocalEndpoint};
@@ -352,6 +352,17 @@ impl Settings {
                 values::variables(key).any(|name| !matches!(self.keys.vars.get(name), Some(Some(_))));
             (!key.is_empty() && !missing).then(|| "models.json".into())
         })
+    }
+
+    /// The logins of providers.
+    pub fn logins(&self) -> &Logins {
+        &self.keys.logins
+    }
+
+    /// What is stored of the provider's login; `None` when there is none, or it is not what calls use.
+    pub fn stored_login(&self, provider: &str) -> Option<StoredLogin> {
+        let entry = self.keys.auth.get(provider).filter(|_| !self.sources.contains_key(provider));
+        StoredLogin::of(entry?)
     }
 
     /// The credential that is stored for the provider; `None` when there is none or it cannot be had (then

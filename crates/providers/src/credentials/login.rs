@@ -36,6 +36,22 @@ pub struct StoredLogin {
     pub agent: Option<String>,
 }
 
+impl StoredLogin {
+    /// What an entry of `auth.json` says of a login; `None` when it is a key.
+    pub(crate) fn of(entry: &AuthEntry) -> Option<Self> {
+        match entry {
+            AuthEntry::Oauth { refresh, expires, .. } => {
+                let is_renewable = refresh.as_ref().is_some_and(|refresh| !refresh.is_empty());
+                Some(Self { expires: *expires, is_renewable, agent: None })
+            }
+            AuthEntry::Reference { agent } => {
+                Some(Self { expires: None, is_renewable: false, agent: Some(agent.clone()) })
+            }
+            AuthEntry::ApiKey { .. } => None,
+        }
+    }
+}
+
 impl AuthFile {
     /// Keeps the tokens of a login for `provider`, or the key that it made, in place of what was there. `accepted` is
     /// when a person accepted its restriction.
@@ -57,23 +73,6 @@ impl AuthFile {
             stored.insert(ACCEPTED.to_owned(), accepted.into());
         }
         self.change(|entries| entries.insert(provider.to_owned(), Value::Object(stored))).map(drop)
-    }
-
-    /// What is stored of the provider's login; `None` when there is none.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
-    pub fn login(&self, provider: &str) -> Result<Option<StoredLogin>, AuthFileError> {
-        Ok(match self.read()?.known.remove(provider) {
-            Some(AuthEntry::Oauth { refresh, expires, .. }) => {
-                let is_renewable = refresh.is_some_and(|refresh| !refresh.is_empty());
-                Some(StoredLogin { expires, is_renewable, agent: None })
-            }
-            Some(AuthEntry::Reference { agent }) => {
-                Some(StoredLogin { expires: None, is_renewable: false, agent: Some(agent) })
-            }
-            Some(AuthEntry::ApiKey { .. }) | None => None,
-        })
     }
 
     /// Puts renewed tokens in the place of those that `refresh` belongs to. What somebody else stored meanwhile stays.
@@ -124,8 +123,7 @@ impl Keys {
             && !fields.contains_key(ACCEPTED)
         {
             return Err(format!(
-                "auth.json: nobody has accepted the restriction of this login. {restriction} To accept it, log in \
-                 again: `quipu auth login {provider}`"
+                "auth.json: nobody has accepted the restriction of this login. {restriction} Log in again to accept it"
             ));
         }
         if expires.is_some_and(|at| at <= now()) && (refresh.is_none() || row.is_none()) {
@@ -295,8 +293,7 @@ impl Renewal {
         let (provider, name) = (&self.provider, &self.row.name);
         CredentialError::NeedsLogin {
             what: format!(
-                "The login of {provider} ({name}) cannot be used any more: {why}. Log in again: \
-                 `quipu auth login {provider}`."
+                "The login of {provider} ({name}) cannot be used any more: {why}. Log in to {provider} again."
             ),
         }
     }
@@ -339,6 +336,6 @@ mod tests {
         assert_eq!(stored(), oauth(1));
         assert!(file.remove("p").unwrap());
         file.put_renewed("p", "refresh-1", &tokens(2)).unwrap();
-        assert_eq!(file.login("p").unwrap(), None);
+        assert!(file.read().unwrap().known.is_empty());
     }
 }

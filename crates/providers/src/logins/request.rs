@@ -143,7 +143,7 @@ impl Answer {
         number.filter(|number| number.is_finite() && *number >= 0.0)
     }
 
-    /// Its refusal.
+    /// That it is none that helps: its status and what the server says.
     pub(super) fn refusal(&self) -> LoginError {
         LoginError::Refused {
             host: self.host.clone(),

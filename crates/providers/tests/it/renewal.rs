@@ -223,10 +223,10 @@ async fn check_failure(reply: Reply, expect: &str) {
 #[tokio::test]
 async fn refused_refresh_asks_for_a_new_login() {
     let said = json!({ "error": "invalid_grant", "error_description": "refresh-token-0 is\n revoked" });
-    let expect = "refused a refresh (HTTP 400): invalid_grant: [credential] is revoked. Log in again: \
-                  `quipu auth login testing`.";
+    let expect = "refused a refresh (HTTP 400): invalid_grant: [credential] is revoked. \
+                  Log in to testing again.";
     check_failure(json_reply(400, &said), expect).await;
-    check_failure(json_reply(401, &json!({})), "Log in again").await;
+    check_failure(json_reply(401, &json!({})), "Log in to testing again").await;
     let said = json!({ "error": { "code": "overloaded", "message": "later" } });
     check_failure(json_reply(503, &said), "was not renewed: 127.0.0.1").await;
 }
