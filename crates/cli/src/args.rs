@@ -610,11 +610,31 @@ pub(crate) enum AuthAction {
         /// The provider, as `quipu auth` calls it.
         provider: String,
     },
-    /// Forget the stored key of a provider.
+    /// Log in to an account of a provider, in a browser or with a code on another device.
+    Login(LoginArgs),
+    /// Forget the stored key or login of a provider.
     Remove {
         /// The provider, as `quipu auth` calls it.
         provider: String,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LoginArgs {
+    /// The provider, as `quipu auth` calls it.
+    pub(crate) provider: String,
+    /// Log in with a code that you enter on another device.
+    #[arg(long)]
+    pub(crate) device: bool,
+    /// Open no browser: the code is pasted on stdin.
+    #[arg(long, conflicts_with = "device")]
+    pub(crate) no_browser: bool,
+    /// The domain of your company's own server.
+    #[arg(long, value_name = "DOMAIN")]
+    pub(crate) domain: Option<String>,
+    /// Accept what the provider restricts without being asked.
+    #[arg(long)]
+    pub(crate) yes: bool,
 }
 
 #[derive(Debug, Args)]

@@ -3,7 +3,7 @@
 use std::io::{Read as _, Write as _};
 
 use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
-use quipu_providers::{AuthFile, nearest};
+use quipu_providers::{AuthFile, StoredLogin, nearest};
 
 use crate::args::{AuthAction, AuthArgs, StoreArg};
 use crate::exit::{Exit, Failure};
@@ -14,14 +14,15 @@ use quipu_host::Home;
 /// Bytes of a key at most.
 const KEY_LIMIT: u64 = 16 << 10;
 
-pub(crate) fn run(args: &AuthArgs) -> Result<(), Failure> {
+pub(crate) async fn run(args: &AuthArgs) -> Result<(), Failure> {
     let home = home(&StoreArg::default())?;
     match &args.action {
         None => list(&home, args.json),
         Some(AuthAction::Set { provider }) => set(&home, provider),
+        Some(AuthAction::Login(login)) => crate::login::run(&home, login).await,
         Some(AuthAction::Remove { provider }) => {
             let removed = AuthFile::new(&home.dir).remove(provider).map_err(Failure::failed)?;
-            note(if removed { "Removed." } else { "No key was stored for this provider." });
+            note(if removed { "Removed." } else { "No key and no login was stored for this provider." });
             Ok(())
         }
     }
@@ -36,7 +37,10 @@ fn list(home: &Home, json: bool) -> Result<(), Failure> {
         let source = settings.credential_source(provider);
         let spoken = settings.models_of(provider).iter().any(|model| quipu_providers::is_supported(model));
         if json {
-            let line = serde_json::json!({ "provider": provider, "source": source, "supported": spoken });
+            let mut line = serde_json::json!({ "provider": provider, "source": source, "supported": spoken });
+            if let Some(login) = settings.stored_login(provider) {
+                line["login"] = serde_json::json!({ "expires": login.expires, "renewable": login.is_renewable });
+            }
             writeln!(out, "{line}")?;
             continue;
         }
@@ -45,9 +49,10 @@ fn list(home: &Home, json: bool) -> Result<(), Failure> {
                 let hint = if spoken { "" } else { "  (its API is not supported yet)" };
                 writeln!(
                     out,
-                    "{}  from {}{}",
+                    "{}  from {}{}{}",
                     paint.bold(&printable(provider)),
                     printable(&source),
+                    settings.stored_login(provider).map(|login| login_words(&login)).unwrap_or_default(),
                     paint.dim(hint)
                 )?;
             }
@@ -58,8 +63,24 @@ fn list(home: &Home, json: bool) -> Result<(), Failure> {
     out.flush()?;
     if !json {
         note(format!("Without a credential: {}. Add one: quipu auth set PROVIDER", without.join(", ")));
+        let logins = settings.logins();
+        note(format!("With a login: {}. Log in: quipu auth login PROVIDER", logins.providers().join(", ")));
     }
     Ok(())
+}
+
+/// That a credential is a login, and how long its token is good.
+fn login_words(login: &StoredLogin) -> String {
+    let Some(expires) = login.expires else { return ": a login".to_owned() };
+    let left = expires.saturating_sub(quipu_host::now()) / 60_000;
+    let left = match left {
+        ..=0 => "its token has expired".to_owned(),
+        1..=119 => format!("its token expires in {left} min"),
+        120..=2_879 => format!("its token expires in {} h", left / 60),
+        _ => format!("its token expires in {} days", left / 1_440),
+    };
+    let renewed = if login.is_renewable { " and is renewed by itself" } else { "" };
+    format!(": a login, {left}{renewed}")
 }
 
 fn set(home: &Home, provider: &str) -> Result<(), Failure> {

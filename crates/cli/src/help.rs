@@ -43,7 +43,7 @@ Options:
 
 /// What others call commands of ours.
 const ELSEWHERE: [(&str, &str); 12] = [
-    ("login", "auth set PROVIDER"),
+    ("login", "auth login PROVIDER"),
     ("logout", "auth remove PROVIDER"),
     ("resume", "-c"),
     ("continue", "-c"),

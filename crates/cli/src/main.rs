@@ -29,6 +29,7 @@ mod input;
 mod label;
 mod life;
 mod log;
+mod login;
 mod merge;
 mod meters;
 mod models;
@@ -164,7 +165,7 @@ pub(crate) async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Compact(args)) => compact::run(args).await,
         Some(Cmd::Context(args)) => context::run(args).await,
         Some(Cmd::Models(args)) => models::run(args).await,
-        Some(Cmd::Auth(args)) => auth::run(args),
+        Some(Cmd::Auth(args)) => auth::run(args).await,
         Some(Cmd::Permissions(args)) => permissions::run(args),
         Some(Cmd::Config(args)) => config::run(args).await,
         Some(Cmd::Doctor(args)) => doctor::run(args).await,

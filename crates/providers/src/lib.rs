@@ -23,6 +23,7 @@ mod jsonc;
 pub mod laws;
 mod local;
 pub mod mistral;
+mod logins;
 mod model_sources;
 mod models_file;
 pub mod net;
@@ -57,7 +58,7 @@ pub use catalogue_file::{
 pub use credentials::{
     AuthFile, AuthFileError, CallOutcome, Credential, CredentialError, CredentialRequest, CredentialSource,
     Credentials, Expiry, HeaderText, InvalidCredential, MAX_CREDENTIALS_PER_CALL, RefusedCredential, Scheme,
-    Secret, Sign, SignRequest, SourceFailure, StoredKeys,
+    Secret, Sign, SignRequest, SourceFailure, StoredKeys, StoredLogin,
 };
 pub use decode::AnswerDecoder;
 pub use embed::{
@@ -67,6 +68,7 @@ pub use embed::{
 pub use google::GoogleGenerativeAi;
 pub use local::LocalServer;
 pub use mistral::MistralConversations;
+pub use logins::{LoginError, LoginMethod, LoginOptions, LoginPrompt, LoginTokens, Logins, PendingLogin};
 pub use model_sources::{
     GatheredModels, MAX_MODEL_BYTES, MAX_MODELS_PER_SOURCE, ModelSource, ModelSourceError, ModelSources,
     SourcedModel,

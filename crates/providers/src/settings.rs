@@ -11,11 +11,12 @@ use serde_json::Value;
 use crate::catalogue;
 use crate::catalogue_file::{CATALOGUE_FILE, Catalogue, CatalogueSource};
 use crate::credentials::{
-    AuthEntries, AuthEntry, AuthFile, Credential, Credentials, Keys, Origin, StoredKeys,
+    AuthEntries, AuthEntry, AuthFile, Credential, Credentials, Keys, Origin, StoredKeys, StoredLogin,
 };
 use crate::google::vertex::{self, VertexPlace};
 use crate::local::{self, LocalEndpoint};
 use crate::mistral::{self, MistralConversations};
+use crate::logins::Logins;
 use crate::model_sources::{self, GatheredModels, ModelSources, OwnModels, SourcedModel};
 use crate::models_file::{self, ProviderConfig};
 use crate::openai_responses::AzureDeployment;
@@ -128,6 +129,7 @@ impl Settings {
             shell: usual(home),
             auth: Arc::new(auth.known),
             configs: Arc::new(configs),
+            logins: Logins::load(home, &mut warnings),
             here: Arc::new(here),
             printed: Arc::default(),
             learned: Arc::new(Mutex::new(learned)),
@@ -360,7 +362,11 @@ impl Settings {
             return Some(source.name().to_owned());
         }
         match self.keys.auth.get(provider) {
-            Some(AuthEntry::ApiKey { key: Some(_), .. } | AuthEntry::Oauth { .. }) => {
+            Some(
+                AuthEntry::ApiKey { key: Some(_), .. }
+                | AuthEntry::Oauth { .. }
+                | AuthEntry::Reference { .. },
+            ) => {
                 return Some("auth.json".into());
             }
             Some(AuthEntry::ApiKey { key: None, .. }) | None => {}
@@ -373,6 +379,17 @@ impl Settings {
                 values::variables(key).any(|name| !matches!(self.keys.vars.get(name), Some(Some(_))));
             (!key.is_empty() && !missing).then(|| "models.json".into())
         })
+    }
+
+    /// The logins of providers.
+    pub fn logins(&self) -> &Logins {
+        &self.keys.logins
+    }
+
+    /// What is stored of the provider's login; `None` when there is none, or it is not what calls use.
+    pub fn stored_login(&self, provider: &str) -> Option<StoredLogin> {
+        let entry = self.keys.auth.get(provider).filter(|_| !self.sources.contains_key(provider));
+        StoredLogin::of(entry?)
     }
 
     /// The credential that is stored for the provider; `None` when there is none or it cannot be had (then
@@ -515,7 +532,7 @@ impl Settings {
     fn variable(&self, provider: &str, name: &str) -> Option<String> {
         let own = match self.keys.auth.get(provider) {
             Some(AuthEntry::ApiKey { env, .. }) => env.get(name).cloned(),
-            Some(AuthEntry::Oauth { .. }) | None => None,
+            Some(AuthEntry::Oauth { .. } | AuthEntry::Reference { .. }) | None => None,
         };
         own.or_else(|| self.keys.vars.get(name).cloned().flatten())
     }
@@ -571,7 +588,7 @@ impl Settings {
                 AuthEntry::ApiKey { key: Some(key), env } => {
                     plain(key, &self.keys.vars_with(env)).iter().for_each(|key| add(provider, key));
                 }
-                AuthEntry::ApiKey { key: None, .. } => {}
+                AuthEntry::ApiKey { key: None, .. } | AuthEntry::Reference { .. } => {}
                 AuthEntry::Oauth { access, refresh, .. } => {
                     add(provider, access);
                     refresh.iter().for_each(|refresh| add(provider, refresh));
@@ -641,7 +658,7 @@ fn configured_variables<'a>(
 ) -> impl Iterator<Item = String> + 'a {
     let keys = auth.values().filter_map(|entry| match entry {
         AuthEntry::ApiKey { key, .. } => key.as_deref(),
-        AuthEntry::Oauth { .. } => None,
+        AuthEntry::Oauth { .. } | AuthEntry::Reference { .. } => None,
     });
     let values = configs.values().flat_map(|config| {
         config.api_key.as_deref().into_iter().chain(config.all_headers().map(|(_, value)| value))

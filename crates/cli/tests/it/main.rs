@@ -77,6 +77,8 @@ mod live_permissions;
 #[cfg(test)]
 mod live_settings;
 #[cfg(test)]
+mod logins;
+#[cfg(test)]
 mod look;
 #[cfg(test)]
 mod machine;

@@ -371,11 +371,20 @@ impl RunningCommand {
 
     /// Waits for a line on stderr that holds `part`.
     pub(crate) fn says(&mut self, part: &str) {
+        self.line_with(part);
+    }
+
+    /// The next line on stderr that holds `part`.
+    pub(crate) fn line_with(&mut self, part: &str) -> String {
         let until = Instant::now() + LIMIT;
         loop {
             match self.stderr.next(until) {
-                Ok(Some(line)) if String::from_utf8_lossy(&line).contains(part) => return,
-                Ok(Some(_)) => {}
+                Ok(Some(line)) => {
+                    let line = String::from_utf8_lossy(&line).trim().to_owned();
+                    if line.contains(part) {
+                        return line;
+                    }
+                }
                 Ok(None) => panic!("{} ended without {part:?}: {}", self.what, self.so_far()),
                 Err(_) => self.hangs(),
             }

@@ -36,8 +36,10 @@ pub enum AuthFileError {
 pub(crate) enum AuthEntry {
     /// A key, in the syntax of configured values, with variables that go with it.
     ApiKey { key: Option<String>, env: BTreeMap<String, String> },
-    /// An access token that ends at `expires` (milliseconds since the epoch).
-    Oauth { access: String, refresh: Option<String>, expires: Option<i64> },
+    /// An access token that ends at `expires` (milliseconds since the epoch), with what else its login keeps.
+    Oauth { access: String, refresh: Option<String>, expires: Option<i64>, fields: Map<String, Value> },
+    /// A login that another program keeps in a file of its own; the name of that program.
+    Reference { agent: String },
 }
 
 /// `auth.json` of a home directory. Created 0600 in a directory 0700; written under a lock, whole or not at all.
@@ -139,7 +141,10 @@ impl AuthFile {
         }
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut Map<String, Value>) -> T) -> Result<T, AuthFileError> {
+    pub(super) fn change<T>(
+        &self,
+        change: impl FnOnce(&mut Map<String, Value>) -> T,
+    ) -> Result<T, AuthFileError> {
         // A file that was linked here from elsewhere stays where it is.
         let path = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
         let directory = path.parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf);
@@ -196,7 +201,7 @@ fn possible(synced: std::io::Result<()>) -> std::io::Result<()> {
     })
 }
 
-fn private() -> OpenOptions {
+pub(super) fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true);
     #[cfg(unix)]
@@ -204,7 +209,7 @@ fn private() -> OpenOptions {
     options
 }
 
-fn private_directory(path: &Path) -> std::io::Result<()> {
+pub(super) fn private_directory(path: &Path) -> std::io::Result<()> {
     if path.is_dir() {
         return Ok(());
     }
@@ -215,7 +220,14 @@ fn private_directory(path: &Path) -> std::io::Result<()> {
     builder.create(path)
 }
 
-fn entry(value: &Value) -> Result<AuthEntry, String> {
+/// What a login keeps beside its tokens.
+fn login_fields(value: &Value) -> Map<String, Value> {
+    let mut fields = value.as_object().cloned().unwrap_or_default();
+    fields.retain(|name, _| !["type", "access", "refresh", "expires"].contains(&name.as_str()));
+    fields
+}
+
+pub(super) fn entry(value: &Value) -> Result<AuthEntry, String> {
     let text = |name: &str| value.get(name).and_then(Value::as_str).map(String::from);
     match value.get("type").and_then(Value::as_str) {
         Some("api_key") => {
@@ -229,7 +241,9 @@ fn entry(value: &Value) -> Result<AuthEntry, String> {
             access: text("access").filter(|access| !access.is_empty()).ok_or("it has no access token")?,
             refresh: text("refresh"),
             expires: value.get("expires").and_then(Value::as_i64),
+            fields: login_fields(value),
         }),
+        Some("reference") => Ok(AuthEntry::Reference { agent: text("agent").ok_or("it names no agent")? }),
         Some(other) => Err(format!("the type {other:?} is unknown")),
         None => Err("it has no type".into()),
     }

@@ -22,6 +22,8 @@ pub struct Credential {
     pub headers: Vec<(String, HeaderText)>,
     /// How long it can be used.
     pub expiry: Expiry,
+    /// Secrets that belong to it and are not sent, such as a refresh token: they are sealed where they occur.
+    pub sealed: Vec<Secret>,
 }
 
 impl Credential {
@@ -33,6 +35,7 @@ impl Credential {
             base_url: None,
             headers: Vec::new(),
             expiry: Expiry::UntilRefused,
+            sealed: Vec::new(),
         }
     }
 
@@ -59,6 +62,7 @@ impl Credential {
     /// Calls `learn` with each secret that has to be sealed where it occurs.
     pub(crate) fn teach(&self, mut learn: impl FnMut(&str)) {
         self.secrets().filter(|secret| secret.is_sealed()).for_each(|secret| learn(secret.expose()));
+        self.sealed.iter().for_each(|secret| learn(secret.expose()));
         if let Scheme::Signer(signer) = &self.scheme {
             signer.secrets().iter().for_each(|secret| learn(secret.expose()));
         }

@@ -9,9 +9,10 @@ use futures_util::future::BoxFuture;
 
 use super::{
     AuthEntry, AuthFile, CallOutcome, Credential, CredentialError, CredentialRequest, CredentialSource,
-    Expiry, Scheme, Secret,
+    Scheme, Secret,
 };
 use crate::catalogue;
+use crate::logins::Logins;
 use crate::models_file::ProviderConfig;
 use crate::values::{self, Shell, ValueError, Vars};
 
@@ -25,6 +26,7 @@ pub(crate) struct Keys {
     pub(crate) shell: Arc<Shell>,
     pub(crate) auth: Arc<BTreeMap<String, AuthEntry>>,
     pub(crate) configs: Arc<BTreeMap<String, ProviderConfig>>,
+    pub(crate) logins: Logins,
     /// Providers whose servers are on this machine.
     pub(crate) here: Arc<BTreeSet<String>>,
     /// What the commands of `auth.json` printed, until it was refused.
@@ -85,14 +87,8 @@ impl Keys {
                 let value = value.map_err(|error| format!("auth.json: {error}"))?;
                 return Ok(Some(credential(key, value, false, "auth.json")));
             }
-            Some(AuthEntry::Oauth { access, expires, .. }) => {
-                if expires.is_some_and(|at| at <= crate::time::now()) {
-                    return Err("auth.json: the access token has expired; log in again".into());
-                }
-                let mut token = credential("$", access.clone(), true, "auth.json");
-                token.expiry = expires.map_or(Expiry::UntilRefused, Expiry::At);
-                return Ok(Some(token));
-            }
+            Some(login @ AuthEntry::Oauth { .. }) => return self.login_credential(provider, login),
+            Some(AuthEntry::Reference { .. }) => return Err("auth.json: a reference".into()),
             Some(AuthEntry::ApiKey { key: None, .. }) | None => {}
         }
         for env in catalogue::provider(provider).into_iter().flat_map(|row| &row.env) {
@@ -168,6 +164,8 @@ pub struct StoredKeys {
     keys: Keys,
     /// What was given last.
     last: Mutex<Option<Credential>>,
+    /// The token that a login was renewed to when the one before was refused: it is not renewed again for the same.
+    renewed: Mutex<Option<Secret>>,
     origin: Origin,
 }
 
@@ -187,7 +185,14 @@ impl fmt::Debug for StoredKeys {
 
 impl StoredKeys {
     pub(crate) fn new(keys: Keys, first: Credential, origin: Origin) -> Self {
-        Self { keys, last: Mutex::new(Some(first)), origin }
+        Self { keys, last: Mutex::new(Some(first)), renewed: Mutex::default(), origin }
+    }
+
+    /// The token of a credential that was refused, unless it was renewed for that reason already.
+    fn refused_token(&self, refused: Option<Credential>) -> Option<String> {
+        let Scheme::Bearer(token) = refused?.scheme else { return None };
+        let renewed = self.renewed.lock().unwrap_or_else(PoisonError::into_inner);
+        (renewed.as_ref() != Some(&token)).then(|| token.expose().to_owned())
     }
 
     fn last(&self) -> MutexGuard<'_, Option<Credential>> {
@@ -210,15 +215,21 @@ impl CredentialSource for StoredKeys {
                 .as_ref()
                 .is_some_and(|it| matches!(it.outcome, CallOutcome::RateLimited | CallOutcome::Quota));
             let last = self.last().clone();
-            if let Some(same) = last.filter(|_| is_exhausted || self.origin == Origin::Given) {
+            if let Some(same) = last.clone().filter(|_| is_exhausted || self.origin == Origin::Given) {
                 return Ok(same);
             }
             let (keys, provider) = (self.keys.clone(), request.provider.to_owned());
             let advice = |why: &str| CredentialError::NeedsLogin { what: self.keys.advice(&provider, why) };
+            let refused = request.refused.as_ref().filter(|it| it.outcome == CallOutcome::Unauthorised);
+            let refused = self.refused_token(last.filter(|_| refused.is_some()));
+            keys.renew(&provider, refused.clone()).await?;
             let asked = provider.clone();
             let found = tokio::task::spawn_blocking(move || keys.look_up_again(&asked)).await;
             let found = found.map_err(|_| CredentialError::Panicked)?;
             let credential = found.map_err(|why| advice(&why))?.ok_or_else(|| advice(""))?;
+            if let (Some(_), Scheme::Bearer(token)) = (refused, &credential.scheme) {
+                *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) = Some(token.clone());
+            }
             *self.last() = Some(credential.clone());
             Ok(credential)
         })

@@ -107,7 +107,7 @@ fn options() -> CallOptions {
 }
 
 /// One model over a wire, and what its calls taught.
-struct World {
+pub(crate) struct World {
     provider: Arc<dyn Provider>,
     request: Arc<ModelRequest>,
     learned: Arc<Mutex<Vec<String>>>,
@@ -126,7 +126,7 @@ impl World {
         Self::of(provider, model)
     }
 
-    fn of(provider: Arc<dyn Provider>, model: Model) -> Self {
+    pub(crate) fn of(provider: Arc<dyn Provider>, model: Model) -> Self {
         let request = Arc::new(ModelRequest {
             model: Arc::new(model),
             system: "".into(),
@@ -139,7 +139,7 @@ impl World {
         Self { provider, request, learned: Arc::default() }
     }
 
-    async fn call(&self) -> CallEnd {
+    pub(crate) async fn call(&self) -> CallEnd {
         self.call_until(CancellationToken::new()).await
     }
 
@@ -169,7 +169,7 @@ impl World {
         end
     }
 
-    fn learned(&self) -> Vec<String> {
+    pub(crate) fn learned(&self) -> Vec<String> {
         let mut learned = self.learned.lock().unwrap().clone();
         learned.sort();
         learned.dedup();
@@ -604,7 +604,7 @@ async fn a_secret_stands_in_no_debug_form_and_no_error() {
 }
 
 /// Settings whose provider `testing` has a key in `auth.json`.
-fn stored(wire: Wire, home: &std::path::Path, url: &str) -> (Settings, Model) {
+pub(crate) fn stored(wire: Wire, home: &std::path::Path, url: &str) -> (Settings, Model) {
     let models = serde_json::json!({ "providers": { "testing": {
         "baseUrl": url, "api": wires::api(wire), "models": [{ "id": "m" }],
         "headers": { wires::ACCOUNT.0: wires::ACCOUNT.1 },

@@ -30,12 +30,16 @@ mod headers;
 #[cfg(test)]
 mod http;
 #[cfg(test)]
+mod logins;
+#[cfg(test)]
 mod model_sources;
 #[cfg(test)]
 mod peer_bodies;
 mod quirks;
 #[cfg(test)]
 mod recordings;
+#[cfg(test)]
+mod renewal;
 #[cfg(test)]
 mod settings;
 #[cfg(test)]

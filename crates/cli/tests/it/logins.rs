@@ -1,0 +1,199 @@
+//! Logins as a person makes them: `quipu auth login`, in real processes, with a server that plays the provider.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::Stdio;
+
+use nix::sys::signal::Signal;
+use quipu_testkit::{Answer, FakeServer, Gate, Reply};
+use serde_json::{Value, json};
+
+use crate::support::{RunningCommand, World, mode};
+
+const AUTH: &str = "home/.quipu/auth.json";
+
+/// A world whose provider has logins at `server`.
+fn world(server: &FakeServer, replies: impl IntoIterator<Item = Reply>, more: &Value) -> World {
+    let world = World::new(replies);
+    let url = server.url();
+    let mut row = json!({
+        "name": "Test Plan", "source": "a test", "date": "2026-11-27", "client_id": "client-1",
+        "token_url": format!("{url}/token"),
+        "browser": { "url": format!("{url}/authorize"), "redirect": "http://localhost:0/callback" },
+        "device": { "code_url": format!("{url}/device") },
+    });
+    row.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let rows = json!({ "testing": row }).to_string();
+    std::fs::write(world.path("home/.quipu/logins.json"), rows).unwrap();
+    world
+}
+
+fn reply(status: u16, body: &Value) -> Reply {
+    Reply::new(status, "application/json", body.to_string())
+}
+
+fn tokens() -> Value {
+    json!({ "access_token": "access-token-1", "refresh_token": "refresh-token-1", "expires_in": 36_000 })
+}
+
+fn stored(world: &World) -> Value {
+    serde_json::from_str(&std::fs::read_to_string(world.path(AUTH)).unwrap()).unwrap()
+}
+
+/// The command with a stdin that stays open.
+fn start(world: &World, args: &[&str]) -> RunningCommand {
+    let mut command = world.quipu(args);
+    command.stdin(Stdio::piped());
+    RunningCommand::start(command)
+}
+
+/// What the browser gets that opens `url`, logs in and returns with this.
+fn browser(url: &str, result: &str) -> String {
+    let value = |name: &str| {
+        let (_, rest) = url.split_once(&format!("{name}=")).unwrap();
+        rest.split('&').next().unwrap().replace("%3A", ":").replace("%2F", "/")
+    };
+    let (back, state) = (value("redirect_uri"), value("state"));
+    let (host, path) = back.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let mut stream = TcpStream::connect(host.replace("localhost", "127.0.0.1")).unwrap();
+    write!(stream, "GET /{path}?{result}&state={state} HTTP/1.1\r\nhost: {host}\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn ten_processes_renew_a_login_once() {
+    let gate = Gate::new();
+    let late = Reply::new(200, "application/json", "").then_gate(&gate).then(tokens().to_string());
+    let server = FakeServer::start([late]);
+    let answers = (0..10).map(|number| Answer::new().text(&format!("answer {number}")).reply());
+    let world = world(&server, answers, &json!({}));
+    let entry = json!({ "testing": { "type": "oauth", "access": "access-token-0", "refresh": "refresh-token-0",
+        "expires": 1, "accountId": "account-7" } });
+    std::fs::write(world.path(AUTH), entry.to_string()).unwrap();
+    let started: Vec<_> = (0..10).map(|_| world.start(&["-p", "Hi"])).collect();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    // One has asked; the others find its lock, or what it stored.
+    runtime.block_on(server.wait_for_requests(1));
+    gate.open();
+    for running in started {
+        running.wait().ok();
+    }
+    assert_eq!(server.requests().len(), 1);
+    let body = server.requests()[0].body.clone();
+    assert!(body.ends_with(b"refresh_token=refresh-token-0"));
+    let calls = world.requests();
+    assert_eq!(calls.len(), 10);
+    assert!(calls.iter().all(|call| call.header("authorization") == Some("Bearer access-token-1")));
+    let kept = &stored(&world)["testing"];
+    assert_eq!((&kept["refresh"], &kept["accountId"]), (&json!("refresh-token-1"), &json!("account-7")));
+}
+
+#[test]
+fn browser_login_is_stored_for_the_user_alone() {
+    let server = FakeServer::start([reply(200, &tokens())]);
+    let world = world(&server, [Answer::new().text("hello").reply()], &json!({}));
+    let mut running = start(&world, &["auth", "login", "testing"]);
+    let url = running.line_with("/authorize?");
+    running.says("paste its last address here");
+    assert!(browser(&url, "code=code-of-test").starts_with("HTTP/1.1 200"));
+    let ran = running.wait().ok();
+    assert!(ran.err.contains("You are logged in to testing (Test Plan)."), "{}", ran.err);
+    assert!(!ran.err.contains("-token-1") && ran.out.is_empty());
+    assert_eq!(mode(&world.path(AUTH)), 0o600);
+    world.run(&["-p", "Hi"]).ok();
+    assert_eq!(world.requests()[0].header("authorization"), Some("Bearer access-token-1"));
+
+    let listed = world.run(&["auth"]).ok();
+    let line = "testing  from auth.json: a login, its token expires in 9 h and is renewed by itself";
+    assert!(listed.text().contains(line), "{}", listed.text());
+    assert!(listed.err.contains("quipu auth login PROVIDER"), "{}", listed.err);
+    let listed = world.run(&["auth", "--json"]).ok().json_lines();
+    let listed = listed.iter().find(|line| line["provider"] == "testing").unwrap();
+    assert_eq!(listed["login"]["renewable"], true);
+    assert!(world.run(&["auth", "remove", "testing"]).ok().err.contains("Removed."));
+    assert_eq!(stored(&world), json!({}));
+}
+
+#[test]
+fn login_without_a_browser_takes_a_pasted_code() {
+    let server = FakeServer::start([reply(200, &tokens())]);
+    let world = world(&server, [], &json!({}));
+    world.run_with(&["auth", "login", "testing", "--no-browser"], "code-of-test\n").ok();
+    assert_eq!(stored(&world)["testing"]["access"], "access-token-1");
+    let other = world.run_with(&["auth", "login", "testing", "--no-browser"], "code#of-another\n");
+    other.fails(2, &["belongs to another login", "nothing is stored"]);
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[test]
+fn device_login_shows_its_code() {
+    let code = json!({ "device_code": "device-1", "user_code": "ABCD-1234", "interval": 1, "expires_in": 900,
+        "verification_uri": format!("https://{}/activate", "example.com") });
+    let denied = json!({ "error": "access_denied" });
+    let server =
+        FakeServer::start([reply(200, &code), reply(200, &tokens()), reply(200, &code), reply(400, &denied)]);
+    let world = world(&server, [], &json!({}));
+    let ran = world.run(&["auth", "login", "testing", "--device"]).ok();
+    assert!(ran.err.contains("https://example.com/activate") && ran.err.contains("ABCD-1234"), "{}", ran.err);
+    assert!(world.run(&["auth", "remove", "testing"]).ok().err.contains("Removed."));
+    let ran = world.run(&["auth", "login", "testing", "--device"]);
+    ran.fails(3, &["the login was denied: access_denied", "nothing is stored"]);
+    assert_eq!(stored(&world), json!({}));
+}
+
+#[test]
+fn interrupted_login_stores_nothing() {
+    let server = FakeServer::start([]);
+    let world = world(&server, [], &json!({}));
+    let mut running = start(&world, &["auth", "login", "testing"]);
+    let url = running.line_with("/authorize?");
+    running.says("Ctrl-C ends it");
+    running.signal(Signal::SIGINT);
+    running.wait().fails(130, &["the login was stopped"]);
+    assert!(!world.path(AUTH).exists());
+    let port = url.split("localhost%3A").nth(1).unwrap().split("%2F").next().unwrap();
+    assert!(TcpStream::connect(format!("127.0.0.1:{port}")).is_err());
+}
+
+#[test]
+fn denied_browser_login_has_its_exit_code() {
+    let server = FakeServer::start([]);
+    let world = world(&server, [], &json!({}));
+    let mut running = start(&world, &["auth", "login", "testing"]);
+    let url = running.line_with("/authorize?");
+    browser(&url, "error=access_denied&error_description=Not%20today");
+    running.wait().fails(3, &["the login was denied: Not today"]);
+    assert!(!world.path(AUTH).exists());
+}
+
+#[test]
+fn restricted_login_is_made_only_after_a_person_accepts() {
+    let server = FakeServer::start([reply(200, &tokens())]);
+    let words = "Test allows this plan in its own program only.";
+    let world = world(&server, [], &json!({ "restriction": words }));
+    let login = ["auth", "login", "testing", "--no-browser"];
+    let ran = world.run_with(&login, "code-of-test\n");
+    assert!(ran.err.starts_with(words), "{}", ran.err);
+    ran.fails(2, &["only after you confirm: add --yes"]);
+    assert_eq!(server.requests().len(), 0);
+    let ran = world.run_with(&[&login[..], &["--yes"]].concat(), "code-of-test\n").ok();
+    assert!(ran.err.starts_with(words), "{}", ran.err);
+    assert!(stored(&world)["testing"]["accepted"].is_number());
+}
+
+#[test]
+fn login_that_does_not_exist_names_those_that_do() {
+    let server = FakeServer::start([]);
+    let world = world(&server, [], &json!({}));
+    let ran = world.run(&["auth", "login", "testin"]);
+    ran.fails(2, &["testin has no login. Did you mean testing?", "github-copilot", "xai"]);
+    let ran = world.run(&["auth", "login", "openrouter", "--device"]);
+    ran.fails(2, &["OpenRouter has no login by device code"]);
+    // A file of the project has no say in where a login goes.
+    world.file("logins.json", json!({ "openrouter": { "name": "Planted" } }).to_string());
+    std::fs::create_dir(world.path("work/.quipu")).unwrap();
+    world.file(".quipu/logins.json", json!({ "openrouter": { "name": "Planted" } }).to_string());
+    world.run(&["auth", "login", "openrouter", "--device"]).fails(2, &["OpenRouter has no login"]);
+}

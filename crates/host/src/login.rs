@@ -1,0 +1,141 @@
+//! Logins to providers: begun, shown, waited for, stored.
+
+use quipu_protocol::UnixMs;
+use quipu_providers::{
+    AuthFile, LoginError, LoginOptions, LoginPrompt, Logins, PendingLogin, Settings as Models, nearest,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{Failure, FailureKind, Home};
+
+/// The login that a provider has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoginOffer {
+    /// The provider.
+    pub provider: String,
+    /// The account, for people.
+    pub account: String,
+    /// What a person must accept before it is used.
+    pub restriction: Option<String>,
+    /// Whether it can be made in a browser.
+    pub in_browser: bool,
+    /// Whether it can be made with a code on another device.
+    pub by_device_code: bool,
+}
+
+/// Whether a person has accepted the restriction of a login.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RestrictionConsent {
+    /// Nobody was asked, or the answer was no.
+    Absent,
+    /// A person has read and accepted it.
+    Accepted,
+}
+
+/// A login that waits for its person. Dropping it ends it, and nothing is stored.
+#[derive(Debug)]
+pub struct ProviderLogin {
+    offer: LoginOffer,
+    pending: PendingLogin,
+    file: AuthFile,
+    accepted: Option<UnixMs>,
+}
+
+/// Every login that there is.
+pub fn login_offers(settings: &Models) -> Vec<LoginOffer> {
+    let logins = settings.logins();
+    logins.providers().into_iter().filter_map(|provider| offer(logins, provider)).collect()
+}
+
+/// The login of one provider.
+///
+/// # Errors
+/// When it has none.
+pub fn login_offer(settings: &Models, provider: &str) -> Result<LoginOffer, Failure> {
+    let logins = settings.logins();
+    offer(logins, provider).ok_or_else(|| {
+        let all = logins.providers();
+        let near = nearest(provider, all.iter().map(|name| (*name).to_owned()));
+        let near = near.first().map_or_else(String::new, |near| format!(" Did you mean {near}?"));
+        let provider = crate::one_line(provider, 80);
+        Failure::request(format!("{provider} has no login.{near} These have one: {}", all.join(", ")))
+    })
+}
+
+fn offer(logins: &Logins, provider: &str) -> Option<LoginOffer> {
+    Some(LoginOffer {
+        provider: provider.to_owned(),
+        account: logins.account(provider)?.to_owned(),
+        restriction: logins.restriction(provider).map(str::to_owned),
+        in_browser: logins.has_browser(provider),
+        by_device_code: logins.has_device_code(provider),
+    })
+}
+
+/// Begins the login that was offered.
+///
+/// # Errors
+/// When its restriction is not accepted, and what the provider's server says.
+pub async fn begin_login(
+    home: &Home,
+    settings: &Models,
+    offer: LoginOffer,
+    consent: RestrictionConsent,
+    options: LoginOptions,
+) -> Result<ProviderLogin, Failure> {
+    if let (Some(restriction), RestrictionConsent::Absent) = (&offer.restriction, consent) {
+        return Err(Failure::request(format!("{} is not used before you accept: {restriction}", offer.account)));
+    }
+    let pending = PendingLogin::begin(settings.logins(), &offer.provider, options).await.map_err(failed)?;
+    let accepted = offer.restriction.as_ref().map(|_| crate::now());
+    Ok(ProviderLogin { offer, pending, file: AuthFile::new(&home.dir), accepted })
+}
+
+impl ProviderLogin {
+    /// What to show.
+    pub fn prompt(&self) -> LoginPrompt {
+        self.pending.prompt()
+    }
+
+    /// Waits until the person is done, and stores the tokens. `paste` gives what is pasted, or `None` when nothing will
+    /// be. Says what was stored.
+    ///
+    /// # Errors
+    /// When the login fails, takes too long or is cancelled, or the tokens cannot be stored.
+    pub async fn finish(
+        self,
+        paste: impl Future<Output = Option<String>> + Send,
+        cancel: &CancellationToken,
+    ) -> Result<String, Failure> {
+        let Self { offer, pending, file, accepted } = self;
+        let tokens = tokio::select! {
+            tokens = pending.finish(paste) => tokens.map_err(failed)?,
+            () = cancel.cancelled() => return Err(Failure::failed("the login was stopped; nothing is stored")),
+        };
+        let (provider, account) = (offer.provider, offer.account);
+        let path = file.path().display().to_string();
+        let stored = {
+            let provider = provider.clone();
+            tokio::task::spawn_blocking(move || file.set_login(&provider, &tokens, accepted)).await
+        };
+        stored.map_err(Failure::failed)?.map_err(Failure::failed)?;
+        Ok(format!("You are logged in to {provider} ({account}). The login is in {path}, which only you can read."))
+    }
+}
+
+fn failed(error: LoginError) -> Failure {
+    let kind = match &error {
+        LoginError::Denied { .. }
+        | LoginError::Expired
+        | LoginError::TimedOut { .. }
+        | LoginError::Refused { .. } => FailureKind::Credential,
+        LoginError::NoFlow { .. }
+        | LoginError::Callback { .. }
+        | LoginError::ForeignCode
+        | LoginError::NoCode
+        | LoginError::Address { .. }
+        | LoginError::Domain { .. } => FailureKind::Request,
+        LoginError::Nonsense { .. } | LoginError::Unreachable { .. } => FailureKind::Failed,
+    };
+    Failure::new(kind, format!("{error}; nothing is stored"))
+}
