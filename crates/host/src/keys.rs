@@ -87,9 +87,13 @@ async fn ask(
         Ok(Ok(_)) => return KeyVerdict::Takes(None),
     };
     match error.kind {
-        ModelErrorKind::Auth | ModelErrorKind::NoCredential => KeyVerdict::Refuses(error.message),
+        ModelErrorKind::Auth | ModelErrorKind::AuthRevoked | ModelErrorKind::NoCredential => {
+            KeyVerdict::Refuses(error.message)
+        }
         // Whose key it is was known before this was said.
-        ModelErrorKind::Quota | ModelErrorKind::RateLimited => KeyVerdict::Takes(Some(error.message)),
+        ModelErrorKind::Quota | ModelErrorKind::UsageLimit | ModelErrorKind::RateLimited => {
+            KeyVerdict::Takes(Some(error.message))
+        }
         _ => KeyVerdict::Unknown(error.message),
     }
 }

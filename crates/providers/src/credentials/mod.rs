@@ -129,8 +129,12 @@ pub enum CallOutcome {
     Done,
     /// The credential was refused.
     Unauthorised,
+    /// The credential was revoked: it will not be taken again.
+    Revoked,
     /// There were too many requests with it.
     RateLimited,
+    /// A limit of a day, a week or its plan is reached.
+    UsageLimit,
     /// Its money or quota is used up.
     Quota,
     /// It failed for another reason.
@@ -142,7 +146,9 @@ impl CallOutcome {
         match error {
             None => Self::Done,
             Some(ModelErrorKind::Auth) => Self::Unauthorised,
+            Some(ModelErrorKind::AuthRevoked) => Self::Revoked,
             Some(ModelErrorKind::RateLimited) => Self::RateLimited,
+            Some(ModelErrorKind::UsageLimit) => Self::UsageLimit,
             Some(ModelErrorKind::Quota) => Self::Quota,
             Some(other) => Self::Other(other),
         }
@@ -151,6 +157,9 @@ impl CallOutcome {
     /// Whether another credential may help.
     #[must_use]
     pub const fn is_refusal(&self) -> bool {
-        matches!(self, Self::Unauthorised | Self::RateLimited | Self::Quota)
+        match self {
+            Self::Unauthorised | Self::Revoked | Self::RateLimited | Self::UsageLimit | Self::Quota => true,
+            Self::Done | Self::Other(_) => false,
+        }
     }
 }

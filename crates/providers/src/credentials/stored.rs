@@ -208,7 +208,7 @@ impl CredentialSource for StoredKeys {
             let is_exhausted = request
                 .refused
                 .as_ref()
-                .is_some_and(|it| matches!(it.outcome, CallOutcome::RateLimited | CallOutcome::Quota));
+                .is_some_and(|it| !matches!(it.outcome, CallOutcome::Unauthorised | CallOutcome::Revoked));
             let last = self.last().clone();
             if let Some(same) = last.filter(|_| is_exhausted || self.origin == Origin::Given) {
                 return Ok(same);

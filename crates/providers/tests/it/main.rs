@@ -1,6 +1,8 @@
 //! Tests of the crate through its public door.
 
 #[cfg(test)]
+mod classify;
+#[cfg(test)]
 mod conversations;
 #[cfg(test)]
 mod credentials;

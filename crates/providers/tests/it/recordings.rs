@@ -255,7 +255,10 @@ fn responses_stream_with_invalid_events_fails() {
     check(&[], Some(K::StreamEnded));
     check(&[completed()], None);
     check(&[r#"{"error":{"code":"insufficient_quota","message":"no"}}"#.into()], Some(K::Quota));
-    check(&[r#"{"type":"error","code":"server_is_overloaded","message":"busy"}"#.into()], Some(K::Server));
+    check(
+        &[r#"{"type":"error","code":"server_is_overloaded","message":"busy"}"#.into()],
+        Some(K::Overloaded),
+    );
     let failed = |error: &str| event("failed", &format!(r#","response":{{"error":{error}}}"#));
     check(&[failed(r#"{"code":"server_error","message":"boom"}"#)], Some(K::Server));
     check(&[failed(r#"{"code":"invalid_prompt","message":"no"}"#)], Some(K::InvalidRequest));
