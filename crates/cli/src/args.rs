@@ -603,10 +603,13 @@ pub(crate) enum AuthAction {
     Set {
         /// The provider, as `quipu auth` calls it.
         provider: String,
+        /// Store it beside the provider's other keys, under this name.
+        #[arg(long)]
+        name: Option<String>,
     },
-    /// Forget the stored key of a provider.
+    /// Forget a stored key of a provider.
     Remove {
-        /// The provider, as `quipu auth` calls it.
+        /// The provider or one of its keys (PROVIDER:NAME), as `quipu auth` calls it.
         provider: String,
     },
 }

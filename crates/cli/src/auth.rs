@@ -3,9 +3,10 @@
 use std::io::{Read as _, Write as _};
 
 use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
-use quipu_providers::{AuthFile, nearest};
+use quipu_providers::{AuthFile, forget_key_use, nearest};
 
 use crate::args::{AuthAction, AuthArgs, StoreArg};
+use crate::auth_keys::{key_id, key_json, key_state, now};
 use crate::exit::{Exit, Failure};
 use crate::home::home;
 use crate::print::{Paint, note, printable};
@@ -18,9 +19,10 @@ pub(crate) fn run(args: &AuthArgs) -> Result<(), Failure> {
     let home = home(&StoreArg::default())?;
     match &args.action {
         None => list(&home, args.json),
-        Some(AuthAction::Set { provider }) => set(&home, provider),
+        Some(AuthAction::Set { provider, name }) => set(&home, provider, name.as_deref()),
         Some(AuthAction::Remove { provider }) => {
             let removed = AuthFile::new(&home.dir).remove(provider).map_err(Failure::failed)?;
+            forget_key_use(&home.dir, provider).map_err(Failure::failed)?;
             note(if removed { "Removed." } else { "No key was stored for this provider." });
             Ok(())
         }
@@ -32,11 +34,16 @@ fn list(home: &Home, json: bool) -> Result<(), Failure> {
     let mut out = std::io::BufWriter::new(crate::console::stdout());
     let paint = Paint::stdout();
     let mut without = Vec::new();
+    let now = now();
     for provider in settings.providers() {
         let source = settings.credential_source(provider);
         let spoken = settings.models_of(provider).iter().any(|model| quipu_providers::is_supported(model));
+        let keys = settings.key_statuses(provider);
         if json {
-            let line = serde_json::json!({ "provider": provider, "source": source, "supported": spoken });
+            let mut line = serde_json::json!({ "provider": provider, "source": source, "supported": spoken });
+            if !keys.is_empty() {
+                line["keys"] = keys.iter().map(key_json).collect();
+            }
             writeln!(out, "{line}")?;
             continue;
         }
@@ -50,6 +57,9 @@ fn list(home: &Home, json: bool) -> Result<(), Failure> {
                     printable(&source),
                     paint.dim(hint)
                 )?;
+                for key in &keys {
+                    writeln!(out, "  {}  {}", printable(&key.id), paint.dim(&key_state(key, now)))?;
+                }
             }
             None if spoken => without.push(printable(provider)),
             None => {}
@@ -62,7 +72,7 @@ fn list(home: &Home, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-fn set(home: &Home, provider: &str) -> Result<(), Failure> {
+fn set(home: &Home, provider: &str, name: Option<&str>) -> Result<(), Failure> {
     let settings = home.settings();
     if !settings.providers().contains(&provider) {
         let near = nearest(provider, settings.providers().into_iter().map(str::to_owned));
@@ -74,6 +84,7 @@ fn set(home: &Home, provider: &str) -> Result<(), Failure> {
             home.dir.display()
         )));
     }
+    let id = key_id(provider, name)?;
     let mut key = String::new();
     if crate::console::is_typed() {
         note(format!("API key for {} (hidden; Enter to finish):", printable(provider)));
@@ -86,7 +97,8 @@ fn set(home: &Home, provider: &str) -> Result<(), Failure> {
         return Err(Failure::usage("invalid key: give one word of at most 16 KiB on stdin"));
     }
     let file = AuthFile::new(&home.dir);
-    file.set_key(provider, key).map_err(Failure::failed)?;
+    file.set_key(&id, key).map_err(Failure::failed)?;
+    forget_key_use(&home.dir, &id).map_err(Failure::failed)?;
     note(format!("Stored in {}, which only you can read. The key was not tested.", file.path().display()));
     Ok(())
 }

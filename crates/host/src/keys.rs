@@ -59,6 +59,7 @@ pub async fn keep_key(home: &Home, provider: &str, key: &str, unasked: bool) -> 
     };
     let file = AuthFile::new(&home.dir);
     file.set_key(provider, key).map_err(Failure::failed)?;
+    quipu_providers::forget_key_use(&home.dir, provider).map_err(Failure::failed)?;
     let path = file.path().display();
     Ok(KeyOutcome::Stored(format!(
         "The key for {provider} is stored in {path}, which only you can read. {told}"

@@ -50,8 +50,8 @@ pub use cache::CacheRetention;
 pub use call::CallOptions;
 pub use credentials::{
     AuthFile, AuthFileError, CallOutcome, Credential, CredentialError, CredentialRequest, CredentialSource,
-    Credentials, Expiry, HeaderText, InvalidCredential, MAX_CREDENTIALS_PER_CALL, RefusedCredential, Scheme,
-    Secret, Sign, SignRequest, SourceFailure, StoredKeys,
+    Credentials, Expiry, HeaderText, InvalidCredential, KeyRest, KeyStatus, MAX_CREDENTIALS_PER_CALL,
+    RefusedCredential, Scheme, Secret, Sign, SignRequest, SourceFailure, StoredKeys, forget_key_use,
 };
 pub use decode::AnswerDecoder;
 pub use embed::{

@@ -188,7 +188,7 @@ pub(crate) struct AuthEntries {
 
 /// Making things survive a loss of power, where that can be done: shares of other machines cannot, and a directory
 /// need not be readable to be written to.
-fn possible(synced: std::io::Result<()>) -> std::io::Result<()> {
+pub(super) fn possible(synced: std::io::Result<()>) -> std::io::Result<()> {
     use std::io::ErrorKind;
     synced.or_else(|error| match error.kind() {
         ErrorKind::Unsupported | ErrorKind::InvalidInput | ErrorKind::PermissionDenied => Ok(()),
@@ -196,7 +196,7 @@ fn possible(synced: std::io::Result<()>) -> std::io::Result<()> {
     })
 }
 
-fn private() -> OpenOptions {
+pub(super) fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true);
     #[cfg(unix)]
@@ -204,7 +204,7 @@ fn private() -> OpenOptions {
     options
 }
 
-fn private_directory(path: &Path) -> std::io::Result<()> {
+pub(super) fn private_directory(path: &Path) -> std::io::Result<()> {
     if path.is_dir() {
         return Ok(());
     }

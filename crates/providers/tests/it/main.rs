@@ -28,6 +28,8 @@ mod headers;
 #[cfg(test)]
 mod http;
 #[cfg(test)]
+mod keys;
+#[cfg(test)]
 mod model_sources;
 #[cfg(test)]
 mod quirks;
