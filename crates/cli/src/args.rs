@@ -609,12 +609,15 @@ pub(crate) enum AuthAction {
     Set {
         /// The provider, as `quipu auth` calls it.
         provider: String,
+        /// Store it beside the provider's other keys, under this name.
+        #[arg(long)]
+        name: Option<String>,
     },
     /// Log in to an account of a provider, in a browser or with a code on another device.
     Login(LoginArgs),
-    /// Forget the stored key or login of a provider.
+    /// Forget a stored key or login of a provider.
     Remove {
-        /// The provider, as `quipu auth` calls it.
+        /// The provider or one of its keys (PROVIDER:NAME), as `quipu auth` calls it.
         provider: String,
     },
 }

@@ -3,9 +3,10 @@
 use std::io::{Read as _, Write as _};
 
 use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
-use quipu_providers::{AuthFile, StoredLogin, nearest};
+use quipu_providers::{AuthFile, StoredLogin, forget_key_use, nearest};
 
 use crate::args::{AuthAction, AuthArgs, StoreArg};
+use crate::auth_keys::{key_id, key_json, key_state, now};
 use crate::exit::{Exit, Failure};
 use crate::home::home;
 use crate::print::{Paint, note, printable};
@@ -18,10 +19,11 @@ pub(crate) async fn run(args: &AuthArgs) -> Result<(), Failure> {
     let home = home(&StoreArg::default())?;
     match &args.action {
         None => list(&home, args.json),
-        Some(AuthAction::Set { provider }) => set(&home, provider),
+        Some(AuthAction::Set { provider, name }) => set(&home, provider, name.as_deref()),
         Some(AuthAction::Login(login)) => crate::login::run(&home, login).await,
         Some(AuthAction::Remove { provider }) => {
             let removed = AuthFile::new(&home.dir).remove(provider).map_err(Failure::failed)?;
+            forget_key_use(&home.dir, provider).map_err(Failure::failed)?;
             note(if removed { "Removed." } else { "No key and no login was stored for this provider." });
             Ok(())
         }
@@ -33,13 +35,19 @@ fn list(home: &Home, json: bool) -> Result<(), Failure> {
     let mut out = std::io::BufWriter::new(crate::console::stdout());
     let paint = Paint::stdout();
     let mut without = Vec::new();
+    let now = now();
     for provider in settings.providers() {
         let source = settings.credential_source(provider);
         let spoken = settings.models_of(provider).iter().any(|model| quipu_providers::is_supported(model));
+        let keys = settings.key_statuses(provider);
         if json {
             let mut line = serde_json::json!({ "provider": provider, "source": source, "supported": spoken });
             if let Some(login) = settings.stored_login(provider) {
-                line["login"] = serde_json::json!({ "expires": login.expires, "renewable": login.is_renewable });
+                line["login"] =
+                    serde_json::json!({ "expires": login.expires, "renewable": login.is_renewable });
+            }
+            if !keys.is_empty() {
+                line["keys"] = keys.iter().map(key_json).collect();
             }
             writeln!(out, "{line}")?;
             continue;
@@ -55,6 +63,9 @@ fn list(home: &Home, json: bool) -> Result<(), Failure> {
                     settings.stored_login(provider).map(|login| login_words(&login)).unwrap_or_default(),
                     paint.dim(hint)
                 )?;
+                for key in &keys {
+                    writeln!(out, "  {}  {}", printable(&key.id), paint.dim(&key_state(key, now)))?;
+                }
             }
             None if spoken => without.push(printable(provider)),
             None => {}
@@ -83,7 +94,7 @@ fn login_words(login: &StoredLogin) -> String {
     format!(": a login, {left}{renewed}")
 }
 
-fn set(home: &Home, provider: &str) -> Result<(), Failure> {
+fn set(home: &Home, provider: &str, name: Option<&str>) -> Result<(), Failure> {
     let settings = home.settings();
     if !settings.providers().contains(&provider) {
         let near = nearest(provider, settings.providers().into_iter().map(str::to_owned));
@@ -95,6 +106,7 @@ fn set(home: &Home, provider: &str) -> Result<(), Failure> {
             home.dir.display()
         )));
     }
+    let id = key_id(provider, name)?;
     let mut key = String::new();
     if crate::console::is_typed() {
         note(format!("API key for {} (hidden; Enter to finish):", printable(provider)));
@@ -107,7 +119,8 @@ fn set(home: &Home, provider: &str) -> Result<(), Failure> {
         return Err(Failure::usage("invalid key: give one word of at most 16 KiB on stdin"));
     }
     let file = AuthFile::new(&home.dir);
-    file.set_key(provider, key).map_err(Failure::failed)?;
+    file.set_key(&id, key).map_err(Failure::failed)?;
+    forget_key_use(&home.dir, &id).map_err(Failure::failed)?;
     note(format!("Stored in {}, which only you can read. The key was not tested.", file.path().display()));
     Ok(())
 }

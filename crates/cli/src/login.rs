@@ -19,7 +19,9 @@ const PASTE_LIMIT: u64 = 16 << 10;
 pub(crate) async fn run(home: &Home, args: &LoginArgs) -> Result<(), Failure> {
     let provider = &args.provider;
     if crate::console::is_within() {
-        return Err(Failure::usage(format!("a login needs a terminal: run `quipu auth login {provider}` in a shell")));
+        return Err(Failure::usage(format!(
+            "a login needs a terminal: run `quipu auth login {provider}` in a shell"
+        )));
     }
     let settings = home.settings();
     let offer = login_offer(&settings, provider)?;
@@ -63,7 +65,9 @@ fn show(prompt: &LoginPrompt, may_open: bool) {
         note(format!("and enter the code {code}"));
     }
     match (prompt.takes_code, prompt.listens) {
-        (true, true) => note("If the browser is on another machine, paste its last address here, and press Enter."),
+        (true, true) => {
+            note("If the browser is on another machine, paste its last address here, and press Enter.")
+        }
         (true, false) => note("Paste the code, or the last address of the browser, and press Enter."),
         (false, _) => {}
     }

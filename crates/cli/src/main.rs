@@ -3,6 +3,7 @@
 mod args;
 mod ask;
 mod auth;
+mod auth_keys;
 mod blame;
 mod bookmark;
 mod branch;

@@ -275,7 +275,9 @@ fn finished(outcome: &Outcome, hints: &ExitHints) -> Result<(), Failure> {
         Outcome::Aborted => Err(Failure::failed("aborted")),
         Outcome::Failed(error) => {
             let exit = match error.kind {
-                ModelErrorKind::NoCredential | ModelErrorKind::Auth => Exit::Credential,
+                ModelErrorKind::NoCredential | ModelErrorKind::Auth | ModelErrorKind::AuthRevoked => {
+                    Exit::Credential
+                }
                 ModelErrorKind::UnknownModel => Exit::Usage,
                 ModelErrorKind::ReplayMismatch => Exit::ReplayMismatch,
                 _ => Exit::Failed,

@@ -59,6 +59,7 @@ pub async fn keep_key(home: &Home, provider: &str, key: &str, unasked: bool) -> 
     };
     let file = AuthFile::new(&home.dir);
     file.set_key(provider, key).map_err(Failure::failed)?;
+    quipu_providers::forget_key_use(&home.dir, provider).map_err(Failure::failed)?;
     let path = file.path().display();
     Ok(KeyOutcome::Stored(format!(
         "The key for {provider} is stored in {path}, which only you can read. {told}"
@@ -87,9 +88,13 @@ async fn ask(
         Ok(Ok(_)) => return KeyVerdict::Takes(None),
     };
     match error.kind {
-        ModelErrorKind::Auth | ModelErrorKind::NoCredential => KeyVerdict::Refuses(error.message),
+        ModelErrorKind::Auth | ModelErrorKind::AuthRevoked | ModelErrorKind::NoCredential => {
+            KeyVerdict::Refuses(error.message)
+        }
         // Whose key it is was known before this was said.
-        ModelErrorKind::Quota | ModelErrorKind::RateLimited => KeyVerdict::Takes(Some(error.message)),
+        ModelErrorKind::Quota | ModelErrorKind::UsageLimit | ModelErrorKind::RateLimited => {
+            KeyVerdict::Takes(Some(error.message))
+        }
         _ => KeyVerdict::Unknown(error.message),
     }
 }

@@ -84,7 +84,10 @@ pub async fn begin_login(
     options: LoginOptions,
 ) -> Result<ProviderLogin, Failure> {
     if let (Some(restriction), RestrictionConsent::Absent) = (&offer.restriction, consent) {
-        return Err(Failure::request(format!("{} is not used before you accept: {restriction}", offer.account)));
+        return Err(Failure::request(format!(
+            "{} is not used before you accept: {restriction}",
+            offer.account
+        )));
     }
     let pending = PendingLogin::begin(settings.logins(), &offer.provider, options).await.map_err(failed)?;
     let accepted = offer.restriction.as_ref().map(|_| crate::now());
@@ -119,7 +122,9 @@ impl ProviderLogin {
             tokio::task::spawn_blocking(move || file.set_login(&provider, &tokens, accepted)).await
         };
         stored.map_err(Failure::failed)?.map_err(Failure::failed)?;
-        Ok(format!("You are logged in to {provider} ({account}). The login is in {path}, which only you can read."))
+        Ok(format!(
+            "You are logged in to {provider} ({account}). The login is in {path}, which only you can read."
+        ))
     }
 }
 

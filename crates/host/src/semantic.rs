@@ -39,7 +39,9 @@ impl From<SemanticError> for Failure {
 
 fn model_failure(error: &quipu_protocol::ModelError) -> Failure {
     let kind = match error.kind {
-        ModelErrorKind::NoCredential | ModelErrorKind::Auth => FailureKind::Credential,
+        ModelErrorKind::NoCredential | ModelErrorKind::Auth | ModelErrorKind::AuthRevoked => {
+            FailureKind::Credential
+        }
         ModelErrorKind::InvalidRequest => FailureKind::Request,
         _ => FailureKind::Failed,
     };

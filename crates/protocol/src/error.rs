@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::Thinking;
+
 /// A failed model call.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error, schemars::JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelError {
     /// What to branch on.
@@ -22,6 +24,9 @@ pub struct ModelError {
     /// How long the server asked us to wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<Duration>,
+    /// Levels of thinking that the model takes instead, the one to try first in front; with `thinkingLevel`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub levels: Vec<Thinking>,
 }
 
 /// The closed set of ways in which a model call fails.
@@ -32,8 +37,12 @@ pub enum ModelErrorKind {
     NoCredential,
     /// The credential was refused (401, 403).
     Auth,
+    /// The credential was revoked, or its account closed: it will not be taken again.
+    AuthRevoked,
     /// No money or quota is left; waiting does not help.
     Quota,
+    /// A limit of a day, a week or a plan is reached; waiting a moment does not help.
+    UsageLimit,
     /// Too many requests (429); waiting helps.
     RateLimited,
     /// The provider is overloaded (503, 529).
@@ -56,6 +65,8 @@ pub enum ModelErrorKind {
     InvalidRequest,
     /// The provider does not know the model (404).
     UnknownModel,
+    /// The model does not take this level of thinking.
+    ThinkingLevel,
     /// The provider declined to answer on grounds of content.
     Refused,
     /// We stopped it.
@@ -80,10 +91,60 @@ impl ModelErrorKind {
     }
 }
 
+impl ModelErrorKind {
+    /// Whether another model, with its own provider, can answer where this failure lasts. Not where it is the
+    /// conversation or a person that stands in the way.
+    pub fn another_model_may_help(self) -> bool {
+        match self {
+            Self::NoCredential
+            | Self::Auth
+            | Self::AuthRevoked
+            | Self::Quota
+            | Self::UsageLimit
+            | Self::RateLimited
+            | Self::Overloaded
+            | Self::Server
+            | Self::Network
+            | Self::Timeout
+            | Self::StreamEnded
+            | Self::Malformed
+            | Self::UnknownModel => true,
+            Self::TooLarge
+            | Self::ContextOverflow
+            | Self::InvalidRequest
+            | Self::ThinkingLevel
+            | Self::Refused
+            | Self::Aborted
+            | Self::ReplayMismatch => false,
+        }
+    }
+}
+
 impl ModelError {
     /// An error without a server's answer.
     pub fn new(kind: ModelErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), status: None, request_id: None, retry_after: None }
+        Self {
+            kind,
+            message: message.into(),
+            status: None,
+            request_id: None,
+            retry_after: None,
+            levels: Vec::new(),
+        }
+    }
+}
+
+/// As it would be derived; most errors have no levels.
+impl fmt::Debug for ModelError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, message, status, request_id, retry_after, levels } = self;
+        let mut shown = f.debug_struct("ModelError");
+        shown.field("kind", kind).field("message", message).field("status", status);
+        shown.field("request_id", request_id).field("retry_after", retry_after);
+        if !levels.is_empty() {
+            shown.field("levels", levels);
+        }
+        shown.finish()
     }
 }
 

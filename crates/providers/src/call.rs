@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::access::{Access, ResolvedAccess};
 use crate::credentials::{CallOutcome, Credential, CredentialError};
 use crate::decode::AnswerDecoder;
-use crate::failure::{self, advice, classify, quote, read_complaint, retry_after};
+use crate::failure::{self, advice, classify, levels_for, quote, read_complaint, retry_after};
 use crate::net::{self, LocalRoute};
 use crate::outgoing::ResponseHead;
 use crate::target::Target;
@@ -256,7 +256,7 @@ pub(crate) async fn run(
             Err(problem) => {
                 let delay = again(options, attempts.len() - rotations, &mut failure);
                 let needs_login = matches!(problem.error, CredentialError::NeedsLogin { .. });
-                if needs_login && outcome == CallOutcome::Unauthorised {
+                if needs_login && matches!(outcome, CallOutcome::Unauthorised | CallOutcome::Revoked) {
                     failure.error.kind = ModelErrorKind::NoCredential;
                 }
                 let detail = ModelError::from(problem).message;
@@ -523,6 +523,7 @@ async fn refused(name: &str, response: &mut Response, options: &CallOptions) -> 
     let mut complaint = read_complaint(&String::from_utf8_lossy(&error_body(response, options).await));
     complaint.explain_limit(Some(now().unsigned_abs() / 1_000));
     let kind = classify(Some(status.as_u16()), &complaint);
+    let levels = levels_for(kind, &complaint);
     let mut detail = if complaint.message.is_empty() { "without a word".into() } else { complaint.message };
     if let Some(location) = location.filter(|_| status.is_redirection()) {
         detail = format!("a redirect to {}, which is not followed", quote(&location));
@@ -533,6 +534,7 @@ async fn refused(name: &str, response: &mut Response, options: &CallOptions) -> 
     );
     error.retry_after = wait.or(complaint.retry_after);
     error.request_id = complaint.request_id;
+    error.levels = levels;
     Failure { error, retry, sent: true }
 }
 
@@ -550,11 +552,13 @@ async fn not_a_stream(name: &str, response: &mut Response, options: &CallOptions
         );
     }
     let kind = classify(None, &complaint);
+    let levels = levels_for(kind, &complaint);
     let mut error = ModelError::new(
         kind,
         format!("{name} answered: {}.{}", complaint.message.trim_end_matches('.'), advice(kind)),
     );
     error.request_id = complaint.request_id;
+    error.levels = levels;
     error
 }
 

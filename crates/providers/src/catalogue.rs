@@ -28,6 +28,8 @@ pub(crate) struct ProviderRow {
     pub(crate) env: Vec<EnvRow>,
     /// Variables that its base URL names in braces.
     pub(crate) vars: Vec<String>,
+    /// Whether its keys are used on after a failure: it passes requests on to others, which fail by themselves.
+    pub(crate) never_rests: bool,
 }
 
 /// A variable that may hold a credential.

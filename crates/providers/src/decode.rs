@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use crate::CallEvent;
 use crate::assemble::malformed;
-use crate::failure::{self, classify, read_complaint};
+use crate::failure::{self, classify, levels_for, read_complaint};
 use crate::sse::{SseDecoder, SseEvent};
 use crate::surrogates::lossy;
 
@@ -170,7 +170,9 @@ pub(crate) fn reported(event: &str) -> ModelError {
     if !complaint.kind.is_empty() {
         message = format!("{message} ({})", complaint.kind);
     }
-    let mut error = ModelError::new(classify(complaint.status, &complaint), message);
+    let kind = classify(complaint.status, &complaint);
+    let mut error = ModelError::new(kind, message);
+    error.levels = levels_for(kind, &complaint);
     error.request_id = complaint.request_id;
     error.retry_after = complaint.retry_after;
     error

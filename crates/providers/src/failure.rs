@@ -1,15 +1,23 @@
 //! What a server said when it failed, as one of the closed kinds.
 
+#[cfg(test)]
+mod examples;
+mod table;
+
 use std::time::Duration;
 
-use quipu_protocol::ModelErrorKind;
+use quipu_protocol::{ModelErrorKind, Thinking};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::surrogates;
 
+use table::{NO_OVERFLOW, ROWS, Row, Scope, WORDS};
+
 /// Characters of a server's own words that an error quotes.
 const MAX_QUOTE: usize = 1_000;
+/// Characters of a message above which rows of [`Scope::Short`] do not count.
+const MAX_SHORT: usize = 512;
 
 /// What a server said about a failure.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -216,62 +224,157 @@ fn clean(text: &str, limit: usize) -> String {
 /// The kind of a failure, from the HTTP status (when there was an answer) and the server's words.
 pub(crate) fn classify(status: Option<u16>, complaint: &Complaint) -> ModelErrorKind {
     use ModelErrorKind as K;
-    let detail = normalise(&format!("{} {}", complaint.kind, complaint.message));
-    let overflow = || is_overflow(&detail);
-    let quota = || match complaint.limit_passes {
-        Some(passes) => !passes,
-        None => QUOTA.iter().any(|pattern| detail.contains(pattern)),
+    let text = normalise(&format!("{} {}", complaint.kind, complaint.message));
+    let word = by_word(&complaint.kind);
+    let status = status.or_else(|| leading_status(&complaint.message));
+    let is_invalid =
+        matches!(status, Some(400 | 422)) || (status.is_none() && word == Some(K::InvalidRequest));
+    let said = read_text(&text, &normalise(&complaint.message), is_invalid);
+    // Which limit was reached, where the server says so beside its text.
+    let limit = match complaint.limit_passes {
+        Some(true) => Some(K::RateLimited),
+        Some(false) => Some(K::UsageLimit),
+        None => said.filter(|kind| matches!(kind, K::Quota | K::UsageLimit)),
     };
     match status {
-        Some(401 | 403) if quota() => K::Quota,
-        Some(401 | 403) => K::Auth,
-        Some(402) => K::Quota,
-        Some(404) => K::UnknownModel,
+        Some(401 | 403) => match said {
+            Some(kind @ (K::AuthRevoked | K::Quota | K::UsageLimit)) => kind,
+            _ => K::Auth,
+        },
+        Some(402) => match said {
+            Some(kind @ (K::UsageLimit | K::RateLimited)) => kind,
+            _ => K::Quota,
+        },
+        Some(404) => match said {
+            Some(
+                kind @ (K::ContextOverflow
+                | K::Quota
+                | K::UsageLimit
+                | K::Auth
+                | K::AuthRevoked
+                | K::InvalidRequest
+                | K::ThinkingLevel),
+            ) => kind,
+            _ => K::UnknownModel,
+        },
         Some(408) => K::Timeout,
         Some(409 | 425) => K::Server,
+        Some(410) => match said {
+            Some(kind @ (K::Quota | K::UsageLimit | K::Auth | K::AuthRevoked | K::InvalidRequest)) => kind,
+            _ => K::Timeout,
+        },
+        // A picture is too large where a conversation is not.
+        Some(413) if said == Some(K::InvalidRequest) => K::InvalidRequest,
         Some(413) => K::ContextOverflow,
-        Some(429) if quota() => K::Quota,
-        Some(429) => K::RateLimited,
+        Some(429) => limit.unwrap_or(K::RateLimited),
+        Some(499) => said.filter(|kind| *kind == K::Overloaded).unwrap_or(K::Timeout),
         Some(503 | 529) => K::Overloaded,
-        Some(500..=599) => by_word(&complaint.kind).filter(|kind| kind.is_transient()).unwrap_or(K::Server),
-        Some(400..=499) => {
-            if overflow() {
-                K::ContextOverflow
-            } else if quota() {
-                K::Quota
-            } else {
-                by_word(&complaint.kind).unwrap_or(K::InvalidRequest)
-            }
+        Some(code @ 500..=599) => {
+            let usual = if matches!(code, 504 | 522 | 524) { K::Timeout } else { K::Server };
+            let transient = |kind: &K| kind.is_transient();
+            word.filter(transient).or(said.filter(transient)).unwrap_or(usual)
         }
+        Some(400..=499) => limit.or(said).or(word).unwrap_or(K::InvalidRequest),
         // Nothing else is an error of the server's own: a redirect, a 1xx or a 2xx that is no answer.
         Some(_) => K::Malformed,
-        None if overflow() => K::ContextOverflow,
-        None if quota() => K::Quota,
-        None => by_word(&complaint.kind).unwrap_or(K::Server),
+        None => limit.or(said).or(word).unwrap_or(K::Server),
     }
 }
 
 fn by_word(word: &str) -> Option<ModelErrorKind> {
-    use ModelErrorKind as K;
-    Some(match word {
-        "overloaded_error" | "server_busy" | "overloaded" | "UNAVAILABLE" => K::Overloaded,
-        "server_is_overloaded" | "slow_down" => K::Overloaded,
-        "rate_limit_error" | "rate_limit_exceeded" | "RESOURCE_EXHAUSTED" => K::RateLimited,
-        "api_error" | "server_error" | "internal_error" | "internal_server_error" | "INTERNAL" => K::Server,
-        "timeout_error" | "DEADLINE_EXCEEDED" => K::Timeout,
-        "authentication_error" | "permission_error" | "UNAUTHENTICATED" | "PERMISSION_DENIED" => K::Auth,
-        "API_KEY_INVALID" | "API_KEY_SERVICE_BLOCKED" | "ACCESS_TOKEN_EXPIRED" => K::Auth,
-        "billing_error" | "BILLING_DISABLED" => K::Quota,
-        "not_found_error" | "NOT_FOUND" => K::UnknownModel,
-        "request_too_large" => K::ContextOverflow,
-        "invalid_request_error" | "invalid_prompt" | "INVALID_ARGUMENT" | "FAILED_PRECONDITION" => {
-            K::InvalidRequest
+    let names = |row: &str| row.strip_suffix('*').map_or(row == word, |start| word.starts_with(start));
+    WORDS.iter().find(|(row, _)| names(row)).map(|(_, kind)| *kind)
+}
+
+/// What the first row of the table makes of a text; `message` is the server's message alone.
+fn read_text(text: &str, message: &str, is_invalid: bool) -> Option<ModelErrorKind> {
+    let is_short = text.chars().take(MAX_SHORT + 1).count() <= MAX_SHORT;
+    let counts = |row: &&Row| match row.scope {
+        Scope::Always => true,
+        Scope::Short => is_short,
+        Scope::Unless400 => !is_invalid,
+    };
+    let is_meant = |row: &&Row| {
+        row.kind != ModelErrorKind::ContextOverflow || !NO_OVERFLOW.iter().any(|not| matches(text, not))
+    };
+    let says = |row: &&Row| {
+        row.texts.iter().any(|pattern| match pattern.strip_prefix('=') {
+            Some(whole) => message.trim_end_matches('.') == whole,
+            None => matches(text, pattern),
+        })
+    };
+    ROWS.iter().filter(counts).find(|row| says(row) && is_meant(row)).map(|row| row.kind)
+}
+
+/// Whether the parts of a pattern follow each other in `text`.
+fn matches(text: &str, pattern: &str) -> bool {
+    let mut rest = text;
+    for part in pattern.split('*') {
+        let found = match part.strip_prefix('<').and_then(|part| part.strip_suffix('>')) {
+            Some(word) => rest.split(|c: char| !c.is_alphanumeric()).any(|one| one == word).then_some(0),
+            None => rest.find(part).map(|at| at + part.len()),
+        };
+        match found {
+            Some(end) => rest = rest.get(end..).unwrap_or_default(),
+            None => return false,
         }
+    }
+    true
+}
+
+/// The HTTP status that a text begins with: `429 …`, `HTTP 402 …`, `Error: 529 …`, `status: 503`.
+fn leading_status(text: &str) -> Option<u16> {
+    const BEFORE: [&str; 6] = ["error", "http", "status", "code", "got", "a"];
+    let words = text.split(|c: char| c.is_whitespace() || ":,;.-()".contains(c)).filter(|it| !it.is_empty());
+    let mut words = words.take(BEFORE.len());
+    let first = words.find(|word| !BEFORE.contains(&word.to_ascii_lowercase().as_str()))?;
+    first.parse().ok().filter(|code| first.len() == 3 && (400..600).contains(code))
+}
+
+/// The levels of thinking that an error of this kind offers.
+pub(crate) fn levels_for(kind: ModelErrorKind, complaint: &Complaint) -> Vec<Thinking> {
+    if kind == ModelErrorKind::ThinkingLevel { offered_levels(&complaint.message) } else { Vec::new() }
+}
+
+/// Levels of thinking that a server asks for in place of the one that it refused, the one to try first in front:
+/// those that it names, or what its words come to.
+fn offered_levels(message: &str) -> Vec<Thinking> {
+    let text = message.to_lowercase();
+    let named = text.split_once("supported values are").or_else(|| text.split_once("supported values:"));
+    if let Some((_, values)) = named {
+        let values = values.split_once(['.', ';']).map_or(values, |(values, _)| values);
+        let words = values.split(|c: char| !(c.is_alphanumeric() || "_-".contains(c)));
+        let mut levels: Vec<Thinking> = Vec::new();
+        for level in words.filter_map(level_of) {
+            if !levels.contains(&level) {
+                levels.push(level);
+            }
+        }
+        return levels;
+    }
+    let must = ["mandatory", "required", "cannot be disabled"];
+    if must.iter().any(|word| text.contains(word)) {
+        return vec![Thinking::Minimal, Thinking::Low];
+    }
+    vec![Thinking::Off]
+}
+
+/// The level that servers mean by a word.
+fn level_of(word: &str) -> Option<Thinking> {
+    let word: String = word.chars().filter(|c| !"_-".contains(*c)).collect();
+    Some(match word.as_str() {
+        "off" | "none" | "disabled" => Thinking::Off,
+        "minimal" | "min" | "think" => Thinking::Minimal,
+        "low" | "on" | "enable" | "enabled" | "thinkhard" => Thinking::Low,
+        "medium" | "mid" | "med" | "harder" | "thinkharder" => Thinking::Medium,
+        "high" | "ultra" | "ultrathink" | "thinkhardest" | "highest" => Thinking::High,
+        "xhigh" | "extrahigh" => Thinking::Xhigh,
+        "max" => Thinking::Max,
         _ => return None,
     })
 }
 
-/// Lower case, with each number as one `#`: what the tables below are written in.
+/// Lower case, with each number as one `#`: what the table is written in.
 fn normalise(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut in_number = false;
@@ -288,72 +391,16 @@ fn normalise(text: &str) -> String {
     out
 }
 
-/// How servers say that waiting does not help. Data: add what is met.
-const QUOTA: &[&str] = &[
-    "gousagelimiterror",
-    "freeusagelimiterror",
-    "usage limit reached",
-    "usage limit has been reached",
-    "usage_limit_reached",
-    "usage_limit_exceeded",
-    "usage_not_included",
-    "available balance",
-    "credit balance",
-    "insufficient_quota",
-    "out of budget",
-    "quota exceeded",
-    "exceeded your current quota",
-    "billing",
-];
-
-/// How servers say that the conversation is too long; all parts of a row must occur. Data: add what is met.
-const OVERFLOW: &[&[&str]] = &[
-    &["prompt is too long"],
-    &["prompt too long"],
-    &["prompt exceeds max length"],
-    &["request_too_large"],
-    &["input is too long for requested model"],
-    &["exceeds the context window"],
-    &["context window exceeds limit"],
-    &["context window exceeded"],
-    &["exceeds", "maximum context length"],
-    &["maximum context length is # tokens"],
-    &["input token count", "exceeds the maximum"],
-    &["maximum prompt length is #"],
-    &["reduce the length of the messages"],
-    &["exceeds", "maximum allowed input length"],
-    &["is longer than the model", "context length"],
-    &["exceeds the limit of #"],
-    &["exceeds the available context size"],
-    &["greater than the context length"],
-    &["exceeded model token limit"],
-    &["too large for model with # maximum context length"],
-    &["but the configured context size is #"],
-    &["model_context_window_exceeded"],
-    &["exceeded max context length"],
-    &["exceeded context length"],
-    &["range of input length should be"],
-    &["context length exceeded"],
-    &["context_length_exceeded"],
-    &["too many tokens"],
-    &["token limit exceeded"],
-    &["input length and `max_tokens` exceed context limit"],
-];
-
-fn is_overflow(detail: &str) -> bool {
-    const NOT: &[&str] = &["rate limit", "too many requests", "throttling error:", "service unavailable:"];
-    OVERFLOW.iter().any(|row| row.iter().all(|part| detail.contains(part)))
-        && !NOT.iter().any(|not| detail.contains(not))
-}
-
 /// What a person can do about a failure of this kind.
 pub(crate) fn advice(kind: ModelErrorKind) -> &'static str {
     use ModelErrorKind as K;
     match kind {
         K::NoCredential => " Set a credential for this provider.",
         K::Auth => " Check the credential of this provider.",
+        K::AuthRevoked => " Replace the credential of this provider.",
         K::Quota => " Check the plan and the balance of the account, or use another model.",
-        K::RateLimited | K::Overloaded => " Try again later, or use another model.",
+        K::RateLimited | K::Overloaded | K::UsageLimit => " Try again later, or use another model.",
+        K::ThinkingLevel => " Use another level of thinking, or another model.",
         K::Server | K::StreamEnded => " Try again, or use another model.",
         K::Network => " Check the connection, the proxy settings and the base URL of the provider.",
         K::Timeout => " Try again; for a slow server raise the idle timeout.",
@@ -465,8 +512,8 @@ mod tests {
         let minute = limits("GenerateRequestsPerMinutePerProjectPerModel-FreeTier", "10");
         check(429, "RESOURCE_EXHAUSTED", plan, &minute, K::RateLimited, Some(34_500));
         let day = limits("RequestsPerMinute RequestsPerDayPerProject", "50");
-        check(429, "RESOURCE_EXHAUSTED", plan, &day, K::Quota, Some(34_500));
-        check(429, "RESOURCE_EXHAUSTED", plan, &limits("PerMinute", "0"), K::Quota, Some(34_500));
+        check(429, "RESOURCE_EXHAUSTED", plan, &day, K::UsageLimit, Some(34_500));
+        check(429, "RESOURCE_EXHAUSTED", plan, &limits("PerMinute", "0"), K::UsageLimit, Some(34_500));
         check(429, "RESOURCE_EXHAUSTED", plan, "[]", K::Quota, None);
         check(429, "RESOURCE_EXHAUSTED", "Resource exhausted.", "{}", K::RateLimited, None);
         let key = r#"[{"@type":"…/google.rpc.ErrorInfo","reason":"API_KEY_INVALID"}]"#;

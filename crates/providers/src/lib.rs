@@ -22,8 +22,8 @@ pub mod google;
 mod jsonc;
 pub mod laws;
 mod local;
-pub mod mistral;
 mod logins;
+pub mod mistral;
 mod model_sources;
 mod models_file;
 pub mod net;
@@ -57,8 +57,9 @@ pub use catalogue_file::{
 };
 pub use credentials::{
     AuthFile, AuthFileError, CallOutcome, Credential, CredentialError, CredentialRequest, CredentialSource,
-    Credentials, Expiry, HeaderText, InvalidCredential, MAX_CREDENTIALS_PER_CALL, RefusedCredential, Scheme,
-    Secret, Sign, SignRequest, SourceFailure, StoredKeys, StoredLogin,
+    Credentials, Expiry, HeaderText, InvalidCredential, KeyRest, KeyStatus, MAX_CREDENTIALS_PER_CALL,
+    RefusedCredential, Scheme, Secret, Sign, SignRequest, SourceFailure, StoredKeys, StoredLogin,
+    forget_key_use,
 };
 pub use decode::AnswerDecoder;
 pub use embed::{
@@ -67,8 +68,8 @@ pub use embed::{
 };
 pub use google::GoogleGenerativeAi;
 pub use local::LocalServer;
-pub use mistral::MistralConversations;
 pub use logins::{LoginError, LoginMethod, LoginOptions, LoginPrompt, LoginTokens, Logins, PendingLogin};
+pub use mistral::MistralConversations;
 pub use model_sources::{
     GatheredModels, MAX_MODEL_BYTES, MAX_MODELS_PER_SOURCE, ModelSource, ModelSourceError, ModelSources,
     SourcedModel,

@@ -11,12 +11,13 @@ use serde_json::Value;
 use crate::catalogue;
 use crate::catalogue_file::{CATALOGUE_FILE, Catalogue, CatalogueSource};
 use crate::credentials::{
-    AuthEntries, AuthEntry, AuthFile, Credential, Credentials, Keys, Origin, StoredKeys, StoredLogin,
+    AuthEntries, AuthEntry, AuthFile, Credential, Credentials, KeyStatus, Keys, Origin, StoredKeys,
+    StoredLogin,
 };
 use crate::google::vertex::{self, VertexPlace};
 use crate::local::{self, LocalEndpoint};
-use crate::mistral::{self, MistralConversations};
 use crate::logins::Logins;
+use crate::mistral::{self, MistralConversations};
 use crate::model_sources::{self, GatheredModels, ModelSources, OwnModels, SourcedModel};
 use crate::models_file::{self, ProviderConfig};
 use crate::openai_responses::AzureDeployment;
@@ -130,6 +131,7 @@ impl Settings {
             auth: Arc::new(auth.known),
             configs: Arc::new(configs),
             logins: Logins::load(home, &mut warnings),
+            order: Arc::new(calls.key_order),
             here: Arc::new(here),
             printed: Arc::default(),
             learned: Arc::new(Mutex::new(learned)),
@@ -361,24 +363,16 @@ impl Settings {
         if let Some(source) = self.sources.get(provider) {
             return Some(source.name().to_owned());
         }
-        match self.keys.auth.get(provider) {
-            Some(
-                AuthEntry::ApiKey { key: Some(_), .. }
-                | AuthEntry::Oauth { .. }
-                | AuthEntry::Reference { .. },
-            ) => {
-                return Some("auth.json".into());
-            }
-            Some(AuthEntry::ApiKey { key: None, .. }) | None => {}
+        if self.keys.has_entry(provider) {
+            return Some("auth.json".into());
         }
-        let row = catalogue::provider(provider).into_iter().flat_map(|row| &row.env);
-        let set = row.map(|env| &env.name).find(|name| matches!(self.keys.vars.get(*name), Some(Some(_))));
-        set.cloned().or_else(|| {
-            let key = self.keys.configs.get(provider)?.api_key.as_deref()?;
-            let missing =
-                values::variables(key).any(|name| !matches!(self.keys.vars.get(name), Some(Some(_))));
-            (!key.is_empty() && !missing).then(|| "models.json".into())
-        })
+        self.keys.outside(provider)
+    }
+
+    /// The keys of a provider that has several, in the order in which a session would begin with them; empty where it has
+    /// one or none, or another source. Reads a file.
+    pub fn key_statuses(&self, provider: &str) -> Vec<KeyStatus> {
+        if self.sources.contains_key(provider) { Vec::new() } else { self.keys.statuses(provider) }
     }
 
     /// The logins of providers.
@@ -395,7 +389,10 @@ impl Settings {
     /// The credential that is stored for the provider; `None` when there is none or it cannot be had (then
     /// [`Settings::provider_for`] says why). May run a command that the user's files name, for up to 10 s.
     pub fn credential(&self, provider: &str) -> Option<Credential> {
-        self.keys.look_up(provider).ok().flatten()
+        match self.keys.several(provider, "") {
+            Some(several) => several.ok()?.known().map(|known| Credential::clone(&known)),
+            None => self.keys.look_up(provider).ok().flatten(),
+        }
     }
 
     /// Something that calls `model`, with `api_key` when it is given, else with the configured credential. May
@@ -474,11 +471,17 @@ impl Settings {
             (Some(key), _) => stored(self.keys.given(provider, key), Origin::Given),
             (None, Some(source)) => source.clone(),
             (None, None) => {
-                let found = self.keys.look_up(provider).map_err(|why| self.no_credential(provider, &why))?;
-                match found {
-                    Some(found) => stored(found, Origin::Stored),
-                    None if is_local(model) => Credentials::none(),
-                    None => return Err(self.no_credential(provider, "")),
+                if let Some(several) = self.keys.several(provider, &model.id) {
+                    several
+                        .map_err(|error| ModelError::new(ModelErrorKind::NoCredential, error.to_string()))?
+                } else {
+                    let found =
+                        self.keys.look_up(provider).map_err(|why| self.no_credential(provider, &why))?;
+                    match found {
+                        Some(found) => stored(found, Origin::Stored),
+                        None if is_local(model) => Credentials::none(),
+                        None => return Err(self.no_credential(provider, "")),
+                    }
                 }
             }
         };
@@ -582,7 +585,8 @@ impl Settings {
         let plain = |value: &str, vars: &Vars| {
             (!value.starts_with('!')).then(|| values::resolve(value, vars, &*self.keys.shell).ok()).flatten()
         };
-        for (provider, entry) in self.keys.auth.iter() {
+        for (name, entry) in self.keys.auth.iter() {
+            let provider = self.keys.provider_of(name);
             match entry {
                 AuthEntry::ApiKey { key: Some(key), .. } if self.keys.is_placeholder(provider, key) => {}
                 AuthEntry::ApiKey { key: Some(key), env } => {

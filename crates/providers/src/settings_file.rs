@@ -23,22 +23,25 @@ pub struct CallSettings {
     pub options: CallOptions,
     /// Where model servers on this machine are looked for.
     pub(crate) local: Vec<LocalEndpoint>,
+    /// Ids of keys, in the order in which those of one provider are tried.
+    pub(crate) key_order: Vec<String>,
 }
 
 impl Default for CallSettings {
     fn default() -> Self {
-        Self { options: CallOptions::default(), local: local::places().to_vec() }
+        Self { options: CallOptions::default(), local: local::places().to_vec(), key_order: Vec::new() }
     }
 }
 
 impl CallSettings {
     /// What the settings say (`retry`, `httpIdleTimeoutMs`, `thinkingBudgets`, `cacheRetention`, `proxyLocalServers`,
-    /// `localServers`), and for people what is wrong with it; the defaults stand there.
+    /// `localServers`, `keyOrder`), and for people what is wrong with it; the defaults stand there.
     pub fn of_json(settings: &Value) -> (Self, Vec<String>) {
         let mut problems = Vec::new();
         let local = local_places(settings, |problem| problems.push(problem));
         let options = options(settings, |problem| problems.push(problem));
-        (Self { options, local }, problems)
+        let key_order = key_order(settings, |problem| problems.push(problem));
+        (Self { options, local, key_order }, problems)
     }
 }
 
@@ -80,6 +83,27 @@ fn local_places(parsed: &Value, mut warn: impl FnMut(String)) -> Vec<LocalEndpoi
         Some(_) => warn("localServers must be an object of URLs, or false; its default is used.".into()),
     }
     local
+}
+
+fn key_order(parsed: &Value, mut warn: impl FnMut(String)) -> Vec<String> {
+    match parsed.get("keyOrder") {
+        None | Some(Value::Null) => Vec::new(),
+        Some(Value::Array(ids)) => {
+            let text = |id: &Value| id.as_str().filter(|id| !id.is_empty()).map(String::from);
+            let found: Vec<String> = ids.iter().filter_map(text).collect();
+            if found.len() != ids.len() {
+                warn(
+                    "keyOrder must be a list of keys, such as [\"PROVIDER:NAME\"]; other items are ignored."
+                        .into(),
+                );
+            }
+            found
+        }
+        Some(_) => {
+            warn("keyOrder must be a list of keys, such as [\"PROVIDER:NAME\"]; its default is used.".into());
+            Vec::new()
+        }
+    }
 }
 
 fn parse(path: &Path, warnings: &mut Vec<Warning>) -> Option<Value> {

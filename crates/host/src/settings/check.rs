@@ -110,6 +110,7 @@ impl Item {
         let text = value.as_str();
         match self {
             Self::Model => text.is_some(),
+            Self::Credential => text.is_some_and(|text| !text.is_empty()),
             Self::Head => text.is_some_and(PublishSettings::is_head),
             Self::Directory => text.is_some_and(|text| text.starts_with(['/', '~'])),
             Self::Writable => {
@@ -123,6 +124,7 @@ impl Item {
     fn wanted(self) -> &'static str {
         match self {
             Self::Model => "the name of a model",
+            Self::Credential => "the name of a key, as `quipu auth` lists it",
             Self::Head => {
                 "the name of another program's head, such as \"PI_HEAD\" (letters, digits, `_`, `-`, `.`; not beginning with \
                  `quipu`)"

@@ -34,6 +34,15 @@ pub use self::project::{project_settings_path, project_to_trust, trust_project};
 pub use self::publish::{settings_schema, settings_table};
 pub use self::table::{Effect, Item, KEYS, Key, Kind, ProjectUse};
 
+/// The models that go on where the chosen one cannot.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FallbackSettings {
+    /// Their names, the first one to try in front.
+    pub models: Vec<String>,
+    /// Whether they go on also for a model that a run names.
+    pub named: bool,
+}
+
 /// Settings as they hold.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
@@ -51,6 +60,8 @@ pub struct Settings {
     pub enabled_models: Vec<String>,
     /// Names of models by the purpose that they are for.
     pub purpose_models: BTreeMap<String, String>,
+    /// The models that go on where the chosen one cannot.
+    pub fallback: FallbackSettings,
     /// How models are called.
     pub calls: CallSettings,
     /// When a context is summed up.
@@ -214,6 +225,10 @@ impl Settings {
                 .flatten()
                 .filter_map(|(purpose, model)| Some((purpose.clone(), model.as_str()?.to_owned())))
                 .collect(),
+            fallback: FallbackSettings {
+                models: texts("fallbackModels"),
+                named: flag("fallbackForNamedModel").unwrap_or(false),
+            },
             calls: CallSettings::of_json(&all).0,
             compaction: compaction_settings(&all).0,
             prune: prune_settings(&all).0,

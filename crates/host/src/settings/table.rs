@@ -56,6 +56,8 @@ pub enum Kind {
 pub enum Item {
     /// The name of a model, or a pattern of names.
     Model,
+    /// The name of a key, as `quipu auth` lists it.
+    Credential,
     /// The head of another program.
     Head,
     /// A directory: absolute, or below `~`.
@@ -192,6 +194,30 @@ pub const KEYS: &[Key] = &[
         NextSession,
         NETWORK,
         "models for calls of a purpose, such as `compaction`; all others use the session's model",
+    ),
+    key(
+        "fallbackModels",
+        Kind::List(Item::Model),
+        "[]",
+        NextSession,
+        NETWORK,
+        "models that continue a run when its own cannot, in this order",
+    ),
+    key(
+        "fallbackForNamedModel",
+        Kind::Flag,
+        "false",
+        NextSession,
+        NETWORK,
+        "use these models also where the run names its model with --model",
+    ),
+    key(
+        "keyOrder",
+        Kind::List(Item::Credential),
+        "[]",
+        NextSession,
+        SPENDING,
+        "keys in the order in which those of one provider are used",
     ),
     key(
         "cacheRetention",
@@ -512,6 +538,9 @@ impl Kind {
                 format!("{} or {last}", others.join(", "))
             }
             Self::List(Item::Model) => "a list of names, such as [\"sonnet:high\"]".to_owned(),
+            Self::List(Item::Credential) => {
+                "a list of keys, such as [\"PROVIDER:work\", \"PROVIDER\"]".to_owned()
+            }
             Self::List(Item::Head) => "a list of names of heads, such as [\"PI_HEAD\"]".to_owned(),
             Self::List(Item::Directory) => "a list of directories, such as [\"~/work\"]".to_owned(),
             Self::List(Item::Writable) => "a list of paths, such as [\"default\", \"~/data\"]".to_owned(),

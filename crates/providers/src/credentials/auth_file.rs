@@ -193,7 +193,7 @@ pub(crate) struct AuthEntries {
 
 /// Making things survive a loss of power, where that can be done: shares of other machines cannot, and a directory
 /// need not be readable to be written to.
-fn possible(synced: std::io::Result<()>) -> std::io::Result<()> {
+pub(super) fn possible(synced: std::io::Result<()>) -> std::io::Result<()> {
     use std::io::ErrorKind;
     synced.or_else(|error| match error.kind() {
         ErrorKind::Unsupported | ErrorKind::InvalidInput | ErrorKind::PermissionDenied => Ok(()),

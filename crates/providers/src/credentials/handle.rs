@@ -78,6 +78,11 @@ impl Credentials {
         Self::with(source, NamingRule::Rotated, Some(credential))
     }
 
+    /// Those of `source`, which has several and has given `credential` of them.
+    pub(crate) fn chosen(source: Arc<dyn CredentialSource>, credential: Credential) -> Self {
+        Self::with(source, NamingRule::Always, Some(credential))
+    }
+
     fn with(source: Arc<dyn CredentialSource>, naming: NamingRule, credential: Option<Credential>) -> Self {
         let current =
             CurrentCredential { credential: credential.map(Arc::new), ..CurrentCredential::default() };

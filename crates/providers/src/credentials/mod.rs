@@ -9,10 +9,13 @@ mod check;
 mod credential;
 mod error;
 mod handle;
+mod key_ring;
+mod key_use;
 mod login;
 mod secret;
 mod sign;
 mod stored;
+mod use_file;
 
 use futures_util::future::BoxFuture;
 use quipu_protocol::ModelErrorKind;
@@ -22,6 +25,7 @@ pub use auth_file::{AuthFile, AuthFileError};
 pub use credential::{Credential, Expiry, HeaderText, Scheme};
 pub use error::{CredentialError, InvalidCredential, SourceFailure};
 pub use handle::{Credentials, MAX_CREDENTIALS_PER_CALL};
+pub use key_ring::{KeyRest, KeyStatus, forget_key_use};
 pub use login::StoredLogin;
 pub use secret::Secret;
 pub use sign::{Sign, SignRequest};
@@ -131,8 +135,12 @@ pub enum CallOutcome {
     Done,
     /// The credential was refused.
     Unauthorised,
+    /// The credential was revoked: it will not be taken again.
+    Revoked,
     /// There were too many requests with it.
     RateLimited,
+    /// A limit of a day, a week or its plan is reached.
+    UsageLimit,
     /// Its money or quota is used up.
     Quota,
     /// It failed for another reason.
@@ -144,7 +152,9 @@ impl CallOutcome {
         match error {
             None => Self::Done,
             Some(ModelErrorKind::Auth) => Self::Unauthorised,
+            Some(ModelErrorKind::AuthRevoked) => Self::Revoked,
             Some(ModelErrorKind::RateLimited) => Self::RateLimited,
+            Some(ModelErrorKind::UsageLimit) => Self::UsageLimit,
             Some(ModelErrorKind::Quota) => Self::Quota,
             Some(other) => Self::Other(other),
         }
@@ -153,6 +163,9 @@ impl CallOutcome {
     /// Whether another credential may help.
     #[must_use]
     pub const fn is_refusal(&self) -> bool {
-        matches!(self, Self::Unauthorised | Self::RateLimited | Self::Quota)
+        match self {
+            Self::Unauthorised | Self::Revoked | Self::RateLimited | Self::UsageLimit | Self::Quota => true,
+            Self::Done | Self::Other(_) => false,
+        }
     }
 }

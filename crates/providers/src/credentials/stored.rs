@@ -27,6 +27,8 @@ pub(crate) struct Keys {
     pub(crate) auth: Arc<BTreeMap<String, AuthEntry>>,
     pub(crate) configs: Arc<BTreeMap<String, ProviderConfig>>,
     pub(crate) logins: Logins,
+    /// The ids of keys in the order in which those of one provider are tried.
+    pub(crate) order: Arc<Vec<String>>,
     /// Providers whose servers are on this machine.
     pub(crate) here: Arc<BTreeSet<String>>,
     /// What the commands of `auth.json` printed, until it was refused.
@@ -59,10 +61,14 @@ impl Keys {
 
     /// What is stored for the provider; `None` when nothing is. May run a command.
     pub(crate) fn look_up(&self, provider: &str) -> Result<Option<Credential>, String> {
-        self.look_up_with(provider, self.auth.get(provider))
+        self.look_up_with(provider, self.entry_for(provider, &self.auth))
     }
 
-    fn look_up_with(&self, provider: &str, entry: Option<&AuthEntry>) -> Result<Option<Credential>, String> {
+    pub(super) fn look_up_with(
+        &self,
+        provider: &str,
+        entry: Option<&AuthEntry>,
+    ) -> Result<Option<Credential>, String> {
         // `raw` is what is written in the file; `$` for what is not.
         let credential = |raw: &str, text: String, bearer: bool, source: &str| {
             let secret = if self.is_placeholder(provider, raw) {
@@ -111,7 +117,7 @@ impl Keys {
     /// command may print another.
     fn look_up_again(&self, provider: &str) -> Result<Option<Credential>, String> {
         let entries = AuthFile::new(&self.home).read().map_err(|error| error.to_string())?;
-        let entry = entries.known.get(provider);
+        let entry = self.entry_for(provider, &entries.known);
         if let Some(AuthEntry::ApiKey { key: Some(key), .. }) = entry {
             self.printed.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
         }
@@ -213,7 +219,7 @@ impl CredentialSource for StoredKeys {
             let is_exhausted = request
                 .refused
                 .as_ref()
-                .is_some_and(|it| matches!(it.outcome, CallOutcome::RateLimited | CallOutcome::Quota));
+                .is_some_and(|it| !matches!(it.outcome, CallOutcome::Unauthorised | CallOutcome::Revoked));
             let last = self.last().clone();
             if let Some(same) = last.clone().filter(|_| is_exhausted || self.origin == Origin::Given) {
                 return Ok(same);

@@ -20,7 +20,7 @@ fn key(secret: &str) -> Credentials {
     Credentials::fixed(Credential::new("a test", Scheme::Key(Secret::new(secret))))
 }
 
-fn options() -> CallOptions {
+pub(super) fn options() -> CallOptions {
     CallOptions { base_delay: Duration::from_millis(1), ..CallOptions::default() }
 }
 
@@ -76,7 +76,7 @@ async fn run(
     (events, end)
 }
 
-async fn ask(wire: Wire, server: &FakeServer, options: CallOptions) -> (Vec<CallEvent>, CallEnd) {
+pub(super) async fn ask(wire: Wire, server: &FakeServer, options: CallOptions) -> (Vec<CallEvent>, CallEnd) {
     run(wire, server.url(), options, CancellationToken::new()).await
 }
 
@@ -374,7 +374,7 @@ async fn refusals(wire: Wire) {
     check(400, "invalid_request_error", "prompt is too long: 3 tokens > 2 maximum", K::ContextOverflow).await;
     check(400, "invalid_request_error", "messages.0: bad", K::InvalidRequest).await;
     check(422, "invalid_request_error", "bad", K::InvalidRequest).await;
-    check(429, "rate_limit_error", "Monthly usage limit reached", K::Quota).await;
+    check(429, "rate_limit_error", "Monthly usage limit reached", K::UsageLimit).await;
     let echo = Reply::new(401, "text/plain", format!("\u{1b}[31mIncorrect key {KEY}\nsorry\0"));
     fails(wire, [echo], options(), K::Auth, 1, &["[31mIncorrect key [credential] sorry"]).await;
     let moved =

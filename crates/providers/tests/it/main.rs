@@ -1,6 +1,8 @@
 //! Tests of the crate through its public door.
 
 #[cfg(test)]
+mod classify;
+#[cfg(test)]
 mod conversations;
 #[cfg(test)]
 mod credentials;
@@ -29,6 +31,8 @@ mod growth;
 mod headers;
 #[cfg(test)]
 mod http;
+#[cfg(test)]
+mod keys;
 #[cfg(test)]
 mod logins;
 #[cfg(test)]

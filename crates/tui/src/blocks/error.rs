@@ -32,8 +32,12 @@ pub fn model_error(error: &ModelError, columns: usize, theme: &Theme) -> Vec<Lin
 fn what_to_do(kind: ModelErrorKind) -> &'static str {
     match kind {
         ModelErrorKind::NoCredential => "/login adds a key; /model chooses another model.",
-        ModelErrorKind::Auth => "/login replaces the key; /model chooses another model.",
-        ModelErrorKind::Quota | ModelErrorKind::UnknownModel => "/model chooses another model.",
+        ModelErrorKind::Auth | ModelErrorKind::AuthRevoked => {
+            "/login replaces the key; /model chooses another model."
+        }
+        ModelErrorKind::Quota | ModelErrorKind::UsageLimit | ModelErrorKind::UnknownModel => {
+            "/model chooses another model."
+        }
         ModelErrorKind::RateLimited | ModelErrorKind::Overloaded | ModelErrorKind::Server => {
             "Your conversation is saved: write \"go on\" in a while, or choose another model with /model."
         }
@@ -47,6 +51,7 @@ fn what_to_do(kind: ModelErrorKind) -> &'static str {
         ModelErrorKind::InvalidRequest => {
             "/tree goes back to before the rejected message; /model chooses another model."
         }
+        ModelErrorKind::ThinkingLevel => "/thinking chooses another level; /model chooses another model.",
         ModelErrorKind::Refused => "Rephrase it, or go back with /tree.",
         ModelErrorKind::Aborted => "",
         ModelErrorKind::ReplayMismatch => "The conversation differs from the script or the recording.",
