@@ -26,6 +26,8 @@ pub(crate) struct ProviderRow {
     pub(crate) env: Vec<EnvRow>,
     /// Variables that its base URL names in braces.
     pub(crate) vars: Vec<String>,
+    /// Variables that hold other secrets of it.
+    pub(crate) secrets: Vec<String>,
 }
 
 /// A variable that may hold a credential.

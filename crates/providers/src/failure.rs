@@ -36,11 +36,11 @@ pub(crate) fn read_complaint(body: &str) -> Complaint {
     struct Shape<'a> {
         #[serde(borrow)]
         error: Option<&'a RawValue>,
-        #[serde(borrow)]
+        #[serde(borrow, alias = "Message")]
         message: Option<&'a RawValue>,
         #[serde(borrow)]
         detail: Option<&'a RawValue>,
-        #[serde(borrow, rename = "type")]
+        #[serde(borrow, rename = "type", alias = "__type")]
         kind: Option<&'a RawValue>,
         #[serde(borrow)]
         code: Option<&'a RawValue>,
@@ -200,8 +200,14 @@ pub(crate) fn classify(status: Option<u16>, complaint: &Complaint) -> ModelError
     }
 }
 
+/// The header in which some servers name the kind of an error.
+pub(crate) const KIND_HEADER: &str = "x-amzn-errortype";
+
 fn by_word(word: &str) -> Option<ModelErrorKind> {
     use ModelErrorKind as K;
+    // Some have a namespace before it, some an address behind it.
+    let word = word.rsplit('#').next().unwrap_or_default();
+    let word = word.split(':').next().unwrap_or_default();
     Some(match word {
         "overloaded_error" | "server_busy" | "overloaded" | "UNAVAILABLE" => K::Overloaded,
         "rate_limit_error" | "rate_limit_exceeded" | "RESOURCE_EXHAUSTED" => K::RateLimited,
@@ -215,6 +221,16 @@ fn by_word(word: &str) -> Option<ModelErrorKind> {
         "invalid_request_error" | "invalid_prompt" | "INVALID_ARGUMENT" | "FAILED_PRECONDITION" => {
             K::InvalidRequest
         }
+        "ThrottlingException" | "TooManyRequestsException" => K::RateLimited,
+        "ServiceQuotaExceededException" => K::Quota,
+        "ServiceUnavailableException" | "ModelNotReadyException" => K::Overloaded,
+        "InternalServerException" | "InternalFailure" => K::Server,
+        "ModelErrorException" | "ModelStreamErrorException" => K::Server,
+        "ModelTimeoutException" => K::Timeout,
+        "AccessDeniedException" | "UnrecognizedClientException" | "InvalidSignatureException" => K::Auth,
+        "ExpiredTokenException" | "ExpiredToken" | "InvalidClientTokenId" | "IncompleteSignature" => K::Auth,
+        "ResourceNotFoundException" => K::UnknownModel,
+        "ValidationException" => K::InvalidRequest,
         _ => return None,
     })
 }
