@@ -37,7 +37,8 @@ impl Wire {
         }
         let mut out = Vec::new();
         for event in text.split("\n\n") {
-            let line = |name: &str| event.lines().find_map(|line| line.strip_prefix(name)).map(str::trim_start);
+            let line =
+                |name: &str| event.lines().find_map(|line| line.strip_prefix(name)).map(str::trim_start);
             let Some(payload) = line("data:") else { continue };
             let (kind, name, value) = match line("exception:") {
                 Some(exception) => ("exception", ":exception-type", exception),

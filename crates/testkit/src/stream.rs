@@ -130,9 +130,7 @@ impl Answer {
                 self.item(&item, "summary", "", [])
             }
             Wire::Contents => self.parts([json!({ "text": "", "thought": true, "thoughtSignature": data })]),
-            Wire::Converse => {
-                self.pieces(None, [json!({ "reasoningContent": { "redactedContent": data } })])
-            }
+            Wire::Converse => self.pieces(None, [json!({ "reasoningContent": { "redactedContent": data } })]),
         }
     }
 
@@ -323,7 +321,9 @@ impl Answer {
             // An event is an object with one member: its name.
             Wire::Converse => {
                 let member = event.as_object().and_then(|members| members.iter().next());
-                member.map(|(name, payload)| format!("event: {name}\ndata: {payload}\n\n")).unwrap_or_default()
+                member
+                    .map(|(name, payload)| format!("event: {name}\ndata: {payload}\n\n"))
+                    .unwrap_or_default()
             }
         }
     }
@@ -358,7 +358,8 @@ impl Answer {
     fn pieces(mut self, start: Option<Value>, deltas: impl IntoIterator<Item = Value>) -> Self {
         let index = self.blocks;
         self.blocks += 1;
-        let start = start.map(|start| json!({ "contentBlockStart": { "contentBlockIndex": index, "start": start } }));
+        let start =
+            start.map(|start| json!({ "contentBlockStart": { "contentBlockIndex": index, "start": start } }));
         self.events.extend(start);
         for delta in deltas {
             self.events.push(json!({ "contentBlockDelta": { "contentBlockIndex": index, "delta": delta } }));

@@ -128,7 +128,8 @@ impl Environment {
             ("AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID"),
             ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN"),
         ];
-        let half = pairs.iter().find(|(one, other)| self.variable(one).is_some() && self.variable(other).is_none());
+        let half =
+            pairs.iter().find(|(one, other)| self.variable(one).is_some() && self.variable(other).is_none());
         half.map(|(one, other)| format!("{one} is set without {other}"))
     }
 
@@ -150,7 +151,9 @@ enum ProfileKeys {
 
 fn keys_of(name: &str, profile: Option<&Profile>) -> Result<ProfileKeys, String> {
     let Some(profile) = profile else {
-        return Err(format!("There is no AWS profile {name:?}. Correct AWS_PROFILE, or add it to ~/.aws/credentials"));
+        return Err(format!(
+            "There is no AWS profile {name:?}. Correct AWS_PROFILE, or add it to ~/.aws/credentials"
+        ));
     };
     let member = |name: &str| profile.get(name).map(String::from);
     if let (Some(id), Some(secret)) = (member("aws_access_key_id"), member("aws_secret_access_key")) {
@@ -199,7 +202,9 @@ impl AwsCredentials {
         let person = |what: String| CredentialError::NeedsLogin { what: format!("{what}.") };
         let environment = &self.environment;
         match &self.origin {
-            Origin::Variables => environment.from_variables().ok_or_else(|| person("Set AWS_ACCESS_KEY_ID".into())),
+            Origin::Variables => {
+                environment.from_variables().ok_or_else(|| person("Set AWS_ACCESS_KEY_ID".into()))
+            }
             Origin::Profile(ProfileOrigin(profile)) => {
                 let (files, name) = (environment.files.clone(), profile.name.clone());
                 let read = tokio::task::spawn_blocking(move || files.profile(&name)).await;
@@ -242,7 +247,8 @@ pub(super) async fn small_file(path: &str) -> Result<String, CredentialError> {
         Ok::<_, std::io::Error>(text)
     });
     let text = read.await.map_err(|_| CredentialError::Panicked)?;
-    let unreadable = |why: String| CredentialError::Unavailable { why: format!("{path} cannot be read: {why}") };
+    let unreadable =
+        |why: String| CredentialError::Unavailable { why: format!("{path} cannot be read: {why}") };
     let text = text.map_err(|error| unreadable(error.to_string()))?.trim().to_owned();
     if text.is_empty() { Err(unreadable("it is empty, or not a file".into())) } else { Ok(text) }
 }

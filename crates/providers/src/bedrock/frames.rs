@@ -20,7 +20,7 @@ const MAX_FOREIGN: usize = 4 << 10;
 #[derive(Default)]
 pub(super) struct FrameDecoder {
     buffer: BytesMut,
-    /// A frame was whole.
+    /// A prelude came that is one.
     heard: bool,
 }
 
@@ -30,7 +30,7 @@ impl FrameDecoder {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Whether a frame came that was whole.
+    /// Whether what came looks like frames.
     pub(super) fn has_heard(&self) -> bool {
         self.heard
     }
@@ -50,6 +50,7 @@ impl FrameDecoder {
             }
             return if self.buffer.len() < MAX_FOREIGN { Ok(None) } else { Err(self.foreign()) };
         }
+        self.heard = true;
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         if length > MAX_FRAME {
             return Err(ModelError::new(
@@ -62,23 +63,19 @@ impl FrameDecoder {
             return Ok(None);
         }
         let frame = self.buffer.split_to(length.max(PRELUDE)).freeze();
-        let message = read_message_from(frame)
-            .map_err(|error| malformed(format!("sent a frame that is damaged: {}", quote(&error.to_string()))))?;
-        self.heard = true;
-        Ok(Some(message))
+        let message = read_message_from(frame);
+        message.map(Some).map_err(|error| {
+            malformed(format!("sent a frame that is damaged: {}", quote(&error.to_string())))
+        })
     }
 
     /// The body is over. What is left is what went wrong.
     pub(super) fn end(&self, begun: bool) -> ModelError {
-        let is_frame = self.buffer.get(..PRELUDE).is_none_or(|prelude| {
-            let (lengths, mut checksum) = prelude.split_at(8);
-            checksum_of(lengths) == checksum.get_u32()
-        });
-        if !self.heard && !is_frame {
+        if !self.heard && self.buffer.len() >= PRELUDE {
             return self.foreign();
         }
         let how = match (self.buffer.is_empty(), begun) {
-            (false, _) => "ended the answer in the middle of a frame",
+            (false, _) => "ended the answer in the middle of an event",
             (true, true) => "ended the answer before it was complete",
             (true, false) => "ended the answer before it began",
         };

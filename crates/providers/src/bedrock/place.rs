@@ -39,8 +39,7 @@ impl BedrockPlace {
                 match set {
                     Some(found) => found,
                     None => {
-                        let profile =
-                            environment.profile().map_err(|error| invalid(format!("{error}.")))?;
+                        let profile = environment.profile().map_err(|error| invalid(format!("{error}.")))?;
                         let named = profile.and_then(|profile| profile.get("region").map(String::from));
                         let named = named.map(|region| ("the profile", region));
                         named.unwrap_or_else(|| {
@@ -53,7 +52,8 @@ impl BedrockPlace {
         let (source, region) = region;
         if !is_region(&region) {
             let region = quote(&region);
-            let text = format!("{region:?} from {source} is not a region. Set AWS_REGION, such as us-east-1.");
+            let text =
+                format!("{region:?} from {source} is not a region. Set AWS_REGION, such as us-east-1.");
             return Err(invalid(text));
         }
         let base_url = match (&usual, variable("AWS_ENDPOINT_URL_BEDROCK_RUNTIME")) {
@@ -93,7 +93,8 @@ fn region_of_arn(id: &str) -> Option<&str> {
 fn standard_region(base_url: &str) -> Option<String> {
     let url = Url::parse(base_url).ok()?;
     let host = url.host_str()?;
-    let rest = host.strip_prefix("bedrock-runtime-fips.").or_else(|| host.strip_prefix("bedrock-runtime."))?;
+    let rest =
+        host.strip_prefix("bedrock-runtime-fips.").or_else(|| host.strip_prefix("bedrock-runtime."))?;
     let region = rest.strip_suffix(".amazonaws.com").or_else(|| rest.strip_suffix(".amazonaws.com.cn"))?;
     is_region(region).then(|| region.to_owned())
 }
@@ -106,7 +107,8 @@ mod tests {
 
     fn place(id: &str, base_url: &str, vars: &[(&str, &str)]) -> Result<BedrockPlace, ModelError> {
         let model = Model { id: id.into(), base_url: base_url.into(), ..Model::default() };
-        let vars: BTreeMap<_, _> = vars.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+        let vars: BTreeMap<_, _> =
+            vars.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
         BedrockPlace::of(&model, &Environment::new(vars, None))
     }
 
@@ -150,6 +152,8 @@ mod tests {
         }
         assert!(place("arn:aws:bedrock:a/b:1:x", USUAL, &[]).is_err());
         let forced = [("AWS_BEDROCK_FORCE_CACHE", "1")];
-        assert!(place("m", USUAL, &forced).unwrap().force_cache && !place("m", USUAL, &[]).unwrap().force_cache);
+        assert!(
+            place("m", USUAL, &forced).unwrap().force_cache && !place("m", USUAL, &[]).unwrap().force_cache
+        );
     }
 }

@@ -62,10 +62,7 @@ impl Signer {
         let signable = SignableRequest::new(request.method, request.url, headers, body);
         let signed = signable.and_then(|signable| sign(signable, &params)).map_err(|error| failed(&error))?;
         let (headers, _) = signed.into_parts().0.into_parts();
-        Ok(headers
-            .iter()
-            .map(|header| (header.name().to_owned(), Secret::new(header.value())))
-            .collect())
+        Ok(headers.iter().map(|header| (header.name().to_owned(), Secret::new(header.value()))).collect())
     }
 }
 

@@ -201,7 +201,8 @@ impl FramedAnswer {
             return Ok(());
         }
         // Text and thinking begin with their first piece.
-        if part.text.is_some() || event.start.is_none_or(|start| start.get() == "{}" || start.get() == "null") {
+        if part.text.is_some() || event.start.is_none_or(|start| start.get() == "{}" || start.get() == "null")
+        {
             return Ok(());
         }
         self.answer.start_unknown(wire)?;
@@ -247,9 +248,9 @@ impl FramedAnswer {
         out: &mut Vec<CallEvent>,
     ) -> Result<(), ModelError> {
         if let Some(data) = string(part.redacted_content).filter(|data| !data.is_empty()) {
-            let bytes = STANDARD
-                .decode(&data)
-                .map_err(|_| malformed(format!("sent encrypted thinking in block {wire} that is not base64")))?;
+            let bytes = STANDARD.decode(&data).map_err(|_| {
+                malformed(format!("sent encrypted thinking in block {wire} that is not base64"))
+            })?;
             self.answer.can_hold(self.held.saturating_add(bytes.len()))?;
             self.held += bytes.len();
             if !self.open.contains_key(&wire) {
@@ -261,7 +262,9 @@ impl FramedAnswer {
                     all.extend(bytes);
                     Ok(())
                 }
-                _ => Err(malformed(format!("sent encrypted thinking in block {wire}, which is of another kind"))),
+                _ => Err(malformed(format!(
+                    "sent encrypted thinking in block {wire}, which is of another kind"
+                ))),
             };
         }
         if part.text.is_none() && part.signature.is_none() {
@@ -334,9 +337,8 @@ impl FramedAnswer {
         let details = details.into_iter().filter_map(|detail| read::<CacheDetail<'_>>(Some(detail)));
         let long = details.filter(|detail| string(detail.ttl).as_deref() == Some("1h"));
         let long: u64 = long.filter_map(|detail| tokens(detail.input_tokens)).fold(0, u64::saturating_add);
-        if long > 0 {
-            usage.cache_write_1h = usage.cache_write_1h.max(Some(long.min(usage.cache_write)));
-        }
+        let long = Some(long.min(usage.cache_write)).filter(|long| *long > 0);
+        usage.cache_write_1h = usage.cache_write_1h.max(long);
         usage.total_tokens = usage.input + usage.output + usage.cache_read + usage.cache_write;
         self.told |= tokens(wire.output_tokens).is_some();
     }

@@ -5,11 +5,11 @@ use std::sync::{Arc, PoisonError};
 use quipu_protocol::{Model, ModelError};
 
 use super::Settings;
+use crate::Provider;
 use crate::bedrock::chain::{AwsCredentials, Environment, HINT, Origin};
 use crate::bedrock::{self, BedrockConverse, BedrockPlace};
 use crate::catalogue;
 use crate::credentials::{AuthEntry, Credentials};
-use crate::Provider;
 
 impl Settings {
     /// What variables and files say of keys of a cloud; `None` for a provider that takes none.

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::encode::{assistant, body, call, conversation, image, request, result, thinking, user};
 use crate::wires::{WIRES, Wire, api};
-use crate::{encode, encode_completions, encode_contents, encode_responses};
+use crate::{encode, encode_completions, encode_contents, encode_converse, encode_responses};
 
 fn model(wire: Wire) -> Model {
     match wire {
@@ -13,6 +13,7 @@ fn model(wire: Wire) -> Model {
         Wire::Completions => encode_completions::model(),
         Wire::Responses => encode_responses::model(),
         Wire::Contents => encode_contents::model(),
+        Wire::Converse => encode_converse::model(),
     }
 }
 
@@ -23,6 +24,7 @@ fn own(wire: Wire, content: Vec<Content>) -> Message {
         Wire::Completions => encode_completions::own(content),
         Wire::Responses => encode_responses::own(content),
         Wire::Contents => encode_contents::own(content),
+        Wire::Converse => encode_converse::own(content),
     }
 }
 
@@ -33,6 +35,7 @@ fn proof(wire: Wire) -> &'static str {
         Wire::Completions => "reasoning_content",
         Wire::Responses => encode_responses::REASONING,
         Wire::Contents => "cHJvb2Y=",
+        Wire::Converse => "proof==",
     }
 }
 
@@ -49,7 +52,7 @@ fn table(wire: Wire) -> Vec<(&'static str, ModelRequest)> {
         Wire::Messages => "EmwK",
         Wire::Completions => "reasoning_content",
         Wire::Responses => r#"{"type":"compaction","id":"cmp_1","encrypted_content":"shorter"}"#,
-        Wire::Contents => "EmwK",
+        Wire::Contents | Wire::Converse => "EmwK",
     };
     let plain = vec![say("Hi"), own(wire, vec![Content::text("Hello.")]), say("Bye")];
     let tools = vec![
@@ -129,6 +132,7 @@ fn acceptable(wire: Wire, body: &Value) -> Result<(), String> {
         Wire::Completions => encode_completions::acceptable(body),
         Wire::Responses => encode_responses::acceptable(body),
         Wire::Contents => encode_contents::acceptable(body),
+        Wire::Converse => encode_converse::acceptable(body),
     }
 }
 
@@ -141,6 +145,7 @@ fn each_conversation_has_its_request_on_each_wire() {
             let wire = match wire {
                 Wire::Messages | Wire::Completions | Wire::Responses => api(wire).rsplit('-').next().unwrap(),
                 Wire::Contents => "contents",
+                Wire::Converse => "converse",
             };
             insta::with_settings!({ snapshot_path => "../snapshots", prepend_module_to_snapshot => false, omit_expression => true }, {
                 insta::assert_snapshot!(format!("{wire}_{name}"), serde_json::to_string_pretty(&body).unwrap());
@@ -162,7 +167,7 @@ fn a_conversation_can_change_its_wire() {
         let foreign: &[&str] = match wire {
             Wire::Messages => &["Hm."],
             Wire::Completions => &["proof=="],
-            Wire::Responses | Wire::Contents => &["Hm.", "proof=="],
+            Wire::Responses | Wire::Contents | Wire::Converse => &["Hm.", "proof=="],
         };
         assert!(foreign.iter().all(|foreign| !text.contains(foreign)), "{foreign:?}");
         for said in ["Looking.", "I will", "No result provided"] {
@@ -245,7 +250,7 @@ fn a_blind_model_is_told_of_images() {
     for wire in WIRES {
         let (_, request) = table(wire).into_iter().find(|(name, _)| *name == "blind").unwrap();
         let text = body(&request).to_string();
-        let images = ["image_url", "base64", "inlineData"];
+        let images = ["image_url", "base64", "inlineData", "bytes"];
         assert!(images.iter().all(|word| !text.contains(word)), "{text}");
         assert_eq!(text.matches("(image omitted: model does not").count(), 2, "{text}");
     }

@@ -313,7 +313,8 @@ pub(crate) fn messages() -> impl Strategy<Value = Vec<Message>> {
         Just("other"),
         Just("local-1"),
         Just("items-1"),
-        Just("gemini-3-test")
+        Just("gemini-3-test"),
+        Just("converse-1")
     ];
     let message = prop_oneof![
         contents().prop_map(user),
@@ -321,6 +322,7 @@ pub(crate) fn messages() -> impl Strategy<Value = Vec<Message>> {
             "local-1" => super::encode_completions::own(content),
             "items-1" => super::encode_responses::own(content),
             "gemini-3-test" => super::encode_contents::own(content),
+            "converse-1" => super::encode_converse::own(content),
             of => assistant(of, content),
         }),
         ("[ab|é]{0,3}", contents(), any::<bool>())
@@ -388,13 +390,15 @@ proptest! {
 
     #[test]
     fn any_conversation_becomes_one_that_the_server_takes(messages in messages()) {
-        use super::{encode_completions, encode_contents, encode_responses};
+        use super::{encode_completions, encode_contents, encode_converse, encode_responses};
         for model in [
             model(),
             encode_completions::model(),
             encode_responses::model(),
             encode_contents::model(),
             encode_contents::old_model(),
+            encode_converse::model(),
+            encode_converse::plain_model(),
         ] {
             let request = request(model, messages.clone());
             let provider = wires::provider(&request.model, quipu_providers::Credentials::none(), &[], CallOptions::default()).unwrap();
@@ -405,6 +409,7 @@ proptest! {
                 "anthropic-messages" => acceptable(&body),
                 "openai-responses" => encode_responses::acceptable(&body),
                 "google-generative-ai" => encode_contents::acceptable(&body),
+                "bedrock-converse-stream" => encode_converse::acceptable(&body),
                 _ => encode_completions::acceptable(&body),
             };
             prop_assert_eq!(checked, Ok(()), "{}", body);

@@ -11,10 +11,15 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::wires::{self, Wire};
-use crate::{driver, encode, encode_completions, encode_contents, encode_responses};
+use crate::{driver, encode, encode_completions, encode_contents, encode_converse, encode_responses};
 
-const RECORDINGS: [&str; 4] =
-    ["recordings", "recordings/completions", "recordings/responses", "recordings/contents"];
+const RECORDINGS: [&str; 5] = [
+    "recordings",
+    "recordings/completions",
+    "recordings/responses",
+    "recordings/contents",
+    "recordings/converse",
+];
 
 /// What all streams and conversations are made of.
 const JSON: &str = r#"{ } [ ] , : " \ \" \\ \n \u0000 \ud800 \udc00 \ud83d\ude00 \ud83d null true false 0 -1 1 2 1.5 1e999
@@ -31,7 +36,10 @@ const STREAM: &str = r#"data: event: : data:[DONE] "message_start" "message_delt
     "response.function_call_arguments.done" "response.custom_tool_call_input.delta" "response.custom_tool_call_input.done"
     "response.completed" "response.incomplete" "response.failed" "response":{ "output":[{ "item":{ "output_index":
     "summary_index": "content_index": "call_id": "custom_tool_call" "function_call" "reasoning" "message" "compaction"
-    "encrypted_content": "summary":[{ "incomplete_details":{"reason": "max_output_tokens" "phase": "delta": "status":"#;
+    "encrypted_content": "summary":[{ "incomplete_details":{"reason": "max_output_tokens" "phase": "delta": "status":
+    event:messageStart event:contentBlockStart event:contentBlockDelta event:contentBlockStop event:messageStop event:metadata
+    exception:throttlingException "contentBlockIndex": "role": "start":{ "toolUse":{ "toolUseId": "reasoningContent":{
+    "redactedContent": "signature": "stopReason": "end_turn" "usage":{ "inputTokens": "outputTokens": "cacheReadInputTokens":"#;
 const REQUEST: &str = r#""role": "user" "assistant" "toolResult" "bashExecution" "custom" "branchSummary" "toolCall" "image"
     "toolCallId": "arguments": "thinking": "thinkingSignature": "redacted":true "stopReason": "error" "aborted" "toolUse"
     "excludeFromContext":true "mimeType":"image/png" "data":"aGk=" "compat": "thinkingLevelMap": "model": "maxTokens":
@@ -115,6 +123,7 @@ fn standard(wire: Wire) -> Model {
         Wire::Completions => encode_completions::model(),
         Wire::Responses => encode_responses::model(),
         Wire::Contents => encode_contents::model(),
+        Wire::Converse => encode_converse::model(),
     }
 }
 
@@ -194,6 +203,22 @@ fn fuzz_google_stream() {
     );
 }
 
+/// Any bytes, and any events in frames that are whole.
+#[test]
+fn fuzz_converse_stream() {
+    let law = |bytes: &[u8]| {
+        stream_law(Wire::Converse, bytes)?;
+        stream_law(Wire::Converse, &Wire::Converse.bytes(&String::from_utf8_lossy(bytes)))
+    };
+    driver::run(
+        bolero::check!(name = "converse_stream"),
+        "fuzz_converse_stream",
+        &["it/__fuzz__/converse_stream/corpus", RECORDINGS[4]],
+        &words(&[JSON, STREAM]),
+        law,
+    );
+}
+
 /// The body of a request, when the wire can say it: the same each time.
 fn body(request: &ModelRequest) -> Result<Option<Value>, String> {
     let model = &request.model;
@@ -222,6 +247,7 @@ fn taken(wire: Wire, messages: &[Message]) -> Result<(), String> {
         Wire::Completions => encode_completions::acceptable(&body),
         Wire::Responses => encode_responses::acceptable(&body),
         Wire::Contents => encode_contents::acceptable(&body),
+        Wire::Converse => encode_converse::acceptable(&body),
     };
     checked.map_err(|why| format!("{why}: {body}"))
 }
@@ -255,7 +281,7 @@ fn request_law(wire: Wire, bytes: &[u8]) -> Result<(), String> {
     };
     let Some(body) = body(&request)? else { return Ok(()) };
     let member = match wire {
-        Wire::Messages | Wire::Completions => "messages",
+        Wire::Messages | Wire::Completions | Wire::Converse => "messages",
         Wire::Responses => "input",
         Wire::Contents => "contents",
     };
@@ -304,6 +330,18 @@ fn fuzz_google_request() {
     driver::run(
         bolero::check!(name = "request"),
         "fuzz_google_request",
+        &["it/__fuzz__/request/corpus"],
+        &words(&[JSON, REQUEST]),
+        law,
+    );
+}
+
+#[test]
+fn fuzz_converse_request() {
+    let law = |bytes: &[u8]| request_law(Wire::Converse, bytes);
+    driver::run(
+        bolero::check!(name = "request"),
+        "fuzz_converse_request",
         &["it/__fuzz__/request/corpus"],
         &words(&[JSON, REQUEST]),
         law,

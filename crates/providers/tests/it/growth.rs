@@ -7,7 +7,7 @@ use quipu_protocol::{Content, Json, Message, Model, ModelRequest};
 use quipu_providers::{Body, CallOptions, Memory, Provider, SharedPrefix};
 
 use super::encode::{assistant, call, messages, model, request, result, user};
-use super::{encode_completions, encode_contents, encode_responses};
+use super::{encode_completions, encode_contents, encode_converse, encode_responses};
 use crate::wires;
 
 /// All wires, and the second one with each quirk that makes a message depend on what follows it.
@@ -19,6 +19,8 @@ fn models() -> Vec<Model> {
         encode_responses::model(),
         encode_contents::model(),
         encode_contents::old_model(),
+        encode_converse::model(),
+        encode_converse::plain_model(),
         quirky(r#"{"cacheControlFormat":"anthropic"}"#),
         quirky(r#"{"requiresAssistantAfterToolResult":true,"requiresToolsWithToolHistory":true}"#),
     ]
@@ -94,12 +96,19 @@ proptest! {
 
 #[test]
 fn a_turn_costs_what_is_new_in_it() {
-    for model in [model(), encode_completions::model(), encode_responses::model(), encode_contents::model()] {
+    for model in [
+        model(),
+        encode_completions::model(),
+        encode_responses::model(),
+        encode_contents::model(),
+        encode_converse::model(),
+    ] {
         let provider = provider(&model);
         let own = |content| match model.api.as_str() {
             "anthropic-messages" => assistant("claude-test-1", content),
             "openai-responses" => encode_responses::own(content),
             "google-generative-ai" => encode_contents::own(content),
+            "bedrock-converse-stream" => encode_converse::own(content),
             _ => encode_completions::own(content),
         };
         let mut said: Vec<Message> = vec![user(vec![Content::text("Go")])];

@@ -1,6 +1,8 @@
 //! Tests of the crate through its public door.
 
 #[cfg(test)]
+mod cloud_credentials;
+#[cfg(test)]
 mod conversations;
 #[cfg(test)]
 mod credentials;
@@ -15,6 +17,8 @@ mod encode;
 mod encode_completions;
 #[cfg(test)]
 mod encode_contents;
+#[cfg(test)]
+mod encode_converse;
 #[cfg(test)]
 mod encode_responses;
 #[cfg(test)]

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::encode::{assistant, call, request, result, thinking, user};
 use crate::wires::{self, Wire, api};
-use crate::{encode, encode_completions, encode_contents, encode_responses};
+use crate::{encode, encode_completions, encode_contents, encode_converse, encode_responses};
 
 /// A call and its result, thinking with and without proof, and words behind the result.
 fn messages(wire: Wire) -> Vec<Message> {
@@ -20,6 +20,7 @@ fn messages(wire: Wire) -> Vec<Message> {
         Wire::Completions => encode_completions::own(content),
         Wire::Responses => encode_responses::own(content),
         Wire::Contents => encode_contents::own(content),
+        Wire::Converse => encode_converse::own(content),
     };
     vec![
         user(vec![Content::text("Hi")]),
@@ -39,6 +40,7 @@ fn asked(wire: Wire, compat: &str) -> ModelRequest {
         Wire::Completions => Model { base_url: "http://127.0.0.1:1".into(), ..encode_completions::model() },
         Wire::Responses => encode_responses::model(),
         Wire::Contents => encode_contents::model(),
+        Wire::Converse => encode_converse::model(),
     };
     model.compat = Json::parse(compat).ok();
     ModelRequest { thinking: Thinking::Medium, ..request(model, messages(wire)) }

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use quipu_protocol::{Model, ModelError, UnixMs};
 use quipu_providers::{
-    AnswerDecoder, AnthropicMessages, CallOptions, Credentials, GoogleGenerativeAi, OpenAiCompletions,
-    OpenAiResponses, Provider, anthropic, google, openai, openai_responses,
+    AnswerDecoder, AnthropicMessages, BedrockConverse, BedrockPlace, CallOptions, Credentials,
+    GoogleGenerativeAi, OpenAiCompletions, OpenAiResponses, Provider, anthropic, bedrock, google, openai,
+    openai_responses,
 };
 pub(crate) use quipu_testkit::Wire;
 
-pub(crate) const WIRES: [Wire; 4] = [Wire::Messages, Wire::Completions, Wire::Responses, Wire::Contents];
+pub(crate) const WIRES: [Wire; 5] =
+    [Wire::Messages, Wire::Completions, Wire::Responses, Wire::Contents, Wire::Converse];
 
 pub(crate) fn api(wire: Wire) -> &'static str {
     match wire {
@@ -17,6 +19,7 @@ pub(crate) fn api(wire: Wire) -> &'static str {
         Wire::Completions => openai::API,
         Wire::Responses => openai_responses::API,
         Wire::Contents => google::API,
+        Wire::Converse => bedrock::API,
     }
 }
 
@@ -27,6 +30,7 @@ pub(crate) fn path(wire: Wire) -> &'static str {
         Wire::Completions => "/v1/chat/completions",
         Wire::Responses => "/v1/responses",
         Wire::Contents => "/v1beta/models/test-model:streamGenerateContent?alt=sse",
+        Wire::Converse => "/model/test-model/converse-stream",
     }
 }
 
@@ -42,6 +46,11 @@ pub(crate) fn provider(
         openai::API => Arc::new(OpenAiCompletions::new(model, credentials, headers, options)?),
         openai_responses::API => Arc::new(OpenAiResponses::new(model, credentials, headers, options)?),
         google::API => Arc::new(GoogleGenerativeAi::new(model, credentials, headers, options)?),
+        bedrock::API => {
+            let base_url = model.base_url.clone();
+            let place = BedrockPlace { base_url, region: "us-east-1".into(), force_cache: false };
+            Arc::new(BedrockConverse::new(model, credentials, headers, options, place)?)
+        }
         other => panic!("no such wire: {other}"),
     })
 }
@@ -52,5 +61,6 @@ pub(crate) fn decoder(wire: Wire, model: Arc<Model>, timestamp: UnixMs) -> Box<d
         Wire::Completions => openai::decoder(model, timestamp),
         Wire::Responses => openai_responses::decoder(model, timestamp),
         Wire::Contents => google::decoder(model, timestamp),
+        Wire::Converse => bedrock::decoder(model, timestamp),
     }
 }
