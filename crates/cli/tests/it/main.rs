@@ -21,6 +21,8 @@ mod budget;
 #[cfg(test)]
 mod caches;
 #[cfg(test)]
+mod cloud;
+#[cfg(test)]
 mod command_hooks;
 #[cfg(test)]
 mod compact;

@@ -2,6 +2,7 @@
 //! and requests that are signed or carry a token.
 
 pub(crate) mod chain;
+mod environment;
 mod frames;
 mod map;
 mod place;
@@ -12,6 +13,8 @@ mod stream;
 mod traits;
 mod wire;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use quipu_protocol::{Model, ModelError, ModelErrorKind, ModelRequest};
@@ -19,6 +22,7 @@ use reqwest::Url;
 use reqwest::header::{ACCEPT, HeaderMap, HeaderValue};
 
 pub use place::BedrockPlace;
+pub(crate) use place::BedrockPlace as Place;
 pub use stream::decoder;
 
 use crate::access::{self, Access, WireForm};
@@ -63,6 +67,17 @@ fn path_segment(id: &str) -> String {
         }
     }
     out
+}
+
+/// Something that calls `model`; see [`BedrockConverse::new`].
+pub(crate) fn provider(
+    model: &Model,
+    credentials: Credentials,
+    headers: &[(String, String)],
+    options: CallOptions,
+    place: BedrockPlace,
+) -> Result<Arc<dyn Provider>, ModelError> {
+    Ok(Arc::new(BedrockConverse::new(model, credentials, headers, options, place)?))
 }
 
 /// One model behind this wire.

@@ -3,7 +3,7 @@
 use quipu_protocol::{Model, ModelError, ModelErrorKind};
 use reqwest::Url;
 
-use super::chain::Environment;
+use super::environment::Environment;
 use crate::failure::quote;
 
 /// The region of those who name none.

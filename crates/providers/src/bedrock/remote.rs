@@ -8,7 +8,7 @@ use reqwest::Url;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use serde::Deserialize;
 
-use super::chain::{Environment, small_file};
+use super::environment::{Environment, small_file};
 use super::place::domain;
 use super::sign::AccessKeys;
 use crate::credentials::{CredentialError, Secret};

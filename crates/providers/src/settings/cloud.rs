@@ -6,8 +6,8 @@ use quipu_protocol::{Model, ModelError};
 
 use super::Settings;
 use crate::Provider;
-use crate::bedrock::chain::{AwsCredentials, Environment, HINT, Origin};
-use crate::bedrock::{self, BedrockConverse, BedrockPlace};
+use crate::bedrock;
+use crate::bedrock::chain::{AwsCredentials, Environment, HINT, Origin, SKIP_AUTH};
 use crate::catalogue;
 use crate::credentials::{AuthEntry, Credentials};
 
@@ -48,7 +48,7 @@ impl Settings {
     pub(super) fn cloud_source(&self, provider: &str) -> Option<String> {
         match self.origin(provider) {
             Some(origin) => Some(origin.name()),
-            None => self.skips_auth(provider).then(|| "AWS_BEDROCK_SKIP_AUTH".into()),
+            None => self.skips_auth(provider).then(|| SKIP_AUTH.into()),
         }
     }
 
@@ -72,12 +72,12 @@ impl Settings {
     }
 
     /// Where calls to a model go whose requests may be signed; `None` for another.
-    pub(super) fn cloud_place(&self, model: &Model) -> Result<Option<BedrockPlace>, ModelError> {
+    pub(super) fn cloud_place(&self, model: &Model) -> Result<Option<bedrock::Place>, ModelError> {
         if model.api != bedrock::API {
             return Ok(None);
         }
         let environment = self.environment_of(model);
-        BedrockPlace::of(model, &environment).map(Some)
+        bedrock::Place::of(model, &environment).map(Some)
     }
 
     fn environment_of(&self, model: &Model) -> Environment {
@@ -90,7 +90,7 @@ impl Settings {
         &self,
         model: &mut Model,
         api_key: Option<&str>,
-        mut place: BedrockPlace,
+        mut place: bedrock::Place,
     ) -> Result<Arc<dyn Provider>, ModelError> {
         let provider = model.provider.clone();
         let (credentials, headers) = if self.skips_auth(&provider) {
@@ -106,7 +106,6 @@ impl Settings {
             })?
         };
         place.base_url.clone_from(&model.base_url);
-        let made = BedrockConverse::new(model, credentials, &headers, self.options.clone(), place)?;
-        Ok(Arc::new(made))
+        bedrock::provider(model, credentials, &headers, self.options.clone(), place)
     }
 }

@@ -225,7 +225,8 @@ fn profile(id: &str, secret: &str) -> String {
 async fn profile_is_read_again_when_its_keys_are_refused() {
     let gate = Gate::new();
     let refused = || Reply::error_on(Wire::Converse, 403, "ExpiredTokenException", "expired");
-    let (server, world) = served([refused(), refused().then_gate(&gate), answer()], &[("AWS_PROFILE", "work")]);
+    let (server, world) =
+        served([refused(), refused().then_gate(&gate), answer()], &[("AWS_PROFILE", "work")]);
     world.write(".aws/config", "[profile work]\nregion = ap-south-1\n");
     world.write(".aws/credentials", &profile("AKID", "old-secret-key"));
     // The same keys are not tried twice.
@@ -265,7 +266,7 @@ async fn profile_without_keys_says_what_to_do() {
     let (server, world) = served([], &[("AWS_PROFILE", "work")]);
     world.fails(&["no AWS profile \"work\"", "AWS_PROFILE"]).await;
     world.write(".aws/config", "[profile work]\nsso_session = corp\n");
-    let error = world.fails(&["sso_session", "aws configure export-credentials --profile work"]).await;
+    let error = world.fails(&["sso_session", "aws configure export-credentials"]).await;
     assert_eq!(error.kind, ModelErrorKind::NoCredential);
     let command = world.home.path().join("ran");
     let config = format!("[profile work]\ncredential_process = touch {}\n", command.display());

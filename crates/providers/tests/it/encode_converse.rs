@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 
 use quipu_protocol::{Content, ImageContent, Json, Message, Model, Thinking, ToolSpec};
-use quipu_providers::{BedrockConverse, BedrockPlace, CacheRetention, CallOptions, Credentials, Provider};
+use quipu_providers::{
+    BedrockConverse, BedrockPlace, CacheRetention, CallOptions, Credentials, MostTokens, Provider,
+};
 use serde_json::{Value, json};
 
 use crate::encode::{self, assistant, body, call, encode, image, request, result, thinking, user};
@@ -246,6 +248,15 @@ fn tools_have_schemas_and_are_never_missing_behind_calls() {
     let mut plain = request(model(), vec![say("Hi")]);
     plain.tools = Vec::new().into();
     assert_eq!(self::body(&plain)["toolConfig"], Value::Null);
+}
+
+#[test]
+fn limit_of_output_bounds_what_a_call_can_use() {
+    let mut asked = request(model(), vec![say("Hi")]);
+    let most = |asked: &quipu_protocol::ModelRequest| MostTokens::of(asked, &encode(asked));
+    assert_eq!((most(&asked).output, most(&asked).long_cache), (64_000, false));
+    asked.max_tokens = Some(100);
+    assert_eq!(most(&asked).output, 100);
 }
 
 /// A later request repeats an earlier one up to the mark and the limits.
