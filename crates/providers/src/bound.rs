@@ -53,14 +53,23 @@ const LONG: &[u8] = br#""ttl":"1h""#;
 /// Tokens that the server is told an answer may have.
 fn output_limit(request: &ModelRequest, body: &[u8]) -> u64 {
     #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct InferenceConfig {
+        max_tokens: Option<u64>,
+    }
+    #[derive(Deserialize)]
     struct Limit {
+        #[serde(rename = "inferenceConfig")]
+        inference_config: Option<InferenceConfig>,
         max_tokens: Option<u64>,
         max_completion_tokens: Option<u64>,
         max_output_tokens: Option<u64>,
     }
     let limit = serde_json::from_slice::<Limit>(body).ok();
     let limit = limit.and_then(|limit| {
-        [limit.max_tokens, limit.max_completion_tokens, limit.max_output_tokens].into_iter().flatten().max()
+        let nested = limit.inference_config.and_then(|config| config.max_tokens);
+        let own = [limit.max_tokens, limit.max_completion_tokens, limit.max_output_tokens];
+        own.into_iter().chain([nested]).flatten().max()
     });
     limit.unwrap_or_else(|| own_tokens(&request.model))
 }

@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::access::{Access, ResolvedAccess};
 use crate::credentials::{CallOutcome, Credential, CredentialError};
 use crate::decode::AnswerDecoder;
-use crate::failure::{self, advice, classify, levels_for, quote, read_complaint, retry_after};
+use crate::failure::{self, KIND_HEADER, advice, classify, levels_for, quote, read_complaint, retry_after};
 use crate::net::{self, LocalRoute};
 use crate::outgoing::ResponseHead;
 use crate::target::Target;
@@ -383,7 +383,8 @@ pub(crate) async fn answered<'a>(
         // Whoever looks on is not waited for.
         drop(heads.try_send(head));
     }
-    let request_id = header(&response, "request-id").or_else(|| header(&response, "x-request-id"));
+    let ids = ["request-id", "x-request-id", "x-amzn-requestid"];
+    let request_id = ids.into_iter().find_map(|name| header(&response, name));
     let info = AttemptInfo { target, status: *status, request_id };
     if response.status().is_success() {
         return Ok((response, info));
@@ -522,6 +523,9 @@ async fn refused(name: &str, response: &mut Response, options: &CallOptions) -> 
     let location = header(response, "location");
     let mut complaint = read_complaint(&String::from_utf8_lossy(&error_body(response, options).await));
     complaint.explain_limit(Some(now().unsigned_abs() / 1_000));
+    if complaint.kind.is_empty() {
+        complaint.kind = header(response, KIND_HEADER).unwrap_or_default();
+    }
     let kind = classify(Some(status.as_u16()), &complaint);
     let levels = levels_for(kind, &complaint);
     let mut detail = if complaint.message.is_empty() { "without a word".into() } else { complaint.message };

@@ -30,6 +30,8 @@ pub(crate) struct ProviderRow {
     pub(crate) vars: Vec<String>,
     /// Whether its keys are used on after a failure: it passes requests on to others, which fail by themselves.
     pub(crate) never_rests: bool,
+    /// Variables that hold other secrets of it.
+    pub(crate) secrets: Vec<String>,
 }
 
 /// A variable that may hold a credential.

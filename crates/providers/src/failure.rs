@@ -85,11 +85,11 @@ pub(crate) fn read_complaint(body: &str) -> Complaint {
     struct Shape<'a> {
         #[serde(borrow)]
         error: Option<&'a RawValue>,
-        #[serde(borrow)]
+        #[serde(borrow, alias = "Message")]
         message: Option<&'a RawValue>,
         #[serde(borrow)]
         detail: Option<&'a RawValue>,
-        #[serde(borrow, rename = "type")]
+        #[serde(borrow, rename = "type", alias = "__type")]
         kind: Option<&'a RawValue>,
         #[serde(borrow)]
         code: Option<&'a RawValue>,
@@ -281,7 +281,13 @@ pub(crate) fn classify(status: Option<u16>, complaint: &Complaint) -> ModelError
     }
 }
 
+/// The header in which some servers name the kind of an error.
+pub(crate) const KIND_HEADER: &str = "x-amzn-errortype";
+
 fn by_word(word: &str) -> Option<ModelErrorKind> {
+    // Some have a namespace before it, some an address behind it.
+    let word = word.rsplit('#').next().unwrap_or_default();
+    let word = word.split(':').next().unwrap_or_default();
     let names = |row: &str| row.strip_suffix('*').map_or(row == word, |start| word.starts_with(start));
     WORDS.iter().find(|(row, _)| names(row)).map(|(_, kind)| *kind)
 }

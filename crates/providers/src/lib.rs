@@ -7,6 +7,7 @@
 mod access;
 pub mod anthropic;
 mod assemble;
+pub mod bedrock;
 mod body;
 mod bound;
 mod cache;
@@ -48,6 +49,7 @@ mod wrong_api;
 
 pub use anthropic::AnthropicMessages;
 pub use assemble::tool_arguments;
+pub use bedrock::{BedrockConverse, BedrockPlace};
 pub use body::{Body, Memory, SharedPrefix};
 pub use bound::MostTokens;
 pub use cache::CacheRetention;

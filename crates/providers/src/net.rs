@@ -35,9 +35,6 @@ pub enum LocalRoute {
 /// # Errors
 /// `Network` when the certificates or the proxy that the environment names cannot be used, saying which and why.
 pub fn client(url: &Url, local: LocalRoute) -> Result<&'static reqwest::Client, ModelError> {
-    // By whether a proxy may be used, and whether certificates are needed: to read the system's takes longer than a
-    // call to a local server does.
-    static CLIENTS: [OnceLock<Result<reqwest::Client, String>>; 4] = [const { OnceLock::new() }; 4];
     let direct = is_direct(url, local);
     let proxy = if direct { None } else { proxy::of(url)? };
     let secure = url.scheme() == "https" || proxy.is_some_and(|proxy| proxy.secure);
@@ -46,6 +43,13 @@ pub fn client(url: &Url, local: LocalRoute) -> Result<&'static reqwest::Client, 
         let why = "the clock of this machine is before 1970, when no certificate is valid; set the clock";
         return Err(ModelError::new(ModelErrorKind::Network, why));
     }
+    made(direct, secure)
+}
+
+fn made(direct: bool, secure: bool) -> Result<&'static reqwest::Client, ModelError> {
+    // By whether a proxy may be used, and whether certificates are needed: to read the system's takes longer than a
+    // call to a local server does.
+    static CLIENTS: [OnceLock<Result<reqwest::Client, String>>; 4] = [const { OnceLock::new() }; 4];
     let [plain, trusting, plain_proxied, trusting_proxied] = &CLIENTS;
     let place = match (direct, secure) {
         (true, false) => plain,
@@ -55,6 +59,11 @@ pub fn client(url: &Url, local: LocalRoute) -> Result<&'static reqwest::Client, 
     };
     let made = place.get_or_init(|| build(direct, secure));
     made.as_ref().map_err(|why| ModelError::new(ModelErrorKind::Network, why.clone()))
+}
+
+/// A client for `url` that uses no proxy, whatever the environment says: for addresses that no other machine sees.
+pub(crate) fn direct(url: &Url) -> Result<&'static reqwest::Client, ModelError> {
+    made(true, url.scheme() == "https")
 }
 
 fn is_direct(url: &Url, local: LocalRoute) -> bool {

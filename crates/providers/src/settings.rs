@@ -1,6 +1,8 @@
 //! What can be called, and with which credentials: the catalogue, `models.json`, `auth.json` and the
 //! environment put together.
 
+mod cloud;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -8,6 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use quipu_protocol::{Json, Model, ModelError, ModelErrorKind};
 use serde_json::Value;
 
+use crate::bedrock::chain::Origin as CloudOrigin;
 use crate::catalogue;
 use crate::catalogue_file::{CATALOGUE_FILE, Catalogue, CatalogueSource};
 use crate::credentials::{
@@ -25,13 +28,13 @@ use crate::values::{self, Shell, Vars};
 use crate::warning::Warning;
 use crate::{AnthropicMessages, GoogleGenerativeAi, OpenAiCompletions, OpenAiResponses};
 use crate::{CallOptions, CallSettings, LocalServer, Provider, failure, net, settings_file};
-use crate::{anthropic, google, openai, openai_responses};
+use crate::{anthropic, bedrock, google, openai, openai_responses};
 
 /// Secrets shorter than this are not given to [`Settings::secrets`]: replacing them would tear ordinary text.
 const MIN_SECRET: usize = 8;
 
 /// The APIs that can be called.
-const SUPPORTED: [&str; 8] = [
+const SUPPORTED: [&str; 9] = [
     anthropic::API,
     openai::API,
     openai_responses::API,
@@ -40,6 +43,7 @@ const SUPPORTED: [&str; 8] = [
     mistral::API,
     google::API,
     vertex::API,
+    bedrock::API,
 ];
 
 /// Credentials, and headers.
@@ -62,6 +66,8 @@ pub struct Settings {
     configured: BTreeMap<String, Vec<Arc<Model>>>,
     /// The models of each provider that another source adds to, all of them.
     extended: BTreeMap<String, Vec<Arc<Model>>>,
+    /// Where providers whose requests are signed have their keys, once that was asked for.
+    clouds: Mutex<BTreeMap<String, Option<CloudOrigin>>>,
 }
 
 impl std::fmt::Debug for Settings {
@@ -106,7 +112,7 @@ impl Settings {
         let mut names: BTreeSet<String> = BTreeSet::new();
         for (_, row) in catalogue::providers() {
             names.extend(row.env.iter().map(|env| env.name.clone()));
-            names.extend(row.vars.iter().cloned());
+            names.extend(row.vars.iter().chain(&row.secrets).cloned());
         }
         names.extend(configured_variables(&auth.known, &configs));
         let value = |name: &str| env(name).filter(|value| !value.is_empty());
@@ -145,6 +151,7 @@ impl Settings {
             sources: BTreeMap::new(),
             configured,
             extended: BTreeMap::new(),
+            clouds: Mutex::default(),
         };
         (settings, warnings)
     }
@@ -319,13 +326,18 @@ impl Settings {
     /// The model to use when the user names none: the default of the first provider that has a credential and
     /// whose wire we speak, or else its first model.
     pub fn default_model(&self) -> Option<Arc<Model>> {
-        self.providers().into_iter().filter(|provider| self.may_be_available(provider)).find_map(|provider| {
+        let of = |provider: &str| {
             let models = self.models_of(provider);
             let wanted = catalogue::provider(provider).and_then(|row| row.default.as_deref());
             let default =
                 models.iter().find(|model| Some(model.id.as_str()) == wanted && self.is_available(model));
             default.or_else(|| models.iter().find(|model| self.is_available(model))).cloned()
-        })
+        };
+        // Keys of a whole cloud are there for other programs too: any other credential comes first.
+        let usable = self.providers().into_iter().filter(|provider| self.may_be_available(provider));
+        let (clouds, own): (Vec<_>, Vec<_>) = usable.partition(|provider| self.uses_cloud(provider));
+        let chosen = clouds.into_iter().filter(|provider| self.has_chosen_cloud(provider));
+        own.into_iter().chain(chosen).find_map(of)
     }
 
     /// The model of a provider to use when only that is named, credential or not: its default, or else its first one
@@ -360,6 +372,11 @@ impl Settings {
 
     /// Where the provider's credential would come from; `None` when there is none. Runs no command.
     pub fn credential_source(&self, provider: &str) -> Option<String> {
+        self.own_source(provider).or_else(|| self.cloud_source(provider))
+    }
+
+    /// The same for a credential of the provider itself.
+    fn own_source(&self, provider: &str) -> Option<String> {
         if let Some(source) = self.sources.get(provider) {
             return Some(source.name().to_owned());
         }
@@ -415,6 +432,10 @@ impl Settings {
         } else {
             None
         };
+        let place = self.cloud_place(&model)?;
+        if let Some(place) = &place {
+            model.base_url.clone_from(&place.base_url);
+        }
         if model.base_url.is_empty() {
             return Err(ModelError::new(
                 ModelErrorKind::InvalidRequest,
@@ -436,6 +457,9 @@ impl Settings {
             ));
         }
         let given = api_key.map(str::trim).filter(|key| !key.is_empty());
+        if let Some(place) = place {
+            return self.signed(&mut model, given, place);
+        }
         let (credentials, headers) = self.access_to(&mut model, given)?;
         let options = self.options.clone();
         if let Some(deployment) = deployment {
@@ -462,6 +486,16 @@ impl Settings {
 
     /// The credentials and the headers that go to `model`, whose base URL is filled in.
     pub(crate) fn access_to(&self, model: &mut Model, api_key: Option<&str>) -> Result<Access, ModelError> {
+        self.access_or(model, api_key, || None)
+    }
+
+    /// The same, with `other` credentials where none are stored.
+    fn access_or(
+        &self,
+        model: &mut Model,
+        api_key: Option<&str>,
+        other: impl FnOnce() -> Option<Credentials>,
+    ) -> Result<Access, ModelError> {
         let provider = model.provider.as_str();
         let stored = |first: Credential, origin| {
             let source = StoredKeys::new(self.keys.clone(), first.clone(), origin);
@@ -477,8 +511,8 @@ impl Settings {
                 } else {
                     let found =
                         self.keys.look_up(provider).map_err(|why| self.no_credential(provider, &why))?;
-                    match found {
-                        Some(found) => stored(found, Origin::Stored),
+                    match found.map(|found| stored(found, Origin::Stored)).or_else(other) {
+                        Some(found) => found,
                         None if is_local(model) => Credentials::none(),
                         None => return Err(self.no_credential(provider, "")),
                     }
@@ -502,6 +536,9 @@ impl Settings {
 
     fn no_credential(&self, provider: &str, why: &str) -> ModelError {
         let mut message = self.keys.advice(provider, why);
+        if let Some(hint) = self.cloud_hint(provider) {
+            message = format!("{message} {hint}");
+        }
         if let Some(offer) = self.local_offer() {
             message = format!("{message} {offer}");
         }
@@ -576,8 +613,8 @@ impl Settings {
             all.insert((provider.to_owned(), secret.trim().to_owned()));
         };
         for (provider, row) in catalogue::providers() {
-            for env in &row.env {
-                if let Some(Some(value)) = self.keys.vars.get(&env.name) {
+            for name in row.env.iter().map(|env| &env.name).chain(&row.secrets) {
+                if let Some(Some(value)) = self.keys.vars.get(name) {
                     add(provider, value);
                 }
             }
@@ -631,7 +668,8 @@ fn usual(home: &Path) -> Arc<Shell> {
 
 /// Whether this version speaks the model's wire, and knows where to.
 pub fn is_supported(model: &Model) -> bool {
-    SUPPORTED.contains(&model.api.as_str()) && (!model.base_url.is_empty() || is_deployed(model))
+    let has_address = !model.base_url.is_empty() || is_deployed(model) || model.api == bedrock::API;
+    has_address && SUPPORTED.contains(&model.api.as_str())
 }
 
 /// Whether each customer has an address of their own, which variables say.

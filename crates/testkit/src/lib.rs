@@ -8,6 +8,7 @@
 
 mod documents;
 pub mod events;
+pub mod frames;
 mod gate;
 mod listener;
 mod neighbour;

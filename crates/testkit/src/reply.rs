@@ -49,6 +49,19 @@ impl Reply {
         Self::new(200, "text/event-stream; charset=utf-8", body)
     }
 
+    /// 200 with this stream of the wire, as [`Answer`](crate::Answer) writes it.
+    pub fn stream_on(wire: Wire, text: &str) -> Self {
+        match wire {
+            Wire::Converse => Self::new(200, "application/vnd.amazon.eventstream", wire.bytes(text)),
+            Wire::Messages
+            | Wire::Completions
+            | Wire::Responses
+            | Wire::Contents
+            | Wire::Subscription
+            | Wire::Chunks => Self::sse(text.to_owned()),
+        }
+    }
+
     /// A status with an error body in the shape of the wire.
     pub fn error(status: u16, kind: &str, message: &str) -> Self {
         let body = serde_json::json!({ "type": "error", "error": { "type": kind, "message": message } });
@@ -68,6 +81,10 @@ impl Reply {
                 serde_json::json!({ "message": message, "type": kind, "param": null, "code": null })
             }
             Wire::Contents => serde_json::json!({ "code": status, "message": message, "status": kind }),
+            Wire::Converse => {
+                let body = serde_json::json!({ "message": message }).to_string();
+                return Self::new(status, "application/json", body).header("x-amzn-errortype", kind);
+            }
         };
         Self::new(status, "application/json", serde_json::json!({ "error": error }).to_string())
     }

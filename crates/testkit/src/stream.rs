@@ -20,6 +20,9 @@ pub enum Wire {
     Subscription,
     /// Deltas of one choice whose content may be a list of chunks (`…/chat/completions`).
     Chunks,
+    /// Blocks in frames of bytes (`…/converse-stream`). Streams are written as text with the names and the payloads of their
+    /// frames, which [`Wire::bytes`] puts into frames.
+    Converse,
 }
 
 /// Builds the event stream of one answer, block after block.
@@ -83,6 +86,7 @@ impl Answer {
                 self.item(&item, "content", "response.output_text.delta", halves(text))
             }
             Wire::Contents => self.parts(halves(text).map(|piece| json!({ "text": piece }))),
+            Wire::Converse => self.pieces(None, halves(text).map(|piece| json!({ "text": piece }))),
         }
     }
 
@@ -114,6 +118,11 @@ impl Answer {
                 let signature = json!({ "text": "", "thought": true, "thoughtSignature": signature });
                 self.parts(pieces.chain([signature]))
             }
+            Wire::Converse => {
+                let pieces = halves(thinking).map(|piece| json!({ "text": piece }));
+                let pieces = pieces.chain([json!({ "signature": signature })]);
+                self.pieces(None, pieces.map(|piece| json!({ "reasoningContent": piece })))
+            }
         }
     }
 
@@ -133,6 +142,7 @@ impl Answer {
                 self.item(&item, "summary", "", [])
             }
             Wire::Contents => self.parts([json!({ "text": "", "thought": true, "thoughtSignature": data })]),
+            Wire::Converse => self.pieces(None, [json!({ "reasoningContent": { "redactedContent": data } })]),
         }
     }
 
@@ -181,6 +191,10 @@ impl Answer {
                 let args = serde_json::from_str(&text).unwrap_or(Value::from(text));
                 self.parts([json!({ "functionCall": { "id": id, "name": name, "args": args } })])
             }
+            Wire::Converse => {
+                let start = json!({ "toolUse": { "toolUseId": id, "name": name } });
+                self.pieces(Some(start), pieces.map(|piece| json!({ "toolUse": { "input": piece } })))
+            }
         }
     }
 
@@ -228,6 +242,7 @@ impl Answer {
                 json!({ "type": "response.created", "response": response })
             }
             Wire::Contents => candidate(&[], None),
+            Wire::Converse => json!({ "messageStart": { "role": "assistant" } }),
         };
         std::iter::once(&start).chain(&self.events).map(|event| self.frame(event)).collect()
     }
@@ -290,13 +305,23 @@ impl Answer {
                 });
                 out.push_str(&self.frame(&last));
             }
+            Wire::Converse => {
+                let natural = if self.has_calls { "tool_use" } else { "end_turn" };
+                let reason = self.stop.as_deref().unwrap_or(natural);
+                out.push_str(&self.frame(&json!({ "messageStop": { "stopReason": reason } })));
+                let usage = json!({
+                    "inputTokens": input, "outputTokens": output, "totalTokens": input + output + read + written,
+                    "cacheReadInputTokens": read, "cacheWriteInputTokens": written,
+                });
+                out.push_str(&self.frame(&json!({ "metadata": { "usage": usage } })));
+            }
         }
         out
     }
 
     /// The whole stream as a reply.
     pub fn reply(&self) -> Reply {
-        Reply::sse(self.stream())
+        Reply::stream_on(self.wire, &self.stream())
     }
 
     fn frame(&self, event: &Value) -> String {
@@ -305,6 +330,13 @@ impl Answer {
                 format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or_default())
             }
             Wire::Completions | Wire::Contents | Wire::Chunks => format!("data: {event}\n\n"),
+            // An event is an object with one member: its name.
+            Wire::Converse => {
+                let member = event.as_object().and_then(|members| members.iter().next());
+                member
+                    .map(|(name, payload)| format!("event: {name}\ndata: {payload}\n\n"))
+                    .unwrap_or_default()
+            }
         }
     }
 
@@ -332,6 +364,19 @@ impl Answer {
             self.events.push(json!({ "type": delta, "output_index": index, place: 0, "delta": piece }));
         }
         self.event(json!({ "type": "response.output_item.done", "output_index": index, "item": item }))
+    }
+
+    /// A block that begins with `start`, where the wire has one, and these deltas.
+    fn pieces(mut self, start: Option<Value>, deltas: impl IntoIterator<Item = Value>) -> Self {
+        let index = self.blocks;
+        self.blocks += 1;
+        let start =
+            start.map(|start| json!({ "contentBlockStart": { "contentBlockIndex": index, "start": start } }));
+        self.events.extend(start);
+        for delta in deltas {
+            self.events.push(json!({ "contentBlockDelta": { "contentBlockIndex": index, "delta": delta } }));
+        }
+        self.event(json!({ "contentBlockStop": { "contentBlockIndex": index } }))
     }
 
     fn parts(mut self, parts: impl IntoIterator<Item = Value>) -> Self {

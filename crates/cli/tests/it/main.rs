@@ -22,6 +22,8 @@ mod budget;
 mod caches;
 mod catalogue;
 #[cfg(test)]
+mod cloud;
+#[cfg(test)]
 mod command_hooks;
 #[cfg(test)]
 mod compact;

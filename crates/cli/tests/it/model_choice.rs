@@ -102,8 +102,8 @@ fn provider_with_a_key_says_what_else_is_missing() {
     };
     ask("radius", &[("RADIUS_API_KEY", "key")])
         .fails(2, &["no model of `radius` can be used", "\"pi-messages\", which is not supported yet"]);
-    let region = ask("amazon-bedrock", &[("AWS_BEARER_TOKEN_BEDROCK", "key")]);
-    region.fails(2, &["\"bedrock-converse-stream\", which is not supported yet"]);
+    let region = ask("amazon-bedrock", &[("AWS_BEARER_TOKEN_BEDROCK", "key"), ("AWS_REGION", "a/b")]);
+    region.fails(2, &["\"a/b\" from AWS_REGION is not a region"]);
     let azure = ask("azure", &[("AZURE_OPENAI_API_KEY", "key")]);
     azure.fails(2, &["no model of `azure` can be used", "AZURE_OPENAI_RESOURCE_NAME"]);
     ask("groq", &[]).fails(3, &["no model of `groq` can be used", "quipu auth set groq"]);

@@ -5,7 +5,10 @@ use serde_json::Value;
 
 use crate::encode::{assistant, body, call, conversation, image, request, result, thinking, user};
 use crate::wires::{WIRES, Wire, api};
-use crate::{encode, encode_codex, encode_completions, encode_contents, encode_mistral, encode_responses};
+use crate::{
+    encode, encode_codex, encode_completions, encode_contents, encode_converse, encode_mistral,
+    encode_responses,
+};
 
 pub(crate) fn model(wire: Wire) -> Model {
     match wire {
@@ -15,6 +18,7 @@ pub(crate) fn model(wire: Wire) -> Model {
         Wire::Contents => encode_contents::model(),
         Wire::Subscription => encode_codex::model(),
         Wire::Chunks => encode_mistral::model(),
+        Wire::Converse => encode_converse::model(),
     }
 }
 
@@ -27,6 +31,7 @@ pub(crate) fn own(wire: Wire, content: Vec<Content>) -> Message {
         Wire::Contents => encode_contents::own(content),
         Wire::Subscription => encode_codex::own(content),
         Wire::Chunks => encode_mistral::own(content),
+        Wire::Converse => encode_converse::own(content),
     }
 }
 
@@ -37,6 +42,7 @@ pub(crate) fn proof(wire: Wire) -> &'static str {
         Wire::Completions | Wire::Chunks => "reasoning_content",
         Wire::Responses | Wire::Subscription => encode_responses::REASONING,
         Wire::Contents => "cHJvb2Y=",
+        Wire::Converse => "proof==",
     }
 }
 
@@ -60,7 +66,7 @@ fn table(wire: Wire) -> Vec<(&'static str, ModelRequest)> {
         Wire::Responses | Wire::Subscription => {
             r#"{"type":"compaction","id":"cmp_1","encrypted_content":"shorter"}"#
         }
-        Wire::Contents => "EmwK",
+        Wire::Contents | Wire::Converse => "EmwK",
     };
     let plain = vec![say("Hi"), own(wire, vec![Content::text("Hello.")]), say("Bye")];
     let tools = vec![
@@ -142,6 +148,7 @@ fn acceptable(wire: Wire, body: &Value) -> Result<(), String> {
         Wire::Contents => encode_contents::acceptable(body),
         Wire::Subscription => encode_codex::acceptable(body),
         Wire::Chunks => encode_mistral::acceptable(body),
+        Wire::Converse => encode_converse::acceptable(body),
     }
 }
 
@@ -156,6 +163,7 @@ fn each_conversation_has_its_request_on_each_wire() {
                 Wire::Contents => "contents",
                 Wire::Subscription => "subscription",
                 Wire::Chunks => "chunks",
+                Wire::Converse => "converse",
             };
             insta::with_settings!({ snapshot_path => "../snapshots", prepend_module_to_snapshot => false, omit_expression => true }, {
                 insta::assert_snapshot!(format!("{wire}_{name}"), serde_json::to_string_pretty(&body).unwrap());
@@ -177,7 +185,9 @@ fn a_conversation_can_change_its_wire() {
         let foreign: &[&str] = match wire {
             Wire::Messages => &["Hm."],
             Wire::Completions => &["proof=="],
-            Wire::Responses | Wire::Contents | Wire::Subscription | Wire::Chunks => &["Hm.", "proof=="],
+            Wire::Responses | Wire::Contents | Wire::Subscription | Wire::Chunks | Wire::Converse => {
+                &["Hm.", "proof=="]
+            }
         };
         assert!(foreign.iter().all(|foreign| !text.contains(foreign)), "{foreign:?}");
         for said in ["Looking.", "I will", "No result provided"] {
@@ -260,7 +270,7 @@ fn a_blind_model_is_told_of_images() {
     for wire in WIRES {
         let (_, request) = table(wire).into_iter().find(|(name, _)| *name == "blind").unwrap();
         let text = body(&request).to_string();
-        let images = ["image_url", "base64", "inlineData"];
+        let images = ["image_url", "base64", "inlineData", "bytes"];
         assert!(images.iter().all(|word| !text.contains(word)), "{text}");
         assert_eq!(text.matches("(image omitted: model does not").count(), 2, "{text}");
     }

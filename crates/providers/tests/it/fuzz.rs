@@ -12,16 +12,18 @@ use serde_json::Value;
 
 use crate::wires::{self, Wire};
 use crate::{
-    driver, encode, encode_codex, encode_completions, encode_contents, encode_mistral, encode_responses,
+    driver, encode, encode_codex, encode_completions, encode_contents, encode_converse, encode_mistral,
+    encode_responses,
 };
 
-const RECORDINGS: [&str; 6] = [
+const RECORDINGS: [&str; 7] = [
     "recordings",
     "recordings/completions",
     "recordings/responses",
     "recordings/contents",
     "recordings/subscription",
     "recordings/chunks",
+    "recordings/converse",
 ];
 
 /// What all streams and conversations are made of.
@@ -40,7 +42,10 @@ const STREAM: &str = r#"data: event: : data:[DONE] "message_start" "message_delt
     "response.completed" "response.incomplete" "response.failed" "response":{ "output":[{ "item":{ "output_index":
     "summary_index": "content_index": "call_id": "custom_tool_call" "function_call" "reasoning" "message" "compaction"
     "codex.rate_limits" "service_tier": "type":"thinking" "thinking":[{ "num_cached_tokens": "null" "model_length"
-    "encrypted_content": "summary":[{ "incomplete_details":{"reason": "max_output_tokens" "phase": "delta": "status":"#;
+    "encrypted_content": "summary":[{ "incomplete_details":{"reason": "max_output_tokens" "phase": "delta": "status":
+    event:messageStart event:contentBlockStart event:contentBlockDelta event:contentBlockStop event:messageStop event:metadata
+    exception:throttlingException "contentBlockIndex": "role": "start":{ "toolUse":{ "toolUseId": "reasoningContent":{
+    "redactedContent": "signature": "stopReason": "end_turn" "usage":{ "inputTokens": "outputTokens": "cacheReadInputTokens":"#;
 const REQUEST: &str = r#""role": "user" "assistant" "toolResult" "bashExecution" "custom" "branchSummary" "toolCall" "image"
     "toolCallId": "arguments": "thinking": "thinkingSignature": "redacted":true "stopReason": "error" "aborted" "toolUse"
     "excludeFromContext":true "mimeType":"image/png" "data":"aGk=" "compat": "thinkingLevelMap": "model": "maxTokens":
@@ -126,6 +131,7 @@ fn standard(wire: Wire) -> Model {
         Wire::Contents => encode_contents::model(),
         Wire::Subscription => encode_codex::model(),
         Wire::Chunks => encode_mistral::model(),
+        Wire::Converse => encode_converse::model(),
     }
 }
 
@@ -205,6 +211,22 @@ fn fuzz_google_stream() {
     );
 }
 
+/// Any bytes, and any events in frames that are whole.
+#[test]
+fn fuzz_converse_stream() {
+    let law = |bytes: &[u8]| {
+        stream_law(Wire::Converse, bytes)?;
+        stream_law(Wire::Converse, &Wire::Converse.bytes(&String::from_utf8_lossy(bytes)))
+    };
+    driver::run(
+        bolero::check!(name = "converse_stream"),
+        "fuzz_converse_stream",
+        &["it/__fuzz__/converse_stream/corpus", RECORDINGS[4]],
+        &words(&[JSON, STREAM]),
+        law,
+    );
+}
+
 #[test]
 fn fuzz_subscription_stream() {
     let law = |bytes: &[u8]| stream_law(Wire::Subscription, bytes);
@@ -259,6 +281,7 @@ fn taken(wire: Wire, messages: &[Message]) -> Result<(), String> {
         Wire::Contents => encode_contents::acceptable(&body),
         Wire::Subscription => encode_codex::acceptable(&body),
         Wire::Chunks => encode_mistral::acceptable(&body),
+        Wire::Converse => encode_converse::acceptable(&body),
     };
     checked.map_err(|why| format!("{why}: {body}"))
 }
@@ -292,7 +315,7 @@ fn request_law(wire: Wire, bytes: &[u8]) -> Result<(), String> {
     };
     let Some(body) = body(&request)? else { return Ok(()) };
     let member = match wire {
-        Wire::Messages | Wire::Completions | Wire::Chunks => "messages",
+        Wire::Messages | Wire::Completions | Wire::Chunks | Wire::Converse => "messages",
         Wire::Responses | Wire::Subscription => "input",
         Wire::Contents => "contents",
     };
@@ -365,6 +388,18 @@ fn fuzz_chunks_request() {
     driver::run(
         bolero::check!(name = "request"),
         "fuzz_chunks_request",
+        &["it/__fuzz__/request/corpus"],
+        &words(&[JSON, REQUEST]),
+        law,
+    );
+}
+
+#[test]
+fn fuzz_converse_request() {
+    let law = |bytes: &[u8]| request_law(Wire::Converse, bytes);
+    driver::run(
+        bolero::check!(name = "request"),
+        "fuzz_converse_request",
         &["it/__fuzz__/request/corpus"],
         &words(&[JSON, REQUEST]),
         law,

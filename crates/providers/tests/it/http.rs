@@ -113,6 +113,9 @@ macro_rules! on_every_wire {
         mod chunks {
             $(#[tokio::test] async fn $test() { super::$test(super::Wire::Chunks).await; })*
         }
+        mod converse {
+            $(#[tokio::test] async fn $test() { super::$test(super::Wire::Converse).await; })*
+        }
     };
 }
 
@@ -147,9 +150,9 @@ async fn one_answer(wire: Wire) {
     assert_eq!(end.message.text(), "Hello 😀");
     assert_eq!(end.message.stop_reason, StopReason::ToolUse);
     assert_eq!(end.message.usage.total_tokens, 34);
-    assert!(
-        matches!(&events[0], CallEvent::Started(message) if message.response_id.as_deref() == Some("msg_test"))
-    );
+    // One wire names its answers in a header only.
+    let id = (wire != Wire::Converse).then_some("msg_test");
+    assert!(matches!(&events[0], CallEvent::Started(message) if message.response_id.as_deref() == id));
     let requests = server.requests();
     let [request] = requests.as_slice() else { panic!("one request") };
     assert_eq!((request.method.as_str(), request.path.as_str()), ("POST", wires::path(wire)));
@@ -157,7 +160,7 @@ async fn one_answer(wire: Wire) {
     let bearer = format!("Bearer {KEY}");
     let (key, token, version) = match wire {
         Wire::Messages => (Some(KEY), None, Some("2023-06-01")),
-        Wire::Completions | Wire::Responses | Wire::Subscription | Wire::Chunks => {
+        Wire::Completions | Wire::Responses | Wire::Subscription | Wire::Chunks | Wire::Converse => {
             (None, Some(bearer.as_str()), None)
         }
         Wire::Contents => (None, None, None),
@@ -167,7 +170,9 @@ async fn one_answer(wire: Wire) {
     assert_eq!((header("x-api-key"), header("authorization")), (key, token));
     assert_eq!(header("anthropic-version"), version);
     assert_eq!(header("accept-encoding"), Some("identity"));
-    assert_eq!(header("accept"), Some("text/event-stream"));
+    let frames = "application/vnd.amazon.eventstream";
+    let media = if wire == Wire::Converse { frames } else { "text/event-stream" };
+    assert_eq!(header("accept"), Some(media));
     assert_eq!(header("content-type"), Some("application/json"));
     assert_eq!(header("anthropic-beta"), None);
     assert_eq!(header("user-agent"), Some(concat!("quipu/", env!("CARGO_PKG_VERSION"))));
@@ -288,9 +293,9 @@ async fn two_overloads_and_then_an_answer(wire: Wire) {
 async fn a_retry_makes_what_was_streamed_void(wire: Wire) {
     let start = Answer::on(wire).text("half of it").tool_call("t1", "read", "{}");
     let server = FakeServer::start([
-        Reply::sse(start.unfinished()).then_reset(),
-        Reply::sse(start.unfinished()).then_cut(),
-        Reply::sse(start.unfinished()),
+        Reply::stream_on(wire, &start.unfinished()).then_reset(),
+        Reply::stream_on(wire, &start.unfinished()).then_cut(),
+        Reply::stream_on(wire, &start.unfinished()),
         Answer::on(wire).text("whole").reply(),
     ]);
     let (events, end) = ask(wire, &server, options()).await;
@@ -440,7 +445,7 @@ async fn what_is_no_answer(wire: Wire) {
         .await;
     fails(
         wire,
-        [Reply::sse("data: {\"type\": nonsense}\n\n")],
+        [Reply::stream_on(wire, "data: {\"type\": nonsense}\n\n")],
         options(),
         K::Malformed,
         1,
@@ -449,7 +454,10 @@ async fn what_is_no_answer(wire: Wire) {
     .await;
     let again = || CallOptions { max_retries: 1, ..options() };
     fails(wire, [Reply::sse(""), Reply::sse("")], again(), K::StreamEnded, 2, &["before it began"]).await;
-    let half = || Reply::sse("event: message_start\ndata: {\"type\":\"mess");
+    let half = || match wire {
+        Wire::Converse => Reply::sse(wire.bytes("event: messageStart\ndata: {}\n\n")[..20].to_vec()),
+        _ => Reply::sse("event: message_start\ndata: {\"type\":\"mess"),
+    };
     fails(wire, [half(), half()], again(), K::StreamEnded, 2, &["in the middle of an event"]).await;
     let raw = || Reply::raw("SMTP ready\r\n");
     fails(wire, [raw(), raw()], again(), K::Network, 2, &[]).await;
@@ -462,7 +470,7 @@ async fn what_is_no_answer(wire: Wire) {
 async fn silence_ends_in_a_timeout(wire: Wire) {
     use ModelErrorKind as K;
     fails(wire, [Reply::never(), Reply::never()], impatient(), K::Timeout, 2, &["silent for 0.02 s"]).await;
-    let stalled = || Reply::sse(Answer::on(wire).text("and then").unfinished()).then_hang();
+    let stalled = || Reply::stream_on(wire, &Answer::on(wire).text("and then").unfinished()).then_hang();
     fails(wire, [stalled(), stalled()], impatient(), K::Timeout, 2, &["silent"]).await;
 }
 
@@ -473,12 +481,13 @@ async fn pings_without_end_are_no_answer(wire: Wire) {
         Wire::Messages => "event: ping\ndata: {\"type\":\"ping\"}\n\n",
         Wire::Completions | Wire::Contents | Wire::Chunks => ": PROCESSING\n\n",
         Wire::Responses | Wire::Subscription => "data: {\"type\":\"keepalive\"}\n\n",
+        Wire::Converse => "event: keepalive\ndata: {}\n\n",
     };
     // A reply that drips for a minute; who is sent it leaves long before.
-    let pings = ping.repeat(60_000 / ping.len());
+    let pings = wire.bytes(&ping.repeat(60_000 / ping.len()));
     let pause = Duration::from_millis(1);
     for begun in [String::new(), Answer::on(wire).text("and then").unfinished()] {
-        let reply = || Reply::sse(begun.clone()).then_drip_slowly(pings.clone(), pause);
+        let reply = || Reply::stream_on(wire, &begun).then_drip_slowly(pings.clone(), pause);
         let patience = CallOptions { idle_timeout: Duration::from_millis(200), ..impatient() };
         fails(wire, [reply(), reply()], patience, K::Timeout, 2, &["kept the connection open for 1.2 s"])
             .await;
@@ -486,7 +495,7 @@ async fn pings_without_end_are_no_answer(wire: Wire) {
     if wire != Wire::Messages {
         let stream = Answer::on(wire).text("Whole").stream();
         let stream = stream.trim_end_matches("data: [DONE]\n\n").to_owned();
-        let server = FakeServer::start([Reply::sse(stream).then_drip_slowly(pings, pause)]);
+        let server = FakeServer::start([Reply::stream_on(wire, &stream).then_drip_slowly(pings, pause)]);
         let patience = CallOptions { idle_timeout: Duration::from_millis(200), ..impatient() };
         let (_, end) = ask(wire, &server, patience).await;
         assert_eq!((end.error, end.message.text()), (None, "Whole".to_owned()));
@@ -513,7 +522,7 @@ async fn an_answer_without_end_is_cut_off(wire: Wire) {
         let frames: Vec<&str> = after[before.len()..].split_inclusive("\n\n").collect();
         let (first, piece) = match wire {
             Wire::Messages | Wire::Responses | Wire::Subscription => (frames[0], frames[1]),
-            Wire::Completions | Wire::Contents | Wire::Chunks => ("", frames[0]),
+            Wire::Completions | Wire::Contents | Wire::Chunks | Wire::Converse => ("", frames[0]),
         };
         let long = format!("{}\"", "x".repeat(1 << 20));
         assert_eq!(piece.matches("\"a\"").count(), 1);
@@ -521,22 +530,33 @@ async fn an_answer_without_end_is_cut_off(wire: Wire) {
     };
     fails(
         wire,
-        [Reply::sse(start).then_repeat(delta, 100)],
+        [Reply::stream_on(wire, &start).then_repeat(wire.bytes(&delta), 100)],
         options(),
         K::TooLarge,
         1,
         &["more than 8 MiB of content"],
     )
     .await;
-    let line = Reply::sse("data: ").then_repeat(vec![b'x'; 1 << 20], 100);
+    let line = match wire {
+        Wire::Converse => {
+            Reply::stream_on(wire, &format!("event: new\ndata: \"{}\"\n\n", "x".repeat(17 << 20)))
+        }
+        _ => Reply::sse("data: ").then_repeat(vec![b'x'; 1 << 20], 100),
+    };
     fails(wire, [line], options(), K::TooLarge, 1, &["larger than 16 MiB"]).await;
-    let comments = Reply::sse("").then_repeat(format!(": {}\n", "x".repeat(1 << 20)), 100);
+    let filler = "x".repeat(1 << 20);
+    let comments = match wire {
+        Wire::Converse => wire.bytes(&format!("event: initial-response\ndata: {{\"p\":\"{filler}\"}}\n\n")),
+        _ => format!(": {filler}\n").into_bytes(),
+    };
+    let comments = Reply::sse("").then_repeat(comments, 100);
     fails(wire, [comments], options(), K::TooLarge, 1, &["67108864 bytes"]).await;
 }
 
 async fn a_drip_is_an_answer_like_any_other(wire: Wire) {
     let stream = Answer::on(wire).thinking("Hm", "sig").text("Grüße 😀").tool_call("t", "n", "{}").stream();
-    let server = FakeServer::start([Reply::sse("").then_drip(stream.clone()), Reply::sse(stream)]);
+    let dripped = Reply::sse("").then_drip(wire.bytes(&stream));
+    let server = FakeServer::start([dripped, Reply::stream_on(wire, &stream)]);
     let drip = ask(wire, &server, options()).await;
     let whole = ask(wire, &server, options()).await;
     assert_eq!(drip.0.len(), whole.0.len());
@@ -545,7 +565,7 @@ async fn a_drip_is_an_answer_like_any_other(wire: Wire) {
 
 /// A byte now and then, for longer than the longest silence that is borne.
 async fn a_slow_drip_is_no_silence(wire: Wire) {
-    let stream = Answer::on(wire).text("Drop by drop").stream();
+    let stream = wire.bytes(&Answer::on(wire).text("Drop by drop").stream());
     let options = CallOptions { idle_timeout: Duration::from_millis(500), max_retries: 0, ..options() };
     let pause = Duration::from_millis(2) + options.idle_timeout / u32::try_from(stream.len()).unwrap();
     let began = std::time::Instant::now();
@@ -572,8 +592,12 @@ async fn an_abort_keeps_what_came(wire: Wire) {
         Wire::Completions | Wire::Chunks => (start.tool_call("t2", "n", "").unfinished(), String::new()),
         // And these come whole.
         Wire::Contents => (start.tool_call("t2", "n", "{}").unfinished(), String::new()),
+        Wire::Converse => {
+            let open = r#"{"contentBlockIndex":2,"start":{"toolUse":{"toolUseId":"t2","name":"n"}}}"#;
+            (start.unfinished(), format!("event: contentBlockStart\ndata: {open}\n\n"))
+        }
     };
-    let server = FakeServer::start([Reply::sse(start + &open).then_gate(&gate)]);
+    let server = FakeServer::start([Reply::stream_on(wire, &(start + &open)).then_gate(&gate)]);
     let (provider, request) = provider(wire, server.url(), options());
     let (send, mut receive) = mpsc::channel(64);
     let cancel = CancellationToken::new();
@@ -597,7 +621,7 @@ async fn an_abort_keeps_what_came(wire: Wire) {
     let calls: Vec<_> = end.message.tool_calls().map(|call| call.id.as_str()).collect();
     match wire {
         Wire::Messages => assert_eq!((calls.as_slice(), end.message.usage.input), (["t1"].as_slice(), 10)),
-        Wire::Responses | Wire::Subscription => assert_eq!(calls, ["t1"]),
+        Wire::Responses | Wire::Subscription | Wire::Converse => assert_eq!(calls, ["t1"]),
         Wire::Completions | Wire::Chunks => assert_eq!(calls, [""; 0]),
         Wire::Contents => assert_eq!(calls, ["t1", "t2"]),
     }

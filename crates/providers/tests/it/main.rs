@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod classify;
 #[cfg(test)]
+mod cloud_credentials;
+#[cfg(test)]
 mod conversations;
 #[cfg(test)]
 mod credentials;
@@ -19,6 +21,8 @@ mod encode_codex;
 mod encode_completions;
 #[cfg(test)]
 mod encode_contents;
+#[cfg(test)]
+mod encode_converse;
 #[cfg(test)]
 mod encode_mistral;
 #[cfg(test)]

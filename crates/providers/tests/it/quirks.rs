@@ -11,7 +11,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::encode::{assistant, call, request, result, thinking, user};
 use crate::wires::{self, Wire, api};
-use crate::{encode, encode_codex, encode_completions, encode_contents, encode_mistral, encode_responses};
+use crate::{
+    encode, encode_codex, encode_completions, encode_contents, encode_converse, encode_mistral,
+    encode_responses,
+};
 
 /// A call and its result, thinking with and without proof, and words behind the result.
 fn messages(wire: Wire) -> Vec<Message> {
@@ -22,6 +25,7 @@ fn messages(wire: Wire) -> Vec<Message> {
         Wire::Contents => encode_contents::own(content),
         Wire::Subscription => encode_codex::own(content),
         Wire::Chunks => encode_mistral::own(content),
+        Wire::Converse => encode_converse::own(content),
     };
     vec![
         user(vec![Content::text("Hi")]),
@@ -43,6 +47,7 @@ fn asked(wire: Wire, compat: &str) -> ModelRequest {
         Wire::Contents => encode_contents::model(),
         Wire::Subscription => encode_codex::model(),
         Wire::Chunks => encode_mistral::model(),
+        Wire::Converse => encode_converse::model(),
     };
     model.compat = Json::parse(compat).ok();
     ModelRequest { thinking: Thinking::Medium, ..request(model, messages(wire)) }

@@ -17,6 +17,7 @@ fn model(wire: Wire) -> Arc<Model> {
             ("test-1".into(), "testing".into())
         }
         Wire::Contents => ("gemini-3-test".into(), "google".into()),
+        Wire::Converse => ("anthropic.claude-test-1".into(), "amazon-bedrock".into()),
     };
     Arc::new(Model { id, provider, api: api(wire).into(), cost, ..Model::default() })
 }
@@ -45,6 +46,8 @@ fn directory(wire: Wire) -> &'static str {
         Wire::Contents => "tests/recordings/contents",
         Wire::Subscription => "tests/recordings/subscription",
         Wire::Chunks => "tests/recordings/chunks",
+        // As text; what is decoded are its frames.
+        Wire::Converse => "tests/recordings/converse",
     }
 }
 
@@ -61,10 +64,10 @@ fn recordings() -> Vec<Recording> {
         all.extend(paths.into_iter().map(|path| Recording {
             wire,
             name: path.file_stem().unwrap().to_string_lossy().into_owned(),
-            bytes: std::fs::read(&path).unwrap(),
+            bytes: wire.bytes(&std::fs::read_to_string(&path).unwrap()),
         }));
     }
-    assert_eq!(all.len(), 14 + 21 + 39 + 21 + 4 + 10);
+    assert_eq!(all.len(), 14 + 21 + 39 + 21 + 4 + 10 + 24);
     all
 }
 

@@ -290,10 +290,10 @@ fn secrets_and_their_variables_are_known() {
     let missing = error(&poor, &model, None);
     assert!(missing.message.contains("FAKE_KEY"), "{missing}");
 
-    model.api = "bedrock-converse-stream".into();
+    model.api = "pi-messages".into();
     let unsupported = error(&settings, &model, None);
     assert_eq!(unsupported.kind, ModelErrorKind::InvalidRequest);
-    assert!(unsupported.message.contains("bedrock-converse-stream"));
+    assert!(unsupported.message.contains("pi-messages"));
 }
 
 #[test]

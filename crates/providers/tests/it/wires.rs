@@ -4,13 +4,21 @@ use std::sync::Arc;
 
 use quipu_protocol::{Model, ModelError, UnixMs};
 use quipu_providers::{
-    AnswerDecoder, AnthropicMessages, CallOptions, Credentials, GoogleGenerativeAi, MistralConversations,
-    OpenAiCompletions, OpenAiResponses, Provider, anthropic, google, mistral, openai, openai_responses,
+    AnswerDecoder, AnthropicMessages, BedrockConverse, BedrockPlace, CallOptions, Credentials,
+    GoogleGenerativeAi, MistralConversations, OpenAiCompletions, OpenAiResponses, Provider, anthropic,
+    bedrock, google, mistral, openai, openai_responses,
 };
 pub(crate) use quipu_testkit::Wire;
 
-pub(crate) const WIRES: [Wire; 6] =
-    [Wire::Messages, Wire::Completions, Wire::Responses, Wire::Contents, Wire::Subscription, Wire::Chunks];
+pub(crate) const WIRES: [Wire; 7] = [
+    Wire::Messages,
+    Wire::Completions,
+    Wire::Responses,
+    Wire::Contents,
+    Wire::Subscription,
+    Wire::Chunks,
+    Wire::Converse,
+];
 /// The header that names the account of a subscription: with it any token will do.
 pub(crate) const ACCOUNT: (&str, &str) = ("chatgpt-account-id", "account-of-test");
 
@@ -22,6 +30,7 @@ pub(crate) fn api(wire: Wire) -> &'static str {
         Wire::Contents => google::API,
         Wire::Subscription => openai_responses::SUBSCRIPTION_API,
         Wire::Chunks => mistral::API,
+        Wire::Converse => bedrock::API,
     }
 }
 
@@ -33,6 +42,7 @@ pub(crate) fn path(wire: Wire) -> &'static str {
         Wire::Responses => "/v1/responses",
         Wire::Subscription => "/codex/responses",
         Wire::Contents => "/v1beta/models/test-model:streamGenerateContent?alt=sse",
+        Wire::Converse => "/model/test-model/converse-stream",
     }
 }
 
@@ -54,6 +64,11 @@ pub(crate) fn provider(
             Arc::new(OpenAiResponses::new(model, credentials, &headers, options)?)
         }
         mistral::API => Arc::new(MistralConversations::new(model, credentials, headers, options)?),
+        bedrock::API => {
+            let base_url = model.base_url.clone();
+            let place = BedrockPlace { base_url, region: "us-east-1".into(), force_cache: false };
+            Arc::new(BedrockConverse::new(model, credentials, headers, options, place)?)
+        }
         other => panic!("no such wire: {other}"),
     })
 }
@@ -65,5 +80,6 @@ pub(crate) fn decoder(wire: Wire, model: Arc<Model>, timestamp: UnixMs) -> Box<d
         Wire::Responses | Wire::Subscription => openai_responses::decoder(model, timestamp),
         Wire::Contents => google::decoder(model, timestamp),
         Wire::Chunks => mistral::decoder(model, timestamp),
+        Wire::Converse => bedrock::decoder(model, timestamp),
     }
 }

@@ -1,0 +1,111 @@
+//! Models whose requests are signed with the keys of a cloud, and where these are.
+
+use std::sync::{Arc, PoisonError};
+
+use quipu_protocol::{Model, ModelError};
+
+use super::Settings;
+use crate::Provider;
+use crate::bedrock;
+use crate::bedrock::chain::{AwsCredentials, Environment, HINT, Origin, SKIP_AUTH};
+use crate::catalogue;
+use crate::credentials::{AuthEntry, Credentials};
+
+impl Settings {
+    /// What variables and files say of keys of a cloud; `None` for a provider that takes none.
+    fn environment(&self, provider: &str) -> Option<Environment> {
+        let is_signed = |model: &Arc<Model>| model.api == bedrock::API;
+        let has_models = || self.configured.get(provider).is_some_and(|models| models.iter().any(is_signed));
+        if provider != bedrock::PROVIDER && !has_models() {
+            return None;
+        }
+        let row = catalogue::provider(bedrock::PROVIDER)?;
+        let names = row.vars.iter().chain(&row.secrets);
+        let vars = names.filter_map(|name| Some((name.clone(), self.variable(provider, name)?)));
+        let stored = match self.keys.auth.get(provider) {
+            Some(AuthEntry::ApiKey { env, .. }) => env.get("AWS_PROFILE").cloned(),
+            Some(AuthEntry::Oauth { .. } | AuthEntry::Reference { .. }) | None => None,
+        };
+        Some(Environment::new(vars.collect(), stored.filter(|name| !name.trim().is_empty())))
+    }
+
+    /// Which place has the keys. Reads small files the first time.
+    fn origin(&self, provider: &str) -> Option<Origin> {
+        let mut known = self.clouds.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(origin) = known.get(provider) {
+            return origin.clone();
+        }
+        let origin = self.environment(provider).and_then(|environment| environment.origin());
+        known.insert(provider.to_owned(), origin.clone());
+        origin
+    }
+
+    fn skips_auth(&self, provider: &str) -> bool {
+        self.environment(provider).is_some_and(|environment| environment.skips_auth())
+    }
+
+    /// Where the keys of a cloud would come from.
+    pub(super) fn cloud_source(&self, provider: &str) -> Option<String> {
+        match self.origin(provider) {
+            Some(origin) => Some(origin.name()),
+            None => self.skips_auth(provider).then(|| SKIP_AUTH.into()),
+        }
+    }
+
+    /// Whether the provider is called with keys of a cloud, and with nothing of its own.
+    pub(super) fn uses_cloud(&self, provider: &str) -> bool {
+        self.own_source(provider).is_none() && self.cloud_source(provider).is_some()
+    }
+
+    /// Whether somebody named those keys.
+    pub(super) fn has_chosen_cloud(&self, provider: &str) -> bool {
+        self.origin(provider).is_none_or(|origin| origin.is_chosen())
+    }
+
+    /// What people are told besides the provider's own key.
+    pub(super) fn cloud_hint(&self, provider: &str) -> Option<String> {
+        let half = self.environment(provider)?.half_set();
+        Some(match half {
+            Some(half) => format!("{half}. {HINT}"),
+            None => HINT.into(),
+        })
+    }
+
+    /// Where calls to a model go whose requests may be signed; `None` for another.
+    pub(super) fn cloud_place(&self, model: &Model) -> Result<Option<bedrock::Place>, ModelError> {
+        if model.api != bedrock::API {
+            return Ok(None);
+        }
+        let environment = self.environment_of(model);
+        bedrock::Place::of(model, &environment).map(Some)
+    }
+
+    fn environment_of(&self, model: &Model) -> Environment {
+        let known = self.environment(&model.provider).or_else(|| self.environment(bedrock::PROVIDER));
+        known.unwrap_or_else(|| Environment::new(std::collections::BTreeMap::new(), None))
+    }
+
+    /// Something that calls `model` at the place.
+    pub(super) fn signed(
+        &self,
+        model: &mut Model,
+        api_key: Option<&str>,
+        mut place: bedrock::Place,
+    ) -> Result<Arc<dyn Provider>, ModelError> {
+        let provider = model.provider.clone();
+        let (credentials, headers) = if self.skips_auth(&provider) {
+            model.base_url = self.fill_in(model)?;
+            (Credentials::none(), self.headers(model)?)
+        } else {
+            self.access_or(model, api_key, || {
+                let origin = self.origin(&provider)?;
+                let environment = self.environment(&provider)?;
+                let region = place.region.clone();
+                let source = AwsCredentials::new(origin, environment, region, self.options.local);
+                Some(Credentials::new(Arc::new(source)))
+            })?
+        };
+        place.base_url.clone_from(&model.base_url);
+        bedrock::provider(model, credentials, &headers, self.options.clone(), place)
+    }
+}
