@@ -50,9 +50,9 @@ pub use bound::MostTokens;
 pub use cache::CacheRetention;
 pub use call::CallOptions;
 pub use credentials::{
-    AuthFile, AuthFileError, CallOutcome, Credential, CredentialError, CredentialRequest, CredentialSource,
-    Credentials, Expiry, HeaderText, InvalidCredential, MAX_CREDENTIALS_PER_CALL, RefusedCredential, Scheme,
-    Secret, Sign, SignRequest, SourceFailure, StoredKeys, StoredLogin,
+    AgentLogin, AuthFile, AuthFileError, CallOutcome, Credential, CredentialError, CredentialRequest,
+    CredentialSource, Credentials, Expiry, HeaderText, InvalidCredential, MAX_CREDENTIALS_PER_CALL,
+    RefusedCredential, Scheme, Secret, Sign, SignRequest, SourceFailure, StoredKeys, StoredLogin,
 };
 pub use decode::AnswerDecoder;
 pub use embed::{

@@ -10,7 +10,8 @@ use serde_json::Value;
 
 use crate::catalogue;
 use crate::credentials::{
-    AuthEntries, AuthEntry, AuthFile, Credential, Credentials, Keys, Origin, StoredKeys, StoredLogin,
+    AgentFiles, AgentLogin, AuthEntries, AuthEntry, AuthFile, Credential, Credentials, Keys, Origin,
+    StoredKeys, StoredLogin,
 };
 use crate::google::vertex::{self, VertexPlace};
 use crate::local::{self, LocalEndpoint};
@@ -120,6 +121,8 @@ impl Settings {
             auth: Arc::new(auth.known),
             configs: Arc::new(configs),
             logins: Logins::load(home, &mut warnings),
+            agents: AgentFiles::new(env),
+            exchanged: Arc::default(),
             here: Arc::new(here),
             printed: Arc::default(),
             learned: Arc::new(Mutex::new(learned)),
@@ -335,13 +338,10 @@ impl Settings {
             return Some(source.name().to_owned());
         }
         match self.keys.auth.get(provider) {
-            Some(
-                AuthEntry::ApiKey { key: Some(_), .. }
-                | AuthEntry::Oauth { .. }
-                | AuthEntry::Reference { .. },
-            ) => {
+            Some(AuthEntry::ApiKey { key: Some(_), .. } | AuthEntry::Oauth { .. }) => {
                 return Some("auth.json".into());
             }
+            Some(AuthEntry::Reference { agent, .. }) => return Some(format!("the login of {agent}")),
             Some(AuthEntry::ApiKey { key: None, .. }) | None => {}
         }
         let row = catalogue::provider(provider).into_iter().flat_map(|row| &row.env);
@@ -357,6 +357,11 @@ impl Settings {
     /// The logins of providers.
     pub fn logins(&self) -> &Logins {
         &self.keys.logins
+    }
+
+    /// The logins that other programs keep on this machine. Only their places are read.
+    pub fn agent_logins(&self) -> Vec<AgentLogin> {
+        self.keys.agents.logins()
     }
 
     /// What is stored of the provider's login; `None` when there is none, or it is not what calls use.

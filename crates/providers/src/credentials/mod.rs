@@ -4,12 +4,14 @@
 //! credential until it expires or is refused, lets one call at a time fetch, and holds a source to its limits. To try
 //! again with another credential is a decision of the source alone.
 
+mod agents;
 mod auth_file;
 mod check;
 mod credential;
 mod error;
 mod handle;
 mod login;
+mod owner_lock;
 mod secret;
 mod sign;
 mod stored;
@@ -17,6 +19,8 @@ mod stored;
 use futures_util::future::BoxFuture;
 use quipu_protocol::ModelErrorKind;
 
+pub(crate) use agents::AgentFiles;
+pub use agents::AgentLogin;
 pub(crate) use auth_file::{AuthEntries, AuthEntry};
 pub use auth_file::{AuthFile, AuthFileError};
 pub use credential::{Credential, Expiry, HeaderText, Scheme};

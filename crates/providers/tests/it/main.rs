@@ -1,6 +1,8 @@
 //! Tests of the crate through its public door.
 
 #[cfg(test)]
+mod agents;
+#[cfg(test)]
 mod conversations;
 #[cfg(test)]
 mod credentials;
@@ -27,6 +29,8 @@ mod headers;
 mod http;
 #[cfg(test)]
 mod logins;
+#[cfg(test)]
+mod logins_recorded;
 #[cfg(test)]
 mod model_sources;
 #[cfg(test)]
