@@ -615,6 +615,16 @@ pub(crate) enum AuthAction {
     },
     /// Log in to an account of a provider, in a browser or with a code on another device.
     Login(LoginArgs),
+    /// Use the login that another program keeps on this machine; nothing is copied from it.
+    Use {
+        /// The program, as `quipu auth` calls it.
+        agent: String,
+        /// The provider, where the program keeps several logins.
+        provider: Option<String>,
+        /// Accept what the provider restricts without being asked.
+        #[arg(long)]
+        yes: bool,
+    },
     /// Forget a stored key or login of a provider.
     Remove {
         /// The provider or one of its keys (PROVIDER:NAME), as `quipu auth` calls it.

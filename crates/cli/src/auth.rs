@@ -21,6 +21,9 @@ pub(crate) async fn run(args: &AuthArgs) -> Result<(), Failure> {
         None => list(&home, args.json),
         Some(AuthAction::Set { provider, name }) => set(&home, provider, name.as_deref()),
         Some(AuthAction::Login(login)) => crate::login::run(&home, login).await,
+        Some(AuthAction::Use { agent, provider, yes }) => {
+            crate::login::use_agent(&home, agent, provider.as_deref(), *yes)
+        }
         Some(AuthAction::Remove { provider }) => {
             let removed = AuthFile::new(&home.dir).remove(provider).map_err(Failure::failed)?;
             forget_key_use(&home.dir, provider).map_err(Failure::failed)?;
@@ -43,8 +46,8 @@ fn list(home: &Home, json: bool) -> Result<(), Failure> {
         if json {
             let mut line = serde_json::json!({ "provider": provider, "source": source, "supported": spoken });
             if let Some(login) = settings.stored_login(provider) {
-                line["login"] =
-                    serde_json::json!({ "expires": login.expires, "renewable": login.is_renewable });
+                line["login"] = serde_json::json!({ "expires": login.expires, "renewable": login.is_renewable,
+                    "agent": login.agent });
             }
             if !keys.is_empty() {
                 line["keys"] = keys.iter().map(key_json).collect();
@@ -75,6 +78,17 @@ fn list(home: &Home, json: bool) -> Result<(), Failure> {
     if !json {
         note(format!("Without a credential: {}. Add one: quipu auth set PROVIDER", without.join(", ")));
         let logins = settings.logins();
+        for login in settings.agent_logins() {
+            let provider = login.provider.as_deref().unwrap_or_default();
+            let in_use =
+                settings.stored_login(provider).is_some_and(|it| it.agent.as_ref() == Some(&login.agent));
+            let words = match (&login.provider, in_use) {
+                (_, true) => continue,
+                (None, _) => ", which cannot be used: there is no API for it".to_owned(),
+                (Some(provider), _) => format!(" for {provider}. Use it: quipu auth use {}", login.agent),
+            };
+            note(format!("{} keeps a login in {}{words}", login.name, login.path.display()));
+        }
         note(format!("With a login: {}. Log in: quipu auth login PROVIDER", logins.providers().join(", ")));
     }
     Ok(())
@@ -82,6 +96,9 @@ fn list(home: &Home, json: bool) -> Result<(), Failure> {
 
 /// That a credential is a login, and how long its token is good.
 fn login_words(login: &StoredLogin) -> String {
+    if let Some(agent) = &login.agent {
+        return format!(": a login that stays with {agent}");
+    }
     let Some(expires) = login.expires else { return ": a login".to_owned() };
     let left = expires.saturating_sub(quipu_host::now()) / 60_000;
     let left = match left {

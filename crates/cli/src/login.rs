@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, IsTerminal as _, Read as _};
 use std::process::{Command, Stdio};
 
-use quipu_host::{Home, RestrictionConsent, begin_login, login_offer};
+use quipu_host::{Home, RestrictionConsent, agent_login, begin_login, login_offer, use_agent_login};
 use quipu_providers::{LoginMethod, LoginOptions, LoginPrompt};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -30,13 +30,7 @@ pub(crate) async fn run(home: &Home, args: &LoginArgs) -> Result<(), Failure> {
         (false, true) if offer.in_browser => Some(LoginMethod::Paste),
         (false, _) => None,
     };
-    if let Some(restriction) = &offer.restriction {
-        note(restriction);
-        if !args.yes {
-            let question = format!("Log in with {} all the same?", offer.account);
-            confirm(&question, &format!("{} is used", offer.account), "no login was made")?;
-        }
-    }
+    accepted(offer.restriction.as_deref(), &offer.account, args.yes)?;
     let options = LoginOptions { method, domain: args.domain.clone(), ..LoginOptions::default() };
     let mut interrupts = signal(SignalKind::interrupt())?;
     let cancel = CancellationToken::new();
@@ -54,6 +48,27 @@ pub(crate) async fn run(home: &Home, args: &LoginArgs) -> Result<(), Failure> {
         }
     };
     note(done);
+    Ok(())
+}
+
+/// Whether a person accepts the restriction of an account. Without one that is said, and it ends.
+fn accepted(restriction: Option<&str>, account: &str, yes: bool) -> Result<(), Failure> {
+    let Some(restriction) = restriction else { return Ok(()) };
+    note(restriction);
+    if yes {
+        return Ok(());
+    }
+    confirm(&format!("Use {account} all the same?"), &format!("{account} is used"), "nothing was stored")
+}
+
+/// Uses the login that another program keeps.
+pub(crate) fn use_agent(home: &Home, agent: &str, provider: Option<&str>, yes: bool) -> Result<(), Failure> {
+    let settings = home.settings();
+    let login = agent_login(&settings, agent, provider)?;
+    let logins = settings.logins();
+    let provider = login.provider.as_deref().unwrap_or_default();
+    accepted(logins.restriction(provider), logins.account(provider).unwrap_or_default(), yes)?;
+    note(use_agent_login(home, &settings, &login, RestrictionConsent::Accepted)?);
     Ok(())
 }
 

@@ -64,7 +64,10 @@ pub use home::{Home, current_dir, env, now, seal_credentials};
 pub use json::{label_counts, node_json, session_json};
 pub use keys::{KeyOutcome, keep_key};
 pub use listing::{Glimpse, SessionItem, list_sessions, tail};
-pub use login::{LoginOffer, ProviderLogin, RestrictionConsent, begin_login, login_offer, login_offers};
+pub use login::{
+    LoginOffer, ProviderLogin, RestrictionConsent, agent_login, begin_login, login_offer, login_offers,
+    use_agent_login,
+};
 pub use missing_cwd::MissingDirectories;
 pub use model::model_of;
 pub use model_choices::{ModelChoice, keep_model_choice};

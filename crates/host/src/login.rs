@@ -2,7 +2,8 @@
 
 use quipu_protocol::UnixMs;
 use quipu_providers::{
-    AuthFile, LoginError, LoginOptions, LoginPrompt, Logins, PendingLogin, Settings as Models, nearest,
+    AgentLogin, AuthFile, LoginError, LoginOptions, LoginPrompt, Logins, PendingLogin, Settings as Models,
+    nearest,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -143,4 +144,56 @@ fn failed(error: LoginError) -> Failure {
         LoginError::Nonsense { .. } | LoginError::Unreachable { .. } => FailureKind::Failed,
     };
     Failure::new(kind, format!("{error}; nothing is stored"))
+}
+
+/// The login of another program on this machine, where it can be used.
+///
+/// # Errors
+/// When that program keeps none, or several and the provider is not named, or none that can be used.
+pub fn agent_login(settings: &Models, agent: &str, provider: Option<&str>) -> Result<AgentLogin, Failure> {
+    let all = settings.agent_logins();
+    let mut found: Vec<&AgentLogin> = all.iter().filter(|login| login.agent == agent).collect();
+    let Some(first) = found.first() else {
+        let others: Vec<_> = all.iter().map(|login| login.agent.as_str()).collect();
+        let others = if others.is_empty() { "no program does".to_owned() } else { others.join(", ") };
+        let agent = crate::one_line(agent, 40);
+        return Err(Failure::request(format!("{agent} keeps no login on this machine; these do: {others}")));
+    };
+    let (name, path) = (first.name.clone(), first.path.display().to_string());
+    if let Some(provider) = provider {
+        found.retain(|login| login.provider.as_deref() == Some(provider));
+    }
+    let providers: Vec<_> = found.iter().filter_map(|login| login.provider.as_deref()).collect();
+    match (found.as_slice(), providers.as_slice()) {
+        ([login], [_]) => Ok(AgentLogin::clone(login)),
+        ([_], []) => Err(Failure::request(format!(
+            "the login that {name} keeps in {path} cannot be used: there is no API for it"
+        ))),
+        ([], _) => Err(Failure::request(format!("{name} keeps no login for that provider in {path}"))),
+        _ => {
+            Err(Failure::request(format!("{name} keeps several logins; name one: {}", providers.join(", "))))
+        }
+    }
+}
+
+/// Has the login of another program used from now on. What it keeps is read when it is needed and stays where it is.
+///
+/// # Errors
+/// When its restriction is not accepted, or it cannot be stored.
+pub fn use_agent_login(
+    home: &Home,
+    settings: &Models,
+    login: &AgentLogin,
+    consent: RestrictionConsent,
+) -> Result<String, Failure> {
+    let provider = login.provider.as_deref().unwrap_or_default();
+    let restriction = settings.logins().restriction(provider);
+    if let (Some(restriction), RestrictionConsent::Absent) = (restriction, consent) {
+        return Err(Failure::request(format!("the login is not used before you accept: {restriction}")));
+    }
+    let file = AuthFile::new(&home.dir);
+    let accepted = restriction.map(|_| crate::now());
+    file.set_reference(provider, &login.agent, accepted).map_err(Failure::failed)?;
+    let (name, path) = (&login.name, login.path.display());
+    Ok(format!("{provider} uses the login of {name} in {path}. Nothing was copied from it."))
 }

@@ -14,8 +14,8 @@ use crate::bedrock::chain::Origin as CloudOrigin;
 use crate::catalogue;
 use crate::catalogue_file::{CATALOGUE_FILE, Catalogue, CatalogueSource};
 use crate::credentials::{
-    AuthEntries, AuthEntry, AuthFile, Credential, Credentials, KeyStatus, Keys, Origin, StoredKeys,
-    StoredLogin,
+    AgentFiles, AgentLogin, AuthEntries, AuthEntry, AuthFile, Credential, Credentials, KeyStatus, Keys,
+    Origin, StoredKeys, StoredLogin,
 };
 use crate::google::vertex::{self, VertexPlace};
 use crate::local::{self, LocalEndpoint};
@@ -138,6 +138,8 @@ impl Settings {
             configs: Arc::new(configs),
             logins: Logins::load(home, &mut warnings),
             order: Arc::new(calls.key_order),
+            agents: AgentFiles::new(env),
+            exchanged: Arc::default(),
             here: Arc::new(here),
             printed: Arc::default(),
             learned: Arc::new(Mutex::new(learned)),
@@ -380,6 +382,9 @@ impl Settings {
         if let Some(source) = self.sources.get(provider) {
             return Some(source.name().to_owned());
         }
+        if let Some(AuthEntry::Reference { agent, .. }) = self.keys.auth.get(provider) {
+            return Some(format!("the login of {agent}"));
+        }
         if self.keys.has_entry(provider) {
             return Some("auth.json".into());
         }
@@ -395,6 +400,11 @@ impl Settings {
     /// The logins of providers.
     pub fn logins(&self) -> &Logins {
         &self.keys.logins
+    }
+
+    /// The logins that other programs keep on this machine. Only their places are read.
+    pub fn agent_logins(&self) -> Vec<AgentLogin> {
+        self.keys.agents.logins()
     }
 
     /// What is stored of the provider's login; `None` when there is none, or it is not what calls use.

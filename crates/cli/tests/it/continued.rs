@@ -57,6 +57,7 @@ const CASES: [Case; 10] = [
 /// Sends the requests of all these models to the server, by one wire.
 fn configure(world: &World, wire: Wire) {
     let api = match wire {
+        Wire::Converse => panic!("its frames are tested with the provider"),
         Wire::Messages => "anthropic-messages",
         Wire::Completions => "openai-completions",
         Wire::Responses => "openai-responses",
@@ -166,6 +167,7 @@ fn imported_sessions_continue_with_their_own_model() {
             }
             let messages = &messages(world.requests().last().unwrap());
             match wire {
+                Wire::Converse => panic!("its frames are tested with the provider"),
                 Wire::Messages => check_messages(messages),
                 Wire::Completions => check_completions(messages),
                 Wire::Responses => check_responses(messages),

@@ -197,3 +197,36 @@ fn login_that_does_not_exist_names_those_that_do() {
     world.file(".quipu/logins.json", json!({ "openrouter": { "name": "Planted" } }).to_string());
     world.run(&["auth", "login", "openrouter", "--device"]).fails(2, &["OpenRouter has no login"]);
 }
+
+#[test]
+fn login_of_another_program_is_offered_and_used_when_asked() {
+    let server = FakeServer::start([]);
+    let words = "Test allows this plan in its own program only.";
+    let world = world(&server, [], &json!({ "restriction": words }));
+    // The built-in row of this provider with a server of the test.
+    let rows = std::fs::read_to_string(world.path("home/.quipu/logins.json")).unwrap();
+    std::fs::write(world.path("home/.quipu/logins.json"), rows.replace("\"testing\":", "\"anthropic\":"))
+        .unwrap();
+    let file = world.path("home/.claude/.credentials.json");
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    let content =
+        json!({ "claudeAiOauth": { "accessToken": "access-token-7", "expiresAt": 4_102_444_800_000_u64 } });
+    std::fs::write(&file, content.to_string()).unwrap();
+
+    let listed = world.run(&["auth"]).ok();
+    assert!(listed.err.contains("for anthropic. Use it: quipu auth use claude-code"), "{}", listed.err);
+    assert!(!world.path(AUTH).exists());
+    world.run(&["auth", "use", "codex"]).fails(2, &["codex keeps no login", "these do: claude-code"]);
+    world.run(&["auth", "use", "claude-code"]).fails(2, &["only after you confirm: add --yes"]);
+    assert!(!world.path(AUTH).exists());
+    let ran = world.run(&["auth", "use", "claude-code", "--yes"]).ok();
+    assert!(ran.err.starts_with(words) && ran.err.contains("Nothing was copied"), "{}", ran.err);
+    assert_eq!(stored(&world)["anthropic"]["agent"], "claude-code");
+    assert!(!std::fs::read_to_string(world.path(AUTH)).unwrap().contains("access-token-7"));
+    let listed = world.run(&["auth"]).ok();
+    let line = "anthropic  from the login of claude-code: a login that stays with claude-code";
+    assert!(listed.text().contains(line), "{}", listed.text());
+    world.run(&["auth", "remove", "anthropic"]).ok();
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), content.to_string());
+    assert_eq!(server.requests().len(), 0);
+}

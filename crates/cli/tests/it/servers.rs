@@ -57,6 +57,7 @@ fn world(wire: Wire, script: impl IntoIterator<Item = Reply>) -> World {
 fn configure(world: &World, wire: Wire, url: &str) {
     world.configure(url);
     let api = match wire {
+        Wire::Converse => panic!("its frames are tested with the provider"),
         Wire::Messages => return,
         Wire::Completions => "openai-completions",
         Wire::Responses => "openai-responses",
@@ -208,6 +209,7 @@ fn answers_that_are_none(wire: Wire) {
     check(wire, words, 1, &["not answer with an event stream", "just some words"]);
     check(wire, Reply::sse(vec![0xff; 4096]), 1, &["not answer with an event stream"]);
     let half = match wire {
+        Wire::Converse => panic!("its frames are tested with the provider"),
         Wire::Messages => "event: message_start\ndata: {\"type\":\"message_start\",\n\n",
         Wire::Completions | Wire::Chunks => "data: {\"id\":\"c-1\",\"choices\":[\n\n",
         Wire::Responses | Wire::Subscription => "data: {\"type\":\"response.created\",\n\n",
@@ -232,6 +234,7 @@ fn errors_in_the_middle_of_an_answer(wire: Wire) {
         let begin = Answer::on(wire).text("Half an answer").unfinished();
         let event = json!({ "type": "error", "error": { "type": kind, "message": message } });
         Reply::sse(match wire {
+            Wire::Converse => panic!("its frames are tested with the provider"),
             Wire::Messages | Wire::Responses | Wire::Subscription => {
                 format!("{begin}event: error\ndata: {event}\n\n")
             }
@@ -288,6 +291,7 @@ fn a_reply_of_a_hundred_megabytes(wire: Wire) {
     };
     let words = "words ".repeat(2_000);
     let (start, delta) = match wire {
+        Wire::Converse => panic!("its frames are tested with the provider"),
         Wire::Messages => (
             r#"{"type":"content_block_start","index":1,"content_block":{"type":"text","text":""}}"#,
             json!({
@@ -357,6 +361,7 @@ fn events_that_are_repeated(wire: Wire) {
     };
     let said = Reply::sse(twice(Answer::on(wire).text("Ha").stream()));
     match wire {
+        Wire::Converse => panic!("its frames are tested with the provider"),
         Wire::Messages => check(wire, said, 1, &["started block 0 twice", "base URL"]),
         Wire::Completions | Wire::Contents | Wire::Chunks => drop(works(wire, said, "HHaa")),
         Wire::Responses | Wire::Subscription => check(wire, said, 1, &["began item 0 twice", "base URL"]),
@@ -377,6 +382,7 @@ fn events_that_are_repeated(wire: Wire) {
     let ran = world.run(&["-p", "first"]);
     assert!(!world.path("work/made").exists());
     match wire {
+        Wire::Converse => panic!("its frames are tested with the provider"),
         Wire::Messages => drop(ran.fails(1, &["started block 0 twice"])),
         Wire::Responses | Wire::Subscription => drop(ran.fails(1, &["began item 0 twice"])),
         Wire::Completions | Wire::Chunks => {
@@ -418,6 +424,7 @@ fn two_reasons_for_the_end(wire: Wire) {
     let ends = [text_stream(wire), limited]
         .map(|stream| stream.split_inclusive("\n\n").last().unwrap_or_default().to_owned());
     let (natural, limit) = match wire {
+        Wire::Converse => panic!("its frames are tested with the provider"),
         Wire::Messages => ("\"stop_reason\":\"end_turn\"", "\"stop_reason\":\"max_tokens\""),
         Wire::Completions | Wire::Chunks => ("\"finish_reason\":\"stop\"", "\"finish_reason\":\"length\""),
         Wire::Responses | Wire::Subscription => (ends[0].as_str(), ends[1].as_str()),
@@ -451,6 +458,7 @@ fn one_id_for_two_calls(wire: Wire) {
     assert_eq!(world.run(&["-p", "first"]).ok().text(), "Done.\n");
     let request = &world.requests()[1];
     let results: Vec<(String, String)> = match wire {
+        Wire::Converse => panic!("its frames are tested with the provider"),
         Wire::Messages => {
             let last = messages(request).last().unwrap().clone();
             let blocks = last["content"].as_array().unwrap().clone();
@@ -510,6 +518,7 @@ fn counts_that_shrink(wire: Wire) {
     let stream = Answer::on(wire).text("Less").usage(50, 9, 20, 4).stream();
     let mut frames: Vec<&str> = stream.split_inclusive("\n\n").collect();
     let less = match wire {
+        Wire::Converse => panic!("its frames are tested with the provider"),
         Wire::Messages => {
             r#"{"type":"message_delta","delta":{},"usage":{"input_tokens":1,"output_tokens":2,"cache_read_input_tokens":0,"cache_creation_input_tokens":0}}"#
         }

@@ -39,7 +39,7 @@ pub(crate) enum AuthEntry {
     /// An access token that ends at `expires` (milliseconds since the epoch), with what else its login keeps.
     Oauth { access: String, refresh: Option<String>, expires: Option<i64>, fields: Map<String, Value> },
     /// A login that another program keeps in a file of its own; the name of that program.
-    Reference { agent: String },
+    Reference { agent: String, fields: Map<String, Value> },
 }
 
 /// `auth.json` of a home directory. Created 0600 in a directory 0700; written under a lock, whole or not at all.
@@ -243,7 +243,10 @@ pub(super) fn entry(value: &Value) -> Result<AuthEntry, String> {
             expires: value.get("expires").and_then(Value::as_i64),
             fields: login_fields(value),
         }),
-        Some("reference") => Ok(AuthEntry::Reference { agent: text("agent").ok_or("it names no agent")? }),
+        Some("reference") => Ok(AuthEntry::Reference {
+            agent: text("agent").ok_or("it names no agent")?,
+            fields: login_fields(value),
+        }),
         Some(other) => Err(format!("the type {other:?} is unknown")),
         None => Err("it has no type".into()),
     }

@@ -1,17 +1,21 @@
 //! Logins that are stored: kept in `auth.json`, and renewed by one process at a time.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
+use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use quipu_protocol::UnixMs;
 use serde_json::{Map, Value};
 
+use super::agents::{self, AgentRenewal, AgentTokens};
 use super::auth_file::{private, private_directory};
+use super::owner_lock::OwnerLock;
 use super::{
     AuthEntry, AuthFile, AuthFileError, Credential, CredentialError, Expiry, HeaderText, Keys, Scheme, Secret,
 };
-use crate::logins::{self, DOMAIN, LoginRow, LoginTokens};
+use crate::logins::{self, DOMAIN, LoginError, LoginRow, LoginTokens};
 use crate::time::now;
 
 /// How long another process may take to renew a login.
@@ -44,7 +48,7 @@ impl StoredLogin {
                 let is_renewable = refresh.as_ref().is_some_and(|refresh| !refresh.is_empty());
                 Some(Self { expires: *expires, is_renewable, agent: None })
             }
-            AuthEntry::Reference { agent } => {
+            AuthEntry::Reference { agent, .. } => {
                 Some(Self { expires: None, is_renewable: false, agent: Some(agent.clone()) })
             }
             AuthEntry::ApiKey { .. } => None,
@@ -73,6 +77,24 @@ impl AuthFile {
             stored.insert(ACCEPTED.to_owned(), accepted.into());
         }
         self.change(|entries| entries.insert(provider.to_owned(), Value::Object(stored))).map(drop)
+    }
+
+    /// Has the login that another program keeps used for `provider`, in place of what was there. Nothing is taken from
+    /// that program: what is stored is its name.
+    ///
+    /// # Errors
+    /// As [`AuthFile::set_key`].
+    pub fn set_reference(
+        &self,
+        provider: &str,
+        agent: &str,
+        accepted: Option<UnixMs>,
+    ) -> Result<(), AuthFileError> {
+        let mut stored = serde_json::json!({ "type": "reference", "agent": agent });
+        if let (Some(accepted), Value::Object(stored)) = (accepted, &mut stored) {
+            stored.insert(ACCEPTED.to_owned(), accepted.into());
+        }
+        self.change(|entries| entries.insert(provider.to_owned(), stored)).map(drop)
     }
 
     /// Puts renewed tokens in the place of those that `refresh` belongs to. What somebody else stored meanwhile stays.
@@ -116,9 +138,10 @@ impl Keys {
         provider: &str,
         entry: &AuthEntry,
     ) -> Result<Option<Credential>, String> {
-        let AuthEntry::Oauth { access, refresh, expires, fields } = entry else { return Ok(None) };
-        let refresh = refresh.as_deref().filter(|refresh| !refresh.is_empty());
         let row = self.logins.row(provider);
+        let (AuthEntry::Oauth { fields, .. } | AuthEntry::Reference { fields, .. }) = entry else {
+            return Ok(None);
+        };
         if let Some(restriction) = row.and_then(|row| row.restriction.as_deref())
             && !fields.contains_key(ACCEPTED)
         {
@@ -126,20 +149,136 @@ impl Keys {
                 "auth.json: nobody has accepted the restriction of this login. {restriction} Log in again to accept it"
             ));
         }
-        if expires.is_some_and(|at| at <= now()) && (refresh.is_none() || row.is_none()) {
-            return Err("auth.json: the access token has expired; log in again".into());
+        match entry {
+            AuthEntry::Oauth { access, refresh, expires, fields } => {
+                let refresh = refresh.as_deref().filter(|refresh| !refresh.is_empty());
+                if expires.is_some_and(|at| at <= now()) && (refresh.is_none() || row.is_none()) {
+                    return Err("auth.json: the access token has expired; log in again".into());
+                }
+                self.token_credential(provider, "auth.json", access, refresh, *expires, fields).map(Some)
+            }
+            AuthEntry::Reference { agent, .. } => {
+                let mut tokens = self.agents.tokens(agent, provider)?;
+                if tokens.renewal == AgentRenewal::Exchange {
+                    let known = self.exchanged().get(provider).cloned();
+                    // Until it is exchanged there is nothing to call with; it has expired, so it is not sent.
+                    let known = known.filter(|known| is_usable(&known.access, known.expires, None));
+                    (tokens.access, tokens.expires) = match known {
+                        Some(known) => (known.access, known.expires),
+                        None => ("none".to_owned(), Some(1)),
+                    };
+                }
+                let can_renew = tokens.refresh.is_some() && row.is_some();
+                if tokens.expires.is_some_and(|at| at <= now()) && !can_renew {
+                    return Err(tokens.expired(provider));
+                }
+                let AgentTokens { access, expires, refresh, fields, name, .. } = &tokens;
+                let source = format!("the login of {name}");
+                self.token_credential(provider, &source, access, refresh.as_deref(), *expires, fields)
+                    .map(Some)
+            }
+            AuthEntry::ApiKey { .. } => Ok(None),
         }
-        let mut secrets = vec![access.as_str()];
-        secrets.extend(refresh);
-        secrets.iter().for_each(|secret| self.learn(provider, secret));
-        let mut credential = Credential::new("auth.json", Scheme::Bearer(Secret::new(access)));
+    }
+
+    fn exchanged(&self) -> MutexGuard<'_, BTreeMap<String, LoginTokens>> {
+        self.exchanged.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn token_credential(
+        &self,
+        provider: &str,
+        source: &str,
+        access: &str,
+        refresh: Option<&str>,
+        expires: Option<UnixMs>,
+        fields: &Map<String, Value>,
+    ) -> Result<Credential, String> {
+        [Some(access), refresh].into_iter().flatten().for_each(|secret| self.learn(provider, secret));
+        let mut credential = Credential::new(source, Scheme::Bearer(Secret::new(access)));
         credential.sealed.extend(refresh.map(Secret::new));
         credential.expiry = expires.map_or(Expiry::UntilRefused, Expiry::At);
-        if let Some(row) = row {
+        if let Some(row) = self.logins.row(provider) {
             add_sent(row, &mut credential, access, fields)
-                .map_err(|problem| format!("auth.json: the token cannot be used: {problem}"))?;
+                .map_err(|problem| format!("{source}: the token cannot be used: {problem}"))?;
         }
-        Ok(Some(credential))
+        Ok(credential)
+    }
+
+    /// Renews a login that another program keeps, where it can be done without taking it from that program.
+    async fn renew_reference(
+        &self,
+        row: &LoginRow,
+        provider: &str,
+        agent: &str,
+        refused: Option<String>,
+    ) -> Result<(), CredentialError> {
+        let unavailable = |why: String| CredentialError::Unavailable { why };
+        let tokens = self.agent_tokens(agent, provider).await?;
+        match (tokens.renewal, &tokens.refresh) {
+            (AgentRenewal::Exchange, Some(login)) => {
+                let known = self.exchanged().get(provider).cloned();
+                if known.is_some_and(|it| is_usable(&it.access, it.expires, refused.as_deref())) {
+                    return Ok(());
+                }
+                let (row, _) = row.at(None).map_err(|error| unavailable(error.to_string()))?;
+                let made =
+                    logins::renewed(&row, login).await.map_err(|error| tokens.failed(provider, &error))?;
+                self.exchanged().insert(provider.to_owned(), made);
+                Ok(())
+            }
+            (AgentRenewal::Locked, Some(_))
+                if !is_usable(&tokens.access, tokens.expires, refused.as_deref()) =>
+            {
+                let (keys, row) = (self.clone(), row.clone());
+                let (provider, agent) = (provider.to_owned(), agent.to_owned());
+                let work = async move { keys.renew_in_place(&row, &provider, &agent, refused).await };
+                tokio::spawn(work).await.map_err(|_| CredentialError::Panicked)?
+            }
+            (AgentRenewal::Owner | AgentRenewal::Exchange | AgentRenewal::Locked, _) => Ok(()),
+        }
+    }
+
+    /// Renews a login in its owner's file, under its owner's lock.
+    async fn renew_in_place(
+        &self,
+        row: &LoginRow,
+        provider: &str,
+        agent: &str,
+        refused: Option<String>,
+    ) -> Result<(), CredentialError> {
+        let unavailable = |why: String| CredentialError::Unavailable { why };
+        let path = self.agent_tokens(agent, provider).await?.path;
+        let lock = OwnerLock::take(&path).await.map_err(unavailable)?;
+        let tokens = self.agent_tokens(agent, provider).await?;
+        let Some(refresh) = tokens.refresh.clone() else { return Ok(()) };
+        if is_usable(&tokens.access, tokens.expires, refused.as_deref()) {
+            return Ok(());
+        }
+        let domain = tokens.fields.get(DOMAIN).and_then(Value::as_str);
+        let (row, _) = row.at(domain).map_err(|error| unavailable(error.to_string()))?;
+        let made = logins::renewed(&row, &refresh).await.map_err(|error| tokens.failed(provider, &error))?;
+        let provider = provider.to_owned();
+        let write = move || {
+            let mut file = agents::read(&path)?;
+            match file.get_mut(&provider) {
+                Some(Value::Object(entry))
+                    if entry.get("refresh").and_then(Value::as_str) == Some(&refresh) =>
+                {
+                    put(entry, &made);
+                    lock.write(&path, &file)
+                }
+                _ => Ok(()),
+            }
+        };
+        let written = tokio::task::spawn_blocking(write).await;
+        written.map_err(|_| CredentialError::Panicked)?.map_err(unavailable)
+    }
+
+    async fn agent_tokens(&self, agent: &str, provider: &str) -> Result<AgentTokens, CredentialError> {
+        let (files, agent, provider) = (self.agents.clone(), agent.to_owned(), provider.to_owned());
+        let tokens = tokio::task::spawn_blocking(move || files.tokens(&agent, &provider)).await;
+        tokens.map_err(|_| CredentialError::Panicked)?.map_err(|why| CredentialError::Unavailable { why })
     }
 
     /// Renews the login of the provider, where it has one that is expired or whose access token was `refused`. One
@@ -148,6 +287,9 @@ impl Keys {
         let Some(row) = self.logins.row(provider) else { return Ok(()) };
         let stored = read(&AuthFile::new(&self.home), provider).await?;
         match &stored {
+            Some(AuthEntry::Reference { agent, .. }) => {
+                return self.renew_reference(row, provider, agent, refused).await;
+            }
             Some(AuthEntry::Oauth { access, refresh: Some(_), expires, .. })
                 if !is_usable(access, *expires, refused.as_deref()) => {}
             _ => return Ok(()),
@@ -161,6 +303,26 @@ impl Keys {
         // A call that is given up must not lose the tokens that a server has just handed out: this is finished then,
         // too.
         tokio::spawn(renewal.run()).await.map_err(|_| CredentialError::Panicked)?
+    }
+}
+
+impl AgentTokens {
+    /// What a person has to do about a login that has expired.
+    fn expired(&self, provider: &str) -> String {
+        let (name, path) = (&self.name, self.path.display());
+        format!(
+            "the login that {name} keeps in {path} has expired; use {name} once, or log in to {provider} here"
+        )
+    }
+
+    fn failed(&self, provider: &str, error: &LoginError) -> CredentialError {
+        let (name, path) = (&self.name, self.path.display());
+        let what = format!("The login that {name} keeps in {path} was not renewed: {error}.");
+        if error.is_final() {
+            let what = format!("{what} Log in with {name} again, or log in to {provider} here.");
+            return CredentialError::NeedsLogin { what };
+        }
+        CredentialError::Unavailable { why: what }
     }
 }
 

@@ -4,6 +4,7 @@
 //! credential until it expires or is refused, lets one call at a time fetch, and holds a source to its limits. To try
 //! again with another credential is a decision of the source alone.
 
+mod agents;
 mod auth_file;
 mod check;
 mod credential;
@@ -12,6 +13,7 @@ mod handle;
 mod key_ring;
 mod key_use;
 mod login;
+mod owner_lock;
 mod secret;
 mod sign;
 mod stored;
@@ -20,6 +22,8 @@ mod use_file;
 use futures_util::future::BoxFuture;
 use quipu_protocol::ModelErrorKind;
 
+pub(crate) use agents::AgentFiles;
+pub use agents::AgentLogin;
 pub(crate) use auth_file::{AuthEntries, AuthEntry};
 pub use auth_file::{AuthFile, AuthFileError};
 pub use credential::{Credential, Expiry, HeaderText, Scheme};

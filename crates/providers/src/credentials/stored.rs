@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures_util::future::BoxFuture;
 
 use super::{
-    AuthEntry, AuthFile, CallOutcome, Credential, CredentialError, CredentialRequest, CredentialSource,
-    Scheme, Secret,
+    AgentFiles, AuthEntry, AuthFile, CallOutcome, Credential, CredentialError, CredentialRequest,
+    CredentialSource, Scheme, Secret,
 };
 use crate::catalogue;
-use crate::logins::Logins;
+use crate::logins::{LoginTokens, Logins};
 use crate::models_file::ProviderConfig;
 use crate::values::{self, Shell, ValueError, Vars};
 
@@ -29,6 +29,10 @@ pub(crate) struct Keys {
     pub(crate) logins: Logins,
     /// The ids of keys in the order in which those of one provider are tried.
     pub(crate) order: Arc<Vec<String>>,
+    /// Where other programs keep logins.
+    pub(crate) agents: AgentFiles,
+    /// Tokens that were had for those, and are stored nowhere.
+    pub(crate) exchanged: Arc<Mutex<BTreeMap<String, LoginTokens>>>,
     /// Providers whose servers are on this machine.
     pub(crate) here: Arc<BTreeSet<String>>,
     /// What the commands of `auth.json` printed, until it was refused.
@@ -93,8 +97,9 @@ impl Keys {
                 let value = value.map_err(|error| format!("auth.json: {error}"))?;
                 return Ok(Some(credential(key, value, false, "auth.json")));
             }
-            Some(login @ AuthEntry::Oauth { .. }) => return self.login_credential(provider, login),
-            Some(AuthEntry::Reference { .. }) => return Err("auth.json: a reference".into()),
+            Some(login @ (AuthEntry::Oauth { .. } | AuthEntry::Reference { .. })) => {
+                return self.login_credential(provider, login);
+            }
             Some(AuthEntry::ApiKey { key: None, .. }) | None => {}
         }
         for env in catalogue::provider(provider).into_iter().flat_map(|row| &row.env) {
@@ -157,6 +162,9 @@ impl Keys {
         );
         if catalogue::provider(provider).is_none() {
             message.push_str(" `apiKey` in models.json works too.");
+        }
+        if let Some(account) = self.logins.account(provider) {
+            message.push_str(&format!(" Or log in to {provider} ({account})."));
         }
         message
     }

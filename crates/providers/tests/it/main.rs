@@ -1,6 +1,8 @@
 //! Tests of the crate through its public door.
 
 #[cfg(test)]
+mod agents;
+#[cfg(test)]
 mod classify;
 #[cfg(test)]
 mod cloud_credentials;
@@ -39,6 +41,8 @@ mod http;
 mod keys;
 #[cfg(test)]
 mod logins;
+#[cfg(test)]
+mod logins_recorded;
 #[cfg(test)]
 mod model_sources;
 #[cfg(test)]
