@@ -61,6 +61,7 @@ fn configure(world: &World, wire: Wire) {
         Wire::Completions => "openai-completions",
         Wire::Responses => "openai-responses",
         Wire::Contents => "google-generative-ai",
+        Wire::Converse => "bedrock-converse-stream",
     };
     let mut providers = serde_json::Map::new();
     for Case { provider, model, .. } in CASES.iter().filter(|case| !case.model.is_empty()) {
@@ -168,7 +169,7 @@ fn imported_sessions_continue_with_their_own_model() {
                 Wire::Messages => check_messages(messages),
                 Wire::Completions => check_completions(messages),
                 Wire::Responses => check_responses(messages),
-                Wire::Contents => panic!("not among these"),
+                Wire::Contents | Wire::Converse => panic!("not among these"),
             }
         }
     }
