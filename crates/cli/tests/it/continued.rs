@@ -57,12 +57,12 @@ const CASES: [Case; 10] = [
 /// Sends the requests of all these models to the server, by one wire.
 fn configure(world: &World, wire: Wire) {
     let api = match wire {
-        Wire::Converse => panic!("its frames are tested with the provider"),
         Wire::Messages => "anthropic-messages",
         Wire::Completions => "openai-completions",
         Wire::Responses => "openai-responses",
         Wire::Contents => "google-generative-ai",
         Wire::Subscription | Wire::Chunks => panic!("not among these"),
+        Wire::Converse => "bedrock-converse-stream",
     };
     let mut providers = serde_json::Map::new();
     for Case { provider, model, .. } in CASES.iter().filter(|case| !case.model.is_empty()) {
@@ -167,11 +167,12 @@ fn imported_sessions_continue_with_their_own_model() {
             }
             let messages = &messages(world.requests().last().unwrap());
             match wire {
-                Wire::Converse => panic!("its frames are tested with the provider"),
                 Wire::Messages => check_messages(messages),
                 Wire::Completions => check_completions(messages),
                 Wire::Responses => check_responses(messages),
-                Wire::Contents | Wire::Subscription | Wire::Chunks => panic!("not among these"),
+                Wire::Contents | Wire::Subscription | Wire::Chunks | Wire::Converse => {
+                    panic!("not among these")
+                }
             }
         }
     }

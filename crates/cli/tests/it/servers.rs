@@ -47,6 +47,30 @@ on_every_wire!(
     counts_that_shrink,
 );
 
+/// The wire of frames has no text to break, numbers that grow, or a name of the model in its stream: what it does with those is
+/// tried where frames are made. It also refuses to send a key to another machine in the open.
+mod converse {
+    use super::Wire::Converse;
+
+    macro_rules! tests {
+        ($($test:ident),* $(,)?) => { $(#[test] fn $test() { super::$test(Converse); })* };
+    }
+
+    tests!(
+        a_wrong_key,
+        refusals,
+        connections_that_break,
+        a_server_that_falls_silent,
+        errors_in_the_middle_of_an_answer,
+        two_503_and_a_wait_that_the_server_asks_for,
+        a_drip,
+        an_answer_said_twice,
+        one_id_for_two_calls,
+        arguments_in_pieces,
+        arguments_that_are_no_json,
+    );
+}
+
 /// A world whose model speaks this wire.
 fn world(wire: Wire, script: impl IntoIterator<Item = Reply>) -> World {
     let world = World::new(script);
@@ -57,13 +81,13 @@ fn world(wire: Wire, script: impl IntoIterator<Item = Reply>) -> World {
 fn configure(world: &World, wire: Wire, url: &str) {
     world.configure(url);
     let api = match wire {
-        Wire::Converse => panic!("its frames are tested with the provider"),
         Wire::Messages => return,
         Wire::Completions => "openai-completions",
         Wire::Responses => "openai-responses",
         Wire::Contents => "google-generative-ai",
         Wire::Subscription => "openai-codex-responses",
         Wire::Chunks => "mistral-conversations",
+        Wire::Converse => "bedrock-converse-stream",
     };
     let file = world.path("home/.quipu/models.json");
     let text = std::fs::read_to_string(&file).unwrap();
@@ -174,21 +198,21 @@ fn nobody_answers(wire: Wire) {
 
 fn connections_that_break(wire: Wire) {
     check_again(wire, &Reply::reset(), 1, &["4 attempts"]);
-    let half = text_stream(wire);
+    let half = wire.bytes(&text_stream(wire));
     // In the middle of an event.
-    let half = || Reply::sse(half[..half.len() / 3].to_owned());
+    let half = || Reply::sse(half[..half.len() / 3].to_vec());
     check_again(wire, &half().then_reset(), 1, &["4 attempts"]);
     check_again(wire, &half().then_cut(), 1, &["4 attempts"]);
     // Closed in good order, in the middle of an event, and between two.
     check_again(wire, &half(), 1, &["ended", "4 attempts"]);
-    let between = Reply::sse(Answer::on(wire).text("Half").unfinished());
+    let between = Reply::stream_on(wire, &Answer::on(wire).text("Half").unfinished());
     check_again(wire, &between, 1, &["ended", "4 attempts"]);
     check_again(wire, &Reply::sse(""), 1, &["4 attempts"]);
 }
 
 /// It takes the request and never answers, or stops in the middle of its answer.
 fn a_server_that_falls_silent(wire: Wire) {
-    let half = Reply::sse(Answer::on(wire).text("Half").unfinished()).then_hang();
+    let half = Reply::stream_on(wire, &Answer::on(wire).text("Half").unfinished()).then_hang();
     let world = world(wire, [Reply::never(), half]);
     let settings = r#"{"retry":{"maxRetries":1,"baseDelayMs":1},"httpIdleTimeoutMs":100}"#;
     std::fs::write(world.path("home/.quipu/settings.json"), settings).unwrap();
@@ -209,11 +233,11 @@ fn answers_that_are_none(wire: Wire) {
     check(wire, words, 1, &["not answer with an event stream", "just some words"]);
     check(wire, Reply::sse(vec![0xff; 4096]), 1, &["not answer with an event stream"]);
     let half = match wire {
-        Wire::Converse => panic!("its frames are tested with the provider"),
         Wire::Messages => "event: message_start\ndata: {\"type\":\"message_start\",\n\n",
         Wire::Completions | Wire::Chunks => "data: {\"id\":\"c-1\",\"choices\":[\n\n",
         Wire::Responses | Wire::Subscription => "data: {\"type\":\"response.created\",\n\n",
         Wire::Contents => "data: {\"candidates\":[\n\n",
+        Wire::Converse => panic!("not among these"),
     };
     check(wire, Reply::sse(half), 1, &["base URL"]);
     // An event that nobody knows, and no other.
@@ -233,15 +257,19 @@ fn errors_in_the_middle_of_an_answer(wire: Wire) {
     let error = |kind: &str, message: &str| {
         let begin = Answer::on(wire).text("Half an answer").unfinished();
         let event = json!({ "type": "error", "error": { "type": kind, "message": message } });
-        Reply::sse(match wire {
-            Wire::Converse => panic!("its frames are tested with the provider"),
+        let text = match wire {
             Wire::Messages | Wire::Responses | Wire::Subscription => {
                 format!("{begin}event: error\ndata: {event}\n\n")
             }
             Wire::Completions | Wire::Contents | Wire::Chunks => {
                 format!("{begin}data: {{\"error\":{}}}\n\n", event["error"])
             }
-        })
+            Wire::Converse => {
+                let name = if kind == "overloaded_error" { "serviceUnavailable" } else { "validation" };
+                format!("{begin}exception: {name}Exception\ndata: {}\n\n", event["error"])
+            }
+        };
+        Reply::stream_on(wire, &text)
     };
     check_again(wire, &error("overloaded_error", "Overloaded"), 1, &["Overloaded", "4 attempts"]);
     check(wire, error("invalid_request_error", "nonsense"), 1, &["nonsense"]);
@@ -291,7 +319,6 @@ fn a_reply_of_a_hundred_megabytes(wire: Wire) {
     };
     let words = "words ".repeat(2_000);
     let (start, delta) = match wire {
-        Wire::Converse => panic!("its frames are tested with the provider"),
         Wire::Messages => (
             r#"{"type":"content_block_start","index":1,"content_block":{"type":"text","text":""}}"#,
             json!({
@@ -309,6 +336,7 @@ fn a_reply_of_a_hundred_megabytes(wire: Wire) {
             let content = json!({ "parts": [{ "text": words }] });
             (r#"{"candidates":[]}"#, json!({ "candidates": [{ "content": content }] }))
         }
+        Wire::Converse => panic!("not among these"),
     };
     let text = {
         let piece = format!("data: {delta}\n\n");
@@ -342,7 +370,7 @@ fn a_reply_of_a_hundred_megabytes(wire: Wire) {
 /// Byte by byte: an answer like any other. That a slow one is no silence is tried where time can be short.
 fn a_drip(wire: Wire) {
     let stream = Answer::on(wire).thinking("Hm.", "").text("Grüße 😀 drop by drop").stream();
-    works(wire, Reply::sse("").then_drip(stream), "Grüße 😀 drop by drop");
+    works(wire, Reply::sse("").then_drip(wire.bytes(&stream)), "Grüße 😀 drop by drop");
 }
 
 /// The first answer is the answer. What follows it is not read, but where the reason for the end may come in each event.
@@ -350,7 +378,7 @@ fn an_answer_said_twice(wire: Wire) {
     let stream = text_stream(wire);
     let text = "Hello, this is an answer.";
     let text = if wire == Wire::Contents { text.repeat(2) } else { text.to_owned() };
-    let world = works(wire, Reply::sse(format!("{stream}{stream}")), &text);
+    let world = works(wire, Reply::stream_on(wire, &format!("{stream}{stream}")), &text);
     assert_eq!(answers(&world).len(), 2);
 }
 
@@ -361,10 +389,10 @@ fn events_that_are_repeated(wire: Wire) {
     };
     let said = Reply::sse(twice(Answer::on(wire).text("Ha").stream()));
     match wire {
-        Wire::Converse => panic!("its frames are tested with the provider"),
         Wire::Messages => check(wire, said, 1, &["started block 0 twice", "base URL"]),
         Wire::Completions | Wire::Contents | Wire::Chunks => drop(works(wire, said, "HHaa")),
         Wire::Responses | Wire::Subscription => check(wire, said, 1, &["began item 0 twice", "base URL"]),
+        Wire::Converse => panic!("not among these"),
     }
     // What ends an answer may be said again on all.
     let stream = Answer::on(wire).text("Once").stream();
@@ -382,7 +410,6 @@ fn events_that_are_repeated(wire: Wire) {
     let ran = world.run(&["-p", "first"]);
     assert!(!world.path("work/made").exists());
     match wire {
-        Wire::Converse => panic!("its frames are tested with the provider"),
         Wire::Messages => drop(ran.fails(1, &["started block 0 twice"])),
         Wire::Responses | Wire::Subscription => drop(ran.fails(1, &["began item 0 twice"])),
         Wire::Completions | Wire::Chunks => {
@@ -390,7 +417,7 @@ fn events_that_are_repeated(wire: Wire) {
             let result = wire_text(messages(&world.requests()[1]).last().unwrap());
             assert!(result.contains("not valid JSON"), "{result}");
         }
-        Wire::Contents => {}
+        Wire::Contents | Wire::Converse => {}
     }
     if wire != Wire::Completions {
         // The answer that was meant for the tool's result.
@@ -424,11 +451,11 @@ fn two_reasons_for_the_end(wire: Wire) {
     let ends = [text_stream(wire), limited]
         .map(|stream| stream.split_inclusive("\n\n").last().unwrap_or_default().to_owned());
     let (natural, limit) = match wire {
-        Wire::Converse => panic!("its frames are tested with the provider"),
         Wire::Messages => ("\"stop_reason\":\"end_turn\"", "\"stop_reason\":\"max_tokens\""),
         Wire::Completions | Wire::Chunks => ("\"finish_reason\":\"stop\"", "\"finish_reason\":\"length\""),
         Wire::Responses | Wire::Subscription => (ends[0].as_str(), ends[1].as_str()),
         Wire::Contents => ("\"finishReason\":\"STOP\"", "\"finishReason\":\"MAX_TOKENS\""),
+        Wire::Converse => panic!("not among these"),
     };
     for (first, second, reason) in [(natural, limit, "stop"), (limit, natural, "length")] {
         let mut stream = String::new();
@@ -458,7 +485,6 @@ fn one_id_for_two_calls(wire: Wire) {
     assert_eq!(world.run(&["-p", "first"]).ok().text(), "Done.\n");
     let request = &world.requests()[1];
     let results: Vec<(String, String)> = match wire {
-        Wire::Converse => panic!("its frames are tested with the provider"),
         Wire::Messages => {
             let last = messages(request).last().unwrap().clone();
             let blocks = last["content"].as_array().unwrap().clone();
@@ -474,6 +500,11 @@ fn one_id_for_two_calls(wire: Wire) {
             .filter(|message| message["role"] == "tool")
             .map(|message| (message["tool_call_id"].to_string(), wire_text(message)))
             .collect(),
+        Wire::Converse => {
+            let last = messages(request).last().unwrap().clone();
+            let blocks = last["content"].as_array().unwrap().iter().map(|block| block["toolResult"].clone());
+            blocks.map(|result| (result["toolUseId"].to_string(), wire_text(&result))).collect()
+        }
         // The calls of older models have no ids; results are in the order of the calls.
         Wire::Contents => {
             let last = messages(request).last().unwrap().clone();
@@ -518,7 +549,6 @@ fn counts_that_shrink(wire: Wire) {
     let stream = Answer::on(wire).text("Less").usage(50, 9, 20, 4).stream();
     let mut frames: Vec<&str> = stream.split_inclusive("\n\n").collect();
     let less = match wire {
-        Wire::Converse => panic!("its frames are tested with the provider"),
         Wire::Messages => {
             r#"{"type":"message_delta","delta":{},"usage":{"input_tokens":1,"output_tokens":2,"cache_read_input_tokens":0,"cache_creation_input_tokens":0}}"#
         }
@@ -531,6 +561,7 @@ fn counts_that_shrink(wire: Wire) {
         Wire::Contents => {
             r#"{"usageMetadata":{"promptTokenCount":1,"candidatesTokenCount":2,"cachedContentTokenCount":0}}"#
         }
+        Wire::Converse => panic!("not among these"),
     };
     let less = format!("data: {less}\n\n");
     frames.insert(frames.len() - usize::from(wire != Wire::Contents), &less);

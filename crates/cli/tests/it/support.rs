@@ -547,6 +547,7 @@ pub(crate) fn wire_text(message: &Value) -> String {
             .iter()
             .map(|block| match block["type"].as_str() {
                 Some("tool_result") => wire_text(block),
+                None if block["toolResult"].is_object() => wire_text(&block["toolResult"]),
                 _ => block["text"].as_str().unwrap_or_default().to_owned(),
             })
             .collect::<Vec<_>>()
