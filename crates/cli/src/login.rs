@@ -81,7 +81,7 @@ fn show(prompt: &LoginPrompt, may_open: bool) {
     }
     match (prompt.takes_code, prompt.listens) {
         (true, true) => {
-            note("If the browser is on another machine, paste its last address here, and press Enter.")
+            note("If the browser is on another machine, paste its last address here, and press Enter.");
         }
         (true, false) => note("Paste the code, or the last address of the browser, and press Enter."),
         (false, _) => {}

@@ -90,7 +90,9 @@ pub async fn begin_login(
             offer.account
         )));
     }
-    let pending = PendingLogin::begin(settings.logins(), &offer.provider, options).await.map_err(failed)?;
+    let pending = PendingLogin::begin(settings.logins(), &offer.provider, options)
+        .await
+        .map_err(|error| failed(&error))?;
     let accepted = offer.restriction.as_ref().map(|_| crate::now());
     Ok(ProviderLogin { offer, pending, file: AuthFile::new(&home.dir), accepted })
 }
@@ -113,7 +115,7 @@ impl ProviderLogin {
     ) -> Result<String, Failure> {
         let Self { offer, pending, file, accepted } = self;
         let tokens = tokio::select! {
-            tokens = pending.finish(paste) => tokens.map_err(failed)?,
+            tokens = pending.finish(paste) => tokens.map_err(|error| failed(&error))?,
             () = cancel.cancelled() => return Err(Failure::failed("the login was stopped; nothing is stored")),
         };
         let (provider, account) = (offer.provider, offer.account);
@@ -129,8 +131,8 @@ impl ProviderLogin {
     }
 }
 
-fn failed(error: LoginError) -> Failure {
-    let kind = match &error {
+fn failed(error: &LoginError) -> Failure {
+    let kind = match error {
         LoginError::Denied { .. }
         | LoginError::Expired
         | LoginError::TimedOut { .. }
