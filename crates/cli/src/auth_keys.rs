@@ -45,8 +45,7 @@ pub(crate) fn key_state(key: &KeyStatus, now: UnixMs) -> String {
 /// The same for programs.
 pub(crate) fn key_json(key: &KeyStatus) -> Value {
     let rest = key.rest.as_ref();
-    let rest =
-        rest.map(|rest| json!({ "until": rest.until, "after": rest.after, "model": rest.model }));
+    let rest = rest.map(|rest| json!({ "until": rest.until, "after": rest.after, "model": rest.model }));
     json!({ "key": key.id, "rest": rest })
 }
 

@@ -33,4 +33,16 @@ pub trait Models: Send + Sync + 'static {
     /// # Errors
     /// It is not known, or cannot be called.
     fn find(&self, provider: &str, id: &str) -> Result<(Arc<Model>, Arc<dyn Provider>), ModelLookupError>;
+
+    /// The same by a name as settings have it: `provider/model`.
+    ///
+    /// # Errors
+    /// As [`find`](Self::find).
+    fn find_named(&self, name: &str) -> Result<(Arc<Model>, Arc<dyn Provider>), ModelLookupError> {
+        let Some((provider, id)) = name.split_once('/') else {
+            let why = format!("{name} is not of the form provider/model");
+            return Err(ModelLookupError::Failed { why });
+        };
+        self.find(provider, id)
+    }
 }

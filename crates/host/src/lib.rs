@@ -82,7 +82,9 @@ pub use sealers::{sealed, sealed_json, seals_with};
 pub use search::{FoundItem, FoundItems};
 pub use semantic::{SemanticReport, SemanticSearch};
 pub use session_file::{Mirror, is_file};
-pub use settings::{BudgetSettings, FallbackSettings, Problem, ProblemKind, SandboxSettings, SettingRow, Settings, Source};
+pub use settings::{
+    BudgetSettings, FallbackSettings, Problem, ProblemKind, SandboxSettings, SettingRow, Settings, Source,
+};
 pub use sources::Sources;
 pub use suggestions::{
     Steps, Suggestion, suggested_agents, suggested_bookmarks, suggested_labels, suggested_model,

@@ -22,15 +22,33 @@ pub(crate) struct ModelFiles {
 
 impl Models for ModelFiles {
     fn find(&self, provider: &str, id: &str) -> Result<(Arc<Model>, Arc<dyn Provider>), ModelLookupError> {
+        let settings = self.settings();
+        self.found(&settings, &format!("{provider}/{id}"))
+    }
+
+    fn find_named(&self, name: &str) -> Result<(Arc<Model>, Arc<dyn Provider>), ModelLookupError> {
+        self.found(&self.settings(), name)
+    }
+}
+
+impl ModelFiles {
+    fn settings(&self) -> Settings {
         // What is wrong with the files was told when the session was opened.
         let (settings, _) = Settings::load_with(&self.home, self.calls.clone(), &env);
         let (settings, _) = self.sources.applied_to(settings);
-        let settings = settings.with_shell(crate::helpers::shell(&self.home));
-        let found = settings.find(None, &format!("{provider}/{id}"))?;
+        settings.with_shell(crate::helpers::shell(&self.home))
+    }
+
+    fn found(
+        &self,
+        settings: &Settings,
+        name: &str,
+    ) -> Result<(Arc<Model>, Arc<dyn Provider>), ModelLookupError> {
+        let found = settings.find(None, name)?;
         let Selection { model, .. } = found;
         let key = self.key.as_ref().filter(|(of, _)| *of == model.provider).map(|(_, key)| key.as_str());
         let carries = settings.provider_for(&model, key)?;
-        seal_credentials(&self.sealer, &settings);
+        seal_credentials(&self.sealer, settings);
         Ok((model, carries))
     }
 }

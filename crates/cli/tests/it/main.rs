@@ -48,6 +48,8 @@ mod export_page;
 #[cfg(test)]
 mod exports;
 #[cfg(test)]
+mod fallback;
+#[cfg(test)]
 mod faults;
 #[cfg(test)]
 mod first_run;
