@@ -268,6 +268,7 @@ impl Children {
             travel: Default::default(),
             tool_sources: Vec::new(),
             context_sources: Vec::new(),
+            fallbacks: Vec::new(),
             follower: None,
             id: Some(child_id()),
             ..options.clone()

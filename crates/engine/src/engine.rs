@@ -131,6 +131,9 @@ pub struct SessionOptions {
     pub travel: TravelSettings,
     /// Models that the session may continue with instead of `model` while it is open; `None` for no others.
     pub models: Option<Arc<dyn Models>>,
+    /// Models with which a run continues when its own cannot: `provider/model`, the first one to try in front. Found by
+    /// `models`; at most [`MOST_FALLBACKS`](crate::MOST_FALLBACKS) count.
+    pub fallbacks: Vec<String>,
     /// See its steps, and may change or stop them: the first is called first.
     pub hooks: Vec<Arc<dyn Hook>>,
     /// Give it tools, which may come and go between two turns, behind `tools`.
@@ -172,6 +175,7 @@ impl SessionOptions {
             files: FileSettings::default(),
             travel: TravelSettings::default(),
             models: None,
+            fallbacks: Vec::new(),
             hooks: Vec::new(),
             tool_sources: Vec::new(),
             context_sources: Vec::new(),

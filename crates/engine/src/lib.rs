@@ -101,7 +101,7 @@ pub use seal_key::seal_key;
 pub use semantic::{
     RANK_OFFSET, SemanticError, SemanticIndexReport, SemanticMatches, index_semantic, semantic_search,
 };
-pub use session::Session;
+pub use session::{MOST_FALLBACKS, Session};
 pub use sessions::ForkReport;
 pub use settings::{compaction_settings, prune_settings};
 pub use sources::{

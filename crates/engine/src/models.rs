@@ -43,6 +43,18 @@ pub trait Models: Send + Sync + 'static {
         let _ = purpose;
         Ok(None)
     }
+
+    /// The same by a name as settings have it: `provider/model`.
+    ///
+    /// # Errors
+    /// As [`find`](Self::find).
+    fn find_named(&self, name: &str) -> Result<(Arc<Model>, Arc<dyn Provider>), ModelLookupError> {
+        let Some((provider, id)) = name.split_once('/') else {
+            let why = format!("{name} is not of the form provider/model");
+            return Err(ModelLookupError::Failed { why });
+        };
+        self.find(provider, id)
+    }
 }
 
 /// The model for calls of a purpose.

@@ -27,7 +27,7 @@ use crate::owner::{Lease, LeaseResult};
 use crate::policies::{Policies, with_steps};
 use crate::resume::{Past, read_past, recover};
 use crate::runner::{Backend, Runner};
-use crate::session::{Parts, Session};
+use crate::session::{MOST_FALLBACKS, Parts, Session};
 use crate::sources::{
     ContextSource, OpeningPrompt, SourceOptions, Sources, ToolSet, ToolSource, is_tool_name,
     recorded_sections,
@@ -484,6 +484,7 @@ impl Engine {
             prune: options.prune.enabled,
             context,
             tool_sources: tools.from().clone(),
+            fallback: None,
         }
     }
 
@@ -565,6 +566,10 @@ impl Engine {
             policy,
             refreshes: sources.refreshes(),
             due,
+            fallbacks: match options.models {
+                Some(_) => options.fallbacks.len().min(MOST_FALLBACKS),
+                None => 0,
+            },
             has_hooks: !toolbox.hooks.is_empty(),
             hooks_change_requests: toolbox.hooks.change_requests() || toolbox.hooks.change_payloads(),
         });
@@ -581,6 +586,7 @@ impl Engine {
             lease,
             follower: options.follower,
             models: options.models,
+            fallbacks: options.fallbacks.into_iter().take(MOST_FALLBACKS).collect(),
             origin,
             children,
         })

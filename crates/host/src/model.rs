@@ -48,7 +48,7 @@ pub(crate) fn real_model(
     })?;
     let wanted = match (request.thinking.or(thinking), last) {
         (Some(level), _) => level,
-        (None, Some(epoch)) => epoch.thinking,
+        (None, Some(epoch)) => epoch.chosen().2,
         (None, None) => {
             kept.choices.thinking(&model.provider, &model.id).or(kept.thinking).unwrap_or(Thinking::Medium)
         }
@@ -105,10 +105,10 @@ fn choose_model(
             .map(asked)
             .map_err(|error| Failure::request(error).advise(Advice::ListModels)),
         (None, Some(epoch)) if provider.is_none() && !epoch.model.is_empty() => {
-            settings.find_again(&epoch.provider, &epoch.model).map(asked).map_err(|error| {
+            let (provider, model, _) = epoch.chosen();
+            settings.find_again(provider, model).map(asked).map_err(|error| {
                 Failure::request(format!(
-                    "the session last used {}/{}, which is not available any more. {error}",
-                    epoch.provider, epoch.model,
+                    "the session last used {provider}/{model}, which is not available any more. {error}"
                 ))
                 .advise(with_another(settings.default_model().as_deref()))
             })

@@ -25,12 +25,16 @@ pub(crate) struct ModelFiles {
 
 impl Models for ModelFiles {
     fn find(&self, provider: &str, id: &str) -> Result<(Arc<Model>, Arc<dyn Provider>), ModelLookupError> {
-        let PurposeModel { model, provider, .. } = self.look_up(&format!("{provider}/{id}"))?;
-        Ok((model, provider))
+        self.find_named(&format!("{provider}/{id}"))
     }
 
     fn find_for(&self, purpose: &str) -> Result<Option<PurposeModel>, ModelLookupError> {
         self.purposes.get(purpose).map(|pattern| self.look_up(pattern)).transpose()
+    }
+
+    fn find_named(&self, name: &str) -> Result<(Arc<Model>, Arc<dyn Provider>), ModelLookupError> {
+        let PurposeModel { model, provider, .. } = self.look_up(name)?;
+        Ok((model, provider))
     }
 }
 

@@ -245,6 +245,16 @@ async fn prepare(
         let (sources, calls) = (home.sources().clone(), config.calls.clone());
         let purposes = config.purpose_models.clone();
         options.models = Some(Arc::new(ModelFiles { home: dir, sources, calls, sealer, key, purposes }));
+        // Who names a model wants that one.
+        if request.model.is_none() || config.fallback.named {
+            options.fallbacks.clone_from(&config.fallback.models);
+            if options.fallbacks.len() > quipu::MOST_FALLBACKS {
+                let (named, most) = (options.fallbacks.len(), quipu::MOST_FALLBACKS);
+                home.note(format!(
+                    "`fallbackModels` in the settings names {named} models; only {most} are used."
+                ));
+            }
+        }
     }
     put_system(&mut options, home, engine, request, kept.is_some() && !moved).await?;
     (options.identity, options.declined_identity) = (identity.text, identity.declined);

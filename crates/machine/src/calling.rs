@@ -128,11 +128,21 @@ impl Machine {
         let Some(run) = &mut self.run else { return };
         let Phase::Calling { message, attempt } = &run.phase else { return };
         let (message, attempt) = (message.clone(), *attempt);
-        let CallEnd { message: mut answer, error, attempts, charges: _, unknown } = end;
-        run.cost += answer.usage.cost.total + money.assumed;
+        run.cost += end.message.usage.cost.total + money.assumed;
         run.refused = money.refused;
         // Once for each time that it grew too long.
-        run.overflowed &= error.is_some();
+        run.overflowed &= end.error.is_some();
+        let ended = EndedCall { message, attempt, end, record, hooks: hooks.to_vec(), replaced };
+        if let Some(ended) = self.try_otherwise(ended) {
+            self.keep_answer(ended);
+        }
+    }
+
+    /// The answer, or what came of it, becomes a node.
+    pub(super) fn keep_answer(&mut self, ended: EndedCall) {
+        let EndedCall { message, attempt, end, record, hooks, replaced } = ended;
+        let Some(run) = &mut self.run else { return };
+        let CallEnd { message: mut answer, error, attempts, charges: _, unknown } = end;
         if let Some(error) = &error {
             answer.stop_reason =
                 if error.kind == ModelErrorKind::Aborted { StopReason::Aborted } else { StopReason::Error };
@@ -158,7 +168,7 @@ impl Machine {
         {
             step.extra.insert("unknownEvents".into(), unknown);
         }
-        record_hooks(&mut step, hooks);
+        record_hooks(&mut step, &hooks);
         let cut = answer.stop_reason == StopReason::Length;
         let mut ops = vec![PlanOp::Forget { run: run.id.clone(), session: None }];
         ops.extend((self.pending_self_message && counts(&answer)).then_some(PlanOp::ClearSelfMessage));

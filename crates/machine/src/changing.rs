@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use quipu_protocol::{
-    Ack, Entry, Epoch, Event, Model, NodeId, Refusal, RunId, SessionStart, Setting, Thinking, clamp_level,
+    Ack, Entry, Epoch, Event, Fallback, Model, NodeId, Refusal, RunId, SessionStart, Setting, Thinking,
+    clamp_level,
 };
 
 use super::{Draft, Effect, EpochReason, Machine, Phase, Prefix, ReplyId, Run, Tag, TurnEnd};
@@ -66,11 +67,19 @@ impl Machine {
         let Some(PendingChange { model, thinking, replies, run }) = self.changing.take() else {
             return false;
         };
+        let fallback = match (&model, &self.prefix.epoch.fallback) {
+            // It is what somebody chose.
+            (Some(_), _) | (None, None) => None,
+            (None, Some(fallback)) => {
+                Some(Fallback { thinking: thinking.unwrap_or(fallback.thinking), ..fallback.clone() })
+            }
+        };
         let model = model.unwrap_or_else(|| self.prefix.model.clone());
         let epoch = Epoch {
             provider: model.provider.clone(),
             model: model.id.clone(),
             thinking: clamp_level(&model, thinking.unwrap_or(self.prefix.epoch.thinking)),
+            fallback,
             ..self.prefix.epoch.clone()
         };
         if epoch == self.prefix.epoch {
@@ -160,6 +169,7 @@ impl Machine {
         if (&before.provider, &before.model) != (&prefix.epoch.provider, &prefix.epoch.model) {
             self.refresh_at(EpochReason::ModelChange);
         }
+        self.sync_left_model(&prefix.epoch);
         self.prefix_tokens = super::compacting::prefix_tokens(&prefix);
         self.prefix = prefix;
         self.out.push(Effect::UseModel(model.clone()));

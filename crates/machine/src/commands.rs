@@ -259,6 +259,7 @@ impl Machine {
             | Tag::Pruned
             | Tag::Changed
             | Tag::Refreshed
+            | Tag::FellBack
             | Tag::Noted { .. }
             | Tag::NotedBegin { .. }
             | Tag::Closing => {}
@@ -299,6 +300,7 @@ impl Machine {
             | Phase::Starting(_)
             | Phase::Ending => self.out.push(Effect::CancelCall),
             Phase::Refreshing(_) => self.out.push(Effect::CancelRefresh),
+            Phase::FallingBack(_) => self.stop_falling_back(),
             Phase::Tools(batch) => {
                 for slot in 0..batch.slots.len() {
                     self.stop_slot(slot, batch::ABORTED);

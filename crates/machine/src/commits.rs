@@ -47,6 +47,7 @@ impl Machine {
     fn asks_next(&self, tag: &Tag) -> bool {
         let Some(run) = self.run.as_ref().filter(|run| !run.aborting) else { return false };
         if self.hooks_change_requests
+            || self.returning.is_some()
             || !self.due.is_empty()
             || self.compaction_is_due()
             || self.prune_is_due().is_some()
@@ -72,6 +73,7 @@ impl Machine {
             | Tag::Pruned
             | Tag::Changed
             | Tag::Refreshed
+            | Tag::FellBack
             | Tag::Closing
             | Tag::ShellBegins { .. }
             | Tag::ShellEnds { .. }
@@ -237,6 +239,10 @@ impl Machine {
             // The sender still has what was said, what was queued is queued again, and requests hold what they held.
             plan.drafts.truncate(plan.carried);
         }
+        if let Tag::FellBack = tag {
+            // The call was made and paid for; the change was not.
+            plan.drafts.pop();
+        }
         for draft in &mut plan.drafts {
             // The context stays as it was; that calls were made and paid for is kept later.
             if let Entry::Compaction(Compaction { usage, .. }) = &*draft.entry {
@@ -245,6 +251,7 @@ impl Machine {
             }
         }
         if let Tag::Start { reply } = tag {
+            self.returning = None;
             self.unsaved = plan.drafts;
             self.run = None;
             match reply {
@@ -300,6 +307,10 @@ impl Machine {
                 self.on_refresh_failed(&refreshing);
                 self.emit(Event::TurnEnded { turn });
             }
+            Phase::FallingBack(_) => {
+                self.on_fallback_failed();
+                self.emit(Event::TurnEnded { turn });
+            }
             Phase::Committing if *tag == Tag::Pruned => self.emit(Event::TurnEnded { turn }),
             Phase::Committing
             | Phase::Calling { .. }
@@ -327,6 +338,11 @@ impl Machine {
                 self.begin_turn();
                 self.announce_messages(plan, nodes);
                 self.queue_changed_if(plan);
+                if let Some(prefix) = self.returning.take() {
+                    let mut drafts = plan.drafts.iter().zip(nodes);
+                    let node = drafts.rfind(|(draft, _)| matches!(&*draft.entry, Entry::Epoch(_)));
+                    self.change(prefix, node.map(|(_, node)| *node));
+                }
                 self.call_model();
             }
             Tag::Between => {
@@ -351,6 +367,7 @@ impl Machine {
             Tag::Pruned => self.prune_committed(plan, nodes),
             Tag::Changed => self.change_committed(nodes),
             Tag::Refreshed => self.refresh_committed(nodes),
+            Tag::FellBack => self.fallback_committed(nodes),
             Tag::Closing => self.stop_if_closing(),
             Tag::Noted { ended } => self.noted(ended.as_ref(), plan, nodes),
             Tag::NotedBegin { reply, run } => self.noted_begin(*reply, run),

@@ -189,6 +189,7 @@ impl Machine {
                 | Phase::Tools(_)
                 | Phase::Results(_)
                 | Phase::Refreshing(_)
+                | Phase::FallingBack(_)
                 | Phase::Starting(_)
                 | Phase::Ending
                 | Phase::ToolJumping(_),

@@ -14,6 +14,7 @@ mod commits;
 mod compacting;
 mod ending;
 mod errors;
+mod falling_back;
 mod finished_call;
 mod hooked;
 mod judging;
@@ -48,6 +49,8 @@ use compacting::CompactionState;
 pub use compacting::{CompactionSettings, SUPPLIED_BY};
 pub use compacting::{failed_summary_json, step_of, tool_tokens};
 pub use errors::{KillError, ShellRunError};
+use falling_back::{EndedCall, FallbackProgress, FallbackState, LeftModel};
+pub use falling_back::{FallbackRequest, FallbackResult};
 pub use finished_call::FinishedCall;
 pub use hooked::{HookPrompt, Interventions, record_hooks};
 use jump::JumpState;
@@ -85,6 +88,8 @@ struct Run {
     compaction_failed: bool,
     /// How often in a row hooks went on with it.
     prolonged: u32,
+    /// What it tried in place of what failed.
+    attempted: FallbackProgress,
     phase: Phase,
 }
 
@@ -101,6 +106,7 @@ impl Run {
             refused: None,
             compaction_failed: false,
             prolonged: 0,
+            attempted: FallbackProgress::default(),
             phase: Phase::Committing,
         }
     }
@@ -140,6 +146,8 @@ enum Phase {
     Noting(NoteState),
     /// Sources are asked before a call, or what they gave is being recorded.
     Refreshing(Box<RefreshState>),
+    /// Another model is looked for, or what is tried in place of a failed call is being recorded.
+    FallingBack(Box<FallbackState>),
 }
 
 struct AnswerState {
@@ -210,6 +218,12 @@ pub struct Machine {
     pending_self_message: bool,
     /// A change that waits for the end of the turn.
     changing: Option<PendingChange>,
+    /// How many models can continue a run in place of its own.
+    fallbacks: usize,
+    /// The model that was chosen, where another one stands in for it.
+    left_model: Option<LeftModel>,
+    /// What requests begin with once the prompt being committed is kept, where that returns to the chosen model.
+    returning: Option<Prefix>,
     /// Why sources are asked before the next call.
     due: Vec<EpochReason>,
     refreshes: Refreshes,
@@ -264,6 +278,9 @@ impl Machine {
             hooks_change_requests: start.hooks_change_requests,
             pending_self_message: start.pending_self_message,
             changing: None,
+            fallbacks: start.fallbacks,
+            left_model: None,
+            returning: None,
             due: start.due.into_iter().filter(|reason| start.refreshes.wants(*reason)).collect(),
             refreshes: start.refreshes,
             limits: start.limits,
@@ -357,6 +374,7 @@ impl Machine {
                 self.children_killed(result);
             }
             MachineInput::Moved { run, result } if self.is_current(&run) => self.moved(result),
+            MachineInput::FallbackFound(run, result) if self.is_current(&run) => self.fallback_found(result),
             MachineInput::ToolOutput { run, slot, tail } if self.is_current(&run) => {
                 self.tool_output(slot, tail);
             }
@@ -379,6 +397,7 @@ impl Machine {
             | MachineInput::Judged { .. }
             | MachineInput::ToolHeld { .. }
             | MachineInput::Refreshed { .. }
+            | MachineInput::FallbackFound(..)
             | MachineInput::ToolDone { .. } => {}
         }
         std::mem::take(&mut self.out)

@@ -24,7 +24,7 @@ impl Machine {
     ) {
         if !self.has_hooks {
             self.run = Some(Run::new(run));
-            return self.commit(Tag::Start { reply }, drafts, ops, true);
+            return self.commit_start(reply, drafts, ops);
         }
         let prompt = drafts.iter().map(|draft| draft.entry.clone()).collect();
         let phase = Phase::Starting(Box::new(StartState { reply, drafts, ops }));
@@ -46,7 +46,13 @@ impl Machine {
                 record_hooks(&mut draft.step, &hooks);
             }
         }
-        self.commit(Tag::Start { reply }, drafts, ops, true);
+        self.commit_start(reply, drafts, ops);
+    }
+
+    fn commit_start(&mut self, reply: Option<ReplyId>, drafts: Vec<Draft>, ops: Vec<PlanOp>) {
+        let mut all: Vec<Draft> = self.returns().into_iter().collect();
+        all.extend(drafts);
+        self.commit(Tag::Start { reply }, all, ops, true);
     }
 }
 

@@ -17,6 +17,7 @@ use super::*;
 type OrderedMove = (RunId, NodeId, MoveOrder, Vec<PlanOp>, Epoch);
 
 mod diagram;
+mod fallback;
 mod starts;
 
 use starts::{pruning, start, with_sources};
@@ -48,6 +49,7 @@ enum Move {
     Judge(u8),
     Source,
     Refresh(u8),
+    Fallback(u8),
 }
 
 fn a_change() -> FileChange {
@@ -84,6 +86,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         2 => any::<u8>().prop_map(Move::Judge),
         2 => Just(Move::Source),
         8 => any::<u8>().prop_map(Move::Refresh),
+        6 => any::<u8>().prop_map(Move::Fallback),
     ];
     prop::collection::vec(one, 0..120)
 }
@@ -134,6 +137,8 @@ struct World {
     clear: Option<RunId>,
     /// A run before whose next call sources are asked, and whether that was cancelled.
     refresh: Option<(RunId, bool)>,
+    /// A run for which another model is looked for.
+    fallback: Option<FallbackRequest>,
     /// Which sessions have a message to themselves that waits for an answer.
     waits: std::collections::HashSet<SessionId>,
     /// How often a call took the session elsewhere.
@@ -209,6 +214,7 @@ impl World {
             tree: HashMap::new(),
             clear: None,
             refresh: None,
+            fallback: None,
             waits: Default::default(),
             departures: 0,
             prepares: VecDeque::new(),
@@ -404,6 +410,12 @@ impl World {
                 assert!(self.refresh.is_none() && self.call.is_none() && self.commits_nodes() == 0);
                 assert!(!reasons.is_empty() && self.tools.iter().all(|tool| tool.0 != run));
                 self.refresh = Some((run, false));
+            }
+            Effect::FindFallback(request) => {
+                assert!(self.call.is_none() && self.commits_nodes() == 0);
+                assert!(request.from < 2, "it looks no further than the list");
+                // The answer to a run that was stopped meanwhile comes to nothing.
+                self.fallback = Some(request);
             }
             Effect::CancelRefresh => {
                 if let Some((_, cancelled)) = &mut self.refresh {
@@ -957,6 +969,7 @@ impl World {
             }
             Move::Source => self.give(MachineInput::SourcesChanged),
             Move::Refresh(choice) => self.refresh(choice),
+            Move::Fallback(choice) => self.fall_back(choice),
             Move::Commit(choice) => self.commit(choice),
             Move::Stream => self.stream(),
             Move::Prepare(choice) => self.prepare(choice),
@@ -1003,6 +1016,15 @@ impl World {
         };
         let fails = cancelled || choice.is_multiple_of(11);
         self.give(MachineInput::Refreshed { run, result: (!fails).then(|| Box::new(refreshed)) });
+    }
+
+    /// The next model that can be called; sometimes there is none.
+    fn fall_back(&mut self, choice: u8) {
+        let Some(FallbackRequest { run, from, tried }) = self.fallback.take() else { return };
+        let model = Model { id: format!("other-{from}"), ..(**tried.first().unwrap()).clone() };
+        let model = (!choice.is_multiple_of(4)).then(|| Arc::new(model));
+        let next = if model.is_some() { from + 1 } else { 2 };
+        self.give(MachineInput::FallbackFound(run, FallbackResult { next, model, notes: Vec::new() }));
     }
 
     /// A line that was begun in the shell is done.
@@ -1070,6 +1092,8 @@ impl World {
                 self.look();
             } else if self.refresh.is_some() {
                 self.refresh(1);
+            } else if self.fallback.is_some() {
+                self.fall_back(1);
             } else if !self.prepares.is_empty() {
                 self.prepare(8);
             } else if !self.tools.is_empty() {

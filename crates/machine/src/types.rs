@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 
 use super::hooked::Interventions;
 use super::{
-    CompactionSettings, EpochReason, FinishedCall, HookPrompt, KillError, Limits, PruneSettings,
-    RefreshResult, Refreshes, ShellRunError, SideCall,
+    CompactionSettings, EpochReason, FallbackRequest, FallbackResult, FinishedCall, HookPrompt, KillError,
+    Limits, PruneSettings, RefreshResult, Refreshes, ShellRunError, SideCall,
 };
 
 /// Identifies the sender that waits for the acknowledgement of a command.
@@ -153,6 +153,8 @@ pub enum MachineInput {
     SideEnded(Box<SideCall>),
     /// A tool source or context source changed.
     SourcesChanged,
+    /// Which model continues a run.
+    FallbackFound(RunId, FallbackResult),
     /// The current values of the sources; `None` when the refresh was aborted.
     Refreshed {
         run: RunId,
@@ -220,6 +222,8 @@ pub enum Tag {
     Pruned,
     /// A change of the model or thinking level.
     Changed,
+    /// A failed call, and the epoch of what is tried in its place.
+    FellBack,
     /// An epoch with new values of the sources.
     Refreshed,
     /// The last try to commit unsaved entries before the session ends.
@@ -565,6 +569,8 @@ pub enum Effect {
         model: Arc<Model>,
     },
     CancelRefresh,
+    /// Find the next model that can be called. Answer: `FallbackFound`.
+    FindFallback(FallbackRequest),
     /// Use the last values of the sources from now on.
     UseSources,
     CancelCall,
@@ -780,6 +786,8 @@ pub struct Start {
     pub refreshes: Refreshes,
     /// Why sources are asked before the first call.
     pub due: Vec<EpochReason>,
+    /// How many models can continue a run in place of its own.
+    pub fallbacks: usize,
     /// Whether there are hooks.
     pub has_hooks: bool,
     /// Whether hooks can change a request just before it is sent, so that it cannot be recorded earlier.

@@ -77,6 +77,36 @@ pub struct Epoch {
     /// The names of the tools that tool sources gave, by the name of the source.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tool_sources: BTreeMap<String, Vec<String>>,
+    /// The model that was chosen, where this one stands in for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<Fallback>,
+}
+
+impl Epoch {
+    /// Provider, model and level of thinking as they were chosen: where the model stands in for another one, of that.
+    pub fn chosen(&self) -> (&str, &str, Thinking) {
+        match &self.fallback {
+            Some(fallback) => (&fallback.provider, &fallback.model, fallback.thinking),
+            None => (&self.provider, &self.model, self.thinking),
+        }
+    }
+}
+
+/// The model for which another one stands in, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Fallback {
+    /// The chosen provider's id.
+    pub provider: String,
+    /// The chosen model's id.
+    pub model: String,
+    /// The thinking level that was chosen with it.
+    #[serde(default)]
+    pub thinking: Thinking,
+    /// The failure of the last call before this epoch.
+    pub reason: ModelErrorKind,
+    /// Before this time (milliseconds since the epoch) no run returns to the chosen model.
+    pub until: UnixMs,
 }
 
 /// What context sources gave to an epoch.

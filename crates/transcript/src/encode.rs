@@ -235,6 +235,7 @@ fn epoch_value(epoch: &Epoch, draft: &mut Draft) -> Canonical {
         prune,
         context,
         tool_sources,
+        fallback,
     } = epoch;
     for blob in [system, identity].into_iter().flatten() {
         draft.refer(blob.0);
@@ -259,6 +260,7 @@ fn epoch_value(epoch: &Epoch, draft: &mut Draft) -> Canonical {
     fields.extend(prune.then_some(("prune", Canonical::from(true))));
     fields.extend(context.as_ref().map(|context| ("context", plain(context))));
     fields.extend((!tool_sources.is_empty()).then(|| ("toolSources", plain(tool_sources))));
+    fields.extend(fallback.as_ref().map(|fallback| ("fallback", plain(fallback))));
     members(fields)
 }
 

@@ -51,6 +51,8 @@ mod export_page;
 #[cfg(test)]
 mod exports;
 #[cfg(test)]
+mod fallback;
+#[cfg(test)]
 mod faults;
 #[cfg(test)]
 mod first_run;

@@ -258,7 +258,8 @@ impl Task {
                 let chosen = self.chosen.iter().position(|(chosen, _)| Arc::ptr_eq(chosen, &model));
                 // Those that were chosen before it are not used any more.
                 let provider = chosen.and_then(|at| self.chosen.drain(..=at).next_back());
-                if let Some((_, provider)) = provider {
+                let provider = provider.map(|(_, provider)| provider).or_else(|| self.left_route(&model));
+                if let Some(provider) = provider {
                     self.caller.set_provider(provider);
                 }
             }
@@ -273,6 +274,7 @@ impl Task {
                     drop(input.send(MachineInput::Refreshed { run, result }).await);
                 });
             }
+            Effect::FindFallback(request) => self.find_fallback(request),
             Effect::CancelRefresh => {
                 if let Some(refreshing) = &self.refreshing {
                     refreshing.cancel();

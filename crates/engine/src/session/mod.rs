@@ -3,6 +3,7 @@
 mod asks;
 mod calling;
 mod effects;
+mod falling_back;
 mod hooking;
 mod running;
 mod shell;
@@ -15,7 +16,7 @@ use std::time::Duration;
 
 use quipu_protocol::{
     AbortTarget, Ack, Answer, Ask, AskId, AskKind, Command, Ending, Event, Json, Message, Model, MoveFiles,
-    NodeId, Notice, Outcome, QueueMode, Refusal, Scope, Setting, Snapshot, Summarize, Ui, UserInput,
+    NodeId, Notice, Outcome, QueueMode, Refusal, RunId, Scope, Setting, Snapshot, Summarize, Ui, UserInput,
 };
 use quipu_providers::Provider;
 use quipu_seal::Sealer;
@@ -23,6 +24,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use self::asks::Question;
+pub use self::falling_back::MOST_FALLBACKS;
 use self::sides::{SessionRunner, SideAsk};
 use self::task::Task;
 use crate::calls::money::Purse;
@@ -41,6 +43,7 @@ use crate::sessions::clean;
 use crate::sources::Sources;
 use crate::subscribe::{Delivery, Events, Subscriber, View};
 use crate::toolbox::Toolbox;
+use quipu_machine::FallbackResult;
 use quipu_machine::Machine;
 use quipu_machine::PolicyVersion;
 use quipu_transcript::FilePlan;
@@ -67,6 +70,8 @@ pub(crate) struct Parts {
     pub(crate) lease: Arc<Lease>,
     pub(crate) follower: Option<Arc<dyn Follower>>,
     pub(crate) models: Option<Arc<dyn Models>>,
+    /// Names of the models that continue a run.
+    pub(crate) fallbacks: Vec<String>,
     /// How it begins.
     pub(crate) origin: SessionOrigin,
     /// Begins sessions for its hooks and sources, where it has any.
@@ -75,6 +80,13 @@ pub(crate) struct Parts {
 
 /// A model, and what carries requests to it.
 type ModelRoute = (Arc<Model>, Arc<dyn Provider>);
+
+/// A model that continues a run, on its way to the machine.
+struct FoundFallback {
+    run: RunId,
+    result: FallbackResult,
+    route: Option<ModelRoute>,
+}
 
 /// What a command needs to know of what is outside.
 enum CommandInfo {

@@ -18,7 +18,7 @@ use tracing::Instrument as _;
 
 use super::asks::{OPEN, OpenQuestion, Question, Questions};
 use super::sides::Sides;
-use super::{CommandInfo, MAILBOX, Mail, ModelRoute, Parts, SHUTDOWN, view_of};
+use super::{CommandInfo, FoundFallback, MAILBOX, Mail, ModelRoute, Parts, SHUTDOWN, view_of};
 use crate::calls::{Caller, PreparedCallSlot};
 use crate::children::Children;
 use crate::clock::{Clock, fresh_id};
@@ -83,11 +83,16 @@ pub(super) struct Task {
     pub(super) shells: HashMap<RunId, Shell>,
     /// Models that were chosen and are not used yet.
     pub(super) chosen: Vec<ModelRoute>,
+    /// Models that were left for another one, to which a later run may return.
+    pub(super) left: Vec<ModelRoute>,
+    pub(super) models: Option<Arc<dyn Models>>,
+    /// Names of the models that continue a run.
+    pub(super) fallbacks: Arc<[String]>,
+    pub(super) found_fallback: mpsc::Sender<FoundFallback>,
+    fallbacks_found: mpsc::Receiver<FoundFallback>,
     /// What is under way beside the conversation.
     pub(super) sides: Sides,
     pub(super) children: Option<Children>,
-    /// The models for calls of a purpose.
-    pub(super) models: Option<Arc<dyn Models>>,
     /// The deadlines of open questions.
     pub(super) asks: HashMap<AskId, CancellationToken>,
     pub(super) root: CancellationToken,
@@ -109,6 +114,7 @@ impl Task {
         let (input, inputs) = mpsc::channel(MAILBOX);
         let (stream_tx, stream) = mpsc::channel(MAILBOX);
         let (plans, waiting) = mpsc::channel(MAILBOX);
+        let (found_fallback, fallbacks_found) = mpsc::channel(1);
         let mut effects = JoinSet::new();
         let mut committer = parts.committer;
         if let Some(follower) = parts.follower {
@@ -154,9 +160,13 @@ impl Task {
             tools: HashMap::new(),
             shells: HashMap::new(),
             chosen: Vec::new(),
+            left: Vec::new(),
+            models: parts.models,
+            fallbacks: parts.fallbacks.into(),
+            found_fallback,
+            fallbacks_found,
             sides: Sides::default(),
             children: parts.children,
-            models: parts.models,
             asks: HashMap::new(),
             root,
             granting,
@@ -241,6 +251,7 @@ impl Task {
                         self.take(input);
                     }
                 }
+                Some(found) = self.fallbacks_found.recv() => self.fallback_found(found),
                 Some(_) = self.effects.join_next() => {}
             }
         }

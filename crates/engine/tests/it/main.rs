@@ -23,6 +23,8 @@ mod early;
 #[cfg(test)]
 mod estimates;
 #[cfg(test)]
+mod fallback;
+#[cfg(test)]
 mod file_travel;
 #[cfg(test)]
 mod files;

@@ -9,7 +9,7 @@ use super::super::{CommitError, Machine, MachineInput, Phase, Tag};
 pub(super) type Transition = (&'static str, &'static str, String);
 
 /// Each state with what it is.
-const STATES: [(&str, &str); 15] = [
+const STATES: [(&str, &str); 16] = [
     ("Idle", "nothing is under way; the queues may hold what waits for the next run"),
     ("Starting", "hooks are asked what they add to what begins the run"),
     ("Committing", "the messages that begin the run, or come between two turns, are being committed"),
@@ -25,6 +25,10 @@ const STATES: [(&str, &str); 15] = [
     ("Changing", "another model or thinking level is being recorded"),
     ("Noting", "a line that a person ran in the shell becomes a node"),
     ("Refreshing", "sources of tools and context are asked, or what they gave is being recorded"),
+    (
+        "FallingBack",
+        "after a failed call, another model is looked for, or what is tried instead is being recorded",
+    ),
 ];
 
 pub(super) fn state(machine: &Machine) -> &'static str {
@@ -44,6 +48,7 @@ pub(super) fn state(machine: &Machine) -> &'static str {
         Some(Phase::Changing(_)) => "Changing",
         Some(Phase::Noting(_)) => "Noting",
         Some(Phase::Refreshing(_)) => "Refreshing",
+        Some(Phase::FallingBack(_)) => "FallingBack",
     }
 }
 
@@ -83,6 +88,7 @@ pub(super) fn kind(input: &MachineInput) -> String {
         MachineInput::SideBegun | MachineInput::SideEnded(_) => "call beside the conversation".into(),
         MachineInput::SourcesChanged => "sources changed".into(),
         MachineInput::Refreshed { .. } => "sources asked".into(),
+        MachineInput::FallbackFound(..) => "model found".into(),
     }
 }
 

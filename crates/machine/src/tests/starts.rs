@@ -41,6 +41,7 @@ pub(super) fn start() -> Start {
         policy: PolicyVersion::default(),
         refreshes: Refreshes::default(),
         due: Vec::new(),
+        fallbacks: 2,
         has_hooks: false,
         hooks_change_requests: false,
     }

@@ -7,7 +7,7 @@ use proptest::sample::select;
 use quipu_protocol::{
     AddedBlock, AssistantMessage, Attempt, AuthorClass, BashExecutionMessage, BlobId, Body,
     BranchSummaryMessage, CallId, CallRecord, Checkpoint, ChunkId, Compaction, CompactionReason,
-    CompactionSummaryMessage, Content, Cost, CustomMessage, Entry, Epoch, EpochContext, FileChange,
+    CompactionSummaryMessage, Content, Cost, CustomMessage, Entry, Epoch, EpochContext, Fallback, FileChange,
     FileState, ImageContent, Json, Message, ModelErrorKind, NodeId, Origin, PromptSection, Provenance, RunId,
     SessionId, SessionStart, StepInfo, StopReason, TextContent, Thinking, ThinkingContent, ToolCall,
     ToolResultMessage, ToolSpec, Trust, Unknown, Usage, UserMessage,
@@ -284,26 +284,41 @@ fn epoch() -> BoxedStrategy<Epoch> {
     let blob = || option::of(any::<[u8; 32]>().prop_map(BlobId));
     let prompt = (blob(), blob(), blob());
     let numbers = (option::of(number()), any::<bool>());
-    let sources = (option::of(epoch_context()), btree_map(text(), vec(text(), 0..3), 0..3));
+    let sources =
+        (option::of(epoch_context()), btree_map(text(), vec(text(), 0..3), 0..3), option::of(fallback()));
     (text(), text(), thinking, prompt, vec(tool, 0..3), numbers, sources)
-        .prop_map(
-            |(provider, model, thinking, prompt, tools, (max_tokens, prune), (context, tool_sources))| {
-                let (system, identity, declined) = prompt;
-                Epoch {
-                    provider,
-                    model,
-                    thinking,
-                    system,
-                    identity,
-                    declined,
-                    tools,
-                    max_tokens,
-                    prune,
-                    context,
-                    tool_sources,
-                }
-            },
-        )
+        .prop_map(|(provider, model, thinking, prompt, tools, (max_tokens, prune), sources)| {
+            let (system, identity, declined) = prompt;
+            let (context, tool_sources, fallback) = sources;
+            Epoch {
+                provider,
+                model,
+                thinking,
+                system,
+                identity,
+                declined,
+                tools,
+                max_tokens,
+                prune,
+                context,
+                tool_sources,
+                fallback,
+            }
+        })
+        .boxed()
+}
+
+fn fallback() -> BoxedStrategy<Fallback> {
+    let thinking = select(vec![Thinking::Off, Thinking::High]);
+    let reason = select(vec![ModelErrorKind::Overloaded, ModelErrorKind::AuthRevoked]);
+    (text(), text(), thinking, reason, time())
+        .prop_map(|(provider, model, thinking, reason, until)| Fallback {
+            provider,
+            model,
+            thinking,
+            reason,
+            until,
+        })
         .boxed()
 }
 
