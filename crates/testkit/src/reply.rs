@@ -64,6 +64,7 @@ impl Reply {
                     serde_json::json!({ "object": "error", "message": message, "type": kind, "code": "1" });
                 return Self::new(status, "application/json", body.to_string());
             }
+            Wire::Gateway => serde_json::json!({ "message": message, "code": kind }),
             Wire::Completions | Wire::Responses | Wire::Subscription => {
                 serde_json::json!({ "message": message, "type": kind, "param": null, "code": null })
             }

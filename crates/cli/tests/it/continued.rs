@@ -61,7 +61,7 @@ fn configure(world: &World, wire: Wire) {
         Wire::Completions => "openai-completions",
         Wire::Responses => "openai-responses",
         Wire::Contents => "google-generative-ai",
-        Wire::Subscription | Wire::Chunks => panic!("not among these"),
+        Wire::Subscription | Wire::Chunks | Wire::Gateway => panic!("not among these"),
     };
     let mut providers = serde_json::Map::new();
     for Case { provider, model, .. } in CASES.iter().filter(|case| !case.model.is_empty()) {
@@ -169,7 +169,9 @@ fn imported_sessions_continue_with_their_own_model() {
                 Wire::Messages => check_messages(messages),
                 Wire::Completions => check_completions(messages),
                 Wire::Responses => check_responses(messages),
-                Wire::Contents | Wire::Subscription | Wire::Chunks => panic!("not among these"),
+                Wire::Contents | Wire::Subscription | Wire::Chunks | Wire::Gateway => {
+                    panic!("not among these")
+                }
             }
         }
     }

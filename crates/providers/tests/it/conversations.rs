@@ -5,7 +5,10 @@ use serde_json::Value;
 
 use crate::encode::{assistant, body, call, conversation, image, request, result, thinking, user};
 use crate::wires::{WIRES, Wire, api};
-use crate::{encode, encode_codex, encode_completions, encode_contents, encode_mistral, encode_responses};
+use crate::{
+    encode, encode_codex, encode_completions, encode_contents, encode_mistral, encode_pi_messages,
+    encode_responses,
+};
 
 fn model(wire: Wire) -> Model {
     match wire {
@@ -15,6 +18,7 @@ fn model(wire: Wire) -> Model {
         Wire::Contents => encode_contents::model(),
         Wire::Subscription => encode_codex::model(),
         Wire::Chunks => encode_mistral::model(),
+        Wire::Gateway => encode_pi_messages::model(),
     }
 }
 
@@ -27,6 +31,7 @@ fn own(wire: Wire, content: Vec<Content>) -> Message {
         Wire::Contents => encode_contents::own(content),
         Wire::Subscription => encode_codex::own(content),
         Wire::Chunks => encode_mistral::own(content),
+        Wire::Gateway => encode_pi_messages::own(content),
     }
 }
 
@@ -36,7 +41,7 @@ fn proof(wire: Wire) -> &'static str {
         Wire::Messages => "proof==",
         Wire::Completions | Wire::Chunks => "reasoning_content",
         Wire::Responses | Wire::Subscription => encode_responses::REASONING,
-        Wire::Contents => "cHJvb2Y=",
+        Wire::Contents | Wire::Gateway => "cHJvb2Y=",
     }
 }
 
@@ -60,7 +65,7 @@ fn table(wire: Wire) -> Vec<(&'static str, ModelRequest)> {
         Wire::Responses | Wire::Subscription => {
             r#"{"type":"compaction","id":"cmp_1","encrypted_content":"shorter"}"#
         }
-        Wire::Contents => "EmwK",
+        Wire::Contents | Wire::Gateway => "EmwK",
     };
     let plain = vec![say("Hi"), own(wire, vec![Content::text("Hello.")]), say("Bye")];
     let tools = vec![
@@ -142,6 +147,7 @@ fn acceptable(wire: Wire, body: &Value) -> Result<(), String> {
         Wire::Contents => encode_contents::acceptable(body),
         Wire::Subscription => encode_codex::acceptable(body),
         Wire::Chunks => encode_mistral::acceptable(body),
+        Wire::Gateway => encode_pi_messages::acceptable(body),
     }
 }
 
@@ -156,6 +162,7 @@ fn each_conversation_has_its_request_on_each_wire() {
                 Wire::Contents => "contents",
                 Wire::Subscription => "subscription",
                 Wire::Chunks => "chunks",
+                Wire::Gateway => "gateway",
             };
             insta::with_settings!({ snapshot_path => "../snapshots", prepend_module_to_snapshot => false, omit_expression => true }, {
                 insta::assert_snapshot!(format!("{wire}_{name}"), serde_json::to_string_pretty(&body).unwrap());
@@ -177,7 +184,9 @@ fn a_conversation_can_change_its_wire() {
         let foreign: &[&str] = match wire {
             Wire::Messages => &["Hm."],
             Wire::Completions => &["proof=="],
-            Wire::Responses | Wire::Contents | Wire::Subscription | Wire::Chunks => &["Hm.", "proof=="],
+            Wire::Responses | Wire::Contents | Wire::Subscription | Wire::Chunks | Wire::Gateway => {
+                &["Hm.", "proof=="]
+            }
         };
         assert!(foreign.iter().all(|foreign| !text.contains(foreign)), "{foreign:?}");
         for said in ["Looking.", "I will", "No result provided"] {

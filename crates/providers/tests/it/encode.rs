@@ -315,7 +315,8 @@ pub(crate) fn messages() -> impl Strategy<Value = Vec<Message>> {
         Just("items-1"),
         Just("gemini-3-test"),
         Just("items-of-a-plan"),
-        Just("chunks-1")
+        Just("chunks-1"),
+        Just("gate-1")
     ];
     let message = prop_oneof![
         contents().prop_map(user),
@@ -325,6 +326,7 @@ pub(crate) fn messages() -> impl Strategy<Value = Vec<Message>> {
             "gemini-3-test" => super::encode_contents::own(content),
             "items-of-a-plan" => super::encode_codex::own(content),
             "chunks-1" => super::encode_mistral::own(content),
+            "gate-1" => super::encode_pi_messages::own(content),
             of => assistant(of, content),
         }),
         ("[ab|é]{0,3}", contents(), any::<bool>())
@@ -392,7 +394,7 @@ proptest! {
 
     #[test]
     fn any_conversation_becomes_one_that_the_server_takes(messages in messages()) {
-        use super::{encode_codex, encode_completions, encode_contents, encode_mistral, encode_responses};
+        use super::{encode_codex, encode_completions, encode_contents, encode_mistral, encode_pi_messages, encode_responses};
         for model in [
             model(),
             encode_completions::model(),
@@ -401,6 +403,7 @@ proptest! {
             encode_contents::old_model(),
             encode_codex::model(),
             encode_mistral::model(),
+            encode_pi_messages::model(),
         ] {
             let request = request(model, messages.clone());
             let provider = wires::provider(&request.model, quipu_providers::Credentials::none(), &[], CallOptions::default()).unwrap();
@@ -413,6 +416,7 @@ proptest! {
                 "google-generative-ai" => encode_contents::acceptable(&body),
                 "openai-codex-responses" => encode_codex::acceptable(&body),
                 "mistral-conversations" => encode_mistral::acceptable(&body),
+                "pi-messages" => encode_pi_messages::acceptable(&body),
                 _ => encode_completions::acceptable(&body),
             };
             prop_assert_eq!(checked, Ok(()), "{}", body);

@@ -12,16 +12,18 @@ use serde_json::Value;
 
 use crate::wires::{self, Wire};
 use crate::{
-    driver, encode, encode_codex, encode_completions, encode_contents, encode_mistral, encode_responses,
+    driver, encode, encode_codex, encode_completions, encode_contents, encode_mistral, encode_pi_messages,
+    encode_responses,
 };
 
-const RECORDINGS: [&str; 6] = [
+const RECORDINGS: [&str; 7] = [
     "recordings",
     "recordings/completions",
     "recordings/responses",
     "recordings/contents",
     "recordings/subscription",
     "recordings/chunks",
+    "recordings/gateway",
 ];
 
 /// What all streams and conversations are made of.
@@ -39,6 +41,8 @@ const STREAM: &str = r#"data: event: : data:[DONE] "message_start" "message_delt
     "response.function_call_arguments.done" "response.custom_tool_call_input.delta" "response.custom_tool_call_input.done"
     "response.completed" "response.incomplete" "response.failed" "response":{ "output":[{ "item":{ "output_index":
     "summary_index": "content_index": "call_id": "custom_tool_call" "function_call" "reasoning" "message" "compaction"
+    "start" "text_start" "text_end" "thinking_start" "thinking_end" "toolcall_start" "toolcall_delta" "toolcall_end" "done"
+    "contentIndex": "contentSignature": "redacted":true "toolName": "toolCall":{ "reason": "errorMessage": "responseId":
     "codex.rate_limits" "service_tier": "type":"thinking" "thinking":[{ "num_cached_tokens": "null" "model_length"
     "encrypted_content": "summary":[{ "incomplete_details":{"reason": "max_output_tokens" "phase": "delta": "status":"#;
 const REQUEST: &str = r#""role": "user" "assistant" "toolResult" "bashExecution" "custom" "branchSummary" "toolCall" "image"
@@ -126,6 +130,7 @@ fn standard(wire: Wire) -> Model {
         Wire::Contents => encode_contents::model(),
         Wire::Subscription => encode_codex::model(),
         Wire::Chunks => encode_mistral::model(),
+        Wire::Gateway => encode_pi_messages::model(),
     }
 }
 
@@ -229,6 +234,18 @@ fn fuzz_chunks_stream() {
     );
 }
 
+#[test]
+fn fuzz_gateway_stream() {
+    let law = |bytes: &[u8]| stream_law(Wire::Gateway, bytes);
+    driver::run(
+        bolero::check!(name = "gateway_stream"),
+        "fuzz_gateway_stream",
+        &["it/__fuzz__/gateway_stream/corpus", RECORDINGS[6]],
+        &words(&[JSON, STREAM]),
+        law,
+    );
+}
+
 /// The body of a request, when the wire can say it: the same each time.
 fn body(request: &ModelRequest) -> Result<Option<Value>, String> {
     let model = &request.model;
@@ -259,6 +276,7 @@ fn taken(wire: Wire, messages: &[Message]) -> Result<(), String> {
         Wire::Contents => encode_contents::acceptable(&body),
         Wire::Subscription => encode_codex::acceptable(&body),
         Wire::Chunks => encode_mistral::acceptable(&body),
+        Wire::Gateway => encode_pi_messages::acceptable(&body),
     };
     checked.map_err(|why| format!("{why}: {body}"))
 }
@@ -295,8 +313,10 @@ fn request_law(wire: Wire, bytes: &[u8]) -> Result<(), String> {
         Wire::Messages | Wire::Completions | Wire::Chunks => "messages",
         Wire::Responses | Wire::Subscription => "input",
         Wire::Contents => "contents",
+        Wire::Gateway => "context",
     };
-    if body[member].is_array() { Ok(()) } else { Err(format!("no {member} in {body}")) }
+    let list = if wire == Wire::Gateway { &body[member]["messages"] } else { &body[member] };
+    if list.is_array() { Ok(()) } else { Err(format!("no {member} in {body}")) }
 }
 
 #[test]
@@ -365,6 +385,18 @@ fn fuzz_chunks_request() {
     driver::run(
         bolero::check!(name = "request"),
         "fuzz_chunks_request",
+        &["it/__fuzz__/request/corpus"],
+        &words(&[JSON, REQUEST]),
+        law,
+    );
+}
+
+#[test]
+fn fuzz_gateway_request() {
+    let law = |bytes: &[u8]| request_law(Wire::Gateway, bytes);
+    driver::run(
+        bolero::check!(name = "request"),
+        "fuzz_gateway_request",
         &["it/__fuzz__/request/corpus"],
         &words(&[JSON, REQUEST]),
         law,

@@ -7,7 +7,9 @@ use quipu_protocol::{Content, Json, Message, Model, ModelRequest};
 use quipu_providers::{Body, CallOptions, Memory, Provider, SharedPrefix};
 
 use super::encode::{assistant, call, messages, model, request, result, user};
-use super::{encode_codex, encode_completions, encode_contents, encode_mistral, encode_responses};
+use super::{
+    encode_codex, encode_completions, encode_contents, encode_mistral, encode_pi_messages, encode_responses,
+};
 use crate::wires;
 
 /// All wires, and the second one with each quirk that makes a message depend on what follows it.
@@ -21,6 +23,7 @@ fn models() -> Vec<Model> {
         encode_contents::old_model(),
         encode_codex::model(),
         encode_mistral::model(),
+        encode_pi_messages::model(),
         quirky(r#"{"cacheControlFormat":"anthropic"}"#),
         quirky(r#"{"requiresAssistantAfterToolResult":true,"requiresToolsWithToolHistory":true}"#),
     ]
@@ -103,6 +106,7 @@ fn a_turn_costs_what_is_new_in_it() {
         encode_contents::model(),
         encode_codex::model(),
         encode_mistral::model(),
+        encode_pi_messages::model(),
     ] {
         let provider = provider(&model);
         let own = |content| match model.api.as_str() {
@@ -111,6 +115,7 @@ fn a_turn_costs_what_is_new_in_it() {
             "google-generative-ai" => encode_contents::own(content),
             "openai-codex-responses" => encode_codex::own(content),
             "mistral-conversations" => encode_mistral::own(content),
+            "pi-messages" => encode_pi_messages::own(content),
             _ => encode_completions::own(content),
         };
         let mut said: Vec<Message> = vec![user(vec![Content::text("Go")])];

@@ -20,6 +20,8 @@ mod encode_contents;
 #[cfg(test)]
 mod encode_mistral;
 #[cfg(test)]
+mod encode_pi_messages;
+#[cfg(test)]
 mod encode_responses;
 #[cfg(test)]
 mod fuzz;

@@ -11,7 +11,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::encode::{assistant, call, request, result, thinking, user};
 use crate::wires::{self, Wire, api};
-use crate::{encode, encode_codex, encode_completions, encode_contents, encode_mistral, encode_responses};
+use crate::{
+    encode, encode_codex, encode_completions, encode_contents, encode_mistral, encode_pi_messages,
+    encode_responses,
+};
 
 /// A call and its result, thinking with and without proof, and words behind the result.
 fn messages(wire: Wire) -> Vec<Message> {
@@ -22,6 +25,7 @@ fn messages(wire: Wire) -> Vec<Message> {
         Wire::Contents => encode_contents::own(content),
         Wire::Subscription => encode_codex::own(content),
         Wire::Chunks => encode_mistral::own(content),
+        Wire::Gateway => encode_pi_messages::own(content),
     };
     vec![
         user(vec![Content::text("Hi")]),
@@ -43,6 +47,7 @@ fn asked(wire: Wire, compat: &str) -> ModelRequest {
         Wire::Contents => encode_contents::model(),
         Wire::Subscription => encode_codex::model(),
         Wire::Chunks => encode_mistral::model(),
+        Wire::Gateway => encode_pi_messages::model(),
     };
     model.compat = Json::parse(compat).ok();
     ModelRequest { thinking: Thinking::Medium, ..request(model, messages(wire)) }

@@ -13,7 +13,7 @@ fn model(wire: Wire) -> Arc<Model> {
     let cost = Prices { input: 3.0, output: 15.0, cache_read: 0.3, cache_write: 3.75, ..Prices::default() };
     let (id, provider) = match wire {
         Wire::Messages => ("claude-test-1".into(), "anthropic".into()),
-        Wire::Completions | Wire::Responses | Wire::Subscription | Wire::Chunks => {
+        Wire::Completions | Wire::Responses | Wire::Subscription | Wire::Chunks | Wire::Gateway => {
             ("test-1".into(), "testing".into())
         }
         Wire::Contents => ("gemini-3-test".into(), "google".into()),
@@ -45,6 +45,7 @@ fn directory(wire: Wire) -> &'static str {
         Wire::Contents => "tests/recordings/contents",
         Wire::Subscription => "tests/recordings/subscription",
         Wire::Chunks => "tests/recordings/chunks",
+        Wire::Gateway => "tests/recordings/gateway",
     }
 }
 
@@ -64,7 +65,7 @@ fn recordings() -> Vec<Recording> {
             bytes: std::fs::read(&path).unwrap(),
         }));
     }
-    assert_eq!(all.len(), 14 + 21 + 39 + 21 + 4 + 10);
+    assert_eq!(all.len(), 14 + 21 + 39 + 21 + 4 + 10 + 7);
     all
 }
 

@@ -5,12 +5,20 @@ use std::sync::Arc;
 use quipu_protocol::{Model, ModelError, UnixMs};
 use quipu_providers::{
     AnswerDecoder, AnthropicMessages, CallOptions, Credentials, GoogleGenerativeAi, MistralConversations,
-    OpenAiCompletions, OpenAiResponses, Provider, anthropic, google, mistral, openai, openai_responses,
+    OpenAiCompletions, OpenAiResponses, PiMessages, Provider, anthropic, google, mistral, openai,
+    openai_responses, pi_messages,
 };
 pub(crate) use quipu_testkit::Wire;
 
-pub(crate) const WIRES: [Wire; 6] =
-    [Wire::Messages, Wire::Completions, Wire::Responses, Wire::Contents, Wire::Subscription, Wire::Chunks];
+pub(crate) const WIRES: [Wire; 7] = [
+    Wire::Messages,
+    Wire::Completions,
+    Wire::Responses,
+    Wire::Contents,
+    Wire::Subscription,
+    Wire::Chunks,
+    Wire::Gateway,
+];
 /// The header that names the account of a subscription: with it any token will do.
 pub(crate) const ACCOUNT: (&str, &str) = ("chatgpt-account-id", "account-of-test");
 
@@ -22,6 +30,7 @@ pub(crate) fn api(wire: Wire) -> &'static str {
         Wire::Contents => google::API,
         Wire::Subscription => openai_responses::SUBSCRIPTION_API,
         Wire::Chunks => mistral::API,
+        Wire::Gateway => pi_messages::API,
     }
 }
 
@@ -32,6 +41,7 @@ pub(crate) fn path(wire: Wire) -> &'static str {
         Wire::Completions | Wire::Chunks => "/v1/chat/completions",
         Wire::Responses => "/v1/responses",
         Wire::Subscription => "/codex/responses",
+        Wire::Gateway => "/messages",
         Wire::Contents => "/v1beta/models/test-model:streamGenerateContent?alt=sse",
     }
 }
@@ -54,6 +64,7 @@ pub(crate) fn provider(
             Arc::new(OpenAiResponses::new(model, credentials, &headers, options)?)
         }
         mistral::API => Arc::new(MistralConversations::new(model, credentials, headers, options)?),
+        pi_messages::API => Arc::new(PiMessages::new(model, credentials, headers, options)?),
         other => panic!("no such wire: {other}"),
     })
 }
@@ -65,5 +76,6 @@ pub(crate) fn decoder(wire: Wire, model: Arc<Model>, timestamp: UnixMs) -> Box<d
         Wire::Responses | Wire::Subscription => openai_responses::decoder(model, timestamp),
         Wire::Contents => google::decoder(model, timestamp),
         Wire::Chunks => mistral::decoder(model, timestamp),
+        Wire::Gateway => pi_messages::decoder(model, timestamp),
     }
 }
