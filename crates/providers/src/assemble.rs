@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use quipu_protocol::{
-    AssistantMessage, CallId, Content, Delta, Json, Model, ModelError, ModelErrorKind, StopReason,
+    AssistantMessage, CallId, Content, Cost, Delta, Json, Model, ModelError, ModelErrorKind, StopReason,
     TextContent, ThinkingContent, ToolCall, UnixMs,
 };
 
@@ -63,6 +63,8 @@ pub(crate) struct Assembler {
     size: usize,
     /// What the usual price is multiplied by.
     price_factor: f64,
+    /// What the server says that it costs.
+    cost: Option<Cost>,
 }
 
 /// The arguments of a tool call, from the text that the model wrote: the JSON value, an empty object for no
@@ -97,12 +99,18 @@ impl Assembler {
             unknown: Vec::new(),
             size: 0,
             price_factor: 1.0,
+            cost: None,
         }
     }
 
     /// The call is charged so many times the usual price.
     pub(crate) fn set_price_factor(&mut self, factor: f64) {
         self.price_factor = factor;
+    }
+
+    /// The call costs what the server says.
+    pub(crate) fn set_cost(&mut self, cost: Cost) {
+        self.cost = Some(cost);
     }
 
     /// The first event was read: `response_id` and `usage` may be set before.
@@ -261,6 +269,16 @@ impl Assembler {
         Ok(())
     }
 
+    /// Marks a block of thinking as one whose text is not all that was thought.
+    pub(crate) fn redact(&mut self, wire: u64) {
+        let index = self.by_wire.get(&wire).copied().flatten();
+        if let Some(Block { kind: Kind::Thinking { redacted }, .. }) =
+            index.and_then(|index| self.blocks.get_mut(index))
+        {
+            *redacted = true;
+        }
+    }
+
     pub(crate) fn end(&mut self, wire: u64, out: &mut Vec<CallEvent>) -> Result<(), ModelError> {
         let (index, block) = self.open_block(wire)?;
         close(index, block, out);
@@ -286,7 +304,7 @@ impl Assembler {
         error: Option<&ModelError>,
     ) -> (AssistantMessage, Vec<Json>) {
         let usage = &mut self.message.usage;
-        usage.cost = model.price(usage);
+        usage.cost = self.cost.unwrap_or_else(|| model.price(usage));
         let cost = &mut usage.cost;
         for part in
             [&mut cost.input, &mut cost.output, &mut cost.cache_read, &mut cost.cache_write, &mut cost.total]

@@ -115,6 +115,8 @@ pub(crate) struct BodyBuilder<S> {
     wrote: bool,
     /// The body before, and what came behind the place in it.
     before: Option<(ChunkId, usize, Vec<u8>)>,
+    /// What ends the body behind the object that holds the messages.
+    closing: &'static str,
 }
 
 impl Memory {
@@ -141,12 +143,13 @@ impl Memory {
             out.truncate(stable.at);
             let before = Some((id, stable.at, tail));
             let (wrote, message) = (stable.wrote, Vec::new());
-            return Ok(BodyBuilder { wrote, state: *state, head, stable, messages, out, message, before });
+            let (state, closing) = (*state, "");
+            return Ok(BodyBuilder { wrote, state, head, stable, messages, out, message, before, closing });
         }
         let mut out = Vec::new();
         write(&mut out).map_err(|error| no_form(&error))?;
         out.pop();
-        if out != b"{" {
+        if out.last() != Some(&b'{') {
             out.push(b',');
         }
         out.extend_from_slice(format!(r#""{member}":["#).as_bytes());
@@ -161,7 +164,8 @@ impl Memory {
         let state = S::default();
         let out = BytesMut::from(&out[..]);
         let (messages, message) = (Vec::new(), Vec::new());
-        Ok(BodyBuilder { head, stable, messages, state, out, message, wrote: false, before: None })
+        let (wrote, before, closing) = (false, None, "");
+        Ok(BodyBuilder { head, stable, messages, state, out, message, wrote, before, closing })
     }
 }
 
@@ -169,6 +173,11 @@ impl<S: Default + Send + 'static> BodyBuilder<S> {
     /// What the wire remembers where the writing goes on.
     pub(crate) fn take_state(&mut self) -> S {
         std::mem::take(&mut self.state)
+    }
+
+    /// The object that holds the messages is within others, which end with this.
+    pub(crate) fn close_with(&mut self, closing: &'static str) {
+        self.closing = closing;
     }
 
     /// Messages of the request that are written already.
@@ -212,6 +221,7 @@ impl<S: Default + Send + 'static> BodyBuilder<S> {
         let last = serde_json::to_vec(last).map_err(|error| no_form(&error))?;
         self.out.put_slice(if last == b"{}" { b"]" } else { b"]," });
         self.out.put_slice(&last[1..]);
+        self.out.put_slice(self.closing.as_bytes());
         let Self { head, stable, messages, out, before, .. } = self;
         let bytes = out.freeze();
         let mut hash = stable.hash.clone();

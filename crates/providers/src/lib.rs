@@ -31,6 +31,7 @@ pub mod net;
 pub mod openai;
 pub mod openai_responses;
 mod outgoing;
+pub mod pi_messages;
 mod prepare;
 mod provider;
 mod scope;
@@ -79,6 +80,7 @@ pub use model_sources::{
 pub use openai::OpenAiCompletions;
 pub use openai_responses::{AzureDeployment, OpenAiResponses};
 pub use outgoing::{HeaderChanges, PROTECTED_HEADERS, ResponseHead};
+pub use pi_messages::PiMessages;
 pub use provider::*;
 pub use quipu_protocol::{CallEnd, CallEvent, Charge, clamp_level, level_name, levels, parse_level};
 pub use script::{Script, ScriptStep, blank, plain_body, stream};

@@ -24,6 +24,7 @@ use crate::mistral::{self, MistralConversations};
 use crate::model_sources::{self, GatheredModels, ModelSources, OwnModels, SourcedModel};
 use crate::models_file::{self, ProviderConfig};
 use crate::openai_responses::AzureDeployment;
+use crate::pi_messages::{self, PiMessages};
 use crate::values::{self, Shell, Vars};
 use crate::warning::Warning;
 use crate::{AnthropicMessages, GoogleGenerativeAi, OpenAiCompletions, OpenAiResponses};
@@ -34,13 +35,14 @@ use crate::{anthropic, bedrock, google, openai, openai_responses};
 const MIN_SECRET: usize = 8;
 
 /// The APIs that can be called.
-const SUPPORTED: [&str; 9] = [
+const SUPPORTED: [&str; 10] = [
     anthropic::API,
     openai::API,
     openai_responses::API,
     openai_responses::AZURE_API,
     openai_responses::SUBSCRIPTION_API,
     mistral::API,
+    pi_messages::API,
     google::API,
     vertex::API,
     bedrock::API,
@@ -483,6 +485,7 @@ impl Settings {
                 Arc::new(OpenAiResponses::new(&model, credentials, &headers, options)?)
             }
             mistral::API => Arc::new(MistralConversations::new(&model, credentials, &headers, options)?),
+            pi_messages::API => Arc::new(PiMessages::new(&model, credentials, &headers, options)?),
             google::API => Arc::new(GoogleGenerativeAi::new(&model, credentials, &headers, options)?),
             vertex::API => {
                 let set = |name: &str| self.variable(provider, name);

@@ -38,7 +38,8 @@ impl Wire {
             | Self::Responses
             | Self::Contents
             | Self::Subscription
-            | Self::Chunks => return text.into(),
+            | Self::Chunks
+            | Self::Gateway => return text.into(),
         }
         let mut out = Vec::new();
         for event in text.split("\n\n") {

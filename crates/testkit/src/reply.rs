@@ -58,7 +58,8 @@ impl Reply {
             | Wire::Responses
             | Wire::Contents
             | Wire::Subscription
-            | Wire::Chunks => Self::sse(text.to_owned()),
+            | Wire::Chunks
+            | Wire::Gateway => Self::sse(text.to_owned()),
         }
     }
 
@@ -77,6 +78,7 @@ impl Reply {
                     serde_json::json!({ "object": "error", "message": message, "type": kind, "code": "1" });
                 return Self::new(status, "application/json", body.to_string());
             }
+            Wire::Gateway => serde_json::json!({ "message": message, "code": kind }),
             Wire::Completions | Wire::Responses | Wire::Subscription => {
                 serde_json::json!({ "message": message, "type": kind, "param": null, "code": null })
             }

@@ -23,6 +23,8 @@ pub enum Wire {
     /// Blocks in frames of bytes (`…/converse-stream`). Streams are written as text with the names and the payloads of their
     /// frames, which [`Wire::bytes`] puts into frames.
     Converse,
+    /// Messages as sessions hold them (`…/messages`).
+    Gateway,
 }
 
 /// Builds the event stream of one answer, block after block.
@@ -87,6 +89,7 @@ impl Answer {
             }
             Wire::Contents => self.parts(halves(text).map(|piece| json!({ "text": piece }))),
             Wire::Converse => self.pieces(None, halves(text).map(|piece| json!({ "text": piece }))),
+            Wire::Gateway => self.said("text", &json!({}), halves(text), &json!({ "content": text })),
         }
     }
 
@@ -113,6 +116,10 @@ impl Answer {
                 let item = json!({ "type": "reasoning", "summary": [part], "encrypted_content": signature });
                 self.item(&item, "summary", "response.reasoning_summary_text.delta", halves(thinking))
             }
+            Wire::Gateway => {
+                let end = json!({ "content": thinking, "contentSignature": signature });
+                self.said("thinking", &json!({}), halves(thinking), &end)
+            }
             Wire::Contents => {
                 let pieces = halves(thinking).map(|piece| json!({ "text": piece, "thought": true }));
                 let signature = json!({ "text": "", "thought": true, "thoughtSignature": signature });
@@ -134,6 +141,10 @@ impl Answer {
             Wire::Completions => {
                 let detail = json!({ "type": "reasoning.encrypted", "data": data, "index": 0 });
                 self.deltas([json!({ "reasoning_details": [detail] })])
+            }
+            Wire::Gateway => {
+                let end = json!({ "content": "", "contentSignature": data, "redacted": true });
+                self.said("thinking", &json!({}), [], &end)
             }
             // There is no such thing here.
             Wire::Chunks => self,
@@ -184,6 +195,14 @@ impl Answer {
                     None => item["call_id"] = json!(id),
                 }
                 self.item(&item, "arguments", "response.function_call_arguments.delta", pieces)
+            }
+            Wire::Gateway => {
+                let pieces: Vec<&str> = pieces.collect();
+                let arguments = pieces.concat();
+                let arguments = serde_json::from_str(&arguments).unwrap_or(Value::from(arguments));
+                let call = json!({ "type": "toolCall", "id": id, "name": name, "arguments": arguments });
+                let start = json!({ "id": id, "toolName": name });
+                self.said("toolcall", &start, pieces, &json!({ "toolCall": call }))
             }
             // Its calls come whole.
             Wire::Contents => {
@@ -243,6 +262,7 @@ impl Answer {
             }
             Wire::Contents => candidate(&[], None),
             Wire::Converse => json!({ "messageStart": { "role": "assistant" } }),
+            Wire::Gateway => json!({ "type": "start" }),
         };
         std::iter::once(&start).chain(&self.events).map(|event| self.frame(event)).collect()
     }
@@ -295,6 +315,17 @@ impl Answer {
                 let end = json!({ "type": format!("response.{status}"), "response": response });
                 out.push_str(&self.frame(&end));
             }
+            Wire::Gateway => {
+                let natural = if self.has_calls { "toolUse" } else { "stop" };
+                let usage = json!({
+                    "input": input, "output": output, "cacheRead": read, "cacheWrite": written,
+                    "totalTokens": input + output + read + written,
+                });
+                out.push_str(&self.frame(&json!({
+                    "type": "done", "reason": self.stop.as_deref().unwrap_or(natural), "usage": usage,
+                    "responseId": "msg_test",
+                })));
+            }
             Wire::Contents => {
                 let mut last = candidate(&[], Some(self.stop.as_deref().unwrap_or("STOP")));
                 last["usageMetadata"] = json!({
@@ -329,7 +360,7 @@ impl Answer {
             Wire::Messages | Wire::Responses | Wire::Subscription => {
                 format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or_default())
             }
-            Wire::Completions | Wire::Contents | Wire::Chunks => format!("data: {event}\n\n"),
+            Wire::Completions | Wire::Contents | Wire::Chunks | Wire::Gateway => format!("data: {event}\n\n"),
             // An event is an object with one member: its name.
             Wire::Converse => {
                 let member = event.as_object().and_then(|members| members.iter().next());
@@ -377,6 +408,29 @@ impl Answer {
             self.events.push(json!({ "contentBlockDelta": { "contentBlockIndex": index, "delta": delta } }));
         }
         self.event(json!({ "contentBlockStop": { "contentBlockIndex": index } }))
+    }
+
+    /// A block of this kind, with what its first and its last event have beside their number.
+    fn said<'a>(
+        mut self,
+        kind: &str,
+        start: &Value,
+        pieces: impl IntoIterator<Item = &'a str>,
+        end: &Value,
+    ) -> Self {
+        let index = self.blocks;
+        self.blocks += 1;
+        let event = |what: &str, more: &Value| {
+            let mut event = json!({ "type": format!("{kind}_{what}"), "contentIndex": index });
+            for (name, value) in more.as_object().into_iter().flatten() {
+                event[name] = value.clone();
+            }
+            event
+        };
+        self.events.push(event("start", start));
+        self.events.extend(pieces.into_iter().map(|piece| event("delta", &json!({ "delta": piece }))));
+        self.events.push(event("end", end));
+        self
     }
 
     fn parts(mut self, parts: impl IntoIterator<Item = Value>) -> Self {

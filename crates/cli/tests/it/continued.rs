@@ -61,7 +61,7 @@ fn configure(world: &World, wire: Wire) {
         Wire::Completions => "openai-completions",
         Wire::Responses => "openai-responses",
         Wire::Contents => "google-generative-ai",
-        Wire::Subscription | Wire::Chunks => panic!("not among these"),
+        Wire::Subscription | Wire::Chunks | Wire::Gateway => panic!("not among these"),
         Wire::Converse => "bedrock-converse-stream",
     };
     let mut providers = serde_json::Map::new();
@@ -170,7 +170,7 @@ fn imported_sessions_continue_with_their_own_model() {
                 Wire::Messages => check_messages(messages),
                 Wire::Completions => check_completions(messages),
                 Wire::Responses => check_responses(messages),
-                Wire::Contents | Wire::Subscription | Wire::Chunks | Wire::Converse => {
+                Wire::Contents | Wire::Subscription | Wire::Chunks | Wire::Converse | Wire::Gateway => {
                     panic!("not among these")
                 }
             }

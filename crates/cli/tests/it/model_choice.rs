@@ -100,8 +100,6 @@ fn provider_with_a_key_says_what_else_is_missing() {
         command.envs(variables.iter().copied());
         RunningCommand::start(command).wait()
     };
-    ask("radius", &[("RADIUS_API_KEY", "key")])
-        .fails(2, &["no model of `radius` can be used", "\"pi-messages\", which is not supported yet"]);
     let region = ask("amazon-bedrock", &[("AWS_BEARER_TOKEN_BEDROCK", "key"), ("AWS_REGION", "a/b")]);
     region.fails(2, &["\"a/b\" from AWS_REGION is not a region"]);
     let azure = ask("azure", &[("AZURE_OPENAI_API_KEY", "key")]);

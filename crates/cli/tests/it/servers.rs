@@ -88,6 +88,7 @@ fn configure(world: &World, wire: Wire, url: &str) {
         Wire::Subscription => "openai-codex-responses",
         Wire::Chunks => "mistral-conversations",
         Wire::Converse => "bedrock-converse-stream",
+        Wire::Gateway => "pi-messages",
     };
     let file = world.path("home/.quipu/models.json");
     let text = std::fs::read_to_string(&file).unwrap();
@@ -238,6 +239,7 @@ fn answers_that_are_none(wire: Wire) {
         Wire::Responses | Wire::Subscription => "data: {\"type\":\"response.created\",\n\n",
         Wire::Contents => "data: {\"candidates\":[\n\n",
         Wire::Converse => panic!("not among these"),
+        Wire::Gateway => "data: {\"type\":\"start\",\n\n",
     };
     check(wire, Reply::sse(half), 1, &["base URL"]);
     // An event that nobody knows, and no other.
@@ -258,7 +260,7 @@ fn errors_in_the_middle_of_an_answer(wire: Wire) {
         let begin = Answer::on(wire).text("Half an answer").unfinished();
         let event = json!({ "type": "error", "error": { "type": kind, "message": message } });
         let text = match wire {
-            Wire::Messages | Wire::Responses | Wire::Subscription => {
+            Wire::Messages | Wire::Responses | Wire::Subscription | Wire::Gateway => {
                 format!("{begin}event: error\ndata: {event}\n\n")
             }
             Wire::Completions | Wire::Contents | Wire::Chunks => {
@@ -332,6 +334,10 @@ fn a_reply_of_a_hundred_megabytes(wire: Wire) {
             r#"{"type":"response.output_item.added","output_index":1,"item":{"type":"message"}}"#,
             json!({ "type": "response.output_text.delta", "output_index": 1, "delta": words }),
         ),
+        Wire::Gateway => (
+            r#"{"type":"text_start","contentIndex":1}"#,
+            json!({ "type": "text_delta", "contentIndex": 1, "delta": words }),
+        ),
         Wire::Contents => {
             let content = json!({ "parts": [{ "text": words }] });
             (r#"{"candidates":[]}"#, json!({ "candidates": [{ "content": content }] }))
@@ -389,7 +395,7 @@ fn events_that_are_repeated(wire: Wire) {
     };
     let said = Reply::sse(twice(Answer::on(wire).text("Ha").stream()));
     match wire {
-        Wire::Messages => check(wire, said, 1, &["started block 0 twice", "base URL"]),
+        Wire::Messages | Wire::Gateway => check(wire, said, 1, &["started block 0 twice", "base URL"]),
         Wire::Completions | Wire::Contents | Wire::Chunks => drop(works(wire, said, "HHaa")),
         Wire::Responses | Wire::Subscription => check(wire, said, 1, &["began item 0 twice", "base URL"]),
         Wire::Converse => panic!("not among these"),
@@ -410,7 +416,7 @@ fn events_that_are_repeated(wire: Wire) {
     let ran = world.run(&["-p", "first"]);
     assert!(!world.path("work/made").exists());
     match wire {
-        Wire::Messages => drop(ran.fails(1, &["started block 0 twice"])),
+        Wire::Messages | Wire::Gateway => drop(ran.fails(1, &["started block 0 twice"])),
         Wire::Responses | Wire::Subscription => drop(ran.fails(1, &["began item 0 twice"])),
         Wire::Completions | Wire::Chunks => {
             assert_eq!(ran.ok().text(), "Well.\n");
@@ -454,6 +460,7 @@ fn two_reasons_for_the_end(wire: Wire) {
         Wire::Messages => ("\"stop_reason\":\"end_turn\"", "\"stop_reason\":\"max_tokens\""),
         Wire::Completions | Wire::Chunks => ("\"finish_reason\":\"stop\"", "\"finish_reason\":\"length\""),
         Wire::Responses | Wire::Subscription => (ends[0].as_str(), ends[1].as_str()),
+        Wire::Gateway => ("\"reason\":\"stop\"", "\"reason\":\"length\""),
         Wire::Contents => ("\"finishReason\":\"STOP\"", "\"finishReason\":\"MAX_TOKENS\""),
         Wire::Converse => panic!("not among these"),
     };
@@ -505,6 +512,7 @@ fn one_id_for_two_calls(wire: Wire) {
             let blocks = last["content"].as_array().unwrap().iter().map(|block| block["toolResult"].clone());
             blocks.map(|result| (result["toolUseId"].to_string(), wire_text(&result))).collect()
         }
+        Wire::Gateway => panic!("not among these"),
         // The calls of older models have no ids; results are in the order of the calls.
         Wire::Contents => {
             let last = messages(request).last().unwrap().clone();
@@ -558,6 +566,8 @@ fn counts_that_shrink(wire: Wire) {
         Wire::Responses | Wire::Subscription => {
             r#"{"type":"response.in_progress","response":{"usage":{"input_tokens":1,"output_tokens":2}}}"#
         }
+        // Counts come once, with the end.
+        Wire::Gateway => r#"{"type":"start"}"#,
         Wire::Contents => {
             r#"{"usageMetadata":{"promptTokenCount":1,"candidatesTokenCount":2,"cachedContentTokenCount":0}}"#
         }

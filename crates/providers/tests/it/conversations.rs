@@ -7,7 +7,7 @@ use crate::encode::{assistant, body, call, conversation, image, request, result,
 use crate::wires::{WIRES, Wire, api};
 use crate::{
     encode, encode_codex, encode_completions, encode_contents, encode_converse, encode_mistral,
-    encode_responses,
+    encode_pi_messages, encode_responses,
 };
 
 pub(crate) fn model(wire: Wire) -> Model {
@@ -19,6 +19,7 @@ pub(crate) fn model(wire: Wire) -> Model {
         Wire::Subscription => encode_codex::model(),
         Wire::Chunks => encode_mistral::model(),
         Wire::Converse => encode_converse::model(),
+        Wire::Gateway => encode_pi_messages::model(),
     }
 }
 
@@ -32,6 +33,7 @@ pub(crate) fn own(wire: Wire, content: Vec<Content>) -> Message {
         Wire::Subscription => encode_codex::own(content),
         Wire::Chunks => encode_mistral::own(content),
         Wire::Converse => encode_converse::own(content),
+        Wire::Gateway => encode_pi_messages::own(content),
     }
 }
 
@@ -41,7 +43,7 @@ pub(crate) fn proof(wire: Wire) -> &'static str {
         Wire::Messages => "proof==",
         Wire::Completions | Wire::Chunks => "reasoning_content",
         Wire::Responses | Wire::Subscription => encode_responses::REASONING,
-        Wire::Contents => "cHJvb2Y=",
+        Wire::Contents | Wire::Gateway => "cHJvb2Y=",
         Wire::Converse => "proof==",
     }
 }
@@ -66,7 +68,7 @@ fn table(wire: Wire) -> Vec<(&'static str, ModelRequest)> {
         Wire::Responses | Wire::Subscription => {
             r#"{"type":"compaction","id":"cmp_1","encrypted_content":"shorter"}"#
         }
-        Wire::Contents | Wire::Converse => "EmwK",
+        Wire::Contents | Wire::Converse | Wire::Gateway => "EmwK",
     };
     let plain = vec![say("Hi"), own(wire, vec![Content::text("Hello.")]), say("Bye")];
     let tools = vec![
@@ -149,6 +151,7 @@ fn acceptable(wire: Wire, body: &Value) -> Result<(), String> {
         Wire::Subscription => encode_codex::acceptable(body),
         Wire::Chunks => encode_mistral::acceptable(body),
         Wire::Converse => encode_converse::acceptable(body),
+        Wire::Gateway => encode_pi_messages::acceptable(body),
     }
 }
 
@@ -164,6 +167,7 @@ fn each_conversation_has_its_request_on_each_wire() {
                 Wire::Subscription => "subscription",
                 Wire::Chunks => "chunks",
                 Wire::Converse => "converse",
+                Wire::Gateway => "gateway",
             };
             insta::with_settings!({ snapshot_path => "../snapshots", prepend_module_to_snapshot => false, omit_expression => true }, {
                 insta::assert_snapshot!(format!("{wire}_{name}"), serde_json::to_string_pretty(&body).unwrap());
@@ -185,9 +189,12 @@ fn a_conversation_can_change_its_wire() {
         let foreign: &[&str] = match wire {
             Wire::Messages => &["Hm."],
             Wire::Completions => &["proof=="],
-            Wire::Responses | Wire::Contents | Wire::Subscription | Wire::Chunks | Wire::Converse => {
-                &["Hm.", "proof=="]
-            }
+            Wire::Responses
+            | Wire::Contents
+            | Wire::Subscription
+            | Wire::Chunks
+            | Wire::Converse
+            | Wire::Gateway => &["Hm.", "proof=="],
         };
         assert!(foreign.iter().all(|foreign| !text.contains(foreign)), "{foreign:?}");
         for said in ["Looking.", "I will", "No result provided"] {

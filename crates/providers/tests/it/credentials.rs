@@ -232,9 +232,12 @@ async fn each_scheme_stands_in_its_header_on_each_wire() {
         let (request, _) = sent(wire, Credential::new("key", Scheme::Key(Secret::new("key-secret")))).await;
         let own = match wire {
             Wire::Messages => request.header("x-api-key") == Some("key-secret"),
-            Wire::Completions | Wire::Responses | Wire::Subscription | Wire::Chunks | Wire::Converse => {
-                request.header("authorization") == Some("Bearer key-secret")
-            }
+            Wire::Completions
+            | Wire::Responses
+            | Wire::Subscription
+            | Wire::Chunks
+            | Wire::Converse
+            | Wire::Gateway => request.header("authorization") == Some("Bearer key-secret"),
             Wire::Contents => request.header("x-goog-api-key") == Some("key-secret"),
         };
         assert!(own, "{request:?}");

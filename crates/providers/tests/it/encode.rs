@@ -316,7 +316,8 @@ pub(crate) fn messages() -> impl Strategy<Value = Vec<Message>> {
         Just("gemini-3-test"),
         Just("items-of-a-plan"),
         Just("chunks-1"),
-        Just("converse-1")
+        Just("converse-1"),
+        Just("gate-1")
     ];
     let message = prop_oneof![
         contents().prop_map(user),
@@ -327,6 +328,7 @@ pub(crate) fn messages() -> impl Strategy<Value = Vec<Message>> {
             "items-of-a-plan" => super::encode_codex::own(content),
             "chunks-1" => super::encode_mistral::own(content),
             "converse-1" => super::encode_converse::own(content),
+            "gate-1" => super::encode_pi_messages::own(content),
             of => assistant(of, content),
         }),
         ("[ab|é]{0,3}", contents(), any::<bool>())
@@ -394,7 +396,7 @@ proptest! {
 
     #[test]
     fn any_conversation_becomes_one_that_the_server_takes(messages in messages()) {
-        use super::{encode_codex, encode_completions, encode_contents, encode_mistral, encode_converse, encode_responses};
+        use super::{encode_codex, encode_completions, encode_contents, encode_mistral, encode_converse, encode_pi_messages, encode_responses};
         for model in [
             model(),
             encode_completions::model(),
@@ -405,6 +407,7 @@ proptest! {
             encode_mistral::model(),
             encode_converse::model(),
             encode_converse::plain_model(),
+            encode_pi_messages::model(),
         ] {
             let request = request(model, messages.clone());
             let provider = wires::provider(&request.model, quipu_providers::Credentials::none(), &[], CallOptions::default()).unwrap();
@@ -418,6 +421,7 @@ proptest! {
                 "openai-codex-responses" => encode_codex::acceptable(&body),
                 "mistral-conversations" => encode_mistral::acceptable(&body),
                 "bedrock-converse-stream" => encode_converse::acceptable(&body),
+                "pi-messages" => encode_pi_messages::acceptable(&body),
                 _ => encode_completions::acceptable(&body),
             };
             prop_assert_eq!(checked, Ok(()), "{}", body);

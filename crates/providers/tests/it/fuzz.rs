@@ -13,10 +13,10 @@ use serde_json::Value;
 use crate::wires::{self, Wire};
 use crate::{
     driver, encode, encode_codex, encode_completions, encode_contents, encode_converse, encode_mistral,
-    encode_responses,
+    encode_pi_messages, encode_responses,
 };
 
-const RECORDINGS: [&str; 7] = [
+const RECORDINGS: [&str; 8] = [
     "recordings",
     "recordings/completions",
     "recordings/responses",
@@ -24,6 +24,7 @@ const RECORDINGS: [&str; 7] = [
     "recordings/subscription",
     "recordings/chunks",
     "recordings/converse",
+    "recordings/gateway",
 ];
 
 /// What all streams and conversations are made of.
@@ -41,6 +42,8 @@ const STREAM: &str = r#"data: event: : data:[DONE] "message_start" "message_delt
     "response.function_call_arguments.done" "response.custom_tool_call_input.delta" "response.custom_tool_call_input.done"
     "response.completed" "response.incomplete" "response.failed" "response":{ "output":[{ "item":{ "output_index":
     "summary_index": "content_index": "call_id": "custom_tool_call" "function_call" "reasoning" "message" "compaction"
+    "start" "text_start" "text_end" "thinking_start" "thinking_end" "toolcall_start" "toolcall_delta" "toolcall_end" "done"
+    "contentIndex": "contentSignature": "redacted":true "toolName": "toolCall":{ "reason": "errorMessage": "responseId":
     "codex.rate_limits" "service_tier": "type":"thinking" "thinking":[{ "num_cached_tokens": "null" "model_length"
     "encrypted_content": "summary":[{ "incomplete_details":{"reason": "max_output_tokens" "phase": "delta": "status":
     event:messageStart event:contentBlockStart event:contentBlockDelta event:contentBlockStop event:messageStop event:metadata
@@ -132,6 +135,7 @@ fn standard(wire: Wire) -> Model {
         Wire::Subscription => encode_codex::model(),
         Wire::Chunks => encode_mistral::model(),
         Wire::Converse => encode_converse::model(),
+        Wire::Gateway => encode_pi_messages::model(),
     }
 }
 
@@ -251,6 +255,18 @@ fn fuzz_chunks_stream() {
     );
 }
 
+#[test]
+fn fuzz_gateway_stream() {
+    let law = |bytes: &[u8]| stream_law(Wire::Gateway, bytes);
+    driver::run(
+        bolero::check!(name = "gateway_stream"),
+        "fuzz_gateway_stream",
+        &["it/__fuzz__/gateway_stream/corpus", RECORDINGS[6]],
+        &words(&[JSON, STREAM]),
+        law,
+    );
+}
+
 /// The body of a request, when the wire can say it: the same each time.
 fn body(request: &ModelRequest) -> Result<Option<Value>, String> {
     let model = &request.model;
@@ -282,6 +298,7 @@ fn taken(wire: Wire, messages: &[Message]) -> Result<(), String> {
         Wire::Subscription => encode_codex::acceptable(&body),
         Wire::Chunks => encode_mistral::acceptable(&body),
         Wire::Converse => encode_converse::acceptable(&body),
+        Wire::Gateway => encode_pi_messages::acceptable(&body),
     };
     checked.map_err(|why| format!("{why}: {body}"))
 }
@@ -318,8 +335,10 @@ fn request_law(wire: Wire, bytes: &[u8]) -> Result<(), String> {
         Wire::Messages | Wire::Completions | Wire::Chunks | Wire::Converse => "messages",
         Wire::Responses | Wire::Subscription => "input",
         Wire::Contents => "contents",
+        Wire::Gateway => "context",
     };
-    if body[member].is_array() { Ok(()) } else { Err(format!("no {member} in {body}")) }
+    let list = if wire == Wire::Gateway { &body[member]["messages"] } else { &body[member] };
+    if list.is_array() { Ok(()) } else { Err(format!("no {member} in {body}")) }
 }
 
 #[test]
@@ -400,6 +419,18 @@ fn fuzz_converse_request() {
     driver::run(
         bolero::check!(name = "request"),
         "fuzz_converse_request",
+        &["it/__fuzz__/request/corpus"],
+        &words(&[JSON, REQUEST]),
+        law,
+    );
+}
+
+#[test]
+fn fuzz_gateway_request() {
+    let law = |bytes: &[u8]| request_law(Wire::Gateway, bytes);
+    driver::run(
+        bolero::check!(name = "request"),
+        "fuzz_gateway_request",
         &["it/__fuzz__/request/corpus"],
         &words(&[JSON, REQUEST]),
         law,

@@ -8,7 +8,8 @@ use quipu_providers::{Body, CallOptions, Memory, Provider, SharedPrefix};
 
 use super::encode::{assistant, call, messages, model, request, result, user};
 use super::{
-    encode_codex, encode_completions, encode_contents, encode_converse, encode_mistral, encode_responses,
+    encode_codex, encode_completions, encode_contents, encode_converse, encode_mistral, encode_pi_messages,
+    encode_responses,
 };
 use crate::wires;
 
@@ -25,6 +26,7 @@ fn models() -> Vec<Model> {
         encode_mistral::model(),
         encode_converse::model(),
         encode_converse::plain_model(),
+        encode_pi_messages::model(),
         quirky(r#"{"cacheControlFormat":"anthropic"}"#),
         quirky(r#"{"requiresAssistantAfterToolResult":true,"requiresToolsWithToolHistory":true}"#),
     ]
@@ -108,6 +110,7 @@ fn a_turn_costs_what_is_new_in_it() {
         encode_codex::model(),
         encode_mistral::model(),
         encode_converse::model(),
+        encode_pi_messages::model(),
     ] {
         let provider = provider(&model);
         let own = |content| match model.api.as_str() {
@@ -117,6 +120,7 @@ fn a_turn_costs_what_is_new_in_it() {
             "openai-codex-responses" => encode_codex::own(content),
             "mistral-conversations" => encode_mistral::own(content),
             "bedrock-converse-stream" => encode_converse::own(content),
+            "pi-messages" => encode_pi_messages::own(content),
             _ => encode_completions::own(content),
         };
         let mut said: Vec<Message> = vec![user(vec![Content::text("Go")])];

@@ -116,6 +116,9 @@ macro_rules! on_every_wire {
         mod converse {
             $(#[tokio::test] async fn $test() { super::$test(super::Wire::Converse).await; })*
         }
+        mod gateway {
+            $(#[tokio::test] async fn $test() { super::$test(super::Wire::Gateway).await; })*
+        }
     };
 }
 
@@ -152,7 +155,10 @@ async fn one_answer(wire: Wire) {
     assert_eq!(end.message.usage.total_tokens, 34);
     // One wire names its answers in a header only.
     let id = (wire != Wire::Converse).then_some("msg_test");
-    assert!(matches!(&events[0], CallEvent::Started(message) if message.response_id.as_deref() == id));
+    assert_eq!(end.message.response_id.as_deref(), id);
+    // One wire says it at the end.
+    let CallEvent::Started(started) = &events[0] else { panic!("{:?}", events[0]) };
+    assert!(started.response_id == end.message.response_id || wire == Wire::Gateway);
     let requests = server.requests();
     let [request] = requests.as_slice() else { panic!("one request") };
     assert_eq!((request.method.as_str(), request.path.as_str()), ("POST", wires::path(wire)));
@@ -160,9 +166,12 @@ async fn one_answer(wire: Wire) {
     let bearer = format!("Bearer {KEY}");
     let (key, token, version) = match wire {
         Wire::Messages => (Some(KEY), None, Some("2023-06-01")),
-        Wire::Completions | Wire::Responses | Wire::Subscription | Wire::Chunks | Wire::Converse => {
-            (None, Some(bearer.as_str()), None)
-        }
+        Wire::Completions
+        | Wire::Responses
+        | Wire::Subscription
+        | Wire::Chunks
+        | Wire::Converse
+        | Wire::Gateway => (None, Some(bearer.as_str()), None),
         Wire::Contents => (None, None, None),
     };
     assert_eq!(header("x-goog-api-key"), (wire == Wire::Contents).then_some(KEY));
@@ -479,7 +488,7 @@ async fn pings_without_end_are_no_answer(wire: Wire) {
     use ModelErrorKind as K;
     let ping = match wire {
         Wire::Messages => "event: ping\ndata: {\"type\":\"ping\"}\n\n",
-        Wire::Completions | Wire::Contents | Wire::Chunks => ": PROCESSING\n\n",
+        Wire::Completions | Wire::Contents | Wire::Chunks | Wire::Gateway => ": PROCESSING\n\n",
         Wire::Responses | Wire::Subscription => "data: {\"type\":\"keepalive\"}\n\n",
         Wire::Converse => "event: keepalive\ndata: {}\n\n",
     };
@@ -521,7 +530,7 @@ async fn an_answer_without_end_is_cut_off(wire: Wire) {
         let (before, after) = (Answer::on(wire).unfinished(), Answer::on(wire).text("ab").unfinished());
         let frames: Vec<&str> = after[before.len()..].split_inclusive("\n\n").collect();
         let (first, piece) = match wire {
-            Wire::Messages | Wire::Responses | Wire::Subscription => (frames[0], frames[1]),
+            Wire::Messages | Wire::Responses | Wire::Subscription | Wire::Gateway => (frames[0], frames[1]),
             Wire::Completions | Wire::Contents | Wire::Chunks | Wire::Converse => ("", frames[0]),
         };
         let long = format!("{}\"", "x".repeat(1 << 20));
@@ -588,6 +597,10 @@ async fn an_abort_keeps_what_came(wire: Wire) {
             let open = format!(r#"{{"type":"response.output_item.added","output_index":2,"item":{item}}}"#);
             (start.unfinished(), format!("data: {open}\n\n"))
         }
+        Wire::Gateway => {
+            let open = r#"{"type":"toolcall_start","contentIndex":2,"id":"t2","toolName":"n"}"#;
+            (start.unfinished(), format!("data: {open}\n\n"))
+        }
         // Its calls end with the answer.
         Wire::Completions | Wire::Chunks => (start.tool_call("t2", "n", "").unfinished(), String::new()),
         // And these come whole.
@@ -621,7 +634,7 @@ async fn an_abort_keeps_what_came(wire: Wire) {
     let calls: Vec<_> = end.message.tool_calls().map(|call| call.id.as_str()).collect();
     match wire {
         Wire::Messages => assert_eq!((calls.as_slice(), end.message.usage.input), (["t1"].as_slice(), 10)),
-        Wire::Responses | Wire::Subscription | Wire::Converse => assert_eq!(calls, ["t1"]),
+        Wire::Responses | Wire::Subscription | Wire::Converse | Wire::Gateway => assert_eq!(calls, ["t1"]),
         Wire::Completions | Wire::Chunks => assert_eq!(calls, [""; 0]),
         Wire::Contents => assert_eq!(calls, ["t1", "t2"]),
     }

@@ -28,6 +28,8 @@ mod encode_converse;
 #[cfg(test)]
 mod encode_mistral;
 #[cfg(test)]
+mod encode_pi_messages;
+#[cfg(test)]
 mod encode_responses;
 #[cfg(test)]
 mod fuzz;

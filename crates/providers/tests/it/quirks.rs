@@ -13,7 +13,7 @@ use crate::encode::{assistant, call, request, result, thinking, user};
 use crate::wires::{self, Wire, api};
 use crate::{
     encode, encode_codex, encode_completions, encode_contents, encode_converse, encode_mistral,
-    encode_responses,
+    encode_pi_messages, encode_responses,
 };
 
 /// A call and its result, thinking with and without proof, and words behind the result.
@@ -26,6 +26,7 @@ fn messages(wire: Wire) -> Vec<Message> {
         Wire::Subscription => encode_codex::own(content),
         Wire::Chunks => encode_mistral::own(content),
         Wire::Converse => encode_converse::own(content),
+        Wire::Gateway => encode_pi_messages::own(content),
     };
     vec![
         user(vec![Content::text("Hi")]),
@@ -48,6 +49,7 @@ fn asked(wire: Wire, compat: &str) -> ModelRequest {
         Wire::Subscription => encode_codex::model(),
         Wire::Chunks => encode_mistral::model(),
         Wire::Converse => encode_converse::model(),
+        Wire::Gateway => encode_pi_messages::model(),
     };
     model.compat = Json::parse(compat).ok();
     ModelRequest { thinking: Thinking::Medium, ..request(model, messages(wire)) }

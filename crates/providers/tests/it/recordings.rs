@@ -13,7 +13,7 @@ fn model(wire: Wire) -> Arc<Model> {
     let cost = Prices { input: 3.0, output: 15.0, cache_read: 0.3, cache_write: 3.75, ..Prices::default() };
     let (id, provider) = match wire {
         Wire::Messages => ("claude-test-1".into(), "anthropic".into()),
-        Wire::Completions | Wire::Responses | Wire::Subscription | Wire::Chunks => {
+        Wire::Completions | Wire::Responses | Wire::Subscription | Wire::Chunks | Wire::Gateway => {
             ("test-1".into(), "testing".into())
         }
         Wire::Contents => ("gemini-3-test".into(), "google".into()),
@@ -48,6 +48,7 @@ fn directory(wire: Wire) -> &'static str {
         Wire::Chunks => "tests/recordings/chunks",
         // As text; what is decoded are its frames.
         Wire::Converse => "tests/recordings/converse",
+        Wire::Gateway => "tests/recordings/gateway",
     }
 }
 
@@ -67,7 +68,7 @@ fn recordings() -> Vec<Recording> {
             bytes: wire.bytes(&std::fs::read_to_string(&path).unwrap()),
         }));
     }
-    assert_eq!(all.len(), 14 + 21 + 39 + 21 + 4 + 10 + 24);
+    assert_eq!(all.len(), 14 + 21 + 39 + 21 + 4 + 10 + 24 + 7);
     all
 }
 

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use quipu_protocol::{Model, ModelError, UnixMs};
 use quipu_providers::{
     AnswerDecoder, AnthropicMessages, BedrockConverse, BedrockPlace, CallOptions, Credentials,
-    GoogleGenerativeAi, MistralConversations, OpenAiCompletions, OpenAiResponses, Provider, anthropic,
-    bedrock, google, mistral, openai, openai_responses,
+    GoogleGenerativeAi, MistralConversations, OpenAiCompletions, OpenAiResponses, PiMessages, Provider,
+    anthropic, bedrock, google, mistral, openai, openai_responses, pi_messages,
 };
 pub(crate) use quipu_testkit::Wire;
 
-pub(crate) const WIRES: [Wire; 7] = [
+pub(crate) const WIRES: [Wire; 8] = [
     Wire::Messages,
     Wire::Completions,
     Wire::Responses,
@@ -18,6 +18,7 @@ pub(crate) const WIRES: [Wire; 7] = [
     Wire::Subscription,
     Wire::Chunks,
     Wire::Converse,
+    Wire::Gateway,
 ];
 /// The header that names the account of a subscription: with it any token will do.
 pub(crate) const ACCOUNT: (&str, &str) = ("chatgpt-account-id", "account-of-test");
@@ -31,6 +32,7 @@ pub(crate) fn api(wire: Wire) -> &'static str {
         Wire::Subscription => openai_responses::SUBSCRIPTION_API,
         Wire::Chunks => mistral::API,
         Wire::Converse => bedrock::API,
+        Wire::Gateway => pi_messages::API,
     }
 }
 
@@ -41,6 +43,7 @@ pub(crate) fn path(wire: Wire) -> &'static str {
         Wire::Completions | Wire::Chunks => "/v1/chat/completions",
         Wire::Responses => "/v1/responses",
         Wire::Subscription => "/codex/responses",
+        Wire::Gateway => "/messages",
         Wire::Contents => "/v1beta/models/test-model:streamGenerateContent?alt=sse",
         Wire::Converse => "/model/test-model/converse-stream",
     }
@@ -69,6 +72,7 @@ pub(crate) fn provider(
             let place = BedrockPlace { base_url, region: "us-east-1".into(), force_cache: false };
             Arc::new(BedrockConverse::new(model, credentials, headers, options, place)?)
         }
+        pi_messages::API => Arc::new(PiMessages::new(model, credentials, headers, options)?),
         other => panic!("no such wire: {other}"),
     })
 }
@@ -81,5 +85,6 @@ pub(crate) fn decoder(wire: Wire, model: Arc<Model>, timestamp: UnixMs) -> Box<d
         Wire::Contents => google::decoder(model, timestamp),
         Wire::Chunks => mistral::decoder(model, timestamp),
         Wire::Converse => bedrock::decoder(model, timestamp),
+        Wire::Gateway => pi_messages::decoder(model, timestamp),
     }
 }
