@@ -209,7 +209,7 @@ fn fuzz_google_stream() {
     driver::run(
         bolero::check!(name = "google_stream"),
         "fuzz_google_stream",
-        &["it/__fuzz__/google_stream/corpus", RECORDINGS[2]],
+        &["it/__fuzz__/google_stream/corpus", RECORDINGS[3]],
         &words(&[JSON, STREAM]),
         law,
     );
@@ -225,7 +225,7 @@ fn fuzz_converse_stream() {
     driver::run(
         bolero::check!(name = "converse_stream"),
         "fuzz_converse_stream",
-        &["it/__fuzz__/converse_stream/corpus", RECORDINGS[4]],
+        &["it/__fuzz__/converse_stream/corpus", RECORDINGS[6]],
         &words(&[JSON, STREAM]),
         law,
     );
@@ -261,7 +261,7 @@ fn fuzz_gateway_stream() {
     driver::run(
         bolero::check!(name = "gateway_stream"),
         "fuzz_gateway_stream",
-        &["it/__fuzz__/gateway_stream/corpus", RECORDINGS[6]],
+        &["it/__fuzz__/gateway_stream/corpus", RECORDINGS[7]],
         &words(&[JSON, STREAM]),
         law,
     );
