@@ -27,7 +27,7 @@ pub(crate) async fn run(args: &AuthArgs) -> Result<(), Failure> {
         Some(AuthAction::Remove { provider }) => {
             let removed = AuthFile::new(&home.dir).remove(provider).map_err(Failure::failed)?;
             forget_key_use(&home.dir, provider).map_err(Failure::failed)?;
-            note(if removed { "Removed." } else { "No key and no login was stored for this provider." });
+            note(if removed { "Removed." } else { "No key was stored for this provider, and no login." });
             Ok(())
         }
     }

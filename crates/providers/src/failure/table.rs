@@ -165,6 +165,7 @@ pub(super) const ROWS: &[Row] = &[
             "out of budget",
             "billing_error",
             "billing_disabled",
+            "usage_not_included",
             "余额不足",
         ],
     ),

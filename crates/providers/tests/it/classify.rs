@@ -50,10 +50,10 @@ fn errors(wire: Wire) -> Vec<(Reply, K)> {
         (Reply::raw("not HTTP at all\r\n\r\n"), K::Network),
         (Reply::reset(), K::Network),
         (Reply::never(), K::Timeout),
-        (Reply::sse(begun.clone()).then_reset(), K::Network),
-        (Reply::sse(begun.clone()).then_hang(), K::Timeout),
-        (Reply::sse(begun.clone()).then_cut(), K::Network),
-        (Reply::sse(begun), K::StreamEnded),
+        (Reply::stream_on(wire, &begun).then_reset(), K::Network),
+        (Reply::stream_on(wire, &begun).then_hang(), K::Timeout),
+        (Reply::stream_on(wire, &begun).then_cut(), K::Network),
+        (Reply::stream_on(wire, &begun), K::StreamEnded),
     ];
     all.extend(
         (400..=599).map(|status| (Reply::new(status, "application/json", ""), kind_of_status(status))),

@@ -52,7 +52,11 @@ fn request(method: &str, url: &str, headers: &BTreeMap<String, String>, body: &s
     json!({ "method": method, "url": url, "headers": headers, "body": params(body) })
 }
 
-fn recorded(flow: &str) -> (Option<(String, BTreeMap<String, String>)>, Vec<Value>) {
+/// A page, and the parameters of its query.
+type Page = (String, BTreeMap<String, String>);
+
+/// The page and the requests of a recorded login.
+fn recorded(flow: &str) -> (Option<Page>, Vec<Value>) {
     let all: Value = serde_json::from_str(include_str!("../recordings/logins.json")).unwrap();
     let flow = &all["flows"][flow];
     let authorize = flow["authorize"].as_str().map(|url| {

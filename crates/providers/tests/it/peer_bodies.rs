@@ -187,6 +187,8 @@ fn sent(peer: &[PathBuf; 2], asked: &[String]) -> Vec<Value> {
         .arg(script)
         .arg(&peer[1])
         .env_clear()
+        // Its cloud library signs with what it is given, over a connection that the recorder has.
+        .envs([("AWS_REGION", "us-east-1"), ("AWS_BEDROCK_FORCE_HTTP1", "1"), ("AWS_BEDROCK_SKIP_AUTH", "1")])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -252,7 +254,10 @@ fn bodies_differ_from_the_peers_where_the_list_says_so() {
     let mut unlisted = Vec::new();
     for ((wire, (row, request)), theirs) in rows.iter().zip(&theirs) {
         let (api, row) = (api(*wire), *row);
-        let Some(sent) = theirs["body"].as_str() else { panic!("{api} {row}: {theirs}") };
+        let Some(sent) = theirs["body"].as_str() else {
+            unlisted.push(format!("{api} {row}: {theirs}"));
+            continue;
+        };
         let sent: Value = serde_json::from_str(sent).unwrap();
         let mut found = BTreeMap::new();
         differences("", Some(&body(request)), Some(&sent), &mut found);

@@ -162,7 +162,7 @@ async fn usage_limit_names_plan_and_reset() {
         "resets_at":1777936568,"resets_in_seconds":13872}}"#;
     let (end, requests) = limited(body).await;
     let error = end.error.unwrap();
-    assert_eq!((error.kind, error.status, requests), (ModelErrorKind::Quota, Some(429), 1));
+    assert_eq!((error.kind, error.status, requests), (ModelErrorKind::UsageLimit, Some(429), 1));
     assert_eq!(error.retry_after, Some(Duration::from_secs(13_872)));
     assert!(error.message.contains("has been reached (plan plus, resets in 3 h 52 min)."), "{error}");
     // With the time alone, which lies in the past here.
@@ -170,7 +170,7 @@ async fn usage_limit_names_plan_and_reset() {
     assert_eq!((end.error, requests), (None, 2));
     let far = body.replace(",\"resets_in_seconds\":13872", "").replace("1777936568", "4102444800");
     let error = limited(&far).await.0.error.unwrap();
-    assert_eq!(error.kind, ModelErrorKind::Quota);
+    assert_eq!(error.kind, ModelErrorKind::UsageLimit);
     assert!(
         error.message.contains(" d ") && error.retry_after.is_some_and(|wait| wait.as_secs() > 86_400),
         "{error}"

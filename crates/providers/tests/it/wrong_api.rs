@@ -69,7 +69,7 @@ async fn local_server_with_another_api_is_named() {
         let (url, thread) = serve(r#"{"data":[{"id":"small"},{"id":"large"}]}"#, 2);
         let message = failure(wire, &url).await;
         let expected = match wire {
-            Wire::Completions => "This server has no model mine; it has small, large.",
+            Wire::Completions | Wire::Chunks => "This server has no model mine; it has small, large.",
             _ => r#"set "api": "openai-completions" for it in models.json."#,
         };
         assert!(message.ends_with(expected), "{wire:?}: {message}");
