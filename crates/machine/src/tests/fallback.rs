@@ -157,11 +157,11 @@ fn next_model_continues_a_run_and_the_half_answer_is_dropped() {
     assert_eq!((ladder.called(), ladder.dropped()), (vec!["m", "b"], 1));
     assert_eq!(ladder.answers_kept(), ["hello"]);
     assert!(ladder.notes[0].contains("p/m") && ladder.notes[0].contains("p/b"), "{:?}", ladder.notes);
-    let epochs = ladder.entries.iter().filter_map(|entry| match &**entry {
+    let mut epochs = ladder.entries.iter().filter_map(|entry| match &**entry {
         Entry::Epoch(epoch) => Some(epoch),
         _ => None,
     });
-    let fallback = epochs.last().unwrap().fallback.as_ref().unwrap();
+    let fallback = epochs.next_back().unwrap().fallback.as_ref().unwrap();
     assert_eq!((fallback.model.as_str(), fallback.reason), ("m", ModelErrorKind::Overloaded));
     let failed = ladder.entries.iter().filter(
         |entry| matches!(&***entry, Entry::Meta(json) if json.get().contains("quipu.fallback") && json.get().contains("overloaded")),

@@ -146,7 +146,7 @@ impl Keys {
             });
             KeyStatus { id: profile.id, rest }
         };
-        ring.ordered(profiles, &uses, at).into_iter().map(status).collect()
+        ring.ordered(&profiles, &uses, at).into_iter().map(status).collect()
     }
 }
 
@@ -313,7 +313,7 @@ impl KeyRing {
         self.file.read().unwrap_or(known)
     }
 
-    fn ordered(&self, profiles: Vec<KeyProfile>, uses: &KeyUses, at: UnixMs) -> Vec<KeyProfile> {
+    fn ordered(&self, profiles: &[KeyProfile], uses: &KeyUses, at: UnixMs) -> Vec<KeyProfile> {
         let places: Vec<_> = profiles
             .iter()
             .map(|profile| KeyPlace {
@@ -335,7 +335,7 @@ impl KeyRing {
         let (at, uses) = (now(), self.uses());
         let rests = |id: &str| uses.keys.get(id).is_some_and(|used| used.rest(at, &self.model).is_some());
         let mut why = None;
-        for profile in self.ordered(self.keys.profiles(&self.provider, entries), &uses, at) {
+        for profile in self.ordered(&self.keys.profiles(&self.provider, entries), &uses, at) {
             if refused.is_some_and(|refused| refused == profile.id || rests(&profile.id)) {
                 continue;
             }
