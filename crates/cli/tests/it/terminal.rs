@@ -59,7 +59,7 @@ fn without_a_terminal_it_says_what_to_do() {
     assert!(ran.err.lines().count() < 4, "{}", ran.err);
     // A command that was mistyped, or that others have, is no task.
     for (word, meant) in
-        [("sesions", "quipu sessions"), ("login", "quipu auth set"), ("serach", "quipu search")]
+        [("sesions", "quipu sessions"), ("login", "quipu auth login"), ("serach", "quipu search")]
     {
         world.run(&[word]).fails(2, &["there is no command", meant, "quipu -p"]);
     }
