@@ -224,6 +224,8 @@ fn differences(
             }
         }
         (Some(ours), Some(theirs)) if ours == theirs => {}
+        // 1.0 is 1.
+        (Some(Value::Number(ours)), Some(Value::Number(theirs))) if ours.as_f64() == theirs.as_f64() => {}
         (ours, theirs) => {
             let show = |value: Option<&Value>| value.map_or("nothing".into(), ToString::to_string);
             let shown = format!("{} | {}", show(ours), show(theirs));
