@@ -419,7 +419,10 @@ impl Settings {
     /// [`Settings::provider_for`] says why). May run a command that the user's files name, for up to 10 s.
     pub fn credential(&self, provider: &str) -> Option<Credential> {
         match self.keys.several(provider, "") {
-            Some(several) => several.ok()?.known().map(|known| Credential::clone(&known)),
+            Some(several) => several.ok()?.known().map(|known| Credential {
+                identity: self.credential_source(provider).unwrap_or_else(|| known.identity.clone()),
+                ..Credential::clone(&known)
+            }),
             None => self.keys.look_up(provider).ok().flatten(),
         }
     }
