@@ -13,7 +13,7 @@ use super::stored::Keys;
 use super::use_file::{KeyUseFile, KeyUses};
 use super::{
     AuthEntry, AuthFile, AuthFileError, CallOutcome, Credential, CredentialError, CredentialRequest,
-    CredentialSource, Credentials,
+    CredentialSource, Credentials, Scheme,
 };
 use crate::catalogue;
 use crate::time::now;
@@ -165,11 +165,14 @@ impl CredentialSource for SeveralKeys {
         Box::pin(async move {
             let refused = request.refused.as_ref().map(|it| (it.identity.to_owned(), it.outcome));
             let ring = self.0.clone();
+            // A login is renewed before another key takes its place.
+            let renewed = ring.keys.renew(&ring.provider, ring.refused_token(request)).await;
             let next = move || {
                 let refused = refused.as_ref().map(|(identity, outcome)| (identity.as_str(), *outcome));
                 ring.next(refused)
             };
-            tokio::task::spawn_blocking(next).await.map_err(|_| CredentialError::Panicked)?
+            let next = tokio::task::spawn_blocking(next).await.map_err(|_| CredentialError::Panicked)?;
+            next.map_err(|none| renewed.err().unwrap_or(none))
         })
     }
 
@@ -226,7 +229,17 @@ impl KeyRing {
     /// # Errors
     /// When no key can be had: why, of the first.
     fn first(&self) -> Result<Credential, CredentialError> {
-        self.pick(&self.keys.auth, None)
+        // A login that has expired is renewed when it is asked for.
+        self.pick(&self.keys.auth, None, |_| true)
+    }
+
+    /// The token of the login that a server refused.
+    fn refused_token(&self, request: &CredentialRequest<'_>) -> Option<String> {
+        let refused = request.refused.as_ref().filter(|it| it.outcome == CallOutcome::Unauthorised)?;
+        match &self.state().given.get(refused.identity)?.scheme {
+            Scheme::Bearer(token) => Some(token.expose().to_owned()),
+            Scheme::Key(_) | Scheme::Header { .. } | Scheme::Signer(_) | Scheme::None => None,
+        }
     }
 
     /// The key for the next attempt, after one was refused or has expired: the same where it is another one by now, else
@@ -237,7 +250,8 @@ impl KeyRing {
     fn next(&self, refused: Option<(&str, CallOutcome)>) -> Result<Credential, CredentialError> {
         let unavailable = |error: AuthFileError| CredentialError::Unavailable { why: error.to_string() };
         let entries = AuthFile::new(&self.keys.home).read().map_err(unavailable)?.known;
-        let Some((refused, outcome)) = refused else { return self.pick(&entries, None) };
+        let is_usable = |credential: &Credential| credential.expiry.allows(now());
+        let Some((refused, outcome)) = refused else { return self.pick(&entries, None, is_usable) };
         let last = self.state().given.get(refused).cloned();
         if matches!(outcome, CallOutcome::Unauthorised | CallOutcome::Revoked) {
             if let Some(AuthEntry::ApiKey { key: Some(key), .. }) = entries.get(refused) {
@@ -251,7 +265,7 @@ impl KeyRing {
                 return Ok(self.give(again));
             }
         }
-        match (self.pick(&entries, Some(refused)), last) {
+        match (self.pick(&entries, Some(refused), is_usable), last) {
             (Err(_), Some(last)) => match self.state().problem.clone() {
                 Some(why) => Err(CredentialError::Unavailable { why }),
                 None => Ok(last),
@@ -331,6 +345,7 @@ impl KeyRing {
         &self,
         entries: &BTreeMap<String, AuthEntry>,
         refused: Option<&str>,
+        is_usable: impl Fn(&Credential) -> bool,
     ) -> Result<Credential, CredentialError> {
         let (at, uses) = (now(), self.uses());
         let rests = |id: &str| uses.keys.get(id).is_some_and(|used| used.rest(at, &self.model).is_some());
@@ -340,8 +355,8 @@ impl KeyRing {
                 continue;
             }
             match self.get(&profile, entries) {
-                Ok(Some(credential)) => return Ok(self.give(credential)),
-                Ok(None) => {}
+                Ok(Some(credential)) if is_usable(&credential) => return Ok(self.give(credential)),
+                Ok(_) => {}
                 Err(problem) => drop(why.get_or_insert(problem)),
             }
         }

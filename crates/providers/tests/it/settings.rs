@@ -293,10 +293,10 @@ fn secrets_and_their_variables_are_known() {
     let missing = error(&poor, &model, None);
     assert!(missing.message.contains("FAKE_KEY"), "{missing}");
 
-    model.api = "pi-messages".into();
+    model.api = "no-such-api".into();
     let unsupported = error(&settings, &model, None);
     assert_eq!(unsupported.kind, ModelErrorKind::InvalidRequest);
-    assert!(unsupported.message.contains("pi-messages"));
+    assert!(unsupported.message.contains("no-such-api"));
 }
 
 #[test]
