@@ -52,12 +52,12 @@ pub(crate) fn key_json(key: &KeyStatus) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quipu_providers::KeyRest;
+    use quipu_providers::KeyPause;
 
     #[test]
     fn rests_of_keys_are_shown_in_words() {
         let check = |rest: Option<(UnixMs, Option<&str>)>, expect: &str| {
-            let rest = rest.map(|(until, model)| KeyRest {
+            let rest = rest.map(|(until, model)| KeyPause {
                 until,
                 after: "a refusal",
                 model: model.map(str::to_owned),

@@ -131,7 +131,7 @@ impl Catalogue {
                 Self { source: Some(parsed.source), groups }
             }
             Err(error) => {
-                let advice = "Take it anew with `quipu models --refresh`, or remove it";
+                let advice = "Take it anew, or remove it";
                 warnings.push(Warning(format!("{error}; only the built-in models are known. {advice}.")));
                 Self::default()
             }

@@ -60,7 +60,7 @@ pub use catalogue_file::{
 };
 pub use credentials::{
     AgentLogin, AuthFile, AuthFileError, CallOutcome, Credential, CredentialError, CredentialRequest,
-    CredentialSource, Credentials, Expiry, HeaderText, InvalidCredential, KeyRest, KeyStatus,
+    CredentialSource, Credentials, Expiry, HeaderText, InvalidCredential, KeyPause, KeyStatus,
     MAX_CREDENTIALS_PER_CALL, RefusedCredential, Scheme, Secret, Sign, SignRequest, SourceFailure,
     StoredKeys, StoredLogin, forget_key_use,
 };

@@ -7,7 +7,6 @@ use serde::Deserialize;
 
 use crate::failure::quote;
 use crate::net::{self, LocalRoute};
-use crate::openai;
 use crate::target::Target;
 
 /// How long the server may take to list its models.
@@ -17,6 +16,9 @@ const MAX_LIST: usize = 256 << 10;
 /// Models that are named at most.
 const NAMED: usize = 5;
 
+/// The APIs that there are, one a line.
+const APIS: &str = include_str!("../data/wires.txt");
+
 /// What to correct after an answer of 404 to `body`, as a sentence. Asks a server on this machine for its models, without
 /// a credential, and no other.
 pub(crate) async fn hint(target: &Target, body: &[u8]) -> Option<String> {
@@ -25,7 +27,8 @@ pub(crate) async fn hint(target: &Target, body: &[u8]) -> Option<String> {
         return None;
     }
     let models = tokio::time::timeout(PATIENCE, listed(&target.url)).await.ok()??;
-    let spoken = openai::API;
+    // The one that servers on this machine have.
+    let spoken = APIS.lines().find(|api| api.ends_with("-completions"))?;
     if !target.url.path().ends_with("/chat/completions") {
         return Some(format!(
             "This server has no {}; it lists its models as servers with the API {spoken:?} do. If it is one, set \"api\": \
@@ -34,10 +37,10 @@ pub(crate) async fn hint(target: &Target, body: &[u8]) -> Option<String> {
         ));
     }
     #[derive(Deserialize)]
-    struct Asked {
+    struct Request {
         model: String,
     }
-    let Asked { model } = serde_json::from_slice(body).ok()?;
+    let Request { model } = serde_json::from_slice(body).ok()?;
     if models.is_empty() || models.contains(&model) {
         return None;
     }
@@ -50,10 +53,10 @@ pub(crate) async fn hint(target: &Target, body: &[u8]) -> Option<String> {
 async fn listed(url: &Url) -> Option<Vec<String>> {
     #[derive(Deserialize)]
     struct List {
-        data: Vec<Listed>,
+        data: Vec<ListedModel>,
     }
     #[derive(Deserialize)]
-    struct Listed {
+    struct ListedModel {
         id: String,
     }
     let place = url.join("/v1/models").ok()?;

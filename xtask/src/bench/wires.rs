@@ -80,7 +80,7 @@ impl Wire {
             }
             Self::Contents => {
                 let mut chunks: Vec<_> =
-                    deltas.iter().map(|text| contents(json!({ "text": text }))).collect();
+                    deltas.iter().map(|text| contents(&json!({ "text": text }))).collect();
                 end_contents(&mut chunks);
                 chunks
             }
@@ -112,7 +112,7 @@ impl Wire {
             Self::Contents => {
                 let arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
                 let mut chunks =
-                    vec![contents(json!({ "functionCall": { "id": id, "name": tool, "args": arguments } }))];
+                    vec![contents(&json!({ "functionCall": { "id": id, "name": tool, "args": arguments } }))];
                 end_contents(&mut chunks);
                 chunks
             }
@@ -152,7 +152,7 @@ fn completions(deltas: impl IntoIterator<Item = Value>, stop: &str) -> Vec<Value
     chunks
 }
 
-fn contents(part: Value) -> Value {
+fn contents(part: &Value) -> Value {
     let content = json!({ "role": "model", "parts": [part] });
     json!({ "candidates": [{ "index": 0, "content": content }], "modelVersion": "m", "responseId": "r_1" })
 }

@@ -37,7 +37,7 @@ fn serve(answer: Vec<u8>) -> (String, std::thread::JoinHandle<()>) {
     let thread = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         let mut request = [0; 4096];
-        stream.read(&mut request).unwrap();
+        assert!(stream.read(&mut request).unwrap() > 0);
         stream.write_all(&answer).ok();
     });
     (url, thread)

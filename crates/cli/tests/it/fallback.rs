@@ -44,7 +44,7 @@ fn fallback_models_continue_a_run_and_the_next_returns() {
 }
 
 #[test]
-fn all_failed_models_are_named_in_the_error() {
+fn error_names_all_models_that_failed() {
     let world = World::new([overloaded(), overloaded()]);
     let set = json!({ "fallbackModels": ["nobody/none", "testing/thinker"], "retry": { "enabled": false } });
     settings(&world, &set);

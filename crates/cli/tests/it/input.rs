@@ -47,8 +47,14 @@ fn models_and_providers_that_nobody_knows() {
     world.run(&["-p", "--provider", "no-such", "hi"]).fails(2, &["no provider", "no-such", "quipu auth"]);
     world.run(&["-p", "--provider", "no-such", "--model", "x", "hi"]).fails(2, &["no-such", "quipu models"]);
     // One that speaks a wire which we do not.
+    let usual = std::fs::read_to_string(world.path("home/.quipu/models.json")).unwrap();
+    let mut changed: serde_json::Value = serde_json::from_str(&usual).unwrap();
+    changed["providers"]["odd"] = serde_json::json!({
+        "baseUrl": "http://127.0.0.1:9/v1", "api": "odd-wire", "models": [{ "id": "odd-1" }]
+    });
+    std::fs::write(world.path("home/.quipu/models.json"), changed.to_string()).unwrap();
     let all = world.run(&["models", "--all", "--json"]).ok().json_lines();
-    let other = all.iter().find(|model| model["supported"] == false && model["provider"] != "azure").unwrap();
+    let other = all.iter().find(|model| model["supported"] == false && model["provider"] == "odd").unwrap();
     let args = [
         "-p",
         "--provider",
@@ -65,6 +71,7 @@ fn models_and_providers_that_nobody_knows() {
             .message()
             .contains(other["id"].as_str().unwrap())
     );
+    std::fs::write(world.path("home/.quipu/models.json"), usual).unwrap();
     world.run(&["-p", "hi"]).ok();
     // The session keeps its model; without it, it says so, and another can be named.
     let file = std::fs::read_to_string(world.path("home/.quipu/models.json")).unwrap();

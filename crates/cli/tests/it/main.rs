@@ -20,6 +20,7 @@ mod browser;
 mod budget;
 #[cfg(test)]
 mod caches;
+#[cfg(test)]
 mod catalogue;
 #[cfg(test)]
 mod cloud;

@@ -20,9 +20,9 @@ use crate::support::{Fake, LiveSession, World, call, echo, say};
 
 /// Models by their names, each with what carries requests to it.
 #[derive(Default)]
-struct Known(BTreeMap<String, (Arc<Model>, Arc<dyn Provider>)>);
+struct KnownModels(BTreeMap<String, (Arc<Model>, Arc<dyn Provider>)>);
 
-impl Known {
+impl KnownModels {
     fn with(mut self, id: &str, provider: Arc<dyn Provider>) -> Self {
         let model = Model {
             id: id.into(),
@@ -36,7 +36,7 @@ impl Known {
     }
 }
 
-impl Models for Known {
+impl Models for KnownModels {
     fn find(&self, provider: &str, id: &str) -> Result<(Arc<Model>, Arc<dyn Provider>), ModelLookupError> {
         let name = format!("{provider}/{id}");
         let missing = || ModelLookupError::Failed { why: format!("there is no {name}") };
@@ -65,7 +65,7 @@ fn fails(kind: ModelErrorKind, text: &str) -> crate::support::Reply {
     crate::support::Reply { error: Some(kind), ..say(text) }
 }
 
-async fn create(world: &World, known: Known, names: &[&str]) -> LiveSession {
+async fn create(world: &World, known: KnownModels, names: &[&str]) -> LiveSession {
     let fallbacks = names.iter().map(ToString::to_string).collect();
     let models = Some(Arc::new(known) as Arc<dyn Models>);
     world.create_with(SessionOptions { models, fallbacks, ..world.options() }).await
@@ -131,7 +131,7 @@ async fn fallback_continues_a_run_without_repeating_tools() {
     world.tools = vec![tool];
     let fake = Arc::new(Fake::default());
     fake.push([say("from the other")]);
-    let known = Known::default().with("b", fake.clone());
+    let known = KnownModels::default().with("b", fake.clone());
     let live = create(&world, known, &["elsewhere/none", "elsewhere/b"]).await;
     assert_eq!(live.run("a").await, Outcome::Done);
     assert_eq!(*runs.lock().unwrap(), 1);
@@ -164,7 +164,7 @@ async fn fallback_continues_a_run_without_repeating_tools() {
 async fn local_model_falls_back_to_local_models_only() {
     let world = World::with([fails(ModelErrorKind::Server, "")]);
     let (far, near) = (Arc::new(Fake::default()), Arc::new(Fake::default()));
-    let known = Known::default().with("far", Arc::new(Remote(far.clone()))).with("near", near.clone());
+    let known = KnownModels::default().with("far", Arc::new(Remote(far.clone()))).with("near", near.clone());
     let live = create(&world, known, &["elsewhere/far", "elsewhere/near"]).await;
     assert_eq!(live.run("a").await, Outcome::Done);
     assert_eq!((far.bodies().len(), near.bodies().len()), (0, 1));
@@ -175,7 +175,7 @@ async fn local_model_falls_back_to_local_models_only() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn session_without_fallbacks_fails_as_before() {
     let world = World::with([fails(ModelErrorKind::Server, "half")]);
-    let live = create(&world, Known::default(), &[]).await;
+    let live = create(&world, KnownModels::default(), &[]).await;
     assert!(matches!(live.run("a").await, Outcome::Failed(error) if error.kind == ModelErrorKind::Server));
     let screen = Screen::of(&live);
     assert_eq!((screen.shown, screen.dropped), (vec!["half".to_owned()], 0));

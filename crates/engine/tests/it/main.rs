@@ -70,6 +70,7 @@ mod pressure;
 mod provenance;
 #[cfg(test)]
 mod prune;
+#[cfg(test)]
 mod purposes;
 #[cfg(test)]
 mod reconnect;

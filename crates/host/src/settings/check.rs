@@ -124,7 +124,7 @@ impl Item {
     fn wanted(self) -> &'static str {
         match self {
             Self::Model => "the name of a model",
-            Self::Credential => "the name of a key, as `quipu auth` lists it",
+            Self::Credential => "the name of a key: PROVIDER, or PROVIDER:NAME",
             Self::Head => {
                 "the name of another program's head, such as \"PI_HEAD\" (letters, digits, `_`, `-`, `.`; not beginning with \
                  `quipu`)"

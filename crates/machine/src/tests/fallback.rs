@@ -173,7 +173,7 @@ fn next_model_continues_a_run_and_the_half_answer_is_dropped() {
 }
 
 #[test]
-fn all_models_that_failed_are_named() {
+fn models_that_failed_are_named() {
     let mut ladder = Ladder::new();
     ladder.fails(error(ModelErrorKind::Auth));
     ladder.finds(Some("b"));

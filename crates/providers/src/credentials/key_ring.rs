@@ -48,12 +48,12 @@ pub struct KeyStatus {
     /// `PROVIDER` or `PROVIDER:NAME` of `auth.json`, the variable of the environment, or `models.json`.
     pub id: String,
     /// Until when the key is used only if no other can be, and why. `None`: it can be used.
-    pub rest: Option<KeyRest>,
+    pub rest: Option<KeyPause>,
 }
 
 /// A time in which a key rests.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeyRest {
+pub struct KeyPause {
     /// Its end, in milliseconds since the epoch.
     pub until: UnixMs,
     /// Why: `a refusal`, `too many requests` and so on.
@@ -139,7 +139,7 @@ impl Keys {
         let uses = ring.uses();
         let status = |profile: KeyProfile| {
             let rest = uses.keys.get(&profile.id).and_then(|used| used.any_rest(at));
-            let rest = rest.map(|rest| KeyRest {
+            let rest = rest.map(|rest| KeyPause {
                 until: rest.until,
                 after: rest.reason.text(),
                 model: rest.model.clone(),

@@ -72,7 +72,7 @@ impl RestReason {
 /// A time in which a key is used only where no other can be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Rest {
+pub(crate) struct PauseWindow {
     pub(crate) until: UnixMs,
     pub(crate) reason: RestReason,
     /// The only model that it concerns; `None` for all.
@@ -90,10 +90,10 @@ pub(crate) struct KeyUse {
     failures: BTreeMap<RestReason, u32>,
     /// A short window, after what may pass.
     #[serde(skip_serializing_if = "Option::is_none")]
-    cooldown: Option<Rest>,
+    cooldown: Option<PauseWindow>,
     /// A long one, after what a person has to settle.
     #[serde(skip_serializing_if = "Option::is_none")]
-    disabled: Option<Rest>,
+    disabled: Option<PauseWindow>,
 }
 
 impl KeyUse {
@@ -146,20 +146,21 @@ impl KeyUse {
             }
             None => {
                 let model = (reason == RestReason::RateLimited).then(|| model.to_owned());
-                *window = Some(Rest { until, reason, model });
+                *window = Some(PauseWindow { until, reason, model });
             }
         }
     }
 
     /// The window that ends last, for whatever model.
-    pub(crate) fn any_rest(&self, now: UnixMs) -> Option<&Rest> {
+    pub(crate) fn any_rest(&self, now: UnixMs) -> Option<&PauseWindow> {
         let both = self.disabled.iter().chain(&self.cooldown).filter(|rest| rest.until > now);
         both.max_by_key(|rest| rest.until)
     }
 
     /// The window that keeps it from being used with this model.
-    pub(crate) fn rest(&self, now: UnixMs, model: &str) -> Option<&Rest> {
-        let concerns = |rest: &&Rest| rest.until > now && rest.model.as_deref().is_none_or(|it| it == model);
+    pub(crate) fn rest(&self, now: UnixMs, model: &str) -> Option<&PauseWindow> {
+        let concerns =
+            |rest: &&PauseWindow| rest.until > now && rest.model.as_deref().is_none_or(|it| it == model);
         let both = self.disabled.iter().chain(&self.cooldown).filter(concerns);
         both.max_by_key(|rest| rest.until)
     }
@@ -275,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn only_failures_of_a_key_make_it_rest() {
+    fn failures_of_a_key_make_it_rest() {
         use ModelErrorKind as K;
         for kind in [K::Timeout, K::Server, K::InvalidRequest, K::Malformed, K::UnknownModel, K::Aborted] {
             assert_eq!(RestReason::of(CallOutcome::of(Some(kind))), None, "{kind:?}");

@@ -29,7 +29,7 @@ pub use auth_file::{AuthFile, AuthFileError};
 pub use credential::{Credential, Expiry, HeaderText, Scheme};
 pub use error::{CredentialError, InvalidCredential, SourceFailure};
 pub use handle::{Credentials, MAX_CREDENTIALS_PER_CALL};
-pub use key_ring::{KeyRest, KeyStatus, forget_key_use};
+pub use key_ring::{KeyPause, KeyStatus, forget_key_use};
 pub use login::StoredLogin;
 pub use secret::Secret;
 pub use sign::{Sign, SignRequest};

@@ -49,6 +49,7 @@ mod logins_recorded;
 mod model_sources;
 #[cfg(test)]
 mod peer_bodies;
+#[cfg(test)]
 mod quirks;
 #[cfg(test)]
 mod recordings;
@@ -61,4 +62,5 @@ mod subscription;
 #[cfg(test)]
 mod wires;
 
+#[cfg(test)]
 mod wrong_api;

@@ -55,7 +55,7 @@ fn asked(request: &ModelRequest) -> String {
         tools: &'a [ToolSpec],
     }
     #[derive(Serialize)]
-    struct Asked<'a> {
+    struct Question<'a> {
         api: &'a str,
         model: &'a Model,
         context: Context<'a>,
@@ -67,7 +67,7 @@ fn asked(request: &ModelRequest) -> String {
     }
     let context =
         Context { system_prompt: &request.system, messages: &request.messages, tools: &request.tools };
-    let asked = Asked { api: &request.model.api, model: &request.model, context, options };
+    let asked = Question { api: &request.model.api, model: &request.model, context, options };
     serde_json::to_string(&asked).unwrap()
 }
 
