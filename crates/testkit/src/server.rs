@@ -39,6 +39,12 @@ impl CapturedRequest {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
+    /// Whether a client that was answered 404 asks for the models that there are, which no script is about. Who looks for
+    /// servers on this machine does not say who it is.
+    fn asks_what_is_here(&self) -> bool {
+        self.method == "GET" && self.path == "/v1/models" && self.header("user-agent").is_some()
+    }
+
     /// The beginning of a tunnel to `target`.
     pub(crate) fn tunnel(method: &str, target: String) -> Self {
         Self {
@@ -178,6 +184,12 @@ async fn answer_one(
     state: &State,
 ) -> std::io::Result<bool> {
     let Some(request) = read(connection).await? else { return Ok(false) };
+    if request.asks_what_is_here() {
+        connection
+            .write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+            .await?;
+        return Ok(false);
+    }
     // Before the request is shown, so that scripts and requests keep the same order.
     let reply = {
         let body = String::from_utf8_lossy(&request.body);

@@ -128,12 +128,15 @@ pub(super) async fn stored(
 #[cfg(test)]
 mod tests {
     /// Settings whose effect is looked for elsewhere, or that are read together with one of the table.
-    const ELSEWHERE: [&str; 26] = [
+    const ELSEWHERE: [&str; 29] = [
         "screenReader",
         "terminal.",
         "defaultModel",
         "defaultThinkingLevel",
         "enabledModels",
+        "purposeModels",
+        "fallback",
+        "keyOrder",
         "thinkingBudgets.",
         "retry.baseDelayMs",
         "retry.provider.",

@@ -145,7 +145,9 @@ impl KeyUse {
                 }
             }
             None => {
-                let model = (reason == RestReason::RateLimited).then(|| model.to_owned());
+                // What a server has too much of concerns the model; all else the account.
+                let is_of_model = matches!(reason, RestReason::RateLimited | RestReason::Overloaded);
+                let model = is_of_model.then(|| model.to_owned());
                 *window = Some(PauseWindow { until, reason, model });
             }
         }
@@ -240,6 +242,9 @@ mod tests {
 
     #[test]
     fn rate_limits_concern_one_model_until_another_fails() {
+        let mut state = KeyUse::default();
+        state.failed(START, RestReason::Overloaded, "m");
+        assert!(state.rest(START, "m").is_some() && state.rest(START, "n").is_none());
         let mut state = KeyUse::default();
         state.failed(START, RestReason::RateLimited, "m");
         assert!(state.rest(START, "m").is_some() && state.rest(START, "n").is_none());

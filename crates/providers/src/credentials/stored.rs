@@ -155,6 +155,9 @@ impl Keys {
             None => "Put".into(),
         };
         let why = if why.is_empty() { String::new() } else { format!(" ({why})") };
+        if let (Some(account), []) = (self.logins.account(provider), names.as_slice()) {
+            return format!("There is no credential for {provider}{why}. Log in to it ({account}).");
+        }
         let mut message = format!(
             "There is no credential for {provider}{why}. {set} {{\"{provider}\": {{\"type\": \"api_key\", \"key\": \
              \"…\"}}}} into {}.",
