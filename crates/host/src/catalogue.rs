@@ -1,10 +1,11 @@
 //! The catalogue of models that a person takes from a file or a URL.
 
-use std::io::{ErrorKind, Write as _};
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use quipu_providers::{CATALOGUE_FILE, NewCatalogue, fetch_catalogue};
 
+use crate::state_file::replace;
 use crate::{Failure, Home, iso, now};
 
 /// A catalogue that is kept now.
@@ -41,11 +42,7 @@ pub async fn refresh_catalogue(home: &Home, from: Option<&str>) -> Result<KeptCa
     let catalogue = fetch_catalogue(&from, &today).await.map_err(Failure::failed)?;
     let path = home.dir.join(CATALOGUE_FILE);
     let failed = |error: std::io::Error| Failure::failed(format!("{}: {error}", path.display()));
-    std::fs::create_dir_all(&home.dir).map_err(failed)?;
-    // Written aside, so that nobody ever reads half of it.
-    let mut aside = tempfile::Builder::new().prefix(".catalogue-").tempfile_in(&home.dir).map_err(failed)?;
-    aside.write_all(catalogue.text.as_bytes()).and_then(|()| aside.as_file().sync_all()).map_err(failed)?;
-    aside.persist(&path).map_err(|error| failed(error.error))?;
+    replace(&path, &catalogue.text).map_err(failed)?;
     Ok(KeptCatalogue { path, catalogue })
 }
 

@@ -85,10 +85,17 @@ impl StateFile {
         }
         let mut text = serde_json::to_string_pretty(&state).map_err(|error| failed(error.into()))?;
         text.push('\n');
-        // Written aside, so that nobody ever reads half of it.
-        let mut aside = tempfile::Builder::new().prefix(".state-").tempfile_in(dir).map_err(failed)?;
-        aside.write_all(text.as_bytes()).and_then(|()| aside.as_file().sync_all()).map_err(failed)?;
-        aside.persist(&self.path).map_err(|error| failed(error.error))?;
-        Ok(())
+        replace(&self.path, &text).map_err(failed)
     }
+}
+
+/// Puts a file of the home in the place of the one before: written aside, so that nobody ever reads half of it.
+pub(crate) fn replace(path: &Path, text: &str) -> std::io::Result<()> {
+    let dir = path.parent().unwrap_or(Path::new("/"));
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    let mut aside = tempfile::Builder::new().prefix(".state-").tempfile_in(dir)?;
+    aside.write_all(text.as_bytes())?;
+    aside.as_file().sync_all()?;
+    aside.persist(path).map_err(|error| error.error)?;
+    Ok(())
 }

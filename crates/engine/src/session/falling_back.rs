@@ -8,7 +8,7 @@ use quipu_providers::Provider;
 
 use super::task::Task;
 use super::{FoundFallback, ModelRoute};
-use crate::models::Models;
+use crate::models::{Models, may_see};
 
 /// Names of a list of models that count.
 pub const MOST_FALLBACKS: usize = 8;
@@ -17,7 +17,7 @@ impl Task {
     /// Looks for the next model that can be called.
     pub(super) fn find_fallback(&mut self, request: FallbackRequest) {
         let current = (self.machine.model().clone(), self.caller.provider());
-        let is_local = current.1.is_local();
+        let own = current.1.clone();
         if !self.left.iter().any(|(model, _)| Arc::ptr_eq(model, &current.0)) {
             self.left.push(current);
         }
@@ -27,7 +27,7 @@ impl Task {
             let run = request.run.clone();
             // It may read files, and run a command that knows a key.
             let search =
-                tokio::task::spawn_blocking(move || search(models.as_deref(), &names, &request, is_local));
+                tokio::task::spawn_blocking(move || search(models.as_deref(), &names, &request, &*own));
             let (result, route) = search.await.unwrap_or_else(|_| {
                 let notes = vec!["Looking for another model failed; this is a bug.".to_owned()];
                 (FallbackResult { next: MOST_FALLBACKS, model: None, notes }, None)
@@ -56,7 +56,7 @@ fn search(
     models: Option<&dyn Models>,
     names: &[String],
     request: &FallbackRequest,
-    is_local: bool,
+    own: &dyn Provider,
 ) -> (FallbackResult, Option<ModelRoute>) {
     let mut result = FallbackResult { next: names.len(), ..FallbackResult::default() };
     let Some(models) = models else { return (result, None) };
@@ -72,7 +72,7 @@ fn search(
         if request.tried.iter().any(is_same) {
             continue;
         }
-        if is_local && !provider.is_local() {
+        if !may_see(own, &*provider) {
             result.notes.push(format!(
                 "The fallback model {name} is not used: it is not on this machine, as the session's model is."
             ));

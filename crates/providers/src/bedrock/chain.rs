@@ -16,7 +16,7 @@ use crate::net::LocalRoute;
 
 /// The name of the service in signatures.
 const SERVICE: &str = "bedrock";
-/// What people are told when none of the places has keys.
+/// What to do when none of the places has keys, for people.
 pub(crate) const HINT: &str = "Credentials of AWS are used too: AWS_ACCESS_KEY_ID with AWS_SECRET_ACCESS_KEY, AWS_PROFILE, \
     a role of a container, or AWS_WEB_IDENTITY_TOKEN_FILE with AWS_ROLE_ARN. The region is that of AWS_REGION.";
 

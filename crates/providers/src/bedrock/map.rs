@@ -134,7 +134,7 @@ fn has_calls(message: &Message) -> bool {
     !prepare::is_broken(answer) && answer.content.iter().any(is_call)
 }
 
-/// Limits, sampling, and how the model is told to think.
+/// Limits, sampling, and the members for thinking.
 fn tail(request: &ModelRequest, traits: Traits, options: &CallOptions) -> BodyTail {
     let model = &*request.model;
     let (max_tokens, mut fields) = thinking(request, traits, options);

@@ -26,9 +26,9 @@ pub(crate) use place::BedrockPlace as Place;
 pub use stream::decoder;
 
 use crate::access::{self, Access, WireForm};
-use crate::call;
 use crate::credentials::{Credentials, InvalidCredential, Scheme};
 use crate::{Body, Call, CallEnd, CallOptions, Memory, Provider};
+use crate::{body, call};
 
 /// The wire's name in catalogues and messages.
 pub const API: &str = "bedrock-converse-stream";
@@ -125,10 +125,7 @@ impl Provider for BedrockConverse {
     }
 
     fn encode_next(&self, request: &ModelRequest, memory: &mut Memory) -> Result<Body, ModelError> {
-        let body = map::encode(request, &self.options, &self.place, memory)?;
-        debug_assert_eq!(Ok(&body.bytes), self.encode(request).as_ref(), "a memory changes no byte");
-        debug_assert_eq!(body.id, Body::of(body.bytes.clone()).id, "nor its hash");
-        Ok(body)
+        body::make_next(memory, |memory| map::encode(request, &self.options, &self.place, memory))
     }
 
     fn is_local(&self) -> bool {

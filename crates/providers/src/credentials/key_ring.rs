@@ -179,7 +179,7 @@ impl CredentialSource for SeveralKeys {
     fn report<'a>(&'a self, identity: &'a str, outcome: &'a CallOutcome) -> BoxFuture<'a, ()> {
         let (ring, identity, outcome) = (self.0.clone(), identity.to_owned(), *outcome);
         Box::pin(async move {
-            // What cannot be written is told with the next refusal.
+            // A failure to write is reported with the next refusal.
             drop(tokio::task::spawn_blocking(move || ring.report(&identity, outcome)).await);
         })
     }
@@ -323,7 +323,7 @@ impl KeyRing {
         if self.state().problem.is_some() {
             return known;
         }
-        // What is wrong with the file is told where something should be written to it.
+        // A file that cannot be read is reported where something should be written to it.
         self.file.read().unwrap_or(known)
     }
 

@@ -199,7 +199,7 @@ fn built_in() -> &'static BTreeMap<String, LoginRow> {
 }
 
 impl Logins {
-    /// The built-in logins, and those of `logins.json` in `home`. What cannot be used is told in the warnings.
+    /// The built-in logins, and those of `logins.json` in `home`. The warnings name what cannot be used.
     pub fn load(home: &Path, warnings: &mut Vec<Warning>) -> Self {
         let path = home.join("logins.json");
         let mut text = String::new();

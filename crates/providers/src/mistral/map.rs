@@ -110,7 +110,7 @@ pub(super) fn encode(
     growing.finish(memory, settles.then_some(State { calls, behind_result }), &last)
 }
 
-/// How hard to think, where the model can be told.
+/// The effort of thinking, for models that take one.
 fn effort(model: &Model, level: Thinking) -> Option<String> {
     let usual = || (level != Thinking::Off).then(|| EFFORT.to_owned());
     if model.reasoning { mapped(model, level).or_else(usual) } else { None }

@@ -66,11 +66,14 @@ impl Account {
         World::of(settings.provider_for(&model, None).unwrap(), model)
     }
 
-    /// What was asked, in order: `token` or the access token of a call.
+    /// What was asked, in order: `token`, or the key or access token of a call.
     fn asked(&self) -> Vec<String> {
         let asked = self.server.requests().into_iter().map(|request| match request.path.as_str() {
             "/token" => "token".to_owned(),
-            _ => request.header("authorization").unwrap_or_default().replace("Bearer ", ""),
+            _ => {
+                let token = || request.header("authorization").unwrap_or_default().replace("Bearer ", "");
+                request.header("x-api-key").map_or_else(token, str::to_owned)
+            }
         });
         asked.collect()
     }
@@ -356,18 +359,6 @@ async fn calls_go_where_their_token_says_with_its_headers() {
     assert_eq!((account.server.requests().len(), other.requests().len()), (2, 1));
 }
 
-/// What was asked, in order: `token`, the access token of a call, or its key.
-fn asked_with_keys(account: &Account) -> Vec<String> {
-    let asked = account.server.requests().into_iter().map(|request| match request.path.as_str() {
-        "/token" => "token".to_owned(),
-        _ => request.header("x-api-key").map_or_else(
-            || request.header("authorization").unwrap_or_default().replace("Bearer ", ""),
-            str::to_owned,
-        ),
-    });
-    asked.collect()
-}
-
 /// The account with a second key of its provider.
 fn with_key(account: &Account, expires: i64) {
     let mut entries = entry(0, expires);
@@ -381,16 +372,16 @@ async fn login_beside_a_key_is_renewed_before_the_key_is_used() {
     let account = Account::new([tokens(1), answer()]);
     with_key(&account, 1);
     assert_eq!(account.world().call().await.error, None);
-    assert_eq!(asked_with_keys(&account), ["token", "access-token-1"]);
+    assert_eq!(account.asked(), ["token", "access-token-1"]);
     // Refused.
     let account = Account::new([no(), tokens(1), answer()]);
     with_key(&account, FUTURE);
     assert_eq!(account.world().call().await.error, None);
-    assert_eq!(asked_with_keys(&account), ["access-token-0", "token", "access-token-1"]);
+    assert_eq!(account.asked(), ["access-token-0", "token", "access-token-1"]);
     // Not to be renewed: the key goes on.
     let refused = json_reply(400, &json!({ "error": "invalid_grant" }));
     let account = Account::new([refused, answer()]);
     with_key(&account, 1);
     assert_eq!(account.world().call().await.error, None);
-    assert_eq!(asked_with_keys(&account), ["token", "key-of-work"]);
+    assert_eq!(account.asked(), ["token", "key-of-work"]);
 }
