@@ -127,10 +127,10 @@ fn check_tool(stage: &Stage<'_>, turn: Turn) -> Result<()> {
     let command = stage.prompt(None, "go")?;
     stage.run(&command, tool_loop(stage, turn, "touch made.txt", 1))?;
     let works = match turn {
-        Turn::Read => stage.last_body().contains("three"),
+        Turn::Read => stage.last_request().contains("three"),
         Turn::Bash => stage.project().join("made.txt").exists(),
     };
-    let said = stage.last_body();
+    let said = stage.last_request();
     let end = said.char_indices().rev().nth(600).map_or(0, |(at, _)| at);
     ensure!(works, "its tool does not work; its request ended with {}", &said[end..]);
     Ok(())

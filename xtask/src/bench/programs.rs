@@ -99,7 +99,9 @@ impl<'a> Stage<'a> {
             Contender::Pi => {
                 let settings = json!({
                     "enableInstallTelemetry": false, "quietStartup": true,
-                    "compaction": { "enabled": false }, "retry": { "enabled": false }
+                    "compaction": { "enabled": false }, "retry": { "enabled": false },
+                    // The same transport as ours, where it has another.
+                    "transport": "sse"
                 });
                 vec![
                     ("models.json", models(&stage.server.url()).to_string()),
@@ -152,7 +154,10 @@ impl<'a> Stage<'a> {
             .env("TMPDIR", self.path("tmp"))
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("LANG", "C.UTF-8")
-            .env("NO_PROXY", "127.0.0.1");
+            .env("NO_PROXY", "127.0.0.1")
+            // What one of the APIs asks for beside a key; Pi speaks HTTP/2 to it otherwise.
+            .env("AWS_REGION", "us-east-1")
+            .env("AWS_BEDROCK_FORCE_HTTP1", "1");
         command
     }
 
@@ -256,9 +261,9 @@ impl<'a> Stage<'a> {
         Ok(self.run(&command, [self.hello()])?.cost)
     }
 
-    /// The body of the last request that the program made.
-    pub(super) fn last_body(&self) -> String {
-        self.server.last_body()
+    /// The last request that the program made.
+    pub(super) fn last_request(&self) -> String {
+        self.server.last_request()
     }
 
     /// The shortest answer.

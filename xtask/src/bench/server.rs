@@ -14,9 +14,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
+use ruzstd::decoding::StreamingDecoder;
 
 use super::measure::now_ns;
 use super::wires::Reply;
+
+/// What a body that is compressed with Zstandard begins with.
+const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 
 /// Bytes of one request at most.
 const MAX_REQUEST: usize = 256 << 20;
@@ -33,7 +37,7 @@ pub(super) struct ModelServer {
 struct State {
     script: Mutex<VecDeque<Reply>>,
     served: Mutex<Vec<ServedRequest>>,
-    last_body: Mutex<Vec<u8>>,
+    last_request: Mutex<Vec<u8>>,
     stop: AtomicBool,
 }
 
@@ -84,10 +88,16 @@ impl ModelServer {
         std::mem::take(&mut *self.state.served.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The body of the last request.
-    pub(super) fn last_body(&self) -> String {
-        let body = self.state.last_body.lock().unwrap_or_else(PoisonError::into_inner);
-        String::from_utf8_lossy(&body).into_owned()
+    /// The last request, its body unpacked if it is compressed with Zstandard.
+    pub(super) fn last_request(&self) -> String {
+        let request = self.state.last_request.lock().unwrap_or_else(PoisonError::into_inner);
+        let body = request.windows(4).position(|window| window == b"\r\n\r\n").map_or(0, |at| at + 4);
+        let (head, body) = request.split_at(body);
+        let mut unpacked = Vec::new();
+        let decoder = body.starts_with(ZSTD).then(|| StreamingDecoder::new(body).ok()).flatten();
+        let whole = decoder.is_some_and(|mut decoder| decoder.read_to_end(&mut unpacked).is_ok());
+        String::from_utf8_lossy(head).into_owned()
+            + &*String::from_utf8_lossy(if whole { &unpacked } else { body })
     }
 }
 
@@ -111,7 +121,7 @@ fn answer(mut connection: TcpStream, state: &State) -> std::io::Result<()> {
         let replied_ns = Arc::new(AtomicU64::new(0));
         let closed_ns = Arc::new(AtomicU64::new(0));
         // Changed for the buffer of the request before, which costs nothing.
-        std::mem::swap(&mut bytes, &mut *state.last_body.lock().unwrap_or_else(PoisonError::into_inner));
+        std::mem::swap(&mut bytes, &mut *state.last_request.lock().unwrap_or_else(PoisonError::into_inner));
         // Before the answer: the program may be gone by the time that it is written.
         state.served.lock().unwrap_or_else(PoisonError::into_inner).push(ServedRequest {
             first_byte_ns: request.first_byte_ns,
@@ -230,7 +240,7 @@ mod tests {
         let served = server.take();
         assert_eq!(served.iter().map(|one| one.body_bytes).collect::<Vec<_>>(), [5, 5, 5]);
         assert!(served[0].replied_ns.load(Ordering::Relaxed) <= served[1].first_byte_ns);
-        assert!(server.take().is_empty() && server.last_body().ends_with("hello"));
+        assert!(server.take().is_empty() && server.last_request().ends_with("hello"));
         Ok(())
     }
 }

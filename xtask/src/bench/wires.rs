@@ -16,6 +16,10 @@ pub(super) enum Wire {
     Completions,
     /// `POST /v1beta/models/m:streamGenerateContent`.
     Contents,
+    /// `POST /model/m/converse-stream`, answered in frames of bytes.
+    Converse,
+    /// `POST /messages`.
+    Gateway,
 }
 
 /// An API that models of the measured programs are set to, and how they are.
@@ -37,11 +41,18 @@ impl Api {
     /// The one of all other benchmarks.
     pub(super) const MESSAGES: Self = Self::new("anthropic-messages", Wire::Messages, "");
 
-    /// All others that a key alone opens.
+    /// A token without a signature whose claims name the account `bench`.
+    const ACCOUNT: &'static str = "eyJhbGciOiJub25lIn0.eyJodHRwczovL2FwaS5vcGVuYWkuY29tL2F1dGgiOnsiY2hhdGdwdF9hY2NvdW50X2lkIjoiYmVuY2gifX0.bench";
+
+    /// All others that have a form of their own: `azure-openai-responses` and `google-vertex` are those of two of them.
     pub(super) const OTHERS: &'static [Self] = &[
         Self::new("openai-completions", Wire::Completions, "/v1"),
         Self::new("openai-responses", Wire::Responses, "/v1"),
+        Self { key: Self::ACCOUNT, ..Self::new("openai-codex-responses", Wire::Responses, "") },
         Self::new("google-generative-ai", Wire::Contents, "/v1beta"),
+        Self::new("mistral-conversations", Wire::Completions, ""),
+        Self::new("bedrock-converse-stream", Wire::Converse, ""),
+        Self::new("pi-messages", Wire::Gateway, ""),
     ];
 }
 
@@ -84,8 +95,13 @@ impl Wire {
                 end_contents(&mut chunks);
                 chunks
             }
+            Self::Converse => converse(None, deltas.iter().map(|text| json!({ "text": text })), "end_turn"),
+            Self::Gateway => {
+                let end = json!({ "type": "text_end", "contentIndex": 0, "content": whole });
+                gateway(("text", &json!({})), deltas.iter().map(String::as_str), end, "stop")
+            }
         };
-        Reply::of(&events)
+        self.reply(&events)
     }
 
     /// A call of one tool; `arguments` is the JSON of an object.
@@ -116,9 +132,103 @@ impl Wire {
                 end_contents(&mut chunks);
                 chunks
             }
+            Self::Converse => {
+                let start = json!({ "toolUse": { "toolUseId": id, "name": tool } });
+                converse(Some(start), [json!({ "toolUse": { "input": arguments } })], "tool_use")
+            }
+            Self::Gateway => {
+                let parsed: Value = serde_json::from_str(arguments).unwrap_or_default();
+                let call = json!({ "type": "toolCall", "id": id, "name": tool, "arguments": parsed });
+                let end = json!({ "type": "toolcall_end", "contentIndex": 0, "toolCall": call });
+                gateway(("toolcall", &json!({ "id": id, "toolName": tool })), [arguments], end, "toolUse")
+            }
         };
-        Reply::of(&events)
+        self.reply(&events)
     }
+
+    fn reply(self, events: &[Value]) -> Reply {
+        match self {
+            Self::Converse => {
+                let named = events.iter().filter_map(|event| event.as_object()?.iter().next());
+                let frames = named.flat_map(|(name, payload)| frame(name, payload.to_string().as_bytes()));
+                Reply::of("application/vnd.amazon.eventstream", &frames.collect::<Vec<_>>())
+            }
+            Self::Messages | Self::Responses | Self::Completions | Self::Contents | Self::Gateway => {
+                Reply::of("text/event-stream", &lines(events))
+            }
+        }
+    }
+}
+
+/// The events as lines of text.
+fn lines(events: &[Value]) -> Vec<u8> {
+    let mut body = Vec::new();
+    for event in events {
+        if let Some(name) = event["type"].as_str() {
+            body.extend_from_slice(format!("event: {name}\n").as_bytes());
+        }
+        body.extend_from_slice(format!("data: {event}\n\n").as_bytes());
+    }
+    if events.last().is_some_and(|last| last["object"] == "chat.completion.chunk") {
+        body.extend_from_slice(b"data: [DONE]\n\n");
+    }
+    body
+}
+
+/// An event of this name as a frame: a prelude with its checksum, headers, the payload, a checksum.
+fn frame(name: &str, payload: &[u8]) -> Vec<u8> {
+    let mut head = Vec::new();
+    for (header, value) in
+        [(":event-type", name), (":content-type", "application/json"), (":message-type", "event")]
+    {
+        head.push(u8::try_from(header.len()).unwrap_or(u8::MAX));
+        head.extend(header.as_bytes());
+        // A string.
+        head.push(7);
+        head.extend(u16::try_from(value.len()).unwrap_or(u16::MAX).to_be_bytes());
+        head.extend(value.as_bytes());
+    }
+    let length = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX).to_be_bytes();
+    let mut frame = [length(16 + head.len() + payload.len()), length(head.len())].concat();
+    frame.extend(crc32fast::hash(&frame).to_be_bytes());
+    frame.extend(head);
+    frame.extend(payload);
+    frame.extend(crc32fast::hash(&frame).to_be_bytes());
+    frame
+}
+
+/// Each event is an object with one member, its name.
+fn converse(start: Option<Value>, deltas: impl IntoIterator<Item = Value>, stop: &str) -> Vec<Value> {
+    let mut events = vec![json!({ "messageStart": { "role": "assistant" } })];
+    events.extend(
+        start.map(|start| json!({ "contentBlockStart": { "contentBlockIndex": 0, "start": start } })),
+    );
+    let delta = |delta: Value| json!({ "contentBlockDelta": { "contentBlockIndex": 0, "delta": delta } });
+    events.extend(deltas.into_iter().map(delta));
+    events.push(json!({ "contentBlockStop": { "contentBlockIndex": 0 } }));
+    events.push(json!({ "messageStop": { "stopReason": stop } }));
+    let usage = json!({ "inputTokens": 10, "outputTokens": 5, "totalTokens": 15 });
+    events.push(json!({ "metadata": { "usage": usage } }));
+    events
+}
+
+/// One block of this kind, with what its first event has beside its number.
+fn gateway<'a>(
+    (kind, start): (&str, &Value),
+    deltas: impl IntoIterator<Item = &'a str>,
+    end: Value,
+    reason: &str,
+) -> Vec<Value> {
+    let mut first = start.clone();
+    first["type"] = format!("{kind}_start").into();
+    first["contentIndex"] = 0.into();
+    let mut events = vec![json!({ "type": "start" }), first];
+    let kind = format!("{kind}_delta");
+    events.extend(deltas.into_iter().map(|delta| json!({ "type": kind, "contentIndex": 0, "delta": delta })));
+    events.push(end);
+    let usage = json!({ "input": 10, "output": 5, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 15 });
+    events.push(json!({ "type": "done", "reason": reason, "usage": usage, "responseId": "r_1" }));
+    events
 }
 
 fn messages(block: &Value, deltas: impl IntoIterator<Item = Value>, stop: &str) -> Vec<Value> {
@@ -185,19 +295,11 @@ fn responses(begun: &Value, between: impl IntoIterator<Item = Value>, done: &Val
 }
 
 impl Reply {
-    fn of(events: &[Value]) -> Self {
-        let mut body = Vec::new();
-        for event in events {
-            if let Some(name) = event["type"].as_str() {
-                body.extend_from_slice(format!("event: {name}\n").as_bytes());
-            }
-            body.extend_from_slice(format!("data: {event}\n\n").as_bytes());
-        }
-        if events.last().is_some_and(|last| last["object"] == "chat.completion.chunk") {
-            body.extend_from_slice(b"data: [DONE]\n\n");
-        }
-        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: keep-alive\r\n\
-                    transfer-encoding: chunked\r\n\r\n";
+    fn of(media_type: &str, body: &[u8]) -> Self {
+        let head = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: {media_type}\r\nconnection: keep-alive\r\n\
+             transfer-encoding: chunked\r\n\r\n"
+        );
         let mut pieces: Vec<Vec<u8>> = body
             .chunks(PIECE)
             .map(|piece| [format!("{:x}\r\n", piece.len()).as_bytes(), piece, b"\r\n"].concat())
@@ -273,11 +375,29 @@ mod tests {
             (Wire::Messages.call("c", "read", "{}"), "message_start", 6, "message_stop"),
             (Wire::Responses.text(&texts), "response.created", 8, "response.completed"),
             (Wire::Responses.call("c", "exec", "{}"), "response.created", 6, "response.completed"),
+            (Wire::Gateway.text(&texts), "start", 6, "done"),
+            (Wire::Gateway.call("c", "read", "{}"), "start", 5, "done"),
         ];
         for (reply, first, count, last) in cases {
             let events = events(&reply);
             assert_eq!((events.len(), events[0].as_str(), events[count - 1].as_str()), (count, first, last));
         }
+    }
+
+    /// The vector of the standard for this checksum, and the lengths of the form.
+    #[test]
+    fn frames_have_their_lengths_and_checksums() {
+        assert_eq!(crc32fast::hash(b"123456789"), 0xcbf4_3926);
+        let frame = frame("messageStop", b"{}");
+        let number = |at: usize| u32::from_be_bytes(frame[at..at + 4].try_into().unwrap_or_default());
+        let (whole, head) = (frame.len(), frame.len() - 18);
+        assert_eq!((number(0) as usize, number(4) as usize), (whole, head));
+        assert_eq!(number(8), crc32fast::hash(&frame[..8]));
+        assert_eq!(number(whole - 4), crc32fast::hash(&frame[..whole - 4]));
+        let reply = Wire::Converse.call("c", "read", "{}").pieces.concat();
+        let reply = String::from_utf8_lossy(&reply);
+        let names = ["messageStart", "contentBlockStart", "contentBlockDelta", "messageStop", "metadata"];
+        assert!(names.iter().all(|name| reply.contains(name)), "{reply}");
     }
 
     #[test]
