@@ -36,6 +36,8 @@ pub struct Glimpse {
     pub tail: Vec<(NodeId, Entry)>,
     /// How many stand before them.
     pub earlier: u64,
+    /// The cost of all model calls of the session so far, in US dollars.
+    pub cost: f64,
 }
 
 /// Sessions that stand somewhere, the last changed first, so many at most.
@@ -70,6 +72,7 @@ pub async fn tail(store: &dyn Graph, session: &SessionId, head: NodeId) -> Resul
     Ok(Glimpse {
         earlier: if cut { all.saturating_sub(TAIL as u64) } else { 0 },
         tail: nodes.iter().zip(decoded).map(|(node, decoded)| (node.id, decoded.entry)).collect(),
+        cost: row.as_ref().map_or(0.0, |row| row.cost),
         name: row.map_or_else(String::new, |row| row.called),
     })
 }

@@ -188,8 +188,10 @@ pub struct OpenedSession {
     pub thinking: Thinking,
     /// Levels that the model has.
     pub levels: Vec<Thinking>,
-    /// Its directory, for people.
+    /// Its directory.
     pub directory: String,
+    /// The same for people: `~` stands for the user's home.
+    pub place: String,
     /// What tools may do, in a word.
     pub permissions: String,
     /// The end of its conversation.

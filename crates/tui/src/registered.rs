@@ -132,7 +132,7 @@ mod tests {
                 carry_out(&host, state, effects);
                 printed(state)
             };
-            let help = say(&mut state, "/help");
+            let help = say(&mut state, "/help all");
             assert!(help.contains("/test:echo_2 [TEXT]") && help.contains("Say it again (a test)"), "{help}");
             assert_eq!(help.matches("/tree").count(), 1);
             let echoed = say(&mut state, "/test:echo_2 me");

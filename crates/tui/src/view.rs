@@ -274,6 +274,10 @@ fn working(state: &State, columns: usize) -> Vec<Line> {
     let mut text = String::new();
     if state.opening.under_way {
         text.push_str("opening the session …");
+    } else if let (Some(since), false) = (state.activity.person, state.questions.asks.is_empty()) {
+        let waits = state.now.saturating_sub(since).max(0);
+        let text = format!("? waiting for your answer · {}", seconds(waits));
+        return vec![Line::styled(cut(&text, columns), theme.ask)];
     } else if let Some(busy) = state.activity.shown() {
         let took = state.now.saturating_sub(busy.since).max(0);
         let wheel = WHEEL[usize::try_from(took / 1_000).unwrap_or(0) % WHEEL.len()];
@@ -313,7 +317,7 @@ fn status(state: &State, columns: usize) -> Line {
         branch: standing.branch.as_deref().unwrap_or_default(),
         permissions: &standing.permissions,
         session: &standing.name,
-        cwd: &standing.directory,
+        cwd: &standing.place,
         working: None,
     };
     blocks::status(&view, columns, theme)

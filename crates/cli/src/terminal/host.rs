@@ -208,6 +208,12 @@ impl Inner {
         };
         let mode = permissions.mode().word();
         let directory = session.cwd().display().to_string();
+        let below = std::env::home_dir().and_then(|home| session.cwd().strip_prefix(home).ok());
+        let place = match below {
+            Some(below) if below.as_os_str().is_empty() => "~".to_owned(),
+            Some(below) => format!("~/{}", below.display()),
+            None => directory.clone(),
+        };
         {
             let mut current = self.current();
             current.cwd = session.cwd().to_owned();
@@ -232,6 +238,7 @@ impl Inner {
             model,
             thinking,
             directory,
+            place,
             permissions: mode.to_owned(),
             end: read,
         })

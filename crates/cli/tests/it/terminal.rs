@@ -1,6 +1,7 @@
 //! `quipu` without arguments on a terminal: the real program on a pseudo-terminal, against the fake server.
 
 mod linear;
+mod oriented;
 mod shown;
 
 use nix::fcntl::{Flock, FlockArg};
@@ -299,7 +300,9 @@ fn cli_commands_print_in_the_terminal_and_move_the_session() {
     terminal.types("/nothing\r");
     terminal.shows("There is no /nothing");
     terminal.types(&format!("{CTRL_C}/help\r"));
-    terminal.shows("/quit");
+    terminal.shows("Commands and keys");
+    terminal.types(ESCAPE);
+    terminal.hides("Commands and keys");
     terminal.types(CTRL_D);
     assert_eq!(terminal.ends(), Some(0));
     assert_eq!(world.sessions()[0]["name"], "a good name");
@@ -335,7 +338,7 @@ fn models_and_thinking_change() {
     terminal.types(CTRL_L);
     terminal.shows("testing/thinker");
     terminal.types("thinker\r");
-    terminal.hides("testing/");
+    terminal.hides("testing/thinker");
     terminal.shows("thinker");
     terminal.types(SHIFT_TAB);
     terminal.shows("Thinking:");

@@ -39,11 +39,16 @@ pub fn output(text: &str, rows: Option<usize>, columns: usize, theme: &Theme) ->
     }
     let mut out = Vec::with_capacity(lines.len() + 1);
     if hidden > 0 {
-        let above = Line::styled(format!("… {} above", plural(hidden, "line")), theme.muted);
-        out.push(cut(&above, columns));
+        let above = format!("… {} above{}", plural(hidden, "line"), opens(theme));
+        out.push(cut(&Line::styled(above, theme.muted), columns));
     }
     out.extend(lines.into_iter().map(|(_, line)| line));
     out
+}
+
+/// How what is hidden is opened, behind how much it is.
+pub(super) fn opens(theme: &Theme) -> String {
+    theme.opener.as_ref().map_or_else(String::new, |opener| format!(" ({opener} opens)"))
 }
 
 /// The last lines of a text, and how many are before them.

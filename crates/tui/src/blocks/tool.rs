@@ -6,7 +6,7 @@ use quipu_protocol::{Content, ToolResultMessage};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::output::output;
+use super::output::{opens, output};
 use super::say::image;
 use super::text::{cut, duration, hanging_lines, one_line, plural};
 use crate::diff::Diff;
@@ -232,17 +232,24 @@ impl<'a> Call<'a> {
             let command = command.trim_end();
             let near = if view.folded { command.floor_char_boundary(WRITING) } else { command.len() };
             let beyond = command[near..].matches('\n').count();
-            let lines = hanging_lines(
-                theme.mark("$ ", "Command: "),
-                theme.accent,
-                &command[..near],
-                theme.command,
-                columns,
-            );
+            let (mark, style) = match view.state {
+                ToolState::Done { result, .. } if result.is_error => {
+                    (theme.mark("✗ $ ", "Failed command: "), theme.error)
+                }
+                _ => (theme.mark("$ ", "Command: "), theme.accent),
+            };
+            let lines = hanging_lines(mark, style, &command[..near], theme.command, columns);
             return first(lines, view.folded.then_some(FOLDED_COMMAND), beyond, columns, theme);
         }
-        let name = format!("{}{}", theme.mark("", "Tool: "), one_line(view.name, 64));
-        let mut line = Line::styled(name, theme.tool);
+        let mut line = Line::default();
+        match view.state {
+            ToolState::Done { result, .. } if result.is_error => {
+                line.push(theme.mark("✗ ", "Failed tool: "), theme.error);
+            }
+            _ if theme.spoken => line.push("Tool: ", theme.tool),
+            _ => {}
+        }
+        line.push(one_line(view.name, 64), theme.tool);
         let rest = match &self.path {
             Some(path) => format!("{path}{}", self.part),
             None if matches!(view.arguments.trim(), "" | "{}") => String::new(),
@@ -293,6 +300,13 @@ impl<'a> Call<'a> {
         let text = text.join("\n");
         let rows = view.folded.then_some(FOLDED);
         let mut lines = match view.name {
+            // How it failed stands last, behind an empty line.
+            "bash" if result.is_error && ends_in_a_line(&text) => {
+                let (printed, why) = text.rsplit_once("\n\n").unwrap_or(("", &text));
+                let mut lines = output(printed, rows, room, theme);
+                lines.extend(hanging_lines("", theme.error, why.trim(), theme.error, room));
+                lines
+            }
             "bash" => output(&text, rows, room, theme),
             _ if result.is_error => {
                 let theme = Theme { output: theme.error, ..theme.clone() };
@@ -301,7 +315,10 @@ impl<'a> Call<'a> {
             "edit" | "write" => self.preview(room, theme),
             "read" if view.folded => match text.lines().count() {
                 0 => Vec::new(),
-                lines => hanging_lines("", theme.muted, &plural(lines, "line"), theme.muted, room),
+                lines => {
+                    let text = format!("{}{}", plural(lines, "line"), opens(theme));
+                    hanging_lines("", theme.muted, &text, theme.muted, room)
+                }
             },
             "read" => self.file(&text, None, room, theme),
             _ => output(&text, rows, room, theme),
@@ -338,6 +355,11 @@ impl<'a> Call<'a> {
     }
 }
 
+/// Whether the last paragraph is one line.
+fn ends_in_a_line(text: &str) -> bool {
+    !text.trim_end().rsplit("\n\n").next().unwrap_or_default().contains('\n')
+}
+
 /// The first rows, and how many are hidden behind them, `beyond` not counted.
 fn first(mut lines: Vec<Line>, rows: Option<usize>, beyond: usize, room: usize, theme: &Theme) -> Vec<Line> {
     let Some(rows) = rows.filter(|rows| lines.len() > rows + 1 || beyond > 0) else { return lines };
@@ -348,7 +370,8 @@ fn first(mut lines: Vec<Line>, rows: Option<usize>, beyond: usize, room: usize, 
 }
 
 fn more(hidden: usize, columns: usize, theme: &Theme) -> Line {
-    cut(&Line::styled(format!("… {} more", plural(hidden, "line")), theme.muted), columns)
+    let text = format!("… {} more{}", plural(hidden, "line"), opens(theme));
+    cut(&Line::styled(text, theme.muted), columns)
 }
 
 /// A text among the arguments, of JSON that is not complete yet.

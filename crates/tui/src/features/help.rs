@@ -1,23 +1,61 @@
 //! The keys and the commands, from the tables that the program goes by.
 
 use crate::command::with_source;
-use crate::{Action, Choice, SlashCommand, State, render};
+use crate::component::Chooser;
+use crate::picker::{Picker, PickerRow};
+use crate::{Action, Choice, Effect, SlashCommand, State, render};
 
 pub(crate) const HELP: SlashCommand =
-    SlashCommand::new("help", "", "list the keys and the commands", |state, _, _| state.help())
-        .with_key(Action::Help);
+    SlashCommand::new("help", "[all]", "list the commands and keys; all: print them", |state, how, _| {
+        match how {
+            "" => state.help(),
+            "all" => state.print_help(),
+            _ => {
+                state
+                    .error("Nothing is listed.", "/help lists the commands and keys; /help all prints them.");
+            }
+        }
+    })
+    .with_key(Action::Help);
 
 impl State {
-    /// The keys and the commands, from the tables that the program goes by.
+    fn print_help(&mut self) {
+        let lines = render::sections(&self.help_sections(), self.size.columns, &self.theme);
+        self.ready(lines);
+    }
+
+    /// The keys and the commands: a list that scrolls; lines where nothing is drawn.
     pub(crate) fn help(&mut self) {
-        let theme = &self.theme;
-        let mut sections: Vec<(&str, Vec<(String, String)>)> = Vec::new();
+        if self.linear.is_some() {
+            return self.print_help();
+        }
+        let mut sections = self.help_sections();
+        // What most look for comes first.
+        let commands = sections.iter().position(|(title, _)| *title == COMMANDS).unwrap_or(0);
+        sections[..=commands].rotate_right(1);
+        let rows = sections.into_iter().flat_map(|(_, rows)| rows);
+        let rows = rows.map(|(name, what)| {
+            let command = name.strip_prefix('/').filter(|rest| rest.starts_with(char::is_alphabetic));
+            let command = command.and_then(|rest| rest.split(' ').next()).map(|name| format!("/{name} "));
+            PickerRow::new(command, name, what)
+        });
+        let write = |state: &mut Self, command: Option<String>, effects: &mut Vec<Effect>| {
+            if let Some(command) = command.filter(|_| state.editor.text().trim().is_empty()) {
+                state.write(&command, effects);
+            }
+        };
+        self.show(Chooser::new(Picker::new("Commands and keys", rows.collect()), write));
+    }
+
+    /// Headings, and below each names and what they do.
+    fn help_sections(&self) -> Vec<(&'static str, Vec<(String, String)>)> {
+        let mut sections = Vec::new();
         if self.linear.is_some() {
             sections.push(("Input", typed_help()));
         }
         for section in self.bindings.help().into_iter().filter(|_| self.linear.is_none()) {
             let rows = section.rows.into_iter().map(|(keys, what)| (keys, what.to_owned()));
-            sections.push((section.title, rows.collect()));
+            sections.push((section.title, rows.collect::<Vec<_>>()));
         }
         let answers = Choice::PERMISSION.map(|choice| {
             let letter = choice.letter().unwrap_or(' ');
@@ -30,17 +68,19 @@ impl State {
             let name = format!("/{} {}", command.name, command.arguments);
             (name.trim_end().to_owned(), capital(&with_source(command)))
         });
-        sections.push(("Commands", commands.collect()));
+        sections.push((COMMANDS, commands.collect()));
         let files = [
             ("keybindings.json", "Keys, by the action names in docs/keys.md"),
             ("themes/NAME.json", "Colours; \"theme\" in settings.json selects one"),
         ];
         let files = files.map(|(name, what)| (name.to_owned(), what.to_owned()));
         sections.push(("Files in $QUIPU_HOME (default ~/.quipu)", files.to_vec()));
-        let lines = render::sections(&sections, self.size.columns, theme);
-        self.ready(lines);
+        sections
     }
 }
+
+/// The heading of the commands.
+const COMMANDS: &str = "Commands";
 
 /// With its first letter in upper case.
 fn capital(text: &str) -> String {

@@ -17,11 +17,13 @@ pub(crate) const UNQUEUE: SlashCommand =
         state.take_back(effects);
     })
     .with_key(Action::Dequeue);
-pub(crate) const UNFOLD: SlashCommand =
-    SlashCommand::new("unfold", "", "show new output in full, or fold it", |state, _, _| {
-        state.fold_or_unfold();
-    })
-    .with_key(Action::ToolsExpand);
+pub(crate) const UNFOLD: SlashCommand = SlashCommand::new(
+    "unfold",
+    "[all]",
+    "open the last folded output; all: never fold, or fold again",
+    unfold,
+)
+.with_key(Action::ToolsExpand);
 pub(crate) const EDIT: SlashCommand =
     SlashCommand::new("edit", "[TEXT]", "write in your editor", |state, text, effects| {
         let text = if text.is_empty() { state.editor.text() } else { text.to_owned() };
@@ -30,6 +32,17 @@ pub(crate) const EDIT: SlashCommand =
     .with_key(Action::ExternalEditor);
 pub(crate) const COPY: SlashCommand =
     SlashCommand::new("copy", "", "copy the last answer to the clipboard", copy).with_key(Action::Copy);
+
+fn unfold(state: &mut State, which: &str, _: &mut Vec<Effect>) {
+    match which {
+        "" => state.open_block(),
+        "all" => state.fold_or_unfold(),
+        _ => state.error(
+            "Nothing was opened.",
+            "/unfold opens the last folded output; /unfold all shows all new output in full.",
+        ),
+    }
+}
 
 fn copy(state: &mut State, _: &str, effects: &mut Vec<Effect>) {
     if state.transcript.last_answer.is_empty() {

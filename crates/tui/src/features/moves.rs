@@ -3,7 +3,11 @@
 use quipu_protocol::{Ack, Command, MoveFiles, NodeId};
 
 use crate::host::{OpenTarget, SessionRequest};
-use crate::{Effect, Purpose, SlashCommand, State};
+use crate::picker::{cut, one_line};
+use crate::{Effect, Purpose, Request, SlashCommand, State};
+
+/// Columns of a message that is quoted.
+const SAID: usize = 72;
 
 pub(crate) const UNDO: SlashCommand = SlashCommand::new(
     "undo",
@@ -98,5 +102,22 @@ impl State {
         if name == "undo" {
             self.note("/redo restores it");
         }
+        if let Some(place) = moved.steps.last().and_then(|step| step.to) {
+            Self::say_place(place, effects);
+        }
+    }
+
+    /// Says where the conversation ends now, by the last message that leads there.
+    pub(crate) fn say_place(place: NodeId, effects: &mut Vec<Effect>) {
+        let say = |state: &mut Self, messages: Vec<(NodeId, String)>, _: &mut Vec<Effect>| {
+            let text = match messages.first() {
+                Some((_, text)) => {
+                    format!("The conversation now ends after your message: {}", cut(&one_line(text), SAID))
+                }
+                None => "The conversation is now at its beginning".to_owned(),
+            };
+            state.note(&text);
+        };
+        effects.push(Effect::Ask(Request::to_host("place", move |host| host.user_messages(place), say)));
     }
 }

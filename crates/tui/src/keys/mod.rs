@@ -69,8 +69,7 @@ impl Action {
 pub struct HelpSection {
     /// Its heading.
     pub title: &'static str,
-    /// Keys, as people write them, and what they do; where there is none, the action's name in brackets. Actions of the
-    /// same help share a row.
+    /// Keys, as people write them, and what they do; where there is none, the action's name in brackets.
     pub rows: Vec<(String, &'static str)>,
 }
 
@@ -172,17 +171,13 @@ impl Bindings {
     }
 
     fn rows(&self, scope: Scope) -> Vec<(String, &'static str)> {
-        let mut rows: Vec<(String, &'static str)> = Vec::new();
-        for info in ACTIONS.iter().filter(|info| info.scope == scope) {
+        let of_scope = ACTIONS.iter().filter(|info| info.scope == scope);
+        let row = |info: &ActionInfo| {
             let keys: Vec<String> = self.keys(info.action).iter().map(|key| key_label(*key)).collect();
             // Its name, by which it can be given one.
-            let keys = if keys.is_empty() { format!("({})", info.id) } else { keys.join(", ") };
-            match rows.iter_mut().find(|(_, help)| *help == info.help) {
-                Some((row, _)) => *row = format!("{row}, {keys}"),
-                None => rows.push((keys, info.help)),
-            }
-        }
-        rows
+            (if keys.is_empty() { format!("({})", info.id) } else { keys.join(", ") }, info.help)
+        };
+        of_scope.map(row).collect()
     }
 }
 

@@ -71,7 +71,7 @@ actions! {
         Dequeue "app.message.dequeue" ["alt+up"] "Take the last queued message back into the editor";
         ThinkingCycle "app.thinking.cycle" ["shift+tab"] "The next level of thinking";
         ThinkingToggle "app.thinking.toggle" ["ctrl+t"] "Show thinking and output in full from now on, or fold them";
-        ToolsExpand "app.tools.expand" ["ctrl+o"] "Show thinking and output in full from now on, or fold them";
+        ToolsExpand "app.tools.expand" ["ctrl+o"] "Open the last folded output; again, the one before it";
         ModelSelect "app.model.select" ["ctrl+l"] "Choose a model";
         ModelNext "app.model.cycleForward" ["ctrl+p"] "The next model";
         ModelPrevious "app.model.cycleBackward" ["ctrl+shift+p"] "The previous model";

@@ -13,6 +13,13 @@ pub(crate) struct OngoingTask {
     pub(crate) what: String,
 }
 
+impl OngoingTask {
+    /// A person was waited for so long: that is none of its time.
+    fn waited(&mut self, time: UnixMs) {
+        self.since = self.since.saturating_add(time.max(0));
+    }
+}
+
 /// A running check of a key with its provider.
 #[derive(Debug)]
 pub(crate) struct KeyCheck {
@@ -30,6 +37,8 @@ pub(crate) struct Activity {
     pub(crate) checking: Option<KeyCheck>,
     /// The next try of a call: which, when, and why.
     pub(crate) retry: Option<(u32, UnixMs, ModelError)>,
+    /// Since when a person is waited for.
+    pub(crate) person: Option<UnixMs>,
 }
 
 impl Activity {
@@ -63,8 +72,20 @@ impl Activity {
         self.checking = Some(KeyCheck { working: OngoingTask { since, what }, stop });
     }
 
+    /// A person is asked.
+    pub(crate) fn wait_for_person(&mut self, now: UnixMs) {
+        self.person.get_or_insert(now);
+    }
+
+    /// Nobody is asked any more.
+    pub(crate) fn go_on(&mut self, now: UnixMs) {
+        let Some(since) = self.person.take() else { return };
+        let time = now.saturating_sub(since);
+        self.working.iter_mut().chain(&mut self.busy).for_each(|task| task.waited(time));
+    }
+
     /// The session does nothing more.
     pub(crate) fn stop(&mut self) {
-        (self.working, self.busy) = (None, None);
+        (self.working, self.busy, self.person) = (None, None, None);
     }
 }

@@ -94,7 +94,10 @@ impl State {
                 self.shell_ended(id, result, store_error.as_deref(), effects);
             }
             Event::AskOpened { ask } => {
-                self.activity.set_phase("waiting for your answer");
+                self.activity.wait_for_person(at);
+                if let Some(tool) = ask.permission().and_then(|asked| self.transcript.tool(&asked.call)) {
+                    tool.asked = true;
+                }
                 self.asked(ask, effects);
             }
             Event::AskClosed { ask, answer: by, by_policy } => {
@@ -108,10 +111,19 @@ impl State {
                 if let Some(Answer::Allow { scope: Scope::Always }) = by {
                     self.note("Saved; `/permissions` lists and revokes it");
                 }
+                let of = self.questions.asks.iter().find(|(open, _)| open.id == *ask);
+                let call = of.and_then(|(open, _)| open.permission()).map(|asked| asked.call.clone());
+                if let Some(tool) = call.and_then(|call| self.transcript.tool(&call)) {
+                    // It runs from now on.
+                    (tool.asked, tool.since) = (false, at);
+                }
                 let first = self.questions.asks.front().is_some_and(|(open, _)| open.id == *ask);
                 self.questions.asks.retain(|(open, _)| open.id != *ask);
                 if first {
                     self.questions.next(self.now);
+                }
+                if self.questions.asks.is_empty() {
+                    self.activity.go_on(at);
                 }
             }
             Event::PermissionsChanged { mode } => {
@@ -220,7 +232,8 @@ impl State {
         self.questions.next(self.now);
         self.stand_shells(&snapshot.shells);
         if snapshot.run.is_none() {
-            (self.activity.working, self.activity.busy, self.activity.retry) = (None, None, None);
+            self.activity.stop();
+            self.activity.retry = None;
             self.transcript.drop_calls();
         }
     }
@@ -308,6 +321,7 @@ impl State {
                     self.editor.set_text(&said);
                     effects.push(Effect::Draft);
                 }
+                Self::say_place(jumped.head, effects);
             }
             JumpResult::Aborted => self.note("Stopped; the session did not move"),
             JumpResult::Failed(why) => self.error("The session did not move.", why),

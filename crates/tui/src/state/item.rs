@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use quipu_protocol::{AssistantMessage, CallId, Content, Delta, Json, MessageId, ToolResultMessage, UnixMs};
 
+use super::folded::{FoldedBlock, FoldedBlocks};
 use crate::blocks::{ToolState, ToolView};
 use crate::render::{self, Prose};
 use crate::{Line, Theme};
@@ -41,20 +42,33 @@ pub(crate) struct CallItem {
     pub(crate) since: UnixMs,
     pub(crate) tail: Arc<str>,
     pub(crate) result: Option<(Arc<ToolResultMessage>, UnixMs)>,
+    /// A person is asked whether it may run.
+    pub(crate) asked: bool,
     printed: bool,
 }
 
 impl Item {
     /// Takes what is finished.
-    pub(crate) fn print(&mut self, columns: usize, theme: &Theme, unfolded: bool, out: &mut Vec<Line>) {
+    pub(crate) fn print(
+        &mut self,
+        columns: usize,
+        theme: &Theme,
+        unfolded: bool,
+        folded: &mut FoldedBlocks,
+        out: &mut Vec<Line>,
+    ) {
         match self {
             Self::Ready(lines) => out.append(lines),
-            Self::Answer(answer) => answer.print(columns, theme, unfolded, out),
+            Self::Answer(answer) => answer.print(columns, theme, unfolded, folded, out),
             Self::Tool(tool) => {
                 if let (Some((result, at)), false) = (&tool.result, tool.printed) {
                     let took = at.saturating_sub(tool.since);
                     out.extend(render::tool(&tool.name, &tool.args, result, took, unfolded, columns, theme));
                     tool.printed = true;
+                    if !unfolded {
+                        let (name, args, result) = (tool.name.clone(), tool.args.clone(), result.clone());
+                        folded.add(FoldedBlock::Tool { name, args, result, took });
+                    }
                 }
             }
         }
@@ -82,7 +96,7 @@ impl Item {
 impl CallItem {
     /// A call that begins.
     pub(crate) fn new(call: CallId, name: String, args: Json, since: UnixMs) -> Self {
-        Self { call, name, args, since, tail: "".into(), result: None, printed: false }
+        Self { call, name, args, since, tail: "".into(), result: None, asked: false, printed: false }
     }
 }
 
@@ -210,7 +224,14 @@ impl AnswerItem {
         self.ended = true;
     }
 
-    fn print(&mut self, columns: usize, theme: &Theme, unfolded: bool, out: &mut Vec<Line>) {
+    fn print(
+        &mut self,
+        columns: usize,
+        theme: &Theme,
+        unfolded: bool,
+        folded: &mut FoldedBlocks,
+        out: &mut Vec<Line>,
+    ) {
         let count = self.blocks.len();
         while let Some(block) = self.blocks.get_mut(self.printed) {
             match block {
@@ -228,6 +249,9 @@ impl AnswerItem {
                 }
                 Block::Thinking { text, ended: true } => {
                     out.extend(render::thinking(text, unfolded, columns, theme));
+                    if !unfolded {
+                        folded.add(FoldedBlock::Thinking(std::mem::take(text)));
+                    }
                 }
                 Block::Thinking { ended: false, .. } => return,
                 // It is printed with its result.
@@ -266,7 +290,8 @@ fn text_block() -> Block {
 /// A call that runs, or waits.
 fn running(tool: &CallItem, columns: usize, theme: &Theme, now: UnixMs) -> Vec<Line> {
     let elapsed = render::span(now.saturating_sub(tool.since));
-    let state = ToolState::Running { tail: &tool.tail, elapsed };
+    let state =
+        if tool.asked { ToolState::Waiting } else { ToolState::Running { tail: &tool.tail, elapsed } };
     let view = ToolView { name: &tool.name, arguments: tool.args.get(), state, folded: true };
     crate::blocks::tool(&view, columns, theme)
 }

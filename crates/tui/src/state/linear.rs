@@ -258,7 +258,7 @@ impl State {
         let standing = &self.standing;
         let Some(model) = self.model_in_words() else { return };
         let mut text = format!("Session open. {model}");
-        text.push_str(&format!(", permissions {}, directory {}", standing.permissions, standing.directory));
+        text.push_str(&format!(", permissions {}, directory {}", standing.permissions, standing.place));
         if !standing.name.is_empty() {
             text.push_str(&format!(", name {}", standing.name));
         }

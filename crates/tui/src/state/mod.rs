@@ -3,6 +3,7 @@
 mod activity;
 mod choice;
 mod events;
+mod folded;
 mod item;
 mod keys;
 mod linear;
@@ -44,6 +45,8 @@ pub(crate) struct SessionStatus {
     pub(crate) session: Option<SessionId>,
     pub(crate) name: String,
     pub(crate) directory: String,
+    /// The directory as people read it.
+    pub(crate) place: String,
     pub(crate) permissions: String,
     pub(crate) model: Option<Arc<Model>>,
     pub(crate) thinking: Thinking,
@@ -120,6 +123,7 @@ impl State {
             commands: Vec::new(),
             now,
         };
+        state.theme.opener = Some(state.bindings.hint(crate::Action::ToolsExpand).into());
         state.offer_commands(crate::commands::specs());
         state
     }
@@ -207,7 +211,8 @@ impl State {
     /// Looks so from now on; what is printed stays as it is.
     pub(crate) fn wear(&mut self, theme: &Theme) {
         let (links, canvas) = (self.theme.links.take(), self.theme.canvas);
-        self.theme = Theme { links, canvas, ..theme.clone() };
+        let opener = self.theme.opener.take();
+        self.theme = Theme { links, canvas, opener, ..theme.clone() };
     }
 
     /// Where its links lead.
@@ -343,6 +348,14 @@ impl State {
     pub(crate) fn write(&mut self, text: &str, effects: &mut Vec<Effect>) {
         self.editor.set_text(text);
         effects.push(Effect::Draft);
+    }
+
+    /// Prints the last folded block in full; again, the one before it.
+    pub(crate) fn open_block(&mut self) {
+        match self.transcript.open_block(self.size.columns, &self.theme) {
+            Some(lines) => self.ready(lines),
+            None => self.hint = Some("No folded output is left to open".into()),
+        }
     }
 
     /// Shows in full what comes from now on, or folds it.

@@ -1,14 +1,17 @@
 //! Sessions that are opened, and what waits for them.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use quipu_host::{ModelChoice, Question};
-use quipu_protocol::{Command, Entry, Message, Setting, Thinking};
+use quipu_protocol::{Command, Entry, Json, Message, Setting, Thinking};
 
+use super::folded::FoldedBlock;
 use super::{Effect, Purpose, State};
 use crate::command::SlashCommand;
 use crate::component::Chooser;
 use crate::host::{Glimpse, OpenError, OpenTarget, OpenedSession, SessionRequest};
+use crate::levels::level_name;
 use crate::picker::{Picker, PickerRow};
 use crate::{Line, render};
 
@@ -35,6 +38,8 @@ pub(crate) struct Opening {
     pub(crate) held: VecDeque<(SlashCommand, String)>,
     /// A setting was kept that the session has when it is opened again.
     pub(crate) reopens: bool,
+    /// How to get help was said.
+    pub(crate) greeted: bool,
     /// What could not be opened was left for the session before it.
     pub(crate) returns: bool,
 }
@@ -90,13 +95,16 @@ impl State {
         let same = stays && self.standing.head == view.head;
         // What leads to where it stood is seen already.
         let seen = self.transcript.glimpsed.take().or(self.standing.head.filter(|_| stays));
-        if !same {
+        if !stays {
             self.standing.usage = Default::default();
         }
+        // All of it: what was left behind by a jump was paid for as well.
+        self.standing.usage.cost.total = opened.end.cost.max(self.standing.usage.cost.total);
         self.standing.session = Some(view.session);
         self.standing.head = view.head;
         self.standing.name = opened.end.name;
         self.standing.directory = opened.directory;
+        self.standing.place = opened.place;
         self.standing.permissions = opened.permissions;
         self.standing.levels = opened.levels;
         self.standing.thinking = opened.thinking;
@@ -113,6 +121,9 @@ impl State {
             }
         }
         self.tell_standing();
+        if !same && tail.is_empty() {
+            self.show_start();
+        }
         for notice in &opened.notices {
             self.notice(notice);
         }
@@ -121,6 +132,23 @@ impl State {
             return self.open(open, effects);
         }
         self.go_on(effects);
+    }
+
+    /// What a new session begins with; where lines are read, [`State::tell_standing`] says it.
+    fn show_start(&mut self) {
+        let Some(model) = self.standing.model.clone().filter(|_| self.linear.is_none()) else { return };
+        let standing = &self.standing;
+        let mut text = format!("New session: {}/{}", model.provider, model.id);
+        if standing.levels.len() > 1 {
+            text.push_str(&format!(", thinking {}", level_name(standing.thinking)));
+        }
+        text.push_str(&format!(", in {}, permissions {}", standing.place, standing.permissions));
+        self.note(&text);
+        // Once for a sitting.
+        if !std::mem::replace(&mut self.opening.greeted, true) {
+            let help = self.bindings.hint(crate::Action::Help);
+            self.note(&format!("/help or {help} lists commands and keys; @ names a file, ! runs a command"));
+        }
     }
 
     /// What was put off while the session was opened, or went elsewhere.
@@ -277,6 +305,11 @@ impl State {
                 }
             }
             lines.extend(render::entry(entry, &calls, self.transcript.unfolded, columns, &self.theme));
+            if let Entry::Message(Message::ToolResult(result)) = entry {
+                let args = calls.get(&result.tool_call_id).cloned().unwrap_or_else(Json::object);
+                let (name, result) = (result.tool_name.clone(), Arc::new(result.clone()));
+                self.transcript.folded.add(FoldedBlock::Tool { name, args, result, took: 0 });
+            }
         }
         self.theme.canvas = canvas;
         self.ready(lines);

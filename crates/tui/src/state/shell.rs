@@ -6,6 +6,7 @@ use quipu_protocol::{
     AbortTarget, Ack, BashExecutionMessage, Command, Refusal, RunId, ShellSnapshot, UnixMs,
 };
 
+use super::folded::FoldedBlock;
 use super::{Effect, Purpose, State};
 use crate::editor::Draft;
 use crate::keys::Action;
@@ -138,6 +139,9 @@ impl State {
             _ => {
                 let lines = render::shell(done, self.transcript.unfolded, self.size.columns, &self.theme);
                 self.ready(lines);
+                if !self.transcript.unfolded {
+                    self.transcript.folded.add(FoldedBlock::Shell(Box::new(done.clone())));
+                }
             }
         }
         if let Some(why) = store_error {

@@ -4,6 +4,7 @@ use std::collections::{HashSet, VecDeque};
 
 use quipu_protocol::{CallId, MessageId, NodeId};
 
+use super::folded::FoldedBlocks;
 use super::item::{AnswerItem, CallItem, Item};
 use crate::{Line, Theme};
 
@@ -20,6 +21,7 @@ pub(crate) struct Transcript {
     pub(crate) shown: HashSet<CallId>,
     pub(crate) last_answer: String,
     pub(crate) unfolded: bool,
+    pub(crate) folded: FoldedBlocks,
 }
 
 impl Transcript {
@@ -27,17 +29,22 @@ impl Transcript {
     pub(crate) fn settle(&mut self, all: bool, columns: usize, theme: &Theme) {
         if all {
             for item in &mut self.items {
-                item.print(columns, theme, self.unfolded, &mut self.printed);
+                item.print(columns, theme, self.unfolded, &mut self.folded, &mut self.printed);
             }
             return self.items.retain(|item| !item.is_done());
         }
         while let Some(item) = self.items.front_mut() {
-            item.print(columns, theme, self.unfolded, &mut self.printed);
+            item.print(columns, theme, self.unfolded, &mut self.folded, &mut self.printed);
             if !item.is_done() {
                 break;
             }
             self.items.pop_front();
         }
+    }
+
+    /// The last folded block in full, once.
+    pub(crate) fn open_block(&mut self, columns: usize, theme: &Theme) -> Option<Vec<Line>> {
+        self.folded.open(columns, theme)
     }
 
     pub(crate) fn begin_answer(&mut self, answer: AnswerItem) {

@@ -47,6 +47,8 @@ macro_rules! roles {
             pub links: Option<crate::Links>,
             /// What images are drawn on; nothing where they are only named.
             pub canvas: Option<crate::Canvas>,
+            /// How a folded block is opened, as a key or a command; nothing where it cannot be.
+            pub opener: Option<std::sync::Arc<str>>,
         }
 
         impl Theme {

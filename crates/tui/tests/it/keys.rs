@@ -10,46 +10,65 @@ fn state(columns: usize, bindings: Bindings) -> State {
     State::new(Size { columns, rows: 40 }, Theme::plain(), bindings, Editor::default(), 0)
 }
 
-/// What a key prints.
-fn printed(state: &mut State, key: KeyCode) -> Vec<String> {
-    state.on(UiEvent::Key(Key::from(key)), 0);
+/// What `/help all` prints.
+fn printed(state: &mut State) -> Vec<String> {
+    state.on(UiEvent::Paste("/help all".into()), 0);
+    state.on(UiEvent::Key(Key::from(KeyCode::Enter)), 0);
     state.take_printed().iter().map(quipu_tui::Line::text).collect()
+}
+
+/// What is seen below the scrollback.
+fn seen(state: &State, rows: usize) -> Vec<String> {
+    quipu_tui::view(state, Size { columns: 100, rows }).lines.iter().map(quipu_tui::Line::text).collect()
+}
+
+#[test]
+fn help_is_a_list_that_fits_the_screen() {
+    for (key, rows) in [(KeyCode::Char('?'), 12), (KeyCode::Function(1), 40)] {
+        let mut state = state(100, Bindings::default());
+        state.on(UiEvent::Key(Key::from(key)), 0);
+        let list = seen(&state, rows);
+        assert!(list.len() <= rows && list.iter().any(|line| line.contains("/tree")), "{list:#?}");
+        assert!(state.take_printed().is_empty());
+        // What is typed narrows it; a command that is chosen is written.
+        state.on(UiEvent::Paste("undo the last move".into()), 0);
+        assert!(
+            seen(&state, rows).iter().any(|line| line.contains("/undo [STEPS]")),
+            "{:#?}",
+            seen(&state, rows)
+        );
+        state.on(UiEvent::Key(Key::from(KeyCode::Enter)), 0);
+        assert!(seen(&state, rows).iter().any(|line| line.starts_with("/undo")), "{:#?}", seen(&state, rows));
+    }
 }
 
 #[test]
 fn help_has_every_action_every_command_and_every_answer() {
-    for key in [KeyCode::Char('?'), KeyCode::Function(1)] {
-        let help = printed(&mut state(200, Bindings::default()), key);
-        let row = |parts: &[&str]| {
-            assert!(
-                help.iter().any(|line| parts.iter().all(|part| line.contains(part))),
-                "{parts:?}: {help:#?}"
-            );
-        };
-        for info in ACTIONS {
-            let keys: Vec<String> =
-                info.keys.iter().map(|name| key_label(parse_key(name).unwrap())).collect();
-            let mut parts: Vec<&str> = keys.iter().map(String::as_str).collect();
-            parts.push(info.help);
-            if keys.is_empty() {
-                parts.push(info.id);
-            }
-            row(&parts);
+    let help = printed(&mut state(200, Bindings::default()));
+    let row = |parts: &[&str]| {
+        assert!(help.iter().any(|line| parts.iter().all(|part| line.contains(part))), "{parts:?}: {help:#?}");
+    };
+    for info in ACTIONS {
+        let keys: Vec<String> = info.keys.iter().map(|name| key_label(parse_key(name).unwrap())).collect();
+        let mut parts: Vec<&str> = keys.iter().map(String::as_str).collect();
+        parts.push(info.help);
+        if keys.is_empty() {
+            parts.push(info.id);
         }
-        for command in COMMANDS {
-            row(&[&format!("/{}", command.name), command.arguments, &command.help[1..]]);
-        }
-        for choice in Choice::PERMISSION {
-            row(&[&format!("{}, Alt+", choice.letter().unwrap()), &choice.meaning()[1..]]);
-        }
-        for written in ["@", "/", "!", "!!", "keybindings.json", "themes/NAME.json"] {
-            row(&[written]);
-        }
+        row(&parts);
+    }
+    for command in COMMANDS {
+        row(&[&format!("/{}", command.name), command.arguments, &command.help[1..]]);
+    }
+    for choice in Choice::PERMISSION {
+        row(&[&format!("{}, Alt+", choice.letter().unwrap()), &choice.meaning()[1..]]);
+    }
+    for written in ["@", "/", "!", "!!", "keybindings.json", "themes/NAME.json"] {
+        row(&[written]);
     }
     // As the command says it, and with the keys that hold.
     let mut state = state(100, Bindings::read(r#"{"app.exit": "f5", "tui.editor.mode": "vi"}"#).0);
-    state.on(UiEvent::Paste("/help".into()), 0);
-    let help = printed(&mut state, KeyCode::Enter).join("\n");
+    let help = printed(&mut state).join("\n");
     assert!(help.contains("F5 ") && help.contains("\nvi\n") && help.contains("/quit"), "{help}");
 }
 
@@ -57,7 +76,7 @@ fn help_has_every_action_every_command_and_every_answer() {
 fn help_fits_every_width() {
     let mut out = String::new();
     for columns in [20, 40, 80, 120] {
-        let help = printed(&mut state(columns, Bindings::default()), KeyCode::Char('?'));
+        let help = printed(&mut state(columns, Bindings::default()));
         writeln!(out, "══ {columns}").unwrap();
         for line in help {
             assert!(quipu_tui::width(&line) <= columns, "{columns}: {line}");
