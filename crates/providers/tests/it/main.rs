@@ -41,6 +41,8 @@ mod headers;
 mod http;
 #[cfg(test)]
 mod keys;
+#[cfg(all(test, unix))]
+mod login_peers;
 #[cfg(test)]
 mod logins;
 #[cfg(test)]
