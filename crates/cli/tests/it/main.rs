@@ -72,6 +72,8 @@ mod import_kill;
 #[cfg(test)]
 mod input;
 #[cfg(test)]
+mod keychain;
+#[cfg(test)]
 mod kill;
 #[cfg(test)]
 mod later;

@@ -34,6 +34,8 @@ mod encode_responses;
 #[cfg(test)]
 mod fuzz;
 #[cfg(test)]
+mod google_credentials;
+#[cfg(test)]
 mod growth;
 #[cfg(test)]
 mod headers;
