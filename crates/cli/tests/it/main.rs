@@ -148,6 +148,8 @@ mod terminal_graph;
 #[cfg(test)]
 mod terminal_kept;
 #[cfg(test)]
+mod terminal_login;
+#[cfg(test)]
 mod terminal_picture;
 #[cfg(test)]
 mod terminal_rough;
