@@ -99,7 +99,7 @@ impl Settings {
     ) -> (Self, Vec<Warning>) {
         let mut warnings = Vec::new();
         let auth_file = AuthFile::new(home);
-        let auth = auth_file.read().unwrap_or_else(|error| {
+        let auth = auth_file.read_settled().unwrap_or_else(|error| {
             warnings.push(Warning(error.to_string()));
             AuthEntries::default()
         });

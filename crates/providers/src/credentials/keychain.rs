@@ -1,11 +1,14 @@
 //! The keychain of the operating system, through the program that the system has for it. Only who asks for it gets it:
 //! `auth.json` then holds the command that reads the key, as any other `!command`.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{Read as _, Write as _};
 use std::process::{ExitStatus, Stdio};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
+
+use serde::Deserialize;
 
 use super::{AuthEntry, AuthFile, AuthFileError, Keys};
 use crate::logins::{LoginError, random};
@@ -67,46 +70,39 @@ impl fmt::Debug for Keychain {
 }
 
 /// The program of a system. The lines end where the name of an item goes.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Tool {
-    program: &'static str,
-    remedy: &'static str,
-    store: &'static str,
-    look_up: &'static str,
-    remove: &'static str,
-    form: SecretForm,
+    program: String,
+    #[expect(dead_code, reason = "for those who read the data; a test looks at it")]
+    source: String,
+    #[expect(dead_code, reason = "for those who read the data; a test looks at it")]
+    date: String,
+    remedy: String,
+    store: String,
+    /// What it reads from its stdin to store a key, with `{item}` and the key as `{hex}`; without it, the key.
+    store_input: Option<String>,
+    look_up: String,
+    remove: String,
 }
 
-/// What the program reads from its stdin to store a key.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum SecretForm {
-    /// The key.
-    Plain,
-    /// A command with the name of the item and the key in hexadecimal digits.
-    Command,
+static ROWS: &str = include_str!("../../data/keychains.json");
+const SECRET_SERVICE: &str = "secret-service";
+const APPLE: &str = "macos";
+
+fn tools() -> &'static BTreeMap<String, Tool> {
+    static PARSED: OnceLock<BTreeMap<String, Tool>> = OnceLock::new();
+    PARSED.get_or_init(|| serde_json::from_str(ROWS).unwrap_or_default())
 }
 
-static SECRET_SERVICE: Tool = Tool {
-    program: "secret-tool",
-    remedy: "install it (libsecret-tools on Debian and Ubuntu, libsecret elsewhere), or store the key without the keychain",
-    store: "secret-tool store --label='Key of Quipu' service quipu account ",
-    look_up: "secret-tool lookup service quipu account ",
-    remove: "secret-tool clear service quipu account ",
-    form: SecretForm::Plain,
-};
-
-static APPLE: Tool = Tool {
-    program: "security",
-    remedy: "it is a part of macOS; store the key without the keychain",
-    store: "security -i #",
-    look_up: "security find-generic-password -s quipu -w -a ",
-    remove: "security delete-generic-password -s quipu -a ",
-    form: SecretForm::Command,
-};
+fn tool(name: &str) -> &'static Tool {
+    static NONE: OnceLock<Tool> = OnceLock::new();
+    tools().get(name).unwrap_or_else(|| NONE.get_or_init(Tool::default))
+}
 
 impl Keychain {
     pub(crate) fn new(shell: Arc<Shell>) -> Self {
-        let tool = if cfg!(target_os = "macos") { &APPLE } else { &SECRET_SERVICE };
-        Self { shell, tool }
+        Self { shell, tool: tool(if cfg!(target_os = "macos") { APPLE } else { SECRET_SERVICE }) }
     }
 
     /// Keeps `key` in the keychain, and the command that reads it as the entry `id` of the file, in place of what was
@@ -165,17 +161,17 @@ impl Keychain {
 
     fn store(&self, item: &str, key: &str) -> Result<(), KeychainError> {
         let what = "store the key";
-        let input = match self.tool.form {
-            SecretForm::Plain => key.to_owned(),
-            SecretForm::Command => {
+        let input = match &self.tool.store_input {
+            None => key.to_owned(),
+            Some(form) => {
                 let digits: String = key.bytes().map(|byte| format!("{byte:02x}")).collect();
-                format!("add-generic-password -U -s quipu -a {item} -X {digits}\n")
+                form.replace("{item}", item).replace("{hex}", &digits)
             }
         };
         self.run(&format!("{}{item}", self.tool.store), what, &input)?;
         // What cannot be read now is not there when it is needed.
         let line = format!("!{}{item}", self.tool.look_up);
-        let failed = |why: String| KeychainError::Failed { program: self.tool.program, what, why };
+        let failed = |why: String| KeychainError::Failed { program: self.tool.program.as_str(), what, why };
         match values::resolve(&line, &Vars::new(), &*self.shell) {
             Ok(read) if read == key => Ok(()),
             Ok(_) => Err(failed("it gives another key back".into())),
@@ -189,7 +185,7 @@ impl Keychain {
 
     /// Runs a line with this as its stdin.
     fn run(&self, line: &str, what: &'static str, input: &str) -> Result<(), KeychainError> {
-        let program = self.tool.program;
+        let program = self.tool.program.as_str();
         let failed = |why: String| KeychainError::Failed { program, what, why };
         let mut child = (self.shell)(line)
             .map_err(|error| failed(error.to_string()))?
@@ -217,7 +213,7 @@ impl Keychain {
         let status = child.wait().map_err(|error| failed(error.to_string()))?;
         match (status.code(), complaint) {
             (Some(0), _) => Ok(()),
-            (Some(127), _) => Err(KeychainError::NoProgram { program, remedy: self.tool.remedy }),
+            (Some(127), _) => Err(KeychainError::NoProgram { program, remedy: &self.tool.remedy }),
             (_, Err(_)) => Err(failed(format!("it took more than {} s", LIMIT.as_secs()))),
             (_, Ok(complaint)) => Err(failed(why(status, &complaint.unwrap_or_default()))),
         }
@@ -227,14 +223,14 @@ impl Keychain {
 impl Tool {
     /// The item that a line reads.
     fn item<'a>(&self, text: &'a str) -> Option<&'a str> {
-        let item = text.strip_prefix('!')?.strip_prefix(self.look_up)?;
+        let item = text.strip_prefix('!')?.strip_prefix(self.look_up.as_str())?;
         (!item.is_empty() && item.chars().all(is_plain)).then_some(item)
     }
 }
 
 /// Whether a key of `auth.json` stands in a keychain.
 fn is_reference(text: &str) -> bool {
-    [&SECRET_SERVICE, &APPLE].into_iter().any(|tool| tool.item(text).is_some())
+    tools().values().any(|tool| tool.item(text).is_some())
 }
 
 /// Whether it stands for itself in a shell.
@@ -296,7 +292,7 @@ esac
             command.args(["-c", line]).env("PATH", &path).current_dir(&here);
             Ok(command)
         };
-        Keychain { shell: Arc::new(shell), tool: &APPLE }
+        Keychain { shell: Arc::new(shell), tool: tool(APPLE) }
     }
 
     #[test]
@@ -315,6 +311,16 @@ esac
         assert_eq!((read.as_deref(), items()), (Ok("k$1\"'`\\;x"), 1));
         assert!(keychain.replace(&file, "p:work", || file.remove("p:work")).unwrap());
         assert_eq!((file.key_text("p:work").unwrap(), items()), (None, 0));
+    }
+
+    #[test]
+    fn each_keychain_has_its_source_and_date() {
+        let rows: serde_json::Value = serde_json::from_str(ROWS).unwrap();
+        for name in [SECRET_SERVICE, APPLE] {
+            assert!(!tool(name).program.is_empty() && !rows[name]["source"].as_str().unwrap().is_empty());
+            assert!(rows[name]["date"].as_str().unwrap().parse::<jiff::civil::Date>().is_ok());
+        }
+        assert_eq!(tools().len(), 2);
     }
 
     #[test]

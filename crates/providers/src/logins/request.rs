@@ -122,6 +122,9 @@ impl Answer {
             Ok(Value::Object(object)) => Ok(object),
             Ok(_) => Err(self.nonsense("it is not a JSON object")),
             // Not the words of the parser: they may quote what stands there.
+            Err(_) if self.body.trim_ascii_start().starts_with(b"<") => {
+                Err(self.nonsense("it is not JSON but a page"))
+            }
             Err(_) => Err(self.nonsense("it is not JSON")),
         }
     }
