@@ -43,7 +43,8 @@ mod headers;
 mod http;
 #[cfg(test)]
 mod keys;
-#[cfg(all(test, unix))]
+#[cfg(unix)]
+#[cfg(test)]
 mod login_peers;
 #[cfg(test)]
 mod logins;

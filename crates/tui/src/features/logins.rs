@@ -60,7 +60,7 @@ fn begin(state: &mut State, offer: LoginOffer, method: LoginMethod, effects: &mu
                 return;
             }
             match begun {
-                Ok(login) => wait(state, provider, login, effects),
+                Ok(login) => wait(state, &provider, login, effects),
                 Err(error) => failed(state, &error.to_string()),
             }
         },
@@ -76,7 +76,7 @@ fn failed(state: &mut State, why: &str) {
 }
 
 /// Shows what to open, and waits until the person is done there.
-fn wait(state: &mut State, provider: String, login: ProviderLogin, effects: &mut Vec<Effect>) {
+fn wait(state: &mut State, provider: &str, login: ProviderLogin, effects: &mut Vec<Effect>) {
     let prompt = login.prompt();
     state.note(&format!("Open this page: {}", prompt.url));
     if let Some(code) = &prompt.user_code {
@@ -84,7 +84,7 @@ fn wait(state: &mut State, provider: String, login: ProviderLogin, effects: &mut
     }
     let (paste, pasted) = oneshot::channel();
     let takes_code = prompt.takes_code;
-    let of = provider.clone();
+    let of = provider.to_owned();
     let (request, stop) = Request::new(
         "login",
         move |_| async move {
@@ -117,5 +117,5 @@ fn wait(state: &mut State, provider: String, login: ProviderLogin, effects: &mut
         // A login that is over takes nothing more.
         drop(paste.send(text));
     });
-    state.show(line.or_else(|state, effects| state.stop_checking(effects)));
+    state.show(line.or_else(State::stop_checking));
 }
