@@ -15,17 +15,30 @@ use quipu_host::Home;
 /// Bytes of a key at most.
 const KEY_LIMIT: u64 = 16 << 10;
 
+/// Where a key is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum KeyPlace {
+    File,
+    Keychain,
+}
+
 pub(crate) async fn run(args: &AuthArgs) -> Result<(), Failure> {
     let home = home(&StoreArg::default())?;
     match &args.action {
         None => list(&home, args.json),
-        Some(AuthAction::Set { provider, name }) => set(&home, provider, name.as_deref()),
+        Some(AuthAction::Set { provider, name, keychain }) => {
+            let place = if *keychain { KeyPlace::Keychain } else { KeyPlace::File };
+            set(&home, provider, name.as_deref(), place)
+        }
         Some(AuthAction::Login(login)) => crate::login::run(&home, login).await,
         Some(AuthAction::Use { agent, provider, yes }) => {
             crate::login::use_agent(&home, agent, provider.as_deref(), *yes)
         }
         Some(AuthAction::Remove { provider }) => {
-            let removed = AuthFile::new(&home.dir).remove(provider).map_err(Failure::failed)?;
+            let file = AuthFile::new(&home.dir);
+            let keychain = home.settings().keychain();
+            let removed =
+                keychain.replace(&file, provider, || file.remove(provider)).map_err(Failure::failed)?;
             forget_key_use(&home.dir, provider).map_err(Failure::failed)?;
             note(if removed { "Removed." } else { "No key was stored for this provider, and no login." });
             Ok(())
@@ -84,7 +97,10 @@ fn list(home: &Home, json: bool) -> Result<(), Failure> {
                 settings.stored_login(provider).is_some_and(|it| it.agent.as_ref() == Some(&login.agent));
             let words = match (&login.provider, in_use) {
                 (_, true) => continue,
-                (None, _) => ", which cannot be used: there is no API for it".to_owned(),
+                (None, _) => {
+                    let why = login.obstacle.as_deref().unwrap_or("no provider takes it");
+                    format!(", which cannot be used: {why}")
+                }
                 (Some(provider), _) => format!(" for {provider}. Use it: quipu auth use {}", login.agent),
             };
             note(format!("{} keeps a login in {}{words}", login.name, login.path.display()));
@@ -111,7 +127,7 @@ fn login_words(login: &StoredLogin) -> String {
     format!(": a login, {left}{renewed}")
 }
 
-fn set(home: &Home, provider: &str, name: Option<&str>) -> Result<(), Failure> {
+fn set(home: &Home, provider: &str, name: Option<&str>, place: KeyPlace) -> Result<(), Failure> {
     let settings = home.settings();
     if !settings.providers().contains(&provider) {
         let near = nearest(provider, settings.providers().into_iter().map(str::to_owned));
@@ -136,9 +152,20 @@ fn set(home: &Home, provider: &str, name: Option<&str>) -> Result<(), Failure> {
         return Err(Failure::usage("invalid key: give one word of at most 16 KiB on stdin"));
     }
     let file = AuthFile::new(&home.dir);
-    file.set_key(&id, key).map_err(Failure::failed)?;
+    let keychain = settings.keychain();
+    let stored = match place {
+        KeyPlace::File => keychain.replace(&file, &id, || file.set_key(&id, key)),
+        KeyPlace::Keychain => keychain.set_key(&file, &id, key),
+    };
+    stored.map_err(Failure::failed)?;
     forget_key_use(&home.dir, &id).map_err(Failure::failed)?;
-    note(format!("Stored in {}, which only you can read. The key was not tested.", file.path().display()));
+    let path = file.path().display();
+    note(match place {
+        KeyPlace::File => format!("Stored in {path}, which only you can read. The key was not tested."),
+        KeyPlace::Keychain => {
+            format!("Stored in the keychain; {path} says how to read it. The key was not tested.")
+        }
+    });
     Ok(())
 }
 

@@ -104,6 +104,14 @@ pub(crate) fn advised(message: &str, advice: Option<&Advice>) -> String {
         Advice::SetKey(Some(provider)) => {
             return format!("{message}: set a key with `quipu auth set {provider}`");
         }
+        Advice::LogIn(provider) => {
+            return format!("{message}: log in with `quipu auth login {provider}`");
+        }
+        Advice::SetKeyOrLogIn(provider) => {
+            return format!(
+                "{message}: set a key with `quipu auth set {provider}`, or log in with `quipu auth login {provider}`"
+            );
+        }
         Advice::SetKey(None) => {
             return format!(
                 "{message} Run `quipu auth set PROVIDER`; `quipu auth` lists the providers, and `quipu demo` needs no key"

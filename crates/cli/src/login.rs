@@ -94,7 +94,7 @@ fn show(prompt: &LoginPrompt, may_open: bool) {
 }
 
 /// Opens a page in the browser of this machine, where there is a program that does it. The page is shown anyway.
-fn open(url: &str) {
+pub(crate) fn open(url: &str) {
     let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
     let has_screen = cfg!(target_os = "macos")
         || ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| quipu_host::env(name).is_some());

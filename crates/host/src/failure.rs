@@ -47,6 +47,10 @@ pub enum Advice {
     ListModels,
     /// Give a credential for this provider, or any.
     SetKey(Option<String>),
+    /// Log in to the account of this provider.
+    LogIn(String),
+    /// Give a key for this provider, or log in to its account.
+    SetKeyOrLogIn(String),
     /// Look at the sessions of every directory.
     ListSessions,
     /// Go on from where a session stood that was removed.

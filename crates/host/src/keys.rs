@@ -58,7 +58,8 @@ pub async fn keep_key(home: &Home, provider: &str, key: &str, unasked: bool) -> 
         }
     };
     let file = AuthFile::new(&home.dir);
-    file.set_key(provider, key).map_err(Failure::failed)?;
+    let keychain = settings.keychain();
+    keychain.replace(&file, provider, || file.set_key(provider, key)).map_err(Failure::failed)?;
     quipu_providers::forget_key_use(&home.dir, provider).map_err(Failure::failed)?;
     let path = file.path().display();
     Ok(KeyOutcome::Stored(format!(

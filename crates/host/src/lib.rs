@@ -65,8 +65,8 @@ pub use json::{label_counts, node_json, session_json};
 pub use keys::{KeyOutcome, keep_key};
 pub use listing::{Glimpse, SessionItem, list_sessions, tail};
 pub use login::{
-    LoginOffer, ProviderLogin, RestrictionConsent, agent_login, begin_login, login_offer, login_offers,
-    use_agent_login,
+    LoginMethod, LoginOffer, ProviderLogin, RestrictionConsent, agent_login, begin_login, login_offer,
+    login_offers, use_agent_login,
 };
 pub use missing_cwd::MissingDirectories;
 pub use model::model_of;

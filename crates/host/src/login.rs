@@ -2,12 +2,14 @@
 
 use quipu_protocol::UnixMs;
 use quipu_providers::{
-    AgentLogin, AuthFile, LoginError, LoginOptions, LoginPrompt, Logins, PendingLogin, Settings as Models,
+    AgentLogin, AuthFile, Keychain, LoginError, LoginOptions, LoginPrompt, PendingLogin, Settings as Models,
     nearest,
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{Failure, FailureKind, Home};
+pub use quipu_providers::LoginMethod;
+
+use crate::{Advice, Failure, FailureKind, Home};
 
 /// The login that a provider has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +20,8 @@ pub struct LoginOffer {
     pub account: String,
     /// What a person must accept before it is used.
     pub restriction: Option<String>,
+    /// Whether a key of the provider can be used in its place.
+    pub takes_key: bool,
     /// Whether it can be made in a browser.
     pub in_browser: bool,
     /// Whether it can be made with a code on another device.
@@ -39,13 +43,24 @@ pub struct ProviderLogin {
     offer: LoginOffer,
     pending: PendingLogin,
     file: AuthFile,
+    keychain: Keychain,
     accepted: Option<UnixMs>,
+}
+
+/// What gives a provider its credential: a key, the login to its account, or either.
+pub(crate) fn credential_advice(settings: &Models, provider: &str) -> Advice {
+    let takes_key = !settings.credential_variables(provider).is_empty();
+    match (settings.logins().account(provider), takes_key) {
+        (None, _) => Advice::SetKey(Some(provider.to_owned())),
+        (Some(_), true) => Advice::SetKeyOrLogIn(provider.to_owned()),
+        (Some(_), false) => Advice::LogIn(provider.to_owned()),
+    }
 }
 
 /// Every login that there is.
 pub fn login_offers(settings: &Models) -> Vec<LoginOffer> {
     let logins = settings.logins();
-    logins.providers().into_iter().filter_map(|provider| offer(logins, provider)).collect()
+    logins.providers().into_iter().filter_map(|provider| offer(settings, provider)).collect()
 }
 
 /// The login of one provider.
@@ -54,7 +69,7 @@ pub fn login_offers(settings: &Models) -> Vec<LoginOffer> {
 /// When it has none.
 pub fn login_offer(settings: &Models, provider: &str) -> Result<LoginOffer, Failure> {
     let logins = settings.logins();
-    offer(logins, provider).ok_or_else(|| {
+    offer(settings, provider).ok_or_else(|| {
         let all = logins.providers();
         let near = nearest(provider, all.iter().map(|name| (*name).to_owned()));
         let near = near.first().map_or_else(String::new, |near| format!(" Did you mean {near}?"));
@@ -63,11 +78,13 @@ pub fn login_offer(settings: &Models, provider: &str) -> Result<LoginOffer, Fail
     })
 }
 
-fn offer(logins: &Logins, provider: &str) -> Option<LoginOffer> {
+pub(crate) fn offer(settings: &Models, provider: &str) -> Option<LoginOffer> {
+    let logins = settings.logins();
     Some(LoginOffer {
         provider: provider.to_owned(),
         account: logins.account(provider)?.to_owned(),
         restriction: logins.restriction(provider).map(str::to_owned),
+        takes_key: !settings.credential_variables(provider).is_empty(),
         in_browser: logins.has_browser(provider),
         by_device_code: logins.has_device_code(provider),
     })
@@ -94,7 +111,8 @@ pub async fn begin_login(
         .await
         .map_err(|error| failed(&error))?;
     let accepted = offer.restriction.as_ref().map(|_| crate::now());
-    Ok(ProviderLogin { offer, pending, file: AuthFile::new(&home.dir), accepted })
+    let (file, keychain) = (AuthFile::new(&home.dir), settings.keychain());
+    Ok(ProviderLogin { offer, pending, file, keychain, accepted })
 }
 
 impl ProviderLogin {
@@ -113,7 +131,7 @@ impl ProviderLogin {
         paste: impl Future<Output = Option<String>> + Send,
         cancel: &CancellationToken,
     ) -> Result<String, Failure> {
-        let Self { offer, pending, file, accepted } = self;
+        let Self { offer, pending, file, keychain, accepted } = self;
         let tokens = tokio::select! {
             tokens = pending.finish(paste) => tokens.map_err(|error| failed(&error))?,
             () = cancel.cancelled() => return Err(Failure::failed("the login was stopped; nothing is stored")),
@@ -122,7 +140,9 @@ impl ProviderLogin {
         let path = file.path().display().to_string();
         let stored = {
             let provider = provider.clone();
-            tokio::task::spawn_blocking(move || file.set_login(&provider, &tokens, accepted)).await
+            let store =
+                move || keychain.replace(&file, &provider, || file.set_login(&provider, &tokens, accepted));
+            tokio::task::spawn_blocking(store).await
         };
         stored.map_err(Failure::failed)?.map_err(Failure::failed)?;
         Ok(format!(
@@ -161,7 +181,8 @@ pub fn agent_login(settings: &Models, agent: &str, provider: Option<&str>) -> Re
         let agent = crate::one_line(agent, 40);
         return Err(Failure::request(format!("{agent} keeps no login on this machine; these do: {others}")));
     };
-    let (name, path) = (first.name.clone(), first.path.display().to_string());
+    let (name, path, obstacle) =
+        (first.name.clone(), first.path.display().to_string(), first.obstacle.clone());
     if let Some(provider) = provider {
         found.retain(|login| login.provider.as_deref() == Some(provider));
     }
@@ -169,7 +190,8 @@ pub fn agent_login(settings: &Models, agent: &str, provider: Option<&str>) -> Re
     match (found.as_slice(), providers.as_slice()) {
         ([login], [_]) => Ok(AgentLogin::clone(login)),
         ([_], []) => Err(Failure::request(format!(
-            "the login that {name} keeps in {path} cannot be used: there is no API for it"
+            "the login that {name} keeps in {path} cannot be used: {}",
+            obstacle.unwrap_or_else(|| "no provider takes it".to_owned())
         ))),
         ([], _) => Err(Failure::request(format!("{name} keeps no login for that provider in {path}"))),
         _ => {
@@ -195,7 +217,8 @@ pub fn use_agent_login(
     }
     let file = AuthFile::new(&home.dir);
     let accepted = restriction.map(|_| crate::now());
-    file.set_reference(provider, &login.agent, accepted).map_err(Failure::failed)?;
+    let set = || file.set_reference(provider, &login.agent, accepted);
+    settings.keychain().replace(&file, provider, set).map_err(Failure::failed)?;
     let (name, path) = (&login.name, login.path.display());
     Ok(format!("{provider} uses the login of {name} in {path}. Nothing was copied from it."))
 }

@@ -163,7 +163,7 @@ fn no_model(settings: &Settings, provider: Option<&str>) -> Failure {
                         .advise(Advice::ListModels)
                 }
                 _ => Failure::new(FailureKind::Credential, format!("no model of `{provider}` can be used"))
-                    .advise(Advice::SetKey(Some(provider.to_owned()))),
+                    .advise(crate::login::credential_advice(settings, provider)),
             }
         }
         None => {

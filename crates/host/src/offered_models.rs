@@ -7,7 +7,7 @@ use std::sync::Arc;
 use quipu_protocol::{Model, Thinking};
 use quipu_providers::{SourcedModel, is_supported};
 
-use crate::{Failure, Home};
+use crate::{Failure, Home, LoginOffer};
 
 /// A model that the model keys cycle through, with the user's level of thinking for it.
 pub type CycleModel = (Arc<Model>, Option<Thinking>);
@@ -43,6 +43,8 @@ pub struct ProviderItem {
     pub source: Option<String>,
     /// Variables of the environment that a key is taken from, the usual one first.
     pub variables: Vec<String>,
+    /// The login to its account, where it has one.
+    pub login: Option<LoginOffer>,
 }
 
 /// All models of the settings, each with the source that it came from, in the order in which models are listed.
@@ -117,6 +119,7 @@ pub fn key_providers(home: &Home) -> Vec<ProviderItem> {
         id: provider.to_owned(),
         source: settings.credential_source(provider),
         variables: settings.credential_variables(provider),
+        login: crate::login::offer(&settings, provider),
     };
     settings.providers().into_iter().filter(spoken).map(one).collect()
 }

@@ -60,9 +60,9 @@ pub use catalogue_file::{
 };
 pub use credentials::{
     AgentLogin, AuthFile, AuthFileError, CallOutcome, Credential, CredentialError, CredentialRequest,
-    CredentialSource, Credentials, Expiry, HeaderText, InvalidCredential, KeyPause, KeyStatus,
-    MAX_CREDENTIALS_PER_CALL, RefusedCredential, Scheme, Secret, Sign, SignRequest, SourceFailure,
-    StoredKeys, StoredLogin, forget_key_use,
+    CredentialSource, Credentials, Expiry, HeaderText, InvalidCredential, KeyPause, KeyStatus, Keychain,
+    KeychainError, MAX_CREDENTIALS_PER_CALL, RefusedCredential, Scheme, Secret, Sign, SignRequest,
+    SourceFailure, StoredKeys, StoredLogin, forget_key_use,
 };
 pub use decode::AnswerDecoder;
 pub use embed::{

@@ -14,10 +14,11 @@ use crate::bedrock::chain::Origin as CloudOrigin;
 use crate::catalogue;
 use crate::catalogue_file::{CATALOGUE_FILE, Catalogue, CatalogueSource};
 use crate::credentials::{
-    AgentFiles, AgentLogin, AuthEntries, AuthEntry, AuthFile, Credential, Credentials, KeyStatus, Keys,
-    Origin, StoredKeys, StoredLogin,
+    AgentFiles, AgentLogin, AuthEntries, AuthEntry, AuthFile, Credential, Credentials, KeyStatus, Keychain,
+    Keys, Origin, StoredKeys, StoredLogin,
 };
-use crate::google::vertex::{self, VertexPlace};
+use crate::google::adc::{self, AdcSource};
+use crate::google::vertex;
 use crate::local::{self, LocalEndpoint};
 use crate::logins::Logins;
 use crate::mistral::{self, MistralConversations};
@@ -98,7 +99,7 @@ impl Settings {
     ) -> (Self, Vec<Warning>) {
         let mut warnings = Vec::new();
         let auth_file = AuthFile::new(home);
-        let auth = auth_file.read().unwrap_or_else(|error| {
+        let auth = auth_file.read_settled().unwrap_or_else(|error| {
             warnings.push(Warning(error.to_string()));
             AuthEntries::default()
         });
@@ -388,7 +389,8 @@ impl Settings {
             return Some(format!("the login of {agent}"));
         }
         if self.keys.has_entry(provider) {
-            return Some("auth.json".into());
+            let is_elsewhere = self.keys.is_in_keychain(provider);
+            return Some(if is_elsewhere { "the keychain".into() } else { "auth.json".into() });
         }
         self.keys.outside(provider)
     }
@@ -397,6 +399,11 @@ impl Settings {
     /// one or none, or another source. Reads a file.
     pub fn key_statuses(&self, provider: &str) -> Vec<KeyStatus> {
         if self.sources.contains_key(provider) { Vec::new() } else { self.keys.statuses(provider) }
+    }
+
+    /// The keychain of the operating system, whose program runs as a `!command` does.
+    pub fn keychain(&self) -> Keychain {
+        Keychain::new(self.keys.shell.clone())
     }
 
     /// The logins of providers.
@@ -475,7 +482,10 @@ impl Settings {
         if let Some(place) = place {
             return self.signed(&mut model, given, place);
         }
-        let (credentials, headers) = self.access_to(&mut model, given)?;
+        let file = self.default_credentials(provider).filter(|_| model.api == vertex::API && given.is_none());
+        let is_file_used = file.is_some() && self.own_source(provider).is_none();
+        let of_file = || file.map(|file| Credentials::new(Arc::new(AdcSource::new(file))));
+        let (credentials, headers) = self.access_or(&mut model, given, of_file)?;
         let options = self.options.clone();
         if let Some(deployment) = deployment {
             let deployment = AzureDeployment { base_url: model.base_url.clone(), ..deployment };
@@ -491,9 +501,12 @@ impl Settings {
             pi_messages::API => Arc::new(PiMessages::new(&model, credentials, &headers, options)?),
             google::API => Arc::new(GoogleGenerativeAi::new(&model, credentials, &headers, options)?),
             vertex::API => {
-                let set = |name: &str| self.variable(provider, name);
-                let project = set("GOOGLE_CLOUD_PROJECT").or_else(|| set("GCLOUD_PROJECT"));
-                let place = VertexPlace { project, location: set("GOOGLE_CLOUD_LOCATION") };
+                let place = self.vertex_place(provider);
+                if let Some(missing) = adc::missing_place(&place).filter(|_| is_file_used)
+                    && model.base_url.contains(vertex::LOCATION)
+                {
+                    return Err(ModelError::new(ModelErrorKind::InvalidRequest, missing));
+                }
                 Arc::new(GoogleGenerativeAi::vertex(&model, credentials, &headers, options, place)?)
             }
             _ => Arc::new(AnthropicMessages::new(&model, credentials, &headers, options)?),

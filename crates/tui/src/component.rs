@@ -184,6 +184,7 @@ pub(crate) struct LineInput {
     /// What Enter alone means, where a line may be empty.
     empty: Option<&'static str>,
     done: Callback<String>,
+    cancelled: Option<Callback<()>>,
 }
 
 impl LineInput {
@@ -191,7 +192,22 @@ impl LineInput {
         title: impl Into<String>,
         done: impl FnOnce(&mut State, String, &mut Vec<Effect>) + Send + 'static,
     ) -> Self {
-        Self { title: title.into(), text: String::new(), secret: false, empty: None, done: Box::new(done) }
+        Self {
+            title: title.into(),
+            text: String::new(),
+            secret: false,
+            empty: None,
+            done: Box::new(done),
+            cancelled: None,
+        }
+    }
+
+    /// Does this when it is left without a line.
+    pub(crate) fn or_else(
+        self,
+        cancelled: impl FnOnce(&mut State, &mut Vec<Effect>) + Send + 'static,
+    ) -> Self {
+        Self { cancelled: Some(Box::new(|state, (), effects| cancelled(state, effects))), ..self }
     }
 
     /// What stands there already.
@@ -238,6 +254,14 @@ impl Component for LineInput {
         self.text.clear();
         self.paste(line);
         self.on_key(KeyCode::Enter.into(), state, effects)
+    }
+
+    fn leave(self: Box<Self>, state: &mut State, effects: &mut Vec<Effect>) -> OpenComponent {
+        match self.cancelled {
+            Some(cancelled) => cancelled(state, (), effects),
+            None => state.left_component(),
+        }
+        None
     }
 
     fn paste(&mut self, text: &str) {

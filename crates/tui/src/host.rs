@@ -2,8 +2,8 @@
 //! gives it; tests give their own.
 
 pub use quipu_host::{
-    CycleModel, FoundItem, FoundItems, Glimpse, KeyOutcome, LocalServer, LocalServers, ModelChoice,
-    ProviderItem, Reach, SessionItem, TreeKind, TreeRow,
+    CycleModel, FoundItem, FoundItems, Glimpse, KeyOutcome, LocalServer, LocalServers, LoginMethod,
+    LoginOffer, ModelChoice, ProviderItem, ProviderLogin, Reach, SessionItem, TreeKind, TreeRow,
 };
 use std::future::Future;
 use std::pin::Pin;
@@ -128,6 +128,10 @@ pub trait Host: Send + Sync + 'static {
     /// Asks the provider whether it takes the key, and keeps it where it does. Keeps it at once when it is to be kept
     /// `unasked`. Dropped: nothing is kept.
     fn keep_key(&self, provider: String, key: String, unasked: bool) -> HostFuture<KeyOutcome>;
+
+    /// Begins the login that was offered, whose restriction the user has accepted, and opens its page where there is a
+    /// browser. Dropped: it ends.
+    fn begin_login(&self, offer: LoginOffer, method: LoginMethod) -> HostFuture<ProviderLogin>;
 
     /// The file of the user's settings.
     fn settings_path(&self) -> std::path::PathBuf;

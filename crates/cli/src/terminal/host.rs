@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use quipu::{OpenedSession, Sealer};
 use quipu_protocol::{BashExecutionMessage, Model, NodeId, Notice, SessionId, Thinking};
-use quipu_providers::levels;
+use quipu_providers::{LoginOptions, levels};
 use quipu_store::Graph;
 use quipu_tui::editor::Candidate;
 use quipu_tui::terminal::Abilities;
@@ -27,7 +27,10 @@ use quipu_host::CommandRegistry;
 use quipu_host::Mirror;
 use quipu_host::SavedPermissions;
 use quipu_host::settings::Effect;
-use quipu_host::{FailureKind, Home, OpenRequest, Settings, StartedSession, seal_credentials};
+use quipu_host::{
+    FailureKind, Home, LoginMethod, LoginOffer, OpenRequest, ProviderLogin, RestrictionConsent, Settings,
+    StartedSession, seal_credentials,
+};
 
 /// Bytes of what a command prints that are shown at most.
 const PRINTED: usize = 1 << 20;
@@ -551,6 +554,17 @@ impl Host for TerminalHost {
     fn keep_key(&self, provider: String, key: String, unasked: bool) -> HostFuture<KeyOutcome> {
         self.with_inner(move |inner| async move {
             Ok(quipu_host::keep_key(&inner.home, &provider, &key, unasked).await?)
+        })
+    }
+
+    fn begin_login(&self, offer: LoginOffer, method: LoginMethod) -> HostFuture<ProviderLogin> {
+        self.with_inner(move |inner| async move {
+            let options = LoginOptions { method: Some(method), ..LoginOptions::default() };
+            let consent = RestrictionConsent::Accepted;
+            let settings = inner.home.settings();
+            let login = quipu_host::begin_login(&inner.home, &settings, offer, consent, options).await?;
+            crate::login::open(&login.prompt().url);
+            Ok(login)
         })
     }
 

@@ -72,6 +72,8 @@ mod import_kill;
 #[cfg(test)]
 mod input;
 #[cfg(test)]
+mod keychain;
+#[cfg(test)]
 mod kill;
 #[cfg(test)]
 mod later;
@@ -145,6 +147,8 @@ mod terminal;
 mod terminal_graph;
 #[cfg(test)]
 mod terminal_kept;
+#[cfg(test)]
+mod terminal_login;
 #[cfg(test)]
 mod terminal_picture;
 #[cfg(test)]

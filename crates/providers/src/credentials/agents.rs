@@ -14,6 +14,8 @@ use quipu_protocol::UnixMs;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use crate::jsonc;
+
 static ROWS: &str = include_str!("../../data/agents.json");
 
 /// Bytes of such a file at most.
@@ -32,6 +34,8 @@ pub struct AgentLogin {
     pub name: String,
     /// The provider whose account it is; `None` for one that cannot be used here.
     pub provider: Option<String>,
+    /// Why it cannot be used, where no provider takes it.
+    pub obstacle: Option<String>,
     /// The file that holds it.
     pub path: PathBuf,
 }
@@ -54,8 +58,12 @@ struct AgentRow {
     date: String,
     files: Vec<String>,
     provider: Option<String>,
+    /// Why there is none.
+    obstacle: Option<String>,
     #[serde(default)]
     layout: Layout,
+    /// Where the entries of hosts stand; without it, they are the file.
+    within: Option<String>,
     #[serde(default)]
     lock: OwnerLock,
     /// Where the token stands.
@@ -155,6 +163,7 @@ impl AgentFiles {
                 agent: agent.clone(),
                 name: row.name.clone(),
                 provider,
+                obstacle: row.obstacle.clone(),
                 path: path.clone(),
             };
             match row.layout {
@@ -238,7 +247,11 @@ fn token(row: &AgentRow, file: &Map<String, Value>) -> Option<String> {
             if rest.is_empty() { Some(value) } else { value.pointer(&format!("/{rest}")) }
         }
         Layout::Hosts => {
-            let usual = file.iter().find(|(host, _)| host.split(':').next() == Some("github.com"));
+            let within = row.within.as_deref().map(|name| file.get(name).and_then(Value::as_object));
+            let hosts = within.unwrap_or(Some(file))?;
+            let host =
+                |name: &str| name.trim_start_matches("https://").split(':').next() == Some("github.com");
+            let usual = hosts.iter().find(|(name, _)| host(name));
             usual.and_then(|(_, value)| value.pointer(at))
         }
         Layout::Entries => None,
@@ -276,7 +289,8 @@ fn read_once(path: &Path) -> Result<Map<String, Value>, String> {
     if read as u64 > MAX_BYTES {
         return Err(format!("{shown} is larger than {MAX_BYTES} bytes"));
     }
-    match serde_json::from_str(text.trim_start_matches('\u{feff}')) {
+    // Some of these programs write comments.
+    match serde_json::from_str(&jsonc::strip(&text)) {
         Ok(Value::Object(entries)) => Ok(entries),
         // Not the words of the parser: they may quote what stands there.
         Ok(_) | Err(_) => Err(format!("{shown} is not a JSON object")),

@@ -4,11 +4,16 @@ use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde_json::{Map, Value};
 
 /// Bytes of `auth.json` at most.
 const MAX_BYTES: u64 = 1 << 20;
+
+/// How often a file that is not valid is read again, and how far apart.
+pub(super) const WRITES: u32 = 10;
+pub(super) const WRITE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// `auth.json` cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -79,6 +84,20 @@ impl AuthFile {
     /// As [`AuthFile::set_key`].
     pub fn remove(&self, provider: &str) -> Result<bool, AuthFileError> {
         self.change(|entries| entries.shift_remove(provider)).map(|old| old.is_some())
+    }
+
+    /// The same as [`AuthFile::read`], where a file that another program is just writing is read again. Blocks for that.
+    pub(crate) fn read_settled(&self) -> Result<AuthEntries, AuthFileError> {
+        for _ in 0..WRITES {
+            let is_empty = fs::metadata(&self.path).is_ok_and(|file| file.len() == 0);
+            match self.read() {
+                Err(AuthFileError::Invalid { .. }) => {}
+                Ok(_) if is_empty => {}
+                read => return read,
+            }
+            std::thread::sleep(WRITE_INTERVAL);
+        }
+        self.read()
     }
 
     /// The entries, and whether others than the owner can read the file. Entries that are not understood are in
@@ -299,6 +318,32 @@ mod tests {
         fs::remove_file(file.path()).unwrap();
         fs::create_dir(file.path()).unwrap();
         assert!(file.set_key("p", "k").is_err());
+    }
+
+    #[test]
+    fn file_that_is_being_written_is_read_when_it_is_whole() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = AuthFile::new(directory.path());
+        let whole = r#"{"p": {"type": "api_key", "key": "k"}}"#;
+        fs::write(file.path(), whole).unwrap();
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            // In place, in two pieces, as some programs write it.
+            scope.spawn(|| {
+                while !is_over.load(std::sync::atomic::Ordering::SeqCst) {
+                    let mut written = File::create(file.path()).unwrap();
+                    written.write_all(&whole.as_bytes()[..20]).unwrap();
+                    written.write_all(&whole.as_bytes()[20..]).unwrap();
+                    (0..500).for_each(|_| std::thread::yield_now());
+                }
+            });
+            let found: Vec<_> =
+                (0..100).map(|_| file.read_settled().map(|entries| entries.known.len()).ok()).collect();
+            is_over.store(true, std::sync::atomic::Ordering::SeqCst);
+            assert_eq!(found, [Some(1); 100]);
+        });
+        fs::write(file.path(), "{").unwrap();
+        assert!(matches!(file.read_settled(), Err(AuthFileError::Invalid { .. })));
     }
 
     #[test]

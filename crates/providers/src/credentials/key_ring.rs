@@ -249,7 +249,7 @@ impl KeyRing {
     /// As [`first`](Self::first); and where the refusal could not be written down, so that others may meet it as well.
     fn next(&self, refused: Option<(&str, CallOutcome)>) -> Result<Credential, CredentialError> {
         let unavailable = |error: AuthFileError| CredentialError::Unavailable { why: error.to_string() };
-        let entries = AuthFile::new(&self.keys.home).read().map_err(unavailable)?.known;
+        let entries = AuthFile::new(&self.keys.home).read_settled().map_err(unavailable)?.known;
         let is_usable = |credential: &Credential| credential.expiry.allows(now());
         let Some((refused, outcome)) = refused else { return self.pick(&entries, None, is_usable) };
         let last = self.state().given.get(refused).cloned();

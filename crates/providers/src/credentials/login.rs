@@ -10,7 +10,7 @@ use quipu_protocol::UnixMs;
 use serde_json::{Map, Value};
 
 use super::agents::{self, AgentRenewal, AgentTokens};
-use super::auth_file::{private, private_directory};
+use super::auth_file::{WRITE_INTERVAL, WRITES, private, private_directory};
 use super::owner_lock::OwnerLock;
 use super::{
     AuthEntry, AuthFile, AuthFileError, Credential, CredentialError, Expiry, HeaderText, Keys, Scheme, Secret,
@@ -22,9 +22,6 @@ use crate::time::now;
 const LOCK: Duration = Duration::from_secs(45);
 /// How often is looked whether it is done.
 const LOCK_INTERVAL: Duration = Duration::from_millis(25);
-/// How often a file that another program is writing is read again, and how far apart.
-const WRITES: u32 = 10;
-const WRITE_INTERVAL: Duration = Duration::from_millis(50);
 /// The field that says when a person accepted the restriction of a login.
 const ACCEPTED: &str = "accepted";
 
@@ -343,18 +340,11 @@ fn add_sent(
 
 /// The entry of a provider, as it is now. A file that another program is just writing is read again.
 async fn read(file: &AuthFile, provider: &str) -> Result<Option<AuthEntry>, CredentialError> {
-    let mut tries = WRITES;
-    loop {
-        let file = file.clone();
-        let read = tokio::task::spawn_blocking(move || file.read()).await;
-        match read.map_err(|_| CredentialError::Panicked)? {
-            Ok(mut entries) => return Ok(entries.known.remove(provider)),
-            Err(AuthFileError::Invalid { .. }) if tries > 0 => {
-                tries -= 1;
-                tokio::time::sleep(WRITE_INTERVAL).await;
-            }
-            Err(error) => return Err(CredentialError::Unavailable { why: error.to_string() }),
-        }
+    let file = file.clone();
+    let read = tokio::task::spawn_blocking(move || file.read_settled()).await;
+    match read.map_err(|_| CredentialError::Panicked)? {
+        Ok(mut entries) => Ok(entries.known.remove(provider)),
+        Err(error) => Err(CredentialError::Unavailable { why: error.to_string() }),
     }
 }
 

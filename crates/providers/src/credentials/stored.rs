@@ -121,7 +121,7 @@ impl Keys {
     /// What is stored now, after something else was refused or expired: the file may have another key by now, and a
     /// command may print another.
     fn look_up_again(&self, provider: &str) -> Result<Option<Credential>, String> {
-        let entries = AuthFile::new(&self.home).read().map_err(|error| error.to_string())?;
+        let entries = AuthFile::new(&self.home).read_settled().map_err(|error| error.to_string())?;
         let entry = self.entry_for(provider, &entries.known);
         if let Some(AuthEntry::ApiKey { key: Some(key), .. }) = entry {
             self.printed.lock().unwrap_or_else(PoisonError::into_inner).remove(key);

@@ -1,6 +1,7 @@
 //! The `google-generative-ai` wire: contents of parts, and a stream of such; and `google-vertex`, which is the same at
 //! other addresses.
 
+pub(crate) mod adc;
 mod map;
 mod stream;
 mod traits;

@@ -11,7 +11,7 @@ use super::LoginError;
 const MAX_PASTE: usize = 16 << 10;
 
 /// 32 bytes that nobody can guess, as letters, digits, `-` and `_`.
-pub(super) fn random() -> Result<String, LoginError> {
+pub(crate) fn random() -> Result<String, LoginError> {
     let mut bytes = [0; 32];
     let random = rustls::crypto::ring::default_provider().secure_random;
     random.fill(&mut bytes).map_err(|_| LoginError::Unreachable {

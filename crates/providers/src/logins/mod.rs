@@ -15,11 +15,14 @@ mod rows;
 mod sent;
 mod tokens;
 
+pub(crate) use code::random;
 pub use error::LoginError;
 pub(crate) use pending::DOMAIN;
 pub use pending::{LoginOptions, LoginPrompt, PendingLogin};
 pub(crate) use renewal::renewed;
-pub(crate) use rows::LoginRow;
+pub(crate) use request::{LoginRequest, checked};
+pub(crate) use rows::{BodyForm, LoginRow};
 pub use rows::{LoginMethod, Logins};
 pub(crate) use sent::{base_url, sent_headers};
 pub use tokens::LoginTokens;
+pub(crate) use tokens::token as header_token;

@@ -20,19 +20,19 @@ const MAX_BYTES: usize = 64 << 10;
 const MIN_SECRET: usize = 8;
 
 /// A request to the server of a login.
-pub(super) struct LoginRequest<'a> {
+pub(crate) struct LoginRequest<'a> {
     /// What is asked, for people.
-    pub(super) what: &'static str,
-    pub(super) url: &'a str,
-    pub(super) headers: &'a BTreeMap<String, String>,
+    pub(crate) what: &'static str,
+    pub(crate) url: &'a str,
+    pub(crate) headers: &'a BTreeMap<String, String>,
     /// Parameters, with the form in which they are sent; `None` to read something.
-    pub(super) body: Option<(BodyForm, Vec<(&'a str, &'a str)>)>,
+    pub(crate) body: Option<(BodyForm, Vec<(&'a str, &'a str)>)>,
     /// A token that the server knows the account by.
-    pub(super) bearer: Option<&'a str>,
+    pub(crate) bearer: Option<&'a str>,
 }
 
 /// What a server answered.
-pub(super) struct Answer {
+pub(crate) struct Answer {
     what: &'static str,
     host: String,
     pub(super) status: u16,
@@ -42,7 +42,7 @@ pub(super) struct Answer {
 }
 
 /// A URL that secrets may go to: https, or a server on this machine.
-pub(super) fn checked(url: &str) -> Result<Url, LoginError> {
+pub(crate) fn checked(url: &str) -> Result<Url, LoginError> {
     let safe = http_url(url).filter(|url| {
         let plain = url.scheme() == "https" || net::is_loopback(url.host_str().unwrap_or_default());
         plain && url.username().is_empty() && url.password().is_none()
@@ -60,7 +60,7 @@ pub(super) fn encoded(params: &[(&str, &str)]) -> String {
 }
 
 impl LoginRequest<'_> {
-    pub(super) async fn send(self) -> Result<Answer, LoginError> {
+    pub(crate) async fn send(self) -> Result<Answer, LoginError> {
         let url = checked(self.url)?;
         let host = url.host_str().unwrap_or_default();
         let host = url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
@@ -114,7 +114,7 @@ impl LoginRequest<'_> {
 
 impl Answer {
     /// The object that a good answer is.
-    pub(super) fn object(&self) -> Result<Map<String, Value>, LoginError> {
+    pub(crate) fn object(&self) -> Result<Map<String, Value>, LoginError> {
         if !(200..300).contains(&self.status) {
             return Err(self.refusal());
         }
@@ -122,6 +122,9 @@ impl Answer {
             Ok(Value::Object(object)) => Ok(object),
             Ok(_) => Err(self.nonsense("it is not a JSON object")),
             // Not the words of the parser: they may quote what stands there.
+            Err(_) if self.body.trim_ascii_start().starts_with(b"<") => {
+                Err(self.nonsense("it is not JSON but a page"))
+            }
             Err(_) => Err(self.nonsense("it is not JSON")),
         }
     }
@@ -136,7 +139,7 @@ impl Answer {
     }
 
     /// A number of the answer, such as `interval`; some servers write it as a text.
-    pub(super) fn number(&self, name: &str) -> Option<f64> {
+    pub(crate) fn number(&self, name: &str) -> Option<f64> {
         let body: Value = serde_json::from_slice(&self.body).ok()?;
         let value = body.get(name)?;
         let number = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok());

@@ -96,7 +96,7 @@ fn ends_at(row: &LoginRow, seconds: f64) -> UnixMs {
 }
 
 /// A token that a header can hold.
-pub(super) fn token(answer: &Answer, body: &Map<String, Value>, name: &str) -> Result<String, LoginError> {
+pub(crate) fn token(answer: &Answer, body: &Map<String, Value>, name: &str) -> Result<String, LoginError> {
     let Some(text) = body.get(name).and_then(Value::as_str) else {
         return Err(answer.nonsense(format!("it has no {name:?}")));
     };

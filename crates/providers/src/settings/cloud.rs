@@ -10,6 +10,8 @@ use crate::bedrock;
 use crate::bedrock::chain::{AwsCredentials, Environment, HINT, Origin, SKIP_AUTH};
 use crate::catalogue;
 use crate::credentials::{AuthEntry, Credentials};
+use crate::google::adc::{self, AdcFile};
+use crate::google::vertex::VertexPlace;
 
 impl Settings {
     /// What variables and files say of keys of a cloud; `None` for a provider that takes none.
@@ -44,8 +46,23 @@ impl Settings {
         self.environment(provider).is_some_and(|environment| environment.skips_auth())
     }
 
+    /// The file of Google with which calls to a provider can be made.
+    pub(super) fn default_credentials(&self, provider: &str) -> Option<AdcFile> {
+        let of_provider = provider == adc::PROVIDER;
+        of_provider.then(|| AdcFile::find(|name| self.variable(provider, name))).flatten()
+    }
+
+    pub(super) fn vertex_place(&self, provider: &str) -> VertexPlace {
+        let set = |name: &str| self.variable(provider, name);
+        let project = set("GOOGLE_CLOUD_PROJECT").or_else(|| set("GCLOUD_PROJECT"));
+        VertexPlace { project, location: set("GOOGLE_CLOUD_LOCATION") }
+    }
+
     /// Where the keys of a cloud would come from.
     pub(super) fn cloud_source(&self, provider: &str) -> Option<String> {
+        if let Some(file) = self.default_credentials(provider) {
+            return Some(file.name());
+        }
         match self.origin(provider) {
             Some(origin) => Some(origin.name()),
             None => self.skips_auth(provider).then(|| SKIP_AUTH.into()),
@@ -59,11 +76,18 @@ impl Settings {
 
     /// Whether somebody named those keys.
     pub(super) fn has_chosen_cloud(&self, provider: &str) -> bool {
+        if let Some(file) = self.default_credentials(provider) {
+            let place = self.vertex_place(provider);
+            return file.is_named() && place.project.is_some() && place.location.is_some();
+        }
         self.origin(provider).is_none_or(|origin| origin.is_chosen())
     }
 
     /// What people are told besides the provider's own key.
     pub(super) fn cloud_hint(&self, provider: &str) -> Option<String> {
+        if provider == adc::PROVIDER {
+            return Some(adc::HINT.into());
+        }
         let half = self.environment(provider)?.half_set();
         Some(match half {
             Some(half) => format!("{half}. {HINT}"),

@@ -166,6 +166,31 @@ async fn login_of_another_program_is_used_by_reference() {
 }
 
 #[tokio::test]
+async fn token_of_another_client_is_sent_in_our_own_name() {
+    let machine = Machine::new([answer()]);
+    machine.file(CLAUDE, &claude("sk-ant-oat01-token", FUTURE));
+    machine.uses("anthropic", "claude-code", Some(1));
+    assert_eq!(machine.world("anthropic").call().await.error, None);
+    let sent = &machine.server.requests()[0];
+    let mut headers: Vec<_> = sent.headers.clone();
+    headers.retain(|(name, _)| {
+        !["host", "content-length", "accept", "accept-encoding"].contains(&name.as_str())
+    });
+    headers.sort();
+    let ours = concat!("quipu/", env!("CARGO_PKG_VERSION"));
+    let expect = [
+        ("anthropic-beta", "oauth-2025-04-20"),
+        ("anthropic-version", "2023-06-01"),
+        ("authorization", "Bearer sk-ant-oat01-token"),
+        ("content-type", "application/json"),
+        ("user-agent", ours),
+    ];
+    assert_eq!(headers, expect.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    let body = std::str::from_utf8(&sent.body).unwrap();
+    assert!(!body.contains("Claude Code") && !body.contains("\"system\""), "{body}");
+}
+
+#[tokio::test]
 async fn expired_login_of_another_program_is_not_taken_over() {
     let machine = Machine::new([answer()]);
     let before = claude("access-token-1", 1);

@@ -34,6 +34,8 @@ mod encode_responses;
 #[cfg(test)]
 mod fuzz;
 #[cfg(test)]
+mod google_credentials;
+#[cfg(test)]
 mod growth;
 #[cfg(test)]
 mod headers;
@@ -41,6 +43,9 @@ mod headers;
 mod http;
 #[cfg(test)]
 mod keys;
+#[cfg(unix)]
+#[cfg(test)]
+mod login_peers;
 #[cfg(test)]
 mod logins;
 #[cfg(test)]

@@ -30,13 +30,13 @@ struct Difference {
     reason: String,
 }
 
-/// The other agent's Node and its package of providers. `None`, and a line that says so, where it is not there.
-fn peer() -> Option<[PathBuf; 2]> {
+/// Places in the directory of other agents. `None`, and a line that says so, where one is not there.
+pub(crate) fn installed<const N: usize>(places: [&str; N]) -> Option<[PathBuf; N]> {
     let target = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/peers");
     let modules = std::env::var_os("QUIPU_PEERS").map_or(target, PathBuf::from).join("node_modules");
-    let [node, package] = ["node/bin/node", "@earendil-works/pi-ai"].map(|place| modules.join(place));
-    if node.is_file() && package.is_dir() {
-        return Some([node, package]);
+    let found = places.map(|place| modules.join(place));
+    if found.iter().all(|path| path.exists()) {
+        return Some(found);
     }
     let hint = format!("no peers in {}: `cargo xtask peers` installs them", modules.display());
     assert!(std::env::var_os("QUIPU_REQUIRE_PEERS").is_none_or(|value| value != "1"), "{hint}");
@@ -246,7 +246,7 @@ impl Difference {
 
 #[test]
 fn bodies_differ_from_the_peers_where_the_list_says_so() {
-    let Some(peer) = peer() else { return };
+    let Some(peer) = installed(["node/bin/node", "@earendil-works/pi-ai"]) else { return };
     let listed: BTreeMap<String, Vec<Difference>> =
         serde_json::from_str(include_str!("../data/peer-differences.json")).unwrap();
     let rows = WIRES.into_iter().flat_map(|wire| table(wire).into_iter().map(move |row| (wire, row)));

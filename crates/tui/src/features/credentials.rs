@@ -1,12 +1,13 @@
-//! Keys of providers: asked for, checked, kept.
+//! Keys of providers: asked for, checked, kept; or the login to an account in place of one.
 
+use super::logins;
 use crate::component::{Chooser, LineInput};
 use crate::host::{HostError, KeyOutcome, ProviderItem};
 use crate::picker::{Picker, PickerRow};
 use crate::{Effect, Request, SlashCommand, State};
 
 pub(crate) const LOGIN: SlashCommand =
-    SlashCommand::new("login", "[PROVIDER]", "add a key for a provider", login).completes();
+    SlashCommand::new("login", "[PROVIDER]", "add a key for a provider, or log in", login).completes();
 
 /// What to do with a key that could not be checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,31 +27,46 @@ pub(crate) fn login(_: &mut State, provider: &str, effects: &mut Vec<Effect>) {
 
 /// Providers for a key, to choose from; or the key itself, where it is said whose it is.
 fn show(state: &mut State, providers: Vec<ProviderItem>, wanted: &str) {
-    if providers.iter().any(|provider| provider.id == wanted) {
-        return ask_key(state, wanted.to_owned());
+    if let Some(item) = providers.iter().find(|provider| provider.id == wanted) {
+        return ask(state, item.clone());
     }
     let row = |item: ProviderItem| {
-        let detail = match (item.source, item.variables.first()) {
+        let login = item.login.as_ref().map(|login| format!("login: {}", login.account));
+        let detail = match (&item.source, item.variables.first()) {
             (Some(source), _) => format!("has a key: {source}"),
-            (None, Some(variable)) => format!("also from {variable}"),
-            (None, None) => String::new(),
+            (None, Some(variable)) => {
+                let login = login.map(|login| format!("; {login}")).unwrap_or_default();
+                format!("also from {variable}{login}")
+            }
+            (None, None) => login.unwrap_or_default(),
         };
-        PickerRow::new(item.id.clone(), item.id, detail)
+        PickerRow::new(item.clone(), item.id, detail)
     };
     let mut picker = Picker::new("A key for", providers.into_iter().map(row).collect());
     if !wanted.is_empty() {
         picker.paste(wanted);
     }
-    state.show(Chooser::new(picker, |state, provider, _| ask_key(state, provider)));
+    state.show(Chooser::new(picker, |state, item, _| ask(state, item)));
 }
 
-fn ask_key(state: &mut State, provider: String) {
-    let title = format!("API key for {provider} (hidden)");
-    let line = LineInput::new(title, |state, key, effects| match key.trim() {
-        "" => state.left_component(),
-        key => check(state, provider, key.to_owned(), effects),
-    });
-    state.show(line.secret());
+/// Asks for the key of a provider, or how to log in where it has a login.
+fn ask(state: &mut State, item: ProviderItem) {
+    match item.login {
+        Some(offer) => logins::choose(state, offer),
+        None => state.ask_key(item.id),
+    }
+}
+
+impl State {
+    /// Asks for the key of a provider.
+    pub(super) fn ask_key(&mut self, provider: String) {
+        let title = format!("API key for {provider} (hidden)");
+        let line = LineInput::new(title, |state, key, effects| match key.trim() {
+            "" => state.left_component(),
+            key => check(state, provider, key.to_owned(), effects),
+        });
+        self.show(line.secret());
+    }
 }
 
 /// Asks the provider whether it takes a key.
@@ -74,7 +90,7 @@ fn keep(
         move |state: &mut State, result, effects| kept(state, provider, key, result, effects),
     )
     .stoppable();
-    state.activity.check(what, state.now, stop);
+    state.activity.check(what, state.now, stop, "The key was not saved.");
     effects.push(Effect::Ask(request));
 }
 
@@ -83,7 +99,8 @@ impl State {
     pub(crate) fn stop_checking(&mut self, effects: &mut Vec<Effect>) {
         let Some(checking) = self.activity.checking.take() else { return };
         effects.push(Effect::Stop(checking.stop));
-        forget(self);
+        self.note(checking.stopped);
+        self.back_to_first();
     }
 }
 
@@ -100,19 +117,11 @@ fn kept(
     }
     match kept {
         Ok(KeyOutcome::Stored(text)) => {
-            state.note(&text);
-            if state.opening.unready || state.standing.session.is_none() {
-                state.overlay = None;
-                state.opening.unready = false;
-                let latest = state.opening.latest.clone();
-                state.opening.begin(latest, effects);
-            } else {
-                state.note(&format!("/model {provider} lists its models."));
-            }
+            state.credential_stored(&provider, &text, effects);
         }
         Ok(KeyOutcome::Refused(why)) => {
             state.error(&format!("{provider} rejects the key; it was not saved."), &why);
-            ask_key(state, provider);
+            state.ask_key(provider);
         }
         Ok(KeyOutcome::Unknown(why)) => {
             state.error(&format!("The key could not be tested with {provider}."), &why);
@@ -141,6 +150,21 @@ fn kept(
         Err(error) => {
             state.error("The key was not saved.", &error.to_string());
             state.back_to_first();
+        }
+    }
+}
+
+impl State {
+    /// There is a credential now, which makes the first session possible.
+    pub(super) fn credential_stored(&mut self, provider: &str, text: &str, effects: &mut Vec<Effect>) {
+        self.note(text);
+        if self.opening.unready || self.standing.session.is_none() {
+            self.overlay = None;
+            self.opening.unready = false;
+            let latest = self.opening.latest.clone();
+            self.opening.begin(latest, effects);
+        } else {
+            self.note(&format!("/model {provider} lists its models."));
         }
     }
 }

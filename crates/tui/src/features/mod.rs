@@ -9,6 +9,7 @@ pub(crate) mod first;
 pub(crate) mod fork;
 pub(crate) mod help;
 pub(crate) mod history;
+mod logins;
 pub(crate) mod messages;
 pub(crate) mod models;
 pub(crate) mod moves;

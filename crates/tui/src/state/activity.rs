@@ -20,10 +20,12 @@ impl OngoingTask {
     }
 }
 
-/// A running check of a key with its provider.
+/// A running check of a key with its provider, or a login.
 #[derive(Debug)]
 pub(crate) struct KeyCheck {
     working: OngoingTask,
+    /// Said where it is stopped.
+    pub(crate) stopped: &'static str,
     pub(crate) stop: Stop,
 }
 
@@ -67,9 +69,9 @@ impl Activity {
         }
     }
 
-    /// A provider is asked about a key, or is to have one.
-    pub(crate) fn check(&mut self, what: String, since: UnixMs, stop: Stop) {
-        self.checking = Some(KeyCheck { working: OngoingTask { since, what }, stop });
+    /// A provider is asked about a key, or is to have one, or its login is waited for.
+    pub(crate) fn check(&mut self, what: String, since: UnixMs, stop: Stop, stopped: &'static str) {
+        self.checking = Some(KeyCheck { working: OngoingTask { since, what }, stopped, stop });
     }
 
     /// A person is asked.

@@ -10,8 +10,8 @@ use quipu_protocol::{BashExecutionMessage, Model, NodeId, SessionId, Thinking};
 use quipu_tui::editor::Candidate;
 use quipu_tui::{
     CommandOutput, Context, CycleModel, Effect, FoundItems, Glimpse, Host, HostError, HostFuture, KeyOutcome,
-    LocalServers, ModelChoice, OpenError, OpenedSession, OutputSink, ProviderItem, Reach, SessionItem,
-    SessionRequest, SettingOutcome, State, TreeRow, UiEvent,
+    LocalServers, LoginMethod, LoginOffer, ModelChoice, OpenError, OpenedSession, OutputSink, ProviderItem,
+    ProviderLogin, Reach, SessionItem, SessionRequest, SettingOutcome, State, TreeRow, UiEvent,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -180,6 +180,11 @@ impl Host for FakeHost {
             Some(kept) => Box::pin(std::future::ready(kept)),
             None => Box::pin(std::future::pending()),
         }
+    }
+
+    fn begin_login(&self, offer: LoginOffer, method: LoginMethod) -> HostFuture<ProviderLogin> {
+        self.note(format!("begin login {} {method:?}", offer.provider));
+        refused()
     }
 
     fn settings_path(&self) -> PathBuf {

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use futures_util::FutureExt as _;
 use quipu_tui::editor::Editor;
 use quipu_tui::{
-    Bindings, Context, Effect, HostError, Key, KeyCode, KeyOutcome, LocalServer, LocalServers, Modifiers,
-    OpenError, ProviderItem, Size, State, Theme, UiEvent, view,
+    Bindings, Context, Effect, HostError, Key, KeyCode, KeyOutcome, LocalServer, LocalServers, LoginOffer,
+    Modifiers, OpenError, ProviderItem, Size, State, Theme, UiEvent, view,
 };
 
 use crate::fake_host::{FakeHost, carry_out};
@@ -101,7 +101,7 @@ fn a_server_that_is_found_late_does_not_change_what_enter_takes() {
 
 #[test]
 fn a_key_is_asked_about_until_somebody_stops() {
-    let provider = ProviderItem { id: "one".into(), source: None, variables: vec!["ONE_API_KEY".into()] };
+    let provider = ProviderItem { variables: vec!["ONE_API_KEY".into()], ..one() };
     let host = Arc::new(FakeHost { providers: vec![provider], ..FakeHost::default() });
     let mut state = state(80);
     without_model(&mut state, false);
@@ -143,6 +143,43 @@ fn stopped_key_check_asks_nothing() {
     key(&mut state, KeyCode::Escape);
     assert!(state.on(UiEvent::Reply(late), 0).is_empty());
     assert!(!shown(&mut state, 80).contains("late"));
+}
+
+#[test]
+fn provider_with_a_login_offers_it_beside_a_key() {
+    let offer = LoginOffer {
+        provider: "one".into(),
+        account: "Plan One".into(),
+        restriction: Some("One allows this plan in its own program only.".into()),
+        takes_key: true,
+        in_browser: false,
+        by_device_code: true,
+    };
+    let provider = ProviderItem { login: Some(offer), ..one() };
+    let host = Arc::new(FakeHost { providers: vec![provider], ..FakeHost::default() });
+    let mut state = state(80);
+    without_model(&mut state, false);
+    let effects = key(&mut state, KeyCode::Enter);
+    assert!(carry_out(&host, &mut state, effects).is_empty());
+    assert!(shown(&mut state, 80).contains("login: Plan One"));
+    key(&mut state, KeyCode::Enter);
+    let text = shown(&mut state, 80);
+    assert!(text.contains("Log in with a code on another device"), "{text}");
+    assert!(text.contains("Enter an API key") && !text.contains("with a browser"), "{text}");
+    key(&mut state, KeyCode::Enter);
+    let text = shown(&mut state, 80);
+    assert!(
+        text.contains("in its own program only.") && text.contains("Use Plan One all the same?"),
+        "{text}"
+    );
+    key(&mut state, KeyCode::Down);
+    let effects = key(&mut state, KeyCode::Enter);
+    assert!(state.is_working());
+    carry_out(&host, &mut state, effects);
+    assert_eq!(host.asked(), ["providers", "begin login one Device"]);
+    let text = shown(&mut state, 80);
+    assert!(text.contains("The login failed.") && text.contains("What now?"), "{text}");
+    assert!(!state.is_working());
 }
 
 fn one() -> ProviderItem {
