@@ -438,6 +438,13 @@ impl Text {
     fn show(&mut self, event: &Event) -> std::io::Result<()> {
         match event {
             Event::MessageDelta { delta: Delta::Text { text, .. }, .. } if self.streams => self.write(text),
+            Event::MessageDelta { delta: Delta::ServerTool { summary, .. }, .. } => {
+                if !summary.is_empty() {
+                    self.close()?;
+                    note_in(Paint::dim, format!("• {}", one_line(summary, 200)));
+                }
+                Ok(())
+            }
             Event::MessageDelta { delta, .. } => {
                 self.advance(delta);
                 Ok(())

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use quipu_dag::Node;
-use quipu_protocol::{Body, Content, Entry, Message, Provenance, StepInfo};
+use quipu_protocol::{Body, Content, Entry, Message, Provenance, ServerToolBlock, StepInfo};
 use quipu_store::{Erasure, Graph, SessionQuery, SessionRow, SpellingKind};
 use quipu_transcript::{DecodedEntry, role_with};
 use sha2::{Digest as _, Sha256};
@@ -296,7 +296,10 @@ fn write_blocks(out: &mut impl std::io::Write, blocks: &[Content]) -> Result<(),
                     printable(call.arguments.get())
                 )?;
             }
-            Content::Other(json) => writeln!(out, "{}", printable(json.get()))?,
+            Content::Other(json) => match ServerToolBlock::of_json(json) {
+                Some(used) => writeln!(out, "[provider] {}", printable(&used.text()))?,
+                None => writeln!(out, "{}", printable(json.get()))?,
+            },
         }
     }
     Ok(())

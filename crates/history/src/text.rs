@@ -1,6 +1,6 @@
 //! Nodes as archived text. Lengths are UTF-16 code units, and no character is ever cut in two.
 
-use quipu_protocol::{Body, Content, Entry, Message};
+use quipu_protocol::{Body, Content, Entry, Message, ServerToolBlock};
 use serde::Deserialize;
 
 /// The first line of the frame.
@@ -76,7 +76,8 @@ fn text_of_blocks(blocks: &[Content]) -> String {
         Content::Thinking(thinking) => thinking.thinking.clone(),
         Content::ToolCall(call) => format!("[tool_call: {}({})]", call.name, call.arguments),
         Content::Image(image) => format!("[image: {}]", image.mime_type),
-        Content::Other(json) => json.get().to_owned(),
+        Content::Other(json) => ServerToolBlock::of_json(json)
+            .map_or_else(|| json.get().to_owned(), |used| format!("[{}]", used.text())),
     });
     texts.collect::<Vec<_>>().join("\n")
 }

@@ -33,6 +33,7 @@ mod models;
 mod names;
 mod observer;
 mod offered_models;
+mod offered_tools;
 mod open;
 mod outputs;
 mod permissions;
@@ -77,6 +78,7 @@ pub use offered_models::{
     CycleModel, LocalServer, LocalServers, ProviderItem, callable_models, cycled_models, key_providers,
     local_servers, sourced_models,
 };
+pub use offered_tools::PatchTool;
 pub use open::{StartedSession, existing_session, find_session, open};
 pub use permissions::{
     Entry, PermissionItem, Project, Record, added_directories, demo_permissions, mode_named, permissions_here,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quipu::{Engine, Follower, Limits, OpenedSession, SessionOptions};
 use quipu_protocol::{Epoch, Model, NodeId, Notice, Thinking};
-use quipu_providers::Settings;
+use quipu_providers::{CallOptions, Settings, WebSearch};
 use quipu_replay::{Places, Recorder};
 use quipu_store::{Graph, SessionQuery, SessionRow, SqliteStore};
 
@@ -15,6 +15,7 @@ use crate::holders::WrittenKind;
 use crate::model::{ModelChoice, real_model};
 use crate::models::ModelFiles;
 use crate::names::{resolve, session_named};
+use crate::offered_tools::{missing_search, with_patch_tool};
 use crate::prompt::put_system;
 use crate::saved::SavedPermissions;
 use crate::session_file::{self, FileSession, Mirror};
@@ -138,7 +139,8 @@ pub async fn open(home: &Home, request: &OpenRequest) -> Result<StartedSession, 
     let basis = Basis { cwd: cwd.clone(), last, ours, moved: moved.is_some() };
     crate::settings::ask_project_hooks(home, &request.hooks, engine.sealer().clone(), &cwd).await;
     // A project may have its own patience.
-    let settings = settings.with_call_options(home.config_in(&cwd).calls.options.clone());
+    let calls = call_options(&home.config_in(&cwd).calls.options, request);
+    let settings = settings.with_call_options(calls.clone());
     let prepared = prepare(home, request, &settings, &engine, &basis).await?;
     let SessionPlan { mut options, permissions, recorder, budget, unpriced } = prepared;
     options.id = file.as_mut().and_then(|begun| begun.announced.take());
@@ -165,6 +167,9 @@ pub async fn open(home: &Home, request: &OpenRequest) -> Result<StartedSession, 
     match opened {
         Ok(mut opened) => {
             opened.notices.extend(unpriced.map(Notice::note));
+            if request.replay.is_none() {
+                opened.notices.extend(missing_search(&calls, &model).map(Notice::note));
+            }
             if let Some(path) = &request.record {
                 home.wrote(path, WrittenKind::Recording, &[opened.session.view().session.clone()]);
             }
@@ -194,6 +199,12 @@ pub async fn open(home: &Home, request: &OpenRequest) -> Result<StartedSession, 
             Err(error.into())
         }
     }
+}
+
+/// How models are called: as the settings have it, and as this run wants it.
+fn call_options(settings: &CallOptions, request: &OpenRequest) -> CallOptions {
+    let web_search = if request.web_search { WebSearch::On } else { settings.web_search };
+    CallOptions { web_search, ..settings.clone() }
 }
 
 /// What the session is made of.
@@ -242,7 +253,8 @@ async fn prepare(
     if request.record.is_none() && replay.is_none() {
         let key = request.api_key.clone().map(|key| (options.model.provider.clone(), key));
         let (dir, sealer) = (home.dir.clone(), engine.sealer().clone());
-        let (sources, calls) = (home.sources().clone(), config.calls.clone());
+        let (sources, mut calls) = (home.sources().clone(), config.calls.clone());
+        calls.options = call_options(&calls.options, request);
         let purposes = config.purpose_models.clone();
         options.models = Some(Arc::new(ModelFiles { home: dir, sources, calls, sealer, key, purposes }));
         // Who names a model wants that one.
@@ -267,6 +279,7 @@ async fn prepare(
     } else if permissions.confines() {
         options.tools = quipu::builtin_confined();
     }
+    with_patch_tool(&mut options.tools, config.patch_tool, &options.model, kept);
     // What is replayed costs nothing.
     let budget = if replay.is_some() { None } else { crate::budget::budget_of(home, request.daily_budget)? };
     let daily_budget = budget.as_ref().map(|budget| budget.dollars);

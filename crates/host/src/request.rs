@@ -88,6 +88,8 @@ pub struct OpenRequest {
     pub system_prompt: Option<String>,
     /// Added to the system prompt.
     pub append_system_prompt: Vec<String>,
+    /// The model may search the web at its provider.
+    pub web_search: bool,
     /// Rules of the project are left out.
     pub no_context_files: bool,
     /// Hooks of the program, before those of the settings. Those that run before a session is there (a project's trust, files of

@@ -2,8 +2,13 @@
 
 use std::sync::Arc;
 
+use quipu_protocol::ServerToolBlock;
+
 use super::refreshing::AfterRefresh;
 use super::*;
+
+/// Times in a row that the provider may pause within its own tools.
+const MOST_PAUSES: u32 = 16;
 
 impl Machine {
     pub(super) fn call_model(&mut self) {
@@ -268,9 +273,25 @@ impl Machine {
             return self.end_run(refused.unwrap_or(failed));
         }
         if calls.is_empty() {
+            let paused = is_paused(&answered.answer);
+            run.pauses = if paused { run.pauses + 1 } else { 0 };
+            // A provider that never comes to an end with its own tools must not hold the run for ever.
+            let continues = paused && run.pauses <= MOST_PAUSES;
             self.emit(Event::TurnEnded { turn });
-            return self.after_turn(TurnEnd::Done);
+            return self.after_turn(if continues { TurnEnd::Continues } else { TurnEnd::Done });
         }
+        run.pauses = 0;
         self.start_tools(calls, prepared, interventions, early);
+    }
+}
+
+/// Whether the provider stopped in the middle of its own tools, and goes on with them when it gets the answer back.
+fn is_paused(answer: &Message) -> bool {
+    match answer {
+        Message::Assistant(answer) => {
+            answer.stop_reason == StopReason::ToolUse
+                && answer.content.last().is_some_and(|last| ServerToolBlock::of(last).is_some())
+        }
+        _ => false,
     }
 }

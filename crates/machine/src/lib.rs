@@ -86,6 +86,8 @@ struct Run {
     refused: Option<Outcome>,
     /// A compaction failed; the run goes on without.
     compaction_failed: bool,
+    /// How often in a row the provider paused within its own tools.
+    pauses: u32,
     /// How often in a row hooks went on with it.
     prolonged: u32,
     /// What it tried in place of what failed.
@@ -105,6 +107,7 @@ impl Run {
             overflowed: false,
             refused: None,
             compaction_failed: false,
+            pauses: 0,
             prolonged: 0,
             attempted: FallbackProgress::default(),
             phase: Phase::Committing,

@@ -311,6 +311,13 @@ pub enum Delta {
         /// Zero-based index of the block in the message's `content`.
         index: usize,
     },
+    /// A tool of the provider ran, such as its web search. The block came whole.
+    ServerTool {
+        /// Zero-based index of the block in the message's `content`.
+        index: usize,
+        /// What it did, in a line; may be empty.
+        summary: String,
+    },
 }
 
 /// How a compaction ended. JSON form: `"aborted"`, or an object with the member `done` or `failed`.

@@ -154,6 +154,11 @@ pub enum PartialBlock {
         /// Whether the block is complete.
         done: bool,
     },
+    /// A tool of the provider, from `serverTool` on.
+    ServerTool {
+        /// What it did, in a line; may be empty.
+        summary: String,
+    },
 }
 
 /// The next attempt of a model call: from `retryScheduled` until an answer starts or `retryEnded`.
@@ -403,8 +408,11 @@ impl PartialMessage {
                         | PartialBlock::Thinking { done, .. }
                         | PartialBlock::ToolCall { done, .. },
                     ) => *done = true,
-                    None => {}
+                    Some(PartialBlock::ServerTool { .. }) | None => {}
                 }
+            }
+            Delta::ServerTool { index, summary } => {
+                self.blocks.insert(*index, PartialBlock::ServerTool { summary: summary.clone() });
             }
         }
     }

@@ -6,11 +6,12 @@
 use std::collections::{BTreeMap, HashSet};
 
 use quipu_protocol::{
-    AssistantMessage, CallId, Content, Cost, Delta, Json, Model, ModelError, ModelErrorKind, StopReason,
-    TextContent, ThinkingContent, ToolCall, UnixMs,
+    AssistantMessage, CallId, Content, Cost, Delta, Json, Model, ModelError, ModelErrorKind, ServerToolBlock,
+    StopReason, TextContent, ThinkingContent, ToolCall, UnixMs,
 };
 
 use crate::CallEvent;
+use crate::search;
 use crate::surrogates::Joiner;
 
 /// Blocks of one answer at most.
@@ -34,8 +35,15 @@ pub(crate) enum Piece {
 #[derive(Debug)]
 enum Kind {
     Text,
-    Thinking { redacted: bool },
-    ToolCall { id: CallId, name: String },
+    Thinking {
+        redacted: bool,
+    },
+    ToolCall {
+        id: CallId,
+        name: String,
+    },
+    /// A tool of the provider, which came whole.
+    ServerTool(Box<ServerToolBlock>),
 }
 
 #[derive(Debug)]
@@ -65,6 +73,8 @@ pub(crate) struct Assembler {
     price_factor: f64,
     /// What the server says that it costs.
     cost: Option<Cost>,
+    /// Searches that are charged for.
+    searches: u64,
 }
 
 /// The arguments of a tool call, from the text that the model wrote: the JSON value, an empty object for no
@@ -100,6 +110,7 @@ impl Assembler {
             size: 0,
             price_factor: 1.0,
             cost: None,
+            searches: 0,
         }
     }
 
@@ -194,6 +205,45 @@ impl Assembler {
         Ok(())
     }
 
+    /// A tool of the provider ran: the block is whole.
+    pub(crate) fn add_server_tool(
+        &mut self,
+        wire: u64,
+        block: ServerToolBlock,
+        out: &mut Vec<CallEvent>,
+    ) -> Result<(), ModelError> {
+        let texts = block.queries.iter().chain(&block.sources).chain(&block.error).chain(&block.data);
+        self.grow(texts.map(String::len).sum::<usize>() + block.tool.len())?;
+        let summary = block.summary();
+        let index = self.add(wire, Kind::ServerTool(Box::new(block)))?;
+        self.blocks[index].open = false;
+        out.push(CallEvent::Delta(Delta::ServerTool { index, summary }));
+        Ok(())
+    }
+
+    /// Whether the block is one of a tool of the provider.
+    pub(crate) fn is_server_tool(&self, wire: u64) -> bool {
+        let index = self.by_wire.get(&wire).copied().flatten();
+        let block = index.and_then(|index| self.blocks.get(index));
+        block.is_some_and(|block| matches!(block.kind, Kind::ServerTool(_)))
+    }
+
+    /// Searches that the provider made and charges for.
+    pub(crate) fn count_searches(&mut self, count: u64) {
+        self.searches = self.searches.max(count);
+    }
+
+    /// Searches so far, by the blocks.
+    pub(crate) fn searches(&self) -> u64 {
+        let is_search = |block: &&Block| matches!(&block.kind, Kind::ServerTool(used) if used.is_search());
+        self.blocks.iter().filter(is_search).count() as u64
+    }
+
+    /// Whether the last block is one of a tool of the provider.
+    pub(crate) fn ends_with_server_tool(&self) -> bool {
+        self.blocks.last().is_some_and(|block| matches!(block.kind, Kind::ServerTool(_)))
+    }
+
     /// The id, with a number when an earlier call of the answer has it: results are told apart by it.
     fn unique(&mut self, id: &CallId) -> CallId {
         let mut unique = id.clone();
@@ -224,6 +274,7 @@ impl Assembler {
             Kind::Text => piece == Piece::Text,
             Kind::Thinking { redacted } => piece == Piece::Thinking && !redacted,
             Kind::ToolCall { .. } => piece == Piece::Arguments,
+            Kind::ServerTool(_) => false,
         };
         if !fits {
             return Err(malformed(format!("sent a piece of another kind for block {wire}")));
@@ -311,6 +362,9 @@ impl Assembler {
         {
             *part *= self.price_factor;
         }
+        if self.cost.is_none() && self.searches > 0 {
+            self.message.usage.cost.total += search::price(model, self.searches);
+        }
         if let Some(error) = error {
             self.message.stop_reason = match error.kind {
                 ModelErrorKind::Aborted => StopReason::Aborted,
@@ -325,7 +379,7 @@ impl Assembler {
             .filter(|block| match block.kind {
                 Kind::ToolCall { .. } => !(broken && block.open),
                 Kind::Text => !(broken && block.text.is_empty()),
-                Kind::Thinking { .. } => true,
+                Kind::Thinking { .. } | Kind::ServerTool(_) => true,
             })
             .map(Block::into_content)
             .collect();
@@ -389,6 +443,8 @@ fn delta(kind: &Kind, index: usize, text: String) -> Delta {
         Kind::Text => Delta::Text { index, text },
         Kind::Thinking { .. } => Delta::Thinking { index, text },
         Kind::ToolCall { .. } => Delta::ToolCallArguments { index, json: text },
+        // It came whole; no piece is added to it.
+        Kind::ServerTool(_) => Delta::ServerTool { index, summary: text },
     }
 }
 
@@ -402,6 +458,7 @@ fn close(index: usize, block: &mut Block, out: &mut Vec<CallEvent>) {
         Kind::Text => Delta::TextEnded { index },
         Kind::Thinking { .. } => Delta::ThinkingEnded { index },
         Kind::ToolCall { .. } => Delta::ToolCallEnded { index },
+        Kind::ServerTool(_) => return,
     }));
 }
 
@@ -423,6 +480,7 @@ impl Block {
                 thought_signature: signature,
                 namespace: None,
             }),
+            Kind::ServerTool(block) => block.into_content(),
         }
     }
 }

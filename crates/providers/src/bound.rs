@@ -1,13 +1,16 @@
 //! What a request can use at most, from the bytes that are sent.
 
-use quipu_protocol::{Message, ModelRequest};
+use quipu_protocol::{Message, Model, ModelRequest};
 use serde::Deserialize;
 
 use crate::catalogue;
 use crate::prepare::{UserBlock, own_tokens, shown, user_side};
+use crate::{openai_responses, search};
 
 /// What servers put around a request on their own: roles, marks, what tells a model how to call tools.
 const AROUND: u64 = 2_048;
+/// Tokens of what a search finds at most.
+const FOUND: u64 = 16_384;
 /// Tokens of an image at most: eight tiles, where a tile is dearest.
 const IMAGE: u64 = 49_152;
 
@@ -20,6 +23,8 @@ pub struct MostTokens {
     pub output: u64,
     /// Whether the server may keep some of the input for an hour.
     pub long_cache: bool,
+    /// Searches that the server may make for the answer.
+    pub searches: u64,
 }
 
 impl MostTokens {
@@ -38,13 +43,34 @@ impl MostTokens {
                 }
             }
         }
-        if let Some(window) = catalogue::window(&request.model) {
+        let searches = if declares_search(body) { u64::from(search::MAX_SEARCHES) } else { 0 };
+        let mut window = catalogue::window(&request.model);
+        if searches > 0 {
+            // The server reads all of it again with what each search found.
+            let found = FOUND.saturating_mul(searches * (searches + 1) / 2);
+            input = input.saturating_mul(searches + 1).saturating_add(found);
+            window = window.map(|window| window.saturating_mul(searches + 1));
+        }
+        if let Some(window) = window {
             // Its server reads no more, and whoever set a larger window knows of one that does.
             input = input.min(window.max(request.model.context_window));
         }
         let long_cache = body.windows(LONG.len()).any(|piece| piece == LONG);
-        Self { input, output: output_limit(request, body), long_cache }
+        Self { input, output: output_limit(request, body), long_cache, searches }
     }
+
+    /// US dollars that a call of `model` with so many tokens of output costs at most.
+    pub fn price(&self, model: &Model, output: u64) -> f64 {
+        let tokens = model.cost.most(self.input, output, self.long_cache);
+        tokens * openai_responses::dearest_tier(model) + search::price(model, self.searches)
+    }
+}
+
+/// Whether the server may search for the answer. No text of a conversation can say this: quotes are escaped there.
+fn declares_search(body: &[u8]) -> bool {
+    const MARKS: [&[u8]; 3] =
+        [br#"{"type":"web_search"}"#, br#"{"type":"web_search_20250305","#, br#""googleSearch":{}"#];
+    MARKS.iter().any(|mark| body.windows(mark.len()).any(|piece| piece == *mark))
 }
 
 /// No text of a conversation can say this: quotes are escaped there.
@@ -78,7 +104,7 @@ fn output_limit(request: &ModelRequest, body: &[u8]) -> u64 {
 mod tests {
     use std::sync::Arc;
 
-    use quipu_protocol::{Model, Thinking};
+    use quipu_protocol::{Json, Prices, Thinking};
 
     use super::*;
 
@@ -93,6 +119,41 @@ mod tests {
             session: None,
         };
         MostTokens::of(&request, &vec![b' '; bytes]).input
+    }
+
+    #[test]
+    fn searches_and_tiers_raise_the_most_that_a_call_costs() {
+        let cost = Prices { input: 1.0, output: 2.0, ..Prices::default() };
+        let api = openai_responses::API;
+        let model = |params: &str| Model {
+            api: api.into(),
+            provider: "openai".into(),
+            cost: cost.clone(),
+            sampling_params: Json::parse(params).ok(),
+            ..Model::default()
+        };
+        let request = |model: Model| ModelRequest {
+            model: Arc::new(model),
+            system: "".into(),
+            tools: Arc::new([]),
+            messages: Vec::new().into(),
+            thinking: Thinking::Off,
+            max_tokens: None,
+            session: None,
+        };
+        let most = |params: &str, body: &[u8]| {
+            let most = MostTokens::of(&request(model(params)), body);
+            (most.input, most.searches, (most.price(&model(params), 0) * 1e6).round())
+        };
+        assert_eq!(most("{}", b"{}"), (2 + AROUND, 0, 2_050.0));
+        assert_eq!(most(r#"{"service_tier":"priority"}"#, b"{}").2, 4_100.0);
+        // The server may take the usual one.
+        assert_eq!(most(r#"{"service_tier":"flex"}"#, b"{}").2, 2_050.0);
+        let searching = br#"{"tools":[{"type":"web_search"}]}"#;
+        let input = 6 * (33 + AROUND) + 15 * FOUND;
+        assert_eq!(most("{}", searching), (input, 5, 50_000.0 + input as f64));
+        let quoted = br#"{"text":"{\"type\":\"web_search\"}"}"#;
+        assert_eq!(most("{}", quoted).1, 0);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::outgoing::ResponseHead;
 use crate::target::Target;
 use crate::time::now;
 use crate::wrong_api;
-use crate::{CacheRetention, Call, CallEnd, CallEvent, Charge, RetryAsk, ThinkingBudgets};
+use crate::{CacheRetention, Call, CallEnd, CallEvent, Charge, RetryAsk, ThinkingBudgets, WebSearch};
 
 /// Bytes of an error's body that are read.
 const MAX_ERROR_BODY: usize = 64 << 10;
@@ -53,6 +53,8 @@ pub struct CallOptions {
     pub cache: CacheRetention,
     /// Tokens that each level of thinking is given.
     pub budgets: ThinkingBudgets,
+    /// Whether models may search the web at their provider.
+    pub web_search: WebSearch,
 }
 
 impl CallOptions {
@@ -75,6 +77,7 @@ impl Default for CallOptions {
             local: LocalRoute::Direct,
             cache: CacheRetention::Short,
             budgets: ThinkingBudgets::default(),
+            web_search: WebSearch::Off,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The laws of the event stream, as a checker for tests of anything that answers like a model.
 
-use quipu_protocol::{CallId, Content, Delta, ModelErrorKind, StopReason};
+use quipu_protocol::{CallId, Content, Delta, ModelErrorKind, ServerToolBlock, StopReason};
 
 use crate::{CallEnd, CallEvent, tool_arguments};
 
@@ -14,6 +14,7 @@ enum Kind {
     Text,
     Thinking,
     ToolCall(CallId, String),
+    ServerTool,
 }
 
 #[derive(Debug)]
@@ -104,7 +105,7 @@ pub fn check(events: &[CallEvent], end: &CallEnd) -> Result<(), LawViolation> {
         .iter()
         .filter(|block| match block.kind {
             Kind::Text => !(partial && block.text.is_empty()),
-            Kind::Thinking => true,
+            Kind::Thinking | Kind::ServerTool => true,
             Kind::ToolCall(..) => !(partial && block.open),
         })
         .collect();
@@ -123,6 +124,9 @@ pub fn check(events: &[CallEvent], end: &CallEnd) -> Result<(), LawViolation> {
             (Kind::ToolCall(id, name), Content::ToolCall(call)) => {
                 call.id == *id && call.name == *name && call.arguments == tool_arguments(&block.text)
             }
+            (Kind::ServerTool, Content::Other(json)) => {
+                ServerToolBlock::of_json(json).is_some_and(|used| used.summary() == block.text)
+            }
             _ => false,
         };
         if !same {
@@ -139,6 +143,13 @@ fn add(blocks: &mut Vec<Block>, delta: &Delta) -> Result<(), String> {
         Delta::TextStarted { index } => (index, Some(Kind::Text)),
         Delta::ThinkingStarted { index } => (index, Some(Kind::Thinking)),
         Delta::ToolCallStarted { index, id, name } => (index, Some(Kind::ToolCall(id.clone(), name.clone()))),
+        Delta::ServerTool { index, summary } => {
+            if *index != blocks.len() {
+                return Err(format!("adds block {index}, but the next is {}", blocks.len()));
+            }
+            blocks.push(Block { kind: Kind::ServerTool, text: summary.clone(), open: false });
+            return Ok(());
+        }
         Delta::Text { index, .. }
         | Delta::TextEnded { index }
         | Delta::Thinking { index, .. }
@@ -162,9 +173,10 @@ fn add(blocks: &mut Vec<Block>, delta: &Delta) -> Result<(), String> {
         Delta::TextEnded { .. } => (block.kind == Kind::Text, None),
         Delta::ThinkingEnded { .. } => (block.kind == Kind::Thinking, None),
         Delta::ToolCallEnded { .. } => (matches!(block.kind, Kind::ToolCall(..)), None),
-        Delta::TextStarted { .. } | Delta::ThinkingStarted { .. } | Delta::ToolCallStarted { .. } => {
-            (true, None)
-        }
+        Delta::TextStarted { .. }
+        | Delta::ThinkingStarted { .. }
+        | Delta::ToolCallStarted { .. }
+        | Delta::ServerTool { .. } => (true, None),
     };
     if !fits {
         return Err(format!("is not for a block such as {index}"));

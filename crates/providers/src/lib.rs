@@ -36,6 +36,7 @@ mod prepare;
 mod provider;
 mod scope;
 mod script;
+mod search;
 mod select;
 mod settings;
 mod settings_file;
@@ -78,12 +79,13 @@ pub use model_sources::{
     SourcedModel,
 };
 pub use openai::OpenAiCompletions;
-pub use openai_responses::{AzureDeployment, OpenAiResponses};
+pub use openai_responses::{AzureDeployment, OpenAiResponses, is_trained_on_patches};
 pub use outgoing::{HeaderChanges, PROTECTED_HEADERS, ResponseHead};
 pub use pi_messages::PiMessages;
 pub use provider::*;
 pub use quipu_protocol::{CallEnd, CallEvent, Charge, clamp_level, level_name, levels, parse_level};
 pub use script::{Script, ScriptStep, blank, plain_body, stream};
+pub use search::{SearchSupport, WebSearch, search_support};
 pub use select::{FindError, Selection, nearest};
 pub use settings::{Settings, is_supported};
 pub use settings_file::CallSettings;

@@ -161,7 +161,11 @@ pub async fn stream(
                 Delta::Thinking { index, text: thinking.thinking.clone() },
                 Delta::ThinkingEnded { index },
             ],
-            Content::Image(_) | Content::Other(_) => Vec::new(),
+            Content::Other(json) => {
+                let used = quipu_protocol::ServerToolBlock::of_json(json);
+                used.map(|used| Delta::ServerTool { index, summary: used.summary() }).into_iter().collect()
+            }
+            Content::Image(_) => Vec::new(),
         };
         for delta in deltas {
             call.events.send(CallEvent::Delta(delta)).await?;

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::local::{self, LocalEndpoint};
 use crate::warning::Warning;
-use crate::{CacheRetention, CallOptions, net};
+use crate::{CacheRetention, CallOptions, WebSearch, net};
 
 /// Bytes of `settings.json` at most.
 const MAX_BYTES: u64 = 1 << 20;
@@ -35,7 +35,7 @@ impl Default for CallSettings {
 
 impl CallSettings {
     /// What the settings say (`retry`, `httpIdleTimeoutMs`, `thinkingBudgets`, `cacheRetention`, `proxyLocalServers`,
-    /// `localServers`, `keyOrder`), and for people what is wrong with it; the defaults stand there.
+    /// `localServers`, `keyOrder`, `webSearch`), and for people what is wrong with it; the defaults stand there.
     pub fn of_json(settings: &Value) -> (Self, Vec<String>) {
         let mut problems = Vec::new();
         let local = local_places(settings, |problem| problems.push(problem));
@@ -171,6 +171,11 @@ fn options(parsed: &Value, mut warn: impl FnMut(String)) -> CallOptions {
         None | Some(Value::Null | Value::Bool(false)) => {}
         Some(_) => warn("proxyLocalServers must be true or false; its default is used.".into()),
     }
+    match parsed.get("webSearch") {
+        Some(Value::Bool(true)) => options.web_search = WebSearch::On,
+        None | Some(Value::Null | Value::Bool(false)) => {}
+        Some(_) => warn("webSearch must be true or false; its default is used.".into()),
+    }
     match parsed.get("cacheRetention").map(|it| it.as_str().unwrap_or_default()) {
         None | Some("short") => {}
         Some("long") => options.cache = CacheRetention::Long,
@@ -239,6 +244,10 @@ mod tests {
         check(r#"{"cacheRetention":"long"}"#, &cached(CacheRetention::Long), "");
         check(r#"{"cacheRetention":"none"}"#, &cached(CacheRetention::Off), "");
         check(r#"{"cacheRetention":60}"#, &default(), "cacheRetention");
+        let searching = CallOptions { web_search: WebSearch::On, ..default() };
+        check(r#"{"webSearch":true}"#, &searching, "");
+        check(r#"{"webSearch":false}"#, &default(), "");
+        check(r#"{"webSearch":"on"}"#, &default(), "webSearch");
         check(r#"{"retry":{"enabled":"no"}}"#, &default(), "retry.enabled");
         check("{", &default(), "not JSON");
         check("[]", &default(), "");

@@ -1,6 +1,6 @@
 //! What of an entry is read by people, in the order in which it is read.
 
-use quipu_protocol::{Body, Content, Entry, ImageContent, Message, StopReason};
+use quipu_protocol::{Body, Content, Entry, ImageContent, Message, ServerToolBlock, StopReason};
 use quipu_transcript::message_of;
 
 /// Lines and bytes of what a tool was given or returned that are shown unfolded.
@@ -159,7 +159,10 @@ fn blocks(content: &[Content], of_a_tool: bool, out: &mut dyn FnMut(Part<'_>)) {
                 out(Part::Call(&call.name));
                 code("Arguments", "json", call.arguments.get(), out);
             }
-            Content::Other(json) => code("Content", "json", json.get(), out),
+            Content::Other(json) => match ServerToolBlock::of_json(json) {
+                Some(used) => code("Provider tool", "", &used.text(), out),
+                None => code("Content", "json", json.get(), out),
+            },
         }
     }
 }

@@ -117,7 +117,12 @@ impl JsonEvents {
                 }
                 Line::MessageStart { message, attempt: (*attempt > 1).then_some(*attempt) }.write()
             }
-            Event::MessageDelta { id, delta } => self.streaming.entry(id.clone()).or_default().update(delta),
+            Event::MessageDelta { id, delta } => {
+                let Some(line) = self.streaming.entry(id.clone()).or_default().update(delta) else {
+                    return Vec::new();
+                };
+                line
+            }
             Event::MessageEnded { id, message, ending } => {
                 self.streaming.remove(id);
                 self.message_ended(message, ending)
@@ -295,7 +300,8 @@ impl JsonEvents {
 }
 
 impl Streaming {
-    fn update(&mut self, delta: &Delta) -> String {
+    /// The line of a piece; Pi has none for tools of the provider, whose blocks stand in the message.
+    fn update(&mut self, delta: &Delta) -> Option<String> {
         let blocks = &mut self.blocks;
         let assistant_message_event = match delta {
             Delta::TextStarted { index } => Update::TextStart { content_index: *index },
@@ -327,8 +333,9 @@ impl Streaming {
                 content_index: *index,
                 tool_call: blocks.entry(*index).or_default().tool_call(),
             },
+            Delta::ServerTool { .. } => return None,
         };
-        Line::MessageUpdate { usage: &self.usage, assistant_message_event }.write()
+        Some(Line::MessageUpdate { usage: &self.usage, assistant_message_event }.write())
     }
 }
 

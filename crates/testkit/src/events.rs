@@ -225,7 +225,8 @@ fn place(delta: &Delta) -> (usize, bool) {
     match delta {
         Delta::TextStarted { index }
         | Delta::ThinkingStarted { index }
-        | Delta::ToolCallStarted { index, .. } => (*index, true),
+        | Delta::ToolCallStarted { index, .. }
+        | Delta::ServerTool { index, .. } => (*index, true),
         Delta::Text { index, .. }
         | Delta::TextEnded { index }
         | Delta::Thinking { index, .. }

@@ -217,6 +217,54 @@ impl Answer {
         }
     }
 
+    /// A search of the provider for `query`, and the pages that it found. Wires without one send nothing.
+    #[must_use]
+    pub fn web_search(self, query: &str, pages: &[&str]) -> Self {
+        let number = self.blocks;
+        match self.wire {
+            Wire::Messages => {
+                let id = format!("srvtoolu_{number}");
+                let used = json!({ "type": "server_tool_use", "id": id, "name": "web_search", "input": {} });
+                let input = json!({ "query": query }).to_string();
+                let pieces =
+                    halves(&input).map(|piece| json!({ "type": "input_json_delta", "partial_json": piece }));
+                let found = |page: &&str| json!({ "type": "web_search_result", "url": page, "title": "A page", "encrypted_content": "c2VhbGVk" });
+                let content: Vec<Value> = pages.iter().map(found).collect();
+                let result =
+                    json!({ "type": "web_search_tool_result", "tool_use_id": id, "content": content });
+                self.block(&used, pieces).block(&result, [])
+            }
+            Wire::Responses | Wire::Subscription => {
+                let action = json!({ "type": "search", "query": query });
+                let item = json!({ "id": format!("ws_{number}"), "type": "web_search_call", "status": "completed", "action": action });
+                let searching =
+                    json!({ "type": "response.web_search_call.searching", "output_index": number });
+                let added = json!({ "id": item["id"], "type": "web_search_call", "status": "in_progress" });
+                let (added, done) = (
+                    json!({ "type": "response.output_item.added", "output_index": number, "item": added }),
+                    json!({ "type": "response.output_item.done", "output_index": number, "item": item }),
+                );
+                Self { blocks: number + 1, ..self.event(added).event(searching).event(done) }
+            }
+            Wire::Contents => {
+                let (id, kind) = (format!("search_{number}"), "GOOGLE_SEARCH_WEB");
+                let call = json!({ "toolType": kind, "id": id, "args": { "queries": [query] } });
+                let back = json!({ "toolType": kind, "id": id, "response": { "search_suggestions": "" } });
+                let answer = self.parts([
+                    json!({ "toolCall": call, "thoughtSignature": "c2VhcmNo" }),
+                    json!({ "toolResponse": back, "thoughtSignature": "Zm91bmRz" }),
+                ]);
+                let mut last = candidate(&[], None);
+                let chunks: Vec<Value> = pages.iter().map(|page| json!({ "web": { "uri": page } })).collect();
+                last["candidates"][0]["groundingMetadata"] =
+                    json!({ "webSearchQueries": [query], "groundingChunks": chunks });
+                let blocks = answer.blocks + 2;
+                Self { blocks, ..answer.event(last) }
+            }
+            Wire::Completions | Wire::Chunks | Wire::Converse | Wire::Gateway => self,
+        }
+    }
+
     /// An event as it is.
     #[must_use]
     pub fn event(mut self, event: Value) -> Self {

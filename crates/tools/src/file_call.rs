@@ -50,13 +50,7 @@ impl<A: FileArguments> FileCall<A> {
             self.check_cancelled()?;
             work(&self)
         };
-        match tokio::task::spawn_blocking(checked).await {
-            Ok(Ok(output)) => output,
-            Ok(Err(error)) => ToolOutput::error(error.to_string()),
-            Err(_) => ToolOutput::error(
-                "The tool panicked, which is a bug in Quipu. Check the file before you continue.",
-            ),
-        }
+        run_blocking(checked).await
     }
 
     /// # Errors
@@ -70,4 +64,17 @@ impl<A: FileArguments> FileCall<A> {
 pub(crate) fn touched_files<A: FileArguments>(args: &serde_json::Value, cx: &ToolContext) -> Vec<PathBuf> {
     let path = args.get("path").and_then(serde_json::Value::as_str);
     path.map(|path| file_key(&A::resolve(&cx.cwd, path))).into_iter().collect()
+}
+
+/// Runs `work` on a thread that may block.
+pub(crate) async fn run_blocking(
+    work: impl FnOnce() -> Result<ToolOutput, FileError> + Send + 'static,
+) -> ToolOutput {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(Ok(output)) => output,
+        Ok(Err(error)) => ToolOutput::error(error.to_string()),
+        Err(_) => ToolOutput::error(
+            "The tool panicked, which is a bug in Quipu. Check the file before you continue.",
+        ),
+    }
 }

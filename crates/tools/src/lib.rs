@@ -1,4 +1,4 @@
-//! The Tool trait and the built-in tools: read, write, edit, bash.
+//! The Tool trait and the built-in tools: read, write, edit, bash, and apply_patch in the place of write and edit.
 //!
 //! Over `quipu-workspace`, which does the guarded IO. A tool knows its arguments and its context; it must not
 //! know sessions, models, stores or how its result is drawn.
@@ -9,6 +9,7 @@ mod edit;
 mod file_call;
 mod function;
 mod images;
+mod patch;
 mod read;
 mod ready;
 mod schema;
@@ -25,6 +26,7 @@ use quipu_workspace::ProcessRegistry;
 pub use bash::Bash;
 pub use edit::{Edit, changed_lines};
 pub use function::FunctionTool;
+pub use patch::ApplyPatch;
 pub use quipu_protocol::Touches;
 pub use read::Read;
 pub use tool::*;

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use quipu_protocol::{
-    BashExecutionMessage, Body, CallId, Content, Entry, Json, Message, ToolResultMessage, UnixMs,
+    BashExecutionMessage, Body, CallId, Content, Entry, Json, Message, ServerToolBlock, ToolResultMessage,
+    UnixMs,
 };
 
 use crate::blocks::{self, ShellView, ToolState, ToolView};
@@ -130,6 +131,14 @@ pub(crate) fn calling(name: &str, bytes: usize, columns: usize, theme: &Theme) -
     line
 }
 
+/// What a tool of the provider did.
+pub(crate) fn server_tool(summary: &str, columns: usize, theme: &Theme) -> Vec<Line> {
+    if summary.is_empty() {
+        return Vec::new();
+    }
+    behind(theme.mark("• ", "Provider: "), theme.tool, summary, theme.muted, columns)
+}
+
 /// A call that is done.
 pub(crate) fn tool(
     name: &str,
@@ -208,6 +217,12 @@ pub(crate) fn message(message: &Message, unfolded: bool, columns: usize, theme: 
                     }
                     Content::Thinking(thought) => {
                         lines.extend(thinking(&thought.thinking, unfolded, columns, theme));
+                    }
+                    Content::Other(json) => {
+                        let used = ServerToolBlock::of_json(json);
+                        lines.extend(
+                            used.iter().flat_map(|used| server_tool(&used.summary(), columns, theme)),
+                        );
                     }
                     _ => {}
                 }

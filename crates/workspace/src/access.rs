@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::open::read_rest;
 use crate::path::names_a_directory;
-use crate::write::write_at;
+use crate::write::{sync_directory, write_at};
 use crate::{FileError, FileKind, FileStamp, WriteKind, file_key, open_for_reading, read_whole, write_file};
 
 /// How a file is to be used.
@@ -269,6 +269,37 @@ impl Access {
         // Once more by its handle: what is opened may be another file than what was looked at.
         let check = |found: &Metadata| self.check(path, &target, AccessMode::Write, shared(found));
         write_at(&at, bytes, expected, OFlag::O_NOFOLLOW, &check).map_err(|error| error.named(&real))
+    }
+
+    /// Refuses a path where no file may be made or changed.
+    ///
+    /// # Errors
+    /// [`FileError::Refused`].
+    pub fn check_write(&self, path: &Path) -> Result<(), FileError> {
+        let real = file_key(path);
+        self.check(path, &real, AccessMode::Write, shared_at(&real))
+    }
+
+    /// Removes the file at a path, which was read in this state. A link at the path stays, and what it leads to goes.
+    ///
+    /// # Errors
+    /// [`FileError::Changed`] when it is another one by now; [`FileError::NotFound`]; [`FileError::Refused`]; what the
+    /// system says.
+    pub fn remove_file(&self, path: &Path, expected: &FileStamp) -> Result<(), FileError> {
+        let real = file_key(path);
+        let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else {
+            return Err(FileError::NotAFile { path: path.to_path_buf(), kind: FileKind::Directory });
+        };
+        let directory = open_directory(parent, path)?;
+        let (at, target) = (through(&directory, parent).join(name), path_of(&directory, parent)?.join(name));
+        let failed = |error| FileError::from_io(path, "cannot remove", error);
+        let found = std::fs::symlink_metadata(&at).map_err(failed)?;
+        self.check(path, &target, AccessMode::Write, shared(&found))?;
+        if *expected != FileStamp::from(&found) {
+            return Err(FileError::Changed { path: path.to_path_buf() });
+        }
+        std::fs::remove_file(&at).map_err(failed)?;
+        sync_directory(parent)
     }
 
     /// Opens a directory for a file of this name, making what is missing, one handle after the other.

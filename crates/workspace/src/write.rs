@@ -164,7 +164,7 @@ fn sync(file: &File) -> io::Result<()> {
 }
 
 /// Makes a rename survive a loss of power.
-fn sync_directory(parent: &Path) -> Result<(), FileError> {
+pub(crate) fn sync_directory(parent: &Path) -> Result<(), FileError> {
     let result = File::open(parent).and_then(|directory| directory.sync_all());
     match result {
         Ok(()) => Ok(()),

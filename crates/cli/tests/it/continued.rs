@@ -54,6 +54,17 @@ const CASES: [Case; 10] = [
     case("gemini-takeout", "gemini_takeout_files/corpus/takeout.zip", "gemini-2026-01-02", ["google", ""]),
 ];
 
+const WIRES: [Wire; 8] = [
+    Wire::Messages,
+    Wire::Completions,
+    Wire::Responses,
+    Wire::Contents,
+    Wire::Subscription,
+    Wire::Chunks,
+    Wire::Converse,
+    Wire::Gateway,
+];
+
 /// Sends the requests of all these models to the server, by one wire.
 fn configure(world: &World, wire: Wire) {
     let api = match wire {
@@ -61,15 +72,20 @@ fn configure(world: &World, wire: Wire) {
         Wire::Completions => "openai-completions",
         Wire::Responses => "openai-responses",
         Wire::Contents => "google-generative-ai",
-        Wire::Subscription | Wire::Chunks | Wire::Gateway => panic!("not among these"),
+        Wire::Subscription => "openai-codex-responses",
+        Wire::Chunks => "mistral-conversations",
+        Wire::Gateway => "pi-messages",
         Wire::Converse => "bedrock-converse-stream",
     };
     let mut providers = serde_json::Map::new();
     for Case { provider, model, .. } in CASES.iter().filter(|case| !case.model.is_empty()) {
         let model = json!({ "id": model, "api": api, "contextWindow": 200_000, "maxTokens": 8_000, "input": ["text", "image"] });
-        let entry = providers.entry(*provider).or_insert_with(
-            || json!({ "baseUrl": world.server.url(), "apiKey": KEY, "api": api, "models": [] }),
-        );
+        let entry = providers.entry(*provider).or_insert_with(|| {
+            json!({
+                "baseUrl": world.server.url(), "apiKey": KEY, "api": api, "models": [],
+                "headers": { "chatgpt-account-id": "account-of-test" },
+            })
+        });
         entry["models"].as_array_mut().unwrap().push(model);
     }
     let file = json!({ "providers": providers });
@@ -126,6 +142,65 @@ fn check_responses(items: &[Value]) {
     assert_eq!((items.last().unwrap()["role"].as_str(), open.len()), (Some("user"), 0));
 }
 
+/// The same where each result is a part of the user's turn, in the order of the calls.
+fn check_contents(turns: &[Value]) {
+    let of = |turn: &Value, kind: &str| -> Vec<String> {
+        let parts = turn["parts"].as_array().unwrap().iter().filter_map(|part| part.get(kind));
+        parts.map(|part| part["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let mut open = Vec::new();
+    for (place, turn) in turns.iter().enumerate() {
+        assert_eq!(turn["role"], if place % 2 == 0 { "user" } else { "model" }, "{turns:?}");
+        assert_eq!(of(turn, "functionResponse"), open, "{turns:?}");
+        open = of(turn, "functionCall");
+    }
+    assert_eq!((turns.last().unwrap()["role"].as_str(), open.len()), (Some("user"), 0));
+}
+
+/// The same with blocks that are named by a member.
+fn check_converse(messages: &[Value]) {
+    let mut open = BTreeSet::new();
+    for message in messages {
+        let blocks = message["content"].as_array().unwrap();
+        let of = |kind: &str| -> BTreeSet<String> {
+            let found = blocks.iter().filter_map(|block| block.get(kind));
+            found.map(|block| block["toolUseId"].as_str().unwrap().to_owned()).collect()
+        };
+        assert_eq!(of("toolResult"), open, "{messages:?}");
+        open = of("toolUse");
+    }
+    assert_eq!((messages.last().unwrap()["role"].as_str(), open.len()), (Some("user"), 0));
+}
+
+/// The same with messages as sessions hold them, where a result also names its tool.
+fn check_gateway(messages: &[Value]) {
+    let mut open = BTreeSet::new();
+    for message in messages {
+        if message["role"] == "toolResult" {
+            let result = (message["toolCallId"].as_str().unwrap(), message["toolName"].as_str().unwrap());
+            assert!(open.remove(&(result.0.to_owned(), result.1.to_owned())), "{messages:?}");
+            continue;
+        }
+        assert_eq!(open.len(), 0, "{messages:?}");
+        let blocks = message["content"].as_array().into_iter().flatten();
+        let calls = blocks.filter(|block| block["type"] == "toolCall");
+        let text = |block: &Value, member: &str| block[member].as_str().unwrap().to_owned();
+        open = calls.map(|block| (text(block, "id"), text(block, "name"))).collect();
+    }
+    assert_eq!((messages.last().unwrap()["role"].as_str(), open.len()), (Some("user"), 0));
+}
+
+/// The list of what was said, by the API of the request.
+fn said(wire: Wire, body: &Value) -> Vec<Value> {
+    let list = match wire {
+        Wire::Messages | Wire::Completions | Wire::Chunks | Wire::Converse => &body["messages"],
+        Wire::Responses | Wire::Subscription => &body["input"],
+        Wire::Contents => &body["contents"],
+        Wire::Gateway => &body["context"]["messages"],
+    };
+    list.as_array().unwrap().clone()
+}
+
 #[test]
 fn imported_sessions_continue_with_their_own_model() {
     let world = World::new([]);
@@ -155,24 +230,26 @@ fn imported_sessions_continue_with_their_own_model() {
         });
         sessions.push(found.unwrap_or_else(|| panic!("{}: {reports:?}", case.agent)).to_owned());
     }
-    for wire in [Wire::Messages, Wire::Completions, Wire::Responses] {
+    for wire in WIRES {
         configure(&world, wire);
         for (case, session) in CASES.iter().zip(&sessions) {
             world.server.push(Answer::on(wire).text("Yes.").reply());
             let model: &[&str] = if case.model.is_empty() { &["--model", "p/m"] } else { &[] };
             world.run(&[&["-p", "--session", session, "--cwd", ".", "on"], model].concat()).ok();
-            let body = world.requests().last().unwrap().json();
-            if !case.model.is_empty() {
+            let request = world.requests().last().unwrap().clone();
+            let body = request.json();
+            let names_model = !matches!(wire, Wire::Contents | Wire::Converse);
+            if !case.model.is_empty() && names_model {
                 assert_eq!(body["model"], case.model, "{}", case.agent);
             }
-            let messages = &messages(world.requests().last().unwrap());
+            let said = &said(wire, &body);
             match wire {
-                Wire::Messages => check_messages(messages),
-                Wire::Completions => check_completions(messages),
-                Wire::Responses => check_responses(messages),
-                Wire::Contents | Wire::Subscription | Wire::Chunks | Wire::Converse | Wire::Gateway => {
-                    panic!("not among these")
-                }
+                Wire::Messages => check_messages(said),
+                Wire::Completions | Wire::Chunks => check_completions(said),
+                Wire::Responses | Wire::Subscription => check_responses(said),
+                Wire::Contents => check_contents(said),
+                Wire::Converse => check_converse(said),
+                Wire::Gateway => check_gateway(said),
             }
         }
     }

@@ -130,6 +130,8 @@ mod second_front;
 #[cfg(test)]
 mod semantic;
 #[cfg(test)]
+mod server_tools;
+#[cfg(test)]
 mod servers;
 #[cfg(test)]
 mod session_file;

@@ -22,6 +22,12 @@ macro_rules! on_every_wire {
         mod contents {
             $(#[test] fn $test() { super::$test(super::Wire::Contents); })*
         }
+        mod subscription {
+            $(#[test] fn $test() { super::$test(super::Wire::Subscription); })*
+        }
+        mod chunks {
+            $(#[test] fn $test() { super::$test(super::Wire::Chunks); })*
+        }
     };
 }
 
@@ -46,6 +52,36 @@ on_every_wire!(
     arguments_that_are_no_json,
     counts_that_shrink,
 );
+
+/// The stream of gateways does not name the model.
+mod gateway {
+    use super::Wire::Gateway;
+
+    macro_rules! tests {
+        ($($test:ident),* $(,)?) => { $(#[test] fn $test() { super::$test(Gateway); })* };
+    }
+
+    tests!(
+        a_wrong_key,
+        refusals,
+        nobody_answers,
+        connections_that_break,
+        a_server_that_falls_silent,
+        answers_that_are_none,
+        an_answer_without_words,
+        errors_in_the_middle_of_an_answer,
+        two_503_and_a_wait_that_the_server_asks_for,
+        a_reply_of_a_hundred_megabytes,
+        a_drip,
+        an_answer_said_twice,
+        events_that_are_repeated,
+        two_reasons_for_the_end,
+        one_id_for_two_calls,
+        arguments_in_pieces,
+        arguments_that_are_no_json,
+        counts_that_shrink,
+    );
+}
 
 /// The wire of frames has no text to break, numbers that grow, or a name of the model in its stream: what it does with those is
 /// tried where frames are made. It also refuses to send a key to another machine in the open.
@@ -92,7 +128,11 @@ fn configure(world: &World, wire: Wire, url: &str) {
     };
     let file = world.path("home/.quipu/models.json");
     let text = std::fs::read_to_string(&file).unwrap();
-    std::fs::write(&file, text.replace("anthropic-messages", api)).unwrap();
+    let mut file_of_wire: Value = serde_json::from_str(&text.replace("anthropic-messages", api)).unwrap();
+    if wire == Wire::Subscription {
+        file_of_wire["providers"]["testing"]["headers"] = json!({ "chatgpt-account-id": "account-of-test" });
+    }
+    std::fs::write(&file, file_of_wire.to_string()).unwrap();
 }
 
 /// One attempt fails for good with `code` and these words, and the session goes on.
@@ -425,7 +465,7 @@ fn events_that_are_repeated(wire: Wire) {
         }
         Wire::Contents | Wire::Converse => {}
     }
-    if wire != Wire::Completions {
+    if !matches!(wire, Wire::Completions | Wire::Chunks) {
         // The answer that was meant for the tool's result.
         world.run(&["-p", "-c", "again"]).ok();
     }
@@ -512,7 +552,11 @@ fn one_id_for_two_calls(wire: Wire) {
             let blocks = last["content"].as_array().unwrap().iter().map(|block| block["toolResult"].clone());
             blocks.map(|result| (result["toolUseId"].to_string(), wire_text(&result))).collect()
         }
-        Wire::Gateway => panic!("not among these"),
+        Wire::Gateway => messages(request)
+            .iter()
+            .filter(|message| message["role"] == "toolResult")
+            .map(|message| (message["toolCallId"].to_string(), wire_text(message)))
+            .collect(),
         // The calls of older models have no ids; results are in the order of the calls.
         Wire::Contents => {
             let last = messages(request).last().unwrap().clone();

@@ -560,7 +560,8 @@ pub(crate) fn wire_text(message: &Value) -> String {
 /// The messages of a request on the wire, or the items of its input.
 pub(crate) fn messages(request: &CapturedRequest) -> Vec<Value> {
     let body = request.json();
-    let list = ["messages", "input", "contents"].iter().find_map(|member| body[member].as_array());
+    let members = ["/messages", "/input", "/contents", "/context/messages"];
+    let list = members.iter().find_map(|member| body.pointer(member)?.as_array());
     list.unwrap().clone()
 }
 

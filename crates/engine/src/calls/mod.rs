@@ -17,7 +17,8 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use quipu_protocol::{
     AssistantMessage, BlobId, Body as MessageBody, CallRecord, Content, ImageContent, Message, ModelError,
-    ModelErrorKind, ModelRequest, NodeId, Outcome, RunId, SessionId, StopReason, UserMessage,
+    ModelErrorKind, ModelRequest, NodeId, Outcome, RunId, ServerToolBlock, SessionId, StopReason,
+    UserMessage,
 };
 use quipu_providers::{Body, Call, CallEnd, CallEvent, LearnSecret, Provider, ResponseHead, RetryAsk};
 use quipu_seal::Sealer;
@@ -513,7 +514,10 @@ pub fn seal_answer(message: &mut AssistantMessage, sealer: &Sealer) {
                 }
             }
             Content::Image(_) => {}
-            Content::Other(json) => *json = sealer.seal_json(json),
+            Content::Other(json) => match ServerToolBlock::of_json(json) {
+                Some(used) => seal_server_tool(block, used, sealer),
+                None => *json = sealer.seal_json(json),
+            },
         }
     }
     // A server could say our own key back in any of its words.
@@ -526,6 +530,18 @@ pub fn seal_answer(message: &mut AssistantMessage, sealer: &Sealer) {
     for text in words.into_iter().flatten() {
         replace(text, sealer);
     }
+}
+
+/// Seals what people see of a tool of the provider. What the provider wants back is not changed: where it must not be
+/// kept as it is, it goes.
+fn seal_server_tool(block: &mut Content, mut used: ServerToolBlock, sealer: &Sealer) {
+    let data = used.data.take();
+    let mut was_sealed = replace_if(&mut used.tool, sealer);
+    for text in used.queries.iter_mut().chain(&mut used.sources).chain(&mut used.error) {
+        was_sealed |= replace_if(text, sealer);
+    }
+    used.data = data.filter(|_| !was_sealed);
+    *block = used.into_content();
 }
 
 /// Seals text and other blocks that go to the model and the store.

@@ -120,7 +120,8 @@ impl Stake {
                 let reported = nano(usage.cost.total);
                 // The server counted the input. Its rates depend on nothing else.
                 let most = if sent > 0 && self.model.cost.tiers.is_empty() {
-                    let answer = self.model.cost.most(0, self.most.output, false);
+                    let most = MostTokens { input: 0, long_cache: false, ..self.most };
+                    let answer = most.price(&self.model, most.output);
                     self.amount.min(nano(usage.cost.total - usage.cost.output + answer))
                 } else {
                     self.amount
@@ -144,7 +145,7 @@ pub(crate) struct CallReport {
 
 impl Price<'_> {
     fn with(&self, output: u64) -> i64 {
-        nano(self.model.cost.most(self.most.input, output, self.most.long_cache))
+        nano(self.most.price(self.model, output))
     }
 
     fn full(&self) -> i64 {
@@ -247,7 +248,9 @@ impl Purse {
     /// What is known of the input of a request, at most. A server counted what it begins with before.
     fn most(&self, request: &ModelRequest, body: &[u8]) -> MostTokens {
         let mut most = MostTokens::of(request, body);
-        if let Some(before) = &*locked(&self.measured)
+        // What searches add was not there before.
+        if most.searches == 0
+            && let Some(before) = &*locked(&self.measured)
             && before.is_beginning_of(request)
             && let Some(more) = (body.len() as u64).checked_sub(before.bytes)
         {

@@ -25,6 +25,8 @@ use quipu_protocol::Thinking;
 use quipu_providers::{CallSettings, EmbedderSettings};
 use serde_json::{Map, Value};
 
+use crate::offered_tools::PatchTool;
+
 pub(crate) use self::cache::Cache;
 pub use self::keep::{FileChange, SettingError, SettingsFile, StoredSetting, set_setting, unset_setting};
 use self::layer::Layer;
@@ -64,6 +66,8 @@ pub struct Settings {
     pub fallback: FallbackSettings,
     /// How models are called.
     pub calls: CallSettings,
+    /// Which models get `apply_patch`.
+    pub patch_tool: PatchTool,
     /// When a context is summed up.
     pub compaction: CompactionSettings,
     /// What is left out of requests.
@@ -230,6 +234,7 @@ impl Settings {
                 named: flag("fallbackForNamedModel").unwrap_or(false),
             },
             calls: CallSettings::of_json(&all).0,
+            patch_tool: PatchTool::of_word(word("applyPatch")),
             compaction: compaction_settings(&all).0,
             prune: prune_settings(&all).0,
             history: HistorySettings::of_json(&all).0,

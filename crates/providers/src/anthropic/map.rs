@@ -1,19 +1,27 @@
 //! A request to the bytes of the wire. Pure and deterministic.
 
+use std::collections::HashSet;
+
 use quipu_protocol::{
-    AssistantMessage, Content, Message, Model, ModelError, ModelRequest, Thinking, ToolResultMessage,
+    AssistantMessage, Content, Json, Message, Model, ModelError, ModelRequest, ServerToolBlock, Thinking,
+    ToolResultMessage,
 };
 
 use super::Compat;
-use super::wire::{Block, BodyTail, Head, ImageSource, OutputConfig, Role, ThinkingMode, Tool, WireMessage};
+use super::wire::{
+    AnyTool, Block, BodyTail, Head, ImageSource, OutputConfig, Part, Role, SearchTool, ServerItem,
+    ServerPart, TextSignature, ThinkingMode, Tool, WireMessage,
+};
 use crate::CallOptions;
 use crate::body::{Body, BodyBuilder, Memory};
 use crate::cache::CacheControl;
 use crate::clamp_level;
+use crate::decode::string;
 use crate::prepare::{
     self, Calls, MIN_ANSWER, NO_OUTPUT, NO_RESULT, TOOL_IMAGE_OMITTED, UserBlock, arguments, fit, own_tokens,
     sendable, wanted_tokens, wire_name,
 };
+use crate::search;
 use crate::thinking::mapped;
 
 /// The smallest budget that the wire takes.
@@ -22,6 +30,11 @@ const MIN_BUDGET: u64 = 1_024;
 const MAX_ID: usize = 64;
 /// Length of a tool's name at most; a model can make up a longer one, and every later request would be refused.
 const MAX_NAME: usize = 128;
+
+/// The search of the server, in the version that is known here.
+const SEARCH_TOOL: &str = "web_search_20250305";
+/// How types of blocks end that hold results of tools of the server.
+pub(super) const RESULT_OF_SERVER: &str = "_tool_result";
 
 const IMAGES_FOLLOW: &str = "Images of the failed tool call:";
 
@@ -35,25 +48,39 @@ pub(super) fn encode(
     let compat = Compat::of(model);
     let mark = CacheControl::of(options.cache, compat.long_cache);
     let (thinking, output_config, max_tokens) = thinking(request, &compat, options);
-    let rest = serde_json::to_string(&(&thinking, &output_config, mark)).unwrap_or_default();
+    let searches = search::is_offered(request, options.web_search);
+    let rest = serde_json::to_string(&(&thinking, &output_config, mark, searches)).unwrap_or_default();
     let mut growing: BodyBuilder<Calls> = memory.go_on(request, rest, "messages", |out| {
         let mut tools: Vec<_> = request
             .tools
             .iter()
-            .map(|tool| Tool {
-                name: &tool.name,
-                description: &tool.description,
-                input_schema: sendable(&tool.parameters),
-                cache_control: None,
+            .map(|tool| {
+                AnyTool::Own(Tool {
+                    name: &tool.name,
+                    description: &tool.description,
+                    input_schema: sendable(&tool.parameters),
+                    cache_control: None,
+                })
             })
             .collect();
-        if compat.cache_control_on_tools
-            && let Some(last) = tools.last_mut()
-        {
-            last.cache_control = mark;
+        tools.extend(searches.then_some(AnyTool::Search(SearchTool {
+            kind: SEARCH_TOOL,
+            name: "web_search",
+            max_uses: search::MAX_SEARCHES,
+            cache_control: None,
+        })));
+        if compat.cache_control_on_tools {
+            match tools.last_mut() {
+                Some(AnyTool::Own(last)) => last.cache_control = mark,
+                Some(AnyTool::Search(last)) => last.cache_control = mark,
+                None => {}
+            }
         }
-        let system = (!request.system.trim().is_empty())
-            .then_some(Block::Text { text: &request.system, cache_control: mark });
+        let system = (!request.system.trim().is_empty()).then_some(Block::Text {
+            text: &request.system,
+            citations: Vec::new(),
+            cache_control: mark,
+        });
         let head = Head {
             model: &model.id,
             stream: true,
@@ -74,7 +101,8 @@ pub(super) fn encode(
             Message::ToolResult(result) => conversation.result(result, model),
             message => conversation.user(prepare::user_side(message, model).unwrap_or_default()),
         }
-        if Some(at) == last_answer {
+        // What the server still runs can have to be left out.
+        if Some(at) == last_answer && conversation.waiting().next().is_none() {
             settled = conversation.messages.len();
             open.clone_from(&conversation.calls.open);
         }
@@ -97,8 +125,10 @@ pub(super) fn encode(
         growing.settle(request, last_answer);
     }
     messages[settled..].iter().try_for_each(|message| growing.write(message))?;
+    // Where nothing was settled since, what is remembered is that of the place before.
+    let remembers = settles && (settled > 0 || last_answer.is_none_or(|last| last < growing.taken()));
     calls.open = open;
-    growing.finish(memory, settles.then_some(calls), &BodyTail { max_tokens })
+    growing.finish(memory, remembers.then_some(calls), &BodyTail { max_tokens })
 }
 
 /// How the model is told to think, and how many tokens it may write.
@@ -156,8 +186,49 @@ impl<'a> Conversation<'a> {
     fn user(&mut self, content: Vec<UserBlock<'a>>) {
         if !content.is_empty() {
             self.answer_calls();
+            self.drop_waiting();
             self.push(Role::User, content.into_iter().map(Block::from).collect());
         }
+    }
+
+    /// Calls of tools of the server that it has not answered yet: it goes on with them in the next answer.
+    fn waiting(&self) -> impl Iterator<Item = &str> {
+        let items = |part: ServerPart| {
+            let blocks = self.messages.iter().flat_map(|message| &message.content);
+            blocks.filter_map(move |block| match block {
+                Block::Server(item) if item.part == part => Some(item.id.as_str()),
+                _ => None,
+            })
+        };
+        let answered: HashSet<&str> = items(ServerPart::Result).collect();
+        items(ServerPart::Use).filter(move |id| !answered.contains(id))
+    }
+
+    /// Leaves out such calls: the user spoke, and they are never answered.
+    fn drop_waiting(&mut self) {
+        let waiting: HashSet<String> = self.waiting().map(String::from).collect();
+        if waiting.is_empty() {
+            return;
+        }
+        for message in &mut self.messages {
+            message
+                .content
+                .retain(|block| !matches!(block, Block::Server(item) if waiting.contains(&item.id)));
+        }
+        self.messages.retain(|message| !message.content.is_empty());
+    }
+
+    /// A block of a tool of the server; a result only behind its call.
+    fn server_item(&self, block: &Json, content: &[Block<'_>]) -> Option<ServerItem> {
+        let item = server_item(block)?;
+        let is_known = |id: &str| {
+            let ours = content.iter().filter_map(|block| match block {
+                Block::Server(item) if item.part == ServerPart::Use => Some(item.id.as_str()),
+                _ => None,
+            });
+            self.waiting().chain(ours).any(|known| known == id)
+        };
+        (item.part == ServerPart::Use || is_known(&item.id)).then_some(item)
     }
 
     fn assistant(&mut self, answer: &'a AssistantMessage, model: &Model, compat: &Compat) {
@@ -169,7 +240,15 @@ impl<'a> Conversation<'a> {
         let mut content = Vec::new();
         for block in &answer.content {
             match block {
-                Content::Text(block) => content.extend(text(&block.text)),
+                Content::Text(block) => {
+                    let signature = block.text_signature.as_deref().filter(|_| own);
+                    let cited = signature.and_then(|text| serde_json::from_str::<TextSignature>(text).ok());
+                    let mut said = text(&block.text);
+                    if let (Some(Block::Text { citations, .. }), Some(cited)) = (&mut said, cited) {
+                        *citations = cited.citations;
+                    }
+                    content.extend(said);
+                }
                 // Proof of another model's thinking means nothing here.
                 Content::Thinking(_) if !own => {}
                 Content::Thinking(block) => match (&block.thinking_signature, block.redacted) {
@@ -187,6 +266,10 @@ impl<'a> Conversation<'a> {
                     let mut name = wire_name(&call.name);
                     name.truncate(MAX_NAME);
                     content.push(Block::ToolUse { id, name, input: arguments(&call.arguments) });
+                }
+                Content::Other(block) if own => {
+                    let item = self.server_item(block, &content);
+                    content.extend(item.map(Block::Server));
                 }
                 Content::Image(_) | Content::Other(_) => {}
             }
@@ -235,13 +318,25 @@ impl<'a> Conversation<'a> {
 
 /// The wire refuses text that is empty or only white space.
 fn text(text: &str) -> Option<Block<'_>> {
-    (!text.trim().is_empty()).then_some(Block::Text { text, cache_control: None })
+    (!text.trim().is_empty()).then_some(Block::Text { text, citations: Vec::new(), cache_control: None })
+}
+
+/// What the server wants back of one of its tools.
+fn server_item(block: &Json) -> Option<ServerItem> {
+    let json = Json::parse(&ServerToolBlock::of_json(block)?.data?).ok()?;
+    let part: Part<'_> = serde_json::from_str(json.get()).ok()?;
+    let (id, part) = match string(part.kind).as_deref() {
+        Some("server_tool_use") => (string(part.id)?, ServerPart::Use),
+        Some(kind) if kind.ends_with(RESULT_OF_SERVER) => (string(part.tool_use_id)?, ServerPart::Result),
+        _ => return None,
+    };
+    Some(ServerItem { json: sendable(&json), id, part })
 }
 
 impl<'a> From<UserBlock<'a>> for Block<'a> {
     fn from(shown: UserBlock<'a>) -> Self {
         match shown {
-            UserBlock::Text(text) => Self::Text { text, cache_control: None },
+            UserBlock::Text(text) => Self::Text { text, citations: Vec::new(), cache_control: None },
             UserBlock::Image { media_type, data } => {
                 Self::Image { source: ImageSource::Base64 { media_type, data }, cache_control: None }
             }

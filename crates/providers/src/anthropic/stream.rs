@@ -3,10 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use quipu_protocol::{AssistantMessage, Json, Model, ModelError, StopReason, UnixMs, Usage};
+use quipu_protocol::{AssistantMessage, Json, Model, ModelError, ServerToolBlock, StopReason, UnixMs, Usage};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::wire::{CacheCreation, Event, MessageStart, OutputDetails, Part, WireUsage};
+use super::map::RESULT_OF_SERVER;
+use super::wire::{
+    CacheCreation, Event, FoundPage, MessageStart, OutputDetails, Part, ServerToolError, ServerToolUsage,
+    TextSignature, WireUsage,
+};
 use crate::CallEvent;
 use crate::assemble::{Assembler, Piece, malformed};
 use crate::decode::{
@@ -21,6 +26,9 @@ pub fn decoder(model: Arc<Model>, timestamp: UnixMs) -> Box<dyn AnswerDecoder> {
         answer: Assembler::new(&model, timestamp),
         model,
         whole_inputs: BTreeMap::new(),
+        server_calls: BTreeMap::new(),
+        citations: BTreeMap::new(),
+        held: 0,
         stop: None,
         explanation: None,
         told: false,
@@ -33,11 +41,25 @@ struct Stream {
     answer: Assembler,
     /// Inputs that came whole at the start of a tool call; used when no piece of it follows.
     whole_inputs: BTreeMap<u64, String>,
+    /// Calls of tools of the server that are not whole yet.
+    server_calls: BTreeMap<u64, ServerCall>,
+    /// Where texts come from, by their blocks.
+    citations: BTreeMap<u64, Vec<Json>>,
+    /// Bytes of both.
+    held: usize,
     stop: Option<String>,
     explanation: Option<String>,
     /// The usage of the whole answer came, which the one at its beginning is not.
     told: bool,
     complete: bool,
+}
+
+/// A call of a tool of the server while it arrives.
+struct ServerCall {
+    /// The block as it began.
+    block: Json,
+    /// Pieces of its input.
+    input: String,
 }
 
 impl Wire for Stream {
@@ -84,7 +106,9 @@ impl Stream {
             "max_tokens" => (StopReason::Length, true),
             "model_context_window_exceeded" => (StopReason::Length, false),
             "refusal" | "sensitive" => (StopReason::Error, false),
-            // `stop_sequence`, `pause_turn` and words that are not known yet.
+            // The server goes on with its tools when it gets the answer back.
+            "pause_turn" if !calls && self.answer.ends_with_server_tool() => (StopReason::ToolUse, false),
+            // `stop_sequence`, other `pause_turn` and words that are not known yet.
             _ => (natural, false),
         };
         let message = self.answer.message_mut();
@@ -108,9 +132,13 @@ impl Stream {
             "content_block_start" => self.block_start(raw, &event, out),
             "content_block_delta" => self.block_delta(raw, &event, out),
             "content_block_stop" => match number(event.index) {
+                Some(wire) if self.server_calls.contains_key(&wire) => self.server_call(wire, out),
                 Some(wire) if self.answer.is_unknown(wire) => self.unknown(raw),
+                // It came whole.
+                Some(wire) if self.answer.is_server_tool(wire) => Ok(()),
                 Some(wire) => {
                     self.whole_input(wire, out)?;
+                    self.cite(wire)?;
                     self.answer.end(wire, out)
                 }
                 None => Err(malformed("ended a block without its number")),
@@ -134,6 +162,12 @@ impl Stream {
                 while let Some((&wire, _)) = self.whole_inputs.first_key_value() {
                     self.whole_input(wire, out)?;
                 }
+                while let Some((&wire, _)) = self.server_calls.first_key_value() {
+                    self.server_call(wire, out)?;
+                }
+                while let Some((&wire, _)) = self.citations.first_key_value() {
+                    self.cite(wire)?;
+                }
                 self.answer.end_all(out);
                 self.complete = true;
                 Ok(())
@@ -150,6 +184,34 @@ impl Stream {
             }
             _ => Ok(()),
         }
+    }
+
+    /// A call of a tool of the server is whole.
+    fn server_call(&mut self, wire: u64, out: &mut Vec<CallEvent>) -> Result<(), ModelError> {
+        let Some(ServerCall { block, input }) = self.server_calls.remove(&wire) else { return Ok(()) };
+        let mut members: serde_json::Map<String, Value> = block.read().unwrap_or_default();
+        if !input.trim().is_empty() {
+            let input = serde_json::from_str(&input);
+            members.insert(
+                "input".into(),
+                input.map_err(|_| malformed("sent a call of its own tool that is not JSON"))?,
+            );
+        }
+        let text = |value: Option<&Value>| value.and_then(Value::as_str).map(String::from);
+        let query = members.get("input").and_then(|input| text(input.get("query")));
+        let block = ServerToolBlock {
+            queries: query.into_iter().collect(),
+            data: serde_json::to_string(&members).ok(),
+            ..ServerToolBlock::new(text(members.get("name")).unwrap_or_default())
+        };
+        self.answer.add_server_tool(wire, block, out)
+    }
+
+    /// Keeps where a text comes from with it.
+    fn cite(&mut self, wire: u64) -> Result<(), ModelError> {
+        let Some(citations) = self.citations.remove(&wire) else { return Ok(()) };
+        let signature = serde_json::to_string(&TextSignature { citations }).unwrap_or_default();
+        self.answer.set_signature(wire, signature)
     }
 
     fn unknown(&mut self, raw: &RawValue) -> Result<(), ModelError> {
@@ -201,6 +263,19 @@ impl Stream {
                 }
                 return Ok(());
             }
+            Some("server_tool_use") if part.id.is_some() => {
+                let block = event.content_block.map(Json::from).unwrap_or_default();
+                self.held += block.get().len();
+                self.answer.can_hold(self.held)?;
+                if self.server_calls.insert(wire, ServerCall { block, input: String::new() }).is_some() {
+                    return Err(malformed(format!("started block {wire} twice")));
+                }
+                return Ok(());
+            }
+            Some(kind) if kind.ends_with(RESULT_OF_SERVER) && part.tool_use_id.is_some() => {
+                let block = server_result(kind, event.content_block, &part);
+                return self.answer.add_server_tool(wire, block, out);
+            }
             _ => {
                 self.answer.start_unknown(wire)?;
                 return self.unknown(raw);
@@ -224,12 +299,24 @@ impl Stream {
             return self.unknown(raw);
         }
         let part: Part<'_> = read(event.delta).unwrap_or_default();
+        if let Some(call) = self.server_calls.get_mut(&wire) {
+            let more = string(part.partial_json).unwrap_or_default();
+            call.input.push_str(&more);
+            self.held += more.len();
+            return self.answer.can_hold(self.held);
+        }
         let (text, piece) = match string(part.kind).as_deref() {
             Some("text_delta") => (part.text, Piece::Text),
             Some("thinking_delta") => (part.thinking, Piece::Thinking),
             Some("input_json_delta") => (part.partial_json, Piece::Arguments),
             Some("signature_delta") => {
                 return self.answer.sign(wire, &string(part.signature).unwrap_or_default());
+            }
+            Some("citations_delta") => {
+                let Some(citation) = part.citation.map(Json::from) else { return self.unknown(raw) };
+                self.held += citation.get().len();
+                self.citations.entry(wire).or_default().push(citation);
+                return self.answer.can_hold(self.held);
             }
             _ => return self.unknown(raw),
         };
@@ -255,6 +342,20 @@ impl Stream {
             usage.reasoning = usage.reasoning.max(Some(thinking));
         }
         usage.total_tokens = usage.input + usage.output + usage.cache_read + usage.cache_write;
+        let tools: ServerToolUsage<'_> = read(wire.server_tool_use).unwrap_or_default();
+        self.answer.count_searches(tokens(tools.web_search_requests).unwrap_or(0));
+    }
+}
+
+/// What a tool of the server returned.
+fn server_result(kind: &str, raw: Option<&RawValue>, part: &Part<'_>) -> ServerToolBlock {
+    let pages: Vec<FoundPage<'_>> = read(part.content).unwrap_or_default();
+    let error: ServerToolError<'_> = read(part.content).unwrap_or_default();
+    ServerToolBlock {
+        sources: pages.iter().filter_map(|page| string(page.url)).collect(),
+        error: string(error.error_code),
+        data: raw.map(|raw| raw.get().to_owned()),
+        ..ServerToolBlock::new(kind)
     }
 }
 

@@ -13,7 +13,7 @@ pub(super) struct Head<'a> {
     pub(super) model: &'a str,
     pub(super) stream: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) tools: Vec<Tool<'a>>,
+    pub(super) tools: Vec<AnyTool<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) system: Vec<Block<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -26,6 +26,24 @@ pub(super) struct Head<'a> {
 #[derive(Serialize)]
 pub(super) struct BodyTail {
     pub(super) max_tokens: u64,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum AnyTool<'a> {
+    Own(Tool<'a>),
+    Search(SearchTool),
+}
+
+/// The provider's own search.
+#[derive(Serialize)]
+pub(super) struct SearchTool {
+    #[serde(rename = "type")]
+    pub(super) kind: &'static str,
+    pub(super) name: &'static str,
+    pub(super) max_uses: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cache_control: Option<CacheControl>,
 }
 
 #[derive(Serialize)]
@@ -68,6 +86,9 @@ pub(super) enum Role {
 pub(super) enum Block<'a> {
     Text {
         text: &'a str,
+        /// Where it comes from, as the server has it.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        citations: Vec<Json>,
         #[serde(skip_serializing_if = "Option::is_none")]
         cache_control: Option<CacheControl>,
     },
@@ -95,6 +116,35 @@ pub(super) enum Block<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         cache_control: Option<CacheControl>,
     },
+    /// What a tool of the server did, as it came.
+    #[serde(untagged)]
+    Server(ServerItem),
+}
+
+/// A call of a tool of the server, or what it returned.
+#[derive(Clone)]
+pub(super) struct ServerItem {
+    pub(super) json: Json,
+    pub(super) id: String,
+    pub(super) part: ServerPart,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum ServerPart {
+    Use,
+    Result,
+}
+
+impl Serialize for ServerItem {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.json.serialize(serializer)
+    }
+}
+
+/// The citations of a text: the `textSignature` of its block.
+#[derive(Serialize, Deserialize)]
+pub(super) struct TextSignature {
+    pub(super) citations: Vec<Json>,
 }
 
 #[derive(Serialize)]
@@ -110,7 +160,10 @@ impl Block<'_> {
             Self::Text { cache_control, .. }
             | Self::Image { cache_control, .. }
             | Self::ToolResult { cache_control, .. } => *cache_control = mark,
-            Self::Thinking { .. } | Self::RedactedThinking { .. } | Self::ToolUse { .. } => {}
+            Self::Thinking { .. }
+            | Self::RedactedThinking { .. }
+            | Self::ToolUse { .. }
+            | Self::Server(_) => {}
         }
     }
 }
@@ -170,6 +223,36 @@ pub(super) struct Part<'a> {
     pub(super) stop_reason: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) stop_details: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) tool_use_id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) citation: Option<&'a RawValue>,
+}
+
+/// What a search found.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct FoundPage<'a> {
+    #[serde(borrow)]
+    pub(super) url: Option<&'a RawValue>,
+}
+
+/// Why a tool of the server failed.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct ServerToolError<'a> {
+    #[serde(borrow)]
+    pub(super) error_code: Option<&'a RawValue>,
+}
+
+/// What tools of the server are charged by.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct ServerToolUsage<'a> {
+    #[serde(borrow)]
+    pub(super) web_search_requests: Option<&'a RawValue>,
 }
 
 /// Token counts; absent or odd ones leave what was known before.
@@ -188,6 +271,8 @@ pub(super) struct WireUsage<'a> {
     pub(super) cache_creation: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) output_tokens_details: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) server_tool_use: Option<&'a RawValue>,
 }
 
 /// Cache writes by how long they are kept.

@@ -1,20 +1,26 @@
 //! A request to the bytes of the wire. Pure and deterministic.
 
+use std::borrow::Cow;
+
 use quipu_protocol::{
-    AssistantMessage, Content as Block, Message, Model, ModelError, ModelRequest, ToolResultMessage,
+    AssistantMessage, Content as Block, Json, Message, Model, ModelError, ModelRequest, ServerToolBlock,
+    ToolResultMessage,
 };
 use serde_json::{Map, Value};
 
 use super::traits::{self, Traits};
 use super::wire::{
-    BodyTail, Content, Data, Declaration, FunctionCall, FunctionResponse, GenerationConfig, Head, InlineData,
-    Instruction, Part, PlainText, Response, ResponsePart, Role, Tools,
+    BodyTail, Content, Data, Declaration, EmptyObject, FunctionCall, FunctionResponse, GenerationConfig,
+    Head, InlineData, Instruction, Part, PartDelta, PlainText, Response, ResponsePart, Role, ServerTool,
+    ToolConfig, Tools,
 };
 use crate::body::{Body, BodyBuilder, Memory};
+use crate::decode::{read, string};
 use crate::prepare::{
     self, Calls, IMAGES_FOLLOW, MAX_NAME, NO_OUTPUT, NO_RESULT, SEE_IMAGE, TOOL_IMAGE_OMITTED, UserBlock,
     arguments, output_tokens, sendable, wire_name,
 };
+use crate::search;
 use crate::{CallOptions, clamp_level};
 
 /// Length of a tool call's id at most.
@@ -47,7 +53,8 @@ pub(super) fn encode(
     memory: &mut Memory,
 ) -> Result<Body, ModelError> {
     let model = &*request.model;
-    let mut growing: BodyBuilder<State> = memory.go_on(request, String::new(), "contents", |out| {
+    let searches = search::is_offered(request, options.web_search);
+    let mut growing: BodyBuilder<State> = memory.go_on(request, searches.to_string(), "contents", |out| {
         let declarations: Vec<_> = request
             .tools
             .iter()
@@ -57,10 +64,14 @@ pub(super) fn encode(
                 parameters_json_schema: sendable(&tool.parameters),
             })
             .collect();
-        let tools = (!declarations.is_empty()).then_some(Tools { function_declarations: declarations });
+        let tools = (!declarations.is_empty()).then_some(Tools {
+            function_declarations: declarations,
+            google_search: searches.then_some(EmptyObject {}),
+        });
         let instruction = Instruction { parts: [PlainText { text: &request.system }] };
         let head = Head {
             tools: tools.into_iter().collect(),
+            tool_config: searches.then_some(ToolConfig { include_server_side_tool_invocations: true }),
             system_instruction: (!request.system.trim().is_empty()).then_some(instruction),
         };
         serde_json::to_writer(out, &head)
@@ -192,7 +203,7 @@ impl<'a> Conversation<'a> {
         for block in &answer.content {
             match block {
                 Block::Text(block) => {
-                    let proof = proof(block.text_signature.as_deref(), own);
+                    let proof = proof(block.text_signature.as_deref(), own).map(Cow::Borrowed);
                     if proof.is_some() || !block.text.trim().is_empty() {
                         let data = Data::Text(&block.text);
                         parts.push(Part { data, thought: None, thought_signature: proof });
@@ -200,7 +211,7 @@ impl<'a> Conversation<'a> {
                 }
                 // Another model's thinking means nothing here.
                 Block::Thinking(block) if own => {
-                    let proof = proof(block.thinking_signature.as_deref(), own);
+                    let proof = proof(block.thinking_signature.as_deref(), own).map(Cow::Borrowed);
                     if proof.is_some() || !block.thinking.trim().is_empty() {
                         let data = Data::Text(&block.thinking);
                         parts.push(Part { data, thought: Some(true), thought_signature: proof });
@@ -217,11 +228,12 @@ impl<'a> Conversation<'a> {
                     });
                     // Of calls that are made at once only the first has one.
                     let stand_in = (is_first && self.traits.needs_signatures).then_some(NO_PROOF);
-                    let proof = proof(call.thought_signature.as_deref(), own).or(stand_in);
+                    let proof = proof(call.thought_signature.as_deref(), own).or(stand_in).map(Cow::Borrowed);
                     parts.push(Part { data, thought: None, thought_signature: proof });
                     self.open.push(OpenCall { wire_id, name });
                     self.results.push(None);
                 }
+                Block::Other(block) if own => parts.extend(server_part(block, &answer.content)),
                 Block::Thinking(_) | Block::Image(_) | Block::Other(_) => {}
             }
         }
@@ -239,7 +251,10 @@ impl<'a> Conversation<'a> {
             match user_part(block) {
                 Data::Text(text) => texts.push(text),
                 Data::InlineData(image) => images.push(image),
-                Data::FunctionCall(_) | Data::FunctionResponse(_) => {}
+                Data::FunctionCall(_)
+                | Data::FunctionResponse(_)
+                | Data::ToolCall(_)
+                | Data::ToolResponse(_) => {}
             }
         }
         let nothing = if images.is_empty() { NO_OUTPUT } else { SEE_IMAGE };
@@ -282,6 +297,39 @@ fn user_part(block: UserBlock<'_>) -> Data<'_> {
         UserBlock::Image { media_type: "image/gif", .. } => Data::Text(GIF_OMITTED),
         UserBlock::Image { media_type, data } => Data::InlineData(InlineData { mime_type: media_type, data }),
     }
+}
+
+/// A part of a tool of the server, which it wants back; only where its call and what it returned are both there.
+fn server_part<'a>(block: &Json, all: &[Block]) -> Option<Part<'a>> {
+    let part = server_tool(block)?;
+    let has_other = all.iter().any(|other| match other {
+        Block::Other(other) => {
+            server_tool(other).is_some_and(|other| other.id == part.id && other.is_call != part.is_call)
+        }
+        Block::Text(_) | Block::Thinking(_) | Block::Image(_) | Block::ToolCall(_) => false,
+    });
+    let ServerPart { json, is_call, signature, .. } = part;
+    let data = if is_call { Data::ToolCall(json) } else { Data::ToolResponse(json) };
+    has_other.then_some(Part { data, thought: None, thought_signature: signature.map(Cow::Owned) })
+}
+
+/// A part of a tool of the server, taken apart.
+struct ServerPart {
+    json: Json,
+    id: String,
+    is_call: bool,
+    signature: Option<String>,
+}
+
+fn server_tool(block: &Json) -> Option<ServerPart> {
+    let data = Json::parse(&ServerToolBlock::of_json(block)?.data?).ok()?;
+    let part: PartDelta<'_> = serde_json::from_str(data.get()).ok()?;
+    let is_call = part.tool_call.is_some();
+    let raw = part.tool_call.or(part.tool_response)?;
+    let tool: ServerTool<'_> = read(Some(raw))?;
+    let signature = string(part.thought_signature);
+    let signature = signature.filter(|text| proof(Some(text.as_str()), true).is_some());
+    Some(ServerPart { json: sendable(&Json::from(raw)), id: string(tool.id)?, is_call, signature })
 }
 
 /// A signature as this model gave it; one that cannot be the server's would have the whole request refused.

@@ -5,11 +5,16 @@
 
 use std::sync::Arc;
 
-use quipu_protocol::{AssistantMessage, Json, Model, ModelError, ModelErrorKind, StopReason, UnixMs, Usage};
+use quipu_protocol::{
+    AssistantMessage, Json, Model, ModelError, ModelErrorKind, ServerToolBlock, StopReason, UnixMs, Usage,
+};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::wire::{CallDelta, Candidate, CandidateContent, Chunk, PartDelta, PromptFeedback, WireUsage};
+use super::wire::{
+    CallDelta, Candidate, CandidateContent, Chunk, GroundingChunk, GroundingMetadata, PartDelta,
+    PromptFeedback, SearchArguments, ServerTool, WebPage, WireUsage,
+};
 use crate::CallEvent;
 use crate::assemble::{Assembler, Piece, malformed};
 use crate::decode::{
@@ -27,6 +32,7 @@ pub fn decoder(model: Arc<Model>, timestamp: UnixMs) -> Box<dyn AnswerDecoder> {
         open: None,
         finish: None,
         counted: TokenCounts::default(),
+        grounding: None,
         told: false,
         complete: false,
     }))
@@ -41,6 +47,8 @@ struct Stream {
     open: Option<Piece>,
     finish: Option<Finish>,
     counted: TokenCounts,
+    /// What was searched for and found, as the server said it last.
+    grounding: Option<Json>,
     /// Some usage came: with the end of the answer, all of it.
     told: bool,
     complete: bool,
@@ -70,6 +78,8 @@ impl Wire for Stream {
 
     fn body_ended(&mut self, out: &mut Vec<CallEvent>) -> Result<(), ModelError> {
         if self.finish.is_some() {
+            self.end_block(out)?;
+            self.ground(out)?;
             self.answer.end_all(out);
             self.complete = true;
         }
@@ -94,6 +104,7 @@ impl Wire for Stream {
 
     fn finish(mut self, error: Option<&ModelError>) -> (AssistantMessage, Vec<Json>, Option<ModelError>) {
         let failure = error.cloned().or_else(|| self.stop());
+        self.answer.count_searches(self.answer.searches());
         let (message, unknown) = self.answer.finish(&self.model, failure.as_ref());
         (message, unknown, failure)
     }
@@ -184,9 +195,16 @@ impl Stream {
         let mut is_known = parts.is_some() || content.parts.is_none();
         for part in parts.unwrap_or_default() {
             match read::<PartDelta<'_>>(Some(part)) {
+                Some(known) if known.tool_call.is_some() || known.tool_response.is_some() => {
+                    self.server_tool(part, &known, out)?;
+                }
                 Some(part) => is_known &= self.part(&part, out)?,
                 None => is_known = false,
             }
+        }
+        if let Some(grounding) = candidate.grounding_metadata.filter(|raw| raw.get().starts_with('{')) {
+            self.answer.can_hold(grounding.get().len())?;
+            self.grounding = Some(Json::from(grounding));
         }
         let word = string(candidate.finish_reason).filter(|word| !word.is_empty());
         if let (Some(word), None) = (word, &self.finish) {
@@ -270,6 +288,51 @@ impl Stream {
         self.answer.end(wire, out)
     }
 
+    /// A tool of the server: its call, or what it returned.
+    fn server_tool(
+        &mut self,
+        raw: &RawValue,
+        part: &PartDelta<'_>,
+        out: &mut Vec<CallEvent>,
+    ) -> Result<(), ModelError> {
+        self.end_block(out)?;
+        let tool: ServerTool<'_> = read(part.tool_call.or(part.tool_response)).unwrap_or_default();
+        let kind = string(tool.tool_type).unwrap_or_default();
+        let name = if kind == SEARCH { "web_search".to_owned() } else { kind.to_lowercase() };
+        let asked: SearchArguments<'_> = read(tool.args).unwrap_or_default();
+        let mut queries = strings(asked.queries);
+        queries.extend(string(asked.query));
+        let name = if part.tool_call.is_some() { name } else { format!("{name}_result") };
+        let data = Some(raw.get().to_owned());
+        let wire = self.blocks;
+        self.blocks += 1;
+        self.answer.add_server_tool(
+            wire,
+            ServerToolBlock { queries, data, ..ServerToolBlock::new(name) },
+            out,
+        )
+    }
+
+    /// What the server says of its searches, where no call of the answer says it.
+    fn ground(&mut self, out: &mut Vec<CallEvent>) -> Result<(), ModelError> {
+        let Some(grounding) = self.grounding.take() else { return Ok(()) };
+        let said: GroundingMetadata<'_> = grounding.read().unwrap_or_default();
+        let chunks: Vec<GroundingChunk<'_>> = read(said.grounding_chunks).unwrap_or_default();
+        let pages = chunks.iter().filter_map(|chunk| read::<WebPage<'_>>(chunk.web));
+        let sources: Vec<String> = pages.filter_map(|page| string(page.uri)).collect();
+        let queries = if self.answer.searches() > 0 { Vec::new() } else { strings(said.web_search_queries) };
+        let found = ServerToolBlock { sources, ..ServerToolBlock::new("web_search_result") };
+        let searched = ServerToolBlock { queries, ..ServerToolBlock::new("web_search") };
+        let has_searched = !searched.queries.is_empty();
+        let blocks = [has_searched.then_some(searched), (!found.sources.is_empty()).then_some(found)];
+        for block in blocks.into_iter().flatten() {
+            let wire = self.blocks;
+            self.blocks += 1;
+            self.answer.add_server_tool(wire, block, out)?;
+        }
+        Ok(())
+    }
+
     /// Counts are totals so far, not additions; each is never less than it was seen.
     fn usage(&mut self, raw: Option<&RawValue>) {
         let Some(wire) = read::<WireUsage<'_>>(raw) else { return };
@@ -288,6 +351,15 @@ impl Stream {
         usage.total_tokens = usage.input + usage.output + usage.cache_read;
         self.told |= usage.output > 0 || usage.input > 0;
     }
+}
+
+/// The type of the search among the server's tools.
+const SEARCH: &str = "GOOGLE_SEARCH_WEB";
+
+/// The texts of a list.
+fn strings(raw: Option<&RawValue>) -> Vec<String> {
+    let items: Vec<&RawValue> = read(raw).unwrap_or_default();
+    items.into_iter().filter_map(|item| string(Some(item))).collect()
 }
 
 fn finish(word: String, why: Option<String>) -> Result<Finish, ModelError> {

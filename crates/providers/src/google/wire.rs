@@ -1,6 +1,8 @@
 //! The shapes of the wire. Requests keep the order in which their members are declared: what changes least
 //! comes first, so that two consecutive bodies share a long beginning.
 
+use std::borrow::Cow;
+
 use quipu_protocol::Json;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -12,6 +14,8 @@ use serde_json::{Map, Value};
 pub(super) struct Head<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) tools: Vec<Tools<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) tool_config: Option<ToolConfig>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) system_instruction: Option<Instruction<'a>>,
 }
@@ -50,6 +54,18 @@ pub(super) struct ThinkingConfig {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Tools<'a> {
     pub(super) function_declarations: Vec<Declaration<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) google_search: Option<EmptyObject>,
+}
+
+#[derive(Serialize)]
+pub(super) struct EmptyObject {}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ToolConfig {
+    /// Calls of the server's own tools stand in answers, and go back with them.
+    pub(super) include_server_side_tool_invocations: bool,
 }
 
 /// A tool. Its schema goes where any JSON Schema may stand; `parameters` takes a part of OpenAPI's only.
@@ -93,7 +109,7 @@ pub(super) struct Part<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) thought: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) thought_signature: Option<&'a str>,
+    pub(super) thought_signature: Option<Cow<'a, str>>,
 }
 
 #[derive(Serialize)]
@@ -103,6 +119,10 @@ pub(super) enum Data<'a> {
     InlineData(InlineData<'a>),
     FunctionCall(FunctionCall),
     FunctionResponse(FunctionResponse<'a>),
+    /// A call of a tool of the server, as it came.
+    ToolCall(Json),
+    /// What such a tool returned, as it came.
+    ToolResponse(Json),
 }
 
 impl<'a> From<Data<'a>> for Part<'a> {
@@ -187,6 +207,53 @@ pub(super) struct Candidate<'a> {
     pub(super) finish_reason: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) finish_message: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) grounding_metadata: Option<&'a RawValue>,
+}
+
+/// What the answer was searched for, and where it was found.
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct GroundingMetadata<'a> {
+    #[serde(borrow)]
+    pub(super) web_search_queries: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) grounding_chunks: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct GroundingChunk<'a> {
+    #[serde(borrow)]
+    pub(super) web: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct WebPage<'a> {
+    #[serde(borrow)]
+    pub(super) uri: Option<&'a RawValue>,
+}
+
+/// A call of a tool of the server, or what it returned.
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct ServerTool<'a> {
+    #[serde(borrow)]
+    pub(super) id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) tool_type: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) args: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct SearchArguments<'a> {
+    #[serde(borrow)]
+    pub(super) queries: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) query: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize, Default)]
@@ -207,6 +274,10 @@ pub(super) struct PartDelta<'a> {
     pub(super) thought_signature: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) function_call: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) tool_call: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) tool_response: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize, Default)]

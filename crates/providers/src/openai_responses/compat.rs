@@ -22,6 +22,8 @@ pub(super) struct Compat {
     pub(super) long_cache: bool,
     /// Is told how long in `prompt_cache_options`.
     pub(super) explicit_cache_mode: bool,
+    /// Takes tools whose input is plain text of a grammar.
+    pub(super) grammar_tools: bool,
     /// The backend of a subscription, which wants more in a body, and less.
     pub(super) is_subscribed: bool,
     session_format: SessionAffinityFormat,
@@ -43,6 +45,7 @@ impl Compat {
             max_output_tokens: flag("supportsMaxOutputTokens", !is_subscribed),
             long_cache: flag("supportsLongCacheRetention", is_usual),
             explicit_cache_mode: flag("supportsExplicitPromptCacheMode", false),
+            grammar_tools: flag("supportsOpenAIGrammarTools", false),
             is_subscribed,
             session_format: shared.session_affinity_format,
             key_header: shared.key_header,

@@ -6,16 +6,17 @@
 use std::collections::HashSet;
 
 use quipu_protocol::{
-    AssistantMessage, Content, Json, Message, Model, ModelError, ModelRequest, TextContent, Thinking,
-    ThinkingContent, ToolCall, ToolResultMessage,
+    AssistantMessage, Content, Json, Message, Model, ModelError, ModelRequest, ServerToolBlock, TextContent,
+    Thinking, ThinkingContent, ToolCall, ToolResultMessage,
 };
 use serde_json::value::RawValue;
 
 use super::codex;
 use super::compat::Compat;
+use super::text_tools::{self, TextTools};
 use super::wire::{
     BodyTail, CacheOptions, CallOutput, Head, ImageUrl, InputItem, InputPart, OutputItem, OutputText,
-    Reasoning, Role, TextSignature, Tool, WireItem,
+    Reasoning, Role, TextFormat, TextSignature, Tool, WireItem,
 };
 use crate::body::{Body, BodyBuilder, Memory};
 use crate::decode::{read, string};
@@ -23,6 +24,7 @@ use crate::prepare::{
     self, Calls, MAX_NAME, NO_RESULT, NO_TOOL_OUTPUT, TOOL_IMAGE_OMITTED, UserBlock, arguments,
     output_tokens, sampling, sendable, wire_name,
 };
+use crate::search;
 use crate::thinking::mapped;
 use crate::{CacheRetention, CallOptions, clamp_level, level_name};
 
@@ -35,6 +37,9 @@ const FIXED: [&str; 4] = ["model", "input", "stream", "tools"];
 /// How ids of messages and of function calls begin.
 const MESSAGE_ID: &str = "msg_";
 const CALL_ITEM_ID: &str = "fc_";
+const TEXT_CALL_ITEM_ID: &str = "ctc_";
+/// The type of the item of a search.
+pub(super) const SEARCH_ITEM: &str = "web_search_call";
 
 /// What is remembered where a longer conversation goes on.
 #[derive(Default)]
@@ -42,6 +47,8 @@ struct State {
     calls: Calls,
     /// Ids of items that were sent. The server refuses an id that occurs twice.
     ids: HashSet<String>,
+    /// Calls that were sent as plain text.
+    plain: HashSet<String>,
 }
 
 /// The body of `request`, whose model the server knows by the name of `deployment` where there is one.
@@ -78,20 +85,29 @@ pub(super) fn encode(
     let last = BodyTail {
         max_output_tokens: (compat.max_output_tokens && ours("max_output_tokens")).then_some(max_tokens),
     };
+    let searches = search::is_offered(request, options.web_search);
+    let texts = TextTools::of(&request.tools, compat.grammar_tools);
     let rest = (
         deployment,
         include,
         reasoning.as_ref(),
         (prompt_cache_key, prompt_cache_retention, prompt_cache_options),
-        &own,
+        (&own, searches),
     );
     let rest = serde_json::to_string(&rest).unwrap_or_default();
     let mut growing: BodyBuilder<State> = memory.go_on(request, rest, "input", |out| {
-        let tools = request.tools.iter().map(|tool| Tool::Function {
-            name: &tool.name,
-            description: &tool.description,
-            parameters: sendable(&tool.parameters),
-            strict: compat.strict_mode.then_some(false),
+        let tools = request.tools.iter().map(|tool| match texts.form_of(&tool.name) {
+            Some(definition) => Tool::Custom {
+                name: &tool.name,
+                description: &tool.description,
+                format: TextFormat::Grammar { syntax: text_tools::SYNTAX, definition },
+            },
+            None => Tool::Function {
+                name: &tool.name,
+                description: &tool.description,
+                parameters: sendable(&tool.parameters),
+                strict: compat.strict_mode.then_some(false),
+            },
         });
         let head = Head {
             model: deployment.unwrap_or(&model.id),
@@ -103,7 +119,7 @@ pub(super) fn encode(
             prompt_cache_key,
             prompt_cache_retention,
             prompt_cache_options,
-            tools: tools.collect(),
+            tools: tools.chain(searches.then_some(Tool::WebSearch {})).collect(),
             extra: &own,
         };
         serde_json::to_writer(out, &head)
@@ -115,9 +131,9 @@ pub(super) fn encode(
     }
     // What stands behind the last answer can still change with what follows: its results.
     let last_answer = request.messages.iter().rposition(|message| matches!(**message, Message::Assistant(_)));
-    let State { calls, ids } = growing.take_state();
+    let State { calls, ids, plain } = growing.take_state();
     let (mut settled, mut open) = (0, calls.open.clone());
-    let mut conversation = Conversation { calls, ids, ..Conversation::default() };
+    let mut conversation = Conversation { calls, ids, plain, texts, ..Conversation::default() };
     for (at, message) in request.messages.iter().enumerate().skip(growing.taken()) {
         match &**message {
             Message::Assistant(answer) => {
@@ -133,7 +149,7 @@ pub(super) fn encode(
         }
     }
     conversation.close();
-    let Conversation { items, mut calls, ids, .. } = conversation;
+    let Conversation { items, mut calls, ids, plain, .. } = conversation;
     if items.is_empty() && growing.taken() == 0 {
         return Err(prepare::nothing_to_send());
     }
@@ -143,7 +159,7 @@ pub(super) fn encode(
         growing.settle(request, last_answer);
     }
     items[settled..].iter().try_for_each(|item| growing.write(item))?;
-    growing.finish(memory, Some(State { calls, ids }), &last)
+    growing.finish(memory, Some(State { calls, ids, plain }), &last)
 }
 
 /// How hard to think.
@@ -170,6 +186,8 @@ struct Conversation<'a> {
     calls: Calls,
     ids: HashSet<String>,
     results: Vec<InputItem<'a>>,
+    texts: TextTools,
+    plain: HashSet<String>,
 }
 
 impl<'a> Conversation<'a> {
@@ -209,6 +227,12 @@ impl<'a> Conversation<'a> {
                     }
                 }
                 Content::ToolCall(call) => self.call(call, answer, model, tied),
+                Content::Other(json) if tied => {
+                    if let Some(ReturnedItem { json, id, .. }) = search_item(json) {
+                        self.ids.extend(id);
+                        self.items.push(InputItem::Returned(json));
+                    }
+                }
                 Content::Text(_) | Content::Thinking(_) | Content::Image(_) | Content::Other(_) => {}
             }
         }
@@ -229,7 +253,14 @@ impl<'a> Conversation<'a> {
                 }
                 Content::Text(text) => waits &= text.text.trim().is_empty(),
                 Content::ToolCall(_) => waits = false,
-                Content::Image(_) | Content::Other(_) => {}
+                Content::Other(json) => {
+                    let Some(item) = search_item(json) else { continue };
+                    if !self.is_new(&item) || !item.id.is_none_or(|id| seen.insert(id)) {
+                        return false;
+                    }
+                    waits = false;
+                }
+                Content::Image(_) => {}
             }
         }
         !waits
@@ -241,7 +272,8 @@ impl<'a> Conversation<'a> {
 
     fn message(&mut self, at: usize, text: &'a TextContent, own: bool, tied: bool) {
         let signature = text.text_signature.as_deref().filter(|_| own).map(text_signature);
-        let (id, phase) = signature.map_or((None, None), |known| (Some(known.id), known.phase));
+        let (id, phase, annotations) =
+            signature.map_or_else(Default::default, |known| (Some(known.id), known.phase, known.annotations));
         let id = id.filter(|id| tied && is_item_id(id, MESSAGE_ID) && !self.ids.contains(id));
         let id = id.unwrap_or_else(|| {
             let mut made_up = format!("{MESSAGE_ID}{at}");
@@ -255,7 +287,7 @@ impl<'a> Conversation<'a> {
         self.ids.insert(id.clone());
         self.items.push(InputItem::Output(OutputItem::Message {
             role: Role::Assistant,
-            content: [OutputText { text: &text.text, annotations: [] }],
+            content: [OutputText { text: &text.text, annotations }],
             status: "completed",
             id,
             phase,
@@ -279,17 +311,27 @@ impl<'a> Conversation<'a> {
         };
         let call_id = self.calls.open(&call.id, base, MAX_ID);
         let related = answer.provider == model.provider && answer.api == model.api;
+        let input = self.texts.input_of(call);
+        // One that was made with arguments is tied to its reasoning as such.
+        let is_function = tied && item_id.is_some_and(|id| id.starts_with(CALL_ITEM_ID));
+        let input = input.filter(|_| !is_function);
+        let start = if input.is_some() { TEXT_CALL_ITEM_ID } else { CALL_ITEM_ID };
         let id = match item_id {
-            Some(id) if tied => Some(id.to_owned()).filter(|id| is_item_id(id, CALL_ITEM_ID)),
+            Some(id) if tied => Some(id.to_owned()).filter(|id| is_item_id(id, start)),
             // Of this server, but without the reasoning that it belongs to.
             Some(_) if related => None,
             // The call's id is the only one in the conversation.
-            Some(_) => Some(format!("{CALL_ITEM_ID}{:016x}", prepare::fnv(&call_id))),
+            Some(_) => Some(format!("{start}{:016x}", prepare::fnv(&call_id))),
             None => None,
         };
         let id = id.filter(|id| self.ids.insert(id.clone()));
         let mut name = wire_name(&call.name);
         name.truncate(MAX_NAME);
+        if let Some(input) = input {
+            self.plain.insert(call_id.clone());
+            self.items.push(InputItem::Output(OutputItem::CustomToolCall { id, call_id, name, input }));
+            return;
+        }
         self.items.push(InputItem::Output(OutputItem::FunctionCall {
             id,
             call_id,
@@ -307,15 +349,26 @@ impl<'a> Conversation<'a> {
             Some(texts) => CallOutput::Text(texts.join("\n")),
             None => CallOutput::Parts(shown.into_iter().map(InputPart::from).collect()),
         };
-        self.results.push(InputItem::Output(OutputItem::FunctionCallOutput { call_id, output }));
+        let item = self.output(call_id, output);
+        self.results.push(item);
+    }
+
+    /// What answers a call, in the form of the call.
+    fn output(&self, call_id: String, output: CallOutput<'a>) -> InputItem<'a> {
+        InputItem::Output(if self.plain.contains(&call_id) {
+            OutputItem::CustomToolCallOutput { call_id, output }
+        } else {
+            OutputItem::FunctionCallOutput { call_id, output }
+        })
     }
 
     /// Sends the results of the last calls, those that are missing too.
     fn close(&mut self) {
         self.items.append(&mut self.results);
-        for call_id in self.calls.close() {
-            let output = CallOutput::Text(NO_RESULT.into());
-            self.items.push(InputItem::Output(OutputItem::FunctionCallOutput { call_id, output }));
+        let missing: Vec<String> = self.calls.close().collect();
+        for call_id in missing {
+            let item = self.output(call_id, CallOutput::Text(NO_RESULT.into()));
+            self.items.push(item);
         }
     }
 }
@@ -356,12 +409,22 @@ fn returned(signature: &str) -> Option<ReturnedItem> {
     is_usable.then(|| ReturnedItem { json: sendable(&json), id, is_reasoning })
 }
 
+/// The item of a search of the server, which it wants back as it is.
+fn search_item(block: &Json) -> Option<ReturnedItem> {
+    let json = Json::parse(&ServerToolBlock::of_json(block)?.data?).ok()?;
+    let item: WireItem<'_> = serde_json::from_str(json.get()).ok()?;
+    let id = string(item.id).filter(|id| !id.is_empty());
+    let is_search = string(item.kind).is_some_and(|kind| kind == SEARCH_ITEM);
+    is_search.then(|| ReturnedItem { json: sendable(&json), id, is_reasoning: false })
+}
+
 /// The id and the phase of a text. Old sessions have the bare id.
 fn text_signature(signature: &str) -> TextSignature {
     serde_json::from_str(signature).unwrap_or_else(|_| TextSignature {
         v: 1,
         id: signature.to_owned(),
         phase: None,
+        annotations: Vec::new(),
     })
 }
 

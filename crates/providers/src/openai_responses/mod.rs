@@ -5,6 +5,7 @@ mod codex;
 mod compat;
 mod map;
 mod stream;
+mod text_tools;
 mod wire;
 
 use bytes::Bytes;
@@ -15,6 +16,7 @@ use reqwest::header::{HeaderMap, HeaderName};
 pub use azure::{AZURE_API, AzureDeployment};
 pub use codex::SUBSCRIPTION_API;
 pub use stream::decoder;
+pub use text_tools::is_trained_on_patches;
 
 use crate::access::{self, Access, WireForm};
 use crate::credentials::{Credentials, InvalidCredential, Scheme};
@@ -25,6 +27,12 @@ use compat::Compat;
 
 /// The wire's name in catalogues and messages.
 pub const API: &str = "openai-responses";
+
+/// How many times the usual price a call of the model may cost, by the tier that its settings ask for.
+pub(crate) fn dearest_tier(model: &Model) -> f64 {
+    let has_tiers = [API, AZURE_API, SUBSCRIPTION_API].contains(&model.api.as_str());
+    if has_tiers { stream::dearest_tier(model) } else { 1.0 }
+}
 
 /// What is put around a body on this wire.
 struct Form {

@@ -6,13 +6,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use quipu_protocol::{AssistantMessage, Json, Model, ModelError, ModelErrorKind, StopReason, UnixMs, Usage};
+use quipu_protocol::{
+    AssistantMessage, Json, Model, ModelError, ModelErrorKind, ServerToolBlock, StopReason, UnixMs, Usage,
+};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::codex::SUBSCRIPTION_API;
+use super::map::SEARCH_ITEM;
 use super::wire::{
-    ContentPart, Event, IncompleteDetails, TextSignature, TokenDetails, WireItem, WireResponse, WireUsage,
+    ContentPart, Event, IncompleteDetails, SearchAction, TextSignature, TokenDetails, WireItem, WireResponse,
+    WireUsage,
 };
 use crate::CallEvent;
 use crate::assemble::{Assembler, Piece, malformed};
@@ -87,6 +91,8 @@ enum Kind {
     },
     /// What only the server understands, and wants back.
     Opaque,
+    /// A search of the server.
+    Search,
     Unknown,
 }
 
@@ -123,6 +129,7 @@ impl Wire for Stream {
 
     fn finish(mut self, error: Option<&ModelError>) -> (AssistantMessage, Vec<Json>, Option<ModelError>) {
         let failure = error.cloned().or_else(|| self.conclude());
+        self.answer.count_searches(self.answer.searches());
         self.answer.set_price_factor(price_factor(&self.model, self.tier.as_deref()));
         let (message, unknown) = self.answer.finish(&self.model, failure.as_ref());
         (message, unknown, failure)
@@ -201,6 +208,10 @@ impl Stream {
             | "response.reasoning_summary_part.done"
             | "response.reasoning_summary_text.done"
             | "response.reasoning_text.done"
+            | "response.output_text.annotation.added"
+            | "response.web_search_call.in_progress"
+            | "response.web_search_call.searching"
+            | "response.web_search_call.completed"
             | "keepalive"
             | "ping" => Ok(()),
             // Of the account, not of the answer.
@@ -271,6 +282,7 @@ impl Stream {
             }
             // It is begun when it is known.
             Some("compaction" | "compaction_summary") => Kind::Opaque,
+            Some(SEARCH_ITEM) => Kind::Search,
             _ => {
                 self.answer.start_unknown(index)?;
                 self.unknown(raw)?;
@@ -461,12 +473,14 @@ impl Stream {
         match (kind, name.as_str()) {
             (Kind::Message, "message") => {
                 let parts: Vec<ContentPart<'_>> = read(item.content).unwrap_or_default();
+                let annotations = parts.iter().filter_map(|part| read::<Vec<Json>>(part.annotations));
+                let annotations: Vec<Json> = annotations.flatten().collect();
                 let parts =
                     parts.iter().filter_map(|part| string(part.text).or_else(|| string(part.refusal)));
                 self.add_rest(index, Piece::Text, &parts.collect::<String>(), out)?;
                 let (id, phase) = (string(item.id), string(item.phase));
-                if id.is_some() || phase.is_some() {
-                    let signature = TextSignature { v: 1, id: id.unwrap_or_default(), phase };
+                if id.is_some() || phase.is_some() || !annotations.is_empty() {
+                    let signature = TextSignature { v: 1, id: id.unwrap_or_default(), phase, annotations };
                     let signature = serde_json::to_string(&signature).unwrap_or_default();
                     self.answer.set_signature(index, signature)?;
                 }
@@ -489,6 +503,11 @@ impl Stream {
             }
             (Kind::Opaque, "compaction" | "compaction_summary") => {
                 self.answer.start_redacted(index, raw.get().to_owned(), out)?;
+            }
+            (Kind::Search, SEARCH_ITEM) => {
+                self.answer.add_server_tool(index, search(raw, &item), out)?;
+                self.mark_done(index);
+                return Ok(());
             }
             (Kind::Unknown, _) => return self.unknown(raw),
             _ => return Err(malformed(format!("ended item {index} as one of another kind"))),
@@ -582,6 +601,7 @@ impl Stream {
                 | (Some((Kind::Reasoning { .. }, false)), Some("reasoning"))
                 | (Some((Kind::Call { .. }, false)), Some("function_call"))
                 | (Some((Kind::TextCall { .. }, false)), Some("custom_tool_call"))
+                | (Some((Kind::Search, false)), Some(SEARCH_ITEM))
                 | (Some((Kind::Opaque, false)), Some("compaction" | "compaction_summary")) => {
                     self.done(index, raw, out)?;
                 }
@@ -617,6 +637,20 @@ impl Stream {
     }
 }
 
+/// The block of a search, which the server wants back as it is.
+fn search(raw: &RawValue, item: &WireItem<'_>) -> ServerToolBlock {
+    let action: SearchAction<'_> = read(item.action).unwrap_or_default();
+    let several: Vec<&RawValue> = read(action.queries).unwrap_or_default();
+    let mut queries: Vec<String> = several.into_iter().filter_map(|query| string(Some(query))).collect();
+    if queries.is_empty() {
+        // A page that is opened has an address only.
+        queries.extend(string(action.query).or_else(|| string(action.url)).filter(|text| !text.is_empty()));
+    }
+    let failed = string(item.status).filter(|status| status == "failed");
+    let data = Some(raw.get().to_owned());
+    ServerToolBlock { queries, error: failed, data, ..ServerToolBlock::new("web_search") }
+}
+
 /// What is between the quotes of a JSON string, still escaped.
 fn inside(literal: &RawValue) -> Option<&str> {
     literal.get().strip_prefix('"')?.strip_suffix('"')
@@ -642,6 +676,12 @@ fn incomplete(word: String) -> Result<Stop, ModelError> {
 fn asked_tier(model: &Model) -> Option<String> {
     let params = model.sampling_params.as_ref().map(Json::value)?;
     params.get("service_tier")?.as_str().map(String::from)
+}
+
+/// How many times the usual price the tier that the model's settings ask for may cost.
+pub(super) fn dearest_tier(model: &Model) -> f64 {
+    // The server may take the usual one.
+    price_factor(model, asked_tier(model).as_deref()).max(1.0)
 }
 
 /// How many times the usual price a tier costs.

@@ -68,6 +68,17 @@ pub(super) enum Tool<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         strict: Option<bool>,
     },
+    /// The provider's own search.
+    WebSearch {},
+    /// A tool whose input is plain text.
+    Custom { name: &'a str, description: &'a str, format: TextFormat },
+}
+
+/// The form of a plain text.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum TextFormat {
+    Grammar { syntax: &'static str, definition: &'static str },
 }
 
 #[derive(Serialize, Clone, Copy, PartialEq, Eq)]
@@ -122,13 +133,25 @@ pub(super) enum OutputItem<'a> {
         call_id: String,
         output: CallOutput<'a>,
     },
+    CustomToolCall {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        id: Option<String>,
+        call_id: String,
+        name: String,
+        /// The text as it is.
+        input: String,
+    },
+    CustomToolCallOutput {
+        call_id: String,
+        output: CallOutput<'a>,
+    },
 }
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename = "output_text")]
 pub(super) struct OutputText<'a> {
     pub(super) text: &'a str,
-    pub(super) annotations: [(); 0],
+    pub(super) annotations: Vec<Json>,
 }
 
 #[derive(Serialize)]
@@ -164,6 +187,9 @@ pub(super) struct TextSignature {
     pub(super) id: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) phase: Option<String>,
+    /// Where the text comes from, as the server has it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) annotations: Vec<Json>,
 }
 
 /// One event of the answer. Members stay raw: what they must be depends on the type, and an event of an
@@ -238,6 +264,22 @@ pub(super) struct WireItem<'a> {
     pub(super) encrypted_content: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) phase: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) action: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) status: Option<&'a RawValue>,
+}
+
+/// What a search was for.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct SearchAction<'a> {
+    #[serde(borrow)]
+    pub(super) query: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) queries: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) url: Option<&'a RawValue>,
 }
 
 /// A piece of content of an item.
@@ -248,6 +290,8 @@ pub(super) struct ContentPart<'a> {
     pub(super) text: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) refusal: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) annotations: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize, Default)]

@@ -3,6 +3,8 @@
 //! The gateway does to a conversation what each model wants. What one model signed or thought is left out here all the
 //! same where another one is called: it concerns nobody else.
 
+use std::collections::HashMap;
+
 use quipu_protocol::{
     AssistantMessage, Body as Text, CallId, Content, ImageContent, Message, Model, ModelError, ModelRequest,
     TextContent, Thinking, ToolCall, ToolResultMessage, UnixMs, UserMessage,
@@ -48,7 +50,7 @@ pub(super) fn encode(
         extra: &own,
     };
     let rest = serde_json::to_string(&options()).unwrap_or_default();
-    let mut growing: BodyBuilder<Calls> = memory.go_on(request, rest, "messages", |out| {
+    let mut growing: BodyBuilder<State> = memory.go_on(request, rest, "messages", |out| {
         let tools = request.tools.iter().map(|tool| {
             let parameters = sendable(&tool.parameters);
             Tool { name: &tool.name, description: &tool.description, parameters }
@@ -63,9 +65,9 @@ pub(super) fn encode(
     growing.close_with("}");
     // What stands behind the last answer can still change with what follows: its results.
     let last_answer = request.messages.iter().rposition(|message| matches!(**message, Message::Assistant(_)));
-    let calls = growing.take_state();
+    let State { calls, names } = growing.take_state();
     let (mut settled, mut open) = (0, calls.open.clone());
-    let mut conversation = Conversation { calls, ..Conversation::default() };
+    let mut conversation = Conversation { calls, names, ..Conversation::default() };
     for (at, message) in request.messages.iter().enumerate().skip(growing.taken()) {
         match &**message {
             Message::Assistant(answer) => {
@@ -84,7 +86,7 @@ pub(super) fn encode(
         }
     }
     conversation.close();
-    let Conversation { messages, mut calls, .. } = conversation;
+    let Conversation { messages, mut calls, names, .. } = conversation;
     if messages.is_empty() && growing.taken() == 0 {
         return Err(prepare::nothing_to_send());
     }
@@ -94,13 +96,22 @@ pub(super) fn encode(
         growing.settle(request, last_answer);
     }
     messages[settled..].iter().try_for_each(|message| growing.write(message))?;
-    growing.finish(memory, Some(calls), &BodyTail {})
+    growing.finish(memory, Some(State { calls, names }), &BodyTail {})
+}
+
+/// What is remembered where a longer conversation goes on.
+#[derive(Default)]
+struct State {
+    calls: Calls,
+    names: HashMap<String, String>,
 }
 
 #[derive(Default)]
 struct Conversation {
     messages: Vec<Message>,
     calls: Calls,
+    /// Names of tools by the ids of their calls.
+    names: HashMap<String, String>,
     results: Vec<Message>,
 }
 
@@ -153,8 +164,10 @@ impl Conversation {
         let base = if is_plain { id.to_owned() } else { wire_name(id) };
         let mut name = wire_name(&call.name);
         name.truncate(MAX_NAME);
+        let id = self.calls.open(&call.id, base, MAX_ID);
+        self.names.insert(id.clone(), name.clone());
         ToolCall {
-            id: self.calls.open(&call.id, base, MAX_ID).into(),
+            id: id.into(),
             name,
             arguments: arguments(&call.arguments),
             thought_signature: call.thought_signature.clone().filter(|_| own),
@@ -179,7 +192,9 @@ impl Conversation {
     fn close(&mut self) {
         self.messages.append(&mut self.results);
         for id in self.calls.close() {
-            self.messages.push(Message::ToolResult(bare_result(id.into(), vec![Content::text(NO_RESULT)])));
+            let tool_name = self.names.get(&id).cloned().unwrap_or_default();
+            let missing = bare_result(id.into(), vec![Content::text(NO_RESULT)]);
+            self.messages.push(Message::ToolResult(ToolResultMessage { tool_name, ..missing }));
         }
     }
 }

@@ -123,7 +123,7 @@ impl Stream {
             ("error", _) => {
                 self.note(&event);
                 return Err(match string(event.error_message).filter(|text| !text.is_empty()) {
-                    Some(text) => reported(&serde_json::json!({ "error": { "message": text } }).to_string()),
+                    Some(text) => reported(&complaint(&text)),
                     None => reported(&sse.data),
                 });
             }
@@ -217,5 +217,47 @@ impl Stream {
         if let Some(cost) = read::<Cost>(wire.cost).filter(is_sound) {
             self.answer.set_cost(cost);
         }
+    }
+}
+
+/// The words of the gateway's own client, as an error in the usual form. They often begin with the status that it got, and
+/// go on with the body.
+fn complaint(text: &str) -> String {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, rest) = text.split_at(digits);
+    let status: Option<u16> = number.parse().ok().filter(|number| (400..600).contains(number));
+    let status = status.filter(|_| rest.is_empty() || rest.starts_with([' ', ':']));
+    let body: Option<Value> = serde_json::from_str(rest.trim_start_matches([' ', ':'])).ok();
+    let body = status.and(body).unwrap_or_default();
+    let inner = body.get("error").unwrap_or(&body);
+    let kind = inner.get("type").or_else(|| inner.get("code")).and_then(Value::as_str);
+    let mut error = serde_json::json!({ "message": text });
+    if let Some(status) = status {
+        error["code"] = status.into();
+    }
+    if let Some(kind) = kind {
+        error["type"] = kind.into();
+    }
+    serde_json::json!({ "error": error }).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use quipu_protocol::ModelErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn failures_in_a_stream_are_told_apart_by_their_status() {
+        let check = |text: &str, expect: ModelErrorKind| {
+            assert_eq!(reported(&complaint(text)).kind, expect, "{text}");
+        };
+        let overloaded = r#"529 {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
+        check(overloaded, ModelErrorKind::Overloaded);
+        check("529", ModelErrorKind::Overloaded);
+        check(r#"429: {"message":"slow down"}"#, ModelErrorKind::RateLimited);
+        check("503: upstream", ModelErrorKind::Overloaded);
+        check("12 monkeys", reported(r#"{"error":{"message":"12 monkeys"}}"#).kind);
+        check("5290 things", reported(r#"{"error":{"message":"5290 things"}}"#).kind);
     }
 }

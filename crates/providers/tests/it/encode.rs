@@ -340,7 +340,7 @@ pub(crate) fn messages() -> impl Strategy<Value = Vec<Message>> {
 /// What the server checks of a conversation.
 pub(crate) fn acceptable(body: &Value) -> Result<(), String> {
     let mut ids = std::collections::HashSet::new();
-    let mut open: Vec<String> = Vec::new();
+    let (mut open, mut searching): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
     let name = |text: &str, longest: usize| {
         let ok = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         !text.is_empty() && text.len() <= longest && text.chars().all(ok)
@@ -349,6 +349,10 @@ pub(crate) fn acceptable(body: &Value) -> Result<(), String> {
     for message in body["messages"].as_array().unwrap() {
         let blocks = message["content"].as_array().unwrap();
         let mut answers = 0;
+        let spoke = message["role"] == "user" && blocks.iter().any(|block| block["type"] != "tool_result");
+        if spoke && !searching.is_empty() {
+            return Err(format!("{searching:?} have no result"));
+        }
         if blocks.is_empty() {
             return Err("a message without content".into());
         }
@@ -375,6 +379,14 @@ pub(crate) fn acceptable(body: &Value) -> Result<(), String> {
                     let images = inner.iter().any(|block| block["type"] == "image");
                     if inner.is_empty() || (block["is_error"] == true && images) {
                         return Err(format!("a bad result {block}"));
+                    }
+                }
+                "server_tool_use" => searching.push(block["id"].as_str().unwrap().to_owned()),
+                kind if kind != "tool_result" && kind.ends_with("_tool_result") => {
+                    let before = searching.len();
+                    searching.retain(|id| block["tool_use_id"] != id.as_str());
+                    if searching.len() + 1 != before {
+                        return Err(format!("a result of no call {block}"));
                     }
                 }
                 _ => {}

@@ -277,6 +277,10 @@ pub(crate) fn acceptable(body: &Value) -> Result<(), String> {
                     return Err(format!("a bad result {part}"));
                 }
                 answered.push((response["id"].clone(), response["name"].clone()));
+            } else if part.get("toolCall").or_else(|| part.get("toolResponse")).is_some() {
+                if is_user {
+                    return Err(format!("a tool of the server on the user's side {part}"));
+                }
             } else if !is_user || part["inlineData"]["data"].as_str().is_none_or(str::is_empty) {
                 return Err(format!("an unknown part {part}"));
             }

@@ -336,12 +336,13 @@ pub(crate) fn acceptable(body: &Value) -> Result<(), String> {
         {
             return Err(format!("the id {id} twice"));
         }
-        let is_output = matches!(kind, "message" | "function_call");
+        let is_output = matches!(kind, "message" | "function_call" | "custom_tool_call" | "web_search_call");
         if waits && !is_output && kind != "reasoning" && kind != "compaction" {
             return Err(format!("reasoning without what follows it: {item}"));
         }
         waits = kind == "reasoning" || waits && !is_output;
-        if !matches!(kind, "function_call" | "function_call_output") && !open.is_empty() && role == "user" {
+        let is_call = kind.starts_with("function_call") || kind.starts_with("custom_tool_call");
+        if !is_call && !open.is_empty() && role == "user" {
             return Err(format!("{open:?} are not answered"));
         }
         let fits = match (kind, role) {
@@ -364,7 +365,17 @@ pub(crate) fn acceptable(body: &Value) -> Result<(), String> {
                 let own = item["id"].as_str().is_none_or(|id| plain(id) && id.starts_with("fc_"));
                 graphic && object && own && plain(item["name"].as_str().unwrap())
             }
-            ("function_call_output", _) => {
+            ("web_search_call", _) => true,
+            ("custom_tool_call", _) => {
+                let id = item["call_id"].as_str().unwrap();
+                if !calls.insert(id.to_owned()) {
+                    return Err(format!("the call {id} twice"));
+                }
+                open.push(id.to_owned());
+                let own = item["id"].as_str().is_none_or(|id| plain(id) && id.starts_with("ctc_"));
+                own && item["input"].is_string() && plain(item["name"].as_str().unwrap())
+            }
+            ("function_call_output" | "custom_tool_call_output", _) => {
                 let before = open.len();
                 open.retain(|known| item["call_id"] != known.as_str());
                 open.len() + 1 == before && (says(&item["output"]) || parts(&item["output"]))

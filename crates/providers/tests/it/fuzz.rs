@@ -31,7 +31,9 @@ const RECORDINGS: [&str; 8] = [
 const JSON: &str = r#"{ } [ ] , : " \ \" \\ \n \u0000 \ud800 \udc00 \ud83d\ude00 \ud83d null true false 0 -1 1 2 1.5 1e999
     18446744073709551615 9007199254740993 "" " " [] {} [[[[ {"a": ü 😀 "type": "index": "id": "text": "name": "input":
     "content": "usage":"#;
-const STREAM: &str = r#"data: event: : data:[DONE] "message_start" "message_delta" "message_stop" "content_block_start"
+const STREAM: &str = r#""server_tool_use" "web_search" "web_search_tool_result" "citations_delta" "citation":{ "tool_use_id":
+    "web_search_call" "action":{ "query": "annotations":[ "toolCall":{ "toolResponse":{ "toolType": "GOOGLE_SEARCH_WEB"
+    "groundingMetadata":{ "webSearchQueries":[ "pause_turn" "server_tool_use":{ "web_search_requests": data: event: : data:[DONE] "message_start" "message_delta" "message_stop" "content_block_start"
     "content_block_delta" "content_block_stop" "text_delta" "input_json_delta" "thinking_delta" "signature_delta" "tool_use"
     "thinking" "redacted_thinking" "error" "ping" "choices":[{ "delta":{ "tool_calls":[{ "function":{ "arguments":
     "finish_reason": "stop" "length" "tool_calls" "refusal": "reasoning_content": "reasoning_details": "partial_json":
@@ -49,7 +51,7 @@ const STREAM: &str = r#"data: event: : data:[DONE] "message_start" "message_delt
     event:messageStart event:contentBlockStart event:contentBlockDelta event:contentBlockStop event:messageStop event:metadata
     exception:throttlingException "contentBlockIndex": "role": "start":{ "toolUse":{ "toolUseId": "reasoningContent":{
     "redactedContent": "signature": "stopReason": "end_turn" "usage":{ "inputTokens": "outputTokens": "cacheReadInputTokens":"#;
-const REQUEST: &str = r#""role": "user" "assistant" "toolResult" "bashExecution" "custom" "branchSummary" "toolCall" "image"
+const REQUEST: &str = r#""type":"serverTool" "tool":"web_search" "queries":[ "sources":[ "data":"{\\"type\\":" "apply_patch" "role": "user" "assistant" "toolResult" "bashExecution" "custom" "branchSummary" "toolCall" "image"
     "toolCallId": "arguments": "thinking": "thinkingSignature": "redacted":true "stopReason": "error" "aborted" "toolUse"
     "excludeFromContext":true "mimeType":"image/png" "data":"aGk=" "compat": "thinkingLevelMap": "model": "maxTokens":
     "contextWindow": "reasoning":true "totalTokens": "provider":"testing" "api": "input":["text"]"#;

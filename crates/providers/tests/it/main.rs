@@ -61,6 +61,8 @@ mod recordings;
 #[cfg(test)]
 mod renewal;
 #[cfg(test)]
+mod server_tools;
+#[cfg(test)]
 mod settings;
 #[cfg(test)]
 mod subscription;

@@ -146,7 +146,7 @@ fn each_quirk_does_what_it_says() {
 }
 
 /// Those that are about headers, the end of an answer, or a long cache are tried below.
-const ELSEWHERE: [&str; 7] = [
+const ELSEWHERE: [&str; 9] = [
     "keyHeader",
     "requiresToolsWithToolHistory",
     "sendSessionAffinityHeaders",
@@ -154,6 +154,9 @@ const ELSEWHERE: [&str; 7] = [
     "supportsExplicitPromptCacheMode",
     "supportsFinishReason",
     "supportsLongCacheRetention",
+    // Below `server_tools`.
+    "supportsOpenAIGrammarTools",
+    "supportsWebSearch",
 ];
 
 /// The documentation names each quirk, and each that it names has a row here.

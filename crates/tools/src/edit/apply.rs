@@ -12,9 +12,9 @@ use super::diff::{COMPARED, count_lines};
 use super::view::{View, loose, to_lf};
 
 /// One text to put in place of a part of the view.
-struct Piece {
-    part: Range<usize>,
-    text: String,
+pub(crate) struct Piece {
+    pub(crate) part: Range<usize>,
+    pub(crate) text: String,
 }
 
 /// Where an edit was found in the text that is searched, and what comes there.
@@ -136,7 +136,8 @@ fn whole_lines(text: &str, loose_text: &str, hits: Vec<Hit>) -> Vec<Piece> {
     pieces
 }
 
-fn splice(view: &View<'_>, pieces: &[Piece]) -> Vec<u8> {
+/// The bytes of the view with the pieces, which are in order, in their places.
+pub(crate) fn splice(view: &View<'_>, pieces: &[Piece]) -> Vec<u8> {
     let mut out = view.mark().to_vec();
     let mut at = 0;
     for piece in pieces {

@@ -5,7 +5,10 @@ mod compare;
 mod diff;
 mod view;
 
+pub(crate) use apply::{Piece, splice};
 pub use diff::changed_lines;
+pub(crate) use diff::details;
+pub(crate) use view::{View, loose};
 
 use std::future::Future;
 use std::pin::Pin;

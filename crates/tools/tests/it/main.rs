@@ -9,6 +9,8 @@ mod bench;
 #[cfg(test)]
 mod edit;
 #[cfg(test)]
+mod patch;
+#[cfg(test)]
 mod read;
 #[cfg(test)]
 mod validate;

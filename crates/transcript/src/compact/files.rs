@@ -49,6 +49,11 @@ impl TouchedFiles {
                 let files = match call.name.as_str() {
                     "read" => &mut self.read_files,
                     "write" | "edit" => &mut self.modified_files,
+                    "apply_patch" => {
+                        let ops = crate::file_ops::file_ops(&call.name, call.arguments.get());
+                        self.modified_files.extend(ops.into_iter().map(|op| op.path));
+                        continue;
+                    }
                     _ => continue,
                 };
                 if let Ok(Arguments { path }) = call.arguments.read() {

@@ -158,6 +158,27 @@ fn indented(mut lines: Vec<Line>, columns: usize) -> Vec<Line> {
     lines
 }
 
+/// The tool that changes several files by a patch.
+const PATCH: &str = "apply_patch";
+
+/// The files that the arguments of a patch name, as far as they are written.
+fn patched(arguments: &str) -> String {
+    #[derive(Deserialize)]
+    struct Patch {
+        input: String,
+    }
+    let whole = serde_json::from_str::<Patch>(arguments).map(|patch| patch.input);
+    let text = whole.unwrap_or_else(|_| arguments.replace("\\n", "\n"));
+    let named = |line: &str| {
+        let (what, path) = line.strip_prefix("*** ")?.split_once(": ")?;
+        what.ends_with("File").then(|| path.trim().to_owned())
+    };
+    text.lines().filter_map(named).take(MOST_PATCHED).collect::<Vec<_>>().join(", ")
+}
+
+/// Files of a patch that its title names at most.
+const MOST_PATCHED: usize = 20;
+
 /// A call, its arguments read once.
 struct Call<'a> {
     view: &'a ToolView<'a>,
@@ -214,6 +235,9 @@ impl<'a> Call<'a> {
             }
         };
         call.change = match view.state {
+            ToolState::Done { result, .. } if view.name == PATCH && !result.is_error => {
+                result.details.as_ref().and_then(Diff::of_details)
+            }
             _ if view.name != "edit" => None,
             ToolState::Done { result, .. } if result.is_error => None,
             ToolState::Done { result, .. } => result
@@ -253,6 +277,7 @@ impl<'a> Call<'a> {
         let rest = match &self.path {
             Some(path) => format!("{path}{}", self.part),
             None if matches!(view.arguments.trim(), "" | "{}") => String::new(),
+            None if view.name == PATCH => patched(view.arguments),
             None => view.arguments.to_owned(),
         };
         let changed = self.change.as_ref().map(Diff::changed);
@@ -313,6 +338,7 @@ impl<'a> Call<'a> {
                 first(output(&text, None, room, &theme), rows, 0, room, &theme)
             }
             "edit" | "write" => self.preview(room, theme),
+            PATCH if self.change.is_some() => self.preview(room, theme),
             "read" if view.folded => match text.lines().count() {
                 0 => Vec::new(),
                 lines => {

@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use quipu_protocol::{AssistantMessage, CallId, Content, Delta, Json, MessageId, ToolResultMessage, UnixMs};
+use quipu_protocol::{
+    AssistantMessage, CallId, Content, Delta, Json, MessageId, ServerToolBlock, ToolResultMessage, UnixMs,
+};
 
 use super::folded::{FoldedBlock, FoldedBlocks};
 use crate::blocks::{ToolState, ToolView};
@@ -29,9 +31,24 @@ pub(crate) struct AnswerItem {
 }
 
 enum Block {
-    Text { prose: Box<Prose>, bytes: usize, ended: bool, begun: bool },
-    Thinking { text: String, ended: bool },
-    Call { name: String, bytes: usize },
+    Text {
+        prose: Box<Prose>,
+        bytes: usize,
+        ended: bool,
+        begun: bool,
+    },
+    Thinking {
+        text: String,
+        ended: bool,
+    },
+    Call {
+        name: String,
+        bytes: usize,
+    },
+    /// What a tool of the provider did.
+    Server {
+        summary: String,
+    },
 }
 
 /// A running tool call.
@@ -112,6 +129,7 @@ impl AnswerItem {
             Some(Block::Thinking { .. }) => "thinking",
             Some(Block::Text { .. }) => "answering",
             Some(Block::Call { .. }) => "calling a tool",
+            Some(Block::Server { .. }) => "searching",
             None => "waiting for the model",
         }
     }
@@ -151,13 +169,16 @@ impl AnswerItem {
             Delta::TextEnded { .. } | Delta::ThinkingEnded { .. } | Delta::ToolCallEnded { .. } => {
                 self.close();
             }
+            Delta::ServerTool { summary, .. } => {
+                self.blocks.push(Block::Server { summary: summary.clone() });
+            }
         }
     }
 
     fn close(&mut self) {
         match self.blocks.last_mut() {
             Some(Block::Text { ended, .. } | Block::Thinking { ended, .. }) => *ended = true,
-            Some(Block::Call { .. }) | None => {}
+            Some(Block::Call { .. } | Block::Server { .. }) | None => {}
         }
     }
 
@@ -201,7 +222,14 @@ impl AnswerItem {
                     at += 1;
                 }
                 Content::ToolCall(_) => at += 1,
-                Content::Image(_) | Content::Other(_) => {}
+                Content::Other(json) => {
+                    let Some(used) = ServerToolBlock::of_json(json) else { continue };
+                    if self.blocks.get(at).is_none() {
+                        self.blocks.push(Block::Server { summary: used.summary() });
+                    }
+                    at += 1;
+                }
+                Content::Image(_) => {}
             }
         }
         self.finish();
@@ -212,7 +240,7 @@ impl AnswerItem {
         for block in &mut self.blocks {
             match block {
                 Block::Text { ended, .. } | Block::Thinking { ended, .. } => *ended = true,
-                Block::Call { .. } => {}
+                Block::Call { .. } | Block::Server { .. } => {}
             }
         }
         self.ended = true;
@@ -254,6 +282,7 @@ impl AnswerItem {
                     }
                 }
                 Block::Thinking { ended: false, .. } => return,
+                Block::Server { summary } => out.extend(render::server_tool(summary, columns, theme)),
                 // It is printed with its result.
                 Block::Call { .. } if self.ended || self.printed + 1 < count => {}
                 Block::Call { .. } => return,
@@ -275,6 +304,7 @@ impl AnswerItem {
                 }
                 Block::Thinking { text, .. } => lines.extend(render::thinking_live(text, columns, theme)),
                 Block::Call { name, bytes } => lines.push(render::calling(name, *bytes, columns, theme)),
+                Block::Server { summary } => lines.extend(render::server_tool(summary, columns, theme)),
             }
         }
         let over = lines.len().saturating_sub(rows);
