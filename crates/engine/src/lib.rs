@@ -38,6 +38,7 @@ mod policy;
 mod published;
 mod restore_files;
 mod resume;
+mod rulings;
 mod runner;
 mod seal_key;
 mod semantic;
@@ -117,6 +118,7 @@ pub use undo::UndoError;
 
 pub use quipu_history as history;
 pub use quipu_protocol as protocol;
+pub use quipu_rules as rules;
 pub use quipu_providers::{
     Body, Call, CallEnd, CallEvent, Embedder, Embeddings, FindError, HeaderChanges, Memory,
     PROTECTED_HEADERS, Provider, ResponseHead, Script, ScriptStep, SharedPrefix,

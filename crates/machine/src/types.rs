@@ -181,7 +181,15 @@ pub enum CheckedCall {
     /// It runs with these arguments, which hooks may have changed, on these paths.
     Ready { call: ToolCall, touches: Touches },
     /// It needs a permission.
-    Ask { call: ToolCall, touches: Touches, question: String, subject: Arc<str>, scopes: Vec<Scope> },
+    Ask {
+        call: ToolCall,
+        touches: Touches,
+        question: String,
+        subject: Arc<str>,
+        scopes: Vec<Scope>,
+        /// What scopes of a rule would allow.
+        rules: Vec<String>,
+    },
     /// It does not run. The text is the result for the model.
     Refused(String),
 }

@@ -132,6 +132,12 @@ impl RuleSet {
         Self { entries }
     }
 
+    /// These rules and more of them, which are numbered behind.
+    #[must_use]
+    pub fn with(&self, more: impl IntoIterator<Item = (Effect, Rule)>) -> Self {
+        Self { entries: self.entries.iter().cloned().chain(more).collect() }
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
