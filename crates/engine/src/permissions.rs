@@ -9,7 +9,7 @@ use quipu_protocol::Scope;
 use quipu_rules::{Effect, FileAccess, Rule, RuleSet, Verdict};
 use quipu_tools::Touches;
 use quipu_workspace::{
-    Access, AccessMode, AccessRules, Cache, CommandNeeds, FileKeys, Namespaces, Network, Reach, Sandbox,
+    Access, AccessMode, AccessRules, Cache, CommandNeeds, FileKeys, HostRules, Namespaces, Network, Reach, Sandbox,
     SandboxSupport, file_key, git_directories, has_other_names,
 };
 
@@ -90,6 +90,8 @@ pub struct Permissions {
     retired: Mutex<Vec<Arc<Sandbox>>>,
     /// What was allowed while the session was open, whatever the rules become.
     grants: Mutex<HashSet<Grant>>,
+    /// Which hosts commands reach; shared with each sandbox.
+    hosts: Arc<HostRules>,
     /// Rules that were added for the session.
     session_rules: Mutex<Vec<Rule>>,
 }
@@ -131,8 +133,11 @@ impl PermissionMode {
 impl Permissions {
     /// Permissions for one session; `grants` are allowed from the start.
     pub fn new(rules: PermissionRules, grants: impl IntoIterator<Item = Grant>) -> Self {
+        let hosts = Arc::<HostRules>::default();
+        hosts.set(rules.rules.clone());
         Self {
-            bounds: RwLock::new(Arc::new(Bounds::new(rules, grants.into_iter().collect()))),
+            bounds: RwLock::new(Arc::new(Bounds::new(rules, grants.into_iter().collect(), &hosts))),
+            hosts,
             number: AtomicU64::new(0),
             retired: Mutex::default(),
             grants: Mutex::default(),
@@ -142,7 +147,7 @@ impl Permissions {
 
     /// Goes by these rules from now on, and by what was [granted](Self::grant) meanwhile.
     pub fn exchange(&self, rules: PermissionRules, grants: impl IntoIterator<Item = Grant>) {
-        let mut bounds = Bounds::new(rules, grants.into_iter().collect());
+        let mut bounds = Bounds::new(rules, grants.into_iter().collect(), &self.hosts);
         let old = self.bounds();
         match (&mut bounds.sandbox, &old.sandbox) {
             // Commands keep sharing a directory for temporary files, and can signal each other.
@@ -177,6 +182,7 @@ impl Permissions {
     }
 
     fn set(&self, bounds: Bounds) {
+        self.hosts.set(self.rules(&bounds));
         *self.bounds.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(bounds);
         // Behind it: whoever sees the new number finds the new rules.
         self.number.fetch_add(1, Ordering::SeqCst);
@@ -277,7 +283,7 @@ impl Permissions {
 }
 
 impl Bounds {
-    fn new(rules: PermissionRules, grants: HashSet<Grant>) -> Self {
+    fn new(rules: PermissionRules, grants: HashSet<Grant>, hosts: &Arc<HostRules>) -> Self {
         let PermissionRules {
             mode,
             cwd,
@@ -353,7 +359,7 @@ impl Bounds {
             // In the mode `full`, too: another mode may follow.
             sandbox: unconfined.is_none().then(|| {
                 let sandbox = Sandbox::new(commands).with_caches(caches).with_cache_layers(cache_layers);
-                Arc::new(sandbox.with_network(network).with_namespaces(namespaces))
+                Arc::new(sandbox.with_network(network).with_namespaces(namespaces).with_hosts(hosts.clone()))
             }),
             unconfined: unconfined.filter(|_| mode != PermissionMode::Full),
             travel,

@@ -1,6 +1,6 @@
 //! What rules say of a call. The most careful part of it decides.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use crate::host::Host;
 use crate::pattern::{joined, units};
@@ -174,8 +174,9 @@ impl RuleSet {
     fn find(&self, fits: impl Fn(Effect, &Rule) -> bool) -> Option<(usize, Effect)> {
         let fitting = self.entries.iter().enumerate().filter(|(_, (effect, rule))| fits(*effect, rule));
         let fitting = fitting.map(|(number, (effect, _))| (number, *effect));
-        // The first of those that are equal.
-        fitting.reduce(|one, other| if other.1 > one.1 { other } else { one })
+        // Of those that say the same, one without `*` before others, and the first.
+        let rank = |(number, effect): &(usize, Effect)| (*effect, self.is_exact(*number));
+        fitting.reduce(|one, other| if rank(&other) > rank(&one) { other } else { one })
     }
 
     /// What is said of a call of a tool that has no command and no path.
@@ -203,11 +204,15 @@ impl RuleSet {
             FileAccess::Read => READ,
             FileAccess::Write => WRITE,
         };
-        self.find(|_, rule| {
+        // Where a path leads upwards from what is not there, nobody knows yet where that will be.
+        let leads_upwards = path.components().any(|part| part == Component::ParentDir);
+        let plain = joined(Path::new("/"), path);
+        self.find(|effect, rule| {
             rule.is_about(tool, &[class])
+                && !(leads_upwards && effect == Effect::Allow)
                 && match &rule.subject {
                     Subject::Everything => true,
-                    Subject::Path(pattern) => pattern.matches(path, place.cwd, place.home),
+                    Subject::Path(pattern) => pattern.matches(&plain, place.cwd, place.home),
                     Subject::Command(_) | Subject::Host(_) => false,
                 }
         })
@@ -333,6 +338,11 @@ impl Judge<'_> {
             self.bases = None;
         }
         let changes = variables.iter().any(|(name, _)| !is_harmless_for_programs(name));
+        let is_relative = program.contains('/') && !program.starts_with('/');
+        let moved = self.bases.as_ref().is_none_or(|bases| bases.iter().any(|base| base != self.place.cwd));
+        if is_relative && moved && found == Nature::Plain {
+            found = Nature::Wide("it is another program in another directory");
+        }
         if changes && matches!(found, Nature::Plain | Nature::Free | Nature::Enters(_)) {
             found = Nature::Wide("a variable before it can change what it does");
         }
@@ -407,7 +417,7 @@ impl Judge<'_> {
     fn enter(&mut self, directory: &str, source: String, plain: &[Unit]) {
         let bases = self.bases.take().map(|mut bases| {
             let more: Vec<PathBuf> =
-                bases.iter().map(|base| (self.place.true_path)(&joined(base, directory))).collect();
+                bases.iter().map(|base| (self.place.true_path)(&joined(base, Path::new(directory)))).collect();
             bases.extend(more);
             bases.sort();
             bases.dedup();
@@ -449,7 +459,7 @@ impl Judge<'_> {
             Some(bases) => bases.clone(),
             None => Vec::new(),
         };
-        let paths: Vec<PathBuf> = bases.iter().map(|base| joined(base, &text)).collect();
+        let paths: Vec<PathBuf> = bases.iter().map(|base| joined(base, Path::new(&text))).collect();
         if paths.iter().any(|path| is_connection(path)) {
             return self.unclear(source, "it opens a connection");
         }

@@ -182,7 +182,7 @@ impl PathPattern {
 }
 
 /// A path joined to a directory and without `.` and `..`, as it is written: links are not followed.
-pub(crate) fn joined(base: &Path, path: &str) -> PathBuf {
+pub(crate) fn joined(base: &Path, path: &Path) -> PathBuf {
     let mut whole = PathBuf::from("/");
     for component in base.join(path).components() {
         match component {

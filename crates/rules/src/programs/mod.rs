@@ -48,6 +48,8 @@ pub(crate) fn nature(words: &[Word]) -> Nature {
     let is_system = matches!(directory, None | Some("/bin" | "/usr/bin"));
     let followed = match name {
         _ if directory.is_none() && CHANGERS.contains(&name) => Some(builtin(name, arguments)),
+        // It can set a variable.
+        "wait" if arguments.iter().any(Word::may_be_option) => Some(Nature::Unclear(CHANGES)),
         _ if directory.is_none() && FREE.contains(&name) => Some(Nature::Free),
         "test" | "[" if directory.is_none() => Some(test(name, arguments)),
         "printf" if directory.is_none() => Some(match arguments.first() {

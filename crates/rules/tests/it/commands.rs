@@ -32,6 +32,7 @@ pub(crate) const RULES: &[(Effect, &str)] = &[
     (Effect::Allow, "bash(xargs *)"),
     (Effect::Allow, "bash(bash *)"),
     (Effect::Allow, "bash(zsh *)"),
+    (Effect::Allow, "bash(./run.sh *)"),
     (Effect::Allow, "write(docs/**)"),
     (Effect::Allow, "write(out.txt)"),
     (Effect::Ask, "bash(git push *)"),

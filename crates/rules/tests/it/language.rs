@@ -121,6 +121,8 @@ fn paths_are_of_the_directory_the_home_or_the_top() {
         ("edit", "/work/src/deep/a.rs", Write, "none"),
         ("write", "/work/crates/x/Cargo.toml", Write, "ask"),
         ("write", "/work/Cargo.toml", Write, "ask"),
+        ("write", "/work/new/../docs/secret/a", Write, "deny"),
+        ("write", "/work/new/../docs/a.md", Write, "none"),
         ("read", "/home/me/notes/a", Read, "allow"),
         ("read", "/home/me/other", Read, "none"),
         ("read", "/srv/data/x/y", Read, "allow"),
