@@ -92,13 +92,18 @@ fn test(home: &Home, cwd: &Path, (tool, subject): (&str, &str), json: bool) -> R
         });
         writeln!(out, "{line}")?;
     } else {
-        writeln!(out, "{word}{}", if reason.is_empty() { String::new() } else { format!(": {}", printable(reason)) })?;
+        writeln!(
+            out,
+            "{word}{}",
+            if reason.is_empty() { String::new() } else { format!(": {}", printable(reason)) }
+        )?;
         for TestedPart { part, verdict, rule, why } in parts {
             let rule = match rule {
                 Some(SavedRule { id, reach, effect, rule }) => {
                     format!("{} {rule} ({id}, {})", effect.word(), reach_words(*reach))
                 }
-                None => why.map_or_else(|| "no rule".to_owned(), |why| format!("{}: {why}", verdict_word(*verdict))),
+                None => why
+                    .map_or_else(|| "no rule".to_owned(), |why| format!("{}: {why}", verdict_word(*verdict))),
             };
             writeln!(out, "  {}  <- {}", printable(part).replace('\n', "\\n"), printable(&rule))?;
         }
@@ -190,12 +195,6 @@ fn entry_line(out: &mut dyn std::io::Write, entry: &Entry) -> Result<(), Failure
             ("cache", cache.as_str())
         }
     };
-    writeln!(
-        out,
-        "  {:<6} {:<10} {}",
-        entry.id,
-        printable(kind),
-        printable(what).replace('\n', "\\n")
-    )?;
+    writeln!(out, "  {:<6} {:<10} {}", entry.id, printable(kind), printable(what).replace('\n', "\\n"))?;
     Ok(())
 }

@@ -118,11 +118,11 @@ pub use undo::UndoError;
 
 pub use quipu_history as history;
 pub use quipu_protocol as protocol;
-pub use quipu_rules as rules;
 pub use quipu_providers::{
     Body, Call, CallEnd, CallEvent, Embedder, Embeddings, FindError, HeaderChanges, Memory,
     PROTECTED_HEADERS, Provider, ResponseHead, Script, ScriptStep, SharedPrefix,
 };
+pub use quipu_rules as rules;
 pub use quipu_seal::Sealer;
 pub use quipu_store as store;
 pub use quipu_tools::{

@@ -9,8 +9,8 @@ use quipu_protocol::Scope;
 use quipu_rules::{Effect, FileAccess, Rule, RuleSet, Verdict};
 use quipu_tools::Touches;
 use quipu_workspace::{
-    Access, AccessMode, AccessRules, Cache, CommandNeeds, FileKeys, HostRules, Namespaces, Network, Reach, Sandbox,
-    SandboxSupport, file_key, git_directories, has_other_names,
+    Access, AccessMode, AccessRules, Cache, CommandNeeds, FileKeys, HostRules, Namespaces, Network, Reach,
+    Sandbox, SandboxSupport, file_key, git_directories, has_other_names,
 };
 
 use crate::policy::{Decision, Grant, GrantError, Policy, Proposal};
@@ -551,9 +551,12 @@ impl Policy for Permissions {
         };
         match (proposal.touches, asked) {
             (Touches::Nothing | Touches::Session, None) => Decision::Allow,
-            (Touches::Nothing | Touches::Session, Some(why)) => {
-                ask(&granted, tool, format!("Allow calling `{tool}`? {why}"), proposal.call.arguments.to_string())
-            }
+            (Touches::Nothing | Touches::Session, Some(why)) => ask(
+                &granted,
+                tool,
+                format!("Allow calling `{tool}`? {why}"),
+                proposal.call.arguments.to_string(),
+            ),
             (Touches::Reads(paths), asked) => {
                 bounds.decide_files(&granted, tool, paths, AccessMode::Read, asked)
             }

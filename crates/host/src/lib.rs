@@ -81,7 +81,8 @@ pub use offered_models::{
 pub use open::{StartedSession, existing_session, find_session, open};
 pub use permission_test::{PermissionTest, TestedDecision, TestedPart, test_permission};
 pub use permissions::{
-    Entry, PermissionItem, Project, Record, RuleReach, SavedRule, added_directories, demo_permissions, mode_named, permissions_here,
+    Entry, PermissionItem, Project, Record, RuleReach, SavedRule, added_directories, demo_permissions,
+    mode_named, permissions_here,
 };
 pub use request::{OpenRequest, PermissionRequest, Question, SessionTarget};
 pub use rules::accept_rules;

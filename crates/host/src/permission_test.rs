@@ -52,7 +52,12 @@ pub struct PermissionTest {
 ///
 /// # Errors
 /// Where the permissions cannot be read, or the subject is none of the tool.
-pub fn test_permission(home: &Home, cwd: &Path, tool: &str, subject: &str) -> Result<PermissionTest, Failure> {
+pub fn test_permission(
+    home: &Home,
+    cwd: &Path,
+    tool: &str,
+    subject: &str,
+) -> Result<PermissionTest, Failure> {
     let record = Record::of(home, cwd);
     let saved = record.rules()?;
     let source = Source {
@@ -119,7 +124,8 @@ fn tested_host(rules: &RuleSet, saved: &[SavedRule], subject: &str) -> Result<Pe
     let host = quipu::rules::Host::parse(subject, Some(443))
         .ok_or_else(|| Failure::request(format!("`{subject}` is not a host, such as api.example.com:443")))?;
     let judgement = rules.host(&host);
-    let decision = if judgement.verdict == Verdict::Allow { TestedDecision::Allowed } else { TestedDecision::Denied };
+    let decision =
+        if judgement.verdict == Verdict::Allow { TestedDecision::Allowed } else { TestedDecision::Denied };
     let reason = match judgement.verdict {
         Verdict::Allow => String::new(),
         _ => format!("No rule allows commands to reach it; `network({})` would.", host.name()),

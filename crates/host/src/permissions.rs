@@ -237,7 +237,8 @@ impl Record {
     /// When the file cannot be read, or has a rule that is none.
     pub fn rules(&self) -> Result<Vec<SavedRule>, Failure> {
         let mut saved = self.read()?;
-        let own = self.project.as_ref().and_then(|project| saved.projects.remove(project)).unwrap_or_default();
+        let own =
+            self.project.as_ref().and_then(|project| saved.projects.remove(project)).unwrap_or_default();
         let everywhere = saved.everywhere.into_iter().map(|entry| (entry, RuleReach::Everywhere));
         let entries = everywhere.chain(own.entries.into_iter().map(|entry| (entry, RuleReach::Project)));
         let mut rules = Vec::new();
@@ -284,7 +285,9 @@ impl Record {
             true
         })?;
         if is_full {
-            return Err(Failure::request(format!("there are {RULES} rules already, which is the most; remove some")));
+            return Err(Failure::request(format!(
+                "there are {RULES} rules already, which is the most; remove some"
+            )));
         }
         Ok(added)
     }

@@ -416,8 +416,10 @@ impl Judge<'_> {
 
     fn enter(&mut self, directory: &str, source: String, plain: &[Unit]) {
         let bases = self.bases.take().map(|mut bases| {
-            let more: Vec<PathBuf> =
-                bases.iter().map(|base| (self.place.true_path)(&joined(base, Path::new(directory)))).collect();
+            let more: Vec<PathBuf> = bases
+                .iter()
+                .map(|base| (self.place.true_path)(&joined(base, Path::new(directory))))
+                .collect();
             bases.extend(more);
             bases.sort();
             bases.dedup();

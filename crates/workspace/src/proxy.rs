@@ -43,7 +43,9 @@ impl HostRules {
 
     /// The rules that would have allowed what was refused since the last call, such as `network(example.com)`.
     pub fn take_refused(&self) -> Vec<String> {
-        std::mem::take(&mut *self.refused.lock().unwrap_or_else(PoisonError::into_inner)).into_iter().collect()
+        std::mem::take(&mut *self.refused.lock().unwrap_or_else(PoisonError::into_inner))
+            .into_iter()
+            .collect()
     }
 
     fn verdict(&self, host: &Host) -> Verdict {
@@ -72,9 +74,7 @@ impl HostRules {
             (false, _) => Ok(open),
             (true, Some(IpAddr::V6(address))) => Err(self.refuse(format!("[{address}]"), Verdict::NoRule)),
             (true, Some(IpAddr::V4(address))) => Err(self.refuse(address.to_string(), Verdict::NoRule)),
-            (true, None) => {
-                Err(Refused { status: "502 Bad Gateway", why: format!("{name} has no address") })
-            }
+            (true, None) => Err(Refused { status: "502 Bad Gateway", why: format!("{name} has no address") }),
         }
     }
 
@@ -93,7 +93,9 @@ impl HostRules {
             if refused.len() < REFUSED {
                 refused.insert(rule.clone());
             }
-            format!("Commands may not reach {name}. The permission rule `{rule}` would allow it; only the user can add it.")
+            format!(
+                "Commands may not reach {name}. The permission rule `{rule}` would allow it; only the user can add it."
+            )
         } else {
             format!("A permission rule of the user denies {name} to commands.")
         };
@@ -175,7 +177,10 @@ fn thread(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
 
 fn serve(mut client: TcpStream, rules: &HostRules) -> io::Result<()> {
     let Some((head, behind)) = read_head(&mut client)? else {
-        return answer(&mut client, &Refused::bad("the head of the request is too long, too slow, or not complete"));
+        return answer(
+            &mut client,
+            &Refused::bad("the head of the request is too long, too slow, or not complete"),
+        );
     };
     let request = match Request::parse(&head) {
         Ok(request) => request,
@@ -264,7 +269,8 @@ struct Request {
 
 impl Request {
     fn parse(head: &[u8]) -> Result<Self, Refused> {
-        let text = std::str::from_utf8(head).map_err(|_| Refused::bad("the head of the request is not text"))?;
+        let text =
+            std::str::from_utf8(head).map_err(|_| Refused::bad("the head of the request is not text"))?;
         let mut lines = text.trim_end_matches("\r\n").split("\r\n");
         let mut first = lines.next().unwrap_or_default().split(' ');
         let (Some(method), Some(target), Some(version), None) =
@@ -280,7 +286,8 @@ impl Request {
             return Ok(Self { host: Host::parse(target, None).ok_or_else(no_host)?, head: None });
         }
         let is_token = |char: char| char.is_ascii_uppercase() || char == '-';
-        let rest = target.get(..7).filter(|scheme| scheme.eq_ignore_ascii_case("http://")).and(target.get(7..));
+        let rest =
+            target.get(..7).filter(|scheme| scheme.eq_ignore_ascii_case("http://")).and(target.get(7..));
         let rest = rest.filter(|_| method.chars().all(is_token)).ok_or_else(no_host)?;
         let split = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(split);
@@ -288,13 +295,28 @@ impl Request {
         let slash = if path.starts_with('/') { "" } else { "/" };
         let port = if host.port() == 80 { String::new() } else { format!(":{}", host.port()) };
         // One request for each connection, and to the host that was checked.
-        let mut own = format!("{method} {slash}{path} HTTP/1.1\r\nHost: {}{port}\r\nConnection: close\r\n", host.name());
+        let mut own = format!(
+            "{method} {slash}{path} HTTP/1.1\r\nHost: {}{port}\r\nConnection: close\r\n",
+            host.name()
+        );
         for line in lines {
-            let (name, _) = line.split_once(':').ok_or_else(|| Refused::bad("a line of the head is no header"))?;
-            if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_graphic()) || line.contains(['\r', '\n']) {
+            let (name, _) =
+                line.split_once(':').ok_or_else(|| Refused::bad("a line of the head is no header"))?;
+            if name.is_empty()
+                || !name.bytes().all(|byte| byte.is_ascii_graphic())
+                || line.contains(['\r', '\n'])
+            {
                 return Err(Refused::bad("a line of the head is no header"));
             }
-            let dropped = ["host", "connection", "proxy-connection", "proxy-authorization", "keep-alive", "upgrade", "te"];
+            let dropped = [
+                "host",
+                "connection",
+                "proxy-connection",
+                "proxy-authorization",
+                "keep-alive",
+                "upgrade",
+                "te",
+            ];
             if !dropped.iter().any(|dropped| name.eq_ignore_ascii_case(dropped)) {
                 own.push_str(line);
                 own.push_str("\r\n");
@@ -365,9 +387,13 @@ mod tests {
     fn address_needs_its_own_rule() {
         let server = echo();
         let request = format!("GET http://{server}/a?b HTTP/1.1\r\nHost: x\r\nX-Own: 1\r\n\r\n");
-        for closed in [&["network(*)"][..], &["network"], &["network(127.0.0.2)"], &["network(127.0.0.1:1)"]] {
+        for closed in [&["network(*)"][..], &["network"], &["network(127.0.0.2)"], &["network(127.0.0.1:1)"]]
+        {
             let answer = asked(&rules(closed), &request);
-            assert!(answer.contains("403") && answer.contains("`network(127.0.0.1)`"), "{closed:?}: {answer}");
+            assert!(
+                answer.contains("403") && answer.contains("`network(127.0.0.1)`"),
+                "{closed:?}: {answer}"
+            );
         }
         let answer = asked(&rules(&["network(127.0.0.1)"]), &request);
         let expected =
@@ -413,11 +439,20 @@ mod tests {
         let rules = rules(&["network(*)"]);
         let long = format!("GET http://a.example/ HTTP/1.1\r\nX: {}\r\n\r\n", "a".repeat(HEAD));
         for request in [
-            "", "GET", "GET / HTTP/1.1\r\n\r\n", "CONNECT a.example HTTP/1.1\r\n\r\n", "CONNECT a.example:443 HTTP/2\r\n\r\n",
-            "CONNECT u@a.example:443 HTTP/1.1\r\n\r\n", "GET https://a.example/ HTTP/1.1\r\n\r\n",
-            "GET http:// HTTP/1.1\r\n\r\n", "get http://a.example/ HTTP/1.1\r\n\r\n",
-            "GET http://127.1/ HTTP/1.1\r\n\r\n", "GET http://u:p@a.example/ HTTP/1.1\r\n\r\n",
-            "GET http://a.example/ HTTP/1.1\r\nno header\r\n\r\n", "GET http://a.example/ HTTP/1.1\r\n x: y\r\n\r\n", &long,
+            "",
+            "GET",
+            "GET / HTTP/1.1\r\n\r\n",
+            "CONNECT a.example HTTP/1.1\r\n\r\n",
+            "CONNECT a.example:443 HTTP/2\r\n\r\n",
+            "CONNECT u@a.example:443 HTTP/1.1\r\n\r\n",
+            "GET https://a.example/ HTTP/1.1\r\n\r\n",
+            "GET http:// HTTP/1.1\r\n\r\n",
+            "get http://a.example/ HTTP/1.1\r\n\r\n",
+            "GET http://127.1/ HTTP/1.1\r\n\r\n",
+            "GET http://u:p@a.example/ HTTP/1.1\r\n\r\n",
+            "GET http://a.example/ HTTP/1.1\r\nno header\r\n\r\n",
+            "GET http://a.example/ HTTP/1.1\r\n x: y\r\n\r\n",
+            &long,
         ] {
             let answer = asked(&rules, request);
             assert!(answer.starts_with("HTTP/1.1 400 "), "{request:?}: {answer}");

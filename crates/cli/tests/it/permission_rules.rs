@@ -3,7 +3,7 @@
 use quipu_testkit::Answer;
 use serde_json::{Value, json};
 
-use crate::permissions::{at_terminal, confined, results};
+use crate::permissions::{at_terminal, confined, isolated, results};
 use crate::pty::says;
 use crate::support::*;
 
@@ -202,7 +202,10 @@ fn offered_rule_is_kept_for_the_directory() {
     assert!(shown.contains("p the rule, always in this directory"), "{shown}");
     assert_eq!(results(&world), ["text"], "the second is not asked");
     let listed = world.run(&["permissions"]).ok().text();
-    assert!(listed.contains("allow      bash(cat *)") && listed.contains("allow      bash(wc *)"), "{listed}");
+    assert!(
+        listed.contains("allow      bash(cat *)") && listed.contains("allow      bash(wc *)"),
+        "{listed}"
+    );
     let told = ran(&world, &[], &["wc -c in", "rm in"]);
     assert!(told[0].contains("4 in"), "{}", told[0]);
     assert!(told[1].contains("nobody is here"), "{}", told[1]);
@@ -218,4 +221,42 @@ fn no_rule_is_offered_for_code_in_arguments() {
     let calls = vec![bash("c1", "python3 -c 'print(1)'"), says("Done.")];
     let Some(shown) = at_terminal(&world, calls, "n\n") else { return };
     assert!(!shown.contains("Rule:") && !shown.contains("the rule"), "{shown}");
+}
+
+#[test]
+fn host_of_a_rule_is_reached_and_a_refusal_names_the_rule() {
+    if !isolated() {
+        return;
+    }
+    // Another address than that of the servers of the session, which are reached without the proxy.
+    let listener = std::net::TcpListener::bind("127.0.0.2:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for arrived in listener.incoming() {
+            let mut arrived = arrived.unwrap();
+            let mut head = [0; 4096];
+            assert!(std::io::Read::read(&mut arrived, &mut head).unwrap() > 0);
+            let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\nserved";
+            std::io::Write::write_all(&mut arrived, answer).unwrap();
+        }
+    });
+    let world = World::new([]);
+    let fetch = format!(
+        "python3 -c 'import urllib.request; print(urllib.request.urlopen(\"http://127.0.0.2:{port}/\").read())'"
+    );
+    let told = ran(&world, &[], &[&fetch]);
+    assert!(
+        told[0].starts_with('!') && !told[0].contains("proxy"),
+        "without rules there is none: {}",
+        told[0]
+    );
+    add(&world, "allow", "network(api.example.com)");
+    let told = ran(&world, &[], &[&fetch, "cat < /dev/tcp/127.0.0.2/1"]);
+    assert!(told[0].contains("403") && told[0].contains("`network(127.0.0.2)`"), "{}", told[0]);
+    assert!(told[1].starts_with('!'), "{}", told[1]);
+    add(&world, "allow", &format!("network(127.0.0.2:{port})"));
+    let told = ran(&world, &[], &[&fetch]);
+    assert!(told[0].contains("served"), "{}", told[0]);
+    let closed = ran(&world, &["--no-network"], &[&fetch]);
+    assert!(closed[0].starts_with('!') && !closed[0].contains("served"), "{}", closed[0]);
 }

@@ -25,8 +25,12 @@ fn server() -> u16 {
             let got = arrived.read(&mut head).unwrap();
             let first = String::from_utf8_lossy(&head[..got]).lines().next().unwrap_or_default().to_owned();
             let body = format!("served {first}");
-            write!(arrived, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len())
-                .unwrap();
+            write!(
+                arrived,
+                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+                body.len()
+            )
+            .unwrap();
         }
     });
     port
@@ -62,7 +66,11 @@ async fn commands_reach_the_hosts_of_rules_and_no_others() {
     // With no rule nothing is different.
     let (_, output) = run(&world, &sandbox, "echo ${HTTP_PROXY-none} ${https_proxy-none}").await;
     assert!(output.contains("none none"), "{output}");
-    hosts.set(rules(&[&format!("network(127.0.0.1:{port})"), "network(localhost)", "network(*.example.com)"]));
+    hosts.set(rules(&[
+        &format!("network(127.0.0.1:{port})"),
+        "network(localhost)",
+        "network(*.example.com)",
+    ]));
     let (end, output) = run(&world, &sandbox, &format!("{TUNNEL} 127.0.0.1:{port}")).await;
     assert_eq!(end, ShellEnd::Exited(0), "{output}");
     assert!(output.contains("served GET /tunnel"), "{output}");
@@ -109,7 +117,9 @@ async fn curl_goes_through_the_proxy() {
             let mut head = [0; 4096];
             let got = arrived.read(&mut head).unwrap();
             assert!(got > 0);
-            arrived.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\nserved").unwrap();
+            arrived
+                .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\nserved")
+                .unwrap();
         }
     });
     hosts.set(rules(&[&format!("network(127.0.0.2:{port})")]));
@@ -120,6 +130,7 @@ async fn curl_goes_through_the_proxy() {
     let (end, output) = run(&world, &sandbox, "curl -sS https://other.example.org/x").await;
     assert_ne!(end, ShellEnd::Exited(0));
     assert!(output.contains("403"), "{output}");
-    let (end, output) = run(&world, &sandbox, &format!("curl -sS --noproxy '*' http://127.0.0.2:{port}/x")).await;
+    let (end, output) =
+        run(&world, &sandbox, &format!("curl -sS --noproxy '*' http://127.0.0.2:{port}/x")).await;
     assert_ne!(end, ShellEnd::Exited(0), "{output}");
 }
