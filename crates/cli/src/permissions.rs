@@ -72,6 +72,7 @@ fn reach_words(reach: RuleReach) -> &'static str {
     match reach {
         RuleReach::Project => "in this directory",
         RuleReach::Everywhere => "in every directory",
+        RuleReach::Settings => "in the settings",
     }
 }
 
@@ -100,7 +101,8 @@ fn test(home: &Home, cwd: &Path, (tool, subject): (&str, &str), json: bool) -> R
         for TestedPart { part, verdict, rule, why } in parts {
             let rule = match rule {
                 Some(SavedRule { id, reach, effect, rule }) => {
-                    format!("{} {rule} ({id}, {})", effect.word(), reach_words(*reach))
+                    let id = if id.is_empty() { String::new() } else { format!("{id}, ") };
+                    format!("{} {rule} ({id}{})", effect.word(), reach_words(*reach))
                 }
                 None => why
                     .map_or_else(|| "no rule".to_owned(), |why| format!("{}: {why}", verdict_word(*verdict))),

@@ -59,7 +59,6 @@ pub fn test_permission(
     subject: &str,
 ) -> Result<PermissionTest, Failure> {
     let record = Record::of(home, cwd);
-    let saved = record.rules()?;
     let source = Source {
         home: home.clone(),
         cwd: cwd.to_path_buf(),
@@ -68,6 +67,7 @@ pub fn test_permission(
         needs: CommandNeeds::default(),
         allow_tobe: false,
     };
+    let saved = source.rules()?;
     let (rules, grants) = source.read(&UnsavedPermissions::default())?;
     let own = rules.home.as_deref().map(file_key);
     let true_cwd = file_key(cwd);

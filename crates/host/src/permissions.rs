@@ -118,6 +118,8 @@ pub enum RuleReach {
     Project,
     /// In every directory.
     Everywhere,
+    /// Where the settings count that have it.
+    Settings,
 }
 
 /// A rule as it is saved.
@@ -261,6 +263,7 @@ impl Record {
         let name = match reach {
             RuleReach::Project => Some(self.named()?.clone()),
             RuleReach::Everywhere => None,
+            RuleReach::Settings => return Err(Failure::request("a rule of the settings is added in settings.json")),
         };
         let what = PermissionItem::Rule { effect, rule: rule.text().to_owned() };
         let (mut added, mut is_full) = (String::new(), false);
@@ -414,11 +417,24 @@ impl Source {
         project.entries.extend(more);
         let travel = if self.allow_tobe { TravelRule::Allow } else { self.home.config().travel_rule };
         let (mut rules, grants) = rules(&self.home, &self.cwd, project, travel);
-        let saved = self.record.rules()?;
+        let saved = self.rules()?;
         rules.rules = RuleSet::new(saved.into_iter().map(|saved| (saved.effect, saved.rule)).collect());
         rules.network = self.network.unwrap_or(rules.network);
         rules.needs = self.needs;
         Ok((rules, grants))
+    }
+
+    /// The rules that count: those that are saved, then those of the settings.
+    pub(crate) fn rules(&self) -> Result<Vec<SavedRule>, Failure> {
+        let mut rules = self.record.rules()?;
+        let settings = self.home.config_in(&self.cwd);
+        rules.extend(settings.rules.iter().map(|(effect, rule)| SavedRule {
+            id: String::new(),
+            reach: RuleReach::Settings,
+            effect: *effect,
+            rule: rule.clone(),
+        }));
+        Ok(rules)
     }
 
     /// The files that it is read from.

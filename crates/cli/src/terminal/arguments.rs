@@ -128,7 +128,7 @@ pub(super) async fn stored(
 #[cfg(test)]
 mod tests {
     /// Settings whose effect is looked for elsewhere, or that are read together with one of the table.
-    const ELSEWHERE: [&str; 29] = [
+    const ELSEWHERE: [&str; 30] = [
         "screenReader",
         "terminal.",
         "defaultModel",
@@ -158,6 +158,7 @@ mod tests {
         "publish",
         "budget.waitMs",
         "sandbox.",
+        "permissions.",
     ];
 
     #[test]

@@ -260,3 +260,28 @@ fn host_of_a_rule_is_reached_and_a_refusal_names_the_rule() {
     let closed = ran(&world, &["--no-network"], &[&fetch]);
     assert!(closed[0].starts_with('!') && !closed[0].contains("served"), "{}", closed[0]);
 }
+
+#[test]
+fn rules_of_the_settings_count_beside_the_saved_ones() {
+    let world = World::new([]);
+    let user = json!({ "permissions": { "deny": ["bash(touch *)"], "allow": ["bash(cat *)"] } });
+    std::fs::write(world.path("home/.quipu/settings.json"), user.to_string()).unwrap();
+    std::fs::create_dir_all(world.path("work/.quipu")).unwrap();
+    let project = json!({ "permissions": { "allow": ["bash(make *)"], "deny": [] } });
+    std::fs::write(world.path("work/.quipu/settings.json"), project.to_string()).unwrap();
+    world.run(&["permissions", "set", "ask"]).ok();
+    add(&world, "allow", "bash(ls *)");
+    let test = |command: &str, code: i32| {
+        world.run(&["permissions", "test", "--json", command]).exits(code).json()
+    };
+    test("ls && cat x", 0);
+    assert!(test("ls && touch x", 8)["reason"].as_str().unwrap().contains("`bash(touch *)`"));
+    // What a project allows counts once somebody has accepted its file, and takes nothing away.
+    test("make all", 7);
+    world.run(&["config", "trust"]).ok();
+    test("make all", 0);
+    test("touch x", 8);
+    std::fs::write(world.path("work/.quipu/settings.json"), project.to_string().replace("make", "rm")).unwrap();
+    test("rm all", 7);
+    test("make all", 7);
+}
