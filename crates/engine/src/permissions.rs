@@ -14,7 +14,7 @@ use quipu_workspace::{
 };
 
 use crate::policy::{Decision, Grant, GrantError, Policy, Proposal};
-use crate::rulings::{RuleRoots, Ruling, judged_command, judged_files, ruling};
+use crate::rulings::{RuleRoots, RuleVerdict, judged_command, judged_files, ruling};
 use crate::travel::{Tobe, Travel};
 use quipu_machine::PolicyVersion;
 
@@ -530,7 +530,7 @@ impl Policy for Permissions {
             return Decision::Deny { reason: format!("The call was not run, because {why}.") };
         }
         let ruling = ruling(&self.rules(&bounds), &bounds.roots, proposal, &bounds.access);
-        if let Ruling::Denied(reason) = ruling {
+        if let RuleVerdict::Denied(reason) = ruling {
             return Decision::Deny { reason };
         }
         if let Some(travel) = proposal.travel {
@@ -538,8 +538,8 @@ impl Policy for Permissions {
         }
         let tool = proposal.call.name.as_str();
         let (asked, counts, lifted) = match ruling {
-            Ruling::Asked(why, counts) => (Some(why), counts, false),
-            ruling => (None, true, ruling == Ruling::Allowed),
+            RuleVerdict::Asked(why, counts) => (Some(why), counts, false),
+            ruling => (None, true, ruling == RuleVerdict::Allowed),
         };
         if bounds.mode == PermissionMode::Full && asked.is_none() {
             return Decision::Allow;

@@ -18,7 +18,7 @@ pub(crate) struct RuleRoots {
 
 /// What rules say of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Ruling {
+pub(crate) enum RuleVerdict {
     /// Nothing.
     Silent,
     /// What would be asked about it is not asked.
@@ -30,9 +30,9 @@ pub(crate) enum Ruling {
 }
 
 /// What rules say of a call. May look at files.
-pub(crate) fn ruling(rules: &RuleSet, roots: &RuleRoots, proposal: &Proposal<'_>, access: &Access) -> Ruling {
+pub(crate) fn ruling(rules: &RuleSet, roots: &RuleRoots, proposal: &Proposal<'_>, access: &Access) -> RuleVerdict {
     if rules.is_empty() {
-        return Ruling::Silent;
+        return RuleVerdict::Silent;
     }
     let tool = proposal.call.name.as_str();
     let command = if tool == "bash" { proposal.text("command") } else { None };
@@ -59,19 +59,19 @@ pub(crate) fn ruling(rules: &RuleSet, roots: &RuleRoots, proposal: &Proposal<'_>
     match judged.verdict {
         Verdict::Deny => {
             let (rule, about) = of_rule();
-            Ruling::Denied(format!("The user's permission rule `{rule}` denies this call{about}."))
+            RuleVerdict::Denied(format!("The user's permission rule `{rule}` denies this call{about}."))
         }
         Verdict::Ask => {
             let (rule, about) = of_rule();
-            Ruling::Asked(format!("Your rule `{rule}` asks about it{about}."), false)
+            RuleVerdict::Asked(format!("Your rule `{rule}` asks about it{about}."), false)
         }
         Verdict::Unclear if rules.restricts_commands() => {
             let why = judged.decisive().and_then(|part| part.why).unwrap_or_default();
-            Ruling::Asked(format!("Your rules cannot judge it, because {why}."), true)
+            RuleVerdict::Asked(format!("Your rules cannot judge it, because {why}."), true)
         }
-        Verdict::Allow if configures(rules, &judged, proposal.touches, access) => Ruling::Silent,
-        Verdict::Allow => Ruling::Allowed,
-        Verdict::Unclear | Verdict::NoRule => Ruling::Silent,
+        Verdict::Allow if configures(rules, &judged, proposal.touches, access) => RuleVerdict::Silent,
+        Verdict::Allow => RuleVerdict::Allowed,
+        Verdict::Unclear | Verdict::NoRule => RuleVerdict::Silent,
     }
 }
 

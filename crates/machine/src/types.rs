@@ -169,7 +169,6 @@ pub struct ShellResult {
     pub output: String,
     /// `None` when it was killed.
     pub code: Option<i32>,
-    /// Whether something of the output is left out.
     pub cut: bool,
     /// Where all of it is, when it is long.
     pub path: Option<String>,
@@ -187,7 +186,6 @@ pub enum CheckedCall {
         question: String,
         subject: Arc<str>,
         scopes: Vec<Scope>,
-        /// What scopes of a rule would allow.
         rules: Vec<String>,
     },
     /// It does not run. The text is the result for the model.
@@ -490,8 +488,7 @@ pub enum Effect {
     Commit {
         tag: Tag,
         plan: Plan,
-        /// The model request that follows if nothing comes between. Its record is part of the same transaction, so that
-        /// sending it needs none of its own. A later `Call` sends it.
+        /// The model request that follows if nothing comes between: its record is stored along, a later `Call` sends it.
         next: Option<Arc<ModelRequest>>,
     },
     /// Record the request unless it is recorded, then send it. Answers: `Call`…, `CallEnded`.

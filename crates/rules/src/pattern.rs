@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use crate::RuleError;
 use crate::shell::{Unit, Word};
 
-/// One unit of a pattern.
+/// What a pattern wants at one place of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PatternUnit {
     Unit(Unit),

@@ -20,7 +20,7 @@ const HEAD_TIME: Duration = Duration::from_secs(20);
 const CONNECT: Duration = Duration::from_secs(10);
 /// How long a connection may be silent.
 const IDLE: Duration = Duration::from_secs(15 * 60);
-/// Refused hosts that are remembered for the next result.
+/// ProxyRefusal hosts that are remembered for the next result.
 const REFUSED: usize = 8;
 
 /// Which hosts commands reach, as rules say at each moment, and which they were refused.
@@ -53,16 +53,16 @@ impl HostRules {
     }
 
     /// Where a host is reached, checked after its name was resolved: a name must not lead to an address that is not public.
-    fn resolve(&self, host: &Host) -> Result<Vec<SocketAddr>, Refused> {
+    fn resolve(&self, host: &Host) -> Result<Vec<SocketAddr>, ProxyRefusal> {
         let verdict = self.verdict(host);
         if verdict != Verdict::Allow {
-            return Err(self.refuse(host.name(), verdict));
+            return Err(self.refuse(&host.name(), verdict));
         }
         if let Some(address) = host.address() {
             return Ok(vec![SocketAddr::new(address, host.port())]);
         }
         let name = host.name();
-        let found = (name.as_str(), host.port()).to_socket_addrs().map_err(|error| Refused {
+        let found = (name.as_str(), host.port()).to_socket_addrs().map_err(|error| ProxyRefusal {
             status: "502 Bad Gateway",
             why: format!("{name} cannot be resolved: {error}"),
         })?;
@@ -72,9 +72,9 @@ impl HostRules {
         }
         match (open.is_empty(), closed) {
             (false, _) => Ok(open),
-            (true, Some(IpAddr::V6(address))) => Err(self.refuse(format!("[{address}]"), Verdict::NoRule)),
-            (true, Some(IpAddr::V4(address))) => Err(self.refuse(address.to_string(), Verdict::NoRule)),
-            (true, None) => Err(Refused { status: "502 Bad Gateway", why: format!("{name} has no address") }),
+            (true, Some(IpAddr::V6(address))) => Err(self.refuse(&format!("[{address}]"), Verdict::NoRule)),
+            (true, Some(IpAddr::V4(address))) => Err(self.refuse(&address.to_string(), Verdict::NoRule)),
+            (true, None) => Err(ProxyRefusal { status: "502 Bad Gateway", why: format!("{name} has no address") }),
         }
     }
 
@@ -86,7 +86,7 @@ impl HostRules {
         !is_private(address.ip()) || (name == "localhost" && address.ip().is_loopback()) || own_rule()
     }
 
-    fn refuse(&self, name: String, verdict: Verdict) -> Refused {
+    fn refuse(&self, name: &str, verdict: Verdict) -> ProxyRefusal {
         let rule = format!("network({name})");
         let why = if verdict == Verdict::NoRule {
             let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
@@ -99,18 +99,18 @@ impl HostRules {
         } else {
             format!("A permission rule of the user denies {name} to commands.")
         };
-        Refused { status: "403 Forbidden", why }
+        ProxyRefusal { status: "403 Forbidden", why }
     }
 }
 
 /// Why a connection is not made.
 #[derive(Debug)]
-struct Refused {
+struct ProxyRefusal {
     status: &'static str,
     why: String,
 }
 
-impl Refused {
+impl ProxyRefusal {
     fn bad(why: &str) -> Self {
         Self { status: "400 Bad Request", why: why.to_owned() }
     }
@@ -179,7 +179,7 @@ fn serve(mut client: TcpStream, rules: &HostRules) -> io::Result<()> {
     let Some((head, behind)) = read_head(&mut client)? else {
         return answer(
             &mut client,
-            &Refused::bad("the head of the request is too long, too slow, or not complete"),
+            &ProxyRefusal::bad("the head of the request is too long, too slow, or not complete"),
         );
     };
     let request = match Request::parse(&head) {
@@ -201,7 +201,7 @@ fn serve(mut client: TcpStream, rules: &HostRules) -> io::Result<()> {
         Ok(server) => server,
         Err(error) => {
             let why = format!("{}:{} does not answer: {error}", request.host.name(), request.host.port());
-            return answer(&mut client, &Refused { status: "502 Bad Gateway", why });
+            return answer(&mut client, &ProxyRefusal { status: "502 Bad Gateway", why });
         }
     };
     for side in [&client, &server] {
@@ -247,8 +247,8 @@ fn read_head(client: &mut TcpStream) -> io::Result<Option<(Vec<u8>, Vec<u8>)>> {
     }
 }
 
-fn answer(client: &mut TcpStream, refused: &Refused) -> io::Result<()> {
-    let Refused { status, why } = refused;
+fn answer(client: &mut TcpStream, refused: &ProxyRefusal) -> io::Result<()> {
+    let ProxyRefusal { status, why } = refused;
     let body = format!("{why}\n");
     let length = body.len();
     client.set_write_timeout(Some(HEAD_TIME))?;
@@ -268,20 +268,20 @@ struct Request {
 }
 
 impl Request {
-    fn parse(head: &[u8]) -> Result<Self, Refused> {
+    fn parse(head: &[u8]) -> Result<Self, ProxyRefusal> {
         let text =
-            std::str::from_utf8(head).map_err(|_| Refused::bad("the head of the request is not text"))?;
+            std::str::from_utf8(head).map_err(|_| ProxyRefusal::bad("the head of the request is not text"))?;
         let mut lines = text.trim_end_matches("\r\n").split("\r\n");
         let mut first = lines.next().unwrap_or_default().split(' ');
         let (Some(method), Some(target), Some(version), None) =
             (first.next(), first.next(), first.next(), first.next())
         else {
-            return Err(Refused::bad("the first line of the request is none of HTTP"));
+            return Err(ProxyRefusal::bad("the first line of the request is none of HTTP"));
         };
         if !matches!(version, "HTTP/1.1" | "HTTP/1.0") || text.contains('\0') {
-            return Err(Refused::bad("the proxy speaks HTTP/1.1"));
+            return Err(ProxyRefusal::bad("the proxy speaks HTTP/1.1"));
         }
-        let no_host = || Refused::bad("the request names no host that can be reached");
+        let no_host = || ProxyRefusal::bad("the request names no host that can be reached");
         if method == "CONNECT" {
             return Ok(Self { host: Host::parse(target, None).ok_or_else(no_host)?, head: None });
         }
@@ -301,12 +301,12 @@ impl Request {
         );
         for line in lines {
             let (name, _) =
-                line.split_once(':').ok_or_else(|| Refused::bad("a line of the head is no header"))?;
+                line.split_once(':').ok_or_else(|| ProxyRefusal::bad("a line of the head is no header"))?;
             if name.is_empty()
                 || !name.bytes().all(|byte| byte.is_ascii_graphic())
                 || line.contains(['\r', '\n'])
             {
-                return Err(Refused::bad("a line of the head is no header"));
+                return Err(ProxyRefusal::bad("a line of the head is no header"));
             }
             let dropped = [
                 "host",
