@@ -57,6 +57,7 @@ fn each_mode_asks_for_its_actions() {
             needs: CommandNeeds::default(),
             support: Some(support),
             travel: TravelRule::Ask,
+            rules: RuleSet::default(),
         };
         Permissions::new(rules, [])
     };
