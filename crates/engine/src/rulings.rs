@@ -30,7 +30,12 @@ pub(crate) enum RuleVerdict {
 }
 
 /// What rules say of a call. May look at files.
-pub(crate) fn ruling(rules: &RuleSet, roots: &RuleRoots, proposal: &Proposal<'_>, access: &Access) -> RuleVerdict {
+pub(crate) fn ruling(
+    rules: &RuleSet,
+    roots: &RuleRoots,
+    proposal: &Proposal<'_>,
+    access: &Access,
+) -> RuleVerdict {
     if rules.is_empty() {
         return RuleVerdict::Silent;
     }

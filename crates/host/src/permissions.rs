@@ -263,7 +263,9 @@ impl Record {
         let name = match reach {
             RuleReach::Project => Some(self.named()?.clone()),
             RuleReach::Everywhere => None,
-            RuleReach::Settings => return Err(Failure::request("a rule of the settings is added in settings.json")),
+            RuleReach::Settings => {
+                return Err(Failure::request("a rule of the settings is added in settings.json"));
+            }
         };
         let what = PermissionItem::Rule { effect, rule: rule.text().to_owned() };
         let (mut added, mut is_full) = (String::new(), false);

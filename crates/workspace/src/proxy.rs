@@ -74,7 +74,9 @@ impl HostRules {
             (false, _) => Ok(open),
             (true, Some(IpAddr::V6(address))) => Err(self.refuse(&format!("[{address}]"), Verdict::NoRule)),
             (true, Some(IpAddr::V4(address))) => Err(self.refuse(&address.to_string(), Verdict::NoRule)),
-            (true, None) => Err(ProxyRefusal { status: "502 Bad Gateway", why: format!("{name} has no address") }),
+            (true, None) => {
+                Err(ProxyRefusal { status: "502 Bad Gateway", why: format!("{name} has no address") })
+            }
         }
     }
 
@@ -269,8 +271,8 @@ struct Request {
 
 impl Request {
     fn parse(head: &[u8]) -> Result<Self, ProxyRefusal> {
-        let text =
-            std::str::from_utf8(head).map_err(|_| ProxyRefusal::bad("the head of the request is not text"))?;
+        let text = std::str::from_utf8(head)
+            .map_err(|_| ProxyRefusal::bad("the head of the request is not text"))?;
         let mut lines = text.trim_end_matches("\r\n").split("\r\n");
         let mut first = lines.next().unwrap_or_default().split(' ');
         let (Some(method), Some(target), Some(version), None) =

@@ -271,9 +271,8 @@ fn rules_of_the_settings_count_beside_the_saved_ones() {
     std::fs::write(world.path("work/.quipu/settings.json"), project.to_string()).unwrap();
     world.run(&["permissions", "set", "ask"]).ok();
     add(&world, "allow", "bash(ls *)");
-    let test = |command: &str, code: i32| {
-        world.run(&["permissions", "test", "--json", command]).exits(code).json()
-    };
+    let test =
+        |command: &str, code: i32| world.run(&["permissions", "test", "--json", command]).exits(code).json();
     test("ls && cat x", 0);
     assert!(test("ls && touch x", 8)["reason"].as_str().unwrap().contains("`bash(touch *)`"));
     // What a project allows counts once somebody has accepted its file, and takes nothing away.
@@ -281,7 +280,8 @@ fn rules_of_the_settings_count_beside_the_saved_ones() {
     world.run(&["config", "trust"]).ok();
     test("make all", 0);
     test("touch x", 8);
-    std::fs::write(world.path("work/.quipu/settings.json"), project.to_string().replace("make", "rm")).unwrap();
+    std::fs::write(world.path("work/.quipu/settings.json"), project.to_string().replace("make", "rm"))
+        .unwrap();
     test("rm all", 7);
     test("make all", 7);
 }

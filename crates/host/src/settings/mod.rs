@@ -27,13 +27,13 @@ use serde_json::{Map, Value};
 
 pub(crate) use self::cache::Cache;
 pub use self::keep::{FileChange, SettingError, SettingsFile, StoredSetting, set_setting, unset_setting};
-use quipu::rules::{Effect as RuleEffect, Rule};
 use self::layer::Layer;
 pub use self::layer::{Problem, ProblemKind, Source};
 pub(crate) use self::project::{Decision, ask_project_hooks};
 pub use self::project::{project_settings_path, project_to_trust, trust_project};
 pub use self::publish::{settings_schema, settings_table};
 pub use self::table::{Effect, Item, KEYS, Key, Kind, ProjectUse};
+use quipu::rules::{Effect as RuleEffect, Rule};
 
 /// The models that go on where the chosen one cannot.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

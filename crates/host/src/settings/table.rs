@@ -557,7 +557,9 @@ impl Kind {
             Self::List(Item::Directory) => "a list of directories, such as [\"~/work\"]".to_owned(),
             Self::List(Item::Writable) => "a list of paths, such as [\"default\", \"~/data\"]".to_owned(),
             Self::List(Item::Port) => "a list of ports, such as [8080]".to_owned(),
-            Self::List(Item::Rule) => "a list of permission rules, such as [\"bash(git status *)\"]".to_owned(),
+            Self::List(Item::Rule) => {
+                "a list of permission rules, such as [\"bash(git status *)\"]".to_owned()
+            }
             Self::List(Item::Service) => "a list of services, such as [\"localhost:5432\"]".to_owned(),
             Self::PurposeModels => "an object of names of models".to_owned(),
             Self::Servers => "an object of URLs, or false".to_owned(),
