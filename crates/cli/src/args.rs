@@ -9,11 +9,13 @@ use quipu_store::Speaker;
 mod auth;
 mod help;
 mod model;
+mod permissions;
 mod travel;
 
 pub(crate) use auth::{AuthAction, AuthArgs, LoginArgs};
 pub(crate) use help::{END_OF_ALL, HelpArgs};
 pub(crate) use model::ModelArgs;
+pub(crate) use permissions::{EffectArg, PermissionsAction, PermissionsArgs};
 pub(crate) use travel::*;
 
 /// A coding agent whose every step is a node in a graph that is never rewritten.
@@ -593,44 +595,6 @@ pub(crate) struct ModelsArgs {
     /// Print JSON for programs: one object, or one per line.
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true)]
-pub(crate) struct PermissionsArgs {
-    #[command(subcommand)]
-    pub(crate) action: Option<PermissionsAction>,
-    /// Print JSON for programs: one object, or one per line.
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum PermissionsAction {
-    /// List the mode of each directory and everything that is always allowed.
-    List,
-    /// Accept a rules file (such as `AGENTS.md`) that a command of the model created, as it is now.
-    Accept {
-        /// The file.
-        file: PathBuf,
-    },
-    /// Revoke a permission or an added directory.
-    Revoke {
-        /// Its name in the list, such as `p3`.
-        id: String,
-    },
-    /// The same as `set ask`.
-    Ask,
-    /// The same as `set workspace`.
-    Workspace,
-    /// The same as `set full`.
-    Full,
-    /// Set when to ask in this directory, also in open sessions.
-    Set {
-        /// When to ask.
-        #[arg(value_enum)]
-        mode: ModeArg,
-    },
 }
 
 #[derive(Debug, Args)]

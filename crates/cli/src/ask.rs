@@ -105,14 +105,18 @@ impl Asker {
 fn in_words(kind: &AskKind) -> (String, String, Vec<String>) {
     let list = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
     match kind {
-        AskKind::Permission(Permission { tool, question, subject, scopes, .. }) => {
+        AskKind::Permission(Permission { tool, question, subject, scopes, rules, .. }) => {
             let words = scopes.iter().map(|scope| match scope {
                 Scope::Once => "y once",
                 Scope::Session => "s in this session",
                 Scope::Always => "a always in this directory",
+                Scope::SessionRule => "r the rule, in this session",
+                Scope::ProjectRule => "p the rule, always in this directory",
+                Scope::AlwaysRule => "e the rule, always in every directory",
             });
             let words: Vec<&str> = words.chain(["n no (you can add a reason)"]).collect();
-            (format!("`{tool}`: {question}"), subject.to_string(), list(&words))
+            let rules = rules.iter().map(|rule| format!("\nRule: {rule}")).collect::<String>();
+            (format!("`{tool}`: {question}"), format!("{subject}{rules}"), list(&words))
         }
         AskKind::Confirm { title, text } => (title.clone(), text.clone(), list(&["y yes", "n no"])),
         AskKind::Choose { title, options } => {
@@ -145,6 +149,9 @@ fn typed(kind: &AskKind, line: &str) -> Option<Answer> {
             "y" | "yes" | "once" => Answer::Allow { scope: Scope::Once },
             "s" | "session" => Answer::Allow { scope: Scope::Session },
             "a" | "always" => Answer::Allow { scope: Scope::Always },
+            "r" => Answer::Allow { scope: Scope::SessionRule },
+            "p" => Answer::Allow { scope: Scope::ProjectRule },
+            "e" => Answer::Allow { scope: Scope::AlwaysRule },
             "n" | "no" => {
                 Answer::Deny { reason: Some(rest.trim().to_owned()).filter(|reason| !reason.is_empty()) }
             }

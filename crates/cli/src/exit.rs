@@ -16,6 +16,8 @@ pub(crate) enum Exit {
     Store = 4,
     Limit = 5,
     ReplayMismatch = 6,
+    Asked = 7,
+    Denied = 8,
     Hangup = 129,
     Interrupted = 130,
     Terminated = 143,

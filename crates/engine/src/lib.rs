@@ -38,6 +38,7 @@ mod policy;
 mod published;
 mod restore_files;
 mod resume;
+mod rulings;
 mod runner;
 mod seal_key;
 mod semantic;
@@ -121,6 +122,7 @@ pub use quipu_providers::{
     Body, Call, CallEnd, CallEvent, Embedder, Embeddings, FindError, HeaderChanges, Memory,
     PROTECTED_HEADERS, Provider, ResponseHead, Script, ScriptStep, SharedPrefix,
 };
+pub use quipu_rules as rules;
 pub use quipu_seal::Sealer;
 pub use quipu_store as store;
 pub use quipu_tools::{

@@ -6,13 +6,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use quipu_protocol::Scope;
+use quipu_rules::{Effect, FileAccess, Rule, RuleSet, Verdict};
 use quipu_tools::Touches;
 use quipu_workspace::{
-    Access, AccessMode, AccessRules, Cache, CommandNeeds, FileKeys, Namespaces, Network, Reach, Sandbox,
-    SandboxSupport, file_key, git_directories, has_other_names,
+    Access, AccessMode, AccessRules, Cache, CommandNeeds, FileKeys, HostRules, Namespaces, Network, Reach,
+    Sandbox, SandboxSupport, file_key, git_directories, has_other_names,
 };
 
 use crate::policy::{Decision, Grant, GrantError, Policy, Proposal};
+use crate::rulings::{RuleRoots, RuleVerdict, judged_command, judged_files, ruling};
 use crate::travel::{Tobe, Travel};
 use quipu_machine::PolicyVersion;
 
@@ -73,6 +75,8 @@ pub struct PermissionRules {
     pub support: Option<SandboxSupport>,
     /// Whether the model may go to earlier points of its session.
     pub travel: TravelRule,
+    /// What the user allows, wants to be asked about and denies, by tool, command, path and host.
+    pub rules: RuleSet,
 }
 
 /// The built-in policy. [`Engine`](crate::Engine) gives tools its bounds; what lies beyond them is asked. Its rules can
@@ -86,6 +90,10 @@ pub struct Permissions {
     retired: Mutex<Vec<Arc<Sandbox>>>,
     /// What was allowed while the session was open, whatever the rules become.
     grants: Mutex<HashSet<Grant>>,
+    /// Which hosts commands reach; shared with each sandbox.
+    hosts: Arc<HostRules>,
+    /// Rules that were added for the session.
+    session_rules: Mutex<Vec<Rule>>,
 }
 
 /// What follows from one set of rules.
@@ -105,6 +113,8 @@ struct Bounds {
     needs: CommandNeeds,
     travel: TravelRule,
     grants: HashSet<Grant>,
+    rules: RuleSet,
+    roots: RuleRoots,
     /// Why nothing is allowed, where the rules are not known.
     unknown: Option<String>,
 }
@@ -123,17 +133,21 @@ impl PermissionMode {
 impl Permissions {
     /// Permissions for one session; `grants` are allowed from the start.
     pub fn new(rules: PermissionRules, grants: impl IntoIterator<Item = Grant>) -> Self {
+        let hosts = Arc::<HostRules>::default();
+        hosts.set(rules.rules.clone());
         Self {
-            bounds: RwLock::new(Arc::new(Bounds::new(rules, grants.into_iter().collect()))),
+            bounds: RwLock::new(Arc::new(Bounds::new(rules, grants.into_iter().collect(), &hosts))),
+            hosts,
             number: AtomicU64::new(0),
             retired: Mutex::default(),
             grants: Mutex::default(),
+            session_rules: Mutex::default(),
         }
     }
 
     /// Goes by these rules from now on, and by what was [granted](Self::grant) meanwhile.
     pub fn exchange(&self, rules: PermissionRules, grants: impl IntoIterator<Item = Grant>) {
-        let mut bounds = Bounds::new(rules, grants.into_iter().collect());
+        let mut bounds = Bounds::new(rules, grants.into_iter().collect(), &self.hosts);
         let old = self.bounds();
         match (&mut bounds.sandbox, &old.sandbox) {
             // Commands keep sharing a directory for temporary files, and can signal each other.
@@ -161,11 +175,14 @@ impl Permissions {
             needs: CommandNeeds::default(),
             travel: TravelRule::Deny,
             grants: HashSet::new(),
+            rules: RuleSet::default(),
+            roots: RuleRoots::default(),
             unknown: Some(why),
         });
     }
 
     fn set(&self, bounds: Bounds) {
+        self.hosts.set(self.rules(&bounds));
         *self.bounds.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(bounds);
         // Behind it: whoever sees the new number finds the new rules.
         self.number.fetch_add(1, Ordering::SeqCst);
@@ -213,6 +230,10 @@ impl Permissions {
             return false;
         }
         let bounds = self.bounds();
+        // A rule that wants a question wants it each time.
+        if self.judged(&bounds, grant) >= Verdict::Ask {
+            return false;
+        }
         let may_last = |path: &Path| {
             let reads = grant.tool == "read";
             bounds.restores.reach(path, AccessMode::Read) != Reach::Secret
@@ -225,13 +246,44 @@ impl Permissions {
         self.grants.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The rules that hold now.
+    fn rules(&self, bounds: &Bounds) -> RuleSet {
+        let added = self.session_rules.lock().unwrap_or_else(PoisonError::into_inner);
+        bounds.rules.with(added.iter().map(|rule| (Effect::Allow, rule.clone())))
+    }
+
+    /// Allows what these rules allow, until the session ends. Those that are none are left out.
+    pub fn add_rules(&self, rules: &[String]) {
+        let mut added = self.session_rules.lock().unwrap_or_else(PoisonError::into_inner);
+        for rule in rules.iter().filter_map(|rule| Rule::parse(rule).ok()) {
+            if !added.contains(&rule) {
+                added.push(rule);
+            }
+        }
+        self.number.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn judged(&self, bounds: &Bounds, grant: &Grant) -> Verdict {
+        let rules = self.rules(bounds);
+        if rules.is_empty() {
+            return Verdict::NoRule;
+        }
+        if grant.tool == "bash" {
+            return judged_command(&rules, &bounds.roots, &grant.subject).verdict;
+        }
+        let access = if grant.tool == "read" { FileAccess::Read } else { FileAccess::Write };
+        let paths: Vec<PathBuf> = grant.subject.lines().map(PathBuf::from).collect();
+        let files = judged_files(&rules, &bounds.roots, &grant.tool, &paths, access).verdict;
+        files.max(rules.tool(&grant.tool).verdict)
+    }
+
     fn is_granted(&self, bounds: &Bounds, grant: &Grant) -> bool {
         bounds.grants.contains(grant) || self.grants().contains(grant)
     }
 }
 
 impl Bounds {
-    fn new(rules: PermissionRules, grants: HashSet<Grant>) -> Self {
+    fn new(rules: PermissionRules, grants: HashSet<Grant>, hosts: &Arc<HostRules>) -> Self {
         let PermissionRules {
             mode,
             cwd,
@@ -247,7 +299,9 @@ impl Bounds {
             needs,
             support,
             travel,
+            rules: user_rules,
         } = rules;
+        let roots = RuleRoots { cwd: file_key(&cwd), home: home.as_deref().map(file_key) };
         let mut write = vec![cwd.clone()];
         write.extend(add_dirs);
         let wanted = write.iter().chain(&command_write).chain(caches.iter().map(|cache| &cache.path));
@@ -305,11 +359,13 @@ impl Bounds {
             // In the mode `full`, too: another mode may follow.
             sandbox: unconfined.is_none().then(|| {
                 let sandbox = Sandbox::new(commands).with_caches(caches).with_cache_layers(cache_layers);
-                Arc::new(sandbox.with_network(network).with_namespaces(namespaces))
+                Arc::new(sandbox.with_network(network).with_namespaces(namespaces).with_hosts(hosts.clone()))
             }),
             unconfined: unconfined.filter(|_| mode != PermissionMode::Full),
             travel,
             grants,
+            rules: user_rules,
+            roots,
             unknown: None,
             cwd,
         }
@@ -332,6 +388,7 @@ impl Bounds {
         tool: &str,
         paths: &[PathBuf],
         want: AccessMode,
+        asked: Option<String>,
     ) -> Decision {
         let access = self.access();
         let mut reasons = Vec::new();
@@ -367,7 +424,7 @@ impl Bounds {
         if self.mode == PermissionMode::Ask && want == AccessMode::Write && reasons.is_empty() {
             reasons.push("This mode asks before every change.".into());
         }
-        let Some(reason) = reasons.into_iter().next() else { return Decision::Allow };
+        let Some(reason) = reasons.into_iter().next().or(asked) else { return Decision::Allow };
         let subject = paths.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>().join("\n");
         let what = match want {
             AccessMode::Read => "reading",
@@ -382,6 +439,7 @@ impl Bounds {
         granted: &dyn Fn(&Grant) -> bool,
         tool: &str,
         proposal: &Proposal<'_>,
+        asked: Option<String>,
     ) -> Decision {
         let command = if tool == "bash" { proposal.text("command") } else { None };
         let wanted = match &command {
@@ -406,7 +464,10 @@ impl Bounds {
             (Some(_), None) if self.mode == PermissionMode::Ask => {
                 "This mode asks before every command.".into()
             }
-            (Some(_), None) => return Decision::Allow,
+            (Some(_), None) => match asked {
+                Some(reason) => reason,
+                None => return Decision::Allow,
+            },
         };
         let what = if command.is_some() { "this command" } else { "this call" };
         let question = format!("Allow running {what} in {}? {reason}", self.cwd.display()).replace('\n', " ");
@@ -468,18 +529,41 @@ impl Policy for Permissions {
         if let Some(why) = &bounds.unknown {
             return Decision::Deny { reason: format!("The call was not run, because {why}.") };
         }
+        let ruling = ruling(&self.rules(&bounds), &bounds.roots, proposal, &bounds.access);
+        if let RuleVerdict::Denied(reason) = ruling {
+            return Decision::Deny { reason };
+        }
         if let Some(travel) = proposal.travel {
             return bounds.decide_travel(travel);
         }
-        if bounds.mode == PermissionMode::Full {
+        let tool = proposal.call.name.as_str();
+        let (asked, counts, lifted) = match ruling {
+            RuleVerdict::Asked(why, counts) => (Some(why), counts, false),
+            ruling => (None, true, ruling == RuleVerdict::Allowed),
+        };
+        if bounds.mode == PermissionMode::Full && asked.is_none() {
             return Decision::Allow;
         }
-        let (tool, granted) = (&proposal.call.name, |grant: &Grant| self.is_granted(&bounds, grant));
-        match proposal.touches {
-            Touches::Nothing | Touches::Session => Decision::Allow,
-            Touches::Reads(paths) => bounds.decide_files(&granted, tool, paths, AccessMode::Read),
-            Touches::Writes(paths) => bounds.decide_files(&granted, tool, paths, AccessMode::Write),
-            Touches::Anything => bounds.decide_command(&granted, tool, proposal),
+        let granted = |grant: &Grant| {
+            // What a command asks for beyond its bounds is no matter of rules about commands.
+            let lifted = lifted && !grant.subject.starts_with(WANTS);
+            lifted || (counts && self.is_granted(&bounds, grant))
+        };
+        match (proposal.touches, asked) {
+            (Touches::Nothing | Touches::Session, None) => Decision::Allow,
+            (Touches::Nothing | Touches::Session, Some(why)) => ask(
+                &granted,
+                tool,
+                format!("Allow calling `{tool}`? {why}"),
+                proposal.call.arguments.to_string(),
+            ),
+            (Touches::Reads(paths), asked) => {
+                bounds.decide_files(&granted, tool, paths, AccessMode::Read, asked)
+            }
+            (Touches::Writes(paths), asked) => {
+                bounds.decide_files(&granted, tool, paths, AccessMode::Write, asked)
+            }
+            (Touches::Anything, asked) => bounds.decide_command(&granted, tool, proposal, asked),
         }
     }
 
@@ -490,10 +574,30 @@ impl Policy for Permissions {
     }
 
     fn scopes(&self, grant: &Grant) -> Vec<Scope> {
-        if self.may_last(grant) { vec![Scope::Once, Scope::Session] } else { vec![Scope::Once] }
+        let mut scopes = vec![Scope::Once];
+        if self.may_last(grant) {
+            scopes.push(Scope::Session);
+        }
+        if !self.offers(grant).is_empty() {
+            scopes.push(Scope::SessionRule);
+        }
+        scopes
     }
 
-    fn grant(&self, grant: Grant, _: Scope) -> Result<Scope, GrantError> {
+    fn offers(&self, grant: &Grant) -> Vec<String> {
+        if grant.tool != "bash" || grant.subject.starts_with(WANTS) {
+            return Vec::new();
+        }
+        let bounds = self.bounds();
+        judged_command(&self.rules(&bounds), &bounds.roots, &grant.subject).proposals()
+    }
+
+    fn grant(&self, grant: Grant, scope: Scope) -> Result<Scope, GrantError> {
+        if scope.is_rule() {
+            let offers = self.offers(&grant);
+            self.add_rules(&offers);
+            return Ok(if offers.is_empty() { Scope::Once } else { Scope::SessionRule });
+        }
         // Where files of it came to have other names since it was asked, the yes is for this time.
         Ok(if self.allow(grant) { Scope::Session } else { Scope::Once })
     }
@@ -512,278 +616,4 @@ impl Policy for Permissions {
 }
 
 #[cfg(test)]
-mod tests {
-    use quipu_protocol::{Json, ToolCall};
-
-    use super::*;
-
-    const FULL: SandboxSupport = SandboxSupport::Full { scoped: true };
-
-    struct Case<'a> {
-        permissions: &'a Permissions,
-        touches: Touches,
-    }
-
-    impl Case<'_> {
-        fn decide(&self, tool: &str) -> Decision {
-            let arguments = Json::from(serde_json::json!({ "command": "make test" }));
-            let call = ToolCall {
-                id: "c".into(),
-                name: tool.into(),
-                arguments,
-                thought_signature: None,
-                namespace: None,
-            };
-            let cwd = &self.permissions.bounds().cwd;
-            self.permissions.decide(&Proposal { call: &call, cwd, touches: &self.touches, travel: None })
-        }
-    }
-
-    /// One word for each decision, with a question's text.
-    fn word(decision: Decision) -> String {
-        match decision {
-            Decision::NoOpinion => "no opinion".into(),
-            Decision::Allow => "allow".into(),
-            Decision::Deny { reason } => format!("deny {reason}"),
-            Decision::Ask { question, .. } => format!("ask {question}"),
-        }
-    }
-
-    #[test]
-    fn each_mode_asks_for_its_actions() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = dir.path().canonicalize().unwrap();
-        for made in ["work", "added", "own", "home/.ssh"] {
-            std::fs::create_dir_all(root.join(made)).unwrap();
-        }
-        let make = |mode, support| {
-            let rules = PermissionRules {
-                mode,
-                cwd: root.join("work"),
-                add_dirs: vec![root.join("added")],
-                read: vec![root.join("own/outputs")],
-                own: root.join("own"),
-                home: Some(root.join("home")),
-                command_write: vec![],
-                caches: vec![],
-                cache_layers: None,
-                network: Network::Open,
-                namespaces: None,
-                needs: CommandNeeds::default(),
-                support: Some(support),
-                travel: TravelRule::Ask,
-            };
-            Permissions::new(rules, [])
-        };
-        let read = |path: &str| Touches::Reads(vec![root.join(path)]);
-        let write = |path: &str| Touches::Writes(vec![root.join(path)]);
-        let check = |mode, support, tool: &str, touches: Touches, expect: &str| {
-            let permissions = make(mode, support);
-            let decision = word(Case { permissions: &permissions, touches: touches.clone() }.decide(tool));
-            assert!(
-                decision.starts_with(expect.split('*').next().unwrap()),
-                "{mode:?} {touches:?}: {decision}"
-            );
-            assert!(
-                expect.split('*').all(|part| decision.contains(part)),
-                "{mode:?} {touches:?}: {decision}"
-            );
-        };
-        use PermissionMode::{Ask, Full, Workspace};
-        use SandboxSupport::{Missing, TooOld};
-        for mode in [Ask, Workspace] {
-            check(mode, FULL, "read", read("work/f"), "allow");
-            check(mode, FULL, "read", read("added/f"), "allow");
-            check(mode, FULL, "read", read("own/outputs/f"), "allow");
-            check(mode, FULL, "read", read("own/auth.json"), "ask*outside");
-            check(mode, FULL, "read", read("home/f"), "ask*outside");
-            check(mode, FULL, "read", read("home/.ssh/f"), "ask*secrets");
-            check(mode, FULL, "read", read("work/id_rsa"), "ask*secrets");
-            check(mode, FULL, "read", read("work/../home/f"), "ask*outside");
-            check(mode, FULL, "write", write("home/f"), "ask*outside");
-            check(mode, FULL, "write", write("own/permissions.json"), "deny*own files");
-            check(mode, FULL, "write", write("own/outputs/f"), "deny*own files");
-            check(mode, Missing, "bash", Touches::Anything, "ask*no Landlock*permissions `full`");
-            check(mode, TooOld, "bash", Touches::Anything, "ask*truncation*permissions `full`");
-            check(mode, FULL, "other", Touches::Anything, "ask*without a sandbox");
-            check(mode, FULL, "other", Touches::Nothing, "allow");
-        }
-        check(Workspace, FULL, "write", write("work/f"), "allow");
-        check(Workspace, FULL, "write", write("added/new/f"), "allow");
-        check(Workspace, FULL, "bash", Touches::Anything, "allow");
-        check(Ask, FULL, "write", write("work/f"), "ask*before every change");
-        check(Ask, FULL, "bash", Touches::Anything, "ask*before every command");
-        for touches in [Touches::Anything, write("own/f"), read("home/.ssh/f")] {
-            check(Full, Missing, "bash", touches, "allow");
-        }
-        assert!(make(Full, FULL).sandbox().is_none() && make(Workspace, Missing).sandbox().is_none());
-        assert!(make(Ask, FULL).sandbox().is_some());
-    }
-
-    #[test]
-    fn change_of_a_file_with_hard_links_is_asked_each_time() {
-        let dir = tempfile::tempdir().unwrap();
-        let at = |name: &str| dir.path().canonicalize().unwrap().join(name);
-        for made in ["work", "own"] {
-            std::fs::create_dir(at(made)).unwrap();
-        }
-        let rules = || PermissionRules {
-            cwd: at("work"),
-            own: at("own"),
-            support: Some(FULL),
-            ..PermissionRules::default()
-        };
-        for name in ["work/file", "file"] {
-            let path = at(name);
-            let grant = |tool: &str| Grant { tool: tool.into(), subject: path.to_str().unwrap().into() };
-            std::fs::write(&path, "").unwrap();
-            let permissions = Permissions::new(rules(), [grant("edit")]);
-            assert!(permissions.allow(grant("write")) && permissions.may_last(&grant("edit")));
-            let decide = |tool: &str| {
-                let touches = Touches::Writes(vec![path.clone()]);
-                word(Case { permissions: &permissions, touches }.decide(tool))
-            };
-            assert_eq!((decide("write"), decide("edit")), ("allow".into(), "allow".into()));
-            std::fs::hard_link(&path, at("other")).unwrap();
-            for tool in ["write", "edit"] {
-                let decision = decide(tool);
-                assert!(decision.starts_with("ask") && decision.contains("hard links"), "{decision}");
-                assert!(!permissions.allow(grant(tool)), "a yes holds once");
-            }
-            std::fs::remove_file(at("other")).unwrap();
-            assert_eq!((decide("write"), decide("edit")), ("allow".into(), "allow".into()));
-        }
-    }
-
-    #[test]
-    fn yes_to_a_comment_is_no_yes_to_the_network() {
-        let subject = |mode, arguments: serde_json::Value| {
-            let dir = tempfile::tempdir().unwrap();
-            let rules = PermissionRules {
-                mode,
-                cwd: dir.path().join("work"),
-                own: dir.path().join("own"),
-                support: Some(FULL),
-                namespaces: Some(Namespaces {
-                    launcher: quipu_workspace::Launcher { program: "/nowhere".into(), arguments: Vec::new() },
-                    home: None,
-                    hidden: Vec::new(),
-                    visible: Vec::new(),
-                    doors: quipu_workspace::Doors::default(),
-                }),
-                ..PermissionRules::default()
-            };
-            let call = ToolCall {
-                id: "c".into(),
-                name: "bash".into(),
-                arguments: Json::from(arguments),
-                thought_signature: None,
-                namespace: None,
-            };
-            let permissions = Permissions::new(rules, []);
-            let touches = Touches::Anything;
-            let proposal = Proposal { call: &call, cwd: dir.path(), touches: &touches, travel: None };
-            match permissions.decide(&proposal) {
-                Decision::Ask { subject, .. } => subject,
-                other => panic!("{other:?}"),
-            }
-        };
-        let wants = subject(
-            PermissionMode::Workspace,
-            serde_json::json!({ "command": "curl x", "network": true, "reason": "why" }),
-        );
-        assert_eq!(wants, "# to use the network\ncurl x");
-        let plain = subject(PermissionMode::Ask, serde_json::json!({ "command": wants }));
-        assert_eq!(plain, "#\n# to use the network\ncurl x");
-    }
-
-    #[test]
-    fn commands_that_may_change_the_shell_are_asked() {
-        let shell = file_key(Path::new("/bin/sh"));
-        let cwd = shell.ancestors().nth(2).unwrap().to_path_buf();
-        let own = std::env::temp_dir().join("quipu-none");
-        let rules = |mode| PermissionRules {
-            mode,
-            cwd: cwd.clone(),
-            own: own.clone(),
-            support: Some(FULL),
-            ..PermissionRules::default()
-        };
-        let permissions = Permissions::new(rules(PermissionMode::Workspace), []);
-        let decision = word(Case { permissions: &permissions, touches: Touches::Anything }.decide("bash"));
-        assert!(decision.starts_with("ask") && decision.contains("Quipu itself runs"), "{decision}");
-        assert!(permissions.sandbox().is_none());
-        assert_eq!(Permissions::new(rules(PermissionMode::Full), []).unconfined(), None);
-    }
-
-    #[test]
-    fn grants_are_exact_and_never_of_secrets() {
-        let root = std::env::temp_dir().canonicalize().unwrap();
-        let rules = PermissionRules {
-            cwd: root.join("quipu-none/work"),
-            own: root.join("quipu-none/own"),
-            home: Some(root.join("quipu-none/home")),
-            support: Some(SandboxSupport::Missing),
-            ..PermissionRules::default()
-        };
-        let permissions = Permissions::new(rules, []);
-        let decide =
-            |tool: &str, touches: Touches| word(Case { permissions: &permissions, touches }.decide(tool));
-        let at = |path: &str| root.join("quipu-none").join(path);
-        let grant = |tool: &str, subject: &str| Grant { tool: tool.into(), subject: subject.into() };
-        assert!(permissions.allow(grant("bash", "make test")));
-        assert_eq!(decide("bash", Touches::Anything), "allow");
-        assert!(permissions.allow(grant("read", at("f").to_str().unwrap())));
-        assert_eq!(decide("read", Touches::Reads(vec![at("f")])), "allow");
-        assert!(decide("read", Touches::Reads(vec![at("g")])).starts_with("ask"));
-        assert!(decide("write", Touches::Writes(vec![at("f")])).starts_with("ask"), "another tool");
-        assert!(!permissions.allow(grant("read", at("home/.ssh/f").to_str().unwrap())));
-        // Even one that was written into the file by hand.
-        permissions.grants().insert(grant("read", at("home/.ssh/f").to_str().unwrap()));
-        assert!(decide("read", Touches::Reads(vec![at("home/.ssh/f")])).starts_with("ask"));
-    }
-
-    #[test]
-    fn going_elsewhere_is_asked_each_time_unless_a_rule_says_more() {
-        let decide = |travel, mode| {
-            let cwd = std::env::temp_dir();
-            let rules = PermissionRules { mode, cwd: cwd.clone(), travel, ..PermissionRules::default() };
-            let permissions = Permissions::new(rules, []);
-            let trip = Travel {
-                target: quipu_protocol::NodeId([7; 32]),
-                line: "user: \"hello\"".into(),
-                messages: 3,
-                turns: 1,
-                message: "the first way is closed".into(),
-                files: None,
-                begins: false,
-            };
-            let grant = Grant { tool: "tobe".into(), subject: trip.message.clone() };
-            assert!(!permissions.allow(grant));
-            let call = ToolCall {
-                id: "c".into(),
-                name: "tobe".into(),
-                arguments: Json::object(),
-                thought_signature: None,
-                namespace: None,
-            };
-            let touches = Touches::Nothing;
-            let travel = Some(&trip);
-            word(permissions.decide(&Proposal { call: &call, cwd: &cwd, touches: &touches, travel }))
-        };
-        use PermissionMode::{Ask, Full, Workspace};
-        for mode in [Ask, Workspace, Full] {
-            let asked = decide(TravelRule::Ask, mode);
-            assert!(
-                asked.starts_with(
-                    "ask Allow going back to 070707070707 (user: \"hello\")? It leaves 3 message(s)"
-                ),
-                "{asked}"
-            );
-        }
-        for mode in [Ask, Workspace, Full] {
-            assert_eq!(decide(TravelRule::Allow, mode), "allow");
-            assert!(decide(TravelRule::Deny, mode).starts_with("deny"));
-        }
-    }
-}
+mod tests;

@@ -118,6 +118,11 @@ pub trait Policy: Send + Sync + 'static {
         vec![Scope::Once]
     }
 
+    /// The permission rules that an answer with a scope of a rule would add. None by default.
+    fn offers(&self, _grant: &Grant) -> Vec<String> {
+        Vec::new()
+    }
+
     /// A person allowed this, and its like, for longer than once. Gives for how long it holds, which may be shorter. May
     /// write a file.
     ///

@@ -335,9 +335,8 @@ impl Toolbox {
 
     /// What becomes of a call, where there are no policies but the permissions.
     pub(crate) fn prepared(&self, looked: LookupResult) -> CheckedCall {
-        let scopes = |grant: &Grant| self.parts.policy.scopes(grant);
         let prepared = || match looked {
-            Ok(decided) => decided.prepared(scopes),
+            Ok(decided) => decided.prepared(&*self.parts.policy),
             Err(CallRefusal(text)) => CheckedCall::Refused(text),
         };
         catch_unwind(AssertUnwindSafe(prepared)).unwrap_or_else(|_| CheckedCall::Refused(NOT_PREPARED.into()))
@@ -437,10 +436,10 @@ impl Toolbox {
             concluded.prepared = match concluded.prepared {
                 CheckedCall::Ready { .. } if !led_elsewhere && !approved => return None,
                 CheckedCall::Ready { .. } if !led_elsewhere => self.asked_again(call, now)?,
-                CheckedCall::Ask { call, touches, question, subject, scopes } => {
+                CheckedCall::Ask { call, touches, question, subject, scopes, rules } => {
                     let why = if led_elsewhere { LEADS_ELSEWHERE } else { HAS_OTHER_NAMES };
                     let question = format!("{question} {why}");
-                    CheckedCall::Ask { call, touches, question, subject, scopes }
+                    CheckedCall::Ask { call, touches, question, subject, scopes, rules }
                 }
                 held @ (CheckedCall::Ready { .. } | CheckedCall::Refused(_)) => held,
             };
@@ -475,7 +474,7 @@ impl Toolbox {
         let grant = Grant { tool: call.name.clone(), subject };
         let scopes = self.parts.policy.scopes(&grant);
         let (call, subject) = (call.clone(), grant.subject.into());
-        Some(CheckedCall::Ask { call, touches, question, subject, scopes })
+        Some(CheckedCall::Ask { call, touches, question, subject, scopes, rules: Vec::new() })
     }
 
     /// What a call touches by now, where these are not the files that it was decided by.

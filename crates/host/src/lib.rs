@@ -36,6 +36,7 @@ mod offered_models;
 mod offered_tools;
 mod open;
 mod outputs;
+mod permission_test;
 mod permissions;
 mod prompt;
 mod request;
@@ -80,8 +81,10 @@ pub use offered_models::{
 };
 pub use offered_tools::PatchTool;
 pub use open::{StartedSession, existing_session, find_session, open};
+pub use permission_test::{PermissionTest, TestedDecision, TestedPart, test_permission};
 pub use permissions::{
-    Entry, PermissionItem, Project, Record, added_directories, demo_permissions, mode_named, permissions_here,
+    Entry, PermissionItem, Project, Record, RuleReach, SavedRule, added_directories, demo_permissions,
+    mode_named, permissions_here,
 };
 pub use request::{OpenRequest, PermissionRequest, Question, SessionTarget};
 pub use rules::accept_rules;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use quipu::rules::{Effect, Rule, RuleSet};
 use quipu::{
     Cache, CommandNeeds, Grant, Namespaces, Network, PermissionMode, PermissionRules, Permissions, TravelRule,
 };
@@ -21,11 +22,14 @@ struct PermissionFile {
     next: u64,
     #[serde(default)]
     projects: BTreeMap<String, Project>,
+    /// Rules of every directory.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    everywhere: Vec<Entry>,
 }
 
 impl Default for PermissionFile {
     fn default() -> Self {
-        Self { version: Self::VERSION, next: 0, projects: BTreeMap::new() }
+        Self { version: Self::VERSION, next: 0, projects: BTreeMap::new(), everywhere: Vec::new() }
     }
 }
 
@@ -91,6 +95,13 @@ pub enum PermissionItem {
         /// The hash of its bytes.
         content: String,
     },
+    /// A permission rule.
+    Rule {
+        /// What it says.
+        effect: Effect,
+        /// Its text, such as `bash(git status *)`.
+        rule: String,
+    },
     /// The settings of a project, as they were when they were accepted: the SHA-256 of the file's bytes.
     Settings {
         /// The path of the file.
@@ -98,6 +109,30 @@ pub enum PermissionItem {
         /// The hash of its bytes.
         content: String,
     },
+}
+
+/// Where a saved rule counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RuleReach {
+    /// In the directory that it was saved for.
+    Project,
+    /// In every directory.
+    Everywhere,
+    /// Where the settings count that have it.
+    Settings,
+}
+
+/// A rule as it is saved.
+#[derive(Debug, Clone)]
+pub struct SavedRule {
+    /// Names it.
+    pub id: String,
+    /// Where it counts.
+    pub reach: RuleReach,
+    /// What it says.
+    pub effect: Effect,
+    /// The rule.
+    pub rule: Rule,
 }
 
 /// How much is asked, as it is written.
@@ -198,6 +233,78 @@ impl Record {
         })
     }
 
+    /// The rules that count in the directory: those of every directory, then its own.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or has a rule that is none.
+    pub fn rules(&self) -> Result<Vec<SavedRule>, Failure> {
+        let mut saved = self.read()?;
+        let own =
+            self.project.as_ref().and_then(|project| saved.projects.remove(project)).unwrap_or_default();
+        let everywhere = saved.everywhere.into_iter().map(|entry| (entry, RuleReach::Everywhere));
+        let entries = everywhere.chain(own.entries.into_iter().map(|entry| (entry, RuleReach::Project)));
+        let mut rules = Vec::new();
+        for (Entry { id, what }, reach) in entries {
+            let PermissionItem::Rule { effect, rule } = what else { continue };
+            let rule = Rule::parse(&rule).map_err(|error| {
+                let shown = self.file.path.display();
+                Failure::failed(format!("{shown} cannot be used: the rule `{rule}` ({id}): {error}"))
+            })?;
+            rules.push(SavedRule { id, reach, effect, rule });
+        }
+        Ok(rules)
+    }
+
+    /// Adds a rule, unless it is there. Its id.
+    ///
+    /// # Errors
+    /// When the file cannot be written, or would have too many rules.
+    pub fn add_rule(&self, effect: Effect, rule: &Rule, reach: RuleReach) -> Result<String, Failure> {
+        let name = match reach {
+            RuleReach::Project => Some(self.named()?.clone()),
+            RuleReach::Everywhere => None,
+            RuleReach::Settings => {
+                return Err(Failure::request("a rule of the settings is added in settings.json"));
+            }
+        };
+        let what = PermissionItem::Rule { effect, rule: rule.text().to_owned() };
+        let (mut added, mut is_full) = (String::new(), false);
+        self.change(|saved| {
+            let id = format!("p{}", saved.next + 1);
+            let entries = match &name {
+                Some(name) => &mut saved.projects.entry(name.clone()).or_default().entries,
+                None => &mut saved.everywhere,
+            };
+            if let Some(there) = entries.iter().find(|entry| entry.what == what) {
+                added.clone_from(&there.id);
+                return false;
+            }
+            let is_rule = |entry: &&Entry| matches!(entry.what, PermissionItem::Rule { .. });
+            is_full = entries.iter().filter(is_rule).count() >= RULES;
+            if is_full {
+                return false;
+            }
+            added.clone_from(&id);
+            entries.push(Entry { id, what });
+            saved.next += 1;
+            true
+        })?;
+        if is_full {
+            return Err(Failure::request(format!(
+                "there are {RULES} rules already, which is the most; remove some"
+            )));
+        }
+        Ok(added)
+    }
+
+    /// The rules of every directory, with their ids.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn everywhere(&self) -> Result<Vec<Entry>, Failure> {
+        Ok(self.read()?.everywhere)
+    }
+
     /// Accepts the settings of a project as they are, in place of what they were.
     ///
     /// # Errors
@@ -251,10 +358,11 @@ impl Record {
     pub fn revoke(&self, id: &str) -> Result<bool, Failure> {
         let mut found = false;
         self.change(|saved| {
-            for project in saved.projects.values_mut() {
-                let before = project.entries.len();
-                project.entries.retain(|entry| entry.id != *id);
-                found |= project.entries.len() != before;
+            let entries = saved.projects.values_mut().map(|project| &mut project.entries);
+            for entries in entries.chain([&mut saved.everywhere]) {
+                let before = entries.len();
+                entries.retain(|entry| entry.id != *id);
+                found |= entries.len() != before;
             }
             found
         })?;
@@ -266,6 +374,9 @@ impl Record {
         self.add(PermissionItem::Grant { tool: grant.tool.clone(), subject: grant.subject.clone() })
     }
 }
+
+/// Rules of one directory, or of all, at most.
+const RULES: usize = 1_000;
 
 /// What the directory of a project is called where there is one for each.
 fn project_name(cwd: &Path) -> String {
@@ -308,9 +419,24 @@ impl Source {
         project.entries.extend(more);
         let travel = if self.allow_tobe { TravelRule::Allow } else { self.home.config().travel_rule };
         let (mut rules, grants) = rules(&self.home, &self.cwd, project, travel);
+        let saved = self.rules()?;
+        rules.rules = RuleSet::new(saved.into_iter().map(|saved| (saved.effect, saved.rule)).collect());
         rules.network = self.network.unwrap_or(rules.network);
         rules.needs = self.needs;
         Ok((rules, grants))
+    }
+
+    /// The rules that count: those that are saved, then those of the settings.
+    pub(crate) fn rules(&self) -> Result<Vec<SavedRule>, Failure> {
+        let mut rules = self.record.rules()?;
+        let settings = self.home.config_in(&self.cwd);
+        rules.extend(settings.rules.iter().map(|(effect, rule)| SavedRule {
+            id: String::new(),
+            reach: RuleReach::Settings,
+            effect: *effect,
+            rule: rule.clone(),
+        }));
+        Ok(rules)
     }
 
     /// The files that it is read from.
@@ -337,8 +463,10 @@ fn rules(home: &Home, cwd: &Path, project: Project, travel: TravelRule) -> (Perm
             PermissionItem::Directory { path } => add_dirs.extend(still_there(home, path, &entry.id)),
             PermissionItem::Grant { tool, subject } => grants.push(Grant { tool, subject }),
             PermissionItem::Cache { variable, path, write: true } => shared.push((variable, path)),
-            PermissionItem::Cache { .. } | PermissionItem::Rules { .. } | PermissionItem::Settings { .. } => {
-            }
+            PermissionItem::Cache { .. }
+            | PermissionItem::Rule { .. }
+            | PermissionItem::Rules { .. }
+            | PermissionItem::Settings { .. } => {}
         }
     }
     let user_home = std::env::home_dir();
@@ -371,6 +499,7 @@ fn rules(home: &Home, cwd: &Path, project: Project, travel: TravelRule) -> (Perm
         needs: CommandNeeds::default(),
         support: None,
         travel,
+        rules: RuleSet::default(),
     };
     (rules, grants)
 }
@@ -382,6 +511,7 @@ pub fn added_directories(home: &Home, cwd: &Path) -> Result<Vec<PathBuf>, Failur
         PermissionItem::Directory { path } => still_there(home, path, &id),
         PermissionItem::Grant { .. }
         | PermissionItem::Cache { .. }
+        | PermissionItem::Rule { .. }
         | PermissionItem::Rules { .. }
         | PermissionItem::Settings { .. } => None,
     });
@@ -424,6 +554,7 @@ pub(crate) fn open_to_commands(home: &Home, cwd: &Path) -> Vec<PathBuf> {
         PermissionItem::Directory { path } => Some(PathBuf::from(path)),
         PermissionItem::Grant { .. }
         | PermissionItem::Cache { .. }
+        | PermissionItem::Rule { .. }
         | PermissionItem::Rules { .. }
         | PermissionItem::Settings { .. } => None,
     });

@@ -5,6 +5,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use quipu::rules::{Effect, Rule};
 use quipu::{
     CommandNeeds, Decision, Grant, GrantError, Network, PermissionMode, Permissions, Policy, PolicyVersion,
     Proposal,
@@ -12,7 +13,9 @@ use quipu::{
 use quipu_protocol::Scope;
 use quipu_workspace::{Access, Sandbox};
 
-use crate::permissions::{Entry, PermissionItem, Project, Record, Source, UnsavedPermissions, command_write};
+use crate::permissions::{
+    Entry, PermissionItem, Project, Record, RuleReach, Source, UnsavedPermissions, command_write,
+};
 use crate::{Advice, Failure, Home, OpenRequest, PermissionRequest, Question, env};
 
 /// What tells one state of a file from another; `None` where it is not there.
@@ -82,6 +85,14 @@ impl SavedPermissions {
         }
     }
 
+    fn keep_rules(&self, rules: &[String], reach: RuleReach) -> Result<(), Failure> {
+        for rule in rules {
+            let rule = Rule::parse(rule).map_err(|error| Failure::failed(error.to_string()))?;
+            self.source.record.add_rule(Effect::Allow, &rule, reach)?;
+        }
+        Ok(())
+    }
+
     /// Reads the files again where they are other ones than before.
     fn follow(&self) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -124,10 +135,29 @@ impl Policy for SavedPermissions {
         if self.keeps && scopes.contains(&Scope::Session) {
             scopes.push(Scope::Always);
         }
+        if self.keeps && scopes.contains(&Scope::SessionRule) {
+            scopes.extend([Scope::ProjectRule, Scope::AlwaysRule]);
+        }
         scopes
     }
 
+    fn offers(&self, grant: &Grant) -> Vec<String> {
+        self.permissions.offers(grant)
+    }
+
     fn grant(&self, grant: Grant, scope: Scope) -> Result<Scope, GrantError> {
+        let reach = match scope {
+            Scope::ProjectRule => Some(RuleReach::Project),
+            Scope::AlwaysRule => Some(RuleReach::Everywhere),
+            Scope::Once | Scope::Session | Scope::SessionRule | Scope::Always => None,
+        };
+        if let Some(reach) = reach.filter(|_| self.keeps) {
+            let offers = self.offers(&grant);
+            return self.keep_rules(&offers, reach).map(|()| scope).map_err(|failure| {
+                self.permissions.add_rules(&offers);
+                GrantError::NotKept { why: failure.message }
+            });
+        }
         if scope != Scope::Always || !self.scopes(&grant).contains(&scope) {
             return self.permissions.grant(grant, scope);
         }
@@ -257,6 +287,7 @@ fn offer_caches(
         PermissionItem::Directory { path } => Some(PathBuf::from(path)),
         PermissionItem::Grant { .. }
         | PermissionItem::Cache { .. }
+        | PermissionItem::Rule { .. }
         | PermissionItem::Rules { .. }
         | PermissionItem::Settings { .. } => None,
     });

@@ -80,8 +80,8 @@ impl Machine {
             CheckedCall::Ask { question, .. } if self.askers == 0 => {
                 self.refuse_slot(slot, batch::nobody_to_ask(&question));
             }
-            CheckedCall::Ask { touches, question, subject, scopes, .. } => {
-                let ask = self.ask(&call, question, subject, scopes);
+            CheckedCall::Ask { touches, question, subject, scopes, rules, .. } => {
+                let ask = self.ask(&call, question, subject, (scopes, rules));
                 self.set_touches(slot, touches);
                 self.set_state(slot, SlotState::Asking(ask));
                 // The rules may have changed once more meanwhile.
@@ -101,12 +101,12 @@ impl Machine {
         call: &ToolCall,
         question: String,
         subject: Subject,
-        scopes: Vec<Scope>,
+        (scopes, rules): (Vec<Scope>, Vec<String>),
     ) -> AskId {
         self.counter += 1;
         let id = AskId::from(format!("a{}", self.counter));
         let tool = call.name.clone();
-        let permission = Permission { call: call.id.clone(), tool, question, subject, scopes };
+        let permission = Permission { call: call.id.clone(), tool, question, subject, scopes, rules };
         let deadline = i64::try_from(self.ask_deadline.as_millis()).unwrap_or(i64::MAX);
         let ask = Ask {
             id: id.clone(),

@@ -471,8 +471,8 @@ impl Machine {
                 CheckedCall::Ask { call, touches, question, .. } if self.askers == 0 => {
                     (call, refuse(batch::nobody_to_ask(&question)), touches)
                 }
-                CheckedCall::Ask { call, touches, question, subject, scopes } => {
-                    let ask = self.ask(&call, question, subject, scopes);
+                CheckedCall::Ask { call, touches, question, subject, scopes, rules } => {
+                    let ask = self.ask(&call, question, subject, (scopes, rules));
                     (call, SlotState::Asking(ask), touches)
                 }
             };

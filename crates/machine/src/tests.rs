@@ -101,6 +101,7 @@ fn decided(choice: u8, call: ToolCall, touches: Touches) -> CheckedCall {
             question: "?".into(),
             subject: "x".into(),
             scopes: vec![Scope::Once],
+            rules: Vec::new(),
         },
         _ => CheckedCall::Ready { call, touches },
     }
@@ -838,6 +839,7 @@ impl World {
                         question: "?".into(),
                         subject: "x".into(),
                         scopes: vec![Scope::Once],
+                        rules: Vec::new(),
                     },
                     _ => CheckedCall::Ready { call, touches },
                 }

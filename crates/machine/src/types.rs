@@ -169,7 +169,6 @@ pub struct ShellResult {
     pub output: String,
     /// `None` when it was killed.
     pub code: Option<i32>,
-    /// Whether something of the output is left out.
     pub cut: bool,
     /// Where all of it is, when it is long.
     pub path: Option<String>,
@@ -181,7 +180,14 @@ pub enum CheckedCall {
     /// It runs with these arguments, which hooks may have changed, on these paths.
     Ready { call: ToolCall, touches: Touches },
     /// It needs a permission.
-    Ask { call: ToolCall, touches: Touches, question: String, subject: Arc<str>, scopes: Vec<Scope> },
+    Ask {
+        call: ToolCall,
+        touches: Touches,
+        question: String,
+        subject: Arc<str>,
+        scopes: Vec<Scope>,
+        rules: Vec<String>,
+    },
     /// It does not run. The text is the result for the model.
     Refused(String),
 }
@@ -482,8 +488,7 @@ pub enum Effect {
     Commit {
         tag: Tag,
         plan: Plan,
-        /// The model request that follows if nothing comes between. Its record is part of the same transaction, so that
-        /// sending it needs none of its own. A later `Call` sends it.
+        /// The model request that follows if nothing comes between: its record is stored along, a later `Call` sends it.
         next: Option<Arc<ModelRequest>>,
     },
     /// Record the request unless it is recorded, then send it. Answers: `Call`…, `CallEnded`.

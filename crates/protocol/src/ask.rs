@@ -90,6 +90,10 @@ pub struct Permission {
     pub subject: Arc<str>,
     /// The scopes that an answer can have; never empty.
     pub scopes: Vec<Scope>,
+    /// The permission rules that an answer with a scope of a rule adds, such as `bash(cargo test *)`. Absent when no such
+    /// scope is offered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<String>,
 }
 
 /// One option of a question of the type `choose`.
@@ -116,8 +120,21 @@ pub enum Scope {
     Once,
     /// This call and equal ones, until the session ends.
     Session,
+    /// What the offered rules allow, until the session ends.
+    SessionRule,
     /// This call and equal ones in this directory, permanently.
     Always,
+    /// What the offered rules allow in this directory, permanently.
+    ProjectRule,
+    /// What the offered rules allow in every directory, permanently.
+    AlwaysRule,
+}
+
+impl Scope {
+    /// Whether it is about the offered rules, and not about this call alone.
+    pub fn is_rule(self) -> bool {
+        matches!(self, Self::SessionRule | Self::ProjectRule | Self::AlwaysRule)
+    }
 }
 
 /// An answer to an [`Ask`]. JSON form: an object with a `type`.

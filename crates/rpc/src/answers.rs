@@ -90,6 +90,9 @@ fn scope_word(scope: Scope) -> &'static str {
         Scope::Once => "once",
         Scope::Session => "session",
         Scope::Always => "always",
+        Scope::SessionRule => "sessionRule",
+        Scope::ProjectRule => "projectRule",
+        Scope::AlwaysRule => "alwaysRule",
     }
 }
 
@@ -124,7 +127,8 @@ pub fn ask_line(ask: &Ask, timeout: Option<Duration>) -> String {
     let line = Dialog { id: ask.id.as_str(), timeout, ..Dialog::default() };
     match &ask.kind {
         AskKind::Permission(asked) => {
-            let title = format!("`{}`: {}\n\n{}", asked.tool, asked.question, asked.subject);
+            let rules = asked.rules.iter().map(|rule| format!("\n\nRule: {rule}")).collect::<String>();
+            let title = format!("`{}`: {}\n\n{}{rules}", asked.tool, asked.question, asked.subject);
             let options = asked.scopes.iter().map(|scope| scope_word(*scope)).chain([NO]).collect();
             Dialog { method: "select", title: &title, options: Some(options), ..line }.write()
         }

@@ -13,6 +13,7 @@ fn permission(scopes: &[Scope]) -> Ask {
         question: "Allow running this command in /work? This mode asks before every command.".into(),
         subject: "make\ntest \"x\"".into(),
         scopes: scopes.to_vec(),
+        rules: Vec::new(),
     };
     asked(AskKind::Permission(permission))
 }

@@ -295,6 +295,7 @@ fn lines_of_single_events() {
                     question: "Run it?".into(),
                     subject: "rm -r x".into(),
                     scopes: vec![Scope::Once],
+                    rules: Vec::new(),
                 }),
             }),
         },

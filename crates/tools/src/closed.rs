@@ -68,9 +68,18 @@ pub(crate) fn closed(text: &str, failed: bool, needs: CommandNeeds, sandbox: &Sa
         .fold(DenialSigns::default(), DenialSigns::and);
     let network = sandbox.network();
     let mut told: Vec<String> = Vec::new();
+    let hosts = sandbox.hosts().filter(|_| !needs.network);
+    let refused = hosts.map(|hosts| hosts.take_refused()).unwrap_or_default();
+    if !refused.is_empty() {
+        let rules = refused.iter().map(|rule| format!("`{rule}`")).collect::<Vec<_>>().join(", ");
+        told.push(format!(
+            "The proxy refused hosts that no permission rule allows; rules that the user can add: {rules}."
+        ));
+    }
     if met.network && !needs.network && network != Network::Open {
         told.push(match network {
             Network::Closed => "The user denies commands the network.".into(),
+            _ if hosts.is_some() => "Commands reach hosts only through the proxy that HTTPS_PROXY names, and only those that a permission rule `network(HOST)` of the user allows; programs that use no proxy reach none. A call with `network` asks the user for the network.".into(),
             _ => "Commands have no network by default; a call with `network` asks the user for it.".into(),
         });
     }

@@ -27,6 +27,7 @@ mod open;
 mod output;
 mod path;
 mod protected;
+mod proxy;
 mod read;
 mod registry;
 mod restore;
@@ -49,6 +50,7 @@ pub use open::{FileStamp, open_for_reading, read_whole};
 pub use output::{OutputBuffer, OutputFilter, OutputLimits, OutputPlace, SpillState};
 pub use path::{FileKeys, file_key, resolve, resolve_existing};
 pub use protected::{configures, names_secret};
+pub use proxy::HostRules;
 pub use read::{LineRange, ReadLimits, TextWindow, read_lines};
 pub use registry::ProcessRegistry;
 pub use restore::{

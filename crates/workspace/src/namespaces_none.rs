@@ -86,6 +86,10 @@ impl Session {
     pub(crate) fn launch(&self, _: &Launch, _: CommandNeeds) -> io::Result<io::Result<(Pid, OwnedFd)>> {
         Err(missing())
     }
+
+    pub(crate) fn listen(&self) -> io::Result<std::net::TcpListener> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }
 
 /// Fails: there is nothing to launch.

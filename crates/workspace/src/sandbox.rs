@@ -20,6 +20,7 @@ use crate::confine;
 use crate::helpers::Helpers;
 use crate::layers::Layers;
 use crate::namespaces::{CommandNeeds, Namespaces, Session, SessionBounds};
+use crate::proxy::{HostRules, Proxy};
 use crate::temporary::TemporaryDirectory;
 
 /// What this system can do.
@@ -71,6 +72,8 @@ pub struct Sandbox {
     layers: Option<PathBuf>,
     network: Network,
     namespaces: Option<Namespaces>,
+    /// Which hosts commands reach through a proxy.
+    hosts: Option<Arc<HostRules>>,
     /// Whether it was told that there are none.
     told: AtomicBool,
     state: Mutex<Option<SandboxState>>,
@@ -106,6 +109,8 @@ struct SandboxState {
     confined: Confinement,
     temporary: TemporaryDirectory,
     layers: Option<Layers>,
+    /// What leads out of the network of the session, once a rule wants it.
+    proxy: Mutex<Option<Proxy>>,
 }
 
 #[derive(Debug)]
@@ -131,6 +136,7 @@ impl Sandbox {
             layers: None,
             network: Network::Asked,
             namespaces: None,
+            hosts: None,
             told: AtomicBool::default(),
             state: Mutex::default(),
             begun: Arc::default(),
@@ -168,6 +174,40 @@ impl Sandbox {
     pub fn with_namespaces(mut self, namespaces: Option<Namespaces>) -> Self {
         self.namespaces = namespaces;
         self
+    }
+
+    /// The same, where commands in namespaces reach the hosts that these rules allow, through a proxy.
+    #[must_use]
+    pub fn with_hosts(mut self, hosts: Arc<HostRules>) -> Self {
+        self.hosts = Some(hosts);
+        self
+    }
+
+    /// The rules by which commands reach hosts through a proxy, where any of them allows one.
+    pub fn hosts(&self) -> Option<&Arc<HostRules>> {
+        self.hosts.as_ref().filter(|hosts| self.network == Network::Asked && hosts.opens())
+    }
+
+    /// The variables that lead programs to the proxy; none where nothing goes through one.
+    ///
+    /// # Errors
+    /// When the sandbox cannot be set up, or no proxy can be started.
+    pub(crate) fn proxy(&self) -> io::Result<Vec<(&'static str, String)>> {
+        let Some(hosts) = self.hosts() else { return Ok(Vec::new()) };
+        self.with(|started| {
+            let Confinement::Session(session) = &started.confined else { return Ok(Vec::new()) };
+            let mut proxy = started.proxy.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let running = match proxy.take() {
+                Some(running) => running,
+                // One that was ended is started again with the next command.
+                None => match session.listen() {
+                    Ok(listener) => Proxy::start(listener, hosts.clone())?,
+                    Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(Vec::new()),
+                    Err(error) => return Err(error),
+                },
+            };
+            Ok(proxy.insert(running).environment())
+        })
     }
 
     /// Whether commands run in namespaces; if not, why. Sets the sandbox up.
@@ -257,6 +297,7 @@ impl Sandbox {
             match session.launch(&launch, needs) {
                 // Somebody ended it: what ran there is gone with it.
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                    started.proxy = Mutex::default();
                     started.confined = self.confine(&started.temporary, started.layers.as_ref())?;
                     if let Confinement::Holder(_, Some(why), _) = &started.confined {
                         return Err(io::Error::other(why.clone()));
@@ -310,7 +351,7 @@ impl Sandbox {
         Helpers::of_this_process().settle();
         let layers = self.layers.as_deref().map(Layers::take).transpose()?;
         let confined = self.confine(&temporary, layers.as_ref())?;
-        Ok(SandboxState { confined, temporary, layers })
+        Ok(SandboxState { confined, temporary, layers, proxy: Mutex::default() })
     }
 
     fn confine(&self, temporary: &TemporaryDirectory, layers: Option<&Layers>) -> io::Result<Confinement> {

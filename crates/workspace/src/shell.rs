@@ -295,6 +295,12 @@ fn start(
         for (name, path) in sandbox.environment().map_err(ShellError::Sandbox)? {
             environment.insert(name.into(), path.into());
         }
+        // With the network of the user there is no such proxy.
+        if !command.needs.network {
+            for (name, value) in sandbox.proxy().map_err(ShellError::Sandbox)? {
+                environment.insert(name.into(), value.into());
+            }
+        }
     }
     environment.insert(MARK.into(), ticket.mark.clone().into());
     let around = !shell.ends_with("bash") || prepares_bash(&environment);

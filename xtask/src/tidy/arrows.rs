@@ -16,7 +16,8 @@ const DRAWN: &[(&str, &[&str])] = &[
     ("render", &["transcript"]),
     ("seal", &["protocol"]),
     ("providers", &["protocol"]),
-    ("workspace", &["protocol"]),
+    ("rules", &[]),
+    ("workspace", &["protocol", "rules"]),
     ("tools", &["workspace"]),
     ("archive", &["store", "seal"]),
     ("engine", &["machine", "history", "seal", "providers", "workspace", "tools"]),
@@ -39,7 +40,7 @@ const DRAWN: &[(&str, &[&str])] = &[
 const TESTS_ONLY: &str = "testkit";
 
 /// Crates without IO, clock or randomness, and the libraries that would bring them in.
-const PURE: &[&str] = &["protocol", "dag", "transcript", "seal", "machine"];
+const PURE: &[&str] = &["protocol", "dag", "transcript", "seal", "machine", "rules"];
 const IMPURE_LIBRARIES: &[&str] = &[
     "tokio",
     "tokio-util",

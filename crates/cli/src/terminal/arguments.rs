@@ -128,7 +128,7 @@ pub(super) async fn stored(
 #[cfg(test)]
 mod tests {
     /// Settings whose effect is looked for elsewhere, or that are read together with one of the table.
-    const ELSEWHERE: [&str; 31] = [
+    const ELSEWHERE: [&str; 32] = [
         "webSearch",
         "applyPatch",
         "screenReader",
@@ -160,6 +160,7 @@ mod tests {
         "publish",
         "budget.waitMs",
         "sandbox.",
+        "permissions.",
     ];
 
     #[test]

@@ -103,6 +103,8 @@ mod outputs;
 #[cfg(test)]
 mod peers;
 #[cfg(test)]
+mod permission_rules;
+#[cfg(test)]
 mod permissions;
 #[cfg(test)]
 #[cfg(target_os = "linux")]

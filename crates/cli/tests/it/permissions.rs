@@ -28,7 +28,7 @@ pub(crate) fn isolated() -> bool {
 }
 
 /// The results that the model was told in the last request, failures first marked with `!`.
-fn results(world: &World) -> Vec<String> {
+pub(crate) fn results(world: &World) -> Vec<String> {
     let last = messages(world.requests().last().unwrap()).pop().unwrap();
     let blocks = last["content"].as_array().unwrap().clone();
     let results = blocks.iter().filter(|block| block["type"] == "tool_result");
@@ -177,7 +177,7 @@ fn the_workspace_may_not_hold_our_own_files() {
 }
 
 /// Runs a task at a terminal of its own and types these lines; what was shown.
-fn at_terminal(world: &World, calls: Vec<Reply>, typed: &str) -> Option<String> {
+pub(crate) fn at_terminal(world: &World, calls: Vec<Reply>, typed: &str) -> Option<String> {
     let script = ["/usr/bin/script", "/bin/script"].iter().find(|path| std::path::Path::new(path).exists());
     let Some(script) = script.filter(|_| cfg!(target_os = "linux")) else {
         eprintln!("note: `script` of util-linux is not here; asking at a terminal is not tested");

@@ -93,16 +93,18 @@ impl DecidedCall {
     }
 
     /// What becomes of it where there is no other step; `scopes` says for how long its question can be answered.
-    pub(crate) fn prepared(self, scopes: impl FnOnce(&Grant) -> Vec<Scope>) -> CheckedCall {
+    pub(crate) fn prepared(self, policy: &dyn Policy) -> CheckedCall {
         let Self { call, touches, decision, hook_asks, .. } = self;
         let (question, subject) = match (decision, hook_asks) {
             (Decision::Allow, None) => return CheckedCall::Ready { call, touches },
             (Decision::Deny { reason }, _) => return CheckedCall::Refused(reason),
             (Decision::Ask { question, subject }, hook) => {
                 let grant = Grant { tool: call.name.clone(), subject };
-                let scopes = scopes(&grant);
+                let scopes = policy.scopes(&grant);
+                let rules = offered(policy, &grant, &scopes);
                 let question = with_question(question, hook);
-                return CheckedCall::Ask { call, touches, question, subject: grant.subject.into(), scopes };
+                let subject = grant.subject.into();
+                return CheckedCall::Ask { call, touches, question, subject, scopes, rules };
             }
             (Decision::Allow, Some(question)) => (question, call.arguments.get().to_owned()),
             (Decision::NoOpinion, question) => {
@@ -110,7 +112,8 @@ impl DecidedCall {
                 (question.unwrap_or_else(|| undecided(&call)), subject)
             }
         };
-        CheckedCall::Ask { call, touches, question, subject: subject.into(), scopes: vec![Scope::Once] }
+        let (subject, scopes, rules) = (subject.into(), vec![Scope::Once], Vec::new());
+        CheckedCall::Ask { call, touches, question, subject, scopes, rules }
     }
 }
 
@@ -120,6 +123,11 @@ fn with_question(question: String, hook: Option<String>) -> String {
         Some(hook) => format!("{question} {hook}"),
         None => question,
     }
+}
+
+/// The rules that scopes of a rule are about, where there are such scopes.
+fn offered(policy: &dyn Policy, grant: &Grant, scopes: &[Scope]) -> Vec<String> {
+    if scopes.iter().any(|scope| scope.is_rule()) { policy.offers(grant) } else { Vec::new() }
 }
 
 /// What a person is asked where nobody decides.
@@ -158,6 +166,10 @@ impl Policy for WithSteps {
 
     fn scopes(&self, grant: &Grant) -> Vec<Scope> {
         self.base.scopes(grant)
+    }
+
+    fn offers(&self, grant: &Grant) -> Vec<String> {
+        self.base.offers(grant)
     }
 
     fn grant(&self, grant: Grant, scope: Scope) -> Result<Scope, GrantError> {
@@ -404,7 +416,7 @@ impl Policies {
         if asked.is_empty() {
             let Some(question) = hook_asks else { return CheckedCall::Ready { call, touches } };
             let (subject, scopes) = (call.arguments.get().into(), vec![Scope::Once]);
-            return CheckedCall::Ask { call, touches, question, subject, scopes };
+            return CheckedCall::Ask { call, touches, question, subject, scopes, rules: Vec::new() };
         }
         let subject = match (decision, &travel) {
             (Decision::Ask { subject, .. }, _) => subject,
@@ -417,7 +429,8 @@ impl Policies {
             self.remember(call.id.clone(), &grant, &course.askers);
         }
         let (question, scopes) = (with_question(asked.join(" "), hook_asks), course.scopes.clone());
-        CheckedCall::Ask { call, touches, question, subject: grant.subject.into(), scopes }
+        let rules = offered(&*self.base, &grant, &scopes);
+        CheckedCall::Ask { call, touches, question, subject: grant.subject.into(), scopes, rules }
     }
 
     /// Keeps who asked. Two calls may have the same question; a yes to one of them reaches only those who asked about
@@ -589,9 +602,5 @@ fn shortened(why: &str) -> String {
 
 /// The one that holds for less long.
 fn shorter(one: Scope, other: Scope) -> Scope {
-    match (one, other) {
-        (Scope::Once, _) | (_, Scope::Once) => Scope::Once,
-        (Scope::Session, _) | (_, Scope::Session) => Scope::Session,
-        (Scope::Always, Scope::Always) => Scope::Always,
-    }
+    one.min(other)
 }

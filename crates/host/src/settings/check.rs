@@ -117,6 +117,7 @@ impl Item {
                 text.is_some_and(|text| text == "default" || text.starts_with('/') || text.starts_with("~/"))
             }
             Self::Port => value.as_u64().is_some_and(|port| (1..=65_535).contains(&port)),
+            Self::Rule => text.is_some_and(|text| quipu::rules::Rule::parse(text).is_ok()),
             Self::Service => text.is_some_and(|text| Path::new(text).is_absolute() || is_address(text)),
         }
     }
@@ -132,6 +133,7 @@ impl Item {
             Self::Directory => "an absolute path, or one below `~`",
             Self::Writable => "an absolute path, one below `~/`, or `default`",
             Self::Port => "a port (1 to 65535)",
+            Self::Rule => "a permission rule, such as `bash(git status *)`",
             Self::Service => "`HOST:PORT`, or the absolute path of a socket",
         }
     }

@@ -35,6 +35,7 @@ pub(crate) use self::project::{Decision, ask_project_hooks};
 pub use self::project::{project_settings_path, project_to_trust, trust_project};
 pub use self::publish::{settings_schema, settings_table};
 pub use self::table::{Effect, Item, KEYS, Key, Kind, ProjectUse};
+use quipu::rules::{Effect as RuleEffect, Rule};
 
 /// The models that go on where the chosen one cannot.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -94,6 +95,8 @@ pub struct Settings {
     pub sandbox: SandboxSettings,
     /// Commands at events: the user's, then those of the project.
     pub hooks: Vec<Value>,
+    /// Permission rules.
+    pub rules: Vec<(RuleEffect, Rule)>,
     /// What is wrong; the rest counts.
     pub problems: Vec<Problem>,
     values: BTreeMap<&'static str, (Value, Source)>,
@@ -175,6 +178,7 @@ impl Settings {
     fn of_layers(layers: &[(Origin, &Layer)]) -> Self {
         let mut values: BTreeMap<&'static str, (Value, Source)> = BTreeMap::new();
         let (mut problems, mut hooks) = (Vec::new(), Vec::new());
+        let mut rules = Vec::new();
         for (origin, layer) in layers {
             problems.extend(layer.problems.iter().cloned());
             for (name, value) in &layer.values {
@@ -184,6 +188,11 @@ impl Settings {
                         hooks.clear();
                     }
                     hooks.push(value.clone());
+                }
+                // Rules of all files count: none takes away what another denies.
+                if let Some(effect) = name.strip_prefix("permissions.").and_then(effect_named) {
+                    let texts = value.as_array().into_iter().flatten().filter_map(Value::as_str);
+                    rules.extend(texts.filter_map(|text| Some((effect, Rule::parse(text).ok()?))));
                 }
                 values.insert(name, (value.clone(), origin.source(name)));
             }
@@ -267,6 +276,7 @@ impl Settings {
                 services: texts("sandbox.services"),
             },
             hooks,
+            rules,
             problems,
             values,
         }
@@ -312,8 +322,17 @@ impl Settings {
         }
         let layers: Vec<(Origin, &Layer)> =
             kept.iter().map(|(origin, layer)| (origin.clone(), layer)).collect();
-        Self { hooks: self.hooks.clone(), problems: self.problems.clone(), ..Self::of_layers(&layers) }
+        Self {
+            hooks: self.hooks.clone(),
+            rules: self.rules.clone(),
+            problems: self.problems.clone(),
+            ..Self::of_layers(&layers)
+        }
     }
+}
+
+fn effect_named(word: &str) -> Option<RuleEffect> {
+    [RuleEffect::Allow, RuleEffect::Ask, RuleEffect::Deny].into_iter().find(|effect| effect.word() == word)
 }
 
 /// Where a layer comes from.

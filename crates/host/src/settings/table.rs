@@ -68,6 +68,8 @@ pub enum Item {
     Port,
     /// `HOST:PORT`, or the path of a socket.
     Service,
+    /// A permission rule: `TOOL` or `TOOL(PATTERN)`.
+    Rule,
 }
 
 /// When a change takes effect.
@@ -475,6 +477,16 @@ pub const KEYS: &[Key] = &[
         "services of this machine that commands may reach",
     ),
     key(
+        "permissions.allow",
+        Kind::List(Item::Rule),
+        "[]",
+        Now,
+        ALLOWED,
+        "permission rules that allow; those of a project count beside yours",
+    ),
+    key("permissions.ask", Kind::List(Item::Rule), "[]", Now, ALLOWED, "permission rules that ask"),
+    key("permissions.deny", Kind::List(Item::Rule), "[]", Now, ALLOWED, "permission rules that deny"),
+    key(
         "hooks",
         Kind::Hooks,
         "{}",
@@ -561,6 +573,9 @@ impl Kind {
             Self::List(Item::Directory) => "a list of directories, such as [\"~/work\"]".to_owned(),
             Self::List(Item::Writable) => "a list of paths, such as [\"default\", \"~/data\"]".to_owned(),
             Self::List(Item::Port) => "a list of ports, such as [8080]".to_owned(),
+            Self::List(Item::Rule) => {
+                "a list of permission rules, such as [\"bash(git status *)\"]".to_owned()
+            }
             Self::List(Item::Service) => "a list of services, such as [\"localhost:5432\"]".to_owned(),
             Self::PurposeModels => "an object of names of models".to_owned(),
             Self::Servers => "an object of URLs, or false".to_owned(),

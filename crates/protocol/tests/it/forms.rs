@@ -123,6 +123,7 @@ fn every_event_comes_back_as_it_was() {
         question: "run this".into(),
         subject: "ls".into(),
         scopes: vec![Scope::Once, Scope::Always],
+        rules: Vec::new(),
     };
     let kinds = [
         AskKind::Permission(permission),

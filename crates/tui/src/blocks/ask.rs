@@ -71,7 +71,11 @@ fn short_question(ask: &Ask) -> String {
 /// What it is about.
 fn subject(ask: &Ask) -> Cow<'_, str> {
     match &ask.kind {
-        AskKind::Permission(asked) => (&*asked.subject).into(),
+        AskKind::Permission(asked) if asked.rules.is_empty() => (&*asked.subject).into(),
+        AskKind::Permission(asked) => {
+            let rules = asked.rules.iter().map(|rule| format!("\nRule: {rule}")).collect::<String>();
+            format!("{}{rules}", asked.subject.trim_end_matches('\n')).into()
+        }
         AskKind::Confirm { text, .. } => text.into(),
         AskKind::Choose { options, .. } => {
             let detail = |option: &quipu_protocol::AskOption| {

@@ -34,8 +34,15 @@ pub enum Choice {
 
 impl Choice {
     /// Those of permission, all of them.
-    pub const PERMISSION: [Self; 4] =
-        [Self::Allow(Scope::Once), Self::Allow(Scope::Session), Self::Allow(Scope::Always), Self::Deny];
+    pub const PERMISSION: [Self; 7] = [
+        Self::Allow(Scope::Once),
+        Self::Allow(Scope::Session),
+        Self::Allow(Scope::Always),
+        Self::Allow(Scope::SessionRule),
+        Self::Allow(Scope::ProjectRule),
+        Self::Allow(Scope::AlwaysRule),
+        Self::Deny,
+    ];
 
     /// What a question takes, in the order in which it is shown.
     #[must_use]
@@ -65,6 +72,9 @@ impl Choice {
             Self::Allow(Scope::Once) | Self::Yes => Some('y'),
             Self::Allow(Scope::Session) => Some('s'),
             Self::Allow(Scope::Always) => Some('a'),
+            Self::Allow(Scope::SessionRule) => Some('r'),
+            Self::Allow(Scope::ProjectRule) => Some('p'),
+            Self::Allow(Scope::AlwaysRule) => Some('e'),
             Self::Deny | Self::No => Some('n'),
             Self::Option(at, ..) => u32::try_from(at + 1).ok().and_then(|at| char::from_digit(at, 10)),
             Self::Write => Some('w'),
@@ -79,6 +89,9 @@ impl Choice {
             Self::Allow(Scope::Once) => "once",
             Self::Allow(Scope::Session) => "session",
             Self::Allow(Scope::Always) => "always",
+            Self::Allow(Scope::SessionRule) => "rule for the session",
+            Self::Allow(Scope::ProjectRule) => "rule here",
+            Self::Allow(Scope::AlwaysRule) => "rule everywhere",
             Self::Deny | Self::No => "no",
             Self::Yes => "yes",
             Self::Option(_, _, label) => label,
@@ -94,6 +107,9 @@ impl Choice {
             Self::Allow(Scope::Once) => "this time",
             Self::Allow(Scope::Session) => "in this session",
             Self::Allow(Scope::Always) => "always in this directory",
+            Self::Allow(Scope::SessionRule) => "what the rule allows, in this session",
+            Self::Allow(Scope::ProjectRule) => "what the rule allows, always in this directory",
+            Self::Allow(Scope::AlwaysRule) => "what the rule allows, always in every directory",
             Self::Deny | Self::No => "no",
             Self::Yes => "yes",
             Self::Option(_, _, label) => label,

@@ -108,7 +108,8 @@ impl State {
                     let tool = open.permission().map_or_else(String::new, |asked| asked.tool.clone());
                     self.note(&format!("`{tool}` is {word} by the current permissions"));
                 }
-                if let Some(Answer::Allow { scope: Scope::Always }) = by {
+                let saved = [Scope::Always, Scope::ProjectRule, Scope::AlwaysRule];
+                if matches!(by, Some(Answer::Allow { scope }) if saved.contains(scope)) {
                     self.note("Saved; `/permissions` lists and revokes it");
                 }
                 let of = self.questions.asks.iter().find(|(open, _)| open.id == *ask);

@@ -26,6 +26,7 @@ fn ask(state: &mut State, id: &str, subject: &str, question: &str) {
         question: question.into(),
         subject: subject.into(),
         scopes: vec![Scope::Once, Scope::Session, Scope::Always],
+        rules: Vec::new(),
     });
     let ask = Arc::new(Ask { id: id.into(), deadline: None, default: Answer::no(), kind });
     let event = Event::AskOpened { ask };

@@ -102,6 +102,7 @@ fn permission(tool: &str, question: &str, subject: &str) -> Ask {
         question: question.into(),
         subject: subject.into(),
         scopes: vec![Scope::Once],
+        rules: Vec::new(),
     });
     Ask { id: "a".into(), deadline: None, default: Answer::no(), kind }
 }

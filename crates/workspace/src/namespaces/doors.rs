@@ -38,6 +38,17 @@ pub(super) fn let_in(port: u16, session: &Arc<OwnedFd>) -> io::Result<()> {
     open(None, port, Some(session.clone()), targets)
 }
 
+/// A listener on a port of `localhost` in the network of the session, whichever is free.
+pub(super) fn listen_anywhere(session: &Arc<OwnedFd>) -> io::Result<TcpListener> {
+    let session = Some(session.clone());
+    let listen = move || {
+        enter(&session)?;
+        TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+    };
+    // A thread of its own: there is no way back from that network.
+    std::thread::spawn(listen).join().map_err(|_| io::Error::other("a thread panicked"))?
+}
+
 /// A service of the user (`HOST:PORT`) can be reached by commands, at the same port of `localhost`.
 pub(super) fn let_out(service: &str, session: &Arc<OwnedFd>) -> io::Result<()> {
     let port = service.rsplit_once(':').and_then(|(_, port)| port.parse().ok());

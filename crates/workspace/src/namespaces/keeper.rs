@@ -18,7 +18,7 @@ use seccompiler::BpfProgram;
 
 use super::watch::Watch;
 use super::wire::{FrameReader, receive, send};
-use super::{CommandNeeds, EMPTY, READY, Setup, doors, lock, net, protected};
+use super::{CommandNeeds, EMPTY, LISTEN, READY, Setup, doors, lock, net, protected};
 use crate::child::Launch;
 use crate::confine::{local_or_internet, restrict, ruleset};
 
@@ -145,6 +145,15 @@ pub(super) fn run(socket: &OwnedFd) -> io::Result<()> {
             };
             let number = closed.and_then(|()| close()).err().map_or(0, |error| errno(&error));
             send(socket.as_fd(), &number.to_le_bytes(), &[])?;
+            continue;
+        }
+        if message == LISTEN {
+            let none = || failed("a listener", "commands use the network of the user");
+            let listener = bounds.network.as_ref().ok_or_else(none).and_then(doors::listen_anywhere);
+            match listener {
+                Ok(listener) => send(socket.as_fd(), &0_i32.to_le_bytes(), &[listener.as_fd()])?,
+                Err(error) => send(socket.as_fd(), &errno(&error).to_le_bytes(), &[])?,
+            }
             continue;
         }
         let (job, needs) = decode(&message, files)?;

@@ -18,6 +18,7 @@ mod wire;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
+use std::net::TcpListener;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::os::unix::net::UnixStream;
@@ -142,6 +143,8 @@ impl Setup {
 const MAP: &[u8] = b"map";
 /// What the keeper says when it can start commands. Anything else is why not.
 const READY: &[u8] = b"ready";
+/// What the agent says to get a listener in the network of the session. No start of a command is as short.
+const LISTEN: &[u8] = b"listen";
 
 /// What the commands of a session may write, and reach.
 #[derive(Debug)]
@@ -291,6 +294,19 @@ impl Session {
         }
         let handle = files.into_iter().next().ok_or_else(gone)?;
         Ok(outer(&handle).map(|pid| (pid, status.into())))
+    }
+
+    /// A listener on a free port of `localhost` in the network of the session.
+    ///
+    /// # Errors
+    /// When there is no such network, or the keeper is gone.
+    pub(crate) fn listen(&self) -> io::Result<TcpListener> {
+        send(self.socket.as_fd(), LISTEN, &[])?;
+        let (said, files) = receive(self.socket.as_fd())?.ok_or_else(gone)?;
+        match number(&said)? {
+            0 => files.into_iter().next().map(TcpListener::from).ok_or_else(gone),
+            errno => Err(io::Error::from_raw_os_error(errno)),
+        }
     }
 
     /// A command that was started begins: what is there now is closed to it. `alone`: no other one is on its way, to which

@@ -14,3 +14,6 @@ mod namespaces;
 #[cfg(test)]
 #[cfg(target_os = "linux")]
 mod private_caches;
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod proxy;

@@ -15,7 +15,7 @@ const NETWORK: CommandNeeds = CommandNeeds { network: true, protected: false };
 const PROTECTED: CommandNeeds = CommandNeeds { network: false, protected: true };
 
 /// A world in namespaces; none where the system cannot confine.
-fn inside() -> Option<World> {
+pub(crate) fn inside() -> Option<World> {
     SandboxSupport::of_this_system().is_full().then(|| world(Way::Namespaces))
 }
 

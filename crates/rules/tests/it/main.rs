@@ -1,0 +1,10 @@
+//! What rules say of commands, paths, hosts and tools.
+
+#[cfg(test)]
+mod bash;
+#[cfg(test)]
+mod commands;
+#[cfg(test)]
+mod language;
+#[cfg(test)]
+mod laws;
