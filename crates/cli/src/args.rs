@@ -169,7 +169,6 @@ pub(crate) struct StoreArg {
     pub(crate) store: Option<PathBuf>,
 }
 
-/// What is read, and how it is told.
 #[derive(Debug, Args, Clone, Default)]
 pub(crate) struct OutArgs {
     /// Print JSON for programs: one object, or one per line.
@@ -255,6 +254,8 @@ pub(crate) enum Cmd {
     Permissions(PermissionsArgs),
     /// Show and change settings, with the source of each value.
     Config(crate::config::ConfigArgs),
+    /// List, add, remove and test MCP servers, whose tools sessions use.
+    Mcp(crate::mcp::McpArgs),
     /// Check this installation: files, store, shell, credentials.
     Doctor(DoctorArgs),
     /// Hash JSON values as the graph does, for programs that write to a store.

@@ -1,0 +1,6 @@
+//! Servers as real child processes, good and bad ones.
+
+#[cfg(test)]
+mod servers;
+#[cfg(test)]
+mod support;
