@@ -161,7 +161,6 @@ impl From<ModeArg> for quipu::PermissionMode {
     }
 }
 
-/// Where the graph is.
 #[derive(Debug, Args, Clone, Default)]
 pub(crate) struct StoreArg {
     /// The store to use instead of $QUIPU_HOME/quipu.db.

@@ -36,8 +36,8 @@ pub(crate) trait Transport: Send + Sync + 'static {
     /// The version of the protocol is agreed on.
     fn agreed(&self, _version: &str) {}
 
-    /// The beginning is over: the server may send on its own.
-    fn begun(&self) {}
+    /// The server may send on its own from now on.
+    fn listen(&self) {}
 
     /// Ends the connection, with time for the server to end by itself.
     fn close(&self) -> BoxFuture<'_, ()>;
@@ -63,6 +63,8 @@ pub struct ServerInfo {
     pub protocol: String,
     /// Whether it has tools.
     pub has_tools: bool,
+    /// Whether it reports changes of them.
+    pub reports_changes: bool,
 }
 
 /// Told what a call reports meanwhile.
@@ -284,10 +286,14 @@ impl Client {
             version: text(&result["serverInfo"]["version"]),
             protocol,
             has_tools: result["capabilities"]["tools"].is_object(),
+            reports_changes: result["capabilities"]["tools"]["listChanged"] == true,
         };
+        let reports_changes = info.reports_changes;
         drop(self.info.set(info));
         self.link.notify("notifications/initialized", None).await.map_err(failed)?;
-        self.link.transport.begun();
+        if reports_changes {
+            self.link.transport.listen();
+        }
         Ok(())
     }
 

@@ -114,7 +114,7 @@ impl Transport for Network {
         self.inner.agreement().version = HeaderValue::from_str(version).ok();
     }
 
-    fn begun(&self) {
+    fn listen(&self) {
         let inner = self.inner.clone();
         let mut listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
         listener.spawn(async move {
