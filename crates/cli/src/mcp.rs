@@ -3,23 +3,28 @@
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use futures_util::future::join_all;
 use quipu_host::Home;
 use quipu_host::mcp::{
-    McpFileUse, McpServer, accept_definitions, acceptance_of, add_server, mcp_files, project_mcp_file,
-    remove_server, start_server, trust_mcp_file, user_mcp_file,
+    McpFileUse, McpServer, accept_definitions, acceptance_of, add_server, begin_server_login,
+    keep_server_login, mcp_files, project_mcp_file, remove_server, start_server, trust_mcp_file,
+    user_mcp_file,
 };
 use quipu_mcp::{Acceptance, Listing, ServerStatus, TransportConfig, visible};
 use serde_json::{Map, Value, json};
+use tokio::io::AsyncBufReadExt as _;
 
 use crate::args::StoreArg;
 use crate::console::current_dir;
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
 use crate::home::home;
 use crate::print::{Paint, counted, note, one_line, printable};
 
+/// How long a person may take to log in.
+const LOGIN: Duration = Duration::from_secs(600);
 /// Columns of a description in a list.
 const WIDTH: usize = 100;
 
@@ -55,6 +60,16 @@ enum McpAction {
         /// Use the file of the project: `.mcp.json` at the root of its repository.
         #[arg(long)]
         project: bool,
+    },
+    /// Log in to a server on the network, in a browser. The address that the browser ends at can also be pasted.
+    Login {
+        /// The name of the server.
+        name: String,
+    },
+    /// Forget the login of a server.
+    Logout {
+        /// The name of the server.
+        name: String,
     },
     /// Start a server, list its tools, and stop it.
     Test {
@@ -101,6 +116,14 @@ pub(crate) async fn run(args: &McpArgs) -> Result<(), Failure> {
         Some(McpAction::List(list_args)) => list(&home, list_args).await,
         Some(McpAction::Add(args)) => add(&home, args),
         Some(McpAction::Remove { name, project }) => remove(&home, name, *project),
+        Some(McpAction::Login { name }) => login(&home, name).await,
+        Some(McpAction::Logout { name }) => {
+            if keep_server_login(&home, &named(&home, name)?, None)? {
+                note(format!("the login of {} is forgotten", printable(name)));
+                return Ok(());
+            }
+            Err(Failure::usage(format!("there is no login of `{}`", printable(name))))
+        }
         Some(McpAction::Test { name, accept, json }) => test(&home, name, (*accept, *json)).await,
     }
 }
@@ -334,12 +357,36 @@ fn describe(
     Ok(())
 }
 
-async fn test(home: &Home, name: &str, (accept, json): (bool, bool)) -> Result<(), Failure> {
-    let here = current_dir()?;
-    let servers = mcp_files(home, &here).servers();
-    let server = servers.iter().find(|server| server.name == name).ok_or_else(|| {
+fn named(home: &Home, name: &str) -> Result<McpServer, Failure> {
+    let servers = mcp_files(home, &current_dir()?).servers();
+    servers.into_iter().find(|server| server.name == name).ok_or_else(|| {
         Failure::usage(format!("there is no server `{}`; `quipu mcp list` lists them", printable(name)))
-    })?;
+    })
+}
+
+async fn login(home: &Home, name: &str) -> Result<(), Failure> {
+    let server = named(home, name)?;
+    let login = begin_server_login(&server).await?;
+    note(format!("Open this page in a browser:\n{}", login.url));
+    let paste = async {
+        let mut line = String::new();
+        let mut stdin = tokio::io::BufReader::new(tokio::io::stdin());
+        match stdin.read_line(&mut line).await {
+            Ok(1..) if !line.trim().is_empty() => Some(line),
+            Ok(_) | Err(_) => None,
+        }
+    };
+    let finished = tokio::time::timeout(LOGIN, login.finish(paste)).await;
+    let finished =
+        finished.map_err(|_| Failure::new(Exit::Credential, "the login was not completed in time"))?;
+    let tokens = finished.map_err(|error| Failure::new(Exit::Credential, error))?;
+    keep_server_login(home, &server, Some(&tokens))?;
+    note(format!("logged in to {0}; `quipu mcp test {0}` shows its tools", printable(name)));
+    Ok(())
+}
+
+async fn test(home: &Home, name: &str, (accept, json): (bool, bool)) -> Result<(), Failure> {
+    let server = &named(home, name)?;
     if !server.config.enabled {
         return Err(Failure::usage(format!("the server `{name}` is disabled in {}", server.path.display())));
     }

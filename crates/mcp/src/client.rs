@@ -37,7 +37,9 @@ pub(crate) trait Transport: Send + Sync + 'static {
     fn agreed(&self, _version: &str) {}
 
     /// The server may send on its own from now on.
-    fn listen(&self) {}
+    fn listen(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
 
     /// Ends the connection, with time for the server to end by itself.
     fn close(&self) -> BoxFuture<'_, ()>;
@@ -63,8 +65,6 @@ pub struct ServerInfo {
     pub protocol: String,
     /// Whether it has tools.
     pub has_tools: bool,
-    /// Whether it reports changes of them.
-    pub reports_changes: bool,
 }
 
 /// Told what a call reports meanwhile.
@@ -286,14 +286,10 @@ impl Client {
             version: text(&result["serverInfo"]["version"]),
             protocol,
             has_tools: result["capabilities"]["tools"].is_object(),
-            reports_changes: result["capabilities"]["tools"]["listChanged"] == true,
         };
-        let reports_changes = info.reports_changes;
         drop(self.info.set(info));
         self.link.notify("notifications/initialized", None).await.map_err(failed)?;
-        if reports_changes {
-            self.link.transport.listen();
-        }
+        self.link.transport.listen().await;
         Ok(())
     }
 

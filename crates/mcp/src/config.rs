@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use crate::environment::{MissingVariables, expanded};
 use crate::error::ConfigError;
 use crate::limits::{CALL_IDLE, CALL_TOTAL, STARTUP};
+use crate::oauth::OauthClient;
 
 /// Bytes of the name of a server.
 const NAME_BYTES: usize = 64;
@@ -52,6 +53,8 @@ pub enum TransportConfig {
         url: String,
         /// Headers of each request.
         headers: BTreeMap<String, String>,
+        /// The client that logs in, where somebody registered one.
+        client: OauthClient,
     },
 }
 
@@ -65,7 +68,7 @@ impl fmt::Debug for TransportConfig {
                 .field("env", &env.keys().collect::<Vec<_>>())
                 .field("cwd", cwd)
                 .finish(),
-            Self::Http { url, headers } => f
+            Self::Http { url, headers, .. } => f
                 .debug_struct("Http")
                 .field("url", &url.split('?').next().unwrap_or_default())
                 .field("headers", &headers.keys().collect::<Vec<_>>())
@@ -153,7 +156,7 @@ pub fn server(members: &Map<String, Value>) -> Result<ServerConfig, ConfigError>
             if let Some(variable) = text(members, "bearer_token_env_var")? {
                 headers.insert("Authorization".into(), format!("Bearer ${{{variable}}}"));
             }
-            TransportConfig::Http { url, headers }
+            TransportConfig::Http { url, headers, client: client(members)? }
         }
         (Some("stdio"), None, _) => return Err(member("command", "it is missing")),
         (Some("http" | "streamable-http" | "streamableHttp"), _, None) => {
@@ -197,9 +200,13 @@ impl ServerConfig {
                 env: env.iter().map(|(name, value)| (name.clone(), put(value))).collect(),
                 cwd: cwd.as_ref().map(&mut put),
             },
-            TransportConfig::Http { url, headers } => TransportConfig::Http {
+            TransportConfig::Http { url, headers, client } => TransportConfig::Http {
                 url: put(url),
                 headers: headers.iter().map(|(name, value)| (name.clone(), put(value))).collect(),
+                client: OauthClient {
+                    id: client.id.as_ref().map(&mut put),
+                    secret: client.secret.as_ref().map(&mut put),
+                },
             },
         };
         missing.sort();
@@ -215,6 +222,17 @@ impl ServerConfig {
     pub(crate) fn uses(&self, tool: &str) -> bool {
         self.only.as_ref().is_none_or(|only| only.iter().any(|name| name == tool))
             && !self.without.iter().any(|name| name == tool)
+    }
+}
+
+/// `oauth`: a client that was registered before.
+fn client(members: &Map<String, Value>) -> Result<OauthClient, ConfigError> {
+    match members.get("oauth") {
+        None | Some(Value::Null | Value::Bool(_)) => Ok(OauthClient::default()),
+        Some(Value::Object(members)) => {
+            Ok(OauthClient { id: text(members, "clientId")?, secret: text(members, "clientSecret")? })
+        }
+        Some(_) => Err(member("oauth", "it must be an object")),
     }
 }
 

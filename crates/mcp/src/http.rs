@@ -17,10 +17,13 @@ use crate::client::{Client, Shared, Transport};
 use crate::error::{ConfigError, ConnectError, RequestError};
 use crate::events::{EventDecoder, EventError};
 use crate::limits::MESSAGE_BYTES;
+use crate::oauth::{OauthTokens, TokenStore};
 use crate::visible::one_line;
 
 /// How long a server may take to begin an answer that is no stream.
 const HEAD: Duration = Duration::from_secs(120);
+/// How long a server may take to open a stream of its own.
+const LISTEN: Duration = Duration::from_secs(2);
 /// How long the end of a session may take.
 const GOODBYE: Duration = Duration::from_secs(2);
 /// The wait before a stream is continued, where the server says nothing else.
@@ -42,6 +45,7 @@ const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 pub(crate) fn connect(
     url: &str,
     headers: &BTreeMap<String, String>,
+    tokens: Option<Arc<dyn TokenStore>>,
     roots: Vec<String>,
 ) -> Result<Client, ConnectError> {
     let (shared, requests) = Shared::new();
@@ -49,7 +53,9 @@ pub(crate) fn connect(
         url: checked(url)?,
         headers: header_map(headers)?,
         shared: shared.clone(),
+        tokens,
         agreement: Mutex::default(),
+        renewing: tokio::sync::Mutex::default(),
         ended: CancellationToken::new(),
     });
     let transport = Network { inner, listener: Mutex::new(JoinSet::new()) };
@@ -95,7 +101,10 @@ struct Inner {
     url: Url,
     headers: HeaderMap,
     shared: Arc<Shared>,
+    /// Where the login of the server is kept.
+    tokens: Option<Arc<dyn TokenStore>>,
     agreement: Mutex<Agreement>,
+    renewing: tokio::sync::Mutex<()>,
     ended: CancellationToken,
 }
 
@@ -114,13 +123,26 @@ impl Transport for Network {
         self.inner.agreement().version = HeaderValue::from_str(version).ok();
     }
 
-    fn listen(&self) {
-        let inner = self.inner.clone();
-        let mut listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
-        listener.spawn(async move {
+    fn listen(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let follow = Follow { last: None, retry: RETRY, request: None };
+            let opened = match self.inner.request(Method::GET) {
+                Ok(get) => {
+                    let get = get.header("accept", "text/event-stream");
+                    tokio::time::timeout(LISTEN, self.inner.sent(get)).await
+                }
+                Err(error) => Ok(Err(error)),
+            };
             // A server need not have such a stream.
-            drop(inner.follow(Follow { last: None, retry: RETRY, request: None }).await);
-        });
+            let Ok(Ok(response)) = opened else { return };
+            let inner = self.inner.clone();
+            let mut listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
+            listener.spawn(async move {
+                if let Err(error) = inner.follow_from(response, follow).await {
+                    tracing::debug!(%error, "the stream of a server ended");
+                }
+            });
+        })
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {
@@ -149,6 +171,30 @@ impl Inner {
         self.agreement.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The login for the address, where there is one that it may have.
+    fn login(&self) -> Option<OauthTokens> {
+        let tokens = self.tokens.as_ref()?.tokens(self.url.as_str())?;
+        tokens.is_for(&self.url).then_some(tokens)
+    }
+
+    /// Has another access token; whether there is one now. `used` is the one that the server refused.
+    async fn renew(&self, used: &str) -> bool {
+        let _one_at_a_time = self.renewing.lock().await;
+        let Some(tokens) = self.login() else { return false };
+        if tokens.access != used {
+            return true;
+        }
+        let renewed = match tokens.refreshed().await {
+            Ok(renewed) => renewed,
+            Err(error) => {
+                tracing::debug!(%error, "a login was not renewed");
+                return false;
+            }
+        };
+        let kept = self.tokens.as_ref().map(|store| store.keep(self.url.as_str(), Some(&renewed)));
+        matches!(kept, Some(Ok(())))
+    }
+
     fn request(&self, method: Method) -> Result<reqwest::RequestBuilder, RequestError> {
         let client = net::client(&self.url, LocalRoute::default())
             .map_err(|error| RequestError::Unreachable(error.to_string()))?;
@@ -158,16 +204,32 @@ impl Inner {
             headers.extend(agreement.session.clone().map(|session| (SESSION, session)));
             headers.extend(agreement.version.clone().map(|version| (VERSION, version)));
         }
+        // What the user configured comes first.
+        if !headers.contains_key("authorization")
+            && let Some(tokens) = self.login()
+            && let Ok(mut value) = HeaderValue::from_str(&format!("Bearer {}", tokens.access))
+        {
+            value.set_sensitive(true);
+            headers.insert("authorization", value);
+        }
         Ok(client.request(method, self.url.clone()).headers(headers))
     }
 
     async fn post(&self, message: String, request: Option<u64>) -> Result<(), RequestError> {
-        let post = self
-            .request(Method::POST)?
-            .header("accept", "application/json, text/event-stream")
-            .header("content-type", "application/json")
-            .body(message);
-        let response = self.sent(post).await?;
+        let post = || {
+            let post = self.request(Method::POST)?.header("accept", "application/json, text/event-stream");
+            Ok(post.header("content-type", "application/json").body(message.clone()))
+        };
+        if let Some(tokens) = self.login().filter(OauthTokens::is_expired) {
+            self.renew(&tokens.access).await;
+        }
+        let used = self.login().map(|tokens| tokens.access);
+        let response = match (self.sent(post()?).await, used) {
+            (Err(RequestError::Unauthorized { status: 401, .. }), Some(used)) if self.renew(&used).await => {
+                self.sent(post()?).await?
+            }
+            (sent, _) => sent?,
+        };
         if let Some(session) = response.headers().get(SESSION)
             && session.len() <= ID_BYTES
         {
@@ -216,16 +278,6 @@ impl Inner {
         let text = body(response, REFUSAL).await.unwrap_or_default();
         let text = one_line(&String::from_utf8_lossy(&text), 300);
         Err(RequestError::Unreachable(format!("HTTP {status} {text}").trim().to_owned()))
-    }
-
-    /// Opens a stream and reads it.
-    async fn follow(&self, follow: Follow) -> Result<(), RequestError> {
-        let mut get = self.request(Method::GET)?.header("accept", "text/event-stream");
-        if let Some(last) = &follow.last {
-            get = get.header(LAST_EVENT, last);
-        }
-        let response = self.sent(get).await?;
-        self.follow_from(response, follow).await
     }
 
     /// Reads a stream, and continues it where it ends early and the server can.

@@ -19,6 +19,7 @@ use crate::definition::{Definition, DefinitionIssue, definitions};
 use crate::elicit::Elicitor;
 use crate::error::{ConnectError, RequestError};
 use crate::limits::{BACKOFF, DEFINITIONS_BYTES, LONGEST_BACKOFF, SERVER_TOOLS, STABLE, STARTS};
+use crate::oauth::TokenStore;
 use crate::result::output;
 use crate::stdio::{Complaints, Program};
 use crate::visible::visible;
@@ -27,7 +28,7 @@ use crate::visible::visible;
 const RELIST: Duration = Duration::from_millis(250);
 
 /// What servers are started with.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct ServerEnvironment {
     /// The directory of the session.
     pub cwd: PathBuf,
@@ -37,6 +38,14 @@ pub struct ServerEnvironment {
     pub changes: Vec<(OsString, Option<OsString>)>,
     /// How the client presents itself.
     pub client: ClientInfo,
+    /// Where logins to servers on the network are kept.
+    pub tokens: Option<Arc<dyn TokenStore>>,
+}
+
+impl std::fmt::Debug for ServerEnvironment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ServerEnvironment").field("cwd", &self.cwd).finish_non_exhaustive()
+    }
 }
 
 /// How a server stands.
@@ -277,7 +286,7 @@ impl Supervisor {
     }
 
     async fn attempt(&self) -> Result<(Client, Listing), ConnectError> {
-        let ServerEnvironment { cwd, registry, changes, client } = &self.environment;
+        let ServerEnvironment { cwd, registry, changes, client, tokens } = &self.environment;
         let roots = vec![file_address(cwd)];
         let connection = match &self.config.transport {
             TransportConfig::Stdio { command, args, env, cwd: own } => {
@@ -288,7 +297,9 @@ impl Supervisor {
                 let program = Program { command, args, environment, cwd, owner };
                 crate::stdio::connect(program, registry.clone(), &self.complaints, roots).await?
             }
-            TransportConfig::Http { url, headers } => crate::http::connect(url, headers, roots)?,
+            TransportConfig::Http { url, headers, .. } => {
+                crate::http::connect(url, headers, tokens.clone(), roots)?
+            }
         };
         connection.initialize(client, self.config.startup).await?;
         let listing = self.list(&connection).await?;

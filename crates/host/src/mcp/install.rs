@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use quipu::{PermissionMode, Sealer, SessionOptions};
 use quipu_mcp::{
-    Acceptance, ClientInfo, Definition, DefinitionStore as _, Listing, McpPolicy, McpSource, Server,
-    ServerConfig, ServerEnvironment, TransportConfig,
+    Acceptance, ClientInfo, Definition, DefinitionStore as _, Listing, McpPolicy, McpSource, OauthLogin,
+    OauthTokens, Server, ServerConfig, ServerEnvironment, TokenStore as _, TransportConfig,
 };
 use quipu_protocol::Epoch;
 
 use super::files::{McpFileUse, McpServer, mcp_files};
 use super::store::FileStore;
+use super::tokens::FileTokens;
 use crate::saved::SavedPermissions;
 use crate::{Advice, Failure, Home, env};
 
@@ -48,7 +49,7 @@ pub(crate) fn install(options: &mut SessionOptions, wanted: InstallOptions<'_>) 
     for server in files.servers().into_iter().filter(|server| server.config.enabled) {
         match expanded(&server) {
             Ok(config) => {
-                know_secrets(sealer, &config);
+                know_secrets(&home.dir, sealer, &config);
                 let key = server.key();
                 let environment = environment(home, cwd, &hidden);
                 servers.push((Arc::new(Server::start(&server.name, config, environment)), key));
@@ -87,15 +88,22 @@ fn environment(home: &Home, cwd: &Path, hidden: &[String]) -> ServerEnvironment 
         registry: home.processes(),
         changes,
         client: ClientInfo { name: quipu::AGENT.into(), version: env!("CARGO_PKG_VERSION").into() },
+        tokens: Some(Arc::new(FileTokens::of(&home.dir))),
     }
 }
 
 /// Values that a server gets and nobody else should: they are replaced where it repeats them.
-fn know_secrets(sealer: &Sealer, config: &ServerConfig) {
+fn know_secrets(home: &Path, sealer: &Sealer, config: &ServerConfig) {
     const WORDS: &[&str] = &["key", "token", "secret", "password", "authorization", "cookie", "credential"];
     let values = match &config.transport {
         TransportConfig::Stdio { env, .. } => env,
-        TransportConfig::Http { headers, .. } => headers,
+        TransportConfig::Http { url, headers, .. } => {
+            if let Some(tokens) = FileTokens::of(home).tokens(url) {
+                sealer.know("mcp", &tokens.access);
+                tokens.refresh.iter().for_each(|refresh| sealer.know("mcp", refresh));
+            }
+            headers
+        }
     };
     for (name, value) in values {
         let name = name.to_lowercase();
@@ -104,6 +112,36 @@ fn know_secrets(sealer: &Sealer, config: &ServerConfig) {
             sealer.know("mcp", value);
         }
     }
+}
+
+/// Begins a login to a server on the network.
+///
+/// # Errors
+/// Where the server is none of the network, or gives no login.
+pub async fn begin_server_login(server: &McpServer) -> Result<OauthLogin, Failure> {
+    let TransportConfig::Http { url, client, .. } = expanded(server)?.transport else {
+        return Err(Failure::request(format!(
+            "the server {} is a program, which needs no login",
+            server.name
+        )));
+    };
+    OauthLogin::begin(&url, &client, None).await.map_err(|error| Failure::failed(error.to_string()))
+}
+
+/// Keeps the login of a server; `None` forgets it. Whether there was one.
+///
+/// # Errors
+/// Where the file cannot be written.
+pub fn keep_server_login(
+    home: &Home,
+    server: &McpServer,
+    tokens: Option<&OauthTokens>,
+) -> Result<bool, Failure> {
+    let TransportConfig::Http { url, .. } = expanded(server)?.transport else { return Ok(false) };
+    let store = FileTokens::of(&home.dir);
+    let had = store.tokens(&url).is_some();
+    store.keep(&url, tokens).map_err(|error| Failure::failed(error.to_string()))?;
+    Ok(had)
 }
 
 /// Starts a server by itself, to be looked at.

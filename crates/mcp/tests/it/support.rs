@@ -99,6 +99,7 @@ impl Bench {
             registry: self.registry.clone(),
             changes: vec![("HIDDEN".into(), None)],
             client: ClientInfo { name: "test".into(), version: "0".into() },
+            tokens: None,
         };
         Arc::new(Server::start("srv", config, environment))
     }

@@ -15,6 +15,8 @@ mod rows;
 mod sent;
 mod tokens;
 
+pub use callback::Callback;
+pub use code::{challenge, pasted, random};
 pub use error::LoginError;
 pub(crate) use pending::DOMAIN;
 pub use pending::{LoginOptions, LoginPrompt, PendingLogin};
