@@ -28,7 +28,7 @@ const QUESTION_BYTES: usize = 16 << 10;
 /// The code of an error that asks for a page to be opened first.
 const PAGE_FIRST: i64 = -32042;
 
-/// Takes messages to a server, and hands what it sends to [`Shared::receive`].
+/// Takes messages to a server, and hands what it sends to [`SharedState::receive`].
 pub(crate) trait Transport: Send + Sync + 'static {
     /// Sends a message. For a request, which has a number, the answer may come while this is awaited, or later.
     fn send(&self, message: String, request: Option<u64>) -> BoxFuture<'_, Result<(), RequestError>>;
@@ -88,7 +88,7 @@ impl RequestOptions {
 }
 
 /// A request that has no answer yet.
-struct Pending {
+struct PendingRequest {
     reply: oneshot::Sender<Result<Json, RequestError>>,
     progress: Option<Progress>,
     elicitor: Option<Arc<dyn Elicitor>>,
@@ -103,7 +103,7 @@ struct Activity {
     asking: AtomicUsize,
 }
 
-/// A request of the server.
+/// What a server asks of the client; it waits for the answer.
 pub(crate) struct ServerRequest {
     id: Json,
     method: String,
@@ -111,8 +111,8 @@ pub(crate) struct ServerRequest {
 }
 
 /// What a connection and its reader share.
-pub(crate) struct Shared {
-    pending: Mutex<HashMap<u64, Pending>>,
+pub(crate) struct SharedState {
+    pending: Mutex<HashMap<u64, PendingRequest>>,
     next: AtomicU64,
     requests: mpsc::Sender<ServerRequest>,
     /// Why the connection is over.
@@ -121,7 +121,7 @@ pub(crate) struct Shared {
     changes: watch::Sender<u64>,
 }
 
-impl Shared {
+impl SharedState {
     pub(crate) fn new() -> (Arc<Self>, mpsc::Receiver<ServerRequest>) {
         let (requests, received) = mpsc::channel(WAITING);
         let shared = Self {
@@ -134,7 +134,7 @@ impl Shared {
         (Arc::new(shared), received)
     }
 
-    fn pending(&self) -> MutexGuard<'_, HashMap<u64, Pending>> {
+    fn pending(&self) -> MutexGuard<'_, HashMap<u64, PendingRequest>> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -145,7 +145,7 @@ impl Shared {
             Message::Response { id, outcome } => {
                 // What nobody waits for any more is dropped.
                 if let Some(pending) = self.pending().remove(&id) {
-                    drop(pending.reply.send(outcome.map_err(refused)));
+                    drop(pending.reply.send(outcome.map_err(|error| refused(&error))));
                 }
             }
             // A server that asks more than is answered gets no answer.
@@ -184,7 +184,7 @@ impl Shared {
             }
             first
         });
-        let pending: Vec<Pending> = self.pending().drain().map(|(_, one)| one).collect();
+        let pending: Vec<PendingRequest> = self.pending().drain().map(|(_, one)| one).collect();
         for one in pending {
             drop(one.reply.send(Err(RequestError::Closed(self.why_closed().unwrap_or_default()))));
         }
@@ -212,8 +212,8 @@ fn progress_line(params: &Value) -> String {
     format!("{counted} {message}").trim().to_owned()
 }
 
-fn refused(error: ErrorObject) -> RequestError {
-    let data = error.data.as_ref().and_then(|data| data.value()).unwrap_or_default();
+fn refused(error: &ErrorObject) -> RequestError {
+    let data = error.data.as_ref().and_then(wire::RawValueText::value).unwrap_or_default();
     let pages = data["elicitations"].as_array().filter(|_| error.code == PAGE_FIRST);
     let pages = pages.into_iter().flatten().take(8).filter_map(|page| {
         let (message, url) = (page["message"].as_str().unwrap_or_default(), page["url"].as_str()?);
@@ -235,7 +235,7 @@ pub struct Client {
 }
 
 struct Link {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     transport: Box<dyn Transport>,
     roots: Vec<String>,
 }
@@ -249,7 +249,7 @@ impl std::fmt::Debug for Client {
 impl Client {
     /// A connection over a transport that is there; `roots` are the addresses of directories that the session works in.
     pub(crate) fn over(
-        (shared, requests): (Arc<Shared>, mpsc::Receiver<ServerRequest>),
+        (shared, requests): (Arc<SharedState>, mpsc::Receiver<ServerRequest>),
         transport: Box<dyn Transport>,
         roots: Vec<String>,
     ) -> Self {
@@ -342,7 +342,7 @@ impl Client {
             params["_meta"]["progressToken"] = id.into();
         }
         let RequestOptions { idle, total, cancel, progress, elicitor } = options;
-        let pending = Pending { reply, progress, elicitor, activity: activity.clone() };
+        let pending = PendingRequest { reply, progress, elicitor, activity: activity.clone() };
         shared.pending().insert(id, pending);
         let mut guard = Guard { link: self.link.clone(), id, over: false, tells: method != "initialize" };
         if let Some(why) = shared.why_closed() {

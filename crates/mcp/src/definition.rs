@@ -13,6 +13,8 @@ use crate::visible::{is_invisible, one_line, stripped};
 const NAME_BYTES: usize = 128;
 /// Bytes of a name that models take.
 const MODEL_NAME_BYTES: usize = 64;
+/// Names of tools of servers begin so.
+pub(crate) const PREFIX: &str = "mcp__";
 /// The members that make a definition: a change of one is another definition.
 const MEMBERS: &[&str] = &["name", "title", "description", "inputSchema", "outputSchema", "annotations"];
 
@@ -66,9 +68,8 @@ impl Definition {
                 "its name must have 1 to 128 bytes and no white space or invisible characters",
             ));
         }
-        let schema = match &value["inputSchema"] {
-            Value::Object(schema) => schema,
-            _ => return Err(issue(name, "it has no inputSchema that is an object")),
+        let Value::Object(schema) = &value["inputSchema"] else {
+            return Err(issue(name, "it has no inputSchema that is an object"));
         };
         let mut schema = schema.clone();
         schema.entry("type").or_insert_with(|| "object".into());
@@ -125,7 +126,7 @@ pub(crate) fn definitions<'a>(
 /// digits, `_` and `-`.
 pub fn tool_name(server: &str, tool: &str) -> String {
     let fit = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' };
-    let name: String = format!("mcp__{server}__{tool}").chars().map(fit).collect();
+    let name: String = format!("{PREFIX}{server}__{tool}").chars().map(fit).collect();
     if name.len() <= MODEL_NAME_BYTES { name } else { distinct(&name, server, tool) }
 }
 

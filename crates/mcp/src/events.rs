@@ -8,7 +8,7 @@ use crate::limits::MESSAGE_BYTES;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct EventError;
 
-/// One event.
+/// What stands between two empty lines; the data may be empty.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct StreamEvent {
     pub(crate) id: Option<String>,

@@ -13,7 +13,7 @@ use reqwest::{Method, Response, StatusCode, Url};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{Client, Shared, Transport};
+use crate::client::{Client, SharedState, Transport};
 use crate::error::{ConfigError, ConnectError, RequestError};
 use crate::events::{EventDecoder, EventError};
 use crate::limits::MESSAGE_BYTES;
@@ -48,7 +48,7 @@ pub(crate) fn connect(
     tokens: Option<Arc<dyn TokenStore>>,
     roots: Vec<String>,
 ) -> Result<Client, ConnectError> {
-    let (shared, requests) = Shared::new();
+    let (shared, requests) = SharedState::new();
     let inner = Arc::new(Inner {
         url: checked(url)?,
         headers: header_map(headers)?,
@@ -100,7 +100,7 @@ struct Agreement {
 struct Inner {
     url: Url,
     headers: HeaderMap,
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     /// Where the login of the server is kept.
     tokens: Option<Arc<dyn TokenStore>>,
     agreement: Mutex<Agreement>,

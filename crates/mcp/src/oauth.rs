@@ -573,14 +573,21 @@ mod tests {
             assert_eq!(tokens.is_for(&Url::parse(url).unwrap()), fits, "{url}");
         }
         let shown = format!("{tokens:?}");
-        assert!(!shown.contains("access-1") && !shown.contains("secret-1") && !shown.contains("refresh-1"), "{shown}");
+        assert!(
+            !shown.contains("access-1") && !shown.contains("secret-1") && !shown.contains("refresh-1"),
+            "{shown}"
+        );
     }
 
     #[test]
     fn addresses_without_encryption_are_refused() {
-        for (url, fits) in
-            [("https://a.b/c", true), ("http://127.0.0.1:1/c", true), ("http://a.b/c", false), ("file:///c", false), ("x", false)]
-        {
+        for (url, fits) in [
+            ("https://a.b/c", true),
+            ("http://127.0.0.1:1/c", true),
+            ("http://a.b/c", false),
+            ("file:///c", false),
+            ("x", false),
+        ] {
             assert_eq!(safe(url).is_ok(), fits, "{url}");
         }
     }

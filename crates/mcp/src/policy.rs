@@ -6,6 +6,7 @@ use futures_util::future::BoxFuture;
 use quipu::{Grant, GrantError, PolicyContext, PolicyError, ToolPolicy, ToolRequest, ToolVerdict};
 use quipu_protocol::Scope;
 
+use crate::definition::PREFIX;
 use crate::source::{McpSource, McpTools};
 use crate::store::Acceptance;
 use crate::visible::one_line;
@@ -71,6 +72,9 @@ impl ToolPolicy for McpPolicy {
         request: &'a ToolRequest<'a>,
         cx: &'a PolicyContext,
     ) -> BoxFuture<'a, Result<ToolVerdict, PolicyError>> {
+        if !request.call.name.starts_with(PREFIX) {
+            return Box::pin(std::future::ready(Ok(ToolVerdict::NoOpinion)));
+        }
         // Whoever is asked about the call is also asked what its server wants to know.
         self.tools.deciders().remember(&request.call.id, cx);
         Box::pin(std::future::ready(Ok(self.verdict(&request.call.name))))

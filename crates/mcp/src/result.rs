@@ -83,7 +83,7 @@ impl Blocks {
                 self.text(&format!("[link to the resource {name}: {uri}]"));
             }
             "audio" => {
-                self.text(&format!("[audio {}: models are not sent audio]", words(&block["mimeType"])))
+                self.text(&format!("[audio {}: models are not sent audio]", words(&block["mimeType"])));
             }
             other => self.text(&format!("[a block of the unknown type {:?}]", one_line(other, 40))),
         }

@@ -13,9 +13,9 @@ use crate::definition::Definition;
 use crate::limits::SEARCH_RESULTS;
 use crate::server::Server;
 
-/// Its name.
+/// What the model calls to search.
 pub(crate) const NAME: &str = "mcp_search";
-/// Bytes of a query.
+/// Longer texts are no words to search for.
 const QUERY_BYTES: usize = 1_000;
 /// Bytes of a description in what it finds.
 const DESCRIPTION: usize = 600;

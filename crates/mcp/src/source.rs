@@ -19,7 +19,7 @@ use crate::server::{Listing, Server, ServerStatus};
 use crate::store::{Acceptance, DefinitionStore};
 use crate::visible::one_line;
 
-/// A server of a session.
+/// A server, and what is known of its tools as far as this session goes.
 #[derive(Debug)]
 struct SessionServer {
     server: Arc<Server>,

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{Client, Shared, Transport};
+use crate::client::{Client, SharedState, Transport};
 use crate::error::{ConnectError, RequestError};
 use crate::limits::{MESSAGE_BYTES, NOISE_LINES, STDERR_BYTES, WRITE};
 use crate::visible::one_line;
@@ -86,7 +86,7 @@ pub(crate) async fn connect(
         Ok(Err(error)) => return Err(failed(error.to_string())),
         Err(error) => return Err(failed(error.to_string())),
     };
-    let (shared, requests) = Shared::new();
+    let (shared, requests) = SharedState::new();
     let (outgoing, waiting) = mpsc::channel(WAITING);
     let (ending, ended) = (CancellationToken::new(), CancellationToken::new());
     let mut tasks = JoinSet::new();
@@ -100,7 +100,7 @@ pub(crate) async fn connect(
 
 struct Pipes {
     outgoing: mpsc::Sender<String>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     ending: CancellationToken,
     ended: CancellationToken,
     /// End with it: the program is killed then.
@@ -132,7 +132,7 @@ impl Transport for Pipes {
 async fn write(
     mut stdin: ChildStdin,
     mut waiting: mpsc::Receiver<String>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     ending: CancellationToken,
 ) {
     loop {
@@ -163,7 +163,7 @@ async fn complain(mut stderr: ChildStderr, complaints: Complaints) {
 }
 
 struct Reader {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     complaints: Complaints,
 }
 
@@ -201,7 +201,7 @@ async fn live(
 }
 
 /// Reads messages, one in each line. Gives what is wrong with them; `None` where the output ended.
-async fn read(stdout: ChildStdout, shared: &Shared) -> Option<String> {
+async fn read(stdout: ChildStdout, shared: &SharedState) -> Option<String> {
     let mut from = BufReader::with_capacity(64 << 10, stdout);
     let (mut line, mut noise) = (Vec::new(), 0_usize);
     loop {
