@@ -237,11 +237,8 @@ mod tests {
 
     #[test]
     fn definitions_that_cannot_be_used_say_why() {
-        let deep = format!(
-            r#"{{"name":"deep","inputSchema":{}{}}}"#,
-            r#"{"a":"#.repeat(10_000),
-            format!("1{}", "}".repeat(10_000))
-        );
+        let (open, close) = (r#"{"a":"#.repeat(10_000), "}".repeat(10_000));
+        let deep = format!(r#"{{"name":"deep","inputSchema":{open}1{close}}}"#);
         assert!(Definition::read(&deep, 1).unwrap_err().why.contains("limit"));
         for (value, why) in [
             (json!({ "inputSchema": {} }), "name"),

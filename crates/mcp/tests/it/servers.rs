@@ -10,7 +10,7 @@ use crate::support::{Bench, LIMIT, find, names, text};
 #[tokio::test]
 async fn tools_of_a_server_are_named_and_called() {
     let bench = Bench::new();
-    let (server, source) = bench.ready("good", json!({})).await;
+    let (server, source) = bench.ready("good", &json!({})).await;
     let ServerStatus::Ready(info) = server.status() else { panic!("{:?}", server.status()) };
     assert_eq!((info.name.as_str(), info.protocol.as_str()), ("test", "2025-11-25"));
     let names = names(&source);
@@ -36,17 +36,17 @@ async fn tools_of_a_server_are_named_and_called() {
 #[tokio::test]
 async fn older_versions_are_spoken_and_unknown_ones_refused() {
     let bench = Bench::new();
-    let (server, _) = bench.ready("good", json!({ "env": { "VERSION": "2024-11-05" } })).await;
+    let (server, _) = bench.ready("good", &json!({ "env": { "VERSION": "2024-11-05" } })).await;
     let ServerStatus::Ready(info) = server.status() else { panic!("{:?}", server.status()) };
     assert_eq!(info.protocol, "2024-11-05");
-    let status = bench.server("old", json!({})).settled(LIMIT).await;
+    let status = bench.server("old", &json!({})).settled(LIMIT).await;
     assert!(matches!(&status, ServerStatus::Waiting(why) if why.contains("\"1999-01-01\"")), "{status:?}");
 }
 
 #[tokio::test]
 async fn progress_is_reported_while_a_call_runs() {
     let bench = Bench::new();
-    let (_server, source) = bench.ready("good", json!({})).await;
+    let (_server, source) = bench.ready("good", &json!({})).await;
     let (output, reports) =
         bench.call_until(&source, "mcp__srv__progress", json!({}), CancellationToken::new()).await;
     assert_eq!((text(&output).as_str(), reports), ("whole", vec!["1/2 half".to_owned()]));
@@ -55,7 +55,7 @@ async fn progress_is_reported_while_a_call_runs() {
 #[tokio::test]
 async fn cancelled_call_ends_at_once_and_the_server_is_told() {
     let bench = Bench::new();
-    let (_server, source) = bench.ready("good", json!({})).await;
+    let (_server, source) = bench.ready("good", &json!({})).await;
     let cancel = CancellationToken::new();
     let stop = async {
         bench.logs("call slow").await;
@@ -71,7 +71,7 @@ async fn cancelled_call_ends_at_once_and_the_server_is_told() {
 #[tokio::test]
 async fn call_without_an_answer_ends_at_its_limit() {
     let bench = Bench::new();
-    let (_server, source) = bench.ready("good", json!({ "timeout": 200 })).await;
+    let (_server, source) = bench.ready("good", &json!({ "timeout": 200 })).await;
     let output = bench.call(&source, "mcp__srv__slow", json!({})).await;
     assert!(output.is_error && text(&output).contains("no answer within 0.2 s"), "{output:?}");
     bench.logs("cancelled ").await;
@@ -80,7 +80,7 @@ async fn call_without_an_answer_ends_at_its_limit() {
 #[tokio::test]
 async fn server_killed_in_mid_call_is_reported_and_restarted() {
     let bench = Bench::new();
-    let (server, source) = bench.ready("good", json!({})).await;
+    let (server, source) = bench.ready("good", &json!({})).await;
     let output = bench.call(&source, "mcp__srv__die", json!({})).await;
     let told = text(&output);
     assert!(output.is_error && told.contains("in the middle of the call"), "{told}");
@@ -95,11 +95,11 @@ async fn server_killed_in_mid_call_is_reported_and_restarted() {
 #[tokio::test]
 async fn server_that_fails_each_time_is_left_alone() {
     let bench = Bench::new();
-    let server = bench.server("crash", json!({}));
+    let server = bench.server("crash", &json!({}));
     let status = server.settled(LIMIT).await;
     let ServerStatus::Waiting(why) = status else { panic!("{status:?}") };
     assert!(why.contains("exit status: 3") && why.contains("no configuration found"), "{why}");
-    let missing = bench.server("good", json!({ "command": "/nowhere/server" }));
+    let missing = bench.server("good", &json!({ "command": "/nowhere/server" }));
     let status = missing.settled(LIMIT).await;
     assert!(matches!(&status, ServerStatus::Waiting(why) if why.contains("/nowhere/server")), "{status:?}");
 }
@@ -107,7 +107,7 @@ async fn server_that_fails_each_time_is_left_alone() {
 #[tokio::test]
 async fn server_that_never_answers_ends_at_its_limit() {
     let bench = Bench::new();
-    let server = bench.server("mute", json!({ "startup_timeout_ms": 300 }));
+    let server = bench.server("mute", &json!({ "startup_timeout_ms": 300 }));
     let status = server.settled(LIMIT).await;
     assert!(matches!(&status, ServerStatus::Waiting(why) if why.contains("within 0.3 s")), "{status:?}");
 }
@@ -115,21 +115,21 @@ async fn server_that_never_answers_ends_at_its_limit() {
 #[tokio::test]
 async fn million_tools_are_refused_and_thousands_cut() {
     let bench = Bench::new();
-    let status = bench.server("million", json!({})).settled(LIMIT).await;
+    let status = bench.server("million", &json!({})).settled(LIMIT).await;
     assert!(matches!(&status, ServerStatus::Waiting(why) if why.contains("more than 16 MiB")), "{status:?}");
-    let (server, source) = bench.ready("thousands", json!({})).await;
+    let (server, source) = bench.ready("thousands", &json!({})).await;
     let listing = server.listing().unwrap();
     assert_eq!((listing.definitions.len(), listing.is_cut), (quipu_mcp::SERVER_TOOLS, true));
     assert_eq!(names(&source), ["mcp_search"]);
     assert!(bench.notices.lock().unwrap().iter().any(|text| text.contains("too many tools")));
-    let status = bench.server("endless", json!({})).settled(LIMIT).await;
+    let status = bench.server("endless", &json!({})).settled(LIMIT).await;
     assert!(matches!(status, ServerStatus::Ready(_)), "{status:?}");
 }
 
 #[tokio::test]
 async fn line_of_a_hundred_megabytes_ends_the_server_and_not_us() {
     let bench = Bench::new();
-    let (_server, source) = bench.ready("good", json!({})).await;
+    let (_server, source) = bench.ready("good", &json!({})).await;
     let output = bench.call(&source, "mcp__srv__long", json!({})).await;
     assert!(output.is_error && text(&output).contains("a message of more than 16 MiB"), "{output:?}");
     let output = bench.call(&source, "mcp__srv__echo", json!({ "text": "again" })).await;
@@ -139,7 +139,7 @@ async fn line_of_a_hundred_megabytes_ends_the_server_and_not_us() {
 #[tokio::test]
 async fn lines_that_are_no_messages_are_borne_up_to_a_limit() {
     let bench = Bench::new();
-    let (_server, source) = bench.ready("greet", json!({})).await;
+    let (_server, source) = bench.ready("greet", &json!({})).await;
     assert_eq!(text(&bench.call(&source, "mcp__srv__utf8", json!({})).await), "after");
     let output = bench.call(&source, "mcp__srv__noise", json!({})).await;
     assert!(output.is_error && text(&output).contains("101 lines in a row"), "{output:?}");
@@ -148,14 +148,14 @@ async fn lines_that_are_no_messages_are_borne_up_to_a_limit() {
 #[tokio::test]
 async fn duplicate_names_and_deep_schemas_leave_the_rest() {
     let bench = Bench::new();
-    let (server, source) = bench.ready("duplicates", json!({})).await;
+    let (server, source) = bench.ready("duplicates", &json!({})).await;
     let listing = server.listing().unwrap();
     assert_eq!((listing.definitions.len(), listing.issues.len()), (3, 1));
     assert_eq!(find(&source, "mcp__srv__same").spec().description, "first");
     let two = names(&source).into_iter().filter(|name| name.starts_with("mcp__srv__a_b_")).count();
     assert_eq!(two, 2, "{:?}", names(&source));
     let bench = Bench::new();
-    let (server, source) = bench.ready("deep", json!({})).await;
+    let (server, source) = bench.ready("deep", &json!({})).await;
     assert_eq!(names(&source), ["mcp__srv__flat"]);
     assert_eq!(server.listing().unwrap().issues.len(), 1);
 }
@@ -163,17 +163,17 @@ async fn duplicate_names_and_deep_schemas_leave_the_rest() {
 #[tokio::test]
 async fn pages_of_tools_are_read_to_the_end() {
     let bench = Bench::new();
-    let (server, _source) = bench.ready("pages", json!({})).await;
+    let (server, _source) = bench.ready("pages", &json!({})).await;
     assert_eq!(server.listing().unwrap().definitions.len(), 13);
     let only = json!({ "enabled_tools": ["echo", "slow"], "disabled_tools": ["slow"] });
-    let (_server, source) = bench.ready("pages", only).await;
+    let (_server, source) = bench.ready("pages", &only).await;
     assert_eq!(names(&source), ["mcp__srv__echo"]);
 }
 
 #[tokio::test]
 async fn hidden_characters_are_noticed_and_stripped() {
     let bench = Bench::new();
-    let (_server, source) = bench.ready("hidden", json!({})).await;
+    let (_server, source) = bench.ready("hidden", &json!({})).await;
     assert_eq!(find(&source, "mcp__srv__add").spec().description, "Adds numbers.");
     assert!(bench.notices.lock().unwrap().iter().any(|text| text.contains("invisible characters")));
 }
@@ -181,7 +181,7 @@ async fn hidden_characters_are_noticed_and_stripped() {
 #[tokio::test]
 async fn changed_tools_are_listed_again_and_old_ones_not_called() {
     let bench = Bench::new();
-    let (server, source) = bench.ready("good", json!({})).await;
+    let (server, source) = bench.ready("good", &json!({})).await;
     let old = find(&source, "mcp__srv__echo");
     let before = quipu::ToolSource::version(&source).number();
     bench.call(&source, "mcp__srv__change", json!({})).await;
@@ -204,10 +204,10 @@ async fn changed_tools_are_listed_again_and_old_ones_not_called() {
 #[tokio::test]
 async fn known_definitions_are_there_before_the_server_is() {
     let bench = Bench::new();
-    let (server, source) = bench.ready("good", json!({})).await;
+    let (server, source) = bench.ready("good", &json!({})).await;
     let before = names(&source);
     drop((server, source));
-    let slow = bench.server("mute", json!({}));
+    let slow = bench.server("mute", &json!({}));
     let source = bench.source(&slow);
     assert_eq!(names(&source), before);
 }
@@ -215,7 +215,7 @@ async fn known_definitions_are_there_before_the_server_is() {
 #[tokio::test]
 async fn search_stands_in_for_many_tools_and_loads_some() {
     let bench = Bench::new();
-    let (_server, source) = bench.ready("many", json!({})).await;
+    let (_server, source) = bench.ready("many", &json!({})).await;
     assert_eq!(names(&source), ["mcp_search"]);
     let spec = find(&source, "mcp_search").spec().clone();
     assert!(spec.description.contains("srv (201 tools)"), "{}", spec.description);
@@ -230,7 +230,7 @@ async fn search_stands_in_for_many_tools_and_loads_some() {
 #[tokio::test]
 async fn programs_end_with_their_source() {
     let bench = Bench::new();
-    let (server, source) = bench.ready("good", json!({})).await;
+    let (server, source) = bench.ready("good", &json!({})).await;
     let log = bench.log();
     let pid: i32 = log.lines().find_map(|line| line.strip_prefix("pid ")).unwrap().parse().unwrap();
     assert!(std::path::Path::new(&format!("/proc/{pid}")).exists());
@@ -246,7 +246,7 @@ async fn programs_end_with_their_source() {
 #[tokio::test]
 async fn calls_of_a_quick_server_are_counted() {
     let bench = Bench::new();
-    let (_server, source) = bench.ready("good", json!({})).await;
+    let (_server, source) = bench.ready("good", &json!({})).await;
     let begun = std::time::Instant::now();
     for _ in 0..100 {
         bench.call(&source, "mcp__srv__echo", json!({ "text": "x" })).await;

@@ -83,7 +83,7 @@ impl Bench {
     }
 
     /// A server that behaves in this way, with more members in its configuration.
-    pub(crate) fn server(&self, mode: &str, more: Value) -> Arc<Server> {
+    pub(crate) fn server(&self, mode: &str, more: &Value) -> Arc<Server> {
         let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/it/server.py");
         let mut members = json!({
             "command": "python3",
@@ -111,7 +111,7 @@ impl Bench {
     }
 
     /// A server of a mode, ready, and its tools.
-    pub(crate) async fn ready(&self, mode: &str, more: Value) -> (Arc<Server>, McpSource) {
+    pub(crate) async fn ready(&self, mode: &str, more: &Value) -> (Arc<Server>, McpSource) {
         let server = self.server(mode, more);
         server.settled(LIMIT).await;
         let source = self.source(&server);
