@@ -165,7 +165,6 @@ impl From<ModeArg> for quipu::PermissionMode {
     }
 }
 
-/// Where the graph is.
 #[derive(Debug, Args, Clone, Default)]
 pub(crate) struct StoreArg {
     /// The store to use instead of $QUIPU_HOME/quipu.db.
@@ -173,7 +172,6 @@ pub(crate) struct StoreArg {
     pub(crate) store: Option<PathBuf>,
 }
 
-/// What is read, and how it is told.
 #[derive(Debug, Args, Clone, Default)]
 pub(crate) struct OutArgs {
     /// Print JSON for programs: one object, or one per line.
@@ -259,6 +257,8 @@ pub(crate) enum Cmd {
     Permissions(PermissionsArgs),
     /// Show and change settings, with the source of each value.
     Config(crate::config::ConfigArgs),
+    /// List, add, remove and test MCP servers, whose tools sessions use.
+    Mcp(crate::mcp::McpArgs),
     /// Check this installation: files, store, shell, credentials.
     Doctor(DoctorArgs),
     /// Hash JSON values as the graph does, for programs that write to a store.

@@ -3,11 +3,13 @@
 use std::io::Write as _;
 
 use clap::{Args, Subcommand};
+use quipu_host::mcp::McpFileUse;
 use quipu_host::settings::{
     Effect, FileChange, KEYS, Key, ProjectUse, SettingError, SettingsFile, StoredSetting,
     project_settings_path, project_to_trust, set_setting, trust_project, unset_setting,
 };
 use quipu_host::{Home, ProblemKind, SettingRow, Settings, Source};
+use quipu_mcp::TransportConfig;
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -279,8 +281,43 @@ async fn edit(home: &Home, of_project: bool) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Files of the project that configure servers; whether there are any.
+fn trust_servers(home: &Home) -> Result<bool, Failure> {
+    let here = current_dir()?;
+    let files = quipu_host::mcp::mcp_files(home, &here).files;
+    let files: Vec<_> = files.iter().filter(|file| file.counts != McpFileUse::User).collect();
+    let mut out = crate::console::stdout();
+    for file in &files {
+        for problem in &file.problems {
+            note(format!("warning: {problem}"));
+        }
+        for (name, config) in &file.servers {
+            let what = match &config.transport {
+                TransportConfig::Stdio { command, args, .. } => format!("runs {command} {}", args.join(" ")),
+                TransportConfig::Http { url, .. } => format!("calls {url}"),
+            };
+            writeln!(out, "server {}  {}", printable(name), printable(what.trim()))?;
+        }
+        if file.servers.is_empty() {
+            continue;
+        }
+        let path = file.path.display();
+        if file.counts == McpFileUse::Accepted {
+            note(format!("{path} was already accepted"));
+        } else {
+            quipu_host::mcp::trust_mcp_file(home, &here, file)?;
+            note(format!("{path} is accepted in its current form; after a change you must accept it again"));
+        }
+    }
+    Ok(files.iter().any(|file| !file.servers.is_empty()))
+}
+
 fn trust(home: &Home) -> Result<(), Failure> {
-    let project = project_to_trust(home, &current_dir()?)?;
+    let has_servers = trust_servers(home)?;
+    let project = match project_to_trust(home, &current_dir()?) {
+        Err(_) if has_servers => return Ok(()),
+        project => project?,
+    };
     let path = project.path.display();
     let mut out = crate::console::stdout();
     for problem in project.problems.iter().filter(|problem| problem.kind != ProblemKind::Untrusted) {

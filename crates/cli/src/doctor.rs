@@ -2,6 +2,7 @@
 
 mod caches;
 mod content;
+mod mcp;
 mod outputs;
 
 use std::io::Write as _;
@@ -78,6 +79,7 @@ pub(crate) async fn run(args: &DoctorArgs) -> Result<(), Failure> {
     let held = content::bytes(&home).await;
     found.extend(content::findings(&home, &held).await);
     found.extend(settings(&home));
+    found.extend(mcp::findings(&home));
     found.push(credentials(&home));
     found.push(permissions(&home));
     found.push(budget(&home).await);

@@ -31,6 +31,7 @@ mod label;
 mod life;
 mod log;
 mod login;
+mod mcp;
 mod merge;
 mod meters;
 mod models;
@@ -169,6 +170,7 @@ pub(crate) async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Auth(args)) => auth::run(args).await,
         Some(Cmd::Permissions(args)) => permissions::run(args),
         Some(Cmd::Config(args)) => config::run(args).await,
+        Some(Cmd::Mcp(args)) => mcp::run(args).await,
         Some(Cmd::Doctor(args)) => doctor::run(args).await,
         Some(Cmd::Hash(args)) => hash::run(args),
         Some(Cmd::Import(args)) => import::run(args).await,

@@ -199,6 +199,11 @@ impl Home {
         self.warn(format!("{}: {problem}", self.settings_path().display()));
     }
 
+    /// What owns programs that sessions leave running.
+    pub(crate) fn processes(&self) -> Arc<ProcessRegistry> {
+        self.processes.clone()
+    }
+
     /// The file of the user's settings.
     pub fn settings_path(&self) -> PathBuf {
         self.dir.join("settings.json")

@@ -26,6 +26,7 @@ mod json;
 mod keys;
 mod listing;
 mod login;
+pub mod mcp;
 mod missing_cwd;
 mod model;
 mod model_choices;

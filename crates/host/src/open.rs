@@ -299,6 +299,18 @@ async fn prepare(
         options.hooks.clone_from(&request.hooks);
         options.hooks.extend(crate::command_hooks::command_hooks(&config.hooks));
     }
+    if replay.is_none() {
+        let wanted = crate::mcp::InstallOptions {
+            home,
+            cwd,
+            sealer: engine.sealer(),
+            last,
+            permissions: permissions.clone(),
+            hidden: settings.env_keys(),
+            keeps: !request.in_memory,
+        };
+        crate::mcp::install(&mut options, wanted);
+    }
     options.history = history_settings(&config, request, replay);
     options.travel = travel_settings(&config, request, replay);
     Ok(SessionPlan { options, permissions, recorder, budget, unpriced })

@@ -72,6 +72,9 @@ pub use embed::{
 };
 pub use google::GoogleGenerativeAi;
 pub use local::LocalServer;
+pub use logins::{
+    Callback as LoginCallback, challenge as code_challenge, pasted as pasted_code, random as random_code,
+};
 pub use logins::{LoginError, LoginMethod, LoginOptions, LoginPrompt, LoginTokens, Logins, PendingLogin};
 pub use mistral::MistralConversations;
 pub use model_sources::{

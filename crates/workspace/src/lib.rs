@@ -33,6 +33,7 @@ mod registry;
 mod restore;
 mod sandbox;
 mod scan;
+mod service;
 mod shell;
 mod temporary;
 mod text;
@@ -61,6 +62,7 @@ pub use scan::{
     CACHES, Changes, Files, FoundPath, GitIndex, GitRefs, MOST_ENTRIES, ScanError, Stamp, changed, git_blobs,
     is_cache, scan, walk,
 };
+pub use service::{Service, ServiceCommand, ServicePipes};
 pub use shell::{ReadyShell, ShellCommand, ShellEnd, ShellError, run_shell};
 pub use temporary::TemporaryDirectory;
 pub use text::Utf8Decoder;

@@ -25,7 +25,7 @@ const DRAWN: &[(&str, &[&str])] = &[
     ("extensions", &["engine"]),
     ("mcp", &["engine"]),
     ("replay", &["engine"]),
-    ("host", &["engine", "archive", "replay", "render"]),
+    ("host", &["engine", "archive", "replay", "render", "mcp"]),
     ("runtime", &["host"]),
     ("tui", &["host"]),
     ("gateway", &["engine"]),
@@ -57,7 +57,7 @@ const IMPURE_LIBRARIES: &[&str] = &[
 
 /// Libraries with one owner, so that their words stay in one place.
 const OWNED_LIBRARIES: &[(&str, &[&str])] =
-    &[("rusqlite", &["store", "testkit"]), ("reqwest", &["providers"])];
+    &[("rusqlite", &["store", "testkit"]), ("reqwest", &["providers", "mcp"])];
 
 pub(crate) fn check(repo: &Repo) -> Vec<Finding> {
     let mut findings = Vec::new();

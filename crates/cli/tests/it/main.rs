@@ -91,6 +91,8 @@ mod look;
 mod machine;
 #[cfg(test)]
 #[cfg(test)]
+mod mcp;
+#[cfg(test)]
 mod merge;
 #[cfg(test)]
 mod missing_cwd;

@@ -10,7 +10,7 @@ use super::{KEYS, Key, ProjectUse};
 use crate::{Failure, Home, PermissionItem, Record};
 
 /// The root of the project that a directory is in: that of its repository, or itself.
-pub(super) fn project_root(cwd: &Path) -> &Path {
+pub(crate) fn project_root(cwd: &Path) -> &Path {
     cwd.ancestors().find(|dir| dir.join(".git").exists()).unwrap_or(cwd)
 }
 
@@ -38,7 +38,7 @@ pub fn project_settings_path(home: &Home, cwd: &Path) -> Result<PathBuf, Failure
 }
 
 /// Whether somebody has accepted the file as it is.
-pub(super) fn is_accepted(record: &Record, file: &Path, bytes: &[u8]) -> bool {
+pub(crate) fn is_accepted(record: &Record, file: &Path, bytes: &[u8]) -> bool {
     // What cannot be read accepts nothing.
     let Ok(project) = record.project() else { return false };
     let hash = content_of(bytes);
@@ -47,7 +47,7 @@ pub(super) fn is_accepted(record: &Record, file: &Path, bytes: &[u8]) -> bool {
     })
 }
 
-fn content_of(bytes: &[u8]) -> String {
+pub(crate) fn content_of(bytes: &[u8]) -> String {
     quipu::history::content_of(bytes).to_string()
 }
 

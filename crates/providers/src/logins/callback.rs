@@ -18,7 +18,7 @@ const CONNECTION: Duration = Duration::from_secs(10);
 const MAX_CONNECTIONS: usize = 16;
 
 /// A listener on this machine for the address that the browser returns to.
-pub(super) struct Callback {
+pub struct Callback {
     listener: TcpListener,
     path: String,
     /// What the browser must bring; `None` where the path itself is the secret.
@@ -26,8 +26,11 @@ pub(super) struct Callback {
 }
 
 impl Callback {
-    /// Listens where `redirect` leads, and gives the address with the port that it got.
-    pub(super) async fn listen(redirect: &str, state: Option<&str>) -> Result<(Self, String), LoginError> {
+    /// Listens where `redirect` leads, and gives the address with the port that it got. The browser must bring `state`.
+    ///
+    /// # Errors
+    /// `Callback` where the address is not on this machine, or nobody can listen there.
+    pub async fn listen(redirect: &str, state: Option<&str>) -> Result<(Self, String), LoginError> {
         let failed = |why: String| LoginError::Callback { address: redirect.to_owned(), why };
         let mut url = Url::parse(redirect).map_err(|error| failed(error.to_string()))?;
         if url.scheme() != "http" || !crate::net::is_loopback(url.host_str().unwrap_or_default()) {
@@ -45,7 +48,10 @@ impl Callback {
     }
 
     /// The code that the browser brings. Requests that are not from this login get an error page and change nothing.
-    pub(super) async fn code(&self) -> Result<String, LoginError> {
+    ///
+    /// # Errors
+    /// `Denied` where the browser brings a no.
+    pub async fn code(&self) -> Result<String, LoginError> {
         let mut connections = JoinSet::new();
         loop {
             tokio::select! {

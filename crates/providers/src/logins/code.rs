@@ -11,7 +11,10 @@ use super::LoginError;
 const MAX_PASTE: usize = 16 << 10;
 
 /// 32 bytes that nobody can guess, as letters, digits, `-` and `_`.
-pub(crate) fn random() -> Result<String, LoginError> {
+///
+/// # Errors
+/// Where the system has no random numbers.
+pub fn random() -> Result<String, LoginError> {
     let mut bytes = [0; 32];
     let random = rustls::crypto::ring::default_provider().secure_random;
     random.fill(&mut bytes).map_err(|_| LoginError::Unreachable {
@@ -23,12 +26,15 @@ pub(crate) fn random() -> Result<String, LoginError> {
 }
 
 /// What goes to the authorization server in place of the verifier (RFC 7636, S256).
-pub(super) fn challenge(verifier: &str) -> String {
+pub fn challenge(verifier: &str) -> String {
     URL_SAFE_NO_PAD.encode(Sha256::digest(verifier.as_bytes()))
 }
 
 /// The code in what a person pasted: the whole address that the browser shows, its query, `CODE#STATE`, or the code.
-pub(super) fn pasted(text: &str, state: &str) -> Result<String, LoginError> {
+///
+/// # Errors
+/// `NoCode` or `ForeignCode` for another text, `Denied` for a no.
+pub fn pasted(text: &str, state: &str) -> Result<String, LoginError> {
     let text = text.trim();
     if text.is_empty() || text.len() > MAX_PASTE {
         return Err(LoginError::NoCode);

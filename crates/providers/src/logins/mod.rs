@@ -15,7 +15,8 @@ mod rows;
 mod sent;
 mod tokens;
 
-pub(crate) use code::random;
+pub use callback::Callback;
+pub use code::{challenge, pasted, random};
 pub use error::LoginError;
 pub(crate) use pending::DOMAIN;
 pub use pending::{LoginOptions, LoginPrompt, PendingLogin};
