@@ -7,10 +7,12 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use quipu_store::Speaker;
 
 mod help;
+mod import;
 mod model;
 mod travel;
 
 pub(crate) use help::{END_OF_ALL, HelpArgs};
+pub(crate) use import::ImportArgs;
 pub(crate) use model::ModelArgs;
 pub(crate) use travel::*;
 
@@ -255,6 +257,8 @@ pub(crate) enum Cmd {
     Permissions(PermissionsArgs),
     /// Show and change settings, with the source of each value.
     Config(crate::config::ConfigArgs),
+    /// List skills, templates and rules files: where they lie, what they cost, which are not used.
+    Skills(crate::skills::SkillsArgs),
     /// Check this installation: files, store, shell, credentials.
     Doctor(DoctorArgs),
     /// Hash JSON values as the graph does, for programs that write to a store.
@@ -742,28 +746,6 @@ pub(crate) enum ExportFormat {
     Html,
     /// For programs: one object with every node
     Json,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ImportArgs {
-    /// The agent, or the export of an account (a ZIP file or its unpacked folder). Default: lists what all agents
-    /// keep on this machine and asks.
-    #[arg(value_name = "AGENT|FILE")]
-    pub(crate) agent: Option<String>,
-    /// A session file, an export, or a directory of them. Default: where that agent keeps its sessions.
-    #[arg(value_name = "PATH")]
-    pub(crate) path: Option<PathBuf>,
-    /// Do not ask.
-    #[arg(long, short)]
-    pub(crate) yes: bool,
-    /// Only print what would be imported.
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// Keep importing what is written, until Ctrl-C.
-    #[arg(long, conflicts_with = "dry_run")]
-    pub(crate) watch: bool,
-    #[command(flatten)]
-    pub(crate) out: OutArgs,
 }
 
 #[derive(Debug, Args)]

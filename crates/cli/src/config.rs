@@ -70,7 +70,7 @@ enum ConfigAction {
         #[arg(long)]
         project: bool,
     },
-    /// Show what the settings of this project change, and accept them in their current form.
+    /// Show what this project brings along (settings, skills, templates, rules) and accept it in its current form.
     Trust,
 }
 
@@ -280,7 +280,30 @@ async fn edit(home: &Home, of_project: bool) -> Result<(), Failure> {
 }
 
 fn trust(home: &Home) -> Result<(), Failure> {
-    let project = project_to_trust(home, &current_dir()?)?;
+    let cwd = current_dir()?;
+    let Some(resources) = quipu_host::resources::project_resources(home, &cwd) else {
+        return trust_settings(home, &cwd);
+    };
+    let mut out = crate::console::stdout();
+    for row in resources.rows() {
+        writeln!(out, "{}", printable(&row))?;
+    }
+    if project_settings_path(home, &cwd).is_ok_and(|path| path.exists()) {
+        trust_settings(home, &cwd)?;
+    }
+    let was_accepted = quipu_host::resources::project_decision(home, &resources) == Some(true);
+    quipu_host::resources::trust_resources(home, &resources)?;
+    let root = resources.root.display();
+    note(if was_accepted {
+        format!("the skills, templates and rules of {root} were already accepted")
+    } else {
+        format!("the skills, templates and rules of {root} are used from now on; Quipu asks again when a program in them changes")
+    });
+    Ok(())
+}
+
+fn trust_settings(home: &Home, cwd: &std::path::Path) -> Result<(), Failure> {
+    let project = project_to_trust(home, cwd)?;
     let path = project.path.display();
     let mut out = crate::console::stdout();
     for problem in project.problems.iter().filter(|problem| problem.kind != ProblemKind::Untrusted) {

@@ -51,6 +51,8 @@ mod serve;
 mod session_command;
 mod sessions;
 mod show;
+mod skills;
+mod slash;
 mod svg;
 mod terminal;
 mod tobe;
@@ -169,6 +171,7 @@ pub(crate) async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Auth(args)) => auth::run(args).await,
         Some(Cmd::Permissions(args)) => permissions::run(args),
         Some(Cmd::Config(args)) => config::run(args).await,
+        Some(Cmd::Skills(args)) => skills::run(args),
         Some(Cmd::Doctor(args)) => doctor::run(args).await,
         Some(Cmd::Hash(args)) => hash::run(args),
         Some(Cmd::Import(args)) => import::run(args).await,

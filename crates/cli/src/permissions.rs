@@ -75,6 +75,11 @@ fn list(record: &Record, json: bool) -> Result<(), Failure> {
                 PermissionItem::Grant { tool, subject } => (tool.as_str(), subject.as_str()),
                 PermissionItem::Rules { path, .. } => ("rules", path.as_str()),
                 PermissionItem::Settings { path, .. } => ("settings", path.as_str()),
+                PermissionItem::Resources { path, used: true, .. } => ("skills", path.as_str()),
+                PermissionItem::Resources { path, used: false, .. } => {
+                    cache = format!("{path} (not used)");
+                    ("skills", cache.as_str())
+                }
                 PermissionItem::Cache { variable, path, write } => {
                     let how = if *write { "written by commands" } else { "kept separate" };
                     cache = format!("{variable}={path} ({how})");

@@ -38,6 +38,7 @@ mod outputs;
 mod permissions;
 mod prompt;
 mod request;
+pub mod resources;
 mod rules;
 mod sandbox;
 mod saved;

@@ -134,6 +134,8 @@ mod session_file;
 #[cfg(test)]
 mod signals;
 #[cfg(test)]
+mod skills;
+#[cfg(test)]
 mod slash;
 #[cfg(test)]
 mod stays;

@@ -29,7 +29,7 @@ pub(crate) use self::cache::Cache;
 pub use self::keep::{FileChange, SettingError, SettingsFile, StoredSetting, set_setting, unset_setting};
 use self::layer::Layer;
 pub use self::layer::{Problem, ProblemKind, Source};
-pub(crate) use self::project::{Decision, ask_project_hooks};
+pub(crate) use self::project::{Decision, ask_project_hooks, project_root};
 pub use self::project::{project_settings_path, project_to_trust, trust_project};
 pub use self::publish::{settings_schema, settings_table};
 pub use self::table::{Effect, Item, KEYS, Key, Kind, ProjectUse};

@@ -10,7 +10,7 @@ use super::{KEYS, Key, ProjectUse};
 use crate::{Failure, Home, PermissionItem, Record};
 
 /// The root of the project that a directory is in: that of its repository, or itself.
-pub(super) fn project_root(cwd: &Path) -> &Path {
+pub(crate) fn project_root(cwd: &Path) -> &Path {
     cwd.ancestors().find(|dir| dir.join(".git").exists()).unwrap_or(cwd)
 }
 

@@ -189,6 +189,13 @@ impl State {
                     row(true, "Let them write there", "you and other projects use what they write"),
                 ],
             ),
+            Question::Resources => (
+                "Use what this project brings along?",
+                vec![
+                    row(false, "Do not use it", "does not ask again until its programs change"),
+                    row(true, "Use it", "you trust who wrote this project"),
+                ],
+            ),
         };
         let (otherwise, asked) = (open.clone(), question);
         let chosen = move |state: &mut Self, yes, effects: &mut Vec<Effect>| {
