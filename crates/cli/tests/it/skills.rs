@@ -62,7 +62,7 @@ fn skills_of_every_agent_are_listed_and_cost_little() {
 }
 
 #[test]
-fn ten_skills_keep_prompt_and_tools_below_six_kilobytes() {
+fn ten_skills_add_little_to_prompt_and_tools() {
     let world = World::says("Well.");
     for at in 0..10 {
         skill(&world, "home/.quipu/skills", &format!("skill-{at}"), &"d".repeat(200));
@@ -71,9 +71,8 @@ fn ten_skills_keep_prompt_and_tools_below_six_kilobytes() {
     let body: Value = world.requests().last().unwrap().json();
     let tools = body["tools"].to_string().len();
     let prompt = system(&world).len();
-    eprintln!("prompt {prompt}, tools {tools}");
-    assert!(prompt < 4_000, "{prompt}");
-    assert!(prompt + tools <= 6 << 10, "{prompt} + {tools}");
+    assert!(prompt <= 3_000, "{prompt}");
+    assert!(prompt + tools <= 6_600, "{prompt} + {tools}");
 }
 
 #[test]
