@@ -26,6 +26,7 @@ mod hash;
 mod help;
 mod home;
 mod import;
+mod import_settings;
 mod input;
 mod label;
 mod life;

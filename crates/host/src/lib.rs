@@ -47,6 +47,7 @@ pub mod search;
 mod semantic;
 mod session_file;
 pub mod settings;
+pub mod setup;
 mod sources;
 mod state_file;
 mod suggestions;

@@ -24,6 +24,9 @@ pub(crate) struct ImportArgs {
     /// Keep importing what is written, until Ctrl-C.
     #[arg(long, conflicts_with = "dry_run")]
     pub(crate) watch: bool,
+    /// Take over settings instead of sessions: of `pi`, `claude-code`, `codex`, or of all. Says what has no counterpart.
+    #[arg(long, conflicts_with_all = ["watch", "path", "yes"])]
+    pub(crate) settings: bool,
     #[command(flatten)]
     pub(crate) out: OutArgs,
 }

@@ -70,6 +70,8 @@ mod identity;
 #[cfg(test)]
 mod import_kill;
 #[cfg(test)]
+mod import_settings;
+#[cfg(test)]
 mod input;
 #[cfg(test)]
 mod kill;

@@ -199,6 +199,13 @@ fn terminal_asks_once_about_a_project() {
     terminal.types(CTRL_D);
     assert_eq!(terminal.ends(), Some(0));
     assert_eq!(said(&world), "Ship it.");
+    // On the command line of the terminal it is the same.
+    world.server.push(Answer::new().text("Once more.").reply());
+    let mut terminal = Terminal::open(&world, &["/ship"]);
+    terminal.shows("Once more.");
+    terminal.types(CTRL_D);
+    assert_eq!(terminal.ends(), Some(0));
+    assert_eq!(said(&world), "Ship it.");
     answers(&world, 1);
     world.run(&["-p", "hello"]).ok();
     assert!(system(&world).contains("- inside: "));

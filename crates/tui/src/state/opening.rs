@@ -227,6 +227,10 @@ impl State {
 
     pub(crate) fn say_what_waits(&mut self, effects: &mut Vec<Effect>) {
         for (input, text, when) in std::mem::take(&mut self.outbox.waiting) {
+            if let Some(line) = Self::other_line(&text) {
+                Self::run_or_say(line, input, text, when, effects);
+                continue;
+            }
             self.linear.iter_mut().for_each(|linear| linear.sent = true);
             self.outbox.unsent.push_back(text.clone());
             let command = Command::Prompt { input, when };
