@@ -297,7 +297,9 @@ fn trust(home: &Home) -> Result<(), Failure> {
     note(if was_accepted {
         format!("the skills, templates and rules of {root} were already accepted")
     } else {
-        format!("the skills, templates and rules of {root} are used from now on; Quipu asks again when a program in them changes")
+        format!(
+            "the skills, templates and rules of {root} are used from now on; Quipu asks again when a program in them changes"
+        )
     });
     Ok(())
 }

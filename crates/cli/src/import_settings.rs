@@ -60,7 +60,9 @@ fn line(report: &SetupReport) -> String {
     let at = format!("{}:{}", report.file.display(), report.line);
     let key = if report.key.is_empty() { String::new() } else { format!("{}: ", report.key) };
     let what = match &report.outcome {
-        SetupOutcome::Set { ours, value } => format!("{ours} = {}", one_line(&crate::config::in_words(value), 100)),
+        SetupOutcome::Set { ours, value } => {
+            format!("{ours} = {}", one_line(&crate::config::in_words(value), 100))
+        }
         SetupOutcome::Same { ours } => format!("{ours} is so already"),
         SetupOutcome::Kept { ours } => format!("{ours} stays as you set it"),
         SetupOutcome::Left(why) | SetupOutcome::Note(why) => why.clone(),

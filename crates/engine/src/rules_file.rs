@@ -120,7 +120,8 @@ impl RulesReader {
         depth: usize,
     ) {
         if content.is_cut {
-            self.problems.push(format!("{} is larger than 1 MiB; only its beginning is loaded", path.display()));
+            self.problems
+                .push(format!("{} is larger than 1 MiB; only its beginning is loaded", path.display()));
         }
         let named = mentioned_files(&content.text);
         self.rules.push(Rules { path: path.to_owned(), text: content.text, trust });
@@ -136,7 +137,9 @@ impl RulesReader {
             }
             let limit = self.limit(depth);
             let refused = if !bounds.allows(&found) {
-                Some("it is outside the project; to load it, add its directory to `rules.above` in settings.json")
+                Some(
+                    "it is outside the project; to load it, add its directory to `rules.above` in settings.json",
+                )
             } else {
                 limit
             };
@@ -237,7 +240,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         write(&root.join(".git/HEAD"), "");
-        write(&root.join("CLAUDE.md"), "See @docs/a.md, and `@docs/code.md`.\n```\n@docs/code.md\n```\nwrite to a@b.md");
+        write(
+            &root.join("CLAUDE.md"),
+            "See @docs/a.md, and `@docs/code.md`.\n```\n@docs/code.md\n```\nwrite to a@b.md",
+        );
         write(&root.join("docs/a.md"), "@../CLAUDE.md @b.md @a.md @missing.md @someone");
         write(&root.join("docs/b.md"), "end");
         write(&root.join("docs/code.md"), "never");

@@ -56,8 +56,7 @@ pub(crate) async fn accepted_rules(
             continue;
         }
         let bytes = bytes_of(&one.path).unwrap_or_default();
-        let Some(session) = quipu::history::made_by_command(store, &one.path, &bytes).await?
-        else {
+        let Some(session) = quipu::history::made_by_command(store, &one.path, &bytes).await? else {
             kept.push(one);
             continue;
         };

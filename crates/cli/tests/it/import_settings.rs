@@ -38,7 +38,8 @@ fn settings_of_an_agent_become_ours_and_the_rest_is_named() {
     put(&world, "home/.claude.json", &servers.to_string());
     let before = std::fs::read_to_string(world.path("home/.quipu/settings.json")).unwrap();
 
-    let planned = world.run(&["import", "--settings", "claude-code", "--dry-run", "--json"]).ok().json_lines();
+    let planned =
+        world.run(&["import", "--settings", "claude-code", "--dry-run", "--json"]).ok().json_lines();
     assert_eq!(std::fs::read_to_string(world.path("home/.quipu/settings.json")).unwrap(), before);
     assert!(!world.path("home/.quipu/mcp.json").exists());
 
@@ -48,11 +49,20 @@ fn settings_of_an_agent_become_ours_and_the_rest_is_named() {
         let told = [ran.text(), ran.err.clone()].concat();
         assert!(!told.contains(secret), "{told}");
     }
-    let line_of = |part: &str| 1 + format!("{theirs:#}").lines().position(|line| line.contains(part)).unwrap();
-    let row = |key: &str| planned.iter().find(|row| row["key"] == key).unwrap_or_else(|| panic!("{key}: {planned:?}"));
+    let line_of =
+        |part: &str| 1 + format!("{theirs:#}").lines().position(|line| line.contains(part)).unwrap();
+    let row = |key: &str| {
+        planned.iter().find(|row| row["key"] == key).unwrap_or_else(|| panic!("{key}: {planned:?}"))
+    };
     assert_eq!(row("model")["setting"], "defaultModel");
-    for (key, part) in [("env", "\"env\""), ("spinnerTips", "spinnerTips"), ("hooks.Notification", "Notification")] {
-        assert_eq!((&row(key)["outcome"], &row(key)["line"]), (&json!("left"), &json!(line_of(part))), "{key}");
+    for (key, part) in
+        [("env", "\"env\""), ("spinnerTips", "spinnerTips"), ("hooks.Notification", "Notification")]
+    {
+        assert_eq!(
+            (&row(key)["outcome"], &row(key)["line"]),
+            (&json!("left"), &json!(line_of(part))),
+            "{key}"
+        );
     }
     assert!(planned.iter().all(|row| row["key"] != "numStartups"), "{planned:?}");
     let settings = ours(&world, "settings.json");
@@ -65,7 +75,9 @@ fn settings_of_an_agent_become_ours_and_the_rest_is_named() {
     assert_eq!(mode(&world.path("home/.quipu/mcp.json")), 0o600);
 
     // Again: nothing changes.
-    let files = || ["settings.json", "mcp.json"].map(|name| std::fs::read(world.path("home/.quipu").join(name)).unwrap());
+    let files = || {
+        ["settings.json", "mcp.json"].map(|name| std::fs::read(world.path("home/.quipu").join(name)).unwrap())
+    };
     let written = files();
     let again = world.run(&["import", "--settings", "claude-code", "--json"]).ok().json_lines();
     assert_eq!(files(), written);
@@ -73,10 +85,18 @@ fn settings_of_an_agent_become_ours_and_the_rest_is_named() {
 }
 
 #[test]
-fn what_the_user_set_stays() {
+fn settings_of_the_user_stay_as_they_are() {
     let world = World::new([]);
-    put(&world, "home/.codex/config.toml", "model = \"gpt-5\"\nmodel_reasoning_effort = \"none\"\n\n[mcp_servers.docs]\nurl = \"https://example.com/mcp\"\nbearer_token_env_var = \"DOCS\"\n");
-    put(&world, "home/.pi/agent/settings.json", r#"{"defaultProvider":"testing","defaultModel":"test-1","retry":{"maxRetries":7,"other":1},"theme":"neon"}"#);
+    put(
+        &world,
+        "home/.codex/config.toml",
+        "model = \"gpt-5\"\nmodel_reasoning_effort = \"none\"\n\n[mcp_servers.docs]\nurl = \"https://example.com/mcp\"\nbearer_token_env_var = \"DOCS\"\n",
+    );
+    put(
+        &world,
+        "home/.pi/agent/settings.json",
+        r#"{"defaultProvider":"testing","defaultModel":"test-1","retry":{"maxRetries":7,"other":1},"theme":"neon"}"#,
+    );
     world.run(&["config", "set", "defaultThinkingLevel", "low"]).ok();
     let ran = world.run(&["import", "--settings"]).ok();
     let text = ran.text();
@@ -85,7 +105,10 @@ fn what_the_user_set_stays() {
     assert!(text.contains("settings.json:1  theme: theme has no such value"), "{text}");
     let settings = ours(&world, "settings.json");
     assert_eq!(settings["defaultModel"], "testing/test-1");
-    assert_eq!((&settings["defaultThinkingLevel"], &settings["retry"]["maxRetries"]), (&json!("low"), &json!(7)));
+    assert_eq!(
+        (&settings["defaultThinkingLevel"], &settings["retry"]["maxRetries"]),
+        (&json!("low"), &json!(7))
+    );
     assert!(text.contains("defaultModel stays as you set it"), "the first one counts: {text}");
     let docs = &ours(&world, "mcp.json")["mcpServers"]["docs"];
     assert_eq!(docs["headers"]["Authorization"], "Bearer ${DOCS}");

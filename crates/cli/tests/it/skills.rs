@@ -101,8 +101,16 @@ fn skill_is_read_by_the_model_and_given_by_a_person() {
 #[test]
 fn templates_take_arguments_in_every_front() {
     let world = World::new([]);
-    put(&world, "home/.pi/agent/prompts/fix.md", "---\nargument-hint: <issue>\n---\nFix $1 and ${2:-nothing}: $@");
-    put(&world, "home/.claude/commands/git/commit.md", "State: !`git status`\nCommit $ARGUMENTS, see @notes.txt");
+    put(
+        &world,
+        "home/.pi/agent/prompts/fix.md",
+        "---\nargument-hint: <issue>\n---\nFix $1 and ${2:-nothing}: $@",
+    );
+    put(
+        &world,
+        "home/.claude/commands/git/commit.md",
+        "State: !`git status`\nCommit $ARGUMENTS, see @notes.txt",
+    );
     put(&world, "home/.codex/prompts/plan.md", "Plan $FILE for $$5.");
     world.file("notes.txt", "the notes");
     let run = |line: &str| {
@@ -135,7 +143,12 @@ fn hostile_files_are_named_and_the_rest_is_used() {
     skill(&world, "home/.quipu/skills", "good", "A good one.");
     answers(&world, 1);
     let ran = world.run(&["-p", "hello"]).ok();
-    for part in ["large.md is not used: it is larger than 256 KiB", "broken.md is not used: line", "half/SKILL.md", "binary.md"] {
+    for part in [
+        "large.md is not used: it is larger than 256 KiB",
+        "broken.md is not used: line",
+        "half/SKILL.md",
+        "binary.md",
+    ] {
         assert!(ran.err.contains(part), "{part} in {}", ran.err);
     }
     assert!(system(&world).contains("- good: A good one."));
@@ -153,10 +166,17 @@ fn project_is_used_once_a_person_trusts_it() {
     put(&world, "work/AGENTS.md", "Open rule.");
     answers(&world, 1);
     let ran = world.run(&["-p", "/ship"]).ok();
-    assert!(ran.err.contains("3 skills, templates and rules of") && ran.err.contains("quipu config trust"), "{}", ran.err);
+    assert!(
+        ran.err.contains("3 skills, templates and rules of") && ran.err.contains("quipu config trust"),
+        "{}",
+        ran.err
+    );
     assert_eq!(said(&world), "/ship");
     let text = system(&world);
-    assert!(text.contains("Open rule.") && !text.contains("Hidden rule") && !text.contains("inside"), "{text}");
+    assert!(
+        text.contains("Open rule.") && !text.contains("Hidden rule") && !text.contains("inside"),
+        "{text}"
+    );
     let rows = world.run(&["skills", "--json"]).ok().json_lines();
     assert!(rows.iter().any(|row| row["name"] == "inside" && row["used"] == false), "{rows:?}");
     // A person sees what it is and accepts it.
@@ -226,7 +246,8 @@ fn rules_of_other_agents_count_once() {
     assert!(ran.err.contains("outside.md, which is not loaded: it is outside the project"), "{}", ran.err);
     let text = system(&world);
     let order = ["Ours.", "Of Pi.", "Of Claude.", "Imported.", "Of the project.", "Local."];
-    let places: Vec<_> = order.iter().map(|part| text.find(part).unwrap_or_else(|| panic!("{part} in {text}"))).collect();
+    let places: Vec<_> =
+        order.iter().map(|part| text.find(part).unwrap_or_else(|| panic!("{part} in {text}"))).collect();
     assert!(places.is_sorted(), "{places:?} in {text}");
     assert_eq!(text.matches("Ours.").count(), 1);
     assert!(!text.contains("Outside."));

@@ -13,10 +13,11 @@ use super::places::ResourceScope;
 use super::set::ResourceSet;
 use super::skill::Skill;
 use super::template::{Template, TemplateOrigin};
-use crate::commands::{CommandCall, CommandHandler, CommandRegistry};
 use crate::Failure;
+use crate::commands::{CommandCall, CommandHandler, CommandRegistry};
 
-const SOURCES: [&str; 5] = ["your skill", "skill of the project", "your template", "template of the project", "template"];
+const SOURCES: [&str; 5] =
+    ["your skill", "skill of the project", "your template", "template of the project", "template"];
 
 /// Offers the skills and templates of a set in place of those that were offered before. What has its name already is not offered; why, for
 /// people.

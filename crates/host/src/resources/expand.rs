@@ -41,7 +41,11 @@ impl Arguments {
                 '"' | '\'' if opens && close_of(behind, letter).is_some() => {
                     let end = close_of(behind, letter).unwrap_or_default();
                     in_word = true;
-                    if letter == '"' { unescape(&behind[..end], &mut word) } else { word.push_str(&behind[..end]) }
+                    if letter == '"' {
+                        unescape(&behind[..end], &mut word)
+                    } else {
+                        word.push_str(&behind[..end])
+                    }
                     &behind[end + 1..]
                 }
                 '\\' if behind.starts_with([' ', '"', '\'', '\\']) => {
@@ -74,7 +78,8 @@ impl Arguments {
 
     /// Words from a number on, counted from 1, as one text.
     fn from(&self, first: usize, count: usize) -> String {
-        let words: Vec<&str> = self.words.iter().skip(first.max(1) - 1).take(count).map(String::as_str).collect();
+        let words: Vec<&str> =
+            self.words.iter().skip(first.max(1) - 1).take(count).map(String::as_str).collect();
         words.join(" ")
     }
 }
@@ -115,7 +120,7 @@ enum Slot<'a> {
     Raw,
     /// Words from a number on, so many.
     Slice(usize, usize),
-    /// The one of a name.
+    /// The value of `NAME=VALUE`, or the word whose position has this name.
     Name(&'a str),
 }
 
@@ -217,7 +222,11 @@ fn slot(text: &str) -> Option<(Slot<'_>, Option<&str>, usize)> {
     // Counted from 0.
     if let Some(number) = rest[length..].strip_prefix('[').filter(|_| name == "ARGUMENTS") {
         let end = number.find(']')?;
-        return Some((Slot::Word(number[..end].parse::<usize>().ok()?.checked_add(1)?), None, 1 + length + end + 2));
+        return Some((
+            Slot::Word(number[..end].parse::<usize>().ok()?.checked_add(1)?),
+            None,
+            1 + length + end + 2,
+        ));
     }
     Some((named(name)?, None, 1 + length))
 }
@@ -267,7 +276,8 @@ fn next_command(text: &str) -> Option<(usize, &str, usize)> {
             let lines = &behind[start + 1..start + 1 + end];
             return Some((line.len(), lines.trim(), at + 1 + start + 1 + end + 4));
         }
-        let is_apart = before.is_empty() || before.ends_with(|c: char| c.is_whitespace() || "([:\"'".contains(c));
+        let is_apart =
+            before.is_empty() || before.ends_with(|c: char| c.is_whitespace() || "([:\"'".contains(c));
         if is_apart
             && let Some(command) = behind.strip_prefix('`')
             && let Some(end) = command.find('`')
@@ -380,7 +390,12 @@ mod tests {
     #[test]
     fn commands_are_left_to_the_model() {
         let text = with_commands("Status: !`git status`\n```!\ngit diff\ngit log\n```\nwow!`no` `!x`");
-        assert!(text.starts_with("Status: [output of `git status`]\n[output of `git diff\ngit log`]\nwow!`no` `!x`"), "{text}");
+        assert!(
+            text.starts_with(
+                "Status: [output of `git status`]\n[output of `git diff\ngit log`]\nwow!`no` `!x`"
+            ),
+            "{text}"
+        );
         assert!(text.contains("run these commands with the tool `bash`"));
         for plain in ["hey! `x`", "!", "!``", "no", "```!"] {
             assert_eq!(with_commands(plain), plain);

@@ -70,7 +70,8 @@ fn enter(
     }
     seen.push(real);
     let Ok(entries) = std::fs::read_dir(directory) else { return true };
-    let mut names: Vec<_> = entries.take(*left + 1).filter_map(|entry| Some(entry.ok()?.file_name())).collect();
+    let mut names: Vec<_> =
+        entries.take(*left + 1).filter_map(|entry| Some(entry.ok()?.file_name())).collect();
     names.sort_unstable();
     let mut is_whole = true;
     for name in names {
@@ -119,7 +120,9 @@ mod tests {
 
     #[test]
     fn names_become_what_can_be_typed() {
-        for (name, expect) in [("PDF Tools", "pdf-tools"), ("a--b_", "a-b_"), ("é!x", "x"), ("--", ""), ("a/b", "a-b")] {
+        for (name, expect) in
+            [("PDF Tools", "pdf-tools"), ("a--b_", "a-b_"), ("é!x", "x"), ("--", ""), ("a/b", "a-b")]
+        {
             assert_eq!(slug(name), expect, "{name}");
         }
         assert_eq!(in_one_line("a\n  b\u{1b}[2J c", 5), "a b[…");

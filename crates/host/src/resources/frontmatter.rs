@@ -6,13 +6,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Names at most.
+/// More of them are an error.
 const MOST_NAMES: usize = 100;
 
 /// The name whose value is text in any case.
 pub(super) const HINT: &str = "argument-hint";
 
-/// A value.
+/// What stands behind a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum FieldValue {
     Text(String),
@@ -149,7 +149,11 @@ impl<'a> Lines<'a> {
     fn value(&mut self, first: &'a str) -> Result<FieldValue, FrontmatterError> {
         let folds = first.starts_with('>');
         if folds || first.starts_with('|') {
-            if first[1..].trim_start_matches(['+', '-']).split('#').next().is_some_and(|rest| !rest.trim().is_empty())
+            if first[1..]
+                .trim_start_matches(['+', '-'])
+                .split('#')
+                .next()
+                .is_some_and(|rest| !rest.trim().is_empty())
             {
                 return self.error("only `|`, `>` and `-` or `+` after them are read");
             }
@@ -247,7 +251,8 @@ impl<'a> Lines<'a> {
     /// A list in square brackets, in one line.
     fn flow_list(&mut self, first: &str) -> Result<FieldValue, FrontmatterError> {
         let text = without_comment(first);
-        let Some(mut rest) = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).map(str::trim) else {
+        let Some(mut rest) = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).map(str::trim)
+        else {
             return self.error("the list is not closed by `]` in this line");
         };
         let mut items = Vec::new();
@@ -356,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_supported_names_its_line() {
+    fn frontmatter_that_is_not_read_names_its_line() {
         for (text, line) in [
             ("---\nname: a\n", 1),
             ("---\nname a\n---\n", 2),

@@ -59,7 +59,8 @@ fn render(skills: &[&Skill], most: usize) -> String {
         }
         let below = skill.path.strip_prefix(&skill.place).unwrap_or(&skill.path);
         let is_usual = below == Path::new(&skill.name).join(SKILL_FILE);
-        let at = if is_usual { String::new() } else { format!(" ({})", neutral(&below.display().to_string())) };
+        let at =
+            if is_usual { String::new() } else { format!(" ({})", neutral(&below.display().to_string())) };
         let mut description = neutral(&skill.description);
         if let Some((end, _)) = description.char_indices().nth(most) {
             description.truncate(end);
@@ -99,7 +100,10 @@ impl SkillsSource {
         let notice = (user.is_cut || project.is_cut).then(|| {
             let dropped = user.dropped + project.dropped;
             let and = if dropped > 0 { format!(", and {dropped} are left out") } else { String::new() };
-            format!("the descriptions of skills exceed {} KiB of the system prompt and are cut{and}", SKILLS_BUDGET >> 10)
+            format!(
+                "the descriptions of skills exceed {} KiB of the system prompt and are cut{and}",
+                SKILLS_BUDGET >> 10
+            )
         });
         let section = |id: &str, text: String, trust| Section { id: id.to_owned(), text, trust };
         let sections = [

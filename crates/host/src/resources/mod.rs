@@ -24,8 +24,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub use listing::SKILLS_BUDGET;
 pub(crate) use listing::SkillsSource;
 pub(crate) use nested::NestedRules;
-pub(crate) use places::UserBases;
 pub use places::ResourceScope;
+pub(crate) use places::UserBases;
 pub use rule_list::found_rules;
 pub(crate) use rule_list::rules_above;
 pub use set::ResourceSet;
@@ -125,7 +125,8 @@ pub(crate) fn readable(home: &Home) -> Vec<PathBuf> {
         directories.extend(place.path.canonicalize());
         let entries = std::fs::read_dir(&place.path).into_iter().flatten().flatten();
         let links = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink())).take(500);
-        directories.extend(links.filter_map(|link| link.path().canonicalize().ok()).filter(|path| path.is_dir()));
+        directories
+            .extend(links.filter_map(|link| link.path().canonicalize().ok()).filter(|path| path.is_dir()));
         directories.push(place.path);
     }
     directories.sort_unstable();

@@ -56,7 +56,10 @@ impl NestedRules {
         for one in &rules {
             let section = quipu::rules_text(one);
             if text.len() + section.len() > MOST_BYTES {
-                text.push_str(&format!("\n\nThis directory has rules: read {} before you change it.", one.path.display()));
+                text.push_str(&format!(
+                    "\n\nThis directory has rules: read {} before you change it.",
+                    one.path.display()
+                ));
             } else {
                 text.push_str("\n\n");
                 text.push_str(&section);

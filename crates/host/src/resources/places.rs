@@ -47,7 +47,7 @@ pub(super) struct Place {
     pub(super) within: Option<PathBuf>,
     /// Directories are part of a name.
     pub(super) nested: bool,
-    /// `$$` is a dollar.
+    /// Whether `$$` stands for one `$` there.
     pub(super) dollars: bool,
     /// A `.md` file is a skill, too.
     pub(super) files: bool,
@@ -149,7 +149,9 @@ mod tests {
         let bases = UserBases::of_environment(&env, Some(Path::new("/home/u")));
         let user = user_places(Path::new("/own"), &bases);
         let paths: Vec<_> = user.iter().map(|place| place.path.to_str().unwrap()).collect();
-        for expect in ["/own/skills", "/home/u/.agents/skills", "/elsewhere/skills", "/home/u/.claude/commands"] {
+        for expect in
+            ["/own/skills", "/home/u/.agents/skills", "/elsewhere/skills", "/home/u/.claude/commands"]
+        {
             assert!(paths.contains(&expect), "{expect} in {paths:?}");
         }
         let lines = TABLE.lines().filter(|line| !line.starts_with('#')).count();

@@ -34,7 +34,9 @@ pub fn found_rules(home: &Home, cwd: &Path, set: &ResourceSet) -> (Vec<Rules>, V
         problems.extend(more);
         for one in others {
             let at = match one.trust {
-                Trust::Owner => rules.iter().rposition(|known| known.trust == Trust::Owner).map_or(0, |at| at + 1),
+                Trust::Owner => {
+                    rules.iter().rposition(|known| known.trust == Trust::Owner).map_or(0, |at| at + 1)
+                }
                 Trust::Project | Trust::Untrusted => rules.len(),
             };
             rules.insert(at, one);

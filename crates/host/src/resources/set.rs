@@ -84,7 +84,11 @@ fn is_first(
     let is_same = first.canonicalize().ok() == path.canonicalize().ok()
         || text_of(first, None).is_ok_and(|text| text_of(path, None).as_ref() == Ok(&text));
     if !is_same {
-        problems.push(format!("the {what} {} is not used: {} has the same name", path.display(), first.display()));
+        problems.push(format!(
+            "the {what} {} is not used: {} has the same name",
+            path.display(),
+            first.display()
+        ));
     }
     false
 }
@@ -97,7 +101,10 @@ fn rule_files(place: &Place, problems: &mut Vec<String>) -> Vec<PathBuf> {
         if !is_directory && path.extension().is_some_and(|kind| kind == "md") && files.len() < MOST_RULES {
             let front = text_of(path, within).ok().and_then(|text| Some(split(&text).ok()?.0));
             if front.is_some_and(|front| front.has("paths")) {
-                problems.push(format!("the rules {} are not used: they are for some `paths` only", path.display()));
+                problems.push(format!(
+                    "the rules {} are not used: they are for some `paths` only",
+                    path.display()
+                ));
             } else {
                 files.push(path.to_owned());
             }

@@ -90,7 +90,10 @@ pub(super) fn skills_in(place: &Place, problems: &mut Vec<String>) -> Vec<Skill>
         Step::Skip
     });
     if !is_whole || files.len() > MOST_SKILLS {
-        problems.push(format!("{} holds too much; only the first {MOST_SKILLS} skills in it are used", place.path.display()));
+        problems.push(format!(
+            "{} holds too much; only the first {MOST_SKILLS} skills in it are used",
+            place.path.display()
+        ));
     }
     files.truncate(MOST_SKILLS);
     let mut skills = Vec::new();
@@ -109,7 +112,8 @@ pub(super) fn skills_in(place: &Place, problems: &mut Vec<String>) -> Vec<Skill>
 fn skill_of(path: &Path, place: &Place) -> Result<Skill, String> {
     let text = text_of(path, place.within.as_deref())?;
     let (front, _) = split(&text).map_err(|error| error.to_string())?;
-    let directory = if path.file_name().is_some_and(|name| name == SKILL_FILE) { path.parent() } else { None };
+    let directory =
+        if path.file_name().is_some_and(|name| name == SKILL_FILE) { path.parent() } else { None };
     let fallback = directory.and_then(Path::file_name).or_else(|| path.file_stem()).unwrap_or_default();
     let written = front.text("name").unwrap_or_else(|| fallback.to_string_lossy().into_owned());
     let name = slug(&written);
@@ -162,9 +166,15 @@ mod tests {
     fn skills_are_found_with_what_their_files_say() {
         let dir = tempfile::tempdir().unwrap();
         let top = dir.path();
-        write(top.join("one/SKILL.md"), "---\nname: One\ndescription: First.\nallowed-tools: Bash\n---\nDo it.");
+        write(
+            top.join("one/SKILL.md"),
+            "---\nname: One\ndescription: First.\nallowed-tools: Bash\n---\nDo it.",
+        );
         write(top.join("one/inner/SKILL.md"), "---\ndescription: part of one\n---\n");
-        write(top.join("group/two/SKILL.md"), "---\ndescription: Second.\ndisable-model-invocation: true\n---\n");
+        write(
+            top.join("group/two/SKILL.md"),
+            "---\ndescription: Second.\ndisable-model-invocation: true\n---\n",
+        );
         write(top.join("three.md"), "---\ndescription: Third.\n---\n");
         write(top.join("README.md"), "# no skill");
         write(top.join(".hidden/SKILL.md"), "---\ndescription: no\n---\n");
@@ -188,7 +198,8 @@ mod tests {
         write(dir.path().join("secret/SKILL.md"), "---\ndescription: Secret.\n---\n");
         std::fs::create_dir_all(root.join("skills/file")).unwrap();
         std::os::unix::fs::symlink(dir.path().join("secret"), root.join("skills/linked")).unwrap();
-        std::os::unix::fs::symlink(dir.path().join("secret/SKILL.md"), root.join("skills/file/SKILL.md")).unwrap();
+        std::os::unix::fs::symlink(dir.path().join("secret/SKILL.md"), root.join("skills/file/SKILL.md"))
+            .unwrap();
         let mut problems = Vec::new();
         let place = Place { within: Some(root.clone()), ..place(&root.join("skills"), false) };
         assert_eq!(skills_in(&place, &mut problems), []);

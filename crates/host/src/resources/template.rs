@@ -31,7 +31,7 @@ pub struct Template {
     pub has_commands: bool,
     /// Names of its arguments, by their positions.
     pub(super) arguments: Vec<String>,
-    /// `$$` is a dollar.
+    /// Whether `$$` stands for one `$` in it.
     pub(super) dollars: bool,
     bytes: u64,
 }
@@ -111,7 +111,9 @@ pub(super) fn templates_in(place: &Place, problems: &mut Vec<String>) -> Vec<Tem
     });
     if !is_whole || files.len() > MOST_TEMPLATES {
         let place = place.path.display();
-        problems.push(format!("{place} holds too much; only the first {MOST_TEMPLATES} templates in it are used"));
+        problems.push(format!(
+            "{place} holds too much; only the first {MOST_TEMPLATES} templates in it are used"
+        ));
     }
     files.truncate(MOST_TEMPLATES);
     let mut templates = Vec::new();
@@ -138,7 +140,8 @@ pub(super) fn templates_in(place: &Place, problems: &mut Vec<String>) -> Vec<Tem
 
 fn template_of(name: String, text: &str, origin: TemplateOrigin, dollars: bool) -> Result<Template, String> {
     let (front, body) = split(text).map_err(|error| error.to_string())?;
-    let first = body.lines().map(|line| line.trim().trim_start_matches('#').trim()).find(|line| !line.is_empty());
+    let first =
+        body.lines().map(|line| line.trim().trim_start_matches('#').trim()).find(|line| !line.is_empty());
     let Some(first) = first else { return Err("it is empty".to_owned()) };
     let described = front.text("description");
     let description = match &described {
@@ -149,7 +152,10 @@ fn template_of(name: String, text: &str, origin: TemplateOrigin, dollars: bool) 
     let has_commands = super::expand::has_commands(body);
     let mut notes = without_counterpart(&front);
     if has_commands {
-        notes.push("its `!` commands are not run by Quipu: the model runs them with its tool, as you permit".to_owned());
+        notes.push(
+            "its `!` commands are not run by Quipu: the model runs them with its tool, as you permit"
+                .to_owned(),
+        );
     }
     Ok(Template {
         name,

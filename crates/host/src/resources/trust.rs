@@ -81,7 +81,8 @@ impl ProjectResources {
     /// All of it, a row each.
     pub fn rows(&self) -> Vec<String> {
         let shown = |path: &Path| path.strip_prefix(&self.root).unwrap_or(path).display().to_string();
-        let mut rows: Vec<String> = self.set.rules.iter().map(|path| format!("rules     {}", shown(path))).collect();
+        let mut rows: Vec<String> =
+            self.set.rules.iter().map(|path| format!("rules     {}", shown(path))).collect();
         for skill in &self.set.skills {
             rows.push(format!("skill     {}  {}", shown(&skill.path), in_one_line(&skill.description, 60)));
         }
@@ -116,7 +117,8 @@ impl ProjectResources {
             }
             None => {
                 let count = self.set.skills.len() + self.set.templates.len() + self.set.rules.len();
-                let text = format!("{count} skills, templates and rules of {} are not used", self.root.display());
+                let text =
+                    format!("{count} skills, templates and rules of {} are not used", self.root.display());
                 home.warn_with(text, Advice::TrustProject);
                 Ok(false)
             }

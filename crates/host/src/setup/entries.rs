@@ -36,7 +36,8 @@ fn of_json(text: &str, left: &mut usize) -> Result<Vec<Entry>, (usize, String)> 
     if text.trim().is_empty() {
         return Ok(Vec::new());
     }
-    let syntax = |SyntaxError { at }: SyntaxError| (line_of(text, at), "it is not valid JSON from here on".to_owned());
+    let syntax =
+        |SyntaxError { at }: SyntaxError| (line_of(text, at), "it is not valid JSON from here on".to_owned());
     let root = parse(text).map_err(syntax)?;
     match &root.form {
         Form::Object(_) => Ok(members_of(text, &root, "", left)),
@@ -115,9 +116,9 @@ fn toml_value(value: &toml::de::DeValue<'_>, depth: usize) -> Value {
         DeValue::Datetime(date) => Value::from(date.to_string()),
         DeValue::Array(items) => items.iter().map(|item| toml_value(item.get_ref(), depth - 1)).collect(),
         DeValue::Table(table) => {
-            let members = table.iter().map(|(name, value)| {
-                (name.get_ref().to_string(), toml_value(value.get_ref(), depth - 1))
-            });
+            let members = table
+                .iter()
+                .map(|(name, value)| (name.get_ref().to_string(), toml_value(value.get_ref(), depth - 1)));
             Value::Object(members.collect::<Map<_, _>>())
         }
     }

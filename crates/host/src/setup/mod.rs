@@ -146,13 +146,14 @@ impl SetupImport<'_> {
     }
 
     fn file(&mut self, agent: &SetupAgent, path: &Path, is_toml: bool, only: &[&str]) -> Result<(), Failure> {
-        let entries = match text_of(path).map_err(|why| (1, why)).and_then(|text| entries::entries(&text, is_toml)) {
-            Ok(entries) => entries,
-            Err((line, why)) => {
-                self.report(path, line, "", SetupOutcome::Left(format!("{why}; nothing of it is taken")));
-                return Ok(());
-            }
-        };
+        let entries =
+            match text_of(path).map_err(|why| (1, why)).and_then(|text| entries::entries(&text, is_toml)) {
+                Ok(entries) => entries,
+                Err((line, why)) => {
+                    self.report(path, line, "", SetupOutcome::Left(format!("{why}; nothing of it is taken")));
+                    return Ok(());
+                }
+            };
         // Of members with one name the last one counts.
         let last = |at: usize, entry: &Entry| !entries[at + 1..].iter().any(|later| later.key == entry.key);
         for (at, entry) in entries.iter().enumerate() {
@@ -164,7 +165,13 @@ impl SetupImport<'_> {
         Ok(())
     }
 
-    fn member(&mut self, agent: &SetupAgent, file: &Path, entry: &Entry, all: &[Entry]) -> Result<(), Failure> {
+    fn member(
+        &mut self,
+        agent: &SetupAgent,
+        file: &Path,
+        entry: &Entry,
+        all: &[Entry],
+    ) -> Result<(), Failure> {
         let key = entry.key.as_str();
         for row in &agent.rows {
             match row {
@@ -172,7 +179,8 @@ impl SetupImport<'_> {
                     return self.setting(file, entry, ours, words);
                 }
                 SetupRow::Pair { first, second, ours } if *second == key => {
-                    let first = all.iter().find(|entry| entry.key == *first).and_then(|entry| entry.value.as_str());
+                    let first =
+                        all.iter().find(|entry| entry.key == *first).and_then(|entry| entry.value.as_str());
                     let (Some(first), Some(second)) = (first, entry.value.as_str()) else {
                         return self.setting(file, entry, ours, "*");
                     };
@@ -197,15 +205,21 @@ impl SetupImport<'_> {
         }
         // Some members of it may be known.
         let within = format!("{key}.");
-        let has_rows = agent.rows.iter().any(|row| {
-            matches!(row, SetupRow::Setting { theirs, .. } if theirs.starts_with(&within))
-        });
+        let has_rows = agent
+            .rows
+            .iter()
+            .any(|row| matches!(row, SetupRow::Setting { theirs, .. } if theirs.starts_with(&within)));
         if has_rows {
             for member in &entry.members {
                 self.member(agent, file, member, &entry.members)?;
             }
         } else if !key.starts_with('$') {
-            self.report(file, entry.line, key, SetupOutcome::Left("there is no such setting here".to_owned()));
+            self.report(
+                file,
+                entry.line,
+                key,
+                SetupOutcome::Left("there is no such setting here".to_owned()),
+            );
         }
         Ok(())
     }
@@ -219,7 +233,8 @@ impl SetupImport<'_> {
         for rule in words.split(',') {
             match rule.split_once('=') {
                 Some((theirs, new)) if theirs == word => {
-                    taken = (new != "-").then(|| serde_json::from_str(new).unwrap_or_else(|_| Value::from(new)));
+                    taken =
+                        (new != "-").then(|| serde_json::from_str(new).unwrap_or_else(|_| Value::from(new)));
                     break;
                 }
                 None if rule == "*" => {
@@ -293,7 +308,9 @@ impl SetupImport<'_> {
             let text = event.value.to_string();
             let problem = match crate::command_hooks::problems_of(&one).into_iter().next() {
                 Some(problem) => Some(problem),
-                None if self.sealer.seal(&text) != text => Some("it holds a secret, which is not copied".to_owned()),
+                None if self.sealer.seal(&text) != text => {
+                    Some("it holds a secret, which is not copied".to_owned())
+                }
                 None => None,
             };
             if let Some(why) = problem {
@@ -333,7 +350,8 @@ impl SetupImport<'_> {
                 match rules::rule(theirs) {
                     Some(rule) => ours.push(Value::from(rule)),
                     None => {
-                        let theirs: String = theirs.chars().filter(|letter| !letter.is_control()).take(80).collect();
+                        let theirs: String =
+                            theirs.chars().filter(|letter| !letter.is_control()).take(80).collect();
                         let why = format!("no rule here corresponds to `{theirs}`");
                         self.report(file, list.line, &list.key, SetupOutcome::Left(why));
                     }
@@ -398,9 +416,10 @@ fn setting_failure(error: crate::settings::SettingError) -> Failure {
     match error {
         SettingError::Failed(failure) => failure,
         SettingError::Io(error) => error.into(),
-        SettingError::Syntax { path, line } => {
-            Failure::request(format!("{}: line {line}: the file is not valid JSON; correct it first", path.display()))
-        }
+        SettingError::Syntax { path, line } => Failure::request(format!(
+            "{}: line {line}: the file is not valid JSON; correct it first",
+            path.display()
+        )),
         SettingError::NotAnObject { path, .. } => {
             Failure::request(format!("{}: it must be a JSON object; correct it first", path.display()))
         }

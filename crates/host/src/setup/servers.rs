@@ -4,7 +4,8 @@ use quipu::Sealer;
 use serde_json::{Map, Value, json};
 
 /// Words by which the name of a variable or header says that its value is secret.
-const SECRET_NAMES: [&str; 8] = ["key", "token", "secret", "password", "passwd", "auth", "credential", "cookie"];
+const SECRET_NAMES: [&str; 8] =
+    ["key", "token", "secret", "password", "passwd", "auth", "credential", "cookie"];
 
 /// A server in our form, and what was left out of it.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,7 +37,10 @@ pub(super) fn server(theirs: &Value, sealer: &Sealer) -> Result<Server, String> 
                 rest.split(['/', '?', '#']).next().is_some_and(|host| host.contains('@'))
             });
             let query = url.split_once('?').map_or("", |(_, query)| query);
-            if has_user || is_secret(url) || SECRET_NAMES.iter().any(|name| query.to_lowercase().contains(name)) {
+            if has_user
+                || is_secret(url)
+                || SECRET_NAMES.iter().any(|name| query.to_lowercase().contains(name))
+            {
                 return Err("its URL holds a secret; add it by hand".to_owned());
             }
             ours.insert("type".into(), text("type").unwrap_or("http").into());
@@ -51,8 +55,10 @@ pub(super) fn server(theirs: &Value, sealer: &Sealer) -> Result<Server, String> 
             let Some(value) = value.as_str() else { continue };
             let says_so = SECRET_NAMES.iter().any(|word| name.to_lowercase().contains(word));
             if !value.contains("${") && (says_so || is_secret(value)) {
-                let variable: String =
-                    name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect();
+                let variable: String = name
+                    .chars()
+                    .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' })
+                    .collect();
                 notes.push(format!("the value of {name} is not copied; set the variable {variable}"));
                 kept.insert(name.clone(), format!("${{{variable}}}").into());
             } else {
@@ -78,8 +84,18 @@ pub(super) fn server(theirs: &Value, sealer: &Sealer) -> Result<Server, String> 
         ours.insert("disabled".into(), true.into());
     }
     const KNOWN: [&str; 12] = [
-        "command", "args", "url", "type", "env", "headers", "http_headers", "bearer_token_env_var", "cwd", "enabled",
-        "disabled", "transport",
+        "command",
+        "args",
+        "url",
+        "type",
+        "env",
+        "headers",
+        "http_headers",
+        "bearer_token_env_var",
+        "cwd",
+        "enabled",
+        "disabled",
+        "transport",
     ];
     let unknown = members.keys().filter(|name| !KNOWN.contains(&name.as_str()));
     notes.extend(unknown.map(|name| format!("{name} has no counterpart")));

@@ -43,7 +43,13 @@ pub(super) fn agents() -> Vec<SetupAgent> {
         let spaced = |text: &str| text.replace('_', " ");
         if let ["agent", name, aliases, title] = words[..] {
             let aliases = aliases.split(',').collect();
-            agents.push(SetupAgent { name, aliases, title: spaced(title), files: Vec::new(), rows: Vec::new() });
+            agents.push(SetupAgent {
+                name,
+                aliases,
+                title: spaced(title),
+                files: Vec::new(),
+                rows: Vec::new(),
+            });
             continue;
         }
         let Some(agent) = agents.last_mut() else { continue };
@@ -99,7 +105,10 @@ mod tests {
             }
         }
         let file = &agents[0].files[0];
-        assert_eq!(file.path(&|_| None, Some(Path::new("/h"))).unwrap(), Path::new("/h/.pi/agent/settings.json"));
+        assert_eq!(
+            file.path(&|_| None, Some(Path::new("/h"))).unwrap(),
+            Path::new("/h/.pi/agent/settings.json")
+        );
         assert_eq!(file.path(&|_| None, None), None);
     }
 }
