@@ -42,9 +42,9 @@ impl Arguments {
                     let end = close_of(behind, letter).unwrap_or_default();
                     in_word = true;
                     if letter == '"' {
-                        unescape(&behind[..end], &mut word)
+                        unescape(&behind[..end], &mut word);
                     } else {
-                        word.push_str(&behind[..end])
+                        word.push_str(&behind[..end]);
                     }
                     &behind[end + 1..]
                 }

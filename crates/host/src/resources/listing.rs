@@ -1,6 +1,5 @@
 //! The skills as a part of the system prompt: names and descriptions within a budget.
 
-use std::fmt::Write as _;
 use std::path::Path;
 
 use futures_util::future::BoxFuture;
@@ -54,8 +53,7 @@ fn render(skills: &[&Skill], most: usize) -> String {
     for skill in skills {
         if place != Some(&*skill.place) {
             place = Some(&skill.place);
-            // Writing to a text does not fail.
-            let _ = writeln!(text, "In {}:", neutral(&skill.place.display().to_string()));
+            text.push_str(&format!("In {}:\n", neutral(&skill.place.display().to_string())));
         }
         let below = skill.path.strip_prefix(&skill.place).unwrap_or(&skill.path);
         let is_usual = below == Path::new(&skill.name).join(SKILL_FILE);
@@ -68,7 +66,7 @@ fn render(skills: &[&Skill], most: usize) -> String {
         }
         let colon = if most == 0 { "" } else { ": " };
         let description = if most == 0 { "" } else { description.as_str() };
-        let _ = writeln!(text, "- {}{at}{colon}{description}", skill.name);
+        text.push_str(&format!("- {}{at}{colon}{description}\n", skill.name));
     }
     text.push_str("</skills>");
     text
