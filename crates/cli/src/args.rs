@@ -8,12 +8,14 @@ use quipu_store::Speaker;
 
 mod auth;
 mod help;
+mod import;
 mod model;
 mod permissions;
 mod travel;
 
 pub(crate) use auth::{AuthAction, AuthArgs, LoginArgs};
 pub(crate) use help::{END_OF_ALL, HelpArgs};
+pub(crate) use import::ImportArgs;
 pub(crate) use model::ModelArgs;
 pub(crate) use permissions::{EffectArg, PermissionsAction, PermissionsArgs};
 pub(crate) use travel::*;
@@ -259,6 +261,8 @@ pub(crate) enum Cmd {
     Config(crate::config::ConfigArgs),
     /// List, add, remove and test MCP servers, whose tools sessions use.
     Mcp(crate::mcp::McpArgs),
+    /// List skills, templates and rules files: where they lie, what they cost, which are not used.
+    Skills(crate::skills::SkillsArgs),
     /// Check this installation: files, store, shell, credentials.
     Doctor(DoctorArgs),
     /// Hash JSON values as the graph does, for programs that write to a store.
@@ -651,28 +655,6 @@ pub(crate) enum ExportFormat {
     Html,
     /// For programs: one object with every node
     Json,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ImportArgs {
-    /// The agent, or the export of an account (a ZIP file or its unpacked folder). Default: lists what all agents
-    /// keep on this machine and asks.
-    #[arg(value_name = "AGENT|FILE")]
-    pub(crate) agent: Option<String>,
-    /// A session file, an export, or a directory of them. Default: where that agent keeps its sessions.
-    #[arg(value_name = "PATH")]
-    pub(crate) path: Option<PathBuf>,
-    /// Do not ask.
-    #[arg(long, short)]
-    pub(crate) yes: bool,
-    /// Only print what would be imported.
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// Keep importing what is written, until Ctrl-C.
-    #[arg(long, conflicts_with = "dry_run")]
-    pub(crate) watch: bool,
-    #[command(flatten)]
-    pub(crate) out: OutArgs,
 }
 
 #[derive(Debug, Args)]

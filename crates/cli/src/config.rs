@@ -72,7 +72,7 @@ enum ConfigAction {
         #[arg(long)]
         project: bool,
     },
-    /// Show what the settings of this project change, and accept them in their current form.
+    /// Show what this project brings along (settings, skills, templates, rules) and accept it in its current form.
     Trust,
 }
 
@@ -313,11 +313,38 @@ fn trust_servers(home: &Home) -> Result<bool, Failure> {
 }
 
 fn trust(home: &Home) -> Result<(), Failure> {
+    let cwd = current_dir()?;
     let has_servers = trust_servers(home)?;
-    let project = match project_to_trust(home, &current_dir()?) {
-        Err(_) if has_servers => return Ok(()),
-        project => project?,
-    };
+    let has_resources = trust_resources(home, &cwd)?;
+    let has_settings = project_settings_path(home, &cwd).is_ok_and(|path| path.exists());
+    if has_settings || !(has_servers || has_resources) {
+        trust_settings(home, &cwd)?;
+    }
+    Ok(())
+}
+
+/// Skills, templates and rules of the project; whether there are any.
+fn trust_resources(home: &Home, cwd: &std::path::Path) -> Result<bool, Failure> {
+    let Some(resources) = quipu_host::resources::project_resources(home, cwd) else { return Ok(false) };
+    let mut out = crate::console::stdout();
+    for row in resources.rows() {
+        writeln!(out, "{}", printable(&row))?;
+    }
+    let was_accepted = quipu_host::resources::project_decision(home, &resources) == Some(true);
+    quipu_host::resources::trust_resources(home, &resources)?;
+    let root = resources.root.display();
+    note(if was_accepted {
+        format!("the skills, templates and rules of {root} were already accepted")
+    } else {
+        format!(
+            "the skills, templates and rules of {root} are used from now on; Quipu asks again when a program in them changes"
+        )
+    });
+    Ok(true)
+}
+
+fn trust_settings(home: &Home, cwd: &std::path::Path) -> Result<(), Failure> {
+    let project = project_to_trust(home, cwd)?;
     let path = project.path.display();
     let mut out = crate::console::stdout();
     for problem in project.problems.iter().filter(|problem| problem.kind != ProblemKind::Untrusted) {

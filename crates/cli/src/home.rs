@@ -202,7 +202,7 @@ pub(crate) async fn open(
                 let is_here = match question {
                     Question::Here => task.mode == Mode::Text,
                     // Who answers by events has no terminal here.
-                    Question::NewText | Question::Caches => !task.ask_on_stdin,
+                    Question::NewText | Question::Caches | Question::Resources => !task.ask_on_stdin,
                 };
                 let answer = if is_here { asked(&message)? } else { None };
                 request.answers.push((question, answer));

@@ -21,6 +21,9 @@ const SHOWN: usize = 10;
 
 pub(crate) async fn run(args: &ImportArgs) -> Result<(), Failure> {
     let home = home(&args.out.store)?;
+    if args.settings {
+        return crate::import_settings::run(&home, args);
+    }
     let source = ImportSource::named(args.agent.as_deref(), args.path.as_deref()).map_err(in_words)?;
     let request = ImportRequest { source: source.clone(), follows: args.watch, dry_run: args.dry_run };
     let plan = ImportPlan::make(request)

@@ -26,6 +26,7 @@ mod hash;
 mod help;
 mod home;
 mod import;
+mod import_settings;
 mod input;
 mod label;
 mod life;
@@ -52,6 +53,8 @@ mod serve;
 mod session_command;
 mod sessions;
 mod show;
+mod skills;
+mod slash;
 mod svg;
 mod terminal;
 mod tobe;
@@ -171,6 +174,7 @@ pub(crate) async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Permissions(args)) => permissions::run(args),
         Some(Cmd::Config(args)) => config::run(args).await,
         Some(Cmd::Mcp(args)) => mcp::run(args).await,
+        Some(Cmd::Skills(args)) => skills::run(args),
         Some(Cmd::Doctor(args)) => doctor::run(args).await,
         Some(Cmd::Hash(args)) => hash::run(args),
         Some(Cmd::Import(args)) => import::run(args).await,

@@ -191,6 +191,11 @@ fn entry_line(out: &mut dyn std::io::Write, entry: &Entry) -> Result<(), Failure
         PermissionItem::Rule { effect, rule } => (effect.word(), rule.as_str()),
         PermissionItem::Rules { path, .. } => ("rules", path.as_str()),
         PermissionItem::Settings { path, .. } => ("settings", path.as_str()),
+        PermissionItem::Resources { path, used: true, .. } => ("skills", path.as_str()),
+        PermissionItem::Resources { path, used: false, .. } => {
+            cache = format!("{path} (not used)");
+            ("skills", cache.as_str())
+        }
         PermissionItem::Cache { variable, path, write } => {
             let how = if *write { "written by commands" } else { "kept separate" };
             cache = format!("{variable}={path} ({how})");

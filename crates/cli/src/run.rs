@@ -57,12 +57,11 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
         Some(path) => Some(Arc::new(Replay::open(path, Places::of(&here))?)),
         None => None,
     };
-    let prompts = match &replay {
+    let reads = replay.is_none() && !task.ask_on_stdin;
+    let piped = if reads { crate::input::piped()? } else { String::new() };
+    let mut prompts = match &replay {
         Some(replay) => replay.prompts(),
-        None => {
-            let piped = if task.ask_on_stdin { String::new() } else { crate::input::piped()? };
-            some_or_continue(crate::input::prompts(&task.messages, piped, &here)?)
-        }
+        None => some_or_continue(crate::input::prompts(&task.messages, piped.clone(), &here)?),
     };
     let continues = task.resume || task.session.is_some() || task.fork.is_some();
     if prompts == [None] && !continues && replay.is_none() {
@@ -73,6 +72,12 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
     let StartedSession { store: open, opened, recorder, budget, file, ask_deadline, .. } =
         crate::home::open(&home, task, &here, replay.clone()).await?;
     let OpenedSession { session, notices } = opened;
+    if replay.is_none()
+        && let Some(messages) = crate::slash::expanded(&home, &session, &task.messages).await?
+    {
+        let told = crate::input::prompts(&messages, piped, &here)?;
+        prompts = told.into_iter().map(Some).collect();
+    }
     let cwd = session.cwd().display().to_string();
     // What must be typed to go on after a failure.
     let again = match session.cwd() == here {

@@ -4,38 +4,35 @@ use std::path::{Path, PathBuf};
 
 use quipu_protocol::Trust;
 
-/// Bytes that are read of one file of rules; the rest is left out, with a note.
-const RULES_LIMIT: usize = 1 << 20;
+use crate::rules_file::{Bounds, RulesReader};
+
 /// The first of these in a directory counts.
 const RULES_NAMES: [&str; 5] = ["AGENTS.override.md", "AGENTS.md", "AGENTS.MD", "CLAUDE.md", "CLAUDE.MD"];
+/// Stands beside that one: what a person notes for themselves.
+const LOCAL_NAME: &str = "CLAUDE.local.md";
+
+/// Directories of packages that others wrote.
+const PACKAGES: [&str; 5] = ["node_modules", "vendor", "third_party", "site-packages", "bower_components"];
 
 /// Our own system prompt, without the project's rules.
 pub const SYSTEM_PROMPT: &str = include_str!("prompts/system.md");
 
-/// A file of rules that a person keeps for agents.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rules {
-    /// The absolute path of the file.
-    pub path: PathBuf,
-    /// Its content, cut after a limit.
-    pub text: String,
-    /// Whose words these are: the user's own file, or one of the project.
-    pub trust: Trust,
-}
+pub use crate::rules_file::Rules;
 
 /// The files of rules for a directory: first the user's own (`home`), then from the root of its repository down to `cwd`, or
 /// `cwd` alone where there is none; in each directory the first of `AGENTS.override.md`, `AGENTS.md`, `AGENTS.MD`, `CLAUDE.md`,
 /// `CLAUDE.MD`. Directories above the repository count where they are in `above`.
 ///
-/// Files that are left out are named in the second list, with why: those above that nobody accepted, of another user, behind a
+/// A file imports others with `@path`, to a depth of five; they follow it. A file of the project imports from its repository and
+/// from `above` alone. The second list is for people: files that are cut, and those that are left out, with why: those above that nobody accepted, of another user, behind a
 /// link that leads out of their repository, and those that cannot be read.
 pub fn find_rules(home: &Path, cwd: &Path, above: &[PathBuf]) -> (Vec<Rules>, Vec<String>) {
     let mut places: Vec<&Path> = cwd.ancestors().collect();
     places.push(home);
     places.reverse();
-    let root = cwd.ancestors().find(|place| place.join(".git").exists()).unwrap_or(cwd);
+    let root = repository(cwd);
     let worktree = nested_worktree(cwd);
-    let (mut rules, mut problems, mut seen) = (Vec::new(), Vec::new(), Vec::new());
+    let mut reader = RulesReader::default();
     for place in places {
         // A worktree inside its main repository has the same files twice; its own count.
         if let Some((root, main)) = &worktree
@@ -46,106 +43,88 @@ pub fn find_rules(home: &Path, cwd: &Path, above: &[PathBuf]) -> (Vec<Rules>, Ve
         {
             continue;
         }
-        let Some(path) = RULES_NAMES.iter().map(|name| place.join(name)).find(|path| path.is_file()) else {
-            continue;
-        };
-        let key = path.canonicalize().unwrap_or_else(|_| path.clone());
-        if seen.contains(&key) {
-            continue;
-        }
-        let bounds = match place {
-            own if own == home => Bounds::Own,
-            place if place.starts_with(root) => Bounds::Within(root),
-            place if above.iter().any(|one| one == place) => Bounds::Within(place),
-            _ => {
-                problems.push(format!(
-                    "{} is not loaded because it is above {}; to load it, add its directory to `rules.above` in \
-                     settings.json",
-                    path.display(),
-                    root.display()
-                ));
-                continue;
-            }
-        };
-        seen.push(key);
-        match bounds.open(&path).and_then(read_rules) {
-            Ok(text) => {
-                let trust = if place == home { Trust::Owner } else { Trust::Project };
-                rules.push(Rules { path, text, trust });
-            }
-            Err(error) => {
-                problems.push(format!("could not read {}, so it is not loaded: {error}", path.display()));
-            }
+        let own = place == home;
+        for path in rules_files_in(place) {
+            let bounds = match place {
+                _ if own => Bounds::Own,
+                place if place.starts_with(root) => Bounds::Within { root, more: above },
+                place if above.iter().any(|one| one == place) => Bounds::Within { root: place, more: above },
+                _ if reader.knows(&path) => continue,
+                _ => {
+                    reader.problems.push(format!(
+                        "{} is not loaded because it is above {}; to load it, add its directory to `rules.above` in \
+                         settings.json",
+                        path.display(),
+                        root.display()
+                    ));
+                    continue;
+                }
+            };
+            reader.add(&path, &bounds, if own { Trust::Owner } else { Trust::Project });
         }
     }
-    (rules, problems)
+    (reader.rules, reader.problems)
+}
+
+/// The directory of the repository that `cwd` is in; `cwd` itself where there is none.
+fn repository(cwd: &Path) -> &Path {
+    cwd.ancestors().find(|place| place.join(".git").exists()).unwrap_or(cwd)
+}
+
+/// The files of rules in a directory: the first of the names that count, and the notes beside it.
+pub fn rules_files_in(place: &Path) -> impl Iterator<Item = PathBuf> {
+    let first = RULES_NAMES.iter().map(|name| place.join(name)).find(|path| path.is_file());
+    first.into_iter().chain(Some(place.join(LOCAL_NAME)).filter(|path| path.is_file()))
+}
+
+/// Files of rules below `cwd` on the way to `path`: those that a session reads when it first works there. Bounds and
+/// problems are those of [`find_rules`]. A directory with its own repository is another project, and so are hidden ones and those where
+/// packages of others lie (`node_modules`, `vendor` and the like): nothing of them is read.
+pub fn find_rules_below(cwd: &Path, path: &Path, above: &[PathBuf]) -> (Vec<Rules>, Vec<String>) {
+    let root = repository(cwd);
+    let Ok(relative) = path.strip_prefix(cwd) else { return Default::default() };
+    let mut reader = RulesReader::default();
+    let mut place = cwd.to_path_buf();
+    for part in relative.components() {
+        place.push(part);
+        let is_of_others = part.as_os_str().as_encoded_bytes().starts_with(b".")
+            || PACKAGES.iter().any(|name| part.as_os_str() == *name);
+        if is_of_others || !place.is_dir() || place.join(".git").exists() {
+            break;
+        }
+        for path in rules_files_in(&place) {
+            reader.add(&path, &Bounds::Within { root, more: above }, Trust::Project);
+        }
+    }
+    (reader.rules, reader.problems)
+}
+
+/// Files of rules that are the user's own, wherever they are: each that is there and can be read, and why others cannot.
+pub fn read_own_rules(paths: &[PathBuf]) -> (Vec<Rules>, Vec<String>) {
+    let mut reader = RulesReader::default();
+    for path in paths.iter().filter(|path| path.is_file()) {
+        reader.add(path, &Bounds::Own, Trust::Owner);
+    }
+    (reader.rules, reader.problems)
+}
+
+/// Files of rules of a project in this directory, with what they import.
+pub fn read_project_rules(root: &Path, paths: &[PathBuf], above: &[PathBuf]) -> (Vec<Rules>, Vec<String>) {
+    let mut reader = RulesReader::default();
+    for path in paths.iter().filter(|path| path.is_file()) {
+        reader.add(path, &Bounds::Within { root, more: above }, Trust::Project);
+    }
+    (reader.rules, reader.problems)
 }
 
 /// Files of rules that somebody of the user's own names, wherever they are: each that can be read, and why others cannot. The trust
 /// of those in `home` is the owner's.
 pub fn read_rules_at(home: &Path, paths: &[PathBuf]) -> (Vec<Rules>, Vec<String>) {
-    let (mut rules, mut problems) = (Vec::new(), Vec::new());
+    let mut reader = RulesReader::default();
     for path in paths {
-        match Bounds::Own.open(path).and_then(read_rules) {
-            Ok(text) => {
-                let trust = if path.starts_with(home) { Trust::Owner } else { Trust::Project };
-                rules.push(Rules { path: path.clone(), text, trust });
-            }
-            Err(error) => {
-                problems.push(format!("could not read {}, so it is not loaded: {error}", path.display()));
-            }
-        }
+        reader.add(path, &Bounds::Own, if path.starts_with(home) { Trust::Owner } else { Trust::Project });
     }
-    (rules, problems)
-}
-
-/// Where a file of rules may come from.
-enum Bounds<'a> {
-    /// The user's own: links may lead anywhere, as those to a collection of settings do.
-    Own,
-    /// Links stay below this.
-    Within(&'a Path),
-}
-
-impl Bounds<'_> {
-    fn open(&self, path: &Path) -> std::io::Result<std::fs::File> {
-        use std::os::unix::fs::MetadataExt as _;
-        let target = path.canonicalize()?;
-        let mut owners = vec![nix::unistd::geteuid().as_raw(), 0];
-        if let Self::Within(root) = self {
-            let root = root.canonicalize()?;
-            if !target.starts_with(&root) {
-                let text = format!("it links to {}, which is outside {}", target.display(), root.display());
-                return Err(std::io::Error::other(text));
-            }
-            if owners[0] == 0 {
-                // An administrator who works in somebody's directory.
-                owners.push(std::fs::metadata(&root)?.uid());
-            }
-        }
-        let file = std::fs::File::open(&target)?;
-        let owner = file.metadata()?.uid();
-        if !owners.contains(&owner) {
-            return Err(std::io::Error::other(format!("it belongs to another user (uid {owner})")));
-        }
-        Ok(file)
-    }
-}
-
-fn read_rules(file: std::fs::File) -> std::io::Result<String> {
-    use std::io::Read as _;
-    let mut bytes = Vec::new();
-    let mut file = file.take(RULES_LIMIT as u64 + 1);
-    file.read_to_end(&mut bytes)?;
-    let cut = bytes.len() > RULES_LIMIT;
-    bytes.truncate(RULES_LIMIT);
-    let text = String::from_utf8_lossy(&bytes);
-    let text = text.strip_prefix('\u{feff}').unwrap_or(&text).trim_end();
-    Ok(if cut {
-        format!("{text}\n[The rest of this file is not shown: it is larger than 1 MiB.]")
-    } else {
-        text.into()
-    })
+    (reader.rules, reader.problems)
 }
 
 /// The worktree that `cwd` is in and its main repository, when the one lies inside the other.
@@ -166,7 +145,7 @@ pub fn system_prompt(base: &str, append: &[String], rules: &[Rules], cwd: &Path)
     let mut text = system_base(base, append);
     for rules in rules {
         text.push_str("\n\n");
-        text.push_str(&rules_section(rules));
+        text.push_str(&rules_text(rules));
     }
     text.push_str("\n\n");
     text.push_str(&system_end(cwd));
@@ -190,8 +169,8 @@ pub fn system_end(cwd: &Path) -> String {
     format!("Working directory: {}\n", cwd.display())
 }
 
-/// A file of rules as a section of the system prompt.
-pub(crate) fn rules_section(rules: &Rules) -> String {
+/// A file of rules as the model reads it.
+pub fn rules_text(rules: &Rules) -> String {
     format!("<project_rules path=\"{}\">\n{}\n</project_rules>", rules.path.display(), rules.text)
 }
 

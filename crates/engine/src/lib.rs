@@ -38,6 +38,8 @@ mod policy;
 mod published;
 mod restore_files;
 mod resume;
+mod rules_file;
+mod rules_imports;
 mod rulings;
 mod runner;
 mod seal_key;
@@ -60,7 +62,10 @@ pub use bookmarks::{BOOKMARK_LIMIT, Bookmark, BookmarkError};
 pub use calls::{seal_answer, seal_content};
 pub use change::ChangeError;
 pub use clock::{Clock, SystemClock, instant};
-pub use context::{Rules, SYSTEM_PROMPT, find_rules, read_rules_at, system_base, system_end, system_prompt};
+pub use context::{
+    Rules, SYSTEM_PROMPT, find_rules, find_rules_below, read_own_rules, read_project_rules, read_rules_at,
+    rules_files_in, rules_text, system_base, system_end, system_prompt,
+};
 pub use context_use::{ContextKind, ContextPart, ContextUse, CountedTokens, PrunedUse, SectionUse};
 pub use engine::{Engine, SessionOptions};
 pub use error::OpenError;
@@ -93,6 +98,7 @@ pub use quipu_machine::{AGENT, CompactionSettings, Limits, PolicyVersion, PruneS
 pub use quipu_protocol::{MergeSide, NAME_LIMIT, Refusal};
 pub use restore_files::{JumpWithFiles, RestoreFiles};
 pub use resume::{epoch_at, has_lost_prompt, last_epoch};
+pub use rules_imports::mentioned_files;
 pub use runner::{
     BadRequest, CallAnswer, CallRequest, ChildAnswer, ChildRequest, ModelName, RUNNER_AT_ONCE, RUNNER_BUDGET,
     RUNNER_DEADLINE, RUNNER_DEPTH, RUNNER_LONGEST, RUNNER_PURPOSE, RUNNER_REQUEST, RUNNER_TOKENS,

@@ -13,6 +13,7 @@ use quipu_workspace::ProcessRegistry;
 
 use crate::commands::CommandRegistry;
 use crate::observer::SharedObserver;
+use crate::resources::{ResourceMemory, UserBases};
 use crate::settings::Cache;
 use crate::{Advice, Failure, HostNotice, Observer, ProblemKind, Settings, Sources};
 
@@ -32,6 +33,7 @@ pub struct Home {
     commands: CommandRegistry,
     observer: SharedObserver,
     config: Arc<Cache>,
+    pub(crate) resources: ResourceMemory,
     opened: Arc<OpenedStore>,
 }
 
@@ -113,6 +115,7 @@ impl Home {
             commands: CommandRegistry::default(),
             observer: SharedObserver(observer),
             config: Arc::new(Cache::of_environment(&env)),
+            resources: ResourceMemory::new(UserBases::of_environment(&path, path("HOME").as_deref())),
             opened: Arc::default(),
         })
     }
@@ -131,6 +134,7 @@ impl Home {
             commands: CommandRegistry::default(),
             observer: SharedObserver(observer),
             config: Arc::default(),
+            resources: ResourceMemory::default(),
             opened: Arc::default(),
         }
     }

@@ -17,6 +17,7 @@ use crate::models::ModelFiles;
 use crate::names::{resolve, session_named};
 use crate::offered_tools::{missing_search, with_patch_tool};
 use crate::prompt::put_system;
+use crate::resources::ResourceSet;
 use crate::saved::SavedPermissions;
 use crate::session_file::{self, FileSession, Mirror};
 use crate::{Advice, Failure, Home, OpenRequest, SessionTarget};
@@ -141,7 +142,8 @@ pub async fn open(home: &Home, request: &OpenRequest) -> Result<StartedSession, 
     // A project may have its own patience.
     let calls = call_options(&home.config_in(&cwd).calls.options, request);
     let settings = settings.with_call_options(calls.clone());
-    let prepared = prepare(home, request, &settings, &engine, &basis).await?;
+    let resources = crate::resources::of_session(home, request, &cwd)?;
+    let prepared = prepare(home, request, &settings, &engine, &basis, &resources).await?;
     let SessionPlan { mut options, permissions, recorder, budget, unpriced } = prepared;
     options.id = file.as_mut().and_then(|begun| begun.announced.take());
     let ask_deadline = options.ask_deadline;
@@ -214,6 +216,7 @@ async fn prepare(
     settings: &Settings,
     engine: &Engine,
     basis: &Basis,
+    resources: &ResourceSet,
 ) -> Result<SessionPlan, Failure> {
     let Basis { cwd, last, ours, moved } = basis;
     let last = last.as_ref();
@@ -268,7 +271,7 @@ async fn prepare(
             }
         }
     }
-    put_system(&mut options, home, engine, request, kept.is_some() && !moved).await?;
+    put_system(&mut options, home, engine, request, kept.is_some() && !moved, resources).await?;
     (options.identity, options.declined_identity) = (identity.text, identity.declined);
     options.thinking = thinking;
     options.max_tokens = last.and_then(|epoch| epoch.max_tokens);
@@ -296,7 +299,7 @@ async fn prepare(
     (options.compaction, options.prune, options.files) = (config.compaction, config.prune, config.files);
     options.files.enabled &= !request.in_memory;
     if replay.is_none() {
-        options.hooks.clone_from(&request.hooks);
+        options.hooks.splice(..0, request.hooks.iter().cloned());
         options.hooks.extend(crate::command_hooks::command_hooks(&config.hooks));
     }
     if replay.is_none() {

@@ -109,6 +109,15 @@ pub enum PermissionItem {
         /// The hash of its bytes.
         content: String,
     },
+    /// Skills, templates and rules that a project brings along, and whether they are used: the SHA-256 of what of them can run.
+    Resources {
+        /// The root of the project.
+        path: String,
+        /// The hash of what can run.
+        content: String,
+        /// Whether they are used.
+        used: bool,
+    },
 }
 
 /// Where a saved rule counts.
@@ -327,6 +336,29 @@ impl Record {
         })
     }
 
+    /// Adds an entry in place of those that are the same to `is_same`.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub(crate) fn put_in_place(
+        &self,
+        what: PermissionItem,
+        is_same: &dyn Fn(&PermissionItem) -> bool,
+    ) -> Result<(), Failure> {
+        let name = self.named()?;
+        self.change(|saved| {
+            let id = format!("p{}", saved.next + 1);
+            let project = saved.projects.entry(name.clone()).or_default();
+            if project.entries.iter().any(|entry| entry.what == what) {
+                return false;
+            }
+            project.entries.retain(|entry| !is_same(&entry.what));
+            project.entries.push(Entry { id, what });
+            saved.next += 1;
+            true
+        })
+    }
+
     /// Sets how much is asked in the directory.
     ///
     /// # Errors
@@ -466,7 +498,8 @@ fn rules(home: &Home, cwd: &Path, project: Project, travel: TravelRule) -> (Perm
             PermissionItem::Cache { .. }
             | PermissionItem::Rule { .. }
             | PermissionItem::Rules { .. }
-            | PermissionItem::Settings { .. } => {}
+            | PermissionItem::Settings { .. }
+            | PermissionItem::Resources { .. } => {}
         }
     }
     let user_home = std::env::home_dir();
@@ -476,7 +509,8 @@ fn rules(home: &Home, cwd: &Path, project: Project, travel: TravelRule) -> (Perm
         let named = cache.variable.and_then(|variable| Some((variable.to_owned(), env(variable)?)));
         cache.shared = named.is_some_and(|named| shared.contains(&named));
     }
-    let read = vec![home.readable_outputs()];
+    let mut read = vec![home.readable_outputs()];
+    read.extend(crate::resources::readable(home));
     let namespaces = sandbox.namespaces.then(|| Namespaces {
         launcher: sandbox::launcher(),
         home: user_home.clone(),
@@ -513,7 +547,8 @@ pub fn added_directories(home: &Home, cwd: &Path) -> Result<Vec<PathBuf>, Failur
         | PermissionItem::Cache { .. }
         | PermissionItem::Rule { .. }
         | PermissionItem::Rules { .. }
-        | PermissionItem::Settings { .. } => None,
+        | PermissionItem::Settings { .. }
+        | PermissionItem::Resources { .. } => None,
     });
     Ok(added.collect())
 }
@@ -556,7 +591,8 @@ pub(crate) fn open_to_commands(home: &Home, cwd: &Path) -> Vec<PathBuf> {
         | PermissionItem::Cache { .. }
         | PermissionItem::Rule { .. }
         | PermissionItem::Rules { .. }
-        | PermissionItem::Settings { .. } => None,
+        | PermissionItem::Settings { .. }
+        | PermissionItem::Resources { .. } => None,
     });
     let mut places: Vec<PathBuf> = std::iter::once(cwd.to_path_buf()).chain(added).collect();
     let git: Vec<PathBuf> = places.iter().flat_map(|path| quipu_workspace::git_directories(path)).collect();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use quipu::{ContextSource, Engine, HookAnswer, Resources, Rules, RulesSource, SessionOptions, StartupHooks};
 
+use crate::resources::{NestedRules, ResourceSet, SkillsSource, found_rules, rules_above};
 use crate::{Failure, Home, OpenRequest};
 
 /// Puts the system prompt into the options, with the project's rules as a source of it. A session that goes on keeps its own,
@@ -15,8 +16,13 @@ pub(crate) async fn put_system(
     engine: &Engine,
     request: &OpenRequest,
     resumed: bool,
+    resources: &ResourceSet,
 ) -> Result<(), Failure> {
     let cwd = &*options.cwd;
+    if !request.no_context_files {
+        let nested = NestedRules::new(home, engine.store().clone(), cwd, rules_above(home));
+        options.hooks.push(Arc::new(nested));
+    }
     let asked = request.system_prompt.is_some() || !request.append_system_prompt.is_empty();
     if resumed && !asked {
         options.system = None;
@@ -26,9 +32,9 @@ pub(crate) async fn put_system(
     let (rules, problems) = if request.no_context_files {
         Default::default()
     } else {
-        let (rules, mut problems) = quipu::find_rules(&home.dir, cwd, &rules_above(home));
+        let (rules, mut problems) = found_rules(home, cwd, resources);
         let rules = rules_of_hooks(home, engine, request, cwd, rules, &mut problems).await;
-        let rules = crate::rules::accepted_rules(home, engine, cwd, rules).await?;
+        let rules = crate::rules::accepted_rules(home, &**engine.store(), cwd, rules).await?;
         (rules, problems)
     };
     for problem in problems {
@@ -39,6 +45,13 @@ pub(crate) async fn put_system(
     if !rules.is_empty() {
         let rules: Arc<dyn ContextSource> = Arc::new(RulesSource::new(rules));
         options.context_sources.insert(0, rules);
+    }
+    let (skills, cut) = SkillsSource::new(&resources.skills);
+    if let Some(cut) = cut {
+        home.warn(cut);
+    }
+    if let Some(skills) = skills {
+        options.context_sources.push(Arc::new(skills));
     }
     Ok(())
 }
@@ -76,16 +89,4 @@ async fn rules_of_hooks(
         }
     }
     rules
-}
-
-/// Directories above a repository whose rules the user accepts.
-fn rules_above(home: &Home) -> Vec<PathBuf> {
-    let named = |text: &String| {
-        let path = match text.strip_prefix('~') {
-            Some(rest) => std::env::home_dir()?.join(rest.trim_start_matches('/')),
-            None => PathBuf::from(text),
-        };
-        Some(path.canonicalize().unwrap_or(path))
-    };
-    home.config().rules_above.iter().filter_map(named).collect()
 }

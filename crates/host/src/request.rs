@@ -32,6 +32,8 @@ pub enum Question {
     NewText,
     /// Places that the user's environment names for tools: do commands write there?
     Caches,
+    /// The project brings along skills, templates and rules: are they used?
+    Resources,
 }
 
 /// What is asked for the tools of a session.

@@ -3,6 +3,8 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use quipu_store::Graph;
+
 use crate::permissions::{PermissionItem, Record};
 use crate::{Advice, Failure, Home};
 
@@ -42,7 +44,7 @@ fn digest(bytes: &[u8]) -> String {
 /// Rules without the files that commands of a model made and nobody accepted, which are told.
 pub(crate) async fn accepted_rules(
     home: &Home,
-    engine: &quipu::Engine,
+    store: &dyn Graph,
     cwd: &Path,
     rules: Vec<quipu::Rules>,
 ) -> Result<Vec<quipu::Rules>, Failure> {
@@ -54,8 +56,7 @@ pub(crate) async fn accepted_rules(
             continue;
         }
         let bytes = bytes_of(&one.path).unwrap_or_default();
-        let Some(session) = quipu::history::made_by_command(&**engine.store(), &one.path, &bytes).await?
-        else {
+        let Some(session) = quipu::history::made_by_command(store, &one.path, &bytes).await? else {
             kept.push(one);
             continue;
         };

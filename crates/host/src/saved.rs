@@ -289,7 +289,8 @@ fn offer_caches(
         | PermissionItem::Cache { .. }
         | PermissionItem::Rule { .. }
         | PermissionItem::Rules { .. }
-        | PermissionItem::Settings { .. } => None,
+        | PermissionItem::Settings { .. }
+        | PermissionItem::Resources { .. } => None,
     });
     let open: Vec<PathBuf> = std::iter::once(cwd.to_path_buf()).chain(added).chain(write).collect();
     let mut named: Vec<(&str, String)> = Vec::new();

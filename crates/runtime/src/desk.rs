@@ -251,8 +251,9 @@ impl Desk {
             return Err(Failure::request(format!("{SESSIONS} sessions are open; close one first")));
         }
         // Nobody is there who could be asked before the session is.
-        let answers =
-            [Question::Here, Question::NewText, Question::Caches].map(|question| (question, None)).into();
+        let answers = [Question::Here, Question::NewText, Question::Caches, Question::Resources]
+            .map(|question| (question, None))
+            .into();
         let mut request = OpenRequest { which, here, answers, ..self.0.request.clone() };
         request.model = model.or(request.model);
         request.thinking = thinking.or(request.thinking);

@@ -30,6 +30,7 @@ pub const COMMANDS: &[SlashCommand] = &[
     reports::DIFF,
     reports::USAGE,
     reports::CONTEXT,
+    reports::SKILLS,
     moves::COMPACT,
     models::MODEL,
     models::THINKING,

@@ -1,7 +1,7 @@
 //! Commands that come from elsewhere: what the host's registry holds beside the terminal's own table.
 
 use quipu_host::{CommandCall, CommandError};
-use quipu_protocol::{CommandSpec, CommandValue, QueueMode};
+use quipu_protocol::{CommandSpec, CommandValue, QueueMode, UserInput};
 
 use crate::command::with_source;
 use crate::commands::{self, CommandLine};
@@ -42,6 +42,33 @@ impl State {
         }
         // What could be no name of the terminal's is said to the model when nobody has it.
         commands::could_be_own(name).then_some(Err(name))
+    }
+
+    /// The name and arguments of a text that may be a command of somebody else, which is not known before a session is open.
+    pub(crate) fn other_line(text: &str) -> Option<(String, String)> {
+        let CommandLine { name, arguments } = commands::written(text)?;
+        commands::own(name).is_none().then(|| (name.to_owned(), arguments.to_owned()))
+    }
+
+    /// Runs the command of a text that waited for the session; what is no command is said to the model.
+    pub(crate) fn run_or_say(
+        (name, arguments): (String, String),
+        input: UserInput,
+        text: String,
+        when: QueueMode,
+        effects: &mut Vec<Effect>,
+    ) {
+        let work = move |Context { host, session }: Context| async move {
+            let session = session.map(|session| (*session).clone());
+            host.commands().run(&name, CommandCall { arguments, session }).await
+        };
+        let then = move |state: &mut Self, value, effects: &mut Vec<Effect>| match value {
+            Err(CommandError::Unknown { .. } | CommandError::OfTerminal { .. }) => {
+                state.say_input(input, text, when, effects);
+            }
+            value => ran(state, value, effects),
+        };
+        effects.push(Effect::Ask(Request::new("command", work, then)));
     }
 
     /// Runs a command that is none of the terminal's own.

@@ -34,7 +34,7 @@ const VENDORS: &[&str] = &[
 /// Folders of makers whose names are also those of hosts, browsers and accounts, and so stand elsewhere.
 const VENDOR_FOLDERS: &[&str] = &["google"];
 /// File names that projects really have; a name on disk couples us to no vendor.
-const FREE_LITERALS: &[&str] = &["CLAUDE.md", "CLAUDE.MD"];
+const FREE_LITERALS: &[&str] = &["CLAUDE.md", "CLAUDE.MD", "CLAUDE.local.md"];
 
 const SQL: &[&str] = &[
     "ALTER TABLE ",

@@ -70,6 +70,8 @@ mod identity;
 #[cfg(test)]
 mod import_kill;
 #[cfg(test)]
+mod import_settings;
+#[cfg(test)]
 mod input;
 #[cfg(test)]
 mod keychain;
@@ -141,6 +143,8 @@ mod servers;
 mod session_file;
 #[cfg(test)]
 mod signals;
+#[cfg(test)]
+mod skills;
 #[cfg(test)]
 mod slash;
 #[cfg(test)]

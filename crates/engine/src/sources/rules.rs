@@ -3,7 +3,7 @@
 use futures_util::future::BoxFuture;
 
 use super::{Context, ContextAsk, ContextSource, Section, SourceError};
-use crate::context::{Rules, rules_section};
+use crate::context::{Rules, rules_text};
 
 /// Bytes of rules at most: sixteen files of the size of which a whole one is read.
 const LIMIT: usize = 16 << 20;
@@ -54,7 +54,7 @@ impl ContextSource for RulesSource {
     fn context<'a>(&'a self, _: &'a ContextAsk) -> BoxFuture<'a, Result<Context, SourceError>> {
         let section = |rules: &Rules| Section {
             id: rules.path.display().to_string(),
-            text: rules_section(rules),
+            text: rules_text(rules),
             trust: rules.trust,
         };
         let sections = self.0.iter().map(section).collect();

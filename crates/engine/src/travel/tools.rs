@@ -178,27 +178,25 @@ impl Recall {
             "properties": {
                 "hash": {
                     "type": "string",
-                    "description": "The node: its hash or at least 4 characters of it, ext:ID, or HEAD"
+                    "description": "Its hash or 4 characters of it, ext:ID, or HEAD"
                 },
                 "budget": {
                     "type": "integer", "minimum": 1, "maximum": MOST,
-                    "description": format!("Total characters to show (default {BUDGET})")
+                    "description": format!("Characters in all ({BUDGET})")
                 },
                 "offset": {
                     "type": "integer", "minimum": 0,
-                    "description": "Characters of the node to skip, to read a long one in pages"
+                    "description": "Characters to skip"
                 },
                 "context_budget": {
                     "type": "integer", "minimum": 0,
-                    "description": format!(
-                        "Characters to show of each node before it (default {CONTEXT_BUDGET}; 0 for none)"
-                    )
+                    "description": format!("Characters of each node before it ({CONTEXT_BUDGET})")
                 },
                 "filter_mode": {
                     "type": "string", "enum": ["default", "no-tools", "user-only", "all"],
-                    "description": "Which nodes before it to show"
+                    "description": "Nodes before it"
                 },
-                "show_config": { "type": "boolean", "description": "Show which agent and model wrote it" }
+                "show_config": { "type": "boolean", "description": "Show agent and model" }
             },
             "required": ["hash"]
         });
@@ -215,8 +213,7 @@ impl Recall {
             properties.insert("siblings".into(), count("Siblings to list (default 0)"));
         }
         let description = format!(
-            "Read a node of this project's history, such as a tool result that was left out of the conversation, in \
-             full or in pages. {ARCHIVE}"
+            "Read a node of this project's history in pages, such as a tool result that was left out. {ARCHIVE}"
         );
         Self { spec: spec(Self::NAME, description, &parameters), archive, travels }
     }

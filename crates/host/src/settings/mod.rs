@@ -11,7 +11,7 @@ mod layer;
 mod project;
 mod publish;
 mod table;
-mod text;
+pub(crate) mod text;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

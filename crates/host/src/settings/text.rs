@@ -11,14 +11,14 @@ const DEPTH: usize = 32;
 
 /// A value, and where it stands.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Node {
-    pub(super) span: Range<usize>,
-    pub(super) form: Form,
+pub(crate) struct Node {
+    pub(crate) span: Range<usize>,
+    pub(crate) form: Form,
 }
 
 /// What a value is.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Form {
+pub(crate) enum Form {
     Null,
     Flag(bool),
     /// `None` for one that no program can count with.
@@ -32,28 +32,28 @@ pub(super) enum Form {
 
 /// A member of an object.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Member {
+pub(crate) struct Member {
     /// Where its name begins.
-    pub(super) start: usize,
-    pub(super) name: String,
-    pub(super) value: Node,
+    pub(crate) start: usize,
+    pub(crate) name: String,
+    pub(crate) value: Node,
 }
 
 /// Why a text is no JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct SyntaxError {
-    pub(super) at: usize,
+pub(crate) struct SyntaxError {
+    pub(crate) at: usize,
 }
 
 /// Why a value of a text that is JSON cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ValueProblem {
+pub(crate) enum ValueProblem {
     TooLarge,
     TooDeep,
 }
 
 impl ValueProblem {
-    pub(super) fn words(self) -> &'static str {
+    pub(crate) fn words(self) -> &'static str {
         match self {
             Self::TooLarge => "holds a number that is too large",
             Self::TooDeep => "is nested too deeply",
@@ -63,7 +63,7 @@ impl ValueProblem {
 
 impl Node {
     /// The value; of members with the same name the last one.
-    pub(super) fn value(&self) -> Result<Value, ValueProblem> {
+    pub(crate) fn value(&self) -> Result<Value, ValueProblem> {
         Ok(match &self.form {
             Form::Null => Value::Null,
             Form::Flag(flag) => Value::Bool(*flag),
@@ -79,14 +79,14 @@ impl Node {
     }
 
     /// The last member of this name.
-    pub(super) fn member(&self, name: &str) -> Option<&Member> {
+    pub(crate) fn member(&self, name: &str) -> Option<&Member> {
         let Form::Object(members) = &self.form else { return None };
         members.iter().rev().find(|member| member.name == name)
     }
 }
 
 /// Members that stand before another of the same name, and so do not count: the path and the place of each.
-pub(super) fn doubled(node: &Node, path: &str, found: &mut Vec<(String, usize)>) {
+pub(crate) fn doubled(node: &Node, path: &str, found: &mut Vec<(String, usize)>) {
     match &node.form {
         Form::Object(members) => {
             let mut seen = BTreeSet::new();
@@ -109,17 +109,17 @@ pub(super) fn doubled(node: &Node, path: &str, found: &mut Vec<(String, usize)>)
 }
 
 /// The path of a member.
-pub(super) fn joined(path: &str, name: &str) -> String {
+pub(crate) fn joined(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
 /// The line of a place, from 1.
-pub(super) fn line_of(text: &str, at: usize) -> usize {
+pub(crate) fn line_of(text: &str, at: usize) -> usize {
     1 + text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count()
 }
 
 /// Reads a text. A mark of the order of bytes may stand before it.
-pub(super) fn parse(text: &str) -> Result<Node, SyntaxError> {
+pub(crate) fn parse(text: &str) -> Result<Node, SyntaxError> {
     let mut reader = Reader { text, at: if text.starts_with('\u{feff}') { 3 } else { 0 } };
     let node = reader.value(0)?;
     reader.blank();

@@ -52,6 +52,10 @@ pub(crate) const CONTEXT: SlashCommand = SlashCommand::new(
     },
 )
 .of_session();
+pub(crate) const SKILLS: SlashCommand =
+    SlashCommand::new("skills", "", "list skills, templates and rules files", |_, _, effects| {
+        run(named("skills", []), effects);
+    });
 pub(crate) const PERMISSIONS: SlashCommand = SlashCommand::new(
     "permissions",
     "[ACTION]",

@@ -217,6 +217,13 @@ impl State {
                     row(true, "Let them write there", "you and other projects use what they write"),
                 ],
             ),
+            Question::Resources => (
+                "Use what this project brings along?",
+                vec![
+                    row(false, "Do not use it", "does not ask again until its programs change"),
+                    row(true, "Use it", "you trust who wrote this project"),
+                ],
+            ),
         };
         let (otherwise, asked) = (open.clone(), question);
         let chosen = move |state: &mut Self, yes, effects: &mut Vec<Effect>| {
@@ -248,6 +255,10 @@ impl State {
 
     pub(crate) fn say_what_waits(&mut self, effects: &mut Vec<Effect>) {
         for (input, text, when) in std::mem::take(&mut self.outbox.waiting) {
+            if let Some(line) = Self::other_line(&text) {
+                Self::run_or_say(line, input, text, when, effects);
+                continue;
+            }
             self.linear.iter_mut().for_each(|linear| linear.sent = true);
             self.outbox.unsent.push_back(text.clone());
             let command = Command::Prompt { input, when };

@@ -1,0 +1,40 @@
+//! Commands with a slash in tasks without the terminal.
+
+use std::io::Write as _;
+
+use quipu::Session;
+use quipu_host::{CommandCall, Home};
+use quipu_protocol::CommandValue;
+
+use crate::exit::Failure;
+use crate::print::printable;
+
+/// The messages of a task, of which those that begin with a command are what it gives; `None` where none does.
+///
+/// # Errors
+/// Why a command did not go.
+pub(crate) async fn expanded(
+    home: &Home,
+    session: &Session,
+    messages: &[String],
+) -> Result<Option<Vec<String>>, Failure> {
+    let known = home.commands().runnable();
+    let mut expanded = Vec::with_capacity(messages.len());
+    let mut is_changed = false;
+    for message in messages {
+        let line = message.strip_prefix('/').unwrap_or_default();
+        let (name, arguments) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        if !known.iter().any(|spec| spec.name == name) {
+            expanded.push(message.clone());
+            continue;
+        }
+        is_changed = true;
+        let call = CommandCall { arguments: arguments.trim().to_owned(), session: Some(session.clone()) };
+        match home.commands().run(name, call).await.map_err(Failure::usage)? {
+            CommandValue::Prompt { input } => expanded.push(input.text()),
+            CommandValue::Text { text } => writeln!(crate::console::stdout(), "{}", printable(&text))?,
+            CommandValue::Done => {}
+        }
+    }
+    Ok(is_changed.then_some(expanded))
+}

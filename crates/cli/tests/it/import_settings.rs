@@ -1,0 +1,131 @@
+//! Settings of other agents, taken over.
+
+use serde_json::{Value, json};
+
+use crate::support::*;
+
+fn put(world: &World, path: &str, text: &str) {
+    let path = world.path(path);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, text).unwrap();
+}
+
+fn ours(world: &World, name: &str) -> Value {
+    let text = std::fs::read_to_string(world.path("home/.quipu").join(name)).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+#[test]
+fn settings_of_an_agent_become_ours_and_the_rest_is_named() {
+    let world = World::new([]);
+    let theirs = json!({
+        "model": "opus",
+        "effortLevel": "high",
+        "env": { "SECRET": "hunter2-hunter2" },
+        "permissions": { "allow": ["Bash(git status:*)", "Task(x)"], "defaultMode": "plan" },
+        "hooks": {
+            "PreToolUse": [{ "matcher": "Bash", "hooks": [{ "type": "command", "command": "guard" }] }],
+            "Notification": [{ "hooks": [{ "type": "command", "command": "beep" }] }],
+        },
+        "spinnerTips": true,
+    });
+    put(&world, "home/.claude/settings.json", &format!("{theirs:#}"));
+    let servers = json!({
+        "numStartups": 7,
+        "oauthAccount": { "token": "secret-account" },
+        "mcpServers": { "files": { "command": "npx", "args": ["files"], "env": { "API_KEY": "abc-secret" } } },
+    });
+    put(&world, "home/.claude.json", &servers.to_string());
+    let before = std::fs::read_to_string(world.path("home/.quipu/settings.json")).unwrap();
+
+    let planned =
+        world.run(&["import", "--settings", "claude-code", "--dry-run", "--json"]).ok().json_lines();
+    assert_eq!(std::fs::read_to_string(world.path("home/.quipu/settings.json")).unwrap(), before);
+    assert!(!world.path("home/.quipu/mcp.json").exists());
+
+    let ran = world.run(&["import", "--settings", "claude", "--json"]).ok();
+    assert_eq!(ran.json_lines(), planned);
+    for secret in ["hunter2", "secret-account", "abc-secret"] {
+        let told = [ran.text(), ran.err.clone()].concat();
+        assert!(!told.contains(secret), "{told}");
+    }
+    let line_of =
+        |part: &str| 1 + format!("{theirs:#}").lines().position(|line| line.contains(part)).unwrap();
+    let row = |key: &str| {
+        planned.iter().find(|row| row["key"] == key).unwrap_or_else(|| panic!("{key}: {planned:?}"))
+    };
+    assert_eq!(row("model")["setting"], "defaultModel");
+    for (key, part) in
+        [("env", "\"env\""), ("spinnerTips", "spinnerTips"), ("hooks.Notification", "Notification")]
+    {
+        assert_eq!(
+            (&row(key)["outcome"], &row(key)["line"]),
+            (&json!("left"), &json!(line_of(part))),
+            "{key}"
+        );
+    }
+    assert!(planned.iter().all(|row| row["key"] != "numStartups"), "{planned:?}");
+    let settings = ours(&world, "settings.json");
+    assert_eq!(settings["defaultModel"], "opus");
+    assert_eq!(settings["defaultThinkingLevel"], "high");
+    assert_eq!(settings["hooks"]["PreToolUse"][0]["hooks"][0]["command"], "guard");
+    assert_eq!(settings["hooks"]["Notification"], Value::Null);
+    assert_eq!(settings["retry"]["baseDelayMs"], 1);
+    assert_eq!(ours(&world, "mcp.json")["mcpServers"]["files"]["env"]["API_KEY"], "${API_KEY}");
+    assert_eq!(mode(&world.path("home/.quipu/mcp.json")), 0o600);
+
+    // Again: nothing changes.
+    let files = || {
+        ["settings.json", "mcp.json"].map(|name| std::fs::read(world.path("home/.quipu").join(name)).unwrap())
+    };
+    let written = files();
+    let again = world.run(&["import", "--settings", "claude-code", "--json"]).ok().json_lines();
+    assert_eq!(files(), written);
+    assert!(again.iter().all(|row| row["outcome"] != "set"), "{again:?}");
+}
+
+#[test]
+fn settings_of_the_user_stay_as_they_are() {
+    let world = World::new([]);
+    put(
+        &world,
+        "home/.codex/config.toml",
+        "model = \"gpt-5\"\nmodel_reasoning_effort = \"none\"\n\n[mcp_servers.docs]\nurl = \"https://example.com/mcp\"\nbearer_token_env_var = \"DOCS\"\n",
+    );
+    put(
+        &world,
+        "home/.pi/agent/settings.json",
+        r#"{"defaultProvider":"testing","defaultModel":"test-1","retry":{"maxRetries":7,"other":1},"theme":"neon"}"#,
+    );
+    world.run(&["config", "set", "defaultThinkingLevel", "low"]).ok();
+    let ran = world.run(&["import", "--settings"]).ok();
+    let text = ran.text();
+    assert!(text.contains("defaultThinkingLevel stays as you set it"), "{text}");
+    assert!(text.contains("retry.other: there is no such setting here"), "{text}");
+    assert!(text.contains("settings.json:1  theme: theme has no such value"), "{text}");
+    let settings = ours(&world, "settings.json");
+    assert_eq!(settings["defaultModel"], "testing/test-1");
+    assert_eq!(
+        (&settings["defaultThinkingLevel"], &settings["retry"]["maxRetries"]),
+        (&json!("low"), &json!(7))
+    );
+    assert!(text.contains("defaultModel stays as you set it"), "the first one counts: {text}");
+    let docs = &ours(&world, "mcp.json")["mcpServers"]["docs"];
+    assert_eq!(docs["headers"]["Authorization"], "Bearer ${DOCS}");
+}
+
+#[test]
+fn broken_settings_of_others_are_named() {
+    let world = World::new([]);
+    world.run(&["import", "--settings", "pi"]).fails(2, &["there are no settings of Pi"]);
+    world.run(&["import", "--settings", "other"]).fails(2, &["cannot be imported", "claude-code"]);
+    put(&world, "home/.codex/config.toml", "model = \"x\"\nbroken = [");
+    put(&world, "home/.claude/settings.json", &"[".repeat(100_000));
+    put(&world, "home/.pi/agent/settings.json", "{\"theme\": \"dark\", \"retry\": \"often\"");
+    let ran = world.run(&["import", "--settings"]).ok();
+    for part in ["config.toml:", "settings.json:1", "nothing of it is taken"] {
+        assert!(ran.text().contains(part), "{part} in {}", ran.text());
+    }
+    assert!(ran.err.contains("0 taken over"), "{}", ran.err);
+    assert_eq!(ours(&world, "settings.json"), json!({ "retry": { "baseDelayMs": 1 } }));
+}

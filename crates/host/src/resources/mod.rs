@@ -1,0 +1,135 @@
+//! What a user and a project keep for agents beside settings: skills, prompt templates, and the files of rules of other agents.
+//!
+//! A table of places says where they lie. Skills are listed in the system prompt, and the model reads them when a task needs
+//! one; skills and templates are commands. What a project brings along is used once a person trusts it. Nothing is run here: what
+//! a skill or a template wants to run, the model runs with its tools, as permissions have it.
+
+mod commands;
+mod expand;
+mod files;
+mod frontmatter;
+mod listing;
+mod nested;
+mod places;
+mod rule_list;
+mod set;
+mod skill;
+mod template;
+mod trust;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+pub use listing::SKILLS_BUDGET;
+pub(crate) use listing::SkillsSource;
+pub(crate) use nested::NestedRules;
+pub use places::ResourceScope;
+pub(crate) use places::UserBases;
+pub use rule_list::found_rules;
+pub(crate) use rule_list::rules_above;
+pub use set::ResourceSet;
+pub use skill::Skill;
+pub use template::{Template, TemplateOrigin};
+pub use trust::ProjectResources;
+
+use crate::settings::project_root;
+use crate::{Failure, Home, OpenRequest};
+
+/// What of all this a place remembers. Clones are the same.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ResourceMemory {
+    bases: UserBases,
+    /// Problems that were told.
+    told: Arc<Mutex<BTreeSet<String>>>,
+}
+
+impl ResourceMemory {
+    /// With the directories of other agents that an environment names.
+    pub(crate) fn new(bases: UserBases) -> Self {
+        Self { bases, told: Arc::default() }
+    }
+
+    /// Those of the texts that were not told before.
+    fn new_ones(&self, texts: Vec<String>) -> Vec<String> {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        texts.into_iter().filter(|text| told.insert(text.clone())).collect()
+    }
+}
+
+/// The skills, templates and files of rules that are the user's own.
+pub fn user_resources(home: &Home) -> ResourceSet {
+    ResourceSet::of(&places::user_places(&home.dir, &home.resources.bases))
+}
+
+/// What the project that `cwd` is in brings along; `None` where it brings nothing, or what is there is the user's own.
+pub fn project_resources(home: &Home, cwd: &Path) -> Option<ProjectResources> {
+    let root = project_root(cwd);
+    if std::env::home_dir().is_some_and(|own| own == root) {
+        return None;
+    }
+    let own = places::user_places(&home.dir, &home.resources.bases);
+    let set = ResourceSet::of(&places::project_places(root, cwd, &own));
+    (!set.is_empty()).then(|| ProjectResources::new(root.to_owned(), set.distinct()))
+}
+
+/// Whether a person decided that what a project brings along is used; `None` where nobody did.
+pub fn project_decision(home: &Home, project: &ProjectResources) -> Option<bool> {
+    project.decision(home)
+}
+
+/// Uses what a project brings along from now on.
+///
+/// # Errors
+/// Where the permissions cannot be written.
+pub fn trust_resources(home: &Home, project: &ProjectResources) -> Result<(), Failure> {
+    project.decide(home, true)
+}
+
+/// All that counts in a directory: the user's own, then that of the project where `project` is some, then that of Quipu itself.
+pub fn all_resources(home: &Home, project: Option<&ProjectResources>) -> ResourceSet {
+    let built_in = ResourceSet { templates: template::built_in(), ..ResourceSet::default() };
+    let project = project.map(|project| project.set.clone()).unwrap_or_default();
+    user_resources(home).with(project).with(built_in).distinct()
+}
+
+/// The resources of a session in `cwd`, offered as commands. A person is asked about those of a project.
+///
+/// # Errors
+/// [`FailureKind::Asks`](crate::FailureKind::Asks) where that has to be answered first.
+pub(crate) fn of_session(home: &Home, request: &OpenRequest, cwd: &Path) -> Result<ResourceSet, Failure> {
+    let project = match project_resources(home, cwd) {
+        Some(project) if project.is_used(home, request)? => Some(project),
+        _ => None,
+    };
+    let set = all_resources(home, project.as_ref());
+    let mut problems = set.problems.clone();
+    problems.extend(commands::offer(home.commands(), &set));
+    for problem in home.resources.new_ones(problems) {
+        home.warn(problem);
+    }
+    Ok(set)
+}
+
+/// Bytes of the skills of a set in the system prompt.
+pub fn skills_bytes(set: &ResourceSet) -> usize {
+    SkillsSource::new(&set.skills).0.map_or(0, |source| source.bytes())
+}
+
+/// Directories of the user's skills, which tools may read: where they lie, and where links in them lead.
+pub(crate) fn readable(home: &Home) -> Vec<PathBuf> {
+    let places = places::user_places(&home.dir, &home.resources.bases);
+    let skills = places.into_iter().filter(|place| place.kind == places::PlaceKind::Skills);
+    let mut directories = Vec::new();
+    for place in skills.filter(|place| place.path.is_dir()) {
+        directories.extend(place.path.canonicalize());
+        let entries = std::fs::read_dir(&place.path).into_iter().flatten().flatten();
+        let links = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink())).take(500);
+        directories
+            .extend(links.filter_map(|link| link.path().canonicalize().ok()).filter(|path| path.is_dir()));
+        directories.push(place.path);
+    }
+    directories.sort_unstable();
+    directories.dedup();
+    directories
+}

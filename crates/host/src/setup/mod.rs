@@ -1,0 +1,460 @@
+//! Takes over the settings of other agents: a table says what of them is ours. What has no counterpart is reported with its file and line;
+//! nothing secret is copied, and what the user set already stays.
+
+mod entries;
+mod rules;
+mod servers;
+mod table;
+
+use std::path::{Path, PathBuf};
+
+use quipu::Sealer;
+use serde_json::{Map, Value, json};
+
+use entries::Entry;
+use table::{SetupAgent, SetupRow, agent_named, agents};
+
+use crate::settings::{Key, SettingsFile, set_setting};
+use crate::{Failure, Home, Source};
+
+/// Bytes of a file at most. One of them keeps much else.
+const MOST_BYTES: u64 = 16 << 20;
+/// Reports of one file at most.
+const MOST_REPORTS: usize = 1_000;
+
+/// What became of a member of a file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SetupReport {
+    /// The file.
+    pub file: PathBuf,
+    /// The line, from 1.
+    pub line: usize,
+    /// The names of the member, with dots between them.
+    pub key: String,
+    /// The outcome.
+    pub outcome: SetupOutcome,
+}
+
+/// The outcome for a member.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SetupOutcome {
+    /// It is taken over: what it is called here, and what it says.
+    Set {
+        /// The setting, or the file.
+        ours: String,
+        /// The value.
+        value: Value,
+    },
+    /// It is so already.
+    Same {
+        /// The setting, or the file.
+        ours: String,
+    },
+    /// The user has set something else, which stays.
+    Kept {
+        /// The setting, or the file.
+        ours: String,
+    },
+    /// It has no counterpart, or cannot be taken: why.
+    Left(String),
+    /// It is taken over without a part: which.
+    Note(String),
+}
+
+impl SetupOutcome {
+    /// Its word: `set`, `same`, `kept`, `left`, `note`.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Set { .. } => "set",
+            Self::Same { .. } => "same",
+            Self::Kept { .. } => "kept",
+            Self::Left(_) => "left",
+            Self::Note(_) => "note",
+        }
+    }
+}
+
+/// What is to be taken over.
+#[derive(Debug, Clone, Default)]
+pub struct SetupRequest {
+    /// The agent; `None` for all.
+    pub agent: Option<String>,
+    /// Nothing is written.
+    pub dry_run: bool,
+}
+
+/// The names of the agents whose settings can be taken over.
+pub fn setup_agents() -> Vec<&'static str> {
+    agents().iter().map(|agent| agent.name).collect()
+}
+
+/// Takes over the settings of an agent, or of all. `env` gives paths of the environment, `user_home` is where files lie without them.
+///
+/// # Errors
+/// `Request` for an agent that is not known, or has no files here; what goes wrong with our own files.
+pub fn import_settings(
+    home: &Home,
+    request: &SetupRequest,
+    env: &dyn Fn(&str) -> Option<PathBuf>,
+    user_home: Option<&Path>,
+) -> Result<Vec<SetupReport>, Failure> {
+    let wanted = match &request.agent {
+        None => agents(),
+        Some(name) => vec![agent_named(name).ok_or_else(|| {
+            let known = setup_agents().join(", ");
+            Failure::request(format!("the settings of `{name}` cannot be imported; the agents are {known}"))
+        })?],
+    };
+    let mut import = SetupImport {
+        home,
+        dry_run: request.dry_run,
+        sealer: Sealer::new(home.seal_key().unwrap_or_default()),
+        reports: Vec::new(),
+    };
+    let (mut found, mut places) = (false, Vec::new());
+    for agent in &wanted {
+        for file in &agent.files {
+            let Some(path) = file.path(env, user_home) else { continue };
+            if path.exists() {
+                found = true;
+                import.file(agent, &path, file.is_toml, &file.only)?;
+            }
+            places.push(path.display().to_string());
+        }
+    }
+    if !found {
+        let titles: Vec<&str> = wanted.iter().map(|agent| agent.title.as_str()).collect();
+        let (titles, places) = (titles.join(", "), places.join(", "));
+        return Err(Failure::request(format!("there are no settings of {titles}: none of {places} exists")));
+    }
+    Ok(import.reports)
+}
+
+struct SetupImport<'a> {
+    home: &'a Home,
+    dry_run: bool,
+    sealer: Sealer,
+    reports: Vec<SetupReport>,
+}
+
+impl SetupImport<'_> {
+    fn report(&mut self, file: &Path, line: usize, key: &str, outcome: SetupOutcome) {
+        if self.reports.len() < MOST_REPORTS {
+            let key: String = key.chars().filter(|letter| !letter.is_control()).take(120).collect();
+            self.reports.push(SetupReport { file: file.to_owned(), line, key, outcome });
+        }
+    }
+
+    fn file(&mut self, agent: &SetupAgent, path: &Path, is_toml: bool, only: &[&str]) -> Result<(), Failure> {
+        let entries =
+            match text_of(path).map_err(|why| (1, why)).and_then(|text| entries::entries(&text, is_toml)) {
+                Ok(entries) => entries,
+                Err((line, why)) => {
+                    self.report(path, line, "", SetupOutcome::Left(format!("{why}; nothing of it is taken")));
+                    return Ok(());
+                }
+            };
+        // Of members with one name the last one counts.
+        let last = |at: usize, entry: &Entry| !entries[at + 1..].iter().any(|later| later.key == entry.key);
+        for (at, entry) in entries.iter().enumerate() {
+            let is_wanted = only.is_empty() || only.contains(&entry.key.as_str());
+            if is_wanted && last(at, entry) {
+                self.member(agent, path, entry, &entries)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn member(
+        &mut self,
+        agent: &SetupAgent,
+        file: &Path,
+        entry: &Entry,
+        all: &[Entry],
+    ) -> Result<(), Failure> {
+        let key = entry.key.as_str();
+        for row in &agent.rows {
+            match row {
+                SetupRow::Setting { theirs, ours, words } if *theirs == key => {
+                    return self.setting(file, entry, ours, words);
+                }
+                SetupRow::Pair { first, second, ours } if *second == key => {
+                    let first =
+                        all.iter().find(|entry| entry.key == *first).and_then(|entry| entry.value.as_str());
+                    let (Some(first), Some(second)) = (first, entry.value.as_str()) else {
+                        return self.setting(file, entry, ours, "*");
+                    };
+                    return self.put(file, entry, ours, &Value::from(format!("{first}/{second}")));
+                }
+                SetupRow::Pair { first, second, .. } if *first == key => {
+                    if !all.iter().any(|entry| entry.key == *second) {
+                        let why = format!("it counts only with {second}");
+                        self.report(file, entry.line, key, SetupOutcome::Left(why));
+                    }
+                    return Ok(());
+                }
+                SetupRow::Hooks(name) if *name == key => return self.hooks(file, entry),
+                SetupRow::Rules(name) if *name == key => return self.rules(file, entry),
+                SetupRow::Servers(name) if *name == key => return self.servers(file, entry),
+                SetupRow::Foreign { key: name, why } if *name == key => {
+                    self.report(file, entry.line, key, SetupOutcome::Left(why.clone()));
+                    return Ok(());
+                }
+                _ => {}
+            }
+        }
+        // Some members of it may be known.
+        let within = format!("{key}.");
+        let has_rows = agent
+            .rows
+            .iter()
+            .any(|row| matches!(row, SetupRow::Setting { theirs, .. } if theirs.starts_with(&within)));
+        if has_rows {
+            for member in &entry.members {
+                self.member(agent, file, member, &entry.members)?;
+            }
+        } else if !key.starts_with('$') {
+            self.report(
+                file,
+                entry.line,
+                key,
+                SetupOutcome::Left("there is no such setting here".to_owned()),
+            );
+        }
+        Ok(())
+    }
+
+    fn setting(&mut self, file: &Path, entry: &Entry, ours: &str, words: &str) -> Result<(), Failure> {
+        let word = match &entry.value {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let mut taken = None;
+        for rule in words.split(',') {
+            match rule.split_once('=') {
+                Some((theirs, new)) if theirs == word => {
+                    taken =
+                        (new != "-").then(|| serde_json::from_str(new).unwrap_or_else(|_| Value::from(new)));
+                    break;
+                }
+                None if rule == "*" => {
+                    taken = Some(entry.value.clone());
+                    break;
+                }
+                _ => {}
+            }
+        }
+        match taken {
+            Some(value) => self.put(file, entry, ours, &value),
+            None => {
+                let why = format!("{ours} has no such value");
+                self.report(file, entry.line, &entry.key, SetupOutcome::Left(why));
+                Ok(())
+            }
+        }
+    }
+
+    /// Sets a setting of ours, unless the user has set it.
+    fn put(&mut self, file: &Path, entry: &Entry, ours: &str, value: &Value) -> Result<(), Failure> {
+        let outcome = self.outcome_of(ours, value)?;
+        self.report(file, entry.line, &entry.key, outcome);
+        Ok(())
+    }
+
+    fn outcome_of(&self, ours: &str, value: &Value) -> Result<SetupOutcome, Failure> {
+        let Some(key) = Key::named(ours) else {
+            return Ok(SetupOutcome::Left(format!("there is no setting {ours} yet")));
+        };
+        let ours = ours.to_owned();
+        let text = value.to_string();
+        if self.sealer.seal(&text) != text {
+            return Ok(SetupOutcome::Left("it holds a secret, which is not copied".to_owned()));
+        }
+        let config = self.home.config();
+        let row = config.row(key);
+        if let Source::User(_) = row.source {
+            let is_same = row.value == *value;
+            return Ok(if is_same { SetupOutcome::Same { ours } } else { SetupOutcome::Kept { ours } });
+        }
+        if row.value == *value && *row.source == Source::BuiltIn {
+            return Ok(SetupOutcome::Same { ours });
+        }
+        self.store(ours, value)
+    }
+
+    fn store(&self, ours: String, value: &Value) -> Result<SetupOutcome, Failure> {
+        let words = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        if self.dry_run {
+            return Ok(SetupOutcome::Set { ours, value: value.clone() });
+        }
+        match set_setting(self.home, &SettingsFile::User, &ours, &words) {
+            Ok(_) => Ok(SetupOutcome::Set { ours, value: value.clone() }),
+            Err(crate::settings::SettingError::Invalid(why)) => Ok(SetupOutcome::Left(why)),
+            Err(error) => Err(setting_failure(error)),
+        }
+    }
+
+    /// Hooks in our form, behind those of the user.
+    fn hooks(&mut self, file: &Path, entry: &Entry) -> Result<(), Failure> {
+        let config = self.home.config();
+        let mut ours = match Key::named("hooks").map(|key| config.row(key).value) {
+            Some(Value::Object(hooks)) => hooks,
+            _ => Map::new(),
+        };
+        let before = ours.clone();
+        for event in &entry.members {
+            let name = event.key.strip_prefix(&format!("{}.", entry.key)).unwrap_or(&event.key).to_owned();
+            let one = json!({ name.clone(): event.value });
+            let text = event.value.to_string();
+            let problem = match crate::command_hooks::problems_of(&one).into_iter().next() {
+                Some(problem) => Some(problem),
+                None if self.sealer.seal(&text) != text => {
+                    Some("it holds a secret, which is not copied".to_owned())
+                }
+                None => None,
+            };
+            if let Some(why) = problem {
+                self.report(file, event.line, &event.key, SetupOutcome::Left(why));
+                continue;
+            }
+            let known = ours.entry(name).or_insert_with(|| json!([]));
+            let Some(known) = known.as_array_mut() else { continue };
+            let theirs = event.value.as_array().into_iter().flatten();
+            let new: Vec<Value> = theirs.filter(|group| !known.contains(group)).cloned().collect();
+            let label = "hooks".to_owned();
+            let outcome = if new.is_empty() {
+                SetupOutcome::Same { ours: label }
+            } else {
+                SetupOutcome::Set { ours: label, value: new.clone().into() }
+            };
+            known.extend(new);
+            self.report(file, event.line, &event.key, outcome);
+        }
+        if ours != before && !self.dry_run {
+            self.store("hooks".to_owned(), &Value::Object(ours))?;
+        }
+        Ok(())
+    }
+
+    /// Permission rules in our words, in place of nothing of the user's.
+    fn rules(&mut self, file: &Path, entry: &Entry) -> Result<(), Failure> {
+        for list in &entry.members {
+            let name = list.key.strip_prefix(&format!("{}.", entry.key)).unwrap_or(&list.key);
+            if !matches!(name, "allow" | "ask" | "deny") {
+                let why = "there is no such setting here".to_owned();
+                self.report(file, list.line, &list.key, SetupOutcome::Left(why));
+                continue;
+            }
+            let mut ours = Vec::new();
+            for theirs in rules::texts(&list.value) {
+                match rules::rule(theirs) {
+                    Some(rule) => ours.push(Value::from(rule)),
+                    None => {
+                        let theirs: String =
+                            theirs.chars().filter(|letter| !letter.is_control()).take(80).collect();
+                        let why = format!("no rule here corresponds to `{theirs}`");
+                        self.report(file, list.line, &list.key, SetupOutcome::Left(why));
+                    }
+                }
+            }
+            if !ours.is_empty() {
+                self.put(file, list, &format!("permissions.{name}"), &Value::Array(ours))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// MCP servers, into `mcp.json` of the home.
+    fn servers(&mut self, file: &Path, entry: &Entry) -> Result<(), Failure> {
+        const FORM: &str = "mcpServers";
+        let path = self.home.dir.join("mcp.json");
+        let failed = |why: &str| Failure::request(format!("{}: {why}; correct it first", path.display()));
+        let mut root = match text_of(&path) {
+            Ok(text) if text.trim().is_empty() => json!({}),
+            Ok(text) => serde_json::from_str(&text).map_err(|_| failed("it is not valid JSON"))?,
+            Err(_) if !path.exists() => json!({}),
+            Err(why) => return Err(failed(&why)),
+        };
+        let Some(members) = root.as_object_mut() else { return Err(failed("it must be a JSON object")) };
+        let ours = members.entry(FORM).or_insert_with(|| json!({}));
+        let Some(ours) = ours.as_object_mut() else { return Err(failed("`mcpServers` must be an object")) };
+        let mut is_changed = false;
+        for theirs in &entry.members {
+            let name = theirs.key.strip_prefix(&format!("{}.", entry.key)).unwrap_or(&theirs.key);
+            let server = match servers::server(&theirs.value, &self.sealer) {
+                Ok(server) => server,
+                Err(why) => {
+                    self.report(file, theirs.line, &theirs.key, SetupOutcome::Left(why));
+                    continue;
+                }
+            };
+            let label = "mcp.json".to_owned();
+            let outcome = match ours.get(name) {
+                Some(known) if *known == server.value => SetupOutcome::Same { ours: label },
+                Some(_) => SetupOutcome::Kept { ours: label },
+                None => {
+                    is_changed = true;
+                    ours.insert(name.to_owned(), server.value.clone());
+                    SetupOutcome::Set { ours: label, value: server.value }
+                }
+            };
+            let is_new = matches!(outcome, SetupOutcome::Set { .. });
+            self.report(file, theirs.line, &theirs.key, outcome);
+            for note in server.notes.into_iter().filter(|_| is_new) {
+                self.report(file, theirs.line, &theirs.key, SetupOutcome::Note(note));
+            }
+        }
+        if is_changed && !self.dry_run {
+            write(&path, &format!("{root:#}\n"))?;
+        }
+        Ok(())
+    }
+}
+
+fn setting_failure(error: crate::settings::SettingError) -> Failure {
+    use crate::settings::SettingError;
+    match error {
+        SettingError::Failed(failure) => failure,
+        SettingError::Io(error) => error.into(),
+        SettingError::Syntax { path, line } => Failure::request(format!(
+            "{}: line {line}: the file is not valid JSON; correct it first",
+            path.display()
+        )),
+        SettingError::NotAnObject { path, .. } => {
+            Failure::request(format!("{}: it must be a JSON object; correct it first", path.display()))
+        }
+        SettingError::Unreadable { path, why } => {
+            Failure::request(format!("{} cannot be read: {why}; correct it first", path.display()))
+        }
+        SettingError::Unknown { name, .. } => Failure::request(format!("there is no setting {name}")),
+        SettingError::Invalid(why) => Failure::request(why),
+        SettingError::Refused { key, why } => Failure::request(format!("{} cannot be set: {why}", key.name)),
+    }
+}
+
+fn text_of(path: &Path) -> Result<String, String> {
+    use std::io::Read as _;
+    let (file, found) = quipu_workspace::open_for_reading(path).map_err(|error| error.to_string())?;
+    let mut bytes = Vec::new();
+    if found.len() <= MOST_BYTES {
+        file.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    }
+    if found.len() > MOST_BYTES || bytes.len() as u64 > MOST_BYTES {
+        return Err("it is larger than 16 MiB".to_owned());
+    }
+    String::from_utf8(bytes).map_err(|_| "it is not text (UTF-8)".to_owned())
+}
+
+/// Writes a file of ours by rename; only its owner reads it.
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    use std::io::Write as _;
+    let directory = path.parent().unwrap_or(path);
+    std::fs::create_dir_all(directory)?;
+    // A link to a collection of settings stays one.
+    let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let mut file = tempfile::NamedTempFile::new_in(target.parent().unwrap_or(directory))?;
+    file.write_all(text.as_bytes())?;
+    file.as_file().sync_all()?;
+    file.persist(&target).map_err(|error| Failure::from(error.error))?;
+    Ok(())
+}

@@ -1,0 +1,114 @@
+//! The table of what other agents keep, read from its data.
+
+use std::path::{Path, PathBuf};
+
+const TABLE: &str = include_str!("agents.txt");
+
+/// An agent whose settings can be taken over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct SetupAgent {
+    pub(super) name: &'static str,
+    aliases: Vec<&'static str>,
+    pub(super) title: String,
+    pub(super) files: Vec<SetupFile>,
+    pub(super) rows: Vec<SetupRow>,
+}
+
+/// A file of an agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct SetupFile {
+    pub(super) is_toml: bool,
+    base: &'static str,
+    path: &'static str,
+    /// Only these members are looked at; empty for all.
+    pub(super) only: Vec<&'static str>,
+}
+
+/// What becomes of a member.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum SetupRow {
+    Setting { theirs: &'static str, ours: &'static str, words: &'static str },
+    Pair { first: &'static str, second: &'static str, ours: &'static str },
+    Hooks(&'static str),
+    Rules(&'static str),
+    Servers(&'static str),
+    Foreign { key: &'static str, why: String },
+}
+
+/// The agents of the table.
+pub(super) fn agents() -> Vec<SetupAgent> {
+    let mut agents: Vec<SetupAgent> = Vec::new();
+    for line in TABLE.lines().filter(|line| !line.starts_with('#')) {
+        let words: Vec<&'static str> = line.split_whitespace().collect();
+        let spaced = |text: &str| text.replace('_', " ");
+        if let ["agent", name, aliases, title] = words[..] {
+            let aliases = aliases.split(',').collect();
+            agents.push(SetupAgent {
+                name,
+                aliases,
+                title: spaced(title),
+                files: Vec::new(),
+                rows: Vec::new(),
+            });
+            continue;
+        }
+        let Some(agent) = agents.last_mut() else { continue };
+        match words[..] {
+            ["file", form, base, path, ref only @ ..] => {
+                let only = only.iter().flat_map(|only| only.split(',')).collect();
+                agent.files.push(SetupFile { is_toml: form == "toml", base, path, only });
+            }
+            ["key", theirs, ours, ref words @ ..] => {
+                let words = words.first().copied().unwrap_or("*");
+                agent.rows.push(SetupRow::Setting { theirs, ours, words });
+            }
+            ["pair", first, second, ours] => agent.rows.push(SetupRow::Pair { first, second, ours }),
+            ["hooks", key] => agent.rows.push(SetupRow::Hooks(key)),
+            ["rules", key] => agent.rows.push(SetupRow::Rules(key)),
+            ["servers", key] => agent.rows.push(SetupRow::Servers(key)),
+            ["other", key, why] => agent.rows.push(SetupRow::Foreign { key, why: spaced(why) }),
+            _ => {}
+        }
+    }
+    agents
+}
+
+/// The agent of this name.
+pub(super) fn agent_named(name: &str) -> Option<SetupAgent> {
+    agents().into_iter().find(|agent| agent.name == name || agent.aliases.contains(&name))
+}
+
+impl SetupFile {
+    /// Where it is, by the environment.
+    pub(super) fn path(&self, env: &dyn Fn(&str) -> Option<PathBuf>, home: Option<&Path>) -> Option<PathBuf> {
+        let (variable, default) = self.base.split_once('=')?;
+        let named = (!variable.is_empty()).then(|| env(variable)).flatten();
+        let default = || Some(home?.join(default.trim_start_matches(['~', '/'])));
+        Some(named.or_else(default)?.join(self.path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_of_the_table_is_read() {
+        let agents = agents();
+        assert_eq!(agents.len(), 3);
+        let rows: usize = agents.iter().map(|agent| agent.rows.len() + agent.files.len() + 1).sum();
+        let lines = TABLE.lines().filter(|line| !(line.starts_with('#') || line.is_empty())).count();
+        assert_eq!(rows, lines);
+        for row in agents.iter().flat_map(|agent| &agent.rows) {
+            if let SetupRow::Setting { ours, .. } | SetupRow::Pair { ours, .. } = row {
+                assert!(crate::settings::Key::named(ours).is_some(), "{ours}");
+            }
+        }
+        let file = &agents[0].files[0];
+        assert_eq!(
+            file.path(&|_| None, Some(Path::new("/h"))).unwrap(),
+            Path::new("/h/.pi/agent/settings.json")
+        );
+        assert_eq!(file.path(&|_| None, None), None);
+    }
+}
