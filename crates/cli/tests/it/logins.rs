@@ -48,7 +48,7 @@ fn start(world: &World, args: &[&str]) -> RunningCommand {
 }
 
 /// What the browser gets that opens `url`, logs in and returns with this.
-fn browser(url: &str, result: &str) -> String {
+pub(crate) fn browser(url: &str, result: &str) -> String {
     let value = |name: &str| {
         let (_, rest) = url.split_once(&format!("{name}=")).unwrap();
         rest.split('&').next().unwrap().replace("%3A", ":").replace("%2F", "/")

@@ -1,9 +1,6 @@
 //! `/login` for a provider with a login: the account is logged in to from the terminal, with a server that plays the
 //! provider.
 
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
-
 use quipu_testkit::{FakeServer, Reply};
 use serde_json::{Value, json};
 
@@ -65,17 +62,7 @@ fn stored(world: &World) -> Value {
 fn browser(terminal: &Terminal, result: &str) -> String {
     let seen = terminal.seen();
     let url = seen.split_whitespace().rfind(|word| word.contains("/authorize?")).unwrap();
-    let value = |name: &str| {
-        let (_, rest) = url.split_once(&format!("{name}=")).unwrap();
-        rest.split('&').next().unwrap().replace("%3A", ":").replace("%2F", "/")
-    };
-    let (back, state) = (value("redirect_uri"), value("state"));
-    let (host, path) = back.strip_prefix("http://").unwrap().split_once('/').unwrap();
-    let mut stream = TcpStream::connect(host.replace("localhost", "127.0.0.1")).unwrap();
-    write!(stream, "GET /{path}?{result}&state={state} HTTP/1.1\r\nhost: {host}\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
+    crate::logins::browser(url, result)
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::files::text_of;
 pub(super) const MOST_BYTES: usize = 1 << 20;
 /// Files that follow at most.
 const MOST_FILES: usize = 20;
-/// What the model is told of commands.
+/// Stands beside the text of a template that has commands.
 const COMMANDS: &str = "Text in square brackets that begins with \"output of\" stands for the output of that command. Before anything \
     else, run these commands with the tool `bash`, and take what they print in their place.";
 

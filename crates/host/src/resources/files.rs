@@ -1,7 +1,8 @@
 //! Reading what others wrote: files and directories, within limits and bounds.
 
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
+
+use crate::bounded_file;
 
 /// Bytes of a skill or template at most.
 pub(super) const FILE_BYTES: u64 = 256 << 10;
@@ -13,14 +14,7 @@ const MOST_DEPTH: usize = 6;
 /// The text of a file, unless it is too large, no text, or lies outside of `within`.
 pub(super) fn text_of(path: &Path, within: Option<&Path>) -> Result<String, String> {
     bounded(path, within)?;
-    let (file, found) = quipu_workspace::open_for_reading(path).map_err(|error| error.to_string())?;
-    let mut bytes = Vec::new();
-    if found.len() <= FILE_BYTES {
-        file.take(FILE_BYTES + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-    }
-    if found.len() > FILE_BYTES || bytes.len() as u64 > FILE_BYTES {
-        return Err("it is larger than 256 KiB".to_owned());
-    }
+    let bytes = bounded_file::read(path, FILE_BYTES).map_err(|error| error.in_words("256 KiB"))?;
     String::from_utf8(bytes).map_err(|_| "it is not text (UTF-8)".to_owned())
 }
 

@@ -23,7 +23,7 @@ pub(super) struct SkillListing {
     pub(super) dropped: usize,
 }
 
-/// Lists the skills that the model is told of, in at most so many bytes.
+/// Lists the skills for the prompt, in at most so many bytes.
 pub(super) fn listing(skills: &[&Skill], budget: usize) -> SkillListing {
     if skills.is_empty() {
         return SkillListing::default();
@@ -87,7 +87,7 @@ impl SkillsSource {
     /// What the source is called.
     pub(crate) const NAME: &'static str = "skills";
 
-    /// The skills that the model is told of; `None` for none. The second value says what was cut, for people.
+    /// The skills for the prompt; `None` for none. The second value says what was cut, for people.
     pub(crate) fn new(skills: &[Skill]) -> (Option<Self>, Option<String>) {
         let of_scope = |scope| {
             let told = skills.iter().filter(move |skill| skill.for_model && skill.scope == scope);

@@ -40,7 +40,7 @@ use crate::{Failure, Home, OpenRequest};
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ResourceMemory {
     bases: UserBases,
-    /// Problems that were told.
+    /// Problems that were reported.
     told: Arc<Mutex<BTreeSet<String>>>,
 }
 

@@ -36,7 +36,7 @@ pub struct Skill {
     pub path: PathBuf,
     /// Whose it is.
     pub scope: ResourceScope,
-    /// Whether the model is told of it.
+    /// Whether it is in the prompt.
     pub for_model: bool,
     /// Whether it is a command.
     pub for_person: bool,

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use quipu_providers::nearest;
@@ -11,6 +10,7 @@ use serde_json::Value;
 use super::check::{CheckedValue, check, read_words};
 use super::table::{KEYS, Key, ProjectUse, SCHEMA, variable};
 use super::text::{Form, Node, SyntaxError, doubled, joined, line_of, parse};
+use crate::bounded_file::{self, BoundedReadError};
 
 /// Bytes of a file of settings at most.
 const MOST_BYTES: u64 = 1 << 20;
@@ -200,15 +200,10 @@ pub(super) fn bytes_of(path: &Path) -> Result<Option<Vec<u8>>, String> {
         Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => return Ok(None),
         _ => {}
     }
-    let (file, found) = quipu_workspace::open_for_reading(path).map_err(|error| reason(&error))?;
-    let mut bytes = Vec::new();
-    if found.len() <= MOST_BYTES {
-        file.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-    }
-    if found.len() > MOST_BYTES || bytes.len() as u64 > MOST_BYTES {
-        return Err("it is larger than 1 MiB".to_owned());
-    }
-    Ok(Some(bytes))
+    bounded_file::read(path, MOST_BYTES).map(Some).map_err(|error| match error {
+        BoundedReadError::Open(error) => reason(&error),
+        error => error.in_words("1 MiB"),
+    })
 }
 
 /// Why a file cannot be opened, without its path.

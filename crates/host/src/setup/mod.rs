@@ -433,15 +433,7 @@ fn setting_failure(error: crate::settings::SettingError) -> Failure {
 }
 
 fn text_of(path: &Path) -> Result<String, String> {
-    use std::io::Read as _;
-    let (file, found) = quipu_workspace::open_for_reading(path).map_err(|error| error.to_string())?;
-    let mut bytes = Vec::new();
-    if found.len() <= MOST_BYTES {
-        file.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-    }
-    if found.len() > MOST_BYTES || bytes.len() as u64 > MOST_BYTES {
-        return Err("it is larger than 16 MiB".to_owned());
-    }
+    let bytes = crate::bounded_file::read(path, MOST_BYTES).map_err(|error| error.in_words("16 MiB"))?;
     String::from_utf8(bytes).map_err(|_| "it is not text (UTF-8)".to_owned())
 }
 
