@@ -23,6 +23,36 @@ struct World {
     vars: BTreeMap<String, String>,
 }
 
+/// How a call of this model ends, and the secrets that it learns.
+pub(crate) async fn call(settings: &Settings, model: Model) -> Result<(CallEnd, Vec<String>), ModelError> {
+    let provider = settings.provider_for(&model, None)?;
+    let request = Arc::new(ModelRequest {
+        model: Arc::new(model),
+        system: "".into(),
+        tools: Vec::new().into(),
+        messages: vec![Arc::new(Message::user("Hi", 0))].into(),
+        thinking: Thinking::Off,
+        max_tokens: None,
+        session: None,
+    });
+    let (send, mut receive) = mpsc::channel(64);
+    let body = provider.encode(&request).unwrap();
+    let learned = Arc::new(Mutex::new(Vec::new()));
+    let learns = learned.clone();
+    let call = Call {
+        secrets: Some(Arc::new(move |secret: &str| learns.lock().unwrap().push(secret.to_owned()))),
+        ..Call::new(request, body, send, CancellationToken::new())
+    };
+    let end = provider.send(call).await;
+    let mut events = Vec::new();
+    while let Ok(event) = receive.try_recv() {
+        events.push(event);
+    }
+    laws::check(&events, &end).unwrap();
+    let learned = learned.lock().unwrap().clone();
+    Ok((end, learned))
+}
+
 impl World {
     fn new(vars: &[(&str, &str)]) -> Self {
         let home = tempfile::tempdir().unwrap();
@@ -54,33 +84,7 @@ impl World {
     /// A call to a model of the catalogue, and what it taught.
     async fn call(&self) -> Result<(CallEnd, Vec<String>), ModelError> {
         let settings = self.settings();
-        let model = bedrock_model(&settings);
-        let provider = settings.provider_for(&model, None)?;
-        let request = Arc::new(ModelRequest {
-            model: Arc::new(model),
-            system: "".into(),
-            tools: Vec::new().into(),
-            messages: vec![Arc::new(Message::user("Hi", 0))].into(),
-            thinking: Thinking::Off,
-            max_tokens: None,
-            session: None,
-        });
-        let (send, mut receive) = mpsc::channel(64);
-        let body = provider.encode(&request).unwrap();
-        let learned = Arc::new(Mutex::new(Vec::new()));
-        let learns = learned.clone();
-        let call = Call {
-            secrets: Some(Arc::new(move |secret: &str| learns.lock().unwrap().push(secret.to_owned()))),
-            ..Call::new(request, body, send, CancellationToken::new())
-        };
-        let end = provider.send(call).await;
-        let mut events = Vec::new();
-        while let Ok(event) = receive.try_recv() {
-            events.push(event);
-        }
-        laws::check(&events, &end).unwrap();
-        let learned = learned.lock().unwrap().clone();
-        Ok((end, learned))
+        call(&settings, bedrock_model(&settings)).await
     }
 
     /// The error of a call that sends nothing to the model's server.

@@ -1,18 +1,15 @@
 //! Calls with application default credentials: from a file of Google's tools to a request with a token.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use quipu_protocol::{Message, Model, ModelError, ModelRequest, Thinking};
-use quipu_providers::{Call, CallEnd, CallOptions, Settings, laws};
+use quipu_protocol::{Model, ModelError};
+use quipu_providers::{CallEnd, CallOptions, Settings};
 use quipu_testkit::{Answer, CapturedRequest, FakeServer, Reply, Wire};
 use rustls::SignatureScheme;
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
 
 const KEY: &str = include_str!("../data/service-account.pem");
 const PUBLIC: &[u8] = include_bytes!("../data/service-account.public.der");
@@ -79,32 +76,7 @@ impl World {
     async fn call(&self) -> Result<(CallEnd, Vec<String>), ModelError> {
         let settings = self.settings();
         let model = settings.default_of("google-vertex").unwrap();
-        let provider = settings.provider_for(&model, None)?;
-        let request = Arc::new(ModelRequest {
-            model: Arc::new(Model::clone(&model)),
-            system: "".into(),
-            tools: Vec::new().into(),
-            messages: vec![Arc::new(Message::user("Hi", 0))].into(),
-            thinking: Thinking::Off,
-            max_tokens: None,
-            session: None,
-        });
-        let (send, mut receive) = mpsc::channel(64);
-        let body = provider.encode(&request).unwrap();
-        let learned = Arc::new(Mutex::new(Vec::new()));
-        let learns = learned.clone();
-        let call = Call {
-            secrets: Some(Arc::new(move |secret: &str| learns.lock().unwrap().push(secret.to_owned()))),
-            ..Call::new(request, body, send, CancellationToken::new())
-        };
-        let end = provider.send(call).await;
-        let mut events = Vec::new();
-        while let Ok(event) = receive.try_recv() {
-            events.push(event);
-        }
-        laws::check(&events, &end).unwrap();
-        let learned = learned.lock().unwrap().clone();
-        Ok((end, learned))
+        crate::cloud_credentials::call(&settings, Model::clone(&model)).await
     }
 
     /// The error of a call, after which nothing more was sent than these requests.
