@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use super::agent::{AgentFile, agent_tables, agents_in};
 use super::files::{Step, text_of, walk};
 use super::frontmatter::split;
 use super::places::{Place, PlaceKind};
@@ -19,6 +20,8 @@ pub struct ResourceSet {
     pub skills: Vec<Skill>,
     /// The templates, the first of each name.
     pub templates: Vec<Template>,
+    /// The agents, the first of each name.
+    pub agents: Vec<AgentFile>,
     /// Files of rules, beside those of the directories themselves.
     pub rules: Vec<PathBuf>,
     /// What is wrong with others, for people.
@@ -33,6 +36,8 @@ impl ResourceSet {
             match place.kind {
                 PlaceKind::Skills => set.skills.extend(skills_in(place, &mut set.problems)),
                 PlaceKind::Templates => set.templates.extend(templates_in(place, &mut set.problems)),
+                PlaceKind::Agents => set.agents.extend(agents_in(place, &mut set.problems)),
+                PlaceKind::AgentTables => set.agents.extend(agent_tables(place, &mut set.problems)),
                 PlaceKind::Rules => set.rules.extend(quipu::rules_files_in(&place.path)),
                 PlaceKind::RuleFiles => set.rules.extend(rule_files(place, &mut set.problems)),
             }
@@ -42,13 +47,17 @@ impl ResourceSet {
 
     /// Whether there is nothing.
     pub fn is_empty(&self) -> bool {
-        self.skills.is_empty() && self.templates.is_empty() && self.rules.is_empty()
+        self.skills.is_empty()
+            && self.templates.is_empty()
+            && self.agents.is_empty()
+            && self.rules.is_empty()
     }
 
     /// The same with those of another, of which those count that have a name of their own.
     pub(super) fn with(mut self, other: Self) -> Self {
         self.skills.extend(other.skills);
         self.templates.extend(other.templates);
+        self.agents.extend(other.agents);
         self.rules.extend(other.rules);
         self.problems.extend(other.problems);
         self
@@ -59,6 +68,8 @@ impl ResourceSet {
         let mut skills: BTreeMap<String, PathBuf> = BTreeMap::new();
         let problems = &mut self.problems;
         self.skills.retain(|skill| is_first(&mut skills, &skill.name, &skill.path, "skill", problems));
+        let mut agents: BTreeMap<String, PathBuf> = BTreeMap::new();
+        self.agents.retain(|agent| is_first(&mut agents, &agent.definition.name, &agent.path, "agent", problems));
         let mut templates: BTreeMap<String, PathBuf> = BTreeMap::new();
         self.templates.retain(|template| match &template.origin {
             TemplateOrigin::BuiltIn(_) => !templates.contains_key(&template.name),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
+use super::agent::shown as shown_agent;
 use super::files::{Step, in_one_line, walk};
 use super::set::ResourceSet;
 use super::template::TemplateOrigin;
@@ -87,6 +88,7 @@ impl ProjectResources {
             rows.push(format!("skill     {}  {}", shown(&skill.path), in_one_line(&skill.description, 60)));
         }
         rows.extend(self.programs.iter().map(|path| format!("program   {}", shown(path))));
+        rows.extend(self.set.agents.iter().map(|agent| shown_agent(agent, &self.root)));
         for template in &self.set.templates {
             if let TemplateOrigin::File { path, .. } = &template.origin {
                 let commands = if template.has_commands { "  (with commands)" } else { "" };
@@ -116,7 +118,10 @@ impl ProjectResources {
                 Ok(used)
             }
             None => {
-                let count = self.set.skills.len() + self.set.templates.len() + self.set.rules.len();
+                let count = self.set.skills.len()
+                    + self.set.templates.len()
+                    + self.set.agents.len()
+                    + self.set.rules.len();
                 let text =
                     format!("{count} skills, templates and rules of {} are not used", self.root.display());
                 home.warn_with(text, Advice::TrustProject);

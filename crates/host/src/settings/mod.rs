@@ -3,6 +3,7 @@
 //!
 //! `table` names every setting. A new one is a row there and a member of [`Settings`].
 
+mod agents;
 mod cache;
 mod check;
 mod edit;
@@ -27,6 +28,7 @@ use serde_json::{Map, Value};
 
 use crate::offered_tools::PatchTool;
 
+pub use self::agents::{AgentConfig, AgentTool};
 pub(crate) use self::cache::Cache;
 pub use self::keep::{FileChange, SettingError, SettingsFile, StoredSetting, set_setting, unset_setting};
 use self::layer::Layer;
@@ -67,6 +69,8 @@ pub struct Settings {
     pub fallback: FallbackSettings,
     /// How models are called.
     pub calls: CallSettings,
+    /// Sub-agents.
+    pub agents: AgentConfig,
     /// Which models get `apply_patch`.
     pub patch_tool: PatchTool,
     /// When a context is summed up.
@@ -243,6 +247,7 @@ impl Settings {
                 named: flag("fallbackForNamedModel").unwrap_or(false),
             },
             calls: CallSettings::of_json(&all).0,
+            agents: AgentConfig::of(&value),
             patch_tool: PatchTool::of_word(word("applyPatch")),
             compaction: compaction_settings(&all).0,
             prune: prune_settings(&all).0,
