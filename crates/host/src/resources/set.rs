@@ -47,10 +47,7 @@ impl ResourceSet {
 
     /// Whether there is nothing.
     pub fn is_empty(&self) -> bool {
-        self.skills.is_empty()
-            && self.templates.is_empty()
-            && self.agents.is_empty()
-            && self.rules.is_empty()
+        self.skills.is_empty() && self.templates.is_empty() && self.agents.is_empty() && self.rules.is_empty()
     }
 
     /// The same with those of another, of which those count that have a name of their own.
@@ -69,7 +66,8 @@ impl ResourceSet {
         let problems = &mut self.problems;
         self.skills.retain(|skill| is_first(&mut skills, &skill.name, &skill.path, "skill", problems));
         let mut agents: BTreeMap<String, PathBuf> = BTreeMap::new();
-        self.agents.retain(|agent| is_first(&mut agents, &agent.definition.name, &agent.path, "agent", problems));
+        self.agents
+            .retain(|agent| is_first(&mut agents, &agent.definition.name, &agent.path, "agent", problems));
         let mut templates: BTreeMap<String, PathBuf> = BTreeMap::new();
         self.templates.retain(|template| match &template.origin {
             TemplateOrigin::BuiltIn(_) => !templates.contains_key(&template.name),
