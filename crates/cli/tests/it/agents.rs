@@ -338,7 +338,7 @@ fn question_of_a_sub_agent_is_asked_in_front_of_its_parent() {
     terminal.types("delegate it\r");
     terminal.shows("writer (sub-agent): Allow writing");
     assert!(!std::path::Path::new(&path).exists());
-    terminal.types("y");
+    terminal.types("\u{1b}y");
     terminal.shows("All done.");
     terminal.types(CTRL_D);
     assert_eq!(terminal.ends(), Some(0));
