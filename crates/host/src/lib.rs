@@ -106,5 +106,5 @@ pub use suggestions::{
     Steps, Suggestion, suggested_agents, suggested_bookmarks, suggested_labels, suggested_model,
     suggested_nodes, suggested_providers, suggested_sessions, suggested_steps,
 };
-pub use text::{ago, dollars, iso, one_line, one_line_with, title_of};
+pub use text::{ago, dollars, files_of_patch, iso, one_line, one_line_with, title_of};
 pub use tree::{Reach, TreeKind, TreeRow, nodes_of, session_rows, tree_rows, unfolded_rows, user_messages};

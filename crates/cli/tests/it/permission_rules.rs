@@ -160,6 +160,8 @@ fn rules_are_listed_tested_and_revoked() {
     assert_eq!(test(&["--tool", "network", "api.example.com"], 8)["decision"], "denied");
     let text = world.run(&["permissions", "test", "git status; git push"]).exits(8).text();
     assert!(text.contains("git push  <- deny bash(git push *) (p2, in every directory)"), "{text}");
+    let text = world.run(&["permissions", "test", "--tool", "read", "a.txt"]).ok().text();
+    assert!(text.starts_with("allowed: no mode asks about it\n"), "{text}");
     world.run(&["permissions", "revoke", "p2"]).ok();
     assert_eq!(test(&["git push"], 7)["decision"], "asked");
     // A rule that is none, written by hand, opens nothing.
