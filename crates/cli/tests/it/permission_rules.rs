@@ -287,3 +287,20 @@ fn rules_of_the_settings_count_beside_the_saved_ones() {
     test("rm all", 7);
     test("make all", 7);
 }
+
+#[test]
+fn cdpath_does_not_lead_commands_elsewhere() {
+    let done = Answer::new().text("Done.").reply();
+    let arguments = json!({ "command": "cd sub && pwd" }).to_string();
+    let call = Answer::new().tool_call("c1", "bash", &arguments).reply();
+    let world = World::new([call, done]);
+    for place in ["work/sub", "elsewhere/sub"] {
+        std::fs::create_dir_all(world.path(place)).unwrap();
+    }
+    let mut command = world.quipu(&["-p", "go"]);
+    command.env("CDPATH", world.path("elsewhere"));
+    RunningCommand::start(command).wait().ok();
+    let result = wire_text(messages(world.requests().last().unwrap()).last().unwrap());
+    let work = world.path("work/sub").canonicalize().unwrap();
+    assert_eq!(result.trim(), work.display().to_string());
+}
