@@ -61,7 +61,11 @@ impl State {
     fn offer_first(&mut self, others: bool) {
         let row = |first, what: &str, how: &str| PickerRow::new(first, what, how);
         let mut rows = vec![
-            row(FirstChoice::Key, "Log in, or add a key", "/login: an account or an API key, which is tested"),
+            row(
+                FirstChoice::Key,
+                "Log in, or add a key",
+                "/login: an account or an API key, which is tested",
+            ),
             row(FirstChoice::Demo, "See it work", "/demo: a whole task with a scripted model, without a key"),
             row(FirstChoice::Import, "Import sessions of other agents", "/import: their files do not change"),
             row(FirstChoice::Search, "Search all sessions", "/search WORDS"),
