@@ -343,7 +343,7 @@ impl SetupImport<'_> {
             if !matches!(name, "allow" | "ask" | "deny") {
                 let why = match name {
                     "defaultMode" => "set the mode of a directory with the permissions command",
-                    "additionalDirectories" => "add directories when a session begins, with `--add-dir`",
+                    "additionalDirectories" => "add directories when a session begins",
                     _ => "there is no such setting here",
                 };
                 self.report(file, list.line, &list.key, SetupOutcome::Left(why.to_owned()));
