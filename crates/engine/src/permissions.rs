@@ -603,7 +603,9 @@ impl Policy for Permissions {
     }
 
     fn access(&self) -> Access {
-        self.bounds().access()
+        let bounds = self.bounds();
+        let RuleRoots { cwd, home } = bounds.roots.clone();
+        bounds.access().searching_by(self.rules(&bounds), cwd, home)
     }
 
     fn restores(&self) -> Option<Access> {
