@@ -37,6 +37,7 @@ mod merge;
 mod meters;
 mod models;
 mod open;
+mod output_schema;
 mod pager;
 #[cfg(test)]
 mod pages;

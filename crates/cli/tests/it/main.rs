@@ -103,6 +103,8 @@ mod model_choice;
 #[cfg(test)]
 mod network;
 #[cfg(test)]
+mod output_schema;
+#[cfg(test)]
 mod outputs;
 #[cfg(test)]
 mod peers;
@@ -187,5 +189,7 @@ mod undo;
 mod undo_files;
 #[cfg(test)]
 mod watch;
+#[cfg(test)]
+mod web;
 #[cfg(test)]
 mod wires;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use quipu_protocol::{Content, Json};
-use quipu_tools::{Invocation, Tool, ToolContext, ToolOutput, builtin};
+use quipu_tools::{Find, Grep, Invocation, Ls, Tool, ToolContext, ToolOutput, builtin};
 use quipu_workspace::{Access, OutputPlace};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -36,7 +36,10 @@ impl Bench {
         for (name, bytes) in files {
             std::fs::write(cx.cwd.join(name), bytes).unwrap();
         }
-        Self { dir, cx, progress, tools: builtin() }
+        let mut tools = builtin();
+        let search: [Arc<dyn Tool>; 3] = [Arc::new(Grep::new()), Arc::new(Find::new()), Arc::new(Ls::new())];
+        tools.extend(search);
+        Self { dir, cx, progress, tools }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
