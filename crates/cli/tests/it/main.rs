@@ -105,6 +105,8 @@ mod network;
 #[cfg(test)]
 mod outputs;
 #[cfg(test)]
+mod packages;
+#[cfg(test)]
 mod peers;
 #[cfg(test)]
 mod permission_rules;
