@@ -267,6 +267,8 @@ pub(crate) enum Cmd {
     Mcp(crate::mcp::McpArgs),
     /// List skills, templates and rules files: where they lie, what they cost, which are not used.
     Skills(crate::skills::SkillsArgs),
+    /// List, add, update and remove packages of skills and templates.
+    Packages(crate::packages::PackagesArgs),
     /// Check this installation: files, store, shell, credentials.
     Doctor(DoctorArgs),
     /// Hash JSON values as the graph does, for programs that write to a store.

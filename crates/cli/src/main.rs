@@ -38,6 +38,7 @@ mod meters;
 mod models;
 mod open;
 mod output_schema;
+mod packages;
 mod pager;
 #[cfg(test)]
 mod pages;
@@ -176,6 +177,7 @@ pub(crate) async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Config(args)) => config::run(args).await,
         Some(Cmd::Mcp(args)) => mcp::run(args).await,
         Some(Cmd::Skills(args)) => skills::run(args),
+        Some(Cmd::Packages(args)) => packages::run(args).await,
         Some(Cmd::Doctor(args)) => doctor::run(args).await,
         Some(Cmd::Hash(args)) => hash::run(args),
         Some(Cmd::Import(args)) => import::run(args).await,
