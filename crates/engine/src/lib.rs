@@ -7,6 +7,8 @@
 //! This crate knows no vendor, no database and no front. Models come in as a [`Provider`], tools as a [`Tool`],
 //! permission as a [`Policy`].
 
+mod agent_policy;
+mod agents;
 mod arrival;
 mod bookmarks;
 mod calls;
@@ -52,11 +54,13 @@ mod sources;
 mod spans;
 mod stand;
 mod subscribe;
+mod task_tool;
 mod timeline;
 mod toolbox;
 mod travel;
 mod undo;
 
+pub use agents::{AGENT_PURPOSE, AgentDefinition, AgentLimits, AgentMode, AgentSettings, TASK_TOOL};
 pub use arrival::TRAVEL_TOOL;
 pub use bookmarks::{BOOKMARK_LIMIT, Bookmark, BookmarkError};
 pub use calls::{seal_answer, seal_content};
@@ -108,7 +112,7 @@ pub use seal_key::seal_key;
 pub use semantic::{
     RANK_OFFSET, SemanticError, SemanticIndexReport, SemanticMatches, index_semantic, semantic_search,
 };
-pub use session::{MOST_FALLBACKS, Session};
+pub use session::{LiveAgent, MOST_FALLBACKS, Session};
 pub use sessions::ForkReport;
 pub use settings::{compaction_settings, prune_settings};
 pub use sources::{

@@ -7,8 +7,10 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use quipu_machine::{Draft, EpochReason, Limits, Machine, Prefix, QueuedInput, Start};
 use quipu_protocol::{Entry, Epoch, EpochContext, NodeId, Notice, SessionId, SessionStart, Snapshot};
 use quipu_store::{RefName, SessionQuery, SessionRow};
+use quipu_tools::Tool;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::agents::TASK_TOOL;
 use crate::calls::Caller;
 use crate::calls::bodies::Bodies;
 use crate::calls::money::Purse;
@@ -26,12 +28,13 @@ use crate::own_tools::{TravelOptions, TravelSource};
 use crate::owner::{Lease, LeaseResult};
 use crate::policies::{Policies, with_steps};
 use crate::resume::{Past, read_past, recover};
-use crate::runner::{Backend, Runner};
-use crate::session::{MOST_FALLBACKS, Parts, Session};
+use crate::runner::{Backend, RUNNER_DEPTH, Runner};
+use crate::session::{LiveAgents, MOST_FALLBACKS, Parts, Session};
 use crate::sources::{
     ContextSource, OpeningPrompt, SourceOptions, Sources, ToolSet, ToolSource, is_tool_name,
     recorded_sections,
 };
+use crate::task_tool::TaskTool;
 use crate::toolbox::{Toolbox, ToolboxParts};
 use crate::travel::{SessionView, Tobe};
 
@@ -58,6 +61,8 @@ struct SessionParts {
     notices: Vec<String>,
     /// Begins sessions for its hooks and sources, where it has any.
     children: Option<Children>,
+    /// Sends sub-agents, where the model may.
+    task: Option<Arc<TaskTool>>,
 }
 
 impl Engine {
@@ -385,9 +390,13 @@ impl Engine {
             system_of_ours = crate::context::system_prompt(crate::SYSTEM_PROMPT, &[], &[], &options.cwd);
             system = system.or(Some(&system_of_ours));
         }
+        let task = task_tool(options, past, depth);
+        let mut tools = options.tools.clone();
+        tools.extend(task.iter().map(|task| task.clone() as Arc<dyn Tool>));
         let asks = !(options.hooks.is_empty()
             && options.tool_sources.is_empty()
-            && options.context_sources.is_empty());
+            && options.context_sources.is_empty()
+            && task.is_none());
         let children = asks.then(|| Children::new(self.clone(), options.clone(), Some(id.clone()), depth));
         let backend = children.clone().map(|children| Arc::new(children) as Arc<dyn Backend>);
         let mut context_sources = options.context_sources.clone();
@@ -398,7 +407,7 @@ impl Engine {
             cwd: options.cwd.clone(),
             standing: standing.clone(),
             model: &options.model,
-            tools: &options.tools,
+            tools: &tools,
             own,
             tool_sources: &options.tool_sources,
             context_sources: &context_sources,
@@ -409,7 +418,7 @@ impl Engine {
         let (sources, OpeningPrompt { prompt, context, notices }) = Sources::open(wanted, past).await;
         let toolbox = self.toolbox(options, sources.set(), standing, tobe, sections);
         let epoch = self.epoch(options, &sources, (&prompt, context), past);
-        Ok(SessionParts { toolbox, sources, epoch, prompt, notices, children })
+        Ok(SessionParts { toolbox, sources, epoch, prompt, notices, children, task })
     }
 
     /// What hooks say in the system prompt; where there are hooks, one more source gives it.
@@ -503,7 +512,7 @@ impl Engine {
         lease: Arc<Lease>,
         origin: SessionOrigin,
     ) -> Session {
-        let SessionParts { toolbox, sources, epoch, prompt, notices, children } = made;
+        let SessionParts { toolbox, sources, epoch, prompt, notices, children, task } = made;
         let system_text: Arc<str> =
             prompt.system.as_ref().map_or_else(|| "".into(), |blob| system_text(blob).into());
         let mut committer = self.committer(&past, epoch.clone(), prompt);
@@ -589,8 +598,22 @@ impl Engine {
             fallbacks: options.fallbacks.into_iter().take(MOST_FALLBACKS).collect(),
             origin,
             children,
+            task,
+            agents: LiveAgents::default(),
         })
     }
+}
+
+/// What sends sub-agents, where the options say so and the level allows it.
+fn task_tool(options: &SessionOptions, past: Option<&Past>, depth: u32) -> Option<Arc<TaskTool>> {
+    let settings = options.agents.clone()?;
+    let is_task = |name: &str| name == TASK_TOOL;
+    let is_taken = options.tools.iter().any(|tool| is_task(&tool.spec().name));
+    // It would change the beginning of every request of a session that was begun without it.
+    let had = past.map_or(&[][..], |past| &past.epoch.tools);
+    let began_without = !had.is_empty() && !had.iter().any(|spec| is_task(&spec.name));
+    let fits = depth < settings.limits.max_depth.min(RUNNER_DEPTH) && !is_taken && !began_without;
+    fits.then(|| Arc::new(TaskTool::new(settings)))
 }
 
 /// The first node of a session.

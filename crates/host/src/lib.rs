@@ -56,6 +56,7 @@ pub mod settings;
 pub mod setup;
 mod sources;
 mod state_file;
+mod sub_agents;
 mod suggestions;
 mod text;
 mod tree;

@@ -5,6 +5,7 @@ mod calling;
 mod effects;
 mod falling_back;
 mod hooking;
+mod live_agents;
 mod running;
 mod shell;
 mod sides;
@@ -25,6 +26,8 @@ use tokio_util::sync::CancellationToken;
 
 use self::asks::Question;
 pub use self::falling_back::MOST_FALLBACKS;
+pub use self::live_agents::LiveAgent;
+pub(crate) use self::live_agents::LiveAgents;
 use self::sides::{SessionRunner, SideAsk};
 use self::task::Task;
 use crate::calls::money::Purse;
@@ -42,6 +45,7 @@ use crate::runner::Backend;
 use crate::sessions::clean;
 use crate::sources::Sources;
 use crate::subscribe::{Delivery, Events, Subscriber, View};
+use crate::task_tool::TaskTool;
 use crate::toolbox::Toolbox;
 use quipu_machine::FallbackResult;
 use quipu_machine::Machine;
@@ -76,6 +80,10 @@ pub(crate) struct Parts {
     pub(crate) origin: SessionOrigin,
     /// Begins sessions for its hooks and sources, where it has any.
     pub(crate) children: Option<Children>,
+    /// Sends sub-agents, where the model may.
+    pub(crate) task: Option<Arc<TaskTool>>,
+    /// Those at work.
+    pub(crate) agents: LiveAgents,
 }
 
 /// A model, and what carries requests to it.
@@ -165,6 +173,7 @@ struct Inner {
     /// Answers on their way that changed the policy.
     granting: Arc<AtomicUsize>,
     models: ModelLookup,
+    agents: LiveAgents,
     /// Who holds it puts the next command into the mailbox.
     order: tokio::sync::Mutex<()>,
     /// Kills what runs.
@@ -212,8 +221,12 @@ impl Session {
             let (mail, sealer, children) = (mail.downgrade(), sealer.clone(), children.clone());
             let runner: Arc<dyn Backend> = Arc::new(SessionRunner { mail, sealer, children });
             toolbox.hooks.runs_through(runner.clone());
+            if let Some(task) = &parts.task {
+                task.runs_through(runner.clone());
+            }
             parts.sources.runs_through(runner);
         }
+        let agents = parts.agents.clone();
         let (models, purse) = (ModelLookup(parts.models.clone()), parts.caller.purse.clone());
         let policy = SharedPolicy(parts.toolbox.parts.policy.clone());
         let (task, over) =
@@ -235,6 +248,7 @@ impl Session {
             mover,
             granting,
             models,
+            agents,
             order,
             stop,
             ended,
@@ -503,6 +517,11 @@ impl Session {
             _ => {}
         }
         Ok(None)
+    }
+
+    /// Its sub-agents that are at work.
+    pub fn agents(&self) -> Vec<LiveAgent> {
+        self.0.agents.all()
     }
 
     /// The directory that it works in.
