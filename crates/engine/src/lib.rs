@@ -8,6 +8,7 @@
 //! permission as a [`Policy`].
 
 mod arrival;
+mod background;
 mod bookmarks;
 mod calls;
 mod change;
@@ -58,6 +59,7 @@ mod travel;
 mod undo;
 
 pub use arrival::TRAVEL_TOOL;
+pub use background::{BackgroundInfo, BackgroundWake};
 pub use bookmarks::{BOOKMARK_LIMIT, Bookmark, BookmarkError};
 pub use calls::{seal_answer, seal_content};
 pub use change::ChangeError;
@@ -132,8 +134,8 @@ pub use quipu_rules as rules;
 pub use quipu_seal::Sealer;
 pub use quipu_store as store;
 pub use quipu_tools::{
-    FunctionTool, Invocation, Preparation, Tool, ToolContext, ToolOutput, Touches, builtin, builtin_confined,
-    builtin_isolated,
+    BackgroundCommands, BackgroundError, BackgroundTool, Confinement, FunctionTool, Invocation, Preparation, Tool,
+    ToolContext, ToolOutput, Touches, builtin, builtin_confined, builtin_isolated, builtin_with_background,
 };
 pub use quipu_transcript::{FileConflict, FilePlan, PlannedChange, SkippedFile};
 pub use quipu_workspace::{

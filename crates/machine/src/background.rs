@@ -1,7 +1,10 @@
 //! Notes on background commands that ended: each becomes a node, between two turns or in an idle session, and wakes the model
 //! where that is wanted.
 
-use quipu_protocol::{Event, Notice, Outcome, RunId};
+use std::collections::BTreeMap;
+
+use quipu_protocol::{Entry, Event, Json, Message, Notice, Outcome, RunId};
+use serde::Deserialize;
 
 use super::{Draft, Machine};
 
@@ -21,12 +24,18 @@ pub struct BackgroundNote {
 #[derive(Default)]
 pub(super) struct BackgroundNotes {
     drafts: Vec<Draft>,
+    /// They go with the next request, and with nothing else: whoever reads the session later finds the same again.
+    reminders: Vec<Draft>,
     wake: Option<RunId>,
     /// Runs in a row that began with a note.
     woken: u32,
 }
 
 impl BackgroundNotes {
+    pub(super) fn of(reminders: Vec<Draft>) -> Self {
+        Self { reminders, ..Self::default() }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.drafts.is_empty()
     }
@@ -36,8 +45,9 @@ impl BackgroundNotes {
         self.wake.is_some()
     }
 
-    pub(super) fn drafts(&self) -> &[Draft] {
-        &self.drafts
+    /// What begins a run with a prompt, or without one.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Draft> {
+        self.reminders.iter().chain(&self.drafts)
     }
 
     /// A person said something.
@@ -53,7 +63,84 @@ impl BackgroundNotes {
     }
 }
 
+/// What the details of a result or of a note say of background commands, under `background`.
+#[derive(Deserialize)]
+struct Details {
+    background: Mention,
+}
+
+#[derive(Deserialize)]
+struct Mention {
+    started: Option<String>,
+    #[serde(default)]
+    command: String,
+    ended: Option<String>,
+    /// Ids and command lines.
+    #[serde(default)]
+    running: BTreeMap<String, String>,
+    #[serde(default)]
+    lost: Vec<String>,
+}
+
+/// The background commands that a conversation says were started, by id, and not that they ended: their command lines.
+pub fn open_background<'a>(messages: impl IntoIterator<Item = &'a Message>) -> BTreeMap<String, String> {
+    let mut open = BTreeMap::new();
+    for message in messages {
+        let Some(Details { background }) = details_of(message).and_then(mention) else { continue };
+        open.extend(background.started.map(|id| (id, background.command)));
+        open.extend(background.running);
+        for id in background.ended.iter().chain(&background.lost) {
+            open.remove(id);
+        }
+    }
+    open
+}
+
+/// The ids of all background commands that a conversation says were started.
+pub fn started_background<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Vec<String> {
+    let mut ids = Vec::new();
+    for message in messages {
+        if let Some(Details { background }) = details_of(message).and_then(mention) {
+            ids.extend(background.started.into_iter().chain(background.running.into_keys()));
+        }
+    }
+    ids
+}
+
+fn details_of(message: &Message) -> Option<&Json> {
+    match message {
+        Message::ToolResult(result) => result.details.as_ref(),
+        Message::Custom(custom) => custom.details.as_ref(),
+        Message::User(_)
+        | Message::Assistant(_)
+        | Message::BashExecution(_)
+        | Message::BranchSummary(_)
+        | Message::CompactionSummary(_)
+        | Message::Other(_) => None,
+    }
+}
+
+fn mention(details: &Json) -> Option<Details> {
+    // Most results have other details, and some of those are large.
+    details.get().contains("\"background\"").then(|| details.read().ok()).flatten()
+}
+
 impl Machine {
+    /// [`open_background`] where the session stands, with what waits to become a node.
+    pub fn open_background(&self) -> BTreeMap<String, String> {
+        let drafts = self.unsaved.iter().chain(&self.background.drafts);
+        let waiting = drafts.filter_map(|draft| match &*draft.entry {
+            Entry::Message(message) => Some(message),
+            Entry::Session(_) | Entry::Epoch(_) | Entry::Compaction(_) | Entry::Meta(_) => None,
+        });
+        open_background(self.messages.iter().map(|message| &**message).chain(waiting))
+    }
+
+    /// These notes go with the next request, in place of earlier ones.
+    pub fn remind(&mut self, reminders: Vec<Draft>) {
+        self.background.reminders = reminders;
+    }
+
     pub(super) fn background_note(&mut self, note: BackgroundNote) {
         let BackgroundNote { draft, wake } = note;
         self.background.drafts.push(draft);
@@ -71,7 +158,7 @@ impl Machine {
         }
         if self.closing.is_some() {
             // Committed with what else is left, at the end.
-            return self.queue_background_notes();
+            return self.unsaved.append(&mut self.background.drafts);
         }
         match self.background.wake.take().filter(|_| !self.pending_self_message) {
             Some(run) if self.background.woken < WAKES => {
@@ -86,8 +173,9 @@ impl Machine {
                     );
                     self.emit(Event::from(Notice::Note { text }));
                 }
-                self.queue_background_notes();
-                self.commit_background_notes();
+                self.unsaved.append(&mut self.background.drafts);
+                self.begin_noting();
+                self.commit(super::Tag::Noted { ended: None }, Vec::new(), Vec::new(), true);
             }
         }
     }
@@ -95,11 +183,7 @@ impl Machine {
     /// The notes go with the next commit.
     pub(super) fn queue_background_notes(&mut self) {
         self.background.wake = None;
+        self.unsaved.append(&mut self.background.reminders);
         self.unsaved.append(&mut self.background.drafts);
-    }
-
-    fn commit_background_notes(&mut self) {
-        self.begin_noting();
-        self.commit(super::Tag::Noted { ended: None }, Vec::new(), Vec::new(), true);
     }
 }

@@ -44,8 +44,8 @@ use quipu_protocol::{
 };
 use quipu_transcript::{Projector, counts, sent_tokens};
 
-pub use background::BackgroundNote;
 use background::BackgroundNotes;
+pub use background::{BackgroundNote, open_background, started_background};
 pub use batch::step_key;
 use batch::{Batch, EarlyCalls, Slot, SlotState, refusal};
 use changing::{ChangeState, PendingChange};
@@ -279,7 +279,7 @@ impl Machine {
             moved: Vec::new(),
             drained: None,
             shells: Shells::default(),
-            background: BackgroundNotes::default(),
+            background: BackgroundNotes::of(start.reminders),
             sides: Sides::default(),
             notes: Vec::new(),
             askers: 0,

@@ -760,6 +760,8 @@ pub struct Start {
     pub follow_up: Vec<QueuedInput>,
     /// Whether a message of the session to itself waits at the end of the conversation.
     pub pending_self_message: bool,
+    /// Notes that go with the first request.
+    pub reminders: Vec<Draft>,
     pub limits: Limits,
     pub ask_deadline: Duration,
     pub policy: PolicyVersion,

@@ -1,6 +1,7 @@
 //! A session at work: the handle that fronts hold. The task behind it is in `task`.
 
 mod asks;
+mod background;
 mod calling;
 mod effects;
 mod falling_back;
@@ -27,6 +28,7 @@ use self::asks::Question;
 pub use self::falling_back::MOST_FALLBACKS;
 use self::sides::{SessionRunner, SideAsk};
 use self::task::Task;
+use crate::background::{BackgroundNews, BackgroundWake, observer};
 use crate::calls::money::Purse;
 use crate::calls::{Caller, seal_content};
 use crate::children::Children;
@@ -76,6 +78,8 @@ pub(crate) struct Parts {
     pub(crate) origin: SessionOrigin,
     /// Begins sessions for its hooks and sources, where it has any.
     pub(crate) children: Option<Children>,
+    /// Whether it begins a run when a background command ended.
+    pub(crate) wake: BackgroundWake,
 }
 
 /// A model, and what carries requests to it.
@@ -111,6 +115,8 @@ enum Mail {
     Show(Ui),
     /// A call of a model for a hook or a source, or a child session.
     Side(Box<SideAsk>),
+    /// A background command began or ended.
+    Background(Box<BackgroundNews>),
 }
 
 /// A handle of a session at work. Clones are handles of the same session.
@@ -214,6 +220,7 @@ impl Session {
             toolbox.hooks.runs_through(runner.clone());
             parts.sources.runs_through(runner);
         }
+        toolbox.background.observe(observer(background::teller(&mail), &toolbox, parts.wake));
         let (models, purse) = (ModelLookup(parts.models.clone()), parts.caller.purse.clone());
         let policy = SharedPolicy(parts.toolbox.parts.policy.clone());
         let (task, over) =
@@ -307,6 +314,7 @@ impl Session {
                 command => self.hook_move(command).await?,
             }
         }
+        self.end_background(&command).await?;
         // A prompt after the choice of another model goes to that one, though it takes a while to find.
         let turn = match &command {
             Command::Abort { .. } | Command::Answer { .. } | Command::Close => None,

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use quipu_protocol::{Content, Json};
-use quipu_tools::{Invocation, Tool, ToolContext, ToolOutput, builtin};
+use quipu_tools::{
+    BackgroundCommands, Confinement, Invocation, Tool, ToolContext, ToolOutput, builtin, builtin_with_background,
+};
 use quipu_workspace::{Access, OutputPlace};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -31,12 +33,21 @@ impl Bench {
             sees_images: true,
             access: Access::default(),
             sandbox: None,
+            background: None,
         };
         std::fs::create_dir(&cx.cwd).unwrap();
         for (name, bytes) in files {
             std::fs::write(cx.cwd.join(name), bytes).unwrap();
         }
         Self { dir, cx, progress, tools: builtin() }
+    }
+
+    /// With background commands.
+    pub(crate) fn with_background() -> Self {
+        let mut bench = Self::new(&[]);
+        bench.cx.background = Some(BackgroundCommands::default());
+        bench.tools = builtin_with_background(Confinement::None);
+        bench
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
