@@ -14,6 +14,7 @@ use quipu_workspace::ProcessRegistry;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::agents::AgentSettings;
+use crate::background::BackgroundWake;
 use crate::clock::{Clock, SystemClock};
 use crate::error::OpenError;
 use crate::files::FileSettings;
@@ -144,6 +145,8 @@ pub struct SessionOptions {
     pub tool_sources: Vec<Arc<dyn ToolSource>>,
     /// Give it sections of its system prompt, in this order.
     pub context_sources: Vec<Arc<dyn ContextSource>>,
+    /// What happens when a background command ended while the session is idle.
+    pub background: BackgroundWake,
     /// Gets every commit of the session.
     pub follower: Option<Arc<dyn Follower>>,
     /// How long a question waits for an answer before it counts as refused; ten minutes by default.
@@ -184,6 +187,7 @@ impl SessionOptions {
             hooks: Vec::new(),
             tool_sources: Vec::new(),
             context_sources: Vec::new(),
+            background: BackgroundWake::default(),
             follower: None,
             ask_deadline: Duration::from_secs(600),
             id: None,

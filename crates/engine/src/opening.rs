@@ -11,6 +11,7 @@ use quipu_tools::Tool;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::agents::TASK_TOOL;
+use crate::background::{commands_after, left_behind};
 use crate::calls::Caller;
 use crate::calls::bodies::Bodies;
 use crate::calls::money::Purse;
@@ -416,7 +417,7 @@ impl Engine {
             system_end: options.system_end.as_deref(),
         };
         let (sources, OpeningPrompt { prompt, context, notices }) = Sources::open(wanted, past).await;
-        let toolbox = self.toolbox(options, sources.set(), standing, tobe, sections);
+        let toolbox = self.toolbox(options, sources.set(), standing, tobe, sections, past);
         let epoch = self.epoch(options, &sources, (&prompt, context), past);
         Ok(SessionParts { toolbox, sources, epoch, prompt, notices, children, task })
     }
@@ -448,6 +449,7 @@ impl Engine {
         standing: SessionView,
         tobe: Option<Arc<Tobe>>,
         sections: Arc<HookSections>,
+        past: Option<&Past>,
     ) -> Toolbox {
         let parts = ToolboxParts {
             policy: with_steps(options.policy.clone(), &options.policies),
@@ -467,7 +469,8 @@ impl Engine {
             Hooks::new(options.hooks.clone(), sealer.clone(), cwd.clone(), standing.clone(), sections);
         let policies =
             Policies::new(&options.policies, options.policy.clone(), sealer, cwd, standing.clone());
-        Toolbox::new(tools, parts, standing, snapshotter, tobe, (hooks, policies))
+        let background = commands_after(past.into_iter().flat_map(|past| &past.messages).map(|one| &**one));
+        Toolbox::new(tools, parts, standing, snapshotter, tobe, (hooks, policies), background)
     }
 
     /// The epoch that the options ask for.
@@ -552,6 +555,7 @@ impl Engine {
             follow_up: queued(&past.follow_up),
             ..Snapshot::new(session.clone(), cwd.clone(), model, thinking)
         };
+        let reminders = left_behind(past.messages.iter().map(|message| &**message), self.clock.now());
         let machine = Machine::new(Start {
             session,
             cwd,
@@ -570,6 +574,7 @@ impl Engine {
             steering: past.steering,
             follow_up: past.follow_up,
             pending_self_message: past.pending_self_message,
+            reminders,
             limits: options.limits,
             ask_deadline: options.ask_deadline,
             policy,
@@ -600,6 +605,7 @@ impl Engine {
             children,
             task,
             agents: LiveAgents::default(),
+            wake: options.background,
         })
     }
 }

@@ -1,6 +1,7 @@
 //! A session at work: the handle that fronts hold. The task behind it is in `task`.
 
 mod asks;
+mod background;
 mod calling;
 mod effects;
 mod falling_back;
@@ -30,6 +31,7 @@ pub use self::live_agents::LiveAgent;
 pub(crate) use self::live_agents::LiveAgents;
 use self::sides::{SessionRunner, SideAsk};
 use self::task::Task;
+use crate::background::{BackgroundNews, BackgroundWake, observer};
 use crate::calls::money::Purse;
 use crate::calls::{Caller, seal_content};
 use crate::children::Children;
@@ -84,6 +86,8 @@ pub(crate) struct Parts {
     pub(crate) task: Option<Arc<TaskTool>>,
     /// Those at work.
     pub(crate) agents: LiveAgents,
+    /// Whether it begins a run when a background command ended.
+    pub(crate) wake: BackgroundWake,
 }
 
 /// A model, and what carries requests to it.
@@ -119,6 +123,8 @@ enum Mail {
     Show(Ui),
     /// A call of a model for a hook or a source, or a child session.
     Side(Box<SideAsk>),
+    /// A background command began or ended.
+    Background(Box<BackgroundNews>),
 }
 
 /// A handle of a session at work. Clones are handles of the same session.
@@ -227,6 +233,7 @@ impl Session {
             parts.sources.runs_through(runner);
         }
         let agents = parts.agents.clone();
+        toolbox.background.observe(observer(background::teller(&mail), &toolbox, parts.wake));
         let (models, purse) = (ModelLookup(parts.models.clone()), parts.caller.purse.clone());
         let policy = SharedPolicy(parts.toolbox.parts.policy.clone());
         let (task, over) =
@@ -321,6 +328,7 @@ impl Session {
                 command => self.hook_move(command).await?,
             }
         }
+        self.end_background(&command).await?;
         // A prompt after the choice of another model goes to that one, though it takes a while to find.
         let turn = match &command {
             Command::Abort { .. } | Command::Answer { .. } | Command::Close => None,
