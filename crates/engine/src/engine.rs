@@ -21,6 +21,7 @@ use crate::hooks::Hook;
 use crate::models::Models;
 use crate::outputs::Outputs;
 use crate::policies::ToolPolicy;
+use crate::planning::PlanningSettings;
 use crate::policy::{AllowAll, Policy};
 use crate::published::{Heads, PublishSettings};
 use crate::resume::Past;
@@ -129,6 +130,8 @@ pub struct SessionOptions {
     /// Whether the model can look at the graph, and go to earlier points of its session. Off by default. A tool of `tools`
     /// with the name of one of ours takes its place.
     pub travel: TravelSettings,
+    /// Whether there is plan mode, and a to-do list of the model. Off by default.
+    pub planning: PlanningSettings,
     /// Models that the session may continue with instead of `model` while it is open; `None` for no others.
     pub models: Option<Arc<dyn Models>>,
     /// Models with which a run continues when its own cannot: `provider/model`, the first one to try in front. Found by
@@ -174,6 +177,7 @@ impl SessionOptions {
             history: HistorySettings::default(),
             files: FileSettings::default(),
             travel: TravelSettings::default(),
+            planning: PlanningSettings::default(),
             models: None,
             fallbacks: Vec::new(),
             hooks: Vec::new(),
