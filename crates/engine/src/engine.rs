@@ -23,6 +23,7 @@ use crate::hooks::Hook;
 use crate::models::Models;
 use crate::outputs::Outputs;
 use crate::policies::ToolPolicy;
+use crate::planning::PlanningSettings;
 use crate::policy::{AllowAll, Policy};
 use crate::published::{Heads, PublishSettings};
 use crate::resume::Past;
@@ -134,6 +135,8 @@ pub struct SessionOptions {
     /// Sub-agents that the model can send with the tool `task`; `None`, the default, for none. A session that began without
     /// the tool keeps what it sends: it is not offered there. A tool of `tools` with its name takes its place.
     pub agents: Option<Arc<AgentSettings>>,
+    /// Whether there is plan mode, and a to-do list of the model. Off by default.
+    pub planning: PlanningSettings,
     /// Models that the session may continue with instead of `model` while it is open; `None` for no others.
     pub models: Option<Arc<dyn Models>>,
     /// Models with which a run continues when its own cannot: `provider/model`, the first one to try in front. Found by
@@ -182,6 +185,7 @@ impl SessionOptions {
             files: FileSettings::default(),
             travel: TravelSettings::default(),
             agents: None,
+            planning: PlanningSettings::default(),
             models: None,
             fallbacks: Vec::new(),
             hooks: Vec::new(),

@@ -36,6 +36,7 @@ mod outputs;
 mod own_tools;
 mod owner;
 mod permissions;
+mod planning;
 mod policies;
 mod policy;
 mod published;
@@ -94,6 +95,7 @@ pub use opening::OpenedSession;
 pub use outputs::{KeptOutputs, Outputs};
 pub use owner::is_dead_owner;
 pub use permissions::{PermissionMode, PermissionRules, Permissions, TravelRule};
+pub use planning::PlanningSettings;
 pub use policies::{
     ConfinementRequest, ConfinementVerdict, Crossing, POLICY_TEXT, PolicyContext, PolicyEffect, PolicyError,
     PolicyQuestion, PolicyRecord, ToolPolicy, ToolRequest, ToolVerdict, TravelRequest, TravelVerdict,
