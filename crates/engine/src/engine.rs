@@ -14,6 +14,7 @@ use quipu_workspace::ProcessRegistry;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::agents::AgentSettings;
+use crate::background::BackgroundWake;
 use crate::clock::{Clock, SystemClock};
 use crate::error::OpenError;
 use crate::files::FileSettings;
@@ -22,6 +23,7 @@ use crate::hooks::Hook;
 use crate::models::Models;
 use crate::outputs::Outputs;
 use crate::policies::ToolPolicy;
+use crate::planning::PlanningSettings;
 use crate::policy::{AllowAll, Policy};
 use crate::published::{Heads, PublishSettings};
 use crate::resume::Past;
@@ -133,6 +135,8 @@ pub struct SessionOptions {
     /// Sub-agents that the model can send with the tool `task`; `None`, the default, for none. A session that began without
     /// the tool keeps what it sends: it is not offered there. A tool of `tools` with its name takes its place.
     pub agents: Option<Arc<AgentSettings>>,
+    /// Whether there is plan mode, and a to-do list of the model. Off by default.
+    pub planning: PlanningSettings,
     /// Models that the session may continue with instead of `model` while it is open; `None` for no others.
     pub models: Option<Arc<dyn Models>>,
     /// Models with which a run continues when its own cannot: `provider/model`, the first one to try in front. Found by
@@ -144,6 +148,8 @@ pub struct SessionOptions {
     pub tool_sources: Vec<Arc<dyn ToolSource>>,
     /// Give it sections of its system prompt, in this order.
     pub context_sources: Vec<Arc<dyn ContextSource>>,
+    /// What happens when a background command ended while the session is idle.
+    pub background: BackgroundWake,
     /// Gets every commit of the session.
     pub follower: Option<Arc<dyn Follower>>,
     /// How long a question waits for an answer before it counts as refused; ten minutes by default.
@@ -179,11 +185,13 @@ impl SessionOptions {
             files: FileSettings::default(),
             travel: TravelSettings::default(),
             agents: None,
+            planning: PlanningSettings::default(),
             models: None,
             fallbacks: Vec::new(),
             hooks: Vec::new(),
             tool_sources: Vec::new(),
             context_sources: Vec::new(),
+            background: BackgroundWake::default(),
             follower: None,
             ask_deadline: Duration::from_secs(600),
             id: None,

@@ -10,6 +10,7 @@
 mod agent_policy;
 mod agents;
 mod arrival;
+mod background;
 mod bookmarks;
 mod calls;
 mod change;
@@ -35,6 +36,7 @@ mod outputs;
 mod own_tools;
 mod owner;
 mod permissions;
+mod planning;
 mod policies;
 mod policy;
 mod published;
@@ -62,6 +64,7 @@ mod undo;
 
 pub use agents::{AGENT_PURPOSE, AgentDefinition, AgentLimits, AgentMode, AgentSettings, TASK_TOOL};
 pub use arrival::TRAVEL_TOOL;
+pub use background::{BackgroundInfo, BackgroundWake};
 pub use bookmarks::{BOOKMARK_LIMIT, Bookmark, BookmarkError};
 pub use calls::{seal_answer, seal_content};
 pub use change::ChangeError;
@@ -92,6 +95,7 @@ pub use opening::OpenedSession;
 pub use outputs::{KeptOutputs, Outputs};
 pub use owner::is_dead_owner;
 pub use permissions::{PermissionMode, PermissionRules, Permissions, TravelRule};
+pub use planning::PlanningSettings;
 pub use policies::{
     ConfinementRequest, ConfinementVerdict, Crossing, POLICY_TEXT, PolicyContext, PolicyEffect, PolicyError,
     PolicyQuestion, PolicyRecord, ToolPolicy, ToolRequest, ToolVerdict, TravelRequest, TravelVerdict,
@@ -136,8 +140,8 @@ pub use quipu_rules as rules;
 pub use quipu_seal::Sealer;
 pub use quipu_store as store;
 pub use quipu_tools::{
-    FunctionTool, Invocation, Preparation, Tool, ToolContext, ToolOutput, Touches, builtin, builtin_confined,
-    builtin_isolated,
+    BackgroundCommands, BackgroundError, BackgroundTool, Confinement, FunctionTool, Invocation, Preparation, Tool,
+    ToolContext, ToolOutput, Touches, builtin, builtin_confined, builtin_isolated, builtin_with_background,
 };
 pub use quipu_transcript::{FileConflict, FilePlan, PlannedChange, SkippedFile};
 pub use quipu_workspace::{

@@ -4,13 +4,16 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-use quipu_machine::{Draft, EpochReason, Limits, Machine, Prefix, QueuedInput, Start};
+use quipu_machine::{
+    Draft, EpochReason, Limits, Machine, Prefix, QueuedInput, Start, TODO_WIDGET, todo_lines,
+};
 use quipu_protocol::{Entry, Epoch, EpochContext, NodeId, Notice, SessionId, SessionStart, Snapshot};
 use quipu_store::{RefName, SessionQuery, SessionRow};
 use quipu_tools::Tool;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::agents::TASK_TOOL;
+use crate::background::{commands_after, left_behind};
 use crate::calls::Caller;
 use crate::calls::bodies::Bodies;
 use crate::calls::money::Purse;
@@ -26,6 +29,7 @@ use crate::identity::{Prompt, system_text};
 use crate::moves::SessionMover;
 use crate::own_tools::{TravelOptions, TravelSource};
 use crate::owner::{Lease, LeaseResult};
+use crate::planning::{PlanMode, with_planning};
 use crate::policies::{Policies, with_steps};
 use crate::resume::{Past, read_past, recover};
 use crate::runner::{Backend, RUNNER_DEPTH, Runner};
@@ -63,6 +67,7 @@ struct SessionParts {
     children: Option<Children>,
     /// Sends sub-agents, where the model may.
     task: Option<Arc<TaskTool>>,
+    plan: Option<Arc<PlanMode>>,
 }
 
 impl Engine {
@@ -360,6 +365,7 @@ impl Engine {
         past: Option<&Past>,
         depth: u32,
     ) -> Result<SessionParts, OpenError> {
+        let (options, plan) = &with_planning(options.clone(), past, &self.sealer);
         let mut names = HashSet::new();
         for tool in &options.tools {
             let name = &tool.spec().name;
@@ -416,9 +422,9 @@ impl Engine {
             system_end: options.system_end.as_deref(),
         };
         let (sources, OpeningPrompt { prompt, context, notices }) = Sources::open(wanted, past).await;
-        let toolbox = self.toolbox(options, sources.set(), standing, tobe, sections);
+        let toolbox = self.toolbox(options, sources.set(), standing, tobe, sections, past);
         let epoch = self.epoch(options, &sources, (&prompt, context), past);
-        Ok(SessionParts { toolbox, sources, epoch, prompt, notices, children, task })
+        Ok(SessionParts { toolbox, sources, epoch, prompt, notices, children, task, plan: plan.clone() })
     }
 
     /// What hooks say in the system prompt; where there are hooks, one more source gives it.
@@ -448,6 +454,7 @@ impl Engine {
         standing: SessionView,
         tobe: Option<Arc<Tobe>>,
         sections: Arc<HookSections>,
+        past: Option<&Past>,
     ) -> Toolbox {
         let parts = ToolboxParts {
             policy: with_steps(options.policy.clone(), &options.policies),
@@ -467,7 +474,8 @@ impl Engine {
             Hooks::new(options.hooks.clone(), sealer.clone(), cwd.clone(), standing.clone(), sections);
         let policies =
             Policies::new(&options.policies, options.policy.clone(), sealer, cwd, standing.clone());
-        Toolbox::new(tools, parts, standing, snapshotter, tobe, (hooks, policies))
+        let background = commands_after(past.into_iter().flat_map(|past| &past.messages).map(|one| &**one));
+        Toolbox::new(tools, parts, standing, snapshotter, tobe, (hooks, policies), background)
     }
 
     /// The epoch that the options ask for.
@@ -512,7 +520,7 @@ impl Engine {
         lease: Arc<Lease>,
         origin: SessionOrigin,
     ) -> Session {
-        let SessionParts { toolbox, sources, epoch, prompt, notices, children, task } = made;
+        let SessionParts { toolbox, sources, epoch, prompt, notices, children, task, plan } = made;
         let system_text: Arc<str> =
             prompt.system.as_ref().map_or_else(|| "".into(), |blob| system_text(blob).into());
         let mut committer = self.committer(&past, epoch.clone(), prompt);
@@ -544,7 +552,7 @@ impl Engine {
         let policy = toolbox.parts.policy.version();
         let (model, thinking) = (options.model.clone(), options.thinking);
         let queued = |items: &[QueuedInput]| items.iter().map(QueuedInput::queued).collect();
-        let snapshot = Snapshot {
+        let mut snapshot = Snapshot {
             name: past.name,
             head: past.head,
             permissions: policy.mode.clone().unwrap_or_default(),
@@ -552,6 +560,11 @@ impl Engine {
             follow_up: queued(&past.follow_up),
             ..Snapshot::new(session.clone(), cwd.clone(), model, thinking)
         };
+        let reminders = left_behind(past.messages.iter().map(|message| &**message), self.clock.now());
+        let todo = todo_lines(&past.messages);
+        if !todo.is_empty() {
+            snapshot.widgets.insert(TODO_WIDGET.into(), todo);
+        }
         let machine = Machine::new(Start {
             session,
             cwd,
@@ -570,6 +583,7 @@ impl Engine {
             steering: past.steering,
             follow_up: past.follow_up,
             pending_self_message: past.pending_self_message,
+            reminders,
             limits: options.limits,
             ask_deadline: options.ask_deadline,
             policy,
@@ -600,6 +614,8 @@ impl Engine {
             children,
             task,
             agents: LiveAgents::default(),
+            wake: options.background,
+            plan,
         })
     }
 }

@@ -334,6 +334,7 @@ impl Task {
             }
             Mail::Ask(question) => self.ask(question),
             Mail::Side(ask) => self.side(*ask),
+            Mail::Background(news) => self.background_news(*news),
             Mail::Show(ui) => {
                 let run = self.machine.run().cloned();
                 self.emit(Event::Ui { ui }, run);

@@ -7,6 +7,8 @@ mod abort;
 #[cfg(test)]
 mod agents;
 #[cfg(test)]
+mod background;
+#[cfg(test)]
 mod blame;
 #[cfg(test)]
 mod budget;

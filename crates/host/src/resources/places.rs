@@ -14,14 +14,17 @@ pub enum ResourceScope {
     User,
     /// Those of a project, which a person has to trust.
     Project,
+    /// Those of a package, which a person accepted.
+    Package,
 }
 
 impl ResourceScope {
-    /// Its word: `user`, `project`.
+    /// Its word: `user`, `project`, `package`.
     pub fn word(self) -> &'static str {
         match self {
             Self::User => "user",
             Self::Project => "project",
+            Self::Package => "package",
         }
     }
 }

@@ -27,6 +27,7 @@ use quipu_providers::{CallSettings, EmbedderSettings};
 use serde_json::{Map, Value};
 
 use crate::offered_tools::PatchTool;
+use crate::web::WebSettings;
 
 pub use self::agents::{AgentConfig, AgentTool};
 pub(crate) use self::cache::Cache;
@@ -73,6 +74,10 @@ pub struct Settings {
     pub agents: AgentConfig,
     /// Which models get `apply_patch`.
     pub patch_tool: PatchTool,
+    /// The built-in tools to offer; `None` for those of every session.
+    pub tools: Option<Vec<String>>,
+    /// How the web is searched.
+    pub web: WebSettings,
     /// When a context is summed up.
     pub compaction: CompactionSettings,
     /// What is left out of requests.
@@ -249,6 +254,11 @@ impl Settings {
             calls: CallSettings::of_json(&all).0,
             agents: AgentConfig::of(&value),
             patch_tool: PatchTool::of_word(word("applyPatch")),
+            tools: value("tools").map(|_| texts("tools")),
+            web: WebSettings {
+                search: word("web.search").filter(|word| *word != "off").map(str::to_owned),
+                search_url: word("web.searchUrl").map(str::to_owned),
+            },
             compaction: compaction_settings(&all).0,
             prune: prune_settings(&all).0,
             history: HistorySettings::of_json(&all).0,

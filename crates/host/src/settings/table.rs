@@ -70,6 +70,8 @@ pub enum Item {
     Service,
     /// A permission rule: `TOOL` or `TOOL(PATTERN)`.
     Rule,
+    /// The name of a built-in tool.
+    Tool,
 }
 
 /// When a change takes effect.
@@ -110,6 +112,7 @@ const NETWORK: ProjectUse = ProjectUse::Refused("it controls where requests go")
 const SPENDING: ProjectUse = ProjectUse::Refused("it controls spending");
 const HOME: ProjectUse = ProjectUse::Refused("it names your files");
 const STORE: ProjectUse = ProjectUse::Refused("it applies to the store of all projects");
+const TOOLS: ProjectUse = ProjectUse::Refused("it gives tools to the model");
 const TERMINAL: ProjectUse = ProjectUse::Refused("it applies to your terminal");
 const ALLOWED: ProjectUse = ProjectUse::Allowed;
 
@@ -236,6 +239,30 @@ pub const KEYS: &[Key] = &[
         NextSession,
         NETWORK,
         "let models search the web at their provider; no search is asked",
+    ),
+    key(
+        "tools",
+        Kind::List(Item::Tool),
+        "",
+        NextSession,
+        TOOLS,
+        "the built-in tools to offer: `read`, `bash`, `edit`, `write`, and also `grep`, `find`, `ls`, `web_fetch`",
+    ),
+    key(
+        "web.search",
+        Kind::Word(&["off", "searxng", "brave", "tavily"]),
+        "\"off\"",
+        NextSession,
+        NETWORK,
+        "the service of the tool `web_search`; no search is asked",
+    ),
+    key(
+        "web.searchUrl",
+        Kind::Text,
+        "",
+        NextSession,
+        NETWORK,
+        "the address of the search service; your SearXNG server",
     ),
     key(
         "applyPatch",
@@ -632,6 +659,7 @@ impl Kind {
             Self::List(Item::Rule) => {
                 "a list of permission rules, such as [\"bash(git status *)\"]".to_owned()
             }
+            Self::List(Item::Tool) => "a list of tools, such as [\"read\", \"grep\"]".to_owned(),
             Self::List(Item::Service) => "a list of services, such as [\"localhost:5432\"]".to_owned(),
             Self::PurposeModels => "an object of names of models".to_owned(),
             Self::Servers => "an object of URLs, or false".to_owned(),
