@@ -20,12 +20,19 @@ fn answer_is_the_only_thing_on_stdout() {
     let ran = world.run(&["-p", "--output-schema", "schema.json", "list"]).ok();
     assert_eq!(ran.text(), "{\"files\": [\"a\"], \"done\": true}\n");
     let prompt = wire_text(&messages(&world.requests()[0])[0]);
-    assert!(prompt.contains("list") && prompt.contains("fits this JSON Schema") && prompt.contains(SCHEMA), "{prompt}");
+    assert!(
+        prompt.contains("list") && prompt.contains("fits this JSON Schema") && prompt.contains(SCHEMA),
+        "{prompt}"
+    );
 }
 
 #[test]
 fn wrong_answers_are_asked_for_again() {
-    let world = World::new([says("Done!"), says("{\"files\": \"a\", \"done\": 1}"), says("{\"files\":[],\"done\":false}")]);
+    let world = World::new([
+        says("Done!"),
+        says("{\"files\": \"a\", \"done\": 1}"),
+        says("{\"files\":[],\"done\":false}"),
+    ]);
     world.file("schema.json", SCHEMA);
     let ran = world.run(&["-p", "--output-schema", "schema.json", "list"]).ok();
     assert_eq!(ran.text(), "{\"files\":[],\"done\":false}\n");
@@ -48,7 +55,8 @@ fn wrong_answers_are_asked_for_again() {
 fn events_end_with_the_structured_output() {
     let world = World::new([says("{\"files\":[],\"done\":true}")]);
     world.file("schema.json", SCHEMA);
-    let lines = world.run(&["-p", "--mode", "json", "--output-schema", "schema.json", "list"]).ok().json_lines();
+    let lines =
+        world.run(&["-p", "--mode", "json", "--output-schema", "schema.json", "list"]).ok().json_lines();
     let last = lines.last().unwrap();
     let expect: Value = json!({ "type": "structured_output", "output": { "files": [], "done": true } });
     assert_eq!(*last, expect);

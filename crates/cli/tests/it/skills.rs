@@ -335,7 +335,10 @@ fn rules_of_a_refused_project_are_not_read() {
     // A no counts everywhere, and leaves the user's own.
     world.run(&["config", "trust", "--refuse"]).ok();
     let (body, err) = says(&[]);
-    assert!(body.contains("Mine.") && !body.contains("Top rule.") && !body.contains("Rule of the part."), "{body}");
+    assert!(
+        body.contains("Mine.") && !body.contains("Top rule.") && !body.contains("Rule of the part."),
+        "{body}"
+    );
     assert!(err.contains("not read, because you refused"), "{err}");
     let rows = world.run(&["skills", "--json"]).ok().json_lines();
     let row = rows.iter().find(|row| row["path"].as_str().unwrap_or_default().ends_with("work/AGENTS.md"));

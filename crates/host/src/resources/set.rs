@@ -136,7 +136,6 @@ fn is_first(
     false
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;
