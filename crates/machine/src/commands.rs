@@ -76,7 +76,7 @@ impl Machine {
             // Made outside: nothing of this session changes.
             Command::Fork { .. } => self.out.push(Effect::Reply(reply, Ok(Ack::Handled))),
             Command::Continue => self.continue_run(reply, fresh.run),
-            Command::Set { setting: Setting::Permissions } => {
+            Command::Set { setting: Setting::Permissions | Setting::Plan { .. } } => {
                 if let Some(version) = fresh.policy {
                     self.set_policy(version);
                 }

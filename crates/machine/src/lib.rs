@@ -30,6 +30,7 @@ mod sides;
 mod starting;
 #[cfg(test)]
 mod tests;
+mod todo;
 mod tool_jump;
 #[expect(missing_docs, reason = "fields are named for what they hold, and the engine alone reads them")]
 mod types;
@@ -71,6 +72,8 @@ pub use sides::SideCall;
 use sides::Sides;
 use starting::StartState;
 use tool_jump::ToolJumpState;
+pub use todo::{TODO_WIDGET, todo_lines};
+use todo::TodoState;
 pub use types::*;
 
 /// How our nodes name their writer.
@@ -240,6 +243,7 @@ pub struct Machine {
     ask_deadline: Duration,
     counter: u64,
     closing: Option<ReplyId>,
+    todo: TodoState,
     /// Whether the unsaved entries were tried once more at the end of the session.
     last_try: bool,
     out: Vec<Effect>,
@@ -256,6 +260,7 @@ impl Machine {
             cwd: start.cwd,
             head: start.head,
             has_ref: start.has_ref,
+            todo: TodoState::of(&start.messages, &start.nodes),
             estimated: start.messages.iter().map(|message| sent_tokens(message)).sum(),
             messages: start.messages,
             nodes: start.nodes,
@@ -411,6 +416,7 @@ impl Machine {
             | MachineInput::FallbackFound(..)
             | MachineInput::ToolDone { .. } => {}
         }
+        self.follow_todo();
         std::mem::take(&mut self.out)
     }
 

@@ -149,6 +149,12 @@ pub enum Setting {
     /// The permissions, as the session's policy has them now. Takes effect at once, also within a turn: open questions and
     /// calls that have not started are decided again.
     Permissions,
+    /// Plan mode: only calls that read may run. Takes effect as `permissions` does. Refused with `blocked` where the session
+    /// has no plan mode.
+    Plan {
+        /// Whether it is on.
+        on: bool,
+    },
 }
 
 /// How to summarize the branch that a jump leaves. All members are optional.

@@ -1,4 +1,5 @@
-//! The Tool trait and the built-in tools: read, write, edit, bash, and apply_patch in the place of write and edit.
+//! The Tool trait and the built-in tools: read, write, edit, bash, and apply_patch in the place of write and edit; grep, find
+//! and ls for who wants them.
 //!
 //! Over `quipu-workspace`, which does the guarded IO. A tool knows its arguments and its context; it must not
 //! know sessions, models, stores or how its result is drawn.
@@ -10,10 +11,13 @@ mod edit;
 mod file_call;
 mod function;
 mod images;
+mod invisible;
+mod output_schema;
 mod patch;
 mod read;
 mod ready;
 mod schema;
+mod search;
 mod tool;
 mod truncate;
 mod validate;
@@ -31,9 +35,12 @@ pub use background::{
 pub use bash::Bash;
 pub use edit::{Edit, changed_lines};
 pub use function::FunctionTool;
+pub use invisible::{is_invisible, stripped};
+pub use output_schema::{AnswerError, OutputSchema, OutputSchemaError};
 pub use patch::ApplyPatch;
 pub use quipu_protocol::Touches;
 pub use read::Read;
+pub use search::{Find, Grep, Ls};
 pub use tool::*;
 pub use truncate::{MAX_BYTES, MAX_LINES, Truncation, TruncationLimit};
 pub use validate::{ArgumentsError, validate};

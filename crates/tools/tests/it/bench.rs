@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use quipu_protocol::{Content, Json};
 use quipu_tools::{
-    BackgroundCommands, Confinement, Invocation, Tool, ToolContext, ToolOutput, builtin, builtin_with_background,
+    BackgroundCommands, Confinement, Find, Grep, Invocation, Ls, Tool, ToolContext, ToolOutput, builtin,
+    builtin_with_background,
 };
 use quipu_workspace::{Access, OutputPlace};
 use serde_json::Value;
@@ -39,7 +40,10 @@ impl Bench {
         for (name, bytes) in files {
             std::fs::write(cx.cwd.join(name), bytes).unwrap();
         }
-        Self { dir, cx, progress, tools: builtin() }
+        let mut tools = builtin();
+        let search: [Arc<dyn Tool>; 3] = [Arc::new(Grep::new()), Arc::new(Find::new()), Arc::new(Ls::new())];
+        tools.extend(search);
+        Self { dir, cx, progress, tools }
     }
 
     /// With background commands.

@@ -15,6 +15,8 @@ mod patch;
 #[cfg(test)]
 mod read;
 #[cfg(test)]
+mod search;
+#[cfg(test)]
 mod validate;
 #[cfg(test)]
 mod write;
