@@ -3,7 +3,7 @@
 use std::io::Read as _;
 use std::path::Path;
 
-use quipu_protocol::{Content, Message, UserInput};
+use quipu_protocol::{Content, Json, Message, UserInput};
 use quipu_tools::OutputSchema;
 
 use crate::exit::{Exit, Failure};
@@ -44,6 +44,11 @@ impl StructuredOutput {
         file.take(FILE).read_to_string(&mut text).map_err(|error| bad(error.to_string()))?;
         let schema = OutputSchema::parse(&text).map_err(|error| bad(error.to_string()))?;
         Ok(Self { schema, answer: None, retries: 0 })
+    }
+
+    /// The schema itself.
+    pub(crate) fn schema(&self) -> Json {
+        Json::from(self.schema.value().clone())
     }
 
     /// What the model is told of the form.

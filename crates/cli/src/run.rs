@@ -435,7 +435,9 @@ impl Front {
         if let Event::Ui { ui: Ui::Notice { notice } } = &envelope.event {
             tell(notice);
         }
-        if let (Event::MessageEnded { message, ending: Ending::Committed(_), .. }, Some(output)) = (&envelope.event, self.output()) {
+        if let (Event::MessageEnded { message, ending: Ending::Committed(_), .. }, Some(output)) =
+            (&envelope.event, self.output())
+        {
             output.observe(message);
         }
         match self {
@@ -464,7 +466,9 @@ impl Front {
             Checked::Fits(text, value) => match self {
                 Self::Text(_) => write_line(&text)?,
                 Self::Json(_) => {
-                    write_line(&serde_json::json!({ "type": "structured_output", "output": value }).to_string())?;
+                    write_line(
+                        &serde_json::json!({ "type": "structured_output", "output": value }).to_string(),
+                    )?;
                 }
             },
         }
@@ -694,7 +698,8 @@ impl Text {
 /// The arguments of a call for people: the one that says most, or all.
 fn brief(args: &quipu_protocol::Json) -> String {
     let value = args.value();
-    let main = ["command", "path"].iter().find_map(|name| value.get(name)?.as_str());
+    let main =
+        ["command", "url", "query", "pattern", "path"].iter().find_map(|name| value.get(name)?.as_str());
     main.map_or_else(|| args.to_string(), str::to_owned)
 }
 

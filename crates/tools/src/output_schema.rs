@@ -86,7 +86,8 @@ impl OutputSchema {
             return Err(AnswerError::Length);
         }
         let text = unfenced(answer.trim());
-        let value: Value = serde_json::from_str(text).map_err(|error| AnswerError::Json(error.to_string()))?;
+        let value: Value =
+            serde_json::from_str(text).map_err(|error| AnswerError::Json(error.to_string()))?;
         let complaints = self.schema.complaints(&value, COMPLAINTS);
         if complaints.is_empty() {
             return Ok((text, value));

@@ -46,8 +46,13 @@ impl WebFetch {
             },
             "required": ["url"],
         });
-        let description = "Fetch a page by GET. HTML becomes Markdown. A result ends after 50KB; go on with offset.";
-        let spec = ToolSpec { name: FETCH.into(), description: description.into(), parameters: Json::from(parameters) };
+        let description =
+            "Fetch a page by GET. HTML becomes Markdown. A result ends after 50KB; go on with offset.";
+        let spec = ToolSpec {
+            name: FETCH.into(),
+            description: description.into(),
+            parameters: Json::from(parameters),
+        };
         Self { spec, access, kept: Mutex::default() }
     }
 
@@ -136,7 +141,10 @@ fn output(page: &Page, offset: usize) -> ToolOutput {
     let kind = one_line(kind, 80);
     let mut what = format!("{} (HTTP {status}, {kind}, {size} bytes", shown_url(url));
     if *is_cut {
-        what.push_str(&format!("; the page is longer, and only its first {} MiB were read", PAGE_BYTES >> 20));
+        what.push_str(&format!(
+            "; the page is longer, and only its first {} MiB were read",
+            PAGE_BYTES >> 20
+        ));
     }
     what.push(')');
     let is_error = !(200..300).contains(status);
@@ -147,12 +155,15 @@ fn output(page: &Page, offset: usize) -> ToolOutput {
     };
     let total = text.len();
     if offset > 0 && offset >= total {
-        return ToolOutput::error(format!("Offset {offset} is beyond the end of the page ({total} bytes of text)"));
+        return ToolOutput::error(format!(
+            "Offset {offset} is beyond the end of the page ({total} bytes of text)"
+        ));
     }
     let start = text.floor_char_boundary(offset);
     let mut end = text.floor_char_boundary((start + RESULT_BYTES).min(total));
     if end < total
-        && let Some(line) = text.get(start..end).and_then(|part| part.rfind('\n')).filter(|at| *at > RESULT_BYTES / 2)
+        && let Some(line) =
+            text.get(start..end).and_then(|part| part.rfind('\n')).filter(|at| *at > RESULT_BYTES / 2)
     {
         end = start + line + 1;
     }

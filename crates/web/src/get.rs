@@ -49,7 +49,10 @@ async fn follow(access: &WebAccess, mut url: Url, mut host: Host) -> Result<Fetc
         if next_host != host || is_weaker {
             match access.decide(&next_host) {
                 HostDecision::Denied(why) => {
-                    return Err(FetchError::Refused(format!("The server redirects to {}. {why}", shown_url(&next))));
+                    return Err(FetchError::Refused(format!(
+                        "The server redirects to {}. {why}",
+                        shown_url(&next)
+                    )));
                 }
                 HostDecision::Allowed if !is_weaker => {}
                 HostDecision::Asked { .. } if is_upgrade(&url, &next, &host, &next_host) => {}
@@ -84,8 +87,10 @@ async fn request(access: &WebAccess, url: &Url, host: &Host) -> Result<Response,
 
 async fn read(url: Url, host: &Host, response: Response) -> Result<RawPage, FetchError> {
     let status = response.status().as_u16();
-    let content_type = response.headers().get(CONTENT_TYPE).and_then(|text| text.to_str().ok()).map(str::to_owned);
-    let (bytes, is_cut) = body(response, PAGE_BYTES).await.map_err(|why| FetchError::Broken { host: host.name(), why })?;
+    let content_type =
+        response.headers().get(CONTENT_TYPE).and_then(|text| text.to_str().ok()).map(str::to_owned);
+    let (bytes, is_cut) =
+        body(response, PAGE_BYTES).await.map_err(|why| FetchError::Broken { host: host.name(), why })?;
     Ok(RawPage { url, status, content_type, bytes, is_cut })
 }
 

@@ -26,8 +26,14 @@ impl WebPolicy {
 
     fn verdict(&self, name: &str, arguments: &Json) -> ToolVerdict {
         // Sealed: where a secret would be sent, its placeholder stands.
-        if has_placeholder(arguments.get()) || member(arguments, "url").or_else(|| member(arguments, "query")).is_some_and(|text| has_placeholder(&text)) {
-            let reason = "The call was not made: it holds a secret, which this tool does not send to servers.".to_owned();
+        if has_placeholder(arguments.get())
+            || member(arguments, "url")
+                .or_else(|| member(arguments, "query"))
+                .is_some_and(|text| has_placeholder(&text))
+        {
+            let reason =
+                "The call was not made: it holds a secret, which this tool does not send to servers."
+                    .to_owned();
             return ToolVerdict::Deny { reason };
         }
         let allow = ToolVerdict::Allow { grants: Vec::new() };
@@ -35,7 +41,9 @@ impl WebPolicy {
             return allow;
         }
         // What is no address is told by the tool, which sends nothing then.
-        let Some(Ok((url, host))) = member(arguments, "url").map(|text| checked_url(&text)) else { return allow };
+        let Some(Ok((url, host))) = member(arguments, "url").map(|text| checked_url(&text)) else {
+            return allow;
+        };
         match self.access.decide(&host) {
             HostDecision::Allowed => allow,
             HostDecision::Denied(reason) => ToolVerdict::Deny { reason },

@@ -86,7 +86,12 @@ pub(super) struct ShownLine {
 }
 
 /// The lines of a text that match, at most so many, each with so many lines around it.
-pub(super) fn matching(matcher: &Matcher, text: &[u8], most: usize, context: usize) -> (Vec<ShownLine>, usize) {
+pub(super) fn matching(
+    matcher: &Matcher,
+    text: &[u8],
+    most: usize,
+    context: usize,
+) -> (Vec<ShownLine>, usize) {
     let (mut shown, mut found, mut from) = (Vec::new(), 0, 0);
     let (mut counted, mut number) = (0, 1_u64);
     while found < most
@@ -99,7 +104,8 @@ pub(super) fn matching(matcher: &Matcher, text: &[u8], most: usize, context: usi
         let mut at = start;
         while before.len() < context && at > 0 {
             let line_end = at - 1;
-            let line = memchr::memrchr(b'\n', text.get(..line_end).unwrap_or_default()).map_or(0, |found| found + 1);
+            let line =
+                memchr::memrchr(b'\n', text.get(..line_end).unwrap_or_default()).map_or(0, |found| found + 1);
             before.push((line, line_end));
             at = line;
         }
@@ -113,7 +119,8 @@ pub(super) fn matching(matcher: &Matcher, text: &[u8], most: usize, context: usi
             if at >= text.len() {
                 break;
             }
-            let line_end = memchr::memchr(b'\n', text.get(at..).unwrap_or_default()).map_or(text.len(), |found| at + found);
+            let line_end = memchr::memchr(b'\n', text.get(at..).unwrap_or_default())
+                .map_or(text.len(), |found| at + found);
             shown.push(ShownLine { number: number + after, span: (at, line_end), is_match: false });
             at = line_end + 1;
         }
