@@ -99,3 +99,78 @@ impl ToolPolicy for WebPolicy {
         Box::pin(std::future::ready(Ok(scope)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use quipu_rules::{Effect, Host, Rule, RuleSet, Verdict};
+
+    use super::*;
+    use crate::HostJudge;
+
+    struct Rules(RuleSet, bool);
+
+    impl HostJudge for Rules {
+        fn host(&self, host: &Host) -> Verdict {
+            self.0.host(host).verdict
+        }
+
+        fn tool(&self, name: &str) -> Verdict {
+            self.0.tool(name).verdict
+        }
+
+        fn is_unasked(&self) -> bool {
+            self.1
+        }
+    }
+
+    fn policy(rules: &[(Effect, &str)], is_unasked: bool) -> WebPolicy {
+        let entries = rules.iter().map(|(effect, text)| (*effect, Rule::parse(text).unwrap())).collect();
+        WebPolicy::new(Arc::new(WebAccess::new(Arc::new(Rules(RuleSet::new(entries), is_unasked)))))
+    }
+
+    /// `allow`, `deny`, or how long a yes may hold.
+    fn said(policy: &WebPolicy, url: &str) -> String {
+        match policy.verdict(FETCH, &Json::from(serde_json::json!({ "url": url }))) {
+            ToolVerdict::Allow { .. } => "allow".to_owned(),
+            ToolVerdict::Deny { .. } => "deny".to_owned(),
+            ToolVerdict::Ask { question, scopes } => {
+                assert!(question.contains("public.example"), "{question}");
+                format!("{scopes:?}")
+            }
+            ToolVerdict::NoOpinion => "nothing".to_owned(),
+        }
+    }
+
+    #[test]
+    fn rules_decide_which_hosts_are_asked_about() {
+        let check = |rules: &[(Effect, &str)], is_unasked: bool, url: &str, expect: &str| {
+            assert_eq!(said(&policy(rules, is_unasked), url), expect, "{rules:?} {url}");
+        };
+        let (page, lasting, once) = ("https://public.example/x", "[Once, Session]", "[Once]");
+        check(&[], false, page, lasting);
+        check(&[], true, page, "allow");
+        check(&[(Effect::Allow, "network(public.example)")], false, page, "allow");
+        check(&[(Effect::Allow, "network(public.example:80)")], false, page, lasting);
+        check(&[(Effect::Allow, "web_fetch")], false, page, "allow");
+        check(&[(Effect::Allow, "web_fetch"), (Effect::Ask, "network(*.example)")], true, page, once);
+        check(&[(Effect::Allow, "network"), (Effect::Deny, "network(public.example)")], true, page, "deny");
+        check(&[], true, "http://10.1.2.3/", "deny");
+        check(&[(Effect::Allow, "web_fetch")], true, "http://x.localhost/", "deny");
+        check(&[(Effect::Allow, "network")], true, "https://public.example/?k=[REDACTED:api-key:0123abcd]", "deny");
+        // The tool says what is wrong with it, and sends nothing.
+        check(&[], false, "file:///etc/passwd", "allow");
+    }
+
+    #[tokio::test]
+    async fn yes_for_the_session_is_for_one_host() {
+        let policy = policy(&[], false);
+        let subject = r#"{"url":"http://public.example/a"}"#.to_owned();
+        let grant = Grant { tool: FETCH.to_owned(), subject };
+        let before = policy.version();
+        assert_eq!(policy.grant(grant, Scope::Session).await, Ok(Scope::Session));
+        assert!(policy.version() > before);
+        assert_eq!(said(&policy, "https://public.example/b"), "allow");
+        assert_eq!(said(&policy, "https://public.example:8443/"), "[Once, Session]");
+        assert_eq!(said(&policy, "https://www.public.example/"), "[Once, Session]");
+    }
+}

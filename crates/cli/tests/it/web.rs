@@ -88,7 +88,7 @@ fn list_of_tools_decides_what_is_offered() {
     std::fs::create_dir(world.path("work/.quipu")).unwrap();
     world.file(
         ".quipu/settings.json",
-        r#"{"tools":["web_fetch"],"web":{"search":"searxng","searchUrl":"http://127.0.0.1:1"}}"#,
+        r#"{"tools":["web_fetch"],"web":{"searchService":"searxng","searchUrl":"http://127.0.0.1:1"}}"#,
     );
     world.run(&["-p", "fifth"]).ok();
     assert_eq!(names(&world), ["read", "bash", "edit", "write"]);
@@ -162,7 +162,7 @@ fn search_service_of_the_user_is_asked() {
         r#"{"web":{"results":[{"title":"A knot","url":"https://a.example/","description":"Cords."}]}}"#;
     let pages = Pages::new("application/json", results);
     let world = World::new([Answer::new().text("Hi.").reply()]);
-    world.run(&["config", "set", "web.search", "brave"]).ok();
+    world.run(&["config", "set", "web.searchService", "brave"]).ok();
     let ran = world.run(&["-p", "hi"]).ok();
     assert!(ran.err.contains("needs a key") && ran.err.contains("quipu auth set brave"), "{}", ran.err);
     assert!(!names(&world).contains(&"web_search".to_owned()));
