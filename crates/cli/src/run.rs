@@ -20,7 +20,7 @@ use crate::args::{Mode, Task};
 use crate::ask::{Asker, LineAsker};
 use crate::exit::{Exit, Failure};
 use crate::home::home;
-use crate::output_schema::{Checked, StructuredOutput};
+use crate::output_schema::{AnswerVerdict, StructuredOutput};
 use crate::print::{Paint, Progress, dollars, iso, note, note_in, one_line, printable, took};
 use quipu_host::Budget;
 use quipu_host::{StartedSession, current_dir, now};
@@ -462,12 +462,12 @@ impl Front {
     fn check_output(&mut self) -> Result<Option<UserInput>, Failure> {
         let Some(output) = self.output() else { return Ok(None) };
         match output.check()? {
-            Checked::Again(prompt) => return Ok(Some(prompt)),
-            Checked::Fits(text, value) => match self {
+            AnswerVerdict::Again(prompt) => return Ok(Some(prompt)),
+            AnswerVerdict::Fits(text, value) => match self {
                 Self::Text(_) => write_line(&text)?,
                 Self::Json(_) => {
                     write_line(
-                        &serde_json::json!({ "type": "structured_output", "output": value }).to_string(),
+                        &serde_json::json!({ "type": "quipu_output", "output": value }).to_string(),
                     )?;
                 }
             },

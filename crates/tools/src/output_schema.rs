@@ -4,9 +4,9 @@ use serde_json::Value;
 
 use crate::schema::Schema;
 
-/// Bytes of a schema.
+/// A longer schema is refused.
 const SCHEMA_BYTES: usize = 256 << 10;
-/// Bytes of an answer.
+/// A longer answer does not fit.
 const ANSWER_BYTES: usize = 4 << 20;
 /// What is wrong with an answer, at most.
 const COMPLAINTS: usize = 20;

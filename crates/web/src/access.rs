@@ -9,7 +9,7 @@ use quipu_rules::{Host, Verdict, is_private};
 use reqwest::Url;
 
 use crate::error::FetchError;
-use crate::fetch::FETCH;
+use crate::names::FETCH;
 use crate::limits::URL_BYTES;
 
 /// The user's permission rules, as far as they are about hosts.

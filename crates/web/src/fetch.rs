@@ -12,13 +12,11 @@ use serde_json::json;
 
 use crate::access::{HostDecision, WebAccess, checked_url};
 use crate::error::FetchError;
+use crate::names::FETCH;
 use crate::frame::{framed, one_line, shown_url};
-use crate::get::{Fetched, get};
+use crate::get::{FetchEnd, get};
 use crate::limits::{KEPT_PAGES, PAGE_BYTES, RESULT_BYTES};
 use crate::page::Page;
-
-/// The name of the tool.
-pub(crate) const FETCH: &str = "web_fetch";
 
 /// `web_fetch {url, offset?}`: a page as Markdown.
 #[derive(Debug)]
@@ -82,13 +80,13 @@ impl WebFetch {
             return Ok(Ok(page));
         }
         match get(&self.access, url, host).await? {
-            Fetched::Page(raw) => {
+            FetchEnd::Page(raw) => {
                 let made = tokio::task::spawn_blocking(move || Arc::new(Page::of(raw))).await;
                 let page = made.map_err(|_| FetchError::Address("The page could not be read.".to_owned()))?;
                 self.keep(key, page.clone());
                 Ok(Ok(page))
             }
-            Fetched::Elsewhere(to) => {
+            FetchEnd::Elsewhere(to) => {
                 let what = "The server redirects to another address, which is not fetched unasked. Call web_fetch with it if the \
                             task needs it.";
                 Ok(Err(ToolOutput::text(framed(what, &shown_url(&to)))))

@@ -14,7 +14,7 @@ use crate::limits::{FETCH_TIME, PAGE_BYTES, REDIRECTS};
 
 /// What a server answered.
 #[derive(Debug)]
-pub(crate) enum Fetched {
+pub(crate) enum FetchEnd {
     Page(RawPage),
     /// It sends us to another host, which was not allowed.
     Elsewhere(Url),
@@ -32,18 +32,18 @@ pub(crate) struct RawPage {
 }
 
 /// Gets a page. Each host is judged before it is looked up, and its addresses before they are connected to.
-pub(crate) async fn get(access: &WebAccess, url: Url, host: Host) -> Result<Fetched, FetchError> {
+pub(crate) async fn get(access: &WebAccess, url: Url, host: Host) -> Result<FetchEnd, FetchError> {
     let first = host.name();
     let late = FetchError::Late { host: first, seconds: FETCH_TIME.as_secs() };
     tokio::time::timeout(FETCH_TIME, follow(access, url, host)).await.unwrap_or(Err(late))
 }
 
-async fn follow(access: &WebAccess, mut url: Url, mut host: Host) -> Result<Fetched, FetchError> {
+async fn follow(access: &WebAccess, mut url: Url, mut host: Host) -> Result<FetchEnd, FetchError> {
     for _ in 0..=REDIRECTS {
         let response = request(access, &url, &host).await?;
         let location = response.headers().get(LOCATION).and_then(|to| to.to_str().ok());
         let next = location.filter(|_| response.status().is_redirection()).and_then(|to| url.join(to).ok());
-        let Some(next) = next else { return read(url, &host, response).await.map(Fetched::Page) };
+        let Some(next) = next else { return read(url, &host, response).await.map(FetchEnd::Page) };
         let next_host = host_of(&next)?;
         let is_weaker = url.scheme() == "https" && next.scheme() == "http";
         if next_host != host || is_weaker {
@@ -56,7 +56,7 @@ async fn follow(access: &WebAccess, mut url: Url, mut host: Host) -> Result<Fetc
                 }
                 HostDecision::Allowed if !is_weaker => {}
                 HostDecision::Asked { .. } if is_upgrade(&url, &next, &host, &next_host) => {}
-                HostDecision::Allowed | HostDecision::Asked { .. } => return Ok(Fetched::Elsewhere(next)),
+                HostDecision::Allowed | HostDecision::Asked { .. } => return Ok(FetchEnd::Elsewhere(next)),
             }
         }
         (url, host) = (next, next_host);

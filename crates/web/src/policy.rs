@@ -8,9 +8,8 @@ use quipu_protocol::{Json, Scope};
 use quipu_seal::has_placeholder;
 
 use crate::access::{HostDecision, WebAccess, checked_url};
-use crate::fetch::FETCH;
 use crate::frame::shown_url;
-use crate::search::SEARCH;
+use crate::names::{FETCH, SEARCH};
 
 /// Asks about the hosts of [`WebFetch`](crate::WebFetch), and keeps secrets out of what is sent.
 #[derive(Debug)]

@@ -58,7 +58,7 @@ fn events_end_with_the_structured_output() {
     let lines =
         world.run(&["-p", "--mode", "json", "--output-schema", "schema.json", "list"]).ok().json_lines();
     let last = lines.last().unwrap();
-    let expect: Value = json!({ "type": "structured_output", "output": { "files": [], "done": true } });
+    let expect: Value = json!({ "type": "quipu_output", "output": { "files": [], "done": true } });
     assert_eq!(*last, expect);
 }
 

@@ -8,9 +8,8 @@ const LONGEST: usize = 16 << 10;
 /// What lines are looked for.
 #[derive(Debug)]
 pub(super) enum Matcher {
-    /// These bytes.
-    Text(memchr::memmem::Finder<'static>),
-    /// An expression.
+    /// Bytes as they are, which is quicker.
+    Text(Box<memchr::memmem::Finder<'static>>),
     Expression(Regex),
 }
 
@@ -37,7 +36,7 @@ impl Matcher {
         }
         let is_plain = flags.literal || regex::escape(pattern) == pattern;
         if is_plain && !flags.ignore_case && !pattern.contains('\n') {
-            return Ok(Self::Text(memchr::memmem::Finder::new(pattern.as_bytes()).into_owned()));
+            return Ok(Self::Text(Box::new(memchr::memmem::Finder::new(pattern.as_bytes()).into_owned())));
         }
         let source = if flags.literal { regex::escape(pattern) } else { pattern.to_owned() };
         let mut builder = RegexBuilder::new(&source);
@@ -75,7 +74,7 @@ impl Matcher {
     }
 }
 
-/// A line that is shown.
+/// One that matches, or stands near one that does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ShownLine {
     /// From 1.
