@@ -265,8 +265,12 @@ pub(crate) enum Cmd {
     Config(crate::config::ConfigArgs),
     /// List, add, remove and test MCP servers, whose tools sessions use.
     Mcp(crate::mcp::McpArgs),
+    /// List the sub-agents that the model can send, and what of their files has no effect.
+    Agents(crate::agents::AgentsArgs),
     /// List skills, templates and rules files: where they lie, what they cost, which are not used.
     Skills(crate::skills::SkillsArgs),
+    /// List, add, update and remove packages of skills and templates.
+    Packages(crate::packages::PackagesArgs),
     /// Check this installation: files, store, shell, credentials.
     Doctor(DoctorArgs),
     /// Hash JSON values as the graph does, for programs that write to a store.

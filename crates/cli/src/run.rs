@@ -526,7 +526,7 @@ impl Text {
             }
             Event::ToolStarted { name, args, .. } => {
                 self.close()?;
-                note_in(Paint::dim, format!("• {name} {}", one_line(&brief(args), 100)));
+                note_in(Paint::dim, format!("• {name} {}", one_line(&brief(name, args), 100)));
                 Ok(())
             }
             Event::ToolEnded { result, .. } if result.is_error => {
@@ -696,7 +696,10 @@ impl Text {
 }
 
 /// The arguments of a call for people: the one that says most, or all.
-fn brief(args: &quipu_protocol::Json) -> String {
+fn brief(tool: &str, args: &quipu_protocol::Json) -> String {
+    if tool == "apply_patch" {
+        return quipu_host::files_of_patch(args.get()).join(", ");
+    }
     let value = args.value();
     let main =
         ["command", "url", "query", "pattern", "path"].iter().find_map(|name| value.get(name)?.as_str());

@@ -326,6 +326,10 @@ async fn prepare(
         };
         crate::mcp::install(&mut options, wanted);
     }
+    // What is recorded or replayed is one conversation.
+    if request.record.is_none() && replay.is_none() {
+        options.agents = crate::sub_agents::agent_settings(&config.agents, resources);
+    }
     options.history = history_settings(&config, request, replay);
     options.travel = travel_settings(&config, request, replay);
     Ok(SessionPlan { options, permissions, recorder, budget, unpriced })

@@ -3,6 +3,7 @@
 //! Made on first use: start-up must not pay for it. One TLS provider (ring), no total timeout (an answer may
 //! stream for an hour), no redirects (a POST with a credential goes where it was sent or nowhere).
 
+mod download;
 mod proxy;
 mod trust;
 
@@ -13,6 +14,7 @@ use std::time::Duration;
 use quipu_protocol::{ModelError, ModelErrorKind};
 use reqwest::Url;
 
+pub use download::{DownloadError, download};
 pub(crate) use proxy::{Proxy, passwords};
 
 /// How long a connection may take to be made.

@@ -4,6 +4,7 @@
 //! Over `quipu-workspace`, which does the guarded IO. A tool knows its arguments and its context; it must not
 //! know sessions, models, stores or how its result is drawn.
 
+mod background;
 mod bash;
 mod closed;
 mod edit;
@@ -27,6 +28,10 @@ use std::sync::Arc;
 use quipu_protocol::{Json, ToolSpec};
 use quipu_workspace::ProcessRegistry;
 
+pub use background::{
+    BackgroundCommands, BackgroundError, BackgroundEvent, BackgroundObserver, BackgroundStatus,
+    BackgroundTool, MOST_BACKGROUND, UnreadText,
+};
 pub use bash::Bash;
 pub use edit::{Edit, changed_lines};
 pub use function::FunctionTool;
@@ -59,6 +64,36 @@ pub fn builtin_confined() -> Vec<Arc<dyn Tool>> {
 pub fn builtin_isolated() -> Vec<Arc<dyn Tool>> {
     let bash = Arc::new(Bash::isolated(Arc::default()));
     vec![Arc::new(Read::new()), bash, Arc::new(Edit::new()), Arc::new(Write::new())]
+}
+
+/// What confines the commands of the built-in tools, which models are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Confinement {
+    /// Nothing: [`builtin`].
+    #[default]
+    None,
+    /// The file system: [`builtin_confined`].
+    Files,
+    /// Namespaces: [`builtin_isolated`].
+    Namespaces,
+}
+
+/// The built-in tools with background commands: `bash` takes `run_in_background`, and `background` stands behind it. They
+/// need [`ToolContext::background`].
+pub fn builtin_with_background(confinement: Confinement) -> Vec<Arc<dyn Tool>> {
+    let registry = Arc::default();
+    let bash = match confinement {
+        Confinement::None => Bash::new(registry),
+        Confinement::Files => Bash::confined(registry),
+        Confinement::Namespaces => Bash::isolated(registry),
+    };
+    vec![
+        Arc::new(Read::new()),
+        Arc::new(bash.with_background()),
+        Arc::new(BackgroundTool::new()),
+        Arc::new(Edit::new()),
+        Arc::new(Write::new()),
+    ]
 }
 
 /// [`builtin`], with background processes owned by `registry`: they die when it is told so or dropped.

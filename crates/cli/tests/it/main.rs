@@ -107,6 +107,8 @@ mod output_schema;
 #[cfg(test)]
 mod outputs;
 #[cfg(test)]
+mod packages;
+#[cfg(test)]
 mod peers;
 #[cfg(test)]
 mod permission_rules;

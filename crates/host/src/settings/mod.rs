@@ -3,6 +3,7 @@
 //!
 //! `table` names every setting. A new one is a row there and a member of [`Settings`].
 
+mod agents;
 mod cache;
 mod check;
 mod edit;
@@ -28,6 +29,7 @@ use serde_json::{Map, Value};
 use crate::offered_tools::PatchTool;
 use crate::web::WebSettings;
 
+pub use self::agents::{AgentConfig, AgentTool};
 pub(crate) use self::cache::Cache;
 pub use self::keep::{FileChange, SettingError, SettingsFile, StoredSetting, set_setting, unset_setting};
 use self::layer::Layer;
@@ -68,6 +70,8 @@ pub struct Settings {
     pub fallback: FallbackSettings,
     /// How models are called.
     pub calls: CallSettings,
+    /// Sub-agents.
+    pub agents: AgentConfig,
     /// Which models get `apply_patch`.
     pub patch_tool: PatchTool,
     /// The built-in tools to offer; `None` for those of every session.
@@ -248,6 +252,7 @@ impl Settings {
                 named: flag("fallbackForNamedModel").unwrap_or(false),
             },
             calls: CallSettings::of_json(&all).0,
+            agents: AgentConfig::of(&value),
             patch_tool: PatchTool::of_word(word("applyPatch")),
             tools: value("tools").map(|_| texts("tools")),
             web: WebSettings {

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod access;
 #[cfg(test)]
+mod background;
+#[cfg(test)]
 mod bash;
 #[cfg(test)]
 mod bench;

@@ -97,6 +97,7 @@ pub(crate) fn context() -> ToolContext {
         env: Arc::new([]),
         outputs: quipu_workspace::OutputPlace::as_printed("/nonexistent"),
         progress: Arc::new(|_| {}),
+        background: None,
         cancel: CancellationToken::new(),
         sees_images: false,
         access: quipu::Access::default(),
