@@ -126,7 +126,6 @@ fn is_first(
     false
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;
