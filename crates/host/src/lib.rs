@@ -40,6 +40,7 @@ mod open;
 mod outputs;
 mod permission_test;
 mod permissions;
+mod planning;
 mod prompt;
 mod request;
 pub mod resources;
