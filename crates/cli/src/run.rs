@@ -529,6 +529,15 @@ impl Text {
                 note_in(Paint::dim, format!("• {name} {}", one_line(&brief(name, args), 100)));
                 Ok(())
             }
+            Event::ToolEnded { result, .. } if let Some(plan) = crate::planning::unanswered(result) => {
+                self.write(&plan)?;
+                self.close()
+            }
+            Event::Ui { ui: Ui::Widget { key, lines } } if key == quipu::TODO_WIDGET => {
+                self.close()?;
+                lines.iter().for_each(|line| note_in(Paint::dim, format!("  {line}")));
+                Ok(())
+            }
             Event::ToolEnded { result, .. } if result.is_error => {
                 let text: Vec<&str> =
                     result.content.iter().filter_map(quipu_protocol::Content::as_text).collect();

@@ -16,6 +16,7 @@ use crate::model::{ModelChoice, real_model};
 use crate::models::ModelFiles;
 use crate::names::{resolve, session_named};
 use crate::offered_tools::{missing_search, with_listed_tools, with_patch_tool};
+use crate::planning::planning_settings;
 use crate::prompt::put_system;
 use crate::resources::ResourceSet;
 use crate::saved::SavedPermissions;
@@ -332,6 +333,7 @@ async fn prepare(
     }
     options.history = history_settings(&config, request, replay);
     options.travel = travel_settings(&config, request, replay);
+    options.planning = planning_settings(&config, request, last, replay);
     Ok(SessionPlan { options, permissions, recorder, budget, unpriced })
 }
 

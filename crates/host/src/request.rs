@@ -41,6 +41,8 @@ pub enum Question {
 pub struct PermissionRequest {
     /// How much is asked from now on in the directory.
     pub mode: Option<PermissionMode>,
+    /// Whether the session is in plan mode; `None`: as it was, and a new one as the settings say.
+    pub plan: Option<bool>,
     /// Directories to add for good.
     pub add_dirs: Vec<PathBuf>,
     /// The model may go back to earlier points of its session without asking.
