@@ -7,7 +7,7 @@ use strsim::levenshtein;
 
 use crate::command::SlashCommand;
 use crate::features::{
-    credentials, first, fork, help, history, messages, models, moves, reports, search, sessions, settings,
+    background, credentials, first, fork, help, history, messages, models, moves, reports, search, sessions, settings,
     tree, ways,
 };
 
@@ -36,6 +36,7 @@ pub const COMMANDS: &[SlashCommand] = &[
     models::THINKING,
     reports::PERMISSIONS,
     reports::EXPORT,
+    background::BACKGROUND,
     messages::LATER,
     messages::UNQUEUE,
     history::HISTORY,
