@@ -209,7 +209,9 @@ pub(crate) async fn open(
     here: &Path,
     replay: Option<Arc<Replay>>,
 ) -> Result<StartedSession, Failure> {
-    let mut request = OpenRequest { replay, ..request(task, here)? };
+    // A run that ends with its answer is not begun again.
+    let background_wake = quipu::BackgroundWake::Never;
+    let mut request = OpenRequest { replay, background_wake, ..request(task, here)? };
     loop {
         match quipu_host::open(home, &request).await {
             Err(HostFailure { kind: FailureKind::Asks(question), message, .. }) => {

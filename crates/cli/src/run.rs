@@ -251,6 +251,15 @@ pub(crate) async fn run_prompts(
         }
     }
     session.shutdown().await;
+    // What still ran in the background ended with the session.
+    while let Some(envelope) = events.next().await {
+        if let Event::BackgroundEnded { .. } = &envelope.event
+            && let Err(error) = front.show(&envelope)
+            && result.is_ok()
+        {
+            result = Err(error.into());
+        }
+    }
     if let (Ok(()), Err(error)) = (&result, front.finish()) {
         return Err(error);
     }
@@ -625,6 +634,16 @@ impl Text {
                     let word = if matches!(by, Some(Answer::Allow { .. })) { "allowed" } else { "refused" };
                     note_in(Paint::dim, format!("  {word} by the current permissions"));
                 }
+                Ok(())
+            }
+            Event::BackgroundStarted { id, command } => {
+                self.close()?;
+                note_in(Paint::dim, format!("• background {id}: {}", one_line(command, 100)));
+                Ok(())
+            }
+            Event::BackgroundEnded { id, command, end } => {
+                self.close()?;
+                note_in(Paint::dim, format!("• background {id} {end}: {}", one_line(command, 100)));
                 Ok(())
             }
             Event::PermissionsChanged { mode } => {

@@ -278,14 +278,12 @@ async fn prepare(
     options.max_tokens = last.and_then(|epoch| epoch.max_tokens);
     let permissions = crate::saved::of_request(home, request, cwd)?;
     options.policy = permissions.clone();
-    if permissions.isolates() {
-        options.tools = quipu::builtin_isolated();
-    } else if permissions.confines() {
-        options.tools = quipu::builtin_confined();
-    }
+    options.tools = crate::background::shell_tools(&permissions, config.background);
+    options.background = request.background_wake;
     with_patch_tool(&mut options.tools, config.patch_tool, &options.model, kept);
     let names = request.tools.as_deref().or(config.tools.as_deref());
     with_listed_tools(&mut options.tools, names);
+    crate::background::keep_with_bash(&mut options.tools);
     let web = crate::web::WebTools {
         home,
         settings,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use quipu::{Hook, PermissionMode};
+use quipu::{BackgroundWake, Hook, PermissionMode};
 use quipu_protocol::Thinking;
 use quipu_replay::Replay;
 use quipu_store::Graph;
@@ -66,6 +66,8 @@ pub struct OpenRequest {
     pub cwd: Option<PathBuf>,
     /// Nothing is kept on disk.
     pub in_memory: bool,
+    /// What happens when a background command ended while the session is idle.
+    pub background_wake: BackgroundWake,
     /// The store of a session that is not kept and is opened again; `None` for a new one.
     pub memory: Option<Arc<dyn Graph>>,
     /// The provider of the model.

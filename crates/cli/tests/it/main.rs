@@ -9,6 +9,8 @@ mod answers;
 #[cfg(test)]
 mod archive;
 #[cfg(test)]
+mod background;
+#[cfg(test)]
 mod bookmark;
 #[cfg(test)]
 mod branch;

@@ -100,6 +100,8 @@ pub struct Settings {
     pub rules_above: Vec<String>,
     /// What is kept of files.
     pub files: FileSettings,
+    /// Whether models can run commands in the background.
+    pub background: bool,
     /// Heads of other programs.
     pub publish: PublishSettings,
     /// What may be spent.
@@ -278,6 +280,7 @@ impl Settings {
             identity: IdentitySettings::of_json(&all).0,
             rules_above: texts("rules.above"),
             files: FileSettings::of_json(&all).0,
+            background: flag("background").unwrap_or(true),
             publish: PublishSettings::of_json(&all).0,
             budget: BudgetSettings {
                 daily: value("budget.daily").and_then(Value::as_f64),

@@ -249,6 +249,14 @@ pub const KEYS: &[Key] = &[
         "the built-in tools to offer: `read`, `bash`, `edit`, `write`, and also `grep`, `find`, `ls`, `web_fetch`",
     ),
     key(
+        "background",
+        Kind::Flag,
+        "true",
+        NextSession,
+        ALLOWED,
+        "whether models can run commands in the background",
+    ),
+    key(
         "web.searchService",
         Kind::Word(&["off", "searxng", "brave", "tavily"]),
         "\"off\"",
