@@ -56,10 +56,12 @@ pub mod settings;
 pub mod setup;
 mod sources;
 mod state_file;
+mod sub_agents;
 mod suggestions;
 mod text;
 mod tree;
 mod watch;
+mod web;
 
 pub use budget::{Budget, budget_of, spent_today};
 pub use catalogue::{KeptCatalogue, refresh_catalogue, remove_catalogue};
@@ -85,7 +87,7 @@ pub use offered_models::{
     CycleModel, LocalServer, LocalServers, ProviderItem, callable_models, cycled_models, key_providers,
     local_servers, sourced_models,
 };
-pub use offered_tools::PatchTool;
+pub use offered_tools::{LISTED_TOOLS, PatchTool};
 pub use open::{StartedSession, existing_session, find_session, open};
 pub use permission_test::{PermissionTest, TestedDecision, TestedPart, test_permission};
 pub use permissions::{
@@ -108,5 +110,6 @@ pub use suggestions::{
     Steps, Suggestion, suggested_agents, suggested_bookmarks, suggested_labels, suggested_model,
     suggested_nodes, suggested_providers, suggested_sessions, suggested_steps,
 };
-pub use text::{ago, dollars, iso, one_line, one_line_with, title_of};
+pub use text::{ago, dollars, files_of_patch, iso, one_line, one_line_with, title_of};
 pub use tree::{Reach, TreeKind, TreeRow, nodes_of, session_rows, tree_rows, unfolded_rows, user_messages};
+pub use web::{WebSettings, needs_search_key};

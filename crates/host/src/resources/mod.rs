@@ -1,9 +1,10 @@
-//! What a user and a project keep for agents beside settings: skills, prompt templates, and the files of rules of other agents.
+//! What a user and a project keep for agents beside settings: skills, prompt templates, sub-agents, and the files of rules of other agents.
 //!
 //! A table of places says where they lie. Skills are listed in the system prompt, and the model reads them when a task needs
 //! one; skills and templates are commands. What a project brings along is used once a person trusts it. Nothing is run here: what
 //! a skill or a template wants to run, the model runs with its tools, as permissions have it.
 
+mod agent;
 mod commands;
 mod expand;
 mod files;
@@ -23,6 +24,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+pub use agent::AgentFile;
 pub(crate) use expand::command_words;
 pub use listing::SKILLS_BUDGET;
 pub(crate) use listing::SkillsSource;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use super::agent::{AgentFile, agent_tables, agents_in};
 use super::files::{Step, text_of, walk};
 use super::frontmatter::split;
 use super::path_rules::PathRules;
@@ -20,6 +21,8 @@ pub struct ResourceSet {
     pub skills: Vec<Skill>,
     /// The templates, the first of each name.
     pub templates: Vec<Template>,
+    /// The agents, the first of each name.
+    pub agents: Vec<AgentFile>,
     /// Files of rules, beside those of the directories themselves.
     pub rules: Vec<PathBuf>,
     /// Files of rules that are for some files only.
@@ -38,6 +41,8 @@ impl ResourceSet {
             match place.kind {
                 PlaceKind::Skills => set.skills.extend(skills_in(place, &mut set.problems)),
                 PlaceKind::Templates => set.templates.extend(templates_in(place, &mut set.problems)),
+                PlaceKind::Agents => set.agents.extend(agents_in(place, &mut set.problems)),
+                PlaceKind::AgentTables => set.agents.extend(agent_tables(place, &mut set.problems)),
                 PlaceKind::Rules => set.rules.extend(quipu::rules_files_in(&place.path)),
                 PlaceKind::RuleFiles => set.add_rule_files(place),
             }
@@ -72,6 +77,7 @@ impl ResourceSet {
     pub fn is_empty(&self) -> bool {
         self.skills.is_empty()
             && self.templates.is_empty()
+            && self.agents.is_empty()
             && self.rules.is_empty()
             && self.path_rules.is_empty()
     }
@@ -80,6 +86,7 @@ impl ResourceSet {
     pub(super) fn with(mut self, other: Self) -> Self {
         self.skills.extend(other.skills);
         self.templates.extend(other.templates);
+        self.agents.extend(other.agents);
         self.rules.extend(other.rules);
         self.path_rules.extend(other.path_rules);
         self.leaves_project |= other.leaves_project;
@@ -92,6 +99,8 @@ impl ResourceSet {
         let mut skills: BTreeMap<String, PathBuf> = BTreeMap::new();
         let problems = &mut self.problems;
         self.skills.retain(|skill| is_first(&mut skills, &skill.name, &skill.path, "skill", problems));
+        let mut agents: BTreeMap<String, PathBuf> = BTreeMap::new();
+        self.agents.retain(|agent| is_first(&mut agents, &agent.definition.name, &agent.path, "agent", problems));
         let mut templates: BTreeMap<String, PathBuf> = BTreeMap::new();
         self.templates.retain(|template| match &template.origin {
             TemplateOrigin::BuiltIn(_) => !templates.contains_key(&template.name),

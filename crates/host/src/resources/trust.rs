@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
+use super::agent::shown as shown_agent;
 use super::files::{Step, in_one_line, walk};
 use super::set::ResourceSet;
 use super::template::TemplateOrigin;
@@ -103,6 +104,7 @@ impl ProjectResources {
             rows.push(format!("skill     {}  {}", shown(&skill.path), in_one_line(&skill.description, 60)));
         }
         rows.extend(self.programs.iter().map(|path| format!("program   {}", shown(path))));
+        rows.extend(self.set.agents.iter().map(|agent| shown_agent(agent, &self.root)));
         for template in &self.set.templates {
             if let TemplateOrigin::File { path, .. } = &template.origin {
                 let commands = if template.has_commands { "  (with commands)" } else { "" };
@@ -135,8 +137,8 @@ impl ProjectResources {
                 Ok(used)
             }
             None => {
-                let ResourceSet { skills, templates, rules, path_rules, .. } = &self.set;
-                let count = skills.len() + templates.len() + rules.len() + path_rules.len();
+                let ResourceSet { skills, templates, agents, rules, path_rules, .. } = &self.set;
+                let count = skills.len() + templates.len() + agents.len() + rules.len() + path_rules.len();
                 let root = self.root.display();
                 if count > 0 {
                     let text = format!("{count} skills, templates and rules of {root} are not used");
