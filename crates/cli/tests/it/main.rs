@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod activity;
 #[cfg(test)]
+mod agents;
+#[cfg(test)]
 mod answers;
 #[cfg(test)]
 mod archive;
