@@ -24,7 +24,8 @@ use futures_util::future::BoxFuture;
 use quipu_protocol::ModelErrorKind;
 
 pub(crate) use agents::AgentFiles;
-pub use agents::AgentLogin;
+pub use agents::{AgentAccount, AgentLogin};
+pub(crate) use agents::owner as agent_owner;
 pub(crate) use auth_file::{AuthEntries, AuthEntry};
 pub use auth_file::{AuthFile, AuthFileError};
 pub use credential::{Credential, Expiry, HeaderText, Scheme};

@@ -19,7 +19,7 @@ use crate::credentials::{
     Scheme, Secret,
 };
 use crate::failure::quote;
-use crate::logins::{BodyForm, LoginError, LoginRequest, checked, header_token};
+use crate::logins::{BodyForm, LoginBody, LoginError, LoginRequest, checked, header_token};
 use crate::net;
 use crate::time::now;
 
@@ -179,7 +179,7 @@ impl AdcAccount {
             }
         };
         let headers = std::collections::BTreeMap::new();
-        let body = Some((BodyForm::Form, params));
+        let body = LoginBody::Params(BodyForm::Form, params);
         let request = LoginRequest { what: "an access token", url, headers: &headers, body, bearer: None };
         let answered = async {
             let answer = request.send().await?;
