@@ -85,6 +85,10 @@ pub(crate) struct Task {
     pub(crate) store: StoreArg,
     #[command(flatten)]
     pub(crate) model: ModelArgs,
+    /// Let the model search the web at its provider, for this run. What it looks for leaves this machine, and no
+    /// search is asked.
+    #[arg(long)]
+    pub(crate) web_search: bool,
     /// End the run after N turns (model calls).
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_turns: Option<u32>,
