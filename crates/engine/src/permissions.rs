@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use quipu_protocol::Scope;
-use quipu_rules::{Effect, FileAccess, Rule, RuleSet, Verdict};
+use quipu_rules::{Effect, FileAccess, Host, Rule, RuleSet, Verdict};
 use quipu_tools::Touches;
 use quipu_workspace::{
     Access, AccessMode, AccessRules, Cache, CommandNeeds, FileKeys, HostRules, Namespaces, Network, Reach,
@@ -206,6 +206,20 @@ impl Permissions {
     pub fn isolates(&self) -> bool {
         let bounds = self.bounds();
         bounds.isolated && bounds.confinement().is_some()
+    }
+
+    /// What rules say of a host that a tool would reach. Denied where the session is kept off the network.
+    pub fn host(&self, host: &Host) -> Verdict {
+        let bounds = self.bounds();
+        if bounds.network == Network::Closed || bounds.unknown.is_some() {
+            return Verdict::Deny;
+        }
+        self.rules(&bounds).host(host).verdict
+    }
+
+    /// What rules say of a tool that has no command and no path.
+    pub fn tool(&self, name: &str) -> Verdict {
+        self.rules(&self.bounds()).tool(name).verdict
     }
 
     /// Why commands are not confined although they should be; they are asked then.
@@ -603,7 +617,9 @@ impl Policy for Permissions {
     }
 
     fn access(&self) -> Access {
-        self.bounds().access()
+        let bounds = self.bounds();
+        let RuleRoots { cwd, home } = bounds.roots.clone();
+        bounds.access().searching_by(self.rules(&bounds), cwd, home)
     }
 
     fn restores(&self) -> Option<Access> {

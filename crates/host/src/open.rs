@@ -15,7 +15,7 @@ use crate::holders::WrittenKind;
 use crate::model::{ModelChoice, real_model};
 use crate::models::ModelFiles;
 use crate::names::{resolve, session_named};
-use crate::offered_tools::{missing_search, with_patch_tool};
+use crate::offered_tools::{missing_search, with_listed_tools, with_patch_tool};
 use crate::prompt::put_system;
 use crate::resources::ResourceSet;
 use crate::saved::SavedPermissions;
@@ -295,6 +295,18 @@ async fn prepare(
         options.tools = quipu::builtin_confined();
     }
     with_patch_tool(&mut options.tools, config.patch_tool, &options.model, kept);
+    let names = request.tools.as_deref().or(config.tools.as_deref());
+    with_listed_tools(&mut options.tools, names);
+    let web = crate::web::WebTools {
+        home,
+        settings,
+        sealer: engine.sealer(),
+        web: &config.web,
+        names,
+        calls: &call_options(&config.calls.options, request),
+        permissions: permissions.clone(),
+    };
+    crate::web::install(&mut options, web);
     // What is replayed costs nothing.
     let budget = if replay.is_some() { None } else { crate::budget::budget_of(home, request.daily_budget)? };
     let daily_budget = budget.as_ref().map(|budget| budget.dollars);
@@ -325,6 +337,10 @@ async fn prepare(
             keeps: !request.in_memory,
         };
         crate::mcp::install(&mut options, wanted);
+    }
+    // What is recorded or replayed is one conversation.
+    if request.record.is_none() && replay.is_none() {
+        options.agents = crate::sub_agents::agent_settings(&config.agents, resources);
     }
     options.history = history_settings(&config, request, replay);
     options.travel = travel_settings(&config, request, replay);

@@ -92,6 +92,8 @@ pub struct OpenRequest {
     pub append_system_prompt: Vec<String>,
     /// The model may search the web at its provider.
     pub web_search: bool,
+    /// The built-in tools to offer, in the place of those of the settings.
+    pub tools: Option<Vec<String>>,
     /// Rules of the project are left out.
     pub no_context_files: bool,
     /// Hooks of the program, before those of the settings. Those that run before a session is there (a project's trust, files of

@@ -3,6 +3,7 @@
 //!
 //! `table` names every setting. A new one is a row there and a member of [`Settings`].
 
+mod agents;
 mod cache;
 mod check;
 mod edit;
@@ -26,7 +27,9 @@ use quipu_providers::{CallSettings, EmbedderSettings};
 use serde_json::{Map, Value};
 
 use crate::offered_tools::PatchTool;
+use crate::web::WebSettings;
 
+pub use self::agents::{AgentConfig, AgentTool};
 pub(crate) use self::cache::Cache;
 pub use self::keep::{FileChange, SettingError, SettingsFile, StoredSetting, set_setting, unset_setting};
 use self::layer::Layer;
@@ -67,8 +70,14 @@ pub struct Settings {
     pub fallback: FallbackSettings,
     /// How models are called.
     pub calls: CallSettings,
+    /// Sub-agents.
+    pub agents: AgentConfig,
     /// Which models get `apply_patch`.
     pub patch_tool: PatchTool,
+    /// The built-in tools to offer; `None` for those of every session.
+    pub tools: Option<Vec<String>>,
+    /// How the web is searched.
+    pub web: WebSettings,
     /// When a context is summed up.
     pub compaction: CompactionSettings,
     /// What is left out of requests.
@@ -243,7 +252,13 @@ impl Settings {
                 named: flag("fallbackForNamedModel").unwrap_or(false),
             },
             calls: CallSettings::of_json(&all).0,
+            agents: AgentConfig::of(&value),
             patch_tool: PatchTool::of_word(word("applyPatch")),
+            tools: value("tools").map(|_| texts("tools")),
+            web: WebSettings {
+                search: word("web.search").filter(|word| *word != "off").map(str::to_owned),
+                search_url: word("web.searchUrl").map(str::to_owned),
+            },
             compaction: compaction_settings(&all).0,
             prune: prune_settings(&all).0,
             history: HistorySettings::of_json(&all).0,
