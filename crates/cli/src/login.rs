@@ -72,7 +72,8 @@ pub(crate) async fn use_agent(
     let login = agent_login(&settings, agent, provider)?;
     let logins = settings.logins();
     let provider = login.provider.as_deref().unwrap_or_default();
-    let account = logins.account(provider).map_or_else(|| format!("the login of {}", login.name), str::to_owned);
+    let account =
+        logins.account(provider).map_or_else(|| format!("the login of {}", login.name), str::to_owned);
     accepted(login.restriction.as_deref(), &account, yes)?;
     note(use_agent_login(home, &settings, &login, RestrictionConsent::Accepted).await?);
     Ok(())

@@ -219,10 +219,12 @@ pub async fn use_agent_login(
     if let (Some(restriction), RestrictionConsent::Absent) = (restriction, consent) {
         return Err(Failure::request(format!("the login is not used before you accept: {restriction}")));
     }
-    let account = settings
-        .agent_account(login)
-        .await
-        .map_err(|error| Failure::new(FailureKind::Credential, format!("{}; nothing is stored", error.to_string().trim_end_matches('.'))))?;
+    let account = settings.agent_account(login).await.map_err(|error| {
+        Failure::new(
+            FailureKind::Credential,
+            format!("{}; nothing is stored", error.to_string().trim_end_matches('.')),
+        )
+    })?;
     let file = AuthFile::new(&home.dir);
     let accepted = restriction.map(|_| crate::now());
     let set = || file.set_reference(provider, &login.agent, accepted, &account);

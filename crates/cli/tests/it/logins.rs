@@ -239,8 +239,10 @@ fn login_of_gemini_cli_is_used_after_a_person_accepts() {
     let world = World::new([reply(200, &account), Reply::sse(format!("data: {answer}\n\n"))]);
     let file = world.path("home/.gemini/oauth_creds.json");
     std::fs::create_dir_all(file.parent().unwrap()).unwrap();
-    let login = |expires: u64| json!({ "access_token": "ya29.access-token-7", "refresh_token": "1//refresh-token-7",
-        "expiry_date": expires });
+    let login = |expires: u64| {
+        json!({ "access_token": "ya29.access-token-7", "refresh_token": "1//refresh-token-7",
+        "expiry_date": expires })
+    };
     std::fs::write(&file, login(4_102_444_800_000).to_string()).unwrap();
     let model = "google-gemini-cli/gemini-2.5-pro";
     let listed = world.run(&["auth"]).ok();
@@ -264,7 +266,9 @@ fn login_of_gemini_cli_is_used_after_a_person_accepts() {
     // Its owner alone renews it.
     std::fs::write(&file, login(1).to_string()).unwrap();
     world.run(&["-p", "--model", model, "Hi"]).fails(3, &["has expired; use Gemini CLI once"]);
-    world.run(&["auth", "use", "gemini-cli", "--yes"]).fails(3, &["use Gemini CLI once", "nothing is stored"]);
+    world
+        .run(&["auth", "use", "gemini-cli", "--yes"])
+        .fails(3, &["use Gemini CLI once", "nothing is stored"]);
     assert_eq!((world.requests().len(), std::fs::read_to_string(&file).unwrap()), (2, login(1).to_string()));
 }
 
@@ -273,7 +277,8 @@ fn login_of_copilot_cli_asks_for_one_of_ours() {
     let world = World::new([]);
     let file = world.path("home/.copilot/config.json");
     std::fs::create_dir_all(file.parent().unwrap()).unwrap();
-    let content = json!({ "authTokens": { "https://github.com:octo": { "token": "gho_token-of-copilot-cli" } } });
+    let content =
+        json!({ "authTokens": { "https://github.com:octo": { "token": "gho_token-of-copilot-cli" } } });
     std::fs::write(&file, format!("// Its owner writes comments.\n{content}")).unwrap();
     let why = "its token belongs to the application of that program, and GitHub gives no token of calls for it; log in to \
         github-copilot here";

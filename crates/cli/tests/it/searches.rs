@@ -61,11 +61,8 @@ fn continues(wire: Wire, world: &World, begins: &str) -> Value {
     world.server.push(Answer::on(wire).text("Here I am.").reply());
     assert_eq!(world.run(&["-p", "-c", "--web-search", "second"]).ok().text(), "Here I am.\n");
     let request = &world.requests()[before];
-    let said: String = messages(request)
-        .iter()
-        .filter(|message| message["role"] != "system")
-        .map(wire_text)
-        .collect();
+    let said: String =
+        messages(request).iter().filter(|message| message["role"] != "system").map(wire_text).collect();
     assert!(said.starts_with("first") && said.contains(begins) && said.ends_with("second"), "{said}");
     request.json()
 }
@@ -100,15 +97,18 @@ fn a_search_that_fails(wire: Wire) {
             };
             let used = json!({ "type": "server_tool_use", "id": "srvtoolu_8", "name": "web_search", "input": { "query": "knots" } });
             let error = json!({ "type": "web_search_tool_result_error", "error_code": "max_uses_exceeded" });
-            let result = json!({ "type": "web_search_tool_result", "tool_use_id": "srvtoolu_8", "content": error });
+            let result =
+                json!({ "type": "web_search_tool_result", "tool_use_id": "srvtoolu_8", "content": error });
             let text = json!({ "type": "text", "text": "So." });
             let blocks = [block(0, &used), block(1, &result), block(2, &text)];
             blocks.into_iter().flatten().fold(answer, Answer::event)
         }
         Wire::Contents => {
             let part = |part: Value| json!({ "candidates": [{ "content": { "parts": [part], "role": "model" }, "index": 0 }] });
-            let call = json!({ "toolType": "GOOGLE_SEARCH_WEB", "id": "s", "args": { "queries": ["knots"] } });
-            let back = json!({ "toolType": "GOOGLE_SEARCH_WEB", "id": "s", "response": { "error": "quota" } });
+            let call =
+                json!({ "toolType": "GOOGLE_SEARCH_WEB", "id": "s", "args": { "queries": ["knots"] } });
+            let back =
+                json!({ "toolType": "GOOGLE_SEARCH_WEB", "id": "s", "response": { "error": "quota" } });
             answer
                 .event(part(json!({ "toolCall": call })))
                 .event(part(json!({ "toolResponse": back })))
@@ -141,7 +141,8 @@ fn items_that_nobody_knows(wire: Wire) {
         }
         _ => {
             let item = json!({ "id": "nt_8", "type": "new_tool_call", "status": "completed" });
-            let event = |kind: &str| json!({ "type": format!("response.{kind}"), "output_index": 8, "item": item });
+            let event =
+                |kind: &str| json!({ "type": format!("response.{kind}"), "output_index": 8, "item": item });
             answer
                 .event(event("output_item.added"))
                 .event(event("new_tool_call.working"))

@@ -115,7 +115,8 @@ fn web_search_that_a_fallback_model_lacks_is_said_at_the_change() {
     let words = "testing/thinker has no web search of its provider. The session has no web search.";
     assert_eq!(ran.err.matches(words).count(), 1, "{}", ran.err);
     assert!(!ran.err.contains("testing/test-1 has no"), "{}", ran.err);
-    let offered: Vec<bool> = world.requests().iter().map(|it| names(&tools(it)).contains(&"web_search")).collect();
+    let offered: Vec<bool> =
+        world.requests().iter().map(|it| names(&tools(it)).contains(&"web_search")).collect();
     assert_eq!(offered, [true, false]);
 }
 

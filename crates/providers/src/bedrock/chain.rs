@@ -11,7 +11,7 @@ use super::remote::{self, WebIdentity};
 use super::sign::{AccessKeys, Signer};
 use super::sso::SsoRole;
 use crate::credentials::{
-    CallOutcome, Credential, CredentialError, CredentialRequest, CredentialSource, Expiry, Scheme, Secret,
+    Credential, CredentialError, CredentialRequest, CredentialSource, Expiry, Scheme, Secret,
 };
 use crate::net::LocalRoute;
 
@@ -130,11 +130,9 @@ impl CredentialSource for AwsCredentials {
         request: &'a CredentialRequest<'a>,
     ) -> BoxFuture<'a, Result<Credential, CredentialError>> {
         Box::pin(async move {
-            let is_exhausted = request
-                .refused
-                .as_ref()
-                .is_some_and(|it| matches!(it.outcome, CallOutcome::RateLimited | CallOutcome::Quota));
-            if is_exhausted && let Some(last) = &*self.last() {
+            if request.is_exhausted()
+                && let Some(last) = &*self.last()
+            {
                 return Ok(last.credential.clone());
             }
             let keys = self.keys().await?;
@@ -148,10 +146,6 @@ impl CredentialSource for AwsCredentials {
             *last = Some(LastCredential { keys, credential: credential.clone() });
             Ok(credential)
         })
-    }
-
-    fn report<'a>(&'a self, _identity: &'a str, _outcome: &'a CallOutcome) -> BoxFuture<'a, ()> {
-        Box::pin(std::future::ready(()))
     }
 }
 

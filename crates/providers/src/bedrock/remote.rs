@@ -58,7 +58,10 @@ pub(super) fn address(name: &str, text: &str) -> Result<Url, CredentialError> {
 }
 
 /// Sends a request and reads the answer.
-pub(super) async fn answer(name: &str, request: reqwest::RequestBuilder) -> Result<(u16, String), CredentialError> {
+pub(super) async fn answer(
+    name: &str,
+    request: reqwest::RequestBuilder,
+) -> Result<(u16, String), CredentialError> {
     let failed = |error: &reqwest::Error| {
         let cause = std::error::Error::source(error).map(net::describe).unwrap_or_default();
         unavailable(format!("{name} did not answer: {}", quote(&cause)))

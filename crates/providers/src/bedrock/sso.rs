@@ -35,8 +35,13 @@ pub(super) struct SsoRole {
 
 impl SsoRole {
     /// The role of a profile; `None` where it names none.
-    pub(super) fn of(name: &str, profile: &Profile, files: &ProfileFiles) -> Result<Option<Self>, ProfileError> {
-        let (Some(account), Some(role)) = (profile.get("sso_account_id"), profile.get("sso_role_name")) else {
+    pub(super) fn of(
+        name: &str,
+        profile: &Profile,
+        files: &ProfileFiles,
+    ) -> Result<Option<Self>, ProfileError> {
+        let (Some(account), Some(role)) = (profile.get("sso_account_id"), profile.get("sso_role_name"))
+        else {
             return Ok(None);
         };
         let session = match profile.get("sso_session") {
@@ -56,7 +61,8 @@ impl SsoRole {
     /// What a person has to do for a token.
     fn needs_login(&self, why: &str) -> CredentialError {
         let name: String = self.profile.chars().filter(|c| c.is_ascii_graphic()).take(64).collect();
-        let what = format!("The SSO login of the AWS profile {name:?} {why}. Run `aws sso login --profile {name}`.");
+        let what =
+            format!("The SSO login of the AWS profile {name:?} {why}. Run `aws sso login --profile {name}`.");
         CredentialError::NeedsLogin { what }
     }
 
@@ -80,7 +86,8 @@ impl SsoRole {
         let tokens = files.take(MAX_FILES).filter_map(|file| read(&file.path()));
         let ours = tokens.filter(|token| token.start_url == self.start_url && !token.access_token.is_empty());
         // Some versions write "UTC" for the zone.
-        let end = |text: &str| text.replace("UTC", "Z").parse::<Timestamp>().map_or(0, Timestamp::as_millisecond);
+        let end =
+            |text: &str| text.replace("UTC", "Z").parse::<Timestamp>().map_or(0, Timestamp::as_millisecond);
         let last = ours.max_by_key(|token| end(&token.expires_at));
         match last {
             Some(token) if end(&token.expires_at) > now() + SKEW_MS => Ok(Secret::new(token.access_token)),
@@ -98,7 +105,9 @@ impl SsoRole {
     ) -> Result<AccessKeys, CredentialError> {
         let base = match endpoint {
             Some(endpoint) => endpoint.trim_end_matches('/').to_owned(),
-            None if is_region(&self.region) => format!("https://portal.sso.{}.{}", self.region, domain(&self.region)),
+            None if is_region(&self.region) => {
+                format!("https://portal.sso.{}.{}", self.region, domain(&self.region))
+            }
             None => return Err(unavailable("sso_region is not the name of a region")),
         };
         let mut url = address("AWS_ENDPOINT_URL_SSO", &format!("{base}/federation/credentials"))?;

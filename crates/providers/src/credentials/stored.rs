@@ -152,9 +152,13 @@ impl Keys {
         let names: Vec<_> = catalogue::provider(provider)
             .map(|row| row.env.iter().rev().map(|env| env.name.as_str()).collect())
             .unwrap_or_default();
-        if let (Some((_, owner)), None, []) = (agent_owner(provider), self.logins.account(provider), names.as_slice()) {
+        if let (Some((_, owner)), None, []) =
+            (agent_owner(provider), self.logins.account(provider), names.as_slice())
+        {
             let why = if why.is_empty() { String::new() } else { format!(" ({why})") };
-            return format!("There is no credential for {provider}{why}. It is called with the login that {owner} keeps.");
+            return format!(
+                "There is no credential for {provider}{why}. It is called with the login that {owner} keeps."
+            );
         }
         let set = match names.first() {
             Some(name) => format!("Set {name}, or put"),
@@ -233,12 +237,10 @@ impl CredentialSource for StoredKeys {
         request: &'a CredentialRequest<'a>,
     ) -> BoxFuture<'a, Result<Credential, CredentialError>> {
         Box::pin(async move {
-            let is_exhausted = request
-                .refused
-                .as_ref()
-                .is_some_and(|it| !matches!(it.outcome, CallOutcome::Unauthorised | CallOutcome::Revoked));
             let last = self.last().clone();
-            if let Some(same) = last.clone().filter(|_| is_exhausted || self.origin == Origin::Given) {
+            if let Some(same) =
+                last.clone().filter(|_| request.is_exhausted() || self.origin == Origin::Given)
+            {
                 return Ok(same);
             }
             let (keys, provider) = (self.keys.clone(), request.provider.to_owned());
@@ -256,9 +258,5 @@ impl CredentialSource for StoredKeys {
             *self.last() = Some(credential.clone());
             Ok(credential)
         })
-    }
-
-    fn report<'a>(&'a self, _identity: &'a str, _outcome: &'a CallOutcome) -> BoxFuture<'a, ()> {
-        Box::pin(std::future::ready(()))
     }
 }

@@ -10,9 +10,9 @@ use serde_json::{Map, Value};
 
 use super::traits::{self, Traits};
 use super::wire::{
-    Around, BodyTail, Content, Data, Declaration, EmptyObject, FunctionCall, FunctionResponse, GenerationConfig,
-    Head, InlineData, Instruction, Part, PartDelta, PlainText, Response, ResponsePart, Role, ServerTool,
-    ToolConfig, Tools, Within,
+    BodyTail, Content, Data, Declaration, EmptyObject, FunctionCall, FunctionResponse, GenerationConfig,
+    Head, InlineData, InnerBody, Instruction, OuterBody, Part, PartDelta, PlainText, Response, ResponsePart,
+    Role, ServerTool, ToolConfig, Tools,
 };
 use crate::body::{Body, BodyBuilder, Memory};
 use crate::decode::{read, string};
@@ -81,8 +81,8 @@ pub(super) fn encode(
             system_instruction: (!request.system.trim().is_empty()).then_some(instruction),
         };
         let Some(project) = project else { return serde_json::to_writer(out, &head) };
-        let within = Within { session_id: session, head };
-        serde_json::to_writer(&mut *out, &Around { model: &model.id, project, request: within })?;
+        let within = InnerBody { session_id: session, head };
+        serde_json::to_writer(&mut *out, &OuterBody { model: &model.id, project, request: within })?;
         // The contents are part of the request within.
         out.pop();
         Ok(())

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 
 use super::code_assist;
 use super::wire::{
-    CallDelta, Candidate, CandidateContent, Chunk, EventAround, GroundingChunk, GroundingMetadata, PartDelta,
+    CallDelta, Candidate, CandidateContent, Chunk, GroundingChunk, GroundingMetadata, OuterEvent, PartDelta,
     PromptFeedback, SearchArguments, ServerTool, WebPage, WireUsage,
 };
 use crate::CallEvent;
@@ -139,9 +139,9 @@ impl Stream {
             return self.body_ended(out);
         }
         let raw = json_of(sse)?;
-        let (raw, trace) = match read::<EventAround<'_>>(Some(raw).filter(|_| self.is_within)) {
+        let (raw, trace) = match read::<OuterEvent<'_>>(Some(raw).filter(|_| self.is_within)) {
             Some(around) if around.error.is_some() => return Err(reported(&sse.data)),
-            Some(EventAround { response: Some(within), trace_id, .. }) => (within, trace_id),
+            Some(OuterEvent { response: Some(within), trace_id, .. }) => (within, trace_id),
             Some(_) | None => (raw, None),
         };
         let Ok(chunk) = serde_json::from_str::<Chunk<'_>>(raw.get()) else {

@@ -22,15 +22,15 @@ pub(super) struct Head<'a> {
 
 /// A body that holds another, without its end.
 #[derive(Serialize)]
-pub(super) struct Around<'a> {
+pub(super) struct OuterBody<'a> {
     pub(super) model: &'a str,
     pub(super) project: &'a str,
-    pub(super) request: Within<'a>,
+    pub(super) request: InnerBody<'a>,
 }
 
 /// The beginning of the body within.
 #[derive(Serialize)]
-pub(super) struct Within<'a> {
+pub(super) struct InnerBody<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) session_id: Option<&'a str>,
     #[serde(flatten)]
@@ -189,7 +189,7 @@ pub(super) struct ResponsePart<'a> {
 /// An event that holds another.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct EventAround<'a> {
+pub(super) struct OuterEvent<'a> {
     #[serde(borrow)]
     pub(super) response: Option<&'a RawValue>,
     #[serde(borrow)]

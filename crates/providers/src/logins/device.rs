@@ -136,12 +136,18 @@ impl DeviceFlow {
                     ("client_id", &row.client_id),
                     ("device_code", &self.device_code),
                 ];
-                LoginRequest { body: LoginBody::Params(BodyForm::Form, params), ..token_request(row, what, Vec::new()) }
+                LoginRequest {
+                    body: LoginBody::Params(BodyForm::Form, params),
+                    ..token_request(row, what, Vec::new())
+                }
             }
             DeviceDialect::CodePair => {
                 let params =
                     vec![("device_auth_id", self.device_code.as_str()), ("user_code", &self.user_code)];
-                LoginRequest { body: LoginBody::Params(BodyForm::Json, params), ..token_request(row, what, Vec::new()) }
+                LoginRequest {
+                    body: LoginBody::Params(BodyForm::Json, params),
+                    ..token_request(row, what, Vec::new())
+                }
             }
         };
         if let Some(url) = &device.poll_url {

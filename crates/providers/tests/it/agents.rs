@@ -68,7 +68,9 @@ impl Machine {
     }
 
     fn uses(&self, provider: &str, agent: &str, accepted: Option<i64>) {
-        AuthFile::new(&self.path(".quipu")).set_reference(provider, agent, accepted, &AgentAccount::default()).unwrap();
+        AuthFile::new(&self.path(".quipu"))
+            .set_reference(provider, agent, accepted, &AgentAccount::default())
+            .unwrap();
     }
 
     fn world(&self, provider: &str) -> World {

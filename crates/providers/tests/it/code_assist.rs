@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use quipu_protocol::{AssistantMessage, Message, Model, ModelRequest};
 use quipu_providers::{
-    AgentAccount, AuthFile, CacheRetention, CallOptions, CredentialError, Credentials, GoogleGenerativeAi, Memory, Provider,
-    google,
+    AgentAccount, AuthFile, CacheRetention, CallOptions, CredentialError, Credentials, GoogleGenerativeAi,
+    Memory, Provider, google,
 };
 use quipu_testkit::{Answer, FakeServer, Reply, Wire};
 use serde_json::{Value, json};
@@ -73,7 +73,8 @@ fn events_within_others_mean_what_they_mean_alone() {
         count += 1;
     }
     assert!(count > 12, "{count}");
-    let said = json!({ "candidates": [{ "content": { "parts": [{ "text": "hello" }] }, "finishReason": "STOP" }] });
+    let said =
+        json!({ "candidates": [{ "content": { "parts": [{ "text": "hello" }] }, "finishReason": "STOP" }] });
     let (message, ..) = decoded(model(), &around(&format!("data: {said}\n\n")));
     assert_eq!(message.response_id.as_deref(), Some("trace-1"));
     let failed = r#"data: {"error":{"code":429,"message":"No capacity","status":"RESOURCE_EXHAUSTED"}}"#;
@@ -163,7 +164,9 @@ async fn project_of_the_account_is_asked_for_and_named_in_calls() {
     let refused = |settings: &quipu_providers::Settings| {
         settings.provider_for(&settings.default_of(ID).unwrap(), None).err().unwrap().message
     };
-    assert!(refused(&machine.settings()).contains("nobody has accepted the restriction of this login. Google"));
+    assert!(
+        refused(&machine.settings()).contains("nobody has accepted the restriction of this login. Google")
+    );
     file.set_reference(ID, "gemini-cli", Some(1), &found).unwrap();
     let settings = machine.settings();
     let model = settings.default_of(ID).unwrap();
@@ -183,7 +186,9 @@ async fn project_of_the_account_is_asked_for_and_named_in_calls() {
     assert!(!machine.text(".quipu/auth.json").contains("ya29"));
     // Without a project nothing is sent.
     file.set_reference(ID, "gemini-cli", Some(1), &AgentAccount::default()).unwrap();
-    assert!(refused(&machine.settings()).contains("need a project, and none is known. Set GOOGLE_CLOUD_PROJECT"));
+    assert!(
+        refused(&machine.settings()).contains("need a project, and none is known. Set GOOGLE_CLOUD_PROJECT")
+    );
     assert_eq!(machine.server.requests().len(), 2);
 }
 
@@ -193,7 +198,10 @@ async fn project_that_a_person_names_is_asked_about_and_used() {
     let machine = machine([says(200, &paid)], FUTURE);
     assert_eq!(account(&machine, Some("mine-1")).await.unwrap().project.as_deref(), Some("mine-1"));
     let sent = machine.server.requests()[0].json();
-    assert_eq!((&sent["cloudaicompanionProject"], &sent["metadata"]["duetProject"]), (&json!("mine-1"), &json!("mine-1")));
+    assert_eq!(
+        (&sent["cloudaicompanionProject"], &sent["metadata"]["duetProject"]),
+        (&json!("mine-1"), &json!("mine-1"))
+    );
 }
 
 #[tokio::test]
@@ -206,14 +214,26 @@ async fn account_that_cannot_be_used_is_named_with_the_reason() {
     };
     let page = Reply::new(200, "text/html", "<!doctype html><title>Sign in</title>");
     for (reply, words) in [
-        (says(200, &json!({ "allowedTiers": [{ "id": "free-tier" }] })), "it has not been set up. Start Gemini CLI once"),
         (
-            says(200, &json!({ "ineligibleTiers": [{ "reasonMessage": "Your account is not eligible.\u{1b}[31m" }] })),
+            says(200, &json!({ "allowedTiers": [{ "id": "free-tier" }] })),
+            "it has not been set up. Start Gemini CLI once",
+        ),
+        (
+            says(
+                200,
+                &json!({ "ineligibleTiers": [{ "reasonMessage": "Your account is not eligible.\u{1b}[31m" }] }),
+            ),
             "cannot be used: Your account is not eligible",
         ),
         (says(200, &tier(&json!({}))), "has no project of its own; set GOOGLE_CLOUD_PROJECT"),
-        (says(200, &tier(&json!({ "cloudaicompanionProject": "p\",\"x\":\"" }))), "is not the id of a project"),
-        (says(401, &json!({ "error": { "code": 401, "message": "bad ya29.access-token-1" } })), "Log in with Gemini CLI again"),
+        (
+            says(200, &tier(&json!({ "cloudaicompanionProject": "p\",\"x\":\"" }))),
+            "is not the id of a project",
+        ),
+        (
+            says(401, &json!({ "error": { "code": 401, "message": "bad ya29.access-token-1" } })),
+            "Log in with Gemini CLI again",
+        ),
         (says(503, &json!({})), "(HTTP 503)"),
         (page, "it is not JSON but a page"),
         (Reply::new(302, "text/plain", "").header("location", &elsewhere.url()), "(HTTP 302)"),
