@@ -15,6 +15,7 @@ use crate::args::{AllowArg, Mode, StoreArg, Task};
 use crate::confirm::asked;
 use crate::exit::{Failure, advised};
 use crate::meters::Meters;
+use crate::output_schema::StructuredOutput;
 use crate::print::{Progress, note};
 
 /// The user's files; what is to be known of them is told on stderr.
@@ -170,6 +171,10 @@ pub(crate) fn request(task: &Task, here: &Path) -> Result<OpenRequest, Failure> 
         hooks: Vec::new(),
         web_search: task.web_search,
         tools: task.model.tools.clone(),
+        output_schema: match &task.output_schema {
+            Some(path) => Some(StructuredOutput::read(path)?.schema()),
+            None => None,
+        },
         no_context_files: task.no_context_files,
         answers: Vec::new(),
         offers_caches: false,

@@ -216,7 +216,7 @@ pub async fn open(home: &Home, request: &OpenRequest) -> Result<StartedSession, 
 /// How models are called: as the settings have it, and as this run wants it.
 fn call_options(settings: &CallOptions, request: &OpenRequest) -> CallOptions {
     let web_search = if request.web_search { WebSearch::On } else { settings.web_search };
-    CallOptions { web_search, ..settings.clone() }
+    CallOptions { web_search, output_schema: request.output_schema.clone(), ..settings.clone() }
 }
 
 /// What the session is made of.

@@ -92,6 +92,8 @@ pub struct OpenRequest {
     pub append_system_prompt: Vec<String>,
     /// The model may search the web at its provider.
     pub web_search: bool,
+    /// The JSON Schema that the last answer of each run is to fit. Whoever asks checks it.
+    pub output_schema: Option<quipu_protocol::Json>,
     /// The built-in tools to offer, in the place of those of the settings.
     pub tools: Option<Vec<String>>,
     /// Rules of the project are left out.

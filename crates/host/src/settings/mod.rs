@@ -256,7 +256,7 @@ impl Settings {
             patch_tool: PatchTool::of_word(word("applyPatch")),
             tools: value("tools").map(|_| texts("tools")),
             web: WebSettings {
-                search: word("web.search").filter(|word| *word != "off").map(str::to_owned),
+                search: word("web.searchService").filter(|word| *word != "off").map(str::to_owned),
                 search_url: word("web.searchUrl").map(str::to_owned),
             },
             compaction: compaction_settings(&all).0,

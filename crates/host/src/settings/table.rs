@@ -249,7 +249,7 @@ pub const KEYS: &[Key] = &[
         "the built-in tools to offer: `read`, `bash`, `edit`, `write`, and also `grep`, `find`, `ls`, `web_fetch`",
     ),
     key(
-        "web.search",
+        "web.searchService",
         Kind::Word(&["off", "searxng", "brave", "tavily"]),
         "\"off\"",
         NextSession,
