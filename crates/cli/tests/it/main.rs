@@ -140,6 +140,8 @@ mod schedule;
 #[cfg(test)]
 mod search;
 #[cfg(test)]
+mod searches;
+#[cfg(test)]
 mod second_front;
 #[cfg(test)]
 mod semantic;
