@@ -263,6 +263,23 @@ pub async fn has_lost_prompt(store: &dyn Graph, epoch: &Epoch) -> Result<bool, O
     Ok(!store.blobs(&named).await?.iter().all(|blob| blob.as_ref().is_some_and(is_as_named)))
 }
 
+/// The credential that the newest call of the session was made with, where its provider had several: the provider, and the
+/// identity. Looks at the last nodes only.
+///
+/// # Errors
+/// What the store says.
+pub async fn last_credential(store: &dyn Graph, head: NodeId) -> Result<Option<(String, String)>, OpenError> {
+    let mut nodes = match store.lineage(head, LineageEnd::Count(ANSWER_WITHIN[0])).await {
+        Err(StoreError::Missing { .. }) => return Ok(None),
+        nodes => nodes?,
+    };
+    nodes.retain(|node| node.record.role == "assistant");
+    let newest = nodes.split_off(nodes.len().saturating_sub(1));
+    let decoded = decode_nodes(store, &newest).await?;
+    let call = decoded.into_iter().next().and_then(|answer| answer.step.call);
+    Ok(call.and_then(|call| Some((call.provider, call.attempts.into_iter().next_back()?.credential?))))
+}
+
 /// The epoch that a node stands in.
 ///
 /// # Errors

@@ -7,8 +7,8 @@ use strsim::levenshtein;
 
 use crate::command::SlashCommand;
 use crate::features::{
-    agents, credentials, first, fork, help, history, messages, models, moves, reports, search, sessions,
-    settings, tree, ways,
+    agents, background, credentials, first, fork, help, history, messages, models, moves, planning, reports,
+    search, sessions, settings, tree, ways,
 };
 
 /// All of them, in the order in which they are listed.
@@ -35,8 +35,10 @@ pub const COMMANDS: &[SlashCommand] = &[
     moves::COMPACT,
     models::MODEL,
     models::THINKING,
+    planning::PLAN,
     reports::PERMISSIONS,
     reports::EXPORT,
+    background::BACKGROUND,
     messages::LATER,
     messages::UNQUEUE,
     history::HISTORY,

@@ -11,6 +11,8 @@ mod answers;
 #[cfg(test)]
 mod archive;
 #[cfg(test)]
+mod background;
+#[cfg(test)]
 mod bookmark;
 #[cfg(test)]
 mod branch;
@@ -137,6 +139,8 @@ mod repair;
 mod schedule;
 #[cfg(test)]
 mod search;
+#[cfg(test)]
+mod searches;
 #[cfg(test)]
 mod second_front;
 #[cfg(test)]

@@ -361,11 +361,15 @@ fn terminal_asks_before_it_reads_rules_of_a_project() {
     terminal.shows("Use what this project brings along?");
     assert!(terminal.seen().contains("rules     AGENTS.md"), "{}", terminal.seen());
     terminal.types(ENTER);
-    terminal.shows("not read, because you refused");
+    terminal.shows("New session");
     terminal.types("hello");
     terminal.types(ENTER);
     terminal.shows("Well.");
     terminal.types(CTRL_D);
     assert_eq!(terminal.ends(), Some(0));
     assert!(!system(&world).contains("Top rule."));
+    let mut terminal = Terminal::open(&world, &[]);
+    terminal.shows("not read, because you refused");
+    terminal.types(CTRL_D);
+    assert_eq!(terminal.ends(), Some(0));
 }

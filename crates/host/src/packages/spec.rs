@@ -152,7 +152,8 @@ fn git(text: &str) -> Result<PackageSource, &'static str> {
     };
     let host = place.split(['/', ':']).next().unwrap_or_default();
     let bare = host.rsplit('@').next().unwrap_or_default();
-    if place.len() == path || place.starts_with('-') || bare.starts_with('-') {
+    let has_host = scheme == Some("file") || !bare.is_empty();
+    if !has_host || place.len() == path || place.starts_with('-') || bare.starts_with('-') {
         return Err(FORMS);
     }
     if place.contains(char::is_whitespace) {

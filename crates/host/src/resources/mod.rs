@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub use agent::AgentFile;
+pub(crate) use expand::command_words;
 pub use listing::SKILLS_BUDGET;
 pub(crate) use listing::SkillsSource;
 pub(crate) use nested::NestedRules;

@@ -249,7 +249,15 @@ pub const KEYS: &[Key] = &[
         "the built-in tools to offer: `read`, `bash`, `edit`, `write`, and also `grep`, `find`, `ls`, `web_fetch`",
     ),
     key(
-        "web.search",
+        "background",
+        Kind::Flag,
+        "true",
+        NextSession,
+        ALLOWED,
+        "whether models can run commands in the background",
+    ),
+    key(
+        "web.searchService",
         Kind::Word(&["off", "searxng", "brave", "tavily"]),
         "\"off\"",
         NextSession,
@@ -443,6 +451,8 @@ pub const KEYS: &[Key] = &[
             "the embedding model of the semantic search",
         )
     },
+    key("planMode", Kind::Flag, "false", NextSession, ALLOWED, "new sessions begin in plan mode"),
+    key("todo.tool", Kind::Flag, "true", NextSession, ALLOWED, "the model can keep a to-do list"),
     key(
         "travel.tools",
         Kind::Flag,

@@ -3,6 +3,7 @@
 //! names it.
 
 pub(crate) mod agents;
+pub(crate) mod background;
 pub(crate) mod credentials;
 #[cfg(test)]
 pub(crate) mod example;
@@ -14,6 +15,7 @@ mod logins;
 pub(crate) mod messages;
 pub(crate) mod models;
 pub(crate) mod moves;
+pub(crate) mod planning;
 pub(crate) mod reports;
 pub(crate) mod search;
 pub(crate) mod sessions;
