@@ -11,10 +11,11 @@ use quipu_host::{
 };
 use quipu_replay::Replay;
 
-use crate::args::{AllowArg, Mode, StoreArg, Task};
+use crate::args::{AllowArg, Mode, PermissionFlags, RunModeArg, StoreArg, Task};
 use crate::confirm::asked;
 use crate::exit::{Failure, advised};
 use crate::meters::Meters;
+use crate::output_schema::StructuredOutput;
 use crate::print::{Progress, note};
 
 /// The user's files; what is to be known of them is told on stderr.
@@ -158,7 +159,8 @@ pub(crate) fn request(task: &Task, here: &Path) -> Result<OpenRequest, Failure> 
         max_cost: task.max_cost,
         daily_budget: task.daily_budget,
         permissions: PermissionRequest {
-            mode: flags.permissions.map(Into::into),
+            mode: flags.permissions.and_then(RunModeArg::kept),
+            plan: plan_of(flags),
             add_dirs: flags.add_dir.clone(),
             allow_tobe: flags.allow_tobe,
             allow_network: allows(AllowArg::Network),
@@ -170,10 +172,20 @@ pub(crate) fn request(task: &Task, here: &Path) -> Result<OpenRequest, Failure> 
         hooks: Vec::new(),
         web_search: task.model.web_search,
         tools: task.model.tools.clone(),
+        output_schema: match &task.output_schema {
+            Some(path) => Some(StructuredOutput::read(path)?.schema()),
+            None => None,
+        },
         no_context_files: task.no_context_files,
         answers: Vec::new(),
         offers_caches: false,
     })
+}
+
+/// Whether flags want plan mode: any other mode leaves it.
+fn plan_of(flags: &PermissionFlags) -> Option<bool> {
+    let named = flags.permissions.map(|mode| mode == RunModeArg::Plan);
+    if flags.plan { Some(true) } else { named }
 }
 
 /// What flags say of settings: the setting, the flag, and the value.

@@ -3,7 +3,7 @@
 use std::io::Read as _;
 use std::path::Path;
 
-use quipu_protocol::{Content, Message, UserInput};
+use quipu_protocol::{Content, Json, Message, UserInput};
 use quipu_tools::OutputSchema;
 
 use crate::exit::{Exit, Failure};
@@ -24,7 +24,7 @@ pub(crate) struct StructuredOutput {
 }
 
 /// What is to be done when a run has ended.
-pub(crate) enum Checked {
+pub(crate) enum AnswerVerdict {
     /// The answer fits: its text, and its value.
     Fits(String, serde_json::Value),
     /// The model is asked again with this.
@@ -44,6 +44,11 @@ impl StructuredOutput {
         file.take(FILE).read_to_string(&mut text).map_err(|error| bad(error.to_string()))?;
         let schema = OutputSchema::parse(&text).map_err(|error| bad(error.to_string()))?;
         Ok(Self { schema, answer: None, retries: 0 })
+    }
+
+    /// The schema itself.
+    pub(crate) fn schema(&self) -> Json {
+        Json::from(self.schema.value().clone())
     }
 
     /// What the model is told of the form.
@@ -66,10 +71,10 @@ impl StructuredOutput {
     ///
     /// # Errors
     /// It does not fit, and the model was asked often enough.
-    pub(crate) fn check(&mut self) -> Result<Checked, Failure> {
+    pub(crate) fn check(&mut self) -> Result<AnswerVerdict, Failure> {
         let answer = self.answer.take().unwrap_or_default();
         let error = match self.schema.check(&answer) {
-            Ok((text, value)) => return Ok(Checked::Fits(text.to_owned(), value)),
+            Ok((text, value)) => return Ok(AnswerVerdict::Fits(text.to_owned(), value)),
             Err(error) => error.to_string(),
         };
         if self.retries == RETRIES {
@@ -82,6 +87,6 @@ impl StructuredOutput {
         note(format!("The answer does not fit --output-schema; asking again: {}", one_line(&error, 200)));
         let shown = &error[..error.floor_char_boundary(SHOWN)];
         let text = format!("Your answer does not fit: {shown}\n{}", self.instruction());
-        Ok(Checked::Again(UserInput::from(text.as_str())))
+        Ok(AnswerVerdict::Again(UserInput::from(text.as_str())))
     }
 }

@@ -20,7 +20,7 @@ use crate::args::{Mode, Task};
 use crate::ask::{Asker, LineAsker};
 use crate::exit::{Exit, Failure};
 use crate::home::home;
-use crate::output_schema::{Checked, StructuredOutput};
+use crate::output_schema::{AnswerVerdict, StructuredOutput};
 use crate::print::{Paint, Progress, dollars, iso, note, note_in, one_line, printable, took};
 use quipu_host::Budget;
 use quipu_host::{StartedSession, current_dir, now};
@@ -444,7 +444,9 @@ impl Front {
         if let Event::Ui { ui: Ui::Notice { notice } } = &envelope.event {
             tell(notice);
         }
-        if let (Event::MessageEnded { message, ending: Ending::Committed(_), .. }, Some(output)) = (&envelope.event, self.output()) {
+        if let (Event::MessageEnded { message, ending: Ending::Committed(_), .. }, Some(output)) =
+            (&envelope.event, self.output())
+        {
             output.observe(message);
         }
         match self {
@@ -469,11 +471,13 @@ impl Front {
     fn check_output(&mut self) -> Result<Option<UserInput>, Failure> {
         let Some(output) = self.output() else { return Ok(None) };
         match output.check()? {
-            Checked::Again(prompt) => return Ok(Some(prompt)),
-            Checked::Fits(text, value) => match self {
+            AnswerVerdict::Again(prompt) => return Ok(Some(prompt)),
+            AnswerVerdict::Fits(text, value) => match self {
                 Self::Text(_) => write_line(&text)?,
                 Self::Json(_) => {
-                    write_line(&serde_json::json!({ "type": "structured_output", "output": value }).to_string())?;
+                    write_line(
+                        &serde_json::json!({ "type": "quipu_output", "output": value }).to_string(),
+                    )?;
                 }
             },
         }
@@ -532,6 +536,15 @@ impl Text {
             Event::ToolStarted { name, args, .. } => {
                 self.close()?;
                 note_in(Paint::dim, format!("• {name} {}", one_line(&brief(name, args), 100)));
+                Ok(())
+            }
+            Event::ToolEnded { result, .. } if let Some(plan) = crate::planning::unanswered(result) => {
+                self.write(&plan)?;
+                self.close()
+            }
+            Event::Ui { ui: Ui::Widget { key, lines } } if key == quipu::TODO_WIDGET => {
+                self.close()?;
+                lines.iter().for_each(|line| note_in(Paint::dim, format!("  {line}")));
                 Ok(())
             }
             Event::ToolEnded { result, .. } if result.is_error => {
@@ -716,7 +729,8 @@ fn brief(tool: &str, args: &quipu_protocol::Json) -> String {
         return quipu_host::files_of_patch(args.get()).join(", ");
     }
     let value = args.value();
-    let main = ["command", "path"].iter().find_map(|name| value.get(name)?.as_str());
+    let main =
+        ["command", "url", "query", "pattern", "path"].iter().find_map(|name| value.get(name)?.as_str());
     main.map_or_else(|| args.to_string(), str::to_owned)
 }
 

@@ -249,7 +249,7 @@ impl Permissions {
             return false;
         }
         let may_last = |path: &Path| {
-            let reads = grant.tool == "read";
+            let reads = only_reads(&grant.tool);
             bounds.restores.reach(path, AccessMode::Read) != Reach::Secret
                 && (reads || !has_other_names(path))
         };
@@ -285,7 +285,7 @@ impl Permissions {
         if grant.tool == "bash" {
             return judged_command(&rules, &bounds.roots, &grant.subject).verdict;
         }
-        let access = if grant.tool == "read" { FileAccess::Read } else { FileAccess::Write };
+        let access = if only_reads(&grant.tool) { FileAccess::Read } else { FileAccess::Write };
         let paths: Vec<PathBuf> = grant.subject.lines().map(PathBuf::from).collect();
         let files = judged_files(&rules, &bounds.roots, &grant.tool, &paths, access).verdict;
         files.max(rules.tool(&grant.tool).verdict)
@@ -520,6 +520,11 @@ impl Bounds {
             TravelRule::Allow => Decision::Allow,
         }
     }
+}
+
+/// Whether a built-in tool opens files only to read them.
+fn only_reads(tool: &str) -> bool {
+    matches!(tool, "read" | "grep" | "find" | "ls")
 }
 
 /// Before what a command wants beyond what it may do, in the line over it.

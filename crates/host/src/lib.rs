@@ -43,6 +43,7 @@ mod outputs;
 pub mod packages;
 mod permission_test;
 mod permissions;
+mod planning;
 mod prompt;
 mod request;
 pub mod resources;

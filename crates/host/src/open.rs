@@ -16,6 +16,7 @@ use crate::model::{ModelChoice, real_model};
 use crate::models::ModelFiles;
 use crate::names::{resolve, session_named};
 use crate::offered_tools::{missing_search, with_listed_tools, with_patch_tool};
+use crate::planning::planning_settings;
 use crate::prompt::put_system;
 use crate::resources::ResourceSet;
 use crate::saved::SavedPermissions;
@@ -206,7 +207,7 @@ pub async fn open(home: &Home, request: &OpenRequest) -> Result<StartedSession, 
 /// How models are called: as the settings have it, and as this run wants it.
 fn call_options(settings: &CallOptions, request: &OpenRequest) -> CallOptions {
     let web_search = if request.web_search { WebSearch::On } else { settings.web_search };
-    CallOptions { web_search, ..settings.clone() }
+    CallOptions { web_search, output_schema: request.output_schema.clone(), ..settings.clone() }
 }
 
 /// What the session is made of.
@@ -330,6 +331,7 @@ async fn prepare(
     }
     options.history = history_settings(&config, request, replay);
     options.travel = travel_settings(&config, request, replay);
+    options.planning = planning_settings(&config, request, last, replay);
     Ok(SessionPlan { options, permissions, recorder, budget, unpriced })
 }
 

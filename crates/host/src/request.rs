@@ -41,6 +41,8 @@ pub enum Question {
 pub struct PermissionRequest {
     /// How much is asked from now on in the directory.
     pub mode: Option<PermissionMode>,
+    /// Whether the session is in plan mode; `None`: as it was, and a new one as the settings say.
+    pub plan: Option<bool>,
     /// Directories to add for good.
     pub add_dirs: Vec<PathBuf>,
     /// The model may go back to earlier points of its session without asking.
@@ -94,6 +96,8 @@ pub struct OpenRequest {
     pub append_system_prompt: Vec<String>,
     /// The model may search the web at its provider.
     pub web_search: bool,
+    /// The JSON Schema that the last answer of each run is to fit. Whoever asks checks it.
+    pub output_schema: Option<quipu_protocol::Json>,
     /// The built-in tools to offer, in the place of those of the settings.
     pub tools: Option<Vec<String>>,
     /// Rules of the project are left out.

@@ -75,7 +75,8 @@ pub(crate) fn direct(url: &Url) -> Result<&'static reqwest::Client, ModelError> 
 /// As [`client`].
 pub fn client_for_addresses(url: &Url, addresses: &[SocketAddr]) -> Result<reqwest::Client, ModelError> {
     let host = url.host_str().unwrap_or_default();
-    let builder = builder(true, url.scheme() == "https").map(|builder| builder.resolve_to_addrs(host, addresses));
+    let builder =
+        builder(true, url.scheme() == "https").map(|builder| builder.resolve_to_addrs(host, addresses));
     builder.and_then(finished).map_err(|why| ModelError::new(ModelErrorKind::Network, why))
 }
 

@@ -4,9 +4,9 @@ use serde_json::Value;
 
 use crate::schema::Schema;
 
-/// Bytes of a schema.
+/// A longer schema is refused.
 const SCHEMA_BYTES: usize = 256 << 10;
-/// Bytes of an answer.
+/// A longer answer does not fit.
 const ANSWER_BYTES: usize = 4 << 20;
 /// What is wrong with an answer, at most.
 const COMPLAINTS: usize = 20;
@@ -86,7 +86,8 @@ impl OutputSchema {
             return Err(AnswerError::Length);
         }
         let text = unfenced(answer.trim());
-        let value: Value = serde_json::from_str(text).map_err(|error| AnswerError::Json(error.to_string()))?;
+        let value: Value =
+            serde_json::from_str(text).map_err(|error| AnswerError::Json(error.to_string()))?;
         let complaints = self.schema.complaints(&value, COMPLAINTS);
         if complaints.is_empty() {
             return Ok((text, value));

@@ -7,7 +7,8 @@ use strsim::levenshtein;
 
 use crate::command::SlashCommand;
 use crate::features::{
-    background, credentials, first, fork, help, history, messages, models, moves, reports, search, sessions, settings,
+    background, credentials, first, fork, help, history, messages, models, moves, planning, reports, search,
+    sessions, settings,
     tree, ways,
 };
 
@@ -34,6 +35,7 @@ pub const COMMANDS: &[SlashCommand] = &[
     moves::COMPACT,
     models::MODEL,
     models::THINKING,
+    planning::PLAN,
     reports::PERMISSIONS,
     reports::EXPORT,
     background::BACKGROUND,

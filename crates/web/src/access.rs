@@ -9,7 +9,7 @@ use quipu_rules::{Host, Verdict, is_private};
 use reqwest::Url;
 
 use crate::error::FetchError;
-use crate::fetch::FETCH;
+use crate::names::FETCH;
 use crate::limits::URL_BYTES;
 
 /// The user's permission rules, as far as they are about hosts.
@@ -42,7 +42,9 @@ impl std::fmt::Debug for WebAccess {
 pub(crate) enum HostDecision {
     Allowed,
     /// A person is asked; whether a yes may hold for longer than once.
-    Asked { may_last: bool },
+    Asked {
+        may_last: bool,
+    },
     /// Why not, for the model.
     Denied(String),
 }
@@ -66,7 +68,8 @@ impl WebAccess {
     pub(crate) fn decide(&self, host: &Host) -> HostDecision {
         let name = host.name();
         let verdict = self.judge.host(host);
-        let is_inner = name == "localhost" || name.ends_with(".localhost") || host.address().is_some_and(is_private);
+        let is_inner =
+            name == "localhost" || name.ends_with(".localhost") || host.address().is_some_and(is_private);
         match (verdict, self.judge.tool(FETCH)) {
             (Verdict::Deny, _) => HostDecision::Denied(format!(
                 "The user denies {name} to tools, by a permission rule or by keeping the session off the network."
@@ -102,7 +105,11 @@ impl WebAccess {
 
     /// The addresses of a host that may be connected to; `is_proxied`: another one looks them up, and a name that nobody
     /// here knows may be known there.
-    pub(crate) async fn addresses(&self, host: &Host, is_proxied: bool) -> Result<Vec<SocketAddr>, FetchError> {
+    pub(crate) async fn addresses(
+        &self,
+        host: &Host,
+        is_proxied: bool,
+    ) -> Result<Vec<SocketAddr>, FetchError> {
         let name = host.name();
         if let Some(address) = host.address() {
             return Ok(vec![SocketAddr::new(address, host.port())]);

@@ -12,7 +12,9 @@ pub(crate) fn decoded(bytes: &[u8], charset: Option<&str>) -> String {
         return utf16(rest, u16::from_be_bytes);
     }
     match charset.map(str::to_ascii_lowercase).as_deref() {
-        Some("iso-8859-1" | "latin1" | "windows-1252" | "us-ascii" | "iso-8859-15") if std::str::from_utf8(bytes).is_err() => {
+        Some("iso-8859-1" | "latin1" | "windows-1252" | "us-ascii" | "iso-8859-15")
+            if std::str::from_utf8(bytes).is_err() =>
+        {
             bytes.iter().map(|byte| windows_1252(*byte)).collect()
         }
         Some("utf-16" | "utf-16le") => utf16(bytes, u16::from_le_bytes),
@@ -28,8 +30,8 @@ fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> String {
 
 fn windows_1252(byte: u8) -> char {
     const HIGH: [char; 32] = [
-        '€', '\u{81}', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\u{8d}', 'Ž', '\u{8f}', '\u{90}', '‘', '’', '“',
-        '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', '\u{9d}', 'ž', 'Ÿ',
+        '€', '\u{81}', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\u{8d}', 'Ž', '\u{8f}',
+        '\u{90}', '‘', '’', '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', '\u{9d}', 'ž', 'Ÿ',
     ];
     match byte {
         0x80..=0x9f => HIGH.get(usize::from(byte - 0x80)).copied().unwrap_or(char::REPLACEMENT_CHARACTER),
@@ -42,7 +44,8 @@ pub(crate) fn named_in_page(bytes: &[u8]) -> Option<String> {
     let start = String::from_utf8_lossy(bytes.get(..1024.min(bytes.len()))?).to_ascii_lowercase();
     let (_, rest) = start.split_once("charset=")?;
     let name = rest.trim_start_matches(['"', '\'', ' ']);
-    let name: String = name.chars().take_while(|c| c.is_ascii_alphanumeric() || "-_".contains(*c)).take(20).collect();
+    let name: String =
+        name.chars().take_while(|c| c.is_ascii_alphanumeric() || "-_".contains(*c)).take(20).collect();
     (!name.is_empty()).then_some(name)
 }
 

@@ -12,13 +12,11 @@ use serde_json::json;
 
 use crate::access::{HostDecision, WebAccess, checked_url};
 use crate::error::FetchError;
+use crate::names::FETCH;
 use crate::frame::{framed, one_line, shown_url};
-use crate::get::{Fetched, get};
+use crate::get::{FetchEnd, get};
 use crate::limits::{KEPT_PAGES, PAGE_BYTES, RESULT_BYTES};
 use crate::page::Page;
-
-/// The name of the tool.
-pub(crate) const FETCH: &str = "web_fetch";
 
 /// `web_fetch {url, offset?}`: a page as Markdown.
 #[derive(Debug)]
@@ -46,8 +44,13 @@ impl WebFetch {
             },
             "required": ["url"],
         });
-        let description = "Fetch a page by GET. HTML becomes Markdown. A result ends after 50KB; go on with offset.";
-        let spec = ToolSpec { name: FETCH.into(), description: description.into(), parameters: Json::from(parameters) };
+        let description =
+            "Fetch a page by GET. HTML becomes Markdown. A result ends after 50KB; go on with offset.";
+        let spec = ToolSpec {
+            name: FETCH.into(),
+            description: description.into(),
+            parameters: Json::from(parameters),
+        };
         Self { spec, access, kept: Mutex::default() }
     }
 
@@ -77,13 +80,13 @@ impl WebFetch {
             return Ok(Ok(page));
         }
         match get(&self.access, url, host).await? {
-            Fetched::Page(raw) => {
+            FetchEnd::Page(raw) => {
                 let made = tokio::task::spawn_blocking(move || Arc::new(Page::of(raw))).await;
                 let page = made.map_err(|_| FetchError::Address("The page could not be read.".to_owned()))?;
                 self.keep(key, page.clone());
                 Ok(Ok(page))
             }
-            Fetched::Elsewhere(to) => {
+            FetchEnd::Elsewhere(to) => {
                 let what = "The server redirects to another address, which is not fetched unasked. Call web_fetch with it if the \
                             task needs it.";
                 Ok(Err(ToolOutput::text(framed(what, &shown_url(&to)))))
@@ -136,7 +139,10 @@ fn output(page: &Page, offset: usize) -> ToolOutput {
     let kind = one_line(kind, 80);
     let mut what = format!("{} (HTTP {status}, {kind}, {size} bytes", shown_url(url));
     if *is_cut {
-        what.push_str(&format!("; the page is longer, and only its first {} MiB were read", PAGE_BYTES >> 20));
+        what.push_str(&format!(
+            "; the page is longer, and only its first {} MiB were read",
+            PAGE_BYTES >> 20
+        ));
     }
     what.push(')');
     let is_error = !(200..300).contains(status);
@@ -147,12 +153,15 @@ fn output(page: &Page, offset: usize) -> ToolOutput {
     };
     let total = text.len();
     if offset > 0 && offset >= total {
-        return ToolOutput::error(format!("Offset {offset} is beyond the end of the page ({total} bytes of text)"));
+        return ToolOutput::error(format!(
+            "Offset {offset} is beyond the end of the page ({total} bytes of text)"
+        ));
     }
     let start = text.floor_char_boundary(offset);
     let mut end = text.floor_char_boundary((start + RESULT_BYTES).min(total));
     if end < total
-        && let Some(line) = text.get(start..end).and_then(|part| part.rfind('\n')).filter(|at| *at > RESULT_BYTES / 2)
+        && let Some(line) =
+            text.get(start..end).and_then(|part| part.rfind('\n')).filter(|at| *at > RESULT_BYTES / 2)
     {
         end = start + line + 1;
     }

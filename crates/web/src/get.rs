@@ -14,7 +14,7 @@ use crate::limits::{FETCH_TIME, PAGE_BYTES, REDIRECTS};
 
 /// What a server answered.
 #[derive(Debug)]
-pub(crate) enum Fetched {
+pub(crate) enum FetchEnd {
     Page(RawPage),
     /// It sends us to another host, which was not allowed.
     Elsewhere(Url),
@@ -32,28 +32,31 @@ pub(crate) struct RawPage {
 }
 
 /// Gets a page. Each host is judged before it is looked up, and its addresses before they are connected to.
-pub(crate) async fn get(access: &WebAccess, url: Url, host: Host) -> Result<Fetched, FetchError> {
+pub(crate) async fn get(access: &WebAccess, url: Url, host: Host) -> Result<FetchEnd, FetchError> {
     let first = host.name();
     let late = FetchError::Late { host: first, seconds: FETCH_TIME.as_secs() };
     tokio::time::timeout(FETCH_TIME, follow(access, url, host)).await.unwrap_or(Err(late))
 }
 
-async fn follow(access: &WebAccess, mut url: Url, mut host: Host) -> Result<Fetched, FetchError> {
+async fn follow(access: &WebAccess, mut url: Url, mut host: Host) -> Result<FetchEnd, FetchError> {
     for _ in 0..=REDIRECTS {
         let response = request(access, &url, &host).await?;
         let location = response.headers().get(LOCATION).and_then(|to| to.to_str().ok());
         let next = location.filter(|_| response.status().is_redirection()).and_then(|to| url.join(to).ok());
-        let Some(next) = next else { return read(url, &host, response).await.map(Fetched::Page) };
+        let Some(next) = next else { return read(url, &host, response).await.map(FetchEnd::Page) };
         let next_host = host_of(&next)?;
         let is_weaker = url.scheme() == "https" && next.scheme() == "http";
         if next_host != host || is_weaker {
             match access.decide(&next_host) {
                 HostDecision::Denied(why) => {
-                    return Err(FetchError::Refused(format!("The server redirects to {}. {why}", shown_url(&next))));
+                    return Err(FetchError::Refused(format!(
+                        "The server redirects to {}. {why}",
+                        shown_url(&next)
+                    )));
                 }
                 HostDecision::Allowed if !is_weaker => {}
                 HostDecision::Asked { .. } if is_upgrade(&url, &next, &host, &next_host) => {}
-                HostDecision::Allowed | HostDecision::Asked { .. } => return Ok(Fetched::Elsewhere(next)),
+                HostDecision::Allowed | HostDecision::Asked { .. } => return Ok(FetchEnd::Elsewhere(next)),
             }
         }
         (url, host) = (next, next_host);
@@ -84,8 +87,10 @@ async fn request(access: &WebAccess, url: &Url, host: &Host) -> Result<Response,
 
 async fn read(url: Url, host: &Host, response: Response) -> Result<RawPage, FetchError> {
     let status = response.status().as_u16();
-    let content_type = response.headers().get(CONTENT_TYPE).and_then(|text| text.to_str().ok()).map(str::to_owned);
-    let (bytes, is_cut) = body(response, PAGE_BYTES).await.map_err(|why| FetchError::Broken { host: host.name(), why })?;
+    let content_type =
+        response.headers().get(CONTENT_TYPE).and_then(|text| text.to_str().ok()).map(str::to_owned);
+    let (bytes, is_cut) =
+        body(response, PAGE_BYTES).await.map_err(|why| FetchError::Broken { host: host.name(), why })?;
     Ok(RawPage { url, status, content_type, bytes, is_cut })
 }
 

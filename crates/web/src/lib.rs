@@ -14,6 +14,7 @@ mod frame;
 mod get;
 mod html;
 mod limits;
+mod names;
 mod page;
 mod policy;
 mod search;

@@ -35,9 +35,13 @@ impl Page {
         });
         let is_wide = charset.as_deref().is_some_and(|name| name.to_ascii_lowercase().starts_with("utf-16"));
         let start = bytes.get(..LOOK.min(bytes.len())).unwrap_or_default();
-        let is_binary = start.contains(&0) && !is_wide && !start.starts_with(b"\xff\xfe") && !start.starts_with(b"\xfe\xff");
+        let is_binary = start.contains(&0)
+            && !is_wide
+            && !start.starts_with(b"\xff\xfe")
+            && !start.starts_with(b"\xfe\xff");
         if kind.is_empty() {
-            let begin = String::from_utf8_lossy(start.get(..64.min(start.len())).unwrap_or_default()).to_ascii_lowercase();
+            let begin = String::from_utf8_lossy(start.get(..64.min(start.len())).unwrap_or_default())
+                .to_ascii_lowercase();
             let begin = begin.trim_start();
             let is_html = begin.starts_with("<!doctype html") || begin.starts_with("<html");
             kind = if is_html { "text/html" } else { "text/plain" }.to_owned();
@@ -61,11 +65,26 @@ impl Page {
 
 fn is_text(kind: &str) -> bool {
     const TEXTS: &[&str] = &[
-        "json", "xml", "javascript", "ecmascript", "yaml", "x-yaml", "toml", "x-sh", "x-ndjson", "sql", "graphql", "x-httpd-php",
-        "typescript", "rtf", "x-tex", "x-www-form-urlencoded",
+        "json",
+        "xml",
+        "javascript",
+        "ecmascript",
+        "yaml",
+        "x-yaml",
+        "toml",
+        "x-sh",
+        "x-ndjson",
+        "sql",
+        "graphql",
+        "x-httpd-php",
+        "typescript",
+        "rtf",
+        "x-tex",
+        "x-www-form-urlencoded",
     ];
     let Some((class, name)) = kind.split_once('/') else { return false };
     class == "text"
-        || (class == "application" && (TEXTS.contains(&name) || name.ends_with("+json") || name.ends_with("+xml")))
+        || (class == "application"
+            && (TEXTS.contains(&name) || name.ends_with("+json") || name.ends_with("+xml")))
         || kind == "image/svg+xml"
 }

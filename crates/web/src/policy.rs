@@ -8,9 +8,8 @@ use quipu_protocol::{Json, Scope};
 use quipu_seal::has_placeholder;
 
 use crate::access::{HostDecision, WebAccess, checked_url};
-use crate::fetch::FETCH;
 use crate::frame::shown_url;
-use crate::search::SEARCH;
+use crate::names::{FETCH, SEARCH};
 
 /// Asks about the hosts of [`WebFetch`](crate::WebFetch), and keeps secrets out of what is sent.
 #[derive(Debug)]
@@ -26,8 +25,14 @@ impl WebPolicy {
 
     fn verdict(&self, name: &str, arguments: &Json) -> ToolVerdict {
         // Sealed: where a secret would be sent, its placeholder stands.
-        if has_placeholder(arguments.get()) || member(arguments, "url").or_else(|| member(arguments, "query")).is_some_and(|text| has_placeholder(&text)) {
-            let reason = "The call was not made: it holds a secret, which this tool does not send to servers.".to_owned();
+        if has_placeholder(arguments.get())
+            || member(arguments, "url")
+                .or_else(|| member(arguments, "query"))
+                .is_some_and(|text| has_placeholder(&text))
+        {
+            let reason =
+                "The call was not made: it holds a secret, which this tool does not send to servers."
+                    .to_owned();
             return ToolVerdict::Deny { reason };
         }
         let allow = ToolVerdict::Allow { grants: Vec::new() };
@@ -35,7 +40,9 @@ impl WebPolicy {
             return allow;
         }
         // What is no address is told by the tool, which sends nothing then.
-        let Some(Ok((url, host))) = member(arguments, "url").map(|text| checked_url(&text)) else { return allow };
+        let Some(Ok((url, host))) = member(arguments, "url").map(|text| checked_url(&text)) else {
+            return allow;
+        };
         match self.access.decide(&host) {
             HostDecision::Allowed => allow,
             HostDecision::Denied(reason) => ToolVerdict::Deny { reason },
@@ -89,5 +96,80 @@ impl ToolPolicy for WebPolicy {
             _ => Scope::Once,
         };
         Box::pin(std::future::ready(Ok(scope)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quipu_rules::{Effect, Host, Rule, RuleSet, Verdict};
+
+    use super::*;
+    use crate::HostJudge;
+
+    struct Rules(RuleSet, bool);
+
+    impl HostJudge for Rules {
+        fn host(&self, host: &Host) -> Verdict {
+            self.0.host(host).verdict
+        }
+
+        fn tool(&self, name: &str) -> Verdict {
+            self.0.tool(name).verdict
+        }
+
+        fn is_unasked(&self) -> bool {
+            self.1
+        }
+    }
+
+    fn policy(rules: &[(Effect, &str)], is_unasked: bool) -> WebPolicy {
+        let entries = rules.iter().map(|(effect, text)| (*effect, Rule::parse(text).unwrap())).collect();
+        WebPolicy::new(Arc::new(WebAccess::new(Arc::new(Rules(RuleSet::new(entries), is_unasked)))))
+    }
+
+    /// `allow`, `deny`, or how long a yes may hold.
+    fn said(policy: &WebPolicy, url: &str) -> String {
+        match policy.verdict(FETCH, &Json::from(serde_json::json!({ "url": url }))) {
+            ToolVerdict::Allow { .. } => "allow".to_owned(),
+            ToolVerdict::Deny { .. } => "deny".to_owned(),
+            ToolVerdict::Ask { question, scopes } => {
+                assert!(question.contains("public.example"), "{question}");
+                format!("{scopes:?}")
+            }
+            ToolVerdict::NoOpinion => "nothing".to_owned(),
+        }
+    }
+
+    #[test]
+    fn rules_decide_which_hosts_are_asked_about() {
+        let check = |rules: &[(Effect, &str)], is_unasked: bool, url: &str, expect: &str| {
+            assert_eq!(said(&policy(rules, is_unasked), url), expect, "{rules:?} {url}");
+        };
+        let (page, lasting, once) = ("https://public.example/x", "[Once, Session]", "[Once]");
+        check(&[], false, page, lasting);
+        check(&[], true, page, "allow");
+        check(&[(Effect::Allow, "network(public.example)")], false, page, "allow");
+        check(&[(Effect::Allow, "network(public.example:80)")], false, page, lasting);
+        check(&[(Effect::Allow, "web_fetch")], false, page, "allow");
+        check(&[(Effect::Allow, "web_fetch"), (Effect::Ask, "network(*.example)")], true, page, once);
+        check(&[(Effect::Allow, "network"), (Effect::Deny, "network(public.example)")], true, page, "deny");
+        check(&[], true, "http://10.1.2.3/", "deny");
+        check(&[(Effect::Allow, "web_fetch")], true, "http://x.localhost/", "deny");
+        check(&[(Effect::Allow, "network")], true, "https://public.example/?k=[REDACTED:api-key:0123abcd]", "deny");
+        // The tool says what is wrong with it, and sends nothing.
+        check(&[], false, "file:///etc/passwd", "allow");
+    }
+
+    #[tokio::test]
+    async fn yes_for_the_session_is_for_one_host() {
+        let policy = policy(&[], false);
+        let subject = r#"{"url":"http://public.example/a"}"#.to_owned();
+        let grant = Grant { tool: FETCH.to_owned(), subject };
+        let before = policy.version();
+        assert_eq!(policy.grant(grant, Scope::Session).await, Ok(Scope::Session));
+        assert!(policy.version() > before);
+        assert_eq!(said(&policy, "https://public.example/b"), "allow");
+        assert_eq!(said(&policy, "https://public.example:8443/"), "[Once, Session]");
+        assert_eq!(said(&policy, "https://www.public.example/"), "[Once, Session]");
     }
 }

@@ -16,10 +16,8 @@ use crate::error::SearchSetupError;
 use crate::frame::{framed, one_line};
 use crate::get::body;
 use crate::html::markdown;
+use crate::names::SEARCH;
 use crate::limits::{QUERY_BYTES, RESULTS, SEARCH_BYTES, SEARCH_TIME, SNIPPET, URL_BYTES};
-
-/// The name of the tool.
-pub(crate) const SEARCH: &str = "web_search";
 
 /// How a service is asked, and where its answers have their parts.
 #[derive(Debug, Deserialize)]
@@ -115,7 +113,11 @@ impl WebSearch {
             "required": ["query"],
         });
         let description = "Search the web. Gives titles, addresses and excerpts of at most 10 pages.";
-        let spec = ToolSpec { name: SEARCH.into(), description: description.into(), parameters: Json::from(parameters) };
+        let spec = ToolSpec {
+            name: SEARCH.into(),
+            description: description.into(),
+            parameters: Json::from(parameters),
+        };
         Ok(Self { spec, service, url, key })
     }
 
@@ -140,11 +142,15 @@ impl WebSearch {
 
     async fn answer(&self, query: &str) -> Result<Value, SearchError> {
         let mut url = self.url.clone();
-        let client = net::client(&url, LocalRoute::Direct).map_err(|error| SearchError::Client(error.message))?;
+        let client =
+            net::client(&url, LocalRoute::Direct).map_err(|error| SearchError::Client(error.message))?;
         let mut request = if self.service.post {
             let mut members = self.service.fixed.clone();
             members.insert(self.service.query.clone(), Value::from(query));
-            client.post(url).header("content-type", "application/json").body(Value::Object(members).to_string())
+            client
+                .post(url)
+                .header("content-type", "application/json")
+                .body(Value::Object(members).to_string())
         } else {
             let mut pairs = url.query_pairs_mut();
             pairs.append_pair(&self.service.query, query);
@@ -162,7 +168,10 @@ impl WebSearch {
         let status = response.status();
         let (bytes, is_cut) = body(response, SEARCH_BYTES).await.map_err(SearchError::Client)?;
         if !status.is_success() {
-            let told = one_line(&String::from_utf8_lossy(bytes.get(..bytes.len().min(2_000)).unwrap_or_default()), 200);
+            let told = one_line(
+                &String::from_utf8_lossy(bytes.get(..bytes.len().min(2_000)).unwrap_or_default()),
+                200,
+            );
             return Err(SearchError::Status(status.as_u16(), told));
         }
         if is_cut {
@@ -173,13 +182,19 @@ impl WebSearch {
 
     fn output(&self, query: &str, answer: &Value) -> ToolOutput {
         let Some(results) = answer.pointer(&self.service.results).and_then(Value::as_array) else {
-            return ToolOutput::error(format!("The search at {} failed: {}", self.service.id, SearchError::Form));
+            return ToolOutput::error(format!(
+                "The search at {} failed: {}",
+                self.service.id,
+                SearchError::Form
+            ));
         };
         let mut text = String::new();
         let mut number = 0;
         for result in results {
             let part = |name: &str| result.get(name).and_then(Value::as_str).unwrap_or_default();
-            let Some(url) = Url::parse(part("url")).ok().filter(|url| matches!(url.scheme(), "http" | "https")) else {
+            let Some(url) =
+                Url::parse(part("url")).ok().filter(|url| matches!(url.scheme(), "http" | "https"))
+            else {
                 continue;
             };
             if url.as_str().len() > URL_BYTES || number == RESULTS {

@@ -58,7 +58,7 @@ const IMPURE_LIBRARIES: &[&str] = &[
 
 /// Libraries with one owner, so that their words stay in one place.
 const OWNED_LIBRARIES: &[(&str, &[&str])] =
-    &[("rusqlite", &["store", "testkit"]), ("reqwest", &["providers", "mcp"])];
+    &[("rusqlite", &["store", "testkit"]), ("reqwest", &["providers", "mcp", "web"])];
 
 pub(crate) fn check(repo: &Repo) -> Vec<Finding> {
     let mut findings = Vec::new();

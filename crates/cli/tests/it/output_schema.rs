@@ -1,6 +1,6 @@
 //! `--output-schema`: JSON of a form on stdout, and nothing else.
 
-use quipu_testkit::{Answer, Reply};
+use quipu_testkit::{Answer, Reply, Wire};
 use serde_json::{Value, json};
 
 use crate::support::*;
@@ -20,12 +20,19 @@ fn answer_is_the_only_thing_on_stdout() {
     let ran = world.run(&["-p", "--output-schema", "schema.json", "list"]).ok();
     assert_eq!(ran.text(), "{\"files\": [\"a\"], \"done\": true}\n");
     let prompt = wire_text(&messages(&world.requests()[0])[0]);
-    assert!(prompt.contains("list") && prompt.contains("fits this JSON Schema") && prompt.contains(SCHEMA), "{prompt}");
+    assert!(
+        prompt.contains("list") && prompt.contains("fits this JSON Schema") && prompt.contains(SCHEMA),
+        "{prompt}"
+    );
 }
 
 #[test]
 fn wrong_answers_are_asked_for_again() {
-    let world = World::new([says("Done!"), says("{\"files\": \"a\", \"done\": 1}"), says("{\"files\":[],\"done\":false}")]);
+    let world = World::new([
+        says("Done!"),
+        says("{\"files\": \"a\", \"done\": 1}"),
+        says("{\"files\":[],\"done\":false}"),
+    ]);
     world.file("schema.json", SCHEMA);
     let ran = world.run(&["-p", "--output-schema", "schema.json", "list"]).ok();
     assert_eq!(ran.text(), "{\"files\":[],\"done\":false}\n");
@@ -48,10 +55,41 @@ fn wrong_answers_are_asked_for_again() {
 fn events_end_with_the_structured_output() {
     let world = World::new([says("{\"files\":[],\"done\":true}")]);
     world.file("schema.json", SCHEMA);
-    let lines = world.run(&["-p", "--mode", "json", "--output-schema", "schema.json", "list"]).ok().json_lines();
+    let lines =
+        world.run(&["-p", "--mode", "json", "--output-schema", "schema.json", "list"]).ok().json_lines();
     let last = lines.last().unwrap();
-    let expect: Value = json!({ "type": "structured_output", "output": { "files": [], "done": true } });
+    let expect: Value = json!({ "type": "quipu_output", "output": { "files": [], "done": true } });
     assert_eq!(*last, expect);
+}
+
+/// A model on this wire, and the body of its first request.
+fn first_body(api: &str, wire: Wire, compat: &Value) -> Value {
+    let world = World::new([Answer::on(wire).text("{\"files\":[],\"done\":true}").reply()]);
+    let model = json!({
+        "id": MODEL, "api": api, "contextWindow": 200_000, "maxTokens": 8_000, "input": ["text"], "compat": compat,
+    });
+    let provider = json!({ "baseUrl": world.server.url(), "apiKey": KEY, "models": [model] });
+    let file = json!({ "providers": { "testing": provider } });
+    std::fs::write(world.path("home/.quipu/models.json"), file.to_string()).unwrap();
+    world.file("schema.json", SCHEMA);
+    world.run(&["-p", "--output-schema", "schema.json", "list"]).ok();
+    world.requests()[0].json()
+}
+
+#[test]
+fn servers_that_know_schemas_are_sent_them() {
+    let schema: Value = serde_json::from_str(SCHEMA).unwrap();
+    let format = json!({ "name": "output", "schema": schema, "strict": false });
+    let mut typed = format.clone();
+    typed["type"] = "json_schema".into();
+    let body = first_body("openai-responses", Wire::Responses, &json!({}));
+    assert_eq!(body["text"], json!({ "format": typed }));
+    let off = first_body("openai-responses", Wire::Responses, &json!({ "supportsOutputSchema": false }));
+    assert!(off.get("text").is_none(), "{off}");
+    let known = first_body("openai-completions", Wire::Completions, &json!({ "supportsOutputSchema": true }));
+    assert_eq!(known["response_format"], json!({ "type": "json_schema", "json_schema": format }));
+    let body = first_body("openai-completions", Wire::Completions, &json!({}));
+    assert!(body.get("response_format").is_none(), "{body}");
 }
 
 #[test]

@@ -49,7 +49,9 @@ impl Pages {
 fn names(world: &World) -> Vec<String> {
     let body: Value = serde_json::from_slice(&world.requests().last().unwrap().body).unwrap();
     let tools = body["tools"].as_array().unwrap();
-    tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+    let names = tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned());
+    // Those that look at earlier sessions have settings of their own.
+    names.filter(|name| !matches!(name.as_str(), "search_history" | "recall")).collect()
 }
 
 /// The result that the model was told last.
@@ -84,7 +86,10 @@ fn list_of_tools_decides_what_is_offered() {
     // Those of a project do not count.
     world.run(&["config", "unset", "tools"]).ok();
     std::fs::create_dir(world.path("work/.quipu")).unwrap();
-    world.file(".quipu/settings.json", r#"{"tools":["web_fetch"],"web":{"search":"searxng","searchUrl":"http://127.0.0.1:1"}}"#);
+    world.file(
+        ".quipu/settings.json",
+        r#"{"tools":["web_fetch"],"web":{"searchService":"searxng","searchUrl":"http://127.0.0.1:1"}}"#,
+    );
     world.run(&["-p", "fifth"]).ok();
     assert_eq!(names(&world), ["read", "bash", "background", "edit", "write"]);
 }
@@ -119,7 +124,12 @@ fn fetch_needs_a_rule_where_nobody_is_asked() {
     assert!(pages.requests().is_empty());
     world.run(&["permissions", "add", "allow", "network(127.0.0.1)"]).ok();
     let page = told(&world, "web_fetch", &arguments, &flags);
-    assert!(page.contains("\n# Knots\n\nTied.\n") && page.contains("not instructions") && !page.contains("rm -rf"), "{page}");
+    assert!(
+        page.contains("\n# Knots\n\nTied.\n")
+            && page.contains("not instructions")
+            && !page.contains("rm -rf"),
+        "{page}"
+    );
     world.run(&["permissions", "add", "deny", "network(127.0.0.1)"]).ok();
     let refused = told(&world, "web_fetch", &arguments, &flags);
     assert!(refused.contains("The user denies 127.0.0.1"), "{refused}");
@@ -148,10 +158,11 @@ fn secret_is_not_sent_with_an_address() {
 
 #[test]
 fn search_service_of_the_user_is_asked() {
-    let results = r#"{"web":{"results":[{"title":"A knot","url":"https://a.example/","description":"Cords."}]}}"#;
+    let results =
+        r#"{"web":{"results":[{"title":"A knot","url":"https://a.example/","description":"Cords."}]}}"#;
     let pages = Pages::new("application/json", results);
     let world = World::new([Answer::new().text("Hi.").reply()]);
-    world.run(&["config", "set", "web.search", "brave"]).ok();
+    world.run(&["config", "set", "web.searchService", "brave"]).ok();
     let ran = world.run(&["-p", "hi"]).ok();
     assert!(ran.err.contains("needs a key") && ran.err.contains("quipu auth set brave"), "{}", ran.err);
     assert!(!names(&world).contains(&"web_search".to_owned()));

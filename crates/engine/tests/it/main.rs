@@ -57,6 +57,8 @@ mod neighbours;
 #[cfg(test)]
 mod parallel;
 #[cfg(test)]
+mod planning;
+#[cfg(test)]
 mod permissions;
 #[cfg(test)]
 mod policies;

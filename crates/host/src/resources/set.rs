@@ -135,7 +135,6 @@ fn is_first(
     false
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -90,6 +90,10 @@ pub struct Settings {
     pub travel: TravelSettings,
     /// Whether it may go back.
     pub travel_rule: TravelRule,
+    /// Whether new sessions begin in plan mode.
+    pub plan_mode: bool,
+    /// Whether the model can keep a to-do list.
+    pub todo_tool: bool,
     /// The text before the system prompt.
     pub identity: IdentitySettings,
     /// Directories above a repository whose rules count; as they are written.
@@ -258,7 +262,7 @@ impl Settings {
             patch_tool: PatchTool::of_word(word("applyPatch")),
             tools: value("tools").map(|_| texts("tools")),
             web: WebSettings {
-                search: word("web.search").filter(|word| *word != "off").map(str::to_owned),
+                search: word("web.searchService").filter(|word| *word != "off").map(str::to_owned),
                 search_url: word("web.searchUrl").map(str::to_owned),
             },
             compaction: compaction_settings(&all).0,
@@ -266,6 +270,8 @@ impl Settings {
             history: HistorySettings::of_json(&all).0,
             semantic: EmbedderSettings::of_json(&all).unwrap_or_default(),
             travel: TravelSettings::of_json(&all).0,
+            plan_mode: flag("planMode").unwrap_or(false),
+            todo_tool: flag("todo.tool").unwrap_or(true),
             travel_rule: match word("travel.tobe") {
                 Some("allow") => TravelRule::Allow,
                 Some("deny") => TravelRule::Deny,

@@ -257,7 +257,7 @@ pub const KEYS: &[Key] = &[
         "whether models can run commands in the background",
     ),
     key(
-        "web.search",
+        "web.searchService",
         Kind::Word(&["off", "searxng", "brave", "tavily"]),
         "\"off\"",
         NextSession,
@@ -451,6 +451,8 @@ pub const KEYS: &[Key] = &[
             "the embedding model of the semantic search",
         )
     },
+    key("planMode", Kind::Flag, "false", NextSession, ALLOWED, "new sessions begin in plan mode"),
+    key("todo.tool", Kind::Flag, "true", NextSession, ALLOWED, "the model can keep a to-do list"),
     key(
         "travel.tools",
         Kind::Flag,

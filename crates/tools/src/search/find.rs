@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::glob::Glob;
 use super::grep::{directory_touched, here};
-use super::{until_cancelled, ResultLines, Tree, entered, limit, shown};
+use super::{ResultLines, Tree, entered, limit, shown, until_cancelled};
 use crate::file_call::{FileArguments, FileCall};
 use crate::{Invocation, Tool, ToolContext, ToolOutput, Touches, spec};
 

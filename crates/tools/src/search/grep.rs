@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::glob::Glob;
 use super::lines::{Matcher, PatternFlags, matching};
-use super::{until_cancelled, ResultLines, Tree, entered, limit, shown};
+use super::{ResultLines, Tree, entered, limit, shown, until_cancelled};
 use crate::file_call::{FileArguments, FileCall, touched_files};
 use crate::{Invocation, Tool, ToolContext, ToolOutput, Touches, spec};
 
@@ -110,16 +110,23 @@ impl Tool for Grep {
                 Ok(call) => call,
                 Err(output) => return output,
             };
-            until_cancelled(cx, call.run(|call| match Search::new(call) {
-                Ok(search) => search.run(),
-                Err(output) => Ok(output),
-            })).await
+            until_cancelled(
+                cx,
+                call.run(|call| match Search::new(call) {
+                    Ok(search) => search.run(),
+                    Err(output) => Ok(output),
+                }),
+            )
+            .await
         })
     }
 }
 
 /// The key of the directory or file that a search begins at; the session's directory where none is named.
-pub(super) fn directory_touched<A: FileArguments>(args: &serde_json::Value, cx: &ToolContext) -> Vec<PathBuf> {
+pub(super) fn directory_touched<A: FileArguments>(
+    args: &serde_json::Value,
+    cx: &ToolContext,
+) -> Vec<PathBuf> {
     let named = touched_files::<A>(args, cx);
     if named.is_empty() { vec![file_key(&cx.cwd)] } else { named }
 }
@@ -146,7 +153,8 @@ impl<'a> Search<'a> {
         let matcher = Matcher::new(pattern, flags).map_err(|error| ToolOutput::error(error.to_string()))?;
         let glob = glob.as_deref().map(Glob::parse).transpose();
         let glob = glob.map_err(|error| ToolOutput::error(error.to_string()))?;
-        let context = context.filter(|lines| *lines >= 1.0).map_or(0, |lines| limit(Some(lines), 0).min(CONTEXT));
+        let context =
+            context.filter(|lines| *lines >= 1.0).map_or(0, |lines| limit(Some(lines), 0).min(CONTEXT));
         Ok(Self {
             call,
             matcher,
@@ -197,7 +205,11 @@ impl<'a> Search<'a> {
             let access = self.call.access.clone();
             let name = real.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
             let (mut file, _) = access.open_for_reading(&path)?;
-            self.search(&mut file, &name).map_err(|source| FileError::Io { path, action: "cannot read", source })?;
+            self.search(&mut file, &name).map_err(|source| FileError::Io {
+                path,
+                action: "cannot read",
+                source,
+            })?;
             self.call.check_cancelled()?;
         }
         Ok(self.output(notices))
@@ -207,7 +219,10 @@ impl<'a> Search<'a> {
         let mut details = Vec::new();
         if self.found >= self.most {
             let (most, more) = (self.most, self.most * 2);
-            notices.insert(0, format!("{most} matches limit reached. Use limit={more} for more, or refine pattern"));
+            notices.insert(
+                0,
+                format!("{most} matches limit reached. Use limit={more} for more, or refine pattern"),
+            );
             details.push(("matchLimitReached", most as u64));
         }
         if self.searched >= TOTAL {
@@ -218,7 +233,10 @@ impl<'a> Search<'a> {
             details.push(("linesTruncated", 1));
         }
         if self.closed > 0 {
-            notices.push(format!("{} files were not searched: they hold secrets, or your rules close them", self.closed));
+            notices.push(format!(
+                "{} files were not searched: they hold secrets, or your rules close them",
+                self.closed
+            ));
         }
         self.lines.output("No matches found", notices, &details)
     }
@@ -262,7 +280,11 @@ impl<'a> Search<'a> {
                 return Ok(());
             }
             let is_end = (read as u64) < room;
-            let end = if is_end { buffer.len() } else { memchr::memrchr(b'\n', buffer).map_or(buffer.len(), |at| at + 1) };
+            let end = if is_end {
+                buffer.len()
+            } else {
+                memchr::memrchr(b'\n', buffer).map_or(buffer.len(), |at| at + 1)
+            };
             let block = buffer.get(..end).unwrap_or_default();
             let (shown, found) = matching(&self.matcher, block, self.most - self.found, self.context);
             self.found += found;
@@ -270,7 +292,12 @@ impl<'a> Search<'a> {
                 let text = block.get(line.span.0..line.span.1).unwrap_or_default();
                 self.push(name, before + line.number, line.is_match, text);
             }
-            if is_end || self.found >= self.most || self.lines.is_full || self.searched >= TOTAL || cancel.is_cancelled() {
+            if is_end
+                || self.found >= self.most
+                || self.lines.is_full
+                || self.searched >= TOTAL
+                || cancel.is_cancelled()
+            {
                 return Ok(());
             }
             before += memchr::memchr_iter(b'\n', block).count() as u64;
@@ -288,7 +315,8 @@ impl<'a> Search<'a> {
             }
             None => text.into_owned(),
         };
-        let line = if is_match { format!("{name}:{number}: {line}") } else { format!("{name}-{number}- {line}") };
+        let line =
+            if is_match { format!("{name}:{number}: {line}") } else { format!("{name}-{number}- {line}") };
         self.lines.push(&line);
     }
 }

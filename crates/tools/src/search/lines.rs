@@ -8,9 +8,8 @@ const LONGEST: usize = 16 << 10;
 /// What lines are looked for.
 #[derive(Debug)]
 pub(super) enum Matcher {
-    /// These bytes.
-    Text(memchr::memmem::Finder<'static>),
-    /// An expression.
+    /// Bytes as they are, which is quicker.
+    Text(Box<memchr::memmem::Finder<'static>>),
     Expression(Regex),
 }
 
@@ -37,7 +36,7 @@ impl Matcher {
         }
         let is_plain = flags.literal || regex::escape(pattern) == pattern;
         if is_plain && !flags.ignore_case && !pattern.contains('\n') {
-            return Ok(Self::Text(memchr::memmem::Finder::new(pattern.as_bytes()).into_owned()));
+            return Ok(Self::Text(Box::new(memchr::memmem::Finder::new(pattern.as_bytes()).into_owned())));
         }
         let source = if flags.literal { regex::escape(pattern) } else { pattern.to_owned() };
         let mut builder = RegexBuilder::new(&source);
@@ -75,7 +74,7 @@ impl Matcher {
     }
 }
 
-/// A line that is shown.
+/// One that matches, or stands near one that does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ShownLine {
     /// From 1.
@@ -86,7 +85,12 @@ pub(super) struct ShownLine {
 }
 
 /// The lines of a text that match, at most so many, each with so many lines around it.
-pub(super) fn matching(matcher: &Matcher, text: &[u8], most: usize, context: usize) -> (Vec<ShownLine>, usize) {
+pub(super) fn matching(
+    matcher: &Matcher,
+    text: &[u8],
+    most: usize,
+    context: usize,
+) -> (Vec<ShownLine>, usize) {
     let (mut shown, mut found, mut from) = (Vec::new(), 0, 0);
     let (mut counted, mut number) = (0, 1_u64);
     while found < most
@@ -99,7 +103,8 @@ pub(super) fn matching(matcher: &Matcher, text: &[u8], most: usize, context: usi
         let mut at = start;
         while before.len() < context && at > 0 {
             let line_end = at - 1;
-            let line = memchr::memrchr(b'\n', text.get(..line_end).unwrap_or_default()).map_or(0, |found| found + 1);
+            let line =
+                memchr::memrchr(b'\n', text.get(..line_end).unwrap_or_default()).map_or(0, |found| found + 1);
             before.push((line, line_end));
             at = line;
         }
@@ -113,7 +118,8 @@ pub(super) fn matching(matcher: &Matcher, text: &[u8], most: usize, context: usi
             if at >= text.len() {
                 break;
             }
-            let line_end = memchr::memchr(b'\n', text.get(at..).unwrap_or_default()).map_or(text.len(), |found| at + found);
+            let line_end = memchr::memchr(b'\n', text.get(at..).unwrap_or_default())
+                .map_or(text.len(), |found| at + found);
             shown.push(ShownLine { number: number + after, span: (at, line_end), is_match: false });
             at = line_end + 1;
         }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::grep::{directory_touched, here};
-use super::{until_cancelled, ResultLines, entered, limit};
+use super::{ResultLines, entered, limit, until_cancelled};
 use crate::file_call::{FileArguments, FileCall};
 use crate::{Invocation, Tool, ToolContext, ToolOutput, Touches, spec};
 
@@ -45,7 +45,8 @@ impl Ls {
                 "limit": { "type": "integer", "description": "Entries at most (500)" },
             },
         });
-        let description = "List a directory, hidden files too; directories end with /. Ends at 500 entries or 50KB.";
+        let description =
+            "List a directory, hidden files too; directories end with /. Ends at 500 entries or 50KB.";
         Self { spec: spec("ls", description, &parameters) }
     }
 }

@@ -17,8 +17,8 @@ pub use find::Find;
 pub use grep::Grep;
 pub use ls::Ls;
 
-use crate::{ToolContext, ToolOutput};
 use crate::truncate::{MAX_BYTES, format_size};
+use crate::{ToolContext, ToolOutput};
 
 /// Results as lines, bounded by their bytes.
 #[derive(Default)]
@@ -88,7 +88,11 @@ impl Tree {
         let mut tree = Self { paths: Vec::new(), is_cut: false };
         let mut each = |found: Option<quipu_workspace::FoundPath<'_>>| {
             let Some(found) = found else {
-                return if cancel.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+                return if cancel.is_cancelled() {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                };
             };
             if wanted(found.path, found.is_directory) {
                 if tree.paths.len() >= MOST_ENTRIES {
@@ -112,7 +116,8 @@ impl Tree {
     }
 
     fn notice(&self) -> Option<String> {
-        self.is_cut.then(|| format!("Only {MOST_ENTRIES} files were looked at. Name a directory further down"))
+        self.is_cut
+            .then(|| format!("Only {MOST_ENTRIES} files were looked at. Name a directory further down"))
     }
 }
 

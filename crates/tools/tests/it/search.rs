@@ -55,7 +55,9 @@ async fn grep_finds_lines_and_respects_ignore_files() {
     assert_eq!(run(&bench, "grep", json!({ "pattern": "absent" })).await, "No matches found");
     let bad = run(&bench, "grep", json!({ "pattern": "(" })).await;
     assert!(bad.starts_with("!The pattern is no regular expression: "), "{bad}");
-    assert!(run(&bench, "grep", json!({ "pattern": "a", "path": "none" })).await.starts_with("!Path not found: "));
+    assert!(
+        run(&bench, "grep", json!({ "pattern": "a", "path": "none" })).await.starts_with("!Path not found: ")
+    );
 }
 
 #[tokio::test]
@@ -79,7 +81,9 @@ async fn search_tools_are_bounded() {
     }
     let found = run(&bench, "find", json!({ "pattern": "n*" })).await;
     assert!(found.starts_with("n0000\nn0001\n"), "{}", &found[..80]);
-    assert!(found.ends_with("n0999\n\n[1000 results limit reached. Use limit=2000 for more, or refine pattern]"));
+    assert!(
+        found.ends_with("n0999\n\n[1000 results limit reached. Use limit=2000 for more, or refine pattern]")
+    );
     let listed = run(&bench, "ls", json!({ "limit": 2 })).await;
     assert_eq!(listed, "big\nlong\n\n[2 entries limit reached. Use limit=4 for more]");
 }
@@ -120,7 +124,10 @@ async fn searches_stay_within_what_may_be_read() {
     for tool in ["grep", "find", "ls"] {
         for path in ["../out", "outlink", "/proc/self/cwd/../out"] {
             let refused = run(&bench, tool, json!({ "pattern": "knot", "path": path })).await;
-            assert!(refused.starts_with("!EPERM: ") || refused.starts_with("!Path not found"), "{tool} {path}: {refused}");
+            assert!(
+                refused.starts_with("!EPERM: ") || refused.starts_with("!Path not found"),
+                "{tool} {path}: {refused}"
+            );
         }
     }
     let approved = quipu_workspace::Approval::of(root.join("out"));

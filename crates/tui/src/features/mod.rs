@@ -14,6 +14,7 @@ mod logins;
 pub(crate) mod messages;
 pub(crate) mod models;
 pub(crate) mod moves;
+pub(crate) mod planning;
 pub(crate) mod reports;
 pub(crate) mod search;
 pub(crate) mod sessions;

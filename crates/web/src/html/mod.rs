@@ -29,17 +29,38 @@ const LINK: usize = 500;
 
 /// Elements without an end.
 const VOID: &[&str] = &[
-    "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr",
+    "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track",
+    "wbr",
 ];
 /// Elements whose content is no text for readers.
 const SKIPPED: &[&str] = &[
-    "script", "style", "noscript", "template", "svg", "math", "iframe", "object", "canvas", "video", "audio", "map", "dialog",
-    "datalist",
+    "script", "style", "noscript", "template", "svg", "math", "iframe", "object", "canvas", "video", "audio",
+    "map", "dialog", "datalist",
 ];
 /// Elements that begin on a line of their own.
 const LINES: &[&str] = &[
-    "div", "section", "article", "main", "header", "footer", "nav", "aside", "form", "fieldset", "figure", "figcaption", "dt", "dd",
-    "option", "address", "details", "summary", "legend", "caption", "center", "body",
+    "div",
+    "section",
+    "article",
+    "main",
+    "header",
+    "footer",
+    "nav",
+    "aside",
+    "form",
+    "fieldset",
+    "figure",
+    "figcaption",
+    "dt",
+    "dd",
+    "option",
+    "address",
+    "details",
+    "summary",
+    "legend",
+    "caption",
+    "center",
+    "body",
 ];
 /// Elements that end at the next one of their kind.
 const SIBLINGS: &[(&str, &[&str])] = &[
@@ -63,7 +84,14 @@ struct Open {
 pub fn markdown(html: &str, base: Option<&Url>) -> Markdown {
     let mut emitter = DefaultEmitter::default();
     emitter.naively_switch_states(true);
-    let mut walk = Walk { base, open: Vec::new(), hidden: 0, writer: Writer::default(), title: String::new(), is_lost: false };
+    let mut walk = Walk {
+        base,
+        open: Vec::new(),
+        hidden: 0,
+        writer: Writer::default(),
+        title: String::new(),
+        is_lost: false,
+    };
     for token in Tokenizer::new_with_emitter(html, emitter) {
         let Ok(token) = token;
         match token {
@@ -97,10 +125,14 @@ struct Walk<'a> {
 impl Walk<'_> {
     fn start(&mut self, tag: &StartTag<()>) {
         let name = String::from_utf8_lossy(&tag.name).into_owned();
-        let attribute = |name: &str| tag.attributes.get(name.as_bytes()).map(|value| String::from_utf8_lossy(value).into_owned());
+        let attribute = |name: &str| {
+            tag.attributes.get(name.as_bytes()).map(|value| String::from_utf8_lossy(value).into_owned())
+        };
         if let Some((_, siblings)) = SIBLINGS.iter().find(|(own, _)| *own == name) {
             self.end_sibling(siblings);
-        } else if LINES.contains(&name.as_str()) || matches!(name.as_str(), "ul" | "ol" | "table" | "pre" | "blockquote") {
+        } else if LINES.contains(&name.as_str())
+            || matches!(name.as_str(), "ul" | "ol" | "table" | "pre" | "blockquote")
+        {
             // A paragraph ends where a block begins.
             if self.open.last().is_some_and(|open| open.name == "p") {
                 self.end("p");
@@ -170,7 +202,10 @@ impl Walk<'_> {
                 self.close_from(at);
                 return;
             }
-            if matches!(open.name.as_str(), "ul" | "ol" | "table" | "dl" | "select" | "body" | "div" | "blockquote") {
+            if matches!(
+                open.name.as_str(),
+                "ul" | "ol" | "table" | "dl" | "select" | "body" | "div" | "blockquote"
+            ) {
                 return;
             }
         }

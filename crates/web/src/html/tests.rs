@@ -9,7 +9,7 @@ fn check(html: &str, expect: &str) {
 fn blocks_and_inlines_become_markdown() {
     check("<h1>One  <em>knot</em></h1><p>Two\n three.<p>Four", "# One *knot*\n\nTwo three.\n\nFour");
     check("<ul><li>a<li>b<ol><li>c</ol></ul>d", "- a\n- b\n  1. c\n\nd");
-    check("<ol start=3><li>a</li><li><p>b</p></li></ol>", "3. a\n4. b");
+    check("<ol start=3><li>a</li><li><p>b</p></li></ol>", "3. a\n\n4. b");
     check("see <a href=\"../x?y=1\">the <b>page</b></a>.", "see [the **page**](https://a.example/x?y=1).");
     check("<a href='javascript:alert(1)'>x</a><a href='#y'>y</a><a href=/z></a>", "xy");
     check("<pre><code>let a = 1;\n  b &lt; c\n</code></pre>after", "```\nlet a = 1;\n  b < c\n```\n\nafter");

@@ -124,7 +124,11 @@ impl Writer {
     }
 
     pub(super) fn begin_list(&mut self, first: Option<u64>) {
-        if self.lists.is_empty() { self.block() } else { self.line() }
+        if self.lists.is_empty() {
+            self.block()
+        } else {
+            self.line()
+        }
         self.lists.push(first);
     }
 
@@ -169,7 +173,9 @@ impl Writer {
         table.cells += 1;
         let (is_first, has_head) = (table.cells == 1, table.has_head);
         if has_head {
-            if is_first { self.breaks = self.breaks.max(1) }
+            if is_first {
+                self.breaks = self.breaks.max(1)
+            }
             self.is_spaced = false;
             self.plain(if is_first { "|" } else { " |" });
             self.is_spaced = true;
@@ -311,7 +317,11 @@ impl Writer {
                 *is_written = true;
                 self.out.push_str(inline.opening());
             }
-            if self.is_in_cell() { self.out.push_str(&word.replace('|', "\\|")) } else { self.out.push_str(word) }
+            if self.is_in_cell() {
+                self.out.push_str(&word.replace('|', "\\|"))
+            } else {
+                self.out.push_str(word)
+            }
         }
     }
 

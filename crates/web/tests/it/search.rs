@@ -23,7 +23,9 @@ async fn services_are_asked_on_their_own_wires() {
         _ => answer(&json!({ "web": { "results": results("description") } })),
     });
     let url = server.url("");
-    for (service, key) in [("searxng", None), ("brave", Some("brave-key-1")), ("tavily", Some("tavily-key-2"))] {
+    for (service, key) in
+        [("searxng", None), ("brave", Some("brave-key-1")), ("tavily", Some("tavily-key-2"))]
+    {
         let tool = WebSearch::new(service, Some(&url), key).unwrap();
         assert!(!format!("{tool:?}").contains("key-"));
         let output = run(&tool, json!({ "query": "quipu & knots" })).await;
@@ -33,9 +35,17 @@ async fn services_are_asked_on_their_own_wires() {
         assert!(shown.contains(expect) && !output.is_error, "{shown}");
     }
     let requests = server.requests.lock().unwrap().clone();
-    assert!(requests[0].starts_with("GET /search?q=quipu+%26+knots&format=json HTTP/1.1\r\n"), "{}", requests[0]);
+    assert!(
+        requests[0].starts_with("GET /search?q=quipu+%26+knots&format=json HTTP/1.1\r\n"),
+        "{}",
+        requests[0]
+    );
     assert!(!requests[0].contains("key"), "{}", requests[0]);
-    assert!(requests[1].starts_with("GET /res/v1/web/search?q=quipu+%26+knots&count=10 HTTP/1.1\r\n"), "{}", requests[1]);
+    assert!(
+        requests[1].starts_with("GET /res/v1/web/search?q=quipu+%26+knots&count=10 HTTP/1.1\r\n"),
+        "{}",
+        requests[1]
+    );
     assert!(requests[1].contains("\r\nx-subscription-token: brave-key-1\r\n"), "{}", requests[1]);
     assert!(requests[2].starts_with("POST /search HTTP/1.1\r\n"), "{}", requests[2]);
     assert!(requests[2].contains("\r\nauthorization: Bearer tavily-key-2\r\n"), "{}", requests[2]);
@@ -71,13 +81,17 @@ async fn failed_searches_say_why() {
 
 #[test]
 fn services_that_cannot_be_used_are_named() {
-    let made = |service: &str, address: Option<&str>, key: Option<&str>| WebSearch::new(service, address, key).err();
+    let made =
+        |service: &str, address: Option<&str>, key: Option<&str>| WebSearch::new(service, address, key).err();
     assert_eq!(made("none", None, None), Some(SearchSetupError::Unknown("none".into())));
     assert_eq!(made("searxng", None, None), Some(SearchSetupError::NoAddress("searxng")));
     assert_eq!(made("brave", None, None), Some(SearchSetupError::NoKey("brave")));
     assert_eq!(made("brave", None, Some("key")), None);
     // A key is not sent in the open.
-    assert!(matches!(made("brave", Some("http://a.example"), Some("key")), Some(SearchSetupError::Address(..))));
+    assert!(matches!(
+        made("brave", Some("http://a.example"), Some("key")),
+        Some(SearchSetupError::Address(..))
+    ));
     for bad in ["searx.example", "ftp://searx.example", "http://u:p@searx.example", "http://s.example/?q="] {
         assert!(matches!(made("searxng", Some(bad), None), Some(SearchSetupError::Address(..))), "{bad}");
     }

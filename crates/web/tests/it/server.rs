@@ -33,7 +33,8 @@ impl Server {
                     head.push(byte[0]);
                 }
                 let mut text = String::from_utf8_lossy(&head).into_owned();
-                let length = text.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+                let length =
+                    text.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
                 let mut body = vec![0; length.unwrap_or(0)];
                 stream.read_exact(&mut body).unwrap();
                 text.push_str(&String::from_utf8_lossy(&body));
