@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quipu_protocol::{
-    Answer, Ask, AskKind, Compaction, CompactionReason, CompactionResult, Content, Delta, Ending, Envelope,
+    Answer, Ask, BackgroundEnd, AskKind, Compaction, CompactionReason, CompactionResult, Content, Delta, Ending, Envelope,
     Event, Json, JumpReport, JumpResult, Limit, Message, ModelError, ModelErrorKind, NodeId, Notice, Outcome,
     Permission, QueuedItem, Scope, Snapshot, Thinking, ToolResultMessage,
 };
