@@ -170,7 +170,7 @@ pub(crate) fn request(task: &Task, here: &Path) -> Result<OpenRequest, Failure> 
         system_prompt: task.system_prompt.as_deref().map(crate::input::text_or_file).transpose()?,
         append_system_prompt: texts.collect::<Result<_, _>>()?,
         hooks: Vec::new(),
-        web_search: task.model.web_search,
+        web_search: task.web_search,
         tools: task.model.tools.clone(),
         output_schema: match &task.output_schema {
             Some(path) => Some(StructuredOutput::read(path)?.schema()),
@@ -194,7 +194,7 @@ pub(crate) fn flags(task: &Task) -> Vec<(&'static str, &'static str, serde_json:
     let options = [
         task.daily_budget.map(|dollars| ("budget.daily", "--daily-budget", dollars.into())),
         task.screen_reader.then(|| ("screenReader", "--screen-reader", true.into())),
-        task.model.web_search.then(|| ("webSearch", "--web-search", true.into())),
+        task.web_search.then(|| ("webSearch", "--web-search", true.into())),
         task.model.tools.as_ref().map(|tools| ("tools", "--tools", tools.clone().into())),
         flags.no_network.then(|| ("sandbox.network", "--no-network", "closed".into())),
         flags.allow_tobe.then(|| ("travel.tobe", "--allow-tobe", "allow".into())),

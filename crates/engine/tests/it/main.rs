@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod abort;
 #[cfg(test)]
+mod agents;
+#[cfg(test)]
 mod background;
 #[cfg(test)]
 mod blame;

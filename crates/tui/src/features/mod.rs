@@ -3,6 +3,7 @@
 //! names it.
 
 pub(crate) mod background;
+pub(crate) mod agents;
 pub(crate) mod credentials;
 #[cfg(test)]
 pub(crate) mod example;
