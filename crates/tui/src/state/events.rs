@@ -270,7 +270,7 @@ impl State {
             Message::ToolResult(result) if self.transcript.shown.contains(&result.tool_call_id) => {}
             // Printed when it was done.
             Message::BashExecution(_) => {}
-            Message::User(said) if self.was_typed(&said.content.text()) => {}
+            Message::User(said) if self.was_typed(&quipu::typed_text(&said.content.blocks())) => {}
             message => {
                 let lines = render::message(message, self.transcript.unfolded, columns, &self.theme);
                 self.ready(lines);
@@ -312,7 +312,7 @@ impl State {
         match result {
             JumpResult::Done(jumped) => {
                 self.standing.head = Some(jumped.head);
-                let said = jumped.prompt.as_ref().map(quipu_protocol::UserInput::text).unwrap_or_default();
+                let said = jumped.prompt.as_ref().map(|said| quipu::typed_text(&said.content)).unwrap_or_default();
                 self.note(&format!(
                     "The session is now at {}; `/undo` goes back to {}",
                     jumped.head.short(),
