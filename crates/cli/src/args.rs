@@ -87,6 +87,10 @@ pub(crate) struct Task {
     pub(crate) store: StoreArg,
     #[command(flatten)]
     pub(crate) model: ModelArgs,
+    /// With `-p`: the last answer is one JSON value that fits the JSON Schema in this file, and stdout holds nothing else.
+    /// An answer that does not fit is asked for again, at most twice.
+    #[arg(long, value_name = "FILE", requires = "print", conflicts_with_all = ["replay", "stream"])]
+    pub(crate) output_schema: Option<PathBuf>,
     /// End the run after N turns (model calls).
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_turns: Option<u32>,
@@ -266,8 +270,12 @@ pub(crate) enum Cmd {
     Config(crate::config::ConfigArgs),
     /// List, add, remove and test MCP servers, whose tools sessions use.
     Mcp(crate::mcp::McpArgs),
+    /// List the sub-agents that the model can send, and what of their files has no effect.
+    Agents(crate::agents::AgentsArgs),
     /// List skills, templates and rules files: where they lie, what they cost, which are not used.
     Skills(crate::skills::SkillsArgs),
+    /// List, add, update and remove packages of skills and templates.
+    Packages(crate::packages::PackagesArgs),
     /// Check this installation: files, store, shell, credentials.
     Doctor(DoctorArgs),
     /// Hash JSON values as the graph does, for programs that write to a store.

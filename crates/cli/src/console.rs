@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Parser as _;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use quipu_tui::OutputStream;
 use tokio_util::sync::CancellationToken;
 
 use crate::args::Cli;
@@ -32,11 +33,26 @@ struct CommandScope {
     written: Option<Arc<Mutex<CapturedOutput>>>,
 }
 
-/// The output of a command.
+/// The output of a command, in the order in which it was written.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CapturedOutput {
-    pub(crate) out: Vec<u8>,
-    pub(crate) err: Vec<u8>,
+    pub(crate) pieces: Vec<CapturedPiece>,
+}
+
+/// What was written to one stream in a row.
+#[derive(Debug, Clone)]
+pub(crate) struct CapturedPiece {
+    pub(crate) stream: OutputStream,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl CapturedOutput {
+    fn push(&mut self, stream: OutputStream, bytes: &[u8]) {
+        match self.pieces.last_mut() {
+            Some(last) if last.stream == stream => last.bytes.extend_from_slice(bytes),
+            _ => self.pieces.push(CapturedPiece { stream, bytes: bytes.to_vec() }),
+        }
+    }
 }
 
 fn scope() -> Option<CommandScope> {
@@ -77,7 +93,10 @@ impl Stdout {
 impl Write for Stdout {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &self.0 {
-            Some(written) => written.lock().unwrap_or_else(PoisonError::into_inner).out.write(bytes),
+            Some(written) => {
+                written.lock().unwrap_or_else(PoisonError::into_inner).push(OutputStream::Out, bytes);
+                Ok(bytes.len())
+            }
             None => io::stdout().lock().write(bytes),
         }
     }
@@ -134,9 +153,8 @@ pub(crate) fn is_typed() -> bool {
 pub(crate) fn tell(line: &str) {
     match written() {
         Some(written) => {
-            let err = &mut written.lock().unwrap_or_else(PoisonError::into_inner).err;
-            err.extend(line.as_bytes());
-            err.push(b'\n');
+            let line = format!("{line}\n");
+            written.lock().unwrap_or_else(PoisonError::into_inner).push(OutputStream::Err, line.as_bytes());
         }
         // A terminal that is gone cannot be told so.
         None => drop(writeln!(io::stderr().lock(), "{line}")),

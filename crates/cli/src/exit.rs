@@ -18,6 +18,7 @@ pub(crate) enum Exit {
     ReplayMismatch = 6,
     Asked = 7,
     Denied = 8,
+    Output = 9,
     Hangup = 129,
     Interrupted = 130,
     Terminated = 143,

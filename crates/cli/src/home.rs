@@ -15,6 +15,7 @@ use crate::args::{AllowArg, Mode, PermissionFlags, RunModeArg, StoreArg, Task};
 use crate::confirm::asked;
 use crate::exit::{Failure, advised};
 use crate::meters::Meters;
+use crate::output_schema::StructuredOutput;
 use crate::print::{Progress, note};
 
 /// The user's files; what is to be known of them is told on stderr.
@@ -170,6 +171,11 @@ pub(crate) fn request(task: &Task, here: &Path) -> Result<OpenRequest, Failure> 
         append_system_prompt: texts.collect::<Result<_, _>>()?,
         hooks: Vec::new(),
         web_search: task.model.web_search,
+        tools: task.model.tools.clone(),
+        output_schema: match &task.output_schema {
+            Some(path) => Some(StructuredOutput::read(path)?.schema()),
+            None => None,
+        },
         no_context_files: task.no_context_files,
         answers: Vec::new(),
         offers_caches: false,
@@ -189,6 +195,7 @@ pub(crate) fn flags(task: &Task) -> Vec<(&'static str, &'static str, serde_json:
         task.daily_budget.map(|dollars| ("budget.daily", "--daily-budget", dollars.into())),
         task.screen_reader.then(|| ("screenReader", "--screen-reader", true.into())),
         task.model.web_search.then(|| ("webSearch", "--web-search", true.into())),
+        task.model.tools.as_ref().map(|tools| ("tools", "--tools", tools.clone().into())),
         flags.no_network.then(|| ("sandbox.network", "--no-network", "closed".into())),
         flags.allow_tobe.then(|| ("travel.tobe", "--allow-tobe", "allow".into())),
     ];
@@ -202,7 +209,9 @@ pub(crate) async fn open(
     here: &Path,
     replay: Option<Arc<Replay>>,
 ) -> Result<StartedSession, Failure> {
-    let mut request = OpenRequest { replay, ..request(task, here)? };
+    // A run that ends with its answer is not begun again.
+    let background_wake = quipu::BackgroundWake::Never;
+    let mut request = OpenRequest { replay, background_wake, ..request(task, here)? };
     loop {
         match quipu_host::open(home, &request).await {
             Err(HostFailure { kind: FailureKind::Asks(question), message, .. }) => {

@@ -7,7 +7,10 @@
 //! This crate knows no vendor, no database and no front. Models come in as a [`Provider`], tools as a [`Tool`],
 //! permission as a [`Policy`].
 
+mod agent_policy;
+mod agents;
 mod arrival;
+mod background;
 mod bookmarks;
 mod calls;
 mod change;
@@ -53,12 +56,15 @@ mod sources;
 mod spans;
 mod stand;
 mod subscribe;
+mod task_tool;
 mod timeline;
 mod toolbox;
 mod travel;
 mod undo;
 
+pub use agents::{AGENT_PURPOSE, AgentDefinition, AgentLimits, AgentMode, AgentSettings, TASK_TOOL};
 pub use arrival::TRAVEL_TOOL;
+pub use background::{BackgroundInfo, BackgroundWake};
 pub use bookmarks::{BOOKMARK_LIMIT, Bookmark, BookmarkError};
 pub use calls::{seal_answer, seal_content};
 pub use change::ChangeError;
@@ -110,7 +116,7 @@ pub use seal_key::seal_key;
 pub use semantic::{
     RANK_OFFSET, SemanticError, SemanticIndexReport, SemanticMatches, index_semantic, semantic_search,
 };
-pub use session::{MOST_FALLBACKS, Session};
+pub use session::{LiveAgent, MOST_FALLBACKS, Session};
 pub use sessions::ForkReport;
 pub use settings::{compaction_settings, prune_settings};
 pub use sources::{
@@ -134,8 +140,8 @@ pub use quipu_rules as rules;
 pub use quipu_seal::Sealer;
 pub use quipu_store as store;
 pub use quipu_tools::{
-    FunctionTool, Invocation, Preparation, Tool, ToolContext, ToolOutput, Touches, builtin, builtin_confined,
-    builtin_isolated,
+    BackgroundCommands, BackgroundError, BackgroundTool, Confinement, FunctionTool, Invocation, Preparation, Tool,
+    ToolContext, ToolOutput, Touches, builtin, builtin_confined, builtin_isolated, builtin_with_background,
 };
 pub use quipu_transcript::{
     FileConflict, FilePlan, PLAN_TOOL, PlanOutcome, PlannedChange, SkippedFile, SubmittedPlan, TODO_TOOL,

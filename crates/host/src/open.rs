@@ -15,7 +15,7 @@ use crate::holders::WrittenKind;
 use crate::model::{ModelChoice, real_model};
 use crate::models::ModelFiles;
 use crate::names::{resolve, session_named};
-use crate::offered_tools::{missing_search, with_patch_tool};
+use crate::offered_tools::{missing_search, with_listed_tools, with_patch_tool};
 use crate::planning::planning_settings;
 use crate::prompt::put_system;
 use crate::resources::ResourceSet;
@@ -207,7 +207,7 @@ pub async fn open(home: &Home, request: &OpenRequest) -> Result<StartedSession, 
 /// How models are called: as the settings have it, and as this run wants it.
 fn call_options(settings: &CallOptions, request: &OpenRequest) -> CallOptions {
     let web_search = if request.web_search { WebSearch::On } else { settings.web_search };
-    CallOptions { web_search, ..settings.clone() }
+    CallOptions { web_search, output_schema: request.output_schema.clone(), ..settings.clone() }
 }
 
 /// What the session is made of.
@@ -278,12 +278,22 @@ async fn prepare(
     options.max_tokens = last.and_then(|epoch| epoch.max_tokens);
     let permissions = crate::saved::of_request(home, request, cwd)?;
     options.policy = permissions.clone();
-    if permissions.isolates() {
-        options.tools = quipu::builtin_isolated();
-    } else if permissions.confines() {
-        options.tools = quipu::builtin_confined();
-    }
+    options.tools = crate::background::shell_tools(&permissions, config.background);
+    options.background = request.background_wake;
     with_patch_tool(&mut options.tools, config.patch_tool, &options.model, kept);
+    let names = request.tools.as_deref().or(config.tools.as_deref());
+    with_listed_tools(&mut options.tools, names);
+    crate::background::keep_with_bash(&mut options.tools);
+    let web = crate::web::WebTools {
+        home,
+        settings,
+        sealer: engine.sealer(),
+        web: &config.web,
+        names,
+        calls: &call_options(&config.calls.options, request),
+        permissions: permissions.clone(),
+    };
+    crate::web::install(&mut options, web);
     // What is replayed costs nothing.
     let budget = if replay.is_some() { None } else { crate::budget::budget_of(home, request.daily_budget)? };
     let daily_budget = budget.as_ref().map(|budget| budget.dollars);
@@ -314,6 +324,10 @@ async fn prepare(
             keeps: !request.in_memory,
         };
         crate::mcp::install(&mut options, wanted);
+    }
+    // What is recorded or replayed is one conversation.
+    if request.record.is_none() && replay.is_none() {
+        options.agents = crate::sub_agents::agent_settings(&config.agents, resources);
     }
     options.history = history_settings(&config, request, replay);
     options.travel = travel_settings(&config, request, replay);

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use quipu::rules::{FileAccess, Judgement, Place, RuleSet, Verdict};
-use quipu::{CommandNeeds, Decision, Permissions, Policy as _, Proposal, Touches};
+use quipu::{CommandNeeds, Decision, PermissionMode, Permissions, Policy as _, Proposal, Touches};
 use quipu_protocol::{Json, ToolCall};
 use quipu_workspace::file_key;
 
@@ -39,7 +39,7 @@ pub struct TestedPart {
 pub struct PermissionTest {
     /// What becomes of it.
     pub decision: TestedDecision,
-    /// The question, or why it is denied; empty where it runs.
+    /// The question, why it is denied, or why it runs where no rule allows it.
     pub reason: String,
     /// Its parts.
     pub parts: Vec<TestedPart>,
@@ -76,7 +76,7 @@ pub fn test_permission(
     let (touches, judgement) = match tool {
         "bash" => (Touches::Anything, rules.rules.command(subject, &place)),
         "network" => return tested_host(&rules.rules, &saved, subject),
-        "read" => {
+        "read" | "grep" | "find" | "ls" => {
             let paths = paths();
             let judgement = rules.rules.files(tool, &paths, FileAccess::Read, &place);
             (Touches::Reads(paths), judgement)
@@ -100,13 +100,23 @@ pub fn test_permission(
     let decision = permissions.decide(&Proposal { call: &call, cwd, touches: &touches, travel: None });
     let parts = tested(&judgement, &saved);
     let (decision, reason) = match decision {
-        Decision::Allow => (TestedDecision::Allowed, String::new()),
+        Decision::Allow if judgement.verdict == Verdict::Allow => (TestedDecision::Allowed, String::new()),
+        Decision::Allow => (TestedDecision::Allowed, allowed_without_rule(permissions.mode(), tool)),
         Decision::Deny { reason } => (TestedDecision::Denied, reason),
         Decision::Ask { question, .. } => (TestedDecision::Asked, question),
         Decision::NoOpinion => (TestedDecision::Asked, String::new()),
     };
     let offers = if decision == TestedDecision::Asked { judgement.proposals() } else { Vec::new() };
     Ok(PermissionTest { decision, reason, parts, offers })
+}
+
+/// Why a call runs that no rule allows.
+fn allowed_without_rule(mode: PermissionMode, tool: &str) -> String {
+    match mode {
+        PermissionMode::Ask if tool == "bash" => "exactly this command was always allowed".into(),
+        PermissionMode::Ask => "no mode asks about it".into(),
+        mode => format!("the mode `{}` does not ask about it", mode.word()),
+    }
 }
 
 fn tested(judgement: &Judgement, saved: &[SavedRule]) -> Vec<TestedPart> {

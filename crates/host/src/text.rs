@@ -78,3 +78,21 @@ pub fn dollars(amount: f64) -> String {
 pub fn title_of(row: &quipu_store::SessionRow) -> &str {
     if row.called.is_empty() { &row.title } else { &row.called }
 }
+
+/// Files of a patch that are named at most.
+const MOST_PATCHED: usize = 20;
+
+/// The files that the arguments of `apply_patch` name, as far as the arguments are written; 20 at most.
+pub fn files_of_patch(arguments: &str) -> Vec<String> {
+    #[derive(serde::Deserialize)]
+    struct Patch {
+        input: String,
+    }
+    let whole = serde_json::from_str::<Patch>(arguments).map(|patch| patch.input);
+    let text = whole.unwrap_or_else(|_| arguments.replace("\\n", "\n"));
+    let named = |line: &str| {
+        let (what, path) = line.strip_prefix("*** ")?.split_once(": ")?;
+        what.ends_with("File").then(|| path.trim().to_owned())
+    };
+    text.lines().filter_map(named).take(MOST_PATCHED).collect()
+}

@@ -149,6 +149,7 @@ impl Machine {
         self.emit(Event::Settled);
         self.commit_finished_shells();
         self.start_deferred_notes();
+        self.start_background_notes();
         self.stop_if_closing();
     }
 

@@ -191,6 +191,17 @@ impl OauthLogin {
             None => origin_of(&server)?,
         };
         let metadata = authority_metadata(&authority).await?;
+        // An authority that stands for another one could be given what belongs to that one (RFC 8414, section 3.3). Servers of 2025-03-26
+        // name none, and often pass on what their authority says.
+        if let (Some(_), Some(metadata)) = (resource["authorization_servers"][0].as_str(), &metadata)
+            && let Some(other) = other_issuer(metadata, &authority)
+        {
+            return Err(OauthError::Unusable(format!(
+                "the authorization server {} says that it is {}, which is another address",
+                one_line(authority.as_str(), 200),
+                one_line(other, 200)
+            )));
+        }
         let endpoint = |name: &str, path: &str| match (
             &metadata,
             metadata.as_ref().and_then(|found| found[name].as_str()),
@@ -443,6 +454,18 @@ async fn authority_metadata(authority: &Url) -> Result<Option<Value>, OauthError
     Ok(None)
 }
 
+/// The issuer that metadata names, where it is not the authorization server that was asked. A slash at the end does not count.
+fn other_issuer<'a>(metadata: &'a Value, authority: &Url) -> Option<&'a str> {
+    let issuer = metadata["issuer"].as_str()?;
+    let is_same = Url::parse(issuer).is_ok_and(|url| {
+        let path = |url: &Url| url.path().trim_end_matches('/').to_owned();
+        url.origin() == authority.origin()
+            && path(&url) == path(authority)
+            && url.query() == authority.query()
+    });
+    (!is_same).then_some(issuer)
+}
+
 /// Registers a client, and gives its id, its secret and how it proves who it is.
 async fn register(
     url: &Url,
@@ -590,6 +613,24 @@ mod tests {
         ] {
             assert_eq!(safe(url).is_ok(), fits, "{url}");
         }
+    }
+
+    #[test]
+    fn issuer_of_metadata_must_be_the_one_that_was_asked() {
+        for (issuer, authority, fits) in [
+            ("https://a.b", "https://a.b/", true),
+            ("https://a.b/tenant/", "https://a.b/tenant", true),
+            ("https://a.b:443", "https://a.b", true),
+            ("https://a.b/other", "https://a.b/tenant", false),
+            ("https://evil.b", "https://a.b", false),
+            ("http://a.b", "https://a.b", false),
+            ("https://a.b@evil.b", "https://a.b", false),
+            ("not an address", "https://a.b", false),
+        ] {
+            let found = json!({ "issuer": issuer });
+            assert_eq!(other_issuer(&found, &Url::parse(authority).unwrap()).is_none(), fits, "{issuer}");
+        }
+        assert_eq!(other_issuer(&json!({}), &Url::parse("https://a.b").unwrap()), None);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::tagged::tagged;
 use crate::{
-    Answer, AskId, CallId, ItemId, MergeSide, MoveFiles, MoveReport, NodeId, RunId, SessionId, Thinking,
+    Answer, AskId, BackgroundId, CallId, ItemId, MergeSide, MoveFiles, MoveReport, NodeId, RunId, SessionId, Thinking,
     UserInput,
 };
 
@@ -32,7 +32,7 @@ pub enum Command {
     },
     /// Stop something that is running.
     Abort {
-        /// `"run"`, `"compaction"`, or an object with one member: `tool` or `shell`.
+        /// `"run"`, `"compaction"`, or an object with one member: `tool`, `shell` or `background`.
         target: AbortTarget,
     },
     /// Answer an open question. The first answer counts; a later one is refused with `noSuchAsk`.
@@ -190,6 +190,8 @@ pub enum AbortTarget {
     Compaction,
     /// A person's line in the shell.
     Shell(RunId),
+    /// A background command of the session, by its id from `backgroundStarted`.
+    Background(BackgroundId),
 }
 
 /// The result of an accepted command.

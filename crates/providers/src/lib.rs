@@ -41,6 +41,7 @@ mod select;
 mod settings;
 mod settings_file;
 pub mod sse;
+mod structured;
 mod surrogates;
 mod target;
 mod thinking;

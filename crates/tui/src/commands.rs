@@ -7,7 +7,7 @@ use strsim::levenshtein;
 
 use crate::command::SlashCommand;
 use crate::features::{
-    credentials, first, fork, help, history, messages, models, moves, planning, reports, search, sessions, settings,
+    background, credentials, first, fork, help, history, messages, models, moves, planning, reports, search, sessions, settings,
     tree, ways,
 };
 
@@ -37,6 +37,7 @@ pub const COMMANDS: &[SlashCommand] = &[
     planning::PLAN,
     reports::PERMISSIONS,
     reports::EXPORT,
+    background::BACKGROUND,
     messages::LATER,
     messages::UNQUEUE,
     history::HISTORY,

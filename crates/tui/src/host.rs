@@ -223,10 +223,33 @@ pub enum OpenError {
 /// What a command printed, and whether it succeeded.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CommandOutput {
-    /// To stdout.
-    pub out: String,
-    /// To stderr.
-    pub err: String,
+    /// What it printed, in order.
+    pub pieces: Vec<OutputPiece>,
     /// Whether it did what it should.
     pub ok: bool,
+}
+
+impl CommandOutput {
+    /// Adds text for people.
+    pub fn push_note(&mut self, text: impl Into<String>) {
+        self.pieces.push(OutputPiece { stream: OutputStream::Err, text: text.into() });
+    }
+}
+
+/// What a command printed to one stream in a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutputPiece {
+    /// Where to.
+    pub stream: OutputStream,
+    /// The text, with the ends of its lines.
+    pub text: String,
+}
+
+/// A stream of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutputStream {
+    /// Results: stdout.
+    Out,
+    /// For people: stderr.
+    Err,
 }

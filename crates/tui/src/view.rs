@@ -259,7 +259,7 @@ fn queue(state: &State, columns: usize) -> Vec<Line> {
         lines.push(Line::styled(format!("  … {over} more"), theme.muted));
     }
     if state.opening.unready && !state.outbox.waiting.is_empty() {
-        let hint = "  no model yet: /login adds a key, /model lists the models";
+        let hint = "  no model yet: /login adds a login or a key, /model lists the models";
         lines.push(Line::styled(cut(hint, columns), theme.muted));
     }
     if !(theme.spoken || steering.is_empty() && follow_up.is_empty()) {
@@ -325,6 +325,7 @@ fn status(state: &State, columns: usize) -> Line {
         permissions: &standing.permissions,
         session: &standing.name,
         cwd: &standing.place,
+        background: state.background.len(),
         working: None,
     };
     blocks::status(&view, columns, theme)

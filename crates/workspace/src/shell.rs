@@ -279,6 +279,8 @@ fn start(
     let pipe = pipe::Receiver::from_owned_fd(OwnedFd::from(pipe)).map_err(ShellError::Lost)?;
     let shell = find_shell();
     let mut environment: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
+    // With it, `cd sub` could lead elsewhere than rules and people read.
+    environment.remove(OsStr::new("CDPATH"));
     if let Some(sandbox) = command.sandbox {
         let temporary = sandbox.temporary().map_err(ShellError::Sandbox)?;
         for name in ["TMPDIR", "TMP", "TEMP", "TMUX_TMPDIR"] {

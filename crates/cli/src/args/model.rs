@@ -21,6 +21,9 @@ pub(crate) struct ModelArgs {
     /// search is asked.
     #[arg(long)]
     pub(crate) web_search: bool,
+    /// The built-in tools to offer, for this run, such as read,bash,edit,write,grep,find,ls,web_fetch.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::builder::PossibleValuesParser::new(quipu_host::LISTED_TOOLS.iter().copied()))]
+    pub(crate) tools: Option<Vec<String>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

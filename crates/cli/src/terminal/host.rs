@@ -12,14 +12,14 @@ use quipu_tui::editor::Candidate;
 use quipu_tui::terminal::Abilities;
 use quipu_tui::{
     CommandOutput, CycleModel, Glimpse, Host, HostError, HostFuture, KeyOutcome, ModelChoice, OpenError,
-    OpenTarget, OutputSink, ProviderItem, Reach, SessionItem, SessionRequest, SettingOutcome, TreeKind,
-    TreeRow,
+    OpenTarget, OutputPiece, OutputSink, ProviderItem, Reach, SessionItem, SessionRequest, SettingOutcome,
+    TreeKind, TreeRow,
 };
 
 use tokio_util::sync::CancellationToken;
 
 use crate::args::Task;
-use crate::console::{CapturedOutput, run_within, work_within};
+use crate::console::{CapturedOutput, CapturedPiece, run_within, work_within};
 use crate::exit::Failure;
 use crate::home::{NoticeBuffer, request};
 use crate::print::printable;
@@ -507,27 +507,31 @@ impl Host for TerminalHost {
             let mode = crate::permissions::mode_set_by(&words);
             let permissions = inner.current().permissions.clone();
             if let Some(why) = mode.zip(permissions.as_ref()).and_then(|(mode, all)| all.refuses(mode)) {
-                return Ok(CommandOutput { err: why, ..CommandOutput::default() });
+                let mut refused = CommandOutput::default();
+                refused.push_note(why);
+                return Ok(refused);
             }
             let (written, result) = inner.run(words, false).await;
-            let text = |mut bytes: Vec<u8>| {
-                let cut = bytes.len() > PRINTED;
-                bytes.truncate(PRINTED);
-                let mut text = String::from_utf8_lossy(&bytes).into_owned();
-                if cut {
-                    text.push_str("\n… and more");
+            let mut output = CommandOutput { ok: result.is_ok(), ..CommandOutput::default() };
+            let mut room = PRINTED;
+            for CapturedPiece { stream, mut bytes } in written.pieces {
+                let is_cut = bytes.len() > room;
+                bytes.truncate(room);
+                room -= bytes.len();
+                let text = String::from_utf8_lossy(&bytes).into_owned();
+                output.pieces.push(OutputPiece { stream, text });
+                if is_cut {
+                    output.push_note("… and more");
+                    break;
                 }
-                text
-            };
-            let mut err = text(written.err);
-            let ok = result.is_ok();
-            if let Err(failure) = result {
-                err.push_str(&printable(&failure.message));
             }
-            if let Some(permissions) = permissions.filter(|_| ok && mode.is_some()) {
+            if let Err(failure) = result {
+                output.push_note(printable(&failure.message));
+            }
+            if let Some(permissions) = permissions.filter(|_| output.ok && mode.is_some()) {
                 permissions.mode_was_saved();
             }
-            Ok(CommandOutput { out: text(written.out), err, ok })
+            Ok(output)
         })
     }
 

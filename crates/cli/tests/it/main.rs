@@ -9,6 +9,8 @@ mod answers;
 #[cfg(test)]
 mod archive;
 #[cfg(test)]
+mod background;
+#[cfg(test)]
 mod bookmark;
 #[cfg(test)]
 mod branch;
@@ -103,7 +105,11 @@ mod model_choice;
 #[cfg(test)]
 mod network;
 #[cfg(test)]
+mod output_schema;
+#[cfg(test)]
 mod outputs;
+#[cfg(test)]
+mod packages;
 #[cfg(test)]
 mod peers;
 #[cfg(test)]
@@ -189,5 +195,7 @@ mod undo;
 mod undo_files;
 #[cfg(test)]
 mod watch;
+#[cfg(test)]
+mod web;
 #[cfg(test)]
 mod wires;

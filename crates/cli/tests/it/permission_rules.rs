@@ -160,6 +160,8 @@ fn rules_are_listed_tested_and_revoked() {
     assert_eq!(test(&["--tool", "network", "api.example.com"], 8)["decision"], "denied");
     let text = world.run(&["permissions", "test", "git status; git push"]).exits(8).text();
     assert!(text.contains("git push  <- deny bash(git push *) (p2, in every directory)"), "{text}");
+    let text = world.run(&["permissions", "test", "--tool", "read", "a.txt"]).ok().text();
+    assert!(text.starts_with("allowed: no mode asks about it\n"), "{text}");
     world.run(&["permissions", "revoke", "p2"]).ok();
     assert_eq!(test(&["git push"], 7)["decision"], "asked");
     // A rule that is none, written by hand, opens nothing.
@@ -284,4 +286,21 @@ fn rules_of_the_settings_count_beside_the_saved_ones() {
         .unwrap();
     test("rm all", 7);
     test("make all", 7);
+}
+
+#[test]
+fn cdpath_does_not_lead_commands_elsewhere() {
+    let done = Answer::new().text("Done.").reply();
+    let arguments = json!({ "command": "cd sub && pwd" }).to_string();
+    let call = Answer::new().tool_call("c1", "bash", &arguments).reply();
+    let world = World::new([call, done]);
+    for place in ["work/sub", "elsewhere/sub"] {
+        std::fs::create_dir_all(world.path(place)).unwrap();
+    }
+    let mut command = world.quipu(&["-p", "go"]);
+    command.env("CDPATH", world.path("elsewhere"));
+    RunningCommand::start(command).wait().ok();
+    let result = wire_text(messages(world.requests().last().unwrap()).last().unwrap());
+    let work = world.path("work/sub").canonicalize().unwrap();
+    assert_eq!(result.trim(), work.display().to_string());
 }

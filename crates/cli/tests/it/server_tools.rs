@@ -169,7 +169,8 @@ fn patches_change_files_and_are_undone() {
     for (name, text) in [("a", "one\ntwo\n"), ("gone", "g\n"), ("old", "x\n")] {
         world.file(name, text);
     }
-    world.run(&["-p", "first"]).ok();
+    let ran = world.run(&["-p", "first"]).ok();
+    assert!(ran.err.contains("• apply_patch a, new, gone, old\n"), "{}", ran.err);
     let state = ["a", "new", "gone", "old", "moved"].map(|name| read(&world, name));
     let text = |text: &str| Some(text.to_owned());
     assert_eq!(state, [text("one\n2\n"), text("n\n"), None, None, text("y\n")]);

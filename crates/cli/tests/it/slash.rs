@@ -73,6 +73,11 @@ fn demo_says_nothing_past_the_terminal() {
     terminal.types("/demo\r");
     terminal.shows("Every step is a node of the graph");
     terminal.until("the end of the demo", |shown| shown.contains("quipu sessions --all"));
+    // Notes stand between the answers, where they were printed.
+    let shown = terminal.lines().join("\n");
+    let place = |text: &str| shown.find(text).unwrap_or_else(|| panic!("no {text:?} in {shown}"));
+    assert!(place("• edit discount.sh") > place("The discount is subtracted"), "{shown}");
+    assert!(place("• edit discount.sh") < place("Now the test again."), "{shown}");
     // What is written past the drawing ends its lines in a way of its own.
     let bytes = String::from_utf8_lossy(&terminal.bytes).into_owned();
     let answers = bytes.match_indices("I will run the test first");

@@ -1,10 +1,12 @@
 //! A session at work: the handle that fronts hold. The task behind it is in `task`.
 
 mod asks;
+mod background;
 mod calling;
 mod effects;
 mod falling_back;
 mod hooking;
+mod live_agents;
 mod planning;
 mod running;
 mod shell;
@@ -26,8 +28,11 @@ use tokio_util::sync::CancellationToken;
 
 use self::asks::Question;
 pub use self::falling_back::MOST_FALLBACKS;
+pub use self::live_agents::LiveAgent;
+pub(crate) use self::live_agents::LiveAgents;
 use self::sides::{SessionRunner, SideAsk};
 use self::task::Task;
+use crate::background::{BackgroundNews, BackgroundWake, observer};
 use crate::calls::money::Purse;
 use crate::calls::{Caller, seal_content};
 use crate::children::Children;
@@ -44,6 +49,7 @@ use crate::runner::Backend;
 use crate::sessions::clean;
 use crate::sources::Sources;
 use crate::subscribe::{Delivery, Events, Subscriber, View};
+use crate::task_tool::TaskTool;
 use crate::toolbox::Toolbox;
 use quipu_machine::FallbackResult;
 use quipu_machine::Machine;
@@ -78,6 +84,12 @@ pub(crate) struct Parts {
     pub(crate) origin: SessionOrigin,
     /// Begins sessions for its hooks and sources, where it has any.
     pub(crate) children: Option<Children>,
+    /// Sends sub-agents, where the model may.
+    pub(crate) task: Option<Arc<TaskTool>>,
+    /// Those at work.
+    pub(crate) agents: LiveAgents,
+    /// Whether it begins a run when a background command ended.
+    pub(crate) wake: BackgroundWake,
     /// Its plan mode, where it has one.
     pub(crate) plan: Option<Arc<PlanMode>>,
 }
@@ -115,6 +127,8 @@ enum Mail {
     Show(Ui),
     /// A call of a model for a hook or a source, or a child session.
     Side(Box<SideAsk>),
+    /// A background command began or ended.
+    Background(Box<BackgroundNews>),
 }
 
 /// A handle of a session at work. Clones are handles of the same session.
@@ -169,6 +183,7 @@ struct Inner {
     /// Answers on their way that changed the policy.
     granting: Arc<AtomicUsize>,
     models: ModelLookup,
+    agents: LiveAgents,
     plan: Option<Arc<PlanMode>>,
     /// Who holds it puts the next command into the mailbox.
     order: tokio::sync::Mutex<()>,
@@ -208,8 +223,13 @@ impl Session {
             let (mail, sealer, children) = (mail.downgrade(), sealer.clone(), children.clone());
             let runner: Arc<dyn Backend> = Arc::new(SessionRunner { mail, sealer, children });
             toolbox.hooks.runs_through(runner.clone());
+            if let Some(task) = &parts.task {
+                task.runs_through(runner.clone());
+            }
             parts.sources.runs_through(runner);
         }
+        let agents = parts.agents.clone();
+        toolbox.background.observe(observer(background::teller(&mail), &toolbox, parts.wake));
         let plan = parts.plan.clone();
         if let Some(plan) = &plan {
             planning::connect(plan, &mail, SharedPolicy(parts.toolbox.parts.policy.clone()));
@@ -235,6 +255,7 @@ impl Session {
             mover,
             granting,
             models,
+            agents,
             plan,
             order,
             stop,
@@ -308,6 +329,7 @@ impl Session {
                 command => self.hook_move(command).await?,
             }
         }
+        self.end_background(&command).await?;
         // A prompt after the choice of another model goes to that one, though it takes a while to find.
         let turn = match &command {
             Command::Abort { .. } | Command::Answer { .. } | Command::Close => None,
@@ -516,6 +538,11 @@ impl Session {
             _ => {}
         }
         Ok(None)
+    }
+
+    /// Its sub-agents that are at work.
+    pub fn agents(&self) -> Vec<LiveAgent> {
+        self.0.agents.all()
     }
 
     /// The directory that it works in.

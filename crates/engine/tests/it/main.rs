@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod abort;
 #[cfg(test)]
+mod background;
+#[cfg(test)]
 mod blame;
 #[cfg(test)]
 mod budget;

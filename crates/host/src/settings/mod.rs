@@ -3,6 +3,7 @@
 //!
 //! `table` names every setting. A new one is a row there and a member of [`Settings`].
 
+mod agents;
 mod cache;
 mod check;
 mod edit;
@@ -26,7 +27,9 @@ use quipu_providers::{CallSettings, EmbedderSettings};
 use serde_json::{Map, Value};
 
 use crate::offered_tools::PatchTool;
+use crate::web::WebSettings;
 
+pub use self::agents::{AgentConfig, AgentTool};
 pub(crate) use self::cache::Cache;
 pub use self::keep::{FileChange, SettingError, SettingsFile, StoredSetting, set_setting, unset_setting};
 use self::layer::Layer;
@@ -67,8 +70,14 @@ pub struct Settings {
     pub fallback: FallbackSettings,
     /// How models are called.
     pub calls: CallSettings,
+    /// Sub-agents.
+    pub agents: AgentConfig,
     /// Which models get `apply_patch`.
     pub patch_tool: PatchTool,
+    /// The built-in tools to offer; `None` for those of every session.
+    pub tools: Option<Vec<String>>,
+    /// How the web is searched.
+    pub web: WebSettings,
     /// When a context is summed up.
     pub compaction: CompactionSettings,
     /// What is left out of requests.
@@ -91,6 +100,8 @@ pub struct Settings {
     pub rules_above: Vec<String>,
     /// What is kept of files.
     pub files: FileSettings,
+    /// Whether models can run commands in the background.
+    pub background: bool,
     /// Heads of other programs.
     pub publish: PublishSettings,
     /// What may be spent.
@@ -247,7 +258,13 @@ impl Settings {
                 named: flag("fallbackForNamedModel").unwrap_or(false),
             },
             calls: CallSettings::of_json(&all).0,
+            agents: AgentConfig::of(&value),
             patch_tool: PatchTool::of_word(word("applyPatch")),
+            tools: value("tools").map(|_| texts("tools")),
+            web: WebSettings {
+                search: word("web.searchService").filter(|word| *word != "off").map(str::to_owned),
+                search_url: word("web.searchUrl").map(str::to_owned),
+            },
             compaction: compaction_settings(&all).0,
             prune: prune_settings(&all).0,
             history: HistorySettings::of_json(&all).0,
@@ -263,6 +280,7 @@ impl Settings {
             identity: IdentitySettings::of_json(&all).0,
             rules_above: texts("rules.above"),
             files: FileSettings::of_json(&all).0,
+            background: flag("background").unwrap_or(true),
             publish: PublishSettings::of_json(&all).0,
             budget: BudgetSettings {
                 daily: value("budget.daily").and_then(Value::as_f64),

@@ -341,8 +341,12 @@ impl SetupImport<'_> {
         for list in &entry.members {
             let name = list.key.strip_prefix(&format!("{}.", entry.key)).unwrap_or(&list.key);
             if !matches!(name, "allow" | "ask" | "deny") {
-                let why = "there is no such setting here".to_owned();
-                self.report(file, list.line, &list.key, SetupOutcome::Left(why));
+                let why = match name {
+                    "defaultMode" => "set the mode of a directory with the permissions command",
+                    "additionalDirectories" => "add directories when a session begins",
+                    _ => "there is no such setting here",
+                };
+                self.report(file, list.line, &list.key, SetupOutcome::Left(why.to_owned()));
                 continue;
             }
             let mut ours = Vec::new();

@@ -1,5 +1,6 @@
 //! Permission rules of another agent in our words.
 
+use quipu::rules::Rule;
 use serde_json::Value;
 
 /// A rule in our words; `None` for one that nothing here corresponds to.
@@ -33,10 +34,15 @@ pub(super) fn rule(theirs: &str) -> Option<String> {
             None => what.to_owned(),
         },
         "network" => what.strip_prefix("domain:")?.trim().to_owned(),
-        // A path from the root of the file system has two slashes there.
-        _ => what.strip_prefix("//").map_or_else(|| what.to_owned(), |rest| format!("/{rest}")),
+        // A path from the root of the file system has two slashes there; one with one slash begins at the directory of the file.
+        _ => match what.strip_prefix("//") {
+            Some(rest) => format!("/{rest}"),
+            None if what.starts_with('/') => return None,
+            None => what.to_owned(),
+        },
     };
-    Some(format!("{tool}({what})"))
+    let rule = format!("{tool}({what})");
+    Rule::parse(&rule).is_ok().then_some(rule)
 }
 
 /// The texts of a list.
@@ -56,6 +62,8 @@ mod tests {
             ("Bash", Some("bash")),
             ("Read(//etc/hosts)", Some("read(/etc/hosts)")),
             ("Edit(docs/**)", Some("edit(docs/**)")),
+            ("Edit(/docs/**)", None),
+            ("Bash(a; b)", None),
             ("WebFetch(domain:example.com)", Some("network(example.com)")),
             ("WebFetch(x)", None),
             ("mcp__server__tool", Some("mcp__server__tool")),

@@ -7,6 +7,18 @@ use serde_json::{Map, Value, json};
 const SECRET_NAMES: [&str; 8] =
     ["key", "token", "secret", "password", "passwd", "auth", "credential", "cookie"];
 
+/// Members that mean the same here and hold nothing secret.
+const SAME: [&str; 8] = [
+    "timeout",
+    "startup_timeout_ms",
+    "startup_timeout_sec",
+    "tool_timeout_sec",
+    "enabled_tools",
+    "disabled_tools",
+    "env_vars",
+    "env_http_headers",
+];
+
 /// A server in our form, and what was left out of it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Server {
@@ -83,6 +95,12 @@ pub(super) fn server(theirs: &Value, sealer: &Sealer) -> Result<Server, String> 
     if is_off {
         ours.insert("disabled".into(), true.into());
     }
+    for name in SAME {
+        if let Some(value) = members.get(name) {
+            ours.insert(name.to_owned(), value.clone());
+        }
+    }
+    quipu_mcp::config::server(&ours).map_err(|error| error.to_string())?;
     const KNOWN: [&str; 12] = [
         "command",
         "args",
@@ -97,7 +115,8 @@ pub(super) fn server(theirs: &Value, sealer: &Sealer) -> Result<Server, String> 
         "disabled",
         "transport",
     ];
-    let unknown = members.keys().filter(|name| !KNOWN.contains(&name.as_str()));
+    let is_known = |name: &str| KNOWN.contains(&name) || SAME.contains(&name);
+    let unknown = members.keys().filter(|name| !is_known(name));
     notes.extend(unknown.map(|name| format!("{name} has no counterpart")));
     Ok(Server { value: Value::Object(ours), notes })
 }
@@ -113,12 +132,12 @@ mod tests {
     #[test]
     fn servers_are_taken_without_their_secrets() {
         let taken = of(&json!({
-            "command": "npx", "args": ["-y", "server"], "cwd": "/w", "startup_timeout_sec": 3,
+            "command": "npx", "args": ["-y", "server"], "cwd": "/w", "startup_timeout_sec": 3, "note": "x",
             "env": { "MODE": "fast", "API_KEY": "abc", "TOKEN": "${TOKEN}" },
         }))
         .unwrap();
         let expect = json!({
-            "command": "npx", "args": ["-y", "server"], "cwd": "/w",
+            "command": "npx", "args": ["-y", "server"], "cwd": "/w", "startup_timeout_sec": 3,
             "env": { "MODE": "fast", "API_KEY": "${API_KEY}", "TOKEN": "${TOKEN}" },
         });
         assert_eq!(taken.value, expect);
@@ -136,6 +155,8 @@ mod tests {
         for bad in [
             json!({ "url": "https://u:p@example.com" }),
             json!({ "url": "https://example.com/?api_key=1" }),
+            json!({ "type": "sse", "url": "https://example.com/sse" }),
+            json!({ "command": "x", "tool_timeout_sec": "soon" }),
             json!({ "command": "x", "args": ["--token", "ghp_0123456789abcdefghijABCDEFGHIJ012345"] }),
             json!({}),
             json!("x"),

@@ -159,7 +159,7 @@ pub(super) const OPTIONS: &[(&str, &[&str], &str)] = &[
     ("sftp", &[], "SoFDb"),
     ("wget", &["--execute", "--use-askpass", "--config"], "e"),
     ("curl", &["--config"], "K"),
-    ("cargo", &["--config"], ""),
+    ("cargo", &["--config", "--manifest-path"], "C"),
     (
         "npm",
         &["--script-shell", "--node-options", "--call", "--prefix", "--userconfig", "--globalconfig"],

@@ -31,7 +31,7 @@ pub fn model_error(error: &ModelError, columns: usize, theme: &Theme) -> Vec<Lin
 /// What can be done here; what to look at is in the message itself.
 fn what_to_do(kind: ModelErrorKind) -> &'static str {
     match kind {
-        ModelErrorKind::NoCredential => "/login adds a key; /model chooses another model.",
+        ModelErrorKind::NoCredential => "/login adds a login or a key; /model chooses another model.",
         ModelErrorKind::Auth | ModelErrorKind::AuthRevoked => {
             "/login replaces the key; /model chooses another model."
         }

@@ -161,24 +161,6 @@ fn indented(mut lines: Vec<Line>, columns: usize) -> Vec<Line> {
 /// The tool that changes several files by a patch.
 const PATCH: &str = "apply_patch";
 
-/// The files that the arguments of a patch name, as far as they are written.
-fn patched(arguments: &str) -> String {
-    #[derive(Deserialize)]
-    struct Patch {
-        input: String,
-    }
-    let whole = serde_json::from_str::<Patch>(arguments).map(|patch| patch.input);
-    let text = whole.unwrap_or_else(|_| arguments.replace("\\n", "\n"));
-    let named = |line: &str| {
-        let (what, path) = line.strip_prefix("*** ")?.split_once(": ")?;
-        what.ends_with("File").then(|| path.trim().to_owned())
-    };
-    text.lines().filter_map(named).take(MOST_PATCHED).collect::<Vec<_>>().join(", ")
-}
-
-/// Files of a patch that its title names at most.
-const MOST_PATCHED: usize = 20;
-
 /// A call, its arguments read once.
 struct Call<'a> {
     view: &'a ToolView<'a>,
@@ -277,7 +259,7 @@ impl<'a> Call<'a> {
         let rest = match &self.path {
             Some(path) => format!("{path}{}", self.part),
             None if matches!(view.arguments.trim(), "" | "{}") => String::new(),
-            None if view.name == PATCH => patched(view.arguments),
+            None if view.name == PATCH => quipu_host::files_of_patch(view.arguments).join(", "),
             None => view.arguments.to_owned(),
         };
         let changed = self.change.as_ref().map(Diff::changed);

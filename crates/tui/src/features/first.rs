@@ -61,7 +61,11 @@ impl State {
     fn offer_first(&mut self, others: bool) {
         let row = |first, what: &str, how: &str| PickerRow::new(first, what, how);
         let mut rows = vec![
-            row(FirstChoice::Key, "Add a key for a provider", "/login: tests the key with the provider"),
+            row(
+                FirstChoice::Key,
+                "Log in, or add a key",
+                "/login: an account or an API key, which is tested",
+            ),
             row(FirstChoice::Demo, "See it work", "/demo: a whole task with a scripted model, without a key"),
             row(FirstChoice::Import, "Import sessions of other agents", "/import: their files do not change"),
             row(FirstChoice::Search, "Search all sessions", "/search WORDS"),
@@ -76,7 +80,7 @@ impl State {
     /// The same in words, for who left the list.
     pub(crate) fn tell_first(&mut self) {
         self.note(
-            "/login adds a key, /model uses a model of a server on this machine, /demo shows a whole task, /import imports sessions of other agents, /search WORDS searches them, /help lists all.",
+            "/login adds a login or a key, /model uses a model of a server on this machine, /demo shows a whole task, /import imports sessions of other agents, /search WORDS searches them, /help lists all.",
         );
     }
 

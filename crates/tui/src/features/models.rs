@@ -65,7 +65,7 @@ fn cycle(state: &mut State, models: &[CycleModel], direction: CycleDirection, ef
     };
     let at = models.iter().position(|(model, _)| model.provider == provider && model.id == id);
     if models.len() < 1 + usize::from(at.is_some()) {
-        state.hint = Some("There is no other model; `/login` adds a key for more".into());
+        state.hint = Some("There is no other model; `/login` adds a login or a key for more".into());
         return;
     }
     let next = match (at, direction) {

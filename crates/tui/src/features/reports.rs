@@ -2,7 +2,7 @@
 
 use quipu_protocol::{Command, Setting};
 
-use crate::host::CommandOutput;
+use crate::host::{CommandOutput, OutputPiece, OutputStream};
 use crate::quoting::words;
 use crate::{Effect, Line, Request, SlashCommand, State, render};
 
@@ -124,12 +124,12 @@ pub(crate) fn run(words: Vec<String>, effects: &mut Vec<Effect>) {
             let changes = words.first().is_some_and(|word| word == "permissions");
             let mut printed = context.host.command(words).await;
             // What it changes is done when the session has taken it.
-            if let (Some(session), Ok(CommandOutput { ok: ok @ true, err, .. })) =
+            if let (Some(session), Ok(output @ CommandOutput { ok: true, .. })) =
                 (context.session.filter(|_| changes), &mut printed)
                 && let Err(refused) = session.send(Command::Set { setting: Setting::Permissions }).await
             {
-                *ok = false;
-                err.push_str(&format!("The open session rejected it: {refused}\n"));
+                output.ok = false;
+                output.push_note(format!("The open session rejected it: {refused}\n"));
             }
             printed
         },
@@ -149,9 +149,14 @@ fn show(state: &mut State, what: &str, printed: &CommandOutput) {
     let mut lines =
         vec![Line::default(), Line::styled(format!("/{}", crate::clean(what)), state.theme.command)];
     let columns = state.size.columns;
-    lines.extend(render::plain(printed.out.trim_end(), columns, state.theme.text, usize::MAX));
-    let style = if printed.ok { state.theme.muted } else { state.theme.error };
-    lines.extend(render::plain(printed.err.trim_end(), columns, style, usize::MAX));
+    for OutputPiece { stream, text } in &printed.pieces {
+        let style = match stream {
+            OutputStream::Out => state.theme.text,
+            OutputStream::Err if printed.ok => state.theme.muted,
+            OutputStream::Err => state.theme.error,
+        };
+        lines.extend(render::plain(text.trim_end(), columns, style, usize::MAX));
+    }
     state.ready(lines);
     if state.opening.unready && state.overlay.is_none() {
         state.tell_first();

@@ -254,7 +254,7 @@ fn without_a_key_one_is_taken_and_not_shown() {
     let mut terminal = Terminal::dumb(&world, &[]);
     terminal.hears(0, "There is no credential for keyless");
     terminal.hears(0, "What now?: ");
-    terminal.line("add a key", "1. Add a key for a provider");
+    terminal.line("add a key", "1. Log in, or add a key");
     terminal.line("1", "A key for: ");
     terminal.line("keyless", "1. keyless");
     terminal.line("1", "API key for keyless");
@@ -410,8 +410,8 @@ fn servers_that_are_found_come_behind_what_was_listed() {
     let server = FakeServer::start([list(), list()]);
     let world = first_run::world([], &json!({ "mine": format!("{}/v1", server.url()) }));
     let mut terminal = Terminal::dumb(&world, &[]);
-    terminal.hears(0, "What now?: 5 to choose from.\n1. Add a key for a provider");
-    terminal.hears(0, "What now?: 6 to choose from.\n1. Add a key for a provider");
+    terminal.hears(0, "What now?: 5 to choose from.\n1. Log in, or add a key");
+    terminal.hears(0, "What now?: 6 to choose from.\n1. Log in, or add a key");
     terminal.hears(0, "6. Use small:1b of mine");
     terminal.line("6", "Session open. Model small:1b");
     terminal.types(CTRL_D);
