@@ -129,7 +129,8 @@ fn list(home: &Home, args: &ListArgs) -> Result<(), Failure> {
         };
         writeln!(out, "{}  {what}", paint.bold(&name))?;
         let version = if package.resolved.is_empty() { "a copy" } else { package.resolved.as_str() };
-        let source = format!("{}  {}  {}", package.source, version, &package.hash.get(..12).unwrap_or_default());
+        let source =
+            format!("{}  {}  {}", package.source, version, &package.hash.get(..12).unwrap_or_default());
         writeln!(out, "  {}", paint.dim(&one_line(&source, 200)))?;
     }
     out.flush()?;
@@ -231,7 +232,9 @@ async fn add(home: &Home, source: PackageSource, accept: &AcceptArgs) -> Result<
         }
         None => {
             let name = printable(&package.name);
-            match asked(&format!("Use {name}? The model reads its texts; its programs run only through tools, as you permit."))? {
+            match asked(&format!(
+                "Use {name}? The model reads its texts; its programs run only through tools, as you permit."
+            ))? {
                 Some(true) => {}
                 Some(false) => return Err(Failure::failed(format!("{name} was not added"))),
                 None => {
@@ -244,14 +247,18 @@ async fn add(home: &Home, source: PackageSource, accept: &AcceptArgs) -> Result<
         }
     }
     let added = package.accept(home)?;
-    note(format!("{} is used from the next session on; `quipu skills` lists what it gives", printable(&added.name)));
+    note(format!(
+        "{} is used from the next session on; `quipu skills` lists what it gives",
+        printable(&added.name)
+    ));
     Ok(Outcome::Accepted)
 }
 
 fn show(home: &Home, package: &PreparedPackage, resources: &ResourceSet) -> Result<(), Failure> {
     let mut out = std::io::BufWriter::new(crate::console::stdout());
     let paint = Paint::stdout();
-    let size_of = |path: &str| package.files.iter().find(|file| file.path == path).map_or(0, |file| file.bytes);
+    let size_of =
+        |path: &str| package.files.iter().find(|file| file.path == path).map_or(0, |file| file.bytes);
     let version = if package.resolved.is_empty() { String::new() } else { format!("  {}", package.resolved) };
     writeln!(out, "{}{}", paint.bold(&one_line(&package.source.to_string(), 200)), printable(&version))?;
     writeln!(out, "  {}, {} bytes", counted(package.files.len() as u64, "file"), package.bytes)?;

@@ -85,7 +85,9 @@ pub(crate) fn run(args: &SkillsArgs) -> Result<(), Failure> {
         let not_used = match (project.set.is_empty(), set.leaves_project) {
             (_, true) => format!("What {root} brings along is not used"),
             (false, false) => format!("What {root} brings along beside AGENTS.md is not used"),
-            (true, false) => format!("AGENTS.md of {root} is read, although you have not accepted the project"),
+            (true, false) => {
+                format!("AGENTS.md of {root} is read, although you have not accepted the project")
+            }
         };
         note(format!("{not_used}; `quipu config trust` shows it and accepts it."));
     }

@@ -21,7 +21,8 @@ fn put(world: &World, path: &str, text: &str) {
 
 /// A package in a directory: two skills, a template, a program, an extension.
 fn package(world: &World, directory: &str) {
-    let skill = |name: &str| format!("---\nname: {name}\ndescription: About {name}.\n---\nDo {name} with care.\n");
+    let skill =
+        |name: &str| format!("---\nname: {name}\ndescription: About {name}.\n---\nDo {name} with care.\n");
     put(world, &format!("{directory}/skills/deploy/SKILL.md"), &skill("deploy"));
     put(world, &format!("{directory}/skills/deploy/scripts/go.sh"), "#!/bin/sh\ntouch ran\n");
     put(world, &format!("{directory}/skills/taken/SKILL.md"), &skill("taken"));
@@ -82,7 +83,11 @@ fn package_is_shown_accepted_by_its_hash_and_used() {
     let row = rows.iter().find(|row| row["name"] == "deploy").unwrap();
     assert_eq!((&row["scope"], &row["package"]), (&json!("package"), &json!("kit")));
     // What was touched is not used, and says so.
-    put(&world, &format!("home/.quipu/packages/{hash}/skills/deploy/SKILL.md"), "---\ndescription: Evil.\n---\n");
+    put(
+        &world,
+        &format!("home/.quipu/packages/{hash}/skills/deploy/SKILL.md"),
+        "---\ndescription: Evil.\n---\n",
+    );
     answers(&world, "Hm.");
     let ran = world.run(&["-p", "hello"]).ok();
     assert!(ran.err.contains("the package kit is not used: its files changed"), "{}", ran.err);
@@ -166,7 +171,10 @@ impl Registry {
                 let found = served.lock().unwrap().get(&path).cloned();
                 let status = if found.is_some() { "200 OK" } else { "404 Not Found" };
                 let body = found.unwrap_or_default();
-                let head = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
+                let head = format!(
+                    "HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+                    body.len()
+                );
                 stream.write_all(head.as_bytes()).unwrap();
                 stream.write_all(&body).unwrap();
             }
@@ -176,7 +184,8 @@ impl Registry {
 
     /// Publishes a package whose archive has these files.
     fn publish(&self, name: &str, version: &str, tag: &str, files: &[(&str, &str)], integrity: Option<&str>) {
-        let mut archive = tar::Builder::new(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast()));
+        let mut archive =
+            tar::Builder::new(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast()));
         for (path, text) in files {
             let mut header = tar::Header::new_ustar();
             header.set_size(text.len() as u64);
@@ -203,11 +212,15 @@ fn npm_package_comes_from_the_registry_of_the_user() {
     let world = World::new([]);
     let registry = Registry::start();
     let skill = "---\ndescription: About it.\n---\nDo it.\n";
-    let manifest = r#"{"pi":{"skills":["./kit"]},"scripts":{"postinstall":"touch ran"},"dependencies":{"x":"1"}}"#;
+    let manifest =
+        r#"{"pi":{"skills":["./kit"]},"scripts":{"postinstall":"touch ran"},"dependencies":{"x":"1"}}"#;
     let files = [("package.json", manifest), ("kit/it/SKILL.md", skill), ("index.js", "1")];
     registry.publish("@own/kit", "1.0.0", "latest", &files, None);
     let host = registry.url.strip_prefix("http://").unwrap();
-    let config = format!("registry=https://none.invalid/\n@own:registry={}/npm/\n//{host}/npm/:_authToken=token-of-npm\n", registry.url);
+    let config = format!(
+        "registry=https://none.invalid/\n@own:registry={}/npm/\n//{host}/npm/:_authToken=token-of-npm\n",
+        registry.url
+    );
     put(&world, "home/.npmrc", &config);
     // A project has no say in it.
     world.file(".npmrc", "@own:registry=https://evil.invalid/\n");
@@ -216,7 +229,10 @@ fn npm_package_comes_from_the_registry_of_the_user() {
     assert!(found["notes"].to_string().contains("install scripts are not run"), "{found}");
     let seen = registry.requests.lock().unwrap().clone();
     assert_eq!(seen.len(), 2, "{seen:?}");
-    assert!(seen[0].starts_with("/npm/@own%2fkit/latest") && seen[0].ends_with("Bearer token-of-npm"), "{seen:?}");
+    assert!(
+        seen[0].starts_with("/npm/@own%2fkit/latest") && seen[0].ends_with("Bearer token-of-npm"),
+        "{seen:?}"
+    );
     assert_eq!(seen[1], "/files/1.0.0.tgz ");
     let hash = found["hash"].as_str().unwrap();
     world.run(&["packages", "add", "npm:@own/kit", "--hash", hash]).ok();
@@ -237,7 +253,9 @@ fn npm_package_comes_from_the_registry_of_the_user() {
         world.run(&["packages", "add", "npm:@own/bad"]).fails(1, &["cannot be used"]);
     }
     registry.publish("@own/bad", "3.0.0", "latest", &[], None);
-    world.run(&["packages", "add", "npm:@own/bad@9.9.9"]).fails(1, &["has no package @own/bad with the version 9.9.9"]);
+    world
+        .run(&["packages", "add", "npm:@own/bad@9.9.9"])
+        .fails(1, &["has no package @own/bad with the version 9.9.9"]);
     let mut command = world.quipu(&["packages", "add", "npm:plain", "--dry-run"]);
     command.env("npm_config_registry", format!("{}/npm", registry.url));
     RunningCommand::start(command).wait().fails(1, &["has no package plain"]);
@@ -276,7 +294,10 @@ fn git_package_is_pinned_to_a_commit() {
     world.run(&["packages", "update", "kit"]).fails(2, &["only after you confirm"]);
     assert_eq!(installed(&world)[0]["resolved"], first.as_str());
     // The same by its commit, and one that is not there.
-    assert_eq!(hash_of(&world, &source.replace("@v1", &format!("@{first}"))), found["hash"].as_str().unwrap());
+    assert_eq!(
+        hash_of(&world, &source.replace("@v1", &format!("@{first}"))),
+        found["hash"].as_str().unwrap()
+    );
     let missing = source.replace("@v1", "@nowhere");
     world.run(&["packages", "add", &missing]).fails(1, &["git failed"]);
     // A package of the same name from elsewhere does not take its place.

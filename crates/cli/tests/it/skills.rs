@@ -335,7 +335,10 @@ fn rules_of_a_refused_project_are_not_read() {
     // A no counts everywhere, and leaves the user's own.
     world.run(&["config", "trust", "--refuse"]).ok();
     let (body, err) = says(&[]);
-    assert!(body.contains("Mine.") && !body.contains("Top rule.") && !body.contains("Rule of the part."), "{body}");
+    assert!(
+        body.contains("Mine.") && !body.contains("Top rule.") && !body.contains("Rule of the part."),
+        "{body}"
+    );
     assert!(err.contains("not read, because you refused"), "{err}");
     let rows = world.run(&["skills", "--json"]).ok().json_lines();
     let row = rows.iter().find(|row| row["path"].as_str().unwrap_or_default().ends_with("work/AGENTS.md"));
@@ -358,11 +361,15 @@ fn terminal_asks_before_it_reads_rules_of_a_project() {
     terminal.shows("Use what this project brings along?");
     assert!(terminal.seen().contains("rules     AGENTS.md"), "{}", terminal.seen());
     terminal.types(ENTER);
-    terminal.shows("not read, because you refused");
+    terminal.shows("New session");
     terminal.types("hello");
     terminal.types(ENTER);
     terminal.shows("Well.");
     terminal.types(CTRL_D);
     assert_eq!(terminal.ends(), Some(0));
     assert!(!system(&world).contains("Top rule."));
+    let mut terminal = Terminal::open(&world, &[]);
+    terminal.shows("not read, because you refused");
+    terminal.types(CTRL_D);
+    assert_eq!(terminal.ends(), Some(0));
 }

@@ -46,7 +46,10 @@ pub(super) fn unpack(archive: impl Read, strip: usize, writer: &mut TreeWriter) 
         let Some(below) = names.get(strip..).filter(|below| !below.is_empty()) else { continue };
         let below = below.join("/");
         if !kind.is_file() {
-            writer.leave_out(&below, if kind.is_symlink() || kind.is_hard_link() { "a link" } else { "no file" });
+            writer.leave_out(
+                &below,
+                if kind.is_symlink() || kind.is_hard_link() { "a link" } else { "no file" },
+            );
             continue;
         }
         let mode = entry.header().mode().unwrap_or(0o644);

@@ -251,13 +251,19 @@ mod tests {
             "extensions/index.ts",
             "README.md",
         ];
-        let found = content(&paths, Some(r#"{"scripts":{"postinstall":"x"},"dependencies":{"a":"1"}}"#)).unwrap();
+        let found =
+            content(&paths, Some(r#"{"scripts":{"postinstall":"x"},"dependencies":{"a":"1"}}"#)).unwrap();
         assert_eq!(found.skills, ["skills/a/SKILL.md", "skills/b.md"]);
         assert_eq!(names(&found), ["fix"]);
         assert_eq!(found.not_used, [("extension".to_owned(), "extensions/index.ts".to_owned())]);
         assert_eq!(found.notes.len(), 2);
-        let plugin =
-            [".claude-plugin/plugin.json", "commands/git/commit.md", "agents/x.md", "hooks/hooks.json", "skills/s/SKILL.md"];
+        let plugin = [
+            ".claude-plugin/plugin.json",
+            "commands/git/commit.md",
+            "agents/x.md",
+            "hooks/hooks.json",
+            "skills/s/SKILL.md",
+        ];
         let found = content(&plugin, None).unwrap();
         assert_eq!((names(&found), found.skills.len(), found.not_used.len()), (vec!["git:commit"], 1, 2));
         assert_eq!(content(&["SKILL.md", "x"], None).unwrap().skills, ["SKILL.md"]);
@@ -267,7 +273,16 @@ mod tests {
 
     #[test]
     fn manifest_chooses_with_patterns() {
-        let paths = ["s/a/SKILL.md", "s/b/SKILL.md", "s/c/SKILL.md", "loose/one.md", "p/x.md", "p/y.md", "q/z.md", "e/i.ts"];
+        let paths = [
+            "s/a/SKILL.md",
+            "s/b/SKILL.md",
+            "s/c/SKILL.md",
+            "loose/one.md",
+            "p/x.md",
+            "p/y.md",
+            "q/z.md",
+            "e/i.ts",
+        ];
         let manifest = r#"{"pi":{"skills":["./s","!s/b","-s/c","loose/*.md"],"prompts":["p/","!p/y.md","q/*.md"],"extensions":["./e"]}}"#;
         let found = content(&paths, Some(manifest)).unwrap();
         assert_eq!(found.skills, ["loose/one.md", "s/a/SKILL.md"]);

@@ -101,8 +101,9 @@ fn git(work: &Path) -> Command {
 
 /// What a command prints, of which there is at most so much.
 async fn run(mut command: Command, most: u64) -> Result<Vec<u8>, String> {
-    let mut child =
-        command.spawn().map_err(|error| format!("the program `git` cannot be started: {error}; install Git"))?;
+    let mut child = command
+        .spawn()
+        .map_err(|error| format!("the program `git` cannot be started: {error}; install Git"))?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let (mut out, mut said) = (Vec::new(), Vec::new());
     let work = async {

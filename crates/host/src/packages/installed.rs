@@ -175,7 +175,9 @@ pub(super) fn keep(home: &Home, package: InstalledPackage) -> Result<(), Failure
         !is_full
     })?;
     if is_full {
-        return Err(Failure::request(format!("there are {MOST_PACKAGES} packages, which is the most; remove some")));
+        return Err(Failure::request(format!(
+            "there are {MOST_PACKAGES} packages, which is the most; remove some"
+        )));
     }
     forget_files(home, &old);
     Ok(())
@@ -212,12 +214,15 @@ fn forget_files(home: &Home, hashes: &[String]) {
 }
 
 /// The package of this name or source.
-pub(super) fn find(home: &Home, name: &str, source: &PackageSource) -> Result<Option<InstalledPackage>, Failure> {
+pub(super) fn find(
+    home: &Home,
+    name: &str,
+    source: &PackageSource,
+) -> Result<Option<InstalledPackage>, Failure> {
     let identity = source.identity();
     let is_same = |one: &InstalledPackage| {
-        PackageSource::parse(&one.source, Path::new("/")).map_or(one.source.starts_with(&identity), |known| {
-            known.identity() == identity
-        })
+        PackageSource::parse(&one.source, Path::new("/"))
+            .map_or(one.source.starts_with(&identity), |known| known.identity() == identity)
     };
     let Some(known) = installed_packages(home)?.into_iter().find(|one| one.name == name) else {
         return Ok(None);

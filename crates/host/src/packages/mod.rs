@@ -14,8 +14,8 @@ mod spec;
 mod tree;
 
 pub use content::{PackageContent, TemplateFile};
-pub(crate) use installed::{package_roots, usable_packages};
 pub use installed::{InstalledPackage, PackageState, installed_packages, package_state, remove_package};
+pub(crate) use installed::{package_roots, usable_packages};
 pub use prepare::{PackageChanges, PreparedPackage, prepare_package};
 pub use spec::PackageSource;
 pub use tree::PackageFile;

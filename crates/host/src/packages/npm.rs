@@ -131,16 +131,19 @@ pub(super) async fn fetch(
         }
         error => error.to_string(),
     })?;
-    let metadata: Metadata =
-        serde_json::from_slice(&text).map_err(|error| format!("{registry} describes {name} in no known form: {error}"))?;
+    let metadata: Metadata = serde_json::from_slice(&text)
+        .map_err(|error| format!("{registry} describes {name} in no known form: {error}"))?;
     let Distribution { tarball, integrity } = metadata.dist;
     let expected = expected_hash(&integrity).ok_or_else(|| {
         format!("{registry} gives no SHA-512 of {name}, without which its archive cannot be checked")
     })?;
     if is_here(&tarball) && !is_here(&registry) {
-        return Err(format!("{registry} says that the archive of {name} is on this machine; it is not fetched"));
+        return Err(format!(
+            "{registry} says that the archive of {name} is on this machine; it is not fetched"
+        ));
     }
-    let archive = download(&tarball, &authorization, MOST_ARCHIVE).await.map_err(|error| error.to_string())?;
+    let archive =
+        download(&tarball, &authorization, MOST_ARCHIVE).await.map_err(|error| error.to_string())?;
     if Sha512::digest(&archive)[..] != expected[..] {
         return Err(format!("the archive of {name} has another hash than {registry} says; it is not used"));
     }
@@ -185,7 +188,9 @@ mod tests {
         assert_eq!(config.registry_of("a"), "https://one.example/npm/");
         assert_eq!(config.registry_of("@own/a"), "https://two.example/");
         assert_eq!(config.authorization("https://two.example/@own%2fa/1").as_deref(), Some("Bearer secret"));
-        for address in ["https://one.example/npm/a", "https://two.example.evil/x", "https://evil/two.example/"] {
+        for address in
+            ["https://one.example/npm/a", "https://two.example.evil/x", "https://evil/two.example/"]
+        {
             assert_eq!(config.authorization(address), None, "{address}");
         }
         assert!(!format!("{config:?}").contains("secret"));

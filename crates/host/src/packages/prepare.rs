@@ -70,7 +70,9 @@ pub async fn prepare_package(home: &Home, source: PackageSource) -> Result<Prepa
     let tree = PackageTree::read(&files).map_err(unusable)?;
     let content = manifest_content(&tree, &files).map_err(unusable)?;
     if content.is_empty() {
-        return Err(Failure::request(format!("{source} has no skills and no templates, so there is nothing to use")));
+        return Err(Failure::request(format!(
+            "{source} has no skills and no templates, so there is nothing to use"
+        )));
     }
     Ok(PreparedPackage {
         name,

@@ -109,7 +109,8 @@ fn npm(text: &str) -> Result<PackageSource, &'static str> {
         None => (text, None),
     };
     let is_part = |part: &str| {
-        let is_letter = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || "-_.".contains(letter);
+        let is_letter =
+            |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || "-_.".contains(letter);
         !part.is_empty() && !part.starts_with(['.', '_']) && part.chars().all(is_letter)
     };
     let is_name = match name.strip_prefix('@') {
@@ -117,7 +118,9 @@ fn npm(text: &str) -> Result<PackageSource, &'static str> {
         None => is_part(name),
     };
     if !is_name || name.len() > MOST_NAME {
-        return Err("an npm package has lower-case letters, digits, `-`, `_` and `.` in its name, as in `npm:@scope/name@1.2.3`");
+        return Err(
+            "an npm package has lower-case letters, digits, `-`, `_` and `.` in its name, as in `npm:@scope/name@1.2.3`",
+        );
     }
     let is_version = |version: &str| {
         let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "-_.+".contains(letter);
@@ -149,14 +152,20 @@ fn git(text: &str) -> Result<PackageSource, &'static str> {
     };
     let host = place.split(['/', ':']).next().unwrap_or_default();
     let bare = host.rsplit('@').next().unwrap_or_default();
-    if place.len() == path || place.starts_with('-') || bare.starts_with('-') {
+    let has_host = scheme == Some("file") || !bare.is_empty();
+    if !has_host || place.len() == path || place.starts_with('-') || bare.starts_with('-') {
         return Err(FORMS);
     }
     if place.contains(char::is_whitespace) {
         return Err("the address has spaces");
     }
     let is_secret = scheme.is_some_and(|scheme| scheme != "file")
-        && place.split('/').next().unwrap_or_default().rsplit_once('@').is_some_and(|(user, _)| user.contains(':'));
+        && place
+            .split('/')
+            .next()
+            .unwrap_or_default()
+            .rsplit_once('@')
+            .is_some_and(|(user, _)| user.contains(':'));
     if is_secret {
         return Err("the address is kept in a file, so it may not contain a password; let Git keep it");
     }
@@ -194,12 +203,17 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let cwd = dir.path().canonicalize().unwrap();
         std::fs::create_dir(cwd.join("own")).unwrap();
-        let read = |text: &str| PackageSource::parse(text, &cwd).map(|source| (source.to_string(), source.name()));
+        let read =
+            |text: &str| PackageSource::parse(text, &cwd).map(|source| (source.to_string(), source.name()));
         for (text, whole, name) in [
             ("npm:pi-skills", "npm:pi-skills", "pi-skills"),
             ("npm:@scope/pi-skills@1.2.3-rc.1", "npm:@scope/pi-skills@1.2.3-rc.1", "@scope/pi-skills"),
             ("git:example.com/user/repo", "git:https://example.com/user/repo", "repo"),
-            ("git:example.com/user/repo.git@feature/x", "git:https://example.com/user/repo.git@feature/x", "repo"),
+            (
+                "git:example.com/user/repo.git@feature/x",
+                "git:https://example.com/user/repo.git@feature/x",
+                "repo",
+            ),
             ("https://example.com/user/repo@v1", "git:https://example.com/user/repo@v1", "repo"),
             ("git:git@example.com:user/repo@v1", "git:git@example.com:user/repo@v1", "repo"),
             ("ssh://git@example.com/user/repo", "git:ssh://git@example.com/user/repo", "repo"),

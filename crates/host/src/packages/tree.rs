@@ -161,7 +161,8 @@ impl TreeWriter {
             std::fs::DirBuilder::new().recursive(true).mode(0o700).create(parent).map_err(failed)?;
         }
         let mode = if mode & 0o111 != 0 { 0o700 } else { 0o600 };
-        let mut file = File::options().write(true).create_new(true).mode(mode).open(&target).map_err(failed)?;
+        let mut file =
+            File::options().write(true).create_new(true).mode(mode).open(&target).map_err(failed)?;
         let room = MOST_FILE_BYTES.min(MOST_BYTES - self.bytes);
         let count = std::io::copy(&mut content.take(room + 1), &mut file).map_err(failed)?;
         if count > room {
@@ -220,7 +221,10 @@ fn checked(path: &str) -> Result<(), String> {
         return Err(format!("the path `{}` in it is not valid", shown()));
     }
     if path.len() > MOST_PATH || names.len() > MOST_DEPTH || names.iter().any(|name| name.len() > 255) {
-        return Err(format!("the path `{}` in it is longer than {MOST_PATH} bytes or {MOST_DEPTH} names", shown()));
+        return Err(format!(
+            "the path `{}` in it is longer than {MOST_PATH} bytes or {MOST_DEPTH} names",
+            shown()
+        ));
     }
     Ok(())
 }

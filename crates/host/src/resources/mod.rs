@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub use agent::AgentFile;
+pub(crate) use expand::command_words;
 pub use listing::SKILLS_BUDGET;
 pub(crate) use listing::SkillsSource;
 pub(crate) use nested::NestedRules;
@@ -126,8 +127,8 @@ pub fn all_resources(home: &Home, project: Option<&ProjectResources>) -> Resourc
 /// # Errors
 /// [`FailureKind::Asks`](crate::FailureKind::Asks) where that has to be answered first.
 pub(crate) fn of_session(home: &Home, request: &OpenRequest, cwd: &Path) -> Result<ResourceSet, Failure> {
-    let project = project_resources(home, cwd)
-        .filter(|project| !project.set.is_empty() || !request.no_context_files);
+    let project =
+        project_resources(home, cwd).filter(|project| !project.set.is_empty() || !request.no_context_files);
     let is_used = match &project {
         Some(project) => project.is_used(home, request)?,
         None => false,

@@ -33,7 +33,9 @@ pub fn package_resources(name: &str, root: &Path, content: &PackageContent) -> R
                 skill.notes.extend(hidden(&file));
                 set.skills.push(skill);
             }
-            Err(why) => set.problems.push(format!("the skill {path} of the package {name} is not used: {why}")),
+            Err(why) => {
+                set.problems.push(format!("the skill {path} of the package {name} is not used: {why}"))
+            }
         }
     }
     for template in &content.templates {
@@ -82,4 +84,3 @@ pub(super) fn of_packages(home: &Home) -> ResourceSet {
         set.with(package_resources(&package.name, &package.root, &package.content))
     })
 }
-

@@ -140,7 +140,12 @@ pub(super) fn templates_in(place: &Place, problems: &mut Vec<String>) -> Vec<Tem
     templates
 }
 
-pub(super) fn template_of(name: String, text: &str, origin: TemplateOrigin, dollars: bool) -> Result<Template, String> {
+pub(super) fn template_of(
+    name: String,
+    text: &str,
+    origin: TemplateOrigin,
+    dollars: bool,
+) -> Result<Template, String> {
     let (front, body) = split(text).map_err(|error| error.to_string())?;
     let first =
         body.lines().map(|line| line.trim().trim_start_matches('#').trim()).find(|line| !line.is_empty());

@@ -72,7 +72,9 @@ impl ProjectResources {
     pub(super) fn is_refused(&self, home: &Home) -> bool {
         let Ok(project) = Record::in_home(&home.dir, &self.root).project() else { return false };
         project.entries.iter().any(|entry| match &entry.what {
-            PermissionItem::Resources { path, used, .. } => !used && Some(path.as_str()) == self.root.to_str(),
+            PermissionItem::Resources { path, used, .. } => {
+                !used && Some(path.as_str()) == self.root.to_str()
+            }
             _ => false,
         })
     }

@@ -75,7 +75,10 @@ async fn follow(
             return Err(wrong(&shown, "a server elsewhere sends on to this machine"));
         }
         if url.scheme() != "https" && !(url.scheme() == "http" && is_here) {
-            return Err(wrong(&shown, "anybody on the way could change it; use an address that begins with https://"));
+            return Err(wrong(
+                &shown,
+                "anybody on the way could change it; use an address that begins with https://",
+            ));
         }
         let server = |problem: String| DownloadError::Server { address: shown.clone(), problem };
         let client = client(&url, LocalRoute::Direct).map_err(|error| server(error.to_string()))?;
@@ -108,7 +111,10 @@ async fn follow(
         }
         return Ok(body);
     }
-    Err(DownloadError::Server { address: quote(address), problem: format!("it redirects more than {REDIRECTS} times") })
+    Err(DownloadError::Server {
+        address: quote(address),
+        problem: format!("it redirects more than {REDIRECTS} times"),
+    })
 }
 
 /// An address without what may be secret in it.
