@@ -5,7 +5,7 @@ use std::sync::Arc;
 use quipu::Tool;
 use quipu_protocol::{Epoch, Model};
 use quipu_providers::{CallOptions, SearchSupport, WebSearch, is_trained_on_patches, search_support};
-use quipu_tools::{ApplyPatch, BackgroundTool, Find, Grep, Ls};
+use quipu_tools::{ApplyPatch, Find, Grep, Ls};
 
 /// Whether models get `apply_patch` in the place of `edit` and `write`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -69,7 +69,6 @@ pub(crate) fn with_listed_tools(tools: &mut Vec<Arc<dyn Tool>>, names: Option<&[
     let is_listed = |name: &str| names.iter().any(|listed| listed == name);
     tools.retain(|tool| match tool.spec().name.as_str() {
         ApplyPatch::NAME => is_listed("edit") || is_listed("write"),
-        BackgroundTool::NAME => is_listed("bash"),
         name => !LISTED_TOOLS.contains(&name) || is_listed(name),
     });
     let more: [(&str, Arc<dyn Tool>); 3] =

@@ -303,7 +303,7 @@ impl Writer {
             self.is_full |= self.out.len() > MOST;
             return;
         }
-                let mut is_first = true;
+        let mut is_first = true;
         for word in text.split(|c: char| c.is_ascii_whitespace()) {
             self.is_spaced |= !is_first;
             is_first = false;
