@@ -11,6 +11,7 @@ mod help;
 mod import;
 mod model;
 mod permissions;
+mod run_mode;
 mod travel;
 
 pub(crate) use auth::{AuthAction, AuthArgs, LoginArgs};
@@ -18,6 +19,7 @@ pub(crate) use help::{END_OF_ALL, HelpArgs};
 pub(crate) use import::ImportArgs;
 pub(crate) use model::ModelArgs;
 pub(crate) use permissions::{EffectArg, PermissionsAction, PermissionsArgs};
+pub(crate) use run_mode::RunModeArg;
 pub(crate) use travel::*;
 
 /// A coding agent whose every step is a node in a graph that is never rewritten.
@@ -85,6 +87,14 @@ pub(crate) struct Task {
     pub(crate) store: StoreArg,
     #[command(flatten)]
     pub(crate) model: ModelArgs,
+    /// Let the model search the web at its provider, for this run. What it looks for leaves this machine, and no
+    /// search is asked.
+    #[arg(long)]
+    pub(crate) web_search: bool,
+    /// With `-p`: the last answer is one JSON value that fits the JSON Schema in this file, and stdout holds nothing else.
+    /// An answer that does not fit is asked for again, at most twice.
+    #[arg(long, value_name = "FILE", requires = "print", conflicts_with_all = ["replay", "stream"])]
+    pub(crate) output_schema: Option<PathBuf>,
     /// End the run after N turns (model calls).
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_turns: Option<u32>,
@@ -119,9 +129,12 @@ pub(crate) struct Task {
 #[derive(Debug, Args, Clone, Default)]
 pub(crate) struct PermissionFlags {
     /// When to ask: for every command and change; for what leaves the workspace (the default); never. Remembered
-    /// for this directory.
-    #[arg(long, value_enum, value_name = "MODE")]
-    pub(crate) permissions: Option<ModeArg>,
+    /// for this directory. `plan` is --plan.
+    #[arg(long, value_enum, value_name = "MODE", alias = "permission-mode")]
+    pub(crate) permissions: Option<RunModeArg>,
+    /// Plan mode: the session only reads until a person accepts a plan. With `-p` the plan is the answer.
+    #[arg(long)]
+    pub(crate) plan: bool,
     /// Let tools work in this directory too. Remembered for the current directory. Repeatable.
     #[arg(long, value_name = "DIR")]
     pub(crate) add_dir: Vec<PathBuf>,
@@ -261,8 +274,12 @@ pub(crate) enum Cmd {
     Config(crate::config::ConfigArgs),
     /// List, add, remove and test MCP servers, whose tools sessions use.
     Mcp(crate::mcp::McpArgs),
+    /// List the sub-agents that the model can send, and what of their files has no effect.
+    Agents(crate::agents::AgentsArgs),
     /// List skills, templates and rules files: where they lie, what they cost, which are not used.
     Skills(crate::skills::SkillsArgs),
+    /// List, add, update and remove packages of skills and templates.
+    Packages(crate::packages::PackagesArgs),
     /// Check this installation: files, store, shell, credentials.
     Doctor(DoctorArgs),
     /// Hash JSON values as the graph does, for programs that write to a store.

@@ -32,7 +32,7 @@ pub(crate) async fn run(args: &AuthArgs) -> Result<(), Failure> {
         }
         Some(AuthAction::Login(login)) => crate::login::run(&home, login).await,
         Some(AuthAction::Use { agent, provider, yes }) => {
-            crate::login::use_agent(&home, agent, provider.as_deref(), *yes)
+            crate::login::use_agent(&home, agent, provider.as_deref(), *yes).await
         }
         Some(AuthAction::Remove { provider }) => {
             let file = AuthFile::new(&home.dir);
@@ -129,7 +129,7 @@ fn login_words(login: &StoredLogin) -> String {
 
 fn set(home: &Home, provider: &str, name: Option<&str>, place: KeyPlace) -> Result<(), Failure> {
     let settings = home.settings();
-    if !settings.providers().contains(&provider) {
+    if !settings.providers().contains(&provider) && !quipu_host::needs_search_key(provider) {
         let near = nearest(provider, settings.providers().into_iter().map(str::to_owned));
         let near =
             near.first().map_or(String::new(), |near| format!("; did you mean `{}`?", printable(near)));

@@ -73,7 +73,11 @@ enum ConfigAction {
         project: bool,
     },
     /// Show what this project brings along (settings, skills, templates, rules) and accept it in its current form.
-    Trust,
+    Trust {
+        /// Use nothing of the project's skills, templates and rules, `AGENTS.md` included.
+        #[arg(long)]
+        refuse: bool,
+    },
 }
 
 /// `quipu config`.
@@ -92,7 +96,8 @@ pub(crate) async fn run(args: &ConfigArgs) -> Result<(), Failure> {
             tell(&home, &kept)
         }
         Some(ConfigAction::Edit { project }) => edit(&home, *project).await,
-        Some(ConfigAction::Trust) => trust(&home),
+        Some(ConfigAction::Trust { refuse: false }) => trust(&home),
+        Some(ConfigAction::Trust { refuse: true }) => refuse(&home),
     }
 }
 
@@ -320,6 +325,21 @@ fn trust(home: &Home) -> Result<(), Failure> {
     if has_settings || !(has_servers || has_resources) {
         trust_settings(home, &cwd)?;
     }
+    Ok(())
+}
+
+/// Uses nothing of what the project says to agents.
+fn refuse(home: &Home) -> Result<(), Failure> {
+    let cwd = current_dir()?;
+    let Some(resources) = quipu_host::resources::project_resources(home, &cwd) else {
+        note("this project has no skills, templates and rules");
+        return Ok(());
+    };
+    quipu_host::resources::refuse_resources(home, &resources)?;
+    note(format!(
+        "nothing of the skills, templates and rules of {} is used from now on; `quipu config trust` accepts them",
+        resources.root.display()
+    ));
     Ok(())
 }
 

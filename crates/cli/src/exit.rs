@@ -18,6 +18,7 @@ pub(crate) enum Exit {
     ReplayMismatch = 6,
     Asked = 7,
     Denied = 8,
+    Output = 9,
     Hangup = 129,
     Interrupted = 130,
     Terminated = 143,
@@ -108,6 +109,9 @@ pub(crate) fn advised(message: &str, advice: Option<&Advice>) -> String {
         }
         Advice::LogIn(provider) => {
             return format!("{message}: log in with `quipu auth login {provider}`");
+        }
+        Advice::UseLogin(agent) => {
+            return format!("{message}: use the login of another program with `quipu auth use {agent}`");
         }
         Advice::SetKeyOrLogIn(provider) => {
             return format!(

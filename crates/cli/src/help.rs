@@ -11,7 +11,7 @@ use crate::print::printable;
 /// Commands under their headings, as `quipu --help` has them.
 const GROUPS: [(&str, &[&str]); 7] = [
     ("Try it", &["demo"]),
-    ("Set up", &["auth", "config", "doctor", "import", "mcp", "models", "permissions", "skills"]),
+    ("Set up", &["agents", "auth", "config", "doctor", "import", "mcp", "models", "permissions", "skills"]),
     ("Find", &["sessions", "search", "log", "files", "usage", "show", "tree", "open", "context"]),
     ("Explain", &["blame", "life", "trace", "recall", "diff"]),
     ("Go back", &["fork", "branch", "undo", "redo", "tobe", "merge", "clone", "compact"]),

@@ -1,5 +1,6 @@
 //! The `quipu` command: arguments, wiring, exit codes. What a session does is the engine's business.
 
+mod agents;
 mod args;
 mod ask;
 mod auth;
@@ -37,11 +38,14 @@ mod merge;
 mod meters;
 mod models;
 mod open;
+mod output_schema;
+mod packages;
 mod pager;
 #[cfg(test)]
 mod pages;
 mod permissions;
 mod pick;
+mod planning;
 mod print;
 mod recall;
 mod restore_files;
@@ -174,7 +178,9 @@ pub(crate) async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Permissions(args)) => permissions::run(args),
         Some(Cmd::Config(args)) => config::run(args).await,
         Some(Cmd::Mcp(args)) => mcp::run(args).await,
+        Some(Cmd::Agents(args)) => agents::run(args),
         Some(Cmd::Skills(args)) => skills::run(args),
+        Some(Cmd::Packages(args)) => packages::run(args).await,
         Some(Cmd::Doctor(args)) => doctor::run(args).await,
         Some(Cmd::Hash(args)) => hash::run(args),
         Some(Cmd::Import(args)) => import::run(args).await,

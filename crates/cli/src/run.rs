@@ -1,5 +1,6 @@
 //! Running tasks: events to stdout and stderr, signals to the session, the outcome to an exit code.
 
+use std::collections::VecDeque;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use crate::args::{Mode, Task};
 use crate::ask::{Asker, LineAsker};
 use crate::exit::{Exit, Failure};
 use crate::home::home;
+use crate::output_schema::{AnswerVerdict, StructuredOutput};
 use crate::print::{Paint, Progress, dollars, iso, note, note_in, one_line, printable, took};
 use quipu_host::Budget;
 use quipu_host::{StartedSession, current_dir, now};
@@ -48,6 +50,7 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
             "--stream is for text; `--mode json` already has every piece of an answer",
         ));
     }
+    let output = task.output_schema.as_deref().map(StructuredOutput::read).transpose()?;
     let mut home = home(&task.store)?;
     if task.no_session {
         home = home.without_outputs();
@@ -98,14 +101,22 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
         store: store.and_then(|path| Some((file_number(&path)?, path))),
         open: Some(open),
     };
+    if let (Some(output), Some(Some(last))) = (&output, prompts.last_mut()) {
+        last.content.push(Content::text(output.instruction()));
+    }
     let mut front = Front::new(task.mode, &session, &cwd)?;
     match &mut front {
         Front::Text(text) => {
             text.asker = Asker::new();
             text.streams = task.stream;
+            text.output = output;
         }
-        Front::Json(json) if task.ask_on_stdin => json.asker = Some(LineAsker::new(ask_deadline)?),
-        Front::Json(_) => {}
+        Front::Json(json) => {
+            json.output = output;
+            if task.ask_on_stdin {
+                json.asker = Some(LineAsker::new(ask_deadline)?);
+            }
+        }
     }
     for notice in notices {
         front.opened_with(&session, notice)?;
@@ -180,7 +191,8 @@ pub(crate) async fn run_prompts(
     let (_, mut events) = listening.map_err(refused)?;
     let mut signals = Signals::new()?;
     let mut result = Ok(());
-    for prompt in prompts {
+    let mut prompts = VecDeque::from(prompts);
+    while let Some(prompt) = prompts.pop_front() {
         let sent = match prompt {
             Some(input) => session.prompt(input).await,
             None => session.send(quipu_protocol::Command::Continue).await,
@@ -228,11 +240,26 @@ pub(crate) async fn run_prompts(
             }
         }
         result = signals.failure().map_or_else(|| finished(&outcome, hints), Err);
+        if result.is_ok() && prompts.is_empty() {
+            match front.check_output() {
+                Ok(again) => prompts.extend(again.map(Some)),
+                Err(failure) => result = Err(failure),
+            }
+        }
         if result.is_err() {
             break;
         }
     }
     session.shutdown().await;
+    // What still ran in the background ended with the session.
+    while let Some(envelope) = events.next().await {
+        if let Event::BackgroundEnded { .. } = &envelope.event
+            && let Err(error) = front.show(&envelope)
+            && result.is_ok()
+        {
+            result = Err(error.into());
+        }
+    }
     if let (Ok(()), Err(error)) = (&result, front.finish()) {
         return Err(error);
     }
@@ -338,6 +365,8 @@ pub(crate) enum Front {
 pub(crate) struct Json {
     events: JsonEvents,
     asker: Option<LineAsker>,
+    /// The form of the last answer.
+    output: Option<StructuredOutput>,
 }
 
 /// Text to stdout, the rest to stderr.
@@ -355,6 +384,8 @@ pub(crate) struct Text {
     open: bool,
     wrote: bool,
     asker: Option<Asker>,
+    /// The form of the last answer, which alone is written then.
+    output: Option<StructuredOutput>,
 }
 
 impl Front {
@@ -366,8 +397,15 @@ impl Front {
                 let events =
                     JsonEvents::new(SessionHeader { id, timestamp: iso(now()), cwd: cwd.to_owned() });
                 write_line(&events.header_line())?;
-                Ok(Self::Json(Box::new(Json { events, asker: None })))
+                Ok(Self::Json(Box::new(Json { events, asker: None, output: None })))
             }
+        }
+    }
+
+    fn output(&mut self) -> Option<&mut StructuredOutput> {
+        match self {
+            Self::Text(text) => text.output.as_mut(),
+            Self::Json(json) => json.output.as_mut(),
         }
     }
 
@@ -406,6 +444,11 @@ impl Front {
         if let Event::Ui { ui: Ui::Notice { notice } } = &envelope.event {
             tell(notice);
         }
+        if let (Event::MessageEnded { message, ending: Ending::Committed(_), .. }, Some(output)) =
+            (&envelope.event, self.output())
+        {
+            output.observe(message);
+        }
         match self {
             Self::Json(json) => {
                 for line in json.events.fold(envelope) {
@@ -422,6 +465,21 @@ impl Front {
             }
             Self::Text(text) => text.show(&envelope.event),
         }
+    }
+
+    /// Judges the last answer where it has to have a form, and writes it where it has; else what the model is asked next.
+    fn check_output(&mut self) -> Result<Option<UserInput>, Failure> {
+        let Some(output) = self.output() else { return Ok(None) };
+        match output.check()? {
+            AnswerVerdict::Again(prompt) => return Ok(Some(prompt)),
+            AnswerVerdict::Fits(text, value) => match self {
+                Self::Text(_) => write_line(&text)?,
+                Self::Json(_) => {
+                    write_line(&serde_json::json!({ "type": "quipu_output", "output": value }).to_string())?;
+                }
+            },
+        }
+        Ok(None)
     }
 
     fn finish(&mut self) -> Result<(), Failure> {
@@ -458,7 +516,7 @@ impl Text {
                 if let Message::Assistant(answer) = &**message {
                     // One that failed is asked for again, or ends the run with what went wrong. One that is whole and could
                     // not be stored stands nowhere else.
-                    if answer.stop_reason != StopReason::Error && !self.streams {
+                    if answer.stop_reason != StopReason::Error && !self.streams && self.output.is_none() {
                         for text in answer.content.iter().filter_map(Content::as_text) {
                             self.write(text)?;
                         }
@@ -476,6 +534,15 @@ impl Text {
             Event::ToolStarted { name, args, .. } => {
                 self.close()?;
                 note_in(Paint::dim, format!("• {name} {}", one_line(&brief(name, args), 100)));
+                Ok(())
+            }
+            Event::ToolEnded { result, .. } if let Some(plan) = crate::planning::unanswered(result) => {
+                self.write(&plan)?;
+                self.close()
+            }
+            Event::Ui { ui: Ui::Widget { key, lines } } if key == quipu::TODO_WIDGET => {
+                self.close()?;
+                lines.iter().for_each(|line| note_in(Paint::dim, format!("  {line}")));
                 Ok(())
             }
             Event::ToolEnded { result, .. } if result.is_error => {
@@ -567,6 +634,16 @@ impl Text {
                 }
                 Ok(())
             }
+            Event::BackgroundStarted { id, command } => {
+                self.close()?;
+                note_in(Paint::dim, format!("• background {id}: {}", one_line(command, 100)));
+                Ok(())
+            }
+            Event::BackgroundEnded { id, command, end } => {
+                self.close()?;
+                note_in(Paint::dim, format!("• background {id} {end}: {}", one_line(command, 100)));
+                Ok(())
+            }
             Event::PermissionsChanged { mode } => {
                 self.close()?;
                 note_in(Paint::dim, format!("• permissions are now `{mode}`"));
@@ -650,7 +727,8 @@ fn brief(tool: &str, args: &quipu_protocol::Json) -> String {
         return quipu_host::files_of_patch(args.get()).join(", ");
     }
     let value = args.value();
-    let main = ["command", "path"].iter().find_map(|name| value.get(name)?.as_str());
+    let main =
+        ["command", "url", "query", "pattern", "path"].iter().find_map(|name| value.get(name)?.as_str());
     main.map_or_else(|| args.to_string(), str::to_owned)
 }
 

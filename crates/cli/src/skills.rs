@@ -4,9 +4,7 @@ use std::io::Write as _;
 
 use clap::Args;
 use quipu_host::Home;
-use quipu_host::resources::{
-    ResourceSet, all_resources, found_rules, project_decision, project_resources, skills_bytes,
-};
+use quipu_host::resources::{ResourceSet, TemplateOrigin, found_rules, resources_in, skills_bytes};
 use quipu_protocol::Trust;
 use serde_json::{Value, json};
 
@@ -30,7 +28,7 @@ pub(crate) struct SkillsArgs {
 struct Row {
     kind: &'static str,
     name: String,
-    scope: &'static str,
+    scope: String,
     path: String,
     bytes: u64,
     detail: String,
@@ -42,16 +40,15 @@ struct Row {
 pub(crate) fn run(args: &SkillsArgs) -> Result<(), Failure> {
     let home = home(&StoreArg::default())?;
     let cwd = current_dir()?;
-    let project = project_resources(&home, &cwd);
-    let decision = project.as_ref().and_then(|project| project_decision(&home, project));
-    let used = project.as_ref().filter(|_| decision == Some(true));
-    let set = all_resources(&home, used);
+    let (set, unused) = resources_in(&home, &cwd);
     let (mut rows, mut problems) = rules_rows(&home, &cwd, &set);
     problems.extend(set.problems.iter().cloned());
     rows.extend(rows_of(&set, true));
-    let unused = project.as_ref().filter(|_| decision != Some(true));
-    if let Some(project) = unused {
+    if let Some(project) = &unused {
         rows.extend(rows_of(&project.set, false));
+        if set.leaves_project {
+            rows.extend(project.open_rules.iter().map(|path| unused_rules(path, String::new())));
+        }
         problems.extend(project.set.problems.iter().cloned());
     }
     let mut out = std::io::BufWriter::new(crate::console::stdout());
@@ -62,7 +59,7 @@ pub(crate) fn run(args: &SkillsArgs) -> Result<(), Failure> {
             continue;
         }
         let name = format!("{:<28}", one_line(&row.name, 60));
-        let scope = if row.used { row.scope.to_owned() } else { format!("{}, not used", row.scope) };
+        let scope = if row.used { row.scope.clone() } else { format!("{}, not used", row.scope) };
         let what = format!("{:<8}  {}  {:>7}  {scope}", row.kind, paint.bold(&name), row.bytes);
         writeln!(out, "{what}")?;
         for text in [row.detail.as_str(), row.path.as_str()].into_iter().filter(|text| !text.is_empty()) {
@@ -83,20 +80,23 @@ pub(crate) fn run(args: &SkillsArgs) -> Result<(), Failure> {
             bytes.div_ceil(TOKEN)
         ));
     }
-    if let Some(project) = unused {
-        note(format!(
-            "What {} brings along is not used; `quipu config trust` shows it and accepts it.",
-            project.root.display()
-        ));
+    if let Some(project) = &unused {
+        let root = project.root.display();
+        let not_used = match (project.set.is_empty(), set.leaves_project) {
+            (_, true) => format!("What {root} brings along is not used"),
+            (false, false) => format!("What {root} brings along beside AGENTS.md is not used"),
+            (true, false) => {
+                format!("AGENTS.md of {root} is read, although you have not accepted the project")
+            }
+        };
+        note(format!("{not_used}; `quipu config trust` shows it and accepts it."));
     }
     Ok(())
 }
 
 /// What a new session in a directory has, in one line; `None` where that is nothing but our own.
 pub(crate) fn summary(home: &Home, cwd: &std::path::Path, with_rules: bool) -> Option<String> {
-    let project = project_resources(home, cwd);
-    let used = project.as_ref().filter(|project| project_decision(home, project) == Some(true));
-    let set = all_resources(home, used);
+    let set = resources_in(home, cwd).0;
     let mut parts = Vec::new();
     let rules = if with_rules { found_rules(home, cwd, &set).0 } else { Vec::new() };
     if !rules.is_empty() {
@@ -134,7 +134,7 @@ fn rules_rows(home: &Home, cwd: &std::path::Path, set: &ResourceSet) -> (Vec<Row
     let row = |one: &quipu::Rules| Row {
         kind: "rules",
         name: one.path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
-        scope: if one.trust == Trust::Owner { "user" } else { "project" },
+        scope: if one.trust == Trust::Owner { "user" } else { "project" }.to_owned(),
         path: one.path.display().to_string(),
         bytes: one.text.len() as u64,
         detail: String::new(),
@@ -148,41 +148,63 @@ fn rules_rows(home: &Home, cwd: &std::path::Path, set: &ResourceSet) -> (Vec<Row
 fn rows_of(set: &ResourceSet, used: bool) -> Vec<Row> {
     let mut rows = Vec::new();
     if !used {
-        rows.extend(set.rules.iter().map(|path| Row {
-            kind: "rules",
-            name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
-            scope: "project",
-            path: path.display().to_string(),
-            bytes: std::fs::metadata(path).map_or(0, |found| found.len()),
-            detail: String::new(),
-            notes: Vec::new(),
-            used,
-            more: json!({}),
-        }));
+        rows.extend(set.rules.iter().map(|path| unused_rules(path, String::new())));
     }
+    rows.extend(set.path_rules.iter().map(|rules| Row {
+        scope: rules.scope.word().to_owned(),
+        used,
+        ..unused_rules(&rules.path, format!("for {}", rules.patterns.join(", ")))
+    }));
     rows.extend(set.skills.iter().map(|skill| Row {
         kind: "skill",
         name: skill.name.clone(),
-        scope: skill.scope.word(),
+        scope: in_package(skill.scope.word(), skill.package.as_deref()),
         path: skill.path.display().to_string(),
         bytes: skill.bytes(),
         detail: skill.description.clone(),
         notes: skill.notes.clone(),
         used,
-        more: json!({ "forModel": skill.for_model, "forPerson": skill.for_person }),
+        more: json!({ "forModel": skill.for_model, "forPerson": skill.for_person, "package": skill.package }),
     }));
     rows.extend(set.templates.iter().map(|template| Row {
         kind: "template",
         name: format!("/{}", template.name),
-        scope: template.origin.word(),
+        scope: in_package(template.origin.word(), package_of(&template.origin)),
         path: template.origin.path().map_or(String::new(), |path| path.display().to_string()),
         bytes: template.bytes(),
         detail: format!("{} {}", template.hint, template.description).trim_start().to_owned(),
         notes: template.notes.clone(),
         used,
-        more: json!({ "hasCommands": template.has_commands }),
+        more: json!({ "hasCommands": template.has_commands, "package": package_of(&template.origin) }),
     }));
     rows
+}
+
+/// A file of rules that is not in the prompt.
+fn unused_rules(path: &std::path::Path, detail: String) -> Row {
+    Row {
+        kind: "rules",
+        name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        scope: "project".to_owned(),
+        path: path.display().to_string(),
+        bytes: std::fs::metadata(path).map_or(0, |found| found.len()),
+        detail,
+        notes: Vec::new(),
+        used: false,
+        more: json!({}),
+    }
+}
+
+/// Whose something is, and of which package.
+fn in_package(scope: &str, package: Option<&str>) -> String {
+    package.map_or_else(|| scope.to_owned(), |name| format!("{scope} {name}"))
+}
+
+fn package_of(origin: &TemplateOrigin) -> Option<&str> {
+    match origin {
+        TemplateOrigin::File { package, .. } => package.as_deref(),
+        TemplateOrigin::BuiltIn(_) => None,
+    }
 }
 
 impl Row {
@@ -190,7 +212,7 @@ impl Row {
         let mut object = json!({
             "kind": self.kind,
             "name": self.name,
-            "scope": self.scope,
+            "scope": self.scope.split(' ').next(),
             "path": (!self.path.is_empty()).then_some(&self.path),
             "bytes": self.bytes,
             "description": self.detail,

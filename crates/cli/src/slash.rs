@@ -1,6 +1,7 @@
 //! Commands with a slash in tasks without the terminal.
 
 use std::io::Write as _;
+use std::time::Duration;
 
 use quipu::Session;
 use quipu_host::{CommandCall, Home};
@@ -8,6 +9,9 @@ use quipu_protocol::CommandValue;
 
 use crate::exit::Failure;
 use crate::print::printable;
+
+/// How long a command is waited for that a server is about to add.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The messages of a task, of which those that begin with a command are what it gives; `None` where none does.
 ///
@@ -18,6 +22,11 @@ pub(crate) async fn expanded(
     session: &Session,
     messages: &[String],
 ) -> Result<Option<Vec<String>>, Failure> {
+    for message in messages {
+        if let Some(name) = message.strip_prefix('/').and_then(|line| line.split_whitespace().next()) {
+            home.commands().settled(name, PATIENCE).await;
+        }
+    }
     let known = home.commands().runnable();
     let mut expanded = Vec::with_capacity(messages.len());
     let mut is_changed = false;

@@ -132,6 +132,21 @@ impl Children {
         Self(Arc::new(Inner { engine, options, parent, depth, permits }))
     }
 
+    /// Sessions are begun with it.
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.0.engine
+    }
+
+    /// Those of the session that they are begun for.
+    pub(crate) fn options(&self) -> &SessionOptions {
+        &self.0.options
+    }
+
+    /// The level of that session.
+    pub(crate) fn depth(&self) -> u32 {
+        self.0.depth
+    }
+
     /// Whether they are those of a child session.
     pub(crate) fn is_of_child(&self) -> bool {
         self.0.depth > 0
@@ -266,6 +281,8 @@ impl Children {
             prune: Default::default(),
             history: Default::default(),
             travel: Default::default(),
+            // Its policy is the parent's, with the gate of plan mode.
+            planning: Default::default(),
             tool_sources: Vec::new(),
             context_sources: Vec::new(),
             fallbacks: Vec::new(),

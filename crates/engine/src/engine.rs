@@ -13,6 +13,8 @@ use quipu_tools::Tool;
 use quipu_workspace::ProcessRegistry;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::agents::AgentSettings;
+use crate::background::BackgroundWake;
 use crate::clock::{Clock, SystemClock};
 use crate::error::OpenError;
 use crate::files::FileSettings;
@@ -20,6 +22,7 @@ use crate::follower::Follower;
 use crate::hooks::Hook;
 use crate::models::Models;
 use crate::outputs::Outputs;
+use crate::planning::PlanningSettings;
 use crate::policies::ToolPolicy;
 use crate::policy::{AllowAll, Policy};
 use crate::published::{Heads, PublishSettings};
@@ -129,6 +132,11 @@ pub struct SessionOptions {
     /// Whether the model can look at the graph, and go to earlier points of its session. Off by default. A tool of `tools`
     /// with the name of one of ours takes its place.
     pub travel: TravelSettings,
+    /// Sub-agents that the model can send with the tool `task`; `None`, the default, for none. A session that began without
+    /// the tool keeps what it sends: it is not offered there. A tool of `tools` with its name takes its place.
+    pub agents: Option<Arc<AgentSettings>>,
+    /// Whether there is plan mode, and a to-do list of the model. Off by default.
+    pub planning: PlanningSettings,
     /// Models that the session may continue with instead of `model` while it is open; `None` for no others.
     pub models: Option<Arc<dyn Models>>,
     /// Models with which a run continues when its own cannot: `provider/model`, the first one to try in front. Found by
@@ -140,6 +148,8 @@ pub struct SessionOptions {
     pub tool_sources: Vec<Arc<dyn ToolSource>>,
     /// Give it sections of its system prompt, in this order.
     pub context_sources: Vec<Arc<dyn ContextSource>>,
+    /// What happens when a background command ended while the session is idle.
+    pub background: BackgroundWake,
     /// Gets every commit of the session.
     pub follower: Option<Arc<dyn Follower>>,
     /// How long a question waits for an answer before it counts as refused; ten minutes by default.
@@ -174,11 +184,14 @@ impl SessionOptions {
             history: HistorySettings::default(),
             files: FileSettings::default(),
             travel: TravelSettings::default(),
+            agents: None,
+            planning: PlanningSettings::default(),
             models: None,
             fallbacks: Vec::new(),
             hooks: Vec::new(),
             tool_sources: Vec::new(),
             context_sources: Vec::new(),
+            background: BackgroundWake::default(),
             follower: None,
             ask_deadline: Duration::from_secs(600),
             id: None,

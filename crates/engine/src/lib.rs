@@ -7,7 +7,10 @@
 //! This crate knows no vendor, no database and no front. Models come in as a [`Provider`], tools as a [`Tool`],
 //! permission as a [`Policy`].
 
+mod agent_policy;
+mod agents;
 mod arrival;
+mod background;
 mod bookmarks;
 mod calls;
 mod change;
@@ -33,6 +36,7 @@ mod outputs;
 mod own_tools;
 mod owner;
 mod permissions;
+mod planning;
 mod policies;
 mod policy;
 mod published;
@@ -52,12 +56,15 @@ mod sources;
 mod spans;
 mod stand;
 mod subscribe;
+mod task_tool;
 mod timeline;
 mod toolbox;
 mod travel;
 mod undo;
 
+pub use agents::{AGENT_PURPOSE, AgentDefinition, AgentLimits, AgentMode, AgentSettings, TASK_TOOL};
 pub use arrival::TRAVEL_TOOL;
+pub use background::{BackgroundInfo, BackgroundWake};
 pub use bookmarks::{BOOKMARK_LIMIT, Bookmark, BookmarkError};
 pub use calls::{seal_answer, seal_content};
 pub use change::ChangeError;
@@ -88,16 +95,17 @@ pub use opening::OpenedSession;
 pub use outputs::{KeptOutputs, Outputs};
 pub use owner::is_dead_owner;
 pub use permissions::{PermissionMode, PermissionRules, Permissions, TravelRule};
+pub use planning::PlanningSettings;
 pub use policies::{
     ConfinementRequest, ConfinementVerdict, Crossing, POLICY_TEXT, PolicyContext, PolicyEffect, PolicyError,
     PolicyQuestion, PolicyRecord, ToolPolicy, ToolRequest, ToolVerdict, TravelRequest, TravelVerdict,
 };
 pub use policy::{AllowAll, Decision, Grant, GrantError, Policy, Proposal};
 pub use published::PublishSettings;
-pub use quipu_machine::{AGENT, CompactionSettings, Limits, PolicyVersion, PruneSettings};
+pub use quipu_machine::{AGENT, CompactionSettings, Limits, PolicyVersion, PruneSettings, TODO_WIDGET};
 pub use quipu_protocol::{MergeSide, NAME_LIMIT, Refusal};
 pub use restore_files::{JumpWithFiles, RestoreFiles};
-pub use resume::{epoch_at, has_lost_prompt, last_epoch};
+pub use resume::{epoch_at, has_lost_prompt, last_credential, last_epoch};
 pub use rules_imports::mentioned_files;
 pub use runner::{
     BadRequest, CallAnswer, CallRequest, ChildAnswer, ChildRequest, ModelName, RUNNER_AT_ONCE, RUNNER_BUDGET,
@@ -108,7 +116,7 @@ pub use seal_key::seal_key;
 pub use semantic::{
     RANK_OFFSET, SemanticError, SemanticIndexReport, SemanticMatches, index_semantic, semantic_search,
 };
-pub use session::{MOST_FALLBACKS, Session};
+pub use session::{LiveAgent, MOST_FALLBACKS, Session};
 pub use sessions::ForkReport;
 pub use settings::{compaction_settings, prune_settings};
 pub use sources::{
@@ -132,10 +140,13 @@ pub use quipu_rules as rules;
 pub use quipu_seal::Sealer;
 pub use quipu_store as store;
 pub use quipu_tools::{
-    FunctionTool, Invocation, Preparation, Tool, ToolContext, ToolOutput, Touches, builtin, builtin_confined,
-    builtin_isolated,
+    BackgroundCommands, BackgroundError, BackgroundTool, Confinement, FunctionTool, Invocation, Preparation,
+    Tool, ToolContext, ToolOutput, Touches, builtin, builtin_confined, builtin_isolated,
+    builtin_with_background,
 };
-pub use quipu_transcript::{FileConflict, FilePlan, PlannedChange, SkippedFile};
+pub use quipu_transcript::{
+    FileConflict, FilePlan, PLAN_TOOL, PlanOutcome, PlannedChange, SkippedFile, SubmittedPlan, TODO_TOOL,
+};
 pub use quipu_workspace::{
     Access, AccessMode, Cache, CommandNeeds, Doors, Helpers, Launcher, Namespaces, Network, Reach, Sandbox,
     SandboxSupport, caches, run_launcher,

@@ -4,11 +4,16 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-use quipu_machine::{Draft, EpochReason, Limits, Machine, Prefix, QueuedInput, Start};
+use quipu_machine::{
+    Draft, EpochReason, Limits, Machine, Prefix, QueuedInput, Start, TODO_WIDGET, todo_lines,
+};
 use quipu_protocol::{Entry, Epoch, EpochContext, NodeId, Notice, SessionId, SessionStart, Snapshot};
 use quipu_store::{RefName, SessionQuery, SessionRow};
+use quipu_tools::Tool;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::agents::TASK_TOOL;
+use crate::background::{commands_after, left_behind};
 use crate::calls::Caller;
 use crate::calls::bodies::Bodies;
 use crate::calls::money::Purse;
@@ -24,14 +29,16 @@ use crate::identity::{Prompt, system_text};
 use crate::moves::SessionMover;
 use crate::own_tools::{TravelOptions, TravelSource};
 use crate::owner::{Lease, LeaseResult};
+use crate::planning::{PlanMode, with_planning};
 use crate::policies::{Policies, with_steps};
 use crate::resume::{Past, read_past, recover};
-use crate::runner::{Backend, Runner};
-use crate::session::{MOST_FALLBACKS, Parts, Session};
+use crate::runner::{Backend, RUNNER_DEPTH, Runner};
+use crate::session::{LiveAgents, MOST_FALLBACKS, Parts, Session};
 use crate::sources::{
     ContextSource, OpeningPrompt, SourceOptions, Sources, ToolSet, ToolSource, is_tool_name,
     recorded_sections,
 };
+use crate::task_tool::TaskTool;
 use crate::toolbox::{Toolbox, ToolboxParts};
 use crate::travel::{SessionView, Tobe};
 
@@ -58,6 +65,9 @@ struct SessionParts {
     notices: Vec<String>,
     /// Begins sessions for its hooks and sources, where it has any.
     children: Option<Children>,
+    /// Sends sub-agents, where the model may.
+    task: Option<Arc<TaskTool>>,
+    plan: Option<Arc<PlanMode>>,
 }
 
 impl Engine {
@@ -355,6 +365,7 @@ impl Engine {
         past: Option<&Past>,
         depth: u32,
     ) -> Result<SessionParts, OpenError> {
+        let (options, plan) = &with_planning(options.clone(), past, &self.sealer);
         let mut names = HashSet::new();
         for tool in &options.tools {
             let name = &tool.spec().name;
@@ -385,9 +396,13 @@ impl Engine {
             system_of_ours = crate::context::system_prompt(crate::SYSTEM_PROMPT, &[], &[], &options.cwd);
             system = system.or(Some(&system_of_ours));
         }
+        let task = task_tool(options, past, depth);
+        let mut tools = options.tools.clone();
+        tools.extend(task.iter().map(|task| task.clone() as Arc<dyn Tool>));
         let asks = !(options.hooks.is_empty()
             && options.tool_sources.is_empty()
-            && options.context_sources.is_empty());
+            && options.context_sources.is_empty()
+            && task.is_none());
         let children = asks.then(|| Children::new(self.clone(), options.clone(), Some(id.clone()), depth));
         let backend = children.clone().map(|children| Arc::new(children) as Arc<dyn Backend>);
         let mut context_sources = options.context_sources.clone();
@@ -398,7 +413,7 @@ impl Engine {
             cwd: options.cwd.clone(),
             standing: standing.clone(),
             model: &options.model,
-            tools: &options.tools,
+            tools: &tools,
             own,
             tool_sources: &options.tool_sources,
             context_sources: &context_sources,
@@ -407,9 +422,9 @@ impl Engine {
             system_end: options.system_end.as_deref(),
         };
         let (sources, OpeningPrompt { prompt, context, notices }) = Sources::open(wanted, past).await;
-        let toolbox = self.toolbox(options, sources.set(), standing, tobe, sections);
+        let toolbox = self.toolbox(options, sources.set(), standing, tobe, sections, past);
         let epoch = self.epoch(options, &sources, (&prompt, context), past);
-        Ok(SessionParts { toolbox, sources, epoch, prompt, notices, children })
+        Ok(SessionParts { toolbox, sources, epoch, prompt, notices, children, task, plan: plan.clone() })
     }
 
     /// What hooks say in the system prompt; where there are hooks, one more source gives it.
@@ -439,6 +454,7 @@ impl Engine {
         standing: SessionView,
         tobe: Option<Arc<Tobe>>,
         sections: Arc<HookSections>,
+        past: Option<&Past>,
     ) -> Toolbox {
         let parts = ToolboxParts {
             policy: with_steps(options.policy.clone(), &options.policies),
@@ -458,7 +474,8 @@ impl Engine {
             Hooks::new(options.hooks.clone(), sealer.clone(), cwd.clone(), standing.clone(), sections);
         let policies =
             Policies::new(&options.policies, options.policy.clone(), sealer, cwd, standing.clone());
-        Toolbox::new(tools, parts, standing, snapshotter, tobe, (hooks, policies))
+        let background = commands_after(past.into_iter().flat_map(|past| &past.messages).map(|one| &**one));
+        Toolbox::new(tools, parts, standing, snapshotter, tobe, (hooks, policies), background)
     }
 
     /// The epoch that the options ask for.
@@ -503,7 +520,7 @@ impl Engine {
         lease: Arc<Lease>,
         origin: SessionOrigin,
     ) -> Session {
-        let SessionParts { toolbox, sources, epoch, prompt, notices, children } = made;
+        let SessionParts { toolbox, sources, epoch, prompt, notices, children, task, plan } = made;
         let system_text: Arc<str> =
             prompt.system.as_ref().map_or_else(|| "".into(), |blob| system_text(blob).into());
         let mut committer = self.committer(&past, epoch.clone(), prompt);
@@ -535,7 +552,7 @@ impl Engine {
         let policy = toolbox.parts.policy.version();
         let (model, thinking) = (options.model.clone(), options.thinking);
         let queued = |items: &[QueuedInput]| items.iter().map(QueuedInput::queued).collect();
-        let snapshot = Snapshot {
+        let mut snapshot = Snapshot {
             name: past.name,
             head: past.head,
             permissions: policy.mode.clone().unwrap_or_default(),
@@ -543,6 +560,11 @@ impl Engine {
             follow_up: queued(&past.follow_up),
             ..Snapshot::new(session.clone(), cwd.clone(), model, thinking)
         };
+        let reminders = left_behind(past.messages.iter().map(|message| &**message), self.clock.now());
+        let todo = todo_lines(&past.messages);
+        if !todo.is_empty() {
+            snapshot.widgets.insert(TODO_WIDGET.into(), todo);
+        }
         let machine = Machine::new(Start {
             session,
             cwd,
@@ -561,6 +583,7 @@ impl Engine {
             steering: past.steering,
             follow_up: past.follow_up,
             pending_self_message: past.pending_self_message,
+            reminders,
             limits: options.limits,
             ask_deadline: options.ask_deadline,
             policy,
@@ -589,8 +612,24 @@ impl Engine {
             fallbacks: options.fallbacks.into_iter().take(MOST_FALLBACKS).collect(),
             origin,
             children,
+            task,
+            agents: LiveAgents::default(),
+            wake: options.background,
+            plan,
         })
     }
+}
+
+/// What sends sub-agents, where the options say so and the level allows it.
+fn task_tool(options: &SessionOptions, past: Option<&Past>, depth: u32) -> Option<Arc<TaskTool>> {
+    let settings = options.agents.clone()?;
+    let is_task = |name: &str| name == TASK_TOOL;
+    let is_taken = options.tools.iter().any(|tool| is_task(&tool.spec().name));
+    // It would change the beginning of every request of a session that was begun without it.
+    let had = past.map_or(&[][..], |past| &past.epoch.tools);
+    let began_without = !had.is_empty() && !had.iter().any(|spec| is_task(&spec.name));
+    let fits = depth < settings.limits.max_depth.min(RUNNER_DEPTH) && !is_taken && !began_without;
+    fits.then(|| Arc::new(TaskTool::new(settings)))
 }
 
 /// The first node of a session.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use quipu_protocol::Scope;
-use quipu_rules::{Effect, FileAccess, Rule, RuleSet, Verdict};
+use quipu_rules::{Effect, FileAccess, Host, Rule, RuleSet, Verdict};
 use quipu_tools::Touches;
 use quipu_workspace::{
     Access, AccessMode, AccessRules, Cache, CommandNeeds, FileKeys, HostRules, Namespaces, Network, Reach,
@@ -208,6 +208,20 @@ impl Permissions {
         bounds.isolated && bounds.confinement().is_some()
     }
 
+    /// What rules say of a host that a tool would reach. Denied where the session is kept off the network.
+    pub fn host(&self, host: &Host) -> Verdict {
+        let bounds = self.bounds();
+        if bounds.network == Network::Closed || bounds.unknown.is_some() {
+            return Verdict::Deny;
+        }
+        self.rules(&bounds).host(host).verdict
+    }
+
+    /// What rules say of a tool that has no command and no path.
+    pub fn tool(&self, name: &str) -> Verdict {
+        self.rules(&self.bounds()).tool(name).verdict
+    }
+
     /// Why commands are not confined although they should be; they are asked then.
     pub fn unconfined(&self) -> Option<String> {
         self.bounds().unconfined.clone()
@@ -235,7 +249,7 @@ impl Permissions {
             return false;
         }
         let may_last = |path: &Path| {
-            let reads = grant.tool == "read";
+            let reads = only_reads(&grant.tool);
             bounds.restores.reach(path, AccessMode::Read) != Reach::Secret
                 && (reads || !has_other_names(path))
         };
@@ -271,7 +285,7 @@ impl Permissions {
         if grant.tool == "bash" {
             return judged_command(&rules, &bounds.roots, &grant.subject).verdict;
         }
-        let access = if grant.tool == "read" { FileAccess::Read } else { FileAccess::Write };
+        let access = if only_reads(&grant.tool) { FileAccess::Read } else { FileAccess::Write };
         let paths: Vec<PathBuf> = grant.subject.lines().map(PathBuf::from).collect();
         let files = judged_files(&rules, &bounds.roots, &grant.tool, &paths, access).verdict;
         files.max(rules.tool(&grant.tool).verdict)
@@ -508,6 +522,11 @@ impl Bounds {
     }
 }
 
+/// Whether a built-in tool opens files only to read them.
+fn only_reads(tool: &str) -> bool {
+    matches!(tool, "read" | "grep" | "find" | "ls")
+}
+
 /// Before what a command wants beyond what it may do, in the line over it.
 const WANTS: &str = "# to ";
 
@@ -603,7 +622,9 @@ impl Policy for Permissions {
     }
 
     fn access(&self) -> Access {
-        self.bounds().access()
+        let bounds = self.bounds();
+        let RuleRoots { cwd, home } = bounds.roots.clone();
+        bounds.access().searching_by(self.rules(&bounds), cwd, home)
     }
 
     fn restores(&self) -> Option<Access> {

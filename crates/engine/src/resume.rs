@@ -6,13 +6,13 @@ use std::sync::Arc;
 use quipu_dag::{Blob, Verdict};
 use quipu_protocol::{
     AssistantMessage, BashExecutionMessage, BlobId, Body, CallId, CallRecord, Checkpoint, ChunkId,
-    Compaction, Content, Entry, Epoch, Message, NodeId, Notice, Provenance, RunId, SessionId, StepInfo,
+    Compaction, Content, Entry, Epoch, Json, Message, NodeId, Notice, Provenance, RunId, SessionId, StepInfo,
     StopReason, ToolCall, ToolResultMessage, UnixMs, UserMessage,
 };
 use quipu_seal::Sealer;
 use quipu_store::{
-    Commit, Durability, Graph, LineageEnd, Op, SessionRow, Step, StepCall, StepState, StoreError, decode_all,
-    decode_nodes,
+    Commit, Durability, Graph, LineageEnd, Op, RefName, SessionRow, Step, StepCall, StepState, StoreError,
+    decode_all, decode_nodes,
 };
 use quipu_transcript::{
     COMPACTION, ContextEdits, DecodedEntry, Measure, Prune, SettingChanges, context, counts, message_of,
@@ -20,12 +20,13 @@ use quipu_transcript::{
 };
 use serde::Deserialize;
 
+use crate::agents::TASK_TOOL;
 use crate::arrival::{TRAVEL_TOOL, awaited};
 use crate::commit::{Committer, KeptResult, SHELL};
 use crate::error::OpenError;
 use crate::files::{InterruptedCall, RecoveredChanges, after_a_crash, listing_of};
 use crate::identity::Prompt;
-use crate::runner::{LeftCall, left_calls};
+use crate::runner::{LeftCall, SAME_CALLS, agent_session, left_calls};
 use quipu_machine::{
     Calls, CommitError, Draft, Interventions, MEASURED, Plan, PlanOp, QueuedInput, failed_summary_json,
     step_of,
@@ -262,6 +263,23 @@ pub async fn has_lost_prompt(store: &dyn Graph, epoch: &Epoch) -> Result<bool, O
     Ok(!store.blobs(&named).await?.iter().all(|blob| blob.as_ref().is_some_and(is_as_named)))
 }
 
+/// The credential that the newest call of the session was made with, where its provider had several: the provider, and the
+/// identity. Looks at the last nodes only.
+///
+/// # Errors
+/// What the store says.
+pub async fn last_credential(store: &dyn Graph, head: NodeId) -> Result<Option<(String, String)>, OpenError> {
+    let mut nodes = match store.lineage(head, LineageEnd::Count(ANSWER_WITHIN[0])).await {
+        Err(StoreError::Missing { .. }) => return Ok(None),
+        nodes => nodes?,
+    };
+    nodes.retain(|node| node.record.role == "assistant");
+    let newest = nodes.split_off(nodes.len().saturating_sub(1));
+    let decoded = decode_nodes(store, &newest).await?;
+    let call = decoded.into_iter().next().and_then(|answer| answer.step.call);
+    Ok(call.and_then(|call| Some((call.provider, call.attempts.into_iter().next_back()?.credential?))))
+}
+
 /// The epoch that a node stands in.
 ///
 /// # Errors
@@ -414,7 +432,11 @@ pub(crate) async fn recover(
     for (slot, call) in std::mem::take(&mut past.open_calls) {
         let ours = |step: &&Step| Some(&step.run) == past.open_run.as_ref() && is_slot(&step.call, slot);
         let step = pending.steps.iter().find(ours);
-        drafts.push(result_draft(&call, step, now));
+        let mut draft = result_draft(&call, step, now);
+        if call.name == TASK_TOOL && !step.is_some_and(|step| step.state == StepState::Done) {
+            name_agent(store, id, past.open_run.as_ref(), &call, &mut draft).await?;
+        }
+        drafts.push(draft);
         open.push(step);
         if !step.is_some_and(|step| step.state == StepState::Done) {
             interrupted.push((call.name, call.id));
@@ -511,6 +533,37 @@ fn is_slot(call: &StepCall, slot: usize) -> bool {
 
 fn slot_of(key: &CallId) -> Option<usize> {
     key.as_str().rsplit_once('.')?.1.parse().ok()
+}
+
+/// Names the session of a sub-agent in the result of the call that sent it, where it began before the process ended.
+async fn name_agent(
+    store: &dyn Graph,
+    parent: &SessionId,
+    run: Option<&RunId>,
+    call: &ToolCall,
+    draft: &mut Draft,
+) -> Result<(), StoreError> {
+    let (mut found, Some(run)) = (None, run) else { return Ok(()) };
+    for nth in 0..SAME_CALLS {
+        let session = agent_session(parent, run, &call.id, nth);
+        if store.head(&RefName::session(&session)).await?.is_none() {
+            break;
+        }
+        found = Some(session);
+    }
+    let Entry::Message(Message::ToolResult(result)) = &*draft.entry else { return Ok(()) };
+    let text = match &found {
+        Some(session) => format!(
+            "Interrupted: the agent's process ended before this call had a result. The sub-agent was not continued; what it \
+             did is in its session. Check that before you repeat the call.\n\n[session {session}]"
+        ),
+        None => "Interrupted: the agent's process ended before the sub-agent began.".to_owned(),
+    };
+    let details =
+        found.map(|session| Json::from(&serde_json::json!({ "child": session, "outcome": "interrupted" })));
+    let result = ToolResultMessage { content: vec![Content::text(text)], details, ..result.clone() };
+    draft.entry = Arc::new(Entry::Message(Message::ToolResult(result)));
+    Ok(())
 }
 
 fn result_draft(call: &ToolCall, step: Option<&Step>, now: UnixMs) -> Draft {

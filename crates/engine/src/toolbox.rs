@@ -8,14 +8,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
-use quipu_protocol::{Content, Json, Notice, Provenance, RunId, ToolCall, ToolResultMessage, ToolSpec};
+use quipu_protocol::{
+    Content, Json, KillReason, Notice, Provenance, RunId, ToolCall, ToolResultMessage, ToolSpec,
+};
 use quipu_seal::Sealer;
 use quipu_store::StoreError;
-use quipu_tools::{Invocation, Preparation, Tool, ToolContext, ToolOutput, Touches};
+use quipu_tools::{
+    BackgroundCommands, BackgroundStatus, BackgroundTool, Invocation, Preparation, Tool, ToolContext,
+    ToolOutput, Touches,
+};
 use quipu_workspace::{Access, AccessMode, Approval, OutputPlace, ProcessRegistry, Reach};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use crate::background::BackgroundInfo;
 use crate::calls::{ContentSize, seal_content};
 use crate::clock::Clock;
 use crate::files::{CallBaseline, CallPlace, CommandChanges, FileSnapshotter};
@@ -91,6 +97,7 @@ pub(crate) struct Toolbox {
     pub(crate) hooks: Hooks,
     /// The chain of policies, where there are others than the permissions.
     pub(crate) policies: Option<Policies>,
+    pub(crate) background: BackgroundCommands,
     /// What hooks and policies did to the calls of the current batch.
     hooked: Mutex<HashMap<String, CallInterventions>>,
     /// The hook whose words the current answer is, where it is not the model's.
@@ -139,6 +146,7 @@ impl Toolbox {
         snapshotter: Option<FileSnapshotter>,
         tobe: Option<Arc<Tobe>>,
         (hooks, policies): (Hooks, Option<Policies>),
+        background: BackgroundCommands,
     ) -> Self {
         let (tools, retired) = (Mutex::new(Arc::new(tools)), Mutex::default());
         let snapshotter = snapshotter.map(Arc::new);
@@ -157,6 +165,7 @@ impl Toolbox {
             planned_jump,
             hooks,
             policies,
+            background,
             hooked,
             answered_by,
         }
@@ -206,6 +215,7 @@ impl Toolbox {
             sees_images: self.parts.sees_images.load(Ordering::Relaxed),
             access,
             sandbox: self.parts.policy.sandbox(),
+            background: self.find(BackgroundTool::NAME).map(|_| self.background.clone()),
         }
     }
 
@@ -607,9 +617,40 @@ impl Toolbox {
 
     /// The session ends.
     pub(crate) async fn close(&self) {
+        self.background.close().await;
         if let Some(snapshotter) = &self.snapshotter {
             snapshotter.close().await;
         }
+    }
+
+    /// A command goes on in the background.
+    pub(crate) fn background_begins(&self) {
+        if let Some(snapshotter) = &self.snapshotter {
+            snapshotter.background_begins();
+        }
+    }
+
+    /// A background command ended, and what it changed was asked for.
+    pub(crate) fn background_ends(&self) {
+        if let Some(snapshotter) = &self.snapshotter {
+            snapshotter.background_ends();
+        }
+    }
+
+    /// What changed since the last look while a command runs in the background.
+    pub(crate) async fn background_changes(&self) -> CommandChanges {
+        let Some(snapshotter) = &self.snapshotter else { return CommandChanges::default() };
+        let run = self.standing.get().and_then(|view| view.borrow().run.clone());
+        snapshotter.background_changes(run.unwrap_or_else(|| "background".into())).await
+    }
+
+    /// The background commands of the session, sealed.
+    pub(crate) fn background_list(&self) -> Vec<BackgroundInfo> {
+        let seal = |BackgroundStatus { id, command, took, end, .. }| {
+            let command = self.parts.sealer.seal(&command).into_owned();
+            BackgroundInfo { id, command, took, end }
+        };
+        self.background.list().into_iter().map(seal).collect()
     }
 
     /// Ends all that the calls of a run left running.
@@ -622,6 +663,7 @@ impl Toolbox {
                 tools.iter().for_each(|tool| tool.end_run(&of));
             }
         };
+        self.background.kill_all(KillReason::Move).await;
         let done = tokio::task::spawn_blocking(work).await;
         done.map_err(|_| KillError::StillRunning)
     }
@@ -658,6 +700,7 @@ impl Toolbox {
             noticed.note = WorkspaceNote::unknown(NOT_WATCHED);
         }
         let is_command = matches!(touches, Touches::Anything);
+        let is_background = call.name == BackgroundTool::NAME;
         let begun = match self.begin(place, call, touches, &cx.access, &people).await {
             Ok(begun) => begun,
             Err(error) => return ToolOutput::error(format!("{NOT_KEPT}: {error}")),
@@ -688,7 +731,10 @@ impl Toolbox {
             } else {
                 let (files, states) = snapshotter.after(place, begun, &cx.access).await;
                 CommandChanges { files, states, ..CommandChanges::default() }
+                    .with(snapshotter.background_changes(place.run.clone()).await)
             };
+        } else if is_background && let Some(snapshotter) = &self.snapshotter {
+            *noticed = snapshotter.background_changes(place.run.clone()).await;
         }
         output
     }

@@ -39,10 +39,11 @@ pub async fn keep_key(home: &Home, provider: &str, key: &str, unasked: bool) -> 
         return Err(Failure::request("invalid key: it must be one word of at most 16 KiB"));
     }
     let settings = home.settings().without_retries();
-    if !settings.providers().contains(&provider) {
+    let is_search = crate::needs_search_key(provider);
+    if !settings.providers().contains(&provider) && !is_search {
         return Err(Failure::request(format!("there is no provider `{provider}`")));
     }
-    let told = if unasked {
+    let told = if unasked || is_search {
         "The key was not tested.".to_owned()
     } else {
         let model = settings.default_of(provider);

@@ -7,6 +7,7 @@
 //! front words. What has to be asked before a session can be opened is a [`FailureKind::Asks`]: the front asks, adds the
 //! answer to the [`OpenRequest`] and opens again.
 
+mod background;
 mod bounded_file;
 mod budget;
 mod catalogue;
@@ -16,6 +17,7 @@ mod context;
 mod entry;
 pub mod export;
 mod failure;
+mod globs;
 mod helpers;
 pub mod holders;
 mod home;
@@ -38,8 +40,10 @@ mod offered_models;
 mod offered_tools;
 mod open;
 mod outputs;
+pub mod packages;
 mod permission_test;
 mod permissions;
+mod planning;
 mod prompt;
 mod request;
 pub mod resources;
@@ -54,10 +58,12 @@ pub mod settings;
 pub mod setup;
 mod sources;
 mod state_file;
+mod sub_agents;
 mod suggestions;
 mod text;
 mod tree;
 mod watch;
+mod web;
 
 pub use budget::{Budget, budget_of, spent_today};
 pub use catalogue::{KeptCatalogue, refresh_catalogue, remove_catalogue};
@@ -83,7 +89,7 @@ pub use offered_models::{
     CycleModel, LocalServer, LocalServers, ProviderItem, callable_models, cycled_models, key_providers,
     local_servers, sourced_models,
 };
-pub use offered_tools::PatchTool;
+pub use offered_tools::{LISTED_TOOLS, PatchTool};
 pub use open::{StartedSession, existing_session, find_session, open};
 pub use permission_test::{PermissionTest, TestedDecision, TestedPart, test_permission};
 pub use permissions::{
@@ -108,3 +114,4 @@ pub use suggestions::{
 };
 pub use text::{ago, dollars, files_of_patch, iso, one_line, one_line_with, title_of};
 pub use tree::{Reach, TreeKind, TreeRow, nodes_of, session_rows, tree_rows, unfolded_rows, user_messages};
+pub use web::{WebSettings, needs_search_key};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use quipu::Tool;
 use quipu_protocol::{Epoch, Model};
 use quipu_providers::{CallOptions, SearchSupport, WebSearch, is_trained_on_patches, search_support};
-use quipu_tools::ApplyPatch;
+use quipu_tools::{ApplyPatch, Find, Grep, Ls};
 
 /// Whether models get `apply_patch` in the place of `edit` and `write`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -58,6 +58,22 @@ pub(crate) fn with_patch_tool(
         tools.retain(|tool| !matches!(tool.spec().name.as_str(), "edit" | "write"));
         tools.push(Arc::new(ApplyPatch::new()));
     }
+}
+
+/// The tools that the setting `tools` can name. `edit` and `write` stand for `apply_patch` too.
+pub const LISTED_TOOLS: &[&str] = &["read", "bash", "edit", "write", "grep", "find", "ls", "web_fetch"];
+
+/// Leaves the built-in tools that a list names, and adds those that no session has by default.
+pub(crate) fn with_listed_tools(tools: &mut Vec<Arc<dyn Tool>>, names: Option<&[String]>) {
+    let Some(names) = names else { return };
+    let is_listed = |name: &str| names.iter().any(|listed| listed == name);
+    tools.retain(|tool| match tool.spec().name.as_str() {
+        ApplyPatch::NAME => is_listed("edit") || is_listed("write"),
+        name => !LISTED_TOOLS.contains(&name) || is_listed(name),
+    });
+    let more: [(&str, Arc<dyn Tool>); 3] =
+        [("grep", Arc::new(Grep::new())), ("find", Arc::new(Find::new())), ("ls", Arc::new(Ls::new()))];
+    tools.extend(more.into_iter().filter(|(name, _)| is_listed(name)).map(|(_, tool)| tool));
 }
 
 /// What to say where the user wants a search and the model has none.

@@ -76,7 +76,7 @@ pub fn test_permission(
     let (touches, judgement) = match tool {
         "bash" => (Touches::Anything, rules.rules.command(subject, &place)),
         "network" => return tested_host(&rules.rules, &saved, subject),
-        "read" => {
+        "read" | "grep" | "find" | "ls" => {
             let paths = paths();
             let judgement = rules.rules.files(tool, &paths, FileAccess::Read, &place);
             (Touches::Reads(paths), judgement)

@@ -20,7 +20,7 @@ pub(crate) async fn put_system(
 ) -> Result<(), Failure> {
     let cwd = &*options.cwd;
     if !request.no_context_files {
-        let nested = NestedRules::new(home, engine.store().clone(), cwd, rules_above(home));
+        let nested = NestedRules::new(home, engine.store().clone(), cwd, rules_above(home), resources);
         options.hooks.push(Arc::new(nested));
     }
     let asked = request.system_prompt.is_some() || !request.append_system_prompt.is_empty();

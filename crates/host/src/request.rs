@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use quipu::{Hook, PermissionMode};
+use quipu::{BackgroundWake, Hook, PermissionMode};
 use quipu_protocol::Thinking;
 use quipu_replay::Replay;
 use quipu_store::Graph;
@@ -41,6 +41,8 @@ pub enum Question {
 pub struct PermissionRequest {
     /// How much is asked from now on in the directory.
     pub mode: Option<PermissionMode>,
+    /// Whether the session is in plan mode; `None`: as it was, and a new one as the settings say.
+    pub plan: Option<bool>,
     /// Directories to add for good.
     pub add_dirs: Vec<PathBuf>,
     /// The model may go back to earlier points of its session without asking.
@@ -64,6 +66,8 @@ pub struct OpenRequest {
     pub cwd: Option<PathBuf>,
     /// Nothing is kept on disk.
     pub in_memory: bool,
+    /// What happens when a background command ended while the session is idle.
+    pub background_wake: BackgroundWake,
     /// The store of a session that is not kept and is opened again; `None` for a new one.
     pub memory: Option<Arc<dyn Graph>>,
     /// The provider of the model.
@@ -92,6 +96,10 @@ pub struct OpenRequest {
     pub append_system_prompt: Vec<String>,
     /// The model may search the web at its provider.
     pub web_search: bool,
+    /// The JSON Schema that the last answer of each run is to fit. Whoever asks checks it.
+    pub output_schema: Option<quipu_protocol::Json>,
+    /// The built-in tools to offer, in the place of those of the settings.
+    pub tools: Option<Vec<String>>,
     /// Rules of the project are left out.
     pub no_context_files: bool,
     /// Hooks of the program, before those of the settings. Those that run before a session is there (a project's trust, files of

@@ -51,6 +51,18 @@ impl SavedPermissions {
         self.permissions.mode()
     }
 
+    /// What rules say of a host that a tool would reach.
+    pub(crate) fn host(&self, host: &quipu::rules::Host) -> quipu::rules::Verdict {
+        self.follow();
+        self.permissions.host(host)
+    }
+
+    /// What rules say of a tool.
+    pub(crate) fn tool(&self, name: &str) -> quipu::rules::Verdict {
+        self.follow();
+        self.permissions.tool(name)
+    }
+
     /// Whether commands are confined.
     pub fn confines(&self) -> bool {
         self.permissions.confines()

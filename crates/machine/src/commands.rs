@@ -20,6 +20,9 @@ impl Machine {
         if self.closing.is_some() {
             return self.out.push(Effect::Reply(reply, Err(Refusal::Closed)));
         }
+        if let Command::Prompt { .. } | Command::Continue = command {
+            self.background.person_spoke();
+        }
         match command {
             Command::Prompt { input, .. } if is_empty(&input) => {
                 self.out.push(Effect::Reply(reply, Err(Refusal::Empty)));
@@ -73,7 +76,7 @@ impl Machine {
             // Made outside: nothing of this session changes.
             Command::Fork { .. } => self.out.push(Effect::Reply(reply, Ok(Ack::Handled))),
             Command::Continue => self.continue_run(reply, fresh.run),
-            Command::Set { setting: Setting::Permissions } => {
+            Command::Set { setting: Setting::Permissions | Setting::Plan { .. } } => {
                 if let Some(version) = fresh.policy {
                     self.set_policy(version);
                 }
@@ -104,6 +107,8 @@ impl Machine {
                     AbortTarget::Run => self.abort(),
                     AbortTarget::Tool(call) => self.abort_tool(&call),
                     AbortTarget::Shell(run) => self.stop_shell(&run),
+                    // Done outside, before this command came.
+                    AbortTarget::Background(_) => {}
                     AbortTarget::Compaction => match self.run.as_mut().map(|run| &mut run.phase) {
                         Some(Phase::Compacting(_)) => self.out.push(Effect::CancelCall),
                         Some(Phase::Jumping(jumping)) => {

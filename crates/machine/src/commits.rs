@@ -61,6 +61,7 @@ impl Machine {
                 continues
                     && self.changing.is_none()
                     && self.steering.is_empty()
+                    && self.background.is_empty()
                     && self.limits.reached(run).is_none()
             }
             Tag::Queue { .. }

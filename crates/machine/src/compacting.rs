@@ -9,8 +9,8 @@ use quipu_protocol::{
     Json, Limit, Message, Model, ModelError, NodeId, Outcome, Refusal, RunId, StepInfo, ToolSpec, Usage,
 };
 use quipu_transcript::{
-    CutPoint, TouchedFiles, compaction_note, cut, estimate_text, measure, sent_tokens, summary_of_note,
-    words_of_note,
+    CarriedState, CutPoint, TouchedFiles, compaction_note, cut, estimate_text, measure, sent_tokens,
+    summary_of_note, words_of_note,
 };
 
 use super::refreshing::AfterRefresh;
@@ -345,8 +345,9 @@ impl Machine {
             files = TouchedFiles::of_details(details);
         }
         files.add(taken);
+        let carried = CarriedState::of(self.messages.get(..cut.first_kept).unwrap_or_default());
         let compaction = Compaction {
-            summary: compaction_note(&text, earlier, taken, &files, self.carried_over()),
+            summary: carried.appended_to(compaction_note(&text, earlier, taken, &files, self.carried_over())),
             first_kept: self.nodes.get(cut.first_kept).copied(),
             retained_tail: None,
             tokens_before,

@@ -6,6 +6,7 @@
 //! It holds the conversation, the queues and the run. It does no IO, has no clock and no randomness, so every
 //! order of events can be tested.
 
+mod background;
 mod batch;
 mod calling;
 mod changing;
@@ -21,6 +22,7 @@ mod judging;
 mod jump;
 mod limits;
 mod moving;
+mod places;
 mod pruning;
 mod refreshing;
 mod shell;
@@ -28,6 +30,7 @@ mod sides;
 mod starting;
 #[cfg(test)]
 mod tests;
+mod todo;
 mod tool_jump;
 #[expect(missing_docs, reason = "fields are named for what they hold, and the engine alone reads them")]
 mod types;
@@ -42,6 +45,8 @@ use quipu_protocol::{
 };
 use quipu_transcript::{Projector, counts, sent_tokens};
 
+use background::BackgroundNotes;
+pub use background::{BackgroundNote, open_background, started_background};
 pub use batch::step_key;
 use batch::{Batch, EarlyCalls, Slot, SlotState, refusal};
 use changing::{ChangeState, PendingChange};
@@ -56,6 +61,7 @@ pub use hooked::{HookPrompt, Interventions, record_hooks};
 use jump::JumpState;
 pub use limits::Limits;
 use moving::MoveState;
+pub use places::{JumpTarget, SessionPlace};
 pub use pruning::PruneSettings;
 pub use pruning::{MEASURED, PruneState};
 use refreshing::RefreshState;
@@ -65,6 +71,8 @@ use shell::{NoteState, Shells};
 pub use sides::SideCall;
 use sides::Sides;
 use starting::StartState;
+use todo::TodoState;
+pub use todo::{TODO_WIDGET, todo_lines};
 use tool_jump::ToolJumpState;
 pub use types::*;
 
@@ -210,6 +218,7 @@ pub struct Machine {
     /// The queued item that the commit under way takes.
     drained: Option<(Queue, QueuedInput)>,
     shells: Shells,
+    background: BackgroundNotes,
     sides: Sides,
     /// Labels and names that wait for the end of what is under way.
     notes: Vec<(MoveOrder, ReplyId, RunId)>,
@@ -234,6 +243,7 @@ pub struct Machine {
     ask_deadline: Duration,
     counter: u64,
     closing: Option<ReplyId>,
+    todo: TodoState,
     /// Whether the unsaved entries were tried once more at the end of the session.
     last_try: bool,
     out: Vec<Effect>,
@@ -250,6 +260,7 @@ impl Machine {
             cwd: start.cwd,
             head: start.head,
             has_ref: start.has_ref,
+            todo: TodoState::of(&start.messages, &start.nodes),
             estimated: start.messages.iter().map(|message| sent_tokens(message)).sum(),
             messages: start.messages,
             nodes: start.nodes,
@@ -273,6 +284,7 @@ impl Machine {
             moved: Vec::new(),
             drained: None,
             shells: Shells::default(),
+            background: BackgroundNotes::of(start.reminders),
             sides: Sides::default(),
             notes: Vec::new(),
             askers: 0,
@@ -347,6 +359,7 @@ impl Machine {
             }
             MachineInput::AskExpired { ask } => self.answer(&ask, None),
             MachineInput::Notice(trouble) => self.emit(Event::from(trouble)),
+            MachineInput::Background(note) => self.background_note(*note),
             MachineInput::SideBegun => self.side_begun(),
             MachineInput::SideEnded(call) => self.side_ended(*call),
             MachineInput::SourcesChanged => self.refresh_at(EpochReason::Source),
@@ -403,6 +416,7 @@ impl Machine {
             | MachineInput::FallbackFound(..)
             | MachineInput::ToolDone { .. } => {}
         }
+        self.follow_todo();
         std::mem::take(&mut self.out)
     }
 
@@ -589,7 +603,7 @@ impl Machine {
         if run.aborting {
             return self.end_run(Outcome::Aborted);
         }
-        let more = matches!(went, TurnEnd::Continues) || self.waiting() > 0;
+        let more = matches!(went, TurnEnd::Continues) || self.waiting() > 0 || self.background.wakes();
         if !more {
             return self.model_done();
         }
@@ -605,13 +619,17 @@ impl Machine {
             Queue::Steering
         };
         let (drafts, ops) = self.drain(from);
-        if drafts.is_empty() {
+        if drafts.is_empty() && self.background.is_empty() {
             self.begin_turn();
             return self.call_model();
         }
         if let Some(run) = &mut self.run {
-            (run.phase, run.prolonged) = (Phase::Committing, 0);
+            run.phase = Phase::Committing;
+            if !drafts.is_empty() {
+                run.prolonged = 0;
+            }
         }
+        self.queue_background_notes();
         self.commit(Tag::Between, drafts, ops, true);
     }
 
@@ -635,6 +653,7 @@ impl Machine {
         if self.next.take().is_some() {
             self.revoke_pending_call();
         }
+        self.background.run_ended(&outcome);
         self.emit(Event::RunEnded { outcome });
         self.run = None;
         self.settle();

@@ -198,7 +198,10 @@ impl Machine {
 
     pub(super) fn noted(&mut self, ended: Option<&RunId>, plan: &Plan, nodes: &[NodeId]) {
         for (draft, node) in plan.drafts.iter().zip(nodes) {
-            let Entry::Message(message @ Message::BashExecution(_)) = &*draft.entry else { continue };
+            let Entry::Message(message @ (Message::BashExecution(_) | Message::Custom(_))) = &*draft.entry
+            else {
+                continue;
+            };
             let (id, message) = (self.next_message(), Arc::new(message.clone()));
             self.emit(Event::MessageStarted { id: id.clone(), message: message.clone(), attempt: 1 });
             self.emit(Event::MessageEnded { id, message, ending: Ending::Committed(*node) });

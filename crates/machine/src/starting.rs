@@ -26,7 +26,7 @@ impl Machine {
             self.run = Some(Run::new(run));
             return self.commit_start(reply, drafts, ops);
         }
-        let prompt = drafts.iter().map(|draft| draft.entry.clone()).collect();
+        let prompt = self.background.all().chain(&drafts).map(|draft| draft.entry.clone()).collect();
         let phase = Phase::Starting(Box::new(StartState { reply, drafts, ops }));
         self.run = Some(Run { phase, ..Run::new(run.clone()) });
         self.out.push(Effect::AskRunStart { run, prompt });
@@ -50,6 +50,8 @@ impl Machine {
     }
 
     fn commit_start(&mut self, reply: Option<ReplyId>, drafts: Vec<Draft>, ops: Vec<PlanOp>) {
+        // Not lost where this commit fails: it is what happened, and not what somebody wants.
+        self.queue_background_notes();
         let mut all: Vec<Draft> = self.returns().into_iter().collect();
         all.extend(drafts);
         self.commit(Tag::Start { reply }, all, ops, true);

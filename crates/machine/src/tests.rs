@@ -16,6 +16,7 @@ use super::*;
 /// A move as the machine wants it.
 type OrderedMove = (RunId, NodeId, MoveOrder, Vec<PlanOp>, Epoch);
 
+mod background;
 mod diagram;
 mod fallback;
 mod starts;

@@ -10,13 +10,14 @@ use quipu_protocol::{
     NodeId, Notice, Outcome, Provenance, QueuedItem, Refusal, RunId, Scope, SessionId, StepInfo, Thinking,
     ToolCall, ToolSpec, Touches, UnixMs, Usage, UserInput,
 };
-use quipu_transcript::{FilePlan, Measure, Prune, TouchedFiles};
+use quipu_transcript::{FilePlan, Measure, Prune};
 use serde::{Deserialize, Serialize};
 
 use super::hooked::Interventions;
 use super::{
-    CompactionSettings, EpochReason, FallbackRequest, FallbackResult, FinishedCall, HookPrompt, KillError,
-    Limits, PruneSettings, RefreshResult, Refreshes, ShellRunError, SideCall,
+    BackgroundNote, CompactionSettings, EpochReason, FallbackRequest, FallbackResult, FinishedCall,
+    HookPrompt, JumpTarget, KillError, Limits, PruneSettings, RefreshResult, Refreshes, SessionPlace,
+    ShellRunError, SideCall,
 };
 
 /// Identifies the sender that waits for the acknowledgement of a command.
@@ -147,6 +148,8 @@ pub enum MachineInput {
     Askers(usize),
     /// A notice from outside of the run.
     Notice(Notice),
+    /// A background command ended.
+    Background(Box<BackgroundNote>),
     /// A side call starts.
     SideBegun,
     /// A side call ended.
@@ -720,33 +723,6 @@ pub struct NoSummary {
     pub made: Calls,
 }
 
-/// The target of a jump, and what the jump leaves.
-#[derive(Debug, Clone, PartialEq)]
-pub struct JumpTarget {
-    /// The node that the session would continue from.
-    pub at: NodeId,
-    /// The messages that would be left, if requested.
-    pub left: Vec<Arc<Message>>,
-    /// The files that were touched there.
-    pub files: TouchedFiles,
-}
-
-/// The conversation at a node.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SessionPlace {
-    /// The conversation there.
-    pub messages: Vec<Arc<Message>>,
-    /// The node of each of them.
-    pub nodes: Vec<NodeId>,
-    /// The compaction that it begins with.
-    pub compacted: Option<Arc<Compaction>>,
-    /// How many of the messages are its summary and what it kept.
-    pub old: usize,
-    /// Where the lineage says that results are left out; the messages are whole.
-    pub prunes: Vec<(usize, Prune)>,
-    pub epoch: Epoch,
-}
-
 /// The prefix of all requests until the next epoch.
 #[derive(Debug, Clone)]
 pub struct Prefix {
@@ -785,6 +761,8 @@ pub struct Start {
     pub follow_up: Vec<QueuedInput>,
     /// Whether a message of the session to itself waits at the end of the conversation.
     pub pending_self_message: bool,
+    /// Notes that go with the first request.
+    pub reminders: Vec<Draft>,
     pub limits: Limits,
     pub ask_deadline: Duration,
     pub policy: PolicyVersion,

@@ -65,6 +65,8 @@ pub struct ServerInfo {
     pub protocol: String,
     /// Whether it has tools.
     pub has_tools: bool,
+    /// Whether it has prompts.
+    pub has_prompts: bool,
 }
 
 /// Told what a call reports meanwhile.
@@ -117,7 +119,7 @@ pub(crate) struct SharedState {
     requests: mpsc::Sender<ServerRequest>,
     /// Why the connection is over.
     closed: watch::Sender<Option<String>>,
-    /// Counts changes of the list of tools.
+    /// Counts changes of the lists of tools and prompts.
     changes: watch::Sender<u64>,
 }
 
@@ -159,7 +161,9 @@ impl SharedState {
 
     fn notified(&self, method: &str, params: &Json) {
         match method {
-            "notifications/tools/list_changed" => self.changes.send_modify(|count| *count += 1),
+            "notifications/tools/list_changed" | "notifications/prompts/list_changed" => {
+                self.changes.send_modify(|count| *count += 1)
+            }
             "notifications/progress" => {
                 let params = params.value();
                 let token = &params["progressToken"];
@@ -286,6 +290,7 @@ impl Client {
             version: text(&result["serverInfo"]["version"]),
             protocol,
             has_tools: result["capabilities"]["tools"].is_object(),
+            has_prompts: result["capabilities"]["prompts"].is_object(),
         };
         drop(self.info.set(info));
         self.link.notify("notifications/initialized", None).await.map_err(failed)?;

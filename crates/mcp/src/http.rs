@@ -220,10 +220,12 @@ impl Inner {
             let post = self.request(Method::POST)?.header("accept", "application/json, text/event-stream");
             Ok(post.header("content-type", "application/json").body(message.clone()))
         };
-        if let Some(tokens) = self.login().filter(OauthTokens::is_expired) {
-            self.renew(&tokens.access).await;
-        }
-        let used = self.login().map(|tokens| tokens.access);
+        let can_renew = match self.login().filter(OauthTokens::is_expired) {
+            Some(tokens) => self.renew(&tokens.access).await,
+            None => true,
+        };
+        // Who was refused just now is refused again.
+        let used = self.login().filter(|_| can_renew).map(|tokens| tokens.access);
         let response = match (self.sent(post()?).await, used) {
             (Err(RequestError::Unauthorized { status: 401, .. }), Some(used)) if self.renew(&used).await => {
                 self.sent(post()?).await?

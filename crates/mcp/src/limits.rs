@@ -14,7 +14,11 @@ pub const DEFINITIONS_BYTES: usize = 2 << 20;
 pub const DEFINITION_BYTES: usize = 60 << 10;
 /// Bytes of a description that the model gets.
 pub const DESCRIPTION_BYTES: usize = 16 << 10;
-/// Pages of a list of tools.
+/// Prompts of one server; the rest is left out.
+pub const SERVER_PROMPTS: usize = 100;
+/// Bytes of the text of a prompt.
+pub const PROMPT_BYTES: usize = 256 << 10;
+/// Pages of a list of tools or prompts.
 pub const LIST_PAGES: usize = 100;
 /// Bytes of text of one result.
 pub const RESULT_TEXT_BYTES: usize = 50 << 10;

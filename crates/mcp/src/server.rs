@@ -20,6 +20,7 @@ use crate::elicit::Elicitor;
 use crate::error::{ConnectError, RequestError};
 use crate::limits::{BACKOFF, DEFINITIONS_BYTES, LONGEST_BACKOFF, SERVER_TOOLS, STABLE, STARTS};
 use crate::oauth::TokenStore;
+use crate::prompts::{ServerPrompt, prompt_text};
 use crate::result::output;
 use crate::stdio::{Complaints, Program};
 use crate::visible::visible;
@@ -70,6 +71,8 @@ pub struct Listing {
     pub issues: Vec<DefinitionIssue>,
     /// Whether it has more than are read.
     pub is_cut: bool,
+    /// Its prompts.
+    pub prompts: Vec<ServerPrompt>,
 }
 
 #[derive(Clone)]
@@ -86,6 +89,7 @@ pub struct Server {
     config: ServerConfig,
     state: watch::Receiver<State>,
     wake: Arc<Notify>,
+    restart: Arc<Notify>,
     complaints: Complaints,
     _stop: DropGuard,
 }
@@ -106,17 +110,27 @@ impl Server {
         let (sender, receiver) = watch::channel(state);
         let (stop, wake, complaints) =
             (CancellationToken::new(), Arc::new(Notify::new()), Complaints::default());
+        let restart = Arc::new(Notify::new());
         let supervisor = Supervisor {
             name: name.to_owned(),
             config: config.clone(),
             environment,
             state: sender,
             wake: wake.clone(),
+            restart: restart.clone(),
             stop: stop.clone(),
             complaints: complaints.clone(),
         };
         tokio::spawn(supervisor.run());
-        Self { name: name.to_owned(), config, state: receiver, wake, complaints, _stop: stop.drop_guard() }
+        Self {
+            name: name.to_owned(),
+            config,
+            state: receiver,
+            wake,
+            restart,
+            complaints,
+            _stop: stop.drop_guard(),
+        }
     }
 
     /// Its name in the configuration.
@@ -158,6 +172,28 @@ impl Server {
         let options = RequestOptions { elicitor, ..RequestOptions::within(self.config.call) };
         let params = json!({ "name": tool, "arguments": arguments.value() });
         client.request("tools/call", params, options).await.map(|result| output(&result))
+    }
+
+    /// The text of a prompt, once the server is there.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub async fn prompt(
+        &self,
+        name: &str,
+        arguments: serde_json::Map<String, serde_json::Value>,
+    ) -> Result<String, RequestError> {
+        let client = self.client(self.config.startup).await.map_err(RequestError::Closed)?;
+        let params = json!({ "name": name, "arguments": arguments });
+        let result = client.request("prompts/get", params, RequestOptions::within(self.config.call)).await?;
+        prompt_text(&result)
+    }
+
+    /// Ends the connection and starts the server again, at once and as if it had never failed. One that is being started stays as it is.
+    pub fn reconnect(&self) {
+        if self.status() != ServerStatus::Starting {
+            self.restart.notify_one();
+        }
     }
 
     /// Ends it, with time for the program to end by itself.
@@ -211,12 +247,23 @@ impl Server {
     }
 }
 
+/// How serving ended.
+enum Served {
+    /// By itself; why.
+    Ended(String),
+    /// Somebody wants another connection.
+    Restart,
+    /// It is not wanted any more.
+    Stopped,
+}
+
 struct Supervisor {
     name: String,
     config: ServerConfig,
     environment: ServerEnvironment,
     state: watch::Sender<State>,
     wake: Arc<Notify>,
+    restart: Arc<Notify>,
     stop: CancellationToken,
     complaints: Complaints,
 }
@@ -241,8 +288,12 @@ impl Supervisor {
                         state.status = ServerStatus::Ready(info);
                     });
                     match self.serve(&client).await {
-                        Some(why) => why,
-                        None => return,
+                        Served::Ended(why) => why,
+                        Served::Restart => {
+                            failures = 0;
+                            continue;
+                        }
+                        Served::Stopped => return,
                     }
                 }
                 Ok(Err(error)) => self.with_complaint(error.to_string()),
@@ -257,12 +308,14 @@ impl Supervisor {
                 let wait = BACKOFF.saturating_mul(2_u32.saturating_pow(failures - 1)).min(LONGEST_BACKOFF);
                 tokio::select! {
                     () = tokio::time::sleep(wait) => {}
+                    () = self.restart.notified() => failures = 0,
                     () = self.stop.cancelled() => return,
                 }
             } else {
                 self.put(ServerStatus::Failed(why), None);
                 tokio::select! {
                     () = self.wake.notified() => {}
+                    () = self.restart.notified() => failures = 0,
                     () = self.stop.cancelled() => return,
                 }
             }
@@ -307,8 +360,13 @@ impl Supervisor {
     }
 
     async fn list(&self, client: &Client) -> Result<Listing, ConnectError> {
+        let prompts = match client.info().has_prompts {
+            // A server that fails to list them still has its tools.
+            true => client.list_prompts(self.config.startup).await.unwrap_or_default(),
+            false => Vec::new(),
+        };
         if !client.info().has_tools {
-            return Ok(Listing::default());
+            return Ok(Listing { prompts, ..Listing::default() });
         }
         let limits = (SERVER_TOOLS, DEFINITIONS_BYTES);
         let listed = client.list_tools(self.config.startup, limits).await;
@@ -316,18 +374,22 @@ impl Supervisor {
             listed.map_err(|error| ConnectError::Request { method: "tools/list", error })?;
         let (mut definitions, issues) = definitions(raw.iter().map(|raw| &**raw));
         definitions.retain(|one| self.config.uses(&one.name));
-        Ok(Listing { definitions, issues, is_cut: !is_whole })
+        Ok(Listing { definitions, issues, is_cut: !is_whole, prompts })
     }
 
-    /// Until it ends, gives why; `None` where it is not wanted any more.
-    async fn serve(&self, client: &Arc<Client>) -> Option<String> {
+    /// Until it ends, or is not wanted any more.
+    async fn serve(&self, client: &Arc<Client>) -> Served {
         let mut changes = client.changes();
         loop {
             tokio::select! {
-                why = client.closed() => return Some(why),
+                why = client.closed() => return Served::Ended(why),
+                () = self.restart.notified() => {
+                    client.close().await;
+                    return Served::Restart;
+                }
                 () = self.stop.cancelled() => {
                     client.close().await;
-                    return None;
+                    return Served::Stopped;
                 }
                 Ok(()) = changes.changed() => {
                     let listed = tokio::select! {
@@ -346,7 +408,7 @@ impl Supervisor {
                         }
                         Err(error) => {
                             client.close().await;
-                            return Some(error.to_string());
+                            return Served::Ended(error.to_string());
                         }
                     }
                     tokio::select! {

@@ -8,6 +8,7 @@ use quipu::{SourceContext, SourceError, SourceVersion, ToolSource};
 use quipu_protocol::Json;
 use quipu_tools::Tool;
 use quipu_transcript::estimate_text;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::call::ServerTool;
@@ -16,7 +17,7 @@ use crate::definition::{Definition, tool_names};
 use crate::limits::{DEFINITION_COUNT, DEFINITION_TOKENS, FIRST_WAIT, LOADED_TOOLS, STARTUP};
 use crate::search::{OfferedTool, SearchTool, ToolIndex};
 use crate::server::{Listing, Server, ServerStatus};
-use crate::store::{Acceptance, DefinitionStore};
+use crate::store::{Acceptance, DefinitionStore, DefinitionStoreError};
 use crate::visible::one_line;
 
 /// A server, and what is known of its tools as far as this session goes.
@@ -42,6 +43,8 @@ pub struct McpTools {
     deciders: Arc<Deciders>,
     /// Tells people.
     notice: Arc<dyn Fn(String) + Send + Sync>,
+    /// Counts listings, and servers that cannot give one.
+    listings: watch::Sender<u64>,
     this: Weak<McpTools>,
 }
 
@@ -100,6 +103,7 @@ impl McpSource {
             made: Mutex::default(),
             deciders: Arc::default(),
             notice,
+            listings: watch::channel(0).0,
             this: this.clone(),
         });
         let mut watchers = JoinSet::new();
@@ -117,6 +121,11 @@ impl McpSource {
     /// Waits, for a time, until each server of which nothing was known has declared its tools, or cannot.
     pub async fn settled(&self) {
         self.tools.wait_for_unknown().await;
+    }
+
+    /// What its servers are now, for as long as the source is there.
+    pub fn servers(&self) -> Weak<McpTools> {
+        Arc::downgrade(&self.tools)
     }
 
     pub(crate) fn shared(&self) -> Arc<McpTools> {
@@ -138,12 +147,14 @@ async fn watch(tools: Weak<McpTools>, place: usize) {
             let name = tools.servers[place].server.name();
             (tools.notice)(format!("The MCP server {name} is not running: {why}"));
             said = Some(why.clone());
+            tools.listings.send_modify(|count| *count += 1);
         }
         if let Some(listing) = state.listing
             && !listed.as_ref().is_some_and(|before| Arc::ptr_eq(before, &listing))
         {
             tools.took(place, &listing);
             listed = Some(listing);
+            tools.listings.send_modify(|count| *count += 1);
         }
         drop(tools);
         if states.changed().await.is_err() {
@@ -152,7 +163,52 @@ async fn watch(tools: Weak<McpTools>, place: usize) {
     }
 }
 
+/// A server of a session as it is now.
+#[derive(Debug, Clone)]
+pub struct ServerReport {
+    /// The server.
+    pub server: Arc<Server>,
+    /// Its tools: the name that the model calls, the definition, and whether it was accepted.
+    pub tools: Vec<(String, Definition, Acceptance)>,
+}
+
 impl McpTools {
+    /// The servers of the session as they are now.
+    pub fn reports(&self) -> Vec<ServerReport> {
+        let mut offered = self.offered();
+        let report = |one: &SessionServer| {
+            let (own, others): (Vec<_>, Vec<_>) =
+                offered.drain(..).partition(|tool| Arc::ptr_eq(&tool.server, &one.server));
+            offered = others;
+            let tools = own.into_iter().map(|tool| {
+                let acceptance = self.acceptance(&tool);
+                (tool.name, tool.definition, acceptance)
+            });
+            ServerReport { server: one.server.clone(), tools: tools.collect() }
+        };
+        self.servers.iter().map(report).collect()
+    }
+
+    /// Accepts the definitions of a server as they are known now. How many there are; `None` where there is none of the name.
+    ///
+    /// # Errors
+    /// Where that cannot be kept.
+    pub fn accept(&self, server: &str) -> Result<Option<usize>, DefinitionStoreError> {
+        if self.servers.iter().all(|one| one.server.name() != server) {
+            return Ok(None);
+        }
+        let own: Vec<_> = self.offered().into_iter().filter(|tool| tool.server.name() == server).collect();
+        for tool in &own {
+            self.store.accept(&tool.key, &tool.definition.name, &tool.definition.hash)?;
+        }
+        Ok(Some(own.len()))
+    }
+
+    /// Another number whenever a server listed what it has, or could not be started.
+    pub fn listings(&self) -> watch::Receiver<u64> {
+        self.listings.subscribe()
+    }
+
     pub(crate) fn version(&self) -> u64 {
         self.version.number()
     }

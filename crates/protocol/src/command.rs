@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::tagged::tagged;
 use crate::{
-    Answer, AskId, CallId, ItemId, MergeSide, MoveFiles, MoveReport, NodeId, RunId, SessionId, Thinking,
-    UserInput,
+    Answer, AskId, BackgroundId, CallId, ItemId, MergeSide, MoveFiles, MoveReport, NodeId, RunId, SessionId,
+    Thinking, UserInput,
 };
 
 /// A request of a front to a session. An accepted command is durable before it is acknowledged.
@@ -32,7 +32,7 @@ pub enum Command {
     },
     /// Stop something that is running.
     Abort {
-        /// `"run"`, `"compaction"`, or an object with one member: `tool` or `shell`.
+        /// `"run"`, `"compaction"`, or an object with one member: `tool`, `shell` or `background`.
         target: AbortTarget,
     },
     /// Answer an open question. The first answer counts; a later one is refused with `noSuchAsk`.
@@ -149,6 +149,12 @@ pub enum Setting {
     /// The permissions, as the session's policy has them now. Takes effect at once, also within a turn: open questions and
     /// calls that have not started are decided again.
     Permissions,
+    /// Plan mode: only calls that read may run. Takes effect as `permissions` does. Refused with `blocked` where the session
+    /// has no plan mode.
+    Plan {
+        /// Whether it is on.
+        on: bool,
+    },
 }
 
 /// How to summarize the branch that a jump leaves. All members are optional.
@@ -184,6 +190,8 @@ pub enum AbortTarget {
     Compaction,
     /// A person's line in the shell.
     Shell(RunId),
+    /// A background command of the session, by its id from `backgroundStarted`.
+    Background(BackgroundId),
 }
 
 /// The result of an accepted command.

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::tagged::tagged;
 use crate::{
-    Answer, Ask, AskId, BashExecutionMessage, CallId, Compaction, CompactionReason, ItemId, Json, Message,
-    MessageId, Model, ModelError, NodeId, RunId, SessionId, Snapshot, Thinking, ToolResultMessage, UnixMs,
-    Usage, UserInput,
+    Answer, Ask, AskId, BackgroundEnd, BackgroundId, BashExecutionMessage, CallId, Compaction,
+    CompactionReason, ItemId, Json, Message, MessageId, Model, ModelError, NodeId, RunId, SessionId,
+    Snapshot, Thinking, ToolResultMessage, UnixMs, Usage, UserInput,
 };
 
 /// An event with its position in the session's stream.
@@ -125,6 +125,22 @@ pub enum Event {
         result: Arc<BashExecutionMessage>,
         /// Why the result could not be stored in the session; `None` when it was stored.
         store_error: Option<String>,
+    },
+    /// A command of the model runs in the background.
+    BackgroundStarted {
+        /// Identifies the command in the session, such as `b1`.
+        id: BackgroundId,
+        /// The command line, with placeholders in place of secrets.
+        command: String,
+    },
+    /// A background command ended. A message to the model says so too; it is emitted when it becomes a node.
+    BackgroundEnded {
+        /// Same id as in `backgroundStarted`.
+        id: BackgroundId,
+        /// The command line as in `backgroundStarted`.
+        command: String,
+        /// `"timedOut"`, or an object with one member: `exited`, `signalled`, `killed` or `lost`.
+        end: BackgroundEnd,
     },
     /// A question needs an answer.
     AskOpened {

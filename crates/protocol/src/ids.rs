@@ -203,6 +203,10 @@ text_id!(
     /// A question to the person in front.
     AskId
 );
+text_id!(
+    /// A background command of a session, such as `b1`.
+    BackgroundId
+);
 
 /// Milliseconds since the Unix epoch.
 pub type UnixMs = i64;

@@ -5,6 +5,7 @@
 //! that Pi reads.
 
 mod ask;
+mod background;
 mod call;
 mod command;
 mod content;
@@ -28,6 +29,7 @@ mod tagged;
 mod thinking;
 
 pub use ask::*;
+pub use background::*;
 pub use call::*;
 pub use command::*;
 pub use content::*;

@@ -7,9 +7,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Ask, AssistantMessage, CallId, CompactionReason, CompactionResult, Delta, Ending, Envelope, Event, Json,
-    JumpResult, Message, MessageId, Model, ModelError, NodeId, Notice, QueuedItem, RunId, SessionId,
-    Thinking, ToolResultMessage, Ui, UnixMs, Usage,
+    Ask, AssistantMessage, BackgroundSnapshot, CallId, CompactionReason, CompactionResult, Delta, Ending,
+    Envelope, Event, Json, JumpResult, Message, MessageId, Model, ModelError, NodeId, Notice, QueuedItem,
+    RunId, SessionId, Thinking, ToolResultMessage, Ui, UnixMs, Usage,
 };
 
 /// The state of a session after one of its events. [`Snapshot::fold`] is the only way to change it, so a client that folds
@@ -46,6 +46,9 @@ pub struct Snapshot {
     /// Running shell lines of people, oldest first.
     #[serde(default)]
     pub shells: Vec<ShellSnapshot>,
+    /// Running background commands, oldest first.
+    #[serde(default)]
+    pub background: Vec<BackgroundSnapshot>,
     /// The answer that streams.
     pub message: Option<PartialMessage>,
     /// The reason of the running compaction.
@@ -191,6 +194,7 @@ impl Snapshot {
             follow_up: Vec::new(),
             tools: Vec::new(),
             shells: Vec::new(),
+            background: Vec::new(),
             message: None,
             compaction: None,
             jump: None,
@@ -275,6 +279,11 @@ impl Snapshot {
                 }
             }
             Event::ShellEnded { id, .. } => self.shells.retain(|shell| shell.id != *id),
+            Event::BackgroundStarted { id, command } => {
+                let (id, command) = (id.clone(), command.clone());
+                self.background.push(BackgroundSnapshot { id, command, since: at });
+            }
+            Event::BackgroundEnded { id, .. } => self.background.retain(|running| running.id != *id),
             Event::AskOpened { ask } => self.asks.push(ask.clone()),
             Event::AskClosed { ask, .. } => self.asks.retain(|open| open.id != *ask),
             Event::PermissionsChanged { mode } => self.permissions.clone_from(mode),

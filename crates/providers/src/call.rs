@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use quipu_protocol::{Attempt, Model, ModelError, ModelErrorKind, ModelRequest, UnixMs, Usage};
+use quipu_protocol::{Attempt, Json, Model, ModelError, ModelErrorKind, ModelRequest, UnixMs, Usage};
 use reqwest::Response;
 use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use tokio::sync::{mpsc, oneshot};
@@ -55,6 +55,8 @@ pub struct CallOptions {
     pub budgets: ThinkingBudgets,
     /// Whether models may search the web at their provider.
     pub web_search: WebSearch,
+    /// The JSON Schema that the last answer of a run is to fit, for servers that can hold a model to it.
+    pub output_schema: Option<Json>,
 }
 
 impl CallOptions {
@@ -78,6 +80,7 @@ impl Default for CallOptions {
             cache: CacheRetention::Short,
             budgets: ThinkingBudgets::default(),
             web_search: WebSearch::Off,
+            output_schema: None,
         }
     }
 }

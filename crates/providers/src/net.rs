@@ -3,15 +3,18 @@
 //! Made on first use: start-up must not pay for it. One TLS provider (ring), no total timeout (an answer may
 //! stream for an hour), no redirects (a POST with a credential goes where it was sent or nowhere).
 
+mod download;
 mod proxy;
 mod trust;
 
+use std::net::SocketAddr;
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use quipu_protocol::{ModelError, ModelErrorKind};
 use reqwest::Url;
 
+pub use download::{DownloadError, download};
 pub(crate) use proxy::{Proxy, passwords};
 
 /// How long a connection may take to be made.
@@ -57,13 +60,32 @@ fn made(direct: bool, secure: bool) -> Result<&'static reqwest::Client, ModelErr
         (false, false) => plain_proxied,
         (false, true) => trusting_proxied,
     };
-    let made = place.get_or_init(|| build(direct, secure));
+    let made = place.get_or_init(|| builder(direct, secure).and_then(finished));
     made.as_ref().map_err(|why| ModelError::new(ModelErrorKind::Network, why.clone()))
 }
 
 /// A client for `url` that uses no proxy, whatever the environment says: for addresses that no other machine sees.
 pub(crate) fn direct(url: &Url) -> Result<&'static reqwest::Client, ModelError> {
     made(true, url.scheme() == "https")
+}
+
+/// A client for `url` that uses no proxy and connects to these addresses of its host alone, which were checked before.
+///
+/// # Errors
+/// As [`client`].
+pub fn client_for_addresses(url: &Url, addresses: &[SocketAddr]) -> Result<reqwest::Client, ModelError> {
+    let host = url.host_str().unwrap_or_default();
+    let builder =
+        builder(true, url.scheme() == "https").map(|builder| builder.resolve_to_addrs(host, addresses));
+    builder.and_then(finished).map_err(|why| ModelError::new(ModelErrorKind::Network, why))
+}
+
+/// Whether requests to `url` go through a proxy, which then looks up its host.
+///
+/// # Errors
+/// As [`client`].
+pub fn has_proxy(url: &Url, local: LocalRoute) -> Result<bool, ModelError> {
+    Ok(!is_direct(url, local) && proxy::of(url)?.is_some())
 }
 
 fn is_direct(url: &Url, local: LocalRoute) -> bool {
@@ -99,7 +121,7 @@ pub fn is_loopback(host: &str) -> bool {
 }
 
 #[expect(clippy::disallowed_methods, reason = "this is the factory that everyone else must use")]
-fn build(direct: bool, secure: bool) -> Result<reqwest::Client, String> {
+fn builder(direct: bool, secure: bool) -> Result<reqwest::ClientBuilder, String> {
     static RING: OnceLock<()> = OnceLock::new();
     RING.get_or_init(|| {
         // An error only says that the embedding program chose a provider before us, which is as good.
@@ -118,6 +140,10 @@ fn build(direct: bool, secure: bool) -> Result<reqwest::Client, String> {
     } else if let Some(named) = trust::named(&|name| std::env::var_os(name))? {
         builder = builder.tls_certs_only(named);
     }
+    Ok(builder)
+}
+
+fn finished(builder: reqwest::ClientBuilder) -> Result<reqwest::Client, String> {
     builder.build().map_err(|error| {
         format!(
             "The HTTP client could not start: {}. If this system has no CA certificates, set SSL_CERT_FILE to a PEM file that has some.",
@@ -127,7 +153,7 @@ fn build(direct: bool, secure: bool) -> Result<reqwest::Client, String> {
 }
 
 /// An error and its causes in one line, without the URL.
-pub(crate) fn describe(error: &dyn std::error::Error) -> String {
+pub fn describe(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(inner) = cause {

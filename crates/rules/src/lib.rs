@@ -6,9 +6,11 @@ mod judge;
 mod pattern;
 mod programs;
 mod propose;
+mod read_only;
 mod rule;
 mod shell;
 
 pub use host::{Host, is_private};
 pub use judge::{FileAccess, Judgement, PartJudgement, Place, RuleSet, Verdict};
+pub use read_only::{NotReadOnly, read_only};
 pub use rule::{Effect, RULE_LIMIT, Rule, RuleError};

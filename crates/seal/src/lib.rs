@@ -50,6 +50,7 @@ use json::{Escapes, StringHints};
 use known_secrets::KnownSecrets;
 use patterns::{Candidate, Patterns};
 pub use picture::without_text;
+pub use placeholder::has_placeholder;
 use placeholder::{IdKey, Memory};
 pub use stream::SealStream;
 

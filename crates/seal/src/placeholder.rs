@@ -74,6 +74,11 @@ pub(crate) fn next(text: &str, from: usize) -> Option<Range<usize>> {
     }
 }
 
+/// Whether a text holds a placeholder, which stands for a secret.
+pub fn has_placeholder(text: &str) -> bool {
+    next(text, 0).is_some()
+}
+
 /// Which secret each id stands for.
 #[derive(Default)]
 pub(crate) struct Memory {

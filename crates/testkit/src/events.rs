@@ -34,6 +34,7 @@ pub struct EventLaws {
     ended: HashSet<String>,
     tools: Vec<String>,
     shells: Vec<String>,
+    background: HashSet<String>,
     asks: HashSet<String>,
     compacting: bool,
     jumping: bool,
@@ -89,10 +90,11 @@ impl EventLaws {
                 self.settled = true;
             }
             Event::MessageStarted { id, message, .. } => {
-                let by_hand = matches!(**message, Message::BashExecution(_)) && !self.running;
+                let beside =
+                    matches!(**message, Message::BashExecution(_) | Message::Custom(_)) && !self.running;
                 law(
-                    self.turn.is_some() || by_hand,
-                    "a message begins in a turn, or is what the user ran beside the runs",
+                    self.turn.is_some() || beside,
+                    "a message begins in a turn, or tells what ran beside the runs",
                 )?;
                 law(!self.ended.contains(id.as_str()), "a message id is used once")?;
                 let new = self.messages.insert(id.to_string(), Vec::new()).is_none();
@@ -162,6 +164,12 @@ impl EventLaws {
             Event::ShellEnded { id, .. } => {
                 let at = self.shells.iter().position(|open| open == id.as_str());
                 self.shells.remove(at.ok_or("a line ends after it began, once")?);
+            }
+            Event::BackgroundStarted { id, .. } => {
+                law(self.background.insert(id.to_string()), "a background command begins once")?;
+            }
+            Event::BackgroundEnded { id, .. } => {
+                law(self.background.remove(id.as_str()), "a background command ends after it began, once")?;
             }
             Event::AskOpened { ask } => {
                 law(self.asks.insert(ask.id.to_string()), "a question is asked once")?;

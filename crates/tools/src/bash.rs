@@ -12,6 +12,7 @@ use quipu_workspace::{
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::background::{BackgroundError, BackgroundLaunch};
 use crate::closed::closed;
 use crate::ready::ReadyShells;
 use crate::truncate::{MAX_BYTES, MAX_LINES, Truncation, TruncationLimit, format_size};
@@ -22,7 +23,7 @@ const SPILL_LIMIT: u64 = 1 << 30;
 /// Seconds; the longest that a 32-bit count of milliseconds can say.
 const MAX_TIMEOUT: f64 = 2_147_483.647;
 
-/// `bash {command, timeout?, network?, protected?, reason?}`: runs a command line. What it starts in the background lives
+/// `bash {command, timeout?, run_in_background?, network?, protected?, reason?}`: runs a command line. What it starts in the background lives
 /// until the registry ends it.
 #[derive(Debug)]
 pub struct Bash {
@@ -40,6 +41,8 @@ struct Arguments {
     network: bool,
     #[serde(default)]
     protected: bool,
+    #[serde(default)]
+    run_in_background: bool,
 }
 
 impl Arguments {
@@ -76,6 +79,17 @@ impl Bash {
              stderr together: the last 2000 lines or 50KB, the whole in a file. Background processes end with the \
              session.";
         Self { spec: spec("bash", description, &parameters), registry, ready: ReadyShells::default() }
+    }
+
+    /// The same with the parameter `run_in_background`.
+    #[must_use]
+    pub fn with_background(mut self) -> Self {
+        let mut parameters = self.spec.parameters.value();
+        if let Some(properties) = parameters.get_mut("properties").and_then(|one| one.as_object_mut()) {
+            properties.insert("run_in_background".into(), json!({ "type": "boolean" }));
+        }
+        self.spec.parameters = Json::from(&parameters);
+        self
     }
 
     /// The tool, telling the model that commands are confined; [`ToolContext::sandbox`] is what confines them.
@@ -124,6 +138,9 @@ impl Tool for Bash {
 
     fn prepare(&self, call: &Invocation, cx: &ToolContext) -> Option<Preparation> {
         let arguments: Arguments = arguments(&call.args).ok()?;
+        if arguments.run_in_background {
+            return None;
+        }
         let needs = arguments.needs();
         Some(self.ready.plan(&call.id, arguments.command, needs, cx, &self.registry))
     }
@@ -148,7 +165,7 @@ impl Bash {
             Err(error) => return ToolOutput::error(error),
         };
         let needs = arguments.needs();
-        let Arguments { command, timeout, .. } = arguments;
+        let Arguments { command, timeout, run_in_background, .. } = arguments;
         // Taken first: a call that does not come to run ends it.
         let ready = self.ready.take(&call.id, &command, needs, cx);
         let wait = match timeout {
@@ -163,6 +180,9 @@ impl Bash {
         };
         if cx.cancel.is_cancelled() {
             return ToolOutput::error("Command aborted");
+        }
+        if run_in_background {
+            return self.start_in_background(command, wait, needs, cx).await;
         }
         let limits = OutputLimits { lines: MAX_LINES as u64, bytes: MAX_BYTES, spill_bytes: SPILL_LIMIT };
         let mut output = OutputBuffer::new(limits, &cx.outputs);
@@ -222,6 +242,40 @@ impl Bash {
             details: if worth_telling { Json::of(&details).ok() } else { None },
             is_error: status.is_some(),
             ..ToolOutput::text(text)
+        }
+    }
+}
+
+impl Bash {
+    async fn start_in_background(
+        &self,
+        command: String,
+        timeout: Option<Duration>,
+        needs: CommandNeeds,
+        cx: &ToolContext,
+    ) -> ToolOutput {
+        let Some(commands) = &cx.background else {
+            return ToolOutput::error(BackgroundError::Off.to_string());
+        };
+        let launch = BackgroundLaunch {
+            run: cx.run.as_str(),
+            command: command.clone(),
+            cwd: cx.cwd.clone(),
+            env: cx.env.clone(),
+            timeout,
+            sandbox: cx.sandbox.clone(),
+            needs,
+            outputs: &cx.outputs,
+            registry: &self.registry,
+        };
+        match commands.start(launch).await {
+            Ok(id) => ToolOutput {
+                details: Some(Json::from(json!({ "background": { "started": id, "command": command } }))),
+                ..ToolOutput::text(format!(
+                    "Started background command {id}. You get a message when it ends. `background` reads its output."
+                ))
+            },
+            Err(error) => ToolOutput::error(error.to_string()),
         }
     }
 }

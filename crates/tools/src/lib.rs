@@ -1,18 +1,23 @@
-//! The Tool trait and the built-in tools: read, write, edit, bash, and apply_patch in the place of write and edit.
+//! The Tool trait and the built-in tools: read, write, edit, bash, and apply_patch in the place of write and edit; grep, find
+//! and ls for who wants them.
 //!
 //! Over `quipu-workspace`, which does the guarded IO. A tool knows its arguments and its context; it must not
 //! know sessions, models, stores or how its result is drawn.
 
+mod background;
 mod bash;
 mod closed;
 mod edit;
 mod file_call;
 mod function;
 mod images;
+mod invisible;
+mod output_schema;
 mod patch;
 mod read;
 mod ready;
 mod schema;
+mod search;
 mod tool;
 mod truncate;
 mod validate;
@@ -23,12 +28,19 @@ use std::sync::Arc;
 use quipu_protocol::{Json, ToolSpec};
 use quipu_workspace::ProcessRegistry;
 
+pub use background::{
+    BackgroundCommands, BackgroundError, BackgroundEvent, BackgroundObserver, BackgroundStatus,
+    BackgroundTool, MOST_BACKGROUND, UnreadText,
+};
 pub use bash::Bash;
 pub use edit::{Edit, changed_lines};
 pub use function::FunctionTool;
+pub use invisible::{is_invisible, stripped};
+pub use output_schema::{AnswerError, OutputSchema, OutputSchemaError};
 pub use patch::ApplyPatch;
 pub use quipu_protocol::Touches;
 pub use read::Read;
+pub use search::{Find, Grep, Ls};
 pub use tool::*;
 pub use truncate::{MAX_BYTES, MAX_LINES, Truncation, TruncationLimit};
 pub use validate::{ArgumentsError, validate};
@@ -52,6 +64,36 @@ pub fn builtin_confined() -> Vec<Arc<dyn Tool>> {
 pub fn builtin_isolated() -> Vec<Arc<dyn Tool>> {
     let bash = Arc::new(Bash::isolated(Arc::default()));
     vec![Arc::new(Read::new()), bash, Arc::new(Edit::new()), Arc::new(Write::new())]
+}
+
+/// What confines the commands of the built-in tools, which models are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Confinement {
+    /// Nothing: [`builtin`].
+    #[default]
+    None,
+    /// The file system: [`builtin_confined`].
+    Files,
+    /// Namespaces: [`builtin_isolated`].
+    Namespaces,
+}
+
+/// The built-in tools with background commands: `bash` takes `run_in_background`, and `background` stands behind it. They
+/// need [`ToolContext::background`].
+pub fn builtin_with_background(confinement: Confinement) -> Vec<Arc<dyn Tool>> {
+    let registry = Arc::default();
+    let bash = match confinement {
+        Confinement::None => Bash::new(registry),
+        Confinement::Files => Bash::confined(registry),
+        Confinement::Namespaces => Bash::isolated(registry),
+    };
+    vec![
+        Arc::new(Read::new()),
+        Arc::new(bash.with_background()),
+        Arc::new(BackgroundTool::new()),
+        Arc::new(Edit::new()),
+        Arc::new(Write::new()),
+    ]
 }
 
 /// [`builtin`], with background processes owned by `registry`: they die when it is told so or dropped.

@@ -9,6 +9,8 @@ use quipu_protocol::{CallId, Content, Json, RunId, ToolSpec, Touches};
 use quipu_workspace::{Access, OutputPlace, Sandbox};
 use tokio_util::sync::CancellationToken;
 
+use crate::BackgroundCommands;
+
 /// Something that the model can run.
 pub trait Tool: Send + Sync + 'static {
     /// Its declaration for the model.
@@ -76,6 +78,8 @@ pub struct ToolContext {
     pub access: Access,
     /// What confines commands, if anything does; a tool that starts processes starts them in it.
     pub sandbox: Option<Arc<Sandbox>>,
+    /// The background commands of the session, where it may have some.
+    pub background: Option<BackgroundCommands>,
 }
 
 /// What a tool returned.

@@ -6,6 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use nix::fcntl::OFlag;
+use quipu_rules::{FileAccess, Place, RuleSet, Verdict};
 use tokio_util::sync::CancellationToken;
 
 use crate::open::read_rest;
@@ -59,6 +60,16 @@ pub struct AccessRules {
 pub struct Access {
     rules: Option<Arc<Rules>>,
     approved: Arc<[Approval]>,
+    /// What rules say of files that a search finds: nobody is asked about each of them.
+    searches: Option<Arc<SearchRules>>,
+}
+
+/// Permission rules, and where their paths begin.
+#[derive(Debug)]
+struct SearchRules {
+    rules: RuleSet,
+    cwd: PathBuf,
+    home: Option<PathBuf>,
 }
 
 /// A file that is allowed, as it is when that is asked: a yes is for what was shown.
@@ -120,13 +131,53 @@ impl Access {
         let real = |paths: Vec<PathBuf>| paths.iter().map(|path| file_key(path)).collect();
         let AccessRules { write, read, own, home, protects } = rules;
         let rules = AccessRules { write: real(write), read: real(read), own: real(own), home, protects };
-        Self { rules: Some(Arc::new(Rules { rules, secrets: OnceLock::new() })), approved: Arc::default() }
+        let rules = Some(Arc::new(Rules { rules, secrets: OnceLock::new() }));
+        Self { rules, approved: Arc::default(), searches: None }
+    }
+
+    /// The same, with permission rules for searches; relative paths of rules begin in `cwd`.
+    #[must_use]
+    pub fn searching_by(mut self, rules: RuleSet, cwd: PathBuf, home: Option<PathBuf>) -> Self {
+        self.searches = (!rules.is_empty()).then(|| Arc::new(SearchRules { rules, cwd, home }));
+        self
+    }
+
+    /// Whether a search of a tool may open a file that it finds, at its true path: it is not where programs keep secrets,
+    /// and no permission rule denies reading it or asks about that.
+    pub fn may_search(&self, tool: &str, real: &Path) -> bool {
+        let by_rules = self.searches.as_ref().is_none_or(|search| {
+            let true_path = |path: &Path| path.to_path_buf();
+            let place = Place { cwd: &search.cwd, home: search.home.as_deref(), true_path: &true_path };
+            let judged = search.rules.files(tool, &[real.to_path_buf()], FileAccess::Read, &place);
+            judged.verdict <= Verdict::NoRule
+        });
+        by_rules && self.judge(real, AccessMode::Read, None) != Reach::Secret
+    }
+
+    /// The same, where everything below a directory may be read that is no secret.
+    #[must_use]
+    pub fn reading_below(&self, directory: &Path) -> Self {
+        let rules = self.rules.as_ref().map(|old| {
+            let mut rules = old.rules.clone();
+            rules.read.push(file_key(directory));
+            Arc::new(Rules { rules, secrets: old.secrets.clone() })
+        });
+        Self { rules, ..self.clone() }
+    }
+
+    /// Refuses a path that is neither free to be read nor approved.
+    ///
+    /// # Errors
+    /// [`FileError::Refused`]; [`FileError::Exchanged`].
+    pub fn check_read(&self, path: &Path) -> Result<(), FileError> {
+        let real = file_key(path);
+        self.check(path, &real, AccessMode::Read, shared_at(&real))
     }
 
     /// The same, and these files, whose exact paths a person or a grant allowed.
     #[must_use]
     pub fn approving(&self, files: Vec<Approval>) -> Self {
-        Self { rules: self.rules.clone(), approved: files.into() }
+        Self { approved: files.into(), ..self.clone() }
     }
 
     /// The same, and this directory to read and write.
@@ -137,7 +188,7 @@ impl Access {
             rules.write.push(file_key(directory));
             Arc::new(Rules { rules, secrets: old.secrets.clone() })
         });
-        Self { rules, approved: self.approved.clone() }
+        Self { rules, ..self.clone() }
     }
 
     /// The directories where files may be written; none where that is everywhere.

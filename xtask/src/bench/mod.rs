@@ -11,6 +11,7 @@ mod guard;
 mod histories;
 mod import;
 mod machine;
+mod mcp;
 mod measure;
 mod open;
 mod plan;
@@ -42,6 +43,7 @@ const BENCHMARKS: &[Benchmark] = &[
     agent::APIS,
     terminal::BENCHMARK,
     terminal_session::BENCHMARK,
+    mcp::BENCHMARK,
     sessions::RESUME,
     open::BENCHMARK,
     sessions::LIST,
@@ -218,6 +220,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool> {
         arguments.split_first().map(|(first, rest)| (first.as_str(), rest))
     {
         return measure::child(command);
+    }
+    if arguments.first().is_some_and(|first| first == mcp::SERVER) {
+        return mcp::serve();
     }
     let arguments = parse(arguments)?;
     if arguments.list {

@@ -134,7 +134,7 @@ fn run(context: &Context) -> Result<Vec<Row>> {
 
 /// Nanoseconds until something is seen, and until a key is. Keys are pressed all the time, for nobody knows when the
 /// program begins to read them.
-fn start(pty: &mut Pty) -> Result<(u64, u64)> {
+pub(super) fn start(pty: &mut Pty) -> Result<(u64, u64)> {
     let end = Instant::now() + LIMIT;
     let mut first = None;
     loop {

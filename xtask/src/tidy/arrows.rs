@@ -24,8 +24,9 @@ const DRAWN: &[(&str, &[&str])] = &[
     ("memory", &["engine"]),
     ("extensions", &["engine"]),
     ("mcp", &["engine"]),
+    ("web", &["engine"]),
     ("replay", &["engine"]),
-    ("host", &["engine", "archive", "replay", "render", "mcp"]),
+    ("host", &["engine", "archive", "replay", "render", "mcp", "web"]),
     ("runtime", &["host"]),
     ("tui", &["host"]),
     ("gateway", &["engine"]),
@@ -57,7 +58,7 @@ const IMPURE_LIBRARIES: &[&str] = &[
 
 /// Libraries with one owner, so that their words stay in one place.
 const OWNED_LIBRARIES: &[(&str, &[&str])] =
-    &[("rusqlite", &["store", "testkit"]), ("reqwest", &["providers", "mcp"])];
+    &[("rusqlite", &["store", "testkit"]), ("reqwest", &["providers", "mcp", "web"])];
 
 pub(crate) fn check(repo: &Repo) -> Vec<Finding> {
     let mut findings = Vec::new();

@@ -5,9 +5,13 @@
 #[cfg(test)]
 mod activity;
 #[cfg(test)]
+mod agents;
+#[cfg(test)]
 mod answers;
 #[cfg(test)]
 mod archive;
+#[cfg(test)]
+mod background;
 #[cfg(test)]
 mod bookmark;
 #[cfg(test)]
@@ -103,7 +107,11 @@ mod model_choice;
 #[cfg(test)]
 mod network;
 #[cfg(test)]
+mod output_schema;
+#[cfg(test)]
 mod outputs;
+#[cfg(test)]
+mod packages;
 #[cfg(test)]
 mod peers;
 #[cfg(test)]
@@ -131,6 +139,8 @@ mod repair;
 mod schedule;
 #[cfg(test)]
 mod search;
+#[cfg(test)]
+mod searches;
 #[cfg(test)]
 mod second_front;
 #[cfg(test)]
@@ -187,5 +197,7 @@ mod undo;
 mod undo_files;
 #[cfg(test)]
 mod watch;
+#[cfg(test)]
+mod web;
 #[cfg(test)]
 mod wires;

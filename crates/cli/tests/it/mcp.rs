@@ -7,6 +7,7 @@ use std::process::Stdio;
 use quipu_testkit::Answer;
 use serde_json::{Value, json};
 
+use crate::pty::{CTRL_D, ENTER, Terminal};
 use crate::support::*;
 
 fn server(world: &World, mode: &str) -> Value {
@@ -242,4 +243,44 @@ fn many_tools_are_found_by_a_search() {
     world.server.push(Answer::new().text("Yes.").reply());
     world.run(&["-p", "-c", "again", "--permissions", "full"]).ok();
     assert_eq!(requests[2].json()["tools"], world.requests().last().unwrap().json()["tools"]);
+}
+
+#[test]
+fn prompt_of_a_server_is_a_command() {
+    let world = World::new([]);
+    own(&world, "good");
+    world.server.push(Answer::new().text("Well.").reply());
+    world.run(&["-p", "/mcp__srv__review_file 'a b.rs' very deep"]).ok();
+    let told = wire_text(&messages(world.requests().last().unwrap()).pop().unwrap());
+    assert_eq!(told, "Review a b.rs.");
+    let log = std::fs::read_to_string(world.path("tmp/log")).unwrap();
+    assert!(log.contains(r#"{"depth": "very deep", "path": "a b.rs"}"#), "{log}");
+    world.run(&["-p", "/mcp__srv__review_file"]).fails(2, &["it needs path"]);
+}
+
+#[test]
+fn terminal_lists_servers_and_accepts_their_tools() {
+    let world = World::new([]);
+    own(&world, "hidden");
+    let mut terminal = Terminal::open(&world, &[]);
+    terminal.shows("test-1");
+    // The server is started behind the prompt.
+    terminal.types("/mcp");
+    terminal.types(ENTER);
+    terminal.shows("ready  1 tools, 2 prompts");
+    terminal.shows("/mcp accept srv accepts its tools");
+    assert!(terminal.seen().contains("Adds numbers.\\u{e0073}"), "{}", terminal.seen());
+    terminal.types("/mcp accept srv");
+    terminal.types(ENTER);
+    terminal.shows("1 tools of srv are accepted");
+    terminal.types("/mcp reconnect srv");
+    terminal.types(ENTER);
+    terminal.shows("srv is started again");
+    terminal.types("/mcp accept none");
+    terminal.types(ENTER);
+    terminal.shows("there is no server `none`");
+    terminal.types(CTRL_D);
+    assert_eq!(terminal.ends(), Some(0));
+    let listed = world.run(&["mcp", "list", "--tools", "--json"]).ok().json();
+    assert_eq!(listed["tools"][0]["state"], "accepted");
 }

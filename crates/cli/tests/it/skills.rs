@@ -284,3 +284,98 @@ fn rules_below_follow_the_first_result_there() {
     let prompts: Vec<Value> = requests.iter().map(|request| request.json()["system"].clone()).collect();
     assert!(prompts.windows(2).all(|pair| pair[0] == pair[1]));
 }
+
+#[test]
+fn rules_for_paths_follow_a_matching_file() {
+    let world = World::new([]);
+    std::fs::create_dir(world.path("work/.git")).unwrap();
+    put(&world, "home/.claude/rules/web.md", "---\npaths: [\"web/**/*.{ts,tsx}\"]\n---\nRule of the web.");
+    put(&world, "work/.claude/rules/api.md", "---\npaths:\n  - src/api/**\n---\nRule of the project's api.");
+    put(&world, "work/web/a.ts", "first file");
+    put(&world, "work/web/b.ts", "second file");
+    put(&world, "work/web/c.css", "third file");
+    put(&world, "work/src/api/d.rs", "fourth file");
+    let reads = |paths: &[&str]| {
+        for path in paths {
+            world.server.push(call(path, "read", &json!({ "path": path })));
+        }
+        answers(&world, 1);
+        world.run(&["-p", "look"]).ok();
+        let requests = world.requests();
+        messages(requests.last().unwrap()).iter().map(wire_text).collect::<Vec<_>>()
+    };
+    let all = ["web/c.css", "web/a.ts", "web/b.ts", "src/api/d.rs"];
+    let results = reads(&all);
+    assert!(!system(&world).contains("Rule of"));
+    let with_rule: Vec<_> = results.iter().filter(|text| text.contains("Rule of")).collect();
+    assert!(with_rule.len() == 1 && with_rule[0].contains("first file"), "{results:?}");
+    assert!(!with_rule[0].contains("paths:"), "{with_rule:?}");
+    // Those of the project count once a person trusts it.
+    let trusted = world.run(&["config", "trust"]).ok().text();
+    assert!(trusted.contains(".claude/rules/api.md  for src/api/**"), "{trusted}");
+    let results = reads(&all);
+    let api = results.iter().find(|text| text.contains("fourth file")).unwrap();
+    assert!(api.contains("Rule of the project's api."), "{api}");
+}
+
+#[test]
+fn rules_of_a_refused_project_are_not_read() {
+    let world = World::new([]);
+    std::fs::create_dir(world.path("work/.git")).unwrap();
+    put(&world, "work/AGENTS.md", "Top rule.");
+    put(&world, "work/part/AGENTS.md", "Rule of the part.");
+    put(&world, "work/part/a.txt", "first file");
+    put(&world, "home/.quipu/AGENTS.md", "Mine.");
+    let says = |flags: &[&str]| {
+        world.server.push(call("c1", "read", &json!({ "path": "part/a.txt" })));
+        answers(&world, 1);
+        let ran = world.run(&[&["-p", "look"], flags].concat()).ok();
+        let body = String::from_utf8_lossy(&world.requests().last().unwrap().body).into_owned();
+        (body, ran.err)
+    };
+    // Nobody decided, and nobody can be asked: they are read, and a line says so.
+    let (body, err) = says(&[]);
+    assert!(body.contains("Top rule.") && body.contains("Rule of the part."), "{body}");
+    assert!(err.contains("read, although you have not accepted the project; `quipu config trust`"), "{err}");
+    assert!(!says(&["--no-context-files"]).1.contains("AGENTS.md"));
+    // A no counts everywhere, and leaves the user's own.
+    world.run(&["config", "trust", "--refuse"]).ok();
+    let (body, err) = says(&[]);
+    assert!(
+        body.contains("Mine.") && !body.contains("Top rule.") && !body.contains("Rule of the part."),
+        "{body}"
+    );
+    assert!(err.contains("not read, because you refused"), "{err}");
+    let rows = world.run(&["skills", "--json"]).ok().json_lines();
+    let row = rows.iter().find(|row| row["path"].as_str().unwrap_or_default().ends_with("work/AGENTS.md"));
+    assert_eq!(row.unwrap()["used"], false);
+    // It also counts after the project brought along a program.
+    skill(&world, "work/.claude/skills", "inside", "Skill of the project.");
+    put(&world, "work/.claude/skills/inside/scripts/run.sh", "#!/bin/sh\n");
+    assert!(!says(&[]).0.contains("Top rule."));
+    // A yes makes it quiet.
+    world.run(&["config", "trust"]).ok();
+    let (body, err) = says(&[]);
+    assert!(body.contains("Top rule.") && !err.contains("AGENTS.md"), "{err}");
+}
+
+#[test]
+fn terminal_asks_before_it_reads_rules_of_a_project() {
+    let world = World::says("Well.");
+    put(&world, "work/AGENTS.md", "Top rule.");
+    let mut terminal = Terminal::open(&world, &[]);
+    terminal.shows("Use what this project brings along?");
+    assert!(terminal.seen().contains("rules     AGENTS.md"), "{}", terminal.seen());
+    terminal.types(ENTER);
+    terminal.shows("New session");
+    terminal.types("hello");
+    terminal.types(ENTER);
+    terminal.shows("Well.");
+    terminal.types(CTRL_D);
+    assert_eq!(terminal.ends(), Some(0));
+    assert!(!system(&world).contains("Top rule."));
+    let mut terminal = Terminal::open(&world, &[]);
+    terminal.shows("not read, because you refused");
+    terminal.types(CTRL_D);
+    assert_eq!(terminal.ends(), Some(0));
+}

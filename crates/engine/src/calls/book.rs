@@ -55,7 +55,7 @@ impl RunBook {
     }
 
     /// What calls beside the conversation leave of it.
-    pub(super) fn left_of(&self, run: &RunId, left: i64) -> i64 {
+    pub(crate) fn left_of(&self, run: &RunId, left: i64) -> i64 {
         let mut book = self.book();
         book.turn_to(run);
         left.saturating_sub(book.sides)

@@ -115,6 +115,16 @@ pub(crate) struct CommandChanges {
     pub(crate) notice: Option<String>,
 }
 
+impl CommandChanges {
+    /// With what background commands changed, which was looked at later. A file that both name was `self`'s in between.
+    pub(crate) fn with(mut self, later: Self) -> Self {
+        self.files.retain(|own| later.files.iter().all(|other| other.path != own.path));
+        self.files.extend(later.files);
+        self.states.extend(later.states);
+        Self { note: later.note, notice: later.notice, ..self }
+    }
+}
+
 /// A call that may have begun, as its row in the table of steps holds it.
 #[derive(Serialize, Deserialize)]
 pub(super) struct OpenCallRow {
@@ -348,9 +358,33 @@ impl FileSnapshotter {
 
     /// What a command changed.
     pub(crate) async fn after_command(self: &Arc<Self>, place: &CallPlace) -> CommandChanges {
-        let (snapshotter, run) = (self.clone(), place.run.clone());
+        self.command_changes(place.run.clone(), |snapshotter| snapshotter.watch.after(&snapshotter.sealer))
+            .await
+    }
+
+    /// A command goes on in the background. Told while the call that starts it runs.
+    pub(crate) fn background_begins(&self) {
+        self.watch.background_begins();
+    }
+
+    /// A background command has ended, and what it changed was asked for.
+    pub(crate) fn background_ends(&self) {
+        self.watch.background_ends();
+    }
+
+    /// What changed since the last look, where a command runs in the background.
+    pub(crate) async fn background_changes(self: &Arc<Self>, run: RunId) -> CommandChanges {
+        self.command_changes(run, |snapshotter| snapshotter.watch.between(&snapshotter.sealer)).await
+    }
+
+    async fn command_changes(
+        self: &Arc<Self>,
+        run: RunId,
+        difference: impl FnOnce(&Self) -> CommandDiff + Send + 'static,
+    ) -> CommandChanges {
+        let snapshotter = self.clone();
         let look = move || {
-            let CommandDiff { changes, more, note } = snapshotter.watch.after(&snapshotter.sealer);
+            let CommandDiff { changes, more, note } = difference(&snapshotter);
             let (mut found, mut chunks) = (Vec::new(), Vec::new());
             for (mut change, mut old, mut new) in changes {
                 chunks.extend(snapshotter.chunk(&run, &mut old, None));
@@ -367,7 +401,7 @@ impl FileSnapshotter {
         };
         let notice = (more > 0).then(|| {
             format!(
-                "The command changed {} files; {more} of them were not saved and cannot be restored.",
+                "A command changed {} files; {more} of them were not saved and cannot be restored.",
                 more + MOST_CHANGES
             )
         });

@@ -64,8 +64,8 @@ async fn visits(store: &dyn Graph, above: Option<NodeId>, to: NodeId) -> Result<
     if above.is_some() {
         nodes.remove(0);
     }
-    // Only results and entries without a message say something of files.
-    nodes.retain(|node| [INTERNAL, "toolResult"].contains(&node.record.role.as_str()));
+    // Only results, notes on background commands and entries without a message say something of files.
+    nodes.retain(|node| [INTERNAL, "toolResult", "custom"].contains(&node.record.role.as_str()));
     let mut found = Vec::new();
     for nodes in nodes.chunks(1_024) {
         let last: Vec<_> = nodes.iter().filter_map(|node| node.record.parts.last()).copied().collect();
@@ -77,7 +77,7 @@ async fn visits(store: &dyn Graph, above: Option<NodeId>, to: NodeId) -> Result<
             let note = blob.as_ref().and_then(|blob| extra_of(blob, WORKSPACE_NOTE)?.read().ok());
             let mut note: WorkspaceNote = note.unwrap_or_default();
             let is_internal = node.record.role == INTERNAL;
-            if !is_internal && blob.as_ref().is_none_or(|blob| blob.kind != OURS) {
+            if node.record.role == "toolResult" && blob.as_ref().is_none_or(|blob| blob.kind != OURS) {
                 note.unknown.push(OF_OTHERS.into());
             }
             let entry = match is_internal {

@@ -41,6 +41,8 @@ pub(crate) struct Watch {
 struct State {
     /// Commands that run: what several change side by side is noticed when the last of them ends.
     running: usize,
+    /// Commands that run in the background. While one does, what changes between two looks is not taken for a person's.
+    background: usize,
     /// As it was at the last look.
     before: Files,
     refs: GitRefs,
@@ -100,7 +102,7 @@ impl Watch {
         let mut state = self.state();
         state.running += 1;
         let is_ahead = state.ahead.take().is_some_and(|at| at.elapsed() < AHEAD);
-        if state.running == 1 && !is_ahead {
+        if state.running == 1 && state.background == 0 && !is_ahead {
             self.look_around(&mut state);
         }
         let notice = state.tell();
@@ -119,7 +121,7 @@ impl Watch {
     /// A command may be about to run, and runs within the second when it does.
     pub(super) fn ahead(&self) {
         let mut state = self.state();
-        if state.running == 0 {
+        if state.running == 0 && state.background == 0 {
             self.look_around(&mut state);
             state.ahead = Some(Instant::now());
         }
@@ -148,9 +150,9 @@ impl Watch {
                 self.hold(state);
             }
             Err(why) => {
-                let (running, given_up) = (state.running, Some(why.to_string()));
-                let refs = std::mem::take(&mut state.refs);
-                *state = State { running, refs, given_up, ..State::default() };
+                let (running, background) = (state.running, state.background);
+                let (given_up, refs) = (Some(why.to_string()), std::mem::take(&mut state.refs));
+                *state = State { running, background, refs, given_up, ..State::default() };
             }
         }
     }
@@ -201,6 +203,26 @@ impl Watch {
         PendingSnapshot::Raw(Access::default().capture(&self.root.join(path), self.file_bytes))
     }
 
+    /// A command goes on in the background, while the call that starts it is counted as running.
+    pub(super) fn background_begins(&self) {
+        self.state().background += 1;
+    }
+
+    /// A background command has ended.
+    pub(super) fn background_ends(&self) {
+        let mut state = self.state();
+        state.background = state.background.saturating_sub(1);
+    }
+
+    /// What changed since the last look where a command runs in the background, and no other: theirs, as far as can be told.
+    pub(super) fn between(&self, sealer: &Sealer) -> CommandDiff {
+        let mut state = self.state();
+        if state.background == 0 || state.running > 0 {
+            return CommandDiff::default();
+        }
+        self.difference(&mut state, sealer)
+    }
+
     /// A command has ended. What it changed, unless others still run.
     pub(super) fn after(&self, sealer: &Sealer) -> CommandDiff {
         let mut state = self.state();
@@ -208,6 +230,11 @@ impl Watch {
         if state.running > 0 {
             return CommandDiff::default();
         }
+        self.difference(&mut state, sealer)
+    }
+
+    /// What changed since the last look.
+    fn difference(&self, state: &mut State, sealer: &Sealer) -> CommandDiff {
         let mut note = WorkspaceNote::default();
         let refs = GitRefs::of(&self.root, Some(&state.refs));
         note.moved(&state.refs, &refs);
@@ -256,12 +283,12 @@ impl Watch {
             unheld.extend(beyond);
         }
         for path in racy {
-            if paths.binary_search(&path).is_err() && self.was_rewritten(&state, &path, &after) {
+            if paths.binary_search(&path).is_err() && self.was_rewritten(state, &path, &after) {
                 let at = paths.partition_point(|other| *other < path);
                 paths.insert(at, path);
             }
         }
-        let mut changes = self.changes(&mut state, &paths, &before, &after, sealer);
+        let mut changes = self.changes(state, &paths, &before, &after, sealer);
         let more_directories = directories.len().saturating_sub(MOST_CHANGES);
         directories.truncate(MOST_CHANGES);
         if more_directories > 0 {

@@ -4,6 +4,7 @@
 //! to make a session of its own for one is above this module, and comes in as a [`Backend`]. [`summarize`] is the engine's own
 //! use of such calls.
 
+mod agent;
 mod error;
 mod once;
 mod request;
@@ -18,6 +19,7 @@ use quipu_protocol::RunId;
 use quipu_seal::Sealer;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use agent::{AgentEnd, AgentOrder, AgentReport, SAME_CALLS, agent_draft, agent_session};
 pub use error::{BadRequest, RunnerError};
 pub(crate) use once::{answered, in_time, unsent};
 pub use request::{CallAnswer, CallRequest, ChildAnswer, ChildRequest, ModelName, RunnerPurpose};
@@ -104,6 +106,12 @@ pub(crate) trait Backend: Send + Sync {
 
     /// Begins a child session, and brings it to its end.
     fn session(&self, order: ChildOrder) -> BoxFuture<'static, Result<ChildAnswer, RunnerError>>;
+
+    /// Sends a sub-agent. Only a session that is open can.
+    fn agent(&self, order: AgentOrder) -> BoxFuture<'static, Result<AgentReport, RunnerError>> {
+        drop(order);
+        Box::pin(std::future::ready(Err(RunnerError::Closed)))
+    }
 }
 
 impl std::fmt::Debug for Runner {

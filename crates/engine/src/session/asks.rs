@@ -2,11 +2,15 @@
 //! asked.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use quipu_protocol::{Answer, AskId, AskKind};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
+
+use super::Mail;
+use crate::hooks::Asker;
 
 /// Questions that can be open at once; of more, each is answered by its default.
 pub(super) const OPEN: usize = 64;
@@ -23,6 +27,20 @@ pub(super) struct OpenQuestion {
     pub(super) default: Answer,
     pub(super) until: Option<Instant>,
     pub(super) reply: oneshot::Sender<Answer>,
+}
+
+/// Puts questions to whoever is in front of a session.
+pub(super) fn asker(mail: &mpsc::Sender<Mail>) -> Asker {
+    // Weak: a session that nobody holds ends, whatever its hooks and policies want to ask.
+    let asks = mail.downgrade();
+    Arc::new(move |kind, default, wait| {
+        let asks = asks.upgrade();
+        Box::pin(async move {
+            let (reply, answer) = oneshot::channel();
+            asks?.send(Mail::Ask(Question { kind, default, wait, reply })).await.ok()?;
+            answer.await.ok()
+        })
+    })
 }
 
 /// The questions that are open.

@@ -36,6 +36,7 @@ impl Task {
                 {
                     closed.cancel();
                 }
+                self.remind_of_background(&event);
                 if !self.toolbox.hooks.is_empty() {
                     self.observe(&event, run.as_ref());
                 }

@@ -1,10 +1,13 @@
 //! A session at work: the handle that fronts hold. The task behind it is in `task`.
 
 mod asks;
+mod background;
 mod calling;
 mod effects;
 mod falling_back;
 mod hooking;
+mod live_agents;
+mod planning;
 mod running;
 mod shell;
 mod sides;
@@ -25,23 +28,28 @@ use tokio_util::sync::CancellationToken;
 
 use self::asks::Question;
 pub use self::falling_back::MOST_FALLBACKS;
+pub use self::live_agents::LiveAgent;
+pub(crate) use self::live_agents::LiveAgents;
 use self::sides::{SessionRunner, SideAsk};
 use self::task::Task;
+use crate::background::{BackgroundNews, BackgroundWake, observer};
 use crate::calls::money::Purse;
 use crate::calls::{Caller, seal_content};
 use crate::children::Children;
 use crate::clock::Clock;
 use crate::commit::Committer;
 use crate::follower::Follower;
-use crate::hooks::{Asker, SessionOrigin};
+use crate::hooks::SessionOrigin;
 use crate::models::{ModelLookupError, Models};
 use crate::moves::{SessionMover, refused};
 use crate::owner::Lease;
+use crate::planning::PlanMode;
 use crate::policy::{Grant, SharedPolicy};
 use crate::runner::Backend;
 use crate::sessions::clean;
 use crate::sources::Sources;
 use crate::subscribe::{Delivery, Events, Subscriber, View};
+use crate::task_tool::TaskTool;
 use crate::toolbox::Toolbox;
 use quipu_machine::FallbackResult;
 use quipu_machine::Machine;
@@ -76,6 +84,14 @@ pub(crate) struct Parts {
     pub(crate) origin: SessionOrigin,
     /// Begins sessions for its hooks and sources, where it has any.
     pub(crate) children: Option<Children>,
+    /// Sends sub-agents, where the model may.
+    pub(crate) task: Option<Arc<TaskTool>>,
+    /// Those at work.
+    pub(crate) agents: LiveAgents,
+    /// Whether it begins a run when a background command ended.
+    pub(crate) wake: BackgroundWake,
+    /// Its plan mode, where it has one.
+    pub(crate) plan: Option<Arc<PlanMode>>,
 }
 
 /// A model, and what carries requests to it.
@@ -111,6 +127,8 @@ enum Mail {
     Show(Ui),
     /// A call of a model for a hook or a source, or a child session.
     Side(Box<SideAsk>),
+    /// A background command began or ended.
+    Background(Box<BackgroundNews>),
 }
 
 /// A handle of a session at work. Clones are handles of the same session.
@@ -165,6 +183,8 @@ struct Inner {
     /// Answers on their way that changed the policy.
     granting: Arc<AtomicUsize>,
     models: ModelLookup,
+    agents: LiveAgents,
+    plan: Option<Arc<PlanMode>>,
     /// Who holds it puts the next command into the mailbox.
     order: tokio::sync::Mutex<()>,
     /// Kills what runs.
@@ -193,16 +213,7 @@ impl Session {
         let sealer = parts.toolbox.parts.sealer.clone();
         let toolbox = parts.toolbox.clone();
         if !toolbox.hooks.is_empty() || toolbox.policies.is_some() {
-            // Weak: a session that nobody holds ends, whatever its hooks and policies want to ask.
-            let asks = mail.downgrade();
-            let asker: Asker = Arc::new(move |kind, default, wait| {
-                let asks = asks.upgrade();
-                Box::pin(async move {
-                    let (reply, answer) = oneshot::channel();
-                    asks?.send(Mail::Ask(Question { kind, default, wait, reply })).await.ok()?;
-                    answer.await.ok()
-                })
-            });
+            let asker = asks::asker(&mail);
             if let Some(policies) = &toolbox.policies {
                 policies.asks_through(asker.clone());
             }
@@ -212,7 +223,16 @@ impl Session {
             let (mail, sealer, children) = (mail.downgrade(), sealer.clone(), children.clone());
             let runner: Arc<dyn Backend> = Arc::new(SessionRunner { mail, sealer, children });
             toolbox.hooks.runs_through(runner.clone());
+            if let Some(task) = &parts.task {
+                task.runs_through(runner.clone());
+            }
             parts.sources.runs_through(runner);
+        }
+        let agents = parts.agents.clone();
+        toolbox.background.observe(observer(background::teller(&mail), &toolbox, parts.wake));
+        let plan = parts.plan.clone();
+        if let Some(plan) = &plan {
+            planning::connect(plan, &mail, SharedPolicy(parts.toolbox.parts.policy.clone()));
         }
         let (models, purse) = (ModelLookup(parts.models.clone()), parts.caller.purse.clone());
         let policy = SharedPolicy(parts.toolbox.parts.policy.clone());
@@ -235,6 +255,8 @@ impl Session {
             mover,
             granting,
             models,
+            agents,
+            plan,
             order,
             stop,
             ended,
@@ -307,11 +329,16 @@ impl Session {
                 command => self.hook_move(command).await?,
             }
         }
+        self.end_background(&command).await?;
         // A prompt after the choice of another model goes to that one, though it takes a while to find.
         let turn = match &command {
             Command::Abort { .. } | Command::Answer { .. } | Command::Close => None,
             _ => Some(self.0.order.lock().await),
         };
+        let mut left_plan = false;
+        if let (Command::Prompt { input, .. }, Some(plan)) = (&mut command, &self.0.plan) {
+            left_plan = plan.note_beside(input);
+        }
         found = match &command {
             Command::Set { setting: Setting::Model { provider, id } } => CommandInfo::Model(
                 self.0
@@ -320,16 +347,31 @@ impl Session {
                     .await
                     .map_err(|error| Refusal::NoSuchModel { why: error.to_string() })?,
             ),
-            Command::Set { setting: Setting::Permissions } => match self.0.policy.version().await {
-                Some(version) => CommandInfo::Policy(version),
-                None => return Err(Refusal::Store { why: "could not check the permissions".into() }),
-            },
+            Command::Set { setting: setting @ (Setting::Permissions | Setting::Plan { .. }) } => {
+                if let Setting::Plan { on } = setting {
+                    self.switch_plan(*on)?;
+                }
+                match self.0.policy.version().await {
+                    Some(version) => CommandInfo::Policy(version),
+                    None => return Err(Refusal::Store { why: "could not check the permissions".into() }),
+                }
+            }
             _ => found,
+        };
+        let remarks = match &found {
+            CommandInfo::Model((model, _)) => self.0.models.remarks(model),
+            _ => Vec::new(),
         };
         let (reply, answer) = oneshot::channel();
         self.0.mail.send(Mail::Command(command, found, reply)).await.map_err(|_| Refusal::Closed)?;
         drop(turn);
         let answer = answer.await.unwrap_or(Err(Refusal::Closed));
+        if let Some(plan) = self.0.plan.as_ref().filter(|_| answer.is_err() && left_plan) {
+            plan.note_was_lost();
+        }
+        if answer.is_ok() {
+            self.note(remarks).await?;
+        }
         if answer.is_err() && !beside.is_empty() {
             self.0.toolbox.hooks.put_opening_back(beside);
         }
@@ -505,6 +547,11 @@ impl Session {
         Ok(None)
     }
 
+    /// Its sub-agents that are at work.
+    pub fn agents(&self) -> Vec<LiveAgent> {
+        self.0.agents.all()
+    }
+
     /// The directory that it works in.
     pub fn cwd(&self) -> &std::path::Path {
         &self.0.cwd
@@ -590,6 +637,10 @@ impl std::fmt::Debug for ModelLookup {
 }
 
 impl ModelLookup {
+    fn remarks(&self, model: &Model) -> Vec<String> {
+        self.0.as_ref().map(|models| models.remarks(model)).unwrap_or_default()
+    }
+
     async fn find(&self, provider: &str, id: &str) -> Result<ModelRoute, ModelLookupError> {
         let Some(models) = self.0.clone() else {
             return Err(ModelLookupError::NoOthers);

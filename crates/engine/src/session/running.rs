@@ -3,24 +3,31 @@
 
 use std::sync::Arc;
 
-use quipu_machine::{MachineInput, RunMoney, SideCall};
-use quipu_protocol::{AbortTarget, Command, Limit, Model, RunId};
-use quipu_providers::Provider;
+use quipu_machine::{Limits, MachineInput, RunMoney, SideCall};
+use quipu_protocol::{AbortTarget, Command, Limit, Model, RunId, SessionId};
+use quipu_providers::{Provider, clamp_level};
 use quipu_tools::Tool;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
+use super::live_agents::{AgentReply, Drive};
 use super::sides::{SideAsk, SideReply, SideWork};
 use super::task::Task;
+use super::{Mail, Session};
+use crate::agent_policy::AgentPolicy;
+use crate::agents::{AGENT_PURPOSE, TASK_TOOL};
 use crate::calls::Caller;
 use crate::calls::money::{floor_nano, in_dollars, nano};
 use crate::children::{ChildEnd, ChildPlan, ChildTerms, Children};
 use crate::clock::fresh_id;
+use crate::engine::SessionOptions;
+use crate::error::OpenError;
 use crate::models::may_see;
 use crate::runner::{
-    CallAnswer, CallOrder, ChildAnswer, ChildOrder, ModelRoute, RunnerError, SideJob, SideResult, Terms,
-    child_draft,
+    AgentOrder, CallAnswer, CallOrder, ChildAnswer, ChildOrder, ModelRoute, RunnerError, SAME_CALLS, SideJob,
+    SideResult, Terms, agent_draft, agent_session, child_draft,
 };
 
 /// What a run promised.
@@ -48,6 +55,7 @@ impl Task {
                 SideWork::Child(_, reply) if ends => {
                     drop(reply.send(SideReply::Done(Err(RunnerError::Closed))));
                 }
+                SideWork::Agent(_, _, reply) => drop(reply.send(Err(RunnerError::Closed))),
                 SideWork::Call(mut order, reply) => {
                     let terms = self.child_terms(&mut order.terms, carried);
                     drop(reply.send(terms.map_or_else(
@@ -67,6 +75,9 @@ impl Task {
         match what {
             SideWork::Call(order, reply) => self.side_call(*order, carried, cancel, permit, reply),
             SideWork::Child(order, reply) => self.side_child(*order, carried, cancel, permit, reply),
+            SideWork::Agent(order, mail, reply) => {
+                self.side_agent(*order, carried, (cancel, permit), mail, reply);
+            }
         }
     }
 
@@ -154,6 +165,94 @@ impl Task {
         self.effects.spawn(work.instrument(self.spans.current()));
     }
 
+    fn side_agent(
+        &mut self,
+        order: AgentOrder,
+        (model, provider): ModelRoute,
+        (cancel, permit): (CancellationToken, OwnedSemaphorePermit),
+        mail: mpsc::WeakSender<Mail>,
+        reply: AgentReply,
+    ) {
+        let Some(children) = self.children.clone() else { return };
+        let (longest, parent) = (order.limits.longest, self.machine.session().clone());
+        let until = Instant::now() + longest;
+        let promise = match self.agent_promise(&order, &model, &*provider) {
+            Ok(promise) => promise,
+            Err(error) => return drop(reply.send(Err(error))),
+        };
+        let id = self.side_begins(&promise, &cancel);
+        let agent = order.agent.as_deref();
+        let (options, depth) = (children.options(), children.depth() + 1);
+        let tools = self.sources.all_lent().into_iter();
+        let level = agent.and_then(|agent| agent.thinking).unwrap_or(self.snapshot.thinking);
+        let prompt = agent.map(|agent| &*agent.prompt).filter(|prompt| !prompt.trim().is_empty());
+        let child = SessionOptions {
+            thinking: clamp_level(&model, level),
+            max_tokens: None,
+            model,
+            provider,
+            system: Some(self.sources.prompt_for(prompt)),
+            system_end: None,
+            identity: None,
+            declined_identity: None,
+            tools: tools.filter(|tool| agent.is_none_or(|agent| agent.has_tool(&tool.spec().name))).collect(),
+            policy: AgentPolicy::of(options.policy.clone(), agent),
+            agents: options.agents.clone().filter(|_| agent.is_none_or(|agent| agent.has_tool(TASK_TOOL))),
+            limits: Limits {
+                max_turns: agent
+                    .and_then(|agent| agent.max_turns)
+                    .map(|turns| turns.min(order.limits.max_turns))
+                    .or(Some(order.limits.max_turns)),
+                max_cost: promise.budget,
+                daily_budget: self.caller.purse.daily(),
+                wait: options.limits.wait,
+            },
+            history: Default::default(),
+            travel: Default::default(),
+            tool_sources: Vec::new(),
+            context_sources: Vec::new(),
+            fallbacks: Vec::new(),
+            follower: None,
+            id: None,
+            ..options.clone()
+        };
+        let (caller, input) = (self.caller.clone(), self.input.clone());
+        let (answers, live) = (self.answerers > 0, self.agents.clone());
+        let work = async move {
+            let run = promise.run.clone();
+            let begun = begin_agent(&children, child, &order, &parent, depth).await;
+            let report = match begun {
+                Ok(session) => Drive { order, session, mail, answers, live, until, cancel }.go().await,
+                Err(error) => Err(error),
+            };
+            let (mut cost, mut drafts) = (0.0, Vec::new());
+            if let Ok(report) = &report {
+                cost = report.cost;
+                drafts.push(child_draft(AGENT_PURPOSE, run.clone(), &report.session, cost));
+            }
+            settle(&caller, &promise, SideCall { id, run, cost, drafts, ops: Vec::new() }, &input).await;
+            drop(permit);
+            drop(reply.send(report));
+        };
+        self.effects.spawn(work.instrument(self.spans.current()));
+    }
+
+    /// What a sub-agent may cost: its own limit where prices are known, and half of what is left of the run, so that others and
+    /// the run itself have their share.
+    fn agent_promise(
+        &self,
+        order: &AgentOrder,
+        model: &Model,
+        provider: &dyn Provider,
+    ) -> Result<Promise, RunnerError> {
+        let mut budget = order.limits.max_cost.filter(|_| model.cost.are_known());
+        if let Some(money) = self.machine.money_of(&order.run) {
+            let left = in_dollars(self.caller.purse.book.left_of(&order.run, floor_nano(money.left)));
+            budget = Some(budget.map_or(left / 2.0, |budget| budget.min(left / 2.0)));
+        }
+        self.promise_of(Some(order.run.clone()), budget, model, provider)
+    }
+
     /// What is under way beside the conversation ends with its run, or with the session.
     pub(super) fn stop_sides(&self, command: &Command) {
         match (command, self.machine.run()) {
@@ -211,7 +310,16 @@ impl Task {
 
     /// What it may cost: its budget, and what is left of the run that pays.
     fn promise(&self, terms: &Terms, model: &Model, provider: &dyn Provider) -> Result<Promise, RunnerError> {
-        let (run, wanted) = (terms.run.clone(), terms.budget_for(model));
+        self.promise_of(terms.run.clone(), terms.budget_for(model), model, provider)
+    }
+
+    fn promise_of(
+        &self,
+        run: Option<RunId>,
+        wanted: Option<f64>,
+        model: &Model,
+        provider: &dyn Provider,
+    ) -> Result<Promise, RunnerError> {
         let money = run.as_ref().and_then(|run| Some((run.clone(), self.machine.money_of(run)?)));
         let Some((paying, RunMoney { left, limit })) = money else {
             // Nobody counts any more what hooks of a run that is over spend.
@@ -233,6 +341,27 @@ impl Task {
         }
         Ok(Promise { run, budget: Some(in_dollars(granted)), held: Some((paying, held)) })
     }
+}
+
+/// Begins the session of a sub-agent.
+async fn begin_agent(
+    children: &Children,
+    options: SessionOptions,
+    order: &AgentOrder,
+    parent: &SessionId,
+    depth: u32,
+) -> Result<Session, RunnerError> {
+    for nth in 0..SAME_CALLS {
+        let id = Some(agent_session(parent, &order.run, &order.call, nth));
+        let options = SessionOptions { id, ..options.clone() };
+        let mark = agent_draft(order, depth, parent);
+        match children.engine().begin_child(options, Some(parent.clone()), mark, depth).await {
+            // Another call of the run had this id.
+            Err(OpenError::Exists(_)) => {}
+            begun => return Ok(begun?),
+        }
+    }
+    Err(RunnerError::NotRecorded { why: format!("{SAME_CALLS} calls of the run have the same id") })
 }
 
 /// It is over: the run gets its cost.

@@ -10,9 +10,12 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::Mail;
+use super::live_agents::AgentReply;
+use crate::agents::AGENT_PURPOSE;
 use crate::children::{ChildTerms, Children};
 use crate::runner::{
-    Backend, CallAnswer, CallOrder, ChildAnswer, ChildOrder, ModelRoute, RunnerError, Terms,
+    AgentOrder, AgentReport, Backend, CallAnswer, CallOrder, ChildAnswer, ChildOrder, ModelRoute,
+    RunnerError, Terms,
 };
 
 /// Something that a hook or a source wants done.
@@ -29,6 +32,8 @@ pub(super) struct SideAsk {
 pub(super) enum SideWork {
     Call(Box<CallOrder>, oneshot::Sender<SideReply<CallOrder, CallAnswer>>),
     Child(Box<ChildOrder>, oneshot::Sender<SideReply<ChildOrder, ChildAnswer>>),
+    /// With what questions of the sub-agent go through.
+    Agent(Box<AgentOrder>, mpsc::WeakSender<Mail>, AgentReply),
 }
 
 impl SideWork {
@@ -37,6 +42,8 @@ impl SideWork {
         let terms = match self {
             Self::Call(order, _) => &order.terms,
             Self::Child(order, _) => &order.terms,
+            // A file names it, and not the user.
+            Self::Agent(..) => return false,
         };
         terms.model.is_some()
     }
@@ -114,6 +121,44 @@ impl Backend for SessionRunner {
                 Err(_) => Err(RunnerError::Closed),
             }
         })
+    }
+
+    fn agent(&self, order: AgentOrder) -> BoxFuture<'static, Result<AgentReport, RunnerError>> {
+        let this =
+            Self { mail: self.mail.clone(), sealer: self.sealer.clone(), children: self.children.clone() };
+        Box::pin(async move {
+            this.children.allows_child()?;
+            let permit = tokio::select! {
+                permit = order.permits.clone().acquire_owned() => permit.map_err(|_| RunnerError::Closed)?,
+                () = order.cancel.cancelled() => return Err(RunnerError::Aborted),
+            };
+            let carried = this.agent_model(&order).await;
+            let cancel = CancellationToken::new();
+            let (reply, report) = oneshot::channel();
+            let what = SideWork::Agent(Box::new(order), this.mail.clone(), reply);
+            let ask = SideAsk { what, carried, cancel: cancel.clone(), permit };
+            let mail = this.mail.upgrade().ok_or(RunnerError::Closed)?;
+            mail.send(Mail::Side(Box::new(ask))).await.map_err(|_| RunnerError::Closed)?;
+            drop(mail);
+            let _guard = cancel.drop_guard();
+            report.await.unwrap_or(Err(RunnerError::Closed))
+        })
+    }
+}
+
+impl SessionRunner {
+    /// The model of a sub-agent: the one that its file names, else the one that the user set for all of them. One that cannot be
+    /// used leaves that of the session.
+    async fn agent_model(&self, order: &AgentOrder) -> Option<ModelRoute> {
+        let models = self.children.options().models.clone()?;
+        let named = order.agent.as_ref().and_then(|agent| agent.model.clone());
+        let find = tokio::task::spawn_blocking(move || {
+            let named = named.and_then(|name| models.find_named(&name).ok());
+            let of_purpose =
+                || models.find_for(AGENT_PURPOSE).ok().flatten().map(|one| (one.model, one.provider));
+            named.or_else(of_purpose)
+        });
+        find.await.ok().flatten()
     }
 }
 

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::asks::{OPEN, OpenQuestion, Question, Questions};
+use super::live_agents::LiveAgents;
 use super::sides::Sides;
 use super::{CommandInfo, FoundFallback, MAILBOX, Mail, ModelRoute, Parts, SHUTDOWN, view_of};
 use crate::calls::{Caller, PreparedCallSlot};
@@ -93,6 +94,7 @@ pub(super) struct Task {
     /// What is under way beside the conversation.
     pub(super) sides: Sides,
     pub(super) children: Option<Children>,
+    pub(super) agents: LiveAgents,
     /// The deadlines of open questions.
     pub(super) asks: HashMap<AskId, CancellationToken>,
     pub(super) root: CancellationToken,
@@ -167,6 +169,7 @@ impl Task {
             fallbacks_found,
             sides: Sides::default(),
             children: parts.children,
+            agents: parts.agents,
             asks: HashMap::new(),
             root,
             granting,
@@ -331,6 +334,7 @@ impl Task {
             }
             Mail::Ask(question) => self.ask(question),
             Mail::Side(ask) => self.side(*ask),
+            Mail::Background(news) => self.background_news(*news),
             Mail::Show(ui) => {
                 let run = self.machine.run().cloned();
                 self.emit(Event::Ui { ui }, run);

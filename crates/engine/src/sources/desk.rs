@@ -23,6 +23,8 @@ use super::{
     CompactionAsk, ContextAsk, ContextSource, SOURCE_TEXT, SourceContext, SourceError, SourceVersion,
     ToolSource,
 };
+use crate::agents::TASK_TOOL;
+use crate::context::system_end;
 use crate::identity::{Prompt, system_text};
 use crate::resume::Past;
 use crate::runner::{Backend, Runner};
@@ -220,8 +222,26 @@ impl Sources {
     pub(crate) fn lent(&self, name: &str) -> Option<Arc<dyn Tool>> {
         let set = self.set();
         let given = set.from().values().flatten().any(|given| given == name);
-        let fixed = self.fixed.iter().any(|tool| tool.spec().name == name);
+        let fixed = name != TASK_TOOL && self.fixed.iter().any(|tool| tool.spec().name == name);
         set.get(name).filter(|_| given || fixed).cloned()
+    }
+
+    /// All tools that another session may have, in the order of this one.
+    pub(crate) fn all_lent(&self) -> Vec<Arc<dyn Tool>> {
+        self.set().specs().iter().filter_map(|spec| self.lent(&spec.name)).collect()
+    }
+
+    /// The system prompt of a sub-agent: its own text in the place of the program's, with the sections and the end of the prompt of
+    /// this session; without a text that prompt as it is.
+    pub(crate) fn prompt_for(&self, text: Option<&str>) -> String {
+        let state = self.state();
+        let Some(text) = text else { return state.prompt.rest() };
+        let tail = match state.frame == Frame::default() {
+            true => self.sealer.seal(&system_end(&self.cwd)).into_owned().into(),
+            false => state.frame.tail.clone(),
+        };
+        let frame = Frame { head: Some(self.sealer.seal(text.trim()).into_owned()), tail };
+        self.compose(&frame, &state.held.contexts).0
     }
 
     /// What a source gives now.

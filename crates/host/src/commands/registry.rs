@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use quipu_protocol::CommandSpec;
+use tokio::sync::Notify;
 
 use super::{CommandError, CommandHandler};
 
@@ -28,6 +30,9 @@ struct Rows {
     rows: Vec<Row>,
     notices: Vec<CommandError>,
     version: u64,
+    /// Beginnings of names that somebody may add soon.
+    expected: Vec<String>,
+    changed: Arc<Notify>,
 }
 
 #[derive(Clone)]
@@ -90,6 +95,42 @@ impl CommandRegistry {
         rows.version += 1;
     }
 
+    /// Says which beginnings of names may be added soon, in place of those that were named before.
+    pub(crate) fn expect_only(&self, beginnings: Vec<String>) {
+        let mut rows = self.rows();
+        rows.expected = beginnings;
+        rows.changed.notify_waiters();
+    }
+
+    /// Says that no more names with a beginning are to come.
+    pub(crate) fn expect_no_more(&self, beginning: &str) {
+        let mut rows = self.rows();
+        rows.expected.retain(|known| known != beginning);
+        rows.changed.notify_waiters();
+    }
+
+    /// Waits until there is a command of this name, or nobody is about to add it; at most `limit`.
+    pub async fn settled(&self, name: &str, limit: Duration) {
+        let changed = self.rows().changed.clone();
+        let is_open = || {
+            let rows = self.rows();
+            let is_known = rows.rows.iter().any(|row| row.spec.name == name);
+            !is_known && rows.expected.iter().any(|beginning| name.starts_with(beginning))
+        };
+        let settled = async {
+            loop {
+                let mut next = std::pin::pin!(changed.notified());
+                next.as_mut().enable();
+                if !is_open() {
+                    return;
+                }
+                next.await;
+            }
+        };
+        // What is late is not there.
+        drop(tokio::time::timeout(limit, settled).await);
+    }
+
     /// All of them: those that a front does itself, then the others by their names.
     pub fn list(&self) -> Vec<CommandSpec> {
         self.rows().rows.iter().map(|row| row.spec.clone()).collect()
@@ -142,6 +183,7 @@ impl Rows {
         let place = self.rows.partition_point(before);
         self.rows.insert(place, Row { spec, handler: Some(handler) });
         self.version += 1;
+        self.changed.notify_waiters();
         Ok(())
     }
 

@@ -58,6 +58,7 @@ pub(crate) fn install(options: &mut SessionOptions, wanted: InstallOptions<'_>) 
         }
     }
     if servers.is_empty() {
+        super::commands::offer(home, cwd, None);
         return;
     }
     let store = if keeps { FileStore::keeping(&home.dir) } else { FileStore::unkept(&home.dir) };
@@ -67,6 +68,7 @@ pub(crate) fn install(options: &mut SessionOptions, wanted: InstallOptions<'_>) 
     let source = McpSource::new(servers, Arc::new(store), loaded, notice);
     let asks_new = Arc::new(move || permissions.mode() != PermissionMode::Full);
     options.policies.push(Arc::new(McpPolicy::new(&source, asks_new)));
+    super::commands::offer(home, cwd, Some(&source));
     options.tool_sources.push(Arc::new(source));
 }
 

@@ -1,5 +1,6 @@
 //! MCP servers: the files that configure them, what a person accepted of them, and how a session gets their tools.
 
+mod commands;
 mod files;
 mod install;
 mod store;

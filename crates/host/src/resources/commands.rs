@@ -16,8 +16,15 @@ use super::template::{Template, TemplateOrigin};
 use crate::Failure;
 use crate::commands::{CommandCall, CommandHandler, CommandRegistry};
 
-const SOURCES: [&str; 5] =
-    ["your skill", "skill of the project", "your template", "template of the project", "template"];
+const SOURCES: [&str; 7] = [
+    "your skill",
+    "skill of the project",
+    "your template",
+    "template of the project",
+    "template",
+    "skill of a package",
+    "template of a package",
+];
 
 /// Offers the skills and templates of a set in place of those that were offered before. What has its name already is not offered; why, for
 /// people.
@@ -46,6 +53,7 @@ pub(super) fn offer(registry: &CommandRegistry, set: &ResourceSet) -> Vec<String
             TemplateOrigin::BuiltIn(_) => SOURCES[4],
             TemplateOrigin::File { scope: ResourceScope::User, .. } => SOURCES[2],
             TemplateOrigin::File { scope: ResourceScope::Project, .. } => SOURCES[3],
+            TemplateOrigin::File { scope: ResourceScope::Package, .. } => SOURCES[6],
         };
         let handler = Arc::new(TemplateCommand(template.clone()));
         let owner = add(template.name.clone(), &template.hint, &template.description, source, handler);
@@ -55,7 +63,11 @@ pub(super) fn offer(registry: &CommandRegistry, set: &ResourceSet) -> Vec<String
         }
     }
     for skill in set.skills.iter().filter(|skill| skill.for_person) {
-        let source = SOURCES[usize::from(skill.scope == ResourceScope::Project)];
+        let source = match skill.scope {
+            ResourceScope::User => SOURCES[0],
+            ResourceScope::Project => SOURCES[1],
+            ResourceScope::Package => SOURCES[5],
+        };
         let hint = if skill.hint.is_empty() { "[TEXT]" } else { skill.hint.as_str() };
         let handler = Arc::new(SkillCommand(skill.clone()));
         let name = format!("skill:{}", skill.name).chars().take(64).collect();
@@ -67,7 +79,8 @@ pub(super) fn offer(registry: &CommandRegistry, set: &ResourceSet) -> Vec<String
 }
 
 /// Refuses what belongs to another project than the session works in.
-fn belongs_here(within: Option<&Path>, call: &CommandCall) -> Result<(), Failure> {
+fn belongs_here(scope: ResourceScope, within: Option<&Path>, call: &CommandCall) -> Result<(), Failure> {
+    let within = within.filter(|_| scope == ResourceScope::Project);
     let (Some(root), Some(session)) = (within, &call.session) else { return Ok(()) };
     if session.cwd().starts_with(root) {
         return Ok(());
@@ -87,8 +100,8 @@ impl CommandHandler for TemplateCommand {
 impl TemplateCommand {
     fn expand(&self, call: &CommandCall) -> Result<CommandValue, Failure> {
         let template = &self.0;
-        if let TemplateOrigin::File { within, .. } = &template.origin {
-            belongs_here(within.as_deref(), call)?;
+        if let TemplateOrigin::File { scope, within, .. } = &template.origin {
+            belongs_here(*scope, within.as_deref(), call)?;
         }
         let text = template.origin.text().map_err(Failure::request)?;
         let (_, body) = split(&text).map_err(Failure::request)?;
@@ -117,8 +130,8 @@ impl CommandHandler for SkillCommand {
 
 impl SkillCommand {
     fn expand(&self, call: &CommandCall) -> Result<CommandValue, Failure> {
-        let Skill { name, path, within, .. } = &self.0;
-        belongs_here(within.as_deref(), call)?;
+        let Skill { name, path, scope, within, .. } = &self.0;
+        belongs_here(*scope, within.as_deref(), call)?;
         let text = text_of(path, within.as_deref());
         let text = text.map_err(|why| Failure::request(format!("{}: {why}", path.display())))?;
         let (_, body) = split(&text).map_err(Failure::request)?;

@@ -12,6 +12,11 @@ const MOST_FILES: usize = 20;
 const COMMANDS: &str = "Text in square brackets that begins with \"output of\" stands for the output of that command. Before anything \
     else, run these commands with the tool `bash`, and take what they print in their place.";
 
+/// The words of a line, as a template takes it apart.
+pub(crate) fn command_words(line: &str) -> Vec<String> {
+    Arguments::of(line).words
+}
+
 /// What was typed behind a name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Arguments {

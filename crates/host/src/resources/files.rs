@@ -98,10 +98,11 @@ pub(super) fn slug(name: &str) -> String {
     slug.trim_end_matches('-').chars().take(60).collect()
 }
 
-/// A text in one line of at most so many characters.
+/// A text in one line of at most so many characters, without those that a person does not see.
 pub(super) fn in_one_line(text: &str, most: usize) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
-    let line: String = words.join(" ").chars().filter(|letter| !letter.is_control()).collect();
+    let is_seen = |letter: &char| !quipu_mcp::is_invisible(*letter);
+    let line: String = words.join(" ").chars().filter(is_seen).collect();
     match line.char_indices().nth(most) {
         Some(_) => line.chars().take(most.saturating_sub(1)).chain(['…']).collect(),
         None => line,
@@ -120,6 +121,7 @@ mod tests {
             assert_eq!(slug(name), expect, "{name}");
         }
         assert_eq!(in_one_line("a\n  b\u{1b}[2J c", 5), "a b[…");
+        assert_eq!(in_one_line("a\u{e0041}\u{200b}b\u{202e}", 5), "ab");
     }
 
     #[test]

@@ -6,6 +6,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::globs::split_at_commas;
+
 /// More of them are an error.
 const MOST_NAMES: usize = 100;
 
@@ -59,6 +61,19 @@ impl Frontmatter {
                 let words = text.split(|c: char| c == ',' || c.is_whitespace());
                 words.filter(|word| !word.is_empty()).map(str::to_owned).collect()
             }
+            Some(FieldValue::Object) | None => Vec::new(),
+        }
+    }
+
+    /// The patterns of a list, or of a text with commas between them.
+    pub(super) fn patterns(&self, name: &str) -> Vec<String> {
+        let parts = |text: &str| {
+            let parts = split_at_commas(text).into_iter().map(str::trim);
+            parts.filter(|part| !part.is_empty()).map(str::to_owned).collect()
+        };
+        match self.values.get(name) {
+            Some(FieldValue::List(items)) => items.clone(),
+            Some(FieldValue::Text(text)) => parts(text),
             Some(FieldValue::Object) | None => Vec::new(),
         }
     }

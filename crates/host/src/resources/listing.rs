@@ -77,7 +77,7 @@ fn neutral(text: &str) -> String {
     text.replace('<', "&lt;").replace(char::is_control, " ")
 }
 
-/// The skills as a context source: those of the user, and those of the project.
+/// The skills as a context source: those of the user, those of the project, and those of packages.
 #[derive(Debug, Clone)]
 pub(crate) struct SkillsSource {
     sections: Vec<Section>,
@@ -95,8 +95,10 @@ impl SkillsSource {
         };
         let user = listing(&of_scope(ResourceScope::User), SKILLS_BUDGET);
         let project = listing(&of_scope(ResourceScope::Project), SKILLS_BUDGET - user.text.len());
-        let notice = (user.is_cut || project.is_cut).then(|| {
-            let dropped = user.dropped + project.dropped;
+        let left = SKILLS_BUDGET - user.text.len() - project.text.len();
+        let packages = listing(&of_scope(ResourceScope::Package), left);
+        let notice = (user.is_cut || project.is_cut || packages.is_cut).then(|| {
+            let dropped = user.dropped + project.dropped + packages.dropped;
             let and = if dropped > 0 { format!(", and {dropped} are left out") } else { String::new() };
             format!(
                 "the descriptions of skills exceed {} KiB of the system prompt and are cut{and}",
@@ -107,6 +109,7 @@ impl SkillsSource {
         let sections = [
             section("yours", user.text, Trust::Owner),
             section("of the project", project.text, Trust::Project),
+            section("of packages", packages.text, Trust::Project),
         ];
         let sections: Vec<_> = sections.into_iter().filter(|section| !section.text.is_empty()).collect();
         ((!sections.is_empty()).then_some(Self { sections }), notice)
@@ -141,6 +144,7 @@ mod tests {
             description: description.to_owned(),
             path: PathBuf::from(format!("/home/someone/.quipu/skills/{name}/SKILL.md")),
             scope: ResourceScope::User,
+            package: None,
             for_model: true,
             for_person: true,
             hint: String::new(),

@@ -1,5 +1,5 @@
-//! Rules of directories below the one of a session: they follow the result of the first tool that works there, so that what was sent before
-//! stays as it was.
+//! Rules of directories below the one of a session, and rules for some paths: they follow the result of the first tool that works there, so
+//! that what was sent before stays as it was.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -10,8 +10,13 @@ use quipu::{CompactionRequest, CompactionVerdict, Hook, HookContext, HookError, 
 use quipu_protocol::{ToolCall, ToolResultMessage};
 use quipu_store::Graph;
 
+use super::frontmatter::split;
+use super::path_rules::PathRules;
+use super::places::ResourceScope;
+use super::set::ResourceSet;
 use crate::Home;
 use crate::rules::accepted_rules;
+use crate::settings::project_root;
 
 /// Bytes of rules that follow one result.
 const MOST_BYTES: usize = 32 << 10;
@@ -24,26 +29,67 @@ pub(crate) struct NestedRules {
     store: Arc<dyn Graph>,
     cwd: PathBuf,
     above: Vec<PathBuf>,
+    path_rules: Vec<PathRules>,
+    leaves_project: bool,
     /// True paths of files that the model has.
     known: Mutex<BTreeSet<PathBuf>>,
 }
 
 impl NestedRules {
-    pub(crate) fn new(home: &Home, store: Arc<dyn Graph>, cwd: &Path, above: Vec<PathBuf>) -> Self {
-        Self { home: home.clone(), store, cwd: cwd.to_owned(), above, known: Mutex::default() }
+    pub(crate) fn new(
+        home: &Home,
+        store: Arc<dyn Graph>,
+        cwd: &Path,
+        above: Vec<PathBuf>,
+        resources: &ResourceSet,
+    ) -> Self {
+        Self {
+            home: home.clone(),
+            store,
+            cwd: cwd.to_owned(),
+            above,
+            path_rules: resources.path_rules.clone(),
+            leaves_project: resources.leaves_project,
+            known: Mutex::default(),
+        }
     }
 
-    /// The path that a call works on, below the directory of the session.
+    /// The true path that a call works on, in the project of the session.
     fn path_of(&self, call: &ToolCall) -> Option<PathBuf> {
         let arguments = call.arguments.value();
         let path = PATHS.iter().find_map(|name| arguments.get(name)?.as_str())?;
         let path = self.cwd.join(path).canonicalize().ok()?;
-        path.starts_with(&self.cwd).then_some(path)
+        path.starts_with(project_root(&self.cwd)).then_some(path)
+    }
+
+    /// The rules that count for a path, whether the model has them or not.
+    fn found(&self, path: &Path) -> Vec<quipu::Rules> {
+        let mut rules = match self.leaves_project {
+            true => Vec::new(),
+            false => quipu::find_rules_below(&self.cwd, path, &self.above).0,
+        };
+        let root = project_root(&self.cwd);
+        for one in self.path_rules.iter().filter(|one| one.fits(root, path)) {
+            let file = [one.path.clone()];
+            let (read, _) = match one.scope {
+                ResourceScope::User => quipu::read_own_rules(&file),
+                ResourceScope::Project | ResourceScope::Package => {
+                    quipu::read_project_rules(root, &file, &self.above)
+                }
+            };
+            rules.extend(read.into_iter().map(|mut rules| {
+                if let Ok((_, text)) = split(&rules.text) {
+                    rules.text = text.trim().to_owned();
+                }
+                rules
+            }));
+        }
+        rules
     }
 
     async fn rules_for(&self, call: &ToolCall) -> Option<String> {
         let path = self.path_of(call)?;
-        let (rules, _) = quipu::find_rules_below(&self.cwd, &path, &self.above);
+        let rules = self.found(&path);
         let new: Vec<_> = {
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
             rules.into_iter().filter(|one| known.insert(one.path.clone())).collect()
@@ -57,7 +103,7 @@ impl NestedRules {
             let section = quipu::rules_text(one);
             if text.len() + section.len() > MOST_BYTES {
                 text.push_str(&format!(
-                    "\n\nThis directory has rules: read {} before you change it.",
+                    "\n\nThere are more rules for this: read {} before you change it.",
                     one.path.display()
                 ));
             } else {
@@ -71,7 +117,7 @@ impl NestedRules {
 
 impl Hook for NestedRules {
     fn name(&self) -> &str {
-        "rules of subdirectories"
+        "rules of subdirectories and paths"
     }
 
     fn tool_result<'a>(

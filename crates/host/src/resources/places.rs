@@ -14,14 +14,17 @@ pub enum ResourceScope {
     User,
     /// Those of a project, which a person has to trust.
     Project,
+    /// Those of a package, which a person accepted.
+    Package,
 }
 
 impl ResourceScope {
-    /// Its word: `user`, `project`.
+    /// Its word: `user`, `project`, `package`.
     pub fn word(self) -> &'static str {
         match self {
             Self::User => "user",
             Self::Project => "project",
+            Self::Package => "package",
         }
     }
 }
@@ -35,6 +38,10 @@ pub(super) enum PlaceKind {
     RuleFiles,
     Skills,
     Templates,
+    /// Files of agents.
+    Agents,
+    /// A file with tables of agents.
+    AgentTables,
 }
 
 /// A directory to look into.
@@ -96,6 +103,8 @@ fn rows() -> impl Iterator<Item = Row> {
             "rules" => PlaceKind::Rules,
             "rule-files" => PlaceKind::RuleFiles,
             "skills" => PlaceKind::Skills,
+            "agents" => PlaceKind::Agents,
+            "agent-tables" => PlaceKind::AgentTables,
             _ => PlaceKind::Templates,
         };
         let (base, path) = (words.next()?, words.next()?);
@@ -160,7 +169,7 @@ mod tests {
         assert!(user.iter().any(|place| place.nested) && user.iter().any(|place| place.dollars));
         // Without an environment there are our own alone.
         let alone = user_places(Path::new("/own"), &UserBases::default());
-        assert!(alone.iter().all(|place| place.path.starts_with("/own")) && alone.len() == 2);
+        assert!(alone.iter().all(|place| place.path.starts_with("/own")) && alone.len() == 3);
     }
 
     #[test]

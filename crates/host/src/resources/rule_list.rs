@@ -23,11 +23,14 @@ pub(crate) fn rules_above(home: &Home) -> Vec<PathBuf> {
 }
 
 /// The files of rules for a directory, and what is wrong with others: our own and those of other agents that belong to the user, then
-/// those of the project. A text that another file has already is left out.
+/// those of the project, unless a person refused it. A text that another file has already is left out.
 pub fn found_rules(home: &Home, cwd: &Path, set: &ResourceSet) -> (Vec<Rules>, Vec<String>) {
     let above = rules_above(home);
     let (mut rules, mut problems) = quipu::find_rules(&home.dir, cwd, &above);
     let root = project_root(cwd);
+    if set.leaves_project {
+        rules.retain(|one| one.trust == Trust::Owner || !one.path.starts_with(root));
+    }
     let (project, own): (Vec<PathBuf>, Vec<PathBuf>) =
         set.rules.iter().cloned().partition(|path| path.starts_with(root));
     for (others, more) in [quipu::read_own_rules(&own), quipu::read_project_rules(root, &project, &above)] {

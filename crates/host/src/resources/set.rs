@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use super::agent::{AgentFile, agent_tables, agents_in};
 use super::files::{Step, text_of, walk};
 use super::frontmatter::split;
+use super::path_rules::PathRules;
 use super::places::{Place, PlaceKind};
 use super::skill::{Skill, skills_in};
 use super::template::{Template, TemplateOrigin, templates_in};
@@ -19,8 +21,14 @@ pub struct ResourceSet {
     pub skills: Vec<Skill>,
     /// The templates, the first of each name.
     pub templates: Vec<Template>,
+    /// The agents, the first of each name.
+    pub agents: Vec<AgentFile>,
     /// Files of rules, beside those of the directories themselves.
     pub rules: Vec<PathBuf>,
+    /// Files of rules that are for some files only.
+    pub path_rules: Vec<PathRules>,
+    /// Whether a person decided that nothing of the project is used, `AGENTS.md` included.
+    pub leaves_project: bool,
     /// What is wrong with others, for people.
     pub problems: Vec<String>,
 }
@@ -33,23 +41,55 @@ impl ResourceSet {
             match place.kind {
                 PlaceKind::Skills => set.skills.extend(skills_in(place, &mut set.problems)),
                 PlaceKind::Templates => set.templates.extend(templates_in(place, &mut set.problems)),
+                PlaceKind::Agents => set.agents.extend(agents_in(place, &mut set.problems)),
+                PlaceKind::AgentTables => set.agents.extend(agent_tables(place, &mut set.problems)),
                 PlaceKind::Rules => set.rules.extend(quipu::rules_files_in(&place.path)),
-                PlaceKind::RuleFiles => set.rules.extend(rule_files(place, &mut set.problems)),
+                PlaceKind::RuleFiles => set.add_rule_files(place),
             }
         }
         set
     }
 
+    /// Adds the `.md` files of a place.
+    fn add_rule_files(&mut self, place: &Place) {
+        let within = place.within.as_deref();
+        let mut count = 0;
+        walk(&place.path, within, &mut |path, is_directory, _| {
+            if !is_directory && path.extension().is_some_and(|kind| kind == "md") && count < MOST_RULES {
+                count += 1;
+                let front = text_of(path, within).ok().and_then(|text| Some(split(&text).ok()?.0));
+                match front.filter(|front| front.has("paths")).map(|front| front.patterns("paths")) {
+                    Some(patterns) if patterns.is_empty() => self.problems.push(format!(
+                        "the rules {} are not used: their `paths` name no files",
+                        path.display()
+                    )),
+                    Some(patterns) => {
+                        self.path_rules.push(PathRules::new(path.to_owned(), place.scope, patterns));
+                    }
+                    None => self.rules.push(path.to_owned()),
+                }
+            }
+            Step::Enter
+        });
+    }
+
     /// Whether there is nothing.
     pub fn is_empty(&self) -> bool {
-        self.skills.is_empty() && self.templates.is_empty() && self.rules.is_empty()
+        self.skills.is_empty()
+            && self.templates.is_empty()
+            && self.agents.is_empty()
+            && self.rules.is_empty()
+            && self.path_rules.is_empty()
     }
 
     /// The same with those of another, of which those count that have a name of their own.
     pub(super) fn with(mut self, other: Self) -> Self {
         self.skills.extend(other.skills);
         self.templates.extend(other.templates);
+        self.agents.extend(other.agents);
         self.rules.extend(other.rules);
+        self.path_rules.extend(other.path_rules);
+        self.leaves_project |= other.leaves_project;
         self.problems.extend(other.problems);
         self
     }
@@ -59,6 +99,9 @@ impl ResourceSet {
         let mut skills: BTreeMap<String, PathBuf> = BTreeMap::new();
         let problems = &mut self.problems;
         self.skills.retain(|skill| is_first(&mut skills, &skill.name, &skill.path, "skill", problems));
+        let mut agents: BTreeMap<String, PathBuf> = BTreeMap::new();
+        self.agents
+            .retain(|agent| is_first(&mut agents, &agent.definition.name, &agent.path, "agent", problems));
         let mut templates: BTreeMap<String, PathBuf> = BTreeMap::new();
         self.templates.retain(|template| match &template.origin {
             TemplateOrigin::BuiltIn(_) => !templates.contains_key(&template.name),
@@ -91,27 +134,6 @@ fn is_first(
         ));
     }
     false
-}
-
-/// The `.md` files of a place. Those for some files only are not read.
-fn rule_files(place: &Place, problems: &mut Vec<String>) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    let within = place.within.as_deref();
-    walk(&place.path, within, &mut |path, is_directory, _| {
-        if !is_directory && path.extension().is_some_and(|kind| kind == "md") && files.len() < MOST_RULES {
-            let front = text_of(path, within).ok().and_then(|text| Some(split(&text).ok()?.0));
-            if front.is_some_and(|front| front.has("paths")) {
-                problems.push(format!(
-                    "the rules {} are not used: they are for some `paths` only",
-                    path.display()
-                ));
-            } else {
-                files.push(path.to_owned());
-            }
-        }
-        Step::Enter
-    });
-    files
 }
 
 #[cfg(test)]
@@ -148,7 +170,8 @@ mod tests {
         assert_eq!(set.templates.len(), 1);
         assert_eq!(set.rules, [top.join("home/.claude/CLAUDE.md"), top.join("home/.claude/rules/deep/x.md")]);
         let text = set.problems.join("\n");
-        assert!(text.contains("for some `paths` only") && text.contains("has the same name"), "{text}");
-        assert_eq!(set.problems.len(), 3, "{text}");
+        assert!(text.contains("has the same name"), "{text}");
+        assert_eq!(set.problems.len(), 2, "{text}");
+        assert_eq!(set.path_rules[0].patterns, ["src/**"]);
     }
 }

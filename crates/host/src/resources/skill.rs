@@ -36,6 +36,8 @@ pub struct Skill {
     pub path: PathBuf,
     /// Whose it is.
     pub scope: ResourceScope,
+    /// The package that it is of.
+    pub package: Option<String>,
     /// Whether it is in the prompt.
     pub for_model: bool,
     /// Whether it is a command.
@@ -109,7 +111,7 @@ pub(super) fn skills_in(place: &Place, problems: &mut Vec<String>) -> Vec<Skill>
     skills
 }
 
-fn skill_of(path: &Path, place: &Place) -> Result<Skill, String> {
+pub(super) fn skill_of(path: &Path, place: &Place) -> Result<Skill, String> {
     let text = text_of(path, place.within.as_deref())?;
     let (front, _) = split(&text).map_err(|error| error.to_string())?;
     let directory =
@@ -136,6 +138,7 @@ fn skill_of(path: &Path, place: &Place) -> Result<Skill, String> {
         description: in_one_line(&format!("{description}{more}"), MOST_DESCRIPTION),
         path: path.to_owned(),
         scope: place.scope,
+        package: None,
         for_model: front.flag("disable-model-invocation") != Some(true),
         for_person: front.flag("user-invocable") != Some(false),
         hint: in_one_line(&front.text(super::frontmatter::HINT).unwrap_or_default(), 100),

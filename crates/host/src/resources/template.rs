@@ -54,6 +54,8 @@ pub enum TemplateOrigin {
         path: PathBuf,
         /// Whose it is.
         scope: ResourceScope,
+        /// The package that it is of.
+        package: Option<String>,
         /// Nothing may lie outside of this directory.
         within: Option<PathBuf>,
     },
@@ -78,7 +80,7 @@ impl TemplateOrigin {
         }
     }
 
-    /// Whose it is: `built-in`, `user`, `project`.
+    /// Whose it is: `built-in`, `user`, `project`, `package`.
     pub fn word(&self) -> &'static str {
         match self {
             Self::BuiltIn(_) => "built-in",
@@ -127,7 +129,7 @@ pub(super) fn templates_in(place: &Place, problems: &mut Vec<String>) -> Vec<Tem
             }
             let text = text_of(&path, within)?;
             let (scope, within) = (place.scope, place.within.clone());
-            let origin = TemplateOrigin::File { path: path.clone(), scope, within };
+            let origin = TemplateOrigin::File { path: path.clone(), scope, package: None, within };
             template_of(name, &text, origin, place.dollars)
         };
         match read() {
@@ -138,7 +140,12 @@ pub(super) fn templates_in(place: &Place, problems: &mut Vec<String>) -> Vec<Tem
     templates
 }
 
-fn template_of(name: String, text: &str, origin: TemplateOrigin, dollars: bool) -> Result<Template, String> {
+pub(super) fn template_of(
+    name: String,
+    text: &str,
+    origin: TemplateOrigin,
+    dollars: bool,
+) -> Result<Template, String> {
     let (front, body) = split(text).map_err(|error| error.to_string())?;
     let first =
         body.lines().map(|line| line.trim().trim_start_matches('#').trim()).find(|line| !line.is_empty());

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
+use super::agent::shown as shown_agent;
 use super::files::{Step, in_one_line, walk};
 use super::set::ResourceSet;
 use super::template::TemplateOrigin;
@@ -22,6 +23,8 @@ pub struct ProjectResources {
     pub root: PathBuf,
     /// What was found.
     pub set: ResourceSet,
+    /// `AGENTS.md` and the like of its directories, which other agents read without a question.
+    pub open_rules: Vec<PathBuf>,
     /// Programs that lie in skills.
     pub programs: Vec<PathBuf>,
     /// The hash of what can run: programs of skills, and templates with commands.
@@ -29,7 +32,7 @@ pub struct ProjectResources {
 }
 
 impl ProjectResources {
-    pub(super) fn new(root: PathBuf, set: ResourceSet) -> Self {
+    pub(super) fn new(root: PathBuf, set: ResourceSet, open_rules: Vec<PathBuf>) -> Self {
         let mut programs = Vec::new();
         for skill in &set.skills {
             walk(skill.directory(), Some(&root), &mut |path, is_directory, _| {
@@ -50,7 +53,7 @@ impl ProjectResources {
             hash.update(hash_of(path));
         }
         let content = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        Self { root, set, programs, content }
+        Self { root, set, open_rules, programs, content }
     }
 
     /// What a person decided; `None` where nobody did, or what can run has changed since.
@@ -62,6 +65,17 @@ impl ProjectResources {
                 Some(*used)
             }
             _ => None,
+        })
+    }
+
+    /// Whether a person refused it, even if what can run has changed since.
+    pub(super) fn is_refused(&self, home: &Home) -> bool {
+        let Ok(project) = Record::in_home(&home.dir, &self.root).project() else { return false };
+        project.entries.iter().any(|entry| match &entry.what {
+            PermissionItem::Resources { path, used, .. } => {
+                !used && Some(path.as_str()) == self.root.to_str()
+            }
+            _ => false,
         })
     }
 
@@ -81,12 +95,16 @@ impl ProjectResources {
     /// All of it, a row each.
     pub fn rows(&self) -> Vec<String> {
         let shown = |path: &Path| path.strip_prefix(&self.root).unwrap_or(path).display().to_string();
-        let mut rows: Vec<String> =
-            self.set.rules.iter().map(|path| format!("rules     {}", shown(path))).collect();
+        let rules = self.open_rules.iter().chain(&self.set.rules);
+        let mut rows: Vec<String> = rules.map(|path| format!("rules     {}", shown(path))).collect();
+        rows.extend(self.set.path_rules.iter().map(|rules| {
+            format!("rules     {}  for {}", shown(&rules.path), in_one_line(&rules.patterns.join(", "), 60))
+        }));
         for skill in &self.set.skills {
             rows.push(format!("skill     {}  {}", shown(&skill.path), in_one_line(&skill.description, 60)));
         }
         rows.extend(self.programs.iter().map(|path| format!("program   {}", shown(path))));
+        rows.extend(self.set.agents.iter().map(|agent| shown_agent(agent, &self.root)));
         for template in &self.set.templates {
             if let TemplateOrigin::File { path, .. } = &template.origin {
                 let commands = if template.has_commands { "  (with commands)" } else { "" };
@@ -99,6 +117,9 @@ impl ProjectResources {
     /// Whether this is used, as a person says it now or said it before.
     pub(super) fn is_used(&self, home: &Home, request: &OpenRequest) -> Result<bool, Failure> {
         if let Some(used) = self.decision(home) {
+            if !used {
+                self.report_rules(home, request);
+            }
             return Ok(used);
         }
         let mut rows = self.rows();
@@ -116,12 +137,35 @@ impl ProjectResources {
                 Ok(used)
             }
             None => {
-                let count = self.set.skills.len() + self.set.templates.len() + self.set.rules.len();
-                let text =
-                    format!("{count} skills, templates and rules of {} are not used", self.root.display());
-                home.warn_with(text, Advice::TrustProject);
+                let ResourceSet { skills, templates, agents, rules, path_rules, .. } = &self.set;
+                let count = skills.len() + templates.len() + agents.len() + rules.len() + path_rules.len();
+                let root = self.root.display();
+                if count > 0 {
+                    let text = format!("{count} skills, templates and rules of {root} are not used");
+                    home.warn_with(text, Advice::TrustProject);
+                }
+                self.report_rules(home, request);
                 Ok(false)
             }
+        }
+    }
+
+    /// Says whether the open rules are read, where nobody accepted them.
+    fn report_rules(&self, home: &Home, request: &OpenRequest) {
+        let names = self.open_rules.iter().filter_map(|path| path.file_name());
+        let mut names: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
+        names.sort_unstable();
+        names.dedup();
+        if names.is_empty() || request.no_context_files {
+            return;
+        }
+        let (names, root) = (names.join(", "), self.root.display());
+        let text = match self.is_refused(home) {
+            true => format!("{names} of {root}: not read, because you refused what the project brings along"),
+            false => format!("{names} of {root}: read, although you have not accepted the project"),
+        };
+        for text in home.resources.new_ones(vec![text]) {
+            home.warn_with(text, Advice::TrustProject);
         }
     }
 }

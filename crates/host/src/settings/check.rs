@@ -7,6 +7,7 @@ use quipu_providers::{CallSettings, EmbedderSettings};
 use serde_json::{Map, Value, json};
 
 use super::table::{Item, Key, Kind};
+use crate::offered_tools::LISTED_TOOLS;
 
 /// Purposes of the engine's own calls that can have a model.
 const OWN_PURPOSES: [&str; 2] = ["compaction", "branch_summary"];
@@ -118,6 +119,7 @@ impl Item {
             }
             Self::Port => value.as_u64().is_some_and(|port| (1..=65_535).contains(&port)),
             Self::Rule => text.is_some_and(|text| quipu::rules::Rule::parse(text).is_ok()),
+            Self::Tool => text.is_some_and(|text| LISTED_TOOLS.contains(&text)),
             Self::Service => text.is_some_and(|text| Path::new(text).is_absolute() || is_address(text)),
         }
     }
@@ -134,6 +136,7 @@ impl Item {
             Self::Writable => "an absolute path, one below `~/`, or `default`",
             Self::Port => "a port (1 to 65535)",
             Self::Rule => "a permission rule, such as `bash(git status *)`",
+            Self::Tool => "`read`, `bash`, `edit`, `write`, `grep`, `find`, `ls` or `web_fetch`",
             Self::Service => "`HOST:PORT`, or the absolute path of a socket",
         }
     }

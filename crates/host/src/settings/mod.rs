@@ -3,6 +3,7 @@
 //!
 //! `table` names every setting. A new one is a row there and a member of [`Settings`].
 
+mod agents;
 mod cache;
 mod check;
 mod edit;
@@ -26,7 +27,9 @@ use quipu_providers::{CallSettings, EmbedderSettings};
 use serde_json::{Map, Value};
 
 use crate::offered_tools::PatchTool;
+use crate::web::WebSettings;
 
+pub use self::agents::{AgentConfig, AgentTool};
 pub(crate) use self::cache::Cache;
 pub use self::keep::{FileChange, SettingError, SettingsFile, StoredSetting, set_setting, unset_setting};
 use self::layer::Layer;
@@ -67,8 +70,14 @@ pub struct Settings {
     pub fallback: FallbackSettings,
     /// How models are called.
     pub calls: CallSettings,
+    /// Sub-agents.
+    pub agents: AgentConfig,
     /// Which models get `apply_patch`.
     pub patch_tool: PatchTool,
+    /// The built-in tools to offer; `None` for those of every session.
+    pub tools: Option<Vec<String>>,
+    /// How the web is searched.
+    pub web: WebSettings,
     /// When a context is summed up.
     pub compaction: CompactionSettings,
     /// What is left out of requests.
@@ -81,12 +90,18 @@ pub struct Settings {
     pub travel: TravelSettings,
     /// Whether it may go back.
     pub travel_rule: TravelRule,
+    /// Whether new sessions begin in plan mode.
+    pub plan_mode: bool,
+    /// Whether the model can keep a to-do list.
+    pub todo_tool: bool,
     /// The text before the system prompt.
     pub identity: IdentitySettings,
     /// Directories above a repository whose rules count; as they are written.
     pub rules_above: Vec<String>,
     /// What is kept of files.
     pub files: FileSettings,
+    /// Whether models can run commands in the background.
+    pub background: bool,
     /// Heads of other programs.
     pub publish: PublishSettings,
     /// What may be spent.
@@ -243,12 +258,20 @@ impl Settings {
                 named: flag("fallbackForNamedModel").unwrap_or(false),
             },
             calls: CallSettings::of_json(&all).0,
+            agents: AgentConfig::of(&value),
             patch_tool: PatchTool::of_word(word("applyPatch")),
+            tools: value("tools").map(|_| texts("tools")),
+            web: WebSettings {
+                search: word("web.searchService").filter(|word| *word != "off").map(str::to_owned),
+                search_url: word("web.searchUrl").map(str::to_owned),
+            },
             compaction: compaction_settings(&all).0,
             prune: prune_settings(&all).0,
             history: HistorySettings::of_json(&all).0,
             semantic: EmbedderSettings::of_json(&all).unwrap_or_default(),
             travel: TravelSettings::of_json(&all).0,
+            plan_mode: flag("planMode").unwrap_or(false),
+            todo_tool: flag("todo.tool").unwrap_or(true),
             travel_rule: match word("travel.tobe") {
                 Some("allow") => TravelRule::Allow,
                 Some("deny") => TravelRule::Deny,
@@ -257,6 +280,7 @@ impl Settings {
             identity: IdentitySettings::of_json(&all).0,
             rules_above: texts("rules.above"),
             files: FileSettings::of_json(&all).0,
+            background: flag("background").unwrap_or(true),
             publish: PublishSettings::of_json(&all).0,
             budget: BudgetSettings {
                 daily: value("budget.daily").and_then(Value::as_f64),

@@ -70,6 +70,8 @@ pub enum Item {
     Service,
     /// A permission rule: `TOOL` or `TOOL(PATTERN)`.
     Rule,
+    /// The name of a built-in tool.
+    Tool,
 }
 
 /// When a change takes effect.
@@ -110,6 +112,7 @@ const NETWORK: ProjectUse = ProjectUse::Refused("it controls where requests go")
 const SPENDING: ProjectUse = ProjectUse::Refused("it controls spending");
 const HOME: ProjectUse = ProjectUse::Refused("it names your files");
 const STORE: ProjectUse = ProjectUse::Refused("it applies to the store of all projects");
+const TOOLS: ProjectUse = ProjectUse::Refused("it gives tools to the model");
 const TERMINAL: ProjectUse = ProjectUse::Refused("it applies to your terminal");
 const ALLOWED: ProjectUse = ProjectUse::Allowed;
 
@@ -238,12 +241,100 @@ pub const KEYS: &[Key] = &[
         "let models search the web at their provider; no search is asked",
     ),
     key(
+        "tools",
+        Kind::List(Item::Tool),
+        "",
+        NextSession,
+        TOOLS,
+        "the built-in tools to offer: `read`, `bash`, `edit`, `write`, and also `grep`, `find`, `ls`, `web_fetch`",
+    ),
+    key(
+        "background",
+        Kind::Flag,
+        "true",
+        NextSession,
+        ALLOWED,
+        "whether models can run commands in the background",
+    ),
+    key(
+        "web.searchService",
+        Kind::Word(&["off", "searxng", "brave", "tavily"]),
+        "\"off\"",
+        NextSession,
+        NETWORK,
+        "the service of the tool `web_search`; no search is asked",
+    ),
+    key(
+        "web.searchUrl",
+        Kind::Text,
+        "",
+        NextSession,
+        NETWORK,
+        "the address of the search service; your SearXNG server",
+    ),
+    key(
         "applyPatch",
         Kind::Word(&["auto", "on", "off"]),
         "\"auto\"",
         NextSession,
         ALLOWED,
         "whether models get the tool `apply_patch` instead of `edit` and `write`; `auto`: those trained on it",
+    ),
+    key(
+        "agents.tool",
+        Kind::Word(&["auto", "on", "off"]),
+        "\"auto\"",
+        NextSession,
+        SPENDING,
+        "whether the model has the tool `task`, which sends sub-agents; `auto`: where there are files of agents",
+    ),
+    key(
+        "agents.maxDepth",
+        Kind::Number { least: 1, most: 3 },
+        "1",
+        NextSession,
+        SPENDING,
+        "levels of sub-agents: with 1, sub-agents send none",
+    ),
+    key(
+        "agents.maxAtOnce",
+        Kind::Number { least: 1, most: 16 },
+        "4",
+        NextSession,
+        SPENDING,
+        "sub-agents of a session that work at the same time; others wait",
+    ),
+    key(
+        "agents.maxPerRun",
+        Kind::Number { least: 1, most: 1_000 },
+        "32",
+        NextSession,
+        SPENDING,
+        "sub-agents that one run of a session begins",
+    ),
+    key(
+        "agents.maxTurns",
+        Kind::Number { least: 1, most: 10_000 },
+        "100",
+        NextSession,
+        SPENDING,
+        "turns of a sub-agent",
+    ),
+    key(
+        "agents.maxMinutes",
+        Kind::Number { least: 1, most: 1_440 },
+        "30",
+        NextSession,
+        SPENDING,
+        "minutes that a sub-agent works",
+    ),
+    key(
+        "agents.maxCost",
+        Kind::Amount,
+        "",
+        NextSession,
+        SPENDING,
+        "US dollars of a sub-agent; at most half of what is left of its run",
     ),
     key("thinkingBudgets.minimal", SIZE, "1024", NextSession, ALLOWED, "thinking tokens at this level"),
     key("thinkingBudgets.low", SIZE, "2048", NextSession, ALLOWED, "thinking tokens at this level"),
@@ -360,6 +451,8 @@ pub const KEYS: &[Key] = &[
             "the embedding model of the semantic search",
         )
     },
+    key("planMode", Kind::Flag, "false", NextSession, ALLOWED, "new sessions begin in plan mode"),
+    key("todo.tool", Kind::Flag, "true", NextSession, ALLOWED, "the model can keep a to-do list"),
     key(
         "travel.tools",
         Kind::Flag,
@@ -576,6 +669,7 @@ impl Kind {
             Self::List(Item::Rule) => {
                 "a list of permission rules, such as [\"bash(git status *)\"]".to_owned()
             }
+            Self::List(Item::Tool) => "a list of tools, such as [\"read\", \"grep\"]".to_owned(),
             Self::List(Item::Service) => "a list of services, such as [\"localhost:5432\"]".to_owned(),
             Self::PurposeModels => "an object of names of models".to_owned(),
             Self::Servers => "an object of URLs, or false".to_owned(),

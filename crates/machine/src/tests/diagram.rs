@@ -23,7 +23,7 @@ const STATES: [(&str, &str); 16] = [
     ("ToolJumping", "a call of the model takes the session to another node"),
     ("Moving", "the session is moved with its files, undone, redone, merged, labelled or named"),
     ("Changing", "another model or thinking level is being recorded"),
-    ("Noting", "a line that a person ran in the shell becomes a node"),
+    ("Noting", "a line that a person ran in the shell, or a note on a background command, becomes a node"),
     ("Refreshing", "sources of tools and context are asked, or what they gave is being recorded"),
     (
         "FallingBack",
@@ -64,7 +64,7 @@ pub(super) fn kind(input: &MachineInput) -> String {
         MachineInput::Committed {
             tag: Tag::ShellEnds { .. } | Tag::Noted { .. } | Tag::NotedBegin { .. },
             ..
-        } => "shell line committed".into(),
+        } => "shell line or note committed".into(),
         MachineInput::Committed { .. } => "committed".into(),
         MachineInput::Prepared { .. } => "calls prepared".into(),
         MachineInput::Call { .. } => "piece of the answer".into(),
@@ -85,6 +85,7 @@ pub(super) fn kind(input: &MachineInput) -> String {
         | MachineInput::Askers(_) => "question closed".into(),
         MachineInput::ShellOutput { .. } | MachineInput::ShellEnded { .. } => "shell line ended".into(),
         MachineInput::Notice(_) => "notice".into(),
+        MachineInput::Background(_) => "background command ended".into(),
         MachineInput::SideBegun | MachineInput::SideEnded(_) => "call beside the conversation".into(),
         MachineInput::SourcesChanged => "sources changed".into(),
         MachineInput::Refreshed { .. } => "sources asked".into(),

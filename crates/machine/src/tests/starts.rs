@@ -36,6 +36,7 @@ pub(super) fn start() -> Start {
         steering: Vec::new(),
         follow_up: Vec::new(),
         pending_self_message: false,
+        reminders: Vec::new(),
         limits: Limits { max_turns: Some(12), max_cost: Some(MAX_COST), ..Limits::default() },
         ask_deadline: Duration::from_secs(1),
         policy: PolicyVersion::default(),

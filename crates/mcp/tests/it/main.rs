@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
+mod renewal;
+#[cfg(test)]
 mod servers;
 #[cfg(test)]
 mod support;

@@ -129,7 +129,7 @@ def answer(message):
         log("initialize " + params["protocolVersion"])
         version = "1999-01-01" if MODE == "old" else os.environ.get("VERSION", params["protocolVersion"])
         send({"jsonrpc": "2.0", "id": id, "result": {
-            "protocolVersion": version, "capabilities": {"tools": {"listChanged": True}},
+            "protocolVersion": version, "capabilities": {"tools": {"listChanged": True}, "prompts": {}},
             "serverInfo": {"name": "test", "version": "1"}}})
     elif method == "tools/list":
         if MODE == "deep":
@@ -151,6 +151,16 @@ def answer(message):
             send({"jsonrpc": "2.0", "id": id, "result": {"tools": [], "nextCursor": "again"}})
             return
         send({"jsonrpc": "2.0", "id": id, "result": {"tools": found}})
+    elif method == "prompts/list":
+        send({"jsonrpc": "2.0", "id": id, "result": {"prompts": [
+            {"name": "Review file", "description": "Reviews a\u200b file.", "arguments": [
+                {"name": "path", "required": True}, {"name": "depth"}]},
+            {"name": "plain"}]}})
+    elif method == "prompts/get":
+        log("prompt %s %s" % (params["name"], json.dumps(params["arguments"], sort_keys=True)))
+        words = "Review %s\U000e0041." % params["arguments"].get("path", "all")
+        send({"jsonrpc": "2.0", "id": id, "result": {"messages": [
+            {"role": "user", "content": {"type": "text", "text": words}}]}})
     elif method == "tools/call":
         result = call(id, params)
         if result is None:

@@ -254,3 +254,28 @@ async fn calls_of_a_quick_server_are_counted() {
     println!("a call: {:?}", begun.elapsed() / 100);
     assert_eq!(bench.log().matches("call echo").count(), 100);
 }
+
+#[tokio::test]
+async fn prompts_of_a_server_are_listed_and_asked_for() {
+    let bench = Bench::new();
+    let (server, _source) = bench.ready("good", &json!({})).await;
+    let listing = server.listing().unwrap();
+    let prompt = &listing.prompts[0];
+    assert_eq!((prompt.name.as_str(), prompt.hint().as_str()), ("Review file", "path [depth]"));
+    let arguments = prompt.arguments_of(&["a.rs".to_owned()]).unwrap();
+    assert_eq!(server.prompt(&prompt.name, arguments).await.unwrap(), "Review a.rs.");
+    assert!(bench.log().contains("prompt Review file {\"path\": \"a.rs\"}"), "{}", bench.log());
+}
+
+#[tokio::test]
+async fn server_is_started_again_when_a_person_wants_it() {
+    let bench = Bench::new();
+    let (server, source) = bench.ready("good", &json!({})).await;
+    server.reconnect();
+    bench.logs("end of input").await;
+    let output = bench.call(&source, "mcp__srv__echo", json!({ "text": "again" })).await;
+    assert_eq!(text(&output), "again");
+    assert_eq!(bench.log().matches("pid ").count(), 2);
+    let reports = source.servers().upgrade().unwrap().reports();
+    assert!(reports[0].tools.iter().any(|(name, ..)| name == "mcp__srv__echo"));
+}

@@ -156,6 +156,7 @@ impl Bench {
             sees_images: true,
             access: Access::default(),
             sandbox: None,
+            background: None,
         };
         let output = tool.run(Invocation { id: "c".into(), args: Json::from(args) }, &cx).await;
         let reports = reports.lock().unwrap().clone();

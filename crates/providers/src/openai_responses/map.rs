@@ -10,6 +10,7 @@ use quipu_protocol::{
     Thinking, ThinkingContent, ToolCall, ToolResultMessage,
 };
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use super::codex;
 use super::compat::Compat;
@@ -25,6 +26,7 @@ use crate::prepare::{
     output_tokens, sampling, sendable, wire_name,
 };
 use crate::search;
+use crate::structured;
 use crate::thinking::mapped;
 use crate::{CacheRetention, CallOptions, clamp_level, level_name};
 
@@ -63,7 +65,13 @@ pub(super) fn encode(
     let level = clamp_level(model, request.thinking);
     let max_tokens = output_tokens(request, level, options.budgets).max(MIN_OUTPUT);
     // What the user says of the model comes last, and wins over all but the conversation itself.
-    let own = sampling(model, if compat.is_subscribed { &codex::FIXED } else { &FIXED });
+    let mut own = sampling(model, if compat.is_subscribed { &codex::FIXED } else { &FIXED });
+    let format = structured::format(request, options, true)
+        .filter(|_| !compat.is_subscribed && !own.contains_key("text"));
+    if let Some(Value::Object(mut format)) = format {
+        format.insert("type".to_owned(), "json_schema".into());
+        own.insert("text".to_owned(), json!({ "format": format }));
+    }
     let ours = |name: &str| !own.contains_key(name);
     let is_cached = options.cache != CacheRetention::Off && ours("prompt_cache_key");
     let prompt_cache_key = request.session.as_deref().filter(|_| is_cached).map(prepare::cache_key);

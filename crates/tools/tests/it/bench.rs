@@ -4,7 +4,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use quipu_protocol::{Content, Json};
-use quipu_tools::{Invocation, Tool, ToolContext, ToolOutput, builtin};
+use quipu_tools::{
+    BackgroundCommands, Confinement, Find, Grep, Invocation, Ls, Tool, ToolContext, ToolOutput, builtin,
+    builtin_with_background,
+};
 use quipu_workspace::{Access, OutputPlace};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -31,12 +34,24 @@ impl Bench {
             sees_images: true,
             access: Access::default(),
             sandbox: None,
+            background: None,
         };
         std::fs::create_dir(&cx.cwd).unwrap();
         for (name, bytes) in files {
             std::fs::write(cx.cwd.join(name), bytes).unwrap();
         }
-        Self { dir, cx, progress, tools: builtin() }
+        let mut tools = builtin();
+        let search: [Arc<dyn Tool>; 3] = [Arc::new(Grep::new()), Arc::new(Find::new()), Arc::new(Ls::new())];
+        tools.extend(search);
+        Self { dir, cx, progress, tools }
+    }
+
+    /// With background commands.
+    pub(crate) fn with_background() -> Self {
+        let mut bench = Self::new(&[]);
+        bench.cx.background = Some(BackgroundCommands::default());
+        bench.tools = builtin_with_background(Confinement::None);
+        bench
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod access;
 #[cfg(test)]
+mod background;
+#[cfg(test)]
 mod bash;
 #[cfg(test)]
 mod bench;
@@ -12,6 +14,8 @@ mod edit;
 mod patch;
 #[cfg(test)]
 mod read;
+#[cfg(test)]
+mod search;
 #[cfg(test)]
 mod validate;
 #[cfg(test)]

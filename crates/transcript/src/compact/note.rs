@@ -6,6 +6,7 @@ use std::sync::Arc;
 use quipu_protocol::{Body, Content, Message};
 
 use super::TouchedFiles;
+use crate::planning::{PLAN_BLOCK, TODO_BLOCK, is_plan_note};
 
 /// Characters of one message of the user at most; the middle of a longer one is left out.
 const ONE: usize = 8_000;
@@ -16,7 +17,7 @@ const BETWEEN: &str = "\n---\n";
 /// After the number of those that are left out.
 const LEFT_OUT: &str = " earlier messages are left out)";
 /// The blocks that stand after the summary itself.
-const BLOCKS: [&str; 3] = ["user-messages", "read-files", "modified-files"];
+const BLOCKS: [&str; 5] = ["user-messages", "read-files", "modified-files", TODO_BLOCK, PLAN_BLOCK];
 
 /// The summary, then what needs no model to be carried on: what the user said, word for word, and the files that
 /// were touched.
@@ -94,7 +95,11 @@ fn user_words(earlier: Option<&str>, messages: &[Arc<Message>], most: usize) -> 
             Message::User(user) => Some(match &user.content {
                 Body::Text(text) => text.trim().to_owned(),
                 Body::Blocks(blocks) => {
-                    let texts: Vec<&str> = blocks.iter().filter_map(Content::as_text).collect();
+                    let texts: Vec<&str> = blocks
+                        .iter()
+                        .filter_map(Content::as_text)
+                        .filter(|text| !is_plan_note(text))
+                        .collect();
                     texts.join("\n").trim().to_owned()
                 }
             }),

@@ -128,6 +128,7 @@ async fn run(tool: &dyn quipu_tools::Tool, args: serde_json::Value) -> (String, 
         sees_images: true,
         access: quipu_workspace::Access::default(),
         sandbox: None,
+        background: None,
     };
     let output = tool.run(Invocation { id: "c".into(), args }, &cx).await;
     (output.content[0].as_text().unwrap().to_owned(), output.is_error)

@@ -1,0 +1,102 @@
+//! What may run in plan mode: the policy of a session behind a gate.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use quipu_machine::PolicyVersion;
+use quipu_protocol::{Scope, Touches};
+use quipu_rules::{Place, read_only};
+use quipu_workspace::{Access, Sandbox, file_key};
+
+use super::PlanMode;
+use crate::policy::{Decision, Grant, GrantError, Policy, Proposal};
+
+/// The mode, as people read it.
+const MODE: &str = "plan";
+
+/// Denies what does not only read while plan mode is on; asks the policy behind it about the rest.
+pub(super) struct PlanGate {
+    base: Arc<dyn Policy>,
+    mode: Arc<PlanMode>,
+}
+
+impl PlanGate {
+    pub(super) fn new(base: Arc<dyn Policy>, mode: Arc<PlanMode>) -> Self {
+        Self { base, mode }
+    }
+}
+
+/// Why a call does not only read.
+fn objection(proposal: &Proposal<'_>) -> Option<String> {
+    let tool = proposal.call.name.as_str();
+    if proposal.travel.is_some() {
+        return Some(format!("`{tool}` would move the session"));
+    }
+    match proposal.touches {
+        Touches::Nothing | Touches::Session | Touches::Reads(_) => None,
+        Touches::Writes(_) => Some(format!("`{tool}` changes files")),
+        Touches::Anything => match proposal.text("command").filter(|_| tool == "bash") {
+            Some(_) if proposal.flag("protected") => Some("the command has `protected`".to_owned()),
+            Some(command) => {
+                let cwd = file_key(proposal.cwd);
+                let place = Place { cwd: &cwd, home: None, true_path: &file_key };
+                read_only(&command, &place).err().map(|error| error.to_string())
+            }
+            None => Some(format!("`{tool}` can change anything")),
+        },
+    }
+}
+
+impl Policy for PlanGate {
+    fn name(&self) -> &str {
+        self.base.name()
+    }
+
+    fn decide(&self, proposal: &Proposal<'_>) -> Decision {
+        match objection(proposal).filter(|_| self.mode.is_on()) {
+            Some(why) => Decision::Deny {
+                reason: format!(
+                    "Plan mode is on, so only what reads may run: {why}. Go on with the plan; a person decides about it."
+                ),
+            },
+            None => self.base.decide(proposal),
+        }
+    }
+
+    fn version(&self) -> PolicyVersion {
+        // Read first: a change that comes between is found again.
+        let changes = self.mode.changes.load(Ordering::SeqCst);
+        let base = self.base.version();
+        let number = base.number.wrapping_add(changes);
+        let mode = match base.mode {
+            _ if self.mode.is_on() => Some(MODE.to_owned()),
+            None if changes > 0 => Some(String::new()),
+            mode => mode,
+        };
+        PolicyVersion { number, mode }
+    }
+
+    fn scopes(&self, grant: &Grant) -> Vec<Scope> {
+        self.base.scopes(grant)
+    }
+
+    fn offers(&self, grant: &Grant) -> Vec<String> {
+        self.base.offers(grant)
+    }
+
+    fn grant(&self, grant: Grant, scope: Scope) -> Result<Scope, GrantError> {
+        self.base.grant(grant, scope)
+    }
+
+    fn access(&self) -> Access {
+        self.base.access()
+    }
+
+    fn restores(&self) -> Option<Access> {
+        self.base.restores()
+    }
+
+    fn sandbox(&self) -> Option<Arc<Sandbox>> {
+        self.base.sandbox()
+    }
+}

@@ -1,0 +1,141 @@
+//! Plan mode, in which only calls that read may run until a person accepts a plan; and the model's to-do list.
+
+mod gate;
+mod plan_tool;
+mod todo_tool;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use quipu_protocol::{Provenance, ToolSpec, UserInput};
+use quipu_seal::Sealer;
+use quipu_tools::Tool;
+use quipu_transcript::{PLAN_OFF, PLAN_ON, PLAN_TOOL, TODO_TOOL, plan_mode_of};
+
+use crate::engine::SessionOptions;
+use crate::hooks::Asker;
+use crate::resume::Past;
+
+use self::gate::PlanGate;
+use self::plan_tool::PlanTool;
+use self::todo_tool::TodoTool;
+
+/// What a session has of plan mode and to-do lists. Nothing by default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PlanningSettings {
+    /// Whether there is plan mode; the model has the tool `plan` then.
+    pub plan: bool,
+    /// Whether the session begins in it; `None`: as its conversation left it, and a new one does not.
+    pub start: Option<bool>,
+    /// Whether the model has the tool `todo`.
+    pub todo: bool,
+}
+
+/// Under which name the notes of plan mode stand beside messages.
+const NOTE: &str = "plan mode";
+
+/// Tells the session that the policy changed.
+pub(crate) type Announcer = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// Whether a session is in plan mode.
+#[derive(Default)]
+pub(crate) struct PlanMode {
+    is_on: AtomicBool,
+    /// Counts the changes.
+    changes: AtomicU64,
+    /// The model was told that it is on, and not yet that it is off.
+    owes_note: AtomicBool,
+    front: OnceLock<(Asker, Announcer)>,
+}
+
+impl PlanMode {
+    fn new(is_on: bool) -> Self {
+        Self { is_on: is_on.into(), ..Self::default() }
+    }
+
+    pub(crate) fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::SeqCst)
+    }
+
+    /// Switches it. The policy has another version behind it.
+    pub(crate) fn set(&self, on: bool) {
+        if self.is_on.swap(on, Ordering::SeqCst) != on {
+            self.owes_note.store(!on, Ordering::SeqCst);
+            self.changes.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// A person accepted a plan: the result of the call says that it is off.
+    async fn leave(&self) {
+        self.set(false);
+        self.owes_note.store(false, Ordering::SeqCst);
+        if let Some((_, announce)) = self.front.get() {
+            announce().await;
+        }
+    }
+
+    /// How people are asked, and how the session learns of a change.
+    pub(crate) fn asks_through(&self, asker: Asker, announcer: Announcer) {
+        // Each session has its own, and begins once.
+        drop(self.front.set((asker, announcer)));
+    }
+
+    /// Puts what the model should know beside a message. Whether that says that it is off, which is said once.
+    pub(crate) fn note_beside(&self, input: &mut UserInput) -> bool {
+        if input.content.is_empty() {
+            return false;
+        }
+        if self.is_on() {
+            input.add(PLAN_ON, Provenance::quipu().named(NOTE));
+            return false;
+        }
+        let left = self.owes_note.swap(false, Ordering::SeqCst);
+        if left {
+            input.add(PLAN_OFF, Provenance::quipu().named(NOTE));
+        }
+        left
+    }
+
+    /// The message was not taken.
+    pub(crate) fn note_was_lost(&self) {
+        self.owes_note.store(!self.is_on(), Ordering::SeqCst);
+    }
+}
+
+impl std::fmt::Debug for PlanMode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PlanMode").field("is_on", &self.is_on()).finish_non_exhaustive()
+    }
+}
+
+/// With what plan mode and to-do lists make of a session, and its plan mode.
+pub(crate) fn with_planning(
+    mut options: SessionOptions,
+    past: Option<&Past>,
+    sealer: &Arc<Sealer>,
+) -> (SessionOptions, Option<Arc<PlanMode>>) {
+    let PlanningSettings { plan, start, todo } = options.planning;
+    // Other tools would change the beginning of every request of a session that was begun without them.
+    let had: &[ToolSpec] = past.map_or(&[], |past| &past.epoch.tools);
+    let began_without = |name: &str| !had.is_empty() && had.iter().all(|spec| spec.name != name);
+    let mode = plan.then(|| {
+        let before = || past.and_then(|past| plan_mode_of(&past.messages));
+        Arc::new(PlanMode::new(start.or_else(before).unwrap_or_default()))
+    });
+    let is_free = |name: &str| options.tools.iter().all(|tool| tool.spec().name != name);
+    let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
+    if todo && is_free(TODO_TOOL) && !began_without(TODO_TOOL) {
+        tools.push(Arc::new(TodoTool::new()));
+    }
+    if let Some(mode) = &mode {
+        if is_free(PLAN_TOOL) && !began_without(PLAN_TOOL) {
+            let wait: Duration = options.ask_deadline;
+            tools.push(Arc::new(PlanTool::new(mode.clone(), sealer.clone(), wait)));
+        }
+        options.policy = Arc::new(PlanGate::new(options.policy, mode.clone()));
+    }
+    options.tools.extend(tools);
+    (options, mode)
+}

@@ -1,0 +1,396 @@
+//! Commands that run in the background of a session: started by `bash`, listed, read and killed by `background`.
+//!
+//! A command belongs to the [`BackgroundCommands`] that started it and ends with them. Its processes are in the registry of
+//! `bash`, so they die with the agent however it ends.
+
+mod output;
+mod tool;
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use quipu_protocol::{BackgroundEnd, BackgroundId, KillReason};
+use quipu_workspace::{
+    CommandNeeds, OutputBuffer, OutputLimits, OutputPlace, ProcessRegistry, ReadyShell, Sandbox,
+    ShellCommand, ShellEnd, ShellError, SpillState,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::truncate::{MAX_BYTES, MAX_LINES};
+use output::UnreadOutput;
+pub use output::UnreadText;
+pub use tool::BackgroundTool;
+
+/// Background commands of one session at once.
+pub const MOST_BACKGROUND: usize = 16;
+/// Ended ones whose output can still be read.
+const KEPT: usize = 16;
+/// Bytes of the file that holds the whole output of one.
+pub(crate) const SPILL_BYTES: u64 = 64 << 20;
+/// The longest wait for killed ones to be gone.
+const GONE: Duration = Duration::from_secs(8);
+
+/// What a background command does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BackgroundEvent {
+    /// It runs.
+    Started {
+        /// Its id.
+        id: BackgroundId,
+        /// The command line as it runs, secrets included.
+        command: String,
+    },
+    /// It ended.
+    Ended {
+        /// Its id.
+        id: BackgroundId,
+        /// The command line as it ran, secrets included.
+        command: String,
+        /// How.
+        end: BackgroundEnd,
+        /// How long it ran.
+        took: Duration,
+        /// Bytes of its output that the model has not read.
+        unread: u64,
+    },
+}
+
+/// Hears of background commands, one event at a time for each.
+pub type BackgroundObserver =
+    Arc<dyn Fn(BackgroundEvent) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+
+/// Why a background command was not started, or was not found.
+#[derive(Debug, thiserror::Error)]
+pub enum BackgroundError {
+    /// Too many run.
+    #[error(
+        "{MOST_BACKGROUND} background commands run already, which is the limit. Kill one with `background`, or wait for \
+         an end. Nothing was run."
+    )]
+    TooMany,
+    /// The session ends.
+    #[error("The session is ending, so no background command starts. Nothing was run.")]
+    Closed,
+    /// The session has none.
+    #[error("Background commands are off here. Run the command without `run_in_background`.")]
+    Off,
+    /// There is none with this id.
+    #[error("No background command {0} in this session{known}", known = known(.1))]
+    NoSuch(String, Vec<BackgroundId>),
+    /// The shell did not start.
+    #[error(transparent)]
+    Shell(#[from] ShellError),
+}
+
+fn known(ids: &[BackgroundId]) -> String {
+    let ids: Vec<&str> = ids.iter().map(BackgroundId::as_str).collect();
+    if ids.is_empty() { ": it has none.".to_owned() } else { format!(": it has {}.", ids.join(", ")) }
+}
+
+/// What is known of a background command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BackgroundStatus {
+    /// Its id.
+    pub id: BackgroundId,
+    /// The command line as it runs, secrets included.
+    pub command: String,
+    /// How long it runs, or ran.
+    pub took: Duration,
+    /// How it ended; `None` while it runs.
+    pub end: Option<BackgroundEnd>,
+    /// Bytes of output that the model has not read.
+    pub unread: u64,
+}
+
+/// A command to start in the background.
+pub(crate) struct BackgroundLaunch<'a> {
+    /// The run that starts it.
+    pub(crate) run: &'a str,
+    pub(crate) command: String,
+    pub(crate) cwd: PathBuf,
+    pub(crate) env: Arc<[(String, Option<String>)]>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) sandbox: Option<Arc<Sandbox>>,
+    pub(crate) needs: CommandNeeds,
+    pub(crate) outputs: &'a OutputPlace,
+    pub(crate) registry: &'a Arc<ProcessRegistry>,
+}
+
+/// The background commands of a session. Clones are handles of the same ones; with the last handle they end.
+#[derive(Clone, Default)]
+pub struct BackgroundCommands(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    observer: OnceLock<BackgroundObserver>,
+    root: CancellationToken,
+}
+
+#[derive(Default)]
+struct State {
+    /// The number of the last one.
+    last: u64,
+    commands: VecDeque<Arc<Running>>,
+    /// What all of them that ever ran may have left behind.
+    owners: Vec<(Arc<ProcessRegistry>, String)>,
+    closed: bool,
+}
+
+/// A background command, also after its end.
+struct Running {
+    id: BackgroundId,
+    command: String,
+    started: Instant,
+    cancel: CancellationToken,
+    progress: Mutex<Progress>,
+    /// It has ended, and whoever hears of it has heard.
+    over: CancellationToken,
+}
+
+#[derive(Default)]
+struct Progress {
+    output: UnreadOutput,
+    /// The file with all of its output.
+    file: Option<PathBuf>,
+    killed_for: Option<KillReason>,
+    end: Option<(BackgroundEnd, Duration)>,
+}
+
+impl std::fmt::Debug for BackgroundCommands {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BackgroundCommands").field("count", &self.0.state().commands.len()).finish()
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.root.cancel();
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Running {
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn runs(&self) -> bool {
+        self.progress().end.is_none()
+    }
+
+    fn status(&self) -> BackgroundStatus {
+        let progress = self.progress();
+        let (end, took) = match &progress.end {
+            Some((end, took)) => (Some(end.clone()), *took),
+            None => (None, self.started.elapsed()),
+        };
+        let unread = progress.output.unread();
+        BackgroundStatus { id: self.id.clone(), command: self.command.clone(), took, end, unread }
+    }
+
+    fn absorb(&self, output: &OutputBuffer) {
+        let mut progress = self.progress();
+        progress.output.absorb(output);
+        if let SpillState::Complete(path) | SpillState::Limited(path) = output.spill()
+            && progress.file.is_none()
+        {
+            progress.file = Some(path.to_path_buf());
+        }
+    }
+
+    fn kill(&self, reason: KillReason) {
+        self.progress().killed_for.get_or_insert(reason);
+        self.cancel.cancel();
+    }
+}
+
+impl BackgroundCommands {
+    /// Numbers go on after `last`, the highest one that the session had before.
+    pub fn after(last: u64) -> Self {
+        let commands = Self::default();
+        commands.0.state().last = last;
+        commands
+    }
+
+    /// The number in an id.
+    pub fn number(id: &str) -> Option<u64> {
+        id.strip_prefix('b')?.parse().ok()
+    }
+
+    /// Who hears of them; the first call counts.
+    pub fn observe(&self, observer: BackgroundObserver) {
+        drop(self.0.observer.set(observer));
+    }
+
+    /// Starts a command.
+    pub(crate) async fn start(&self, launch: BackgroundLaunch<'_>) -> Result<BackgroundId, BackgroundError> {
+        let limits = OutputLimits { lines: MAX_LINES as u64, bytes: MAX_BYTES, spill_bytes: SPILL_BYTES };
+        let output = OutputBuffer::new(limits, launch.outputs);
+        let (running, shell) = {
+            let mut state = self.0.state();
+            if state.closed {
+                return Err(BackgroundError::Closed);
+            }
+            if state.commands.iter().filter(|one| one.runs()).count() >= MOST_BACKGROUND {
+                return Err(BackgroundError::TooMany);
+            }
+            let id = format!("b{}", state.last + 1);
+            let owner = format!("{}-{id}", launch.run);
+            let command = ShellCommand {
+                owner: &owner,
+                command: &launch.command,
+                cwd: &launch.cwd,
+                env: &launch.env,
+                timeout: None,
+                sandbox: launch.sandbox.as_deref(),
+                needs: launch.needs,
+            };
+            let shell = ReadyShell::start(&command, launch.registry)?;
+            state.last += 1;
+            state.owners.push((launch.registry.clone(), owner));
+            let running = Arc::new(Running {
+                id: id.into(),
+                command: launch.command,
+                started: Instant::now(),
+                cancel: self.0.root.child_token(),
+                progress: Mutex::default(),
+                over: CancellationToken::new(),
+            });
+            state.commands.push_back(running.clone());
+            let ended = state.commands.iter().filter(|one| !one.runs()).count();
+            if ended > KEPT
+                && let Some(oldest) = state.commands.iter().position(|one| !one.runs())
+            {
+                state.commands.remove(oldest);
+            }
+            (running, shell)
+        };
+        let (id, observer) = (running.id.clone(), self.0.observer.get().cloned());
+        if let Some(observer) = &observer {
+            observer(BackgroundEvent::Started { id: id.clone(), command: running.command.clone() }).await;
+        }
+        tokio::spawn(follow(running, shell, launch.timeout, launch.sandbox, output, observer));
+        Ok(id)
+    }
+
+    /// All that run, and the last ones that ended, oldest first.
+    pub fn list(&self) -> Vec<BackgroundStatus> {
+        self.0.state().commands.iter().map(|one| one.status()).collect()
+    }
+
+    /// How many run.
+    pub fn running(&self) -> usize {
+        self.0.state().commands.iter().filter(|one| one.runs()).count()
+    }
+
+    fn find(&self, id: &str) -> Result<Arc<Running>, BackgroundError> {
+        let state = self.0.state();
+        let found = state.commands.iter().find(|one| one.id.as_str() == id).cloned();
+        let known = || state.commands.iter().map(|one| one.id.clone()).collect();
+        found.ok_or_else(|| BackgroundError::NoSuch(id.to_owned(), known()))
+    }
+
+    /// The output that the model has not read, which counts as read from then on.
+    ///
+    /// # Errors
+    /// There is none with this id.
+    pub fn read(&self, id: &str) -> Result<(BackgroundStatus, UnreadText), BackgroundError> {
+        let running = self.find(id)?;
+        let mut progress = running.progress();
+        let has_ended = progress.end.is_some();
+        let mut text = progress.output.take(has_ended);
+        text.file = progress.file.clone();
+        drop(progress);
+        Ok((running.status(), text))
+    }
+
+    /// The end of the output, at most 16 KB, secrets included; nothing counts as read.
+    ///
+    /// # Errors
+    /// There is none with this id.
+    pub fn tail(&self, id: &str) -> Result<String, BackgroundError> {
+        Ok(self.find(id)?.progress().output.recent().to_owned())
+    }
+
+    /// Kills one with everything that it started, and waits until it is gone and its observer has heard.
+    ///
+    /// # Errors
+    /// There is none with this id.
+    pub async fn kill(&self, id: &str, reason: KillReason) -> Result<BackgroundStatus, BackgroundError> {
+        let running = self.find(id)?;
+        running.kill(reason);
+        drop(tokio::time::timeout(GONE, running.over.cancelled()).await);
+        Ok(running.status())
+    }
+
+    /// Kills all, and what ended ones left running; waits until they are gone, at most some seconds. Gives how many ran.
+    pub async fn kill_all(&self, reason: KillReason) -> usize {
+        let (running, owners) = {
+            let mut state = self.0.state();
+            let running: Vec<_> = state.commands.iter().filter(|one| one.runs()).cloned().collect();
+            (running, std::mem::take(&mut state.owners))
+        };
+        running.iter().for_each(|one| one.kill(reason));
+        let gone = async {
+            for one in &running {
+                one.over.cancelled().await;
+            }
+        };
+        drop(tokio::time::timeout(GONE, gone).await);
+        if !owners.is_empty() {
+            let left = move || owners.iter().for_each(|(registry, owner)| registry.kill_owned(owner));
+            drop(tokio::task::spawn_blocking(left).await);
+        }
+        running.len()
+    }
+
+    /// Kills all, and starts none any more.
+    pub async fn close(&self) -> usize {
+        self.0.state().closed = true;
+        self.kill_all(KillReason::Close).await
+    }
+}
+
+/// Takes what a command prints until it ends.
+async fn follow(
+    running: Arc<Running>,
+    shell: ReadyShell,
+    timeout: Option<Duration>,
+    sandbox: Option<Arc<Sandbox>>,
+    mut output: OutputBuffer,
+    observer: Option<BackgroundObserver>,
+) {
+    let progress = |output: &OutputBuffer| running.absorb(output);
+    let end = shell.run(timeout, sandbox.as_deref(), &running.cancel, &mut output, &progress).await;
+    running.absorb(&output);
+    let took = running.started.elapsed();
+    let (end, unread) = {
+        let mut progress = running.progress();
+        let end = match end {
+            Ok(ShellEnd::Exited(code)) => BackgroundEnd::Exited(code),
+            Ok(ShellEnd::Signalled(signal)) => BackgroundEnd::Signalled(signal),
+            Ok(ShellEnd::TimedOut) => BackgroundEnd::TimedOut,
+            Ok(ShellEnd::Cancelled) => {
+                BackgroundEnd::Killed(progress.killed_for.unwrap_or(KillReason::Close))
+            }
+            Err(error) => BackgroundEnd::Lost(error.to_string()),
+        };
+        progress.end = Some((end.clone(), took));
+        (end, progress.output.unread())
+    };
+    if let Some(observer) = observer {
+        let (id, command) = (running.id.clone(), running.command.clone());
+        observer(BackgroundEvent::Ended { id, command, end, took, unread }).await;
+    }
+    running.over.cancel();
+}

@@ -1,0 +1,170 @@
+//! The tool that lists background commands, reads their output and kills them.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use quipu_protocol::{Json, KillReason, ToolSpec};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{BackgroundError, BackgroundStatus, UnreadText};
+use crate::truncate::format_size;
+use crate::{BackgroundCommands, Invocation, Tool, ToolContext, ToolOutput, arguments, spec};
+
+/// Bytes of a command line in a list.
+const SHOWN: usize = 200;
+
+/// `background {action, id?}`.
+#[derive(Debug)]
+pub struct BackgroundTool {
+    spec: ToolSpec,
+}
+
+#[derive(Deserialize)]
+struct Arguments {
+    action: Action,
+    id: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Action {
+    List,
+    Output,
+    Kill,
+}
+
+impl BackgroundTool {
+    /// What models call it.
+    pub const NAME: &str = "background";
+
+    /// The tool. It works on [`ToolContext::background`].
+    pub fn new() -> Self {
+        let parameters = json!({
+            "type": "object",
+            "properties": {
+                "action": { "enum": ["list", "output", "kill"] },
+                "id": { "type": "string" },
+            },
+            "required": ["action"],
+        });
+        Self {
+            spec: spec(
+                Self::NAME,
+                "List background commands, read new output of one, or kill it",
+                &parameters,
+            ),
+        }
+    }
+}
+
+impl Default for BackgroundTool {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Tool for BackgroundTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn run<'a>(
+        &'a self,
+        call: Invocation,
+        cx: &'a ToolContext,
+    ) -> Pin<Box<dyn Future<Output = ToolOutput> + Send + 'a>> {
+        Box::pin(async move {
+            let arguments: Arguments = match arguments(&call.args) {
+                Ok(arguments) => arguments,
+                Err(error) => return ToolOutput::error(error),
+            };
+            let Some(commands) = &cx.background else {
+                return ToolOutput::error(BackgroundError::Off.to_string());
+            };
+            act(arguments, commands).await.unwrap_or_else(|error| ToolOutput::error(error.to_string()))
+        })
+    }
+}
+
+async fn act(arguments: Arguments, commands: &BackgroundCommands) -> Result<ToolOutput, BackgroundError> {
+    let id = arguments.id.unwrap_or_default();
+    match arguments.action {
+        Action::List => Ok(ToolOutput::text(listed(&commands.list()))),
+        Action::Output => {
+            let (status, unread) = commands.read(&id)?;
+            Ok(ToolOutput::text(read(&status, &unread)))
+        }
+        Action::Kill => {
+            let had_ended = commands.read_status(&id)?.end.is_some();
+            let status = commands.kill(&id, KillReason::Model).await?;
+            let (_, unread) = commands.read(&id)?;
+            let mut output = ToolOutput::text(read(&status, &unread));
+            if !had_ended && status.end.is_some() {
+                output.details = Some(Json::from(json!({ "background": { "ended": id } })));
+            }
+            Ok(output)
+        }
+    }
+}
+
+impl BackgroundCommands {
+    fn read_status(&self, id: &str) -> Result<BackgroundStatus, BackgroundError> {
+        Ok(self.find(id)?.status())
+    }
+}
+
+fn listed(all: &[BackgroundStatus]) -> String {
+    if all.is_empty() {
+        return "No background commands.".to_owned();
+    }
+    let lines: Vec<String> = all
+        .iter()
+        .map(|one| {
+            let command = one.command.lines().next().unwrap_or_default();
+            let command = &command[..command.floor_char_boundary(SHOWN)];
+            let unread = match one.unread {
+                0 => String::new(),
+                bytes => format!(", {} unread", format_size(bytes)),
+            };
+            format!("{}{unread}: {command}", state(one))
+        })
+        .collect();
+    lines.join("\n")
+}
+
+fn read(status: &BackgroundStatus, unread: &UnreadText) -> String {
+    let mut text = if unread.text.is_empty() { "(no new output)\n".to_owned() } else { unread.text.clone() };
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text.push_str(&format!("\n[{}.", state(status)));
+    if unread.skipped > 0 {
+        text.push_str(&format!(" {} of unread output before this skipped.", format_size(unread.skipped)));
+    }
+    if let Some(file) = &unread.file {
+        text.push_str(&format!(" Full output: {}", file.display()));
+    }
+    text.push(']');
+    text
+}
+
+/// The state of a command, in a few words.
+fn state(status: &BackgroundStatus) -> String {
+    let took = span(status.took);
+    match &status.end {
+        None => format!("{} has been running for {took}", status.id),
+        Some(end) => format!("{} {end} after {took}", status.id),
+    }
+}
+
+/// A time for people and models.
+pub(crate) fn span(time: Duration) -> String {
+    match time.as_secs() {
+        0..10 => format!("{:.1}s", time.as_secs_f64()),
+        seconds @ 10..60 => format!("{seconds}s"),
+        seconds @ 60..3600 => format!("{}m {}s", seconds / 60, seconds % 60),
+        seconds => format!("{}h {}m", seconds / 3600, seconds % 3600 / 60),
+    }
+}

@@ -1,0 +1,178 @@
+//! Background commands: real processes.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use quipu_protocol::{BackgroundEnd, KillReason};
+use quipu_tools::{BackgroundCommands, BackgroundEvent, MOST_BACKGROUND, ToolOutput};
+use serde_json::json;
+
+use crate::bench::Bench;
+
+fn text(output: &ToolOutput) -> String {
+    output.content.iter().filter_map(quipu_protocol::Content::as_text).collect()
+}
+
+async fn start(bench: &Bench, command: &str) -> ToolOutput {
+    bench.run("bash", json!({ "command": command, "run_in_background": true })).await
+}
+
+async fn act(bench: &Bench, action: &str, id: &str) -> String {
+    text(&bench.run("background", json!({ "action": action, "id": id })).await)
+}
+
+fn commands(bench: &Bench) -> BackgroundCommands {
+    bench.cx.background.clone().unwrap()
+}
+
+/// What is heard of commands.
+fn heard(commands: &BackgroundCommands) -> tokio::sync::mpsc::UnboundedReceiver<BackgroundEvent> {
+    let (tell, events) = tokio::sync::mpsc::unbounded_channel();
+    commands.observe(Arc::new(move |event| {
+        drop(tell.send(event));
+        Box::pin(async {})
+    }));
+    events
+}
+
+/// Waits until a file is there, as a command makes it.
+async fn appears(path: &std::path::Path) {
+    let look = async {
+        while !path.exists() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), look).await.unwrap();
+}
+
+fn lives(pid: &str) -> bool {
+    let pid = nix::unistd::Pid::from_raw(pid.trim().parse().unwrap());
+    nix::sys::signal::kill(pid, None).is_ok()
+}
+
+#[tokio::test]
+async fn background_command_returns_at_once_and_is_read_in_parts() {
+    let bench = Bench::with_background();
+    let mut events = heard(&commands(&bench));
+    let begun =
+        start(&bench, "echo one; mkfifo gate; touch made; read -r line < gate; echo $line; exit 3").await;
+    assert!(!begun.is_error && text(&begun).contains("b1"), "{begun:?}");
+    assert!(matches!(events.recv().await, Some(BackgroundEvent::Started { .. })));
+    appears(&bench.path("made")).await;
+    let mut first = String::new();
+    let read = async {
+        while !first.starts_with("one\n") {
+            first = act(&bench, "output", "b1").await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), read).await.unwrap();
+    assert!(first.contains("[b1 has been running for "), "{first}");
+    let list = act(&bench, "list", "").await;
+    assert!(list.starts_with("b1 has been running for ") && list.contains(": echo one;"), "{list}");
+    tokio::fs::write(bench.path("gate"), "two\n").await.unwrap();
+    let Some(BackgroundEvent::Ended { end, unread, .. }) = events.recv().await else { panic!() };
+    assert_eq!((end, unread), (BackgroundEnd::Exited(3), 4));
+    let second = act(&bench, "output", "b1").await;
+    assert!(second.starts_with("two\n\n[b1 exited with code 3 after "), "{second}");
+    assert!(act(&bench, "output", "b1").await.starts_with("(no new output)"));
+}
+
+#[tokio::test]
+async fn killed_background_command_leaves_no_process() {
+    let bench = Bench::with_background();
+    let begun =
+        start(&bench, "sleep 1000 & echo $! > child; setsid sleep 1000 & echo $! > far; touch made; wait")
+            .await;
+    assert!(!begun.is_error);
+    appears(&bench.path("made")).await;
+    let pids = ["child", "far"].map(|name| std::fs::read_to_string(bench.path(name)).unwrap());
+    assert!(pids.iter().all(|pid| lives(pid)));
+    let killed = act(&bench, "kill", "b1").await;
+    assert!(killed.contains("b1 was killed by the model after "), "{killed}");
+    assert!(!pids.iter().any(|pid| lives(pid)));
+    assert_eq!(commands(&bench).running(), 0);
+    let again = act(&bench, "kill", "b1").await;
+    assert!(again.contains("was killed by the model"), "{again}");
+}
+
+#[tokio::test]
+async fn background_commands_beyond_the_limit_are_refused_each() {
+    let bench = Bench::with_background();
+    let mut refused = 0;
+    for _ in 0..1000 {
+        let begun = start(&bench, "touch ran; sleep 1000").await;
+        if begun.is_error {
+            refused += 1;
+            assert!(text(&begun).contains("16 background commands run already"), "{begun:?}");
+        }
+    }
+    assert_eq!((refused, commands(&bench).running()), (1000 - MOST_BACKGROUND, MOST_BACKGROUND));
+    assert_eq!(commands(&bench).close().await, MOST_BACKGROUND);
+    assert_eq!(commands(&bench).running(), 0);
+    let late = start(&bench, "touch late").await;
+    assert!(late.is_error && text(&late).contains("The session is ending"), "{late:?}");
+    assert!(!bench.path("late").exists());
+}
+
+#[tokio::test]
+async fn wrong_ids_and_failures_to_start_say_so() {
+    let mut bench = Bench::with_background();
+    assert_eq!(act(&bench, "list", "").await, "No background commands.");
+    assert_eq!(act(&bench, "output", "b7").await, "No background command b7 in this session: it has none.");
+    let nul = start(&bench, "echo \0").await;
+    assert!(nul.is_error && text(&nul).contains("NUL"), "{nul:?}");
+    assert_eq!(commands(&bench).running(), 0);
+    bench.cx.background = None;
+    let off = start(&bench, "touch ran").await;
+    assert!(off.is_error && text(&off).contains("are off here"), "{off:?}");
+    assert!(!bench.path("ran").exists());
+}
+
+#[tokio::test]
+async fn timeout_ends_a_background_command() {
+    let bench = Bench::with_background();
+    let mut events = heard(&commands(&bench));
+    let args = json!({ "command": "sleep 1000", "run_in_background": true, "timeout": 0.2 });
+    assert!(!bench.run("bash", args).await.is_error);
+    events.recv().await.unwrap();
+    let Some(BackgroundEvent::Ended { end, .. }) = events.recv().await else { panic!() };
+    assert_eq!(end, BackgroundEnd::TimedOut);
+}
+
+#[tokio::test]
+async fn long_background_output_is_in_a_file_and_cut() {
+    let bench = Bench::with_background();
+    let mut events = heard(&commands(&bench));
+    start(&bench, "seq 1 100000").await;
+    events.recv().await.unwrap();
+    events.recv().await.unwrap();
+    let read = act(&bench, "output", "b1").await;
+    assert!(
+        read.contains("100000\n\n[b1 exited with code 0") && read.contains("skipped. Full output: "),
+        "{}",
+        &read[read.len() - 300..]
+    );
+    assert!(read.len() < 60_000);
+    let file = read.rsplit_once("Full output: ").unwrap().1.trim_end_matches(']');
+    assert_eq!(std::fs::read_to_string(file).unwrap().lines().count(), 100_000);
+}
+
+#[tokio::test]
+async fn last_handle_takes_its_commands_along() {
+    let mut bench = Bench::with_background();
+    let ended = Arc::new(Mutex::new(Vec::new()));
+    let told = ended.clone();
+    let over = tokio_util::sync::CancellationToken::new();
+    let fires = over.clone();
+    commands(&bench).observe(Arc::new(move |event| {
+        if let BackgroundEvent::Ended { end, .. } = event {
+            told.lock().unwrap().push(end);
+            fires.cancel();
+        }
+        Box::pin(async {})
+    }));
+    start(&bench, "sleep 1000").await;
+    bench.cx.background = None;
+    tokio::time::timeout(Duration::from_secs(30), over.cancelled()).await.unwrap();
+    assert_eq!(*ended.lock().unwrap(), [BackgroundEnd::Killed(KillReason::Close)]);
+}
