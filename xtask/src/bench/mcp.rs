@@ -136,7 +136,7 @@ pub(super) fn serve() -> Result<bool> {
                 "capabilities": { "tools": {} },
                 "serverInfo": { "name": "bench", "version": "1" },
             }),
-            "tools/list" => json!({ "tools": ["look", "a", "b", "c", "d"].map(tool) }),
+            "tools/list" => json!({ "tools": Value::from_iter(["look", "a", "b", "c", "d"].map(tool)) }),
             _ => json!({ "content": [{ "type": "text", "text": TEXT }] }),
         };
         writeln!(out, "{}", json!({ "jsonrpc": "2.0", "id": id, "result": result }))?;
