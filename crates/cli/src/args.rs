@@ -11,6 +11,7 @@ mod help;
 mod import;
 mod model;
 mod permissions;
+mod run_mode;
 mod travel;
 
 pub(crate) use auth::{AuthAction, AuthArgs, LoginArgs};
@@ -18,6 +19,7 @@ pub(crate) use help::{END_OF_ALL, HelpArgs};
 pub(crate) use import::ImportArgs;
 pub(crate) use model::ModelArgs;
 pub(crate) use permissions::{EffectArg, PermissionsAction, PermissionsArgs};
+pub(crate) use run_mode::RunModeArg;
 pub(crate) use travel::*;
 
 /// A coding agent whose every step is a node in a graph that is never rewritten.
@@ -85,6 +87,10 @@ pub(crate) struct Task {
     pub(crate) store: StoreArg,
     #[command(flatten)]
     pub(crate) model: ModelArgs,
+    /// Let the model search the web at its provider, for this run. What it looks for leaves this machine, and no
+    /// search is asked.
+    #[arg(long)]
+    pub(crate) web_search: bool,
     /// With `-p`: the last answer is one JSON value that fits the JSON Schema in this file, and stdout holds nothing else.
     /// An answer that does not fit is asked for again, at most twice.
     #[arg(long, value_name = "FILE", requires = "print", conflicts_with_all = ["replay", "stream"])]
@@ -123,9 +129,12 @@ pub(crate) struct Task {
 #[derive(Debug, Args, Clone, Default)]
 pub(crate) struct PermissionFlags {
     /// When to ask: for every command and change; for what leaves the workspace (the default); never. Remembered
-    /// for this directory.
-    #[arg(long, value_enum, value_name = "MODE")]
-    pub(crate) permissions: Option<ModeArg>,
+    /// for this directory. `plan` is --plan.
+    #[arg(long, value_enum, value_name = "MODE", alias = "permission-mode")]
+    pub(crate) permissions: Option<RunModeArg>,
+    /// Plan mode: the session only reads until a person accepts a plan. With `-p` the plan is the answer.
+    #[arg(long)]
+    pub(crate) plan: bool,
     /// Let tools work in this directory too. Remembered for the current directory. Repeatable.
     #[arg(long, value_name = "DIR")]
     pub(crate) add_dir: Vec<PathBuf>,

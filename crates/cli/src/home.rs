@@ -11,7 +11,7 @@ use quipu_host::{
 };
 use quipu_replay::Replay;
 
-use crate::args::{AllowArg, Mode, StoreArg, Task};
+use crate::args::{AllowArg, Mode, PermissionFlags, RunModeArg, StoreArg, Task};
 use crate::confirm::asked;
 use crate::exit::{Failure, advised};
 use crate::meters::Meters;
@@ -154,12 +154,14 @@ pub(crate) fn request(task: &Task, here: &Path) -> Result<OpenRequest, Failure> 
         thinking: task.model.thinking.map(Into::into),
         api_key: task.model.api_key.clone(),
         replay: None,
+        background_wake: quipu::BackgroundWake::default(),
         record: task.record.clone(),
         max_turns: task.max_turns,
         max_cost: task.max_cost,
         daily_budget: task.daily_budget,
         permissions: PermissionRequest {
-            mode: flags.permissions.map(Into::into),
+            mode: flags.permissions.and_then(RunModeArg::kept),
+            plan: plan_of(flags),
             add_dirs: flags.add_dir.clone(),
             allow_tobe: flags.allow_tobe,
             allow_network: allows(AllowArg::Network),
@@ -169,7 +171,7 @@ pub(crate) fn request(task: &Task, here: &Path) -> Result<OpenRequest, Failure> 
         system_prompt: task.system_prompt.as_deref().map(crate::input::text_or_file).transpose()?,
         append_system_prompt: texts.collect::<Result<_, _>>()?,
         hooks: Vec::new(),
-        web_search: task.model.web_search,
+        web_search: task.web_search,
         tools: task.model.tools.clone(),
         output_schema: match &task.output_schema {
             Some(path) => Some(StructuredOutput::read(path)?.schema()),
@@ -181,13 +183,19 @@ pub(crate) fn request(task: &Task, here: &Path) -> Result<OpenRequest, Failure> 
     })
 }
 
+/// Whether flags want plan mode: any other mode leaves it.
+fn plan_of(flags: &PermissionFlags) -> Option<bool> {
+    let named = flags.permissions.map(|mode| mode == RunModeArg::Plan);
+    if flags.plan { Some(true) } else { named }
+}
+
 /// What flags say of settings: the setting, the flag, and the value.
 pub(crate) fn flags(task: &Task) -> Vec<(&'static str, &'static str, serde_json::Value)> {
     let flags = &task.permissions;
     let options = [
         task.daily_budget.map(|dollars| ("budget.daily", "--daily-budget", dollars.into())),
         task.screen_reader.then(|| ("screenReader", "--screen-reader", true.into())),
-        task.model.web_search.then(|| ("webSearch", "--web-search", true.into())),
+        task.web_search.then(|| ("webSearch", "--web-search", true.into())),
         task.model.tools.as_ref().map(|tools| ("tools", "--tools", tools.clone().into())),
         flags.no_network.then(|| ("sandbox.network", "--no-network", "closed".into())),
         flags.allow_tobe.then(|| ("travel.tobe", "--allow-tobe", "allow".into())),
@@ -202,7 +210,9 @@ pub(crate) async fn open(
     here: &Path,
     replay: Option<Arc<Replay>>,
 ) -> Result<StartedSession, Failure> {
-    let mut request = OpenRequest { replay, ..request(task, here)? };
+    // A run that ends with its answer is not begun again.
+    let background_wake = quipu::BackgroundWake::Never;
+    let mut request = OpenRequest { replay, background_wake, ..request(task, here)? };
     loop {
         match quipu_host::open(home, &request).await {
             Err(HostFailure { kind: FailureKind::Asks(question), message, .. }) => {

@@ -251,6 +251,15 @@ pub(crate) async fn run_prompts(
         }
     }
     session.shutdown().await;
+    // What still ran in the background ended with the session.
+    while let Some(envelope) = events.next().await {
+        if let Event::BackgroundEnded { .. } = &envelope.event
+            && let Err(error) = front.show(&envelope)
+            && result.is_ok()
+        {
+            result = Err(error.into());
+        }
+    }
     if let (Ok(()), Err(error)) = (&result, front.finish()) {
         return Err(error);
     }
@@ -466,9 +475,7 @@ impl Front {
             AnswerVerdict::Fits(text, value) => match self {
                 Self::Text(_) => write_line(&text)?,
                 Self::Json(_) => {
-                    write_line(
-                        &serde_json::json!({ "type": "quipu_output", "output": value }).to_string(),
-                    )?;
+                    write_line(&serde_json::json!({ "type": "quipu_output", "output": value }).to_string())?;
                 }
             },
         }
@@ -527,6 +534,15 @@ impl Text {
             Event::ToolStarted { name, args, .. } => {
                 self.close()?;
                 note_in(Paint::dim, format!("• {name} {}", one_line(&brief(name, args), 100)));
+                Ok(())
+            }
+            Event::ToolEnded { result, .. } if let Some(plan) = crate::planning::unanswered(result) => {
+                self.write(&plan)?;
+                self.close()
+            }
+            Event::Ui { ui: Ui::Widget { key, lines } } if key == quipu::TODO_WIDGET => {
+                self.close()?;
+                lines.iter().for_each(|line| note_in(Paint::dim, format!("  {line}")));
                 Ok(())
             }
             Event::ToolEnded { result, .. } if result.is_error => {
@@ -616,6 +632,16 @@ impl Text {
                     let word = if matches!(by, Some(Answer::Allow { .. })) { "allowed" } else { "refused" };
                     note_in(Paint::dim, format!("  {word} by the current permissions"));
                 }
+                Ok(())
+            }
+            Event::BackgroundStarted { id, command } => {
+                self.close()?;
+                note_in(Paint::dim, format!("• background {id}: {}", one_line(command, 100)));
+                Ok(())
+            }
+            Event::BackgroundEnded { id, command, end } => {
+                self.close()?;
+                note_in(Paint::dim, format!("• background {id} {end}: {}", one_line(command, 100)));
                 Ok(())
             }
             Event::PermissionsChanged { mode } => {

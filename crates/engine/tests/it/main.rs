@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod abort;
 #[cfg(test)]
+mod agents;
+#[cfg(test)]
 mod background;
 #[cfg(test)]
 mod blame;
@@ -58,6 +60,8 @@ mod neighbours;
 mod parallel;
 #[cfg(test)]
 mod permissions;
+#[cfg(test)]
+mod planning;
 #[cfg(test)]
 mod policies;
 #[cfg(test)]
