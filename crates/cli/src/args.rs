@@ -11,12 +11,14 @@ mod help;
 mod import;
 mod model;
 mod permissions;
+mod run_mode;
 mod travel;
 
 pub(crate) use auth::{AuthAction, AuthArgs, LoginArgs};
 pub(crate) use help::{END_OF_ALL, HelpArgs};
 pub(crate) use import::ImportArgs;
 pub(crate) use model::ModelArgs;
+pub(crate) use run_mode::RunModeArg;
 pub(crate) use permissions::{EffectArg, PermissionsAction, PermissionsArgs};
 pub(crate) use travel::*;
 
@@ -127,9 +129,12 @@ pub(crate) struct Task {
 #[derive(Debug, Args, Clone, Default)]
 pub(crate) struct PermissionFlags {
     /// When to ask: for every command and change; for what leaves the workspace (the default); never. Remembered
-    /// for this directory.
-    #[arg(long, value_enum, value_name = "MODE")]
-    pub(crate) permissions: Option<ModeArg>,
+    /// for this directory. `plan` is --plan.
+    #[arg(long, value_enum, value_name = "MODE", alias = "permission-mode")]
+    pub(crate) permissions: Option<RunModeArg>,
+    /// Plan mode: the session only reads until a person accepts a plan. With `-p` the plan is the answer.
+    #[arg(long)]
+    pub(crate) plan: bool,
     /// Let tools work in this directory too. Remembered for the current directory. Repeatable.
     #[arg(long, value_name = "DIR")]
     pub(crate) add_dir: Vec<PathBuf>,

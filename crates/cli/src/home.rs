@@ -11,7 +11,7 @@ use quipu_host::{
 };
 use quipu_replay::Replay;
 
-use crate::args::{AllowArg, Mode, StoreArg, Task};
+use crate::args::{AllowArg, Mode, PermissionFlags, RunModeArg, StoreArg, Task};
 use crate::confirm::asked;
 use crate::exit::{Failure, advised};
 use crate::meters::Meters;
@@ -159,7 +159,8 @@ pub(crate) fn request(task: &Task, here: &Path) -> Result<OpenRequest, Failure> 
         max_cost: task.max_cost,
         daily_budget: task.daily_budget,
         permissions: PermissionRequest {
-            mode: flags.permissions.map(Into::into),
+            mode: flags.permissions.and_then(RunModeArg::kept),
+            plan: plan_of(flags),
             add_dirs: flags.add_dir.clone(),
             allow_tobe: flags.allow_tobe,
             allow_network: allows(AllowArg::Network),
@@ -179,6 +180,12 @@ pub(crate) fn request(task: &Task, here: &Path) -> Result<OpenRequest, Failure> 
         answers: Vec::new(),
         offers_caches: false,
     })
+}
+
+/// Whether flags want plan mode: any other mode leaves it.
+fn plan_of(flags: &PermissionFlags) -> Option<bool> {
+    let named = flags.permissions.map(|mode| mode == RunModeArg::Plan);
+    if flags.plan { Some(true) } else { named }
 }
 
 /// What flags say of settings: the setting, the flag, and the value.
@@ -202,7 +209,9 @@ pub(crate) async fn open(
     here: &Path,
     replay: Option<Arc<Replay>>,
 ) -> Result<StartedSession, Failure> {
-    let mut request = OpenRequest { replay, ..request(task, here)? };
+    // A run that ends with its answer is not begun again.
+    let background_wake = quipu::BackgroundWake::Never;
+    let mut request = OpenRequest { replay, background_wake, ..request(task, here)? };
     loop {
         match quipu_host::open(home, &request).await {
             Err(HostFailure { kind: FailureKind::Asks(question), message, .. }) => {

@@ -45,6 +45,7 @@ mod pager;
 mod pages;
 mod permissions;
 mod pick;
+mod planning;
 mod print;
 mod recall;
 mod restore_files;

@@ -251,6 +251,15 @@ pub(crate) async fn run_prompts(
         }
     }
     session.shutdown().await;
+    // What still ran in the background ended with the session.
+    while let Some(envelope) = events.next().await {
+        if let Event::BackgroundEnded { .. } = &envelope.event
+            && let Err(error) = front.show(&envelope)
+            && result.is_ok()
+        {
+            result = Err(error.into());
+        }
+    }
     if let (Ok(()), Err(error)) = (&result, front.finish()) {
         return Err(error);
     }
@@ -529,6 +538,15 @@ impl Text {
                 note_in(Paint::dim, format!("• {name} {}", one_line(&brief(name, args), 100)));
                 Ok(())
             }
+            Event::ToolEnded { result, .. } if let Some(plan) = crate::planning::unanswered(result) => {
+                self.write(&plan)?;
+                self.close()
+            }
+            Event::Ui { ui: Ui::Widget { key, lines } } if key == quipu::TODO_WIDGET => {
+                self.close()?;
+                lines.iter().for_each(|line| note_in(Paint::dim, format!("  {line}")));
+                Ok(())
+            }
             Event::ToolEnded { result, .. } if result.is_error => {
                 let text: Vec<&str> =
                     result.content.iter().filter_map(quipu_protocol::Content::as_text).collect();
@@ -616,6 +634,16 @@ impl Text {
                     let word = if matches!(by, Some(Answer::Allow { .. })) { "allowed" } else { "refused" };
                     note_in(Paint::dim, format!("  {word} by the current permissions"));
                 }
+                Ok(())
+            }
+            Event::BackgroundStarted { id, command } => {
+                self.close()?;
+                note_in(Paint::dim, format!("• background {id}: {}", one_line(command, 100)));
+                Ok(())
+            }
+            Event::BackgroundEnded { id, command, end } => {
+                self.close()?;
+                note_in(Paint::dim, format!("• background {id} {end}: {}", one_line(command, 100)));
                 Ok(())
             }
             Event::PermissionsChanged { mode } => {

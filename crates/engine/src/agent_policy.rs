@@ -46,8 +46,7 @@ impl Policy for AgentPolicy {
         match (self.mode, proposal.touches) {
             (AgentMode::ReadOnly, Touches::Writes(_)) => self.denied("is read-only and changes no files"),
             (AgentMode::ReadOnly, Touches::Anything) if !matches!(decision, Decision::Ask { .. }) => {
-                let subject =
-                    proposal.text("command").unwrap_or_else(|| proposal.call.arguments.to_string());
+                let subject = proposal.text("command").unwrap_or_else(|| proposal.call.arguments.to_string());
                 let tool = &proposal.call.name;
                 let question = format!("Allow `{tool}`? The agent `{}` is read-only.", self.name);
                 Decision::Ask { question, subject }

@@ -102,7 +102,7 @@ pub use policies::{
 };
 pub use policy::{AllowAll, Decision, Grant, GrantError, Policy, Proposal};
 pub use published::PublishSettings;
-pub use quipu_machine::{AGENT, CompactionSettings, Limits, PolicyVersion, PruneSettings};
+pub use quipu_machine::{AGENT, CompactionSettings, Limits, PolicyVersion, PruneSettings, TODO_WIDGET};
 pub use quipu_protocol::{MergeSide, NAME_LIMIT, Refusal};
 pub use restore_files::{JumpWithFiles, RestoreFiles};
 pub use resume::{epoch_at, has_lost_prompt, last_credential, last_epoch};
@@ -143,7 +143,9 @@ pub use quipu_tools::{
     BackgroundCommands, BackgroundError, BackgroundTool, Confinement, FunctionTool, Invocation, Preparation, Tool,
     ToolContext, ToolOutput, Touches, builtin, builtin_confined, builtin_isolated, builtin_with_background,
 };
-pub use quipu_transcript::{FileConflict, FilePlan, PlannedChange, SkippedFile};
+pub use quipu_transcript::{
+    FileConflict, FilePlan, PLAN_TOOL, PlanOutcome, PlannedChange, SkippedFile, SubmittedPlan, TODO_TOOL,
+};
 pub use quipu_workspace::{
     Access, AccessMode, Cache, CommandNeeds, Doors, Helpers, Launcher, Namespaces, Network, Reach, Sandbox,
     SandboxSupport, caches, run_launcher,

@@ -11,8 +11,8 @@ use quipu_protocol::{
 };
 use quipu_seal::Sealer;
 use quipu_store::{
-    Commit, Durability, Graph, LineageEnd, Op, RefName, SessionRow, Step, StepCall, StepState, StoreError, decode_all,
-    decode_nodes,
+    Commit, Durability, Graph, LineageEnd, Op, RefName, SessionRow, Step, StepCall, StepState, StoreError,
+    decode_all, decode_nodes,
 };
 use quipu_transcript::{
     COMPACTION, ContextEdits, DecodedEntry, Measure, Prune, SettingChanges, context, counts, message_of,
@@ -559,7 +559,8 @@ async fn name_agent(
         ),
         None => "Interrupted: the agent's process ended before the sub-agent began.".to_owned(),
     };
-    let details = found.map(|session| Json::from(&serde_json::json!({ "child": session, "outcome": "interrupted" })));
+    let details =
+        found.map(|session| Json::from(&serde_json::json!({ "child": session, "outcome": "interrupted" })));
     let result = ToolResultMessage { content: vec![Content::text(text)], details, ..result.clone() };
     draft.entry = Arc::new(Entry::Message(Message::ToolResult(result)));
     Ok(())

@@ -7,6 +7,7 @@
 //! front words. What has to be asked before a session can be opened is a [`FailureKind::Asks`]: the front asks, adds the
 //! answer to the [`OpenRequest`] and opens again.
 
+mod background;
 mod bounded_file;
 mod budget;
 mod catalogue;
@@ -42,6 +43,7 @@ mod outputs;
 pub mod packages;
 mod permission_test;
 mod permissions;
+mod planning;
 mod prompt;
 mod request;
 pub mod resources;

@@ -16,6 +16,7 @@ use crate::model::{ModelChoice, real_model};
 use crate::models::ModelFiles;
 use crate::names::{resolve, session_named};
 use crate::offered_tools::{missing_search, with_listed_tools, with_patch_tool};
+use crate::planning::planning_settings;
 use crate::prompt::put_system;
 use crate::resources::ResourceSet;
 use crate::saved::SavedPermissions;
@@ -289,14 +290,12 @@ async fn prepare(
     options.max_tokens = last.and_then(|epoch| epoch.max_tokens);
     let permissions = crate::saved::of_request(home, request, cwd)?;
     options.policy = permissions.clone();
-    if permissions.isolates() {
-        options.tools = quipu::builtin_isolated();
-    } else if permissions.confines() {
-        options.tools = quipu::builtin_confined();
-    }
+    options.tools = crate::background::shell_tools(&permissions, config.background);
+    options.background = request.background_wake;
     with_patch_tool(&mut options.tools, config.patch_tool, &options.model, kept);
     let names = request.tools.as_deref().or(config.tools.as_deref());
     with_listed_tools(&mut options.tools, names);
+    crate::background::keep_with_bash(&mut options.tools);
     let web = crate::web::WebTools {
         home,
         settings,
@@ -344,6 +343,7 @@ async fn prepare(
     }
     options.history = history_settings(&config, request, replay);
     options.travel = travel_settings(&config, request, replay);
+    options.planning = planning_settings(&config, request, last, replay);
     Ok(SessionPlan { options, permissions, recorder, budget, unpriced })
 }
 

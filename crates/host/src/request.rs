@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use quipu::{Hook, PermissionMode};
+use quipu::{BackgroundWake, Hook, PermissionMode};
 use quipu_protocol::Thinking;
 use quipu_replay::Replay;
 use quipu_store::Graph;
@@ -41,6 +41,8 @@ pub enum Question {
 pub struct PermissionRequest {
     /// How much is asked from now on in the directory.
     pub mode: Option<PermissionMode>,
+    /// Whether the session is in plan mode; `None`: as it was, and a new one as the settings say.
+    pub plan: Option<bool>,
     /// Directories to add for good.
     pub add_dirs: Vec<PathBuf>,
     /// The model may go back to earlier points of its session without asking.
@@ -64,6 +66,8 @@ pub struct OpenRequest {
     pub cwd: Option<PathBuf>,
     /// Nothing is kept on disk.
     pub in_memory: bool,
+    /// What happens when a background command ended while the session is idle.
+    pub background_wake: BackgroundWake,
     /// The store of a session that is not kept and is opened again; `None` for a new one.
     pub memory: Option<Arc<dyn Graph>>,
     /// The provider of the model.

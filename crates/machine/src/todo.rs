@@ -5,7 +5,7 @@ use std::sync::Arc;
 use quipu_protocol::{Event, Message, NodeId, Ui};
 use quipu_transcript::todo_of;
 
-use super::Machine;
+use super::{Effect, Machine};
 
 /// The key of the lines that show it.
 pub const TODO_WIDGET: &str = "todo";
@@ -48,7 +48,14 @@ impl Machine {
         };
         if lines != self.todo.lines {
             self.todo.lines.clone_from(&lines);
-            self.emit(Event::Ui { ui: Ui::Widget { key: TODO_WIDGET.into(), lines } });
+            let event = Event::Ui { ui: Ui::Widget { key: TODO_WIDGET.into(), lines } };
+            // Before what says that all is done.
+            let is_end = |effect: &Effect| {
+                matches!(effect, Effect::Emit { event: Event::RunEnded { .. } | Event::Settled, .. })
+            };
+            let at = self.out.iter().position(is_end).unwrap_or(self.out.len());
+            let run = self.run.as_ref().map(|run| run.id.clone());
+            self.out.insert(at, Effect::Emit { event, run });
         }
     }
 }

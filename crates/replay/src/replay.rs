@@ -169,6 +169,16 @@ impl Replay {
         self.header.tools.iter().any(|tool| tool == quipu::TRAVEL_TOOL)
     }
 
+    /// Whether the model of the recording could hand in a plan.
+    pub fn plans(&self) -> bool {
+        self.header.tools.iter().any(|tool| tool == quipu::PLAN_TOOL)
+    }
+
+    /// Whether the model of the recording had a to-do list.
+    pub fn lists(&self) -> bool {
+        self.header.tools.iter().any(|tool| tool == quipu::TODO_TOOL)
+    }
+
     /// In what the requests differ from the recorded ones without being a departure: another system prompt, other
     /// tools. Known after the first call.
     pub fn notes(&self) -> Vec<String> {

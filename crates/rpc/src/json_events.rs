@@ -165,6 +165,12 @@ impl JsonEvents {
                 Line::QuipuAskClosed { id: ask.as_str(), answer, reason, by_policy: *by_policy }.write()
             }
             Event::PermissionsChanged { mode } => Line::QuipuPermissions { mode }.write(),
+            Event::BackgroundStarted { id, command } => {
+                Line::QuipuBackgroundStart { id: id.as_str(), command }.write()
+            }
+            Event::BackgroundEnded { id, command, end } => {
+                Line::QuipuBackgroundEnd { id: id.as_str(), command, end }.write()
+            }
             Event::QueueChanged { steering, follow_up } => Line::QueueUpdate {
                 steering: steering.iter().map(|item| item.text.as_str()).collect(),
                 follow_up: follow_up.iter().map(|item| item.text.as_str()).collect(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use quipu_protocol::{
-    AskKind, CallId, Compaction, CompactionReason, Content, Json, JumpReport, Message, ModelError, NodeId,
+    AskKind, BackgroundEnd, CallId, Compaction, CompactionReason, Content, Json, JumpReport, Message, ModelError, NodeId,
     SessionId, Thinking, ToolResultMessage, Ui, Usage, UserInput,
 };
 use serde::Serialize;
@@ -119,6 +119,15 @@ pub(crate) enum Line<'a> {
     },
     QuipuPermissions {
         mode: &'a str,
+    },
+    QuipuBackgroundStart {
+        id: &'a str,
+        command: &'a str,
+    },
+    QuipuBackgroundEnd {
+        id: &'a str,
+        command: &'a str,
+        end: &'a BackgroundEnd,
     },
     QuipuHeadMoved {
         from: Option<NodeId>,

@@ -312,6 +312,14 @@ fn lines_of_single_events() {
         Event::AskClosed { ask: "q".into(), answer: Some(Answer::once()), by_policy: true },
         r#"{"type":"quipu_ask_closed","id":"q","answer":"allow","byPolicy":true}"#,
     );
+    check(
+        Event::BackgroundStarted { id: "b1".into(), command: "make".into() },
+        r#"{"type":"quipu_background_start","id":"b1","command":"make"}"#,
+    );
+    check(
+        Event::BackgroundEnded { id: "b1".into(), command: "make".into(), end: BackgroundEnd::Exited(2) },
+        r#"{"type":"quipu_background_end","id":"b1","command":"make","end":{"exited":2}}"#,
+    );
     check(Event::PermissionsChanged { mode: "ask".into() }, r#"{"type":"quipu_permissions","mode":"ask"}"#);
     let (one, two) = ("01".repeat(32), "02".repeat(32));
     check(

@@ -7,7 +7,7 @@ use strsim::levenshtein;
 
 use crate::command::SlashCommand;
 use crate::features::{
-    credentials, first, fork, help, history, messages, models, moves, reports, search, sessions, settings,
+    agents, background, credentials, first, fork, help, history, messages, models, moves, planning, reports, search, sessions, settings,
     tree, ways,
 };
 
@@ -31,11 +31,14 @@ pub const COMMANDS: &[SlashCommand] = &[
     reports::USAGE,
     reports::CONTEXT,
     reports::SKILLS,
+    agents::AGENTS,
     moves::COMPACT,
     models::MODEL,
     models::THINKING,
+    planning::PLAN,
     reports::PERMISSIONS,
     reports::EXPORT,
+    background::BACKGROUND,
     messages::LATER,
     messages::UNQUEUE,
     history::HISTORY,

@@ -318,6 +318,7 @@ fn status(state: &State, columns: usize) -> Line {
         permissions: &standing.permissions,
         session: &standing.name,
         cwd: &standing.place,
+        background: state.background.len(),
         working: None,
     };
     blocks::status(&view, columns, theme)

@@ -27,7 +27,12 @@ fn run(context: &Context) -> Result<Vec<Row>> {
     let mut rows = starts(context)?;
     let count = context.sizes.turns.get(1).or(context.sizes.turns.first()).copied().unwrap_or(1);
     for (name, tool, arguments) in [("`read`", "read", r#"{"path":"a.txt"}"#), ("an MCP tool", TOOL, "{}")] {
-        rows.extend(calls(context, &format!("{count} turns of {name}, with servers"), (tool, arguments), count)?);
+        rows.extend(calls(
+            context,
+            &format!("{count} turns of {name}, with servers"),
+            (tool, arguments),
+            count,
+        )?);
     }
     Ok(rows)
 }
@@ -95,7 +100,8 @@ fn add_things(stage: &Stage<'_>) -> Result<()> {
         let directory = home.join(format!("skills/skill-{at}"));
         std::fs::create_dir_all(&directory)?;
         let description = "d".repeat(200);
-        let text = format!("---\nname: skill-{at}\ndescription: {description}\n---\n{}", "Do it.\n".repeat(200));
+        let text =
+            format!("---\nname: skill-{at}\ndescription: {description}\n---\n{}", "Do it.\n".repeat(200));
         std::fs::write(directory.join("SKILL.md"), text)?;
     }
     let hook = json!([{ "hooks": [{ "type": "command", "command": "true" }] }]);

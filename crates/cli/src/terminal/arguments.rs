@@ -128,10 +128,11 @@ pub(super) async fn stored(
 #[cfg(test)]
 mod tests {
     /// Settings whose effect is looked for elsewhere, or that are read together with one of the table.
-    const ELSEWHERE: [&str; 35] = [
+    const ELSEWHERE: [&str; 36] = [
         "tools",
         "web.",
         "agents.",
+        "background",
         "webSearch",
         "applyPatch",
         "screenReader",

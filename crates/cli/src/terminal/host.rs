@@ -143,6 +143,10 @@ impl Inner {
         request.offers_caches = true;
         let current = self.current();
         request.memory = current.store.clone().filter(|_| request.in_memory);
+        if !matches!(open.which, OpenTarget::Asked) {
+            // What the command line said was for the session that it opened.
+            request.permissions.plan = None;
+        }
         let mut model = open.model.clone();
         let mut thinking = open.thinking;
         match &open.which {
@@ -209,7 +213,7 @@ impl Inner {
                 .map_err(|failure| OpenError::Failed(Failure::from(failure).message))?,
             None => Glimpse::default(),
         };
-        let mode = permissions.mode().word();
+        let mode = if session.is_planning() { "plan" } else { permissions.mode().word() };
         let directory = session.cwd().display().to_string();
         let below = std::env::home_dir().and_then(|home| session.cwd().strip_prefix(home).ok());
         let place = match below {

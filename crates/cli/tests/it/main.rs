@@ -5,9 +5,13 @@
 #[cfg(test)]
 mod activity;
 #[cfg(test)]
+mod agents;
+#[cfg(test)]
 mod answers;
 #[cfg(test)]
 mod archive;
+#[cfg(test)]
+mod background;
 #[cfg(test)]
 mod bookmark;
 #[cfg(test)]

@@ -72,12 +72,12 @@ fn told(world: &World, tool: &str, arguments: &Value, flags: &[&str]) -> String 
 fn list_of_tools_decides_what_is_offered() {
     let world = World::new((0..5).map(|_| Answer::new().text("Hi.").reply()));
     world.run(&["-p", "first"]).ok();
-    assert_eq!(names(&world), ["read", "bash", "edit", "write"]);
+    assert_eq!(names(&world), ["read", "bash", "background", "edit", "write"]);
     world.run(&["-p", "--tools", "read,grep,find", "second"]).ok();
     assert_eq!(names(&world), ["read", "grep", "find"]);
     world.run(&["config", "set", "tools", "read,bash,ls,web_fetch"]).ok();
     world.run(&["-p", "third"]).ok();
-    assert_eq!(names(&world), ["read", "bash", "ls", "web_fetch"]);
+    assert_eq!(names(&world), ["read", "bash", "background", "ls", "web_fetch"]);
     // A run that goes on has what is set now.
     world.run(&["-p", "-c", "--tools", "read", "fourth"]).ok();
     assert_eq!(names(&world), ["read"]);
@@ -91,7 +91,7 @@ fn list_of_tools_decides_what_is_offered() {
         r#"{"tools":["web_fetch"],"web":{"searchService":"searxng","searchUrl":"http://127.0.0.1:1"}}"#,
     );
     world.run(&["-p", "fifth"]).ok();
-    assert_eq!(names(&world), ["read", "bash", "edit", "write"]);
+    assert_eq!(names(&world), ["read", "bash", "background", "edit", "write"]);
 }
 
 #[test]

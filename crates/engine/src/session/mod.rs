@@ -331,14 +331,14 @@ impl Session {
         }
         self.end_background(&command).await?;
         // A prompt after the choice of another model goes to that one, though it takes a while to find.
-        let mut left_plan = false;
-        if let (Command::Prompt { input, .. }, Some(plan)) = (&mut command, &self.0.plan) {
-            left_plan = plan.note_beside(input);
-        }
         let turn = match &command {
             Command::Abort { .. } | Command::Answer { .. } | Command::Close => None,
             _ => Some(self.0.order.lock().await),
         };
+        let mut left_plan = false;
+        if let (Command::Prompt { input, .. }, Some(plan)) = (&mut command, &self.0.plan) {
+            left_plan = plan.note_beside(input);
+        }
         found = match &command {
             Command::Set { setting: Setting::Model { provider, id } } => CommandInfo::Model(
                 self.0

@@ -226,9 +226,9 @@ impl Sources {
         set.get(name).filter(|_| given || fixed).cloned()
     }
 
-    /// All tools that another session may have.
+    /// All tools that another session may have, in the order of this one.
     pub(crate) fn all_lent(&self) -> Vec<Arc<dyn Tool>> {
-        self.set().names().filter_map(|name| self.lent(name)).collect()
+        self.set().specs().iter().filter_map(|spec| self.lent(&spec.name)).collect()
     }
 
     /// The system prompt of a sub-agent: its own text in the place of the program's, with the sections and the end of the prompt of

@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod abort;
 #[cfg(test)]
+mod agents;
+#[cfg(test)]
 mod background;
 #[cfg(test)]
 mod blame;
@@ -56,6 +58,8 @@ mod moves;
 mod neighbours;
 #[cfg(test)]
 mod parallel;
+#[cfg(test)]
+mod planning;
 #[cfg(test)]
 mod permissions;
 #[cfg(test)]

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
 use futures_util::future::{BoxFuture, join_all};
-use quipu_mcp::{Acceptance, FIRST_WAIT, McpSource, McpTools, ServerPrompt, ServerReport, ServerStatus, visible};
+use quipu_mcp::{
+    Acceptance, FIRST_WAIT, McpSource, McpTools, ServerPrompt, ServerReport, ServerStatus, visible,
+};
 use quipu_protocol::{CommandSpec, CommandValue, UserInput};
 
 use super::files::{McpFileUse, mcp_files};

@@ -90,12 +90,18 @@ pub struct Settings {
     pub travel: TravelSettings,
     /// Whether it may go back.
     pub travel_rule: TravelRule,
+    /// Whether new sessions begin in plan mode.
+    pub plan_mode: bool,
+    /// Whether the model can keep a to-do list.
+    pub todo_tool: bool,
     /// The text before the system prompt.
     pub identity: IdentitySettings,
     /// Directories above a repository whose rules count; as they are written.
     pub rules_above: Vec<String>,
     /// What is kept of files.
     pub files: FileSettings,
+    /// Whether models can run commands in the background.
+    pub background: bool,
     /// Heads of other programs.
     pub publish: PublishSettings,
     /// What may be spent.
@@ -264,6 +270,8 @@ impl Settings {
             history: HistorySettings::of_json(&all).0,
             semantic: EmbedderSettings::of_json(&all).unwrap_or_default(),
             travel: TravelSettings::of_json(&all).0,
+            plan_mode: flag("planMode").unwrap_or(false),
+            todo_tool: flag("todo.tool").unwrap_or(true),
             travel_rule: match word("travel.tobe") {
                 Some("allow") => TravelRule::Allow,
                 Some("deny") => TravelRule::Deny,
@@ -272,6 +280,7 @@ impl Settings {
             identity: IdentitySettings::of_json(&all).0,
             rules_above: texts("rules.above"),
             files: FileSettings::of_json(&all).0,
+            background: flag("background").unwrap_or(true),
             publish: PublishSettings::of_json(&all).0,
             budget: BudgetSettings {
                 daily: value("budget.daily").and_then(Value::as_f64),

@@ -249,6 +249,14 @@ pub const KEYS: &[Key] = &[
         "the built-in tools to offer: `read`, `bash`, `edit`, `write`, and also `grep`, `find`, `ls`, `web_fetch`",
     ),
     key(
+        "background",
+        Kind::Flag,
+        "true",
+        NextSession,
+        ALLOWED,
+        "whether models can run commands in the background",
+    ),
+    key(
         "web.searchService",
         Kind::Word(&["off", "searxng", "brave", "tavily"]),
         "\"off\"",
@@ -323,7 +331,7 @@ pub const KEYS: &[Key] = &[
     key(
         "agents.maxCost",
         Kind::Amount,
-        "5",
+        "",
         NextSession,
         SPENDING,
         "US dollars of a sub-agent; at most half of what is left of its run",
@@ -443,6 +451,8 @@ pub const KEYS: &[Key] = &[
             "the embedding model of the semantic search",
         )
     },
+    key("planMode", Kind::Flag, "false", NextSession, ALLOWED, "new sessions begin in plan mode"),
+    key("todo.tool", Kind::Flag, "true", NextSession, ALLOWED, "the model can keep a to-do list"),
     key(
         "travel.tools",
         Kind::Flag,

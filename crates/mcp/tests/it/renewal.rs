@@ -6,7 +6,8 @@ use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 
 use quipu_mcp::{
-    ClientInfo, DefinitionStoreError, OauthTokens, Server, ServerEnvironment, ServerStatus, TokenStore, config,
+    ClientInfo, DefinitionStoreError, OauthTokens, Server, ServerEnvironment, ServerStatus, TokenStore,
+    config,
 };
 use quipu_protocol::Json;
 use serde_json::{Value, json};
@@ -34,7 +35,8 @@ impl Authority {
     fn start(access: &str, refresh: Option<&str>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let grants = Grants { access: access.to_owned(), refresh: refresh.map(str::to_owned), ..Grants::default() };
+        let grants =
+            Grants { access: access.to_owned(), refresh: refresh.map(str::to_owned), ..Grants::default() };
         let grants = Arc::new(Mutex::new(grants));
         let shared = grants.clone();
         std::thread::spawn(move || {
@@ -78,12 +80,18 @@ impl Authority {
 }
 
 impl Grants {
-    fn answer(&mut self, first: &str, headers: &HashMap<String, String>, body: &[u8]) -> (&'static str, String) {
+    fn answer(
+        &mut self,
+        first: &str,
+        headers: &HashMap<String, String>,
+        body: &[u8],
+    ) -> (&'static str, String) {
         let path = first.split(' ').nth(1).unwrap();
         if path == "/token" {
             let form = String::from_utf8_lossy(body).into_owned();
             self.seen.push(format!("token {form}"));
-            let is_right = self.refresh.take_if(|known| form.contains(&format!("refresh_token={known}&"))).is_some();
+            let is_right =
+                self.refresh.take_if(|known| form.contains(&format!("refresh_token={known}&"))).is_some();
             if !is_right {
                 return ("400 Bad Request", json!({ "error": "invalid_grant" }).to_string());
             }
@@ -151,7 +159,10 @@ async fn expired_login_is_renewed_before_a_request() {
     let status = server.settled(LIMIT).await;
     assert!(matches!(status, ServerStatus::Ready(_)), "{status:?}");
     let seen = authority.seen();
-    assert!(seen[0].starts_with("token grant_type=refresh_token&refresh_token=refresh-1&resource="), "{seen:?}");
+    assert!(
+        seen[0].starts_with("token grant_type=refresh_token&refresh_token=refresh-1&resource="),
+        "{seen:?}"
+    );
     assert_eq!(seen[1], "initialize Bearer renewed-1");
     assert!(seen.iter().all(|one| !one.contains("old")), "the expired token is not sent: {seen:?}");
     // What the authority gave is kept for the next time: the refresh token rotates.
@@ -164,7 +175,8 @@ async fn expired_login_is_renewed_before_a_request() {
 async fn login_refused_in_mid_session_is_renewed_once() {
     let authority = Authority::start("good", Some("refresh-1"));
     let (server, _) = server(&authority, authority.login("good", Some("refresh-1"), None));
-    let add = || server.call("add", &json_of(json!({})), None);
+    let nothing = Json::from(json!({}));
+    let add = || server.call("add", &nothing, None);
     server.settled(LIMIT).await;
     assert_eq!(text(&add().await.unwrap()), "3");
     // The server takes the token no more: another one is had, and the call is made again with it.
@@ -199,8 +211,4 @@ async fn refused_renewal_says_that_a_login_is_wanted() {
     let (server, _) = self::server(&authority, authority.login("old", None, Some(1)));
     assert!(matches!(server.settled(LIMIT).await, ServerStatus::Waiting(_)));
     assert!(authority.seen().iter().all(|one| !one.starts_with("token ")));
-}
-
-fn json_of(value: Value) -> Json {
-    Json::from(value)
 }

@@ -151,6 +151,13 @@ fn every_event_comes_back_as_it_was() {
         Event::ToolOutput { call: "c".into(), tail: "x".into() },
         Event::AskClosed { ask: "a".into(), answer: Some(Answer::once()), by_policy: false },
         Event::AskClosed { ask: "a".into(), answer: None, by_policy: true },
+        Event::BackgroundStarted { id: "b1".into(), command: "make".into() },
+        Event::BackgroundStarted { id: "b2".into(), command: "make".into() },
+        Event::BackgroundEnded {
+            id: "b1".into(),
+            command: "make".into(),
+            end: BackgroundEnd::Killed(KillReason::Person),
+        },
         Event::PermissionsChanged { mode: "ask".into() },
         Event::QueueChanged {
             steering: vec![QueuedItem { id: "i".into(), text: "t".into() }],

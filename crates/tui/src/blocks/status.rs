@@ -28,6 +28,8 @@ pub struct StatusView<'a> {
     pub session: &'a str,
     /// The directory, with `~`.
     pub cwd: &'a str,
+    /// Commands that run in the background.
+    pub background: usize,
     /// What is under way, and for how long.
     pub working: Option<(&'a str, Duration)>,
 }
@@ -61,6 +63,11 @@ pub fn status(view: &StatusView<'_>, columns: usize, theme: &Theme) -> Line {
         add(9, format!("R{} W{}", count(usage.cache_read), count(usage.cache_write)), theme.status);
     }
     add(4, one_line(view.permissions, 20), theme.status);
+    match view.background {
+        0 => {}
+        1 => add(4, "1 background command".into(), theme.accent),
+        count => add(4, format!("{count} background commands"), theme.accent),
+    }
     add(8, one_line(view.session, 40), theme.label);
     add(5, one_line(view.branch, 40), theme.status);
     add(10, one_line(view.cwd, 60), theme.status);

@@ -91,7 +91,7 @@ pub(super) fn trim(line: &mut Line) {
 }
 
 /// Text on one line of so many columns: line ends become spaces, and what is too long ends in `…`.
-pub(super) fn one_line(text: &str, columns: usize) -> String {
+pub(crate) fn one_line(text: &str, columns: usize) -> String {
     // A text that is much too long is not read to its end.
     let near = &text[..text.floor_char_boundary(columns.saturating_mul(16).saturating_add(256))];
     let flat = clean(near).split_whitespace().collect::<Vec<_>>().join(" ");

@@ -2,6 +2,8 @@
 //! what it shows of the answer, and what becomes of what is chosen there. The table of commands lists it; nothing else
 //! names it.
 
+pub(crate) mod background;
+pub(crate) mod agents;
 pub(crate) mod credentials;
 #[cfg(test)]
 pub(crate) mod example;
@@ -13,6 +15,7 @@ mod logins;
 pub(crate) mod messages;
 pub(crate) mod models;
 pub(crate) mod moves;
+pub(crate) mod planning;
 pub(crate) mod reports;
 pub(crate) mod search;
 pub(crate) mod sessions;

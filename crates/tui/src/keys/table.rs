@@ -70,6 +70,7 @@ actions! {
         FollowUp "app.message.followUp" ["alt+enter"] "Send when the work is done";
         Dequeue "app.message.dequeue" ["alt+up"] "Take the last queued message back into the editor";
         ThinkingCycle "app.thinking.cycle" ["shift+tab"] "The next level of thinking";
+        PlanToggle "app.plan.toggle" ["alt+m"] "Plan mode on or off";
         ThinkingToggle "app.thinking.toggle" ["ctrl+t"] "Show thinking and output in full from now on, or fold them";
         ToolsExpand "app.tools.expand" ["ctrl+o"] "Open the last folded output; again, the one before it";
         ModelSelect "app.model.select" ["ctrl+l"] "Choose a model";

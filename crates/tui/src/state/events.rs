@@ -127,6 +127,11 @@ impl State {
                     self.activity.go_on(at);
                 }
             }
+            Event::BackgroundStarted { id, .. } => self.background.push(id.clone()),
+            Event::BackgroundEnded { id, command, end } => {
+                self.background.retain(|running| running != id);
+                self.note(&format!("Background command {id} {end}: {}", blocks::one_line(command, 200)));
+            }
             Event::PermissionsChanged { mode } => {
                 self.standing.permissions.clone_from(mode);
                 self.note(&format!("Permissions are now `{mode}`"));
@@ -232,6 +237,7 @@ impl State {
         }
         self.questions.next(self.now);
         self.stand_shells(&snapshot.shells);
+        self.background = snapshot.background.iter().map(|one| one.id.clone()).collect();
         if snapshot.run.is_none() {
             self.activity.stop();
             self.activity.retry = None;

@@ -22,7 +22,9 @@ mod words;
 use std::sync::Arc;
 
 use quipu::Refusal;
-use quipu_protocol::{Ack, Command, CommandSpec, Model, NodeId, SessionId, Thinking, UnixMs, UserInput};
+use quipu_protocol::{
+    Ack, BackgroundId, Command, CommandSpec, Model, NodeId, SessionId, Thinking, UnixMs, UserInput,
+};
 
 use crate::component::Component;
 use crate::editor::Editor;
@@ -86,6 +88,8 @@ pub struct State {
     pub(crate) activity: Activity,
     pub(crate) opening: Opening,
     pub(crate) shell: Shells,
+    /// Commands of the model that run in the background.
+    pub(crate) background: Vec<BackgroundId>,
     /// One line that goes with the next key.
     pub(crate) hint: Option<String>,
     twice: DoublePress,
@@ -116,6 +120,7 @@ impl State {
             activity: Activity::default(),
             opening: Opening { under_way: true, ..Opening::default() },
             shell: Shells::default(),
+            background: Vec::new(),
             hint: None,
             twice: DoublePress::default(),
             focused: None,
