@@ -18,8 +18,8 @@ pub(crate) use auth::{AuthAction, AuthArgs, LoginArgs};
 pub(crate) use help::{END_OF_ALL, HelpArgs};
 pub(crate) use import::ImportArgs;
 pub(crate) use model::ModelArgs;
-pub(crate) use run_mode::RunModeArg;
 pub(crate) use permissions::{EffectArg, PermissionsAction, PermissionsArgs};
+pub(crate) use run_mode::RunModeArg;
 pub(crate) use travel::*;
 
 /// A coding agent whose every step is a node in a graph that is never rewritten.

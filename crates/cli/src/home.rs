@@ -154,6 +154,7 @@ pub(crate) fn request(task: &Task, here: &Path) -> Result<OpenRequest, Failure> 
         thinking: task.model.thinking.map(Into::into),
         api_key: task.model.api_key.clone(),
         replay: None,
+        background_wake: quipu::BackgroundWake::default(),
         record: task.record.clone(),
         max_turns: task.max_turns,
         max_cost: task.max_cost,

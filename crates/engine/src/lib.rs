@@ -140,8 +140,9 @@ pub use quipu_rules as rules;
 pub use quipu_seal::Sealer;
 pub use quipu_store as store;
 pub use quipu_tools::{
-    BackgroundCommands, BackgroundError, BackgroundTool, Confinement, FunctionTool, Invocation, Preparation, Tool,
-    ToolContext, ToolOutput, Touches, builtin, builtin_confined, builtin_isolated, builtin_with_background,
+    BackgroundCommands, BackgroundError, BackgroundTool, Confinement, FunctionTool, Invocation, Preparation,
+    Tool, ToolContext, ToolOutput, Touches, builtin, builtin_confined, builtin_isolated,
+    builtin_with_background,
 };
 pub use quipu_transcript::{
     FileConflict, FilePlan, PLAN_TOOL, PlanOutcome, PlannedChange, SkippedFile, SubmittedPlan, TODO_TOOL,

@@ -59,9 +59,9 @@ mod neighbours;
 #[cfg(test)]
 mod parallel;
 #[cfg(test)]
-mod planning;
-#[cfg(test)]
 mod permissions;
+#[cfg(test)]
+mod planning;
 #[cfg(test)]
 mod policies;
 #[cfg(test)]

@@ -62,7 +62,7 @@ fn watch(agent: LiveAgent) -> Request {
         |context| async move {
             let id = agent.session.view().session.to_string();
             let so_far = context.host.command(vec!["show".into(), id]).await;
-            let so_far = so_far.map_or_else(|_| String::new(), |printed| printed.out);
+            let so_far = so_far.map_or_else(|_| String::new(), |printed| printed.results());
             let events = agent.session.subscribe(Delivery::Live).await.map(|(_, events)| events);
             (agent, so_far, events)
         },
