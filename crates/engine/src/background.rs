@@ -14,6 +14,7 @@ use quipu_seal::Sealer;
 use quipu_tools::{BackgroundCommands, BackgroundEvent, BackgroundObserver};
 use serde_json::json;
 
+use crate::background_info::BackgroundInfo;
 use crate::clock::fresh_id;
 use crate::files::CommandChanges;
 use crate::toolbox::Toolbox;
@@ -31,19 +32,6 @@ pub enum BackgroundWake {
     Idle,
     /// The note waits for the next request.
     Never,
-}
-
-/// A background command, sealed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BackgroundInfo {
-    /// Its id.
-    pub id: BackgroundId,
-    /// The command line.
-    pub command: String,
-    /// How long it runs, or ran.
-    pub took: Duration,
-    /// How it ended; `None` while it runs.
-    pub end: Option<BackgroundEnd>,
 }
 
 /// What a session task hears of a background command.

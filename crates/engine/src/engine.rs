@@ -22,7 +22,7 @@ use crate::follower::Follower;
 use crate::hooks::Hook;
 use crate::models::Models;
 use crate::outputs::Outputs;
-use crate::planning::PlanningSettings;
+use crate::planning_settings::PlanningSettings;
 use crate::policies::ToolPolicy;
 use crate::policy::{AllowAll, Policy};
 use crate::published::{Heads, PublishSettings};

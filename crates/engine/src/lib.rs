@@ -11,6 +11,7 @@ mod agent_policy;
 mod agents;
 mod arrival;
 mod background;
+mod background_info;
 mod bookmarks;
 mod calls;
 mod change;
@@ -37,6 +38,7 @@ mod own_tools;
 mod owner;
 mod permissions;
 mod planning;
+mod planning_settings;
 mod policies;
 mod policy;
 mod published;
@@ -64,7 +66,8 @@ mod undo;
 
 pub use agents::{AGENT_PURPOSE, AgentDefinition, AgentLimits, AgentMode, AgentSettings, TASK_TOOL};
 pub use arrival::TRAVEL_TOOL;
-pub use background::{BackgroundInfo, BackgroundWake};
+pub use background::BackgroundWake;
+pub use background_info::BackgroundInfo;
 pub use bookmarks::{BOOKMARK_LIMIT, Bookmark, BookmarkError};
 pub use calls::{seal_answer, seal_content};
 pub use change::ChangeError;
@@ -95,7 +98,7 @@ pub use opening::OpenedSession;
 pub use outputs::{KeptOutputs, Outputs};
 pub use owner::is_dead_owner;
 pub use permissions::{PermissionMode, PermissionRules, Permissions, TravelRule};
-pub use planning::PlanningSettings;
+pub use planning_settings::PlanningSettings;
 pub use policies::{
     ConfinementRequest, ConfinementVerdict, Crossing, POLICY_TEXT, PolicyContext, PolicyEffect, PolicyError,
     PolicyQuestion, PolicyRecord, ToolPolicy, ToolRequest, ToolVerdict, TravelRequest, TravelVerdict,

@@ -1,5 +1,7 @@
 //! Tools as effects: looked up, validated, approved; then run on the true values and sealed.
 
+mod background;
+
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -14,14 +16,12 @@ use quipu_protocol::{
 use quipu_seal::Sealer;
 use quipu_store::StoreError;
 use quipu_tools::{
-    BackgroundCommands, BackgroundStatus, BackgroundTool, Invocation, Preparation, Tool, ToolContext,
-    ToolOutput, Touches,
+    BackgroundCommands, BackgroundTool, Invocation, Preparation, Tool, ToolContext, ToolOutput, Touches,
 };
 use quipu_workspace::{Access, AccessMode, Approval, OutputPlace, ProcessRegistry, Reach};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::background::BackgroundInfo;
 use crate::calls::{ContentSize, seal_content};
 use crate::clock::Clock;
 use crate::files::{CallBaseline, CallPlace, CommandChanges, FileSnapshotter};
@@ -621,36 +621,6 @@ impl Toolbox {
         if let Some(snapshotter) = &self.snapshotter {
             snapshotter.close().await;
         }
-    }
-
-    /// A command goes on in the background.
-    pub(crate) fn background_begins(&self) {
-        if let Some(snapshotter) = &self.snapshotter {
-            snapshotter.background_begins();
-        }
-    }
-
-    /// A background command ended, and what it changed was asked for.
-    pub(crate) fn background_ends(&self) {
-        if let Some(snapshotter) = &self.snapshotter {
-            snapshotter.background_ends();
-        }
-    }
-
-    /// What changed since the last look while a command runs in the background.
-    pub(crate) async fn background_changes(&self) -> CommandChanges {
-        let Some(snapshotter) = &self.snapshotter else { return CommandChanges::default() };
-        let run = self.standing.get().and_then(|view| view.borrow().run.clone());
-        snapshotter.background_changes(run.unwrap_or_else(|| "background".into())).await
-    }
-
-    /// The background commands of the session, sealed.
-    pub(crate) fn background_list(&self) -> Vec<BackgroundInfo> {
-        let seal = |BackgroundStatus { id, command, took, end, .. }| {
-            let command = self.parts.sealer.seal(&command).into_owned();
-            BackgroundInfo { id, command, took, end }
-        };
-        self.background.list().into_iter().map(seal).collect()
     }
 
     /// Ends all that the calls of a run left running.

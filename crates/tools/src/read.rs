@@ -48,7 +48,8 @@ impl Read {
             },
             "required": ["path"],
         });
-        let description = "Read a text file or an image. Text ends after 2000 lines or 50KB; go on with offset.";
+        let description =
+            "Read a text file or an image. Text ends after 2000 lines or 50KB; go on with offset.";
         Self { spec: spec("read", description, &parameters) }
     }
 }

@@ -117,9 +117,9 @@ mod peers;
 #[cfg(test)]
 mod permission_rules;
 #[cfg(test)]
-mod planning;
-#[cfg(test)]
 mod permissions;
+#[cfg(test)]
+mod planning;
 #[cfg(test)]
 #[cfg(target_os = "linux")]
 mod preview;

@@ -82,9 +82,8 @@ fn terminal_switches_plan_mode_and_accepts_a_plan() {
     terminal.types("/plan\r");
     terminal.until("plan mode again", |shown| shown.matches("Permissions are now `plan`").count() == 2);
     terminal.types("/plan\r");
-    terminal.until("the mode of before", |shown| {
-        shown.matches("Permissions are now `workspace`").count() == 2
-    });
+    terminal
+        .until("the mode of before", |shown| shown.matches("Permissions are now `workspace`").count() == 2);
     terminal.types(&format!("{CTRL_C}{CTRL_D}"));
     assert_eq!(terminal.ends(), Some(0));
     world.check();

@@ -16,22 +16,12 @@ use quipu_transcript::{PLAN_OFF, PLAN_ON, PLAN_TOOL, TODO_TOOL, plan_mode_of};
 
 use crate::engine::SessionOptions;
 use crate::hooks::Asker;
+use crate::planning_settings::PlanningSettings;
 use crate::resume::Past;
 
 use self::gate::PlanGate;
 use self::plan_tool::PlanTool;
 use self::todo_tool::TodoTool;
-
-/// What a session has of plan mode and to-do lists. Nothing by default.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct PlanningSettings {
-    /// Whether there is plan mode; the model has the tool `plan` then.
-    pub plan: bool,
-    /// Whether the session begins in it; `None`: as its conversation left it, and a new one does not.
-    pub start: Option<bool>,
-    /// Whether the model has the tool `todo`.
-    pub todo: bool,
-}
 
 /// Under which name the notes of plan mode stand beside messages.
 const NOTE: &str = "plan mode";
@@ -120,7 +110,8 @@ pub(crate) fn with_planning(
     if depth > 0 {
         // Its policy is the parent's, with the gate of plan mode; plans and lists are the parent's alone.
         let planning = std::mem::take(&mut options.planning);
-        let is_parents = |name: &str| (planning.plan && name == PLAN_TOOL) || (planning.todo && name == TODO_TOOL);
+        let is_parents =
+            |name: &str| (planning.plan && name == PLAN_TOOL) || (planning.todo && name == TODO_TOOL);
         options.tools.retain(|tool| !is_parents(&tool.spec().name));
         return (options, None);
     }

@@ -10,7 +10,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::task::Task;
 use super::{Mail, Session};
-use crate::background::{BackgroundInfo, BackgroundNews, TellNews, reminders};
+use crate::background::{BackgroundNews, TellNews, reminders};
+use crate::background_info::BackgroundInfo;
 
 /// How long a move waits for the notes on commands that it killed.
 const NOTED: Duration = Duration::from_secs(5);

@@ -439,7 +439,8 @@ async fn sub_agents_are_in_plan_mode_too() {
     let live = world.create_with(SessionOptions { agents, ..options(&world, Some(true)) }).await;
     assert_eq!(live.run("Go.").await, Outcome::Done);
     assert_eq!(ran.load(Ordering::SeqCst), 0);
-    let results: Vec<String> = world.fake.bodies().iter().map(|body| String::from_utf8_lossy(body).into()).collect();
+    let results: Vec<String> =
+        world.fake.bodies().iter().map(|body| String::from_utf8_lossy(body).into()).collect();
     assert!(results[2].contains("Plan mode is on, so only what reads may run"), "{}", results[2]);
     let body: Value = serde_json::from_slice(&world.fake.bodies()[1]).unwrap();
     assert!(!body["tools"].to_string().contains("\"plan\""), "an agent hands in no plan: {}", body["tools"]);

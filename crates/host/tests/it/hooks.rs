@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use quipu::{
     Hook, HookContext, HookError, HookFailure, ProjectTrust, Resources, ResourcesVerdict, TrustVerdict,
 };
-use quipu_host::{Home, HostNotice, Observer, OpenRequest, open};
+use quipu_host::{Home, HostNotice, Observer, OpenRequest, Question, open};
 use quipu_testkit::{Answer, FakeServer, Wire};
 use serde_json::json;
 
@@ -61,7 +61,8 @@ impl World {
 
     /// Opens a session and says something; gives the system prompt of its request.
     async fn ask(&self, hooks: Vec<Arc<dyn Hook>>) -> String {
-        let request = OpenRequest { here: self.path("work"), hooks, ..OpenRequest::default() };
+        let answers = vec![(Question::Resources, None)];
+        let request = OpenRequest { here: self.path("work"), hooks, answers, ..OpenRequest::default() };
         let started = open(&self.home, &request).await.unwrap();
         started.opened.session.ask("hi").await.unwrap();
         started.opened.session.shutdown().await;

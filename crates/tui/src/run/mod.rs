@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt as _;
 use quipu::{Clock as _, Delivery, Events, Refusal, Sealer, Session, SystemClock};
 use quipu_host::CommandRegistry;
-use quipu_protocol::{AbortTarget, Ack, Command, Envelope, Event, QueueMode, RunId, SessionId, Snapshot, UserInput};
+use quipu_protocol::{
+    AbortTarget, Ack, Command, Envelope, Event, QueueMode, RunId, SessionId, Snapshot, UserInput,
+};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;

@@ -323,7 +323,8 @@ impl State {
         match result {
             JumpResult::Done(jumped) => {
                 self.standing.head = Some(jumped.head);
-                let said = jumped.prompt.as_ref().map(|said| quipu::typed_text(&said.content)).unwrap_or_default();
+                let said =
+                    jumped.prompt.as_ref().map(|said| quipu::typed_text(&said.content)).unwrap_or_default();
                 self.note(&format!(
                     "The session is now at {}; `/undo` goes back to {}",
                     jumped.head.short(),

@@ -282,7 +282,8 @@ impl State {
         }
         match (purpose, result) {
             (Purpose::TakeBack, Ok(Ack::Unqueued(inputs))) => {
-                let mut texts: Vec<String> = inputs.iter().map(|input| quipu::typed_text(&input.content)).collect();
+                let mut texts: Vec<String> =
+                    inputs.iter().map(|input| quipu::typed_text(&input.content)).collect();
                 let text = self.editor.text();
                 if !text.trim().is_empty() {
                     texts.push(text);
