@@ -193,7 +193,7 @@ fn sub_agent_costs_its_parents_run() {
 }
 
 #[test]
-fn questions_of_sub_agents_are_refused_where_those_of_parents_are() {
+fn question_of_a_sub_agent_is_refused_without_a_person() {
     let world = World::new([
         task("c1", "Write it"),
         call("w1", "write", &json!({ "path": "/etc/made-by-a-test", "content": "x" })),
