@@ -59,12 +59,14 @@ mod subscribe;
 mod task_tool;
 mod timeline;
 mod toolbox;
+mod toolbox_background;
+mod toolbox_parts;
 mod travel;
 mod undo;
 
 pub use agents::{AGENT_PURPOSE, AgentDefinition, AgentLimits, AgentMode, AgentSettings, TASK_TOOL};
 pub use arrival::TRAVEL_TOOL;
-pub use background::{BackgroundInfo, BackgroundWake};
+pub use background::{BACKGROUND_MESSAGE, BackgroundInfo, BackgroundWake};
 pub use bookmarks::{BOOKMARK_LIMIT, Bookmark, BookmarkError};
 pub use calls::{seal_answer, seal_content};
 pub use change::ChangeError;
