@@ -1,26 +1,21 @@
 //! Background commands of a session: what the model is told of them, and who hears of them.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use quipu_machine::{BackgroundNote, Draft, open_background};
 use quipu_protocol::{
-    BackgroundEnd, BackgroundId, Body, Content, CustomMessage, Entry, Event, Json, KillReason, Message,
-    Provenance, RunId, StepInfo, UnixMs,
+    BackgroundEnd, BackgroundId, Body, Content, CustomMessage, Entry, Event, Json, Message, Provenance,
+    StepInfo, UnixMs,
 };
 use quipu_seal::Sealer;
-use quipu_tools::{BackgroundCommands, BackgroundEvent, BackgroundObserver};
+use quipu_tools::BackgroundCommands;
 use serde_json::json;
 
-use crate::background_info::BackgroundInfo;
-use crate::clock::fresh_id;
 use crate::files::CommandChanges;
-use crate::toolbox::Toolbox;
 
-/// The kind of the messages.
-const KIND: &str = "quipu.background";
+/// The `customType` of messages about background commands.
+pub const BACKGROUND_MESSAGE: &str = "quipu.background";
 /// Bytes of a command line in a note.
 const SHOWN: usize = 500;
 
@@ -32,6 +27,19 @@ pub enum BackgroundWake {
     Idle,
     /// The note waits for the next request.
     Never,
+}
+
+/// A background command, sealed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BackgroundInfo {
+    /// Its id.
+    pub id: BackgroundId,
+    /// The command line.
+    pub command: String,
+    /// How long it runs, or ran.
+    pub took: Duration,
+    /// How it ended; `None` while it runs.
+    pub end: Option<BackgroundEnd>,
 }
 
 /// What a session task hears of a background command.
@@ -47,65 +55,17 @@ pub(crate) fn commands_after<'a>(messages: impl Iterator<Item = &'a Message>) ->
     BackgroundCommands::after(numbers.max().unwrap_or(0))
 }
 
-/// What is told of a command.
-pub(crate) type TellNews = Arc<dyn Fn(BackgroundNews) -> BoxFuture<'static, ()> + Send + Sync>;
-
-/// Tells the session task of its commands.
-pub(crate) fn observer(tell: TellNews, toolbox: &Arc<Toolbox>, wake: BackgroundWake) -> BackgroundObserver {
-    // Weak: commands keep no session.
-    let toolbox = Arc::downgrade(toolbox);
-    Arc::new(move |event| {
-        let (tell, toolbox) = (tell.clone(), toolbox.clone());
-        Box::pin(async move {
-            if let Some(news) = news(event, &toolbox, wake).await {
-                tell(news).await;
-            }
-        })
-    })
-}
-
-async fn news(
-    event: BackgroundEvent,
-    toolbox: &Weak<Toolbox>,
-    wake: BackgroundWake,
-) -> Option<BackgroundNews> {
-    let toolbox = toolbox.upgrade()?;
-    match event {
-        BackgroundEvent::Started { id, command } => {
-            toolbox.background_begins();
-            let command = toolbox.parts.sealer.seal(&command).into_owned();
-            Some(BackgroundNews { event: Event::BackgroundStarted { id, command }, note: None })
-        }
-        BackgroundEvent::Ended { id, command, end, took, unread } => {
-            let command = toolbox.parts.sealer.seal(&command).into_owned();
-            // The result of the call that kills it says so, and has what it changed.
-            let note = match end {
-                BackgroundEnd::Killed(KillReason::Model) => None,
-                _ => {
-                    let changes = toolbox.background_changes().await;
-                    let ended = EndedCommand { id: &id, command: &command, end: &end, took, unread };
-                    let draft = ended.draft(changes, &toolbox.parts.sealer, toolbox.parts.clock.now());
-                    let ended_alone = !matches!(end, BackgroundEnd::Killed(_));
-                    let wakes = ended_alone && wake == BackgroundWake::Idle;
-                    Some(BackgroundNote { draft, wake: wakes.then(|| RunId::from(fresh_id())) })
-                }
-            };
-            toolbox.background_ends();
-            Some(BackgroundNews { event: Event::BackgroundEnded { id, command, end }, note })
-        }
-    }
-}
-
-struct EndedCommand<'a> {
-    id: &'a BackgroundId,
-    command: &'a str,
-    end: &'a BackgroundEnd,
-    took: Duration,
-    unread: u64,
+/// A command that ended, sealed.
+pub(crate) struct EndedCommand<'a> {
+    pub(crate) id: &'a BackgroundId,
+    pub(crate) command: &'a str,
+    pub(crate) end: &'a BackgroundEnd,
+    pub(crate) took: Duration,
+    pub(crate) unread: u64,
 }
 
 impl EndedCommand<'_> {
-    fn draft(&self, changes: CommandChanges, sealer: &Sealer, now: UnixMs) -> Draft {
+    pub(crate) fn draft(&self, changes: CommandChanges, sealer: &Sealer, now: UnixMs) -> Draft {
         let Self { id, command, end, took, unread } = self;
         let mut text =
             format!("Background command {id} {end} after {}s. Command: {}", took.as_secs(), shown(command));
@@ -164,7 +124,7 @@ pub(crate) fn left_behind<'a>(messages: impl Iterator<Item = &'a Message>, now: 
 
 fn note(text: String, details: &serde_json::Value, now: UnixMs) -> Draft {
     let message = CustomMessage {
-        custom_type: KIND.to_owned(),
+        custom_type: BACKGROUND_MESSAGE.to_owned(),
         content: Body::Blocks(vec![Content::text(text)]),
         display: true,
         details: Some(Json::from(details)),

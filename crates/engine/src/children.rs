@@ -284,6 +284,8 @@ impl Children {
             tool_sources: Vec::new(),
             context_sources: Vec::new(),
             fallbacks: Vec::new(),
+            // It ends with its answer.
+            background: crate::background::BackgroundWake::Never,
             follower: None,
             id: Some(child_id()),
             ..options.clone()

@@ -5,7 +5,7 @@ mod background;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,23 +13,21 @@ use futures_util::FutureExt as _;
 use quipu_protocol::{
     Content, Json, KillReason, Notice, Provenance, RunId, ToolCall, ToolResultMessage, ToolSpec,
 };
-use quipu_seal::Sealer;
 use quipu_store::StoreError;
 use quipu_tools::{
     BackgroundCommands, BackgroundTool, Invocation, Preparation, Tool, ToolContext, ToolOutput, Touches,
 };
-use quipu_workspace::{Access, AccessMode, Approval, OutputPlace, ProcessRegistry, Reach};
+use quipu_workspace::{Access, AccessMode, Approval, OutputPlace, Reach};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::calls::{ContentSize, seal_content};
-use crate::clock::Clock;
 use crate::files::{CallBaseline, CallPlace, CommandChanges, FileSnapshotter};
 use crate::hooks::{HookEffect, HookRecord, HookedCall, Hooks, MoveRequest, kept};
-use crate::outputs::Outputs;
 use crate::policies::{ChainResult, DecidedCall, Policies};
-use crate::policy::{Grant, Policy, Proposal};
+use crate::policy::{Grant, Proposal};
 use crate::sources::ToolSet;
+pub(crate) use crate::toolbox_parts::ToolboxParts;
 use crate::travel::{PlannedJump, SessionView, Tobe, Travel};
 use quipu_machine::{CheckedCall, FinishedCall, Interventions, KillError, MachineInput};
 use quipu_transcript::WorkspaceNote;
@@ -84,7 +82,7 @@ pub(crate) struct Toolbox {
     /// Where the session stands, for tools that look at the graph.
     pub(crate) standing: SessionView,
     /// Looks at the files that calls change.
-    snapshotter: Option<Arc<FileSnapshotter>>,
+    pub(crate) snapshotter: Option<Arc<FileSnapshotter>>,
     /// The files of the calls of the current batch, as they were when these were decided: what may be opened beyond the
     /// policy's bounds, once it is approved.
     shown: Mutex<HashMap<String, Vec<Approval>>>,
@@ -794,18 +792,4 @@ fn files(touches: &Touches) -> &[PathBuf] {
 /// Tells a call from others; models repeat ids.
 fn identity(call: &ToolCall) -> String {
     format!("{}\n{}\n{}", call.id, call.name, call.arguments)
-}
-
-/// What a toolbox is made of.
-pub(crate) struct ToolboxParts {
-    pub(crate) policy: Arc<dyn Policy>,
-    pub(crate) sealer: Arc<Sealer>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) cwd: PathBuf,
-    pub(crate) outputs: Outputs,
-    pub(crate) env: Arc<[(String, Option<String>)]>,
-    /// What people leave running in the shell.
-    pub(crate) processes: Arc<ProcessRegistry>,
-    /// Changes with the model.
-    pub(crate) sees_images: AtomicBool,
 }

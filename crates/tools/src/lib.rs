@@ -5,6 +5,7 @@
 //! know sessions, models, stores or how its result is drawn.
 
 mod background;
+mod background_tool;
 mod bash;
 mod closed;
 mod edit;
@@ -30,8 +31,9 @@ use quipu_workspace::ProcessRegistry;
 
 pub use background::{
     BackgroundCommands, BackgroundError, BackgroundEvent, BackgroundObserver, BackgroundStatus,
-    BackgroundTool, MOST_BACKGROUND, UnreadText,
+    MOST_BACKGROUND, UnreadText,
 };
+pub use background_tool::BackgroundTool;
 pub use bash::Bash;
 pub use edit::{Edit, changed_lines};
 pub use function::FunctionTool;

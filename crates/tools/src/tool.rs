@@ -9,7 +9,7 @@ use quipu_protocol::{CallId, Content, Json, RunId, ToolSpec, Touches};
 use quipu_workspace::{Access, OutputPlace, Sandbox};
 use tokio_util::sync::CancellationToken;
 
-use crate::BackgroundCommands;
+use crate::background::BackgroundCommands;
 
 /// Something that the model can run.
 pub trait Tool: Send + Sync + 'static {

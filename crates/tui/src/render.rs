@@ -236,6 +236,9 @@ pub(crate) fn message(message: &Message, unfolded: bool, columns: usize, theme: 
             tool(&result.tool_name, &Json::object(), result, 0, unfolded, columns, theme)
         }
         Message::BashExecution(run) => shell(run, unfolded, columns, theme),
+        Message::Custom(custom) if custom.custom_type == quipu::BACKGROUND_MESSAGE => {
+            note(&custom.content.text(), columns, theme)
+        }
         Message::Custom(custom) if custom.display => user(&custom.content, columns, theme),
         Message::BranchSummary(summary) => {
             apart(blocks::branch_summary(&summary.summary, !unfolded, columns, theme))

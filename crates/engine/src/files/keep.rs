@@ -372,6 +372,11 @@ impl FileSnapshotter {
         self.watch.background_ends();
     }
 
+    /// A background command was killed by a call, which asks for what it changed.
+    pub(crate) fn background_killed(&self) {
+        self.watch.background_killed();
+    }
+
     /// What changed since the last look, where a command runs in the background.
     pub(crate) async fn background_changes(self: &Arc<Self>, run: RunId) -> CommandChanges {
         self.command_changes(run, |snapshotter| snapshotter.watch.between(&snapshotter.sealer)).await

@@ -43,6 +43,8 @@ struct State {
     running: usize,
     /// Commands that run in the background. While one does, what changes between two looks is not taken for a person's.
     background: usize,
+    /// One was killed by a call, which looks at what it changed at its end.
+    is_unlooked: bool,
     /// As it was at the last look.
     before: Files,
     refs: GitRefs,
@@ -102,7 +104,7 @@ impl Watch {
         let mut state = self.state();
         state.running += 1;
         let is_ahead = state.ahead.take().is_some_and(|at| at.elapsed() < AHEAD);
-        if state.running == 1 && state.background == 0 && !is_ahead {
+        if state.running == 1 && !state.has_background() && !is_ahead {
             self.look_around(&mut state);
         }
         let notice = state.tell();
@@ -121,7 +123,7 @@ impl Watch {
     /// A command may be about to run, and runs within the second when it does.
     pub(super) fn ahead(&self) {
         let mut state = self.state();
-        if state.running == 0 && state.background == 0 {
+        if state.running == 0 && !state.has_background() {
             self.look_around(&mut state);
             state.ahead = Some(Instant::now());
         }
@@ -214,10 +216,16 @@ impl Watch {
         state.background = state.background.saturating_sub(1);
     }
 
+    /// A background command was killed by a call, which asks for what it changed.
+    pub(super) fn background_killed(&self) {
+        self.state().is_unlooked = true;
+        self.background_ends();
+    }
+
     /// What changed since the last look where a command runs in the background, and no other: theirs, as far as can be told.
     pub(super) fn between(&self, sealer: &Sealer) -> CommandDiff {
         let mut state = self.state();
-        if state.background == 0 || state.running > 0 {
+        if !state.has_background() || state.running > 0 {
             return CommandDiff::default();
         }
         self.difference(&mut state, sealer)
@@ -235,6 +243,7 @@ impl Watch {
 
     /// What changed since the last look.
     fn difference(&self, state: &mut State, sealer: &Sealer) -> CommandDiff {
+        state.is_unlooked = false;
         let mut note = WorkspaceNote::default();
         let refs = GitRefs::of(&self.root, Some(&state.refs));
         note.moved(&state.refs, &refs);
@@ -439,6 +448,11 @@ fn directory_changes<'a>(
 }
 
 impl State {
+    /// Whether changes since the last look may be a background command's.
+    fn has_background(&self) -> bool {
+        self.background > 0 || self.is_unlooked
+    }
+
     fn tell(&mut self) -> Option<String> {
         let why = self.given_up.clone().filter(|_| !self.is_notified)?;
         self.is_notified = true;

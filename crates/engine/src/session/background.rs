@@ -1,17 +1,21 @@
 //! Background commands in the handle of a session and in its task.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use quipu_machine::MachineInput;
-use quipu_protocol::{AskId, Command, CompactionResult, Event, KillReason, Refusal};
-use quipu_tools::BackgroundError;
+use futures_util::future::BoxFuture;
+use quipu_machine::{BackgroundNote, MachineInput};
+use quipu_protocol::{
+    AbortTarget, AskId, BackgroundEnd, Command, CompactionResult, Event, KillReason, Refusal, RunId,
+};
+use quipu_tools::{BackgroundError, BackgroundEvent, BackgroundObserver};
 use tokio::sync::{mpsc, oneshot};
 
 use super::task::Task;
 use super::{Mail, Session};
-use crate::background::{BackgroundNews, TellNews, reminders};
-use crate::background_info::BackgroundInfo;
+use crate::background::{BackgroundInfo, BackgroundNews, BackgroundWake, EndedCommand, reminders};
+use crate::clock::fresh_id;
+use crate::toolbox::Toolbox;
 
 /// How long a move waits for the notes on commands that it killed.
 const NOTED: Duration = Duration::from_secs(5);
@@ -28,6 +32,58 @@ pub(super) fn teller(mail: &mpsc::Sender<Mail>) -> TellNews {
             }
         })
     })
+}
+
+/// What is told of a command.
+pub(super) type TellNews = Arc<dyn Fn(BackgroundNews) -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// Tells the session task of its commands.
+pub(super) fn observer(tell: TellNews, toolbox: &Arc<Toolbox>, wake: BackgroundWake) -> BackgroundObserver {
+    // Weak: commands keep no session.
+    let toolbox = Arc::downgrade(toolbox);
+    Arc::new(move |event| {
+        let (tell, toolbox) = (tell.clone(), toolbox.clone());
+        Box::pin(async move {
+            if let Some(news) = news(event, &toolbox, wake).await {
+                tell(news).await;
+            }
+        })
+    })
+}
+
+async fn news(
+    event: BackgroundEvent,
+    toolbox: &Weak<Toolbox>,
+    wake: BackgroundWake,
+) -> Option<BackgroundNews> {
+    let toolbox = toolbox.upgrade()?;
+    match event {
+        BackgroundEvent::Started { id, command } => {
+            toolbox.background_begins();
+            let command = toolbox.parts.sealer.seal(&command).into_owned();
+            Some(BackgroundNews { event: Event::BackgroundStarted { id, command }, note: None })
+        }
+        BackgroundEvent::Ended { id, command, end, took, unread } => {
+            let command = toolbox.parts.sealer.seal(&command).into_owned();
+            // The result of the call that kills it says so, and has what it changed.
+            let note = match end {
+                BackgroundEnd::Killed(KillReason::Model) => None,
+                _ => {
+                    let changes = toolbox.background_changes().await;
+                    let ended = EndedCommand { id: &id, command: &command, end: &end, took, unread };
+                    let draft = ended.draft(changes, &toolbox.parts.sealer, toolbox.parts.clock.now());
+                    let ended_alone = !matches!(end, BackgroundEnd::Killed(_));
+                    let wakes = ended_alone && wake == BackgroundWake::Idle;
+                    Some(BackgroundNote { draft, wake: wakes.then(|| RunId::from(fresh_id())) })
+                }
+            };
+            match note {
+                Some(_) => toolbox.background_ends(),
+                None => toolbox.background_killed(),
+            }
+            Some(BackgroundNews { event: Event::BackgroundEnded { id, command, end }, note })
+        }
+    }
 }
 
 impl Session {
@@ -56,7 +112,7 @@ impl Session {
     pub(super) async fn end_background(&self, command: &Command) -> Result<(), Refusal> {
         let background = &self.0.toolbox.background;
         match command {
-            Command::Abort { target: quipu_protocol::AbortTarget::Background(id) } => {
+            Command::Abort { target: AbortTarget::Background(id) } => {
                 // One that ended is as good.
                 drop(background.kill(id.as_str(), KillReason::Person).await);
             }

@@ -32,7 +32,7 @@ pub use self::live_agents::LiveAgent;
 pub(crate) use self::live_agents::LiveAgents;
 use self::sides::{SessionRunner, SideAsk};
 use self::task::Task;
-use crate::background::{BackgroundNews, BackgroundWake, observer};
+use crate::background::{BackgroundNews, BackgroundWake};
 use crate::calls::money::Purse;
 use crate::calls::{Caller, seal_content};
 use crate::children::Children;
@@ -229,7 +229,7 @@ impl Session {
             parts.sources.runs_through(runner);
         }
         let agents = parts.agents.clone();
-        toolbox.background.observe(observer(background::teller(&mail), &toolbox, parts.wake));
+        toolbox.background.observe(background::observer(background::teller(&mail), &toolbox, parts.wake));
         let plan = parts.plan.clone();
         if let Some(plan) = &plan {
             planning::connect(plan, &mail, SharedPolicy(parts.toolbox.parts.policy.clone()));

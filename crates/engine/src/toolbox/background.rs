@@ -3,7 +3,7 @@
 use quipu_tools::BackgroundStatus;
 
 use super::Toolbox;
-use crate::background_info::BackgroundInfo;
+use crate::background::BackgroundInfo;
 use crate::files::CommandChanges;
 
 impl Toolbox {

@@ -234,6 +234,24 @@ async fn files_of_background_commands_and_of_edits_stand_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn call_that_kills_records_what_the_command_changed() {
+    let world = world([]);
+    let gate = fifo(&world);
+    let command = format!("read -r line < {}; echo x > made; touch ready; sleep 1000", gate.display());
+    world.fake.push([begin(&command), say("it runs")]);
+    let live = world.create().await;
+    assert_eq!(live.run("start it").await, Outcome::Done);
+    open_gate(&gate).await;
+    holds(|| world.cwd().join("ready").exists()).await;
+    world.fake.push([call(&[act("kill", "b1")]), say("killed")]);
+    assert_eq!(live.run("kill").await, Outcome::Done);
+    let paths: Vec<String> = changes(&world, &live).await.into_iter().map(|change| change.path).collect();
+    assert_eq!(paths, ["made", "ready"]);
+    live.finish().await;
+    world.check().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn background_command_of_a_person_is_killed_and_noted() {
     let world = world([
         begin("echo ghp_Zk3vQ9xT1mB7cR5nW8yL2dF6hJ4pS0aGuE1o; touch ready; sleep 1000"),

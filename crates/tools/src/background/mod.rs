@@ -4,7 +4,6 @@
 //! `bash`, so they die with the agent however it ends.
 
 mod output;
-mod tool;
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -23,7 +22,6 @@ use tokio_util::sync::CancellationToken;
 use crate::truncate::{MAX_BYTES, MAX_LINES};
 use output::UnreadOutput;
 pub use output::UnreadText;
-pub use tool::BackgroundTool;
 
 /// Background commands of one session at once.
 pub const MOST_BACKGROUND: usize = 16;
@@ -122,10 +120,10 @@ pub(crate) struct BackgroundLaunch<'a> {
 
 /// The background commands of a session. Clones are handles of the same ones; with the last handle they end.
 #[derive(Clone, Default)]
-pub struct BackgroundCommands(Arc<Shared>);
+pub struct BackgroundCommands(Arc<CommandGroup>);
 
 #[derive(Default)]
-struct Shared {
+struct CommandGroup {
     state: Mutex<State>,
     observer: OnceLock<BackgroundObserver>,
     root: CancellationToken,
@@ -135,14 +133,14 @@ struct Shared {
 struct State {
     /// The number of the last one.
     last: u64,
-    commands: VecDeque<Arc<Running>>,
+    commands: VecDeque<Arc<BackgroundCommand>>,
     /// What all of them that ever ran may have left behind.
     owners: Vec<(Arc<ProcessRegistry>, String)>,
     closed: bool,
 }
 
 /// A background command, also after its end.
-struct Running {
+struct BackgroundCommand {
     id: BackgroundId,
     command: String,
     started: Instant,
@@ -167,19 +165,19 @@ impl std::fmt::Debug for BackgroundCommands {
     }
 }
 
-impl Drop for Shared {
+impl Drop for CommandGroup {
     fn drop(&mut self) {
         self.root.cancel();
     }
 }
 
-impl Shared {
+impl CommandGroup {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Running {
+impl BackgroundCommand {
     fn progress(&self) -> MutexGuard<'_, Progress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -258,7 +256,7 @@ impl BackgroundCommands {
             let shell = ReadyShell::start(&command, launch.registry)?;
             state.last += 1;
             state.owners.push((launch.registry.clone(), owner));
-            let running = Arc::new(Running {
+            let running = Arc::new(BackgroundCommand {
                 id: id.into(),
                 command: launch.command,
                 started: Instant::now(),
@@ -293,11 +291,15 @@ impl BackgroundCommands {
         self.0.state().commands.iter().filter(|one| one.runs()).count()
     }
 
-    fn find(&self, id: &str) -> Result<Arc<Running>, BackgroundError> {
+    fn find(&self, id: &str) -> Result<Arc<BackgroundCommand>, BackgroundError> {
         let state = self.0.state();
         let found = state.commands.iter().find(|one| one.id.as_str() == id).cloned();
         let known = || state.commands.iter().map(|one| one.id.clone()).collect();
         found.ok_or_else(|| BackgroundError::NoSuch(id.to_owned(), known()))
+    }
+
+    pub(crate) fn status(&self, id: &str) -> Result<BackgroundStatus, BackgroundError> {
+        Ok(self.find(id)?.status())
     }
 
     /// The output that the model has not read, which counts as read from then on.
@@ -363,7 +365,7 @@ impl BackgroundCommands {
 
 /// Takes what a command prints until it ends.
 async fn follow(
-    running: Arc<Running>,
+    running: Arc<BackgroundCommand>,
     shell: ReadyShell,
     timeout: Option<Duration>,
     sandbox: Option<Arc<Sandbox>>,

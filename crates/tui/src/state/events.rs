@@ -128,10 +128,8 @@ impl State {
                 }
             }
             Event::BackgroundStarted { id, .. } => self.background.push(id.clone()),
-            Event::BackgroundEnded { id, command, end } => {
-                self.background.retain(|running| running != id);
-                self.note(&format!("Background command {id} {end}: {}", blocks::one_line(command, 200)));
-            }
+            // A message says how it ended, or the result of the call that killed it.
+            Event::BackgroundEnded { id, .. } => self.background.retain(|running| running != id),
             Event::PermissionsChanged { mode } => {
                 self.standing.permissions.clone_from(mode);
                 self.note(&format!("Permissions are now `{mode}`"));

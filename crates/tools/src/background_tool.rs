@@ -8,9 +8,9 @@ use quipu_protocol::{Json, KillReason, ToolSpec};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{BackgroundError, BackgroundStatus, UnreadText};
+use crate::background::{BackgroundCommands, BackgroundError, BackgroundStatus, UnreadText};
 use crate::truncate::format_size;
-use crate::{BackgroundCommands, Invocation, Tool, ToolContext, ToolOutput, arguments, spec};
+use crate::{Invocation, Tool, ToolContext, ToolOutput, arguments, spec};
 
 /// Bytes of a command line in a list.
 const SHOWN: usize = 200;
@@ -97,7 +97,7 @@ async fn act(arguments: Arguments, commands: &BackgroundCommands) -> Result<Tool
             Ok(ToolOutput::text(read(&status, &unread)))
         }
         Action::Kill => {
-            let had_ended = commands.read_status(&id)?.end.is_some();
+            let had_ended = commands.status(&id)?.end.is_some();
             let status = commands.kill(&id, KillReason::Model).await?;
             let (_, unread) = commands.read(&id)?;
             let mut output = ToolOutput::text(read(&status, &unread));
@@ -106,12 +106,6 @@ async fn act(arguments: Arguments, commands: &BackgroundCommands) -> Result<Tool
             }
             Ok(output)
         }
-    }
-}
-
-impl BackgroundCommands {
-    fn read_status(&self, id: &str) -> Result<BackgroundStatus, BackgroundError> {
-        Ok(self.find(id)?.status())
     }
 }
 
@@ -160,7 +154,7 @@ fn state(status: &BackgroundStatus) -> String {
 }
 
 /// A time for people and models.
-pub(crate) fn span(time: Duration) -> String {
+fn span(time: Duration) -> String {
     match time.as_secs() {
         0..10 => format!("{:.1}s", time.as_secs_f64()),
         seconds @ 10..60 => format!("{seconds}s"),
