@@ -147,7 +147,8 @@ mod tests {
 
     fn reads(command: &str) -> bool {
         let true_path = |path: &Path| -> PathBuf { path.to_path_buf() };
-        let place = Place { cwd: Path::new("/work"), home: Some(Path::new("/home/me")), true_path: &true_path };
+        let place =
+            Place { cwd: Path::new("/work"), home: Some(Path::new("/home/me")), true_path: &true_path };
         read_only(command, &place).is_ok()
     }
 
