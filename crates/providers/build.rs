@@ -9,20 +9,25 @@ use flate2::Compression;
 use flate2::write::DeflateEncoder;
 
 const CATALOGUE: &str = "data/models.json";
+/// Models of logins that the package of the catalogue does not have, in the same form.
+const LOGINS: &str = "data/login_models.json";
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed={CATALOGUE}");
+    println!("cargo::rerun-if-changed={LOGINS}");
     let text = std::fs::read_to_string(CATALOGUE)?;
+    let logins = std::fs::read_to_string(LOGINS)?;
     let source =
         text.strip_prefix("{\"source\":").and_then(|rest| rest.split_once(",\n\"providers\"")).map(|it| it.0);
     let source = source.ok_or_else(|| format!("{CATALOGUE} does not begin with its source"))?;
     let mut packed = Vec::new();
     let mut groups = String::from("&[\n");
-    // The generator lays the file out in lines: `"provider":[`, a line for each model, `],`.
-    let mut rest = text.as_str();
+    // The files are laid out in lines: `"provider":[`, a line for each model, `],`.
+    let all = format!("{text}{logins}");
+    let mut rest = all.as_str();
     while let Some((before, models)) = rest.split_once("\":[\n") {
         let provider = before.rsplit('"').next().unwrap_or_default();
-        let end = models.find("\n]").ok_or_else(|| format!("{CATALOGUE}: {provider} has no end"))?;
+        let end = models.find("\n]").ok_or_else(|| format!("the models of {provider} have no end"))?;
         let start = packed.len();
         let mut encoder = DeflateEncoder::new(&mut packed, Compression::best());
         write!(encoder, "[{}]", &models[..end])?;

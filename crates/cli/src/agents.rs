@@ -38,7 +38,8 @@ pub(crate) fn run(args: &AgentsArgs) -> Result<(), Failure> {
             continue;
         }
         let name = format!("{:<24}", one_line(&agent.definition.name, 60));
-        let scope = if *used { agent.scope.word().to_owned() } else { format!("{}, not used", agent.scope.word()) };
+        let scope =
+            if *used { agent.scope.word().to_owned() } else { format!("{}, not used", agent.scope.word()) };
         writeln!(out, "{}  {scope}  {}", paint.bold(&name), one_line(&limits(agent), 120))?;
         let path = agent.path.display().to_string();
         for text in [agent.definition.description.as_str(), path.as_str()] {

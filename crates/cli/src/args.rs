@@ -18,8 +18,8 @@ pub(crate) use auth::{AuthAction, AuthArgs, LoginArgs};
 pub(crate) use help::{END_OF_ALL, HelpArgs};
 pub(crate) use import::ImportArgs;
 pub(crate) use model::ModelArgs;
-pub(crate) use run_mode::RunModeArg;
 pub(crate) use permissions::{EffectArg, PermissionsAction, PermissionsArgs};
+pub(crate) use run_mode::RunModeArg;
 pub(crate) use travel::*;
 
 /// A coding agent whose every step is a node in a graph that is never rewritten.
@@ -87,6 +87,10 @@ pub(crate) struct Task {
     pub(crate) store: StoreArg,
     #[command(flatten)]
     pub(crate) model: ModelArgs,
+    /// Let the model search the web at its provider, for this run. What it looks for leaves this machine, and no
+    /// search is asked.
+    #[arg(long)]
+    pub(crate) web_search: bool,
     /// With `-p`: the last answer is one JSON value that fits the JSON Schema in this file, and stdout holds nothing else.
     /// An answer that does not fit is asked for again, at most twice.
     #[arg(long, value_name = "FILE", requires = "print", conflicts_with_all = ["replay", "stream"])]

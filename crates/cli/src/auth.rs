@@ -32,7 +32,7 @@ pub(crate) async fn run(args: &AuthArgs) -> Result<(), Failure> {
         }
         Some(AuthAction::Login(login)) => crate::login::run(&home, login).await,
         Some(AuthAction::Use { agent, provider, yes }) => {
-            crate::login::use_agent(&home, agent, provider.as_deref(), *yes)
+            crate::login::use_agent(&home, agent, provider.as_deref(), *yes).await
         }
         Some(AuthAction::Remove { provider }) => {
             let file = AuthFile::new(&home.dir);

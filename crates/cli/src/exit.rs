@@ -110,6 +110,10 @@ pub(crate) fn advised(message: &str, advice: Option<&Advice>) -> String {
         Advice::LogIn(provider) => {
             return format!("{message}: log in with `quipu auth login {provider}`");
         }
+        Advice::UseLogin(agent) => {
+            let message = message.trim_end_matches('.');
+            return format!("{message}: use the login of another program with `quipu auth use {agent}`");
+        }
         Advice::SetKeyOrLogIn(provider) => {
             return format!(
                 "{message}: set a key with `quipu auth set {provider}`, or log in with `quipu auth login {provider}`"

@@ -41,6 +41,12 @@ pub(crate) fn store_flag(home: &Home) -> String {
     if home.has_named_store() { format!(" --store {}", home.store.display()) } else { String::new() }
 }
 
+/// Why a command has nothing to work on: nothing was ever kept.
+pub(crate) fn no_sessions(home: &Home) -> Failure {
+    let at = if home.has_named_store() { format!(" at {}", home.store.display()) } else { String::new() };
+    Failure::usage(format!("there are no sessions yet{at}; try `quipu demo` or `quipu import`"))
+}
+
 /// Tells people on stderr, each thing once.
 #[derive(Default)]
 struct Printer {
@@ -154,6 +160,7 @@ pub(crate) fn request(task: &Task, here: &Path) -> Result<OpenRequest, Failure> 
         thinking: task.model.thinking.map(Into::into),
         api_key: task.model.api_key.clone(),
         replay: None,
+        background_wake: quipu::BackgroundWake::default(),
         record: task.record.clone(),
         max_turns: task.max_turns,
         max_cost: task.max_cost,
@@ -170,7 +177,7 @@ pub(crate) fn request(task: &Task, here: &Path) -> Result<OpenRequest, Failure> 
         system_prompt: task.system_prompt.as_deref().map(crate::input::text_or_file).transpose()?,
         append_system_prompt: texts.collect::<Result<_, _>>()?,
         hooks: Vec::new(),
-        web_search: task.model.web_search,
+        web_search: task.web_search,
         tools: task.model.tools.clone(),
         output_schema: match &task.output_schema {
             Some(path) => Some(StructuredOutput::read(path)?.schema()),
@@ -194,7 +201,7 @@ pub(crate) fn flags(task: &Task) -> Vec<(&'static str, &'static str, serde_json:
     let options = [
         task.daily_budget.map(|dollars| ("budget.daily", "--daily-budget", dollars.into())),
         task.screen_reader.then(|| ("screenReader", "--screen-reader", true.into())),
-        task.model.web_search.then(|| ("webSearch", "--web-search", true.into())),
+        task.web_search.then(|| ("webSearch", "--web-search", true.into())),
         task.model.tools.as_ref().map(|tools| ("tools", "--tools", tools.clone().into())),
         flags.no_network.then(|| ("sandbox.network", "--no-network", "closed".into())),
         flags.allow_tobe.then(|| ("travel.tobe", "--allow-tobe", "allow".into())),

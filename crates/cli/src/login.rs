@@ -62,13 +62,20 @@ fn accepted(restriction: Option<&str>, account: &str, yes: bool) -> Result<(), F
 }
 
 /// Uses the login that another program keeps.
-pub(crate) fn use_agent(home: &Home, agent: &str, provider: Option<&str>, yes: bool) -> Result<(), Failure> {
+pub(crate) async fn use_agent(
+    home: &Home,
+    agent: &str,
+    provider: Option<&str>,
+    yes: bool,
+) -> Result<(), Failure> {
     let settings = home.settings();
     let login = agent_login(&settings, agent, provider)?;
     let logins = settings.logins();
     let provider = login.provider.as_deref().unwrap_or_default();
-    accepted(logins.restriction(provider), logins.account(provider).unwrap_or_default(), yes)?;
-    note(use_agent_login(home, &settings, &login, RestrictionConsent::Accepted)?);
+    let account =
+        logins.account(provider).map_or_else(|| format!("the login of {}", login.name), str::to_owned);
+    accepted(login.restriction.as_deref(), &account, yes)?;
+    note(use_agent_login(home, &settings, &login, RestrictionConsent::Accepted).await?);
     Ok(())
 }
 

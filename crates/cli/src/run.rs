@@ -475,9 +475,7 @@ impl Front {
             AnswerVerdict::Fits(text, value) => match self {
                 Self::Text(_) => write_line(&text)?,
                 Self::Json(_) => {
-                    write_line(
-                        &serde_json::json!({ "type": "quipu_output", "output": value }).to_string(),
-                    )?;
+                    write_line(&serde_json::json!({ "type": "quipu_output", "output": value }).to_string())?;
                 }
             },
         }

@@ -55,7 +55,7 @@ pub enum AgentMode {
     /// The same.
     #[default]
     Inherit,
-    /// It changes no files; a person is asked about each command.
+    /// It changes no files; a person is asked about each command that does more than read.
     ReadOnly,
     /// What would be asked is refused.
     Unasked,
@@ -86,7 +86,7 @@ impl Default for AgentLimits {
             max_per_run: 32,
             max_turns: 100,
             longest: Duration::from_secs(30 * 60),
-            max_cost: Some(5.0),
+            max_cost: None,
         }
     }
 }

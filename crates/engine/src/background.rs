@@ -76,7 +76,11 @@ pub(crate) fn observer(tell: TellNews, toolbox: &Arc<Toolbox>, wake: BackgroundW
     })
 }
 
-async fn news(event: BackgroundEvent, toolbox: &Weak<Toolbox>, wake: BackgroundWake) -> Option<BackgroundNews> {
+async fn news(
+    event: BackgroundEvent,
+    toolbox: &Weak<Toolbox>,
+    wake: BackgroundWake,
+) -> Option<BackgroundNews> {
     let toolbox = toolbox.upgrade()?;
     match event {
         BackgroundEvent::Started { id, command } => {
@@ -115,11 +119,8 @@ struct EndedCommand<'a> {
 impl EndedCommand<'_> {
     fn draft(&self, changes: CommandChanges, sealer: &Sealer, now: UnixMs) -> Draft {
         let Self { id, command, end, took, unread } = self;
-        let mut text = format!(
-            "Background command {id} {end} after {}s. Command: {}",
-            took.as_secs(),
-            shown(command)
-        );
+        let mut text =
+            format!("Background command {id} {end} after {}s. Command: {}", took.as_secs(), shown(command));
         if *unread > 0 {
             text.push_str(&format!("\n{unread} bytes of its output are unread; `background` reads them."));
         }
@@ -147,7 +148,8 @@ pub(crate) fn reminders(
         running.iter().filter(|one| one.end.is_none() && !open.contains_key(one.id.as_str())).collect();
     let mut drafts = Vec::new();
     if !lost.is_empty() {
-        let lines: Vec<String> = lost.iter().map(|(id, command)| format!("{id}: {}", shown(command))).collect();
+        let lines: Vec<String> =
+            lost.iter().map(|(id, command)| format!("{id}: {}", shown(command))).collect();
         let text = format!(
             "These background commands do not run in this session any more, because it was closed, forked or moved after \
              they started. How they ended is unknown. They are not run again.\n{}",

@@ -105,7 +105,7 @@ pub use published::PublishSettings;
 pub use quipu_machine::{AGENT, CompactionSettings, Limits, PolicyVersion, PruneSettings, TODO_WIDGET};
 pub use quipu_protocol::{MergeSide, NAME_LIMIT, Refusal};
 pub use restore_files::{JumpWithFiles, RestoreFiles};
-pub use resume::{epoch_at, has_lost_prompt, last_epoch};
+pub use resume::{epoch_at, has_lost_prompt, last_credential, last_epoch};
 pub use rules_imports::mentioned_files;
 pub use runner::{
     BadRequest, CallAnswer, CallRequest, ChildAnswer, ChildRequest, ModelName, RUNNER_AT_ONCE, RUNNER_BUDGET,
@@ -140,8 +140,9 @@ pub use quipu_rules as rules;
 pub use quipu_seal::Sealer;
 pub use quipu_store as store;
 pub use quipu_tools::{
-    BackgroundCommands, BackgroundError, BackgroundTool, Confinement, FunctionTool, Invocation, Preparation, Tool,
-    ToolContext, ToolOutput, Touches, builtin, builtin_confined, builtin_isolated, builtin_with_background,
+    BackgroundCommands, BackgroundError, BackgroundTool, Confinement, FunctionTool, Invocation, Preparation,
+    Tool, ToolContext, ToolOutput, Touches, builtin, builtin_confined, builtin_isolated,
+    builtin_with_background,
 };
 pub use quipu_transcript::{
     FileConflict, FilePlan, PLAN_TOOL, PlanOutcome, PlannedChange, SkippedFile, SubmittedPlan, TODO_TOOL,

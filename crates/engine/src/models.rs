@@ -44,7 +44,13 @@ pub trait Models: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// The same by a name as settings have it: `provider/model`.
+    /// What people should know when the session goes on with a model, such as that it lacks something that they want.
+    fn remarks(&self, model: &Model) -> Vec<String> {
+        let _ = model;
+        Vec::new()
+    }
+
+    /// [`find`](Self::find) by a name as settings have it: `provider/model`.
     ///
     /// # Errors
     /// As [`find`](Self::find).

@@ -11,8 +11,8 @@ use quipu_protocol::{
 };
 use quipu_seal::Sealer;
 use quipu_store::{
-    Commit, Durability, Graph, LineageEnd, Op, RefName, SessionRow, Step, StepCall, StepState, StoreError, decode_all,
-    decode_nodes,
+    Commit, Durability, Graph, LineageEnd, Op, RefName, SessionRow, Step, StepCall, StepState, StoreError,
+    decode_all, decode_nodes,
 };
 use quipu_transcript::{
     COMPACTION, ContextEdits, DecodedEntry, Measure, Prune, SettingChanges, context, counts, message_of,
@@ -261,6 +261,23 @@ fn is_as_named(blob: &Blob) -> bool {
 pub async fn has_lost_prompt(store: &dyn Graph, epoch: &Epoch) -> Result<bool, OpenError> {
     let named: Vec<BlobId> = epoch.system.into_iter().chain(epoch.identity).collect();
     Ok(!store.blobs(&named).await?.iter().all(|blob| blob.as_ref().is_some_and(is_as_named)))
+}
+
+/// The credential that the newest call of the session was made with, where its provider had several: the provider, and the
+/// identity. Looks at the last nodes only.
+///
+/// # Errors
+/// What the store says.
+pub async fn last_credential(store: &dyn Graph, head: NodeId) -> Result<Option<(String, String)>, OpenError> {
+    let mut nodes = match store.lineage(head, LineageEnd::Count(ANSWER_WITHIN[0])).await {
+        Err(StoreError::Missing { .. }) => return Ok(None),
+        nodes => nodes?,
+    };
+    nodes.retain(|node| node.record.role == "assistant");
+    let newest = nodes.split_off(nodes.len().saturating_sub(1));
+    let decoded = decode_nodes(store, &newest).await?;
+    let call = decoded.into_iter().next().and_then(|answer| answer.step.call);
+    Ok(call.and_then(|call| Some((call.provider, call.attempts.into_iter().next_back()?.credential?))))
 }
 
 /// The epoch that a node stands in.
@@ -542,7 +559,8 @@ async fn name_agent(
         ),
         None => "Interrupted: the agent's process ended before the sub-agent began.".to_owned(),
     };
-    let details = found.map(|session| Json::from(&serde_json::json!({ "child": session, "outcome": "interrupted" })));
+    let details =
+        found.map(|session| Json::from(&serde_json::json!({ "child": session, "outcome": "interrupted" })));
     let result = ToolResultMessage { content: vec![Content::text(text)], details, ..result.clone() };
     draft.entry = Arc::new(Entry::Message(Message::ToolResult(result)));
     Ok(())

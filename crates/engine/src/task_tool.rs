@@ -55,9 +55,10 @@ impl TaskTool {
             "prompt": { "type": "string" },
             "description": { "type": "string", "description": "3-5 words" }
         });
-        let mut description = "A sub-agent works on `prompt` in a context of its own and returns its last answer. It \
+        let mut description =
+            "A sub-agent works on `prompt` in a context of its own and returns its last answer. It \
                                does not see this conversation. Several calls run at once."
-            .to_owned();
+                .to_owned();
         if !agents.is_empty() {
             properties["agent"] = serde_json::json!({ "type": "string" });
             description.push_str(&format!("\nAgents:\n{}", listing(&agents)));
@@ -99,7 +100,8 @@ impl TaskTool {
     }
 
     async fn send(&self, call: Invocation, cx: &ToolContext) -> Result<ToolOutput, String> {
-        let args: Args = call.args.read().map_err(|error| format!("The arguments cannot be read: {error}."))?;
+        let args: Args =
+            call.args.read().map_err(|error| format!("The arguments cannot be read: {error}."))?;
         let agent = match args.agent.as_deref().filter(|name| !name.trim().is_empty()) {
             Some(name) => Some(self.agent(name)?),
             None => None,
@@ -185,7 +187,9 @@ fn output(name: &str, report: AgentReport) -> ToolOutput {
     let (word, why) = match &end {
         AgentEnd::Ended(Outcome::Done) => ("done", None),
         AgentEnd::Ended(Outcome::Aborted) => ("stopped", Some("The user stopped the sub-agent.".to_owned())),
-        AgentEnd::Ended(Outcome::Failed(error)) => ("failed", Some(format!("The sub-agent failed: {error}."))),
+        AgentEnd::Ended(Outcome::Failed(error)) => {
+            ("failed", Some(format!("The sub-agent failed: {error}.")))
+        }
         AgentEnd::Ended(Outcome::StoreFailed(why)) => {
             ("failed", Some(format!("The sub-agent failed, because a step could not be stored: {why}.")))
         }

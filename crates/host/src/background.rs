@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use quipu::{BackgroundTool, Confinement, Tool, builtin, builtin_confined, builtin_isolated, builtin_with_background};
+use quipu::{
+    BackgroundTool, Confinement, Tool, builtin, builtin_confined, builtin_isolated, builtin_with_background,
+};
 
 use crate::SavedPermissions;
 

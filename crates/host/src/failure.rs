@@ -49,6 +49,8 @@ pub enum Advice {
     SetKey(Option<String>),
     /// Log in to the account of this provider.
     LogIn(String),
+    /// Use the login that this program keeps.
+    UseLogin(String),
     /// Give a key for this provider, or log in to its account.
     SetKeyOrLogIn(String),
     /// Look at the sessions of every directory.

@@ -51,7 +51,10 @@ pub struct ProviderLogin {
 pub(crate) fn credential_advice(settings: &Models, provider: &str) -> Advice {
     let takes_key = !settings.credential_variables(provider).is_empty();
     match (settings.logins().account(provider), takes_key) {
-        (None, _) => Advice::SetKey(Some(provider.to_owned())),
+        (None, _) => match settings.login_owner(provider) {
+            Some(agent) => Advice::UseLogin(agent.to_owned()),
+            None => Advice::SetKey(Some(provider.to_owned())),
+        },
         (Some(_), true) => Advice::SetKeyOrLogIn(provider.to_owned()),
         (Some(_), false) => Advice::LogIn(provider.to_owned()),
     }
@@ -201,23 +204,30 @@ pub fn agent_login(settings: &Models, agent: &str, provider: Option<&str>) -> Re
 }
 
 /// Has the login of another program used from now on. What it keeps is read when it is needed and stays where it is.
+/// Where calls need to know more of the account, its server is asked.
 ///
 /// # Errors
-/// When its restriction is not accepted, or it cannot be stored.
-pub fn use_agent_login(
+/// When its restriction is not accepted, the server refuses the login, or it cannot be stored.
+pub async fn use_agent_login(
     home: &Home,
     settings: &Models,
     login: &AgentLogin,
     consent: RestrictionConsent,
 ) -> Result<String, Failure> {
     let provider = login.provider.as_deref().unwrap_or_default();
-    let restriction = settings.logins().restriction(provider);
+    let restriction = login.restriction.as_deref();
     if let (Some(restriction), RestrictionConsent::Absent) = (restriction, consent) {
         return Err(Failure::request(format!("the login is not used before you accept: {restriction}")));
     }
+    let account = settings.agent_account(login).await.map_err(|error| {
+        Failure::new(
+            FailureKind::Credential,
+            format!("{}; nothing is stored", error.to_string().trim_end_matches('.')),
+        )
+    })?;
     let file = AuthFile::new(&home.dir);
     let accepted = restriction.map(|_| crate::now());
-    let set = || file.set_reference(provider, &login.agent, accepted);
+    let set = || file.set_reference(provider, &login.agent, accepted, &account);
     settings.keychain().replace(&file, provider, set).map_err(Failure::failed)?;
     let (name, path) = (&login.name, login.path.display());
     Ok(format!("{provider} uses the login of {name} in {path}. Nothing was copied from it."))

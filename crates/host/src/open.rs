@@ -55,6 +55,8 @@ struct Basis {
     pub ours: bool,
     /// Whether it goes on in another directory than its own.
     pub moved: bool,
+    /// The key of several that its last call was made with, and the provider.
+    pub kept_key: Option<(String, String)>,
 }
 
 /// The options of a session to open, and what belongs to it.
@@ -137,12 +139,20 @@ pub async fn open(home: &Home, request: &OpenRequest) -> Result<StartedSession, 
         (Some(row), None) => quipu::last_epoch(&*store, row).await?,
         (None, None) => None,
     };
+    let at = fork.or(below).or(resumed.as_ref().and_then(|row| row.head));
+    let kept_key = match at {
+        Some(node) => quipu::last_credential(&*store, node).await?,
+        None => None,
+    };
     let ours = resumed.as_ref().is_none_or(|row| row.agent == quipu::AGENT);
-    let basis = Basis { cwd: cwd.clone(), last, ours, moved: moved.is_some() };
+    let basis = Basis { cwd: cwd.clone(), last, ours, moved: moved.is_some(), kept_key: kept_key.clone() };
     crate::settings::ask_project_hooks(home, &request.hooks, engine.sealer().clone(), &cwd).await;
     // A project may have its own patience.
     let calls = call_options(&home.config_in(&cwd).calls.options, request);
-    let settings = settings.with_call_options(calls.clone());
+    let mut settings = settings.with_call_options(calls.clone());
+    if let Some((provider, id)) = kept_key {
+        settings = settings.with_kept_key(provider, id);
+    }
     let resources = crate::resources::of_session(home, request, &cwd)?;
     let prepared = prepare(home, request, &settings, &engine, &basis, &resources).await?;
     let SessionPlan { mut options, permissions, recorder, budget, unpriced } = prepared;
@@ -219,7 +229,7 @@ async fn prepare(
     basis: &Basis,
     resources: &ResourceSet,
 ) -> Result<SessionPlan, Failure> {
-    let Basis { cwd, last, ours, moved } = basis;
+    let Basis { cwd, last, ours, moved, kept_key } = basis;
     let last = last.as_ref();
     let config = home.config_in(cwd);
     // What another program began has no prompt of ours, nor has a fork of it that said nothing yet; and a prompt names
@@ -260,7 +270,9 @@ async fn prepare(
         let (sources, mut calls) = (home.sources().clone(), config.calls.clone());
         calls.options = call_options(&calls.options, request);
         let purposes = config.purpose_models.clone();
-        options.models = Some(Arc::new(ModelFiles { home: dir, sources, calls, sealer, key, purposes }));
+        let kept_key = kept_key.clone();
+        let models = ModelFiles { home: dir, sources, calls, sealer, key, kept_key, purposes };
+        options.models = Some(Arc::new(models));
         // Who names a model wants that one.
         if request.model.is_none() || config.fallback.named {
             options.fallbacks.clone_from(&config.fallback.models);

@@ -49,7 +49,9 @@ impl Machine {
                 return self.out.push(Effect::Reply(reply, Err(Refusal::NoSuchModel { why })));
             }
             // Needs no record: it is a rule of the directory, and none of the conversation.
-            (Setting::Permissions | Setting::Plan { .. }, _) => return self.out.push(Effect::Reply(reply, Ok(Ack::Handled))),
+            (Setting::Permissions | Setting::Plan { .. }, _) => {
+                return self.out.push(Effect::Reply(reply, Ok(Ack::Handled)));
+            }
             (Setting::Thinking { level }, _) => {
                 self.changing.get_or_insert_with(none).thinking = Some(*level);
             }

@@ -9,8 +9,8 @@ use quipu_protocol::{
     Json, Limit, Message, Model, ModelError, NodeId, Outcome, Refusal, RunId, StepInfo, ToolSpec, Usage,
 };
 use quipu_transcript::{
-    CarriedState, CutPoint, TouchedFiles, compaction_note, cut, estimate_text, measure, sent_tokens, summary_of_note,
-    words_of_note,
+    CarriedState, CutPoint, TouchedFiles, compaction_note, cut, estimate_text, measure, sent_tokens,
+    summary_of_note, words_of_note,
 };
 
 use super::refreshing::AfterRefresh;

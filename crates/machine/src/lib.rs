@@ -71,9 +71,9 @@ use shell::{NoteState, Shells};
 pub use sides::SideCall;
 use sides::Sides;
 use starting::StartState;
-use tool_jump::ToolJumpState;
-pub use todo::{TODO_WIDGET, todo_lines};
 use todo::TodoState;
+pub use todo::{TODO_WIDGET, todo_lines};
+use tool_jump::ToolJumpState;
 pub use types::*;
 
 /// How our nodes name their writer.

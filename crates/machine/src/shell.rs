@@ -198,7 +198,8 @@ impl Machine {
 
     pub(super) fn noted(&mut self, ended: Option<&RunId>, plan: &Plan, nodes: &[NodeId]) {
         for (draft, node) in plan.drafts.iter().zip(nodes) {
-            let Entry::Message(message @ (Message::BashExecution(_) | Message::Custom(_))) = &*draft.entry else {
+            let Entry::Message(message @ (Message::BashExecution(_) | Message::Custom(_))) = &*draft.entry
+            else {
                 continue;
             };
             let (id, message) = (self.next_message(), Arc::new(message.clone()));

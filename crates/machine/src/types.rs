@@ -15,8 +15,9 @@ use serde::{Deserialize, Serialize};
 
 use super::hooked::Interventions;
 use super::{
-    BackgroundNote, CompactionSettings, EpochReason, FallbackRequest, FallbackResult, FinishedCall, HookPrompt,
-    JumpTarget, KillError, Limits, PruneSettings, RefreshResult, Refreshes, SessionPlace, ShellRunError, SideCall,
+    BackgroundNote, CompactionSettings, EpochReason, FallbackRequest, FallbackResult, FinishedCall,
+    HookPrompt, JumpTarget, KillError, Limits, PruneSettings, RefreshResult, Refreshes, SessionPlace,
+    ShellRunError, SideCall,
 };
 
 /// Identifies the sender that waits for the acknowledgement of a command.

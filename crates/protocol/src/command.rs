@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::tagged::tagged;
 use crate::{
-    Answer, AskId, BackgroundId, CallId, ItemId, MergeSide, MoveFiles, MoveReport, NodeId, RunId, SessionId, Thinking,
-    UserInput,
+    Answer, AskId, BackgroundId, CallId, ItemId, MergeSide, MoveFiles, MoveReport, NodeId, RunId, SessionId,
+    Thinking, UserInput,
 };
 
 /// A request of a front to a session. An accepted command is durable before it is acknowledged.

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::tagged::tagged;
 use crate::{
-    Answer, Ask, AskId, BackgroundEnd, BackgroundId, BashExecutionMessage, CallId, Compaction, CompactionReason, ItemId, Json, Message,
-    MessageId, Model, ModelError, NodeId, RunId, SessionId, Snapshot, Thinking, ToolResultMessage, UnixMs,
-    Usage, UserInput,
+    Answer, Ask, AskId, BackgroundEnd, BackgroundId, BashExecutionMessage, CallId, Compaction,
+    CompactionReason, ItemId, Json, Message, MessageId, Model, ModelError, NodeId, RunId, SessionId,
+    Snapshot, Thinking, ToolResultMessage, UnixMs, Usage, UserInput,
 };
 
 /// An event with its position in the session's stream.

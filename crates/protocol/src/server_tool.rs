@@ -33,6 +33,9 @@ pub struct ServerToolBlock {
 }
 
 impl ServerToolBlock {
+    /// The name of a search of the web.
+    pub const SEARCH: &str = "web_search";
+
     /// A block of this tool that says nothing yet.
     pub fn new(tool: impl Into<String>) -> Self {
         Self { tool: tool.into(), ..Self::default() }
@@ -59,7 +62,7 @@ impl ServerToolBlock {
 
     /// Whether it is a search that was made, and not what it found.
     pub fn is_search(&self) -> bool {
-        self.tool == "web_search" && self.sources.is_empty() && self.error.is_none()
+        self.tool == Self::SEARCH && self.sources.is_empty() && self.error.is_none()
     }
 
     /// The summary, and the addresses of what was found, a line each.

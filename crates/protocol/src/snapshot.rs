@@ -7,9 +7,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Ask, AssistantMessage, BackgroundSnapshot, CallId, CompactionReason, CompactionResult, Delta, Ending, Envelope, Event, Json,
-    JumpResult, Message, MessageId, Model, ModelError, NodeId, Notice, QueuedItem, RunId, SessionId,
-    Thinking, ToolResultMessage, Ui, UnixMs, Usage,
+    Ask, AssistantMessage, BackgroundSnapshot, CallId, CompactionReason, CompactionResult, Delta, Ending,
+    Envelope, Event, Json, JumpResult, Message, MessageId, Model, ModelError, NodeId, Notice, QueuedItem,
+    RunId, SessionId, Thinking, ToolResultMessage, Ui, UnixMs, Usage,
 };
 
 /// The state of a session after one of its events. [`Snapshot::fold`] is the only way to change it, so a client that folds

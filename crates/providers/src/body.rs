@@ -2,6 +2,7 @@
 //! where the two part.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
@@ -116,7 +117,7 @@ pub(crate) struct BodyBuilder<S> {
     /// The body before, and what came behind the place in it.
     before: Option<(ChunkId, usize, Vec<u8>)>,
     /// What ends the body behind the object that holds the messages.
-    closing: &'static str,
+    closing: Cow<'static, str>,
 }
 
 impl Memory {
@@ -143,7 +144,7 @@ impl Memory {
             out.truncate(stable.at);
             let before = Some((id, stable.at, tail));
             let (wrote, message) = (stable.wrote, Vec::new());
-            let (state, closing) = (*state, "");
+            let (state, closing) = (*state, Cow::Borrowed(""));
             return Ok(BodyBuilder { wrote, state, head, stable, messages, out, message, before, closing });
         }
         let mut out = Vec::new();
@@ -164,7 +165,7 @@ impl Memory {
         let state = S::default();
         let out = BytesMut::from(&out[..]);
         let (messages, message) = (Vec::new(), Vec::new());
-        let (wrote, before, closing) = (false, None, "");
+        let (wrote, before, closing) = (false, None, Cow::Borrowed(""));
         Ok(BodyBuilder { head, stable, messages, state, out, message, wrote, before, closing })
     }
 }
@@ -176,8 +177,8 @@ impl<S: Default + Send + 'static> BodyBuilder<S> {
     }
 
     /// The object that holds the messages is within others, which end with this.
-    pub(crate) fn close_with(&mut self, closing: &'static str) {
-        self.closing = closing;
+    pub(crate) fn close_with(&mut self, closing: impl Into<Cow<'static, str>>) {
+        self.closing = closing.into();
     }
 
     /// Messages of the request that are written already.

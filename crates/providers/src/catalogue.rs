@@ -10,7 +10,7 @@ use flate2::read::DeflateDecoder;
 use quipu_protocol::Model;
 use serde::Deserialize;
 
-/// `data/models.json`, each provider's array packed alone (`build.rs`).
+/// `data/models.json` and `data/login_models.json`, each provider's array packed alone (`build.rs`).
 static MODELS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/models.deflate"));
 /// Where each provider's models are in it.
 static PACKED: &[(&str, Range<usize>)] = include!(concat!(env!("OUT_DIR"), "/models.rs"));
@@ -103,10 +103,12 @@ mod tests {
     fn the_data_is_sound() {
         let rows: BTreeMap<String, ProviderRow> = serde_json::from_str(PROVIDERS).unwrap();
         assert_eq!(rows.len(), providers().len());
-        let file: serde_json::Value = serde_json::from_str(include_str!("../data/models.json")).unwrap();
-        assert_eq!(file["providers"].as_object().unwrap().len(), PACKED.len());
+        let files = [include_str!("../data/models.json"), include_str!("../data/login_models.json")];
+        let files = files.map(|text| serde_json::from_str::<serde_json::Value>(text).unwrap());
+        let groups = || files.iter().flat_map(|file| file["providers"].as_object().unwrap());
+        assert_eq!(groups().count(), PACKED.len());
         let mut count = 0;
-        for (id, group) in file["providers"].as_object().unwrap() {
+        for (id, group) in groups() {
             assert!(rows.contains_key(id), "{id} has no row in providers.json");
             let models = models(id);
             assert_eq!(models.len(), group.as_array().unwrap().len(), "{id}");

@@ -144,6 +144,9 @@ pub(crate) fn read_complaint(body: &str) -> Complaint {
     }
 }
 
+/// The reason in the details of an error that waiting does not help for long.
+const QUOTA_EXHAUSTED: &str = "QUOTA_EXHAUSTED";
+
 /// What the details of an error say, each of which names its type in `@type`.
 #[derive(Default)]
 struct ErrorDetails {
@@ -173,6 +176,9 @@ fn read_details(raw: &RawValue) -> ErrorDetails {
         let delay = detail.retry_delay.strip_suffix('s').and_then(|seconds| seconds.parse().ok());
         let delay = delay.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         read.retry_after = read.retry_after.or(delay);
+        if detail.reason == QUOTA_EXHAUSTED {
+            read.limit_passes = Some(false);
+        }
         read.reason = read.reason.or(Some(detail.reason).filter(|reason| by_word(reason).is_some()));
         if !detail.violations.is_empty() {
             // Waiting for the delay that comes with it helps for a limit by the minute only.

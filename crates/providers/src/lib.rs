@@ -61,10 +61,10 @@ pub use catalogue_file::{
     CATALOGUE_FILE, CatalogueError, CatalogueSource, MAX_CATALOGUE_BYTES, NewCatalogue, fetch_catalogue,
 };
 pub use credentials::{
-    AgentLogin, AuthFile, AuthFileError, CallOutcome, Credential, CredentialError, CredentialRequest,
-    CredentialSource, Credentials, Expiry, HeaderText, InvalidCredential, KeyPause, KeyStatus, Keychain,
-    KeychainError, MAX_CREDENTIALS_PER_CALL, RefusedCredential, Scheme, Secret, Sign, SignRequest,
-    SourceFailure, StoredKeys, StoredLogin, forget_key_use,
+    AgentAccount, AgentLogin, AuthFile, AuthFileError, CallOutcome, Credential, CredentialError,
+    CredentialRequest, CredentialSource, Credentials, Expiry, HeaderText, InvalidCredential, KeyPause,
+    KeyStatus, Keychain, KeychainError, MAX_CREDENTIALS_PER_CALL, RefusedCredential, Scheme, Secret, Sign,
+    SignRequest, SourceFailure, StoredKeys, StoredLogin, forget_key_use,
 };
 pub use decode::AnswerDecoder;
 pub use embed::{

@@ -18,7 +18,7 @@ use crate::credentials::{
     Keys, Origin, StoredKeys, StoredLogin,
 };
 use crate::google::adc::{self, AdcSource};
-use crate::google::vertex;
+use crate::google::{code_assist, vertex};
 use crate::local::{self, LocalEndpoint};
 use crate::logins::Logins;
 use crate::mistral::{self, MistralConversations};
@@ -36,7 +36,7 @@ use crate::{anthropic, bedrock, google, openai, openai_responses};
 const MIN_SECRET: usize = 8;
 
 /// The APIs that can be called.
-const SUPPORTED: [&str; 10] = [
+const SUPPORTED: [&str; 11] = [
     anthropic::API,
     openai::API,
     openai_responses::API,
@@ -46,6 +46,7 @@ const SUPPORTED: [&str; 10] = [
     pi_messages::API,
     google::API,
     vertex::API,
+    code_assist::API,
     bedrock::API,
 ];
 
@@ -141,6 +142,7 @@ impl Settings {
             configs: Arc::new(configs),
             logins: Logins::load(home, &mut warnings),
             order: Arc::new(calls.key_order),
+            kept: Arc::default(),
             agents: AgentFiles::new(env),
             exchanged: Arc::default(),
             here: Arc::new(here),
@@ -173,6 +175,14 @@ impl Settings {
     #[must_use]
     pub fn with_shell(mut self, shell: Arc<Shell>) -> Self {
         self.keys.shell = shell;
+        self
+    }
+
+    /// The same, where calls begin with this key of a provider with several, by its id, so that a session stays with the
+    /// cache of one account. Not while it rests, and not where the user has set an order of these keys.
+    #[must_use]
+    pub fn with_kept_key(mut self, provider: impl Into<String>, id: impl Into<String>) -> Self {
+        Arc::make_mut(&mut self.keys.kept).insert(provider.into(), id.into());
         self
     }
 
@@ -413,7 +423,12 @@ impl Settings {
 
     /// The logins that other programs keep on this machine. Only their places are read.
     pub fn agent_logins(&self) -> Vec<AgentLogin> {
-        self.keys.agents.logins()
+        let mut logins = self.keys.agents.logins();
+        for login in &mut logins {
+            let of_provider = login.provider.as_deref().and_then(|id| self.keys.logins.restriction(id));
+            login.restriction = of_provider.map(str::to_owned).or(login.restriction.take());
+        }
+        logins
     }
 
     /// What is stored of the provider's login; `None` when there is none, or it is not what calls use.
@@ -508,6 +523,10 @@ impl Settings {
                     return Err(ModelError::new(ModelErrorKind::InvalidRequest, missing));
                 }
                 Arc::new(GoogleGenerativeAi::vertex(&model, credentials, &headers, options, place)?)
+            }
+            code_assist::API => {
+                let project = code_assist::named_project(self.account_project(provider))?;
+                Arc::new(GoogleGenerativeAi::code_assist(&model, credentials, &headers, options, project)?)
             }
             _ => Arc::new(AnthropicMessages::new(&model, credentials, &headers, options)?),
         })

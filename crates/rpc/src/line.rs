@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use quipu_protocol::{
-    AskKind, BackgroundEnd, CallId, Compaction, CompactionReason, Content, Json, JumpReport, Message, ModelError, NodeId,
-    SessionId, Thinking, ToolResultMessage, Ui, Usage, UserInput,
+    AskKind, BackgroundEnd, CallId, Compaction, CompactionReason, Content, Json, JumpReport, Message,
+    ModelError, NodeId, SessionId, Thinking, ToolResultMessage, Ui, Usage, UserInput,
 };
 use serde::Serialize;
 use serde::ser::SerializeMap as _;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quipu_protocol::{
-    Answer, Ask, AskKind, Compaction, CompactionReason, CompactionResult, Content, Delta, Ending, Envelope,
-    Event, Json, JumpReport, JumpResult, Limit, Message, ModelError, ModelErrorKind, NodeId, Notice, Outcome,
-    Permission, QueuedItem, Scope, Snapshot, Thinking, ToolResultMessage,
+    Answer, Ask, AskKind, BackgroundEnd, Compaction, CompactionReason, CompactionResult, Content, Delta,
+    Ending, Envelope, Event, Json, JumpReport, JumpResult, Limit, Message, ModelError, ModelErrorKind,
+    NodeId, Notice, Outcome, Permission, QueuedItem, Scope, Snapshot, Thinking, ToolResultMessage,
 };
 use quipu_rpc::{JsonEvents, SessionHeader};
 use serde_json::Value;

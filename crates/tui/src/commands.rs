@@ -7,8 +7,8 @@ use strsim::levenshtein;
 
 use crate::command::SlashCommand;
 use crate::features::{
-    background, credentials, first, fork, help, history, messages, models, moves, planning, reports, search, sessions, settings,
-    tree, ways,
+    agents, background, credentials, first, fork, help, history, messages, models, moves, planning, reports,
+    search, sessions, settings, tree, ways,
 };
 
 /// All of them, in the order in which they are listed.
@@ -31,6 +31,7 @@ pub const COMMANDS: &[SlashCommand] = &[
     reports::USAGE,
     reports::CONTEXT,
     reports::SKILLS,
+    agents::AGENTS,
     moves::COMPACT,
     models::MODEL,
     models::THINKING,

@@ -230,6 +230,12 @@ pub struct CommandOutput {
 }
 
 impl CommandOutput {
+    /// What went to stdout.
+    pub fn results(&self) -> String {
+        let pieces = self.pieces.iter().filter(|piece| piece.stream == OutputStream::Out);
+        pieces.map(|piece| piece.text.as_str()).collect()
+    }
+
     /// Adds text for people.
     pub fn push_note(&mut self, text: impl Into<String>) {
         self.pieces.push(OutputPiece { stream: OutputStream::Err, text: text.into() });

@@ -9,8 +9,8 @@ use quipu_rules::{Host, Verdict, is_private};
 use reqwest::Url;
 
 use crate::error::FetchError;
-use crate::names::FETCH;
 use crate::limits::URL_BYTES;
+use crate::names::FETCH;
 
 /// The user's permission rules, as far as they are about hosts.
 pub trait HostJudge: Send + Sync + 'static {

@@ -12,10 +12,10 @@ use serde_json::json;
 
 use crate::access::{HostDecision, WebAccess, checked_url};
 use crate::error::FetchError;
-use crate::names::FETCH;
 use crate::frame::{framed, one_line, shown_url};
 use crate::get::{FetchEnd, get};
 use crate::limits::{KEPT_PAGES, PAGE_BYTES, RESULT_BYTES};
+use crate::names::FETCH;
 use crate::page::Page;
 
 /// `web_fetch {url, offset?}`: a page as Markdown.

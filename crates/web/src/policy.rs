@@ -155,7 +155,12 @@ mod tests {
         check(&[(Effect::Allow, "network"), (Effect::Deny, "network(public.example)")], true, page, "deny");
         check(&[], true, "http://10.1.2.3/", "deny");
         check(&[(Effect::Allow, "web_fetch")], true, "http://x.localhost/", "deny");
-        check(&[(Effect::Allow, "network")], true, "https://public.example/?k=[REDACTED:api-key:0123abcd]", "deny");
+        check(
+            &[(Effect::Allow, "network")],
+            true,
+            "https://public.example/?k=[REDACTED:api-key:0123abcd]",
+            "deny",
+        );
         // The tool says what is wrong with it, and sends nothing.
         check(&[], false, "file:///etc/passwd", "allow");
     }

@@ -16,8 +16,8 @@ use crate::error::SearchSetupError;
 use crate::frame::{framed, one_line};
 use crate::get::body;
 use crate::html::markdown;
-use crate::names::SEARCH;
 use crate::limits::{QUERY_BYTES, RESULTS, SEARCH_BYTES, SEARCH_TIME, SNIPPET, URL_BYTES};
+use crate::names::SEARCH;
 
 /// How a service is asked, and where its answers have their parts.
 #[derive(Debug, Deserialize)]

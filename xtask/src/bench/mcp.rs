@@ -136,7 +136,10 @@ pub(super) fn serve() -> Result<bool> {
                 "capabilities": { "tools": {} },
                 "serverInfo": { "name": "bench", "version": "1" },
             }),
-            "tools/list" => json!({ "tools": ["look", "a", "b", "c", "d"].map(tool) }),
+            "tools/list" => {
+                let tools = ["look", "a", "b", "c", "d"].map(tool);
+                json!({ "tools": tools })
+            }
             _ => json!({ "content": [{ "type": "text", "text": TEXT }] }),
         };
         writeln!(out, "{}", json!({ "jsonrpc": "2.0", "id": id, "result": result }))?;

@@ -17,10 +17,6 @@ pub(crate) struct ModelArgs {
     /// The key to use, for this run only. Others on this machine may see it in the list of processes.
     #[arg(long, value_name = "KEY")]
     pub(crate) api_key: Option<String>,
-    /// Let the model search the web at its provider, for this run. What it looks for leaves this machine, and no
-    /// search is asked.
-    #[arg(long)]
-    pub(crate) web_search: bool,
     /// The built-in tools to offer, for this run, such as read,bash,edit,write,grep,find,ls,web_fetch.
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::builder::PossibleValuesParser::new(quipu_host::LISTED_TOOLS.iter().copied()))]
     pub(crate) tools: Option<Vec<String>>,

@@ -79,3 +79,28 @@ fn keys_of_one_provider_are_stored_used_and_listed() {
     let testing = lines.iter().find(|line| line["provider"] == "testing").unwrap();
     assert!(testing.get("keys").is_none(), "{testing}");
 }
+
+#[test]
+fn session_keeps_to_its_key_when_it_is_opened_again() {
+    let world = World::new((0..6).map(|number| says(&format!("Answer {number}."))));
+    for name in ["a", "b"] {
+        world.run_with(&["auth", "set", "testing", "--name", name], format!("key-of-{name}")).ok();
+    }
+    let used = || world.requests().last().unwrap().header("x-api-key").unwrap_or_default().to_owned();
+    world.run(&["-p", "first"]).ok();
+    assert_eq!(used(), "key-of-a");
+    let session = world.sessions()[0]["id"].as_str().unwrap().to_owned();
+    for key in ["key-of-b", "key-of-a"] {
+        world.run(&["-p", "another session"]).ok();
+        assert_eq!(used(), key, "the one that was not used for the longest time");
+    }
+    // The other one is due, and the cache of this session is with its own.
+    world.run(&["-p", "--session", &session, "second"]).ok();
+    assert_eq!(used(), "key-of-a");
+    settings(&world, &json!({ "keyOrder": ["testing:b"] }));
+    world.run(&["-p", "--session", &session, "third"]).ok();
+    assert_eq!(used(), "key-of-b");
+    settings(&world, &json!({}));
+    world.run(&["-p", "--session", &session, "fourth"]).ok();
+    assert_eq!(used(), "key-of-b", "it keeps to the last one");
+}

@@ -232,6 +232,66 @@ fn login_of_another_program_is_offered_and_used_when_asked() {
 }
 
 #[test]
+fn login_of_gemini_cli_is_used_after_a_person_accepts() {
+    let account = json!({ "currentTier": { "id": "free-tier" }, "cloudaicompanionProject": "project-7" });
+    let answer = json!({ "response": { "candidates": [{ "content": { "role": "model", "parts": [{ "text": "hello" }] },
+        "finishReason": "STOP" }], "usageMetadata": { "promptTokenCount": 5, "candidatesTokenCount": 2 } } });
+    let world = World::new([reply(200, &account), Reply::sse(format!("data: {answer}\n\n"))]);
+    let file = world.path("home/.gemini/oauth_creds.json");
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    let login = |expires: u64| {
+        json!({ "access_token": "ya29.access-token-7", "refresh_token": "1//refresh-token-7",
+        "expiry_date": expires })
+    };
+    std::fs::write(&file, login(4_102_444_800_000).to_string()).unwrap();
+    let model = "google-gemini-cli/gemini-2.5-pro";
+    let listed = world.run(&["auth"]).ok();
+    let offer = "for google-gemini-cli. Use it: quipu auth use gemini-cli";
+    assert!(listed.err.contains(offer), "{}", listed.err);
+    let words = ["is called with the login that Gemini CLI keeps", "with `quipu auth use gemini-cli`"];
+    world.run(&["-p", "--model", model, "Hi"]).fails(3, &words);
+    let models = json!({ "providers": { "google-gemini-cli": { "baseUrl": world.server.url() } } });
+    std::fs::write(world.path("home/.quipu/models.json"), models.to_string()).unwrap();
+    let words = "Google allows the login of Gemini CLI in its own programs only";
+    let ran = world.run(&["auth", "use", "gemini-cli"]);
+    assert!(ran.err.starts_with(words), "{}", ran.err);
+    ran.fails(2, &["only after you confirm: add --yes"]);
+    assert_eq!(world.requests().len(), 0);
+    let ran = world.run(&["auth", "use", "gemini-cli", "--yes"]).ok();
+    assert!(ran.err.starts_with(words) && ran.err.contains("Nothing was copied"), "{}", ran.err);
+    assert_eq!(stored(&world)["google-gemini-cli"]["project"], "project-7");
+    assert_eq!(world.run(&["-p", "--model", model, "Hi"]).ok().text(), "hello\n");
+    let call = &world.requests()[1].json();
+    assert_eq!((&call["project"], &call["model"]), (&json!("project-7"), &json!("gemini-2.5-pro")));
+    // Its owner alone renews it.
+    std::fs::write(&file, login(1).to_string()).unwrap();
+    world.run(&["-p", "--model", model, "Hi"]).fails(3, &["has expired; use Gemini CLI once"]);
+    world
+        .run(&["auth", "use", "gemini-cli", "--yes"])
+        .fails(3, &["use Gemini CLI once", "nothing is stored"]);
+    assert_eq!((world.requests().len(), std::fs::read_to_string(&file).unwrap()), (2, login(1).to_string()));
+}
+
+#[test]
+fn login_of_copilot_cli_asks_for_one_of_ours() {
+    let world = World::new([]);
+    let file = world.path("home/.copilot/config.json");
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    let content =
+        json!({ "authTokens": { "https://github.com:octo": { "token": "gho_token-of-copilot-cli" } } });
+    std::fs::write(&file, format!("// Its owner writes comments.\n{content}")).unwrap();
+    let why = "its token belongs to the application of that program, and GitHub gives no token of calls for it; log in to \
+        github-copilot here";
+    let listed = world.run(&["auth"]).ok();
+    let line = format!("Copilot CLI keeps a login in {}, which cannot be used: {why}", file.display());
+    assert!(listed.err.contains(&line), "{}", listed.err);
+    assert!(listed.err.contains("With a login: anthropic, github-copilot"), "{}", listed.err);
+    world.run(&["auth", "use", "copilot-cli"]).fails(2, &["cannot be used", why]);
+    assert!(!world.path(AUTH).exists() && world.requests().is_empty());
+    assert!(!listed.err.contains("gho_"));
+}
+
+#[test]
 fn files_of_a_project_send_no_credential_elsewhere() {
     let elsewhere = FakeServer::start([]);
     let server = FakeServer::start([reply(200, &tokens())]);

@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod activity;
 #[cfg(test)]
+mod agents;
+#[cfg(test)]
 mod answers;
 #[cfg(test)]
 mod archive;
@@ -139,6 +141,8 @@ mod repair;
 mod schedule;
 #[cfg(test)]
 mod search;
+#[cfg(test)]
+mod searches;
 #[cfg(test)]
 mod second_front;
 #[cfg(test)]

@@ -99,6 +99,38 @@ fn missing_web_search_is_said_once_and_the_run_goes_on() {
 }
 
 #[test]
+fn web_search_that_a_fallback_model_lacks_is_said_at_the_change() {
+    let busy = quipu_testkit::Reply::error(529, "overloaded_error", "Overloaded");
+    let world = World::new([busy, Answer::new().text("Done.").reply()]);
+    let models = world.path("home/.quipu/models.json");
+    let mut file: Value = serde_json::from_str(&std::fs::read_to_string(&models).unwrap()).unwrap();
+    for model in file["providers"]["testing"]["models"].as_array_mut().unwrap() {
+        model["compat"] = json!({ "supportsWebSearch": model["id"] == MODEL });
+    }
+    std::fs::write(&models, file.to_string()).unwrap();
+    let set = json!({ "fallbackModels": ["testing/thinker"], "retry": { "enabled": false } });
+    std::fs::write(world.path("home/.quipu/settings.json"), set.to_string()).unwrap();
+    let ran = world.run(&["-p", "--web-search", "first"]).ok();
+    assert_eq!(ran.text(), "Done.\n");
+    let words = "testing/thinker has no web search of its provider. The session has no web search.";
+    assert_eq!(ran.err.matches(words).count(), 1, "{}", ran.err);
+    assert!(!ran.err.contains("testing/test-1 has no"), "{}", ran.err);
+    let offered: Vec<bool> =
+        world.requests().iter().map(|it| names(&tools(it)).contains(&"web_search")).collect();
+    assert_eq!(offered, [true, false]);
+}
+
+#[test]
+fn web_search_is_refused_by_commands_that_ask_for_none() {
+    let world = World::says("Hello.");
+    world.run(&["-p", "first"]).ok();
+    for command in ["compact", "context"] {
+        world.run(&[command, "--web-search"]).fails(2, &["--web-search"]);
+    }
+    assert_eq!(world.requests().len(), 1);
+}
+
+#[test]
 fn paused_search_goes_on_in_the_same_run() {
     let used = json!({ "type": "server_tool_use", "id": "srvtoolu_5", "name": "web_search", "input": { "query": "q" } });
     let paused = Answer::new()

@@ -50,8 +50,9 @@ fn names(world: &World) -> Vec<String> {
     let body: Value = serde_json::from_slice(&world.requests().last().unwrap().body).unwrap();
     let tools = body["tools"].as_array().unwrap();
     let names = tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned());
-    // Those that look at earlier sessions have settings of their own.
-    names.filter(|name| !matches!(name.as_str(), "search_history" | "recall")).collect()
+    // Others have settings of their own.
+    let listed = ["read", "bash", "edit", "write", "grep", "find", "ls", "web_fetch", "web_search"];
+    names.filter(|name| listed.contains(&name.as_str())).collect()
 }
 
 /// The result that the model was told last.

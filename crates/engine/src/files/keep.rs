@@ -358,7 +358,8 @@ impl FileSnapshotter {
 
     /// What a command changed.
     pub(crate) async fn after_command(self: &Arc<Self>, place: &CallPlace) -> CommandChanges {
-        self.command_changes(place.run.clone(), |snapshotter| snapshotter.watch.after(&snapshotter.sealer)).await
+        self.command_changes(place.run.clone(), |snapshotter| snapshotter.watch.after(&snapshotter.sealer))
+            .await
     }
 
     /// A command goes on in the background. Told while the call that starts it runs.

@@ -121,9 +121,8 @@ impl PlanTool {
             PlanAnswer::Refused(comment) => {
                 let comment = comment.trim();
                 let comment = if comment.is_empty() { String::new() } else { format!(": {comment}") };
-                let says = format!(
-                    "The plan is not accepted{comment}\nPlan mode stays on. Hand in a better plan."
-                );
+                let says =
+                    format!("The plan is not accepted{comment}\nPlan mode stays on. Hand in a better plan.");
                 (PlanOutcome::Refused, says, text)
             }
             PlanAnswer::None => {

@@ -74,10 +74,8 @@ impl Tool for TodoTool {
         _: &'a ToolContext,
     ) -> Pin<Box<dyn Future<Output = ToolOutput> + Send + 'a>> {
         let list = serde_json::from_value::<TodoList>(call.args.value());
-        let output = list.map_or_else(
-            |error| ToolOutput::error(format!("Invalid arguments: {error}")),
-            Self::replace,
-        );
+        let output =
+            list.map_or_else(|error| ToolOutput::error(format!("Invalid arguments: {error}")), Self::replace);
         Box::pin(std::future::ready(output))
     }
 }

@@ -78,6 +78,7 @@ fn search(
             ));
             continue;
         }
+        result.notes.extend(models.remarks(&model));
         result.next = at + 1;
         result.model = Some(model.clone());
         return (result, Some((model, provider)));

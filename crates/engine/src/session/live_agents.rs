@@ -123,7 +123,8 @@ impl Drive {
             };
             match &envelope.event {
                 Event::AskOpened { ask } if answers => {
-                    let forward = forward(ask.clone(), order.name().to_owned(), mail.clone(), session.clone());
+                    let forward =
+                        forward(ask.clone(), order.name().to_owned(), mail.clone(), session.clone());
                     asked.insert(ask.id.clone(), AbortOnDropHandle::new(tokio::spawn(forward)));
                 }
                 Event::AskClosed { ask, .. } => drop(asked.remove(ask)),
@@ -154,7 +155,8 @@ impl Drive {
 /// Puts a question of a sub-agent to whoever is in front of the session that sent it, and brings the answer back.
 async fn forward(ask: Arc<Ask>, agent: String, mail: mpsc::WeakSender<Mail>, session: Session) {
     let (reply, answer) = oneshot::channel();
-    let question = Question { kind: named(&ask.kind, &agent), default: ask.default.clone(), wait: None, reply };
+    let question =
+        Question { kind: named(&ask.kind, &agent), default: ask.default.clone(), wait: None, reply };
     let Some(mail) = mail.upgrade() else { return };
     if mail.send(Mail::Ask(question)).await.is_err() {
         return;
@@ -246,8 +248,10 @@ impl AgentState {
     /// Takes an event in, and shows where that leads.
     fn fold(&mut self, event: &Event) {
         self.note(event);
-        let shows =
-            matches!(event, Event::TurnStarted { .. } | Event::ToolStarted { .. } | Event::MessageEnded { .. });
+        let shows = matches!(
+            event,
+            Event::TurnStarted { .. } | Event::ToolStarted { .. } | Event::MessageEnded { .. }
+        );
         if shows && self.shown.is_none_or(|shown| shown.elapsed() >= BETWEEN) {
             self.show();
         }
@@ -256,7 +260,8 @@ impl AgentState {
     fn show(&mut self) {
         self.shown = Some(Instant::now());
         let cost = self.session.purse().book.spent();
-        let calls = if self.calls == 1 { "1 tool call".to_owned() } else { format!("{} tool calls", self.calls) };
+        let calls =
+            if self.calls == 1 { "1 tool call".to_owned() } else { format!("{} tool calls", self.calls) };
         let mut text = format!("{}: turn {}, {calls}, ${cost:.4}", self.head, self.turns.max(1));
         for call in &self.recent {
             text.push_str("\n  ");
@@ -277,4 +282,3 @@ fn shown_args(args: &Json) -> String {
 
 /// Takes the report of a sub-agent.
 pub(super) type AgentReply = oneshot::Sender<Result<AgentReport, RunnerError>>;
-

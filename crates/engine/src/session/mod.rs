@@ -358,12 +358,19 @@ impl Session {
             }
             _ => found,
         };
+        let remarks = match &found {
+            CommandInfo::Model((model, _)) => self.0.models.remarks(model),
+            _ => Vec::new(),
+        };
         let (reply, answer) = oneshot::channel();
         self.0.mail.send(Mail::Command(command, found, reply)).await.map_err(|_| Refusal::Closed)?;
         drop(turn);
         let answer = answer.await.unwrap_or(Err(Refusal::Closed));
         if let Some(plan) = self.0.plan.as_ref().filter(|_| answer.is_err() && left_plan) {
             plan.note_was_lost();
+        }
+        if answer.is_ok() {
+            self.note(remarks).await?;
         }
         if answer.is_err() && !beside.is_empty() {
             self.0.toolbox.hooks.put_opening_back(beside);
@@ -630,6 +637,10 @@ impl std::fmt::Debug for ModelLookup {
 }
 
 impl ModelLookup {
+    fn remarks(&self, model: &Model) -> Vec<String> {
+        self.0.as_ref().map(|models| models.remarks(model)).unwrap_or_default()
+    }
+
     async fn find(&self, provider: &str, id: &str) -> Result<ModelRoute, ModelLookupError> {
         let Some(models) = self.0.clone() else {
             return Err(ModelLookupError::NoOthers);

@@ -124,7 +124,8 @@ impl Backend for SessionRunner {
     }
 
     fn agent(&self, order: AgentOrder) -> BoxFuture<'static, Result<AgentReport, RunnerError>> {
-        let this = Self { mail: self.mail.clone(), sealer: self.sealer.clone(), children: self.children.clone() };
+        let this =
+            Self { mail: self.mail.clone(), sealer: self.sealer.clone(), children: self.children.clone() };
         Box::pin(async move {
             this.children.allows_child()?;
             let permit = tokio::select! {
@@ -153,7 +154,8 @@ impl SessionRunner {
         let named = order.agent.as_ref().and_then(|agent| agent.model.clone());
         let find = tokio::task::spawn_blocking(move || {
             let named = named.and_then(|name| models.find_named(&name).ok());
-            let of_purpose = || models.find_for(AGENT_PURPOSE).ok().flatten().map(|one| (one.model, one.provider));
+            let of_purpose =
+                || models.find_for(AGENT_PURPOSE).ok().flatten().map(|one| (one.model, one.provider));
             named.or_else(of_purpose)
         });
         find.await.ok().flatten()

@@ -17,8 +17,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::asks::{OPEN, OpenQuestion, Question, Questions};
-use super::sides::Sides;
 use super::live_agents::LiveAgents;
+use super::sides::Sides;
 use super::{CommandInfo, FoundFallback, MAILBOX, Mail, ModelRoute, Parts, SHUTDOWN, view_of};
 use crate::calls::{Caller, PreparedCallSlot};
 use crate::children::Children;

@@ -47,7 +47,9 @@ fn ends(live: &LiveSession) -> Vec<BackgroundEnd> {
 fn notes(messages: &[Message]) -> Vec<String> {
     let note = |message: &Message| match message {
         Message::Custom(custom) => Some(custom.content.text()),
-        Message::User(user) => Some(user.content.text()).filter(|text| text.to_lowercase().contains("background command")),
+        Message::User(user) => {
+            Some(user.content.text()).filter(|text| text.to_lowercase().contains("background command"))
+        }
         _ => None,
     };
     messages.iter().filter_map(note).collect()
@@ -169,7 +171,10 @@ async fn resumed_session_hears_of_commands_that_run_no_more() {
     let (live, _) = world.open(&id).await;
     assert_eq!(live.run("does it still run?").await, Outcome::Done);
     let told = notes(&world.fake.last_messages());
-    assert!(told[0].contains("do not run in this session any more") && told[0].contains("b1: sleep 1000"), "{told:?}");
+    assert!(
+        told[0].contains("do not run in this session any more") && told[0].contains("b1: sleep 1000"),
+        "{told:?}"
+    );
     assert!(live.results().pop().unwrap().1.contains("command b2"), "ids are not used again");
     live.finish().await;
     let world = world.reopen();
@@ -205,7 +210,10 @@ async fn closing_ends_background_commands_and_records_it() {
 async fn files_of_background_commands_and_of_edits_stand_once() {
     let world = world([]);
     let gate = fifo(&world);
-    let command = format!("echo 1 > a; touch ready; read -r line < {}; echo 2 > b; echo 3 > c; touch second; sleep 1000", gate.display());
+    let command = format!(
+        "echo 1 > a; touch ready; read -r line < {}; echo 2 > b; echo 3 > c; touch second; sleep 1000",
+        gate.display()
+    );
     world.fake.push([begin(&command), say("it runs")]);
     let live = world.create().await;
     assert_eq!(live.run("start it").await, Outcome::Done);
@@ -227,7 +235,10 @@ async fn files_of_background_commands_and_of_edits_stand_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn background_command_of_a_person_is_killed_and_noted() {
-    let world = world([begin("echo ghp_Zk3vQ9xT1mB7cR5nW8yL2dF6hJ4pS0aGuE1o; touch ready; sleep 1000"), say("it runs")]);
+    let world = world([
+        begin("echo ghp_Zk3vQ9xT1mB7cR5nW8yL2dF6hJ4pS0aGuE1o; touch ready; sleep 1000"),
+        say("it runs"),
+    ]);
     let live = world.create().await;
     assert_eq!(live.run("start it").await, Outcome::Done);
     holds(|| world.cwd().join("ready").exists()).await;

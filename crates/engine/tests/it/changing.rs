@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quipu::protocol::{Ack, Entry, Event, Model, NodeId, Outcome, Setting, Thinking};
+use quipu::protocol::{Ack, Entry, Event, Model, NodeId, Notice, Outcome, Setting, Thinking, Ui};
 use quipu::store::{LineageEnd, Store, decode_nodes};
 use quipu::{FindError, ModelLookupError, Models, Provider, Refusal, SessionOptions};
 use serde_json::json;
@@ -19,6 +19,10 @@ impl Models for SingleModel {
             let pattern = format!("{provider}/{id}");
             ModelLookupError::NotFound(FindError::UnknownModel { pattern, similar: Vec::new() })
         })
+    }
+
+    fn remarks(&self, model: &Model) -> Vec<String> {
+        if model.name.is_empty() { Vec::new() } else { vec![format!("{} cannot search.", model.name)] }
     }
 }
 
@@ -167,6 +171,25 @@ async fn before_anything_is_said_the_session_begins_so() {
     live.finish().await;
     together(&world, &fake);
     world.check().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn remarks_about_a_model_are_said_when_it_is_chosen() {
+    let world = World::with([say("one")]);
+    let model = Arc::new(Model { name: "Other".into(), ..Model::clone(&other()) });
+    let models = Some(Arc::new(SingleModel(model, Arc::default())) as Arc<dyn Models>);
+    let live = world.create_with(SessionOptions { models, ..world.options() }).await;
+    live.run("a").await;
+    let unknown = Setting::Model { provider: "elsewhere".into(), id: "none".into() };
+    assert!(live.session.set(unknown).await.is_err());
+    assert_eq!(live.session.set(to_other()).await, Ok(Ack::Handled));
+    live.until(1, |event| matches!(event, Event::Ui { ui: Ui::Notice { .. } })).await;
+    let notes = live.all(|event| match event {
+        Event::Ui { ui: Ui::Notice { notice: Notice::Note { text } } } => Some(text.clone()),
+        _ => None,
+    });
+    assert_eq!(notes, ["Other cannot search."]);
+    live.finish().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

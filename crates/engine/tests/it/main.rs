@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod abort;
 #[cfg(test)]
+mod agents;
+#[cfg(test)]
 mod background;
 #[cfg(test)]
 mod blame;
@@ -57,9 +59,9 @@ mod neighbours;
 #[cfg(test)]
 mod parallel;
 #[cfg(test)]
-mod planning;
-#[cfg(test)]
 mod permissions;
+#[cfg(test)]
+mod planning;
 #[cfg(test)]
 mod policies;
 #[cfg(test)]

@@ -7,7 +7,9 @@ use std::time::Duration;
 use quipu::protocol::{
     Answer, Ask, AskKind, Command, Event, Message, NodeId, Outcome, SessionId, Setting, Ui,
 };
-use quipu::{Delivery, OpenedSession, PlanningSettings, Refusal, SessionOptions, ToolOutput, Touches, builtin};
+use quipu::{
+    Delivery, OpenedSession, PlanningSettings, Refusal, SessionOptions, ToolOutput, Touches, builtin,
+};
 use serde_json::{Value, json};
 
 use crate::compact::long;
@@ -112,7 +114,11 @@ async fn plan_mode_runs_only_what_reads() {
     assert_eq!(errors, [false, true, true, true, true, true, false, false], "{results:#?}");
     assert!(results[0].1.starts_with('1') && results[7].1.contains("text of a"), "{results:#?}");
     for (at, why) in [(1, "> b.txt"), (2, "touch b.txt"), (3, "changes files"), (5, "can change anything")] {
-        assert!(results[at].1.contains("Plan mode is on") && results[at].1.contains(why), "{}", results[at].1);
+        assert!(
+            results[at].1.contains("Plan mode is on") && results[at].1.contains(why),
+            "{}",
+            results[at].1
+        );
     }
     assert_eq!(ran.load(Ordering::SeqCst), 1, "the call that touches nothing alone");
     assert!(!world.cwd().join("b.txt").exists());
@@ -292,11 +298,7 @@ async fn sessions_without_plan_mode_refuse_the_switch() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_switch_during_a_run_counts_for_the_next_call() {
     let gate = crate::support::Gate::new();
-    let mut world = World::with([
-        call(&[("waits", json!({}))]),
-        call(&[("change", json!({}))]),
-        say("done"),
-    ]);
+    let mut world = World::with([call(&[("waits", json!({}))]), call(&[("change", json!({}))]), say("done")]);
     world.tools.push(crate::support::gated("waits", &gate));
     world.tools.push(touching("change", Touches::Anything, |_, _| async { ToolOutput::text("changed") }));
     let live = world.create_with(options(&world, None)).await;
@@ -341,7 +343,10 @@ async fn a_todo_list_is_shown_and_folds_when_done() {
     let results = live.results();
     let errors: Vec<&str> = results[3..].iter().map(|(_, text, _)| text.as_str()).collect();
     assert!(results[3..].iter().all(|(_, _, is_error)| *is_error), "{errors:?}");
-    assert!(errors[0].contains("50") && errors[1].contains("300") && errors[2].contains("no text"), "{errors:?}");
+    assert!(
+        errors[0].contains("50") && errors[1].contains("300") && errors[2].contains("no text"),
+        "{errors:?}"
+    );
     assert_eq!(widgets(&live).len(), 3, "what is refused changes nothing");
     live.finish().await;
     world.check().await;
@@ -349,12 +354,8 @@ async fn a_todo_list_is_shown_and_folds_when_done() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_todo_list_follows_the_lineage() {
-    let world = World::with([
-        todo(&[("first", "pending")]),
-        say("one"),
-        todo(&[("second", "pending")]),
-        say("two"),
-    ]);
+    let world =
+        World::with([todo(&[("first", "pending")]), say("one"), todo(&[("second", "pending")]), say("two")]);
     let live = world.create_with(options(&world, None)).await;
     live.run("One.").await;
     let first = live.session.view().head.unwrap();

@@ -37,6 +37,7 @@ pub fn models_for_jobs(
             calls: home.config().calls.clone(),
             sealer: engine.sealer().clone(),
             key: None,
+            kept_key: None,
             purposes: home.config().purpose_models.clone(),
         };
         let models = Some(Arc::new(known) as Arc<dyn quipu::Models>);

@@ -180,7 +180,8 @@ fn of_markdown(text: &str, stem: &str) -> Found {
 }
 
 fn of_table(table: &Value, fallback: &str) -> Found {
-    let text = |name: &str| table.get(name).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty());
+    let text =
+        |name: &str| table.get(name).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty());
     let description = text("description").ok_or("it has no `description`")?;
     let prompt = text("developer_instructions").ok_or("it has no `developer_instructions`")?;
     let mut notes = without_effect(|name| table.get(name).is_some());
@@ -254,7 +255,10 @@ fn model(written: Option<String>) -> Option<String> {
 fn level(word: &str, notes: &mut Vec<String>) -> Option<quipu_protocol::Thinking> {
     let level = quipu_providers::parse_level(word);
     if level.is_none() {
-        notes.push(format!("`{}` is no level of thinking; that of the session is used", in_one_line(word, 40)));
+        notes.push(format!(
+            "`{}` is no level of thinking; that of the session is used",
+            in_one_line(word, 40)
+        ));
     }
     level
 }
@@ -305,7 +309,10 @@ mod tests {
             "---\nname: code-reviewer\ndescription: Reviews code.\ntools: Read, Grep, Edit, Bash(git *)\nmodel: haiku\n\
              permissionMode: plan\nmaxTurns: 7\nhooks:\n  a: b\n---\nYou review.\n",
         );
-        write(top.join("agents/free.md"), "---\ndescription: Free.\nmodel: inherit\npermissionMode: bypassPermissions\n---\n");
+        write(
+            top.join("agents/free.md"),
+            "---\ndescription: Free.\nmodel: inherit\npermissionMode: bypassPermissions\n---\n",
+        );
         write(
             top.join("agents/deep/explorer.toml"),
             "name = 'explorer'\ndescription = 'Reads.'\ndeveloper_instructions = 'Read only.'\n\
@@ -319,7 +326,10 @@ mod tests {
         let names: Vec<_> = agents.iter().map(|agent| &*agent.definition.name).collect();
         assert_eq!(names, ["explorer", "free", "code-reviewer"]);
         let [explorer, free, reviewer] = &*agents else { panic!() };
-        assert_eq!((explorer.definition.mode, explorer.definition.thinking), (AgentMode::ReadOnly, Some(Thinking::High)));
+        assert_eq!(
+            (explorer.definition.mode, explorer.definition.thinking),
+            (AgentMode::ReadOnly, Some(Thinking::High))
+        );
         assert_eq!((&free.definition.model, free.definition.mode), (&None, AgentMode::Inherit));
         assert!(free.notes[0].contains("no more than the session"), "{:?}", free.notes);
         let reviewer_tools = reviewer.definition.tools.as_deref().unwrap();
@@ -347,7 +357,8 @@ mod tests {
         let mut problems = Vec::new();
         let place = Place { within: Some(top.clone()), ..place(&top, PlaceKind::AgentTables) };
         let agents = agent_tables(&place, &mut problems);
-        let found: Vec<_> = agents.iter().map(|one| (&*one.definition.name, &*one.definition.prompt)).collect();
+        let found: Vec<_> =
+            agents.iter().map(|one| (&*one.definition.name, &*one.definition.prompt)).collect();
         assert_eq!(found, [("a", "Do a."), ("b", "Do b.")]);
         assert_eq!(agents[1].definition.model.as_deref(), Some("small"));
         assert!(problems[0].contains("the agent c of") && problems[0].contains("outside"), "{problems:?}");

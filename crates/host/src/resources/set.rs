@@ -100,7 +100,8 @@ impl ResourceSet {
         let problems = &mut self.problems;
         self.skills.retain(|skill| is_first(&mut skills, &skill.name, &skill.path, "skill", problems));
         let mut agents: BTreeMap<String, PathBuf> = BTreeMap::new();
-        self.agents.retain(|agent| is_first(&mut agents, &agent.definition.name, &agent.path, "agent", problems));
+        self.agents
+            .retain(|agent| is_first(&mut agents, &agent.definition.name, &agent.path, "agent", problems));
         let mut templates: BTreeMap<String, PathBuf> = BTreeMap::new();
         self.templates.retain(|template| match &template.origin {
             TemplateOrigin::BuiltIn(_) => !templates.contains_key(&template.name),

@@ -45,7 +45,8 @@ impl AgentConfig {
                 .map_or(fallback.max_at_once, |most| usize::try_from(most).unwrap_or(usize::MAX)),
             max_per_run: small("agents.maxPerRun", fallback.max_per_run),
             max_turns: small("agents.maxTurns", fallback.max_turns),
-            longest: number("agents.maxMinutes").map_or(fallback.longest, |most| Duration::from_secs(60 * most)),
+            longest: number("agents.maxMinutes")
+                .map_or(fallback.longest, |most| Duration::from_secs(60 * most)),
             max_cost: value("agents.maxCost").and_then(Value::as_f64).or(fallback.max_cost),
         };
         Self { tool, limits }

@@ -331,7 +331,7 @@ pub const KEYS: &[Key] = &[
     key(
         "agents.maxCost",
         Kind::Amount,
-        "5",
+        "",
         NextSession,
         SPENDING,
         "US dollars of a sub-agent; at most half of what is left of its run",

@@ -6,11 +6,12 @@ use futures_util::future::BoxFuture;
 
 use super::environment::ProfileOrigin;
 pub(crate) use super::environment::{Environment, Origin, SKIP_AUTH};
-use super::profile::Profile;
+use super::profile::{Profile, ProfileFiles};
 use super::remote::{self, WebIdentity};
 use super::sign::{AccessKeys, Signer};
+use super::sso::SsoRole;
 use crate::credentials::{
-    CallOutcome, Credential, CredentialError, CredentialRequest, CredentialSource, Expiry, Scheme, Secret,
+    Credential, CredentialError, CredentialRequest, CredentialSource, Expiry, Scheme, Secret,
 };
 use crate::net::LocalRoute;
 
@@ -24,9 +25,10 @@ pub(crate) const HINT: &str = "Credentials of AWS are used too: AWS_ACCESS_KEY_I
 enum ProfileKeys {
     Fixed(AccessKeys),
     WebIdentity(WebIdentity),
+    Sso(SsoRole),
 }
 
-fn keys_of(name: &str, profile: Option<&Profile>) -> Result<ProfileKeys, String> {
+fn keys_of(name: &str, profile: Option<&Profile>, files: &ProfileFiles) -> Result<ProfileKeys, String> {
     let Some(profile) = profile else {
         return Err(format!(
             "There is no AWS profile {name:?}. Correct AWS_PROFILE, or add it to ~/.aws/credentials"
@@ -40,6 +42,9 @@ fn keys_of(name: &str, profile: Option<&Profile>) -> Result<ProfileKeys, String>
     if let (Some(role), Some(file)) = (member("role_arn"), member("web_identity_token_file")) {
         let session = member("role_session_name");
         return Ok(ProfileKeys::WebIdentity(WebIdentity { role, file, session }));
+    }
+    if let Some(role) = SsoRole::of(name, profile, files).map_err(|error| error.to_string())? {
+        return Ok(ProfileKeys::Sso(role));
     }
     Err(match profile.unsupported() {
         Some(how) => format!(
@@ -84,12 +89,18 @@ impl AwsCredentials {
             }
             Origin::Profile(ProfileOrigin(profile)) => {
                 let (files, name) = (environment.files.clone(), profile.name.clone());
-                let read = tokio::task::spawn_blocking(move || files.profile(&name)).await;
-                let read = read.map_err(|_| CredentialError::Panicked)?;
-                let read = read.map_err(|error| person(error.to_string()))?;
-                match keys_of(&profile.name, read.as_ref()).map_err(person)? {
+                let read = move || {
+                    let profile = files.profile(&name).map_err(|error| error.to_string())?;
+                    keys_of(&name, profile.as_ref(), &files)
+                };
+                let read = tokio::task::spawn_blocking(read).await.map_err(|_| CredentialError::Panicked)?;
+                match read.map_err(person)? {
                     ProfileKeys::Fixed(keys) => Ok(keys),
                     ProfileKeys::WebIdentity(identity) => self.assumed(identity).await,
+                    ProfileKeys::Sso(role) => {
+                        let endpoint = environment.variable("AWS_ENDPOINT_URL_SSO");
+                        role.keys(&environment.files, endpoint.as_deref(), self.local).await
+                    }
                 }
             }
             Origin::WebIdentity => {
@@ -119,11 +130,9 @@ impl CredentialSource for AwsCredentials {
         request: &'a CredentialRequest<'a>,
     ) -> BoxFuture<'a, Result<Credential, CredentialError>> {
         Box::pin(async move {
-            let is_exhausted = request
-                .refused
-                .as_ref()
-                .is_some_and(|it| matches!(it.outcome, CallOutcome::RateLimited | CallOutcome::Quota));
-            if is_exhausted && let Some(last) = &*self.last() {
+            if request.is_exhausted()
+                && let Some(last) = &*self.last()
+            {
                 return Ok(last.credential.clone());
             }
             let keys = self.keys().await?;
@@ -137,10 +146,6 @@ impl CredentialSource for AwsCredentials {
             *last = Some(LastCredential { keys, credential: credential.clone() });
             Ok(credential)
         })
-    }
-
-    fn report<'a>(&'a self, _identity: &'a str, _outcome: &'a CallOutcome) -> BoxFuture<'a, ()> {
-        Box::pin(std::future::ready(()))
     }
 }
 
@@ -157,7 +162,8 @@ mod tests {
             let vars = [("HOME", home.path().to_str().unwrap()), ("AWS_PROFILE", "p")];
             let vars = vars.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
             let environment = Environment::new(vars, None);
-            let error = keys_of("p", environment.profile().unwrap().as_ref()).err().unwrap();
+            let error =
+                keys_of("p", environment.profile().unwrap().as_ref(), &environment.files).err().unwrap();
             assert!(words.iter().all(|word| error.contains(word)) && !error.contains('\n'), "{error}");
         };
         check("[profile p]\nsso_session = s\n", &["uses sso_session", "export-credentials"]);

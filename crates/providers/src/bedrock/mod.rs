@@ -9,6 +9,7 @@ mod place;
 mod profile;
 mod remote;
 mod sign;
+mod sso;
 mod stream;
 mod traits;
 mod wire;

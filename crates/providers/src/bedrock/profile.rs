@@ -49,6 +49,7 @@ impl Profile {
     pub(super) fn has_keys(&self) -> bool {
         self.has_all(["aws_access_key_id", "aws_secret_access_key"])
             || self.has_all(["role_arn", "web_identity_token_file"])
+            || self.has_all(["sso_account_id", "sso_role_name"])
     }
 
     pub(super) fn has_all(&self, names: [&str; 2]) -> bool {
@@ -61,6 +62,8 @@ impl Profile {
 pub(super) struct ProfileFiles {
     credentials: Option<PathBuf>,
     config: Option<PathBuf>,
+    /// Where tokens of single sign-ons are kept.
+    pub(super) sso_cache: Option<PathBuf>,
 }
 
 impl ProfileFiles {
@@ -78,6 +81,7 @@ impl ProfileFiles {
         Self {
             credentials: place("AWS_SHARED_CREDENTIALS_FILE", "credentials"),
             config: place("AWS_CONFIG_FILE", "config"),
+            sso_cache: home.as_ref().map(|home| home.join(".aws/sso/cache")),
         }
     }
 
@@ -100,6 +104,19 @@ impl ProfileFiles {
         let mut members = in_config.unwrap_or_default();
         members.extend(in_credentials.unwrap_or_default());
         Ok(Some(Profile(members)))
+    }
+
+    /// The members of a single sign-on, which profiles share. `None` when there is none of this name.
+    ///
+    /// # Errors
+    /// As [`profile`](Self::profile).
+    pub(super) fn sso_session(&self, name: &str) -> Result<Option<Profile>, ProfileError> {
+        let config = read(self.config.as_deref())?;
+        let found = section(&config, |header| match header.strip_prefix("sso-session") {
+            Some(rest) if rest.starts_with([' ', '\t']) => rest.trim() == name,
+            Some(_) | None => false,
+        });
+        Ok(found.map(Profile))
     }
 }
 

@@ -30,7 +30,7 @@ pub(super) struct WebIdentity {
     pub(super) session: Option<String>,
 }
 
-fn unavailable(why: impl Into<String>) -> CredentialError {
+pub(super) fn unavailable(why: impl Into<String>) -> CredentialError {
     CredentialError::Unavailable { why: why.into() }
 }
 
@@ -46,7 +46,7 @@ pub(super) fn is_private(url: &Url) -> bool {
 }
 
 /// An address that a variable names, where secrets may go.
-fn address(name: &str, text: &str) -> Result<Url, CredentialError> {
+pub(super) fn address(name: &str, text: &str) -> Result<Url, CredentialError> {
     let url = http_url(text).ok_or_else(|| unavailable(format!("{name} is not an HTTP URL")))?;
     if is_private(&url) {
         return Ok(url);
@@ -58,7 +58,10 @@ fn address(name: &str, text: &str) -> Result<Url, CredentialError> {
 }
 
 /// Sends a request and reads the answer.
-async fn answer(name: &str, request: reqwest::RequestBuilder) -> Result<(u16, String), CredentialError> {
+pub(super) async fn answer(
+    name: &str,
+    request: reqwest::RequestBuilder,
+) -> Result<(u16, String), CredentialError> {
     let failed = |error: &reqwest::Error| {
         let cause = std::error::Error::source(error).map(net::describe).unwrap_or_default();
         unavailable(format!("{name} did not answer: {}", quote(&cause)))
@@ -116,7 +119,7 @@ pub(super) async fn container_keys(
 }
 
 /// A server's words without the token that it was sent.
-fn hidden(body: &str, token: Option<&str>) -> String {
+pub(super) fn hidden(body: &str, token: Option<&str>) -> String {
     match token {
         Some(token) if !token.is_empty() => quote(&body.replace(token, "[credential]")),
         Some(_) | None => quote(body),

@@ -36,6 +36,8 @@ pub struct AgentLogin {
     pub provider: Option<String>,
     /// Why it cannot be used, where no provider takes it.
     pub obstacle: Option<String>,
+    /// What a person must accept before it is used.
+    pub restriction: Option<String>,
     /// The file that holds it.
     pub path: PathBuf,
 }
@@ -60,6 +62,8 @@ struct AgentRow {
     provider: Option<String>,
     /// Why there is none.
     obstacle: Option<String>,
+    /// What a person must know before, where the login of its provider does not say it.
+    restriction: Option<String>,
     #[serde(default)]
     layout: Layout,
     /// Where the entries of hosts stand; without it, they are the file.
@@ -123,6 +127,24 @@ pub(super) enum AgentRenewal {
     Exchange,
 }
 
+/// What a call needs to know of an account beside its token. Holds no secret.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AgentAccount {
+    /// The project that requests name.
+    pub project: Option<String>,
+}
+
+/// What a person must accept before the login of a program is used.
+pub(super) fn restriction(agent: &str) -> Option<&'static str> {
+    rows().get(agent)?.restriction.as_deref()
+}
+
+/// The program whose login is the only credential of a provider: its word, and its name for people.
+pub(crate) fn owner(provider: &str) -> Option<(&'static str, &'static str)> {
+    let (agent, row) = rows().iter().find(|(_, row)| row.provider.as_deref() == Some(provider))?;
+    Some((agent, &row.name))
+}
+
 fn rows() -> &'static BTreeMap<String, AgentRow> {
     static PARSED: OnceLock<BTreeMap<String, AgentRow>> = OnceLock::new();
     PARSED.get_or_init(|| serde_json::from_str(ROWS).unwrap_or_default())
@@ -164,6 +186,7 @@ impl AgentFiles {
                 name: row.name.clone(),
                 provider,
                 obstacle: row.obstacle.clone(),
+                restriction: row.restriction.clone(),
                 path: path.clone(),
             };
             match row.layout {

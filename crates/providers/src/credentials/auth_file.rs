@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-/// Bytes of `auth.json` at most.
+/// The name of the file.
+const FILE: &str = "auth.json";
+/// Bytes of it at most.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// How often a file that is not valid is read again, and how far apart.
@@ -56,7 +58,7 @@ pub struct AuthFile {
 impl AuthFile {
     /// The file in `home`; it need not exist.
     pub fn new(home: &Path) -> Self {
-        Self { path: home.join("auth.json") }
+        Self { path: home.join(FILE) }
     }
 
     /// The path of `auth.json`.
@@ -167,15 +169,7 @@ impl AuthFile {
         // A file that was linked here from elsewhere stays where it is.
         let path = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
         let directory = path.parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf);
-        let io = |path: &Path| {
-            let path = path.to_path_buf();
-            move |source| AuthFileError::Io { path, source }
-        };
-        private_directory(&directory).map_err(io(&directory))?;
-        let lock_path = directory.join("auth.json.lock");
-        let lock = private().create(true).truncate(false).open(&lock_path).map_err(io(&lock_path))?;
-        // Released when it is dropped.
-        lock.lock().map_err(io(&lock_path))?;
+        let _lock = locked(&directory, FILE)?;
         let mut entries = match self.open()? {
             Some(file) => self.parse(file)?,
             None => Map::new(),
@@ -183,23 +177,42 @@ impl AuthFile {
         let result = change(&mut entries);
         let mut text = serde_json::to_string_pretty(&entries).map_err(|error| self.io(error.into()))?;
         text.push('\n');
-        let temporary = directory.join(format!("auth.json.{}.tmp", std::process::id()));
-        // What an earlier process of this number left behind when it died; the lock is ours.
-        drop(fs::remove_file(&temporary));
-        let write = || -> std::io::Result<()> {
-            let mut file = private().create_new(true).open(&temporary)?;
-            file.write_all(text.as_bytes())?;
-            possible(file.sync_all())?;
-            fs::rename(&temporary, &path)?;
-            // From here on it is written.
-            possible(File::open(&directory).and_then(|directory| directory.sync_all()))
-        };
-        write().map_err(|error| {
-            drop(fs::remove_file(&temporary));
-            AuthFileError::Io { path: path.clone(), source: error }
-        })?;
+        put_whole(&path, &directory.join(format!("{FILE}.{}.tmp", std::process::id())), &text)?;
         Ok(result)
     }
+}
+
+/// The lock of whoever changes the file of this name in a directory, which is made where there is none. Released when it is
+/// dropped.
+pub(super) fn locked(directory: &Path, name: &str) -> Result<File, AuthFileError> {
+    let failed = |path: &Path| {
+        let path = path.to_path_buf();
+        move |source| AuthFileError::Io { path, source }
+    };
+    private_directory(directory).map_err(failed(directory))?;
+    let path = directory.join(format!("{name}.lock"));
+    let lock = private().create(true).truncate(false).open(&path).map_err(failed(&path))?;
+    lock.lock().map_err(failed(&path))?;
+    Ok(lock)
+}
+
+/// Puts a text in the place of what a file holds, whole or not at all, through a file beside it. Whoever calls holds the lock.
+pub(super) fn put_whole(path: &Path, temporary: &Path, text: &str) -> Result<(), AuthFileError> {
+    // What an earlier process of this number left behind when it died; the lock is ours.
+    drop(fs::remove_file(temporary));
+    let write = || -> std::io::Result<()> {
+        let mut file = private().create_new(true).open(temporary)?;
+        file.write_all(text.as_bytes())?;
+        possible(file.sync_all())?;
+        fs::rename(temporary, path)?;
+        // From here on it is written.
+        let directory = path.parent().unwrap_or_else(|| Path::new("."));
+        possible(File::open(directory).and_then(|directory| directory.sync_all()))
+    };
+    write().map_err(|source| {
+        drop(fs::remove_file(temporary));
+        AuthFileError::Io { path: path.to_path_buf(), source }
+    })
 }
 
 /// What `auth.json` holds.

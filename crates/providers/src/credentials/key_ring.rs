@@ -336,7 +336,17 @@ impl KeyRing {
                 used: uses.keys.get(&profile.id),
             })
             .collect();
-        let order = in_order(&places, &self.keys.order, &self.model, at);
+        let mut order = in_order(&places, &self.keys.order, &self.model, at);
+        let is_ordered = profiles.iter().any(|profile| self.keys.order.contains(&profile.id));
+        let kept = self.keys.kept.get(&self.provider).filter(|_| !is_ordered);
+        let is_kept = |place: &KeyPlace<'_>| {
+            let rests = place.used.is_some_and(|used| used.rest(at, &self.model).is_some());
+            kept.is_some_and(|kept| kept == place.id) && !rests
+        };
+        if let Some(first) = places.iter().position(is_kept) {
+            order.retain(|at| *at != first);
+            order.insert(0, first);
+        }
         order.into_iter().filter_map(|at| profiles.get(at).cloned()).collect()
     }
 

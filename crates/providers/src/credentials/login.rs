@@ -9,13 +9,13 @@ use std::time::Duration;
 use quipu_protocol::UnixMs;
 use serde_json::{Map, Value};
 
-use super::agents::{self, AgentRenewal, AgentTokens};
+use super::agents::{self, AgentAccount, AgentRenewal, AgentTokens};
 use super::auth_file::{WRITE_INTERVAL, WRITES, private, private_directory};
 use super::owner_lock::OwnerLock;
 use super::{
     AuthEntry, AuthFile, AuthFileError, Credential, CredentialError, Expiry, HeaderText, Keys, Scheme, Secret,
 };
-use crate::logins::{self, DOMAIN, LoginError, LoginRow, LoginTokens};
+use crate::logins::{self, DOMAIN, LoginError, LoginRow, LoginTokens, Logins};
 use crate::time::now;
 
 /// How long another process may take to renew a login.
@@ -24,6 +24,8 @@ const LOCK: Duration = Duration::from_secs(45);
 const LOCK_INTERVAL: Duration = Duration::from_millis(25);
 /// The field that says when a person accepted the restriction of a login.
 const ACCEPTED: &str = "accepted";
+/// The field that names the project of the account.
+const PROJECT: &str = "project";
 
 /// What is stored of a login, for people: no token.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,7 +79,7 @@ impl AuthFile {
     }
 
     /// Has the login that another program keeps used for `provider`, in place of what was there. Nothing is taken from
-    /// that program: what is stored is its name.
+    /// that program: what is stored is its name, and what is known of the account.
     ///
     /// # Errors
     /// As [`AuthFile::set_key`].
@@ -86,10 +88,14 @@ impl AuthFile {
         provider: &str,
         agent: &str,
         accepted: Option<UnixMs>,
+        account: &AgentAccount,
     ) -> Result<(), AuthFileError> {
         let mut stored = serde_json::json!({ "type": "reference", "agent": agent });
-        if let (Some(accepted), Value::Object(stored)) = (accepted, &mut stored) {
-            stored.insert(ACCEPTED.to_owned(), accepted.into());
+        if let Some(accepted) = accepted {
+            stored[ACCEPTED] = accepted.into();
+        }
+        if let Some(project) = &account.project {
+            stored[PROJECT] = project.as_str().into();
         }
         self.change(|entries| entries.insert(provider.to_owned(), stored)).map(drop)
     }
@@ -127,7 +133,32 @@ fn is_usable(access: &str, expires: Option<UnixMs>, refused: Option<&str>) -> bo
     expires.is_none_or(|at| Expiry::At(at).allows(now())) && refused != Some(access)
 }
 
+impl AuthEntry {
+    /// The project of the account, where a login has one.
+    pub(crate) fn project(&self) -> Option<&str> {
+        match self {
+            Self::Oauth { fields, .. } | Self::Reference { fields, .. } => fields.get(PROJECT)?.as_str(),
+            Self::ApiKey { .. } => None,
+        }
+    }
+}
+
 impl Keys {
+    /// The token that another program keeps for a provider, as it is now.
+    ///
+    /// # Errors
+    /// When there is none that can be used without its owner.
+    pub(crate) async fn agent_token(&self, agent: &str, provider: &str) -> Result<Secret, CredentialError> {
+        let tokens = self.agent_tokens(agent, provider).await?;
+        if !is_usable(&tokens.access, tokens.expires, None) {
+            let what = tokens.expired(provider, &self.logins);
+            let what = format!("The {}.", what.trim_start_matches("the "));
+            return Err(CredentialError::NeedsLogin { what });
+        }
+        self.learn(provider, &tokens.access);
+        Ok(Secret::new(tokens.access))
+    }
+
     /// The credential of a login that is stored in `auth.json`. One that has expired is given where it can be renewed:
     /// whoever uses it asks again first.
     pub(super) fn login_credential(
@@ -139,7 +170,11 @@ impl Keys {
         let (AuthEntry::Oauth { fields, .. } | AuthEntry::Reference { fields, .. }) = entry else {
             return Ok(None);
         };
-        if let Some(restriction) = row.and_then(|row| row.restriction.as_deref())
+        let owned = match entry {
+            AuthEntry::Reference { agent, .. } => agents::restriction(agent),
+            AuthEntry::Oauth { .. } | AuthEntry::ApiKey { .. } => None,
+        };
+        if let Some(restriction) = row.and_then(|row| row.restriction.as_deref()).or(owned)
             && !fields.contains_key(ACCEPTED)
         {
             return Err(format!(
@@ -167,7 +202,7 @@ impl Keys {
                 }
                 let can_renew = tokens.refresh.is_some() && row.is_some();
                 if tokens.expires.is_some_and(|at| at <= now()) && !can_renew {
-                    return Err(tokens.expired(provider));
+                    return Err(tokens.expired(provider, &self.logins));
                 }
                 let AgentTokens { access, expires, refresh, fields, name, .. } = &tokens;
                 let source = format!("the login of {name}");
@@ -305,11 +340,13 @@ impl Keys {
 
 impl AgentTokens {
     /// What a person has to do about a login that has expired.
-    fn expired(&self, provider: &str) -> String {
+    fn expired(&self, provider: &str, logins: &Logins) -> String {
         let (name, path) = (&self.name, self.path.display());
-        format!(
-            "the login that {name} keeps in {path} has expired; use {name} once, or log in to {provider} here"
-        )
+        let other = match logins.account(provider) {
+            Some(_) => format!(", or log in to {provider} here"),
+            None => String::new(),
+        };
+        format!("the login that {name} keeps in {path} has expired; use {name} once{other}")
     }
 
     fn failed(&self, provider: &str, error: &LoginError) -> CredentialError {

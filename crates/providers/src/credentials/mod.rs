@@ -24,7 +24,8 @@ use futures_util::future::BoxFuture;
 use quipu_protocol::ModelErrorKind;
 
 pub(crate) use agents::AgentFiles;
-pub use agents::AgentLogin;
+pub(crate) use agents::owner as agent_owner;
+pub use agents::{AgentAccount, AgentLogin};
 pub(crate) use auth_file::{AuthEntries, AuthEntry};
 pub use auth_file::{AuthFile, AuthFileError};
 pub use credential::{Credential, Expiry, HeaderText, Scheme};
@@ -103,8 +104,11 @@ pub trait CredentialSource: Send + Sync + 'static {
         request: &'a CredentialRequest<'a>,
     ) -> BoxFuture<'a, Result<Credential, CredentialError>>;
 
-    /// What became of an attempt with the credential of this identity. Awaited for five seconds at most.
-    fn report<'a>(&'a self, identity: &'a str, outcome: &'a CallOutcome) -> BoxFuture<'a, ()>;
+    /// What became of an attempt with the credential of this identity. Awaited for five seconds at most. By default nothing
+    /// is done.
+    fn report<'a>(&'a self, _identity: &'a str, _outcome: &'a CallOutcome) -> BoxFuture<'a, ()> {
+        Box::pin(std::future::ready(()))
+    }
 }
 
 /// What a credential is needed for.
@@ -118,6 +122,14 @@ pub struct CredentialRequest<'a> {
 }
 
 impl<'a> CredentialRequest<'a> {
+    /// Whether the credential is good and its account can do no more for now: to fetch the same again helps nobody.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        let is_refused = |it: &RefusedCredential<'_>| {
+            matches!(it.outcome, CallOutcome::Unauthorised | CallOutcome::Revoked)
+        };
+        self.refused.as_ref().is_some_and(|it| !is_refused(it))
+    }
+
     /// The request of a call that has sent nothing.
     #[must_use]
     pub const fn first(provider: &'a str) -> Self {

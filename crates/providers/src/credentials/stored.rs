@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 
 use super::{
     AgentFiles, AuthEntry, AuthFile, CallOutcome, Credential, CredentialError, CredentialRequest,
-    CredentialSource, Scheme, Secret,
+    CredentialSource, Scheme, Secret, agent_owner,
 };
 use crate::catalogue;
 use crate::logins::{LoginTokens, Logins};
@@ -29,6 +29,8 @@ pub(crate) struct Keys {
     pub(crate) logins: Logins,
     /// The ids of keys in the order in which those of one provider are tried.
     pub(crate) order: Arc<Vec<String>>,
+    /// The keys that sessions keep to, by provider.
+    pub(crate) kept: Arc<BTreeMap<String, String>>,
     /// Where other programs keep logins.
     pub(crate) agents: AgentFiles,
     /// Tokens that were had for those, and are stored nowhere.
@@ -150,6 +152,14 @@ impl Keys {
         let names: Vec<_> = catalogue::provider(provider)
             .map(|row| row.env.iter().rev().map(|env| env.name.as_str()).collect())
             .unwrap_or_default();
+        if let (Some((_, owner)), None, []) =
+            (agent_owner(provider), self.logins.account(provider), names.as_slice())
+        {
+            let why = if why.is_empty() { String::new() } else { format!(" ({why})") };
+            return format!(
+                "There is no credential for {provider}{why}. It is called with the login that {owner} keeps."
+            );
+        }
         let set = match names.first() {
             Some(name) => format!("Set {name}, or put"),
             None => "Put".into(),
@@ -227,12 +237,10 @@ impl CredentialSource for StoredKeys {
         request: &'a CredentialRequest<'a>,
     ) -> BoxFuture<'a, Result<Credential, CredentialError>> {
         Box::pin(async move {
-            let is_exhausted = request
-                .refused
-                .as_ref()
-                .is_some_and(|it| !matches!(it.outcome, CallOutcome::Unauthorised | CallOutcome::Revoked));
             let last = self.last().clone();
-            if let Some(same) = last.clone().filter(|_| is_exhausted || self.origin == Origin::Given) {
+            if let Some(same) =
+                last.clone().filter(|_| request.is_exhausted() || self.origin == Origin::Given)
+            {
                 return Ok(same);
             }
             let (keys, provider) = (self.keys.clone(), request.provider.to_owned());
@@ -250,9 +258,5 @@ impl CredentialSource for StoredKeys {
             *self.last() = Some(credential.clone());
             Ok(credential)
         })
-    }
-
-    fn report<'a>(&'a self, _identity: &'a str, _outcome: &'a CallOutcome) -> BoxFuture<'a, ()> {
-        Box::pin(std::future::ready(()))
     }
 }

@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::AuthFileError;
-use super::auth_file::{possible, private, private_directory};
+use super::auth_file::{locked, put_whole};
 use super::key_use::KeyUse;
 
+/// Its name.
+const FILE: &str = "auth-state.json";
 /// Bytes of the file at most.
 const MAX_BYTES: u64 = 1 << 20;
 /// The version of its form.
@@ -40,7 +42,7 @@ pub(crate) struct KeyUseFile {
 impl KeyUseFile {
     /// The file in `home`; it need not exist.
     pub(crate) fn new(home: &Path) -> Self {
-        Self { path: home.join("auth-state.json") }
+        Self { path: home.join(FILE) }
     }
 
     /// What it holds now.
@@ -80,34 +82,14 @@ impl KeyUseFile {
     /// As [`read`](Self::read), and when it cannot be written.
     pub(crate) fn change(&self, change: impl FnOnce(&mut KeyUses) -> bool) -> Result<(), AuthFileError> {
         let directory = self.path.parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf);
-        let io = |path: &Path| {
-            let path = path.to_path_buf();
-            move |source| AuthFileError::Io { path, source }
-        };
-        private_directory(&directory).map_err(io(&directory))?;
-        let lock_path = directory.join("auth-state.json.lock");
-        let lock = private().create(true).truncate(false).open(&lock_path).map_err(io(&lock_path))?;
-        // Released when it is dropped.
-        lock.lock().map_err(io(&lock_path))?;
+        let _lock = locked(&directory, FILE)?;
         let mut uses = self.read()?;
         if !change(&mut uses) {
             return Ok(());
         }
         let mut text = serde_json::to_string_pretty(&uses).map_err(|error| self.io(error.into()))?;
         text.push('\n');
-        let temporary = directory.join(format!("auth-state.json.{}.tmp", std::process::id()));
-        // What an earlier process of this number left behind when it died; the lock is ours.
-        drop(fs::remove_file(&temporary));
-        let write = || -> std::io::Result<()> {
-            let mut file = private().create_new(true).open(&temporary)?;
-            file.write_all(text.as_bytes())?;
-            possible(file.sync_all())?;
-            fs::rename(&temporary, &self.path)
-        };
-        write().map_err(|error| {
-            drop(fs::remove_file(&temporary));
-            self.io(error)
-        })
+        put_whole(&self.path, &directory.join(format!("{FILE}.{}.tmp", std::process::id())), &text)
     }
 
     /// Forgets how a key was used: another one is kept under its name, or none.

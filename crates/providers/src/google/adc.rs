@@ -15,11 +15,10 @@ use serde_json::{Map, Value, json};
 
 use super::vertex::VertexPlace;
 use crate::credentials::{
-    CallOutcome, Credential, CredentialError, CredentialRequest, CredentialSource, Expiry, HeaderText,
-    Scheme, Secret,
+    Credential, CredentialError, CredentialRequest, CredentialSource, Expiry, HeaderText, Scheme, Secret,
 };
 use crate::failure::quote;
-use crate::logins::{BodyForm, LoginError, LoginRequest, checked, header_token};
+use crate::logins::{BodyForm, LoginBody, LoginError, LoginRequest, checked, header_token};
 use crate::net;
 use crate::time::now;
 
@@ -179,7 +178,7 @@ impl AdcAccount {
             }
         };
         let headers = std::collections::BTreeMap::new();
-        let body = Some((BodyForm::Form, params));
+        let body = LoginBody::Params(BodyForm::Form, params);
         let request = LoginRequest { what: "an access token", url, headers: &headers, body, bearer: None };
         let answered = async {
             let answer = request.send().await?;
@@ -272,10 +271,9 @@ impl CredentialSource for AdcSource {
         request: &'a CredentialRequest<'a>,
     ) -> BoxFuture<'a, Result<Credential, CredentialError>> {
         Box::pin(async move {
-            let is_refused = request.refused.as_ref().map(|it| it.outcome);
-            let is_exhausted =
-                is_refused.is_some_and(|it| !matches!(it, CallOutcome::Unauthorised | CallOutcome::Revoked));
-            if is_exhausted && let Some(last) = &*self.last() {
+            if request.is_exhausted()
+                && let Some(last) = &*self.last()
+            {
                 return Ok(last.clone());
             }
             let file = self.file.clone();
@@ -291,10 +289,6 @@ impl CredentialSource for AdcSource {
             *self.last() = Some(credential.clone());
             Ok(credential)
         })
-    }
-
-    fn report<'a>(&'a self, _identity: &'a str, _outcome: &'a CallOutcome) -> BoxFuture<'a, ()> {
-        Box::pin(std::future::ready(()))
     }
 }
 

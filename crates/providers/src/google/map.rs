@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 use super::traits::{self, Traits};
 use super::wire::{
     BodyTail, Content, Data, Declaration, EmptyObject, FunctionCall, FunctionResponse, GenerationConfig,
-    Head, InlineData, Instruction, Part, PartDelta, PlainText, Response, ResponsePart, Role, ServerTool,
-    ToolConfig, Tools,
+    Head, InlineData, InnerBody, Instruction, OuterBody, Part, PartDelta, PlainText, Response, ResponsePart,
+    Role, ServerTool, ToolConfig, Tools,
 };
 use crate::body::{Body, BodyBuilder, Memory};
 use crate::decode::{read, string};
@@ -21,7 +21,7 @@ use crate::prepare::{
     arguments, output_tokens, sendable, wire_name,
 };
 use crate::search;
-use crate::{CallOptions, clamp_level};
+use crate::{CacheRetention, CallOptions, clamp_level};
 
 /// Length of a tool call's id at most.
 const MAX_ID: usize = 64;
@@ -46,15 +46,21 @@ struct OpenCall {
     name: String,
 }
 
-/// The body of `request`.
+/// The body of `request`; with a `project`, within a body that names it.
 pub(super) fn encode(
     request: &ModelRequest,
     options: &CallOptions,
+    project: Option<&str>,
     memory: &mut Memory,
 ) -> Result<Body, ModelError> {
     let model = &*request.model;
     let searches = search::is_offered(request, options.web_search);
-    let mut growing: BodyBuilder<State> = memory.go_on(request, searches.to_string(), "contents", |out| {
+    let session = request.session.as_deref().filter(|_| options.cache != CacheRetention::Off);
+    let rest = match project {
+        None => searches.to_string(),
+        Some(project) => format!("{searches} {project} {}", session.unwrap_or_default()),
+    };
+    let mut growing: BodyBuilder<State> = memory.go_on(request, rest, "contents", |out| {
         let declarations: Vec<_> = request
             .tools
             .iter()
@@ -74,8 +80,16 @@ pub(super) fn encode(
             tool_config: searches.then_some(ToolConfig { include_server_side_tool_invocations: true }),
             system_instruction: (!request.system.trim().is_empty()).then_some(instruction),
         };
-        serde_json::to_writer(out, &head)
+        let Some(project) = project else { return serde_json::to_writer(out, &head) };
+        let within = InnerBody { session_id: session, head };
+        serde_json::to_writer(&mut *out, &OuterBody { model: &model.id, project, request: within })?;
+        // The contents are part of the request within.
+        out.pop();
+        Ok(())
     })?;
+    if project.is_some() {
+        growing.close_with(closing(request, session));
+    }
     let State { calls, open } = growing.take_state();
     let mut settled =
         SettledPrefix { open_calls: calls.open.clone(), open: open.clone(), ..SettledPrefix::default() };
@@ -112,7 +126,7 @@ pub(super) fn encode(
     }
     if !begins && contents.first().is_some_and(|content| content.role == Role::Model) {
         // It belongs to the turn that was written already.
-        return encode(request, options, &mut Memory::default());
+        return encode(request, options, project, &mut Memory::default());
     }
     contents[..settled.contents].iter().try_for_each(|content| growing.write(content))?;
     if settled.contents > 0 {
@@ -122,6 +136,13 @@ pub(super) fn encode(
     calls.open = settled.open_calls;
     let tail = BodyTail { generation_config: generation_config(request, options) };
     growing.finish(memory, Some(State { calls, open: settled.open }), &tail)
+}
+
+/// What follows the request within: the prompt that it belongs to, where the session is named.
+fn closing(request: &ModelRequest, session: Option<&str>) -> Cow<'static, str> {
+    let Some(session) = session else { return "}".into() };
+    let prompts = request.messages.iter().filter(|message| matches!(***message, Message::User(_))).count();
+    format!(r#","user_prompt_id":{}}}"#, Value::from(format!("{session}-{prompts}"))).into()
 }
 
 /// What of the conversation every longer one also begins with.

@@ -1,7 +1,8 @@
 //! The `google-generative-ai` wire: contents of parts, and a stream of such; and `google-vertex`, which is the same at
-//! other addresses.
+//! other addresses, and `google-gemini-cli`, which is the same within another body.
 
 pub(crate) mod adc;
+pub mod code_assist;
 mod map;
 mod stream;
 mod traits;
@@ -76,6 +77,8 @@ fn path_segment(id: &str) -> String {
 pub struct GoogleGenerativeAi {
     access: Access,
     options: CallOptions,
+    /// The project that requests name, where the body stands within another.
+    project: Option<String>,
 }
 
 impl GoogleGenerativeAi {
@@ -93,7 +96,7 @@ impl GoogleGenerativeAi {
     ) -> Result<Self, ModelError> {
         let form = Form { model: model.id.clone() };
         let access = Access::new(model, credentials, headers, form)?;
-        Ok(Self { access, options })
+        Ok(Self { access, options, project: None })
     }
 
     /// The same for a model with [`vertex::API`]. With the base URL of the catalogue, calls with an API key go to an
@@ -112,17 +115,33 @@ impl GoogleGenerativeAi {
         let known = credentials.known();
         let form = vertex::Form::new(model, place, known.as_ref().map(|known| &known.scheme))?;
         let access = Access::new(model, credentials, headers, form)?;
-        Ok(Self { access, options })
+        Ok(Self { access, options, project: None })
+    }
+
+    /// The same for a model with [`code_assist::API`], whose requests name `project`.
+    ///
+    /// # Errors
+    /// As [`GoogleGenerativeAi::new`].
+    pub fn code_assist(
+        model: &Model,
+        credentials: Credentials,
+        headers: &[(String, String)],
+        options: CallOptions,
+        project: String,
+    ) -> Result<Self, ModelError> {
+        let access = Access::new(model, credentials, headers, code_assist::Form)?;
+        Ok(Self { access, options, project: Some(project) })
     }
 }
 
 impl Provider for GoogleGenerativeAi {
     fn encode(&self, request: &ModelRequest) -> Result<Bytes, ModelError> {
-        Ok(map::encode(request, &self.options, &mut Memory::default())?.bytes)
+        Ok(map::encode(request, &self.options, self.project.as_deref(), &mut Memory::default())?.bytes)
     }
 
     fn encode_next(&self, request: &ModelRequest, memory: &mut Memory) -> Result<Body, ModelError> {
-        body::make_next(memory, |memory| map::encode(request, &self.options, memory))
+        let project = self.project.as_deref();
+        body::make_next(memory, |memory| map::encode(request, &self.options, project, memory))
     }
 
     fn is_local(&self) -> bool {

@@ -11,8 +11,9 @@ use quipu_protocol::{
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::code_assist;
 use super::wire::{
-    CallDelta, Candidate, CandidateContent, Chunk, GroundingChunk, GroundingMetadata, PartDelta,
+    CallDelta, Candidate, CandidateContent, Chunk, GroundingChunk, GroundingMetadata, OuterEvent, PartDelta,
     PromptFeedback, SearchArguments, ServerTool, WebPage, WireUsage,
 };
 use crate::CallEvent;
@@ -27,6 +28,7 @@ use crate::sse::SseEvent;
 pub fn decoder(model: Arc<Model>, timestamp: UnixMs) -> Box<dyn AnswerDecoder> {
     Box::new(SseAnswer::new(Stream {
         answer: Assembler::new(&model, timestamp),
+        is_within: model.api == code_assist::API,
         model,
         blocks: 0,
         open: None,
@@ -40,6 +42,8 @@ pub fn decoder(model: Arc<Model>, timestamp: UnixMs) -> Box<dyn AnswerDecoder> {
 
 struct Stream {
     model: Arc<Model>,
+    /// Each event stands within another.
+    is_within: bool,
     answer: Assembler,
     /// Blocks so far: their numbers are ours.
     blocks: u64,
@@ -135,6 +139,11 @@ impl Stream {
             return self.body_ended(out);
         }
         let raw = json_of(sse)?;
+        let (raw, trace) = match read::<OuterEvent<'_>>(Some(raw).filter(|_| self.is_within)) {
+            Some(around) if around.error.is_some() => return Err(reported(&sse.data)),
+            Some(OuterEvent { response: Some(within), trace_id, .. }) => (within, trace_id),
+            Some(_) | None => (raw, None),
+        };
         let Ok(chunk) = serde_json::from_str::<Chunk<'_>>(raw.get()) else {
             return self.unknown(raw);
         };
@@ -153,7 +162,8 @@ impl Stream {
         });
         let message = self.answer.message_mut();
         if message.response_id.is_none() {
-            message.response_id = string(chunk.response_id).filter(|id| !id.is_empty());
+            let id = string(chunk.response_id).or_else(|| string(trace));
+            message.response_id = id.filter(|id| !id.is_empty());
         }
         if message.response_model.is_none() {
             message.response_model = version;

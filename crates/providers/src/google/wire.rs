@@ -20,6 +20,23 @@ pub(super) struct Head<'a> {
     pub(super) system_instruction: Option<Instruction<'a>>,
 }
 
+/// A body that holds another, without its end.
+#[derive(Serialize)]
+pub(super) struct OuterBody<'a> {
+    pub(super) model: &'a str,
+    pub(super) project: &'a str,
+    pub(super) request: InnerBody<'a>,
+}
+
+/// The beginning of the body within.
+#[derive(Serialize)]
+pub(super) struct InnerBody<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) session_id: Option<&'a str>,
+    #[serde(flatten)]
+    pub(super) head: Head<'a>,
+}
+
 /// The members of a body that follow the contents.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -167,6 +184,18 @@ pub(super) enum Response {
 #[serde(rename_all = "camelCase")]
 pub(super) struct ResponsePart<'a> {
     pub(super) inline_data: InlineData<'a>,
+}
+
+/// An event that holds another.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct OuterEvent<'a> {
+    #[serde(borrow)]
+    pub(super) response: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) trace_id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) error: Option<&'a RawValue>,
 }
 
 /// One event of the answer. Members stay raw: servers in between leave out and mix up any.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::LoginError;
 use super::callback::Callback;
 use super::code::{challenge, pasted, random};
-use super::request::{LoginRequest, checked, encoded};
+use super::request::{LoginBody, LoginRequest, checked, encoded};
 use super::rows::{BodyForm, BrowserDialect, BrowserRow, LoginRow};
 use super::tokens::LoginTokens;
 
@@ -41,7 +41,7 @@ impl BrowserFlow {
                     what: "the address of the login",
                     url: &discovery.url,
                     headers: &BTreeMap::new(),
-                    body: None,
+                    body: LoginBody::Nothing,
                     bearer: None,
                 };
                 let answer = request.send().await?;
@@ -157,5 +157,5 @@ pub(super) fn token_request<'a>(
 ) -> LoginRequest<'a> {
     let form: BodyForm = row.body;
     let (url, headers) = (row.token_url.as_str(), &row.headers);
-    LoginRequest { what, url, headers, body: Some((form, params)), bearer: None }
+    LoginRequest { what, url, headers, body: LoginBody::Params(form, params), bearer: None }
 }

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::LoginError;
 use super::browser::{redeem, token_request};
-use super::request::{Answer, LoginRequest, checked};
+use super::request::{Answer, LoginBody, LoginRequest, checked};
 use super::rows::{BodyForm, DeviceDialect, DeviceRow, LoginRow};
 use super::tokens::{LoginTokens, token};
 
@@ -57,7 +57,7 @@ impl DeviceFlow {
             what: "a code for this device",
             url: &device.code_url,
             headers: &row.headers,
-            body: Some((form, params)),
+            body: LoginBody::Params(form, params),
             bearer: None,
         };
         let answer = answer.send().await?;
@@ -136,12 +136,18 @@ impl DeviceFlow {
                     ("client_id", &row.client_id),
                     ("device_code", &self.device_code),
                 ];
-                LoginRequest { body: Some((BodyForm::Form, params)), ..token_request(row, what, Vec::new()) }
+                LoginRequest {
+                    body: LoginBody::Params(BodyForm::Form, params),
+                    ..token_request(row, what, Vec::new())
+                }
             }
             DeviceDialect::CodePair => {
                 let params =
                     vec![("device_auth_id", self.device_code.as_str()), ("user_code", &self.user_code)];
-                LoginRequest { body: Some((BodyForm::Json, params)), ..token_request(row, what, Vec::new()) }
+                LoginRequest {
+                    body: LoginBody::Params(BodyForm::Json, params),
+                    ..token_request(row, what, Vec::new())
+                }
             }
         };
         if let Some(url) = &device.poll_url {

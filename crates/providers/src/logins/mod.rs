@@ -21,7 +21,7 @@ pub use error::LoginError;
 pub(crate) use pending::DOMAIN;
 pub use pending::{LoginOptions, LoginPrompt, PendingLogin};
 pub(crate) use renewal::renewed;
-pub(crate) use request::{LoginRequest, checked};
+pub(crate) use request::{LoginBody, LoginRequest, checked};
 pub(crate) use rows::{BodyForm, LoginRow};
 pub use rows::{LoginMethod, Logins};
 pub(crate) use sent::{base_url, sent_headers};

@@ -2,7 +2,7 @@
 
 use super::LoginError;
 use super::browser::token_request;
-use super::request::LoginRequest;
+use super::request::{LoginBody, LoginRequest};
 use super::rows::{ExchangeRow, LoginRow};
 use super::tokens::LoginTokens;
 
@@ -30,7 +30,7 @@ pub(super) async fn exchanged(
         what: "a token for calls",
         url: &exchange.url,
         headers: &exchange.headers,
-        body: None,
+        body: LoginBody::Nothing,
         bearer: Some(login),
     };
     let answer = request.send().await?;

@@ -19,14 +19,23 @@ const MAX_BYTES: usize = 64 << 10;
 /// Secrets shorter than this may occur by chance.
 const MIN_SECRET: usize = 8;
 
+/// What is sent to such a server.
+pub(crate) enum LoginBody<'a> {
+    /// Nothing: something is read.
+    Nothing,
+    /// Parameters in this form. Their values are secrets.
+    Params(BodyForm, Vec<(&'a str, &'a str)>),
+    /// A value without secrets.
+    Json(&'a Value),
+}
+
 /// A request to the server of a login.
 pub(crate) struct LoginRequest<'a> {
     /// What is asked, for people.
     pub(crate) what: &'static str,
     pub(crate) url: &'a str,
     pub(crate) headers: &'a BTreeMap<String, String>,
-    /// Parameters, with the form in which they are sent; `None` to read something.
-    pub(crate) body: Option<(BodyForm, Vec<(&'a str, &'a str)>)>,
+    pub(crate) body: LoginBody<'a>,
     /// A token that the server knows the account by.
     pub(crate) bearer: Option<&'a str>,
 }
@@ -68,8 +77,11 @@ impl LoginRequest<'_> {
         let client = net::client(&url, LocalRoute::Direct).map_err(|error| unreachable(error.message))?;
         let mut secrets: Vec<String> = self.bearer.into_iter().map(str::to_owned).collect();
         let mut request = match &self.body {
-            None => client.get(url.clone()),
-            Some((form, params)) => {
+            LoginBody::Nothing => client.get(url.clone()),
+            LoginBody::Json(value) => {
+                client.post(url.clone()).header("content-type", "application/json").body(value.to_string())
+            }
+            LoginBody::Params(form, params) => {
                 // All but what stands in the data are codes and tokens; what is hidden in vain does no harm.
                 let hidden =
                     params.iter().filter(|(name, _)| !["client_id", "scope", "grant_type"].contains(name));
@@ -169,7 +181,7 @@ impl Answer {
     }
 
     /// That it cannot be used, and why.
-    pub(super) fn nonsense(&self, problem: impl Into<String>) -> LoginError {
+    pub(crate) fn nonsense(&self, problem: impl Into<String>) -> LoginError {
         LoginError::Nonsense { host: self.host.clone(), what: self.what, problem: problem.into() }
     }
 

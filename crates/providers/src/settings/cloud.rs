@@ -9,8 +9,9 @@ use crate::Provider;
 use crate::bedrock;
 use crate::bedrock::chain::{AwsCredentials, Environment, HINT, Origin, SKIP_AUTH};
 use crate::catalogue;
-use crate::credentials::{AuthEntry, Credentials};
+use crate::credentials::{AgentAccount, AgentLogin, AuthEntry, CredentialError, Credentials, agent_owner};
 use crate::google::adc::{self, AdcFile};
+use crate::google::code_assist;
 use crate::google::vertex::VertexPlace;
 
 impl Settings {
@@ -56,6 +57,42 @@ impl Settings {
         let set = |name: &str| self.variable(provider, name);
         let project = set("GOOGLE_CLOUD_PROJECT").or_else(|| set("GCLOUD_PROJECT"));
         VertexPlace { project, location: set("GOOGLE_CLOUD_LOCATION") }
+    }
+
+    /// The project of the account that calls to a provider are made with.
+    pub(super) fn account_project(&self, provider: &str) -> Option<String> {
+        let stored = self.keys.auth.get(provider).and_then(AuthEntry::project).map(str::to_owned);
+        stored.or_else(|| self.wanted_project(provider))
+    }
+
+    fn wanted_project(&self, provider: &str) -> Option<String> {
+        let set = |name: &str| self.variable(provider, name);
+        set("GOOGLE_CLOUD_PROJECT").or_else(|| set("GOOGLE_CLOUD_PROJECT_ID"))
+    }
+
+    /// What calls with the login of another program need to know of its account. Where that is something, the token of
+    /// the login goes to the server of its provider, so that a person must have agreed to its use.
+    ///
+    /// # Errors
+    /// When the token cannot be used, and what the server says.
+    pub async fn agent_account(&self, login: &AgentLogin) -> Result<AgentAccount, CredentialError> {
+        let provider = login.provider.as_deref().unwrap_or_default();
+        let models = self.models_of(provider);
+        let Some(model) = models.iter().find(|model| model.api == code_assist::API) else {
+            return Ok(AgentAccount::default());
+        };
+        let token = self.keys.agent_token(&login.agent, provider).await?;
+        let named = self.wanted_project(provider);
+        let project =
+            code_assist::project(&model.base_url, token.expose(), named.as_deref(), &login.name).await?;
+        Ok(AgentAccount { project: Some(project) })
+    }
+
+    /// The program whose login is the only credential that a provider takes, in one word.
+    pub fn login_owner(&self, provider: &str) -> Option<&'static str> {
+        let has_other =
+            self.logins().account(provider).is_some() || !self.credential_variables(provider).is_empty();
+        agent_owner(provider).filter(|_| !has_other).map(|(agent, _)| agent)
     }
 
     /// Where the keys of a cloud would come from.

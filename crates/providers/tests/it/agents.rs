@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use quipu_protocol::{Model, ModelErrorKind};
-use quipu_providers::{AuthFile, Settings};
+use quipu_providers::{AgentAccount, AuthFile, Settings};
 use quipu_testkit::{Answer, FakeServer, Reply, Wire};
 use serde_json::{Value, json};
 
@@ -19,9 +19,9 @@ use crate::wires;
 const FUTURE: i64 = 4_102_444_800_000;
 
 /// A home directory in which other programs keep their files, and a server for tokens and models.
-struct Machine {
-    home: tempfile::TempDir,
-    server: FakeServer,
+pub(crate) struct Machine {
+    pub(crate) home: tempfile::TempDir,
+    pub(crate) server: FakeServer,
 }
 
 fn answer() -> Reply {
@@ -35,7 +35,7 @@ fn tokens(number: u32) -> Reply {
 }
 
 impl Machine {
-    fn new(replies: impl IntoIterator<Item = Reply>) -> Self {
+    pub(crate) fn new(replies: impl IntoIterator<Item = Reply>) -> Self {
         let machine = Self { home: tempfile::tempdir().unwrap(), server: FakeServer::start(replies) };
         let url = machine.server.url();
         machine.file(".quipu/logins.json", &serde_json::from_str(&rows(&url)).unwrap());
@@ -48,27 +48,29 @@ impl Machine {
         machine
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.home.path().join(name)
     }
 
-    fn file(&self, name: &str, content: &Value) {
+    pub(crate) fn file(&self, name: &str, content: &Value) {
         let path = self.path(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, content.to_string()).unwrap();
     }
 
-    fn text(&self, name: &str) -> String {
+    pub(crate) fn text(&self, name: &str) -> String {
         std::fs::read_to_string(self.path(name)).unwrap()
     }
 
-    fn settings(&self) -> Settings {
+    pub(crate) fn settings(&self) -> Settings {
         let home = self.home.path().to_str().unwrap().to_owned();
         Settings::load(&self.path(".quipu"), &move |name| (name == "HOME").then(|| home.clone())).0
     }
 
     fn uses(&self, provider: &str, agent: &str, accepted: Option<i64>) {
-        AuthFile::new(&self.path(".quipu")).set_reference(provider, agent, accepted).unwrap();
+        AuthFile::new(&self.path(".quipu"))
+            .set_reference(provider, agent, accepted, &AgentAccount::default())
+            .unwrap();
     }
 
     fn world(&self, provider: &str) -> World {
@@ -125,7 +127,7 @@ fn logins_of_other_programs_are_found_and_left_alone() {
         ("claude-code", Some("anthropic")),
         ("codex", Some("openai-codex")),
         ("copilot", Some("github-copilot")),
-        ("gemini-cli", None),
+        ("gemini-cli", Some("google-gemini-cli")),
         ("pi", Some("xai")),
     ];
     assert_eq!(found, expect);

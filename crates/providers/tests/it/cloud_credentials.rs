@@ -279,6 +279,69 @@ async fn profile_without_keys_says_what_to_do() {
     assert!(!command.exists() && server.requests().is_empty());
 }
 
+/// Writes the token of a single sign-on as `aws sso login` keeps it.
+fn sign_on(world: &World, file: &str, start_url: &str, token: &str, expires_at: &str) {
+    let cached = serde_json::json!({ "startUrl": start_url, "region": "eu-west-1", "accessToken": token,
+        "expiresAt": expires_at, "clientId": "c", "clientSecret": "s" });
+    world.write(&format!(".aws/sso/cache/{file}.json"), &cached.to_string());
+}
+
+const SSO: &str = "[profile work]\nsso_session = corp\nsso_account_id = 123456789012\nsso_role_name = Dev ops\nregion = eu-west-1\n\
+    [sso-session corp]\nsso_start_url = https://corp.example/start\nsso_region = eu-west-1\n";
+
+#[tokio::test]
+async fn token_of_a_single_sign_on_becomes_keys_of_its_role() {
+    let keys = serde_json::json!({ "roleCredentials": { "accessKeyId": "AKID", "secretAccessKey": SECRET,
+        "sessionToken": TOKEN, "expiration": 4_102_444_800_000_i64 } });
+    let portal = FakeServer::start([Reply::new(200, "application/json", keys.to_string())]);
+    let (server, mut world) = served([answer(), answer()], &[("AWS_PROFILE", "work")]);
+    world.set("AWS_ENDPOINT_URL_SSO", &portal.url());
+    world.write(".aws/config", SSO);
+    let start = "https://corp.example/start";
+    sign_on(&world, "old", start, "token-old", "2020-01-01T00:00:00Z");
+    sign_on(&world, "other", "https://other.example/start", "token-other", "2099-01-01T00:00:00Z");
+    sign_on(&world, "new", start, "token-new", "2098-01-01T00:00:00UTC");
+    world.write(".aws/sso/cache/client.json", "{\"clientId\": 7");
+    let source = world.settings().credential_source("amazon-bedrock");
+    assert_eq!((source.as_deref(), portal.requests().len()), (Some("AWS profile work"), 0));
+    let (end, learned) = world.call().await.unwrap();
+    assert_eq!(end.error, None);
+    let asked = &portal.requests()[0];
+    assert_eq!(
+        (asked.method.as_str(), asked.path.as_str()),
+        ("GET", "/federation/credentials?role_name=Dev+ops&account_id=123456789012")
+    );
+    assert_eq!(asked.header("x-amz-sso_bearer_token"), Some("token-new"));
+    assert!(is_signed(&server.requests()[0], SECRET, "eu-west-1"));
+    assert!(learned.contains(&TOKEN.to_owned()));
+}
+
+#[tokio::test]
+async fn single_sign_on_that_is_over_says_what_to_run() {
+    let portal = FakeServer::start([
+        Reply::new(401, "application/json", r#"{"message":"Session token not found: token-new"}"#),
+        Reply::new(403, "application/json", r#"{"message":"No access with token-new"}"#),
+        Reply::new(200, "application/json", r#"{"roleCredentials":{"accessKeyId":"AKID"}}"#),
+    ]);
+    let (server, mut world) = served([], &[("AWS_PROFILE", "work")]);
+    world.set("AWS_ENDPOINT_URL_SSO", &portal.url());
+    world.write(".aws/config", SSO);
+    let run = "Run `aws sso login --profile work`";
+    world.fails(&["SSO login of the AWS profile \"work\" is missing", run]).await;
+    sign_on(&world, "a", "https://corp.example/start", "token-new", "2020-01-01T00:00:00Z");
+    let error = world.fails(&["has expired", run]).await;
+    assert_eq!((error.kind, portal.requests().len()), (ModelErrorKind::NoCredential, 0));
+    sign_on(&world, "a", "https://corp.example/start", "token-new", "2099-01-01T00:00:00Z");
+    world.fails(&["was refused", run]).await;
+    let error = world.fails(&["answered 403", "No access with [credential]"]).await;
+    assert!(!error.message.contains("token-new"), "{error}");
+    world.fails(&["sent no access key"]).await;
+    // The token does not leave the machine in the open.
+    world.set("AWS_ENDPOINT_URL_SSO", "http://portal.example");
+    world.fails(&["leads to portal.example over plain HTTP"]).await;
+    assert!(server.requests().is_empty());
+}
+
 fn container_keys(expires_in: i64) -> String {
     let at = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let at = jiff::Timestamp::from_second(i64::try_from(at.as_secs()).unwrap() + expires_in).unwrap();

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use quipu_providers::{LoginMethod, LoginOptions, Logins, PendingLogin, Settings};
-use quipu_testkit::{Authority, CapturedRequest, FakeProxy, FakeServer, Reply, Validity, Wire};
+use quipu_providers::{AuthFile, LoginMethod, LoginOptions, Logins, PendingLogin, Settings};
+use quipu_testkit::{Answer, Authority, CapturedRequest, FakeProxy, FakeServer, Reply, Validity, Wire};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -34,6 +34,7 @@ const NOWHERE: &str = "http://127.0.0.1:9";
 const CLAUDE: &str = ".claude/.credentials.json";
 const CODEX: &str = ".codex/auth.json";
 const COPILOT: &str = ".copilot/config.json";
+const GEMINI: &str = ".gemini/oauth_creds.json";
 
 /// What a page or request consists of, by name.
 type Members = BTreeMap<String, String>;
@@ -182,7 +183,7 @@ fn plain(name: &str, value: String) -> String {
             url.into()
         }
         // Without version and machine.
-        "user-agent" => value.split('/').next().unwrap_or_default().to_owned(),
+        "user-agent" | "x-goog-api-client" => value.split('/').next().unwrap_or_default().to_owned(),
         _ => value,
     }
 }
@@ -463,6 +464,80 @@ async fn copilot_logs_in_as_we_do_but_for_the_list() {
             .await;
     let ours = ours("github-copilot", LoginMethod::Device, &DEVICE, device_replies(&json!(0))).await;
     check("github-copilot device", &theirs, &ours);
+}
+
+/// What a request says of the account and the model; a conversation is another's business.
+fn without_conversation(mut members: Members) -> Members {
+    for (name, value) in &mut members {
+        if name == "call.request" {
+            let request: Value = serde_json::from_str(value).unwrap();
+            let names: Vec<_> = request.as_object().unwrap().keys().cloned().collect();
+            *value = names.into_iter().collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(" ");
+        }
+        if name == "call.user_prompt_id" {
+            "…".clone_into(value);
+        }
+    }
+    members
+}
+
+#[tokio::test]
+async fn gemini_cli_calls_as_we_do_but_for_the_list() {
+    let Some(gemini) = program("gemini") else { return };
+    let (host, id) = ("https://cloudcode-pa.googleapis.com", "google-gemini-cli");
+    let replies = || {
+        let account = json!({ "currentTier": { "id": "free-tier" }, "cloudaicompanionProject": "project-7" });
+        let answer = Answer::on(Wire::Contents).text("hello").stream();
+        [
+            reply(&account).only_for("pluginType\":\"GEMINI\"}}"),
+            Reply::sse(crate::code_assist::around(&answer)).only_for("contents"),
+        ]
+    };
+    let paths = ["/v1internal:loadCodeAssist", "/v1internal:streamGenerateContent?alt=sse"];
+    let members = |place: &Place, sent: &[CapturedRequest]| {
+        ["account", "call"].iter().zip(sent).flat_map(|(name, sent)| place.request(name, sent)).collect()
+    };
+    let server = FakeServer::start(replies());
+    let mut client = Client::new();
+    client.file(GEMINI, &gemini_file().to_string());
+    client.file(".gemini/settings.json", r#"{"security":{"auth":{"selectedType":"oauth-personal"}}}"#);
+    let url = server.url();
+    // A token of a variable, which is not shown to a server of the internet first.
+    let vars = [
+        ("GOOGLE_GENAI_USE_GCA", "true"),
+        ("GOOGLE_CLOUD_ACCESS_TOKEN", "ya29.ACCESS"),
+        ("CODE_ASSIST_ENDPOINT", url.as_str()),
+        ("NO_BROWSER", "true"),
+    ];
+    client.start(&gemini, &["--skip-trust", "-m", "gemini-2.5-pro", "-p", "Hi"], NOWHERE, &vars);
+    drop(client.stdin.take());
+    let sent = [asked(&server, paths[0]).await, asked(&server, paths[1]).await];
+    drop(client);
+    let theirs: Members = members(&Place::of(&server, host), &sent);
+
+    let server = FakeServer::start(replies());
+    let client = Client::new();
+    client.file(GEMINI, &gemini_file().to_string());
+    let models = json!({ "providers": { id: { "baseUrl": server.url() } } });
+    client.file(".quipu/models.json", &models.to_string());
+    let home = client.home.path().to_str().unwrap().to_owned();
+    let quipu = client.home.path().join(".quipu");
+    let load = || Settings::load(&quipu, &|name| (name == "HOME").then(|| home.clone())).0;
+    assert_eq!(found(&client), [("gemini-cli".to_owned(), Some(id.to_owned()))]);
+    let settings = load();
+    let account = settings.agent_account(&settings.agent_logins()[0]).await.unwrap();
+    AuthFile::new(&quipu).set_reference(id, "gemini-cli", Some(1), &account).unwrap();
+    let settings = load();
+    let model = settings.default_of(id).unwrap();
+    let caller = settings.provider_for(&model, None).unwrap();
+    assert_eq!(World::of(caller, (*model).clone()).call().await.error, None);
+    let ours: Members = members(&Place::of(&server, host), &server.requests());
+    check("google-gemini-cli", &without_conversation(theirs), &without_conversation(ours));
+}
+
+fn gemini_file() -> Value {
+    json!({ "access_token": "ya29.ACCESS", "refresh_token": "REFRESH", "scope": "x", "token_type": "Bearer",
+        "expiry_date": 4_102_444_800_000_i64 })
 }
 
 /// The programs in whose files we find a login of this provider.

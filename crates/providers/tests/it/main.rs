@@ -7,6 +7,8 @@ mod classify;
 #[cfg(test)]
 mod cloud_credentials;
 #[cfg(test)]
+mod code_assist;
+#[cfg(test)]
 mod conversations;
 #[cfg(test)]
 mod credentials;

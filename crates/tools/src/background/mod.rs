@@ -233,10 +233,7 @@ impl BackgroundCommands {
     }
 
     /// Starts a command.
-    pub(crate) async fn start(
-        &self,
-        launch: BackgroundLaunch<'_>,
-    ) -> Result<BackgroundId, BackgroundError> {
+    pub(crate) async fn start(&self, launch: BackgroundLaunch<'_>) -> Result<BackgroundId, BackgroundError> {
         let limits = OutputLimits { lines: MAX_LINES as u64, bytes: MAX_BYTES, spill_bytes: SPILL_BYTES };
         let output = OutputBuffer::new(limits, launch.outputs);
         let (running, shell) = {

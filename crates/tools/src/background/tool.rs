@@ -49,7 +49,13 @@ impl BackgroundTool {
             },
             "required": ["action"],
         });
-        Self { spec: spec(Self::NAME, "List background commands, read new output of one, or kill it", &parameters) }
+        Self {
+            spec: spec(
+                Self::NAME,
+                "List background commands, read new output of one, or kill it",
+                &parameters,
+            ),
+        }
     }
 }
 

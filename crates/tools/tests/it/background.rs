@@ -54,7 +54,8 @@ fn lives(pid: &str) -> bool {
 async fn background_command_returns_at_once_and_is_read_in_parts() {
     let bench = Bench::with_background();
     let mut events = heard(&commands(&bench));
-    let begun = start(&bench, "echo one; mkfifo gate; touch made; read -r line < gate; echo $line; exit 3").await;
+    let begun =
+        start(&bench, "echo one; mkfifo gate; touch made; read -r line < gate; echo $line; exit 3").await;
     assert!(!begun.is_error && text(&begun).contains("b1"), "{begun:?}");
     assert!(matches!(events.recv().await, Some(BackgroundEvent::Started { .. })));
     appears(&bench.path("made")).await;
@@ -79,7 +80,9 @@ async fn background_command_returns_at_once_and_is_read_in_parts() {
 #[tokio::test]
 async fn killed_background_command_leaves_no_process() {
     let bench = Bench::with_background();
-    let begun = start(&bench, "sleep 1000 & echo $! > child; setsid sleep 1000 & echo $! > far; touch made; wait").await;
+    let begun =
+        start(&bench, "sleep 1000 & echo $! > child; setsid sleep 1000 & echo $! > far; touch made; wait")
+            .await;
     assert!(!begun.is_error);
     appears(&bench.path("made")).await;
     let pids = ["child", "far"].map(|name| std::fs::read_to_string(bench.path(name)).unwrap());
@@ -144,7 +147,11 @@ async fn long_background_output_is_in_a_file_and_cut() {
     events.recv().await.unwrap();
     events.recv().await.unwrap();
     let read = act(&bench, "output", "b1").await;
-    assert!(read.contains("100000\n\n[b1 exited with code 0") && read.contains("skipped. Full output: "), "{}", &read[read.len() - 300..]);
+    assert!(
+        read.contains("100000\n\n[b1 exited with code 0") && read.contains("skipped. Full output: "),
+        "{}",
+        &read[read.len() - 300..]
+    );
     assert!(read.len() < 60_000);
     let file = read.rsplit_once("Full output: ").unwrap().1.trim_end_matches(']');
     assert_eq!(std::fs::read_to_string(file).unwrap().lines().count(), 100_000);

@@ -17,7 +17,7 @@ pub use error::{model_error, notice, outcome, retry};
 pub use output::output;
 pub use say::{branch_summary, compacting, compaction, image, label, thinking, user};
 pub use status::{StatusView, status};
-pub(crate) use text::{cut, one_line};
 pub use text::{count, dollars, duration, home};
+pub(crate) use text::{cut, one_line};
 pub(crate) use tool::shell_more;
 pub use tool::{ShellView, ToolState, ToolView, shell, tool};

@@ -65,7 +65,7 @@ fn choose(state: &mut State, one: BackgroundInfo) {
         PickerRow::new(CommandChoice::Kill, "Kill it", "with everything that it started"),
     ];
     let title = format!("{}: {}", one.id, one_line(&one.command, 60));
-    let decide = move |state: &mut State, choice, effects: &mut Vec<Effect>| match choice {
+    let decide = move |_: &mut State, choice, effects: &mut Vec<Effect>| match choice {
         CommandChoice::Output => effects.push(output(one)),
         CommandChoice::Kill => effects.push(kill(one)),
     };

@@ -2,6 +2,7 @@
 //! what it shows of the answer, and what becomes of what is chosen there. The table of commands lists it; nothing else
 //! names it.
 
+pub(crate) mod agents;
 pub(crate) mod background;
 pub(crate) mod credentials;
 #[cfg(test)]

@@ -558,6 +558,7 @@ fn status() {
         window: 200_000,
         branch: "main",
         permissions: "ask",
+        background: 2,
         session: "the rewrite",
         cwd: "~/work/project",
         working: None,

@@ -125,9 +125,9 @@ impl Writer {
 
     pub(super) fn begin_list(&mut self, first: Option<u64>) {
         if self.lists.is_empty() {
-            self.block()
+            self.block();
         } else {
-            self.line()
+            self.line();
         }
         self.lists.push(first);
     }
@@ -174,7 +174,7 @@ impl Writer {
         let (is_first, has_head) = (table.cells == 1, table.has_head);
         if has_head {
             if is_first {
-                self.breaks = self.breaks.max(1)
+                self.breaks = self.breaks.max(1);
             }
             self.is_spaced = false;
             self.plain(if is_first { "|" } else { " |" });
@@ -303,9 +303,8 @@ impl Writer {
             self.is_full |= self.out.len() > MOST;
             return;
         }
-        let mut words = text.split(|c: char| c.is_ascii_whitespace()).peekable();
         let mut is_first = true;
-        while let Some(word) = words.next() {
+        for word in text.split(|c: char| c.is_ascii_whitespace()) {
             self.is_spaced |= !is_first;
             is_first = false;
             if word.is_empty() {
@@ -318,9 +317,9 @@ impl Writer {
                 self.out.push_str(inline.opening());
             }
             if self.is_in_cell() {
-                self.out.push_str(&word.replace('|', "\\|"))
+                self.out.push_str(&word.replace('|', "\\|"));
             } else {
-                self.out.push_str(word)
+                self.out.push_str(word);
             }
         }
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use quipu_dag::{Blob, Node};
-use quipu_protocol::{CallId, Content, Entry, Message, NodeId, Usage};
+use quipu_protocol::{CallId, Content, Entry, Message, NodeId, ServerToolBlock, Usage};
 use quipu_transcript::{DecodedEntry, FileOpKind, decode, performed_file_ops};
 use rusqlite::{Connection, OptionalExtension as _, params};
 use serde::Deserialize;
@@ -156,6 +156,11 @@ impl<'a> Adder<'a> {
         let slot = node.record.timestamp.div_euclid(SLOT);
         for call in message.tool_calls() {
             self.sums.tools.entry((session, slot, call.name.clone())).or_default()[0] += self.sign;
+        }
+        let searches = searches_of(&message.content);
+        if searches > 0 {
+            let key = (session, slot, ServerToolBlock::SEARCH.to_owned());
+            self.sums.tools.entry(key).or_default()[0] += self.sign * searches;
         }
         let calls = calls_of(message.content);
         if !calls.is_empty() {
@@ -445,6 +450,15 @@ impl<'a> Adder<'a> {
         }
         Ok(())
     }
+}
+
+/// How often the provider searched for an answer.
+fn searches_of(content: &[Content]) -> i64 {
+    let is_search = |block: &&Content| match block {
+        Content::Other(json) => ServerToolBlock::of_json(json).is_some_and(|tool| tool.is_search()),
+        Content::Text(_) | Content::Thinking(_) | Content::Image(_) | Content::ToolCall(_) => false,
+    };
+    i64::try_from(content.iter().filter(is_search).count()).unwrap_or(0)
 }
 
 fn calls_of(content: Vec<Content>) -> Vec<Call> {
