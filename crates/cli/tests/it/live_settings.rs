@@ -56,6 +56,12 @@ const TABLE: &[Row] = &[
         effect: |look| !look.tools().contains("search_history"),
     },
     Row {
+        name: "todo.tool",
+        command: "/settings todo.tool false",
+        before: "{}",
+        effect: |look| !look.tools().contains("\"todo\""),
+    },
+    Row {
         name: "travel.tools",
         command: "/settings travel.tools true",
         before: "{}",
