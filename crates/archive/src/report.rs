@@ -179,10 +179,10 @@ impl ProblemKind {
     pub fn words(self) -> &'static str {
         match self {
             Self::Malformed => "not JSON, skipped",
-            Self::Torn => "the last line is incomplete, skipped for now",
+            Self::Torn => "the last line is incomplete and is held back: it is imported when it is whole",
             Self::TooLong => "longer than the limit, skipped",
             Self::NotAnEntry => "not an entry, skipped",
-            Self::Unfinished => "the last answer may be incomplete, skipped for now",
+            Self::Unfinished => "the last answer may be incomplete and is held back: it is imported when more follows",
             Self::Unreadable => "a file in it cannot be read, skipped",
             Self::Damaged => "the compressed file cannot be read from here on, the rest is skipped",
             Self::Encoding => "not UTF-8, repaired",

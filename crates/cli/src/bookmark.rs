@@ -8,6 +8,7 @@ use quipu::Bookmark;
 use crate::args::StoreArg;
 use crate::exit::Failure;
 use crate::fork::engine;
+use crate::home::home;
 use crate::print::{ago, note, one_line, printable};
 use crate::undo::chosen;
 use quipu_host::now;
@@ -30,12 +31,26 @@ pub(crate) struct BookmarkArgs {
     store: StoreArg,
 }
 
+/// Says that the list is empty, to people.
+fn say_none(args: &BookmarkArgs) {
+    if !args.json {
+        note("There are no bookmarks yet. `quipu bookmark NAME` names the last node of this directory's session.");
+    }
+}
+
 pub(crate) async fn run(args: &BookmarkArgs) -> Result<(), Failure> {
+    if args.name.is_none() && home(&args.store)?.existing_store().await?.is_none() {
+        return Ok(say_none(args));
+    }
     let (_, engine) = engine(&args.store).await?;
     let store = engine.store();
     let Some(name) = &args.name else {
+        let bookmarks = engine.bookmarks().await?;
+        if bookmarks.is_empty() {
+            return Ok(say_none(args));
+        }
         let mut out = crate::console::stdout();
-        for Bookmark { name, node, owner, at } in engine.bookmarks().await? {
+        for Bookmark { name, node, owner, at } in bookmarks {
             if args.json {
                 let value = serde_json::json!({ "name": name, "node": node, "owner": owner, "at": at });
                 writeln!(out, "{value}")?;

@@ -111,6 +111,7 @@ pub(crate) fn advised(message: &str, advice: Option<&Advice>) -> String {
             return format!("{message}: log in with `quipu auth login {provider}`");
         }
         Advice::UseLogin(agent) => {
+            let message = message.trim_end_matches('.');
             return format!("{message}: use the login of another program with `quipu auth use {agent}`");
         }
         Advice::SetKeyOrLogIn(provider) => {

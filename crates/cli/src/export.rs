@@ -8,13 +8,13 @@ use quipu_host::holders::WrittenKind;
 
 use crate::args::{ExportArgs, ExportFormat};
 use crate::exit::Failure;
-use crate::home::home;
+use crate::home::{home, no_sessions};
 use crate::print::note;
 
 pub(crate) async fn run(args: &ExportArgs) -> Result<(), Failure> {
     let home = home(&args.store)?;
     let Some(store) = home.store_to_read()? else {
-        return Err(Failure::usage(format!("there is no store at {} yet", home.store.display())));
+        return Err(no_sessions(&home));
     };
     let row = export::find(&*store, &args.id).await?.ok_or_else(|| {
         Failure::usage(format!("`{}` belongs to no session (`quipu sessions --all`)", args.id))

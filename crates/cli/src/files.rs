@@ -9,7 +9,7 @@ use quipu_transcript::FileOpKind;
 
 use crate::args::FilesArgs;
 use crate::exit::Failure;
-use crate::home::home;
+use crate::home::{home, no_sessions};
 use crate::print::{Paint, ago, note, printable};
 use crate::usage::tell_behind;
 use quipu_host::{self as setup, now};
@@ -29,10 +29,7 @@ struct File<'a> {
 pub(crate) async fn run(args: &FilesArgs) -> Result<(), Failure> {
     let home = home(&args.out.store)?;
     let Some(store) = home.existing_store().await? else {
-        return Err(Failure::usage(format!(
-            "there is no store at {} yet; try `quipu demo`",
-            home.store.display()
-        )));
+        return Err(no_sessions(&home));
     };
     let row = match &args.session {
         Some(what) => setup::session_named(&*store, what).await?,

@@ -9,7 +9,7 @@ use quipu_store::Graph;
 use crate::args::{CloneArgs, ForkArgs, StoreArg};
 use crate::console::current_dir;
 use crate::exit::Failure;
-use crate::home::home;
+use crate::home::{home, no_sessions};
 use crate::print::{note, printable};
 use quipu_host::{Home, session_named};
 
@@ -64,10 +64,7 @@ async fn tell(home: &Home, engine: &Engine, forked: &ForkReport) -> Result<(), F
 pub(crate) async fn engine(store: &StoreArg) -> Result<(Home, Engine), Failure> {
     let home = home(store)?;
     let Some(store) = home.existing_store().await? else {
-        return Err(Failure::usage(format!(
-            "there is no store at {} yet; try `quipu demo`",
-            home.store.display()
-        )));
+        return Err(no_sessions(&home));
     };
     let engine = home.engine(store, &home.settings())?;
     Ok((home, engine))

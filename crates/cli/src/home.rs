@@ -41,6 +41,12 @@ pub(crate) fn store_flag(home: &Home) -> String {
     if home.has_named_store() { format!(" --store {}", home.store.display()) } else { String::new() }
 }
 
+/// Why a command has nothing to work on: nothing was ever kept.
+pub(crate) fn no_sessions(home: &Home) -> Failure {
+    let at = if home.has_named_store() { format!(" at {}", home.store.display()) } else { String::new() };
+    Failure::usage(format!("there are no sessions yet{at}; try `quipu demo` or `quipu import`"))
+}
+
 /// Tells people on stderr, each thing once.
 #[derive(Default)]
 struct Printer {

@@ -247,7 +247,7 @@ async fn list(home: &Home, args: &ListArgs) -> Result<(), Failure> {
         }
     }
     if files.files.is_empty() && !args.json {
-        note("there are no MCP servers; `quipu mcp add NAME -- COMMAND` adds one");
+        note("There are no MCP servers. `quipu mcp add NAME -- COMMAND` adds one");
     }
     Ok(())
 }

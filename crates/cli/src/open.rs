@@ -4,17 +4,14 @@ use std::io::Write as _;
 
 use crate::args::OpenArgs;
 use crate::exit::Failure;
-use crate::home::home;
+use crate::home::{home, no_sessions};
 use crate::pager::page;
 use crate::show;
 
 pub(crate) async fn run(args: &OpenArgs) -> Result<(), Failure> {
     let home = home(&args.out.store)?;
     let Some(store) = home.existing_store().await? else {
-        return Err(Failure::usage(format!(
-            "there is no store at {} yet; try `quipu demo`",
-            home.store.display()
-        )));
+        return Err(no_sessions(&home));
     };
     let mut text = Vec::new();
     show::write_whole(&*store, &args.node, args.out.json, &mut text).await?;

@@ -9,6 +9,7 @@ use quipu_store::{Graph, SessionQuery, SessionRow, SpellingKind};
 use crate::args::NodeFilter;
 use crate::console::current_dir;
 use crate::exit::{Exit, Failure};
+use crate::home::no_sessions;
 use crate::print::{ago, note, one_line};
 use quipu_host::now;
 use quipu_host::resolve;
@@ -103,10 +104,7 @@ fn picked(mut rows: Vec<SessionRow>, asks: bool) -> Result<SessionRow, Failure> 
 
 /// The store of a command that reads.
 pub(crate) fn store_of(home: &quipu_host::Home) -> Result<std::sync::Arc<dyn Graph>, Failure> {
-    let store = home.store_to_read()?.ok_or_else(|| {
-        Failure::usage(format!("there is no store at {} yet; try `quipu demo`", home.store.display()))
-    })?;
-    Ok(store)
+    Ok(home.store_to_read()?.ok_or_else(|| no_sessions(home))?)
 }
 
 /// A node that was there a moment ago.

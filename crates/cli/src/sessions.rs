@@ -15,7 +15,7 @@ pub(crate) async fn run(args: &SessionsArgs) -> Result<(), Failure> {
     let home = home(&args.out.store)?;
     let Some(store) = home.store_to_read()? else {
         if !args.out.json {
-            note("There are no sessions yet. Try `quipu demo`.");
+            note("There are no sessions yet. Try `quipu demo` or `quipu import`.");
         }
         return Ok(());
     };
@@ -43,7 +43,7 @@ pub(crate) async fn run(args: &SessionsArgs) -> Result<(), Failure> {
                 here.display()
             ));
         }
-        None if rows.is_empty() => note("No session yet. Try `quipu demo`."),
+        None if rows.is_empty() => note("There are no sessions yet. Try `quipu demo` or `quipu import`."),
         Some(_) | None => {}
     }
     let (paint, now) = (Paint::stdout(), now());
@@ -62,6 +62,10 @@ pub(crate) async fn run(args: &SessionsArgs) -> Result<(), Failure> {
             paint.bold(row.id.as_str()),
             dollars(row.cost)
         )?;
+        if row.agent != quipu::AGENT {
+            // Where it was imported from.
+            write!(out, "{}  ", paint.dim(&one_line(&row.agent, 24)))?;
+        }
         if !row.called.is_empty() {
             write!(out, "{}  ", paint.cyan(&one_line(&row.called, 60)))?;
         }

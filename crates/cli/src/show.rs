@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 use crate::args::ShowArgs;
 use crate::console::current_dir;
 use crate::exit::{Exit, Failure};
-use crate::home::home;
+use crate::home::{home, no_sessions};
 use crate::print::{Paint, ago, counted, dollars, iso, one_line, printable, took};
 use crate::tree;
 use quipu_host::{node_json, now};
@@ -19,10 +19,7 @@ use quipu_host::{node_json, now};
 pub(crate) async fn run(args: &ShowArgs) -> Result<(), Failure> {
     let home = home(&args.out.store)?;
     let Some(store) = home.store_to_read()? else {
-        return Err(Failure::usage(format!(
-            "there is no store at {} yet; try `quipu demo`",
-            home.store.display()
-        )));
+        return Err(no_sessions(&home));
     };
     let store: &dyn Graph = &*store;
     let Some(what) = &args.what else {

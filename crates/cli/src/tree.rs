@@ -13,7 +13,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 use crate::args::TreeArgs;
 use crate::exit::Failure;
-use crate::home::home;
+use crate::home::{home, no_sessions};
 use crate::print::{Paint, ago, counted, dollars, one_line, printable};
 use quipu_host::{entry_words, nodes_of, now, room_behind, session_named};
 
@@ -38,10 +38,7 @@ const SOUGHT: usize = 1_000;
 pub(crate) async fn run(args: &TreeArgs) -> Result<(), Failure> {
     let home = home(&args.out.store)?;
     let Some(store) = home.store_to_read()? else {
-        return Err(Failure::usage(format!(
-            "there is no store at {} yet; try `quipu demo`",
-            home.store.display()
-        )));
+        return Err(no_sessions(&home));
     };
     let store: &dyn Graph = &*store;
     let row = match &args.session {

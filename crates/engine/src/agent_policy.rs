@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use quipu_machine::PolicyVersion;
 use quipu_protocol::Scope;
+use quipu_rules::{Place, read_only};
 use quipu_tools::Touches;
-use quipu_workspace::{Access, Sandbox};
+use quipu_workspace::{Access, Sandbox, file_key};
 
 use crate::agents::{AgentDefinition, AgentMode};
 use crate::policy::{Decision, Grant, GrantError, Policy, Proposal};
@@ -33,6 +34,14 @@ impl AgentPolicy {
     }
 }
 
+/// Whether a call is a command that changes nothing.
+fn only_reads(proposal: &Proposal<'_>) -> bool {
+    let cwd = file_key(proposal.cwd);
+    let place = Place { cwd: &cwd, home: None, true_path: &file_key };
+    let command = proposal.text("command").filter(|_| proposal.call.name == "bash");
+    !proposal.flag("protected") && command.is_some_and(|command| read_only(&command, &place).is_ok())
+}
+
 impl Policy for AgentPolicy {
     fn name(&self) -> &str {
         self.parent.name()
@@ -45,7 +54,9 @@ impl Policy for AgentPolicy {
         }
         match (self.mode, proposal.touches) {
             (AgentMode::ReadOnly, Touches::Writes(_)) => self.denied("is read-only and changes no files"),
-            (AgentMode::ReadOnly, Touches::Anything) if !matches!(decision, Decision::Ask { .. }) => {
+            (AgentMode::ReadOnly, Touches::Anything)
+                if !matches!(decision, Decision::Ask { .. }) && !only_reads(proposal) =>
+            {
                 let subject = proposal.text("command").unwrap_or_else(|| proposal.call.arguments.to_string());
                 let tool = &proposal.call.name;
                 let question = format!("Allow `{tool}`? The agent `{}` is read-only.", self.name);

@@ -55,7 +55,7 @@ pub enum AgentMode {
     /// The same.
     #[default]
     Inherit,
-    /// It changes no files; a person is asked about each command.
+    /// It changes no files; a person is asked about each command that does more than read.
     ReadOnly,
     /// What would be asked is refused.
     Unasked,

@@ -281,8 +281,6 @@ impl Children {
             prune: Default::default(),
             history: Default::default(),
             travel: Default::default(),
-            // Its policy is the parent's, with the gate of plan mode.
-            planning: Default::default(),
             tool_sources: Vec::new(),
             context_sources: Vec::new(),
             fallbacks: Vec::new(),

@@ -146,6 +146,7 @@ pub use quipu_tools::{
 };
 pub use quipu_transcript::{
     FileConflict, FilePlan, PLAN_TOOL, PlanOutcome, PlannedChange, SkippedFile, SubmittedPlan, TODO_TOOL,
+    typed_text,
 };
 pub use quipu_workspace::{
     Access, AccessMode, Cache, CommandNeeds, Doors, Helpers, Launcher, Namespaces, Network, Reach, Sandbox,

@@ -365,7 +365,7 @@ impl Engine {
         past: Option<&Past>,
         depth: u32,
     ) -> Result<SessionParts, OpenError> {
-        let (options, plan) = &with_planning(options.clone(), past, &self.sealer);
+        let (options, plan) = &with_planning(options.clone(), past, &self.sealer, depth);
         let mut names = HashSet::new();
         for tool in &options.tools {
             let name = &tool.spec().name;

@@ -169,7 +169,7 @@ impl Engine {
         let images = prompt.as_ref().map_or(0, |body| {
             body.blocks().iter().filter(|block| matches!(block, quipu_protocol::Content::Image(_))).count()
         });
-        Ok(ForkReport { session: id, base, at: parent, text: prompt.map(|body| body.text()), images })
+        Ok(ForkReport { session: id, base, at: parent, text: prompt.map(|body| quipu_transcript::typed_text(&body.blocks())), images })
     }
 
     /// Labels a node; an empty text clears its label. The label is an entry of the node's session. Gives that entry.

@@ -43,7 +43,10 @@ pub(crate) fn real_model(
         match other {
             Some(other) => failure.advise(with_another(Some(&other))),
             None if kind == FailureKind::Request => failure.advise(Advice::ListModels),
-            None => failure,
+            None => match settings.login_owner(&model.provider) {
+                Some(agent) => failure.advise(Advice::UseLogin(agent.to_owned())),
+                None => failure,
+            },
         }
     })?;
     let wanted = match (request.thinking.or(thinking), last) {

@@ -386,7 +386,7 @@ pub struct QueuedInput {
 impl QueuedInput {
     /// The item as events show it.
     pub fn queued(&self) -> QueuedItem {
-        QueuedItem { id: self.id.clone(), text: self.input.text() }
+        QueuedItem { id: self.id.clone(), text: quipu_transcript::typed_text(&self.input.content) }
     }
 }
 

@@ -248,7 +248,7 @@ impl Server {
 }
 
 /// How serving ended.
-enum Served {
+enum ServingEnd {
     /// By itself; why.
     Ended(String),
     /// Somebody wants another connection.
@@ -288,12 +288,12 @@ impl Supervisor {
                         state.status = ServerStatus::Ready(info);
                     });
                     match self.serve(&client).await {
-                        Served::Ended(why) => why,
-                        Served::Restart => {
+                        ServingEnd::Ended(why) => why,
+                        ServingEnd::Restart => {
                             failures = 0;
                             continue;
                         }
-                        Served::Stopped => return,
+                        ServingEnd::Stopped => return,
                     }
                 }
                 Ok(Err(error)) => self.with_complaint(error.to_string()),
@@ -378,18 +378,20 @@ impl Supervisor {
     }
 
     /// Until it ends, or is not wanted any more.
-    async fn serve(&self, client: &Arc<Client>) -> Served {
+    async fn serve(&self, client: &Arc<Client>) -> ServingEnd {
         let mut changes = client.changes();
         loop {
             tokio::select! {
-                why = client.closed() => return Served::Ended(why),
+                why = client.closed() => return ServingEnd::Ended(why),
                 () = self.restart.notified() => {
+                    // Calls from now on wait for the next connection.
+                    self.put(ServerStatus::Starting, None);
                     client.close().await;
-                    return Served::Restart;
+                    return ServingEnd::Restart;
                 }
                 () = self.stop.cancelled() => {
                     client.close().await;
-                    return Served::Stopped;
+                    return ServingEnd::Stopped;
                 }
                 Ok(()) = changes.changed() => {
                     let listed = tokio::select! {
@@ -408,7 +410,7 @@ impl Supervisor {
                         }
                         Err(error) => {
                             client.close().await;
-                            return Served::Ended(error.to_string());
+                            return ServingEnd::Ended(error.to_string());
                         }
                     }
                     tokio::select! {

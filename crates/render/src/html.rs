@@ -2,13 +2,13 @@
 
 use quipu_protocol::{Entry, ImageContent};
 
-use crate::reading::{Part, push_visible, read};
+use crate::change::change;
+use crate::escape::{html_text, pre};
+use crate::prose::prose;
+use crate::reading::{Part, read};
 
 /// Kinds of images that are shown: those that hold no program.
 const IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
-
-/// Bytes of a paragraph at most in which code and bold words are looked for.
-const PARAGRAPH: usize = 64 << 10;
 
 /// An entry to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,13 +17,14 @@ pub struct HtmlEntry {
     pub kind: &'static str,
     /// Who speaks, or what happens: text with `code` in it.
     pub title: String,
-    /// Blocks: `p`, `h4` to `h6`, `pre`, `img` with its data, and `details` of the class `thinking` or `long`, without
-    /// links, styles or scripts. May be empty.
+    /// Blocks: `p`, `h4` to `h6`, lists, `blockquote`, `table`, `hr`, `pre` (of the class `diff` with `ins` and `del`), `img`
+    /// with its data, and `details` of the class `thinking` or `long`. Links lead to the web or to an address of mail; there
+    /// are no styles and no scripts. May be empty.
     pub body: String,
 }
 
-/// Writes an entry as HTML. What was said is read as the Markdown that most of it is, as far as that is code, headings
-/// and bold words; all else stands as it was written.
+/// Writes an entry as HTML. What was said is read as the Markdown that most of it is; HTML in it is text. Changes of files
+/// are shown line by line.
 pub fn html_entry(entry: &Entry) -> HtmlEntry {
     let mut out = String::new();
     let title = read(entry, &mut |part| match part {
@@ -34,12 +35,12 @@ pub fn html_entry(entry: &Entry) -> HtmlEntry {
             out.push_str("</details>\n");
         }
         Part::Withheld => out.push_str("<p class=aside>Thinking, withheld by the provider</p>\n"),
-        Part::Code { text, folded: false, .. } => pre(&mut out, text),
-        Part::Code { what, text, folded: true, .. } => {
+        Part::Code { language, text, folded: false, .. } => code(&mut out, language, text),
+        Part::Code { what, language, text, folded: true } => {
             let (lines, bytes) = (text.lines().count(), text.len());
             out.push_str("<details class=long><summary>");
             out.push_str(&format!("{what}, {lines} lines, {bytes} bytes</summary>\n"));
-            pre(&mut out, text);
+            code(&mut out, language, text);
             out.push_str("</details>\n");
         }
         Part::Call(name) => {
@@ -65,41 +66,8 @@ pub fn html_entry(entry: &Entry) -> HtmlEntry {
     HtmlEntry { kind: title.kind, title: parts.collect::<Vec<_>>().join(" "), body: out }
 }
 
-/// Plain text for any place in HTML, also between quotes: controls and marks of direction are visible in it.
-pub fn html_text(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + text.len() / 16);
-    push_text(&mut out, text);
-    out
-}
-
-fn push_text(out: &mut String, text: &str) {
-    let mut visible = String::new();
-    let text = if text.chars().any(|c| c.is_control() || !c.is_ascii()) {
-        push_visible(&mut visible, text);
-        &visible
-    } else {
-        text
-    };
-    let mut rest = text;
-    while let Some(at) = rest.find(['<', '>', '&', '"', '\'']) {
-        out.push_str(&rest[..at]);
-        out.push_str(match rest.as_bytes()[at] {
-            b'<' => "&lt;",
-            b'>' => "&gt;",
-            b'&' => "&amp;",
-            b'"' => "&quot;",
-            _ => "&#39;",
-        });
-        rest = &rest[at + 1..];
-    }
-    out.push_str(rest);
-}
-
-fn pre(out: &mut String, text: &str) {
-    // A line break right behind it would not be shown.
-    out.push_str("<pre>\n");
-    push_text(out, text.trim_end_matches('\n'));
-    out.push_str("</pre>\n");
+fn code(out: &mut String, language: &str, text: &str) {
+    if language == "diff" { change(out, text) } else { pre(out, text) }
 }
 
 fn picture(out: &mut String, image: &ImageContent) {
@@ -116,112 +84,9 @@ fn picture(out: &mut String, image: &ImageContent) {
     }
 }
 
-/// Paragraphs, headings and fences.
-fn prose(out: &mut String, text: &str) {
-    let mut open: Option<(char, usize)> = None;
-    // What was gathered of a paragraph or a fence.
-    let mut block = String::new();
-    for line in text.lines() {
-        let bare = line.trim_start();
-        let mark = bare.chars().next().filter(|mark| matches!(mark, '`' | '~'));
-        let run = mark.map_or(0, |mark| bare.chars().take_while(|c| *c == mark).count());
-        if let Some((wanted, length)) = open {
-            if mark == Some(wanted) && run >= length && bare[run..].trim().is_empty() {
-                pre(out, &std::mem::take(&mut block));
-                open = None;
-                continue;
-            }
-            block.push_str(line);
-            block.push('\n');
-        } else if let Some(mark) =
-            mark.filter(|mark| run >= 3 && (*mark == '~' || !bare[run..].contains('`')))
-        {
-            paragraph(out, &std::mem::take(&mut block));
-            open = Some((mark, run));
-        } else if bare.is_empty() {
-            paragraph(out, &std::mem::take(&mut block));
-        } else {
-            let level = line.bytes().take_while(|byte| *byte == b'#').count();
-            if (1..=6).contains(&level) && line[level..].starts_with([' ', '\t']) {
-                paragraph(out, &std::mem::take(&mut block));
-                let tag = format!("h{}", (level + 3).min(6));
-                out.push_str(&format!("<{tag} dir=auto>"));
-                inline(out, line[level..].trim());
-                out.push_str(&format!("</{tag}>\n"));
-            } else {
-                block.push_str(line);
-                block.push('\n');
-            }
-        }
-    }
-    if open.is_some() {
-        pre(out, &block);
-    } else {
-        paragraph(out, &block);
-    }
-}
-
-fn paragraph(out: &mut String, text: &str) {
-    let text = text.trim_end_matches('\n');
-    if !text.is_empty() {
-        out.push_str("<p dir=auto>");
-        inline(out, text);
-        out.push_str("</p>\n");
-    }
-}
-
-/// Code and bold words; a mark without its other one stands as it is.
-fn inline(out: &mut String, text: &str) {
-    let mut rest = text;
-    // What is longer is no paragraph.
-    while let Some(at) = rest.find(['`', '*']).filter(|_| text.len() <= PARAGRAPH) {
-        push_text(out, &rest[..at]);
-        rest = &rest[at..];
-        let (mark, tag) = if rest.starts_with('`') { ('`', "code") } else { ('*', "strong") };
-        let inner = rest.trim_start_matches(mark);
-        let run = rest.len() - inner.len();
-        let end = (mark == '`' || run == 2).then(|| inner.find(&rest[..run])).flatten();
-        match end {
-            Some(end) if end > 0 && !inner[end + run..].starts_with(mark) => {
-                out.push_str(&format!("<{tag}>"));
-                push_text(out, &inner[..end]);
-                out.push_str(&format!("</{tag}>"));
-                rest = &inner[end + run..];
-            }
-            Some(_) | None => {
-                out.push_str(&rest[..run]);
-                rest = inner;
-            }
-        }
-    }
-    push_text(out, rest);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn text_is_read_and_never_html() {
-        for (text, wanted) in [
-            ("a **b** `<c>`\nd", "<p dir=auto>a <strong>b</strong> <code>&lt;c&gt;</code>\nd</p>\n"),
-            ("**a `b", "<p dir=auto>**a `b</p>\n"),
-            ("# A <b>\ntext", "<h4 dir=auto>A &lt;b&gt;</h4>\n<p dir=auto>text</p>\n"),
-            (
-                "```html\n</pre><script>\n```\nafter",
-                "<pre>\n&lt;/pre&gt;&lt;script&gt;</pre>\n<p dir=auto>after</p>\n",
-            ),
-            ("~~~\nopen", "<pre>\nopen</pre>\n"),
-            ("\u{202e}\u{1b}[2J \"'&", "<p dir=auto>\\u{202e}\\u{1b}[2J &quot;&#39;&amp;</p>\n"),
-            ("``` `<i>", "<p dir=auto>``` `&lt;i&gt;</p>\n"),
-            ("é **日本** *", "<p dir=auto>é <strong>日本</strong> *</p>\n"),
-            ("", ""),
-        ] {
-            let mut out = String::new();
-            prose(&mut out, text);
-            assert_eq!(out, wanted, "{text:?}");
-        }
-    }
 
     #[test]
     fn pictures_with_scripts_are_not_shown() {

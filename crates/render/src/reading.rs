@@ -111,6 +111,11 @@ fn of_message(message: &Message, out: &mut dyn FnMut(Part<'_>)) -> Title {
         }
         Message::ToolResult(result) => {
             blocks(&result.content, true, out);
+            // What an edit changed, as its tool reports it for people.
+            let details = result.details.as_ref().map(quipu_protocol::Json::value);
+            if let Some(diff) = details.as_ref().and_then(|details| details["diff"].as_str()) {
+                code("Change", "diff", diff, out);
+            }
             let more = if result.is_error { "(failed)".into() } else { String::new() };
             Title { of: result.tool_name.clone(), more, ..title("result", "Result of") }
         }

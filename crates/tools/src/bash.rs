@@ -110,21 +110,19 @@ impl Bash {
             "properties": {
                 "command": { "type": "string" },
                 "timeout": { "type": "number", "description": "Seconds; none by default" },
-                "network": { "type": "boolean", "description": "Use the network; the user is asked" },
+                "network": { "type": "boolean", "description": "Asks the user" },
                 "protected": {
                     "type": "boolean",
-                    "description": "Change .git/config, git hooks or files that configure agents, editors and shells; \
-                        the user is asked"
+                    "description": "Change config of git, agents, editors, shells; asks the user"
                 },
-                "reason": { "type": "string", "description": "Why, for the user: with network or protected" },
+                "reason": { "type": "string", "description": "For the user" },
             },
             "required": ["command"],
         });
-        let description = "Run a command with bash in the working directory, without input. Returns stdout and \
-             stderr together: the last 2000 lines or 50KB, the whole in a file. Background processes end with the \
-             session. Commands can write only in the working directory, in $TMPDIR and in the usual caches, and cannot \
-             gain rights. They reach no network but servers that other commands started, on localhost. Their /tmp is \
-             private: other tools find it in $TMPDIR/tmp.";
+        let description = "Run a bash command in the working directory, without input. Returns stdout and stderr: \
+             the last 2000 lines or 50KB, all in a file. Background processes end with the session. \
+             Writes only here, in $TMPDIR and usual caches; no sudo; no network but localhost \
+             servers. /tmp is private, for other tools $TMPDIR/tmp.";
         Self { spec: spec("bash", description, &parameters), ..Self::new(registry) }
     }
 }

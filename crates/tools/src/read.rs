@@ -48,8 +48,7 @@ impl Read {
             },
             "required": ["path"],
         });
-        let description = "Read a text file or an image (png, jpeg, gif, webp, bmp). Text ends after 2000 lines \
-             or 50KB; go on with offset.";
+        let description = "Read a text file or an image. Text ends after 2000 lines or 50KB; go on with offset.";
         Self { spec: spec("read", description, &parameters) }
     }
 }

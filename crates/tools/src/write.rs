@@ -44,7 +44,7 @@ impl Write {
             "properties": { "path": { "type": "string" }, "content": { "type": "string" } },
             "required": ["path", "content"],
         });
-        let description = "Create a file or replace all of its content. Parent directories are made.";
+        let description = "Create or replace a whole file, with its directories.";
         Self { spec: spec("write", description, &parameters) }
     }
 }

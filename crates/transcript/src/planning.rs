@@ -189,6 +189,12 @@ pub fn is_plan_note(text: &str) -> bool {
     said(text).is_some()
 }
 
+/// The text blocks joined by newlines, without what stands beside them because of plan mode.
+pub fn typed_text(blocks: &[Content]) -> String {
+    let texts = blocks.iter().filter_map(Content::as_text).filter(|text| !is_plan_note(text));
+    texts.collect::<Vec<_>>().join("\n")
+}
+
 fn said(text: &str) -> Option<bool> {
     match text {
         PLAN_ON => Some(true),

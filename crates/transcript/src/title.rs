@@ -3,6 +3,8 @@
 use quipu_protocol::{Entry, Message};
 use unicode_segmentation::UnicodeSegmentation as _;
 
+use crate::planning::typed_text;
+
 /// The longest title, in characters (Unicode scalar values), the ellipsis of a cut one included.
 pub const MAX_TITLE: usize = 80;
 
@@ -10,7 +12,7 @@ pub const MAX_TITLE: usize = 80;
 /// sees as one character. `None` when the user has said nothing yet.
 pub fn title<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Option<String> {
     entries.into_iter().find_map(|entry| match entry {
-        Entry::Message(Message::User(user)) => first_line(&user.content.text()),
+        Entry::Message(Message::User(user)) => first_line(&typed_text(&user.content.blocks())),
         Entry::Message(_) | Entry::Session(_) | Entry::Epoch(_) | Entry::Compaction(_) | Entry::Meta(_) => {
             None
         }

@@ -97,7 +97,7 @@ pub(crate) fn answers(theme: &Theme) -> Line {
 
 /// What the user said.
 fn user(body: &Body, columns: usize, theme: &Theme) -> Vec<Line> {
-    let mut lines = apart(blocks::user(&body.text(), columns, theme));
+    let mut lines = apart(blocks::user(&quipu::typed_text(&body.blocks()), columns, theme));
     for block in body.blocks().iter() {
         if let Content::Image(image) = block {
             lines.extend(blocks::image(image, columns, theme));

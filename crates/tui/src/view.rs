@@ -149,6 +149,13 @@ pub(crate) fn asks(state: &State, columns: usize, rows: usize) -> (Vec<Line>, Op
             Some(AskKind::Text { secret: true, .. }) => {
                 (format!("  {}▏", "•".repeat(reason.chars().count())), "  Enter answers, Escape goes back")
             }
+            Some(AskKind::Edit { .. }) => {
+                let lines = reason.lines().count();
+                let more = if lines > 1 { format!(" ({lines} lines)") } else { String::new() };
+                let first = reason.lines().next().unwrap_or_default();
+                let keys = "  Enter answers, Ctrl+G edits it in your editor, Escape goes back";
+                (format!("  {}▏{more}", clean(first)), keys)
+            }
             Some(_) => (format!("  {}▏", clean(reason)), "  Enter answers, Escape goes back"),
         };
         lines.push(Line::styled(cut(&text, columns), theme.ask));

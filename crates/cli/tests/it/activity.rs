@@ -406,7 +406,7 @@ fn usage_of_nothing_and_wrong_times() {
     world.run(&["usage", "--until", "x"]).fails(2, &["--until x"]);
     world.run(&["usage", "--since", "1h", "--until", "2h"]).fails(2, &["--until must be after --since"]);
     world.run(&["usage", "--by", "moon"]).fails(2, &["moon"]);
-    world.run(&["files"]).fails(2, &["there is no store"]);
+    world.run(&["files"]).fails(2, &["there are no sessions yet"]);
 }
 
 fn files(world: &World, args: &[&str]) -> Vec<Value> {

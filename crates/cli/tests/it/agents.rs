@@ -310,6 +310,7 @@ fn read_only_agent_changes_nothing_that_its_parent_could() {
         call("c1", "task", &json!({ "agent": "reader", "prompt": "Look" })),
         call("w1", "write", &json!({ "path": "made.txt", "content": "x" })),
         bash("b1", "touch by-command.txt"),
+        bash("b2", "echo seen"),
         says("I only read."),
         call("c2", "task", &json!({ "agent": "nobody", "prompt": "Look" })),
         says("Well."),
@@ -319,6 +320,7 @@ fn read_only_agent_changes_nothing_that_its_parent_could() {
     let requests = world.requests();
     assert!(result(&requests[2]).contains("The agent `reader` is read-only"), "{}", result(&requests[2]));
     assert!(!world.path("work/made.txt").exists() && !world.path("work/by-command.txt").exists());
+    assert!(result(&requests[4]).contains("seen"), "a command that reads runs: {}", result(&requests[4]));
     let unknown = result(requests.last().unwrap());
     assert!(unknown.contains("There is no agent `nobody`. Known agents: reader."), "{unknown}");
 }

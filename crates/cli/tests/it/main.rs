@@ -117,6 +117,8 @@ mod peers;
 #[cfg(test)]
 mod permission_rules;
 #[cfg(test)]
+mod planning;
+#[cfg(test)]
 mod permissions;
 #[cfg(test)]
 #[cfg(target_os = "linux")]

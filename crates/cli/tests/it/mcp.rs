@@ -168,7 +168,7 @@ fn broken_files_of_servers_are_reported_and_the_rest_is_used() {
 fn servers_are_added_listed_tested_and_removed() {
     let world = World::new([]);
     let note = world.run(&["mcp"]).ok();
-    assert!(note.err.contains("there are no MCP servers"), "{}", note.err);
+    assert!(note.err.contains("There are no MCP servers"), "{}", note.err);
     let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../mcp/tests/it/server.py");
     let script = script.to_str().unwrap();
     world.run(&["mcp", "add", "srv", "-e", "A=b=c", "--", "python3", script, "good"]).ok();

@@ -115,7 +115,15 @@ pub(crate) fn with_planning(
     mut options: SessionOptions,
     past: Option<&Past>,
     sealer: &Arc<Sealer>,
+    depth: u32,
 ) -> (SessionOptions, Option<Arc<PlanMode>>) {
+    if depth > 0 {
+        // Its policy is the parent's, with the gate of plan mode; plans and lists are the parent's alone.
+        let planning = std::mem::take(&mut options.planning);
+        let is_parents = |name: &str| (planning.plan && name == PLAN_TOOL) || (planning.todo && name == TODO_TOOL);
+        options.tools.retain(|tool| !is_parents(&tool.spec().name));
+        return (options, None);
+    }
     let PlanningSettings { plan, start, todo } = options.planning;
     // Other tools would change the beginning of every request of a session that was begun without them.
     let had: &[ToolSpec] = past.map_or(&[], |past| &past.epoch.tools);

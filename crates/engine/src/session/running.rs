@@ -18,6 +18,7 @@ use super::task::Task;
 use super::{Mail, Session};
 use crate::agent_policy::AgentPolicy;
 use crate::agents::{AGENT_PURPOSE, TASK_TOOL};
+use crate::background::BackgroundWake;
 use crate::calls::Caller;
 use crate::calls::money::{floor_nano, in_dollars, nano};
 use crate::children::{ChildEnd, ChildPlan, ChildTerms, Children};
@@ -209,6 +210,9 @@ impl Task {
             },
             history: Default::default(),
             travel: Default::default(),
+            // Its policy is the parent's, with the gate of plan mode.
+            planning: Default::default(),
+            background: BackgroundWake::Never,
             tool_sources: Vec::new(),
             context_sources: Vec::new(),
             fallbacks: Vec::new(),

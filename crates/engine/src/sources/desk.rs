@@ -11,7 +11,7 @@ use quipu_machine::{Calls, EpochReason, RefreshResult, Refreshes, Stretch, Summa
 use quipu_protocol::{Epoch, EpochContext, Model};
 use quipu_seal::Sealer;
 use quipu_tools::Tool;
-use quipu_transcript::estimate_text;
+use quipu_transcript::{PLAN_TOOL, TODO_TOOL, estimate_text};
 use tokio_util::sync::CancellationToken;
 
 use super::absent::AbsentTool;
@@ -30,6 +30,8 @@ use crate::resume::Past;
 use crate::runner::{Backend, Runner};
 use crate::travel::SessionView;
 
+/// Tools that know the session that they belong to.
+const OF_A_SESSION: [&str; 3] = [TASK_TOOL, PLAN_TOOL, TODO_TOOL];
 /// Bytes of the name of a source at most.
 const NAME: usize = 128;
 /// The share of the model's window that sections should have at most.
@@ -222,7 +224,7 @@ impl Sources {
     pub(crate) fn lent(&self, name: &str) -> Option<Arc<dyn Tool>> {
         let set = self.set();
         let given = set.from().values().flatten().any(|given| given == name);
-        let fixed = name != TASK_TOOL && self.fixed.iter().any(|tool| tool.spec().name == name);
+        let fixed = !OF_A_SESSION.contains(&name) && self.fixed.iter().any(|tool| tool.spec().name == name);
         set.get(name).filter(|_| given || fixed).cloned()
     }
 

@@ -420,3 +420,30 @@ async fn tools_of_the_program_keep_their_names() {
     live.finish().await;
     world.check().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sub_agents_are_in_plan_mode_too() {
+    let mut world = World::with([
+        call(&[("task", json!({ "prompt": "Change it.", "description": "change" }))]),
+        call(&[("change", json!({})), ("plan", json!({ "text": "x" })), ("todo", json!({ "items": [] }))]),
+        say("of the agent"),
+        say("done"),
+    ]);
+    let ran = Arc::new(AtomicU32::new(0));
+    let counts = ran.clone();
+    world.tools.push(touching("change", Touches::Anything, move |_, _| {
+        counts.fetch_add(1, Ordering::SeqCst);
+        std::future::ready(ToolOutput::text("changed"))
+    }));
+    let agents = Some(Arc::new(quipu::AgentSettings::default()));
+    let live = world.create_with(SessionOptions { agents, ..options(&world, Some(true)) }).await;
+    assert_eq!(live.run("Go.").await, Outcome::Done);
+    assert_eq!(ran.load(Ordering::SeqCst), 0);
+    let results: Vec<String> = world.fake.bodies().iter().map(|body| String::from_utf8_lossy(body).into()).collect();
+    assert!(results[2].contains("Plan mode is on, so only what reads may run"), "{}", results[2]);
+    let body: Value = serde_json::from_slice(&world.fake.bodies()[1]).unwrap();
+    assert!(!body["tools"].to_string().contains("\"plan\""), "an agent hands in no plan: {}", body["tools"]);
+    assert!(live.session.is_planning());
+    live.finish().await;
+    world.check().await;
+}

@@ -10,12 +10,12 @@ const MOST_UNPACKED: u64 = 64 << 20;
 const MOST_ENTRIES: usize = 10_000;
 
 /// A reader that fails beyond a limit, where `take` would end.
-struct Bounded<R> {
+struct LimitReader<R> {
     inner: R,
     left: u64,
 }
 
-impl<R: Read> Read for Bounded<R> {
+impl<R: Read> Read for LimitReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let count = self.inner.read(buffer)?;
         self.left = self
@@ -29,7 +29,7 @@ impl<R: Read> Read for Bounded<R> {
 /// Writes the files of a `tar` archive, without the first `strip` names of their paths.
 pub(super) fn unpack(archive: impl Read, strip: usize, writer: &mut TreeWriter) -> Result<(), String> {
     let failed = |error: Error| format!("the archive cannot be read: {error}");
-    let mut archive = tar::Archive::new(Bounded { inner: archive, left: MOST_UNPACKED });
+    let mut archive = tar::Archive::new(LimitReader { inner: archive, left: MOST_UNPACKED });
     for (count, entry) in archive.entries().map_err(failed)?.enumerate() {
         if count >= MOST_ENTRIES {
             return Err(format!("the archive has more than {MOST_ENTRIES} entries"));

@@ -8,7 +8,7 @@ use crate::globs::PathGlob;
 /// The file of a skill in its directory.
 const SKILL_FILE: &str = "SKILL.md";
 /// The file that makes a directory a plugin.
-const PLUGIN: &str = ".claude-plugin/plugin.json";
+const PLUGIN: &str = include_str!("plugin.txt").trim_ascii_end();
 /// Patterns of a kind that are used.
 const MOST_PATTERNS: usize = 100;
 /// What other agents read in packages and Quipu does not: where it lies, and what it is called.

@@ -13,7 +13,7 @@ use crate::{Failure, Home, bounded_file};
 
 /// Bytes of a `package.json` that is read.
 const MOST_MANIFEST: u64 = 1 << 20;
-/// Packages at most.
+/// All of them are hashed whenever a session begins.
 const MOST_PACKAGES: usize = 100;
 
 /// A package that was accepted.

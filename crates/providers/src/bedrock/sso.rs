@@ -60,7 +60,7 @@ impl SsoRole {
 
     /// What a person has to do for a token.
     fn needs_login(&self, why: &str) -> CredentialError {
-        let name: String = self.profile.chars().filter(|c| c.is_ascii_graphic()).take(64).collect();
+        let name: String = self.profile.chars().filter(char::is_ascii_graphic).take(64).collect();
         let what =
             format!("The SSO login of the AWS profile {name:?} {why}. Run `aws sso login --profile {name}`.");
         CredentialError::NeedsLogin { what }

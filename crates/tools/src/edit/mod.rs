@@ -62,7 +62,7 @@ impl Edit {
                     "items": {
                         "type": "object",
                         "properties": {
-                            "oldText": { "type": "string", "description": "Exact, unique in the file" },
+                            "oldText": { "type": "string" },
                             "newText": { "type": "string" },
                         },
                         "required": ["oldText", "newText"],
@@ -71,8 +71,8 @@ impl Edit {
             },
             "required": ["path", "edits"],
         });
-        let description = "Replace texts in a file. Each oldText must occur exactly once in the file as it is \
-             now; edits must not overlap. Put all changes of one file into one call.";
+        let description = "Replace texts in a file. Each oldText must occur exactly once in it as it is now; \
+             edits must not overlap. One call for all changes of a file.";
         Self { spec: spec("edit", description, &parameters) }
     }
 }

@@ -120,7 +120,7 @@ impl Run {
                         {
                             self.settled(*input);
                         }
-                        TaskMessage::Opened(Ok((opened, _))) => self.session = Some(opened.session),
+                        TaskMessage::Opened(Ok((opened, ..))) => self.session = Some(opened.session),
                         TaskMessage::Input(_) | TaskMessage::Leave(_) | TaskMessage::Opened(Err(_)) => {}
                     }
                 }

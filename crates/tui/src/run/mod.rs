@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt as _;
 use quipu::{Clock as _, Delivery, Events, Refusal, Sealer, Session, SystemClock};
 use quipu_host::CommandRegistry;
-use quipu_protocol::{AbortTarget, Ack, Command, Envelope, Event, QueueMode, RunId, SessionId, UserInput};
+use quipu_protocol::{AbortTarget, Ack, Command, Envelope, Event, QueueMode, RunId, SessionId, Snapshot, UserInput};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -92,8 +92,8 @@ enum TaskMessage {
     Input(Box<UiEvent>),
     /// The program that had the terminal is done; and what came of it.
     Back(Box<UiEvent>),
-    /// A session, and its events.
-    Opened(Result<(OpenedSession, Events), OpenError>),
+    /// A session, how it stands, and its events.
+    Opened(Result<(OpenedSession, Box<Snapshot>, Events), OpenError>),
     /// Hooks let the session that is open be left for this one.
     Leave(SessionRequest),
 }
@@ -404,7 +404,7 @@ impl Run {
                 self.unsaved = true;
                 self.resize(self.tty.size());
             }
-            TaskMessage::Opened(Ok((opened, events))) => {
+            TaskMessage::Opened(Ok((opened, snapshot, events))) => {
                 // Files of another machine are none of the one that the window is on.
                 if let Some(links) = self.state.links().filter(|_| !self.tty.abilities().remote) {
                     links.set_directory(&opened.directory);
@@ -414,6 +414,7 @@ impl Run {
                 self.offer_commands();
                 self.ask_branch();
                 self.take(UiEvent::Opened(Box::new(Ok(opened))));
+                self.state.show_widgets(&snapshot);
             }
             TaskMessage::Opened(Err(error)) => self.take(UiEvent::Opened(Box::new(Err(error)))),
             TaskMessage::Leave(open) => self.leave_for(open),
@@ -551,7 +552,7 @@ impl Run {
             let ((), found) = tokio::join!(glimpsed, opened);
             let opened = match found.unwrap_or_else(|_| Err(OpenError::Failed(take_panics().join("\n")))) {
                 Ok(opened) => match opened.session.subscribe_and_answer(Delivery::Lossless).await {
-                    Ok((_, events)) => Ok((opened, events)),
+                    Ok((snapshot, events)) => Ok((opened, Box::new(snapshot), events)),
                     Err(error) => Err(OpenError::Failed(error.to_string())),
                 },
                 Err(error) => Err(error),
@@ -600,7 +601,7 @@ impl Run {
                     // Nothing is begun any more.
                     drop(self.state.on(*input, SystemClock.now()));
                 }
-                TaskMessage::Opened(Ok((session, _))) => opened = Some(session.session),
+                TaskMessage::Opened(Ok((session, ..))) => opened = Some(session.session),
                 TaskMessage::Input(_)
                 | TaskMessage::Back(_)
                 | TaskMessage::Leave(_)

@@ -220,6 +220,12 @@ impl State {
         }
     }
 
+    /// Shows the status lines and widgets of a session.
+    pub(crate) fn show_widgets(&mut self, snapshot: &Snapshot) {
+        self.status = snapshot.status.iter().map(|(key, text)| (key.clone(), vec![text.clone()])).collect();
+        self.status.extend(snapshot.widgets.clone());
+    }
+
     /// Takes over how the session stands, where events were not seen.
     pub(super) fn stand_as(&mut self, snapshot: &Snapshot, effects: &mut Vec<Effect>) {
         self.standing.head = snapshot.head;
@@ -227,8 +233,7 @@ impl State {
         self.standing.thinking = snapshot.thinking;
         self.standing.permissions.clone_from(&snapshot.permissions);
         self.outbox.queue = (snapshot.steering.clone(), snapshot.follow_up.clone());
-        self.status = snapshot.status.iter().map(|(key, text)| (key.clone(), vec![text.clone()])).collect();
-        self.status.extend(snapshot.widgets.clone());
+        self.show_widgets(snapshot);
         self.questions.asks.retain(|(open, _)| snapshot.asks.iter().any(|ask| ask.id == open.id));
         for ask in &snapshot.asks {
             if !self.questions.has(&ask.id) {
@@ -276,7 +281,7 @@ impl State {
             Message::ToolResult(result) if self.transcript.shown.contains(&result.tool_call_id) => {}
             // Printed when it was done.
             Message::BashExecution(_) => {}
-            Message::User(said) if self.was_typed(&said.content.text()) => {}
+            Message::User(said) if self.was_typed(&quipu::typed_text(&said.content.blocks())) => {}
             message => {
                 let lines = render::message(message, self.transcript.unfolded, columns, &self.theme);
                 self.ready(lines);
@@ -318,7 +323,7 @@ impl State {
         match result {
             JumpResult::Done(jumped) => {
                 self.standing.head = Some(jumped.head);
-                let said = jumped.prompt.as_ref().map(quipu_protocol::UserInput::text).unwrap_or_default();
+                let said = jumped.prompt.as_ref().map(|said| quipu::typed_text(&said.content)).unwrap_or_default();
                 self.note(&format!(
                     "The session is now at {}; `/undo` goes back to {}",
                     jumped.head.short(),

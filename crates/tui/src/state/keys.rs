@@ -193,6 +193,7 @@ impl State {
         if self.questions.asks.is_empty() {
             return false;
         }
+        let edits = self.bindings.action(Scope::App, key) == Some(Action::ExternalEditor);
         if let Some(reason) = &mut self.questions.reason {
             match (key.code, key.modifiers.control, key.modifiers.alt) {
                 (KeyCode::Enter, ..) => {
@@ -200,6 +201,7 @@ impl State {
                     self.answer_written(written, effects);
                 }
                 (KeyCode::Escape, ..) => self.questions.reason = None,
+                _ if edits => effects.push(Effect::Edit(reason.clone())),
                 (KeyCode::Backspace, ..) => drop(reason.pop()),
                 (KeyCode::Char(letter), false, false) => reason.push(letter),
                 _ => {}

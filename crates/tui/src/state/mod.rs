@@ -187,6 +187,9 @@ impl State {
             }
             UiEvent::Image(Ok(path)) => self.editor.insert(&path.to_string_lossy()),
             UiEvent::Image(Err(why)) => self.hint = Some(why.to_string()),
+            UiEvent::Edited(Ok(Some(text))) if self.questions.reason.is_some() => {
+                self.questions.reason = Some(text.trim_end().to_owned());
+            }
             UiEvent::Edited(Ok(Some(text))) => self.editor.set_text(text.trim_end_matches('\n')),
             UiEvent::EditedSettings => self.read_settings(&mut effects),
             UiEvent::Edited(Ok(None)) | UiEvent::Returned(Ok(())) => {}
@@ -279,7 +282,7 @@ impl State {
         }
         match (purpose, result) {
             (Purpose::TakeBack, Ok(Ack::Unqueued(inputs))) => {
-                let mut texts: Vec<String> = inputs.iter().map(UserInput::text).collect();
+                let mut texts: Vec<String> = inputs.iter().map(|input| quipu::typed_text(&input.content)).collect();
                 let text = self.editor.text();
                 if !text.trim().is_empty() {
                     texts.push(text);
