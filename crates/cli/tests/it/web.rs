@@ -51,7 +51,8 @@ fn names(world: &World) -> Vec<String> {
     let tools = body["tools"].as_array().unwrap();
     let names = tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned());
     // Others have settings of their own.
-    let listed = ["read", "bash", "edit", "write", "grep", "find", "ls", "web_fetch", "web_search"];
+    let listed =
+        ["read", "bash", "background", "edit", "write", "grep", "find", "ls", "web_fetch", "web_search"];
     names.filter(|name| listed.contains(&name.as_str())).collect()
 }
 
