@@ -25,7 +25,8 @@ pub(crate) fn prose(out: &mut String, text: &str) {
         return;
     }
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
-    let mut page = Page { out, open: Vec::new(), cells: 0, block: None, is_head: false, sides: Vec::new(), column: 0 };
+    let mut page =
+        Page { out, open: Vec::new(), cells: 0, block: None, is_head: false, sides: Vec::new(), column: 0 };
     // Ends of a table that is written as it is.
     let mut skipping = false;
     for (event, range) in Parser::new_ext(text, options).into_offset_iter() {
@@ -158,7 +159,8 @@ impl Page<'_> {
     /// A link to the web; of any other, and of a picture in a link, the target is text.
     fn link(&mut self, url: &str) {
         let lower = url.get(..8).unwrap_or(url).to_ascii_lowercase();
-        let is_safe = SCHEMES.iter().any(|scheme| lower.starts_with(scheme)) && !url.contains(char::is_control);
+        let is_safe =
+            SCHEMES.iter().any(|scheme| lower.starts_with(scheme)) && !url.contains(char::is_control);
         let is_inside = self.open.iter().flatten().any(|end| end == "</a>");
         if is_safe && !is_inside {
             self.tag(&format!("<a rel=\"noreferrer nofollow\" href=\"{}\">", html_text(url)), "</a>");
@@ -244,7 +246,10 @@ mod tests {
                 "<p dir=auto><a rel=\"noreferrer nofollow\" href=\"https://y.test\">p (https://x.test/p.png)</a></p>\n",
             ),
             ("<div>\n*a*\n</div>", "<p dir=auto>&lt;div&gt;\n*a*\n&lt;/div&gt;</p>\n"),
-            ("a <b onclick=x>b</b> &lt;i&gt;", "<p dir=auto>a &lt;b onclick=x&gt;b&lt;/b&gt; &lt;i&gt;</p>\n"),
+            (
+                "a <b onclick=x>b</b> &lt;i&gt;",
+                "<p dir=auto>a &lt;b onclick=x&gt;b&lt;/b&gt; &lt;i&gt;</p>\n",
+            ),
         ] {
             assert_eq!(page(text), wanted, "{text:?}");
         }
