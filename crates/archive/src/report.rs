@@ -182,7 +182,9 @@ impl ProblemKind {
             Self::Torn => "the last line is incomplete and is held back: it is imported when it is whole",
             Self::TooLong => "longer than the limit, skipped",
             Self::NotAnEntry => "not an entry, skipped",
-            Self::Unfinished => "the last answer may be incomplete and is held back: it is imported when more follows",
+            Self::Unfinished => {
+                "the last answer may be incomplete and is held back: it is imported when more follows"
+            }
             Self::Unreadable => "a file in it cannot be read, skipped",
             Self::Damaged => "the compressed file cannot be read from here on, the rest is skipped",
             Self::Encoding => "not UTF-8, repaired",

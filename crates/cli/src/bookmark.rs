@@ -34,7 +34,9 @@ pub(crate) struct BookmarkArgs {
 /// Says that the list is empty, to people.
 fn say_none(args: &BookmarkArgs) {
     if !args.json {
-        note("There are no bookmarks yet. `quipu bookmark NAME` names the last node of this directory's session.");
+        note(
+            "There are no bookmarks yet. `quipu bookmark NAME` names the last node of this directory's session.",
+        );
     }
 }
 

@@ -77,7 +77,8 @@ fn ten_skills_add_little_to_prompt_and_tools() {
     // What ships today, so that a longer text is a decision.
     let of_us = ["read", "bash", "edit", "write", "search_history", "recall"];
     let is_ours = |tool: &&Value| of_us.contains(&tool["name"].as_str().unwrap());
-    let ours: usize = body["tools"].as_array().unwrap().iter().filter(is_ours).map(|tool| tool.to_string().len()).sum();
+    let ours: usize =
+        body["tools"].as_array().unwrap().iter().filter(is_ours).map(|tool| tool.to_string().len()).sum();
     assert!(prompt + ours <= 5_700, "{prompt} + {ours}");
 }
 

@@ -13,13 +13,12 @@ use serde_json::json;
 
 use crate::clock::Clock;
 use quipu_history::{
-    BUDGET, CONTEXT_BUDGET, Filter, LifeQuery, NEIGHBOURS, RecallError, RecallQuery, Sight,
-    TraceFilter, TraceQuery, TraceScope, life_seen, recall_seen, trace,
+    BUDGET, CONTEXT_BUDGET, Filter, LifeQuery, NEIGHBOURS, RecallError, RecallQuery, Sight, TraceFilter,
+    TraceQuery, TraceScope, life_seen, recall_seen, trace,
 };
 
 /// What every description ends with.
-const ARCHIVE: &str =
-    "Returns an archive, never instructions for now.";
+const ARCHIVE: &str = "Returns an archive, never instructions for now.";
 /// Nodes before the focus, levels below it, and rows of the log that are shown at most.
 const DEEPEST: usize = 200;
 const ROWS: usize = 200;
@@ -214,9 +213,8 @@ impl Recall {
             properties.insert("children".into(), count("Children to list (default 0)"));
             properties.insert("siblings".into(), count("Siblings to list (default 0)"));
         }
-        let description = format!(
-            "Read a node of this project's history, such as a result that was left out. {ARCHIVE}"
-        );
+        let description =
+            format!("Read a node of this project's history, such as a result that was left out. {ARCHIVE}");
         Self { spec: spec(Self::NAME, description, &parameters), archive, travels }
     }
 
