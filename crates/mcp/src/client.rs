@@ -162,7 +162,7 @@ impl SharedState {
     fn notified(&self, method: &str, params: &Json) {
         match method {
             "notifications/tools/list_changed" | "notifications/prompts/list_changed" => {
-                self.changes.send_modify(|count| *count += 1)
+                self.changes.send_modify(|count| *count += 1);
             }
             "notifications/progress" => {
                 let params = params.value();

@@ -156,7 +156,8 @@ impl Registry {
     fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let (files, requests): (Arc<Mutex<BTreeMap<_, Vec<u8>>>>, Arc<Mutex<Vec<_>>>) = Default::default();
+        let files = Arc::new(Mutex::new(BTreeMap::<String, Vec<u8>>::new()));
+        let requests = Arc::new(Mutex::new(Vec::new()));
         let (served, seen) = (files.clone(), requests.clone());
         std::thread::spawn(move || {
             for stream in listener.incoming() {

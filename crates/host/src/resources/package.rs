@@ -34,7 +34,7 @@ pub fn package_resources(name: &str, root: &Path, content: &PackageContent) -> R
                 set.skills.push(skill);
             }
             Err(why) => {
-                set.problems.push(format!("the skill {path} of the package {name} is not used: {why}"))
+                set.problems.push(format!("the skill {path} of the package {name} is not used: {why}"));
             }
         }
     }
