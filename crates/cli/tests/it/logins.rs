@@ -232,7 +232,7 @@ fn login_of_another_program_is_offered_and_used_when_asked() {
 }
 
 #[test]
-fn login_of_gemini_cli_is_used_after_a_person_accepts() {
+fn login_with_a_project_is_used_after_a_person_accepts() {
     let account = json!({ "currentTier": { "id": "free-tier" }, "cloudaicompanionProject": "project-7" });
     let answer = json!({ "response": { "candidates": [{ "content": { "role": "model", "parts": [{ "text": "hello" }] },
         "finishReason": "STOP" }], "usageMetadata": { "promptTokenCount": 5, "candidatesTokenCount": 2 } } });
@@ -273,7 +273,7 @@ fn login_of_gemini_cli_is_used_after_a_person_accepts() {
 }
 
 #[test]
-fn login_of_copilot_cli_asks_for_one_of_ours() {
+fn login_that_no_provider_takes_asks_for_one_of_ours() {
     let world = World::new([]);
     let file = world.path("home/.copilot/config.json");
     std::fs::create_dir_all(file.parent().unwrap()).unwrap();

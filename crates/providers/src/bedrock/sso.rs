@@ -62,7 +62,7 @@ impl SsoRole {
     fn needs_login(&self, why: &str) -> CredentialError {
         let name: String = self.profile.chars().filter(char::is_ascii_graphic).take(64).collect();
         let what =
-            format!("The SSO login of the AWS profile {name:?} {why}. Run `aws sso login --profile {name}`.");
+            format!("The SSO login of the AWS profile {name:?} {why}. Run `aws sso login` for this profile.");
         CredentialError::NeedsLogin { what }
     }
 

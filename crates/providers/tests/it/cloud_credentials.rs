@@ -326,7 +326,7 @@ async fn single_sign_on_that_is_over_says_what_to_run() {
     let (server, mut world) = served([], &[("AWS_PROFILE", "work")]);
     world.set("AWS_ENDPOINT_URL_SSO", &portal.url());
     world.write(".aws/config", SSO);
-    let run = "Run `aws sso login --profile work`";
+    let run = "Run `aws sso login` for this profile";
     world.fails(&["SSO login of the AWS profile \"work\" is missing", run]).await;
     sign_on(&world, "a", "https://corp.example/start", "token-new", "2020-01-01T00:00:00Z");
     let error = world.fails(&["has expired", run]).await;
