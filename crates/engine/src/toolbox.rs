@@ -1,7 +1,5 @@
 //! Tools as effects: looked up, validated, approved; then run on the true values and sealed.
 
-mod background;
-
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;

@@ -44,7 +44,7 @@ fn print_mode_ends_background_commands_and_says_so() {
     let world = World::new([begin("c1", "exec 3<> hold; sleep 1000"), says("It runs.")]);
     let hold = fifo(&world);
     let ran = world.run(&["-p", "start it", "--permissions", "full"]).ok();
-    assert!(ran.out.contains("It runs."), "{}", ran.out);
+    assert!(ran.text().contains("It runs."), "{}", ran.err);
     for part in [
         "• background b1: exec 3<> hold",
         "• background b1 was killed because the session ended: exec 3<> hold",
