@@ -3,8 +3,7 @@
 use std::io::{IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
 
-use base64::Engine as _;
-use quipu_protocol::{Content, ImageContent, UserInput};
+use quipu_protocol::{Content, UserInput};
 
 use crate::exit::Failure;
 
@@ -21,7 +20,7 @@ pub(crate) fn prompts(messages: &[String], piped: String, cwd: &Path) -> Result<
     for file in files {
         match include(&cwd.join(&file[1..]))? {
             IncludedFile::Text(more) => text.push_str(&more),
-            IncludedFile::Image(image) => images.push(Content::Image(image)),
+            IncludedFile::Image(blocks) => images.extend(blocks),
             IncludedFile::Nothing => {}
         }
     }
@@ -39,6 +38,7 @@ pub(crate) fn prompts(messages: &[String], piped: String, cwd: &Path) -> Result<
     Ok(first
         .into_iter()
         .chain(texts.filter(|text| !text.trim().is_empty()).map(|text| UserInput::from(text.as_str())))
+        .map(|input| quipu_host::with_images(input, cwd))
         .collect())
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn piped() -> Result<String, Failure> {
 
 enum IncludedFile {
     Text(String),
-    Image(ImageContent),
+    Image(Vec<Content>),
     Nothing,
 }
 
@@ -86,9 +86,13 @@ fn include(path: &Path) -> Result<IncludedFile, Failure> {
     if bytes.is_empty() {
         return Ok(IncludedFile::Nothing);
     }
-    if let Some(mime_type) = ImageContent::kind_of(&bytes) {
-        let data = base64::engine::general_purpose::STANDARD.encode(&bytes);
-        return Ok(IncludedFile::Image(ImageContent { data, mime_type: mime_type.into() }));
+    if let Some(blocks) = quipu_tools::image_blocks(&bytes) {
+        if !blocks.iter().any(|block| matches!(block, Content::Image(_))) {
+            return Err(Failure::usage(format!(
+                "{shown} is an image that cannot be decoded, or not made small enough"
+            )));
+        }
+        return Ok(IncludedFile::Image(blocks));
     }
     let text = String::from_utf8_lossy(&bytes);
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);

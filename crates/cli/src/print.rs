@@ -134,9 +134,35 @@ pub(crate) fn width() -> usize {
     width.clamp(20, 500)
 }
 
+/// A text without the colours and weights that [`Paint`] gives.
+pub(crate) fn unpainted(text: &str) -> String {
+    let mut pieces = text.split("\u{1b}[");
+    let mut out = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let end = piece.find(|c: char| !c.is_ascii_digit() && c != ';').unwrap_or(piece.len());
+        match piece[end..].strip_prefix('m') {
+            Some(rest) => out.push_str(rest),
+            None => {
+                out.push_str("\u{1b}[");
+                out.push_str(piece);
+            }
+        }
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn paint_is_taken_off_and_nothing_else() {
+        let paint = Paint(true);
+        let painted = format!("{} and {}\n", paint.bold("one"), paint.dim("two [1m"));
+        assert!(painted.contains('\u{1b}'));
+        assert_eq!(unpainted(&painted), "one and two [1m\n");
+        assert_eq!(unpainted("a\u{1b}[2Jb\u{1b}["), "a\u{1b}[2Jb\u{1b}[");
+    }
 
     #[test]
     fn nothing_steers_the_terminal() {

@@ -24,6 +24,9 @@ pub(crate) struct SkillsArgs {
     json: bool,
 }
 
+/// Files of rules that the start of a session names.
+const RULES_SHOWN: usize = 4;
+
 /// A line of the list.
 struct Row {
     kind: &'static str,
@@ -100,7 +103,14 @@ pub(crate) fn summary(home: &Home, cwd: &std::path::Path, with_rules: bool) -> O
     let mut parts = Vec::new();
     let rules = if with_rules { found_rules(home, cwd, &set).0 } else { Vec::new() };
     if !rules.is_empty() {
-        let names: Vec<String> = rules.iter().map(|one| short(&one.path, cwd)).collect();
+        let name = |one: &quipu::Rules| {
+            let lines = one.text.lines().count();
+            format!("{} ({lines} line{})", short(&one.path, cwd), if lines == 1 { "" } else { "s" })
+        };
+        let mut names: Vec<String> = rules.iter().take(RULES_SHOWN).map(name).collect();
+        if rules.len() > RULES_SHOWN {
+            names.push(format!("{} more", rules.len() - RULES_SHOWN));
+        }
         parts.push(format!("Rules: {}.", names.join(", ")));
     }
     if !set.skills.is_empty() {

@@ -7,6 +7,7 @@
 //! front words. What has to be asked before a session can be opened is a [`FailureKind::Asks`]: the front asks, adds the
 //! answer to the [`OpenRequest`] and opens again.
 
+mod attachments;
 mod background;
 mod bounded_file;
 mod budget;
@@ -65,6 +66,7 @@ mod tree;
 mod watch;
 mod web;
 
+pub use attachments::{mention, pasted_image, with_images};
 pub use budget::{Budget, budget_of, spent_today};
 pub use catalogue::{KeptCatalogue, refresh_catalogue, remove_catalogue};
 pub use commands::{CommandCall, CommandError, CommandHandler, CommandRegistry};

@@ -159,6 +159,20 @@ pub(crate) fn prepare(bytes: &[u8], kind: ImageKind) -> Result<PreparedImage, Im
     }
 }
 
+/// The image of a file as a model gets it from the tool `read`: the image, and in words how it was changed or why it is left
+/// out. `None` for what is no image, or an animation.
+#[must_use]
+pub fn image_blocks(bytes: &[u8]) -> Option<Vec<Content>> {
+    let kind = kind(bytes).filter(|_| !is_animated_png(bytes))?;
+    Some(match prepare(bytes, kind) {
+        Ok(prepared) => {
+            let hints = prepared.hints.iter().map(Content::text).collect::<Vec<_>>();
+            std::iter::once(prepared.into_content()).chain(hints).collect()
+        }
+        Err(problem) => vec![Content::text(problem.to_string())],
+    })
+}
+
 /// A side of an image whose longer one becomes [`MAX_SIDE`].
 fn within(side: u32, longer: u32) -> u32 {
     let exact = (u64::from(side) * u64::from(MAX_SIDE) * 2 + u64::from(longer)) / (u64::from(longer) * 2);

@@ -37,6 +37,7 @@ pub use background_tool::BackgroundTool;
 pub use bash::Bash;
 pub use edit::{Edit, changed_lines};
 pub use function::FunctionTool;
+pub use images::image_blocks;
 pub use invisible::{is_invisible, stripped};
 pub use output_schema::{AnswerError, OutputSchema, OutputSchemaError};
 pub use patch::ApplyPatch;

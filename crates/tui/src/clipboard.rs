@@ -20,7 +20,7 @@ const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
 pub enum ClipboardError {
     /// No desktop.
     #[error(
-        "There is no clipboard here (neither WAYLAND_DISPLAY nor DISPLAY is set): save the image and type its path"
+        "There is no clipboard here (neither WAYLAND_DISPLAY nor DISPLAY is set). Copy the image to this machine (over SSH: scp) and name it as @path"
     )]
     NoClipboard,
     /// The program that reads it is missing.

@@ -159,7 +159,7 @@ impl Navigator {
 
     /// What a node says.
     pub(crate) fn previewed(&mut self, node: NodeId, text: String) {
-        self.preview = Some((node, text));
+        self.preview = Some((node, clean(&text).into_owned()));
     }
 
     fn name(&self) -> &'static str {

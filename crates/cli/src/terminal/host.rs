@@ -408,7 +408,8 @@ impl Host for TerminalHost {
             let mut text = Vec::new();
             crate::show::write_whole(&*store, &node.to_string(), false, &mut text).await?;
             text.truncate(64 << 10);
-            Ok(String::from_utf8_lossy(&text).into_owned())
+            // It is painted for a terminal, and drawn here by another hand.
+            Ok(crate::print::unpainted(&String::from_utf8_lossy(&text)))
         })
     }
 

@@ -6,6 +6,30 @@ use serde_json::json;
 use crate::support::*;
 
 #[test]
+fn lists_of_an_empty_home_say_so_and_succeed() {
+    let world = World::new([]);
+    for (list, words) in [
+        (&["sessions"][..], "There are no sessions yet"),
+        (&["sessions", "--all"], "There are no sessions yet"),
+        (&["log"], "There are no sessions yet"),
+        (&["usage"], "There are no sessions yet"),
+        (&["search", "word"], "There are no sessions yet"),
+        (&["bookmark"], "There are no bookmarks yet"),
+        (&["mcp", "list"], "There are no MCP servers"),
+        (&["schedule", "list"], "There are no jobs"),
+    ] {
+        let ran = world.run(list).ok();
+        assert!(ran.err.contains(words) && ran.text().is_empty(), "{list:?}: {}", ran.err);
+    }
+    // Those that need a session have nothing to work on.
+    for command in [&["tree"][..], &["life"], &["files"], &["show"], &["undo"], &["rm", "x"], &["label", "x"]]
+    {
+        world.run(command).fails(2, &["there are no sessions yet", "quipu import"]);
+    }
+    world.run(&["tree", "--store", "none.db"]).fails(2, &["none.db"]);
+}
+
+#[test]
 fn a_name_stands_wherever_a_node_is_named() {
     let world = World::new(["One.", "Two."].map(|text| Answer::new().text(text).reply()));
     world.run(&["-p", "one"]).ok();

@@ -1,5 +1,6 @@
 //! The page that a session is written as, in a real browser.
 
+use quipu_testkit::Answer;
 use serde_json::{Value, json};
 
 use crate::archive::{ID, assistant, entry, header, user};
@@ -113,6 +114,36 @@ fn a_page_is_read_folded_and_searched_and_nothing_in_it_runs() {
     let changed = world.file("changed.html", text);
     browser.open(&changed);
     assert_eq!(browser.run("typeof hit"), "undefined");
+}
+
+#[test]
+fn page_shows_tables_links_and_changes() {
+    let world = World::new([
+        call(
+            "c1",
+            "edit",
+            &json!({ "path": "f.txt", "edits": [{ "oldText": "old <b>", "newText": "new <i>" }] }),
+        ),
+        Answer::new()
+            .text("| a | b |\n|---|--:|\n| *x* | 1 |\n\n- [docs](https://x.test)\n- [no](javascript:x)")
+            .reply(),
+    ]);
+    world.file("f.txt", "old <b>\n");
+    world.run(&["-p", "edit it"]).ok();
+    let id = world.sessions()[0]["id"].as_str().unwrap().to_owned();
+    let text = std::fs::read_to_string(page(&world, &id)).unwrap();
+    for part in [
+        "<th dir=auto>a</th><th dir=auto class=right>b</th>",
+        "<td dir=auto><em>x</em></td>",
+        "href=\"https://x.test\">docs</a>",
+        "no (javascript:x)",
+        "<del>-1 old &lt;b&gt;\n</del>",
+        "<ins>+1 new &lt;i&gt;",
+        "prefers-color-scheme: dark",
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    assert!(!text.contains("href=\"javascript") && text.matches("<script").count() == 1);
 }
 
 /// Types into the page's search, and gives what it says, how many entries are shown and how many places are marked.

@@ -234,6 +234,7 @@ fn files_and_piped_text_come_before_the_words() {
     assert_eq!(content[0]["text"], text);
     assert_eq!(content[1]["source"]["media_type"], "image/png");
     assert_eq!(content[1]["source"]["data"], PIXEL);
+    assert_eq!(content.len(), 2, "an image is sent once");
     // Only piped.
     world.run_with(&["-p"], "all of it").ok();
     assert_eq!(wire_text(&messages(&world.requests()[1])[0]), "all of it");

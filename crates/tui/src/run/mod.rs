@@ -116,6 +116,8 @@ struct Run {
     tasks: JoinSet<()>,
     /// What is on its way into the session: the end waits for it.
     keeping: JoinSet<()>,
+    /// Held by the prompt that is being sent.
+    prompt_order: Arc<tokio::sync::Mutex<()>>,
     /// Bounded by what was begun: what comes often says the latest, and is taken as it comes.
     up: mpsc::UnboundedSender<TaskMessage>,
     /// Ends the line that runs while no session is open.
@@ -203,6 +205,7 @@ pub async fn run(begin: TerminalOptions) -> io::Result<TerminalEnd> {
         events: None,
         tasks: JoinSet::new(),
         keeping: JoinSet::new(),
+        prompt_order: Arc::default(),
         up,
         unkept: None,
         storage,
@@ -285,6 +288,17 @@ pub async fn run(begin: TerminalOptions) -> io::Result<TerminalEnd> {
         }
     }
     run.end(ups).await
+}
+
+/// A prompt with the images that it names.
+async fn with_images(command: Command, directory: PathBuf) -> Command {
+    let Command::Prompt { input, when } = command else { return command };
+    if !input.text().contains('@') {
+        return Command::Prompt { input, when };
+    }
+    let as_written = input.clone();
+    let read = tokio::task::spawn_blocking(move || quipu_host::with_images(input, &directory));
+    Command::Prompt { input: read.await.unwrap_or(as_written), when }
 }
 
 /// The next event of the session that is open.
@@ -488,7 +502,18 @@ impl Run {
             (_, command) => command,
         };
         let (session, up) = (self.session.clone(), self.up.clone());
+        // Reading images takes a while, in which another prompt is not to come first.
+        let order = matches!(command, Command::Prompt { .. }).then(|| self.prompt_order.clone());
+        let directory = match self.state.standing.directory.as_str() {
+            "" => self.directory.clone(),
+            directory => PathBuf::from(directory),
+        };
         let mut sending = Box::pin(async move {
+            let _turn = match order {
+                Some(order) => Some(order.lock_owned().await),
+                None => None,
+            };
+            let command = with_images(command, directory).await;
             let result = match session {
                 Some(session) => session.send(command).await,
                 None => Err(Refusal::Closed),

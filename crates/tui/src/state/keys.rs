@@ -89,7 +89,12 @@ impl State {
         match &mut self.overlay {
             Some(overlay) => overlay.paste(text),
             None => {
-                self.editor.paste(text);
+                // The file of a picture that was dropped on the terminal; a command takes it as a path.
+                let is_prompt = !self.editor.starts_with('!') && !self.editor.starts_with('/');
+                match quipu_host::pasted_image(text).filter(|_| is_prompt) {
+                    Some(mention) => self.editor.insert(&format!("{mention} ")),
+                    None => self.editor.paste(text),
+                }
                 effects.push(Effect::Draft);
             }
         }

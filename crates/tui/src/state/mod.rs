@@ -185,7 +185,9 @@ impl State {
             UiEvent::Offered(id, candidates, more) => {
                 self.offer(id, candidates, more, &mut effects);
             }
-            UiEvent::Image(Ok(path)) => self.editor.insert(&path.to_string_lossy()),
+            UiEvent::Image(Ok(path)) => {
+                self.editor.insert(&format!("{} ", quipu_host::mention(&path.to_string_lossy())));
+            }
             UiEvent::Image(Err(why)) => self.hint = Some(why.to_string()),
             UiEvent::Edited(Ok(Some(text))) if self.questions.reason.is_some() => {
                 self.questions.reason = Some(text.trim_end().to_owned());

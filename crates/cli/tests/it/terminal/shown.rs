@@ -116,6 +116,57 @@ fn an_image_that_a_tool_read_is_drawn_in_rows_of_its_own() {
 }
 
 #[test]
+fn preview_of_the_tree_shows_no_escapes() {
+    let world = World::new([says("An answer \u{1b}[2J\u{1b}]0;evil\u{7} here.")]);
+    let mut terminal = Terminal::sized(&world, &[], 120, 24);
+    terminal.shows("test-1");
+    terminal.types("hello\r");
+    terminal.settles("here.");
+    terminal.types("/tree\r");
+    terminal.shows("◂ here");
+    terminal.types(" ");
+    terminal.shows("evil");
+    let shown = terminal.screen.screen().contents();
+    for paint in ["[0m", "[1m", "[2m", "[36m"] {
+        assert!(!shown.contains(paint), "{paint} in {shown}");
+    }
+    terminal.types("\u{1b}");
+    terminal.hides("◂ here");
+    terminal.types(CTRL_D);
+    assert_eq!(terminal.ends(), Some(0));
+    assert!(!terminal.text().contains("\u{1b}]0;evil"));
+}
+
+/// The blocks of the last message of the user, by type.
+fn sent_blocks(world: &World) -> Vec<String> {
+    let said = crate::support::messages(world.requests().last().unwrap()).pop().unwrap();
+    let blocks = said["content"].as_array().cloned().unwrap_or_default();
+    blocks.iter().map(|block| block["type"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn image_named_or_dropped_is_sent_with_the_prompt() {
+    let world = World::new([says("Red."), says("Red again."), says("Red from the command line.")]);
+    let red = world.file("red one.png", png());
+    let mut terminal = Terminal::sized(&world, &[], 100, 20);
+    terminal.shows("test-1");
+    // As a terminal pastes a file that is dropped on it.
+    let dropped = red.display().to_string().replace(' ', "\\ ");
+    terminal.pastes(dropped.as_bytes());
+    terminal.shows("red one.png\"");
+    terminal.types("what is it?\r");
+    terminal.settles("Red.");
+    assert_eq!(sent_blocks(&world), ["text", "image"]);
+    terminal.types("and @\"red one.png\" or @none.png?\r");
+    terminal.settles("Red again.");
+    assert_eq!(sent_blocks(&world), ["text", "image"]);
+    terminal.types(CTRL_D);
+    assert_eq!(terminal.ends(), Some(0));
+    world.run(&["-p", "what is @\"red one.png\"?"]).ok();
+    assert_eq!(sent_blocks(&world), ["text", "image"]);
+}
+
+#[test]
 fn a_light_ground_makes_it_light_and_the_setting_wins() {
     const LIGHT: &str = "\u{1b}]11;rgb:ffff/fff0/ffff\u{1b}\\";
     let colour = |setting: &str, answer: &str| {
