@@ -12,5 +12,5 @@ mod shell;
 
 pub use host::{Host, is_private};
 pub use judge::{FileAccess, Judgement, PartJudgement, Place, RuleSet, Verdict};
-pub use read_only::{NotReadOnly, read_only};
+pub use read_only::{WritingPart, read_only};
 pub use rule::{Effect, RULE_LIMIT, Rule, RuleError};

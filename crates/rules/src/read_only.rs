@@ -5,109 +5,23 @@ use std::sync::LazyLock;
 use crate::judge::{Place, RuleSet, Verdict};
 use crate::{Effect, Rule};
 
-/// Commands that only read, whatever their arguments are: those that write or run something by an option are not here, or
-/// [`OPTIONS`] denies that option.
-const READERS: &[&str] = &[
-    "cat *",
-    "head *",
-    "tail *",
-    "wc *",
-    "nl *",
-    "tac *",
-    "rev *",
-    "cut *",
-    "tr *",
-    "paste *",
-    "comm *",
-    "join *",
-    "column *",
-    "fold *",
-    "expand *",
-    "ls *",
-    "stat *",
-    "file *",
-    "du *",
-    "df *",
-    "realpath *",
-    "readlink *",
-    "basename *",
-    "dirname *",
-    "seq *",
-    "grep *",
-    "egrep *",
-    "fgrep *",
-    "rg *",
-    "find *",
-    "fd *",
-    "fdfind *",
-    "sort *",
-    "uniq",
-    "uniq -c",
-    "uniq -d",
-    "uniq -u",
-    "diff *",
-    "cmp *",
-    "sed -n *",
-    "awk *",
-    "jq *",
-    "od *",
-    "hexdump *",
-    "strings *",
-    "cksum *",
-    "md5sum *",
-    "sha1sum *",
-    "sha256sum *",
-    "which *",
-    "type *",
-    "id",
-    "whoami",
-    "uname *",
-    "nproc",
-    "date",
-    "date +*",
-    "ps *",
-    "git status *",
-    "git log *",
-    "git diff *",
-    "git show *",
-    "git blame *",
-    "git grep *",
-    "git rev-parse *",
-    "git rev-list *",
-    "git ls-files *",
-    "git ls-tree *",
-    "git merge-base *",
-    "git describe *",
-    "git cat-file -p *",
-    "git cat-file -t *",
-    "git cat-file -s *",
-    "git branch",
-    "git branch -a",
-    "git branch -r",
-    "git branch -v",
-    "git branch -vv",
-    "git branch -av",
-    "git branch --list",
-    "git branch --show-current",
-    "git tag",
-    "git tag -l",
-    "git tag --list",
-    "git remote",
-    "git remote -v",
-    "git stash list",
-    "git worktree list",
-    "git reflog",
-    "git config --list",
-    "git config -l",
-];
+/// Patterns of commands that only read, and of options with which they write.
+const PATTERNS: &str = include_str!("read_only.txt");
 
-/// Options with which such a command writes.
-const OPTIONS: &[&str] = &["sed *-i*", "sed *-Ei*", "file *-C*", "file *--co*", "git *--ou*", "date *-s*"];
+/// The effect and the pattern of each line.
+fn patterns() -> impl Iterator<Item = (Effect, &'static str)> {
+    let lines = PATTERNS.lines().filter(|line| !line.starts_with('#'));
+    lines.filter_map(|line| match line.split_once(' ')? {
+        ("allow", pattern) => Some((Effect::Allow, pattern)),
+        ("deny", pattern) => Some((Effect::Deny, pattern)),
+        _ => None,
+    })
+}
 
 /// What does not read only, of a command line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{part}` {why}")]
-pub struct NotReadOnly {
+pub struct WritingPart {
     /// The part as it was written.
     pub part: String,
     /// What is known of it.
@@ -115,34 +29,30 @@ pub struct NotReadOnly {
 }
 
 static RULES: LazyLock<RuleSet> = LazyLock::new(|| {
-    let rule = |effect: Effect, pattern: &&str| {
-        // A test parses each of them.
-        Rule::parse(&format!("bash({pattern})")).ok().map(|rule| (effect, rule))
-    };
-    let readers = READERS.iter().filter_map(|pattern| rule(Effect::Allow, pattern));
-    let options = OPTIONS.iter().filter_map(|pattern| rule(Effect::Deny, pattern));
-    RuleSet::new(readers.chain(options).collect())
+    // A test parses each of them.
+    let rule = |(effect, pattern)| Rule::parse(&format!("bash({pattern})")).ok().map(|rule| (effect, rule));
+    RuleSet::new(patterns().filter_map(rule).collect())
 });
 
 /// Whether a command line of `bash` only reads. What is not known to read only does not.
 ///
 /// # Errors
 /// The first part that is not known to read only.
-pub fn read_only(command: &str, place: &Place<'_>) -> Result<(), NotReadOnly> {
+pub fn read_only(command: &str, place: &Place<'_>) -> Result<(), WritingPart> {
     let judged = RULES.command(command, place);
     let Some(part) = judged.decisive().filter(|_| judged.verdict != Verdict::Allow) else { return Ok(()) };
     let why = match judged.verdict {
         Verdict::Unclear => part.why.unwrap_or("cannot be judged from its text"),
         _ => "is not known to read only",
     };
-    Err(NotReadOnly { part: part.part.clone(), why })
+    Err(WritingPart { part: part.part.clone(), why })
 }
 
 #[cfg(test)]
 mod tests {
     use std::path::{Path, PathBuf};
 
-    use super::{OPTIONS, READERS, RULES, read_only};
+    use super::{RULES, read_only};
     use crate::judge::Place;
 
     fn reads(command: &str) -> bool {
@@ -154,7 +64,7 @@ mod tests {
 
     #[test]
     fn each_pattern_is_a_rule() {
-        let count = READERS.len() + OPTIONS.len();
+        let count = super::PATTERNS.lines().filter(|line| !line.starts_with('#')).count();
         assert!(RULES.get(count - 1).is_some() && RULES.get(count).is_none());
     }
 

@@ -82,7 +82,7 @@ fn setting_takes_background_commands_away() {
 }
 
 #[test]
-fn killed_terminal_leaves_no_background_command_and_the_session_knows() {
+fn killed_terminal_leaves_no_background_command() {
     let world = World::new([begin("c1", "exec 3<> hold; sleep 1000"), says("It runs.")]);
     let hold = fifo(&world);
     let mut terminal = Terminal::open(&world, &["--permissions", "full"]);

@@ -144,9 +144,10 @@ pub(super) fn agent_tables(place: &Place, problems: &mut Vec<String>) -> Vec<Age
     agents
 }
 
-type Found = Result<Option<(AgentDefinition, Vec<String>)>, String>;
+/// An agent of a file, with notes on what of it has no effect; nothing for a file that is not about one.
+type ReadAgent = Option<(AgentDefinition, Vec<String>)>;
 
-fn of_markdown(text: &str, stem: &str) -> Found {
+fn of_markdown(text: &str, stem: &str) -> Result<ReadAgent, String> {
     let (front, body) = split(text).map_err(|error| error.to_string())?;
     if !front.has("name") && !front.has("description") {
         return match front == Frontmatter::default() {
@@ -179,7 +180,7 @@ fn of_markdown(text: &str, stem: &str) -> Found {
     Ok(Some((definition, notes)))
 }
 
-fn of_table(table: &Value, fallback: &str) -> Found {
+fn of_table(table: &Value, fallback: &str) -> Result<ReadAgent, String> {
     let text =
         |name: &str| table.get(name).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty());
     let description = text("description").ok_or("it has no `description`")?;
