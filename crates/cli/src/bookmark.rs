@@ -42,14 +42,16 @@ fn say_none(args: &BookmarkArgs) {
 
 pub(crate) async fn run(args: &BookmarkArgs) -> Result<(), Failure> {
     if args.name.is_none() && home(&args.store)?.existing_store().await?.is_none() {
-        return Ok(say_none(args));
+        say_none(args);
+        return Ok(());
     }
     let (_, engine) = engine(&args.store).await?;
     let store = engine.store();
     let Some(name) = &args.name else {
         let bookmarks = engine.bookmarks().await?;
         if bookmarks.is_empty() {
-            return Ok(say_none(args));
+            say_none(args);
+            return Ok(());
         }
         let mut out = crate::console::stdout();
         for Bookmark { name, node, owner, at } in bookmarks {

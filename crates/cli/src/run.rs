@@ -357,7 +357,7 @@ pub(crate) fn tell(notice: &Notice) {
 
 /// What people or programs see of a run.
 pub(crate) enum Front {
-    Text(Text),
+    Text(Box<Text>),
     Json(Box<Json>),
 }
 
@@ -391,7 +391,7 @@ pub(crate) struct Text {
 impl Front {
     pub(crate) fn new(mode: Mode, session: &Session, cwd: &str) -> Result<Self, Failure> {
         match mode {
-            Mode::Text => Ok(Self::Text(Text::default())),
+            Mode::Text => Ok(Self::Text(Box::default())),
             Mode::Json => {
                 let id = session.view().session;
                 let events =
@@ -419,12 +419,14 @@ impl Front {
     /// The next answer of the person at the terminal, or of the program at stdin; or a line for that program.
     async fn answer(&mut self) -> Result<(AskId, Answer), String> {
         match self {
-            Self::Text(Text { asker: Some(asker), .. }) => Ok(asker.answer().await),
+            Self::Text(text) => match &mut text.asker {
+                Some(asker) => Ok(asker.answer().await),
+                None => std::future::pending().await,
+            },
             Self::Json(json) => match &mut json.asker {
                 Some(asker) => asker.answer().await,
                 None => std::future::pending().await,
             },
-            Self::Text(_) => std::future::pending().await,
         }
     }
 

@@ -158,8 +158,8 @@ impl Navigator {
     }
 
     /// What a node says.
-    pub(crate) fn previewed(&mut self, node: NodeId, text: String) {
-        self.preview = Some((node, clean(&text).into_owned()));
+    pub(crate) fn previewed(&mut self, node: NodeId, text: &str) {
+        self.preview = Some((node, clean(text).into_owned()));
     }
 
     fn name(&self) -> &'static str {

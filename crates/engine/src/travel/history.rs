@@ -75,7 +75,7 @@ impl SearchHistory {
                 "file": { "type": "string", "description": "Named in the call" },
                 "since": { "type": "string", "description": "A date, or 12h, 3d, 2w" },
                 "project": { "type": "string", "description": "Another directory" },
-                "limit": { "type": "integer" }
+                "limit": { "type": "integer", "minimum": 1, "maximum": MOST }
             }
         });
         let description = "Search past messages and calls of this project, newest first. Returns archived excerpts, \

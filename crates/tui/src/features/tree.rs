@@ -70,7 +70,7 @@ fn unfold(row: &TreeRow) -> Option<Request> {
 
 /// What a node says.
 fn preview(node: NodeId) -> Request {
-    let then = for_navigator(move |navigator, text| navigator.previewed(node, text));
+    let then = for_navigator(move |navigator, text: String| navigator.previewed(node, &text));
     Request::to_host("preview", move |host| host.preview(node), then)
 }
 

@@ -45,7 +45,7 @@ fn shown(make: impl Fn() -> Box<dyn Component>, keys: &[Key]) -> String {
         }
         let previewed = keys.contains(&KeyCode::Char(' ').into());
         if let (Some(navigator), true) = (state.shown_component::<Navigator>(), previewed) {
-            navigator.previewed(node(3), "The file says:\n\tone\n\x1b[2Jtwo".into());
+            navigator.previewed(node(3), "The file says:\n\tone\n\x1b[2Jtwo");
         }
         let overlay = state.overlay.as_deref().unwrap();
         writeln!(out, "══ {columns}").unwrap();
