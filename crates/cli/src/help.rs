@@ -10,8 +10,8 @@ use crate::print::printable;
 
 /// Commands under their headings, as `quipu --help` has them.
 const GROUPS: [(&str, &[&str]); 7] = [
-    ("Try it", &["demo"]),
-    ("Set up", &["agents", "auth", "config", "doctor", "import", "mcp", "models", "permissions", "skills"]),
+    ("Set up", &["demo", "auth", "config", "doctor", "import", "models", "permissions"]),
+    ("Extend", &["agents", "mcp", "packages", "skills"]),
     ("Find", &["sessions", "search", "log", "files", "usage", "show", "tree", "open", "context"]),
     ("Explain", &["blame", "life", "trace", "recall", "diff"]),
     ("Go back", &["fork", "branch", "undo", "redo", "tobe", "merge", "clone", "compact"]),
