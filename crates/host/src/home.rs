@@ -169,6 +169,11 @@ impl Home {
         &self.sources
     }
 
+    /// The same place without commands, for what a command holds of it.
+    pub(crate) fn without_commands(&self) -> Self {
+        Self { commands: CommandRegistry::default(), ..self.clone() }
+    }
+
     /// The commands with a slash that fronts offer here. Clones of this place have the same.
     pub fn commands(&self) -> &CommandRegistry {
         &self.commands

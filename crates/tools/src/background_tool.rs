@@ -52,7 +52,7 @@ impl BackgroundTool {
         Self {
             spec: spec(
                 Self::NAME,
-                "List background commands, read new output of one, or kill it",
+                "List background commands, read one's new output, or kill it",
                 &parameters,
             ),
         }

@@ -71,7 +71,7 @@ impl Bash {
             "type": "object",
             "properties": {
                 "command": { "type": "string" },
-                "timeout": { "type": "number", "description": "Seconds; none by default" },
+                "timeout": { "type": "number", "description": "Seconds" },
             },
             "required": ["command"],
         });
@@ -109,11 +109,11 @@ impl Bash {
             "type": "object",
             "properties": {
                 "command": { "type": "string" },
-                "timeout": { "type": "number", "description": "Seconds; none by default" },
+                "timeout": { "type": "number", "description": "Seconds" },
                 "network": { "type": "boolean", "description": "Asks the user" },
                 "protected": {
                     "type": "boolean",
-                    "description": "Change config of git, agents, editors, shells; asks the user"
+                    "description": "Change git, agent, editor or shell config; asks the user"
                 },
                 "reason": { "type": "string", "description": "For the user" },
             },
@@ -121,7 +121,7 @@ impl Bash {
         });
         let description = "Run a bash command in the working directory, without input. Returns stdout and stderr: \
              the last 2000 lines or 50KB, all in a file. Background processes end with the session. \
-             Writes only here, in $TMPDIR and usual caches; no sudo; no network but localhost \
+             Writes only here, in $TMPDIR and usual caches; no network but localhost \
              servers. /tmp is private, for other tools $TMPDIR/tmp.";
         Self { spec: spec("bash", description, &parameters), ..Self::new(registry) }
     }

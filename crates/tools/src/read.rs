@@ -44,7 +44,7 @@ impl Read {
             "properties": {
                 "path": { "type": "string" },
                 "offset": { "type": "integer", "description": "First line, from 1" },
-                "limit": { "type": "integer", "description": "Lines at most" },
+                "limit": { "type": "integer" },
             },
             "required": ["path"],
         });

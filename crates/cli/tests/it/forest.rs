@@ -271,7 +271,7 @@ fn lines_fit_the_terminal_and_nothing_steers_it() {
 #[test]
 fn a_session_without_a_word_has_a_tree() {
     let world = World::new([Answer::new().text("One.").reply()]);
-    world.run(&["tree"]).fails(2, &["no store"]);
+    world.run(&["tree"]).fails(2, &["no sessions yet"]);
     import(&world, &[]);
     assert_eq!(tree(&world, &[]).len(), 1);
     let json = tree_json(&world, &[]);

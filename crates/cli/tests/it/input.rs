@@ -189,7 +189,7 @@ fn a_directory_that_is_gone() {
     for args in ["-p hi", "-p -c hi", "show"] {
         let ran = away(args).exits(2);
         assert!(
-            ran.message().contains("current directory") || ran.message().contains("no store"),
+            ran.message().contains("current directory") || ran.message().contains("no sessions yet"),
             "{args}: {}",
             ran.err
         );

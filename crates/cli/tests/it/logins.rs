@@ -263,6 +263,10 @@ fn login_with_a_project_is_used_after_a_person_accepts() {
     assert_eq!(world.run(&["-p", "--model", model, "Hi"]).ok().text(), "hello\n");
     let call = &world.requests()[1].json();
     assert_eq!((&call["project"], &call["model"]), (&json!("project-7"), &json!("gemini-2.5-pro")));
+    let answer = world.nodes().into_iter().find(|node| !node["step"]["call"].is_null()).unwrap();
+    let kept = world.run(&["show", answer["id"].as_str().unwrap(), "--request"]).ok().out;
+    assert_eq!(kept, world.requests()[1].body);
+    world.unchecked();
     // Its owner alone renews it.
     std::fs::write(&file, login(1).to_string()).unwrap();
     world.run(&["-p", "--model", model, "Hi"]).fails(3, &["has expired; use Gemini CLI once"]);

@@ -69,7 +69,7 @@ fn names_that_mean_nothing_are_told() {
     let world = World::says("Hello.");
     // Before anything was done.
     for args in [["show"].as_slice(), &["show", "abcd"]] {
-        world.run(args).fails(2, &["no store", "quipu demo"]);
+        world.run(args).fails(2, &["no sessions yet", "quipu demo"]);
     }
     assert!(world.run(&["sessions"]).ok().err.contains("quipu demo"));
     assert_eq!(world.run(&["sessions", "--all", "--json"]).ok().text(), "");

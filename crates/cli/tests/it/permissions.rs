@@ -631,7 +631,8 @@ fn rules_that_a_command_made_count_once_they_are_accepted() {
     assert!(!asked(&world).0);
     // What a person wrote counts, also where a command wrote before.
     world.file("AGENTS.md", "planted-rule by hand");
-    assert_eq!(asked(&world), (true, String::new()));
+    let (reads, said) = asked(&world);
+    assert!(reads && !said.contains("created by a command"), "{said}");
     // So does what was asked.
     std::fs::remove_file(world.path("work/AGENTS.md")).unwrap();
     does(

@@ -282,7 +282,10 @@ fn prompt_and_tools_are_small() {
     let body = world.requests()[0].json();
     let names: Vec<&str> =
         body["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["read", "bash", "background", "edit", "write", "search_history", "recall"]);
+    assert_eq!(
+        names,
+        ["read", "bash", "background", "edit", "write", "todo", "plan", "search_history", "recall"]
+    );
     let size = body["system"].to_string().len() + body["tools"].to_string().len();
     assert!(size <= 5 * 1024, "{size} bytes");
     assert!(world.requests()[0].body.len() <= 5 * 1024 + 300, "{} bytes", world.requests()[0].body.len());

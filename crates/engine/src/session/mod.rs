@@ -232,7 +232,7 @@ impl Session {
         toolbox.background.observe(background::observer(background::teller(&mail), &toolbox, parts.wake));
         let plan = parts.plan.clone();
         if let Some(plan) = &plan {
-            planning::connect(plan, &mail, SharedPolicy(parts.toolbox.parts.policy.clone()));
+            planning::connect(plan, &mail, &parts.toolbox.parts.policy);
         }
         let (models, purse) = (ModelLookup(parts.models.clone()), parts.caller.purse.clone());
         let policy = SharedPolicy(parts.toolbox.parts.policy.clone());

@@ -7,15 +7,18 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{CommandInfo, Mail, Session, asks};
 use crate::planning::{Announcer, PlanMode};
-use crate::policy::SharedPolicy;
+use crate::policy::{Policy, SharedPolicy};
 
 /// Lets plan mode ask people, and tell the session when it ends.
-pub(super) fn connect(plan: &PlanMode, mail: &mpsc::Sender<Mail>, policy: SharedPolicy) {
+pub(super) fn connect(plan: &PlanMode, mail: &mpsc::Sender<Mail>, policy: &Arc<dyn Policy>) {
     let sender = mail.downgrade();
+    // Weak: the policy holds plan mode.
+    let policy = Arc::downgrade(policy);
     let announcer: Announcer = Arc::new(move || {
-        let (mail, policy) = (sender.upgrade(), policy.clone());
+        let (mail, policy) = (sender.upgrade(), policy.upgrade());
         Box::pin(async move {
-            let (Some(mail), Some(version)) = (mail, policy.version().await) else { return };
+            let (Some(mail), Some(policy)) = (mail, policy) else { return };
+            let Some(version) = SharedPolicy(policy).version().await else { return };
             let command = Command::Set { setting: Setting::Permissions };
             let reply = oneshot::channel().0;
             // A session that ends has nobody to tell.

@@ -177,16 +177,12 @@ impl Recall {
             "properties": {
                 "hash": {
                     "type": "string",
-                    "description": "Its hash or 4 characters of it, ext:ID, or HEAD"
+                    "description": "Its hash or the start of it, ext:ID, or HEAD"
                 },
                 "budget": {
                     "type": "integer", "description": format!("Characters in all ({BUDGET})")
                 },
-                "offset": { "type": "integer", "description": "Characters to skip" },
-                "context_budget": {
-                    "type": "integer",
-                    "description": format!("Characters of each node before it ({CONTEXT_BUDGET})")
-                }
+                "offset": { "type": "integer", "description": "Characters to skip" }
             },
             "required": ["hash"]
         });
@@ -197,6 +193,13 @@ impl Recall {
                 "depth".into(),
                 json!({
                     "type": "integer", "minimum": 0, "description": "Most nodes to show before it"
+                }),
+            );
+            properties.insert(
+                "context_budget".into(),
+                json!({
+                    "type": "integer",
+                    "description": format!("Characters of each node before it ({CONTEXT_BUDGET})")
                 }),
             );
             properties.insert(

@@ -35,7 +35,8 @@ pub(super) fn offer(home: &Home, cwd: &std::path::Path, source: Option<&McpSourc
         SOURCE,
     )
     .with_arguments("[accept SERVER, reconnect SERVER]");
-    let handler = Arc::new(ServersCommand { home: home.clone(), cwd: cwd.to_owned(), tools: tools.clone() });
+    let handler =
+        Arc::new(ServersCommand { home: home.without_commands(), cwd: cwd.to_owned(), tools: tools.clone() });
     // Where the name is taken, the registry says so.
     registry.register(spec, handler).ok();
     let Some(shared) = tools.upgrade() else { return };

@@ -226,8 +226,15 @@ fn named(written: &str, description: &str, notes: &mut Vec<String>) -> Result<(S
 /// The names that the tools of a list have here; `None` for all.
 fn tool_list(front: &Frontmatter, member: &str, notes: &mut Vec<String>) -> Option<Vec<String>> {
     let mut tools: Vec<String> = Vec::new();
+    // Rules may have spaces.
+    let mut in_rule = false;
     for word in front.words(member) {
         let word = word.trim_matches(['"', '\'']);
+        if in_rule {
+            in_rule = !word.contains(')');
+            continue;
+        }
+        in_rule = word.contains('(') && !word.contains(')');
         if word == "*" {
             return None;
         }

@@ -146,7 +146,7 @@ fn each_quirk_does_what_it_says() {
 }
 
 /// Those that are about headers, the end of an answer, or a long cache are tried below.
-const ELSEWHERE: [&str; 9] = [
+const ELSEWHERE: [&str; 10] = [
     "keyHeader",
     "requiresToolsWithToolHistory",
     "sendSessionAffinityHeaders",
@@ -157,6 +157,8 @@ const ELSEWHERE: [&str; 9] = [
     // Below `server_tools`.
     "supportsOpenAIGrammarTools",
     "supportsWebSearch",
+    // In the tests of the command.
+    "supportsOutputSchema",
 ];
 
 /// The documentation names each quirk, and each that it names has a row here.
