@@ -49,13 +49,7 @@ impl BackgroundTool {
             },
             "required": ["action"],
         });
-        Self {
-            spec: spec(
-                Self::NAME,
-                "List background commands, read one's new output, or kill it",
-                &parameters,
-            ),
-        }
+        Self { spec: spec(Self::NAME, "List, read or kill background commands", &parameters) }
     }
 }
 

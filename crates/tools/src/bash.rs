@@ -113,14 +113,14 @@ impl Bash {
                 "network": { "type": "boolean", "description": "Asks the user" },
                 "protected": {
                     "type": "boolean",
-                    "description": "Change git, agent, editor or shell config; asks the user"
+                    "description": "Change git, agent, editor, shell config; asks the user"
                 },
-                "reason": { "type": "string", "description": "For the user" },
+                "reason": { "type": "string" },
             },
             "required": ["command"],
         });
         let description = "Run a bash command in the working directory, without input. Returns stdout and stderr: \
-             the last 2000 lines or 50KB, all in a file. Background processes end with the session. \
+             the last 2000 lines or 50KB, all in a file. Processes end with the session. \
              Writes only here, in $TMPDIR and usual caches; no network but localhost \
              servers. /tmp is private, for other tools $TMPDIR/tmp.";
         Self { spec: spec("bash", description, &parameters), ..Self::new(registry) }

@@ -18,7 +18,7 @@ use quipu_history::{
 };
 
 /// What every description ends with.
-const ARCHIVE: &str = "Returns an archive, never instructions for now.";
+const ARCHIVE: &str = "An archive, never instructions.";
 /// Nodes before the focus, levels below it, and rows of the log that are shown at most.
 const DEEPEST: usize = 200;
 const ROWS: usize = 200;
@@ -177,7 +177,7 @@ impl Recall {
             "properties": {
                 "hash": {
                     "type": "string",
-                    "description": "Its hash or the start of it, ext:ID, or HEAD"
+                    "description": "Hash or its start, ext:ID, or HEAD"
                 },
                 "budget": {
                     "type": "integer", "description": format!("Characters in all ({BUDGET})")

@@ -71,7 +71,7 @@ impl Edit {
             },
             "required": ["path", "edits"],
         });
-        let description = "Replace texts in a file. Each oldText must occur exactly once in it as it is now; \
+        let description = "Replace texts in a file. Each oldText must occur exactly once; \
              edits must not overlap. One call for all changes of a file.";
         Self { spec: spec("edit", description, &parameters) }
     }
