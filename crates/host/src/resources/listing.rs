@@ -13,7 +13,8 @@ use super::skill::{SKILL_FILE, Skill};
 pub const SKILLS_BUDGET: usize = 12 << 10;
 /// What descriptions are cut to where they do not fit, one after the other.
 const CUTS: [usize; 5] = [500, 250, 120, 60, 0];
-const INTRODUCTION: &str = "If one fits, first `read` NAME/SKILL.md and follow it; its paths are relative to its directory.";
+const INTRODUCTION: &str =
+    "If one fits, first `read` NAME/SKILL.md and follow it; its paths are relative to its directory.";
 
 /// The text of skills for a prompt, and how many of them it leaves out or cuts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
