@@ -175,6 +175,7 @@ pub struct ServerReport {
 impl McpTools {
     /// The servers of the session as they are now.
     pub fn reports(&self) -> Vec<ServerReport> {
+        self.take_listings();
         let mut offered = self.offered();
         let report = |one: &SessionServer| {
             let (own, others): (Vec<_>, Vec<_>) =
@@ -317,7 +318,11 @@ impl McpTools {
     async fn wait_for_unknown(&self) {
         let unknown = self.servers.iter().filter(|one| lock(&one.known).is_none());
         join_all(unknown.map(|one| one.server.settled(FIRST_WAIT))).await;
-        // What was listed meanwhile may not have been taken yet.
+        self.take_listings();
+    }
+
+    /// What was listed meanwhile may not have been taken yet.
+    fn take_listings(&self) {
         for (place, one) in self.servers.iter().enumerate() {
             if let Some(listing) = one.server.listing() {
                 self.took(place, &listing);
