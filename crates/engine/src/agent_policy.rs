@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use quipu_machine::PolicyVersion;
 use quipu_protocol::Scope;
-use quipu_rules::{Place, read_only};
 use quipu_tools::Touches;
-use quipu_workspace::{Access, Sandbox, file_key};
+use quipu_workspace::{Access, Sandbox};
 
 use crate::agents::{AgentDefinition, AgentMode};
 use crate::policy::{Decision, Grant, GrantError, Policy, Proposal};
@@ -36,10 +35,8 @@ impl AgentPolicy {
 
 /// Whether a call is a command that changes nothing.
 fn only_reads(proposal: &Proposal<'_>) -> bool {
-    let cwd = file_key(proposal.cwd);
-    let place = Place { cwd: &cwd, home: None, true_path: &file_key };
     let command = proposal.text("command").filter(|_| proposal.call.name == "bash");
-    !proposal.flag("protected") && command.is_some_and(|command| read_only(&command, &place).is_ok())
+    !proposal.flag("protected") && command.is_some_and(|command| proposal.reads_only(&command).is_ok())
 }
 
 impl Policy for AgentPolicy {

@@ -4,8 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use quipu_protocol::{Json, Scope, ToolCall};
+use quipu_rules::{Place, WritingPart, read_only};
 use quipu_tools::Touches;
-use quipu_workspace::{Access, Sandbox};
+use quipu_workspace::{Access, Sandbox, file_key};
 use serde::{Deserialize, Serialize};
 
 use quipu_machine::PolicyVersion;
@@ -57,6 +58,12 @@ impl Proposal<'_> {
     pub fn flag(&self, name: &str) -> bool {
         let args: serde_json::Value = Json::value(&self.call.arguments);
         args.get(name).and_then(serde_json::Value::as_bool).unwrap_or_default()
+    }
+
+    /// Whether a command line of this call only reads, by the table of [`read_only`].
+    pub(crate) fn reads_only(&self, command: &str) -> Result<(), WritingPart> {
+        let cwd = file_key(self.cwd);
+        read_only(command, &Place { cwd: &cwd, home: None, true_path: &file_key })
     }
 }
 

@@ -1,11 +1,11 @@
 //! Images that a prompt names by `@path`.
 
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use quipu_protocol::{Content, UserInput};
 use quipu_tools::image_blocks;
-use quipu_workspace::open_for_reading;
+
+use crate::bounded_file::{self, BoundedReadError};
 
 /// Images of one prompt at most.
 const IMAGES: usize = 8;
@@ -57,14 +57,14 @@ pub fn with_images(mut input: UserInput, directory: &Path) -> UserInput {
 
 /// The image of a file, or why it is left out; `None` for what is no image.
 fn blocks(path: &Path) -> Option<Vec<Content>> {
-    let (file, metadata) = open_for_reading(path).ok()?;
-    if metadata.len() > FILE {
-        let text = format!("[Image omitted: {} is larger than {} MiB.]", path.display(), FILE >> 20);
-        return Some(vec![Content::text(text)]);
+    match bounded_file::read(path, FILE) {
+        Ok(bytes) => image_blocks(&bytes),
+        Err(BoundedReadError::TooLarge) => {
+            let text = format!("[Image omitted: {} is larger than {} MiB.]", path.display(), FILE >> 20);
+            Some(vec![Content::text(text)])
+        }
+        Err(BoundedReadError::Open(_) | BoundedReadError::Read(_)) => None,
     }
-    let mut bytes = Vec::new();
-    file.take(FILE).read_to_end(&mut bytes).ok()?;
-    image_blocks(&bytes)
 }
 
 /// What stands behind `@` at the beginning of a word and is named like an image.

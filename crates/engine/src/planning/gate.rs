@@ -5,8 +5,7 @@ use std::sync::atomic::Ordering;
 
 use quipu_machine::PolicyVersion;
 use quipu_protocol::{Scope, Touches};
-use quipu_rules::{Place, read_only};
-use quipu_workspace::{Access, Sandbox, file_key};
+use quipu_workspace::{Access, Sandbox};
 
 use super::PlanMode;
 use crate::policy::{Decision, Grant, GrantError, Policy, Proposal};
@@ -37,11 +36,7 @@ fn objection(proposal: &Proposal<'_>) -> Option<String> {
         Touches::Writes(_) => Some(format!("`{tool}` changes files")),
         Touches::Anything => match proposal.text("command").filter(|_| tool == "bash") {
             Some(_) if proposal.flag("protected") => Some("the command has `protected`".to_owned()),
-            Some(command) => {
-                let cwd = file_key(proposal.cwd);
-                let place = Place { cwd: &cwd, home: None, true_path: &file_key };
-                read_only(&command, &place).err().map(|error| error.to_string())
-            }
+            Some(command) => proposal.reads_only(&command).err().map(|error| error.to_string()),
             None => Some(format!("`{tool}` can change anything")),
         },
     }
@@ -53,7 +48,8 @@ impl Policy for PlanGate {
     }
 
     fn decide(&self, proposal: &Proposal<'_>) -> Decision {
-        match objection(proposal).filter(|_| self.mode.is_on()) {
+        // Judging a command takes its parse and looks at paths: only while it counts.
+        match self.mode.is_on().then(|| objection(proposal)).flatten() {
             Some(why) => Decision::Deny {
                 reason: format!(
                     "Plan mode is on, so only what reads may run: {why}. Go on with the plan; a person decides about it."
