@@ -51,7 +51,7 @@ impl StructuredOutput {
         Json::from(self.schema.value().clone())
     }
 
-    /// What the model is told of the form.
+    /// The instruction to the model about the form.
     pub(crate) fn instruction(&self) -> String {
         format!(
             "Your last answer must be one JSON value that fits this JSON Schema, with no other text around it:\n{}",

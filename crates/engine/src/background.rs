@@ -1,4 +1,4 @@
-//! Background commands of a session: what the model is told of them, and who hears of them.
+//! Background commands of a session: the notes to the model about them, and who gets their events.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

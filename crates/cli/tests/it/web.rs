@@ -56,13 +56,13 @@ fn names(world: &World) -> Vec<String> {
     names.filter(|name| listed.contains(&name.as_str())).collect()
 }
 
-/// The result that the model was told last.
+/// The last result in a request.
 fn result(world: &World) -> String {
     let last = messages(world.requests().last().unwrap()).pop().unwrap();
     wire_text(&last["content"][0])
 }
 
-/// What the model is told of a call.
+/// The result of a call, as the model gets it.
 fn told(world: &World, tool: &str, arguments: &Value, flags: &[&str]) -> String {
     world.server.push(call("c1", tool, arguments));
     world.server.push(Answer::new().text("I see.").reply());

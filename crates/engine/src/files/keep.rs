@@ -362,7 +362,7 @@ impl FileSnapshotter {
             .await
     }
 
-    /// A command goes on in the background. Told while the call that starts it runs.
+    /// A command goes on in the background. Called while the call that starts it runs.
     pub(crate) fn background_begins(&self) {
         self.watch.background_begins();
     }

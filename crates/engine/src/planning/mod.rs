@@ -35,7 +35,7 @@ pub(crate) struct PlanMode {
     is_on: AtomicBool,
     /// Counts the changes.
     changes: AtomicU64,
-    /// The model was told that it is on, and not yet that it is off.
+    /// A note that it is on was sent to the model, and none yet that it is off.
     owes_note: AtomicBool,
     front: OnceLock<(Asker, Announcer)>,
 }
