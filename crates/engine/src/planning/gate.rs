@@ -1,5 +1,6 @@
 //! What may run in plan mode: the policy of a session behind a gate.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -90,6 +91,10 @@ impl Policy for PlanGate {
 
     fn restores(&self) -> Option<Access> {
         self.base.restores()
+    }
+
+    fn elsewhere(&self, cwd: &Path) -> Option<Arc<dyn Policy>> {
+        self.base.elsewhere(cwd)
     }
 
     fn sandbox(&self) -> Option<Arc<Sandbox>> {
