@@ -729,6 +729,29 @@ fn brief(tool: &str, args: &quipu_protocol::Json) -> String {
         return quipu_host::files_of_patch(args.get()).join(", ");
     }
     let value = args.value();
+    let text = |name: &str| value.get(name).and_then(|value| value.as_str()).filter(|text| !text.is_empty());
+    match tool {
+        quipu::TASK_TOOL => {
+            if let Some(id) = text("merge") {
+                return format!("merge {id}");
+            }
+            let agent = text("agent").unwrap_or("sub-agent");
+            return match text("description").or_else(|| text("prompt")) {
+                Some(about) => format!("{agent}: {about}"),
+                None => agent.to_owned(),
+            };
+        }
+        "plan" => {
+            let plan = text("text").unwrap_or_default();
+            let first = plan.lines().map(|line| line.trim_start_matches('#').trim()).find(|line| !line.is_empty());
+            return first.unwrap_or_default().to_owned();
+        }
+        "todo" => {
+            let items = value.get("items").and_then(|items| items.as_array()).map_or(0, Vec::len);
+            return crate::print::counted(items as u64, "item");
+        }
+        _ => {}
+    }
     let main =
         ["command", "url", "query", "pattern", "path"].iter().find_map(|name| value.get(name)?.as_str());
     main.map_or_else(|| args.to_string(), str::to_owned)

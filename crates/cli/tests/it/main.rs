@@ -7,6 +7,8 @@ mod activity;
 #[cfg(test)]
 mod agents;
 #[cfg(test)]
+mod agent_worktrees;
+#[cfg(test)]
 mod answers;
 #[cfg(test)]
 mod archive;

@@ -96,7 +96,7 @@ pub(super) fn changes(
 ) -> Result<Vec<TreeChange>, WorktreeError> {
     let words = ["diff-tree", "-r", "-z", "--no-renames", "--no-ext-diff", "--raw", "--no-abbrev"];
     let words: Vec<&str> = words.into_iter().chain([info.base.as_str(), commit]).collect();
-    let listed = Git::reading(&info.top, cancel).run(&words)?;
+    let listed = Git::reading(&info.common, cancel).run(&words)?;
     let mut fields = listed.split(|byte| *byte == 0);
     let mut found = Vec::new();
     while let (Some(head), Some(path)) = (fields.next(), fields.next()) {
@@ -128,7 +128,7 @@ fn objects(
         return Ok(found);
     }
     let asked: String = ids.iter().map(|id| format!("{id}\n")).collect();
-    let output = Git::reading(&info.top, cancel).run_with(&["cat-file", "--batch"], asked.into_bytes())?;
+    let output = Git::reading(&info.common, cancel).run_with(&["cat-file", "--batch"], asked.into_bytes())?;
     let mut rest = output.as_slice();
     while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
         let line = String::from_utf8_lossy(&rest[..end]).into_owned();
