@@ -237,14 +237,14 @@ impl Inner {
         let to_notice = |text: String| Notice::Note {
             text: text.strip_prefix("warning: ").map_or(text.clone(), str::to_owned),
         };
-        if view.head.is_none() && self.task.replay.is_none() {
-            let text = crate::skills::summary(&self.home, session.cwd(), !self.task.no_context_files);
-            notices.extend(text.map(|text| Notice::Note { text }));
-        }
+        let begins = view.head.is_none() && self.task.replay.is_none();
+        let summary = || crate::skills::summary(&self.home, session.cwd(), !self.task.no_context_files);
+        let resources = begins.then(summary).flatten().map(|text| printable(&text));
         notices.splice(..0, self.notices.take().into_iter().chain(lacks).map(to_notice));
         Ok(quipu_tui::OpenedSession {
             session: Arc::new(session),
             notices,
+            resources,
             levels: levels(&model),
             model,
             thinking,

@@ -70,6 +70,8 @@ mod hash;
 #[cfg(test)]
 mod helpers;
 #[cfg(test)]
+mod hostile_views;
+#[cfg(test)]
 mod identity;
 #[cfg(test)]
 mod import_kill;
@@ -107,6 +109,8 @@ mod model_choice;
 #[cfg(test)]
 mod network;
 #[cfg(test)]
+mod offline;
+#[cfg(test)]
 mod output_schema;
 #[cfg(test)]
 mod outputs;
@@ -118,6 +122,10 @@ mod peers;
 mod permission_rules;
 #[cfg(test)]
 mod permissions;
+#[cfg(test)]
+mod plan_fronts;
+#[cfg(test)]
+mod plan_model;
 #[cfg(test)]
 mod planning;
 #[cfg(test)]
