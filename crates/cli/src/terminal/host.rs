@@ -204,7 +204,7 @@ impl Inner {
             request.replay = Some(Arc::new(replay.map_err(|error| OpenError::Failed(error.to_string()))?));
         }
         let started = quipu_host::open(&self.home, &request).await.map_err(failed)?;
-        let StartedSession { store, model, thinking, opened, permissions, file, .. } = started;
+        let StartedSession { store, model, thinking, opened, permissions, file, resources, .. } = started;
         let OpenedSession { session, mut notices } = opened;
         let view = session.view();
         let read = match view.head {
@@ -238,7 +238,12 @@ impl Inner {
             text: text.strip_prefix("warning: ").map_or(text.clone(), str::to_owned),
         };
         if view.head.is_none() && self.task.replay.is_none() {
-            let text = crate::skills::summary(&self.home, session.cwd(), !self.task.no_context_files);
+            let text = crate::skills::summary(
+                &self.home,
+                session.cwd(),
+                &resources,
+                !self.task.no_context_files,
+            );
             notices.extend(text.map(|text| Notice::Note { text }));
         }
         notices.splice(..0, self.notices.take().into_iter().chain(lacks).map(to_notice));
