@@ -43,6 +43,8 @@ pub struct StartedSession {
     pub file: Option<Arc<Mirror>>,
     /// How long a question waits for an answer.
     pub ask_deadline: std::time::Duration,
+    /// The skills, templates and other files that it was offered.
+    pub resources: ResourceSet,
 }
 
 /// Where a session goes on.
@@ -210,6 +212,7 @@ pub async fn open(home: &Home, request: &OpenRequest) -> Result<StartedSession, 
                 budget,
                 file,
                 ask_deadline,
+                resources,
             })
         }
         Err(error) => {

@@ -151,8 +151,12 @@ impl Sandbox {
     /// files alone. Git leaves out what it would write without need. The doors to this machine stay those of the first one.
     #[must_use]
     pub fn reading(&self) -> Self {
-        let namespaces =
-            self.namespaces.clone().map(|namespaces| Namespaces { doors: Doors::default(), ..namespaces });
+        let namespaces = self.namespaces.clone().map(|namespaces| {
+            let Namespaces { mut visible, .. } = namespaces;
+            // Also where it lies in what is covered, such as `/tmp`.
+            visible.extend(self.write.iter().cloned().chain(self.made()).filter(|path| path.exists()));
+            Namespaces { doors: Doors::default(), visible, ..namespaces }
+        });
         Self {
             network: self.network,
             namespaces,

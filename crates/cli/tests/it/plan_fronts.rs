@@ -6,6 +6,7 @@ use std::process::{ChildStdin, Stdio};
 use quipu_testkit::Reply;
 use serde_json::{Value, json};
 
+use crate::planning::answers as reply;
 use crate::pty::{CTRL_C, CTRL_D, says};
 use crate::slash::with_editor;
 use crate::support::*;
@@ -108,9 +109,7 @@ fn commands(client: &mut LineClient, session: &str, id: u64, command: Value) {
 /// The next question: its id and kind.
 fn asked(client: &mut LineClient) -> (String, Value) {
     let line = client.until("a question", |line| line.to_string().contains("\"askOpened\""));
-    let ask = &line["event"]["event"]["ask"];
-    let ask = if ask.is_null() { &line["event"]["ask"] } else { ask };
-    assert!(ask["id"].is_string(), "{line}");
+    let ask = &line["envelope"]["event"]["ask"];
     (ask["id"].as_str().unwrap().to_owned(), ask["kind"].clone())
 }
 
@@ -129,19 +128,20 @@ fn settled(client: &mut LineClient) {
 #[test]
 fn editor_changes_a_plan_in_the_terminal() {
     let world = World::new([plan("# Steps\n\n1. Write the file.\n"), write(), says("It is done.")]);
-    let mut terminal = with_editor(&world, "printf '# Steps\\n\\n1. Write **made**.\\n' > \"$1\"", &["--plan"]);
+    let mut terminal = with_editor(&world, "printf '# Changed\\n\\n1. Write **made**.\\n' > \"$1\"", &["--plan"]);
     terminal.shows("test-1");
     terminal.types("plan it\r");
     terminal.shows("Accept this plan?");
     // Markdown is laid out, also in the question.
     terminal.shows("Steps");
-    terminal.shows("waiting for your answer · 1s");
-    terminal.types("2");
+    reply(&mut terminal, "2");
     terminal.shows("Edit the plan");
-    terminal.shows("waiting for your answer · 1s");
-    terminal.types("w");
+    reply(&mut terminal, "w");
     terminal.shows("Enter answers");
     terminal.types(CTRL_G);
+    // Back from the editor, the first line of what it left stands there.
+    terminal.shows("# Changed");
+    terminal.types("\r");
     terminal.settles("It is done.");
     assert!(terminal.seen().contains("Write made."), "{}", terminal.seen());
     terminal.types(&format!("{CTRL_C}{CTRL_D}"));
@@ -158,7 +158,7 @@ fn program_on_stdin_refuses_edits_and_accepts_plans() {
     let world = World::new([plan("One.\nTwo."), plan("Less."), write(), says("Done.")]);
     let mut client =
         LineClient::start(&world, &["-p", "--plan", "--mode", "json", "--ask-on-stdin", "plan it"]);
-    let mut next = |client: &mut LineClient, method: &str| {
+    let next = |client: &mut LineClient, method: &str| {
         let line = client.until(method, |line| line["type"] == "extension_ui_request");
         assert_eq!(line["method"], method, "{line}");
         line
