@@ -8,8 +8,6 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use quipu_protocol::hex;
-
 use super::Stamp;
 use crate::FileStamp;
 
@@ -262,4 +260,12 @@ fn answer(output: &mut impl std::io::BufRead, limit: u64) -> Option<Option<Vec<u
     let end = output.fill_buf().ok()?.len().min(1);
     output.consume(end);
     Some(Some(bytes).filter(|_| kind == "blob"))
+}
+
+fn hex(id: &[u8]) -> String {
+    use std::fmt::Write as _;
+    id.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").ok();
+        text
+    })
 }
