@@ -290,7 +290,7 @@ async fn edit(home: &Home, of_project: bool) -> Result<(), Failure> {
 fn trust_servers(home: &Home) -> Result<bool, Failure> {
     let here = current_dir()?;
     let files = quipu_host::mcp::mcp_files(home, &here).files;
-    let files: Vec<_> = files.iter().filter(|file| file.counts != McpFileUse::User).collect();
+    let files: Vec<_> = files.iter().filter(|file| !matches!(file.counts, McpFileUse::User | McpFileUse::Package)).collect();
     let mut out = crate::console::stdout();
     for file in &files {
         for problem in &file.problems {

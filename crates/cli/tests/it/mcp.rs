@@ -267,7 +267,7 @@ fn terminal_lists_servers_and_accepts_their_tools() {
     // The server is started behind the prompt.
     terminal.types("/mcp");
     terminal.types(ENTER);
-    terminal.shows("ready 1 tools, 2 prompts");
+    terminal.shows("ready 1 tools, 3 prompts");
     terminal.shows("/mcp accept srv accepts its tools");
     assert!(terminal.seen().contains("numbers.\\u{e0073}"), "{}", terminal.seen());
     terminal.types("/mcp accept srv");

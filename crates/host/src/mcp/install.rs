@@ -14,6 +14,7 @@ use quipu_protocol::Epoch;
 use super::files::{McpFileUse, McpServer, mcp_files};
 use super::store::FileStore;
 use super::tokens::FileTokens;
+use crate::packages::ROOT_VARIABLE;
 use crate::saved::SavedPermissions;
 use crate::{Advice, Failure, Home, env};
 
@@ -73,7 +74,11 @@ pub(crate) fn install(options: &mut SessionOptions, wanted: InstallOptions<'_>) 
 }
 
 fn expanded(server: &McpServer) -> Result<ServerConfig, Failure> {
-    server.config.expanded(&env).map_err(|error| {
+    let variable = |name: &str| match &server.package {
+        Some(package) if name == ROOT_VARIABLE => package.to_str().map(str::to_owned),
+        _ => env(name),
+    };
+    server.config.expanded(&variable).map_err(|error| {
         Failure::request(format!(
             "{}: the server {} is not used: {error}",
             server.path.display(),

@@ -7,7 +7,7 @@ mod store;
 mod tokens;
 
 pub use files::{
-    McpFile, McpFileUse, McpFiles, McpServer, add_server, mcp_files, project_mcp_file, remove_server,
+    McpFile, McpFileUse, McpFiles, McpServer, add_server, mcp_files, package_file, project_mcp_file, remove_server,
     trust_mcp_file, user_mcp_file,
 };
 pub(crate) use install::{InstallOptions, install};
