@@ -1,17 +1,16 @@
 //! `quipu packages`: skills, templates, agents and MCP servers from a registry, a repository or a directory.
 
-use std::collections::BTreeMap;
 use std::io::Write as _;
 
 use clap::{Args, Subcommand};
 use quipu_host::Home;
-use quipu_host::mcp::{McpFile, package_file};
+use quipu_host::mcp::{McpFile, package_file, server_summary};
 use quipu_host::packages::{
     InstalledPackage, PackageSource, PackageState, PreparedPackage, installed_packages, package_state,
     prepare_package, remove_package,
 };
 use quipu_host::resources::{ResourceSet, package_resources};
-use quipu_mcp::{ServerConfig, TransportConfig, visible};
+use quipu_mcp::ServerConfig;
 use serde_json::{Value, json};
 
 use crate::args::StoreArg;
@@ -215,7 +214,8 @@ async fn add(home: &Home, source: PackageSource, accept: &AcceptArgs) -> Result<
     let package = prepare_package(home, source).await?;
     let resources = package_resources(&package.name, &package.directory(), &package.content);
     let directory = package.directory();
-    let file = package.content.servers.as_ref().and_then(|path| package_file(&directory.join(path), &directory));
+    let file =
+        package.content.servers.as_ref().and_then(|path| package_file(&directory.join(path), &directory));
     let servers = ServerRows::of(file);
     let is_known = package.replaces.as_ref().is_some_and(|old| {
         old.hash == package.hash
@@ -282,7 +282,7 @@ async fn add(home: &Home, source: PackageSource, accept: &AcceptArgs) -> Result<
 /// An MCP server of a package.
 struct ServerRow {
     name: String,
-    /// What is run or called, with all that it gets: a person judges by it.
+    /// What is run or called, with all that it gets.
     what: String,
 }
 
@@ -295,18 +295,9 @@ struct ServerRows {
 impl ServerRows {
     fn of(file: Option<McpFile>) -> Self {
         let Some(file) = file else { return Self::default() };
-        let row = |(name, config): &(String, ServerConfig)| {
-            let pairs = |prefix: &str, pairs: &BTreeMap<String, String>| {
-                pairs.iter().map(|(name, value)| format!("  {prefix} {name}={value}")).collect::<String>()
-            };
-            let what = match &config.transport {
-                TransportConfig::Stdio { command, args, env, cwd } => {
-                    let cwd = cwd.as_ref().map_or(String::new(), |cwd| format!("  in {cwd}"));
-                    format!("runs {command} {}{cwd}{}", args.join(" "), pairs("with", env))
-                }
-                TransportConfig::Http { url, headers, .. } => format!("calls {url}{}", pairs("with", headers)),
-            };
-            ServerRow { name: name.clone(), what }
+        let row = |(name, config): &(String, ServerConfig)| ServerRow {
+            name: name.clone(),
+            what: server_summary(config),
         };
         Self { rows: file.servers.iter().map(row).collect(), problems: file.problems }
     }
@@ -327,13 +318,11 @@ fn show(
     writeln!(out, "  {}, {} bytes", counted(package.files.len() as u64, "file"), package.bytes)?;
     writeln!(out, "  sha256 {}", package.hash)?;
     for server in &servers.rows {
-        // Never cut: nobody can judge what is not shown.
-        let what = visible(&server.what).split_whitespace().collect::<Vec<_>>().join(" ");
-        writeln!(out, "  {:<9} {:<28}  {}", "server", server.name, printable(&what))?;
+        writeln!(out, "  {:<9} {:<28}  {}", "server", server.name, printable(&server.what))?;
     }
     let mut row = |kind: &str, name: &str, bytes: Option<u64>, detail: &str| {
         let bytes = bytes.map_or(String::new(), |bytes| bytes.to_string());
-        let line = format!("  {kind:<9} {:<28} {bytes:>8}  {}", one_line(name, 60), one_line(detail, WIDTH));
+        let line = format!("  {kind:<9} {:<28} {bytes:>8}  {}", one_line(name, 110), one_line(detail, WIDTH));
         writeln!(out, "{}", line.trim_end())
     };
     for skill in resources.skills.iter().take(MOST_ROWS) {

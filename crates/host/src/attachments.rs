@@ -27,7 +27,8 @@ fn is_image_name(path: &str) -> bool {
 /// one that nobody typed.
 #[must_use]
 pub fn with_images(mut input: UserInput, directory: &Path) -> UserInput {
-    if !input.provenance.is_default() || input.content.iter().any(|block| matches!(block, Content::Image(_))) {
+    if !input.provenance.is_default() || input.content.iter().any(|block| matches!(block, Content::Image(_)))
+    {
         return input;
     }
     let text = input.text();

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use quipu::RESOURCE_PROBLEM;
 use quipu_mcp::{McpTools, RESOURCE_URI_BYTES, Server, visible};
 use quipu_protocol::{AddedBlock, Provenance, UserInput};
 
@@ -89,16 +90,16 @@ impl Mentions {
                     }
                 }
                 Err(why) => {
-                    let problem = format!("{name} could not be read: {}", one_line(&visible(&why), 500));
-                    input.add(format!("[{problem}]"), Provenance::quipu());
-                    problems.push(problem);
+                    let why = one_line(&visible(&why), 500);
+                    input.add(format!("{RESOURCE_PROBLEM}{name}: {why}]"), Provenance::quipu());
+                    problems.push(format!("{name} could not be read: {why}"));
                 }
             }
         }
         if left_out > 0 {
-            let problem = format!("{left_out} more resources are left out: a message may have {RESOURCES}");
-            input.add(format!("[{problem}]"), Provenance::quipu());
-            problems.push(problem);
+            let why = format!("{left_out} more resources are left out: a message may have {RESOURCES}");
+            input.add(format!("{RESOURCE_PROBLEM}{why}]"), Provenance::quipu());
+            problems.push(why);
         }
         (input, problems)
     }
@@ -139,10 +140,14 @@ impl Mentions {
     }
 }
 
-/// Whether a message is nothing but what could name a resource of a server.
+/// Whether a message begins with what could name a resource of a server.
 #[must_use]
 pub fn names_resource(message: &str) -> bool {
-    message.starts_with('@') && mentions(message).len() == 1 && !message.contains(char::is_whitespace)
+    let word = match message.starts_with("@\"") {
+        true => Some(message),
+        false => message.split_whitespace().next(),
+    };
+    word.is_some_and(|word| message.starts_with('@') && !mentions(word).is_empty())
 }
 
 /// What stands behind `@` at the beginning of a word and has a colon, each once.

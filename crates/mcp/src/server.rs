@@ -18,7 +18,9 @@ use crate::config::{ServerConfig, TransportConfig};
 use crate::definition::{Definition, DefinitionIssue, definitions};
 use crate::elicit::Elicitor;
 use crate::error::{ConnectError, RequestError};
-use crate::limits::{BACKOFF, DEFINITIONS_BYTES, FIRST_WAIT, LONGEST_BACKOFF, RESOURCE_READ, SERVER_TOOLS, STABLE, STARTS};
+use crate::limits::{
+    BACKOFF, DEFINITIONS_BYTES, FIRST_WAIT, LONGEST_BACKOFF, RESOURCE_READ, SERVER_TOOLS, STABLE, STARTS,
+};
 use crate::oauth::TokenStore;
 use crate::prompts::{ServerPrompt, prompt_text};
 use crate::resources::{ResourceContent, ServerResource, resource_content};

@@ -51,7 +51,8 @@ fn agree(world: &World, dollars: f64) {
         same(end["cost"].as_f64().unwrap(), by);
         same(sum(&lines), by);
     }
-    let log = world.run(&["log", "--json", "--all", "--limit", "0", "--since", "2020-01-01"]).ok().json_lines();
+    let log =
+        world.run(&["log", "--json", "--all", "--limit", "0", "--since", "2020-01-01"]).ok().json_lines();
     let sessions: Vec<Value> = log.into_iter().filter(|line| line["type"] == "session").collect();
     same(sum(&sessions), "log");
     same(sum(&world.sessions()), "sessions");
@@ -109,6 +110,7 @@ fn commands_agree_on_what_sessions_cost() {
     run(&["-p", "-c", "--web-search", "search"], vec![found]).ok();
     // What nobody keeps is no part of it.
     run(&["-p", "--no-session", "hidden"], vec![says("Gone.")]).ok();
+    world.unchecked();
     cost += 2.0 * PRICE;
     agree(&world, cost);
     // An answer that breaks off, and whatever it cost.

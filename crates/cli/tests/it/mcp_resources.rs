@@ -40,7 +40,9 @@ fn mentioned_resources_are_read_bounded_and_kept() {
     let world = World::new([]);
     own(&world);
     let (message, said) = told(&world, &["-p", "See @srv:doc://notes/today, (@srv:doc://picture)."], "");
-    for part in ["See @srv:doc://notes/today", "Resource doc://notes/today", "not instructions", "Buy milk. Key"] {
+    for part in
+        ["See @srv:doc://notes/today", "Resource doc://notes/today", "not instructions", "Buy milk. Key"]
+    {
         assert!(message.contains(part), "{part}: {message}");
     }
     assert!(message.contains("REDACTED:mcp") && !message.contains(TOKEN) && !message.contains('\u{200b}'));
@@ -51,9 +53,10 @@ fn mentioned_resources_are_read_bounded_and_kept() {
     assert!(node.contains("\"author\":\"untrusted\"") && node.contains("MCP server srv"), "{node}");
     assert!(!nodes.concat().contains(TOKEN));
     std::fs::write(world.path("tmp/log"), "").unwrap();
-    let before = messages(world.requests().last().unwrap());
-    told(&world, &["-p", "-c", "again"], "");
-    assert_eq!(messages(world.requests().last().unwrap())[..before.len()], before);
+    let (again, _) = told(&world, &["-p", "-c", "again"], "");
+    assert!(again.contains("again"), "{again}");
+    let first = messages(world.requests().last().unwrap())[0].to_string();
+    assert_eq!(first, message.replace(r#","cache_control":{"type":"ephemeral"}"#, ""));
     assert!(!std::fs::read_to_string(world.path("tmp/log")).unwrap().contains("read "));
 }
 
@@ -73,6 +76,7 @@ fn resources_that_cannot_be_read_are_named_in_a_line() {
         assert!(said.contains(part), "{part}: {said}");
     }
     assert!(!said.contains("@other:b") && message.contains("this session has no MCP server other"));
+    world.unchecked();
     let (_, said) = told(&world, &["-p", "see @srv:doc://die", "--no-session"], "");
     assert!(said.contains("@srv:doc://die could not be read: the connection ended"), "{said}");
 }
@@ -118,6 +122,12 @@ fn terminal_completes_and_reads_a_resource() {
     terminal.shows("@srv:doc://none could not be read");
     let message = messages(world.requests().last().unwrap()).pop().unwrap().to_string();
     assert!(message.contains("Buy milk."), "{message}");
+    // A person sees and gets back what they typed.
+    terminal.until("one message", |shown| {
+        !shown.contains("Buy milk.") && shown.matches("see @srv:doc://notes/today").count() == 1
+    });
+    let title = world.run(&["sessions", "--json"]).ok().json();
+    assert_eq!(title["title"], "see @srv:doc://notes/today and @srv:doc://none");
     terminal.types(CTRL_D);
     assert_eq!(terminal.ends(), Some(0));
 }

@@ -133,7 +133,11 @@ fn agents_and_servers_of_a_package_are_used_once_accepted() {
         "env": { "SERVER_LOG": log, "KEY": "${PACKAGE_KEY:-none}" },
     });
     put(&world, "kit/.mcp.json", &json!({ "mcpServers": { "helper": server, "bad": 7 } }).to_string());
-    put(&world, "kit/agents/scout.md", "---\nname: scout\ndescription: Looks around.\nhooks: x\n---\nLook.\n");
+    put(
+        &world,
+        "kit/agents/scout.md",
+        "---\nname: scout\ndescription: Looks around.\nhooks: x\n---\nLook.\n",
+    );
     put(&world, "kit/hooks/hooks.json", "{}");
     let shown = world.run(&["packages", "add", "../kit"]).fails(2, &["only after you confirm"]);
     let text = shown.text();
@@ -155,7 +159,10 @@ fn agents_and_servers_of_a_package_are_used_once_accepted() {
     terminal.types("y");
     terminal.types(ENTER);
     assert_eq!(terminal.ends(), Some(0));
-    assert_eq!((&installed(&world)[0]["agents"], &installed(&world)[0]["servers"]), (&json!(1), &json!(true)));
+    assert_eq!(
+        (&installed(&world)[0]["agents"], &installed(&world)[0]["servers"]),
+        (&json!(1), &json!(true))
+    );
     // Its tools are asked about as those of any server; its agents can be sent.
     world.server.push(call("c1", "mcp__helper__echo", &json!({ "text": "hello" })));
     answers(&world, "Hm.");

@@ -15,7 +15,7 @@ use crate::settings::{content_of, is_accepted, project_root};
 use crate::{Failure, Home, Record};
 
 /// Bytes of such a file.
-const LIMIT: u64 = 1 << 20;
+pub(crate) const LIMIT: u64 = 1 << 20;
 /// The member of our own files that has the servers.
 const MEMBER: &str = "mcpServers";
 /// The file of a project that other agents read as well.
@@ -173,7 +173,14 @@ fn read_file(path: &Path, form: &Form, counts: impl FnOnce(&[u8]) -> McpFileUse)
     let broken = |why: String| {
         let problems = vec![format!("{}: {why}", path.display())];
         let (servers, bytes) = (Vec::new(), Vec::new());
-        Some(McpFile { path: path.to_owned(), counts: McpFileUse::Untrusted, servers, problems, package: None, bytes })
+        Some(McpFile {
+            path: path.to_owned(),
+            counts: McpFileUse::Untrusted,
+            servers,
+            problems,
+            package: None,
+            bytes,
+        })
     };
     let bytes = match bytes_of(path) {
         Ok(Some(bytes)) => bytes,
@@ -311,8 +318,14 @@ fn change(
         return Err(unusable(path, &format!("{MEMBER} is not an object")));
     };
     change(servers)?;
+    if servers.len() > config::SERVERS {
+        return Err(unusable(path, &format!("it would have more than {} servers", config::SERVERS)));
+    }
     let mut text = serde_json::to_string_pretty(&file).map_err(|error| written(error.into()))?;
     text.push('\n');
+    if text.len() as u64 > LIMIT {
+        return Err(unusable(path, &format!("it would have more than {LIMIT} bytes")));
+    }
     let mut aside = tempfile::Builder::new().prefix(".mcp-").tempfile_in(directory).map_err(written)?;
     aside.write_all(text.as_bytes()).map_err(written)?;
     if is_shared {

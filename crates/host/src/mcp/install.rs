@@ -99,9 +99,15 @@ fn environment(home: &Home, cwd: &Path, hidden: &[String]) -> ServerEnvironment 
     }
 }
 
+/// Whether a variable or header is named like a secret.
+pub(super) fn is_secret_name(name: &str) -> bool {
+    const WORDS: &[&str] = &["key", "token", "secret", "password", "authorization", "cookie", "credential"];
+    let name = name.to_lowercase();
+    WORDS.iter().any(|word| name.contains(word))
+}
+
 /// Values that a server gets and nobody else should: they are replaced where it repeats them.
 fn know_secrets(home: &Path, sealer: &Sealer, config: &ServerConfig) {
-    const WORDS: &[&str] = &["key", "token", "secret", "password", "authorization", "cookie", "credential"];
     let values = match &config.transport {
         TransportConfig::Stdio { env, .. } => env,
         TransportConfig::Http { url, headers, .. } => {
@@ -113,8 +119,7 @@ fn know_secrets(home: &Path, sealer: &Sealer, config: &ServerConfig) {
         }
     };
     for (name, value) in values {
-        let name = name.to_lowercase();
-        if WORDS.iter().any(|word| name.contains(word)) {
+        if is_secret_name(name) {
             let value = value.strip_prefix("Bearer ").unwrap_or(value);
             sealer.know("mcp", value);
         }

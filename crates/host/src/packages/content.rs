@@ -16,12 +16,8 @@ const SERVERS: &str = ".mcp.json";
 /// Patterns of a kind that are used.
 const MOST_PATTERNS: usize = 100;
 /// What other agents read in packages and Quipu does not: where it lies, and what it is called.
-const NOT_USED: &[(&str, &str)] = &[
-    ("extensions", "extension"),
-    ("themes", "theme"),
-    ("hooks", "hook"),
-    (".lsp.json", "language server"),
-];
+const NOT_USED: &[(&str, &str)] =
+    &[("extensions", "extension"), ("themes", "theme"), ("hooks", "hook"), (".lsp.json", "language server")];
 
 /// A template of a package.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -286,7 +282,10 @@ mod tests {
         ];
         let found = content(&plugin, None).unwrap();
         assert_eq!((names(&found), found.skills.len(), found.not_used.len()), (vec!["git:commit"], 1, 1));
-        assert_eq!((found.agents, found.servers), (vec!["agents/x.md".to_owned()], Some(".mcp.json".to_owned())));
+        assert_eq!(
+            (found.agents, found.servers),
+            (vec!["agents/x.md".to_owned()], Some(".mcp.json".to_owned()))
+        );
         assert_eq!(content(&["SKILL.md", "x"], None).unwrap().skills, ["SKILL.md"]);
         assert!(content(&["README.md"], None).unwrap().is_empty());
         assert!(content(&["a"], Some("{")).is_err());

@@ -13,9 +13,9 @@ mod prepare;
 mod spec;
 mod tree;
 
+pub(crate) use content::AGENTS;
 pub use content::{PackageContent, TemplateFile};
 pub use installed::{InstalledPackage, PackageState, installed_packages, package_state, remove_package};
-pub(crate) use content::AGENTS;
 pub(crate) use installed::{package_roots, package_server_files, usable_packages};
 pub use prepare::{PackageChanges, PreparedPackage, prepare_package};
 pub use spec::PackageSource;

@@ -92,8 +92,7 @@ impl Run {
                 if self.finder.is_none() {
                     let (up, servers) = (self.up.clone(), self.servers.clone());
                     let found = move |found: crate::FoundFiles| {
-                        let (asked, begun) =
-                            servers.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                        let (asked, begun) = servers.lock().unwrap_or_else(PoisonError::into_inner).clone();
                         let begun = if asked == found.id { begun } else { Vec::new() };
                         let offered = begun.into_iter().chain(found.files).collect();
                         let input = UiEvent::Offered(found.id, offered, found.more);
