@@ -154,3 +154,31 @@ fn status_of_the_terminal_agrees_after_jumps_and_a_resume() {
     assert_eq!(terminal.ends(), Some(0));
     agree(&world, 6.0 * PRICE);
 }
+
+#[test]
+fn imported_summaries_cost_the_same_everywhere() {
+    let world = World::new([]);
+    let usage = json!({ "input": 7, "output": 0, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 7, "cost": { "total": 0.5 } });
+    let entry = |id: &str, parent: Value, more: Value| {
+        let mut line = json!({ "id": id, "parentId": parent, "timestamp": "2025-01-02T03:04:05.000Z" });
+        line.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        line
+    };
+    let user = json!({ "role": "user", "content": "Count.", "timestamp": 5 });
+    let answer = json!({ "role": "assistant", "content": [{ "type": "text", "text": "One." }], "api": "x", "provider": "p",
+        "model": "m", "usage": usage, "stopReason": "stop", "timestamp": 6 });
+    let lines = [
+        json!({ "type": "session", "version": 3, "id": "0199aaaa-0000-7000-8000-000000000001",
+            "timestamp": "2025-01-02T03:04:00.000Z", "cwd": world.path("work") }),
+        entry("u1", Value::Null, json!({ "type": "message", "message": user })),
+        entry("a1", "u1".into(), json!({ "type": "message", "message": answer })),
+        entry(
+            "s1",
+            "u1".into(),
+            json!({ "type": "branch_summary", "fromId": "a1", "summary": "One.", "usage": usage }),
+        ),
+    ];
+    world.file("session.jsonl", lines.iter().map(|line| format!("{line}\n")).collect::<String>());
+    world.run(&["import", "pi", "session.jsonl"]).ok();
+    agree(&world, 1.0);
+}
