@@ -149,8 +149,8 @@ pub use quipu_tools::{
     builtin_with_background,
 };
 pub use quipu_transcript::{
-    FileConflict, FilePlan, PLAN_TOOL, PlanOutcome, PlannedChange, SkippedFile, SubmittedPlan, TODO_TOOL,
-    is_plan_note, typed_text,
+    FileConflict, FilePlan, PLAN_TOOL, PlanOutcome, PlannedChange, RESOURCE_PROBLEM, SkippedFile,
+    SubmittedPlan, TODO_TOOL, is_plan_note, typed_text,
 };
 pub use quipu_workspace::{
     Access, AccessMode, Cache, CommandNeeds, Doors, Helpers, Launcher, Namespaces, Network, Reach, Sandbox,
