@@ -244,7 +244,7 @@ fn read_file(path: &Path) -> Result<Option<String>, CatalogueError> {
 async fn download(from: &str, url: &Url) -> Result<String, CatalogueError> {
     let mut shown = url.clone();
     // What stands for a password is not repeated. It cannot fail for an address with a host.
-    drop((shown.set_username(""), shown.set_password(None)));
+    let _cannot_fail = (shown.set_username(""), shown.set_password(None));
     let address = |problem| CatalogueError::Address { from: shown.to_string(), problem };
     if url.scheme() == "http" && !net::is_loopback(url.host_str().unwrap_or_default()) {
         return Err(address("anybody on the way could change it; use an address that begins with https://"));
