@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use quipu::{Engine, Outputs, Sealer};
+use quipu::{Engine, Outputs, Sealer, Worktrees};
 use quipu_protocol::UnixMs;
 use quipu_providers::{Settings as Models, Warning};
 use quipu_store::{Graph, OpenOptions, SearchIndex, SqliteStore, StoreError};
 use quipu_workspace::ProcessRegistry;
 
 use crate::commands::CommandRegistry;
+use crate::mentions::Mentions;
 use crate::observer::SharedObserver;
 use crate::resources::{ResourceMemory, UserBases};
 use crate::settings::Cache;
@@ -31,6 +32,7 @@ pub struct Home {
     processes: Arc<ProcessRegistry>,
     sources: Sources,
     commands: CommandRegistry,
+    mentions: Mentions,
     observer: SharedObserver,
     config: Arc<Cache>,
     pub(crate) resources: ResourceMemory,
@@ -81,6 +83,14 @@ impl Home {
         self.dir.join("caches")
     }
 
+    /// The git worktrees of sub-agents. They lie beside our own directory, which commands do not see: git takes a worktree that it
+    /// does not see as gone.
+    pub fn worktrees(&self) -> Worktrees {
+        let mut path = self.dir.clone().into_os_string();
+        path.push("-worktrees");
+        Worktrees::at(PathBuf::from(path))
+    }
+
     /// By the environment: `QUIPU_HOME`, else `.quipu` in `HOME`; with the store at `store`, or the one that is there.
     /// What a person should know while it is used is told to `observer`.
     ///
@@ -113,6 +123,7 @@ impl Home {
             processes: Arc::default(),
             sources: Sources::default(),
             commands: CommandRegistry::default(),
+            mentions: Mentions::default(),
             observer: SharedObserver(observer),
             config: Arc::new(Cache::of_environment(&env)),
             resources: ResourceMemory::new(UserBases::of_environment(&path, path("HOME").as_deref())),
@@ -132,6 +143,7 @@ impl Home {
             processes: Arc::default(),
             sources: Sources::default(),
             commands: CommandRegistry::default(),
+            mentions: Mentions::default(),
             observer: SharedObserver(observer),
             config: Arc::default(),
             resources: ResourceMemory::default(),
@@ -172,6 +184,11 @@ impl Home {
     /// The same place without commands, for what a command holds of it.
     pub(crate) fn without_commands(&self) -> Self {
         Self { commands: CommandRegistry::default(), ..self.clone() }
+    }
+
+    /// What messages of the open session may mention. Clones of this place have the same.
+    pub fn mentions(&self) -> &Mentions {
+        &self.mentions
     }
 
     /// The commands with a slash that fronts offer here. Clones of this place have the same.

@@ -437,6 +437,22 @@ pub(crate) fn reading_only<T: Send>(start: impl FnOnce() -> T + Send) -> io::Res
     })
 }
 
+/// Runs `start` in a thread of its own, where this system can confine: what it starts writes only in these directories, and
+/// reaches no network.
+///
+/// # Errors
+/// When it should be confined and cannot.
+pub(crate) fn writing_only<T: Send>(write: &[PathBuf], start: impl FnOnce() -> T + Send) -> io::Result<T> {
+    if !SandboxSupport::of_this_system().is_full() {
+        return Ok(start());
+    }
+    let write: Vec<PathBuf> = write.iter().map(|path| crate::file_key(path)).collect();
+    std::thread::scope(|scope| {
+        let work = || confine::close_writing_except(&write).map(|()| start());
+        scope.spawn(work).join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")))
+    })
+}
+
 /// The directories beside `cwd` that git needs to write to: of the repository around it, and of a worktree or
 /// submodule the directories that its `.git` file names. Such a file can be written by anyone who can write to the
 /// workspace, so what it names must point back at it.

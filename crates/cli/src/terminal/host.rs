@@ -432,6 +432,10 @@ impl Host for TerminalHost {
         self.0.home.commands().clone()
     }
 
+    fn mentions(&self) -> quipu_host::Mentions {
+        self.0.home.mentions().clone()
+    }
+
     fn arguments(&self, command: String, head: Option<NodeId>) -> HostFuture<Vec<Candidate>> {
         let models = (command == "model").then(|| self.models());
         self.with_inner(move |inner| async move {

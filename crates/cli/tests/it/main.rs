@@ -39,6 +39,8 @@ mod context;
 #[cfg(test)]
 mod continued;
 #[cfg(test)]
+mod cost;
+#[cfg(test)]
 mod demo;
 #[cfg(test)]
 mod diagnostics;
@@ -100,6 +102,8 @@ mod machine;
 #[cfg(test)]
 #[cfg(test)]
 mod mcp;
+#[cfg(test)]
+mod mcp_resources;
 #[cfg(test)]
 mod merge;
 #[cfg(test)]

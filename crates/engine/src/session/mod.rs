@@ -1,5 +1,6 @@
 //! A session at work: the handle that fronts hold. The task behind it is in `task`.
 
+mod agent_place;
 mod asks;
 mod background;
 mod calling;
@@ -134,6 +135,8 @@ enum Mail {
     Side(Box<SideAsk>),
     /// A background command began or ended.
     Background(Box<BackgroundNews>),
+    /// A sub-agent began or ended.
+    Child(Box<Event>),
 }
 
 /// A handle of a session at work. Clones are handles of the same session.

@@ -335,6 +335,10 @@ impl Task {
             Mail::Ask(question) => self.ask(question),
             Mail::Side(ask) => self.side(*ask),
             Mail::Background(news) => self.background_news(*news),
+            Mail::Child(event) => {
+                let run = self.machine.run().cloned();
+                self.emit(*event, run);
+            }
             Mail::Show(ui) => {
                 let run = self.machine.run().cloned();
                 self.emit(Event::Ui { ui }, run);
