@@ -100,6 +100,7 @@ pub use opening::OpenedSession;
 pub use outputs::{KeptOutputs, Outputs};
 pub use owner::is_dead_owner;
 pub use permissions::{PermissionMode, PermissionRules, Permissions, TravelRule};
+pub use planning::PLANS_PURPOSE;
 pub use planning_settings::PlanningSettings;
 pub use policies::{
     ConfinementRequest, ConfinementVerdict, Crossing, POLICY_TEXT, PolicyContext, PolicyEffect, PolicyError,
@@ -154,8 +155,8 @@ pub use quipu_tools::{
     builtin_with_background,
 };
 pub use quipu_transcript::{
-    FileConflict, FilePlan, PLAN_TOOL, PlanOutcome, PlannedChange, SkippedFile, SubmittedPlan, TODO_TOOL,
-    typed_text,
+    FileConflict, FilePlan, PLAN_TOOL, PlanOutcome, PlannedChange, RESOURCE_PROBLEM, SkippedFile,
+    SubmittedPlan, TODO_TOOL, is_plan_note, typed_text,
 };
 pub use quipu_workspace::{
     Access, AccessMode, Cache, CommandNeeds, Doors, Helpers, Launcher, Namespaces, Network, Reach, Sandbox,

@@ -229,6 +229,11 @@ impl Permissions {
         self.rules(&bounds).host(host).verdict
     }
 
+    /// Whether the session is kept off the network.
+    pub fn is_offline(&self) -> bool {
+        self.bounds().network == Network::Closed
+    }
+
     /// What rules say of a tool that has no command and no path.
     pub fn tool(&self, name: &str) -> Verdict {
         self.rules(&self.bounds()).tool(name).verdict

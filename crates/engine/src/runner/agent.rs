@@ -104,7 +104,7 @@ impl AgentEnd {
 pub(crate) fn agent_session(parent: &SessionId, run: &RunId, call: &CallId, nth: u32) -> SessionId {
     let name = format!("{parent}\n{run}\n{call}\n{nth}");
     let hash = sha256(name.as_bytes());
-    let hex: String = hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    let hex = quipu_protocol::hex(&hash[..16]);
     format!("{CHILD_SESSION}{hex}").into()
 }
 

@@ -323,6 +323,7 @@ impl State {
         match result {
             JumpResult::Done(jumped) => {
                 self.standing.head = Some(jumped.head);
+                self.standing.usage.cost.total += jumped.usage.map_or(0.0, |usage| usage.cost.total);
                 let said =
                     jumped.prompt.as_ref().map(|said| quipu::typed_text(&said.content)).unwrap_or_default();
                 self.note(&format!(
