@@ -107,9 +107,10 @@ fn list_worktrees(home: &Home, json: bool, out: &mut dyn std::io::Write) -> Resu
         let (word, what) = match state {
             WorktreeState::InUse => ("in use", "a sub-agent works in it, or it is being merged".to_owned()),
             WorktreeState::Changed(diff) => ("changed", diff.stat()),
-            WorktreeState::Interrupted => {
-                ("interrupted", "Quipu ended before its changes were committed; a merge takes them".to_owned())
-            }
+            WorktreeState::Interrupted => (
+                "interrupted",
+                "Quipu ended before its changes were committed; a merge takes them".to_owned(),
+            ),
             WorktreeState::Gone => ("gone", "its directory or its branch is gone".to_owned()),
         };
         if json {
@@ -130,7 +131,11 @@ fn list_worktrees(home: &Home, json: bool, out: &mut dyn std::io::Write) -> Resu
         let about = if info.title.is_empty() { &info.agent } else { &info.title };
         writeln!(out, "{}  {}  {}", paint.bold(&info.id), one_line(about, 60), one_line(&what, 120))?;
         let path = info.tree.display().to_string();
-        writeln!(out, "    {}", paint.dim(&one_line(&format!("{} of {}", info.branch, info.top.display()), 160)))?;
+        writeln!(
+            out,
+            "    {}",
+            paint.dim(&one_line(&format!("{} of {}", info.branch, info.top.display()), 160))
+        )?;
         writeln!(out, "    {}", paint.dim(&one_line(&path, 160)))?;
     }
     if !left.is_empty() && !json {

@@ -765,7 +765,8 @@ fn brief(tool: &str, args: &quipu_protocol::Json) -> String {
         }
         "plan" => {
             let plan = text("text").unwrap_or_default();
-            let first = plan.lines().map(|line| line.trim_start_matches('#').trim()).find(|line| !line.is_empty());
+            let first =
+                plan.lines().map(|line| line.trim_start_matches('#').trim()).find(|line| !line.is_empty());
             return first.unwrap_or_default().to_owned();
         }
         "todo" => {

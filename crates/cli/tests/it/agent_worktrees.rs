@@ -175,12 +175,8 @@ fn killed_process_leaves_a_worktree_that_a_person_merges() {
 
 #[test]
 fn hostile_repository_runs_nothing_for_a_worktree() {
-    let world = World::new([
-        send("c1", "Change"),
-        write("w1", "text.txt", "theirs\n"),
-        says("Done."),
-        says("Well."),
-    ]);
+    let world =
+        World::new([send("c1", "Change"), write("w1", "text.txt", "theirs\n"), says("Done."), says("Well.")]);
     repository(&world);
     let plant = world.path("plant.sh");
     std::fs::write(&plant, format!("#!/bin/sh\ntouch {}\ncat\n", world.path("ran").display())).unwrap();
@@ -237,7 +233,8 @@ fn rules_about_paths_hold_in_a_worktree() {
     repository(&world);
     // One by its place in the project, one by the path of the repository.
     let absolute = format!("write({}/text.txt)", world.path("work").display());
-    let denied = json!({ "agents": { "tool": "on" }, "permissions": { "deny": ["write(kept.txt)", absolute] } });
+    let denied =
+        json!({ "agents": { "tool": "on" }, "permissions": { "deny": ["write(kept.txt)", absolute] } });
     put(&world, "home/.quipu/settings.json", &denied.to_string());
     world.run(&["-p", "Go"]).ok();
     let requests = world.requests();

@@ -458,11 +458,19 @@ fn programs_see_sub_agents_begin_and_end() {
     let world = World::new([task("c1", "Look around"), says("Seen."), says("Well.")]);
     settings(&world, &json!({}));
     let lines = world.run(&["-p", "--mode", "json", "Go"]).ok().json_lines();
-    let place = |kind: &str| lines.iter().position(|line| line["type"] == kind).unwrap_or_else(|| panic!("{kind}: {lines:#?}"));
+    let place = |kind: &str| {
+        lines.iter().position(|line| line["type"] == kind).unwrap_or_else(|| panic!("{kind}: {lines:#?}"))
+    };
     let (begun, ended) = (&lines[place("quipu_child_start")], &lines[place("quipu_child_end")]);
     assert!(place("quipu_child_start") < place("quipu_child_end"));
-    assert_eq!((&begun["toolCallId"], &begun["agent"], &begun["title"]), (&json!("c1"), &json!("sub-agent"), &json!("Look")));
-    assert_eq!((&ended["child"], &ended["outcome"], &ended["turns"]), (&begun["child"], &json!("done"), &json!(1)));
+    assert_eq!(
+        (&begun["toolCallId"], &begun["agent"], &begun["title"]),
+        (&json!("c1"), &json!("sub-agent"), &json!("Look"))
+    );
+    assert_eq!(
+        (&ended["child"], &ended["outcome"], &ended["turns"]),
+        (&begun["child"], &json!("done"), &json!(1))
+    );
     let result = lines.iter().position(|line| line["type"] == "tool_execution_end").unwrap();
     assert!(place("quipu_child_end") < result);
 }

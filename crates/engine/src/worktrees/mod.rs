@@ -16,7 +16,7 @@ use quipu_workspace::{Access, AccessRules, Git, GitError, file_key};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-pub use self::merging::{MergeConflict, MergedFile, MergedHow};
+pub use self::merging::{MergeAction, MergeConflict, MergedFile};
 use self::repository::{Repository, repository};
 
 const INFO: &str = "worktree.json";
@@ -237,7 +237,7 @@ impl Worktrees {
     }
 
     /// Whether a directory is in a git repository, by its files.
-    pub fn fit(cwd: &Path) -> bool {
+    pub fn is_possible_in(cwd: &Path) -> bool {
         cwd.ancestors().any(|dir| dir.join(".git").symlink_metadata().is_ok())
     }
 

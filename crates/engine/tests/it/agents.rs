@@ -102,17 +102,24 @@ impl Policy for AskCommands {
 
 #[tokio::test]
 async fn time_of_a_sub_agent_stands_still_while_it_asks() {
-    let world =
-        World::with([task("Run it"), call(&[("bash", json!({ "command": "true" }))]), say("Ran."), say("Good.")]);
+    let world = World::with([
+        task("Run it"),
+        call(&[("bash", json!({ "command": "true" }))]),
+        say("Ran."),
+        say("Good."),
+    ]);
     let longest = Duration::from_secs(2);
     let limits = AgentLimits { longest, ..AgentLimits::default() };
-    let options = SessionOptions { policy: Arc::new(AskCommands), ..with_agents(&world, limits) };
+    let (policy, tools) = (Arc::new(AskCommands), quipu::builtin());
+    let options = SessionOptions { policy, tools, ..with_agents(&world, limits) };
     let live = world.create_with(options).await;
     let (_, mut events) = live.session.subscribe_and_answer(Delivery::Lossless).await.unwrap();
     live.session.prompt("go").await.unwrap();
     let ask = loop {
-        if let Event::AskOpened { ask } = &events.next().await.unwrap().event {
-            break ask.id.clone();
+        match &events.next().await.unwrap().event {
+            Event::AskOpened { ask } => break ask.id.clone(),
+            Event::Settled => panic!("nothing was asked"),
+            _ => {}
         }
     };
     // A person takes longer than it may work.
