@@ -166,7 +166,11 @@ fn killed_process_leaves_a_worktree_that_a_person_merges() {
     running.child.kill().unwrap();
     running.child.wait().unwrap();
     gate.open();
-    assert_eq!(worktrees(&world)[0]["state"], "interrupted");
+    let [row] = &*worktrees(&world) else { panic!("one is left") };
+    assert_eq!(row["state"], "interrupted");
+    // A person can go on in its session, where it worked.
+    world.server.push(says("Going on."));
+    world.run(&["-p", "--session", row["session"].as_str().unwrap(), "Go on"]).ok();
     let merged = world.run(&["agents", "merge", &id[3..7]]).ok();
     assert!(merged.text().contains("added made.txt"), "{}", merged.text());
     assert_eq!(read(&world, "work/made.txt"), "by the child\n");

@@ -439,6 +439,12 @@ fn undo_finds_files_of_a_sub_agent_that_was_killed() {
     assert_eq!(std::fs::read_to_string(world.path("work/text.txt")).unwrap(), "two");
     world.run(&["undo", "--steps", "2", "--files", "--yes"]).ok();
     assert_eq!(std::fs::read_to_string(world.path("work/text.txt")).unwrap(), "one");
+    // Its own session is settled once somebody opens it.
+    let sessions = world.sessions();
+    let mut ids = sessions.iter().map(|row| row["id"].as_str().unwrap());
+    let child = ids.find(|id| id.starts_with("child-")).unwrap();
+    world.server.push(says("Going on."));
+    world.run(&["-p", "--session", child, "Go on"]).ok();
 }
 
 #[test]
