@@ -12,7 +12,7 @@ use crate::{Effect, Key, KeyCode, Line, Request, Size, SlashCommand, State, Styl
 
 pub(crate) const AGENTS: SlashCommand = SlashCommand::new(
     "agents",
-    "[merge|discard ID]",
+    "",
     "watch, steer or stop sub-agents; list those of files",
     |_, arguments, effects| {
         let words: Vec<String> = arguments.split_whitespace().map(str::to_owned).collect();
