@@ -288,8 +288,8 @@ fn parse(from: &str, text: &str) -> Result<CatalogueText, CatalogueError> {
     if !text.starts_with('{') {
         return Err(invalid("it does not begin with a JSON object".into()));
     }
-    let parsed: CatalogueText = serde_json::from_str(text)
-        .map_err(|error| invalid(quote(&error.to_string())))?;
+    let parsed: CatalogueText =
+        serde_json::from_str(text).map_err(|error| invalid(quote(&error.to_string())))?;
     let date = &parsed.source.date;
     if !date.is_empty() && date.parse::<jiff::civil::Date>().is_err() {
         return Err(invalid(format!("its date is {}, not YYYY-MM-DD", quote(date))));

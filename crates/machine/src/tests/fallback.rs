@@ -16,7 +16,7 @@ struct Ladder {
     outcome: Option<Outcome>,
 }
 
-use quipu_protocol::{Notice, Outcome, Thinking, Ui};
+use quipu_protocol::{EpochPlan, Notice, Outcome, Thinking, Ui};
 
 impl Ladder {
     fn new() -> Self {
