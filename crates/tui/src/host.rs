@@ -191,6 +191,8 @@ pub struct OpenedSession {
     pub session: Arc<Session>,
     /// What the user should know.
     pub notices: Vec<Notice>,
+    /// What the session has of the project and of the user, such as rules and skills, in one line.
+    pub resources: Option<String>,
     /// The model that answers.
     pub model: Arc<Model>,
     /// How hard it thinks.

@@ -72,6 +72,8 @@ mod hash;
 #[cfg(test)]
 mod helpers;
 #[cfg(test)]
+mod hostile_views;
+#[cfg(test)]
 mod identity;
 #[cfg(test)]
 mod import_kill;
@@ -111,6 +113,8 @@ mod model_choice;
 #[cfg(test)]
 mod network;
 #[cfg(test)]
+mod offline;
+#[cfg(test)]
 mod output_schema;
 #[cfg(test)]
 mod outputs;
@@ -122,6 +126,10 @@ mod peers;
 mod permission_rules;
 #[cfg(test)]
 mod permissions;
+#[cfg(test)]
+mod plan_fronts;
+#[cfg(test)]
+mod plan_model;
 #[cfg(test)]
 mod planning;
 #[cfg(test)]
