@@ -20,11 +20,11 @@ use crate::args::{Mode, Task};
 use crate::ask::{Asker, LineAsker};
 use crate::exit::{Exit, Failure};
 use crate::home::home;
-use crate::input::{TaskMessage, TaskPrompt};
+use crate::input::TaskMessage;
 use crate::output_schema::{AnswerVerdict, StructuredOutput};
 use crate::print::{Paint, Progress, dollars, iso, note, note_in, one_line, printable, took};
 use quipu_host::Budget;
-use quipu_host::{Home, StartedSession, current_dir, now};
+use quipu_host::{StartedSession, current_dir, now};
 
 /// Between two looks of a person at how far an answer is.
 const SHOW: Duration = Duration::from_millis(100);
@@ -84,7 +84,7 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
         prompts = Vec::new();
     }
     if !tasks.is_empty() {
-        prompts = with_resources(&home, tasks).await;
+        prompts = crate::input::with_resources(&home, tasks).await;
     }
     let cwd = session.cwd().display().to_string();
     // What must be typed to go on after a failure.
@@ -148,17 +148,6 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
             Err(failure)
         }
     }
-}
-
-/// The prompts with the resources that they mention.
-async fn with_resources(home: &Home, tasks: Vec<TaskPrompt>) -> Vec<Option<UserInput>> {
-    let mut prompts = Vec::with_capacity(tasks.len());
-    for TaskPrompt { input, typed } in tasks {
-        let (input, problems) = home.mentions().read(input, &typed).await;
-        problems.iter().for_each(|problem| note(format!("warning: {problem}")));
-        prompts.push(Some(input));
-    }
-    prompts
 }
 
 /// Hints for the message of a failed run.
