@@ -99,6 +99,8 @@ mod machine;
 #[cfg(test)]
 mod mcp;
 #[cfg(test)]
+mod mcp_server;
+#[cfg(test)]
 mod merge;
 #[cfg(test)]
 mod missing_cwd;
