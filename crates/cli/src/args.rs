@@ -144,7 +144,7 @@ pub(crate) struct PermissionFlags {
     /// What commands may do without asking, for this run. Repeatable.
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) allow: Vec<AllowArg>,
-    /// Deny commands the network, for this run. Needs the sandbox.
+    /// Deny commands the network and offer no web tools, for this run. Needs the sandbox.
     #[arg(long)]
     pub(crate) no_network: bool,
 }

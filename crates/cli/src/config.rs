@@ -3,13 +3,12 @@
 use std::io::Write as _;
 
 use clap::{Args, Subcommand};
-use quipu_host::mcp::McpFileUse;
+use quipu_host::mcp::{McpFileUse, server_summary};
 use quipu_host::settings::{
     Effect, FileChange, KEYS, Key, ProjectUse, SettingError, SettingsFile, StoredSetting,
     project_settings_path, project_to_trust, set_setting, trust_project, unset_setting,
 };
 use quipu_host::{Home, ProblemKind, SettingRow, Settings, Source};
-use quipu_mcp::TransportConfig;
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -290,18 +289,15 @@ async fn edit(home: &Home, of_project: bool) -> Result<(), Failure> {
 fn trust_servers(home: &Home) -> Result<bool, Failure> {
     let here = current_dir()?;
     let files = quipu_host::mcp::mcp_files(home, &here).files;
-    let files: Vec<_> = files.iter().filter(|file| file.counts != McpFileUse::User).collect();
+    let files: Vec<_> =
+        files.iter().filter(|file| !matches!(file.counts, McpFileUse::User | McpFileUse::Package)).collect();
     let mut out = crate::console::stdout();
     for file in &files {
         for problem in &file.problems {
             note(format!("warning: {problem}"));
         }
         for (name, config) in &file.servers {
-            let what = match &config.transport {
-                TransportConfig::Stdio { command, args, .. } => format!("runs {command} {}", args.join(" ")),
-                TransportConfig::Http { url, .. } => format!("calls {url}"),
-            };
-            writeln!(out, "server {}  {}", printable(name), printable(what.trim()))?;
+            writeln!(out, "server {}  {}", printable(name), printable(&server_summary(config)))?;
         }
         if file.servers.is_empty() {
             continue;

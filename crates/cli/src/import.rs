@@ -51,8 +51,14 @@ pub(crate) async fn run(args: &ImportArgs) -> Result<(), Failure> {
     if sum.files > 1 {
         let would = if args.dry_run { "would be " } else { "" };
         note(format!(
-            "{} files: {} entries {would}added, {} already known, {} changed, {} repaired, {} lost",
-            sum.files, sum.added, sum.present, sum.changed, sum.repaired, sum.lost
+            "{} files: {} entries {would}added, {} already known, {} changed, {} repaired, {} lost{}",
+            sum.files,
+            sum.added,
+            sum.present,
+            sum.changed,
+            sum.repaired,
+            sum.lost.saturating_sub(sum.pending),
+            held_back(sum.pending)
         ));
     }
     if !args.dry_run && crate::console::shows_people() {
@@ -232,6 +238,13 @@ fn shown_and_wanted(plan: &ImportPlan, args: &ImportArgs) -> Result<bool, Failur
     Ok(wanted)
 }
 
+/// What becomes of a last line without its end, and of an answer that may still be written.
+const HELD_BACK: &str = "held back until complete";
+
+fn held_back(count: u64) -> String {
+    if count == 0 { String::new() } else { format!(", {count} {HELD_BACK}") }
+}
+
 fn tell(report: &Report, args: &ImportArgs) -> io::Result<()> {
     let mut out = crate::console::stdout();
     if args.out.json {
@@ -255,7 +268,8 @@ fn tell(report: &Report, args: &ImportArgs) -> io::Result<()> {
     for (count, what) in [
         (report.changed, "changed, not imported"),
         (report.repaired, "repaired"),
-        (report.lost, "lost"),
+        (report.lost.saturating_sub(report.pending), "lost"),
+        (report.pending, HELD_BACK),
         (report.sealed, "with sealed secrets"),
         (report.actions, "rows of the action log"),
     ] {

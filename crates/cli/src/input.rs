@@ -3,43 +3,98 @@
 use std::io::{IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
 
-use quipu_protocol::{Content, UserInput};
+use quipu_protocol::{Content, Provenance, UserInput};
 
 use crate::exit::Failure;
 
 /// Bytes of one included file, or of stdin, at most.
 const LIMIT: u64 = 16 << 20;
 
+/// A message of a task.
+#[derive(Debug, Clone)]
+pub(crate) enum TaskMessage {
+    /// As a person typed it; `@` at its beginning names a file.
+    Typed(String),
+    /// What a command with a slash made of one.
+    Command(UserInput),
+}
+
+impl TaskMessage {
+    /// The messages of a command line.
+    pub(crate) fn typed(messages: &[String]) -> Vec<Self> {
+        messages.iter().cloned().map(Self::Typed).collect()
+    }
+
+    /// The file to include.
+    fn file(&self, cwd: &Path) -> Option<PathBuf> {
+        let Self::Typed(text) = self else { return None };
+        let path = cwd.join(text.strip_prefix('@')?);
+        // A resource of a server is named alike, and is read when the session is open.
+        (path.exists() || !quipu_host::names_resource(text)).then_some(path)
+    }
+
+    fn into_parts(self) -> (String, Provenance) {
+        match self {
+            Self::Typed(text) => (text, Provenance::default()),
+            Self::Command(input) => (input.text(), input.provenance),
+        }
+    }
+}
+
+/// A prompt of a task.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct TaskPrompt {
+    /// All of it.
+    pub(crate) input: UserInput,
+    /// The message in it, without what was piped or included.
+    pub(crate) typed: String,
+}
+
 /// The prompts of this run: the first holds what was [`piped`], files and the first message; each further message is
 /// a prompt of its own.
-pub(crate) fn prompts(messages: &[String], piped: String, cwd: &Path) -> Result<Vec<UserInput>, Failure> {
-    let (files, texts): (Vec<&String>, Vec<&String>) =
-        messages.iter().partition(|word| word.starts_with('@'));
+pub(crate) fn prompts(
+    messages: Vec<TaskMessage>,
+    piped: String,
+    cwd: &Path,
+) -> Result<Vec<TaskPrompt>, Failure> {
     let mut text = piped;
-    let mut images = Vec::new();
-    for file in files {
-        match include(&cwd.join(&file[1..]))? {
+    let (mut images, mut texts) = (Vec::new(), Vec::new());
+    for message in messages {
+        let Some(file) = message.file(cwd) else {
+            texts.push(message.into_parts());
+            continue;
+        };
+        match include(&file)? {
             IncludedFile::Text(more) => text.push_str(&more),
             IncludedFile::Image(blocks) => images.extend(blocks),
             IncludedFile::Nothing => {}
         }
     }
     let mut texts = texts.into_iter();
-    match texts.next() {
-        Some(first) => text.push_str(first),
-        None => text.truncate(text.trim_end().len()),
+    let (first, source) = texts.next().unwrap_or_default();
+    let is_whole = text.is_empty() && images.is_empty();
+    text.push_str(&first);
+    if first.is_empty() {
+        text.truncate(text.trim_end().len());
     }
     let mut blocks = Vec::new();
     if !text.trim().is_empty() {
         blocks.push(Content::text(text));
     }
     blocks.extend(images);
-    let first = (!blocks.is_empty()).then_some(UserInput::new(blocks));
-    Ok(first
-        .into_iter()
-        .chain(texts.filter(|text| !text.trim().is_empty()).map(|text| UserInput::from(text.as_str())))
-        .map(|input| quipu_host::with_images(input, cwd))
-        .collect())
+    let typed = if source.is_default() { first } else { String::new() };
+    let source = if is_whole { source } else { Provenance::default() };
+    let first =
+        (!blocks.is_empty()).then(|| TaskPrompt { input: UserInput::new(blocks).from_source(source), typed });
+    let further = texts.filter(|(text, _)| !text.trim().is_empty()).map(|(text, source)| {
+        let input = UserInput::from(text.as_str()).from_source(source);
+        TaskPrompt { input, typed: text }
+    });
+    let with_images = |prompt: TaskPrompt| {
+        let input = quipu_host::with_images(prompt.input, cwd);
+        TaskPrompt { input, ..prompt }
+    };
+    Ok(first.into_iter().chain(further).map(with_images).collect())
 }
 
 /// What stands on stdin, when it is no terminal.

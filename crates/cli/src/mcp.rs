@@ -299,7 +299,11 @@ fn server_json(home: &Home, server: &McpServer, listing: &Result<Option<Arc<List
     let mut line = json!({
         "name": server.name,
         "file": server.path,
-        "scope": if server.is_of_project { "project" } else { "user" },
+        "scope": match server.counts {
+            McpFileUse::User => "user",
+            McpFileUse::Package => "package",
+            McpFileUse::Accepted | McpFileUse::Untrusted => "project",
+        },
         "enabled": server.config.enabled,
     });
     match &server.config.transport {

@@ -1,14 +1,16 @@
-//! `quipu packages`: skills and templates from a registry, a repository or a directory.
+//! `quipu packages`: skills, templates, agents and MCP servers from a registry, a repository or a directory.
 
 use std::io::Write as _;
 
 use clap::{Args, Subcommand};
 use quipu_host::Home;
+use quipu_host::mcp::{McpFile, package_file, server_summary};
 use quipu_host::packages::{
     InstalledPackage, PackageSource, PackageState, PreparedPackage, installed_packages, package_state,
     prepare_package, remove_package,
 };
 use quipu_host::resources::{ResourceSet, package_resources};
+use quipu_mcp::ServerConfig;
 use serde_json::{Value, json};
 
 use crate::args::StoreArg;
@@ -123,7 +125,14 @@ fn list(home: &Home, args: &ListArgs) -> Result<(), Failure> {
         let what = match &state {
             PackageState::Usable(content) => {
                 let skills = counted(content.skills.len() as u64, "skill");
-                format!("{skills}, {}", counted(content.templates.len() as u64, "template"))
+                let mut what = format!("{skills}, {}", counted(content.templates.len() as u64, "template"));
+                if !content.agents.is_empty() {
+                    what += &format!(", {}", counted(content.agents.len() as u64, "agent"));
+                }
+                if content.servers.is_some() {
+                    what += ", MCP servers";
+                }
+                what
             }
             PackageState::Unusable(why) => paint.red(&format!("not used: {}", one_line(why, 120))),
         };
@@ -154,6 +163,8 @@ fn installed_json(package: &InstalledPackage, state: &PackageState) -> Value {
             line["used"] = true.into();
             line["skills"] = content.skills.len().into();
             line["templates"] = content.templates.len().into();
+            line["agents"] = content.agents.len().into();
+            line["servers"] = content.servers.is_some().into();
         }
         PackageState::Unusable(why) => {
             line["used"] = false.into();
@@ -202,17 +213,23 @@ async fn update(home: &Home, name: Option<&str>, accept: &AcceptArgs) -> Result<
 async fn add(home: &Home, source: PackageSource, accept: &AcceptArgs) -> Result<Outcome, Failure> {
     let package = prepare_package(home, source).await?;
     let resources = package_resources(&package.name, &package.directory(), &package.content);
+    let directory = package.directory();
+    let file =
+        package.content.servers.as_ref().and_then(|path| package_file(&directory.join(path), &directory));
+    let servers = ServerRows::of(file);
     let is_known = package.replaces.as_ref().is_some_and(|old| {
         old.hash == package.hash
             && old.source == package.source.to_string()
+            && old.agents == !package.content.agents.is_empty()
+            && old.servers == package.content.servers.is_some()
             && matches!(package_state(home, old), PackageState::Usable(_))
     });
     if accept.json {
-        writeln!(crate::console::stdout(), "{}", prepared_json(&package, &resources, is_known))?;
+        writeln!(crate::console::stdout(), "{}", prepared_json(&package, &resources, &servers, is_known))?;
     } else if !is_known || accept.dry_run {
-        show(home, &package, &resources)?;
+        show(home, &package, &resources, &servers)?;
     }
-    for problem in &resources.problems {
+    for problem in resources.problems.iter().chain(&servers.problems) {
         note(format!("warning: {}", printable(problem)));
     }
     if accept.dry_run {
@@ -232,9 +249,17 @@ async fn add(home: &Home, source: PackageSource, accept: &AcceptArgs) -> Result<
         }
         None => {
             let name = printable(&package.name);
-            match asked(&format!(
-                "Use {name}? The model reads its texts; its programs run only through tools, as you permit."
-            ))? {
+            let programs = match servers.rows.as_slice() {
+                [] => "its programs run only through tools, as you permit.".to_owned(),
+                rows => {
+                    let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+                    format!(
+                        "sessions start its MCP servers ({}) with your rights, outside of the sandbox.",
+                        printable(&names.join(", "))
+                    )
+                }
+            };
+            match asked(&format!("Use {name}? The model reads its texts; {programs}"))? {
                 Some(true) => {}
                 Some(false) => return Err(Failure::failed(format!("{name} was not added"))),
                 None => {
@@ -254,7 +279,36 @@ async fn add(home: &Home, source: PackageSource, accept: &AcceptArgs) -> Result<
     Ok(Outcome::Accepted)
 }
 
-fn show(home: &Home, package: &PreparedPackage, resources: &ResourceSet) -> Result<(), Failure> {
+/// An MCP server of a package.
+struct ServerRow {
+    name: String,
+    /// What is run or called, with all that it gets.
+    what: String,
+}
+
+#[derive(Default)]
+struct ServerRows {
+    rows: Vec<ServerRow>,
+    problems: Vec<String>,
+}
+
+impl ServerRows {
+    fn of(file: Option<McpFile>) -> Self {
+        let Some(file) = file else { return Self::default() };
+        let row = |(name, config): &(String, ServerConfig)| ServerRow {
+            name: name.clone(),
+            what: server_summary(config),
+        };
+        Self { rows: file.servers.iter().map(row).collect(), problems: file.problems }
+    }
+}
+
+fn show(
+    home: &Home,
+    package: &PreparedPackage,
+    resources: &ResourceSet,
+    servers: &ServerRows,
+) -> Result<(), Failure> {
     let mut out = std::io::BufWriter::new(crate::console::stdout());
     let paint = Paint::stdout();
     let size_of =
@@ -263,9 +317,12 @@ fn show(home: &Home, package: &PreparedPackage, resources: &ResourceSet) -> Resu
     writeln!(out, "{}{}", paint.bold(&one_line(&package.source.to_string(), 200)), printable(&version))?;
     writeln!(out, "  {}, {} bytes", counted(package.files.len() as u64, "file"), package.bytes)?;
     writeln!(out, "  sha256 {}", package.hash)?;
+    for server in &servers.rows {
+        writeln!(out, "  {:<9} {:<28}  {}", "server", server.name, printable(&server.what))?;
+    }
     let mut row = |kind: &str, name: &str, bytes: Option<u64>, detail: &str| {
         let bytes = bytes.map_or(String::new(), |bytes| bytes.to_string());
-        let line = format!("  {kind:<9} {:<28} {bytes:>8}  {}", one_line(name, 60), one_line(detail, WIDTH));
+        let line = format!("  {kind:<9} {:<28} {bytes:>8}  {}", one_line(name, 110), one_line(detail, WIDTH));
         writeln!(out, "{}", line.trim_end())
     };
     for skill in resources.skills.iter().take(MOST_ROWS) {
@@ -277,6 +334,12 @@ fn show(home: &Home, package: &PreparedPackage, resources: &ResourceSet) -> Resu
     for template in resources.templates.iter().take(MOST_ROWS) {
         row("template", &format!("/{}", template.name), Some(template.bytes()), &template.description)?;
         for text in &template.notes {
+            row("", "", None, &format!("note: {text}"))?;
+        }
+    }
+    for agent in resources.agents.iter().take(MOST_ROWS) {
+        row("agent", &agent.definition.name, None, &agent.definition.description)?;
+        for text in &agent.notes {
             row("", "", None, &format!("note: {text}"))?;
         }
     }
@@ -307,7 +370,12 @@ fn show(home: &Home, package: &PreparedPackage, resources: &ResourceSet) -> Resu
     Ok(())
 }
 
-fn prepared_json(package: &PreparedPackage, resources: &ResourceSet, is_known: bool) -> Value {
+fn prepared_json(
+    package: &PreparedPackage,
+    resources: &ResourceSet,
+    servers: &ServerRows,
+    is_known: bool,
+) -> Value {
     json!({
         "name": package.name,
         "source": package.source.to_string(),
@@ -323,6 +391,11 @@ fn prepared_json(package: &PreparedPackage, resources: &ResourceSet, is_known: b
         "templates": resources.templates.iter().map(|template| {
             json!({ "name": template.name, "description": template.description, "notes": template.notes })
         }).collect::<Vec<_>>(),
+        "agents": resources.agents.iter().map(|agent| {
+            let definition = &agent.definition;
+            json!({ "name": definition.name, "description": definition.description, "notes": agent.notes })
+        }).collect::<Vec<_>>(),
+        "servers": servers.rows.iter().map(|row| json!({ "name": row.name, "what": row.what })).collect::<Vec<_>>(),
         "notUsed": package.content.not_used.iter().map(|(kind, path)| {
             json!({ "kind": kind, "path": path })
         }).collect::<Vec<_>>(),

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use quipu::{Delivery, OpenedSession, Refusal, Session};
 use quipu_protocol::{
     Answer, AskId, CompactionReason, CompactionResult, Content, Delta, Ending, Envelope, Event, Limit,
-    Message, ModelErrorKind, Notice, Outcome, Scope, StopReason, Ui, UserInput,
+    Message, ModelErrorKind, Notice, Outcome, Scope, StopReason, Thinking, Ui, UserInput,
 };
 use quipu_replay::{Places, Replay};
 use quipu_rpc::{JsonEvents, SessionHeader};
@@ -20,10 +20,11 @@ use crate::args::{Mode, Task};
 use crate::ask::{Asker, LineAsker};
 use crate::exit::{Exit, Failure};
 use crate::home::home;
+use crate::input::{TaskMessage, TaskPrompt};
 use crate::output_schema::{AnswerVerdict, StructuredOutput};
 use crate::print::{Paint, Progress, dollars, iso, note, note_in, one_line, printable, took};
 use quipu_host::Budget;
-use quipu_host::{StartedSession, current_dir, now};
+use quipu_host::{Home, StartedSession, current_dir, now};
 
 /// Between two looks of a person at how far an answer is.
 const SHOW: Duration = Duration::from_millis(100);
@@ -62,12 +63,13 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
     };
     let reads = replay.is_none() && !task.ask_on_stdin;
     let piped = if reads { crate::input::piped()? } else { String::new() };
-    let mut prompts = match &replay {
-        Some(replay) => replay.prompts(),
-        None => some_or_continue(crate::input::prompts(&task.messages, piped.clone(), &here)?),
+    let read = |messages, piped| crate::input::prompts(messages, piped, &here);
+    let (mut prompts, mut tasks) = match &replay {
+        Some(replay) => (replay.prompts(), Vec::new()),
+        None => (vec![None], read(TaskMessage::typed(&task.messages), piped.clone())?),
     };
     let continues = task.resume || task.session.is_some() || task.fork.is_some();
-    if prompts == [None] && !continues && replay.is_none() {
+    if tasks.is_empty() && !continues && replay.is_none() {
         return Err(Failure::usage(
             "no task: give one as an argument or on stdin, such as `quipu -p \"fix the test\"`",
         ));
@@ -78,8 +80,11 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
     if replay.is_none()
         && let Some(messages) = crate::slash::expanded(&home, &session, &task.messages).await?
     {
-        let told = crate::input::prompts(&messages, piped, &here)?;
-        prompts = told.into_iter().map(Some).collect();
+        tasks = read(messages, piped)?;
+        prompts = Vec::new();
+    }
+    if !tasks.is_empty() {
+        prompts = with_resources(&home, tasks).await;
     }
     let cwd = session.cwd().display().to_string();
     // What must be typed to go on after a failure.
@@ -145,9 +150,15 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
     }
 }
 
-/// Without a new message the session goes on with what waits in it.
-fn some_or_continue(prompts: Vec<UserInput>) -> Vec<Option<UserInput>> {
-    if prompts.is_empty() { vec![None] } else { prompts.into_iter().map(Some).collect() }
+/// The prompts with the resources that they mention.
+async fn with_resources(home: &Home, tasks: Vec<TaskPrompt>) -> Vec<Option<UserInput>> {
+    let mut prompts = Vec::with_capacity(tasks.len());
+    for TaskPrompt { input, typed } in tasks {
+        let (input, problems) = home.mentions().read(input, &typed).await;
+        problems.iter().for_each(|problem| note(format!("warning: {problem}")));
+        prompts.push(Some(input));
+    }
+    prompts
 }
 
 /// Hints for the message of a failed run.
@@ -188,7 +199,10 @@ pub(crate) async fn run_prompts(
     } else {
         session.subscribe(Delivery::Lossless).await
     };
-    let (_, mut events) = listening.map_err(refused)?;
+    let (snapshot, mut events) = listening.map_err(refused)?;
+    if let Front::Text(text) = &mut front {
+        text.model = Some((snapshot.model.provider.clone(), snapshot.model.id.clone(), snapshot.thinking));
+    }
     let mut signals = Signals::new()?;
     let mut result = Ok(());
     let mut prompts = VecDeque::from(prompts);
@@ -386,6 +400,8 @@ pub(crate) struct Text {
     asker: Option<Asker>,
     /// The form of the last answer, which alone is written then.
     output: Option<StructuredOutput>,
+    /// The model that answers: provider, id, level.
+    model: Option<(String, String, Thinking)>,
 }
 
 impl Front {
@@ -595,6 +611,12 @@ impl Text {
                 Ok(())
             }
             Event::EpochChanged { model, thinking, .. } => {
+                let now = Some((model.provider.clone(), model.id.clone(), *thinking));
+                if self.model == now {
+                    // The tools or the system prompt changed.
+                    return Ok(());
+                }
+                self.model = now;
                 self.close()?;
                 let level = quipu_protocol::Json::of(thinking).unwrap_or_default();
                 let level = level.get().trim_matches('"');

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use quipu_dag::Node;
-use quipu_protocol::{Body, Content, Entry, Message, Provenance, ServerToolBlock, StepInfo};
+use quipu_protocol::{Body, Content, Entry, Epoch, Message, Provenance, ServerToolBlock, StepInfo};
 use quipu_store::{Erasure, Graph, SessionQuery, SessionRow, SpellingKind};
 use quipu_transcript::{DecodedEntry, role_with};
 use sha2::{Digest as _, Sha256};
@@ -112,7 +112,7 @@ async fn show_session(store: &dyn Graph, row: &SessionRow, args: &ShowArgs) -> R
         return Ok(out.flush()?);
     }
     let paint = Paint::stdout();
-    writeln!(out, "session {}  {}", paint.bold(row.id.as_str()), printable(&row.cwd))?;
+    writeln!(out, "session {}  {}", paint.bold(&printable(row.id.as_str())), printable(&row.cwd))?;
     writeln!(
         out,
         "{}, {}, {}",
@@ -163,7 +163,7 @@ fn write_node(
         writeln!(out, "merges  {merged}")?;
     }
     if let Some(session) = session {
-        writeln!(out, "session {session}")?;
+        writeln!(out, "session {}", printable(&session))?;
     }
     writeln!(out, "time    {}", iso(node.record.timestamp))?;
     if let Some(Erasure { at, why }) = erasure {
@@ -174,12 +174,24 @@ fn write_node(
     match &decoded.entry {
         Entry::Message(message) => write_message(out, message)?,
         Entry::Session(start) => {
-            writeln!(out, "session {} of {} in {}", start.session, start.agent, printable(&start.cwd))?;
-            writeln!(out, "model   {}/{}", start.epoch.provider, start.epoch.model)?;
+            let (id, agent) = (printable(start.session.as_str()), printable(&start.agent));
+            writeln!(out, "session {id} of {agent} in {}", printable(&start.cwd))?;
+            write_epoch(out, &start.epoch)?;
         }
-        Entry::Epoch(epoch) => writeln!(out, "model   {}/{}", epoch.provider, epoch.model)?,
+        Entry::Epoch(epoch) => write_epoch(out, epoch)?,
         Entry::Compaction(compaction) => write_compaction(out, compaction)?,
         Entry::Meta(json) => writeln!(out, "{}", printable(json.get()))?,
+    }
+    Ok(())
+}
+
+fn write_epoch(out: &mut impl std::io::Write, epoch: &Epoch) -> Result<(), Failure> {
+    writeln!(out, "model   {}/{}", printable(&epoch.provider), printable(&epoch.model))?;
+    if let Some(plan) = &epoch.plan {
+        let before = plan.before.as_ref().map_or(String::new(), |before| {
+            format!(", behind it {}/{}", printable(&before.provider), printable(&before.model))
+        });
+        writeln!(out, "plan    {}{before}", if plan.on { "on" } else { "off" })?;
     }
     Ok(())
 }
@@ -192,7 +204,7 @@ fn write_compaction(
     writeln!(out, "kept    {kept}")?;
     writeln!(out, "tokens  {} before compaction", compaction.tokens_before)?;
     if let Some(checkpoint) = &compaction.checkpoint {
-        writeln!(out, "model   {}/{}", checkpoint.epoch.provider, checkpoint.epoch.model)?;
+        write_epoch(out, &checkpoint.epoch)?;
     }
     Ok(writeln!(out, "\n{}", printable(&compaction.summary))?)
 }
@@ -220,7 +232,8 @@ fn write_step(out: &mut impl std::io::Write, step: &StepInfo) -> Result<(), Fail
         let locality = if call.local { "local" } else { "remote" };
         let first =
             call.first_token_ms.map_or(String::new(), |ms| format!(", first token after {}", took(ms)));
-        writeln!(out, "call    {}/{} over {} ({locality}{first})", call.provider, call.model, call.api)?;
+        let (provider, model) = (printable(&call.provider), printable(&call.model));
+        writeln!(out, "call    {provider}/{model} over {} ({locality}{first})", printable(&call.api))?;
         writeln!(out, "request {} bytes, sha256 {}", call.body_bytes, call.body)?;
         for attempt in &call.attempts {
             let status = attempt.status.map_or(String::new(), |status| format!(" {status}"));
@@ -233,7 +246,16 @@ fn write_step(out: &mut impl std::io::Write, step: &StepInfo) -> Result<(), Fail
 
 fn write_message(out: &mut impl std::io::Write, message: &Message) -> Result<(), Failure> {
     match message {
-        Message::User(user) => write_body(out, &user.content),
+        Message::User(user) => {
+            let blocks = user.content.blocks();
+            let is_note = |block: &&Content| block.as_text().is_some_and(quipu::is_plan_note);
+            let said: Vec<Content> = blocks.iter().filter(|block| !is_note(block)).cloned().collect();
+            write_blocks(out, &said)?;
+            for note in blocks.iter().filter(is_note).filter_map(Content::as_text) {
+                writeln!(out, "(note of plan mode) {note}")?;
+            }
+            Ok(())
+        }
         Message::Assistant(answer) => {
             write_blocks(out, &answer.content)?;
             let usage = &answer.usage;

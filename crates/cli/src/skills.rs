@@ -98,10 +98,14 @@ pub(crate) fn run(args: &SkillsArgs) -> Result<(), Failure> {
 }
 
 /// What a new session in a directory has, in one line; `None` where that is nothing but our own.
-pub(crate) fn summary(home: &Home, cwd: &std::path::Path, with_rules: bool) -> Option<String> {
-    let set = resources_in(home, cwd).0;
+pub(crate) fn summary(
+    home: &Home,
+    cwd: &std::path::Path,
+    set: &ResourceSet,
+    with_rules: bool,
+) -> Option<String> {
     let mut parts = Vec::new();
-    let rules = if with_rules { found_rules(home, cwd, &set).0 } else { Vec::new() };
+    let rules = if with_rules { found_rules(home, cwd, set).0 } else { Vec::new() };
     if !rules.is_empty() {
         let name = |one: &quipu::Rules| {
             let lines = one.text.lines().count();
@@ -114,7 +118,7 @@ pub(crate) fn summary(home: &Home, cwd: &std::path::Path, with_rules: bool) -> O
         parts.push(format!("Rules: {}.", names.join(", ")));
     }
     if !set.skills.is_empty() {
-        let tokens = skills_bytes(&set).div_ceil(TOKEN);
+        let tokens = skills_bytes(set).div_ceil(TOKEN);
         parts.push(format!("Skills: {} (about {tokens} tokens).", set.skills.len()));
     }
     let templates = set.templates.iter().filter(|template| template.origin.path().is_some()).count();

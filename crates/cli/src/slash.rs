@@ -8,6 +8,7 @@ use quipu_host::{CommandCall, Home};
 use quipu_protocol::CommandValue;
 
 use crate::exit::Failure;
+use crate::input::TaskMessage;
 use crate::print::printable;
 
 /// How long a command is waited for that a server is about to add.
@@ -21,7 +22,7 @@ pub(crate) async fn expanded(
     home: &Home,
     session: &Session,
     messages: &[String],
-) -> Result<Option<Vec<String>>, Failure> {
+) -> Result<Option<Vec<TaskMessage>>, Failure> {
     for message in messages {
         if let Some(name) = message.strip_prefix('/').and_then(|line| line.split_whitespace().next()) {
             home.commands().settled(name, PATIENCE).await;
@@ -34,13 +35,13 @@ pub(crate) async fn expanded(
         let line = message.strip_prefix('/').unwrap_or_default();
         let (name, arguments) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         if !known.iter().any(|spec| spec.name == name) {
-            expanded.push(message.clone());
+            expanded.push(TaskMessage::Typed(message.clone()));
             continue;
         }
         is_changed = true;
         let call = CommandCall { arguments: arguments.trim().to_owned(), session: Some(session.clone()) };
         match home.commands().run(name, call).await.map_err(Failure::usage)? {
-            CommandValue::Prompt { input } => expanded.push(input.text()),
+            CommandValue::Prompt { input } => expanded.push(TaskMessage::Command(input)),
             CommandValue::Text { text } => writeln!(crate::console::stdout(), "{}", printable(&text))?,
             CommandValue::Done => {}
         }

@@ -8,11 +8,12 @@ use std::io::IsTerminal as _;
 use std::sync::Arc;
 
 use quipu_tui::terminal::Abilities;
-use quipu_tui::{Bindings, ExitReason, SessionRequest, TerminalOptions};
+use quipu_tui::{Bindings, ExitReason, FirstPrompt, SessionRequest, TerminalOptions};
 
 use crate::args::{Mode, Task};
 use crate::exit::{Exit, Failure};
 use crate::home::home;
+use crate::input::{TaskMessage, TaskPrompt};
 use crate::print::note;
 use quipu_host::{Home, Source, current_dir};
 
@@ -58,7 +59,9 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
     }
     let here = current_dir()?;
     // Before the terminal is drawn on: a file that is not there is an error of the command line.
-    let prompts = crate::input::prompts(&task.messages, String::new(), &here)?;
+    let prompts = crate::input::prompts(TaskMessage::typed(&task.messages), String::new(), &here)?;
+    let first = |TaskPrompt { input, typed }| FirstPrompt { input, typed };
+    let prompts = prompts.into_iter().map(first).collect();
     let (dir, directory) = (home.dir.clone(), here.clone());
     let sealer = Arc::new(quipu::Sealer::new(home.seal_key()?));
     quipu_host::seals_with(&sealer);

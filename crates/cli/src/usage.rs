@@ -100,6 +100,8 @@ struct Row {
     estimated: f64,
     /// Calls that do not say it and whose model has no price.
     unknown: u64,
+    /// Searches of the web.
+    searches: u64,
 }
 
 impl Row {
@@ -112,6 +114,7 @@ impl Row {
         self.cost += other.cost;
         self.estimated += other.estimated;
         self.unknown += other.unknown;
+        self.searches += other.searches;
     }
 
     fn tokens(&self) -> u64 {
@@ -129,6 +132,7 @@ impl Row {
             "cost": self.cost,
             "estimated": self.estimated,
             "unknown": self.unknown,
+            "webSearches": self.searches,
         });
         if !by.is_empty() {
             json[by] = self.key.as_str().into();
@@ -164,6 +168,7 @@ fn rows(sums: &[UsageSum], by: UsageGrouping, settings: Option<&Settings>) -> Ve
             cache_read: sum.cache_read,
             cache_write: sum.cache_write,
             cost: sum.cost,
+            searches: sum.searches,
             ..Row::default()
         };
         if !sum.priced {
@@ -219,18 +224,21 @@ fn estimate(model: &Model, sum: &UsageSum) -> f64 {
 }
 
 fn table(rows: &[Row], all: &Row, by: ByArg, width: usize, paint: Paint) -> Vec<String> {
-    let estimated = all.estimated > 0.0;
+    let (estimated, searched) = (all.estimated > 0.0, all.searches > 0);
     let keys: Vec<String> = rows.iter().map(|row| one_line(name(&row.key), KEY)).collect();
     let widest = keys.iter().map(|key| key.chars().count()).max().unwrap_or(0).max(8);
-    let line = |key: &str, cells: [String; 5], cost: String, guess: String, bar: String| {
+    let line = |key: &str, cells: [String; 5], cost: String, guess: String, found: String, bar: String| {
         let [calls, input, output, read, write] = cells;
         let gap = widest.saturating_sub(key.chars().count());
         let guess = if estimated { format!("{guess:>11}") } else { String::new() };
-        let text =
-            format!("{key}{:gap$}{calls:>8}{input:>8}{output:>8}{read:>8}{write:>8}{cost:>10}{guess}", "");
+        let found = if searched { format!("{found:>10}") } else { String::new() };
+        let text = format!(
+            "{key}{:gap$}{calls:>8}{input:>8}{output:>8}{read:>8}{write:>8}{found}{cost:>10}{guess}",
+            ""
+        );
         if bar.is_empty() { text } else { format!("{text}  {}", paint.cyan(&bar)) }
     };
-    let before_bar = widest + 52 + if estimated { 11 } else { 0 };
+    let before_bar = widest + 52 + if estimated { 11 } else { 0 } + if searched { 10 } else { 0 };
     let room = Some(width.saturating_sub(before_bar))
         .filter(|room| *room >= BAR.0)
         .map_or(0, |room| room.min(BAR.1));
@@ -247,17 +255,31 @@ fn table(rows: &[Row], all: &Row, by: ByArg, width: usize, paint: Paint) -> Vec<
         [short(row.calls), input, output, read, write]
     };
     let heads = ["calls", "input", "output", "read", "write"].map(str::to_owned);
-    let mut lines =
-        vec![paint.dim(&line(by.name(), heads, "cost".into(), "estimated".into(), String::new()))];
+    let mut lines = vec![paint.dim(&line(
+        by.name(),
+        heads,
+        "cost".into(),
+        "estimated".into(),
+        "searches".into(),
+        String::new(),
+    ))];
     for (row, key) in rows.iter().zip(&keys) {
         let length = usize::try_from(bar(size(row), largest, room as u64)).unwrap_or(0).min(room);
-        lines.push(line(key, cells(row), dollars(row.cost), dollars(row.estimated), "█".repeat(length)));
+        lines.push(line(
+            key,
+            cells(row),
+            dollars(row.cost),
+            dollars(row.estimated),
+            short(row.searches),
+            "█".repeat(length),
+        ));
     }
     lines.push(paint.bold(&line(
         "together",
         cells(all),
         dollars(all.cost),
         dollars(all.estimated),
+        short(all.searches),
         String::new(),
     )));
     lines

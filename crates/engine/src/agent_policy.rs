@@ -1,5 +1,6 @@
 //! The permissions of a sub-agent: those of the session that sends it, and less.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use quipu_machine::PolicyVersion;
@@ -95,6 +96,10 @@ impl Policy for AgentPolicy {
 
     fn restores(&self) -> Option<Access> {
         self.parent.restores()
+    }
+
+    fn elsewhere(&self, cwd: &Path) -> Option<Arc<dyn Policy>> {
+        self.parent.elsewhere(cwd)
     }
 
     fn sandbox(&self) -> Option<Arc<Sandbox>> {

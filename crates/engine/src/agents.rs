@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use quipu_protocol::Thinking;
 
+use crate::worktrees::Worktrees;
+
 /// The name of the tool that sends a sub-agent.
 pub const TASK_TOOL: &str = "task";
 /// The purpose of child sessions that are sub-agents: its model is set in `purposeModels`.
@@ -16,6 +18,8 @@ pub struct AgentSettings {
     pub agents: Vec<AgentDefinition>,
     /// How far they go.
     pub limits: AgentLimits,
+    /// Where sub-agents get git worktrees of their own; `None` where they get none.
+    pub worktrees: Option<Worktrees>,
 }
 
 /// An agent that has a name. It never may do more than the session that sends it.
@@ -37,6 +41,8 @@ pub struct AgentDefinition {
     pub thinking: Option<Thinking>,
     /// What it may do less than the session.
     pub mode: AgentMode,
+    /// Whether it works in a git worktree of its own.
+    pub worktree: bool,
     /// Turns at most, where these are fewer than those of [`AgentLimits`].
     pub max_turns: Option<u32>,
 }

@@ -64,6 +64,8 @@ mod toolbox_background;
 mod toolbox_parts;
 mod travel;
 mod undo;
+mod worktree_policy;
+mod worktrees;
 
 pub use agents::{AGENT_PURPOSE, AgentDefinition, AgentLimits, AgentMode, AgentSettings, TASK_TOOL};
 pub use arrival::TRAVEL_TOOL;
@@ -98,6 +100,7 @@ pub use opening::OpenedSession;
 pub use outputs::{KeptOutputs, Outputs};
 pub use owner::is_dead_owner;
 pub use permissions::{PermissionMode, PermissionRules, Permissions, TravelRule};
+pub use planning::PLANS_PURPOSE;
 pub use planning_settings::PlanningSettings;
 pub use policies::{
     ConfinementRequest, ConfinementVerdict, Crossing, POLICY_TEXT, PolicyContext, PolicyEffect, PolicyError,
@@ -132,6 +135,10 @@ pub use subscribe::{Delivery, Events, View};
 pub use timeline::TimeStep;
 pub use travel::{HistorySettings, SEARCH_TOOL, Travel, TravelSettings};
 pub use undo::UndoError;
+pub use worktrees::{
+    LeftWorktree, MergeConflict, MergedFile, MergedHow, WorktreeDiff, WorktreeError, WorktreeInfo,
+    WorktreeMerge, WorktreeState, Worktrees,
+};
 
 pub use quipu_history as history;
 pub use quipu_protocol as protocol;
@@ -148,8 +155,8 @@ pub use quipu_tools::{
     builtin_with_background,
 };
 pub use quipu_transcript::{
-    FileConflict, FilePlan, PLAN_TOOL, PlanOutcome, PlannedChange, SkippedFile, SubmittedPlan, TODO_TOOL,
-    typed_text,
+    FileConflict, FilePlan, PLAN_TOOL, PlanOutcome, PlannedChange, RESOURCE_PROBLEM, SkippedFile,
+    SubmittedPlan, TODO_TOOL, is_plan_note, typed_text,
 };
 pub use quipu_workspace::{
     Access, AccessMode, Cache, CommandNeeds, Doors, Helpers, Launcher, Namespaces, Network, Reach, Sandbox,

@@ -29,7 +29,7 @@ use crate::identity::{Prompt, system_text};
 use crate::moves::SessionMover;
 use crate::own_tools::{TravelOptions, TravelSource};
 use crate::owner::{Lease, LeaseResult};
-use crate::planning::{PlanMode, with_planning};
+use crate::planning::{PlanMode, PlanRoute, epoch_plan, with_planning};
 use crate::policies::{Policies, with_steps};
 use crate::resume::{Past, read_past, recover};
 use crate::runner::{Backend, RUNNER_DEPTH, Runner};
@@ -68,6 +68,8 @@ struct SessionParts {
     /// Sends sub-agents, where the model may.
     task: Option<Arc<TaskTool>>,
     plan: Option<Arc<PlanMode>>,
+    /// What the session begins with in place of the model of its options.
+    plan_route: Option<PlanRoute>,
 }
 
 impl Engine {
@@ -365,7 +367,15 @@ impl Engine {
         past: Option<&Past>,
         depth: u32,
     ) -> Result<SessionParts, OpenError> {
-        let (options, plan) = &with_planning(options.clone(), past, &self.sealer, depth);
+        let (mut options, plan) = with_planning(options.clone(), past, &self.sealer, depth);
+        let (mut epoch_with_plan, mut plan_route, mut plan_notice) = (None, None, None);
+        if let Some(mode) = &plan {
+            (epoch_with_plan, plan_route, plan_notice) = epoch_plan(&options, past, mode).await;
+        }
+        if let Some(route) = &plan_route {
+            options.take_route(route);
+        }
+        let options = &options;
         let mut names = HashSet::new();
         for tool in &options.tools {
             let name = &tool.spec().name;
@@ -423,8 +433,10 @@ impl Engine {
         };
         let (sources, OpeningPrompt { prompt, context, notices }) = Sources::open(wanted, past).await;
         let toolbox = self.toolbox(options, sources.set(), standing, tobe, sections, past);
-        let epoch = self.epoch(options, &sources, (&prompt, context), past);
-        Ok(SessionParts { toolbox, sources, epoch, prompt, notices, children, task, plan: plan.clone() })
+        let mut epoch = self.epoch(options, &sources, (&prompt, context), past);
+        epoch.plan = epoch_with_plan;
+        let notices = plan_notice.into_iter().chain(notices).collect();
+        Ok(SessionParts { toolbox, sources, epoch, prompt, notices, children, task, plan, plan_route })
     }
 
     /// What hooks say in the system prompt; where there are hooks, one more source gives it.
@@ -502,6 +514,7 @@ impl Engine {
             context,
             tool_sources: tools.from().clone(),
             fallback: None,
+            plan: None,
         }
     }
 
@@ -512,7 +525,7 @@ impl Engine {
 
     fn spawn(
         &self,
-        options: SessionOptions,
+        mut options: SessionOptions,
         session: SessionId,
         // What there is, and what is written first.
         (past, first): (Past, Vec<Draft>),
@@ -520,7 +533,9 @@ impl Engine {
         lease: Arc<Lease>,
         origin: SessionOrigin,
     ) -> Session {
-        let SessionParts { toolbox, sources, epoch, prompt, notices, children, task, plan } = made;
+        let SessionParts { toolbox, sources, epoch, prompt, notices, children, task, plan, plan_route } =
+            made;
+        let before_plan = plan_route.map(|route| options.take_route(&route));
         let system_text: Arc<str> =
             prompt.system.as_ref().map_or_else(|| "".into(), |blob| system_text(blob).into());
         let mut committer = self.committer(&past, epoch.clone(), prompt);
@@ -593,6 +608,7 @@ impl Engine {
                 Some(_) => options.fallbacks.len().min(MOST_FALLBACKS),
                 None => 0,
             },
+            before_plan: before_plan.as_ref().map(|(model, _)| model.clone()),
             has_hooks: !toolbox.hooks.is_empty(),
             hooks_change_requests: toolbox.hooks.change_requests() || toolbox.hooks.change_payloads(),
         });
@@ -616,6 +632,7 @@ impl Engine {
             agents: LiveAgents::default(),
             wake: options.background,
             plan,
+            before_plan,
         })
     }
 }

@@ -85,15 +85,15 @@ pub struct PermissionRules {
 pub struct Permissions {
     bounds: RwLock<Arc<Bounds>>,
     /// Counts exchanges of the rules, and grants.
-    number: AtomicU64,
+    number: Arc<AtomicU64>,
     /// Sandboxes of rules that hold no more: what was started in them still runs there.
     retired: Mutex<Vec<Arc<Sandbox>>>,
     /// What was allowed while the session was open, whatever the rules become.
-    grants: Mutex<HashSet<Grant>>,
+    grants: Arc<Mutex<HashSet<Grant>>>,
     /// Which hosts commands reach; shared with each sandbox.
     hosts: Arc<HostRules>,
     /// Rules that were added for the session.
-    session_rules: Mutex<Vec<Rule>>,
+    session_rules: Arc<Mutex<Vec<Rule>>>,
 }
 
 /// What follows from one set of rules.
@@ -138,11 +138,23 @@ impl Permissions {
         Self {
             bounds: RwLock::new(Arc::new(Bounds::new(rules, grants.into_iter().collect(), &hosts))),
             hosts,
-            number: AtomicU64::new(0),
+            number: Arc::default(),
             retired: Mutex::default(),
-            grants: Mutex::default(),
-            session_rules: Mutex::default(),
+            grants: Arc::default(),
+            session_rules: Arc::default(),
         }
+    }
+
+    /// Permissions by these rules, such as for another directory, which share what a person allows while the session is open.
+    #[must_use]
+    pub fn beside(&self, rules: PermissionRules, grants: impl IntoIterator<Item = Grant>) -> Self {
+        let mut beside = Self::new(rules, grants);
+        beside.number = self.number.clone();
+        beside.grants = self.grants.clone();
+        beside.session_rules = self.session_rules.clone();
+        let all = beside.rules(&beside.bounds());
+        beside.hosts.set(all);
+        beside
     }
 
     /// Goes by these rules from now on, and by what was [granted](Self::grant) meanwhile.
@@ -215,6 +227,11 @@ impl Permissions {
             return Verdict::Deny;
         }
         self.rules(&bounds).host(host).verdict
+    }
+
+    /// Whether the session is kept off the network.
+    pub fn is_offline(&self) -> bool {
+        self.bounds().network == Network::Closed
     }
 
     /// What rules say of a tool that has no command and no path.

@@ -151,6 +151,12 @@ pub trait Policy: Send + Sync + 'static {
         None
     }
 
+    /// The same permissions for another directory: that of a git worktree in which a sub-agent works. They follow these, and share
+    /// what a person allows meanwhile. `None`, the default, where these are for one directory only.
+    fn elsewhere(&self, _cwd: &Path) -> Option<Arc<dyn Policy>> {
+        None
+    }
+
     /// What confines the commands that tools start. Nothing by default.
     fn sandbox(&self) -> Option<Arc<Sandbox>> {
         None
@@ -188,5 +194,9 @@ pub struct AllowAll;
 impl Policy for AllowAll {
     fn decide(&self, _: &Proposal<'_>) -> Decision {
         Decision::Allow
+    }
+
+    fn elsewhere(&self, _: &Path) -> Option<Arc<dyn Policy>> {
+        Some(Arc::new(Self))
     }
 }

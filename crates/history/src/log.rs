@@ -4,6 +4,7 @@ use quipu_protocol::{Entry, Message, NodeId, StopReason};
 use quipu_store::{
     ActivityQuery, Graph, IndexedAnswer, LineageEnd, SessionActivity, StoreError, decode_nodes,
 };
+use quipu_transcript::typed_text;
 
 /// Nodes at the end of a session that are looked through for its last message.
 const LAST: usize = 16;
@@ -52,7 +53,7 @@ pub async fn log(
         let nodes: Vec<_> = store.nodes(newest).await?.into_iter().flatten().collect();
         let decoded = decode_nodes(store, &nodes).await?;
         let asked = nodes.iter().zip(decoded).filter_map(|(node, decoded)| match decoded.entry {
-            Entry::Message(Message::User(message)) => Some((node.id, first_line(&message.content.text()))),
+            Entry::Message(Message::User(message)) => Some((node.id, first_line(&typed_text(&message.content.blocks())))),
             Entry::Message(_)
             | Entry::Session(_)
             | Entry::Epoch(_)

@@ -2,7 +2,7 @@
 
 use quipu_dag::Node;
 use quipu_protocol::{Body, Content, Entry, Message, UnixMs};
-use quipu_transcript::role_with;
+use quipu_transcript::{is_plan_note, role_with};
 use serde::Deserialize;
 
 use super::text::{shortened, units};
@@ -73,7 +73,9 @@ fn calls(content: &[Content]) -> String {
 fn of_body(body: &Body) -> String {
     match body {
         Body::Text(text) => excerpt_of([text.as_str()]),
-        Body::Blocks(blocks) => joined(blocks.iter().filter_map(of_block), SAID),
+        Body::Blocks(blocks) => {
+            joined(blocks.iter().filter_map(of_block).filter(|text| !is_plan_note(text)), SAID)
+        },
     }
 }
 

@@ -23,10 +23,12 @@ fn is_image_name(path: &str) -> bool {
 }
 
 /// Adds the images that a prompt names by `@path` or `@"path"`, made fit as the tool `read` does. A path is relative to the
-/// directory; `~/` is the home directory. What is no image, or no file, stays text. A prompt with images stays as it is.
+/// directory; `~/` is the home directory. What is no image, or no file, stays text. A prompt with images stays as it is, and so does
+/// one that nobody typed.
 #[must_use]
 pub fn with_images(mut input: UserInput, directory: &Path) -> UserInput {
-    if input.content.iter().any(|block| matches!(block, Content::Image(_))) {
+    if !input.provenance.is_default() || input.content.iter().any(|block| matches!(block, Content::Image(_)))
+    {
         return input;
     }
     let text = input.text();

@@ -24,6 +24,11 @@ pub struct KeptCatalogue {
 /// `Request` where nothing says from where; otherwise that it cannot be had, is none, or cannot be written. What was kept
 /// before stays then.
 pub async fn refresh_catalogue(home: &Home, from: Option<&str>) -> Result<KeptCatalogue, Failure> {
+    if let Some(scheme) = from.and_then(scheme).filter(|scheme| !matches!(*scheme, "http" | "https")) {
+        return Err(Failure::request(format!(
+            "an address of a catalogue begins with https://, or with http:// on this machine, not with {scheme}://"
+        )));
+    }
     let from = match from {
         Some(from) if from.starts_with("http://") || from.starts_with("https://") => from.to_owned(),
         // It is found again from any directory.
@@ -44,6 +49,12 @@ pub async fn refresh_catalogue(home: &Home, from: Option<&str>) -> Result<KeptCa
     let failed = |error: std::io::Error| Failure::failed(format!("{}: {error}", path.display()));
     replace(&path, &catalogue.text).map_err(failed)?;
     Ok(KeptCatalogue { path, catalogue })
+}
+
+/// The scheme of what looks like an address.
+fn scheme(text: &str) -> Option<&str> {
+    let (scheme, _) = text.split_once("://")?;
+    (!scheme.is_empty() && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric())).then_some(scheme)
 }
 
 /// Goes back to the built-in catalogue. Whether there was another.

@@ -2,6 +2,8 @@
 
 use quipu_protocol::{Body, Content, Entry, Message, StopReason};
 
+use quipu_transcript::typed_text;
+
 use crate::text::one_line;
 
 /// Columns that are left for what is said, however long the word before it is.
@@ -34,7 +36,7 @@ pub(crate) fn entry_line(entry: &Entry, columns: usize) -> String {
 
 fn message_words(message: &Message) -> (&'static str, String) {
     match message {
-        Message::User(user) => ("user", body(&user.content)),
+        Message::User(user) => ("user", with_images(typed_text(&user.content.blocks()), &user.content)),
         Message::Assistant(answer) => {
             let mut parts: Vec<String> = Vec::new();
             let text = answer.text();
@@ -56,15 +58,14 @@ fn message_words(message: &Message) -> (&'static str, String) {
             ("result", format!("[{}] {failed}{text}", result.tool_name))
         }
         Message::BashExecution(run) => ("command", run.command.clone()),
-        Message::Custom(custom) => ("custom", body(&custom.content)),
+        Message::Custom(custom) => ("custom", with_images(custom.content.text(), &custom.content)),
         Message::BranchSummary(summary) => ("summary", summary.summary.clone()),
         Message::CompactionSummary(summary) => ("summary", summary.summary.clone()),
         Message::Other(json) => ("message", json.to_string()),
     }
 }
 
-fn body(body: &Body) -> String {
+fn with_images(text: String, body: &Body) -> String {
     let images = body.blocks().iter().filter(|block| matches!(block, Content::Image(_))).count();
-    let text = body.text();
     if images > 0 { format!("{text} [{images} image(s)]") } else { text }
 }

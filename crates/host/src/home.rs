@@ -12,6 +12,7 @@ use quipu_store::{Graph, OpenOptions, SearchIndex, SqliteStore, StoreError};
 use quipu_workspace::ProcessRegistry;
 
 use crate::commands::CommandRegistry;
+use crate::mentions::Mentions;
 use crate::observer::SharedObserver;
 use crate::resources::{ResourceMemory, UserBases};
 use crate::settings::Cache;
@@ -31,6 +32,7 @@ pub struct Home {
     processes: Arc<ProcessRegistry>,
     sources: Sources,
     commands: CommandRegistry,
+    mentions: Mentions,
     observer: SharedObserver,
     config: Arc<Cache>,
     pub(crate) resources: ResourceMemory,
@@ -113,6 +115,7 @@ impl Home {
             processes: Arc::default(),
             sources: Sources::default(),
             commands: CommandRegistry::default(),
+            mentions: Mentions::default(),
             observer: SharedObserver(observer),
             config: Arc::new(Cache::of_environment(&env)),
             resources: ResourceMemory::new(UserBases::of_environment(&path, path("HOME").as_deref())),
@@ -132,6 +135,7 @@ impl Home {
             processes: Arc::default(),
             sources: Sources::default(),
             commands: CommandRegistry::default(),
+            mentions: Mentions::default(),
             observer: SharedObserver(observer),
             config: Arc::default(),
             resources: ResourceMemory::default(),
@@ -172,6 +176,11 @@ impl Home {
     /// The same place without commands, for what a command holds of it.
     pub(crate) fn without_commands(&self) -> Self {
         Self { commands: CommandRegistry::default(), ..self.clone() }
+    }
+
+    /// What messages of the open session may mention. Clones of this place have the same.
+    pub fn mentions(&self) -> &Mentions {
+        &self.mentions
     }
 
     /// The commands with a slash that fronts offer here. Clones of this place have the same.

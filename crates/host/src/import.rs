@@ -246,6 +246,8 @@ pub struct ImportSum {
     pub repaired: u64,
     /// Lines that hold no entry.
     pub lost: u64,
+    /// Of those, what may be whole when the file is imported again.
+    pub pending: u64,
     /// Files and directories of which nothing could be taken.
     pub failures: usize,
     /// Files of which something could not.
@@ -259,6 +261,7 @@ impl ImportSum {
         self.changed += report.changed;
         self.repaired += report.repaired;
         self.lost += report.lost;
+        self.pending += report.pending;
     }
 }
 

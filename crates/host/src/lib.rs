@@ -31,6 +31,7 @@ mod keys;
 mod listing;
 mod login;
 pub mod mcp;
+mod mentions;
 mod missing_cwd;
 mod model;
 mod model_choices;
@@ -82,6 +83,7 @@ pub use login::{
     LoginMethod, LoginOffer, ProviderLogin, RestrictionConsent, agent_login, begin_login, login_offer,
     login_offers, use_agent_login,
 };
+pub use mentions::{Mentions, ResourceSuggestion, names_resource};
 pub use missing_cwd::MissingDirectories;
 pub use model::model_of;
 pub use model_choices::{ModelChoice, keep_model_choice};

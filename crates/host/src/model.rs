@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quipu::Provider;
 use quipu_protocol::{Epoch, Model, ModelErrorKind, Thinking};
-use quipu_providers::{Selection, Settings};
+use quipu_providers::{Selection, Settings, level_name};
 
 use crate::model_choices::KeptChoices;
 use crate::{Advice, Failure, FailureKind, Home, HostNotice, OpenRequest};
@@ -49,7 +49,8 @@ pub(crate) fn real_model(
             },
         }
     })?;
-    let wanted = match (request.thinking.or(thinking), last) {
+    let asked = request.thinking.or(thinking);
+    let wanted = match (asked, last) {
         (Some(level), _) => level,
         (None, Some(epoch)) => epoch.chosen().2,
         (None, None) => {
@@ -57,7 +58,21 @@ pub(crate) fn real_model(
         }
     };
     let thinking = quipu_providers::clamp_level(&model, wanted);
+    if asked.is_some_and(|asked| asked != thinking) {
+        let text = other_level(&model, wanted, thinking);
+        home.observer().notice(HostNotice { is_warning: false, text, advice: None });
+    }
     Ok((model, provider, thinking))
+}
+
+/// Why a model thinks at another level than was asked for.
+fn other_level(model: &Model, wanted: Thinking, thinking: Thinking) -> String {
+    let Model { provider, id, reasoning, .. } = model;
+    let (wanted, level) = (level_name(wanted), level_name(thinking));
+    match reasoning {
+        true => format!("{provider}/{id} has no level of thinking {wanted}; it is called with {level}."),
+        false => format!("{provider}/{id} does not think; the level {wanted} is not used."),
+    }
 }
 
 /// What holds for a session that begins, where its request says nothing.

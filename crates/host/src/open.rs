@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use quipu::{Engine, Follower, Limits, OpenedSession, SessionOptions};
+use quipu::{Delivery, Engine, Follower, Limits, OpenedSession, SessionOptions};
 use quipu_protocol::{Epoch, Model, NodeId, Notice, Thinking};
 use quipu_providers::{CallOptions, Settings, WebSearch};
 use quipu_replay::{Places, Recorder};
@@ -43,6 +43,8 @@ pub struct StartedSession {
     pub file: Option<Arc<Mirror>>,
     /// How long a question waits for an answer.
     pub ask_deadline: std::time::Duration,
+    /// The skills, templates and other files that it was offered.
+    pub resources: ResourceSet,
 }
 
 /// Where a session goes on.
@@ -148,7 +150,7 @@ pub async fn open(home: &Home, request: &OpenRequest) -> Result<StartedSession, 
     let basis = Basis { cwd: cwd.clone(), last, ours, moved: moved.is_some(), kept_key: kept_key.clone() };
     crate::settings::ask_project_hooks(home, &request.hooks, engine.sealer().clone(), &cwd).await;
     // A project may have its own patience.
-    let calls = call_options(&home.config_in(&cwd).calls.options, request);
+    let calls = call_options(&home.config_in(&cwd), request);
     let mut settings = settings.with_call_options(calls.clone());
     if let Some((provider, id)) = kept_key {
         settings = settings.with_kept_key(provider, id);
@@ -158,7 +160,7 @@ pub async fn open(home: &Home, request: &OpenRequest) -> Result<StartedSession, 
     let SessionPlan { mut options, permissions, recorder, budget, unpriced } = prepared;
     options.id = file.as_mut().and_then(|begun| begun.announced.take());
     let ask_deadline = options.ask_deadline;
-    let (model, thinking) = (options.model.clone(), options.thinking);
+    let (mut model, mut thinking) = (options.model.clone(), options.thinking);
     let fresh = |session| OpenedSession { session, notices: Vec::new() };
     options.follower = file.as_ref().map(|begun| begun.mirror.clone() as Arc<dyn Follower>);
     let opened = match (resumed, fork) {
@@ -180,6 +182,12 @@ pub async fn open(home: &Home, request: &OpenRequest) -> Result<StartedSession, 
     match opened {
         Ok(mut opened) => {
             opened.notices.extend(unpriced.map(Notice::note));
+            // In plan mode it may begin with another one.
+            if opened.session.is_planning()
+                && let Ok((snapshot, _)) = opened.session.subscribe(Delivery::Live).await
+            {
+                (model, thinking) = (snapshot.model, snapshot.thinking);
+            }
             if request.replay.is_none() {
                 opened.notices.extend(missing_search(&calls, &model).map(Notice::note));
             }
@@ -204,6 +212,7 @@ pub async fn open(home: &Home, request: &OpenRequest) -> Result<StartedSession, 
                 budget,
                 file,
                 ask_deadline,
+                resources,
             })
         }
         Err(error) => {
@@ -215,8 +224,13 @@ pub async fn open(home: &Home, request: &OpenRequest) -> Result<StartedSession, 
 }
 
 /// How models are called: as the settings have it, and as this run wants it.
-fn call_options(settings: &CallOptions, request: &OpenRequest) -> CallOptions {
-    let web_search = if request.web_search { WebSearch::On } else { settings.web_search };
+fn call_options(config: &crate::Settings, request: &OpenRequest) -> CallOptions {
+    let settings = &config.calls.options;
+    let web_search = match request.web_search {
+        _ if crate::web::is_offline(config, request) => WebSearch::Off,
+        true => WebSearch::On,
+        false => settings.web_search,
+    };
     CallOptions { web_search, output_schema: request.output_schema.clone(), ..settings.clone() }
 }
 
@@ -268,7 +282,7 @@ async fn prepare(
         let key = request.api_key.clone().map(|key| (options.model.provider.clone(), key));
         let (dir, sealer) = (home.dir.clone(), engine.sealer().clone());
         let (sources, mut calls) = (home.sources().clone(), config.calls.clone());
-        calls.options = call_options(&calls.options, request);
+        calls.options = call_options(&config, request);
         let purposes = config.purpose_models.clone();
         let kept_key = kept_key.clone();
         let models = ModelFiles { home: dir, sources, calls, sealer, key, kept_key, purposes };
@@ -302,10 +316,13 @@ async fn prepare(
         sealer: engine.sealer(),
         web: &config.web,
         names,
-        calls: &call_options(&config.calls.options, request),
+        calls: &call_options(&config, request),
         permissions: permissions.clone(),
     };
-    crate::web::install(&mut options, web);
+    match crate::web::is_offline(&config, request) {
+        true => crate::web::say_what_is_left_out(&config, request, &web),
+        false => crate::web::install(&mut options, web),
+    }
     // What is replayed costs nothing.
     let budget = if replay.is_some() { None } else { crate::budget::budget_of(home, request.daily_budget)? };
     let daily_budget = budget.as_ref().map(|budget| budget.dollars);

@@ -25,7 +25,7 @@ impl Home {
             return Outputs::new(all);
         }
         let hash = Sha256::digest(store.as_os_str().as_encoded_bytes());
-        let name: String = hash[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+        let name = quipu_protocol::hex(&hash[..8]);
         Outputs::new(all.join(format!("{OTHER}{name}")))
     }
 

@@ -416,7 +416,7 @@ fn project_name(cwd: &Path) -> String {
     let name: String =
         name.chars().filter(|c| c.is_ascii_alphanumeric() || "-_.".contains(*c)).take(40).collect();
     let hash = Sha256::digest(cwd.as_os_str().as_encoded_bytes());
-    let hash: String = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    let hash = quipu_protocol::hex(&hash[..8]);
     format!("{name}-{hash}")
 }
 

@@ -17,6 +17,7 @@ pub(crate) fn planning_settings(
     PlanningSettings {
         plan: replayed.is_none_or(Replay::plans),
         start: request.permissions.plan.or(begins),
+        named_model: request.model.is_some(),
         todo: settings.todo_tool && replayed.is_none_or(Replay::lists),
     }
 }

@@ -63,6 +63,12 @@ impl SavedPermissions {
         self.permissions.tool(name)
     }
 
+    /// Whether the session is kept off the network.
+    pub(crate) fn is_offline(&self) -> bool {
+        self.follow();
+        self.permissions.is_offline()
+    }
+
     /// Whether commands are confined.
     pub fn confines(&self) -> bool {
         self.permissions.confines()

@@ -6,7 +6,7 @@ use quipu::history::{TreeItem, TreeLine, TreeQuery, session_tree};
 use quipu_dag::Node;
 use quipu_protocol::{Entry, Message, NodeId, SessionId};
 use quipu_store::{Graph, LineageEnd, SessionQuery, decode_nodes};
-use quipu_transcript::DecodedEntry;
+use quipu_transcript::{DecodedEntry, typed_text};
 
 use crate::entry::entry_line;
 use crate::text::{ago, one_line, title_of};
@@ -305,7 +305,7 @@ pub async fn user_messages(store: &dyn Graph, head: NodeId) -> Result<Vec<(NodeI
         let decoded = decode_nodes(store, nodes).await?;
         for (node, decoded) in nodes.iter().zip(decoded).rev() {
             if let Entry::Message(Message::User(user)) = decoded.entry {
-                messages.push((node.id, one_line(&user.content.text(), WIDTH)));
+                messages.push((node.id, one_line(&typed_text(&user.content.blocks()), WIDTH)));
             }
         }
     }

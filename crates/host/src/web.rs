@@ -6,10 +6,11 @@ use quipu::rules::{Host, Verdict};
 use quipu::{PermissionMode, Sealer, SessionOptions};
 use quipu_protocol::Model;
 use quipu_providers::{CallOptions, Scheme, SearchSupport, Settings, search_support};
+use quipu_workspace::Network;
 use quipu_web::{HostJudge, SEARCH_SERVICES, WebAccess, WebFetch, WebPolicy, WebSearch};
 
 use crate::saved::SavedPermissions;
-use crate::{Advice, Home, env};
+use crate::{Advice, Home, OpenRequest, Settings as Config, env};
 
 /// The members of `web`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -41,8 +42,43 @@ impl HostJudge for SavedPermissions {
         Self::tool(self, name)
     }
 
+    fn is_offline(&self) -> bool {
+        Self::is_offline(self)
+    }
+
     fn is_unasked(&self) -> bool {
         self.mode() == PermissionMode::Full
+    }
+}
+
+/// Whether a session is kept off the network.
+pub(crate) fn is_offline(config: &Config, request: &OpenRequest) -> bool {
+    request.permissions.no_network || config.sandbox.network == Network::Closed
+}
+
+/// What the user chose and a session does not have that is kept off the network.
+pub(crate) fn say_what_is_left_out(config: &Config, request: &OpenRequest, wanted: &WebTools<'_>) {
+    let fetches = wanted.names.is_some_and(|names| names.iter().any(|name| name == "web_fetch"));
+    let chosen = config.calls.options.web_search != quipu_providers::WebSearch::Off;
+    let left_out: Vec<&str> = [
+        fetches.then_some("`web_fetch`"),
+        wanted.web.search.is_some().then_some("`web_search`"),
+        (request.web_search || chosen).then_some("the web search of the model's provider"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if left_out.is_empty() {
+        return;
+    }
+    let left_out = left_out.join(", ");
+    if request.permissions.no_network {
+        wanted.home.warn_with(
+            format!("The session is kept off the network, so it has no web tools ({left_out})"),
+            Advice::AllowNetwork,
+        );
+    } else {
+        wanted.home.warn(format!("`sandbox.network` is `closed`, so the session has no web tools ({left_out})."));
     }
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use quipu_protocol::{
-    Ack, Entry, Epoch, Event, Fallback, Model, NodeId, Refusal, RunId, SessionStart, Setting, Thinking,
+    Ack, Entry, Epoch, EpochPlan, Event, Fallback, Model, NodeId, Refusal, RunId, SessionStart, Setting, Thinking,
     clamp_level,
 };
 
@@ -12,11 +12,19 @@ use super::{Draft, Effect, EpochReason, Machine, Phase, Prefix, ReplyId, Run, Ta
 
 /// What is to be changed, and who waits for it.
 pub(super) struct PendingChange {
-    model: Option<Arc<Model>>,
-    thinking: Option<Thinking>,
-    replies: Vec<ReplyId>,
+    pub(super) model: Option<Arc<Model>>,
+    pub(super) thinking: Option<Thinking>,
+    /// Plan mode, where that is switched.
+    pub(super) plan: Option<EpochPlan>,
+    pub(super) replies: Vec<ReplyId>,
     /// Its run, where no other is under way when it is recorded.
     run: RunId,
+}
+
+impl PendingChange {
+    pub(super) fn new(run: RunId) -> Self {
+        Self { model: None, thinking: None, plan: None, replies: Vec::new(), run }
+    }
 }
 
 /// A change that is being recorded.
@@ -39,10 +47,12 @@ impl ChangeState {
 impl Machine {
     /// Somebody asks for it, at any time. `found` is the model that the setting names.
     pub(super) fn set(&mut self, setting: &Setting, found: Option<Arc<Model>>, reply: ReplyId, run: RunId) {
-        let none = || PendingChange { model: None, thinking: None, replies: Vec::new(), run };
+        let none = || PendingChange::new(run);
         match (setting, found) {
             (Setting::Model { .. }, Some(model)) => {
-                self.changing.get_or_insert_with(none).model = Some(model);
+                let plan = self.plan_after_choice();
+                let changing = self.changing.get_or_insert_with(none);
+                (changing.model, changing.plan) = (Some(model), plan);
             }
             (Setting::Model { provider, id }, None) => {
                 let why = format!("there is no model {provider}/{id} for this session");
@@ -66,7 +76,7 @@ impl Machine {
 
     /// Begins to record what is to be changed; whether there is anything to wait for.
     pub(super) fn record_change(&mut self, went: Option<TurnEnd>) -> bool {
-        let Some(PendingChange { model, thinking, replies, run }) = self.changing.take() else {
+        let Some(PendingChange { model, thinking, plan, replies, run }) = self.changing.take() else {
             return false;
         };
         let fallback = match (&model, &self.prefix.epoch.fallback) {
@@ -82,6 +92,7 @@ impl Machine {
             model: model.id.clone(),
             thinking: clamp_level(&model, thinking.unwrap_or(self.prefix.epoch.thinking)),
             fallback,
+            plan: plan.or_else(|| self.prefix.epoch.plan.clone()),
             ..self.prefix.epoch.clone()
         };
         if epoch == self.prefix.epoch {
@@ -143,7 +154,8 @@ impl Machine {
 
     /// Nothing is under way any more, unless something is still to be changed.
     pub(super) fn settle(&mut self) {
-        if self.closing.is_some() {
+        let is_plan = self.changing.as_ref().is_some_and(|changing| changing.plan.is_some());
+        if self.closing.is_some() && !is_plan {
             self.refuse_pending_change(&Refusal::Closed);
         } else if self.record_change(None) {
             return;
@@ -169,14 +181,19 @@ impl Machine {
     pub(super) fn change(&mut self, prefix: Prefix, node: Option<NodeId>) {
         let (model, thinking) = (prefix.model.clone(), prefix.epoch.thinking);
         let before = &self.prefix.epoch;
+        let is_switch_alone = before.plan != prefix.epoch.plan
+            && *before == Epoch { plan: before.plan.clone(), ..prefix.epoch.clone() };
         if (&before.provider, &before.model) != (&prefix.epoch.provider, &prefix.epoch.model) {
             self.refresh_at(EpochReason::ModelChange);
         }
         self.sync_left_model(&prefix.epoch);
         self.prefix_tokens = super::compacting::prefix_tokens(&prefix);
         self.prefix = prefix;
-        self.out.push(Effect::UseModel(model.clone()));
-        self.emit(Event::EpochChanged { node, model, thinking });
+        // People are told of plan mode by the policy.
+        if !is_switch_alone {
+            self.out.push(Effect::UseModel(model.clone()));
+            self.emit(Event::EpochChanged { node, model, thinking });
+        }
     }
 
     fn answer_all(&mut self, replies: Vec<ReplyId>, answer: &Result<Ack, Refusal>) {

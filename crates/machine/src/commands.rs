@@ -80,7 +80,10 @@ impl Machine {
                 if let Some(version) = fresh.policy {
                     self.set_policy(version);
                 }
-                self.out.push(Effect::Reply(reply, Ok(Ack::Handled)));
+                match fresh.plan {
+                    Some(switch) => self.switch_plan(switch, reply, fresh.run),
+                    None => self.out.push(Effect::Reply(reply, Ok(Ack::Handled))),
+                }
             }
             Command::Set { setting } => self.set(&setting, fresh.model, reply, fresh.run),
             Command::Unqueue { items } => {

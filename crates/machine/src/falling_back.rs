@@ -186,6 +186,14 @@ impl Machine {
         self.record_fallback(ended, &error, prefix, text);
     }
 
+    /// The model that was chosen, and its level of thinking: the one that this one stands in for, where it does.
+    pub(super) fn chosen_model(&self) -> (Arc<Model>, Thinking) {
+        match &self.left_model {
+            Some(left) => (left.model.clone(), left.thinking),
+            None => (self.prefix.model.clone(), self.prefix.epoch.thinking),
+        }
+    }
+
     /// The run was stopped while another model was looked for.
     pub(super) fn stop_falling_back(&mut self) {
         let Some(Run { phase: Phase::FallingBack(state), .. }) = &mut self.run else { return };

@@ -23,6 +23,7 @@ mod jump;
 mod limits;
 mod moving;
 mod places;
+mod plan_switch;
 mod pruning;
 mod refreshing;
 mod shell;
@@ -62,6 +63,7 @@ use jump::JumpState;
 pub use limits::Limits;
 use moving::MoveState;
 pub use places::{JumpTarget, SessionPlace};
+pub use plan_switch::PlanSwitch;
 pub use pruning::PruneSettings;
 pub use pruning::{MEASURED, PruneState};
 use refreshing::RefreshState;
@@ -230,6 +232,8 @@ pub struct Machine {
     pending_self_message: bool,
     /// A change that waits for the end of the turn.
     changing: Option<PendingChange>,
+    /// The model of before plan mode, where plan mode has one of its own.
+    before_plan: Option<Arc<Model>>,
     /// How many models can continue a run in place of its own.
     fallbacks: usize,
     /// The model that was chosen, where another one stands in for it.
@@ -293,6 +297,7 @@ impl Machine {
             hooks_change_requests: start.hooks_change_requests,
             pending_self_message: start.pending_self_message,
             changing: None,
+            before_plan: start.before_plan,
             fallbacks: start.fallbacks,
             left_model: None,
             returning: None,

@@ -282,6 +282,7 @@ impl World {
             item: format!("i{}", self.sent).into(),
             model,
             policy: None,
+            plan: None,
             hooks: Vec::new(),
         };
         self.give(MachineInput::Command { command, reply, fresh });

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::hooked::Interventions;
 use super::{
     BackgroundNote, CompactionSettings, EpochReason, FallbackRequest, FallbackResult, FinishedCall,
-    HookPrompt, JumpTarget, KillError, Limits, PruneSettings, RefreshResult, Refreshes, SessionPlace,
+    HookPrompt, JumpTarget, KillError, Limits, PlanSwitch, PruneSettings, RefreshResult, Refreshes, SessionPlace,
     ShellRunError, SideCall,
 };
 
@@ -33,6 +33,8 @@ pub struct CommandContext {
     pub model: Option<Arc<Model>>,
     /// The version of the policy, if the command is about permissions.
     pub policy: Option<PolicyVersion>,
+    /// What the command makes of plan mode, if it switches it.
+    pub plan: Option<PlanSwitch>,
     /// What hooks did to the command.
     pub hooks: Vec<Json>,
 }
@@ -771,6 +773,8 @@ pub struct Start {
     pub due: Vec<EpochReason>,
     /// How many models can continue a run in place of its own.
     pub fallbacks: usize,
+    /// The model that the session had before plan mode, where plan mode has one of its own.
+    pub before_plan: Option<Arc<Model>>,
     /// Whether there are hooks.
     pub has_hooks: bool,
     /// Whether hooks can change a request just before it is sent, so that it cannot be recorded earlier.

@@ -67,6 +67,8 @@ pub struct ServerInfo {
     pub has_tools: bool,
     /// Whether it has prompts.
     pub has_prompts: bool,
+    /// Whether it has resources.
+    pub has_resources: bool,
 }
 
 /// Told what a call reports meanwhile.
@@ -291,6 +293,7 @@ impl Client {
             protocol,
             has_tools: result["capabilities"]["tools"].is_object(),
             has_prompts: result["capabilities"]["prompts"].is_object(),
+            has_resources: result["capabilities"]["resources"].is_object(),
         };
         drop(self.info.set(info));
         self.link.notify("notifications/initialized", None).await.map_err(failed)?;

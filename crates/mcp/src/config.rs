@@ -14,7 +14,7 @@ use crate::oauth::OauthClient;
 /// Bytes of the name of a server.
 const NAME_BYTES: usize = 64;
 /// Servers of one file.
-const SERVERS: usize = 64;
+pub const SERVERS: usize = 64;
 
 /// A server as a file configures it. Variables of the environment are not expanded yet.
 #[derive(Debug, Clone, PartialEq, Eq)]

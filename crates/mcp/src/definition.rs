@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use quipu_protocol::{Json, ToolSpec};
+use quipu_protocol::{Json, ToolSpec, hex};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
@@ -149,10 +149,6 @@ fn distinct(name: &str, server: &str, tool: &str) -> String {
     let hash = hex(&quipu_dag::sha256(format!("{server}\n{tool}").as_bytes()));
     let most = MODEL_NAME_BYTES - 9;
     format!("{}_{}", &name[..name.len().min(most)], &hash[..8])
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn is_suspicious(value: &Value) -> bool {

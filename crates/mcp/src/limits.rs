@@ -18,7 +18,17 @@ pub const DESCRIPTION_BYTES: usize = 16 << 10;
 pub const SERVER_PROMPTS: usize = 100;
 /// Bytes of the text of a prompt.
 pub const PROMPT_BYTES: usize = 256 << 10;
-/// Pages of a list of tools or prompts.
+/// Resources of one server that are offered; others can be read by their addresses.
+pub const SERVER_RESOURCES: usize = 1_000;
+/// Bytes of the address of a resource.
+pub const RESOURCE_URI_BYTES: usize = 1_000;
+/// Parts of a resource that are read.
+pub const RESOURCE_PARTS: usize = 100;
+/// Bytes of the text of a resource; the rest is left out.
+pub const RESOURCE_TEXT_BYTES: usize = 256 << 10;
+/// Blocks of images of a resource.
+pub const RESOURCE_IMAGES: usize = 8;
+/// Pages of a list of tools, prompts or resources.
 pub const LIST_PAGES: usize = 100;
 /// Bytes of text of one result.
 pub const RESULT_TEXT_BYTES: usize = 50 << 10;
@@ -54,5 +64,7 @@ pub const BACKOFF: Duration = Duration::from_millis(500);
 pub const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
 /// How long a server must have run for its earlier failures to be forgotten.
 pub const STABLE: Duration = Duration::from_secs(60);
+/// How long reading a resource may take.
+pub const RESOURCE_READ: Duration = Duration::from_secs(20);
 /// How long a message may take to be written.
 pub const WRITE: Duration = Duration::from_secs(30);

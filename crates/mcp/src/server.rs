@@ -18,9 +18,12 @@ use crate::config::{ServerConfig, TransportConfig};
 use crate::definition::{Definition, DefinitionIssue, definitions};
 use crate::elicit::Elicitor;
 use crate::error::{ConnectError, RequestError};
-use crate::limits::{BACKOFF, DEFINITIONS_BYTES, LONGEST_BACKOFF, SERVER_TOOLS, STABLE, STARTS};
+use crate::limits::{
+    BACKOFF, DEFINITIONS_BYTES, FIRST_WAIT, LONGEST_BACKOFF, RESOURCE_READ, SERVER_TOOLS, STABLE, STARTS,
+};
 use crate::oauth::TokenStore;
 use crate::prompts::{ServerPrompt, prompt_text};
+use crate::resources::{ResourceContent, ServerResource, resource_content};
 use crate::result::output;
 use crate::stdio::{Complaints, Program};
 use crate::visible::visible;
@@ -187,6 +190,40 @@ impl Server {
         let params = json!({ "name": name, "arguments": arguments });
         let result = client.request("prompts/get", params, RequestOptions::within(self.config.call)).await?;
         prompt_text(&result)
+    }
+
+    /// Whether it runs and has resources.
+    pub fn has_resources(&self) -> bool {
+        matches!(&self.state.borrow().status, ServerStatus::Ready(info) if info.has_resources)
+    }
+
+    /// The resources that it lists, once the server is there; none where it has no resources.
+    ///
+    /// # Errors
+    /// Why they are not known within `limit`.
+    pub async fn resources(&self, limit: Duration) -> Result<Vec<ServerResource>, RequestError> {
+        let client = self.client(limit).await.map_err(RequestError::Closed)?;
+        if !client.info().has_resources {
+            return Ok(Vec::new());
+        }
+        client.list_resources(limit).await
+    }
+
+    /// Reads a resource once the server is there. It need not be among those that the server lists.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    pub async fn resource(&self, uri: &str) -> Result<ResourceContent, RequestError> {
+        let client = self.client(FIRST_WAIT).await.map_err(RequestError::Closed)?;
+        if !client.info().has_resources {
+            return Err(RequestError::Invalid("the server has no resources".into()));
+        }
+        let params = json!({ "uri": uri });
+        let result = client.request("resources/read", params, RequestOptions::within(RESOURCE_READ)).await?;
+        let (name, uri) = (self.name.clone(), uri.to_owned());
+        // Images are made fit there.
+        let read = tokio::task::spawn_blocking(move || resource_content(&name, &uri, &result)).await;
+        read.unwrap_or_else(|_| Err(RequestError::Invalid("it could not be read".into())))
     }
 
     /// Ends the connection and starts the server again, at once and as if it had never failed. One that is being started stays as it is.

@@ -190,6 +190,11 @@ impl McpTools {
         self.servers.iter().map(report).collect()
     }
 
+    /// The servers of the session.
+    pub fn servers(&self) -> Vec<Arc<Server>> {
+        self.servers.iter().map(|one| one.server.clone()).collect()
+    }
+
     /// Accepts the definitions of a server as they are known now. How many there are; `None` where there is none of the name.
     ///
     /// # Errors

@@ -149,8 +149,8 @@ pub enum Setting {
     /// The permissions, as the session's policy has them now. Takes effect at once, also within a turn: open questions and
     /// calls that have not started are decided again.
     Permissions,
-    /// Plan mode: only calls that read may run. Takes effect as `permissions` does. Refused with `blocked` where the session
-    /// has no plan mode.
+    /// Plan mode: only calls that read may run. Takes effect as `permissions` does, and is recorded in the session: an idle one
+    /// acknowledges it when that is done. Refused with `blocked` where the session has no plan mode.
     Plan {
         /// Whether it is on.
         on: bool,

@@ -80,16 +80,47 @@ pub struct Epoch {
     /// The model that was chosen, where this one stands in for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<Fallback>,
+    /// Plan mode, as the last switch left it; `None` before any switch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<EpochPlan>,
 }
 
 impl Epoch {
-    /// Provider, model and level of thinking as they were chosen: where the model stands in for another one, of that.
+    /// Provider, model and level of thinking as they were chosen: where the model stands in for another one, or is the one
+    /// for plans, of that other one.
     pub fn chosen(&self) -> (&str, &str, Thinking) {
+        if let Some(before) = self.plan.as_ref().and_then(|plan| plan.before.as_ref()) {
+            return (&before.provider, &before.model, before.thinking);
+        }
         match &self.fallback {
             Some(fallback) => (&fallback.provider, &fallback.model, fallback.thinking),
             None => (&self.provider, &self.model, self.thinking),
         }
     }
+}
+
+/// Plan mode as a switch left it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EpochPlan {
+    /// Whether it is on.
+    pub on: bool,
+    /// The model to which the session goes back when plan mode ends; `None` where plan mode has no model of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<ModelBefore>,
+}
+
+/// A model to which a session goes back.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ModelBefore {
+    /// The provider's id.
+    pub provider: String,
+    /// The model's id.
+    pub model: String,
+    /// Its level of thinking.
+    #[serde(default)]
+    pub thinking: Thinking,
 }
 
 /// The model for which another one stands in, and why.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::tagged::tagged;
 use crate::{
-    Answer, Ask, AskId, BackgroundEnd, BackgroundId, BashExecutionMessage, CallId, Compaction,
+    Answer, Ask, AskId, BackgroundEnd, BackgroundId, BashExecutionMessage, CallId, ChildOutcome, Compaction,
     CompactionReason, ItemId, Json, Message, MessageId, Model, ModelError, NodeId, RunId, SessionId,
     Snapshot, Thinking, ToolResultMessage, UnixMs, Usage, UserInput,
 };
@@ -141,6 +141,32 @@ pub enum Event {
         command: String,
         /// `"timedOut"`, or an object with one member: `exited`, `signalled`, `killed` or `lost`.
         end: BackgroundEnd,
+    },
+    /// A sub-agent began. Its session can be subscribed to like any other.
+    ChildStarted {
+        /// Its session.
+        child: SessionId,
+        /// Same id as in `toolStarted` of the call that began it.
+        call: CallId,
+        /// The name of the agent; `sub-agent` for one without.
+        agent: String,
+        /// What it is about, in a few words; may be empty.
+        title: String,
+    },
+    /// A sub-agent ended, and its session is closed. The result of its call follows.
+    ChildEnded {
+        /// Its session.
+        child: SessionId,
+        /// Same id as in `childStarted`.
+        call: CallId,
+        /// `"done"`, `"stopped"`, `"failed"` or `"limit"`.
+        outcome: ChildOutcome,
+        /// Its turns.
+        turns: u32,
+        /// Its tool calls.
+        calls: u32,
+        /// US dollars.
+        cost: f64,
     },
     /// A question needs an answer.
     AskOpened {

@@ -89,6 +89,11 @@ const PAIRS: [[u8; 2]; 256] = {
     pairs
 };
 
+/// The hexadecimal digits of these bytes, in lower case.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().flat_map(|byte| PAIRS[usize::from(*byte)]).map(char::from).collect()
+}
+
 impl Hex {
     fn of(hash: &[u8; 32]) -> Self {
         let mut text = [0; 64];

@@ -7,6 +7,7 @@
 mod ask;
 mod background;
 mod call;
+mod child;
 mod command;
 mod content;
 mod entry;
@@ -31,6 +32,7 @@ mod thinking;
 pub use ask::*;
 pub use background::*;
 pub use call::*;
+pub use child::*;
 pub use command::*;
 pub use content::*;
 pub use entry::*;

@@ -7,9 +7,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Ask, AssistantMessage, BackgroundSnapshot, CallId, CompactionReason, CompactionResult, Delta, Ending,
-    Envelope, Event, Json, JumpResult, Message, MessageId, Model, ModelError, NodeId, Notice, QueuedItem,
-    RunId, SessionId, Thinking, ToolResultMessage, Ui, UnixMs, Usage,
+    Ask, AssistantMessage, BackgroundSnapshot, CallId, ChildSnapshot, CompactionReason, CompactionResult,
+    Delta, Ending, Envelope, Event, Json, JumpResult, Message, MessageId, Model, ModelError, NodeId, Notice,
+    QueuedItem, RunId, SessionId, Thinking, ToolResultMessage, Ui, UnixMs, Usage,
 };
 
 /// The state of a session after one of its events. [`Snapshot::fold`] is the only way to change it, so a client that folds
@@ -49,6 +49,9 @@ pub struct Snapshot {
     /// Running background commands, oldest first.
     #[serde(default)]
     pub background: Vec<BackgroundSnapshot>,
+    /// Sub-agents at work, oldest first.
+    #[serde(default)]
+    pub children: Vec<ChildSnapshot>,
     /// The answer that streams.
     pub message: Option<PartialMessage>,
     /// The reason of the running compaction.
@@ -195,6 +198,7 @@ impl Snapshot {
             tools: Vec::new(),
             shells: Vec::new(),
             background: Vec::new(),
+            children: Vec::new(),
             message: None,
             compaction: None,
             jump: None,
@@ -284,6 +288,14 @@ impl Snapshot {
                 self.background.push(BackgroundSnapshot { id, command, since: at });
             }
             Event::BackgroundEnded { id, .. } => self.background.retain(|running| running.id != *id),
+            Event::ChildStarted { child, call, agent, title } => self.children.push(ChildSnapshot {
+                child: child.clone(),
+                call: call.clone(),
+                agent: agent.clone(),
+                title: title.clone(),
+                since: at,
+            }),
+            Event::ChildEnded { child, .. } => self.children.retain(|running| running.child != *child),
             Event::AskOpened { ask } => self.asks.push(ask.clone()),
             Event::AskClosed { ask, .. } => self.asks.retain(|open| open.id != *ask),
             Event::PermissionsChanged { mode } => self.permissions.clone_from(mode),

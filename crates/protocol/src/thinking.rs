@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use crate::{Json, Model, Thinking};
 
-const LEVELS: [Thinking; 7] = [
+/// All levels, from the lowest to the highest.
+pub const LEVELS: [Thinking; 7] = [
     Thinking::Off,
     Thinking::Minimal,
     Thinking::Low,

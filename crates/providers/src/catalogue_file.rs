@@ -242,7 +242,10 @@ fn read_file(path: &Path) -> Result<Option<String>, CatalogueError> {
 }
 
 async fn download(from: &str, url: &Url) -> Result<String, CatalogueError> {
-    let address = |problem| CatalogueError::Address { from: from.to_owned(), problem };
+    let mut shown = url.clone();
+    // What stands for a password is not repeated. It cannot fail for an address with a host.
+    drop((shown.set_username(""), shown.set_password(None)));
+    let address = |problem| CatalogueError::Address { from: shown.to_string(), problem };
     if url.scheme() == "http" && !net::is_loopback(url.host_str().unwrap_or_default()) {
         return Err(address("anybody on the way could change it; use an address that begins with https://"));
     }
@@ -281,7 +284,11 @@ async fn download(from: &str, url: &Url) -> Result<String, CatalogueError> {
 
 fn parse(from: &str, text: &str) -> Result<CatalogueText, CatalogueError> {
     let invalid = |problem: String| CatalogueError::Invalid { from: from.to_owned(), problem };
-    let parsed: CatalogueText = serde_json::from_str(text.trim_start_matches('\u{feff}'))
+    let text = text.trim_start_matches('\u{feff}').trim_start();
+    if !text.starts_with('{') {
+        return Err(invalid("it does not begin with a JSON object".into()));
+    }
+    let parsed: CatalogueText = serde_json::from_str(text)
         .map_err(|error| invalid(quote(&error.to_string())))?;
     let date = &parsed.source.date;
     if !date.is_empty() && date.parse::<jiff::civil::Date>().is_err() {

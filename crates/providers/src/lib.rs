@@ -25,6 +25,7 @@ pub mod laws;
 mod local;
 mod logins;
 pub mod mistral;
+mod model_rows;
 mod model_sources;
 mod models_file;
 pub mod net;

@@ -28,7 +28,7 @@ impl Settings {
                     named.push((model.clone(), thinking));
                 }
             };
-            if !pattern.contains(['*', '?', '[']) {
+            if !is_pattern(pattern) {
                 if let Ok(found) = self.find(None, pattern) {
                     add(&found.model, found.thinking);
                 }
@@ -48,6 +48,11 @@ impl Settings {
         }
         named
     }
+}
+
+/// Whether a name is one of several models.
+pub(crate) fn is_pattern(name: &str) -> bool {
+    name.contains(['*', '?', '['])
 }
 
 /// A part of a pattern.

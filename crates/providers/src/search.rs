@@ -5,6 +5,8 @@ use std::sync::LazyLock;
 use quipu_protocol::{Model, ModelRequest};
 use serde::Deserialize;
 
+use crate::model_rows::{ModelRow, begins};
+
 /// Whether models may search the web at their provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WebSearch {
@@ -26,15 +28,8 @@ struct Table {
 /// Models with a search.
 #[derive(Deserialize)]
 struct Row {
-    api: String,
-    /// Providers whose servers are known to have it.
-    providers: Vec<String>,
-    /// How ids of the models begin; all of them where there is none.
-    #[serde(default)]
-    models: Vec<String>,
-    /// Those of them that do not have it.
-    #[serde(default)]
-    without: Vec<String>,
+    #[serde(flatten)]
+    of: ModelRow,
     /// How ids begin of those that have it beside other tools; all of them where there is none.
     #[serde(default)]
     beside_tools: Option<Vec<String>>,
@@ -58,27 +53,22 @@ pub enum SearchSupport {
 }
 
 fn row(model: &Model) -> Option<&'static Row> {
-    TABLE.rows.iter().find(|row| row.api == model.api && row.providers.contains(&model.provider))
+    TABLE.rows.iter().find(|row| row.of.covers(model))
 }
 
 /// Whether the model can search the web at its provider. `compat.supportsWebSearch` of the model comes before the table.
 pub fn search_support(model: &Model) -> SearchSupport {
     let own = model.compat.as_ref().map(quipu_protocol::Json::value).unwrap_or_default();
-    let known_api = TABLE.rows.iter().any(|row| row.api == model.api);
+    let known_api = TABLE.rows.iter().any(|row| row.of.is_of_api(&model.api));
     match own.get("supportsWebSearch").and_then(serde_json::Value::as_bool) {
         Some(true) if known_api => return SearchSupport::Yes,
         Some(_) => return SearchSupport::No,
         None => {}
     }
     let Some(row) = row(model) else { return SearchSupport::No };
-    let id = model.id.rsplit('/').next().unwrap_or_default();
-    let begins = |starts: &[String]| starts.iter().any(|start| id.starts_with(start.as_str()));
-    if (!row.models.is_empty() && !begins(&row.models)) || begins(&row.without) {
-        SearchSupport::No
-    } else if row.beside_tools.as_deref().is_none_or(begins) {
-        SearchSupport::Yes
-    } else {
-        SearchSupport::NotBesideTools
+    match row.beside_tools.as_deref().is_none_or(|starts| begins(model, starts)) {
+        true => SearchSupport::Yes,
+        false => SearchSupport::NotBesideTools,
     }
 }
 
@@ -93,7 +83,8 @@ pub(crate) fn is_offered(request: &ModelRequest, wanted: WebSearch) -> bool {
 /// US dollars for so many searches of this model.
 pub(crate) fn price(model: &Model, searches: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "counts are small")]
-    row(model).map_or(0.0, |row| row.price * searches as f64)
+    let same_server = || TABLE.rows.iter().find(|row| row.of.is_of_server(model));
+    row(model).or_else(same_server).map_or(0.0, |row| row.price * searches as f64)
 }
 
 #[cfg(test)]
@@ -106,12 +97,7 @@ mod tests {
     fn table_names_apis_and_models_of_the_catalogue() {
         assert!(!TABLE.rows.is_empty());
         for row in &TABLE.rows {
-            for provider in &row.providers {
-                let models = crate::catalogue::models(provider);
-                assert!(models.iter().any(|model| model.api == row.api), "{provider} {}", row.api);
-                let has = models.iter().filter(|model| search_support(model) != SearchSupport::No);
-                assert!(has.count() > 0, "{provider}");
-            }
+            row.of.check(|model| search_support(model) != SearchSupport::No);
         }
     }
 

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use quipu_protocol::{Model, Thinking};
+use quipu_protocol::{LEVELS, Model, Thinking, level_name};
 use strsim::levenshtein;
 
 use crate::parse_level;
+use crate::scope::is_pattern;
 use crate::settings::{Settings, is_supported};
 
 /// Candidates that an error lists at most.
@@ -41,6 +42,20 @@ pub enum FindError {
         /// Models that look like it, as `provider/id`.
         similar: Vec<String>,
     },
+    /// It names several models, or none, by `*`, `?` or `[`.
+    #[error("{pattern:?} is a pattern, and one model is wanted.{}", matching(.matches))]
+    Pattern {
+        /// What was asked for.
+        pattern: String,
+        /// Models that can be called and match, as `provider/id`.
+        matches: Vec<String>,
+    },
+    /// What follows the colon behind a model is not a level of thinking.
+    #[error("There is no level of thinking {level:?}. The levels are {}.", LEVELS.map(level_name).join(", "))]
+    UnknownLevel {
+        /// What follows the colon.
+        level: String,
+    },
     /// Several models have this id.
     #[error("{pattern:?} could be {}. Write the provider before it.", .candidates.join(" or "))]
     Ambiguous {
@@ -55,11 +70,15 @@ fn did_you_mean(similar: &[String]) -> String {
     if similar.is_empty() { String::new() } else { format!(" Did you mean {}?", similar.join(" or ")) }
 }
 
+fn matching(models: &[String]) -> String {
+    if models.is_empty() { " No model matches it.".into() } else { format!(" It matches {}.", models.join(", ")) }
+}
+
 impl Settings {
     /// The model that `pattern` means, of `provider` when it is given: an exact `provider/id` or id in any case,
     /// else a part of an id or name, where models that can be called, undated ids and then higher ids win. A
     /// level of thinking may follow after a colon when the whole is no model. With a known provider, an id that
-    /// nobody knows is taken as it is, with a note.
+    /// nobody knows is taken as it is, with a note; but not a pattern.
     ///
     /// # Errors
     /// With what the user could have meant.
@@ -80,6 +99,18 @@ impl Settings {
             Some(provider) => (Some(provider), rest),
             None => self.split_provider(rest),
         };
+        if is_pattern(rest) {
+            let whole = provider.map_or_else(|| rest.to_owned(), |provider| format!("{provider}/{rest}"));
+            let matches = self.named(&[whole]).iter().take(MAX_LISTED).map(|(model, _)| full(model)).collect();
+            return Err(FindError::Pattern { pattern: pattern.into(), matches });
+        }
+        // Behind a provider it may be a part of an id that nobody knows.
+        if let Some((rest, level)) = pattern.rsplit_once(':')
+            && (within.is_none() || level.is_empty())
+            && self.search(provider, rest)?.is_some()
+        {
+            return Err(FindError::UnknownLevel { level: level.into() });
+        }
         if let Some(within) = within
             && let Some(model) = self.made_up(within, id)
         {

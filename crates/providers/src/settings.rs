@@ -72,6 +72,8 @@ pub struct Settings {
     extended: BTreeMap<String, Vec<Arc<Model>>>,
     /// Where providers whose requests are signed have their keys, once that was asked for.
     clouds: Mutex<BTreeMap<String, Option<CloudOrigin>>>,
+    /// The credentials of such providers, by region: all calls share them until they end.
+    cloud_credentials: Mutex<BTreeMap<(String, String), Credentials>>,
 }
 
 impl std::fmt::Debug for Settings {
@@ -159,6 +161,7 @@ impl Settings {
             configured,
             extended: BTreeMap::new(),
             clouds: Mutex::default(),
+            cloud_credentials: Mutex::default(),
         };
         (settings, warnings)
     }

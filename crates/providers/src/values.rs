@@ -70,7 +70,7 @@ pub(crate) fn usual_shell(home: &Path, line: &str) -> Command {
 /// What `value` stands for. Runs its command in the shell, when it is one.
 pub(crate) fn resolve(value: &str, vars: &Vars, shell: &Shell) -> Result<String, ValueError> {
     if let Some(command) = value.strip_prefix('!') {
-        return run(command, shell);
+        return output(command, shell, COMMAND_TIMEOUT);
     }
     parts(value)
         .into_iter()
@@ -121,8 +121,8 @@ fn parts(value: &str) -> Vec<Part<'_>> {
     parts
 }
 
-/// The output of a shell command, without white space around it.
-fn run(command: &str, shell: &Shell) -> Result<String, ValueError> {
+/// The output of a shell command, without white space around it. Blocks, for so long at most.
+pub(crate) fn output(command: &str, shell: &Shell, within: Duration) -> Result<String, ValueError> {
     let failed = |problem: String| ValueError::Command { command: command.to_owned(), problem };
     let mut child = shell(command)
         .map_err(|problem| failed(format!("cannot be run: {problem}")))?
@@ -139,7 +139,7 @@ fn run(command: &str, shell: &Shell) -> Result<String, ValueError> {
         let read = stdout.take(MAX_OUTPUT + 1).read_to_end(&mut output).map(|_| output);
         drop(send.send(read));
     });
-    let output = receive.recv_timeout(COMMAND_TIMEOUT);
+    let output = receive.recv_timeout(within);
     if !matches!(&output, Ok(Ok(bytes)) if bytes.len() as u64 <= MAX_OUTPUT) {
         // It may have ended already.
         drop(child.kill());
@@ -149,7 +149,7 @@ fn run(command: &str, shell: &Shell) -> Result<String, ValueError> {
         Ok(Ok(output)) if output.len() as u64 <= MAX_OUTPUT => output,
         Ok(Ok(_)) => return Err(failed(format!("printed more than {MAX_OUTPUT} bytes"))),
         Ok(Err(error)) => return Err(failed(format!("could not be read: {error}"))),
-        Err(_) => return Err(failed(format!("took more than {} s", COMMAND_TIMEOUT.as_secs()))),
+        Err(_) => return Err(failed(format!("took more than {} s", within.as_secs()))),
     };
     if status.code() == Some(127) {
         return Err(failed(format!(

@@ -1,10 +1,13 @@
 //! What of an entry is read by people, in the order in which it is read.
 
 use quipu_protocol::{Body, Content, Entry, ImageContent, Message, ServerToolBlock, StopReason};
-use quipu_transcript::message_of;
+use quipu_transcript::{is_plan_note, message_of};
 
 /// Lines and bytes of what a tool was given or returned that are shown unfolded.
 const SHORT: (usize, usize) = (20, 2_000);
+
+/// What stands above a text that Quipu put beside a message.
+const NOTE: &str = "Note of plan mode";
 
 /// What stands above an entry.
 pub(crate) struct Title {
@@ -91,7 +94,15 @@ fn title(kind: &'static str, who: &'static str) -> Title {
 fn of_message(message: &Message, out: &mut dyn FnMut(Part<'_>)) -> Title {
     match message {
         Message::User(user) => {
-            of_body(&user.content, out);
+            let is_note = |block: &Content| block.as_text().is_some_and(is_plan_note);
+            let said = user.content.blocks();
+            for block in said.iter() {
+                match block.as_text().filter(|_| is_note(block)) {
+                    // Nobody typed it.
+                    Some(text) => out(Part::Code { what: NOTE, language: "", text, folded: true }),
+                    None => blocks(std::slice::from_ref(block), false, out),
+                }
+            }
             title("user", "User")
         }
         Message::Assistant(answer) => {

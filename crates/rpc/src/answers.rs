@@ -136,6 +136,10 @@ pub fn ask_line(ask: &Ask, timeout: Option<Duration>) -> String {
             Dialog { method: "confirm", title, message: Some(text), ..line }.write()
         }
         AskKind::Choose { title, options } => {
+            // Such as the plan that it is about.
+            let details = options.iter().filter_map(|option| option.detail.as_ref());
+            let details: String = details.map(|detail| format!("\n\n{detail}")).collect();
+            let title = &format!("{title}{details}");
             let options = options.iter().map(|option| option.label.as_str()).collect();
             Dialog { method: "select", title, options: Some(options), ..line }.write()
         }

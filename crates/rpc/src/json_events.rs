@@ -171,6 +171,19 @@ impl JsonEvents {
             Event::BackgroundEnded { id, command, end } => {
                 Line::QuipuBackgroundEnd { id: id.as_str(), command, end }.write()
             }
+            Event::ChildStarted { child, call, agent, title } => {
+                Line::QuipuChildStart { child: child.as_str(), tool_call_id: call.as_str(), agent, title }
+                    .write()
+            }
+            Event::ChildEnded { child, call, outcome, turns, calls, cost } => Line::QuipuChildEnd {
+                child: child.as_str(),
+                tool_call_id: call.as_str(),
+                outcome: outcome.word(),
+                turns: *turns,
+                calls: *calls,
+                cost: *cost,
+            }
+            .write(),
             Event::QueueChanged { steering, follow_up } => Line::QueueUpdate {
                 steering: steering.iter().map(|item| item.text.as_str()).collect(),
                 follow_up: follow_up.iter().map(|item| item.text.as_str()).collect(),

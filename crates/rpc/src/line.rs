@@ -129,6 +129,20 @@ pub(crate) enum Line<'a> {
         command: &'a str,
         end: &'a BackgroundEnd,
     },
+    QuipuChildStart {
+        child: &'a str,
+        tool_call_id: &'a str,
+        agent: &'a str,
+        title: &'a str,
+    },
+    QuipuChildEnd {
+        child: &'a str,
+        tool_call_id: &'a str,
+        outcome: &'a str,
+        turns: u32,
+        calls: u32,
+        cost: f64,
+    },
     QuipuHeadMoved {
         from: Option<NodeId>,
         to: NodeId,

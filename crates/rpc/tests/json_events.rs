@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quipu_protocol::{
-    Answer, Ask, AskKind, BackgroundEnd, Compaction, CompactionReason, CompactionResult, Content, Delta,
-    Ending, Envelope, Event, Json, JumpReport, JumpResult, Limit, Message, ModelError, ModelErrorKind,
-    NodeId, Notice, Outcome, Permission, QueuedItem, Scope, Snapshot, Thinking, ToolResultMessage,
+    Answer, Ask, AskKind, BackgroundEnd, ChildOutcome, Compaction, CompactionReason, CompactionResult,
+    Content, Delta, Ending, Envelope, Event, Json, JumpReport, JumpResult, Limit, Message, ModelError,
+    ModelErrorKind, NodeId, Notice, Outcome, Permission, QueuedItem, Scope, Snapshot, Thinking,
+    ToolResultMessage,
 };
 use quipu_rpc::{JsonEvents, SessionHeader};
 use serde_json::Value;
@@ -319,6 +320,26 @@ fn lines_of_single_events() {
     check(
         Event::BackgroundEnded { id: "b1".into(), command: "make".into(), end: BackgroundEnd::Exited(2) },
         r#"{"type":"quipu_background_end","id":"b1","command":"make","end":{"exited":2}}"#,
+    );
+    check(
+        Event::ChildStarted {
+            child: "child-1".into(),
+            call: "c".into(),
+            agent: "reviewer".into(),
+            title: "Look".into(),
+        },
+        r#"{"type":"quipu_child_start","child":"child-1","toolCallId":"c","agent":"reviewer","title":"Look"}"#,
+    );
+    check(
+        Event::ChildEnded {
+            child: "child-1".into(),
+            call: "c".into(),
+            outcome: ChildOutcome::Limit,
+            turns: 2,
+            calls: 3,
+            cost: 0.5,
+        },
+        r#"{"type":"quipu_child_end","child":"child-1","toolCallId":"c","outcome":"limit","turns":2,"calls":3,"cost":0.5}"#,
     );
     check(Event::PermissionsChanged { mode: "ask".into() }, r#"{"type":"quipu_permissions","mode":"ask"}"#);
     let (one, two) = ("01".repeat(32), "02".repeat(32));

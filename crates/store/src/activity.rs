@@ -59,6 +59,9 @@ pub struct UsageSum {
     pub cache_write: u64,
     /// US dollars.
     pub cost: f64,
+    /// Searches of the web, by the provider or by the tool for it. They are known by group, and stand with one of its sums.
+    /// By model, those of a quarter hour in which a session used several models stand with the empty one.
+    pub searches: u64,
 }
 
 /// An answer from the derived tables, and how many of the newest nodes they lack.

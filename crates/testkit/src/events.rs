@@ -35,6 +35,7 @@ pub struct EventLaws {
     tools: Vec<String>,
     shells: Vec<String>,
     background: HashSet<String>,
+    children: HashSet<String>,
     asks: HashSet<String>,
     compacting: bool,
     jumping: bool,
@@ -170,6 +171,12 @@ impl EventLaws {
             }
             Event::BackgroundEnded { id, .. } => {
                 law(self.background.remove(id.as_str()), "a background command ends after it began, once")?;
+            }
+            Event::ChildStarted { child, .. } => {
+                law(self.children.insert(child.to_string()), "a sub-agent begins once")?;
+            }
+            Event::ChildEnded { child, .. } => {
+                law(self.children.remove(child.as_str()), "a sub-agent ends after it began, once")?;
             }
             Event::AskOpened { ask } => {
                 law(self.asks.insert(ask.id.to_string()), "a question is asked once")?;

@@ -39,7 +39,8 @@ impl Wire {
             | Self::Contents
             | Self::Subscription
             | Self::Chunks
-            | Self::Gateway => return text.into(),
+            | Self::Gateway
+            | Self::Envelope => return text.into(),
         }
         let mut out = Vec::new();
         for event in text.split("\n\n") {

@@ -59,7 +59,8 @@ impl Reply {
             | Wire::Contents
             | Wire::Subscription
             | Wire::Chunks
-            | Wire::Gateway => Self::sse(text.to_owned()),
+            | Wire::Gateway
+            | Wire::Envelope => Self::sse(text.to_owned()),
         }
     }
 
@@ -82,7 +83,9 @@ impl Reply {
             Wire::Completions | Wire::Responses | Wire::Subscription => {
                 serde_json::json!({ "message": message, "type": kind, "param": null, "code": null })
             }
-            Wire::Contents => serde_json::json!({ "code": status, "message": message, "status": kind }),
+            Wire::Contents | Wire::Envelope => {
+                serde_json::json!({ "code": status, "message": message, "status": kind })
+            }
             Wire::Converse => {
                 let body = serde_json::json!({ "message": message }).to_string();
                 return Self::new(status, "application/json", body).header("x-amzn-errortype", kind);

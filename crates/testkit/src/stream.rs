@@ -25,6 +25,8 @@ pub enum Wire {
     Converse,
     /// Messages as sessions hold them (`…/messages`).
     Gateway,
+    /// Parts of one candidate, each event within another (`…/v1internal:streamGenerateContent`).
+    Envelope,
 }
 
 /// Builds the event stream of one answer, block after block.
@@ -87,7 +89,7 @@ impl Answer {
                 let item = json!({ "type": "message", "role": "assistant", "content": [part] });
                 self.item(&item, "content", "response.output_text.delta", halves(text))
             }
-            Wire::Contents => self.parts(halves(text).map(|piece| json!({ "text": piece }))),
+            Wire::Contents | Wire::Envelope => self.parts(halves(text).map(|piece| json!({ "text": piece }))),
             Wire::Converse => self.pieces(None, halves(text).map(|piece| json!({ "text": piece }))),
             Wire::Gateway => self.said("text", &json!({}), halves(text), &json!({ "content": text })),
         }
@@ -120,7 +122,7 @@ impl Answer {
                 let end = json!({ "content": thinking, "contentSignature": signature });
                 self.said("thinking", &json!({}), halves(thinking), &end)
             }
-            Wire::Contents => {
+            Wire::Contents | Wire::Envelope => {
                 let pieces = halves(thinking).map(|piece| json!({ "text": piece, "thought": true }));
                 let signature = json!({ "text": "", "thought": true, "thoughtSignature": signature });
                 self.parts(pieces.chain([signature]))
@@ -152,7 +154,9 @@ impl Answer {
                 let item = json!({ "type": "reasoning", "summary": [], "encrypted_content": data });
                 self.item(&item, "summary", "", [])
             }
-            Wire::Contents => self.parts([json!({ "text": "", "thought": true, "thoughtSignature": data })]),
+            Wire::Contents | Wire::Envelope => {
+                self.parts([json!({ "text": "", "thought": true, "thoughtSignature": data })])
+            }
             Wire::Converse => self.pieces(None, [json!({ "reasoningContent": { "redactedContent": data } })]),
         }
     }
@@ -205,7 +209,7 @@ impl Answer {
                 self.said("toolcall", &start, pieces, &json!({ "toolCall": call }))
             }
             // Its calls come whole.
-            Wire::Contents => {
+            Wire::Contents | Wire::Envelope => {
                 let text: String = pieces.collect();
                 let args = serde_json::from_str(&text).unwrap_or(Value::from(text));
                 self.parts([json!({ "functionCall": { "id": id, "name": name, "args": args } })])
@@ -246,7 +250,7 @@ impl Answer {
                 );
                 Self { blocks: number + 1, ..self.event(added).event(searching).event(done) }
             }
-            Wire::Contents => {
+            Wire::Contents | Wire::Envelope => {
                 let (id, kind) = (format!("search_{number}"), "GOOGLE_SEARCH_WEB");
                 let call = json!({ "toolType": kind, "id": id, "args": { "queries": [query] } });
                 let back = json!({ "toolType": kind, "id": id, "response": { "search_suggestions": "" } });
@@ -308,7 +312,7 @@ impl Answer {
                 });
                 json!({ "type": "response.created", "response": response })
             }
-            Wire::Contents => candidate(&[], None),
+            Wire::Contents | Wire::Envelope => candidate(&[], None),
             Wire::Converse => json!({ "messageStart": { "role": "assistant" } }),
             Wire::Gateway => json!({ "type": "start" }),
         };
@@ -374,7 +378,7 @@ impl Answer {
                     "responseId": "msg_test",
                 })));
             }
-            Wire::Contents => {
+            Wire::Contents | Wire::Envelope => {
                 let mut last = candidate(&[], Some(self.stop.as_deref().unwrap_or("STOP")));
                 last["usageMetadata"] = json!({
                     "promptTokenCount": input + read + written,
@@ -408,7 +412,14 @@ impl Answer {
             Wire::Messages | Wire::Responses | Wire::Subscription => {
                 format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or_default())
             }
-            Wire::Completions | Wire::Contents | Wire::Chunks | Wire::Gateway => format!("data: {event}\n\n"),
+            // An error stands beside the answer, not within it.
+            Wire::Envelope if event.get("error").is_none() => {
+                let outer = json!({ "response": event, "traceId": "trace-1" });
+                format!("data: {outer}\n\n")
+            }
+            Wire::Completions | Wire::Contents | Wire::Chunks | Wire::Gateway | Wire::Envelope => {
+                format!("data: {event}\n\n")
+            }
             // An event is an object with one member: its name.
             Wire::Converse => {
                 let member = event.as_object().and_then(|members| members.iter().next());

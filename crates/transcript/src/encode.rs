@@ -236,6 +236,7 @@ fn epoch_value(epoch: &Epoch, draft: &mut Draft) -> Canonical {
         context,
         tool_sources,
         fallback,
+        plan,
     } = epoch;
     for blob in [system, identity].into_iter().flatten() {
         draft.refer(blob.0);
@@ -261,6 +262,7 @@ fn epoch_value(epoch: &Epoch, draft: &mut Draft) -> Canonical {
     fields.extend(context.as_ref().map(|context| ("context", plain(context))));
     fields.extend((!tool_sources.is_empty()).then(|| ("toolSources", plain(tool_sources))));
     fields.extend(fallback.as_ref().map(|fallback| ("fallback", plain(fallback))));
+    fields.extend(plan.as_ref().map(|switched| ("plan", plain(switched))));
     members(fields)
 }
 

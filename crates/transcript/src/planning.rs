@@ -6,6 +6,8 @@ use std::sync::Arc;
 use quipu_protocol::{Body, Content, Json, Message};
 use serde::{Deserialize, Serialize};
 
+use crate::mentioned::is_resource_note;
+
 /// The tool with which a model hands in a plan.
 pub const PLAN_TOOL: &str = "plan";
 /// The tool with which a model keeps its to-do list.
@@ -189,9 +191,10 @@ pub fn is_plan_note(text: &str) -> bool {
     said(text).is_some()
 }
 
-/// The text blocks joined by newlines, without what stands beside them because of plan mode.
+/// The text blocks joined by newlines, without what stands beside them because of plan mode or of resources that they mention.
 pub fn typed_text(blocks: &[Content]) -> String {
-    let texts = blocks.iter().filter_map(Content::as_text).filter(|text| !is_plan_note(text));
+    let is_typed = |text: &&str| !is_plan_note(text) && !is_resource_note(text);
+    let texts = blocks.iter().filter_map(Content::as_text).filter(is_typed);
     texts.collect::<Vec<_>>().join("\n")
 }
 

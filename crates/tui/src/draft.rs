@@ -60,7 +60,7 @@ impl DraftFile {
         let drafts = home.join("drafts");
         private_file::make_directory(&drafts)?;
         let hash = Sha256::digest(directory.as_os_str().as_encoded_bytes());
-        let key: String = hash[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+        let key = quipu_protocol::hex(&hash[..8]);
         let mut slots: Vec<(Option<std::time::SystemTime>, usize)> = (0..SLOTS)
             .map(|slot| {
                 let found = drafts.join(format!("{key}-{slot}.json")).metadata();

@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use quipu::Session;
-use quipu_host::{CommandRegistry, Question};
+use quipu_host::{CommandRegistry, Mentions, Question};
 use quipu_protocol::{BashExecutionMessage, Model, NodeId, Notice, SessionId, Thinking};
 
 use tokio_util::sync::CancellationToken;
@@ -92,6 +92,11 @@ pub trait Host: Send + Sync + 'static {
     /// The commands that this offers beside the terminal's own; the terminal puts its own there.
     fn commands(&self) -> CommandRegistry {
         CommandRegistry::default()
+    }
+
+    /// What messages of the open session may mention beside files.
+    fn mentions(&self) -> Mentions {
+        Mentions::default()
     }
 
     /// What may follow a command of the terminal, for a session that stands at this node.
@@ -186,6 +191,8 @@ pub struct OpenedSession {
     pub session: Arc<Session>,
     /// What the user should know.
     pub notices: Vec<Notice>,
+    /// What the session has of the project and of the user, such as rules and skills, in one line.
+    pub resources: Option<String>,
     /// The model that answers.
     pub model: Arc<Model>,
     /// How hard it thinks.

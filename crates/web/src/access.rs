@@ -20,6 +20,9 @@ pub trait HostJudge: Send + Sync + 'static {
     /// What rules say of a tool.
     fn tool(&self, name: &str) -> Verdict;
 
+    /// Whether the session is kept off the network.
+    fn is_offline(&self) -> bool;
+
     /// Whether nothing is asked that no rule asks about.
     fn is_unasked(&self) -> bool;
 }
@@ -53,6 +56,11 @@ impl WebAccess {
     /// By these rules.
     pub fn new(judge: Arc<dyn HostJudge>) -> Self {
         Self { judge, allowed: Mutex::default(), version: AtomicU64::new(0) }
+    }
+
+    /// Whether the session is kept off the network.
+    pub(crate) fn is_offline(&self) -> bool {
+        self.judge.is_offline()
     }
 
     pub(crate) fn version(&self) -> u64 {

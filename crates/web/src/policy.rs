@@ -36,6 +36,10 @@ impl WebPolicy {
             return ToolVerdict::Deny { reason };
         }
         let allow = ToolVerdict::Allow { grants: Vec::new() };
+        if name == SEARCH && self.access.is_offline() {
+            let reason = "The user keeps the session off the network, so nothing was searched.".to_owned();
+            return ToolVerdict::Deny { reason };
+        }
         if name == SEARCH {
             return allow;
         }
@@ -115,6 +119,10 @@ mod tests {
 
         fn tool(&self, name: &str) -> Verdict {
             self.0.tool(name).verdict
+        }
+
+        fn is_offline(&self) -> bool {
+            false
         }
 
         fn is_unasked(&self) -> bool {

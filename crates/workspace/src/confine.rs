@@ -126,6 +126,18 @@ pub(crate) fn close_writing() -> io::Result<()> {
     seccompiler::apply_filter(&closed_network()?).map_err(failed)
 }
 
+/// The same, but for these directories.
+pub(crate) fn close_writing_except(write: &[PathBuf]) -> io::Result<()> {
+    let scopes = Scope::Signal | Scope::AbstractUnixSocket;
+    // A kernel without scopes confines files all the same.
+    let created = match crate::SandboxSupport::of_this_system() {
+        SandboxSupport::Full { scoped: true } => ruleset(write, Path::new("/dev/null"), scopes),
+        _ => ruleset(write, Path::new("/dev/null"), BitFlags::EMPTY),
+    }?;
+    restrict(&created)?;
+    seccompiler::apply_filter(&closed_network()?).map_err(failed)
+}
+
 /// The filter that leaves only local sockets.
 pub(crate) fn closed_network() -> io::Result<BpfProgram> {
     only_sockets(&[libc::AF_UNIX, libc::AF_NETLINK], &[])

@@ -18,6 +18,7 @@ mod child;
 #[cfg_attr(not(target_os = "linux"), path = "confine_none.rs")]
 mod confine;
 mod error;
+mod git;
 mod guardian;
 mod helpers;
 mod layers;
@@ -44,6 +45,7 @@ pub use access::{Access, AccessMode, AccessRules, Approval, Reach, has_other_nam
 pub use caches::{Cache, caches, leads_through};
 pub use capture::PathContent;
 pub use error::{FileError, FileKind};
+pub use git::{Git, GitError};
 pub use helpers::{HelperError, Helpers};
 pub use layers::{cache_layers, drop_cache_layers};
 pub use namespaces::{CommandNeeds, Doors, Launcher, Namespaces, run_launcher};

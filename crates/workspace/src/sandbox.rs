@@ -6,6 +6,7 @@
 //! gone before the command may begin. The holder is outside the inner domain and cannot be traced from it, and neither
 //! can the thread that it keeps ready for the next command, whose inner domain is another.
 
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ use crate::child::Launch;
 use crate::confine;
 use crate::helpers::Helpers;
 use crate::layers::Layers;
-use crate::namespaces::{CommandNeeds, Namespaces, Session, SessionBounds};
+use crate::namespaces::{CommandNeeds, Doors, Namespaces, Session, SessionBounds};
 use crate::proxy::{HostRules, Proxy};
 use crate::temporary::TemporaryDirectory;
 
@@ -74,6 +75,8 @@ pub struct Sandbox {
     namespaces: Option<Namespaces>,
     /// Which hosts commands reach through a proxy.
     hosts: Option<Arc<HostRules>>,
+    /// What its commands are told in their environment.
+    variables: &'static [(&'static str, &'static str)],
     /// Whether it was told that there are none.
     told: AtomicBool,
     state: Mutex<Option<SandboxState>>,
@@ -137,9 +140,29 @@ impl Sandbox {
             network: Network::Asked,
             namespaces: None,
             hosts: None,
+            variables: &[],
             told: AtomicBool::default(),
             state: Mutex::default(),
             begun: Arc::default(),
+        }
+    }
+
+    /// Another one with the network and the namespaces of this one, whose commands write in their directory for temporary
+    /// files alone. Git leaves out what it would write without need. The doors to this machine stay those of the first one.
+    #[must_use]
+    pub fn reading(&self) -> Self {
+        let namespaces = self.namespaces.clone().map(|namespaces| {
+            let Namespaces { mut visible, .. } = namespaces;
+            // Also where it lies in what is covered, such as `/tmp`.
+            visible.extend(self.write.iter().cloned().chain(self.made()).filter(|path| path.exists()));
+            Namespaces { doors: Doors::default(), visible, ..namespaces }
+        });
+        Self {
+            network: self.network,
+            namespaces,
+            hosts: self.hosts.clone(),
+            variables: &[("GIT_OPTIONAL_LOCKS", "0")],
+            ..Self::new(Vec::new())
         }
     }
 
@@ -260,15 +283,18 @@ impl Sandbox {
         self.with(|started| Ok(started.temporary.path().to_path_buf()))
     }
 
-    /// The variables that lead tools to caches of the project.
+    /// The variables that lead tools to caches of the project, and that the sandbox sets besides.
     ///
     /// # Errors
     /// When the sandbox cannot be set up.
-    pub(crate) fn environment(&self) -> io::Result<Vec<(&'static str, PathBuf)>> {
+    pub(crate) fn environment(&self) -> io::Result<Vec<(&'static str, OsString)>> {
+        let own = self.variables.iter().map(|(name, value)| (*name, OsString::from(value)));
         self.with(|started| {
             Ok(match &started.confined {
-                Confinement::Session(_) => Vec::new(),
-                Confinement::Holder(_, _, variables) => variables.clone(),
+                Confinement::Session(_) => own.collect(),
+                Confinement::Holder(_, _, variables) => {
+                    own.chain(variables.iter().map(|(name, path)| (*name, path.clone().into()))).collect()
+                }
             })
         })
     }
@@ -407,6 +433,22 @@ pub(crate) fn reading_only<T: Send>(start: impl FnOnce() -> T + Send) -> io::Res
     }
     std::thread::scope(|scope| {
         let work = || confine::close_writing().map(|()| start());
+        scope.spawn(work).join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")))
+    })
+}
+
+/// Runs `start` in a thread of its own, where this system can confine: what it starts writes only in these directories, and
+/// reaches no network.
+///
+/// # Errors
+/// When it should be confined and cannot.
+pub(crate) fn writing_only<T: Send>(write: &[PathBuf], start: impl FnOnce() -> T + Send) -> io::Result<T> {
+    if !SandboxSupport::of_this_system().is_full() {
+        return Ok(start());
+    }
+    let write: Vec<PathBuf> = write.iter().map(|path| crate::file_key(path)).collect();
+    std::thread::scope(|scope| {
+        let work = || confine::close_writing_except(&write).map(|()| start());
         scope.spawn(work).join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")))
     })
 }

@@ -295,7 +295,7 @@ fn start(
     }
     if let Some(sandbox) = command.sandbox {
         for (name, path) in sandbox.environment().map_err(ShellError::Sandbox)? {
-            environment.insert(name.into(), path.into());
+            environment.insert(name.into(), path);
         }
         // With the network of the user there is no such proxy.
         if !command.needs.network {

@@ -204,7 +204,7 @@ impl Inner {
             request.replay = Some(Arc::new(replay.map_err(|error| OpenError::Failed(error.to_string()))?));
         }
         let started = quipu_host::open(&self.home, &request).await.map_err(failed)?;
-        let StartedSession { store, model, thinking, opened, permissions, file, .. } = started;
+        let StartedSession { store, model, thinking, opened, permissions, file, resources, .. } = started;
         let OpenedSession { session, mut notices } = opened;
         let view = session.view();
         let read = match view.head {
@@ -237,14 +237,15 @@ impl Inner {
         let to_notice = |text: String| Notice::Note {
             text: text.strip_prefix("warning: ").map_or(text.clone(), str::to_owned),
         };
-        if view.head.is_none() && self.task.replay.is_none() {
-            let text = crate::skills::summary(&self.home, session.cwd(), !self.task.no_context_files);
-            notices.extend(text.map(|text| Notice::Note { text }));
-        }
+        let begins = view.head.is_none() && self.task.replay.is_none();
+        let with_rules = !self.task.no_context_files;
+        let summary = || crate::skills::summary(&self.home, session.cwd(), &resources, with_rules);
+        let begins_with = begins.then(summary).flatten().map(|text| printable(&text));
         notices.splice(..0, self.notices.take().into_iter().chain(lacks).map(to_notice));
         Ok(quipu_tui::OpenedSession {
             session: Arc::new(session),
             notices,
+            resources: begins_with,
             levels: levels(&model),
             model,
             thinking,
@@ -429,6 +430,10 @@ impl Host for TerminalHost {
 
     fn commands(&self) -> CommandRegistry {
         self.0.home.commands().clone()
+    }
+
+    fn mentions(&self) -> quipu_host::Mentions {
+        self.0.home.mentions().clone()
     }
 
     fn arguments(&self, command: String, head: Option<NodeId>) -> HostFuture<Vec<Candidate>> {

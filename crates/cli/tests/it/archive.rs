@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::Read as _;
 use std::path::PathBuf;
 
-use quipu_testkit::Answer;
+use quipu_testkit::{Answer, peer_files};
 use serde_json::{Value, json};
 
 use crate::support::*;
@@ -323,20 +323,7 @@ fn an_export_is_written_whole_or_not_at_all() {
 /// The other agent itself, as `cargo xtask peers` installs it, with a Node that it accepts. `None`, and a line that says
 /// so, where it is not there.
 pub(crate) fn peer() -> Option<[PathBuf; 2]> {
-    let target = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/peers");
-    let dir = std::env::var_os("QUIPU_PEERS").map_or(target, PathBuf::from);
-    let files = ["node/bin/node", "@earendil-works/pi-coding-agent/dist/bundle/cli.js"];
-    let files = files.map(|file| dir.join("node_modules").join(file));
-    if files.iter().all(|file| file.is_file()) {
-        return Some(files);
-    }
-    let hint = format!(
-        "no peers in {}: `cargo xtask peers` installs them, QUIPU_PEERS names another place",
-        dir.display()
-    );
-    assert!(std::env::var_os("QUIPU_REQUIRE_PEERS").is_none_or(|value| value != "1"), "{hint}");
-    println!("skipped: {hint}");
-    None
+    peer_files(["node/bin/node", "@earendil-works/pi-coding-agent/dist/bundle/cli.js"])
 }
 
 /// Runs the other agent in this world: one prompt to the world's own server.

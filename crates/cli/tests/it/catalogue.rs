@@ -140,6 +140,7 @@ fn catalogue_that_cannot_be_had_says_why_and_changes_nothing() {
     for (name, text, why) in [
         ("empty.json", "", "is not a catalogue of models"),
         ("page.json", "<html>", "is not a catalogue of models"),
+        ("list.json.old", "[{},{}]", "is not a catalogue of models: it does not begin with a JSON object"),
         ("other.json", "{\"providers\":{\"anthropic\":[]}}", "it has no model that can be used"),
         (
             "date.json",
@@ -152,7 +153,12 @@ fn catalogue_that_cannot_be_had_says_why_and_changes_nothing() {
     }
     refused("nowhere.json", "there is no such file");
     refused("http://models.example/list.json", "use an address that begins with https://");
-    refused("https://me:secret@models.example/list.json", "may not contain a user name or a password");
+    let with_password = "https://me:secret@models.example/list.json";
+    refused(with_password, "https://models.example/list.json cannot be used");
+    let ran = world.run(&["models", "--refresh", with_password]);
+    assert!(ran.err.contains("may not contain a user name or a password"), "{}", ran.err);
+    assert!(!ran.err.contains("secret"), "{}", ran.err);
+    refused("ftp://models.example/list.json", "begins with https://, or with http:// on this machine, not with ftp://");
     for (answer, why) in [
         (http("404 Not Found", "no"), "the server answered 404"),
         (http("302 Found", ""), "it redirects to /b; use that address"),

@@ -54,7 +54,7 @@ const CASES: [Case; 10] = [
     case("gemini-takeout", "gemini_takeout_files/corpus/takeout.zip", "gemini-2026-01-02", ["google", ""]),
 ];
 
-const WIRES: [Wire; 8] = [
+const WIRES: [Wire; 9] = [
     Wire::Messages,
     Wire::Completions,
     Wire::Responses,
@@ -63,6 +63,7 @@ const WIRES: [Wire; 8] = [
     Wire::Chunks,
     Wire::Converse,
     Wire::Gateway,
+    Wire::Envelope,
 ];
 
 /// Sends the requests of all these models to the server, by one wire.
@@ -75,6 +76,7 @@ fn configure(world: &World, wire: Wire) {
         Wire::Subscription => "openai-codex-responses",
         Wire::Chunks => "mistral-conversations",
         Wire::Gateway => "pi-messages",
+        Wire::Envelope => "google-gemini-cli",
         Wire::Converse => "bedrock-converse-stream",
     };
     let mut providers = serde_json::Map::new();
@@ -196,6 +198,7 @@ fn said(wire: Wire, body: &Value) -> Vec<Value> {
         Wire::Messages | Wire::Completions | Wire::Chunks | Wire::Converse => &body["messages"],
         Wire::Responses | Wire::Subscription => &body["input"],
         Wire::Contents => &body["contents"],
+        Wire::Envelope => &body["request"]["contents"],
         Wire::Gateway => &body["context"]["messages"],
     };
     list.as_array().unwrap().clone()
@@ -235,7 +238,11 @@ fn imported_sessions_continue_with_their_own_model() {
         for (case, session) in CASES.iter().zip(&sessions) {
             world.server.push(Answer::on(wire).text("Yes.").reply());
             let model: &[&str] = if case.model.is_empty() { &["--model", "p/m"] } else { &[] };
-            world.run(&[&["-p", "--session", session, "--cwd", ".", "on"], model].concat()).ok();
+            let mut command =
+                world.quipu(&[&["-p", "--session", session, "--cwd", ".", "on"], model].concat());
+            // One wire names a project in its requests.
+            command.env("GOOGLE_CLOUD_PROJECT", "project-7");
+            RunningCommand::start(command).wait().ok();
             let request = world.requests().last().unwrap().clone();
             let body = request.json();
             let names_model = !matches!(wire, Wire::Contents | Wire::Converse);
@@ -247,7 +254,7 @@ fn imported_sessions_continue_with_their_own_model() {
                 Wire::Messages => check_messages(said),
                 Wire::Completions | Wire::Chunks => check_completions(said),
                 Wire::Responses | Wire::Subscription => check_responses(said),
-                Wire::Contents => check_contents(said),
+                Wire::Contents | Wire::Envelope => check_contents(said),
                 Wire::Converse => check_converse(said),
                 Wire::Gateway => check_gateway(said),
             }

@@ -251,6 +251,10 @@ fn partial_import_is_reported_by_the_exit_code() {
     ] {
         let file = world.file(name, content);
         let args = ["import", agent, file.to_str().unwrap()];
+        // What may be complete later is not lost for people either.
+        let shown = world.run(&[&args[..], &["--dry-run"]].concat()).exits(code).text();
+        assert_eq!(shown.contains("1 held back until complete"), pending == 1, "{shown}");
+        assert_eq!(shown.contains("1 lost"), lost > pending, "{shown}");
         let ran = world.run(&[&args[..], &["--dry-run", "--json"]].concat()).exits(code);
         assert_eq!(sum(&ran.json_lines(), "lost"), lost, "{name}");
         let ran = world.run(&[&args[..], &["--json"]].concat()).exits(code);

@@ -129,3 +129,26 @@ fn broken_settings_of_others_are_named() {
     assert!(ran.err.contains("0 taken over"), "{}", ran.err);
     assert_eq!(ours(&world, "settings.json"), json!({ "retry": { "baseDelayMs": 1 } }));
 }
+
+#[test]
+fn huge_settings_leave_our_files_readable() {
+    let world = World::new([]);
+    let mut servers = serde_json::Map::new();
+    servers.insert("big".into(), json!({ "command": "x", "env": { "MODE": "v".repeat(2 << 20) } }));
+    servers.insert("a b\u{1b}[31m".into(), json!({ "command": "x" }));
+    servers.extend((0..100).map(|at| (format!("s{at}"), json!({ "command": "sh", "args": ["-c", "x"] }))));
+    put(&world, "home/.claude.json", &json!({ "mcpServers": servers }).to_string());
+    let rules = ["Bash(git status)", "Bash(git log)"].repeat(500);
+    put(&world, "home/.claude/settings.json", &json!({ "permissions": { "allow": rules } }).to_string());
+    let told = world.run(&["import", "--settings", "claude"]).ok();
+    for part in ["more than 1048576 bytes", "mcp.json has 64 servers, which is the most", "1 to 64 letters"] {
+        assert!(told.text().contains(part), "{part}: {}", told.text());
+    }
+    assert!(!told.text().contains('\u{1b}'));
+    assert_eq!(world.run(&["mcp", "list", "--json"]).ok().json_lines().len(), 64);
+    assert_eq!(ours(&world, "settings.json")["permissions"]["allow"].as_array().unwrap().len(), 2);
+    // What is added by hand keeps to the same limits.
+    world.run(&["mcp", "add", "more", "--", "x"]).fails(1, &["more than 64 servers"]);
+    world.run(&["mcp", "remove", "s0"]).ok();
+    world.run(&["mcp", "add", "more", "--", "x"]).ok();
+}

@@ -4,6 +4,7 @@ use quipu_testkit::{Answer, Reply};
 use serde_json::{Value, json};
 use std::process::Stdio;
 
+use crate::pty::{CTRL_D, Terminal};
 use crate::support::*;
 
 fn id(node: &Value) -> &str {
@@ -295,4 +296,14 @@ fn the_request_of_an_answer_that_failed_is_kept_as_well() {
     let said: Vec<String> = messages(&world.requests()[1]).iter().map(wire_text).collect();
     assert_eq!(said.join("|").matches("hi").count(), 1);
     assert!(said.last().unwrap().ends_with("again"), "{said:?}");
+}
+
+#[test]
+fn start_notice_of_rules_is_no_warning() {
+    let world = World::new([]);
+    world.file("AGENTS.md", "One rule.\n");
+    let mut terminal = Terminal::open(&world, &[]);
+    terminal.shows("· Rules: AGENTS.md (1 line). /skills lists them.");
+    terminal.types(CTRL_D);
+    assert_eq!(terminal.ends(), Some(0));
 }

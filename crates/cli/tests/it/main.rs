@@ -39,6 +39,8 @@ mod context;
 #[cfg(test)]
 mod continued;
 #[cfg(test)]
+mod cost;
+#[cfg(test)]
 mod demo;
 #[cfg(test)]
 mod diagnostics;
@@ -70,6 +72,8 @@ mod hash;
 #[cfg(test)]
 mod helpers;
 #[cfg(test)]
+mod hostile_views;
+#[cfg(test)]
 mod identity;
 #[cfg(test)]
 mod import_kill;
@@ -99,6 +103,8 @@ mod machine;
 #[cfg(test)]
 mod mcp;
 #[cfg(test)]
+mod mcp_resources;
+#[cfg(test)]
 mod mcp_server;
 #[cfg(test)]
 mod merge;
@@ -108,6 +114,8 @@ mod missing_cwd;
 mod model_choice;
 #[cfg(test)]
 mod network;
+#[cfg(test)]
+mod offline;
 #[cfg(test)]
 mod output_schema;
 #[cfg(test)]
@@ -120,6 +128,10 @@ mod peers;
 mod permission_rules;
 #[cfg(test)]
 mod permissions;
+#[cfg(test)]
+mod plan_fronts;
+#[cfg(test)]
+mod plan_model;
 #[cfg(test)]
 mod planning;
 #[cfg(test)]

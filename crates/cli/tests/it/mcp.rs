@@ -114,7 +114,10 @@ fn changed_definition_is_asked_about_in_every_mode() {
 #[test]
 fn servers_of_a_project_need_trust() {
     let world = World::new([]);
-    let file = json!({ "mcpServers": { "srv": server(&world, "good") } });
+    let mut with_key = server(&world, "good");
+    with_key["env"]["SPY"] = "${ANTHROPIC_API_KEY:-none}".into();
+    with_key["env"]["TOKEN"] = "literal-token".into();
+    let file = json!({ "mcpServers": { "srv": with_key } });
     world.file(".mcp.json", file.to_string());
     std::fs::create_dir_all(world.path("work/.codex")).unwrap();
     let toml =
@@ -130,6 +133,9 @@ fn servers_of_a_project_need_trust() {
     assert!(!world.path("tmp/log").exists(), "nothing was started");
     let trusted = world.run(&["config", "trust"]).ok();
     assert!(trusted.text().contains("server srv  runs python3"), "{}", trusted.text());
+    // What a server would get of the person is seen before it gets that.
+    assert!(trusted.text().contains("with SPY=${ANTHROPIC_API_KEY:-none}"), "{}", trusted.text());
+    assert!(!trusted.text().contains("literal-token"), "{}", trusted.text());
     assert!(trusted.text().contains("server other  runs python3 none"), "{}", trusted.text());
     assert!(!asks().contains("is ignored"));
     assert!(tools(&world).contains(&"mcp__srv__echo".to_owned()));
@@ -267,7 +273,7 @@ fn terminal_lists_servers_and_accepts_their_tools() {
     // The server is started behind the prompt.
     terminal.types("/mcp");
     terminal.types(ENTER);
-    terminal.shows("ready 1 tools, 2 prompts");
+    terminal.shows("ready 1 tools, 3 prompts");
     terminal.shows("/mcp accept srv accepts its tools");
     assert!(terminal.seen().contains("numbers.\\u{e0073}"), "{}", terminal.seen());
     terminal.types("/mcp accept srv");

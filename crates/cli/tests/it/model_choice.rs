@@ -143,3 +143,56 @@ fn refused_model_and_unsaved_session_leave_no_choice() {
     leave(terminal);
     assert!(!world.path(FILE).exists());
 }
+
+#[test]
+fn level_that_a_model_does_not_have_is_announced() {
+    let world = World::new((1..=4).map(|at| says(&format!("Answer {at}."))));
+    let told = |args: &[&str], words: &str| {
+        let ran = world.run(&[&["-p"], args, &["hello"]].concat()).ok();
+        assert!(ran.err.contains(words), "{args:?}: {}", ran.err);
+    };
+    told(&["--model", "testing/test-1:high"], "testing/test-1 does not think; the level high is not used.");
+    told(&["--model", "thinker", "--thinking", "max"], "testing/thinker has no level of thinking max; it is called with high.");
+    // What was not asked for by name is not worth a line.
+    let ran = world.run(&["-p", "hello"]).ok();
+    assert!(!ran.err.contains("level"), "{}", ran.err);
+    world.run(&["-p", "--model", "test-1:ultra", "x"]).fails(2, &["no level of thinking \"ultra\""]);
+    world.run(&["-p", "--model", "testing/*", "x"]).fails(2, &["is a pattern", "It matches testing/"]);
+    assert_eq!(world.requests().len(), 3);
+}
+
+#[test]
+fn choices_of_processes_at_once_are_all_kept() {
+    let world = World::new([]);
+    let directories: Vec<String> = (0..4).map(|at| format!("work/place-{at}")).collect();
+    let open = |directory: &String| {
+        std::fs::create_dir_all(world.path(directory)).unwrap();
+        let mut command = world.quipu(&[]);
+        command.current_dir(world.path(directory));
+        Terminal::start(command, 100, 30)
+    };
+    let mut terminals: Vec<Terminal> = directories.iter().map(open).collect();
+    for terminal in &mut terminals {
+        terminal.shows("test-1");
+    }
+    for terminal in &mut terminals {
+        terminal.types("/model testing/thinker\r");
+    }
+    for terminal in &mut terminals {
+        terminal.until("thinker", |shown| !shown.contains("/model") && shown.contains("thinker"));
+    }
+    for terminal in &mut terminals {
+        terminal.types("/thinking low\r");
+    }
+    for mut terminal in terminals {
+        terminal.until("low", |shown| !shown.contains("/thinking") && shown.contains("low"));
+        leave(terminal);
+    }
+    let kept: Value = serde_json::from_str(&std::fs::read_to_string(world.path(FILE)).unwrap()).unwrap();
+    for directory in &directories {
+        let path = world.path(directory);
+        let choice = &kept["directories"][path.canonicalize().unwrap().to_str().unwrap()]["value"];
+        assert_eq!(choice, "testing/thinker", "{kept}");
+    }
+    assert_eq!((&kept["last"], &kept["thinking"]["testing/thinker"]["value"]), (&json!("testing/thinker"), &json!("low")));
+}

@@ -68,9 +68,13 @@ fn first_body(api: &str, wire: Wire, compat: &Value) -> Value {
     let model = json!({
         "id": MODEL, "api": api, "contextWindow": 200_000, "maxTokens": 8_000, "input": ["text"], "compat": compat,
     });
-    let provider = json!({ "baseUrl": world.server.url(), "apiKey": KEY, "models": [model] });
+    let provider = json!({ "baseUrl": world.server.url(), "apiKey": KEY, "models": [model],
+        "headers": { "chatgpt-account-id": "account-of-test" } });
     let file = json!({ "providers": { "testing": provider } });
     std::fs::write(world.path("home/.quipu/models.json"), file.to_string()).unwrap();
+    if wire == Wire::Envelope {
+        name_project(&world);
+    }
     world.file("schema.json", SCHEMA);
     world.run(&["-p", "--output-schema", "schema.json", "list"]).ok();
     world.requests()[0].json()
@@ -90,6 +94,33 @@ fn servers_that_know_schemas_are_sent_them() {
     assert_eq!(known["response_format"], json!({ "type": "json_schema", "json_schema": format }));
     let body = first_body("openai-completions", Wire::Completions, &json!({}));
     assert!(body.get("response_format").is_none(), "{body}");
+}
+
+#[test]
+fn listed_models_of_other_servers_are_sent_schemas() {
+    let known = json!({ "supportsOutputSchema": true });
+    let schema: Value = serde_json::from_str(SCHEMA).unwrap();
+    let mut closed = schema.clone();
+    closed["additionalProperties"] = false.into();
+    let body = first_body("anthropic-messages", Wire::Messages, &known);
+    assert_eq!(body["output_config"], json!({ "format": { "type": "json_schema", "schema": closed } }));
+    let body = first_body("anthropic-messages", Wire::Messages, &json!({}));
+    assert!(body.get("output_config").is_none(), "{body}");
+
+    let body = first_body("google-generative-ai", Wire::Contents, &known);
+    let config = &body["generationConfig"];
+    assert_eq!(
+        (&config["responseMimeType"], &config["responseJsonSchema"]),
+        (&json!("application/json"), &schema)
+    );
+    let body = first_body("google-generative-ai", Wire::Contents, &json!({}));
+    assert!(body["generationConfig"].get("responseJsonSchema").is_none(), "{body}");
+    let body = first_body("google-gemini-cli", Wire::Envelope, &known);
+    assert_eq!(body["request"]["generationConfig"]["responseJsonSchema"], schema);
+
+    let format = json!({ "type": "json_schema", "name": "output", "schema": schema, "strict": false });
+    let body = first_body("openai-codex-responses", Wire::Subscription, &json!({}));
+    assert_eq!(body["text"], json!({ "verbosity": "low", "format": format }));
 }
 
 #[test]

@@ -122,10 +122,87 @@ fn person_accepts_a_package_in_a_terminal() {
 }
 
 #[test]
+fn agents_and_servers_of_a_package_are_used_once_accepted() {
+    let world = World::new([]);
+    let script = std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../mcp/tests/it/server.py");
+    put(&world, "kit/server.py", &std::fs::read_to_string(script).unwrap());
+    let log = world.path("tmp/log");
+    let server = json!({
+        "command": "python3",
+        "args": ["${CLAUDE_PLUGIN_ROOT}/server.py", "good"],
+        "env": { "SERVER_LOG": log, "KEY": "${PACKAGE_KEY:-none}" },
+    });
+    put(&world, "kit/.mcp.json", &json!({ "mcpServers": { "helper": server, "bad": 7 } }).to_string());
+    put(
+        &world,
+        "kit/agents/scout.md",
+        "---\nname: scout\ndescription: Looks around.\nhooks: x\n---\nLook.\n",
+    );
+    put(&world, "kit/hooks/hooks.json", "{}");
+    let shown = world.run(&["packages", "add", "../kit"]).fails(2, &["only after you confirm"]);
+    let text = shown.text();
+    for part in [
+        "agent     scout",
+        "server    helper",
+        "runs python3 ${CLAUDE_PLUGIN_ROOT}/server.py good",
+        "with KEY=${PACKAGE_KEY:-none}",
+        "hooks belong into settings.json",
+        "to take one over, read it and add it to `hooks`",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(shown.err.contains("server \"bad\": bad: it must be an object"), "{}", shown.err);
+    assert!(!log.exists());
+    let hash = hash_of(&world, "../kit");
+    let mut terminal = Terminal::open(&world, &["packages", "add", "../kit"]);
+    terminal.shows("sessions start its MCP servers (helper) with your rights, outside of the sandbox.");
+    terminal.types("y");
+    terminal.types(ENTER);
+    assert_eq!(terminal.ends(), Some(0));
+    assert_eq!(
+        (&installed(&world)[0]["agents"], &installed(&world)[0]["servers"]),
+        (&json!(1), &json!(true))
+    );
+    // Its tools are asked about as those of any server; its agents can be sent.
+    world.server.push(call("c1", "mcp__helper__echo", &json!({ "text": "hello" })));
+    answers(&world, "Hm.");
+    world.run(&["-p", "go on"]).ok();
+    let body = world.requests().last().unwrap().json();
+    let result = wire_text(&messages(world.requests().last().unwrap()).pop().unwrap());
+    assert!(result.contains("it is new here"), "{result}");
+    assert!(body["tools"].to_string().contains("scout: Looks around."), "{}", body["tools"]);
+    assert!(!std::fs::read_to_string(&log).unwrap().contains("call echo"));
+    let listed = world.run(&["mcp", "list", "--json"]).ok().json();
+    assert_eq!((&listed["name"], &listed["scope"]), (&json!("helper"), &json!("package")));
+    // What was accepted before servers of packages were used is not started.
+    std::fs::write(&log, "").unwrap();
+    let list = world.path("home/.quipu/packages.json");
+    let whole: Value = serde_json::from_str(&std::fs::read_to_string(&list).unwrap()).unwrap();
+    let mut old = whole.clone();
+    let members = old["packages"][0].as_object_mut().unwrap();
+    members.remove("agents");
+    members.remove("servers");
+    std::fs::write(&list, old.to_string()).unwrap();
+    answers(&world, "Hm.");
+    world.run(&["-p", "go on"]).ok();
+    let tools = world.requests().last().unwrap().json()["tools"].to_string();
+    assert!(!tools.contains("helper") && !tools.contains("scout"), "{tools}");
+    world.run(&["packages", "update", "kit"]).fails(2, &["only after you confirm"]);
+    // Neither is what has another hash than the accepted one.
+    std::fs::write(&list, whole.to_string()).unwrap();
+    put(&world, &format!("home/.quipu/packages/{hash}/server.py"), "print('evil')");
+    answers(&world, "Hm.");
+    let ran = world.run(&["-p", "go on"]).ok();
+    assert!(ran.err.contains("the package kit is not used: its files changed"), "{}", ran.err);
+    assert!(!world.requests().last().unwrap().json()["tools"].to_string().contains("helper"));
+    assert_eq!(std::fs::read_to_string(&log).unwrap(), "");
+}
+
+#[test]
 fn hostile_package_is_refused() {
     let world = World::new([]);
     put(&world, "empty/README.md", "nothing");
-    world.run(&["packages", "add", "../empty"]).fails(2, &["no skills and no templates"]);
+    world.run(&["packages", "add", "../empty"]).fails(2, &["no skills, templates, agents or MCP servers"]);
     put(&world, "large/skills/a/SKILL.md", "---\ndescription: x\n---\n");
     std::fs::File::create(world.path("large/data")).unwrap().set_len(9 << 20).unwrap();
     world.run(&["packages", "add", "../large"]).fails(1, &["data is larger than 8 MiB"]);

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
+use quipu_testkit::{needs_peers, peer_modules, skip_without};
 use serde_json::{Value, json};
 
 use crate::support::*;
@@ -335,23 +336,15 @@ fn found(dir: &Path, words: &[&str]) -> Option<PathBuf> {
 /// A program of the peers that CI has to have; `None`, and a line that says so, where it is not there.
 pub(crate) fn required(words: &[&str]) -> Option<PathBuf> {
     let program = installed(words);
-    let is_required = std::env::var_os("QUIPU_REQUIRE_PEERS").is_some_and(|value| value == "1");
-    assert!(program.is_some() || !is_required, "{} is missing", words.join("/"));
+    assert!(program.is_some() || !needs_peers(), "{} is missing", words.join("/"));
     program
 }
 
 /// A program of the peers; `None`, and a line that says so, where it is not there.
 pub(crate) fn installed(words: &[&str]) -> Option<PathBuf> {
-    let target = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/peers");
-    let dir = std::env::var_os("QUIPU_PEERS").map_or(target, PathBuf::from);
-    let program = found(&dir.join("node_modules"), words);
+    let program = found(&peer_modules(), words);
     if program.is_none() {
-        let hint = format!(
-            "no {} in {}: `cargo xtask peers` installs the peers, QUIPU_PEERS names another place",
-            words.join("/"),
-            dir.display()
-        );
-        println!("skipped: {hint}");
+        skip_without(&words.join("/"));
     }
     program
 }

@@ -12,10 +12,10 @@ fn plan(id: &str, text: &str) -> Reply {
     call(id, "plan", &json!({ "text": text }))
 }
 
-/// A question that stands for so long is one that keys answer.
-fn answers(terminal: &mut Terminal, keys: &str) {
-    terminal.shows("waiting for your answer · 1s");
-    terminal.types(keys);
+/// Answers the question that stands there; with Alt a key counts at once.
+pub(crate) fn answers(terminal: &mut Terminal, key: &str) {
+    terminal.shows("waiting for your answer");
+    terminal.types(&format!("\u{1b}{key}"));
 }
 
 /// The last message of a request, in words.

@@ -19,6 +19,9 @@ macro_rules! on_every_wire {
         mod subscription {
             $(#[test] fn $test() { super::$test(super::Wire::Subscription); })*
         }
+        mod envelope {
+            $(#[test] fn $test() { super::$test(super::Wire::Envelope); })*
+        }
     };
 }
 
@@ -38,6 +41,10 @@ fn world(wire: Wire, script: impl IntoIterator<Item = Reply>) -> World {
         Wire::Messages => "anthropic-messages",
         Wire::Responses => "openai-responses",
         Wire::Contents => "google-generative-ai",
+        Wire::Envelope => {
+            name_project(&world);
+            "google-gemini-cli"
+        }
         Wire::Subscription => "openai-codex-responses",
         Wire::Completions | Wire::Chunks | Wire::Converse | Wire::Gateway => panic!("no search on this wire"),
     };
@@ -103,7 +110,7 @@ fn a_search_that_fails(wire: Wire) {
             let blocks = [block(0, &used), block(1, &result), block(2, &text)];
             blocks.into_iter().flatten().fold(answer, Answer::event)
         }
-        Wire::Contents => {
+        Wire::Contents | Wire::Envelope => {
             let part = |part: Value| json!({ "candidates": [{ "content": { "parts": [part], "role": "model" }, "index": 0 }] });
             let call =
                 json!({ "toolType": "GOOGLE_SEARCH_WEB", "id": "s", "args": { "queries": ["knots"] } });
@@ -135,7 +142,7 @@ fn items_that_nobody_knows(wire: Wire) {
                 .event(json!({ "type": "content_block_start", "index": 8, "content_block": block }))
                 .event(json!({ "type": "content_block_stop", "index": 8 }))
         }
-        Wire::Contents => {
+        Wire::Contents | Wire::Envelope => {
             let content = json!({ "parts": [{ "newToolPart": { "id": "x" } }], "role": "model" });
             answer.event(json!({ "candidates": [{ "content": content, "index": 0 }] }))
         }
@@ -167,4 +174,26 @@ fn searches_are_counted(wire: Wire) {
     assert!(log.text().contains("tools: web_search 2\n"), "{}", log.text());
     let log = world.run(&["log", "--json"]).ok().json_lines();
     assert_eq!(log[0]["tools"], json!([{ "tool": "web_search", "calls": 2, "failed": 0 }]));
+    // Another session without one; then one without a search of its own.
+    world.server.push(Answer::on(wire).web_search("turns", &PAGES).text("So.").reply());
+    world.server.push(Answer::on(wire).text("So.").reply());
+    world.run(&["-p", "--web-search", "second"]).ok();
+    world.run(&["-p", "third"]).ok();
+    for (by, counts) in
+        [("session", vec![0, 1, 2]), ("model", vec![3]), ("project", vec![3]), ("agent", vec![3])]
+    {
+        let mut rows = world.run(&["usage", "--json", "--by", by]).ok().json_lines();
+        let end = rows.pop().unwrap();
+        let mut found: Vec<_> = rows.iter().map(|row| row["webSearches"].as_u64().unwrap()).collect();
+        found.sort_unstable();
+        assert_eq!(
+            (found, &end["webSearches"], &end["calls"]),
+            (counts, &json!(3), &json!(3)),
+            "{by}: {rows:?}"
+        );
+    }
+    let table = world.run(&["usage"]).ok().text();
+    let last = table.lines().last().unwrap();
+    assert!(table.lines().next().unwrap().contains("searches"), "{table}");
+    assert_eq!(last.split_whitespace().nth(6), Some("3"), "{table}");
 }

@@ -28,6 +28,9 @@ macro_rules! on_every_wire {
         mod chunks {
             $(#[test] fn $test() { super::$test(super::Wire::Chunks); })*
         }
+        mod envelope {
+            $(#[test] fn $test() { super::$test(super::Wire::Envelope); })*
+        }
     };
 }
 
@@ -125,6 +128,10 @@ fn configure(world: &World, wire: Wire, url: &str) {
         Wire::Chunks => "mistral-conversations",
         Wire::Converse => "bedrock-converse-stream",
         Wire::Gateway => "pi-messages",
+        Wire::Envelope => {
+            name_project(world);
+            "google-gemini-cli"
+        }
     };
     let file = world.path("home/.quipu/models.json");
     let text = std::fs::read_to_string(&file).unwrap();
@@ -133,6 +140,11 @@ fn configure(world: &World, wire: Wire, url: &str) {
         file_of_wire["providers"]["testing"]["headers"] = json!({ "chatgpt-account-id": "account-of-test" });
     }
     std::fs::write(&file, file_of_wire.to_string()).unwrap();
+}
+
+/// Whether an answer comes as parts of one candidate.
+fn has_parts(wire: Wire) -> bool {
+    matches!(wire, Wire::Contents | Wire::Envelope)
 }
 
 /// One attempt fails for good with `code` and these words, and the session goes on.
@@ -278,6 +290,7 @@ fn answers_that_are_none(wire: Wire) {
         Wire::Completions | Wire::Chunks => "data: {\"id\":\"c-1\",\"choices\":[\n\n",
         Wire::Responses | Wire::Subscription => "data: {\"type\":\"response.created\",\n\n",
         Wire::Contents => "data: {\"candidates\":[\n\n",
+        Wire::Envelope => "data: {\"response\":{\"candidates\":[\n\n",
         Wire::Converse => panic!("not among these"),
         Wire::Gateway => "data: {\"type\":\"start\",\n\n",
     };
@@ -303,7 +316,7 @@ fn errors_in_the_middle_of_an_answer(wire: Wire) {
             Wire::Messages | Wire::Responses | Wire::Subscription | Wire::Gateway => {
                 format!("{begin}event: error\ndata: {event}\n\n")
             }
-            Wire::Completions | Wire::Contents | Wire::Chunks => {
+            Wire::Completions | Wire::Contents | Wire::Chunks | Wire::Envelope => {
                 format!("{begin}data: {{\"error\":{}}}\n\n", event["error"])
             }
             Wire::Converse => {
@@ -382,6 +395,10 @@ fn a_reply_of_a_hundred_megabytes(wire: Wire) {
             let content = json!({ "parts": [{ "text": words }] });
             (r#"{"candidates":[]}"#, json!({ "candidates": [{ "content": content }] }))
         }
+        Wire::Envelope => {
+            let candidates = json!([{ "content": { "parts": [{ "text": words }] } }]);
+            (r#"{"response":{"candidates":[]}}"#, json!({ "response": { "candidates": candidates } }))
+        }
         Wire::Converse => panic!("not among these"),
     };
     let text = {
@@ -423,7 +440,7 @@ fn a_drip(wire: Wire) {
 fn an_answer_said_twice(wire: Wire) {
     let stream = text_stream(wire);
     let text = "Hello, this is an answer.";
-    let text = if wire == Wire::Contents { text.repeat(2) } else { text.to_owned() };
+    let text = if has_parts(wire) { text.repeat(2) } else { text.to_owned() };
     let world = works(wire, Reply::stream_on(wire, &format!("{stream}{stream}")), &text);
     assert_eq!(answers(&world).len(), 2);
 }
@@ -436,7 +453,7 @@ fn events_that_are_repeated(wire: Wire) {
     let said = Reply::sse(twice(Answer::on(wire).text("Ha").stream()));
     match wire {
         Wire::Messages | Wire::Gateway => check(wire, said, 1, &["started block 0 twice", "base URL"]),
-        Wire::Completions | Wire::Contents | Wire::Chunks => drop(works(wire, said, "HHaa")),
+        Wire::Completions | Wire::Contents | Wire::Chunks | Wire::Envelope => drop(works(wire, said, "HHaa")),
         Wire::Responses | Wire::Subscription => check(wire, said, 1, &["began item 0 twice", "base URL"]),
         Wire::Converse => panic!("not among these"),
     }
@@ -446,7 +463,7 @@ fn events_that_are_repeated(wire: Wire) {
     let end = twice(stream[begin.len()..].to_owned());
     let world = works(wire, Reply::sse(begin + &end), "Once");
     assert_eq!(answers(&world)[0]["usage"]["totalTokens"], 15);
-    if wire == Wire::Contents {
+    if has_parts(wire) {
         // Calls come whole there: two are two.
         return;
     }
@@ -463,7 +480,7 @@ fn events_that_are_repeated(wire: Wire) {
             let result = wire_text(messages(&world.requests()[1]).last().unwrap());
             assert!(result.contains("not valid JSON"), "{result}");
         }
-        Wire::Contents | Wire::Converse => {}
+        Wire::Contents | Wire::Converse | Wire::Envelope => {}
     }
     if !matches!(wire, Wire::Completions | Wire::Chunks) {
         // The answer that was meant for the tool's result.
@@ -501,7 +518,7 @@ fn two_reasons_for_the_end(wire: Wire) {
         Wire::Completions | Wire::Chunks => ("\"finish_reason\":\"stop\"", "\"finish_reason\":\"length\""),
         Wire::Responses | Wire::Subscription => (ends[0].as_str(), ends[1].as_str()),
         Wire::Gateway => ("\"reason\":\"stop\"", "\"reason\":\"length\""),
-        Wire::Contents => ("\"finishReason\":\"STOP\"", "\"finishReason\":\"MAX_TOKENS\""),
+        Wire::Contents | Wire::Envelope => ("\"finishReason\":\"STOP\"", "\"finishReason\":\"MAX_TOKENS\""),
         Wire::Converse => panic!("not among these"),
     };
     for (first, second, reason) in [(natural, limit, "stop"), (limit, natural, "length")] {
@@ -558,7 +575,7 @@ fn one_id_for_two_calls(wire: Wire) {
             .map(|message| (message["toolCallId"].to_string(), wire_text(message)))
             .collect(),
         // The calls of older models have no ids; results are in the order of the calls.
-        Wire::Contents => {
+        Wire::Contents | Wire::Envelope => {
             let last = messages(request).last().unwrap().clone();
             let parts = last["parts"].as_array().unwrap().iter().enumerate();
             parts.map(|(at, part)| (at.to_string(), wire_text(&json!({ "parts": [part] })))).collect()
@@ -615,10 +632,13 @@ fn counts_that_shrink(wire: Wire) {
         Wire::Contents => {
             r#"{"usageMetadata":{"promptTokenCount":1,"candidatesTokenCount":2,"cachedContentTokenCount":0}}"#
         }
+        Wire::Envelope => {
+            r#"{"response":{"usageMetadata":{"promptTokenCount":1,"candidatesTokenCount":2,"cachedContentTokenCount":0}}}"#
+        }
         Wire::Converse => panic!("not among these"),
     };
     let less = format!("data: {less}\n\n");
-    frames.insert(frames.len() - usize::from(wire != Wire::Contents), &less);
+    frames.insert(frames.len() - usize::from(!has_parts(wire)), &less);
     let world = works(wire, Reply::sse(frames.concat()), "Less");
     let usage = &answers(&world)[0]["usage"];
     let counts: Vec<_> = ["input", "output", "cacheRead", "cacheWrite", "totalTokens"]
@@ -626,6 +646,6 @@ fn counts_that_shrink(wire: Wire) {
         .map(|name| usage[name].as_u64().unwrap())
         .collect();
     // The third one counts no writing to the cache.
-    let expect = if wire == Wire::Contents { [54, 9, 20, 0, 83] } else { [50, 9, 20, 4, 83] };
+    let expect = if has_parts(wire) { [54, 9, 20, 0, 83] } else { [50, 9, 20, 4, 83] };
     assert_eq!(counts, expect);
 }

@@ -148,6 +148,8 @@ impl World {
         command
             .env_clear()
             .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            // These tests may run on a machine that has such a service.
+            .env("AWS_EC2_METADATA_DISABLED", "true")
             .env("HOME", self.path("home"))
             .env("TMPDIR", self.path("tmp"))
             .current_dir(self.path("work"))
@@ -560,9 +562,17 @@ pub(crate) fn wire_text(message: &Value) -> String {
 /// The messages of a request on the wire, or the items of its input.
 pub(crate) fn messages(request: &CapturedRequest) -> Vec<Value> {
     let body = request.json();
-    let members = ["/messages", "/input", "/contents", "/context/messages"];
+    let members = ["/messages", "/input", "/contents", "/context/messages", "/request/contents"];
     let list = members.iter().find_map(|member| body.pointer(member)?.as_array());
     list.unwrap().clone()
+}
+
+/// Names the project of calls to the provider `testing`, which one wire wants.
+pub(crate) fn name_project(world: &World) {
+    let entry = json!({ "type": "api_key", "env": { "GOOGLE_CLOUD_PROJECT": "project-7" } });
+    let file = world.path("home/.quipu/auth.json");
+    std::fs::write(&file, json!({ "testing": entry }).to_string()).unwrap();
+    set_mode(&file, 0o600);
 }
 
 /// Whether a process lives. A zombie does not.

@@ -4,17 +4,22 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use quipu_protocol::{FileChange, FileState, NodeId, Unknown};
+use futures_util::future::BoxFuture;
+use quipu_dag::{Blob, Node};
+use quipu_protocol::{Entry, FileChange, FileState, Message, NodeId, SessionId, Unknown};
 use quipu_seal::Sealer;
-use quipu_store::{Graph, LineageEnd, StoreError, decode_nodes};
+use quipu_store::{Graph, LineageEnd, RefName, StoreError, decode_nodes};
 use quipu_transcript::{
     FileConflict, FilePlan, GIT_INDEX, GitMove, INTERNAL, PlannedChange, RestoreNote, SkippedFile,
     WORKSPACE_NOTE, WorkspaceNote, extra_of, files_of, restore_note,
 };
 use quipu_workspace::{Access, AccessMode, GitRefs, PathContent, Reach, file_key};
 
+use serde::Deserialize;
+
 use super::note::joined;
 use super::state::FileSnapshot;
+use crate::runner::{EndedChild, RUNNER_DEPTH, WORKTREE, ended_child};
 
 /// Entries of a directory that are looked through, when one is in the way.
 const LOOKED_THROUGH: usize = 10_000;
@@ -55,7 +60,7 @@ pub(super) struct FileTarget {
     pub(super) target: FileState,
 }
 
-/// What the nodes below `above` say, down to `to`.
+/// What the nodes below `above` say, down to `to`, with what sub-agents did in the same directory.
 async fn visits(store: &dyn Graph, above: Option<NodeId>, to: NodeId) -> Result<Vec<Visit>, StoreError> {
     if above == Some(to) {
         return Ok(Vec::new());
@@ -64,39 +69,111 @@ async fn visits(store: &dyn Graph, above: Option<NodeId>, to: NodeId) -> Result<
     if above.is_some() {
         nodes.remove(0);
     }
-    // Only results, notes on background commands and entries without a message say something of files.
-    nodes.retain(|node| [INTERNAL, "toolResult", "custom"].contains(&node.record.role.as_str()));
-    let mut found = Vec::new();
-    for nodes in nodes.chunks(1_024) {
-        let last: Vec<_> = nodes.iter().filter_map(|node| node.record.parts.last()).copied().collect();
-        let blobs = store.blobs(&last).await?;
-        let mut blobs = blobs.into_iter();
-        for node in nodes {
-            let blob = if node.record.parts.is_empty() { None } else { blobs.next().flatten() };
-            let files = blob.as_ref().map(files_of).unwrap_or_default();
-            let note = blob.as_ref().and_then(|blob| extra_of(blob, WORKSPACE_NOTE)?.read().ok());
-            let mut note: WorkspaceNote = note.unwrap_or_default();
-            let is_internal = node.record.role == INTERNAL;
-            if node.record.role == "toolResult" && blob.as_ref().is_none_or(|blob| blob.kind != OURS) {
-                note.unknown.push(OF_OTHERS.into());
-            }
-            let entry = match is_internal {
-                true => decode_nodes(store, std::slice::from_ref(node)).await?.pop(),
-                false => None,
-            };
-            let RestoreNote { from, left, unknown } = match entry.and_then(|one| restore_note(&one.entry)) {
-                Some(origin) => origin,
-                None if files.is_empty() && note.is_empty() => continue,
-                None => {
-                    found.push(Visit { files, note, came_from: None, left: Vec::new() });
-                    continue;
+    let mut known = HashSet::new();
+    Ok(visits_of(store, nodes, &mut known, 0).await?.unwrap_or_default())
+}
+
+/// What these nodes say; `None` where they are those of a session with files of its own.
+fn visits_of<'a>(
+    store: &'a dyn Graph,
+    mut nodes: Vec<Node>,
+    known: &'a mut HashSet<SessionId>,
+    depth: u32,
+) -> BoxFuture<'a, Result<Option<Vec<Visit>>, StoreError>> {
+    Box::pin(async move {
+        // Only results, notes on background commands and entries without a message say something of files.
+        nodes.retain(|node| [INTERNAL, "toolResult", "custom"].contains(&node.record.role.as_str()));
+        let mut found = Vec::new();
+        for nodes in nodes.chunks(1_024) {
+            let last: Vec<_> = nodes.iter().filter_map(|node| node.record.parts.last()).copied().collect();
+            let blobs = store.blobs(&last).await?;
+            let mut blobs = blobs.into_iter();
+            for node in nodes {
+                let blob = if node.record.parts.is_empty() { None } else { blobs.next().flatten() };
+                let files = blob.as_ref().map(files_of).unwrap_or_default();
+                let note = blob.as_ref().and_then(|blob| extra_of(blob, WORKSPACE_NOTE)?.read().ok());
+                let mut note: WorkspaceNote = note.unwrap_or_default();
+                let is_internal = node.record.role == INTERNAL;
+                if node.record.role == "toolResult" && blob.as_ref().is_none_or(|blob| blob.kind != OURS) {
+                    note.unknown.push(OF_OTHERS.into());
                 }
-            };
-            note.unknown.extend(unknown);
-            found.push(Visit { files, note, came_from: Some(from), left });
+                let may_name_child = is_internal || blob.as_ref().is_some_and(is_interrupted);
+                let entry = match may_name_child {
+                    true => decode_nodes(store, std::slice::from_ref(node)).await?.pop(),
+                    false => None,
+                };
+                let entry = entry.as_ref().map(|one| &one.entry);
+                if depth > 0 && entry.is_some_and(works_elsewhere) {
+                    return Ok(None);
+                }
+                if let Some(child) = entry.and_then(child_of).filter(|_| depth < RUNNER_DEPTH)
+                    && known.insert(child.session.clone())
+                {
+                    found.extend(of_child(store, child, known, depth + 1).await?);
+                }
+                let RestoreNote { from, left, unknown } = match entry.and_then(restore_note) {
+                    Some(origin) => origin,
+                    None if files.is_empty() && note.is_empty() => continue,
+                    None => {
+                        found.push(Visit { files, note, came_from: None, left: Vec::new() });
+                        continue;
+                    }
+                };
+                note.unknown.extend(unknown);
+                found.push(Visit { files, note, came_from: Some(from), left });
+            }
         }
+        Ok(Some(found))
+    })
+}
+
+/// What a sub-agent did in the directory of its parent.
+async fn of_child(
+    store: &dyn Graph,
+    child: EndedChild,
+    known: &mut HashSet<SessionId>,
+    depth: u32,
+) -> Result<Vec<Visit>, StoreError> {
+    let unknown = || {
+        let what = format!(
+            "changes by the sub-agent of session {}, which was removed, are not known",
+            child.session
+        );
+        vec![Visit { note: WorkspaceNote::unknown(&what), ..Visit::default() }]
+    };
+    let head = match child.head {
+        Some(head) => Some(head),
+        None => store.head(&RefName::session(&child.session)).await?,
+    };
+    let Some(head) = head else { return Ok(unknown()) };
+    match store.lineage(head, LineageEnd::Root).await {
+        Ok(nodes) => Ok(visits_of(store, nodes, known, depth).await?.unwrap_or_default()),
+        Err(StoreError::Missing { .. } | StoreError::Erased { .. }) => Ok(unknown()),
+        Err(error) => Err(error),
     }
-    Ok(found)
+}
+
+/// Whether a result may be that of a sub-agent that its process left.
+fn is_interrupted(blob: &Blob) -> bool {
+    blob.content.contains("\"interrupted\"") && blob.content.contains("\"child\"")
+}
+
+/// The sub-agent that an entry tells the end of: its own note, or the result of a call whose process ended.
+fn child_of(entry: &Entry) -> Option<EndedChild> {
+    #[derive(Deserialize)]
+    struct Details {
+        child: SessionId,
+        outcome: String,
+    }
+    let Entry::Message(Message::ToolResult(result)) = entry else { return ended_child(entry) };
+    let Details { child, outcome } = result.details.as_ref()?.read().ok()?;
+    (outcome == "interrupted").then_some(EndedChild { session: child, head: None })
+}
+
+/// Whether a session's second node says that it works in a worktree of its own.
+fn works_elsewhere(entry: &Entry) -> bool {
+    let Entry::Meta(json) = entry else { return false };
+    json.get().contains("\"quipu.parent\"") && !json.value()["data"][WORKTREE].is_null()
 }
 
 /// What is wanted of each file that was touched on the way away from `here` or toward `there`. A place where files were

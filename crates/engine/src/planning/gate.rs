@@ -1,5 +1,6 @@
 //! What may run in plan mode: the policy of a session behind a gate.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -92,7 +93,13 @@ impl Policy for PlanGate {
         self.base.restores()
     }
 
+    /// In plan mode the list of commands is one defence, and a sandbox that does not write the other.
+    fn elsewhere(&self, cwd: &Path) -> Option<Arc<dyn Policy>> {
+        self.base.elsewhere(cwd)
+    }
+
     fn sandbox(&self) -> Option<Arc<Sandbox>> {
-        self.base.sandbox()
+        let base = self.base.sandbox()?;
+        Some(if self.mode.is_on() { self.mode.reading_sandbox(base) } else { base })
     }
 }

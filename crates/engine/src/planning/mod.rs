@@ -1,11 +1,12 @@
 //! Plan mode, in which only calls that read may run until a person accepts a plan; and the model's to-do list.
 
 mod gate;
+mod plan_model;
 mod plan_tool;
 mod todo_tool;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -13,6 +14,7 @@ use quipu_protocol::{Provenance, ToolSpec, UserInput};
 use quipu_seal::Sealer;
 use quipu_tools::Tool;
 use quipu_transcript::{PLAN_OFF, PLAN_ON, PLAN_TOOL, TODO_TOOL, plan_mode_of};
+use quipu_workspace::Sandbox;
 
 use crate::engine::SessionOptions;
 use crate::hooks::Asker;
@@ -20,6 +22,8 @@ use crate::planning_settings::PlanningSettings;
 use crate::resume::Past;
 
 use self::gate::PlanGate;
+pub use self::plan_model::PLANS_PURPOSE;
+pub(crate) use self::plan_model::{PlanRoute, epoch_plan, plan_model, plan_route};
 use self::plan_tool::PlanTool;
 use self::todo_tool::TodoTool;
 
@@ -38,30 +42,49 @@ pub(crate) struct PlanMode {
     /// A note that it is on was sent to the model, and none yet that it is off.
     owes_note: AtomicBool,
     front: OnceLock<(Asker, Announcer)>,
+    /// The sandbox for commands that read, with the one of the session that it was made from. Kept when plan mode ends: what
+    /// was started in it still runs there.
+    reading: Mutex<Option<(Arc<Sandbox>, Arc<Sandbox>)>>,
 }
 
 impl PlanMode {
-    fn new(is_on: bool) -> Self {
-        Self { is_on: is_on.into(), ..Self::default() }
+    /// `noted` is what the last note to the model says.
+    fn new(is_on: bool, noted: Option<bool>) -> Self {
+        let owes_note = !is_on && noted == Some(true);
+        Self { is_on: is_on.into(), owes_note: owes_note.into(), ..Self::default() }
     }
 
     pub(crate) fn is_on(&self) -> bool {
         self.is_on.load(Ordering::SeqCst)
     }
 
-    /// Switches it. The policy has another version behind it.
-    pub(crate) fn set(&self, on: bool) {
-        if self.is_on.swap(on, Ordering::SeqCst) != on {
+    /// Switches it; whether that changes anything. The policy has another version behind it then.
+    pub(crate) fn set(&self, on: bool) -> bool {
+        let is_change = self.is_on.swap(on, Ordering::SeqCst) != on;
+        if is_change {
             self.owes_note.store(!on, Ordering::SeqCst);
             self.changes.fetch_add(1, Ordering::SeqCst);
         }
+        is_change
+    }
+
+    fn reading_sandbox(&self, session: Arc<Sandbox>) -> Arc<Sandbox> {
+        let mut made = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((of, reading)) = &*made
+            && Arc::ptr_eq(of, &session)
+        {
+            return reading.clone();
+        }
+        let reading = Arc::new(session.reading());
+        *made = Some((session, reading.clone()));
+        reading
     }
 
     /// A person accepted a plan: the result of the call says that it is off.
     async fn leave(&self) {
-        self.set(false);
+        let is_change = self.set(false);
         self.owes_note.store(false, Ordering::SeqCst);
-        if let Some((_, announce)) = self.front.get() {
+        if let (true, Some((_, announce))) = (is_change, self.front.get()) {
             announce().await;
         }
     }
@@ -115,13 +138,14 @@ pub(crate) fn with_planning(
         options.tools.retain(|tool| !is_parents(&tool.spec().name));
         return (options, None);
     }
-    let PlanningSettings { plan, start, todo } = options.planning;
+    let PlanningSettings { plan, start, todo, named_model: _ } = options.planning;
     // Other tools would change the beginning of every request of a session that was begun without them.
     let had: &[ToolSpec] = past.map_or(&[], |past| &past.epoch.tools);
     let began_without = |name: &str| !had.is_empty() && had.iter().all(|spec| spec.name != name);
     let mode = plan.then(|| {
-        let before = || past.and_then(|past| plan_mode_of(&past.messages));
-        Arc::new(PlanMode::new(start.or_else(before).unwrap_or_default()))
+        let noted = past.and_then(|past| plan_mode_of(&past.messages));
+        let switched = past.and_then(|past| past.epoch.plan.as_ref()).map(|plan| plan.on);
+        Arc::new(PlanMode::new(start.or(switched).or(noted).unwrap_or_default(), noted))
     });
     let is_free = |name: &str| options.tools.iter().all(|tool| tool.spec().name != name);
     let mut tools: Vec<Arc<dyn Tool>> = Vec::new();

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use futures_util::FutureExt as _;
@@ -182,6 +182,10 @@ impl Policy for WithSteps {
 
     fn restores(&self) -> Option<Access> {
         self.base.restores()
+    }
+
+    fn elsewhere(&self, cwd: &Path) -> Option<Arc<dyn Policy>> {
+        self.base.elsewhere(cwd)
     }
 
     fn sandbox(&self) -> Option<Arc<Sandbox>> {

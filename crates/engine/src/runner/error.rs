@@ -62,6 +62,12 @@ pub enum RunnerError {
     /// The store refused.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The sub-agent got no worktree of its own. Nothing was sent.
+    #[error("it gets no worktree of its own: {why}")]
+    NoWorktree {
+        /// What happened, in one line.
+        why: String,
+    },
     /// It could not be recorded, so it was not sent.
     #[error("{why}")]
     NotRecorded {

@@ -19,13 +19,16 @@ use quipu_protocol::RunId;
 use quipu_seal::Sealer;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use agent::{AgentEnd, AgentOrder, AgentReport, SAME_CALLS, agent_draft, agent_session};
+pub(crate) use agent::{
+    AgentEnd, AgentOrder, AgentReport, SAME_CALLS, UsedWorktree, WORKTREE, agent_draft, agent_session,
+};
 pub use error::{BadRequest, RunnerError};
 pub(crate) use once::{answered, in_time, unsent};
 pub use request::{CallAnswer, CallRequest, ChildAnswer, ChildRequest, ModelName, RunnerPurpose};
 pub(crate) use request::{CallOrder, ChildOrder, ModelRoute, Terms};
 pub(crate) use side::{
-    LeftCall, SideJob, SideResult, child_draft, is_beside, left_calls, parent_draft, request_of,
+    EndedChild, LeftCall, SideJob, SideResult, child_draft, ended_child, ended_draft, is_beside, left_calls,
+    parent_draft, request_of,
 };
 
 /// Letters of a purpose at most.

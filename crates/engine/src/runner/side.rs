@@ -11,11 +11,15 @@ use quipu_store::{Commit, Op, ReserveId, Step};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
+use super::agent::AgentReport;
 use super::once::{answered, unsent};
 use super::{CallAnswer, CallOrder, RunnerError, Terms};
+use crate::agents::AGENT_PURPOSE;
 use crate::calls::money::nano;
 use crate::calls::{CallJob, CallPurpose, CallResult, Caller, SideEnd, SideNote, ended_row, side_call};
 
+/// The type of the entry that says the end of a child session.
+const CHILD: &str = "quipu.child";
 /// What is kept of a call that was lost with its process.
 const LOST: &str = "the process ended before the answer arrived; it may have been sent and charged";
 
@@ -168,8 +172,45 @@ pub(crate) fn left_calls(steps: &[Step]) -> Vec<LeftCall> {
 /// What the node of a session tells of a child that it had.
 pub(crate) fn child_draft(purpose: &str, run: Option<RunId>, child: &SessionId, cost: f64) -> Draft {
     let data = serde_json::json!({ "purpose": purpose, "session": child, "cost": cost });
-    let entry = serde_json::json!({ "type": "custom", "customType": "quipu.child", "data": data });
+    let entry = serde_json::json!({ "type": "custom", "customType": CHILD, "data": data });
     Draft::of(Entry::Meta(Json::from(&entry)), step_of(run, Vec::new()))
+}
+
+/// The same for a sub-agent, with where its session stood at its end: what it changed until then belongs to the call.
+pub(crate) fn ended_draft(run: Option<RunId>, report: &AgentReport) -> Draft {
+    let AgentReport { session, head, cost, .. } = report;
+    let data =
+        serde_json::json!({ "purpose": AGENT_PURPOSE, "session": session, "cost": cost, "head": head });
+    let entry = serde_json::json!({ "type": "custom", "customType": CHILD, "data": data });
+    Draft::of(Entry::Meta(Json::from(&entry)), step_of(run, Vec::new()))
+}
+
+/// What a node says of a sub-agent that ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct EndedChild {
+    pub(crate) session: SessionId,
+    /// Where it stood; unknown for older ones.
+    pub(crate) head: Option<NodeId>,
+}
+
+/// The child session that an entry says the end of.
+pub(crate) fn ended_child(entry: &Entry) -> Option<EndedChild> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct ChildEntry {
+        custom_type: String,
+        data: ChildData,
+    }
+    #[derive(Deserialize)]
+    struct ChildData {
+        session: SessionId,
+        #[serde(default)]
+        head: Option<NodeId>,
+    }
+    let Entry::Meta(json) = entry else { return None };
+    let ChildEntry { custom_type, data } =
+        Some(json).filter(|json| json.get().contains(CHILD))?.read().ok()?;
+    (custom_type == CHILD).then_some(EndedChild { session: data.session, head: data.head })
 }
 
 /// Whether a node only tells of a call beside the conversation, or of a child session, and is no message and no move.

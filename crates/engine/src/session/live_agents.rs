@@ -1,6 +1,6 @@
 //! Sub-agents at work: the drive of one from its first message to its report, and what people see of it meanwhile.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -43,11 +43,20 @@ pub struct LiveAgent {
 
 /// The sub-agents of a session that are at work. Clones are the same.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct LiveAgents(Arc<Mutex<Vec<LiveAgent>>>);
+pub(crate) struct LiveAgents {
+    all: Arc<Mutex<Vec<LiveAgent>>>,
+    /// Names of agents whose model was replaced; people know.
+    replaced: Arc<Mutex<HashSet<String>>>,
+}
 
 impl LiveAgents {
     fn list(&self) -> MutexGuard<'_, Vec<LiveAgent>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether nobody knows yet that the model of this agent was replaced.
+    pub(super) fn is_first(&self, agent: &str) -> bool {
+        self.replaced.lock().unwrap_or_else(PoisonError::into_inner).insert(agent.to_owned())
     }
 
     pub(super) fn all(&self) -> Vec<LiveAgent> {
@@ -73,10 +82,8 @@ impl Drop for LiveGuard {
     }
 }
 
-/// What a sub-agent is driven by.
-pub(super) struct Drive {
-    pub(super) order: AgentOrder,
-    pub(super) session: Session,
+/// What belongs to the session that sends a sub-agent.
+pub(super) struct DriveParts {
     /// Of the session that sends it: its questions go there.
     pub(super) mail: mpsc::WeakSender<Mail>,
     /// Whether anybody there can answer.
@@ -85,12 +92,55 @@ pub(super) struct Drive {
     pub(super) until: Instant,
     /// Ends it with the run that pays, or with the session.
     pub(super) cancel: CancellationToken,
+    /// That another model answers than the one that its file names.
+    pub(super) replaced: Option<String>,
+}
+
+/// What a sub-agent is driven by.
+pub(super) struct Drive {
+    pub(super) order: AgentOrder,
+    pub(super) session: Session,
+    pub(super) parts: DriveParts,
+}
+
+/// The time that one may work; it stands still while a question waits for a person.
+struct WorkTime {
+    until: Instant,
+    /// Since when questions wait, and how many.
+    waits: Option<(Instant, usize)>,
+}
+
+impl WorkTime {
+    fn asked(&mut self) {
+        let (since, open) = self.waits.unwrap_or((Instant::now(), 0));
+        self.waits = Some((since, open + 1));
+    }
+
+    fn answered(&mut self) {
+        self.waits = match self.waits {
+            Some((since, 0 | 1)) => {
+                self.until += since.elapsed();
+                None
+            }
+            Some((since, open)) => Some((since, open - 1)),
+            None => None,
+        };
+    }
+
+    async fn is_over(&self) {
+        match self.waits {
+            Some(_) => std::future::pending().await,
+            None => tokio::time::sleep_until(self.until).await,
+        }
+    }
 }
 
 impl Drive {
     /// Says the prompt, waits until it is at rest, stopped, or overdue, and closes its session.
     pub(super) async fn go(self) -> Result<AgentReport, RunnerError> {
-        let Self { order, session, mail, answers, live, until, cancel } = self;
+        let Self { order, session, parts } = self;
+        let DriveParts { mail, answers, live, until, cancel, replaced } = parts;
+        let mut time = WorkTime { until, waits: None };
         let listening = match answers {
             true => session.subscribe_and_answer(Delivery::Lossless).await,
             false => session.subscribe(Delivery::Lossless).await,
@@ -108,6 +158,10 @@ impl Drive {
             title: order.title.clone(),
             session: session.clone(),
         });
+        let child = session.view().session;
+        let (agent, title) = (order.name().to_owned(), order.title.clone());
+        say(&mail, Event::ChildStarted { child: child.clone(), call: order.call.clone(), agent, title })
+            .await;
         let mut state = AgentState::new(&order, &session);
         let mut asked: HashMap<AskId, AbortOnDropHandle<()>> = HashMap::new();
         let end = loop {
@@ -115,7 +169,7 @@ impl Drive {
                 biased;
                 () = cancel.cancelled() => break AgentEnd::Stopped,
                 () = order.cancel.cancelled() => break AgentEnd::Stopped,
-                () = tokio::time::sleep_until(until) => break AgentEnd::Overdue(order.limits.longest),
+                () = time.is_over() => break AgentEnd::Overdue(order.limits.longest),
                 envelope = events.next() => envelope,
             };
             let Some(envelope) = envelope else {
@@ -123,11 +177,16 @@ impl Drive {
             };
             match &envelope.event {
                 Event::AskOpened { ask } if answers => {
+                    time.asked();
                     let forward =
                         forward(ask.clone(), order.name().to_owned(), mail.clone(), session.clone());
                     asked.insert(ask.id.clone(), AbortOnDropHandle::new(tokio::spawn(forward)));
                 }
-                Event::AskClosed { ask, .. } => drop(asked.remove(ask)),
+                Event::AskClosed { ask, .. } => {
+                    if asked.remove(ask).is_some() {
+                        time.answered();
+                    }
+                }
                 // What was said to it meanwhile may have begun another run.
                 Event::Settled if state.outcome.is_some() && session.view().run.is_none() => {
                     break AgentEnd::Ended(state.outcome.take().unwrap_or(Outcome::Done));
@@ -141,14 +200,27 @@ impl Drive {
         while let Some(envelope) = events.next().await {
             state.note(&envelope.event);
         }
+        let cost = session.purse().book.spent();
+        let (outcome, turns, calls) = (end.outcome(), state.turns, state.calls);
+        say(&mail, Event::ChildEnded { child, call: order.call.clone(), outcome, turns, calls, cost }).await;
         Ok(AgentReport {
             session: session.view().session,
+            head: session.view().head,
             end,
             text: state.text,
-            turns: state.turns,
-            calls: state.calls,
-            cost: session.purse().book.spent(),
+            turns,
+            calls,
+            cost,
+            worktree: None,
+            replaced,
         })
+    }
+}
+
+/// Lets those in front of the session that sends sub-agents see what becomes of one. The session may be over.
+async fn say(mail: &mpsc::WeakSender<Mail>, event: Event) {
+    if let Some(mail) = mail.upgrade() {
+        drop(mail.send(Mail::Child(Box::new(event))).await);
     }
 }
 

@@ -1,5 +1,6 @@
 //! A session at work: the handle that fronts hold. The task behind it is in `task`.
 
+mod agent_place;
 mod asks;
 mod background;
 mod calling;
@@ -29,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 use self::asks::Question;
 pub use self::falling_back::MOST_FALLBACKS;
 pub use self::live_agents::LiveAgent;
+use self::planning::FoundPlan;
 pub(crate) use self::live_agents::LiveAgents;
 use self::sides::{SessionRunner, SideAsk};
 use self::task::Task;
@@ -92,6 +94,8 @@ pub(crate) struct Parts {
     pub(crate) wake: BackgroundWake,
     /// Its plan mode, where it has one.
     pub(crate) plan: Option<Arc<PlanMode>>,
+    /// The model to which it goes back when plan mode ends, where it begins with the one for plans.
+    pub(crate) before_plan: Option<(Arc<Model>, Arc<dyn Provider>)>,
 }
 
 /// A model, and what carries requests to it.
@@ -111,6 +115,8 @@ enum CommandInfo {
     Model(ModelRoute),
     /// Which rules the policy goes by.
     Policy(PolicyVersion),
+    /// The same, where plan mode is switched, and the model for plans.
+    Plan(PolicyVersion, FoundPlan),
     /// The line as it was given, which runs so, and what hooks did to it.
     Line(String, Vec<Json>),
 }
@@ -129,6 +135,8 @@ enum Mail {
     Side(Box<SideAsk>),
     /// A background command began or ended.
     Background(Box<BackgroundNews>),
+    /// A sub-agent began or ended.
+    Child(Box<Event>),
 }
 
 /// A handle of a session at work. Clones are handles of the same session.
@@ -347,15 +355,8 @@ impl Session {
                     .await
                     .map_err(|error| Refusal::NoSuchModel { why: error.to_string() })?,
             ),
-            Command::Set { setting: setting @ (Setting::Permissions | Setting::Plan { .. }) } => {
-                if let Setting::Plan { on } = setting {
-                    self.switch_plan(*on)?;
-                }
-                match self.0.policy.version().await {
-                    Some(version) => CommandInfo::Policy(version),
-                    None => return Err(Refusal::Store { why: "could not check the permissions".into() }),
-                }
-            }
+            Command::Set { setting: Setting::Permissions } => CommandInfo::Policy(self.policy_version().await?),
+            Command::Set { setting: Setting::Plan { on } } => self.switch_plan(*on).await?,
             _ => found,
         };
         let remarks = match &found {

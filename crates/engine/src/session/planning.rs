@@ -1,13 +1,22 @@
-//! Plan mode of a session: who switches it, and whom it asks.
+//! Plan mode of a session: who switches it, whom it asks, and which model it has.
 
 use std::sync::Arc;
 
-use quipu_protocol::{Command, Refusal, Setting};
+use quipu_machine::{PlanSwitch, PolicyVersion};
+use quipu_protocol::{Command, Event, Notice, Refusal, Setting};
 use tokio::sync::{mpsc, oneshot};
 
+use super::task::Task;
 use super::{CommandInfo, Mail, Session, asks};
-use crate::planning::{Announcer, PlanMode};
+use crate::models::{ModelLookupError, PurposeModel};
+use crate::planning::{Announcer, PlanMode, plan_model, plan_route};
 use crate::policy::{Policy, SharedPolicy};
+
+/// Plan mode is switched, with what was found for it.
+pub(super) enum FoundPlan {
+    Off,
+    On(Result<Option<PurposeModel>, ModelLookupError>),
+}
 
 /// Lets plan mode ask people, and tell the session when it ends.
 pub(super) fn connect(plan: &PlanMode, mail: &mpsc::Sender<Mail>, policy: &Arc<dyn Policy>) {
@@ -19,10 +28,11 @@ pub(super) fn connect(plan: &PlanMode, mail: &mpsc::Sender<Mail>, policy: &Arc<d
         Box::pin(async move {
             let (Some(mail), Some(policy)) = (mail, policy) else { return };
             let Some(version) = SharedPolicy(policy).version().await else { return };
-            let command = Command::Set { setting: Setting::Permissions };
+            let command = Command::Set { setting: Setting::Plan { on: false } };
+            let info = CommandInfo::Plan(version, FoundPlan::Off);
             let reply = oneshot::channel().0;
             // A session that ends has nobody to tell.
-            drop(mail.send(Mail::Command(command, CommandInfo::Policy(version), reply)).await);
+            drop(mail.send(Mail::Command(command, info, reply)).await);
         })
     });
     plan.asks_through(asks::asker(mail), announcer);
@@ -34,10 +44,42 @@ impl Session {
         self.0.plan.as_ref().is_some_and(|plan| plan.is_on())
     }
 
-    pub(super) fn switch_plan(&self, on: bool) -> Result<(), Refusal> {
+    pub(super) async fn policy_version(&self) -> Result<PolicyVersion, Refusal> {
+        let version = self.0.policy.version().await;
+        version.ok_or_else(|| Refusal::Store { why: "could not check the permissions".into() })
+    }
+
+    /// Switches it at once, and looks for the model for plans.
+    pub(super) async fn switch_plan(&self, on: bool) -> Result<CommandInfo, Refusal> {
         let plan = self.0.plan.as_ref();
         let plan = plan.ok_or_else(|| Refusal::Blocked { why: "this session has no plan mode".into() })?;
-        plan.set(on);
-        Ok(())
+        if !plan.set(on) {
+            return Ok(CommandInfo::Policy(self.policy_version().await?));
+        }
+        let found = match on {
+            true => FoundPlan::On(plan_model(self.0.models.0.clone()).await),
+            false => FoundPlan::Off,
+        };
+        Ok(CommandInfo::Plan(self.policy_version().await?, found))
+    }
+}
+
+impl Task {
+    /// What the machine makes of the switch; people are told of the model.
+    pub(super) fn plan_switch(&mut self, found: FoundPlan) -> PlanSwitch {
+        let FoundPlan::On(found) = found else { return PlanSwitch { on: false, model: None } };
+        let own = (self.machine.model().clone(), self.caller.provider());
+        let (route, text) = plan_route(found, (&own.0, &*own.1));
+        if let Some(text) = text {
+            self.emit(Event::from(Notice::Note { text }), None);
+        }
+        let model = route.map(|route| {
+            if !self.left.iter().any(|(model, _)| Arc::ptr_eq(model, &own.0)) {
+                self.left.push(own);
+            }
+            self.chosen.push((route.model.clone(), route.provider));
+            (route.model, route.thinking)
+        });
+        PlanSwitch { on: true, model }
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use quipu_machine::{Limits, MachineInput, RunMoney, SideCall};
-use quipu_protocol::{AbortTarget, Command, Limit, Model, RunId, SessionId};
+use quipu_protocol::{AbortTarget, Command, Event, Limit, Model, Notice, RunId};
 use quipu_providers::{Provider, clamp_level};
 use quipu_tools::Tool;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
@@ -12,23 +12,23 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
-use super::live_agents::{AgentReply, Drive};
+use super::Mail;
+use super::agent_place::{AgentPlan, settled};
+use super::live_agents::{AgentReply, DriveParts};
 use super::sides::{SideAsk, SideReply, SideWork};
 use super::task::Task;
-use super::{Mail, Session};
 use crate::agent_policy::AgentPolicy;
-use crate::agents::{AGENT_PURPOSE, TASK_TOOL};
+use crate::agents::TASK_TOOL;
 use crate::background::BackgroundWake;
 use crate::calls::Caller;
 use crate::calls::money::{floor_nano, in_dollars, nano};
 use crate::children::{ChildEnd, ChildPlan, ChildTerms, Children};
 use crate::clock::fresh_id;
 use crate::engine::SessionOptions;
-use crate::error::OpenError;
 use crate::models::may_see;
 use crate::runner::{
-    AgentOrder, CallAnswer, CallOrder, ChildAnswer, ChildOrder, ModelRoute, RunnerError, SAME_CALLS, SideJob,
-    SideResult, Terms, agent_draft, agent_session, child_draft,
+    AgentOrder, CallAnswer, CallOrder, ChildAnswer, ChildOrder, ModelRoute, RunnerError, SideJob, SideResult,
+    Terms, child_draft,
 };
 
 /// What a run promised.
@@ -42,9 +42,16 @@ struct Promise {
 
 impl Task {
     pub(super) fn side(&mut self, ask: SideAsk) {
-        let SideAsk { what, carried, cancel, permit } = ask;
+        let SideAsk { what, carried, mut unusable, cancel, permit } = ask;
         let own = self.caller.provider();
+        let had = carried.is_some();
         let carried = carried.filter(|(_, other)| what.names_model() || may_see(&*own, &**other));
+        if let (SideWork::Agent(order, ..), true, None) = (&what, had && unusable.is_none(), &carried)
+            && let Some(name) = order.agent.as_ref().and_then(|agent| agent.model.clone())
+        {
+            unusable =
+                Some((name, "it runs elsewhere, and the model of the session on this machine".to_owned()));
+        }
         let carried = carried.unwrap_or_else(|| (self.machine.model().clone(), own));
         if !self.machine.takes_sides() {
             // Before it has a name, or when it is about to end; whoever asked may have gone.
@@ -77,7 +84,7 @@ impl Task {
             SideWork::Call(order, reply) => self.side_call(*order, carried, cancel, permit, reply),
             SideWork::Child(order, reply) => self.side_child(*order, carried, cancel, permit, reply),
             SideWork::Agent(order, mail, reply) => {
-                self.side_agent(*order, carried, (cancel, permit), mail, reply);
+                self.side_agent(*order, (carried, unusable), (cancel, permit), mail, reply);
             }
         }
     }
@@ -169,12 +176,23 @@ impl Task {
     fn side_agent(
         &mut self,
         order: AgentOrder,
-        (model, provider): ModelRoute,
+        ((model, provider), unusable): (ModelRoute, Option<(String, String)>),
         (cancel, permit): (CancellationToken, OwnedSemaphorePermit),
         mail: mpsc::WeakSender<Mail>,
         reply: AgentReply,
     ) {
         let Some(children) = self.children.clone() else { return };
+        let replaced = unusable.map(|(name, why)| {
+            format!(
+                "The agent `{}` names the model `{name}`, which cannot be used: {why}. It works with {}/{}.",
+                order.name(),
+                model.provider,
+                model.id
+            )
+        });
+        if let Some(text) = replaced.clone().filter(|_| self.agents.is_first(order.name())) {
+            self.emit(Event::from(Notice::Note { text }), self.machine.run().cloned());
+        }
         let (longest, parent) = (order.limits.longest, self.machine.session().clone());
         let until = Instant::now() + longest;
         let promise = match self.agent_promise(&order, &model, &*provider) {
@@ -221,20 +239,19 @@ impl Task {
             ..options.clone()
         };
         let (caller, input) = (self.caller.clone(), self.input.clone());
-        let (answers, live) = (self.answerers > 0, self.agents.clone());
+        let parts = DriveParts {
+            mail,
+            answers: self.answerers > 0,
+            live: self.agents.clone(),
+            until,
+            cancel,
+            replaced,
+        };
+        let plan = AgentPlan { children: children.clone(), options: child, order, parent, depth, parts };
         let work = async move {
-            let run = promise.run.clone();
-            let begun = begin_agent(&children, child, &order, &parent, depth).await;
-            let report = match begun {
-                Ok(session) => Drive { order, session, mail, answers, live, until, cancel }.go().await,
-                Err(error) => Err(error),
-            };
-            let (mut cost, mut drafts) = (0.0, Vec::new());
-            if let Ok(report) = &report {
-                cost = report.cost;
-                drafts.push(child_draft(AGENT_PURPOSE, run.clone(), &report.session, cost));
-            }
-            settle(&caller, &promise, SideCall { id, run, cost, drafts, ops: Vec::new() }, &input).await;
+            let report = plan.run().await;
+            let call = settled(id, promise.run.clone(), report.as_ref().ok());
+            settle(&caller, &promise, call, &input).await;
             drop(permit);
             drop(reply.send(report));
         };
@@ -345,27 +362,6 @@ impl Task {
         }
         Ok(Promise { run, budget: Some(in_dollars(granted)), held: Some((paying, held)) })
     }
-}
-
-/// Begins the session of a sub-agent.
-async fn begin_agent(
-    children: &Children,
-    options: SessionOptions,
-    order: &AgentOrder,
-    parent: &SessionId,
-    depth: u32,
-) -> Result<Session, RunnerError> {
-    for nth in 0..SAME_CALLS {
-        let id = Some(agent_session(parent, &order.run, &order.call, nth));
-        let options = SessionOptions { id, ..options.clone() };
-        let mark = agent_draft(order, depth, parent);
-        match children.engine().begin_child(options, Some(parent.clone()), mark, depth).await {
-            // Another call of the run had this id.
-            Err(OpenError::Exists(_)) => {}
-            begun => return Ok(begun?),
-        }
-    }
-    Err(RunnerError::NotRecorded { why: format!("{SAME_CALLS} calls of the run have the same id") })
 }
 
 /// It is over: the run gets its cost.

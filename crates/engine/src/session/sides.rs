@@ -23,6 +23,8 @@ pub(super) struct SideAsk {
     pub(super) what: SideWork,
     /// The model, where it is another than the session's.
     pub(super) carried: Option<ModelRoute>,
+    /// The model that the file of an agent names and that cannot be used, and why.
+    pub(super) unusable: Option<(String, String)>,
     /// Cancelled when nobody waits for it any more.
     pub(super) cancel: CancellationToken,
     /// It is its turn.
@@ -132,11 +134,11 @@ impl Backend for SessionRunner {
                 permit = order.permits.clone().acquire_owned() => permit.map_err(|_| RunnerError::Closed)?,
                 () = order.cancel.cancelled() => return Err(RunnerError::Aborted),
             };
-            let carried = this.agent_model(&order).await;
+            let (carried, unusable) = this.agent_model(&order).await;
             let cancel = CancellationToken::new();
             let (reply, report) = oneshot::channel();
             let what = SideWork::Agent(Box::new(order), this.mail.clone(), reply);
-            let ask = SideAsk { what, carried, cancel: cancel.clone(), permit };
+            let ask = SideAsk { what, carried, unusable, cancel: cancel.clone(), permit };
             let mail = this.mail.upgrade().ok_or(RunnerError::Closed)?;
             mail.send(Mail::Side(Box::new(ask))).await.map_err(|_| RunnerError::Closed)?;
             drop(mail);
@@ -147,18 +149,26 @@ impl Backend for SessionRunner {
 }
 
 impl SessionRunner {
-    /// The model of a sub-agent: the one that its file names, else the one that the user set for all of them. One that cannot be
-    /// used leaves that of the session.
-    async fn agent_model(&self, order: &AgentOrder) -> Option<ModelRoute> {
-        let models = self.children.options().models.clone()?;
+    /// The model of a sub-agent: the one that its file names, else the one that the user set for all of them; and the one of its
+    /// file that cannot be used, with the reason. Without any it has that of the session.
+    async fn agent_model(&self, order: &AgentOrder) -> (Option<ModelRoute>, Option<(String, String)>) {
         let named = order.agent.as_ref().and_then(|agent| agent.model.clone());
+        let Some(models) = self.children.options().models.clone() else {
+            return (None, named.map(|name| (name, "this session has no other models".to_owned())));
+        };
         let find = tokio::task::spawn_blocking(move || {
-            let named = named.and_then(|name| models.find_named(&name).ok());
+            let (mut found, mut unusable) = (None, None);
+            if let Some(name) = named {
+                match models.find_named(&name) {
+                    Ok(route) => found = Some(route),
+                    Err(error) => unusable = Some((name, error.to_string())),
+                }
+            }
             let of_purpose =
                 || models.find_for(AGENT_PURPOSE).ok().flatten().map(|one| (one.model, one.provider));
-            named.or_else(of_purpose)
+            (found.or_else(of_purpose), unusable)
         });
-        find.await.ok().flatten()
+        find.await.unwrap_or_default()
     }
 }
 
@@ -172,7 +182,7 @@ async fn ask(
     let permit = children.permit(terms).await?;
     let carried = children.find(terms).await?;
     let cancel = CancellationToken::new();
-    let ask = SideAsk { what, carried, cancel: cancel.clone(), permit };
+    let ask = SideAsk { what, carried, unusable: None, cancel: cancel.clone(), permit };
     let mail = mail.upgrade().ok_or(RunnerError::Closed)?;
     mail.send(Mail::Side(Box::new(ask))).await.map_err(|_| RunnerError::Closed)?;
     Ok(cancel.drop_guard())

@@ -162,7 +162,7 @@ impl Task {
             tools: HashMap::new(),
             shells: HashMap::new(),
             chosen: Vec::new(),
-            left: Vec::new(),
+            left: parts.before_plan.into_iter().collect(),
             models: parts.models,
             fallbacks: parts.fallbacks.into(),
             found_fallback,
@@ -335,6 +335,10 @@ impl Task {
             Mail::Ask(question) => self.ask(question),
             Mail::Side(ask) => self.side(*ask),
             Mail::Background(news) => self.background_news(*news),
+            Mail::Child(event) => {
+                let run = self.machine.run().cloned();
+                self.emit(*event, run);
+            }
             Mail::Show(ui) => {
                 let run = self.machine.run().cloned();
                 self.emit(Event::Ui { ui }, run);
@@ -365,9 +369,14 @@ impl Task {
                 self.replies.insert(id, reply);
                 let run: RunId = fresh_id().into();
                 let mut hooks = Vec::new();
+                let mut plan = None;
                 let (model, policy) = match found {
                     CommandInfo::Nothing => (None, None),
                     CommandInfo::Policy(version) => (None, Some(version)),
+                    CommandInfo::Plan(version, found) => {
+                        plan = Some(self.plan_switch(found));
+                        (None, Some(version))
+                    }
                     CommandInfo::Line(line, records) => {
                         hooks = records;
                         let shell = Shell { line, cancel: CancellationToken::new() };
@@ -379,7 +388,7 @@ impl Task {
                         (Some(model), None)
                     }
                 };
-                let fresh = CommandContext { run, item: fresh_id().into(), model, policy, hooks };
+                let fresh = CommandContext { run, item: fresh_id().into(), model, policy, plan, hooks };
                 self.take(MachineInput::Command { command, reply: id, fresh });
             }
         }
@@ -400,7 +409,7 @@ impl Task {
     fn close(&mut self) {
         self.next_reply += 1;
         let (run, item) = (fresh_id().into(), fresh_id().into());
-        let fresh = CommandContext { run, item, model: None, policy: None, hooks: Vec::new() };
+        let fresh = CommandContext { run, item, model: None, policy: None, plan: None, hooks: Vec::new() };
         self.sides.stop();
         self.take(MachineInput::Command { command: Command::Close, reply: ReplyId(self.next_reply), fresh });
     }

@@ -61,6 +61,8 @@ mod parallel;
 #[cfg(test)]
 mod permissions;
 #[cfg(test)]
+mod plan_model;
+#[cfg(test)]
 mod planning;
 #[cfg(test)]
 mod policies;

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::compact::long;
 use crate::support::{LiveSession, Reply, World, call, say, text_of, tool, touching};
 
-const ALL: PlanningSettings = PlanningSettings { plan: true, start: None, todo: true };
+const ALL: PlanningSettings = PlanningSettings { plan: true, start: None, named_model: false, todo: true };
 
 fn options(world: &World, start: Option<bool>) -> SessionOptions {
     SessionOptions { planning: PlanningSettings { start, ..ALL }, ..world.options() }

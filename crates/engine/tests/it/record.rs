@@ -327,7 +327,7 @@ fn forge(lines: &[&str]) -> String {
     let mut out = String::new();
     for line in lines {
         sum = Sha256::new().chain_update(sum).chain_update(line).finalize().into();
-        let hex: String = sum.iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex = quipu_protocol::hex(&sum);
         out.push_str(&format!("{line},\"chain\":\"{hex}\"}}\n"));
     }
     out

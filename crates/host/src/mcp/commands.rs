@@ -7,7 +7,7 @@ use futures_util::future::{BoxFuture, join_all};
 use quipu_mcp::{
     Acceptance, FIRST_WAIT, McpSource, McpTools, ServerPrompt, ServerReport, ServerStatus, visible,
 };
-use quipu_protocol::{CommandSpec, CommandValue, UserInput};
+use quipu_protocol::{CommandSpec, CommandValue, Provenance, UserInput};
 
 use super::files::{McpFileUse, mcp_files};
 use crate::commands::{CommandCall, CommandHandler, CommandRegistry};
@@ -29,6 +29,7 @@ pub(super) fn offer(home: &Home, cwd: &std::path::Path, source: Option<&McpSourc
     old.iter().for_each(|source| registry.remove(source));
     registry.expect_only(Vec::new());
     let tools = source.map(McpSource::servers).unwrap_or_default();
+    home.mentions().set(tools.clone());
     let spec = CommandSpec::new(
         "mcp",
         "list MCP servers and their tools; accept definitions, connect again",
@@ -115,7 +116,9 @@ impl CommandHandler for PromptCommand {
             })?;
             let text = server.prompt(&self.prompt.name, arguments).await;
             let text = text.map_err(|error| Failure::failed(error.to_string()))?;
-            Ok(CommandValue::Prompt { input: UserInput::from(text.as_str()) })
+            // Not in the words of the person: what it mentions is not read.
+            let source = Provenance::tool().named(format!("MCP server {}", self.server));
+            Ok(CommandValue::Prompt { input: UserInput::from(text.as_str()).from_source(source) })
         })
     }
 }

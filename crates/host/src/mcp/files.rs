@@ -10,11 +10,12 @@ use quipu_mcp::{ConfigError, ServerConfig, config};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use crate::packages::package_server_files;
 use crate::settings::{content_of, is_accepted, project_root};
 use crate::{Failure, Home, Record};
 
 /// Bytes of such a file.
-const LIMIT: u64 = 1 << 20;
+pub(crate) const LIMIT: u64 = 1 << 20;
 /// The member of our own files that has the servers.
 const MEMBER: &str = "mcpServers";
 /// The file of a project that other agents read as well.
@@ -44,6 +45,8 @@ pub enum McpFileUse {
     User,
     /// It is of the project, and a person accepted it as it is.
     Accepted,
+    /// It is of a package, which a person accepted as it is.
+    Package,
     /// It is of the project, and nobody accepted it as it is.
     Untrusted,
 }
@@ -59,6 +62,8 @@ pub struct McpFile {
     pub servers: Vec<(String, ServerConfig)>,
     /// What is wrong with it, each in one line.
     pub problems: Vec<String>,
+    /// The directory of its package.
+    package: Option<PathBuf>,
     bytes: Vec<u8>,
 }
 
@@ -71,14 +76,21 @@ pub struct McpServer {
     pub config: ServerConfig,
     /// The file that configures it.
     pub path: PathBuf,
-    /// Whether the file is of the project.
-    pub is_of_project: bool,
+    /// Whose the file is.
+    pub counts: McpFileUse,
+    /// The directory of its package.
+    pub(super) package: Option<PathBuf>,
 }
 
 impl McpServer {
     /// Its name where definitions are kept.
     pub fn key(&self) -> String {
-        if self.is_of_project { format!("{}#{}", self.path.display(), self.name) } else { self.name.clone() }
+        match self.counts {
+            McpFileUse::User => self.name.clone(),
+            McpFileUse::Accepted | McpFileUse::Package | McpFileUse::Untrusted => {
+                format!("{}#{}", self.path.display(), self.name)
+            }
+        }
     }
 }
 
@@ -101,7 +113,8 @@ impl McpFiles {
                         name: name.clone(),
                         config: config.clone(),
                         path: file.path.clone(),
-                        is_of_project: file.counts == McpFileUse::Accepted,
+                        counts: file.counts,
+                        package: file.package.clone(),
                     });
                 }
             }
@@ -128,12 +141,10 @@ pub fn mcp_files(home: &Home, cwd: &Path) -> McpFiles {
     files.extend(read_file(&user_mcp_file(home), &own, |_| McpFileUse::User));
     let root = project_root(cwd);
     // What lies in the user's home configures other agents, and belongs to no project.
-    if std::env::home_dir().is_some_and(|own| own == root) {
-        return McpFiles { files };
-    }
+    let is_home = std::env::home_dir().is_some_and(|own| own == root);
     let forms: Vec<Form> = serde_json::from_str(FORMS).unwrap_or_default();
     let record = Record::in_home(&home.dir, root);
-    for form in &forms {
+    for form in forms.iter().filter(|_| !is_home) {
         let path = root.join(&form.file);
         if path == user_mcp_file(home) {
             continue;
@@ -143,16 +154,33 @@ pub fn mcp_files(home: &Home, cwd: &Path) -> McpFiles {
             false => McpFileUse::Untrusted,
         }));
     }
+    for (path, package) in package_server_files(home) {
+        files.extend(package_file(&path, &package));
+    }
     // Settings of an agent that say nothing of servers are none of our business.
     files.retain(|file| !file.servers.is_empty() || !file.problems.is_empty());
     McpFiles { files }
+}
+
+/// The file of servers of a package in a directory.
+pub fn package_file(path: &Path, package: &Path) -> Option<McpFile> {
+    let form = Form { file: SHARED_FILE.into(), syntax: Syntax::Json, member: MEMBER.into() };
+    let file = read_file(path, &form, |_| McpFileUse::Package)?;
+    Some(McpFile { package: Some(package.to_owned()), ..file })
 }
 
 fn read_file(path: &Path, form: &Form, counts: impl FnOnce(&[u8]) -> McpFileUse) -> Option<McpFile> {
     let broken = |why: String| {
         let problems = vec![format!("{}: {why}", path.display())];
         let (servers, bytes) = (Vec::new(), Vec::new());
-        Some(McpFile { path: path.to_owned(), counts: McpFileUse::Untrusted, servers, problems, bytes })
+        Some(McpFile {
+            path: path.to_owned(),
+            counts: McpFileUse::Untrusted,
+            servers,
+            problems,
+            package: None,
+            bytes,
+        })
     };
     let bytes = match bytes_of(path) {
         Ok(Some(bytes)) => bytes,
@@ -171,7 +199,7 @@ fn read_file(path: &Path, form: &Form, counts: impl FnOnce(&[u8]) -> McpFileUse)
         }
         Err(error) => problems.push(format!("{}: {error}", path.display())),
     }
-    Some(McpFile { path: path.to_owned(), counts, servers, problems, bytes })
+    Some(McpFile { path: path.to_owned(), counts, servers, problems, package: None, bytes })
 }
 
 fn bytes_of(path: &Path) -> Result<Option<Vec<u8>>, String> {
@@ -290,8 +318,14 @@ fn change(
         return Err(unusable(path, &format!("{MEMBER} is not an object")));
     };
     change(servers)?;
+    if servers.len() > config::SERVERS {
+        return Err(unusable(path, &format!("it would have more than {} servers", config::SERVERS)));
+    }
     let mut text = serde_json::to_string_pretty(&file).map_err(|error| written(error.into()))?;
     text.push('\n');
+    if text.len() as u64 > LIMIT {
+        return Err(unusable(path, &format!("it would have more than {LIMIT} bytes")));
+    }
     let mut aside = tempfile::Builder::new().prefix(".mcp-").tempfile_in(directory).map_err(written)?;
     aside.write_all(text.as_bytes()).map_err(written)?;
     if is_shared {

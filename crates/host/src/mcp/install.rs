@@ -14,6 +14,7 @@ use quipu_protocol::Epoch;
 use super::files::{McpFileUse, McpServer, mcp_files};
 use super::store::FileStore;
 use super::tokens::FileTokens;
+use crate::packages::ROOT_VARIABLE;
 use crate::saved::SavedPermissions;
 use crate::{Advice, Failure, Home, env};
 
@@ -73,7 +74,11 @@ pub(crate) fn install(options: &mut SessionOptions, wanted: InstallOptions<'_>) 
 }
 
 fn expanded(server: &McpServer) -> Result<ServerConfig, Failure> {
-    server.config.expanded(&env).map_err(|error| {
+    let variable = |name: &str| match &server.package {
+        Some(package) if name == ROOT_VARIABLE => package.to_str().map(str::to_owned),
+        _ => env(name),
+    };
+    server.config.expanded(&variable).map_err(|error| {
         Failure::request(format!(
             "{}: the server {} is not used: {error}",
             server.path.display(),
@@ -94,9 +99,15 @@ fn environment(home: &Home, cwd: &Path, hidden: &[String]) -> ServerEnvironment 
     }
 }
 
+/// Whether a variable or header is named like a secret.
+pub(super) fn is_secret_name(name: &str) -> bool {
+    const WORDS: &[&str] = &["key", "token", "secret", "password", "authorization", "cookie", "credential"];
+    let name = name.to_lowercase();
+    WORDS.iter().any(|word| name.contains(word))
+}
+
 /// Values that a server gets and nobody else should: they are replaced where it repeats them.
 fn know_secrets(home: &Path, sealer: &Sealer, config: &ServerConfig) {
-    const WORDS: &[&str] = &["key", "token", "secret", "password", "authorization", "cookie", "credential"];
     let values = match &config.transport {
         TransportConfig::Stdio { env, .. } => env,
         TransportConfig::Http { url, headers, .. } => {
@@ -108,8 +119,7 @@ fn know_secrets(home: &Path, sealer: &Sealer, config: &ServerConfig) {
         }
     };
     for (name, value) in values {
-        let name = name.to_lowercase();
-        if WORDS.iter().any(|word| name.contains(word)) {
+        if is_secret_name(name) {
             let value = value.strip_prefix("Bearer ").unwrap_or(value);
             sealer.know("mcp", value);
         }

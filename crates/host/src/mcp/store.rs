@@ -87,7 +87,7 @@ impl FileStore {
 
     fn tools(&self, server: &str) -> StateFile {
         let hash = Sha256::digest(server.as_bytes());
-        let hash: String = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        let hash = quipu_protocol::hex(&hash[..8]);
         StateFile::new(self.directory.join(format!("tools-{hash}.json")))
     }
 }

@@ -9,17 +9,15 @@ use crate::globs::PathGlob;
 const SKILL_FILE: &str = "SKILL.md";
 /// The file that makes a directory a plugin.
 const PLUGIN: &str = include_str!("plugin.txt").trim_ascii_end();
+/// The directory of agents.
+pub(crate) const AGENTS: &str = "agents";
+/// The file of MCP servers.
+const SERVERS: &str = ".mcp.json";
 /// Patterns of a kind that are used.
 const MOST_PATTERNS: usize = 100;
 /// What other agents read in packages and Quipu does not: where it lies, and what it is called.
-const NOT_USED: &[(&str, &str)] = &[
-    ("extensions", "extension"),
-    ("themes", "theme"),
-    ("hooks", "hook"),
-    ("agents", "agent"),
-    (".mcp.json", "MCP server"),
-    (".lsp.json", "language server"),
-];
+const NOT_USED: &[(&str, &str)] =
+    &[("extensions", "extension"), ("themes", "theme"), ("hooks", "hook"), (".lsp.json", "language server")];
 
 /// A template of a package.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +35,10 @@ pub struct PackageContent {
     pub skills: Vec<String>,
     /// Its templates.
     pub templates: Vec<TemplateFile>,
+    /// Files of agents, by their paths in the package.
+    pub agents: Vec<String>,
+    /// The file of its MCP servers.
+    pub servers: Option<String>,
     /// What Quipu does not use: what it is, and its path.
     pub not_used: Vec<(String, String)>,
     /// What a person should know beside it.
@@ -127,10 +129,20 @@ impl PackageContent {
             } else if is_plugin && is_page && below(path, "commands").is_some() {
                 self.templates.push(template(path, "commands"));
             }
+            if below(path, AGENTS).is_some() && (is_page || path.ends_with(".toml")) {
+                self.agents.push((*path).to_owned());
+            }
+            if *path == SERVERS {
+                self.servers = Some((*path).to_owned());
+            }
             let other = NOT_USED.iter().find(|(place, _)| path == place || below(path, place).is_some());
             if let Some((_, kind)) = other {
                 self.not_used.push(((*kind).to_owned(), (*path).to_owned()));
             }
+        }
+        if self.not_used.iter().any(|(kind, _)| kind == "hook") {
+            let text = "its hooks are not used: to take one over, read it and add it to `hooks` in your settings.json";
+            self.notes.push(text.to_owned());
         }
         if self.skills.is_empty() && paths.contains(&SKILL_FILE) {
             self.skills.push(SKILL_FILE.to_owned());
@@ -139,7 +151,10 @@ impl PackageContent {
 
     /// Whether Quipu uses nothing of it.
     pub fn is_empty(&self) -> bool {
-        self.skills.is_empty() && self.templates.is_empty()
+        self.skills.is_empty()
+            && self.templates.is_empty()
+            && self.agents.is_empty()
+            && self.servers.is_none()
     }
 }
 
@@ -262,10 +277,15 @@ mod tests {
             "commands/git/commit.md",
             "agents/x.md",
             "hooks/hooks.json",
+            ".mcp.json",
             "skills/s/SKILL.md",
         ];
         let found = content(&plugin, None).unwrap();
-        assert_eq!((names(&found), found.skills.len(), found.not_used.len()), (vec!["git:commit"], 1, 2));
+        assert_eq!((names(&found), found.skills.len(), found.not_used.len()), (vec!["git:commit"], 1, 1));
+        assert_eq!(
+            (found.agents, found.servers),
+            (vec!["agents/x.md".to_owned()], Some(".mcp.json".to_owned()))
+        );
         assert_eq!(content(&["SKILL.md", "x"], None).unwrap().skills, ["SKILL.md"]);
         assert!(content(&["README.md"], None).unwrap().is_empty());
         assert!(content(&["a"], Some("{")).is_err());

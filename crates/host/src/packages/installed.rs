@@ -32,6 +32,12 @@ pub struct InstalledPackage {
     pub files: usize,
     /// Their size.
     pub bytes: u64,
+    /// Its agents were shown to the person who accepted it.
+    #[serde(default)]
+    pub agents: bool,
+    /// Its MCP servers were.
+    #[serde(default)]
+    pub servers: bool,
 }
 
 /// `packages.json`.
@@ -115,7 +121,23 @@ fn content_of(home: &Home, package: &InstalledPackage) -> Result<PackageContent,
         let (was, is) = (&package.hash[..12], &hash[..12]);
         return Err(format!("its files changed since you accepted them (hash {is}, accepted {was})"));
     }
-    manifest_content(&tree, &root)
+    let mut content = manifest_content(&tree, &root)?;
+    if !package.agents {
+        content.agents.clear();
+    }
+    content.servers = content.servers.filter(|_| package.servers);
+    Ok(content)
+}
+
+/// The files of MCP servers of packages that are what was accepted, with the directories of the packages.
+pub(crate) fn package_server_files(home: &Home) -> Vec<(PathBuf, PathBuf)> {
+    // What is wrong with the list or a package is said where resources are read.
+    let packages = installed_packages(home).unwrap_or_default();
+    let found = packages.iter().filter(|one| one.servers).filter_map(|package| {
+        let root = root(home, &package.hash);
+        Some((root.join(content_of(home, package).ok()?.servers?), root))
+    });
+    found.collect()
 }
 
 /// What the files in a directory give.

@@ -71,7 +71,7 @@ pub async fn prepare_package(home: &Home, source: PackageSource) -> Result<Prepa
     let content = manifest_content(&tree, &files).map_err(unusable)?;
     if content.is_empty() {
         return Err(Failure::request(format!(
-            "{source} has no skills and no templates, so there is nothing to use"
+            "{source} has no skills, templates, agents or MCP servers, so there is nothing to use"
         )));
     }
     Ok(PreparedPackage {
@@ -137,6 +137,8 @@ impl PreparedPackage {
             hash: self.hash.clone(),
             files: self.files.len(),
             bytes: self.bytes,
+            agents: !self.content.agents.is_empty(),
+            servers: self.content.servers.is_some(),
         };
         let target = root(home, &self.hash);
         let failed = |error: std::io::Error| Failure::failed(format!("{}: {error}", target.display()));

@@ -47,7 +47,7 @@ impl PackageTree {
             hash.update(file.bytes.to_le_bytes());
             hash.update(file.hash);
         }
-        hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+        quipu_protocol::hex(&hash.finalize())
     }
 
     /// The files of a directory as they are now.

@@ -1,14 +1,15 @@
-//! Skills and templates of packages.
+//! Skills, templates and agents of packages.
 
 use std::path::Path;
 
+use super::agent::agents_in;
 use super::files::{slug, text_of};
 use super::places::{Place, PlaceKind, ResourceScope};
 use super::set::ResourceSet;
 use super::skill::skill_of;
 use super::template::{TemplateOrigin, template_of};
 use crate::Home;
-use crate::packages::{PackageContent, usable_packages};
+use crate::packages::{AGENTS, PackageContent, usable_packages};
 
 /// What a package in a directory gives, as sessions get it.
 pub fn package_resources(name: &str, root: &Path, content: &PackageContent) -> ResourceSet {
@@ -37,6 +38,20 @@ pub fn package_resources(name: &str, root: &Path, content: &PackageContent) -> R
                 set.problems.push(format!("the skill {path} of the package {name} is not used: {why}"));
             }
         }
+    }
+    if !content.agents.is_empty() {
+        let place = Place {
+            kind: PlaceKind::Agents,
+            scope: ResourceScope::Package,
+            path: root.join(AGENTS),
+            within: Some(root.to_owned()),
+            nested: false,
+            dollars: false,
+            files: false,
+        };
+        let mut agents = agents_in(&place, &mut set.problems);
+        agents.iter_mut().for_each(|agent| agent.notes.extend(hidden(&agent.path)));
+        set.agents = agents;
     }
     for template in &content.templates {
         let file = root.join(&template.path);

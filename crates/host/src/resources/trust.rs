@@ -52,7 +52,7 @@ impl ProjectResources {
             hash.update([0]);
             hash.update(hash_of(path));
         }
-        let content = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        let content = quipu_protocol::hex(&hash.finalize());
         Self { root, set, open_rules, programs, content }
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use quipu::{PublishSettings, RunnerPurpose};
+use quipu::{AGENT_PURPOSE, PLANS_PURPOSE, PublishSettings, RunnerPurpose};
 use quipu_providers::{CallSettings, EmbedderSettings};
 use serde_json::{Map, Value, json};
 
@@ -11,6 +11,8 @@ use crate::offered_tools::LISTED_TOOLS;
 
 /// Purposes of the engine's own calls that can have a model.
 const OWN_PURPOSES: [&str; 2] = ["compaction", "branch_summary"];
+/// Purposes of everything that this program begins by itself. Code that is built in can have others.
+const PURPOSES: [&str; 4] = [OWN_PURPOSES[0], OWN_PURPOSES[1], PLANS_PURPOSE, AGENT_PURPOSE];
 
 /// The usable part of a value, and the problems with the rest.
 pub(super) struct CheckedValue {
@@ -74,6 +76,11 @@ fn check_purposes(name: &str, models: &Map<String, Value>) -> CheckedValue {
         if !is_own && RunnerPurpose::new(purpose).is_err() {
             problems.push(format!("{name}.{purpose} is ignored: there is no such purpose"));
         } else if model.as_str().is_some_and(|model| !model.trim().is_empty()) {
+            if !PURPOSES.contains(&purpose.as_str()) {
+                let known = PURPOSES.join(", ");
+                problems
+                    .push(format!("{name}.{purpose}: nothing in Quipu has this purpose; there are {known}"));
+            }
             good.insert(purpose.clone(), model.clone());
         } else {
             problems.push(format!("{name}.{purpose} must be the name of a model; it is ignored"));

@@ -198,7 +198,7 @@ pub const KEYS: &[Key] = &[
         "{}",
         NextSession,
         NETWORK,
-        "models for calls of a purpose, such as `compaction`; all others use the session's model",
+        "models for calls of a purpose: `compaction`, `branch_summary`, `plans`, `sub-agents`; all others use the session's model",
     ),
     key(
         "fallbackModels",

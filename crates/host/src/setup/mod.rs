@@ -9,11 +9,13 @@ mod table;
 use std::path::{Path, PathBuf};
 
 use quipu::Sealer;
+use quipu_mcp::config::{SERVERS, is_server_name};
 use serde_json::{Map, Value, json};
 
 use entries::Entry;
 use table::{SetupAgent, SetupRow, agent_named, agents};
 
+use crate::mcp::FILE_BYTES;
 use crate::settings::{Key, SettingsFile, set_setting};
 use crate::{Failure, Home, Source};
 
@@ -352,6 +354,7 @@ impl SetupImport<'_> {
             let mut ours = Vec::new();
             for theirs in rules::texts(&list.value) {
                 match rules::rule(theirs) {
+                    Some(rule) if ours.contains(&Value::from(rule.as_str())) => {}
                     Some(rule) => ours.push(Value::from(rule)),
                     None => {
                         let theirs: String =
@@ -383,9 +386,19 @@ impl SetupImport<'_> {
         let ours = members.entry(FORM).or_insert_with(|| json!({}));
         let Some(ours) = ours.as_object_mut() else { return Err(failed("`mcpServers` must be an object")) };
         let mut is_changed = false;
+        // With the indents of the file.
+        let size_of = |name: &str, server: &Value| {
+            let text = format!("{server:#}");
+            (name.len() + text.len() + 4 * text.lines().count() + 10) as u64
+        };
+        let mut bytes = std::fs::metadata(&path).map_or(0, |found| found.len());
         for theirs in &entry.members {
             let name = theirs.key.strip_prefix(&format!("{}.", entry.key)).unwrap_or(&theirs.key);
-            let server = match servers::server(&theirs.value, &self.sealer) {
+            let server = match is_server_name(name) {
+                true => servers::server(&theirs.value, &self.sealer),
+                false => Err("a name of a server has 1 to 64 letters, digits, `_`, `-` and `.`".to_owned()),
+            };
+            let server = match server {
                 Ok(server) => server,
                 Err(why) => {
                     self.report(file, theirs.line, &theirs.key, SetupOutcome::Left(why));
@@ -396,8 +409,15 @@ impl SetupImport<'_> {
             let outcome = match ours.get(name) {
                 Some(known) if *known == server.value => SetupOutcome::Same { ours: label },
                 Some(_) => SetupOutcome::Kept { ours: label },
+                None if ours.len() >= SERVERS => {
+                    SetupOutcome::Left(format!("mcp.json has {SERVERS} servers, which is the most"))
+                }
+                None if bytes + size_of(name, &server.value) > FILE_BYTES => {
+                    SetupOutcome::Left(format!("mcp.json would have more than {FILE_BYTES} bytes"))
+                }
                 None => {
                     is_changed = true;
+                    bytes += size_of(name, &server.value);
                     ours.insert(name.to_owned(), server.value.clone());
                     SetupOutcome::Set { ours: label, value: server.value }
                 }

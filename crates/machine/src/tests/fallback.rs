@@ -46,7 +46,7 @@ impl Ladder {
         self.outcome = None;
         let command = Command::Prompt { input: "hi".into(), when: QueueMode::Now };
         let run = RunId::from(format!("r{}", self.runs));
-        let fresh = CommandContext { run, item: "i".into(), model: None, policy: None, hooks: Vec::new() };
+        let fresh = CommandContext { run, item: "i".into(), model: None, policy: None, plan: None, hooks: Vec::new() };
         self.give(MachineInput::Command { command, reply: ReplyId(1), fresh });
     }
 
@@ -235,7 +235,7 @@ fn stopping_a_run_ends_the_search() {
     let mut ladder = Ladder::new();
     ladder.fails(error(ModelErrorKind::Server));
     let fresh =
-        CommandContext { run: "x".into(), item: "i".into(), model: None, policy: None, hooks: Vec::new() };
+        CommandContext { run: "x".into(), item: "i".into(), model: None, policy: None, plan: None, hooks: Vec::new() };
     let command = Command::Abort { target: AbortTarget::Run };
     ladder.give(MachineInput::Command { command, reply: ReplyId(2), fresh });
     assert!(ladder.machine.run().is_none() && ladder.outcome.is_some());

@@ -43,6 +43,7 @@ pub(super) fn start() -> Start {
         refreshes: Refreshes::default(),
         due: Vec::new(),
         fallbacks: 2,
+        before_plan: None,
         has_hooks: false,
         hooks_change_requests: false,
     }

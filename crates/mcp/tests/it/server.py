@@ -129,7 +129,7 @@ def answer(message):
         log("initialize " + params["protocolVersion"])
         version = "1999-01-01" if MODE == "old" else os.environ.get("VERSION", params["protocolVersion"])
         send({"jsonrpc": "2.0", "id": id, "result": {
-            "protocolVersion": version, "capabilities": {"tools": {"listChanged": True}, "prompts": {}},
+            "protocolVersion": version, "capabilities": {"tools": {"listChanged": True}, "prompts": {}, "resources": {}},
             "serverInfo": {"name": "test", "version": "1"}}})
     elif method == "tools/list":
         if MODE == "deep":
@@ -155,12 +155,34 @@ def answer(message):
         send({"jsonrpc": "2.0", "id": id, "result": {"prompts": [
             {"name": "Review file", "description": "Reviews a\u200b file.", "arguments": [
                 {"name": "path", "required": True}, {"name": "depth"}]},
-            {"name": "plain"}]}})
+            {"name": "plain"}, {"name": "plain text", "arguments": [{"name": "path"}]}]}})
     elif method == "prompts/get":
         log("prompt %s %s" % (params["name"], json.dumps(params["arguments"], sort_keys=True)))
-        words = "Review %s\U000e0041." % params["arguments"].get("path", "all")
+        words = "%s" if params["name"] == "plain text" else "Review %s\U000e0041."
+        words = words % params["arguments"].get("path", "all")
         send({"jsonrpc": "2.0", "id": id, "result": {"messages": [
             {"role": "user", "content": {"type": "text", "text": words}}]}})
+    elif method == "resources/list":
+        send({"jsonrpc": "2.0", "id": id, "result": {"resources": [
+            {"uri": "doc://notes/today", "name": "today", "description": "Notes\u200b of today."},
+            {"uri": "doc://picture", "name": "picture"}, {"uri": "doc://bin\u200bary", "name": "hidden"},
+            {"uri": 7}]}})
+    elif method == "resources/read":
+        uri = params["uri"]
+        log("read " + uri)
+        contents = {
+            "doc://notes/today": [{"uri": uri, "text": "Buy milk.\u200b Key: " + os.environ.get("SERVER_TOKEN", "")}],
+            "doc://picture": [{"uri": uri, "mimeType": "image/gif",
+                               "blob": "R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7"}],
+            "doc://binary": [{"uri": uri, "mimeType": "application/x-thing", "blob": "AAECAw=="}],
+            "doc://huge": [{"uri": uri, "text": "x" * (1 << 20)}],
+        }
+        if uri == "doc://die":
+            os._exit(1)
+        if uri in contents:
+            send({"jsonrpc": "2.0", "id": id, "result": {"contents": contents[uri]}})
+        else:
+            send({"jsonrpc": "2.0", "id": id, "error": {"code": -32002, "message": "Resource not found"}})
     elif method == "tools/call":
         result = call(id, params)
         if result is None:

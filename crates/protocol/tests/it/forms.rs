@@ -158,6 +158,26 @@ fn every_event_comes_back_as_it_was() {
             command: "make".into(),
             end: BackgroundEnd::Killed(KillReason::Person),
         },
+        Event::ChildStarted {
+            child: "child-1".into(),
+            call: "c".into(),
+            agent: "reviewer".into(),
+            title: "Look".into(),
+        },
+        Event::ChildStarted {
+            child: "child-2".into(),
+            call: "c2".into(),
+            agent: "sub-agent".into(),
+            title: String::new(),
+        },
+        Event::ChildEnded {
+            child: "child-1".into(),
+            call: "c".into(),
+            outcome: ChildOutcome::Done,
+            turns: 2,
+            calls: 3,
+            cost: 0.5,
+        },
         Event::PermissionsChanged { mode: "ask".into() },
         Event::QueueChanged {
             steering: vec![QueuedItem { id: "i".into(), text: "t".into() }],

@@ -9,8 +9,8 @@ use quipu_protocol::{
 
 use super::Compat;
 use super::wire::{
-    AnyTool, Block, BodyTail, Head, ImageSource, OutputConfig, Part, Role, SearchTool, ServerItem,
-    ServerPart, TextSignature, ThinkingMode, Tool, WireMessage,
+    AnyTool, Block, BodyTail, Head, ImageSource, OutputConfig, OutputFormat, Part, Role, SearchTool,
+    ServerItem, ServerPart, TextSignature, ThinkingMode, Tool, WireMessage,
 };
 use crate::CallOptions;
 use crate::body::{Body, BodyBuilder, Memory};
@@ -22,6 +22,7 @@ use crate::prepare::{
     sendable, wanted_tokens, wire_name,
 };
 use crate::search;
+use crate::structured;
 use crate::thinking::mapped;
 
 /// The smallest budget that the wire takes.
@@ -47,7 +48,10 @@ pub(super) fn encode(
     let model = &*request.model;
     let compat = Compat::of(model);
     let mark = CacheControl::of(options.cache, compat.long_cache);
-    let (thinking, output_config, max_tokens) = thinking(request, &compat, options);
+    let (thinking, effort, max_tokens) = thinking(request, &compat, options);
+    let format =
+        structured::plain_schema(request, options).map(|schema| OutputFormat { kind: "json_schema", schema });
+    let output_config = (effort.is_some() || format.is_some()).then_some(OutputConfig { effort, format });
     let searches = search::is_offered(request, options.web_search);
     let rest = serde_json::to_string(&(&thinking, &output_config, mark, searches)).unwrap_or_default();
     let mut growing: BodyBuilder<Calls> = memory.go_on(request, rest, "messages", |out| {
@@ -136,7 +140,7 @@ fn thinking(
     request: &ModelRequest,
     compat: &Compat,
     options: &CallOptions,
-) -> (Option<ThinkingMode>, Option<OutputConfig>, u64) {
+) -> (Option<ThinkingMode>, Option<String>, u64) {
     let model = &*request.model;
     let own = own_tokens(model);
     let wanted = wanted_tokens(request);
@@ -154,7 +158,7 @@ fn thinking(
             })
         });
         let mode = ThinkingMode::Adaptive { display: DISPLAY };
-        return (Some(mode), Some(OutputConfig { effort }), fit(request, wanted));
+        return (Some(mode), Some(effort), fit(request, wanted));
     }
     let budget = options.budgets.of(level);
     // Thinking counts as output: a caller's limit is for the answer.

@@ -65,7 +65,18 @@ pub(super) enum ThinkingMode {
 
 #[derive(Serialize, Debug, PartialEq)]
 pub(super) struct OutputConfig {
-    pub(super) effort: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) effort: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) format: Option<OutputFormat>,
+}
+
+/// The form of the answer.
+#[derive(Serialize, Debug, PartialEq)]
+pub(super) struct OutputFormat {
+    #[serde(rename = "type")]
+    pub(super) kind: &'static str,
+    pub(super) schema: serde_json::Value,
 }
 
 #[derive(Serialize)]

@@ -6,6 +6,8 @@ use futures_util::future::BoxFuture;
 
 use super::environment::ProfileOrigin;
 pub(crate) use super::environment::{Environment, Origin, SKIP_AUTH};
+use super::metadata;
+use super::process::CredentialProcess;
 use super::profile::{Profile, ProfileFiles};
 use super::remote::{self, WebIdentity};
 use super::sign::{AccessKeys, Signer};
@@ -14,18 +16,20 @@ use crate::credentials::{
     Credential, CredentialError, CredentialRequest, CredentialSource, Expiry, Scheme, Secret,
 };
 use crate::net::LocalRoute;
+use crate::values::Shell;
 
 /// The name of the service in signatures.
 const SERVICE: &str = "bedrock";
 /// What to do when none of the places has keys, for people.
 pub(crate) const HINT: &str = "Credentials of AWS are used too: AWS_ACCESS_KEY_ID with AWS_SECRET_ACCESS_KEY, AWS_PROFILE, \
-    a role of a container, or AWS_WEB_IDENTITY_TOKEN_FILE with AWS_ROLE_ARN. The region is that of AWS_REGION.";
+    a role of a container or an instance, or AWS_WEB_IDENTITY_TOKEN_FILE with AWS_ROLE_ARN. The region is that of AWS_REGION.";
 
 /// The keys of a profile, or the way to them.
 enum ProfileKeys {
     Fixed(AccessKeys),
     WebIdentity(WebIdentity),
     Sso(SsoRole),
+    Process(CredentialProcess),
 }
 
 fn keys_of(name: &str, profile: Option<&Profile>, files: &ProfileFiles) -> Result<ProfileKeys, String> {
@@ -46,6 +50,9 @@ fn keys_of(name: &str, profile: Option<&Profile>, files: &ProfileFiles) -> Resul
     if let Some(role) = SsoRole::of(name, profile, files).map_err(|error| error.to_string())? {
         return Ok(ProfileKeys::Sso(role));
     }
+    if let Some(line) = member("credential_process") {
+        return Ok(ProfileKeys::Process(CredentialProcess { profile: name.to_owned(), line }));
+    }
     Err(match profile.unsupported() {
         Some(how) => format!(
             "The AWS profile {name:?} uses {how}, which Quipu does not read. Set the variables that `aws \
@@ -62,6 +69,8 @@ pub(crate) struct AwsCredentials {
     environment: Environment,
     region: String,
     local: LocalRoute,
+    /// What runs the command of a profile.
+    shell: Arc<Shell>,
     /// What was given last: the same keys stay the same credential.
     last: Mutex<Option<LastCredential>>,
 }
@@ -72,8 +81,14 @@ struct LastCredential {
 }
 
 impl AwsCredentials {
-    pub(crate) fn new(origin: Origin, environment: Environment, region: String, local: LocalRoute) -> Self {
-        Self { name: origin.name(), origin, environment, region, local, last: Mutex::default() }
+    pub(crate) fn new(
+        origin: Origin,
+        environment: Environment,
+        region: String,
+        local: LocalRoute,
+        shell: Arc<Shell>,
+    ) -> Self {
+        Self { name: origin.name(), origin, environment, region, local, shell, last: Mutex::default() }
     }
 
     fn last(&self) -> MutexGuard<'_, Option<LastCredential>> {
@@ -101,6 +116,9 @@ impl AwsCredentials {
                         let endpoint = environment.variable("AWS_ENDPOINT_URL_SSO");
                         role.keys(&environment.files, endpoint.as_deref(), self.local).await
                     }
+                    ProfileKeys::Process(process) => {
+                        process.keys(&environment.files, self.shell.clone()).await
+                    }
                 }
             }
             Origin::WebIdentity => {
@@ -111,6 +129,7 @@ impl AwsCredentials {
                 self.assumed(WebIdentity { role, file, session }).await
             }
             Origin::Container => remote::container_keys(environment, self.local).await,
+            Origin::Instance => metadata::instance_keys(environment).await,
         }
     }
 
@@ -167,7 +186,6 @@ mod tests {
             assert!(words.iter().all(|word| error.contains(word)) && !error.contains('\n'), "{error}");
         };
         check("[profile p]\nsso_session = s\n", &["uses sso_session", "export-credentials"]);
-        check("[profile p]\ncredential_process = rm -rf /\n", &["uses credential_process"]);
         check("[profile p]\nrole_arn = r\nsource_profile = q\n", &["uses source_profile"]);
         check("[profile p]\nregion = r\n", &["has no access key"]);
         check("[profile q]\n", &["no AWS profile \"p\""]);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
+use super::metadata;
 use super::profile::{Profile, ProfileError, ProfileFiles, ProfileName};
 use super::sign::AccessKeys;
 use crate::credentials::{CredentialError, Secret};
@@ -34,6 +35,8 @@ pub(crate) enum Origin {
     Profile(ProfileOrigin),
     WebIdentity,
     Container,
+    /// The role of the virtual machine.
+    Instance,
 }
 
 /// A profile that has keys, or should have.
@@ -52,13 +55,18 @@ impl Origin {
             }
             Self::WebIdentity => "AWS_WEB_IDENTITY_TOKEN_FILE".into(),
             Self::Container => "AWS container role".into(),
+            Self::Instance => "AWS instance role".into(),
         }
     }
 
-    /// Whether somebody said that it is to be used, here or for all programs. The usual profile is there for whoever
-    /// names it.
+    /// Whether somebody said that it is to be used, here or for all programs. The usual profile and the role of the
+    /// machine are there for whoever names them.
     pub(crate) fn is_chosen(&self) -> bool {
-        !matches!(self, Self::Profile(ProfileOrigin(profile)) if !profile.chosen)
+        match self {
+            Self::Profile(ProfileOrigin(profile)) => profile.chosen,
+            Self::Instance => false,
+            Self::Variables | Self::WebIdentity | Self::Container => true,
+        }
     }
 }
 
@@ -90,7 +98,7 @@ impl Environment {
         self.variable(SKIP_AUTH).as_deref() == Some("1")
     }
 
-    /// The first place that has keys. Reads the files of profiles at most; asks nobody.
+    /// The first place that has keys. Reads the files of profiles and what the kernel says of the hardware; asks nobody.
     pub(crate) fn origin(&self) -> Option<Origin> {
         let is_set = |name: &str| self.variable(name).is_some();
         let named = self.profile_name();
@@ -108,7 +116,10 @@ impl Environment {
             return Some(Origin::WebIdentity);
         }
         let container = ["AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI"];
-        container.into_iter().any(is_set).then_some(Origin::Container)
+        if container.into_iter().any(is_set) {
+            return Some(Origin::Container);
+        }
+        metadata::is_there(self).then_some(Origin::Instance)
     }
 
     /// What is set in half, in words.
@@ -177,7 +188,9 @@ mod tests {
             ("AWS_WEB_IDENTITY_TOKEN_FILE", "/x"),
             ("AWS_ROLE_ARN", "arn:r"),
             ("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "/x"),
+            ("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://127.0.0.1:1"),
             ("HOME", home),
+            ("AWS_EC2_METADATA_DISABLED", "true"),
         ];
         let found = |name: &str, chosen: bool| Some((name.to_owned(), chosen));
         assert_eq!(origin(&all, Some("mine")), found("AWS profile mine", true));
@@ -185,11 +198,15 @@ mod tests {
         assert_eq!(origin(&all[1..], None), found("AWS profile work", true));
         assert_eq!(origin(&all[3..], None), found("AWS_WEB_IDENTITY_TOKEN_FILE", true));
         assert_eq!(origin(&all[4..], None), found("AWS container role", true));
+        assert_eq!(origin(&all[6..8], None), found("AWS instance role", false));
         assert_eq!(origin(&all[6..], None), None);
         std::fs::write(&file, "[default]\nregion = x\n").unwrap();
         assert_eq!(origin(&all[6..], None), None);
         std::fs::write(&file, "[default]\naws_access_key_id = a\naws_secret_access_key = b\n").unwrap();
         assert_eq!(origin(&all[3..], None), found("AWS profile default", false));
-        assert_eq!(origin(&[("AWS_ACCESS_KEY_ID", " "), ("AWS_SECRET_ACCESS_KEY", "x")], None), None);
+        std::fs::write(&file, "[default]\ncredential_process = x\n").unwrap();
+        assert_eq!(origin(&all[3..], None), found("AWS profile default", false));
+        let half = [("AWS_ACCESS_KEY_ID", " "), ("AWS_SECRET_ACCESS_KEY", "x"), all[8]];
+        assert_eq!(origin(&half, None), None);
     }
 }

@@ -7,14 +7,8 @@ use std::path::{Path, PathBuf};
 /// Bytes of one file at most.
 const MAX_FILE: u64 = 1 << 20;
 /// Members by which a profile gets its keys in a way that is not known here.
-const FOREIGN: [&str; 6] = [
-    "sso_session",
-    "sso_start_url",
-    "login_session",
-    "credential_process",
-    "source_profile",
-    "credential_source",
-];
+const FOREIGN: [&str; 5] =
+    ["sso_session", "sso_start_url", "login_session", "source_profile", "credential_source"];
 
 /// The profile to use.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +44,7 @@ impl Profile {
         self.has_all(["aws_access_key_id", "aws_secret_access_key"])
             || self.has_all(["role_arn", "web_identity_token_file"])
             || self.has_all(["sso_account_id", "sso_role_name"])
+            || self.get("credential_process").is_some()
     }
 
     pub(super) fn has_all(&self, names: [&str; 2]) -> bool {
@@ -83,6 +78,11 @@ impl ProfileFiles {
             config: place("AWS_CONFIG_FILE", "config"),
             sso_cache: home.as_ref().map(|home| home.join(".aws/sso/cache")),
         }
+    }
+
+    /// Where profiles are read from.
+    pub(super) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.credentials.iter().chain(&self.config).map(PathBuf::as_path)
     }
 
     /// The members of a profile; of those that are in both files the ones in `credentials` count. `None` when neither

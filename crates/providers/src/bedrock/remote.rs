@@ -135,7 +135,7 @@ struct ContainerKeys {
     expiration: Option<String>,
 }
 
-fn read_keys(body: &str) -> Option<AccessKeys> {
+pub(super) fn read_keys(body: &str) -> Option<AccessKeys> {
     let keys: ContainerKeys = serde_json::from_str(body).ok()?;
     let full = |text: &String| !text.trim().is_empty();
     let expires = match keys.expiration.as_deref() {

@@ -163,10 +163,7 @@ impl Keychain {
         let what = "store the key";
         let input = match &self.tool.store_input {
             None => key.to_owned(),
-            Some(form) => {
-                let digits: String = key.bytes().map(|byte| format!("{byte:02x}")).collect();
-                form.replace("{item}", item).replace("{hex}", &digits)
-            }
+            Some(form) => form.replace("{item}", item).replace("{hex}", &quipu_protocol::hex(key.as_bytes())),
         };
         self.run(&format!("{}{item}", self.tool.store), what, &input)?;
         // What cannot be read now is not there when it is needed.

@@ -83,7 +83,7 @@ impl StaticModel {
         let sampled = model.tensors.samples(&mut |bytes| hash.update(bytes));
         sampled.map_err(|error| wrong(name)(error.to_string()))?;
         let hash = hash.finalize();
-        let hash: String = hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        let hash = quipu_protocol::hex(&hash[..16]);
         model.id = format!("static {width} {hash}");
         Ok(model)
     }

@@ -21,6 +21,7 @@ use crate::prepare::{
     arguments, output_tokens, sendable, wire_name,
 };
 use crate::search;
+use crate::structured;
 use crate::{CacheRetention, CallOptions, clamp_level};
 
 /// Length of a tool call's id at most.
@@ -165,7 +166,13 @@ fn generation_config(request: &ModelRequest, options: &CallOptions) -> Generatio
         Some(Value::Object(params)) => params,
         Some(_) | None => Map::new(),
     };
+    let is_set = ["responseMimeType", "responseSchema", "responseJsonSchema"]
+        .iter()
+        .any(|name| sampling.contains_key(*name));
+    let schema = structured::schema(request, options).filter(|_| !is_set);
     GenerationConfig {
+        response_mime_type: schema.is_some().then_some("application/json"),
+        response_json_schema: schema,
         max_output_tokens: (!sampling.contains_key("maxOutputTokens")).then_some(max_tokens),
         thinking_config: thinking.filter(|_| !sampling.contains_key("thinkingConfig")),
         sampling,

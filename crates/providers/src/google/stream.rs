@@ -148,7 +148,7 @@ impl Stream {
             return self.unknown(raw);
         };
         if chunk.error.is_some() || sse.event == "error" {
-            return Err(reported(&sse.data));
+            return Err(reported(raw.get()));
         }
         let feedback: PromptFeedback<'_> = read(chunk.prompt_feedback).unwrap_or_default();
         let blocked = string(feedback.block_reason).filter(|word| !word.is_empty());

@@ -51,6 +51,10 @@ pub(super) struct GenerationConfig {
     pub(super) max_output_tokens: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) thinking_config: Option<ThinkingConfig>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) response_mime_type: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) response_json_schema: Option<Value>,
     /// What the user says of the model.
     #[serde(flatten)]
     pub(super) sampling: Map<String, Value>,

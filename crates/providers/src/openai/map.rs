@@ -17,7 +17,7 @@ use crate::prepare::{
     self, Calls, IMAGES_FOLLOW, MAX_NAME, MIN_ANSWER, NO_RESULT, NO_TOOL_OUTPUT, RESULTS_READ, SEE_IMAGE,
     TOOL_IMAGE_OMITTED, UserBlock, arguments, output_tokens, sampling, sendable, wire_name,
 };
-use crate::structured;
+use crate::structured::{self, FormDefault};
 use crate::thinking::mapped;
 use crate::{CacheRetention, CallOptions};
 use crate::{clamp_level, level_name};
@@ -79,8 +79,8 @@ pub(super) fn encode(
     let prompt_cache_retention = (long_cache && ours("prompt_cache_retention")).then_some("24h");
     let store = (compat.supports_store && ours("store")).then_some(false);
     let mut extra: Map<String, Value> = extra.into_iter().chain(own).collect();
-    let format =
-        structured::format(request, options, false).filter(|_| !extra.contains_key("response_format"));
+    let format = structured::format(request, options, FormDefault::Listed)
+        .filter(|_| !extra.contains_key("response_format"));
     if let Some(format) = format {
         extra.insert("response_format".to_owned(), json!({ "type": "json_schema", "json_schema": format }));
     }

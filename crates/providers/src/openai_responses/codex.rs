@@ -24,6 +24,8 @@ pub(super) const SESSION_HEADERS: &[&str] = &["session-id", "x-client-request-id
 const ACCOUNT: HeaderName = HeaderName::from_static("chatgpt-account-id");
 const ORIGINATOR: HeaderName = HeaderName::from_static("originator");
 const BETA: HeaderName = HeaderName::from_static("openai-beta");
+/// How much the model says, where the user has not set it.
+pub(super) const VERBOSITY: &str = "low";
 /// Stands where there is no system prompt: the server refuses a request without one.
 const INSTRUCTIONS: &str = "You are a helpful assistant.";
 
@@ -124,7 +126,7 @@ impl<'a> HeadMembers<'a> {
         let is_blank = request.system.trim().is_empty();
         Self {
             instructions: if is_blank { INSTRUCTIONS } else { &request.system },
-            text: ours("text").then_some(TextFormat { verbosity: "low" }),
+            text: ours("text").then_some(TextFormat { verbosity: VERBOSITY }),
             tool_choice: ours("tool_choice").then_some("auto"),
             parallel_tool_calls: ours("parallel_tool_calls").then_some(true),
         }

@@ -26,7 +26,7 @@ use crate::prepare::{
     output_tokens, sampling, sendable, wire_name,
 };
 use crate::search;
-use crate::structured;
+use crate::structured::{self, FormDefault};
 use crate::thinking::mapped;
 use crate::{CacheRetention, CallOptions, clamp_level, level_name};
 
@@ -66,11 +66,14 @@ pub(super) fn encode(
     let max_tokens = output_tokens(request, level, options.budgets).max(MIN_OUTPUT);
     // What the user says of the model comes last, and wins over all but the conversation itself.
     let mut own = sampling(model, if compat.is_subscribed { &codex::FIXED } else { &FIXED });
-    let format = structured::format(request, options, true)
-        .filter(|_| !compat.is_subscribed && !own.contains_key("text"));
-    if let Some(Value::Object(mut format)) = format {
+    let format = structured::format(request, options, FormDefault::Taken);
+    if let Some(Value::Object(mut format)) = format.filter(|_| !own.contains_key("text")) {
         format.insert("type".to_owned(), "json_schema".into());
-        own.insert("text".to_owned(), json!({ "format": format }));
+        let mut text = json!({ "format": format });
+        if compat.is_subscribed {
+            text["verbosity"] = codex::VERBOSITY.into();
+        }
+        own.insert("text".to_owned(), text);
     }
     let ours = |name: &str| !own.contains_key(name);
     let is_cached = options.cache != CacheRetention::Off && ours("prompt_cache_key");

@@ -162,8 +162,12 @@ impl Settings {
                 let origin = self.origin(&provider)?;
                 let environment = self.environment(&provider)?;
                 let region = place.region.clone();
-                let source = AwsCredentials::new(origin, environment, region, self.options.local);
-                Some(Credentials::new(Arc::new(source)))
+                let mut shared = self.cloud_credentials.lock().unwrap_or_else(PoisonError::into_inner);
+                let known = shared.entry((provider.clone(), region.clone())).or_insert_with(|| {
+                    let (local, shell) = (self.options.local, self.keys.shell.clone());
+                    Credentials::new(Arc::new(AwsCredentials::new(origin, environment, region, local, shell)))
+                });
+                Some(known.clone())
             })?
         };
         place.base_url.clone_from(&model.base_url);

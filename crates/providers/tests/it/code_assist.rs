@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use quipu_protocol::{AssistantMessage, Message, Model, ModelRequest};
+use quipu_protocol::{AssistantMessage, Content, Message, Model, ModelRequest};
 use quipu_providers::{
-    AgentAccount, AuthFile, CacheRetention, CallOptions, CredentialError, Credentials, GoogleGenerativeAi,
-    Memory, Provider, google,
+    AgentAccount, AuthFile, CacheRetention, CallOptions, CredentialError, Credentials, Memory, Provider,
+    google,
 };
 use quipu_testkit::{Answer, FakeServer, Reply, Wire};
 use serde_json::{Value, json};
@@ -23,13 +23,40 @@ const FUTURE: i64 = 4_102_444_800_000;
 const ASK: &str = "/v1internal:loadCodeAssist";
 const CALL: &str = "/v1internal:streamGenerateContent?alt=sse";
 
-fn model() -> Model {
+pub(crate) fn model() -> Model {
     Model { provider: ID.into(), api: google::code_assist::API.into(), ..encode_contents::model() }
 }
 
-fn provider(options: CallOptions) -> GoogleGenerativeAi {
-    let project = "project-7".to_owned();
-    GoogleGenerativeAi::code_assist(&model(), Credentials::none(), &[], options, project).unwrap()
+/// An answer of [`model`].
+pub(crate) fn own(content: Vec<Content>) -> Message {
+    let mut message = encode_contents::own(content);
+    if let Message::Assistant(answer) = &mut message {
+        answer.provider = ID.into();
+        answer.api = google::code_assist::API.into();
+    }
+    message
+}
+
+/// What the server checks: its own members, and the body within.
+pub(crate) fn acceptable(body: &Value) -> Result<(), String> {
+    for (name, value) in body.as_object().unwrap() {
+        let fits = match name.as_str() {
+            "model" | "project" | "user_prompt_id" => value.as_str().is_some_and(|text| !text.is_empty()),
+            "request" => value.is_object(),
+            _ => false,
+        };
+        if !fits {
+            return Err(format!("{name} is {value}"));
+        }
+    }
+    if body["request"].get("model").is_some() {
+        return Err("the model is named within".into());
+    }
+    encode_contents::acceptable(&body["request"])
+}
+
+fn provider(options: CallOptions) -> Arc<dyn Provider> {
+    wires::provider(&model(), Credentials::none(), &[], options).unwrap()
 }
 
 /// A stream of the wire within, with each event within another.
@@ -104,7 +131,8 @@ fn body_within_is_that_of_the_wire() {
             assert_eq!(within.remove("session_id"), session.map(Value::from));
             assert_eq!(Value::Object(within.clone()), bare(&whole));
             let prompts = all[..count].iter().filter(|it| matches!(***it, Message::User(_))).count();
-            let mut expect = json!({ "model": "gemini-3-test", "project": "project-7", "request": within });
+            let mut expect =
+                json!({ "model": "gemini-3-test", "project": wires::PROJECT, "request": within });
             if let Some(session) = session {
                 expect["user_prompt_id"] = format!("{session}-{prompts}").into();
             }
@@ -136,7 +164,7 @@ fn says(status: u16, body: &Value) -> Reply {
 }
 
 fn answer(text: &str) -> Reply {
-    Reply::sse(around(&Answer::on(Wire::Contents).text(text).stream())).only_for("contents")
+    Answer::on(Wire::Envelope).text(text).reply().only_for("contents")
 }
 
 async fn account(machine: &Machine, project: Option<&str>) -> Result<AgentAccount, CredentialError> {

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::encode::{assistant, body, call, conversation, image, request, result, thinking, user};
 use crate::wires::{WIRES, Wire, api};
 use crate::{
-    encode, encode_codex, encode_completions, encode_contents, encode_converse, encode_mistral,
+    code_assist, encode, encode_codex, encode_completions, encode_contents, encode_converse, encode_mistral,
     encode_pi_messages, encode_responses,
 };
 
@@ -20,6 +20,7 @@ pub(crate) fn model(wire: Wire) -> Model {
         Wire::Chunks => encode_mistral::model(),
         Wire::Converse => encode_converse::model(),
         Wire::Gateway => encode_pi_messages::model(),
+        Wire::Envelope => code_assist::model(),
     }
 }
 
@@ -34,6 +35,7 @@ pub(crate) fn own(wire: Wire, content: Vec<Content>) -> Message {
         Wire::Chunks => encode_mistral::own(content),
         Wire::Converse => encode_converse::own(content),
         Wire::Gateway => encode_pi_messages::own(content),
+        Wire::Envelope => code_assist::own(content),
     }
 }
 
@@ -43,7 +45,7 @@ pub(crate) fn proof(wire: Wire) -> &'static str {
         Wire::Messages => "proof==",
         Wire::Completions | Wire::Chunks => "reasoning_content",
         Wire::Responses | Wire::Subscription => encode_responses::REASONING,
-        Wire::Contents | Wire::Gateway => "cHJvb2Y=",
+        Wire::Contents | Wire::Gateway | Wire::Envelope => "cHJvb2Y=",
         Wire::Converse => "proof==",
     }
 }
@@ -68,7 +70,7 @@ fn table(wire: Wire) -> Vec<(&'static str, ModelRequest)> {
         Wire::Responses | Wire::Subscription => {
             r#"{"type":"compaction","id":"cmp_1","encrypted_content":"shorter"}"#
         }
-        Wire::Contents | Wire::Converse | Wire::Gateway => "EmwK",
+        Wire::Contents | Wire::Converse | Wire::Gateway | Wire::Envelope => "EmwK",
     };
     let plain = vec![say("Hi"), own(wire, vec![Content::text("Hello.")]), say("Bye")];
     let tools = vec![
@@ -152,6 +154,7 @@ fn acceptable(wire: Wire, body: &Value) -> Result<(), String> {
         Wire::Chunks => encode_mistral::acceptable(body),
         Wire::Converse => encode_converse::acceptable(body),
         Wire::Gateway => encode_pi_messages::acceptable(body),
+        Wire::Envelope => code_assist::acceptable(body),
     }
 }
 
@@ -168,6 +171,7 @@ fn each_conversation_has_its_request_on_each_wire() {
                 Wire::Chunks => "chunks",
                 Wire::Converse => "converse",
                 Wire::Gateway => "gateway",
+                Wire::Envelope => "envelope",
             };
             insta::with_settings!({ snapshot_path => "../snapshots", prepend_module_to_snapshot => false, omit_expression => true }, {
                 insta::assert_snapshot!(format!("{wire}_{name}"), serde_json::to_string_pretty(&body).unwrap());
@@ -194,7 +198,8 @@ fn a_conversation_can_change_its_wire() {
             | Wire::Subscription
             | Wire::Chunks
             | Wire::Converse
-            | Wire::Gateway => &["Hm.", "proof=="],
+            | Wire::Gateway
+            | Wire::Envelope => &["Hm.", "proof=="],
         };
         assert!(foreign.iter().all(|foreign| !text.contains(foreign)), "{foreign:?}");
         for said in ["Looking.", "I will", "No result provided"] {
@@ -264,7 +269,7 @@ fn signatures_reach_only_the_model_that_gave_them() {
             assert!(["Begin", "Said.", "Read.", "Go on"].iter().all(|said| text.contains(said)), "{text}");
             if from != to {
                 assert!(proofs.iter().all(|proof| !text.contains(proof)), "{from:?} {to:?}: {text}");
-            } else if to == Wire::Contents {
+            } else if matches!(to, Wire::Contents | Wire::Envelope) {
                 assert!(proofs.iter().all(|proof| text.contains(proof)), "{text}");
             }
         }

@@ -237,7 +237,8 @@ async fn each_scheme_stands_in_its_header_on_each_wire() {
             | Wire::Subscription
             | Wire::Chunks
             | Wire::Converse
-            | Wire::Gateway => request.header("authorization") == Some("Bearer key-secret"),
+            | Wire::Gateway
+            | Wire::Envelope => request.header("authorization") == Some("Bearer key-secret"),
             Wire::Contents => request.header("x-goog-api-key") == Some("key-secret"),
         };
         assert!(own, "{request:?}");
@@ -256,7 +257,7 @@ fn signature(method: &str, url: &str, headers: &[(&str, &str)], body: &[u8]) -> 
         .filter(|(name, _)| signed(name))
         .for_each(|(name, value)| hash.update(format!("{name}{value}")));
     hash.update(body);
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    quipu_protocol::hex(&hash.finalize())
 }
 
 impl Sign for Hashes {
@@ -608,14 +609,20 @@ async fn a_secret_stands_in_no_debug_form_and_no_error() {
 
 /// Settings whose provider `testing` has a key in `auth.json`.
 pub(crate) fn stored(wire: Wire, home: &std::path::Path, url: &str) -> (Settings, Model) {
-    let models = serde_json::json!({ "providers": { "testing": {
+    stored_for("testing", wire, home, url)
+}
+
+/// The same for another provider.
+pub(crate) fn stored_for(provider: &str, wire: Wire, home: &std::path::Path, url: &str) -> (Settings, Model) {
+    let models = serde_json::json!({ "providers": { provider: {
         "baseUrl": url, "api": wires::api(wire), "models": [{ "id": "m" }],
         "headers": { wires::ACCOUNT.0: wires::ACCOUNT.1 },
     } } });
     std::fs::write(home.join("models.json"), models.to_string()).unwrap();
-    let (settings, _) = Settings::load(home, &|_| None);
+    let project = |name: &str| (name == "GOOGLE_CLOUD_PROJECT").then(|| wires::PROJECT.to_owned());
+    let (settings, _) = Settings::load(home, &project);
     let settings = settings.with_call_options(options());
-    let model = Model::clone(&settings.models_of("testing")[0]);
+    let model = Model::clone(settings.models_of(provider).iter().find(|model| model.id == "m").unwrap());
     (settings, model)
 }
 

@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use crate::wires::{self, Wire};
 use crate::{
-    driver, encode, encode_codex, encode_completions, encode_contents, encode_converse, encode_mistral,
-    encode_pi_messages, encode_responses,
+    code_assist, driver, encode, encode_codex, encode_completions, encode_contents, encode_converse,
+    encode_mistral, encode_pi_messages, encode_responses,
 };
 
 const RECORDINGS: [&str; 8] = [
@@ -138,6 +138,7 @@ fn standard(wire: Wire) -> Model {
         Wire::Chunks => encode_mistral::model(),
         Wire::Converse => encode_converse::model(),
         Wire::Gateway => encode_pi_messages::model(),
+        Wire::Envelope => code_assist::model(),
     }
 }
 
@@ -269,6 +270,22 @@ fn fuzz_gateway_stream() {
     );
 }
 
+/// Any bytes, and recorded events within others.
+#[test]
+fn fuzz_envelope_stream() {
+    let law = |bytes: &[u8]| {
+        stream_law(Wire::Envelope, bytes)?;
+        stream_law(Wire::Envelope, code_assist::around(&String::from_utf8_lossy(bytes)).as_bytes())
+    };
+    driver::run(
+        bolero::check!(name = "google_stream"),
+        "fuzz_envelope_stream",
+        &["it/__fuzz__/google_stream/corpus", RECORDINGS[3]],
+        &words(&[JSON, STREAM]),
+        law,
+    );
+}
+
 /// The body of a request, when the wire can say it: the same each time.
 fn body(request: &ModelRequest) -> Result<Option<Value>, String> {
     let model = &request.model;
@@ -301,6 +318,7 @@ fn taken(wire: Wire, messages: &[Message]) -> Result<(), String> {
         Wire::Chunks => encode_mistral::acceptable(&body),
         Wire::Converse => encode_converse::acceptable(&body),
         Wire::Gateway => encode_pi_messages::acceptable(&body),
+        Wire::Envelope => code_assist::acceptable(&body),
     };
     checked.map_err(|why| format!("{why}: {body}"))
 }
@@ -338,8 +356,13 @@ fn request_law(wire: Wire, bytes: &[u8]) -> Result<(), String> {
         Wire::Responses | Wire::Subscription => "input",
         Wire::Contents => "contents",
         Wire::Gateway => "context",
+        Wire::Envelope => "request",
     };
-    let list = if wire == Wire::Gateway { &body[member]["messages"] } else { &body[member] };
+    let list = match wire {
+        Wire::Gateway => &body[member]["messages"],
+        Wire::Envelope => &body[member]["contents"],
+        _ => &body[member],
+    };
     if list.is_array() { Ok(()) } else { Err(format!("no {member} in {body}")) }
 }
 
@@ -433,6 +456,18 @@ fn fuzz_gateway_request() {
     driver::run(
         bolero::check!(name = "request"),
         "fuzz_gateway_request",
+        &["it/__fuzz__/request/corpus"],
+        &words(&[JSON, REQUEST]),
+        law,
+    );
+}
+
+#[test]
+fn fuzz_envelope_request() {
+    let law = |bytes: &[u8]| request_law(Wire::Envelope, bytes);
+    driver::run(
+        bolero::check!(name = "request"),
+        "fuzz_envelope_request",
         &["it/__fuzz__/request/corpus"],
         &words(&[JSON, REQUEST]),
         law,

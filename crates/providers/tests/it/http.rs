@@ -119,6 +119,9 @@ macro_rules! on_every_wire {
         mod gateway {
             $(#[tokio::test] async fn $test() { super::$test(super::Wire::Gateway).await; })*
         }
+        mod envelope {
+            $(#[tokio::test] async fn $test() { super::$test(super::Wire::Envelope).await; })*
+        }
     };
 }
 
@@ -171,7 +174,8 @@ async fn one_answer(wire: Wire) {
         | Wire::Subscription
         | Wire::Chunks
         | Wire::Converse
-        | Wire::Gateway => (None, Some(bearer.as_str()), None),
+        | Wire::Gateway
+        | Wire::Envelope => (None, Some(bearer.as_str()), None),
         Wire::Contents => (None, None, None),
     };
     assert_eq!(header("x-goog-api-key"), (wire == Wire::Contents).then_some(KEY));
@@ -488,7 +492,9 @@ async fn pings_without_end_are_no_answer(wire: Wire) {
     use ModelErrorKind as K;
     let ping = match wire {
         Wire::Messages => "event: ping\ndata: {\"type\":\"ping\"}\n\n",
-        Wire::Completions | Wire::Contents | Wire::Chunks | Wire::Gateway => ": PROCESSING\n\n",
+        Wire::Completions | Wire::Contents | Wire::Chunks | Wire::Gateway | Wire::Envelope => {
+            ": PROCESSING\n\n"
+        }
         Wire::Responses | Wire::Subscription => "data: {\"type\":\"keepalive\"}\n\n",
         Wire::Converse => "event: keepalive\ndata: {}\n\n",
     };
@@ -531,7 +537,9 @@ async fn an_answer_without_end_is_cut_off(wire: Wire) {
         let frames: Vec<&str> = after[before.len()..].split_inclusive("\n\n").collect();
         let (first, piece) = match wire {
             Wire::Messages | Wire::Responses | Wire::Subscription | Wire::Gateway => (frames[0], frames[1]),
-            Wire::Completions | Wire::Contents | Wire::Chunks | Wire::Converse => ("", frames[0]),
+            Wire::Completions | Wire::Contents | Wire::Chunks | Wire::Converse | Wire::Envelope => {
+                ("", frames[0])
+            }
         };
         let long = format!("{}\"", "x".repeat(1 << 20));
         assert_eq!(piece.matches("\"a\"").count(), 1);
@@ -604,7 +612,7 @@ async fn an_abort_keeps_what_came(wire: Wire) {
         // Its calls end with the answer.
         Wire::Completions | Wire::Chunks => (start.tool_call("t2", "n", "").unfinished(), String::new()),
         // And these come whole.
-        Wire::Contents => (start.tool_call("t2", "n", "{}").unfinished(), String::new()),
+        Wire::Contents | Wire::Envelope => (start.tool_call("t2", "n", "{}").unfinished(), String::new()),
         Wire::Converse => {
             let open = r#"{"contentBlockIndex":2,"start":{"toolUse":{"toolUseId":"t2","name":"n"}}}"#;
             (start.unfinished(), format!("event: contentBlockStart\ndata: {open}\n\n"))
@@ -636,7 +644,7 @@ async fn an_abort_keeps_what_came(wire: Wire) {
         Wire::Messages => assert_eq!((calls.as_slice(), end.message.usage.input), (["t1"].as_slice(), 10)),
         Wire::Responses | Wire::Subscription | Wire::Converse | Wire::Gateway => assert_eq!(calls, ["t1"]),
         Wire::Completions | Wire::Chunks => assert_eq!(calls, [""; 0]),
-        Wire::Contents => assert_eq!(calls, ["t1", "t2"]),
+        Wire::Contents | Wire::Envelope => assert_eq!(calls, ["t1", "t2"]),
     }
 }
 

@@ -14,14 +14,14 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use quipu_providers::{AuthFile, LoginMethod, LoginOptions, Logins, PendingLogin, Settings};
-use quipu_testkit::{Answer, Authority, CapturedRequest, FakeProxy, FakeServer, Reply, Validity, Wire};
+use quipu_testkit::{
+    Answer, Authority, CapturedRequest, FakeProxy, FakeServer, Reply, Validity, Wire, peer_files,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::credentials::World;
+use crate::credentials::{World, stored_for};
 use crate::logins::rows;
-use crate::peer_bodies::installed;
-use crate::wires;
 
 /// How long a program may take to say or ask something.
 const LIMIT: Duration = Duration::from_secs(90);
@@ -165,7 +165,7 @@ impl Drop for Client {
 
 /// The programs of a package from npm, with the Node that runs them. `None` where they are not there.
 fn program(name: &str) -> Option<[PathBuf; 2]> {
-    installed(["node/bin/node", &format!(".bin/{name}")])
+    peer_files(["node/bin/node", &format!(".bin/{name}")])
 }
 
 fn query(text: &str) -> Vec<(String, String)> {
@@ -277,13 +277,9 @@ async fn our_refresh(provider: &str) -> Members {
     let entry =
         json!({ "type": "oauth", "access": "ACCESS", "refresh": "REFRESH", "expires": 1, "accepted": 1 });
     write("auth.json", json!({ provider: entry }).to_string());
-    let models =
-        json!({ "baseUrl": server.url(), "api": wires::api(Wire::Messages), "models": [{ "id": "m" }] });
-    write("models.json", json!({ "providers": { provider: models } }).to_string());
-    let (settings, _) = Settings::load(home.path(), &|_| None);
-    let model = settings.models_of(provider).iter().find(|model| model.id == "m").unwrap();
-    let caller = settings.provider_for(model, None).unwrap();
-    assert!(World::of(caller, (**model).clone()).call().await.error.is_some());
+    let (settings, model) = stored_for(provider, Wire::Messages, home.path(), &server.url());
+    let caller = settings.provider_for(&model, None).unwrap();
+    assert!(World::of(caller, model).call().await.error.is_some());
     Place::ours(&server).request("refresh", &server.requests()[0])
 }
 
@@ -487,10 +483,9 @@ async fn gemini_cli_calls_as_we_do_but_for_the_list() {
     let (host, id) = ("https://cloudcode-pa.googleapis.com", "google-gemini-cli");
     let replies = || {
         let account = json!({ "currentTier": { "id": "free-tier" }, "cloudaicompanionProject": "project-7" });
-        let answer = Answer::on(Wire::Contents).text("hello").stream();
         [
             reply(&account).only_for("pluginType\":\"GEMINI\"}}"),
-            Reply::sse(crate::code_assist::around(&answer)).only_for("contents"),
+            Answer::on(Wire::Envelope).text("hello").reply().only_for("contents"),
         ]
     };
     let paths = ["/v1internal:loadCodeAssist", "/v1internal:streamGenerateContent?alt=sse"];

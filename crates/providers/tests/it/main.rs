@@ -6,6 +6,9 @@ mod agents;
 mod classify;
 #[cfg(test)]
 mod cloud_credentials;
+#[cfg(unix)]
+#[cfg(test)]
+mod cloud_machines;
 #[cfg(test)]
 mod code_assist;
 #[cfg(test)]

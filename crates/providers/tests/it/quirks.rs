@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::encode::{assistant, call, request, result, thinking, user};
 use crate::wires::{self, Wire, api};
 use crate::{
-    encode, encode_codex, encode_completions, encode_contents, encode_converse, encode_mistral,
+    code_assist, encode, encode_codex, encode_completions, encode_contents, encode_converse, encode_mistral,
     encode_pi_messages, encode_responses,
 };
 
@@ -27,6 +27,7 @@ fn messages(wire: Wire) -> Vec<Message> {
         Wire::Chunks => encode_mistral::own(content),
         Wire::Converse => encode_converse::own(content),
         Wire::Gateway => encode_pi_messages::own(content),
+        Wire::Envelope => code_assist::own(content),
     };
     vec![
         user(vec![Content::text("Hi")]),
@@ -50,6 +51,7 @@ fn asked(wire: Wire, compat: &str) -> ModelRequest {
         Wire::Chunks => encode_mistral::model(),
         Wire::Converse => encode_converse::model(),
         Wire::Gateway => encode_pi_messages::model(),
+        Wire::Envelope => code_assist::model(),
     };
     model.compat = Json::parse(compat).ok();
     ModelRequest { thinking: Thinking::Medium, ..request(model, messages(wire)) }

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use quipu_protocol::{Model, ModelErrorKind, Prices};
 use quipu_providers::{CallEnd, CallEvent, laws};
 
+use crate::code_assist;
 use crate::wires::{WIRES, Wire, api, decoder};
 
 fn model(wire: Wire) -> Arc<Model> {
@@ -17,6 +18,7 @@ fn model(wire: Wire) -> Arc<Model> {
             ("test-1".into(), "testing".into())
         }
         Wire::Contents => ("gemini-3-test".into(), "google".into()),
+        Wire::Envelope => ("gemini-3-test".into(), "google-gemini-cli".into()),
         Wire::Converse => ("anthropic.claude-test-1".into(), "amazon-bedrock".into()),
     };
     Arc::new(Model { id, provider, api: api(wire).into(), cost, ..Model::default() })
@@ -49,6 +51,7 @@ fn directory(wire: Wire) -> &'static str {
         // As text; what is decoded are its frames.
         Wire::Converse => "tests/recordings/converse",
         Wire::Gateway => "tests/recordings/gateway",
+        Wire::Envelope => "tests/recordings/envelope",
     }
 }
 
@@ -68,7 +71,23 @@ fn recordings() -> Vec<Recording> {
             bytes: wire.bytes(&std::fs::read_to_string(&path).unwrap()),
         }));
     }
-    assert_eq!(all.len(), 14 + 21 + 39 + 21 + 4 + 10 + 24 + 7);
+    assert_eq!(all.len(), 14 + 21 + 39 + 21 + 4 + 10 + 24 + 7 + 6);
+    all
+}
+
+/// All of them, and those of the third wire with each event within another. What these mean is compared elsewhere.
+fn recordings_and_nested() -> Vec<Recording> {
+    let mut all = recordings();
+    let nested: Vec<_> = all
+        .iter()
+        .filter(|recording| recording.wire == Wire::Contents)
+        .map(|recording| Recording {
+            wire: Wire::Envelope,
+            name: format!("{} within", recording.name),
+            bytes: code_assist::around(&String::from_utf8_lossy(&recording.bytes)).into_bytes(),
+        })
+        .collect();
+    all.extend(nested);
     all
 }
 
@@ -115,7 +134,7 @@ fn recordings_mean_what_they_say() {
 
 #[test]
 fn every_split_means_the_same() {
-    for recording in recordings() {
+    for recording in recordings_and_nested() {
         let (name, bytes) = (&recording.name, &recording.bytes);
         let whole = recording.whole();
         for at in 0..bytes.len() {
@@ -129,7 +148,7 @@ fn every_split_means_the_same() {
 
 #[test]
 fn every_beginning_ends_as_cut_and_keeps_the_laws() {
-    for recording in recordings() {
+    for recording in recordings_and_nested() {
         let name = &recording.name;
         let (_, whole) = recording.whole();
         for at in 0..recording.bytes.len() {

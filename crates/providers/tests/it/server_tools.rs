@@ -14,9 +14,10 @@ use serde_json::{Value, json};
 use crate::conversations::model;
 use crate::encode::{call, request, result, user};
 use crate::wires::{self, WIRES, Wire};
-use crate::{encode, encode_codex, encode_contents, encode_responses};
+use crate::{code_assist, encode, encode_codex, encode_contents, encode_responses};
 
-const SEARCHING: [Wire; 4] = [Wire::Messages, Wire::Responses, Wire::Subscription, Wire::Contents];
+const SEARCHING: [Wire; 5] =
+    [Wire::Messages, Wire::Responses, Wire::Subscription, Wire::Contents, Wire::Envelope];
 const PAGES: [&str; 2] = ["https://a.example/1", "https://b.example/2"];
 
 /// A model of the wire that has a search.
@@ -40,9 +41,15 @@ fn acceptable(wire: Wire, body: &Value) {
         Wire::Responses => encode_responses::acceptable(body),
         Wire::Subscription => encode_codex::acceptable(body),
         Wire::Contents => encode_contents::acceptable(body),
+        Wire::Envelope => code_assist::acceptable(body),
         Wire::Completions | Wire::Chunks | Wire::Converse | Wire::Gateway => Ok(()),
     };
     assert_eq!(checked, Ok(()), "{wire:?}: {body}");
+}
+
+/// The body of the conversation: on one wire it stands within another.
+fn within(wire: Wire, body: &Value) -> &Value {
+    if wire == Wire::Envelope { &body["request"] } else { body }
 }
 
 fn say(text: &str) -> Message {
@@ -86,7 +93,8 @@ fn search_is_offered_only_where_it_is_wanted_and_there() {
             if !tools {
                 asked.tools = Arc::new([]);
             }
-            let text = body_with(&asked, wanted)["tools"].to_string();
+            let body = body_with(&asked, wanted);
+            let text = within(wire, &body)["tools"].to_string();
             text.contains("web_search") || text.contains("googleSearch")
         };
         let expect = SEARCHING.contains(&wire);
@@ -102,6 +110,7 @@ fn search_is_offered_only_where_it_is_wanted_and_there() {
 fn search_is_declared_in_the_form_of_each_api() {
     let tools = |wire: Wire| {
         let body = body_with(&request(searcher(wire), vec![say("Hi")]), WebSearch::On);
+        let body = within(wire, &body);
         (body["tools"].as_array().unwrap().last().unwrap().clone(), body["toolConfig"].clone())
     };
     let messages = tools(Wire::Messages).0;
@@ -112,10 +121,12 @@ fn search_is_declared_in_the_form_of_each_api() {
     for wire in [Wire::Responses, Wire::Subscription] {
         assert_eq!(tools(wire).0, json!({ "type": "web_search" }));
     }
-    let (contents, config) = tools(Wire::Contents);
-    assert_eq!(contents["googleSearch"], json!({}));
-    assert_eq!(contents["functionDeclarations"].as_array().unwrap().len(), 2);
-    assert_eq!(config, json!({ "includeServerSideToolInvocations": true }));
+    for wire in [Wire::Contents, Wire::Envelope] {
+        let (contents, config) = tools(wire);
+        assert_eq!(contents["googleSearch"], json!({}));
+        assert_eq!(contents["functionDeclarations"].as_array().unwrap().len(), 2);
+        assert_eq!(config, json!({ "includeServerSideToolInvocations": true }));
+    }
 }
 
 #[test]
@@ -125,7 +136,7 @@ fn search_is_kept_and_returned_unchanged() {
         let used: Vec<ServerToolBlock> = answer.content.iter().filter_map(ServerToolBlock::of).collect();
         assert_eq!(used[0].summary(), "searched the web: quipu knots", "{wire:?}");
         let found = used.iter().any(|block| block.sources == PAGES);
-        assert_eq!(found, matches!(wire, Wire::Messages | Wire::Contents), "{wire:?}");
+        assert_eq!(found, matches!(wire, Wire::Messages | Wire::Contents | Wire::Envelope), "{wire:?}");
         // As any program reads and writes it.
         let json = serde_json::to_string(&answer).unwrap();
         let again: AssistantMessage = serde_json::from_str(&json).unwrap();
@@ -138,7 +149,8 @@ fn search_is_kept_and_returned_unchanged() {
             let text = String::from_utf8(bytes).unwrap();
             acceptable(wire, &serde_json::from_str(&text).unwrap());
             for block in used.iter().filter_map(|block| block.data.as_deref()) {
-                let part = if wire == Wire::Contents { part_of(block) } else { block.to_owned() };
+                let is_part = matches!(wire, Wire::Contents | Wire::Envelope);
+                let part = if is_part { part_of(block) } else { block.to_owned() };
                 assert!(text.contains(&part), "{wire:?}: {part} in {text}");
             }
         }

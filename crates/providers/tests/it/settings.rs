@@ -395,6 +395,26 @@ fn models_are_found_by_what_people_write() {
 }
 
 #[test]
+fn names_that_are_no_model_are_not_sent_to_a_server() {
+    let settings = Home::new(&[]).settings(&[("ANTHROPIC_API_KEY", "sk-ant-0123456789")]);
+    for (provider, pattern, words) in [
+        (None, "anthropic/claude-opus-5*", "is a pattern, and one model is wanted. It matches anthropic/claude-opus-5, "),
+        (None, "anthropic/zzz-[ab]", "is a pattern, and one model is wanted. No model matches it."),
+        (None, "*", "is a pattern"),
+        (Some("anthropic"), "claude-opus-?:high", "It matches anthropic/claude-opus-5."),
+        (Some("openai"), "claude*", "No model matches it."),
+        (None, "claude-opus-4-6:ultra", "no level of thinking \"ultra\". The levels are off, minimal, low, "),
+        (None, "anthropic/claude-opus-4-6:", "no level of thinking \"\""),
+    ] {
+        let error = settings.find(provider, pattern).unwrap_err().to_string();
+        assert!(error.contains(words), "{pattern}: {error}");
+    }
+    // A part of an id that nobody knows, behind its provider.
+    let found = settings.find(None, "openrouter/openai/gpt-6-sol:nitro").unwrap();
+    assert!(found.model.id.ends_with(":nitro") && found.note.is_some());
+}
+
+#[test]
 fn unknown_model_error_suggests_near_names() {
     let settings = Home::new(&[]).settings(&[]);
     let check = |provider: Option<&str>, pattern: &str, words: &[&str]| {

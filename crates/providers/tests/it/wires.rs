@@ -10,7 +10,7 @@ use quipu_providers::{
 };
 pub(crate) use quipu_testkit::Wire;
 
-pub(crate) const WIRES: [Wire; 8] = [
+pub(crate) const WIRES: [Wire; 9] = [
     Wire::Messages,
     Wire::Completions,
     Wire::Responses,
@@ -19,7 +19,10 @@ pub(crate) const WIRES: [Wire; 8] = [
     Wire::Chunks,
     Wire::Converse,
     Wire::Gateway,
+    Wire::Envelope,
 ];
+/// The project that requests name where the wire has one.
+pub(crate) const PROJECT: &str = "project-7";
 /// The header that names the account of a subscription: with it any token will do.
 pub(crate) const ACCOUNT: (&str, &str) = ("chatgpt-account-id", "account-of-test");
 
@@ -33,6 +36,7 @@ pub(crate) fn api(wire: Wire) -> &'static str {
         Wire::Chunks => mistral::API,
         Wire::Converse => bedrock::API,
         Wire::Gateway => pi_messages::API,
+        Wire::Envelope => google::code_assist::API,
     }
 }
 
@@ -46,6 +50,7 @@ pub(crate) fn path(wire: Wire) -> &'static str {
         Wire::Gateway => "/messages",
         Wire::Contents => "/v1beta/models/test-model:streamGenerateContent?alt=sse",
         Wire::Converse => "/model/test-model/converse-stream",
+        Wire::Envelope => "/v1internal:streamGenerateContent?alt=sse",
     }
 }
 
@@ -61,6 +66,10 @@ pub(crate) fn provider(
         openai::API => Arc::new(OpenAiCompletions::new(model, credentials, headers, options)?),
         openai_responses::API => Arc::new(OpenAiResponses::new(model, credentials, headers, options)?),
         google::API => Arc::new(GoogleGenerativeAi::new(model, credentials, headers, options)?),
+        google::code_assist::API => {
+            let project = PROJECT.to_owned();
+            Arc::new(GoogleGenerativeAi::code_assist(model, credentials, headers, options, project)?)
+        }
         openai_responses::SUBSCRIPTION_API => {
             let account = [(ACCOUNT.0.to_owned(), ACCOUNT.1.to_owned())];
             let headers = [&account, headers].concat();
@@ -82,7 +91,7 @@ pub(crate) fn decoder(wire: Wire, model: Arc<Model>, timestamp: UnixMs) -> Box<d
         Wire::Messages => anthropic::decoder(model, timestamp),
         Wire::Completions => openai::decoder(model, timestamp),
         Wire::Responses | Wire::Subscription => openai_responses::decoder(model, timestamp),
-        Wire::Contents => google::decoder(model, timestamp),
+        Wire::Contents | Wire::Envelope => google::decoder(model, timestamp),
         Wire::Chunks => mistral::decoder(model, timestamp),
         Wire::Converse => bedrock::decoder(model, timestamp),
         Wire::Gateway => pi_messages::decoder(model, timestamp),

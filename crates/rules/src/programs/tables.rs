@@ -153,6 +153,9 @@ pub(super) const OPTIONS: &[(&str, &[&str], &str)] = &[
     ),
     ("rsync", &["--rsh", "--rsync-path"], "e"),
     ("sort", &["--compress-program", "--output"], "o"),
+    ("split", &["--filter"], ""),
+    ("bat", &["--pager"], ""),
+    ("fzf", &["--preview", "--bind", "--with-shell"], ""),
     ("man", &["--pager", "--html", "--preprocessor"], "PHC"),
     ("zip", &["--unzip-command", "--test"], "T"),
     ("scp", &[], "SoFD"),
@@ -184,6 +187,11 @@ pub(super) const OPTIONS: &[(&str, &[&str], &str)] = &[
     ),
     ("less", &["--lesskey-src", "--lesskey-content"], "k"),
     ("gcc", &["-wrapper", "-fplugin"], ""),
+    ("cc", &["-wrapper", "-fplugin"], ""),
+    ("g++", &["-wrapper", "-fplugin"], ""),
+    ("c++", &["-wrapper", "-fplugin"], ""),
+    ("clang", &["-fplugin"], ""),
+    ("clang++", &["-fplugin"], ""),
     ("docker", &["--config", "--host"], ""),
 ];
 /// Options of `git` behind its command, whichever it is.

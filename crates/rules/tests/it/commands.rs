@@ -25,6 +25,8 @@ pub(crate) const RULES: &[(Effect, &str)] = &[
     (Effect::Allow, "bash(sed *)"),
     (Effect::Allow, "bash(tar *)"),
     (Effect::Allow, "bash(sort *)"),
+    (Effect::Allow, "bash(split *)"),
+    (Effect::Allow, "bash(g++ *)"),
     (Effect::Allow, "bash(sudo *)"),
     (Effect::Allow, "bash(ssh *)"),
     (Effect::Allow, "bash(watch *)"),

@@ -418,9 +418,14 @@ impl NodeFacts {
             Entry::Meta(json) => {
                 meaning.kind = kind::META;
                 meaning.given = LabelText::of(&json);
-                if meaning.charged {
+                let is_summary = json.get().contains("\"branch_summary\"");
+                if meaning.charged || is_summary {
                     // Calls that belong to no message: for a branch's summary, or for a summary that came to nothing.
-                    let SummaryPart { usage, data } = json.read().unwrap_or_default();
+                    let SummaryPart { kind, usage, data } = json.read().unwrap_or_default();
+                    let (usage, data) = match meaning.charged || kind == "branch_summary" {
+                        true => (usage, data),
+                        false => Default::default(),
+                    };
                     meaning.cost = nano_dollars(usage.or(data.usage).map_or(0.0, |usage| usage.cost.total));
                 }
             }
@@ -438,6 +443,8 @@ impl NodeFacts {
 
 #[derive(Default, Deserialize)]
 struct SummaryPart {
+    #[serde(default, rename = "type")]
+    kind: String,
     #[serde(default)]
     usage: Option<Usage>,
     #[serde(default)]

@@ -8,7 +8,7 @@ use quipu_protocol::{Ask, AskKind, QueuedItem};
 use unicode_segmentation::UnicodeSegmentation as _;
 
 use super::text::{cut, hanging_lines, one_line};
-use crate::{Line, Style, Theme, clean, wrap};
+use crate::{Line, Style, Theme, clean, markdown, wrap};
 
 /// A question.
 #[derive(Debug, Clone, Copy)]
@@ -41,11 +41,22 @@ const NARROW: usize = 10;
 pub fn ask_body(ask: &Ask, columns: usize, theme: &Theme) -> Vec<Line> {
     let room = if columns < NARROW { columns.max(1) } else { columns - 2 };
     let mut rows = Vec::new();
-    broken(subject(ask).trim_end_matches('\n'), theme.command, room, theme, &mut rows);
+    match long_detail(ask) {
+        Some(detail) => rows.extend(markdown(detail, room, theme)),
+        None => broken(subject(ask).trim_end_matches('\n'), theme.command, room, theme, &mut rows),
+    }
     if is_long(ask, columns) {
         broken(&question(ask), theme.ask, room, theme, &mut rows);
     }
     rows
+}
+
+/// The text of several lines that a choice is about, such as a plan. It may be Markdown; nothing of that is hidden.
+fn long_detail(ask: &Ask) -> Option<&str> {
+    let AskKind::Choose { options, .. } = &ask.kind else { return None };
+    let mut details = options.iter().filter_map(|option| option.detail.as_deref());
+    let (first, second) = (details.next()?, details.next());
+    (second.is_none() && first.trim().contains('\n')).then_some(first)
 }
 
 fn question(ask: &Ask) -> String {

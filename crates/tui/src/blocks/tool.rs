@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use quipu::{PLAN_TOOL, SubmittedPlan};
 use quipu_protocol::{Content, ToolResultMessage};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -12,7 +13,7 @@ use super::text::{cut, duration, hanging_lines, one_line, plural};
 use crate::diff::Diff;
 use crate::highlight::Highlighter;
 use crate::markdown::line_of;
-use crate::{Line, Style, Theme, clean, wrap};
+use crate::{Line, Style, Theme, clean, markdown, wrap};
 
 /// Rows of a folded output, and of a live one.
 const FOLDED: usize = 6;
@@ -167,6 +168,8 @@ struct Call<'a> {
     path: Option<String>,
     command: Option<String>,
     content: Option<String>,
+    /// The plan that it hands in; the changed one where a person changed it.
+    plan: Option<String>,
     /// `:10-29` of a call that reads a part of a file.
     part: String,
     change: Option<Diff>,
@@ -181,6 +184,8 @@ struct Arguments<'a> {
     #[serde(borrow)]
     content: Option<&'a RawValue>,
     #[serde(borrow)]
+    text: Option<&'a RawValue>,
+    #[serde(borrow)]
     offset: Option<&'a RawValue>,
     #[serde(borrow)]
     limit: Option<&'a RawValue>,
@@ -188,8 +193,15 @@ struct Arguments<'a> {
 
 impl<'a> Call<'a> {
     fn of(view: &'a ToolView<'a>) -> Self {
-        let mut call =
-            Self { view, path: None, command: None, content: None, part: String::new(), change: None };
+        let mut call = Self {
+            view,
+            path: None,
+            command: None,
+            content: None,
+            plan: None,
+            part: String::new(),
+            change: None,
+        };
         let whole = match view.state {
             ToolState::Writing => None,
             _ => serde_json::from_str::<Arguments<'_>>(view.arguments).ok(),
@@ -208,6 +220,15 @@ impl<'a> Call<'a> {
         call.path = text(arguments.path);
         call.command = text(arguments.command);
         call.content = text(arguments.content);
+        if view.name == PLAN_TOOL {
+            let submitted = match view.state {
+                ToolState::Done { result, .. } => {
+                    result.details.as_ref().and_then(SubmittedPlan::of_details).map(|plan| plan.text)
+                }
+                _ => None,
+            };
+            call.plan = submitted.or_else(|| text(arguments.text));
+        }
         call.part = match (number(arguments.offset), number(arguments.limit)) {
             (None, None) => String::new(),
             (Some(from), None) => format!(":{from}-"),
@@ -259,6 +280,7 @@ impl<'a> Call<'a> {
         let rest = match &self.path {
             Some(path) => format!("{path}{}", self.part),
             None if matches!(view.arguments.trim(), "" | "{}") => String::new(),
+            None if self.plan.is_some() => String::new(),
             None if view.name == PATCH => quipu_host::files_of_patch(view.arguments).join(", "),
             None => view.arguments.to_owned(),
         };
@@ -321,6 +343,14 @@ impl<'a> Call<'a> {
             }
             "edit" | "write" => self.preview(room, theme),
             PATCH if self.change.is_some() => self.preview(room, theme),
+            PLAN_TOOL if let Some(plan) = &self.plan => {
+                let rows = view.folded.then_some(FOLDED_FILE);
+                let mut lines = first(markdown(plan, room, theme), rows, 0, room, theme);
+                // What became of it stands in its first line.
+                let outcome = text.lines().next().unwrap_or_default();
+                lines.extend(hanging_lines("", theme.muted, outcome, theme.muted, room));
+                lines
+            }
             "read" if view.folded => match text.lines().count() {
                 0 => Vec::new(),
                 lines => {

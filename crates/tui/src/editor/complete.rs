@@ -143,7 +143,7 @@ impl Editor {
     fn accept(&mut self) -> Vec<EditorEffect> {
         let Some(popup) = self.popup.take() else { return Vec::new() };
         let Some(chosen) = popup.chosen() else { return Vec::new() };
-        let continues = chosen.text.ends_with('/') && matches!(popup.kind, Kind::Files | Kind::Paths);
+        let continues = chosen.text.ends_with(['/', ':']) && matches!(popup.kind, Kind::Files | Kind::Paths);
         let mut text = self.written_as(popup.kind, chosen.meant());
         let behind = self.buffer.text()[popup.range.end..].starts_with(' ');
         let wants_space = match popup.kind {
@@ -167,7 +167,7 @@ impl Editor {
             Kind::Argument => text.to_owned(),
             Kind::Files if text.contains(char::is_whitespace) => {
                 // Quotes are closed behind what is whole.
-                let close = if text.ends_with('/') { "" } else { "\"" };
+                let close = if text.ends_with(['/', ':']) { "" } else { "\"" };
                 format!("@\"{text}{close}")
             }
             Kind::Files => format!("@{text}"),

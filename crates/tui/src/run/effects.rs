@@ -1,9 +1,10 @@
 //! What the state asks for is begun; what comes of it is an input.
 
 use std::path::PathBuf;
+use std::sync::PoisonError;
 
 use super::{Run, TaskMessage, external};
-use crate::editor::Query;
+use crate::editor::{Candidate, Query};
 use crate::request::{Context, Request};
 use crate::state::{Effect, UiEvent};
 use crate::{ExitReason, osc};
@@ -78,11 +79,23 @@ impl Run {
     /// Looks for what may be meant.
     fn complete(&mut self, id: u64, query: Query) {
         match query {
+            Query::Files { text, .. } if self.host.mentions().is_resource(&text) => {
+                let mentions = self.host.mentions();
+                self.begin(async move {
+                    let offered = mentions.suggested(&text).await.into_iter().map(resource).collect();
+                    UiEvent::Offered(id, offered, false)
+                });
+            }
             Query::Files { text, fresh } => {
+                let begun = self.host.mentions().begun(&text).into_iter().map(resource).collect();
+                *self.servers.lock().unwrap_or_else(PoisonError::into_inner) = (id, begun);
                 if self.finder.is_none() {
-                    let up = self.up.clone();
+                    let (up, servers) = (self.up.clone(), self.servers.clone());
                     let found = move |found: crate::FoundFiles| {
-                        let input = UiEvent::Offered(found.id, found.files, found.more);
+                        let (asked, begun) = servers.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                        let begun = if asked == found.id { begun } else { Vec::new() };
+                        let offered = begun.into_iter().chain(found.files).collect();
+                        let input = UiEvent::Offered(found.id, offered, found.more);
                         drop(up.send(TaskMessage::Input(Box::new(input))));
                     };
                     self.finder = crate::FileFinder::new(&self.directory, found).ok();
@@ -100,4 +113,9 @@ impl Run {
             Query::Argument { .. } => self.take(UiEvent::Offered(id, Vec::new(), false)),
         }
     }
+}
+
+/// A resource as the editor offers it. Texts are those of a server, made visible.
+fn resource(suggestion: quipu_host::ResourceSuggestion) -> Candidate {
+    Candidate { text: suggestion.text, detail: suggestion.description, ..Candidate::default() }
 }

@@ -3,15 +3,16 @@
 mod effects;
 mod external;
 
+use std::collections::HashMap;
 use std::io;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
 use quipu::{Clock as _, Delivery, Events, Refusal, Sealer, Session, SystemClock};
-use quipu_host::CommandRegistry;
+use quipu_host::{CommandRegistry, Mentions};
 use quipu_protocol::{
     AbortTarget, Ack, Command, Envelope, Event, QueueMode, RunId, SessionId, Snapshot, UserInput,
 };
@@ -19,7 +20,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::editor::Editor;
+use crate::editor::{Candidate, Editor};
 use crate::host::{Host, OpenError, OpenTarget, OpenedSession, SessionRequest};
 use crate::keys::Bindings;
 use crate::screen::linear::LineWriter;
@@ -64,9 +65,18 @@ pub struct TerminalOptions {
     /// Which session.
     pub open: SessionRequest,
     /// What is said first, in order.
-    pub prompts: Vec<UserInput>,
+    pub prompts: Vec<FirstPrompt>,
     /// What is to be told first.
     pub notes: Vec<String>,
+}
+
+/// A prompt of the command line.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FirstPrompt {
+    /// All of it.
+    pub input: UserInput,
+    /// What a person wrote of it: the rest is of files.
+    pub typed: String,
 }
 
 /// Why the terminal ended.
@@ -127,6 +137,10 @@ struct Run {
     unsaved: bool,
     directory: PathBuf,
     finder: Option<crate::FileFinder>,
+    /// Servers whose names fit what is completed, and the number of the question.
+    servers: Arc<Mutex<(u64, Vec<Candidate>)>>,
+    /// What a person wrote of prompts that also hold files.
+    typed: HashMap<String, String>,
     /// The process is to stop.
     suspends: bool,
     /// Another program has the terminal.
@@ -212,6 +226,8 @@ pub async fn run(begin: TerminalOptions) -> io::Result<TerminalEnd> {
         unsaved: false,
         directory: begin.directory,
         finder: None,
+        servers: Arc::default(),
+        typed: HashMap::new(),
         suspends: false,
         external: None,
         left: None,
@@ -290,15 +306,23 @@ pub async fn run(begin: TerminalOptions) -> io::Result<TerminalEnd> {
     run.end(ups).await
 }
 
-/// A prompt with the images that it names.
-async fn with_images(command: Command, directory: PathBuf) -> Command {
-    let Command::Prompt { input, when } = command else { return command };
-    if !input.text().contains('@') {
-        return Command::Prompt { input, when };
+/// A prompt with the images and resources that it names, and what of them could not be read.
+async fn with_mentioned(
+    command: Command,
+    directory: PathBuf,
+    typed: Option<String>,
+    mentions: Mentions,
+) -> (Command, Vec<String>) {
+    let Command::Prompt { input, when } = command else { return (command, Vec::new()) };
+    let text = input.text();
+    if !text.contains('@') {
+        return (Command::Prompt { input, when }, Vec::new());
     }
     let as_written = input.clone();
     let read = tokio::task::spawn_blocking(move || quipu_host::with_images(input, &directory));
-    Command::Prompt { input: read.await.unwrap_or(as_written), when }
+    let input = read.await.unwrap_or(as_written);
+    let (input, problems) = mentions.read(input, &typed.unwrap_or(text)).await;
+    (Command::Prompt { input, when }, problems)
 }
 
 /// The next event of the session that is open.
@@ -311,8 +335,11 @@ async fn next(events: &mut Option<Events>) -> Option<Arc<Envelope>> {
 
 impl Run {
     /// Says something as if it had been typed and sent.
-    fn say_first(&mut self, prompt: UserInput) {
+    fn say_first(&mut self, FirstPrompt { input: prompt, typed }: FirstPrompt) {
         let (text, mut effects) = (prompt.text(), Vec::new());
+        if text != typed {
+            self.typed.insert(text.clone(), typed);
+        }
         effects.push(Effect::Sent(text.clone()));
         self.state.say_input(prompt, text, QueueMode::FollowUp, &mut effects);
         for effect in effects {
@@ -501,7 +528,11 @@ impl Run {
             }
             (_, command) => command,
         };
-        let (session, up) = (self.session.clone(), self.up.clone());
+        let (session, up, mentions) = (self.session.clone(), self.up.clone(), self.host.mentions());
+        let typed = match &purpose {
+            Purpose::Say(text) => self.typed.remove(text),
+            _ => None,
+        };
         // Reading images takes a while, in which another prompt is not to come first.
         let order = matches!(command, Command::Prompt { .. }).then(|| self.prompt_order.clone());
         let directory = match self.state.standing.directory.as_str() {
@@ -513,7 +544,10 @@ impl Run {
                 Some(order) => Some(order.lock_owned().await),
                 None => None,
             };
-            let command = with_images(command, directory).await;
+            let (command, problems) = with_mentioned(command, directory, typed, mentions).await;
+            for problem in problems {
+                drop(up.send(TaskMessage::Input(Box::new(UiEvent::Note(problem)))));
+            }
             let result = match session {
                 Some(session) => session.send(command).await,
                 None => Err(Refusal::Closed),

@@ -130,6 +130,8 @@ impl State {
             Event::BackgroundStarted { id, .. } => self.background.push(id.clone()),
             // A message says how it ended, or the result of the call that killed it.
             Event::BackgroundEnded { id, .. } => self.background.retain(|running| running != id),
+            // Below its call stands how far it is.
+            Event::ChildStarted { .. } | Event::ChildEnded { .. } => {}
             Event::PermissionsChanged { mode } => {
                 self.standing.permissions.clone_from(mode);
                 self.note(&format!("Permissions are now `{mode}`"));
@@ -321,6 +323,7 @@ impl State {
         match result {
             JumpResult::Done(jumped) => {
                 self.standing.head = Some(jumped.head);
+                self.standing.usage.cost.total += jumped.usage.map_or(0.0, |usage| usage.cost.total);
                 let said =
                     jumped.prompt.as_ref().map(|said| quipu::typed_text(&said.content)).unwrap_or_default();
                 self.note(&format!(

@@ -124,6 +124,9 @@ impl State {
         if !same && tail.is_empty() {
             self.show_start();
         }
+        if let Some(resources) = &opened.resources {
+            self.note(resources);
+        }
         for notice in &opened.notices {
             self.notice(notice);
         }

@@ -85,6 +85,10 @@ impl HostJudge for Rules {
         self.rules.tool(name).verdict
     }
 
+    fn is_offline(&self) -> bool {
+        false
+    }
+
     fn is_unasked(&self) -> bool {
         self.is_unasked
     }

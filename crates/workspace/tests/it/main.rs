@@ -17,3 +17,5 @@ mod private_caches;
 #[cfg(test)]
 #[cfg(target_os = "linux")]
 mod proxy;
+#[cfg(test)]
+mod reading;

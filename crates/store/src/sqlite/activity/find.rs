@@ -1,6 +1,6 @@
 //! Reads of what was done.
 
-use quipu_protocol::{NodeId, SessionId, UnixMs};
+use quipu_protocol::{NodeId, ServerToolBlock, SessionId, UnixMs};
 use quipu_transcript::FileOpKind;
 use rusqlite::{Connection, Row, params};
 
@@ -26,15 +26,7 @@ pub(in crate::sqlite) fn usage(
     if !exists(connection)? {
         return Ok(IndexedAnswer { found: Vec::new(), behind });
     }
-    let (key, join) = match query.by {
-        UsageGrouping::Time => ("u.slot * 900000", ""),
-        UsageGrouping::Model => ("u.model", ""),
-        UsageGrouping::Project => {
-            ("coalesce(s.project, '')", "LEFT JOIN quipu_x_session s ON s.num = u.session")
-        }
-        UsageGrouping::Agent => ("coalesce(s.agent, '')", "LEFT JOIN quipu_x_session s ON s.num = u.session"),
-        UsageGrouping::Session => ("coalesce(s.id, '')", "LEFT JOIN quipu_x_session s ON s.num = u.session"),
-    };
+    let (key, join) = grouping(query.by);
     let mut statement = connection.prepare_cached(&format!(
         "SELECT {key} AS key, {SUMS} FROM quipu_x_use u {join} WHERE u.slot >= ?1 AND u.slot < ?2 \
          GROUP BY key, u.model, u.priced ORDER BY key, u.model"
@@ -42,8 +34,40 @@ pub(in crate::sqlite) fn usage(
     let since = query.since.map_or(i64::MIN, |at| at.div_euclid(SLOT));
     // The end of the quarter hour that it is in.
     let until = query.until.map_or(i64::MAX, |at| at.saturating_add(SLOT - 1).div_euclid(SLOT));
-    let sums = statement.query_map([since, until], sum)?.collect::<Result<_, _>>()?;
+    let mut sums: Vec<UsageSum> = statement.query_map([since, until], sum)?.collect::<Result<_, _>>()?;
+    // Tools are counted without the model that called them.
+    let key = if query.by == UsageGrouping::Model { ONLY_MODEL } else { key };
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT {key} AS key, sum(u.calls) FROM quipu_x_tool u {join} WHERE u.tool = ?3 AND u.slot >= ?1 AND u.slot < ?2 GROUP BY key"
+    ))?;
+    let mut found = statement.query(params![since, until, ServerToolBlock::SEARCH])?;
+    while let Some(row) = found.next()? {
+        let key = rows::text(row, 0)?.unwrap_or_default();
+        let searches = row.get::<_, i64>(1)?.unsigned_abs();
+        match sums.iter_mut().find(|sum| sum.key == *key) {
+            Some(sum) => sum.searches = searches,
+            None => {
+                sums.push(UsageSum { key: key.into_owned(), priced: true, searches, ..UsageSum::default() })
+            }
+        }
+    }
     Ok(IndexedAnswer { found: sums, behind })
+}
+
+/// The model of a row of tools, where its session used only one in its quarter hour.
+const ONLY_MODEL: &str = "coalesce((SELECT iif(min(m.model) = max(m.model), min(m.model), '') FROM quipu_x_use m \
+     WHERE m.session = u.session AND m.slot = u.slot AND m.model <> ''), '')";
+
+/// The key of a group, and what it is read from besides.
+fn grouping(by: UsageGrouping) -> (&'static str, &'static str) {
+    const SESSIONS: &str = "LEFT JOIN quipu_x_session s ON s.num = u.session";
+    match by {
+        UsageGrouping::Time => ("u.slot * 900000", ""),
+        UsageGrouping::Model => ("u.model", ""),
+        UsageGrouping::Project => ("coalesce(s.project, '')", SESSIONS),
+        UsageGrouping::Agent => ("coalesce(s.agent, '')", SESSIONS),
+        UsageGrouping::Session => ("coalesce(s.id, '')", SESSIONS),
+    }
 }
 
 fn sum(row: &Row<'_>) -> rusqlite::Result<UsageSum> {
@@ -59,6 +83,7 @@ fn sum(row: &Row<'_>) -> rusqlite::Result<UsageSum> {
         cache_read: count(6)?,
         cache_write: count(7)?,
         cost: row.get::<_, f64>(8)? / 1e9,
+        searches: 0,
     })
 }
 

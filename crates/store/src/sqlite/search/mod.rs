@@ -245,11 +245,5 @@ fn add_late(connection: &Connection, reader: &mut Reader<'_>) -> Outcome<bool> {
 
 /// A word that stands for a property of a node, and that no text has by chance.
 fn tag(kind: char, value: &str) -> String {
-    use std::fmt::Write as _;
-    let mut tag = format!("q{kind}");
-    for byte in &Sha256::digest(value.as_bytes())[..8] {
-        // Writing to a string cannot fail.
-        write!(tag, "{byte:02x}").ok();
-    }
-    tag
+    format!("q{kind}{}", quipu_protocol::hex(&Sha256::digest(value.as_bytes())[..8]))
 }

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use quipu_dag::{Node, Text, Value};
 use quipu_protocol::{BlobId, NodeId};
+use quipu_transcript::is_plan_note;
 use rusqlite::types::ValueRef;
 use rusqlite::{CachedStatement, Connection, MAIN_DB, OptionalExtension as _};
 
@@ -261,8 +262,16 @@ impl<'a> Reader<'a> {
         Ok(Vec::new())
     }
 
-    /// A blob that says something; `None` for others.
+    /// A blob that says something; `None` for others, and for what the program puts beside messages by itself.
     fn blob(&mut self, id: &BlobId, kind: Kind) -> Outcome<Option<(Type, Content)>> {
+        let found = self.any_blob(id, kind)?;
+        Ok(found.filter(|found| match found {
+            (Type::Text, Content::Json(Value::String(said))) => !is_plan_note(&said.to_string_lossy()),
+            _ => true,
+        }))
+    }
+
+    fn any_blob(&mut self, id: &BlobId, kind: Kind) -> Outcome<Option<(Type, Content)>> {
         if let Some(blob) = self.prefetch.take(id) {
             return Ok(blob.map(|(of, content)| (of, Content::of(&content))));
         }
