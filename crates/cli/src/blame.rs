@@ -4,9 +4,7 @@ use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use quipu::history::{
-    BLAMED_CHANGES, Blame, BlameTurn, LineAuthor, UnknownReason, file_names, sibling_file,
-};
+use quipu::history::{BLAMED_CHANGES, Blame, BlameTurn, LineAuthor, UnknownReason, file_names, sibling_file};
 
 use crate::args::BlameArgs;
 use crate::exit::Failure;

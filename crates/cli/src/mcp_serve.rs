@@ -9,8 +9,8 @@ use nix::sys::stat::{SFlag, fstat};
 use quipu_host::settings::SharedHistory;
 use quipu_host::{Home, seal_credentials};
 use quipu_mcp_server::{
-    Access, BearerToken, GraphServer, ScopeSetting, ServeError, ServerOptions, StdioEnd,
-    StoreOpenError, serve_http, serve_stdio,
+    Access, BearerToken, GraphServer, ScopeSetting, ServeError, ServerOptions, StdioEnd, StoreOpenError,
+    serve_http, serve_stdio,
 };
 use quipu_seal::Sealer;
 use quipu_store::Graph;
@@ -105,10 +105,7 @@ async fn http(
     let path = home.dir.join(TOKEN);
     // Made once, so that clients can keep it in their settings.
     let token = quipu::seal_key(&path).map_err(|error| {
-        Failure::failed(format!(
-            "{} cannot be used: {error}; remove it to get another token",
-            path.display()
-        ))
+        Failure::failed(format!("{} cannot be used: {error}; remove it to get another token", path.display()))
     })?;
     let token: String = token.iter().map(|byte| format!("{byte:02x}")).collect();
     if !path.is_file() {

@@ -69,7 +69,9 @@ impl From<RecallError> for CallError {
     fn from(error: RecallError) -> Self {
         match error {
             RecallError::Store(error) => Self::Store(error),
-            other @ (RecallError::NoSuchNode(_) | RecallError::Beyond { .. }) => Self::Name(other.to_string()),
+            other @ (RecallError::NoSuchNode(_) | RecallError::Beyond { .. }) => {
+                Self::Name(other.to_string())
+            }
         }
     }
 }

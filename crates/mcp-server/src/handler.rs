@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, GetPromptRequestParams,
-    GetPromptResponse, Implementation, InitializeRequestParams, InitializeResult, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
-    ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
-    ServerCapabilities, ServerConfig,
+    GetPromptResponse, Implementation, InitializeRequestParams, InitializeResult, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ErrorData, Peer, RoleServer, ServerHandler, ServiceError};
@@ -86,10 +86,14 @@ impl GraphServer {
         };
         let directory = std::slice::from_ref(&self.inner.options.directory);
         match &known {
-            ClientRoots::Known(Roots { directories, refused }) if !refused.is_empty() && directories.is_empty() => {
+            ClientRoots::Known(Roots { directories, refused })
+                if !refused.is_empty() && directories.is_empty() =>
+            {
                 Err(CallError::NoScope(format!("No root of the client can be used: {}", refused.join("; "))))
             }
-            ClientRoots::Known(Roots { directories, .. }) if !directories.is_empty() => Ok(Reach::of(directories)),
+            ClientRoots::Known(Roots { directories, .. }) if !directories.is_empty() => {
+                Ok(Reach::of(directories))
+            }
             ClientRoots::Known(_) | ClientRoots::None => Ok(Reach::of(directory)),
             ClientRoots::Failed | ClientRoots::Asked => Err(CallError::NoScope(format!(
                 "The client has roots and did not name them within {} s (roots/list).",

@@ -157,7 +157,8 @@ where
         match &message {
             JsonRpcMessage::Request(request) => {
                 if !self.in_flight.begin(&request.id) {
-                    let error = ErrorData::invalid_request("another request with this id is not answered yet", None);
+                    let error =
+                        ErrorData::invalid_request("another request with this id is not answered yet", None);
                     return self.refuse(error, None).await.then_some(None);
                 }
                 self.began = true;

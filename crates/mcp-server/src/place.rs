@@ -1,9 +1,7 @@
 //! What a client means by an id.
 
 use quipu_protocol::NodeId;
-use quipu_store::{
-    Graph, Resolution, Scope, SessionQuery, SessionRow, Spelling, SpellingKind, StoreError,
-};
+use quipu_store::{Graph, Resolution, Scope, SessionQuery, SessionRow, Spelling, SpellingKind, StoreError};
 use quipu_transcript::one_line;
 
 use crate::error::CallError;

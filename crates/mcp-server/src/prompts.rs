@@ -43,7 +43,8 @@ pub(crate) fn definitions() -> Vec<Prompt> {
             CONTINUE,
             Some("Continue from a session or node"),
             Some(vec![
-                PromptArgument::new("id").with_description("A session or node; the newest session without it"),
+                PromptArgument::new("id")
+                    .with_description("A session or node; the newest session without it"),
             ]),
         )
         .with_title("Continue from"),

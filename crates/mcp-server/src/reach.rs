@@ -56,7 +56,9 @@ impl Reach {
     pub(crate) fn projects(&self) -> Vec<Option<String>> {
         match &self.directories {
             None => vec![None],
-            Some(some) => some.iter().map(|directory| Some(directory.to_string_lossy().into_owned())).collect(),
+            Some(some) => {
+                some.iter().map(|directory| Some(directory.to_string_lossy().into_owned())).collect()
+            }
         }
     }
 

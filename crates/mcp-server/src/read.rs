@@ -46,7 +46,11 @@ pub(crate) struct PlaceArguments {
 }
 
 /// A node in full, or the messages of a session, a page at a time.
-pub(crate) async fn read(archive: &Archive, reach: &Reach, arguments: ReadArguments) -> Result<Page, CallError> {
+pub(crate) async fn read(
+    archive: &Archive,
+    reach: &Reach,
+    arguments: ReadArguments,
+) -> Result<Page, CallError> {
     let store = archive.store()?;
     let store: &dyn Graph = &*store;
     let found = place(store, reach, Some(&arguments.id)).await?;
@@ -66,8 +70,7 @@ async fn node(
         None => 0,
         Some(text) => text.parse().map_err(|_| stale_cursor())?,
     };
-    let query =
-        RecallQuery { budget: NODE_PAGE, offset, context_budget: 0, ..RecallQuery::new(node) };
+    let query = RecallQuery { budget: NODE_PAGE, offset, context_budget: 0, ..RecallQuery::new(node) };
     let found = recall_seen(store, &query, reach.sight()).await?;
     let next = (found.ends() < found.total).then(|| found.ends().to_string());
     Ok(Page { text: found.text(now()), next })

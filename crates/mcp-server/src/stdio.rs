@@ -36,10 +36,9 @@ where
     let end = || if stall.happened() { StdioEnd::Stalled } else { StdioEnd::Closed };
     let running = match serve_server_with_ct(server, lines, stop).await {
         Ok(running) => running,
-        Err(
-            ServerInitializeError::ConnectionClosed(_)
-            | ServerInitializeError::Cancelled,
-        ) => return Ok(end()),
+        Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => {
+            return Ok(end());
+        }
         Err(error) => return Err(ServeError::Handshake(error.to_string())),
     };
     match running.waiting().await {

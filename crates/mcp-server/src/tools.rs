@@ -21,8 +21,13 @@ fn tool(name: &'static str, description: &'static str, properties: &Value, requi
     if !required.is_empty() {
         schema.insert("required".into(), required.into());
     }
-    Tool::new(name, description, Arc::new(schema))
-        .with_annotations(ToolAnnotations::from_raw(None, Some(true), None, None, Some(false)))
+    Tool::new(name, description, Arc::new(schema)).with_annotations(ToolAnnotations::from_raw(
+        None,
+        Some(true),
+        None,
+        None,
+        Some(false),
+    ))
 }
 
 /// All tools.

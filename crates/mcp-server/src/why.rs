@@ -37,7 +37,11 @@ pub(crate) struct WhyArguments {
 }
 
 /// Which turn wrote each line of a file, and what the user had asked for.
-pub(crate) async fn why(archive: &Archive, reach: &Reach, arguments: WhyArguments) -> Result<Page, CallError> {
+pub(crate) async fn why(
+    archive: &Archive,
+    reach: &Reach,
+    arguments: WhyArguments,
+) -> Result<Page, CallError> {
     let store = archive.store()?;
     let store: &dyn Graph = &*store;
     let path = resolved(reach, &arguments.file)?;

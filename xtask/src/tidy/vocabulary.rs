@@ -145,9 +145,9 @@ pub(crate) fn sql(repo: &Repo) -> Vec<Finding> {
 
 pub(crate) fn json_rpc(repo: &Repo) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (path, file) in
-        rust(repo).filter(|(path, _)| !matches!(crate_of(path), Some("rpc" | "mcp" | "mcp-server" | "extensions" | "xtask")))
-    {
+    for (path, file) in rust(repo).filter(|(path, _)| {
+        !matches!(crate_of(path), Some("rpc" | "mcp" | "mcp-server" | "extensions" | "xtask"))
+    }) {
         let code = file.source.lines().map(|(line, code)| (line, code.to_lowercase()));
         let literals = file.source.literals.iter().map(|literal| (literal.line, literal.text.to_lowercase()));
         for (line, text) in code.chain(literals) {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use quipu_mcp_server::{Access, serve_http};
+use quipu_testkit::{needs_peers, peer_modules, skip_without};
 use tokio_util::sync::CancellationToken;
 
 use crate::support::server;
@@ -21,20 +22,13 @@ const SCENARIOS: &[&str] = &[
 
 /// The suite, and a Node that runs it; `None` where nobody installed them.
 fn suite() -> Option<(PathBuf, PathBuf)> {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let peers = std::env::var_os("QUIPU_PEERS").map_or_else(|| root.join("target/peers"), PathBuf::from);
-    let modules = peers.join("node_modules");
-    let suite = modules.join("@modelcontextprotocol/conformance/dist/index.js");
-    let node = modules.join("node/bin/node");
+    let suite = peer_modules().join("@modelcontextprotocol/conformance/dist/index.js");
+    let node = peer_modules().join("node/bin/node");
     if suite.is_file() && node.is_file() {
         return Some((node, suite));
     }
-    assert!(
-        std::env::var("QUIPU_REQUIRE_PEERS").is_err(),
-        "{} is missing: run `cargo xtask peers`",
-        suite.display()
-    );
-    println!("left out: {} is missing", suite.display());
+    assert!(!needs_peers(), "{} is missing", suite.display());
+    skip_without("@modelcontextprotocol/conformance");
     None
 }
 

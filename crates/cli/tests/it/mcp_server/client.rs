@@ -100,7 +100,9 @@ impl Client {
                 "io.modelcontextprotocol/clientInfo": { "name": "tester", "version": "1" },
             });
         }
-        self.line(&json!({ "jsonrpc": "2.0", "id": self.next, "method": method, "params": params }).to_string());
+        self.line(
+            &json!({ "jsonrpc": "2.0", "id": self.next, "method": method, "params": params }).to_string(),
+        );
         self.next
     }
 
@@ -152,4 +154,12 @@ impl Client {
 /// The text of a result.
 pub(super) fn text(answer: &Value) -> String {
     answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text: {answer}")).to_owned()
+}
+
+impl Drop for Client {
+    /// A test that fails leaves no server behind.
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
 }

@@ -10,8 +10,9 @@ use super::client::{NEW, OLD};
 use super::filled;
 use crate::support::*;
 
+/// A server, which is killed with its test.
 struct Served {
-    command: RunningCommand,
+    command: Option<RunningCommand>,
     address: String,
     token: String,
 }
@@ -24,10 +25,24 @@ fn served(world: &World) -> Served {
     assert_eq!(mode(&path), 0o600);
     let token = std::fs::read_to_string(path).unwrap();
     assert!(!line.contains(token.trim()), "{line}");
-    Served { command, address, token: token.trim().to_owned() }
+    Served { command: Some(command), address, token: token.trim().to_owned() }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        if let Some(command) = self.command.take() {
+            command.signal(Signal::SIGKILL);
+        }
+    }
 }
 
 impl Served {
+    fn ends(mut self, signal: Signal, code: i32) {
+        let command = self.command.take().unwrap();
+        command.signal(signal);
+        command.wait().exits(code);
+    }
+
     /// The status and the body of the answer to a request with these headers.
     fn post(&self, headers: &[(&str, &str)], body: &Value) -> (u16, String) {
         let mut stream = TcpStream::connect(&self.address).unwrap();
@@ -86,8 +101,7 @@ fn both_generations_call_tools_over_http() {
         let found = served.asks(version, "tools/call", &call);
         assert!(found.to_string().contains("Blue paint it is."), "{found}");
     }
-    served.command.signal(Signal::SIGTERM);
-    served.command.wait().exits(143);
+    served.ends(Signal::SIGTERM, 143);
 }
 
 #[test]
@@ -111,11 +125,14 @@ fn requests_without_token_or_from_a_page_are_refused() {
         assert_eq!(status, expect, "{headers:?}: {body}");
         assert!(!body.contains("search"), "{body}");
     }
-    let large = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": { "a": "a".repeat(2 << 20) } });
+    let large =
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": { "a": "a".repeat(2 << 20) } });
     assert_eq!(served.post(&[good], &large).0, 413);
-    served.command.signal(Signal::SIGINT);
-    served.command.wait().exits(130);
+    let token = served.token.clone();
+    served.ends(Signal::SIGINT, 130);
     // The same token the next time, and no other address than this machine's.
-    assert_eq!(super::http::served(&world).token, served.token);
+    let again = super::http::served(&world);
+    assert_eq!(again.token, token);
+    again.ends(Signal::SIGTERM, 143);
     world.run(&["mcp", "serve", "--listen", "0.0.0.0:0"]).fails(2, &["not an address of this machine alone"]);
 }

@@ -48,8 +48,12 @@ fn each_version_of_the_protocol_begins_and_lists() {
             assert!(result["capabilities"][capability].is_object(), "{result}");
         }
         let tools = client.ask("tools/list", &json!({}));
-        let names: Vec<&str> =
-            tools["result"]["tools"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+        let names: Vec<&str> = tools["result"]["tools"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| one["name"].as_str().unwrap())
+            .collect();
         assert_eq!(names, ["search", "read", "around", "how", "why"], "{asked}");
         assert!(text(&client.call("search", &json!({ "query": "paint" }))).contains("Blue paint it is."));
         client.ends(0);
@@ -143,7 +147,10 @@ fn long_results_are_read_page_by_page_without_gaps() {
             }
             let page = text(&client.call(tool, &arguments));
             assert!(page.len() < 40_000 && pages.len() < 100, "{page}");
-            cursor = page.split("call again with cursor \"").nth(1).map(|rest| rest.trim_end_matches("\".").into());
+            cursor = page
+                .split("call again with cursor \"")
+                .nth(1)
+                .map(|rest| rest.trim_end_matches("\".").into());
             pages.push(page);
             if cursor.is_none() {
                 return pages;
@@ -186,7 +193,10 @@ fn sessions_and_nodes_are_resources_with_prompts_beside() {
     assert!(content.contains("user: Plan the gate") && content.contains("end of archive"), "{read}");
     let node = id_before(content, "assistant: The gate is planned.");
     let read = client.ask("resources/read", &json!({ "uri": format!("quipu://node/{node}") }));
-    assert!(read["result"]["contents"][0]["text"].as_str().unwrap().contains("The gate is planned."), "{read}");
+    assert!(
+        read["result"]["contents"][0]["text"].as_str().unwrap().contains("The gate is planned."),
+        "{read}"
+    );
     for uri in ["quipu://node/", "quipu://node/ffffffffffff", "file:///etc/passwd", ""] {
         let refused = client.ask("resources/read", &json!({ "uri": uri }));
         assert_eq!(refused["error"]["code"], -32002, "{uri}: {refused}");

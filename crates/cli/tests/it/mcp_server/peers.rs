@@ -78,7 +78,12 @@ fn peer_with_rollouts_calls_the_server() {
     );
     std::fs::write(home.join("config.toml"), settings).unwrap();
     let mut command = world.command(&program);
-    command.args(["exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "Which paint?"]);
+    command.args([
+        "exec",
+        "--skip-git-repo-check",
+        "--dangerously-bypass-approvals-and-sandbox",
+        "Which paint?",
+    ]);
     command.env("CODEX_HOME", &home).env("PEER_KEY", "k").env("NO_PROXY", "127.0.0.1");
     ran(command);
     assert!(found_in(&home.join("sessions")));
@@ -88,8 +93,7 @@ fn peer_with_rollouts_calls_the_server() {
 fn peer_with_a_database_lists_the_server() {
     let Some(program) = required(&["opencode-*", "bin", "opencode"]) else { return };
     let world = filled();
-    let settings: Value =
-        json!({ "mcp": { "quipu": { "type": "local", "command": [world.program, "mcp", "serve"], "enabled": true } } });
+    let settings: Value = json!({ "mcp": { "quipu": { "type": "local", "command": [world.program, "mcp", "serve"], "enabled": true } } });
     let mut command = world.command(&program);
     command.args(["mcp", "list"]);
     command.env("OPENCODE_CONFIG_CONTENT", settings.to_string());

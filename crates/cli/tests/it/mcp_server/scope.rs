@@ -107,7 +107,10 @@ fn roots_that_lead_elsewhere_are_refused_with_a_line() {
     ] {
         let mut client = with_roots(&world, std::slice::from_ref(&address));
         let refused = text(&client.call("search", &json!({ "query": "knots" })));
-        assert!(refused.contains("No root of the client can be used") && refused.contains(words), "{refused}");
+        assert!(
+            refused.contains("No root of the client can be used") && refused.contains(words),
+            "{refused}"
+        );
         let told = client.told();
         assert!(told.contains(words) && told.contains("is not used"), "{told}");
         // Beside one that is good, only that one counts.
