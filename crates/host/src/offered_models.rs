@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use quipu_protocol::{Model, Thinking};
-use quipu_providers::{SourcedModel, is_supported};
+use quipu_providers::{SourcedModel, clamp_level, is_supported};
 
 use crate::{Failure, Home, LoginOffer};
 
@@ -96,7 +96,12 @@ pub fn cycled_models(home: &Home, cwd: &Path) -> Result<Vec<CycleModel>, Failure
             patterns.join(", ")
         )));
     }
-    Ok(named)
+    // A level that a model does not have is the one that it is called with.
+    let levelled = named.into_iter().map(|(model, level)| {
+        let level = level.map(|level| clamp_level(&model, level));
+        (model, level)
+    });
+    Ok(levelled.collect())
 }
 
 /// Model servers that listen on this machine. May take a second or two.
