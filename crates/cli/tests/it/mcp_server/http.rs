@@ -11,13 +11,13 @@ use super::filled;
 use crate::support::*;
 
 /// A server, which is killed with its test.
-struct Served {
+struct HttpServer {
     command: Option<RunningCommand>,
     address: String,
     token: String,
 }
 
-fn served(world: &World) -> Served {
+fn served(world: &World) -> HttpServer {
     let mut command = world.start(&["mcp", "serve", "--listen", "127.0.0.1:0"]);
     let line = command.line_with("Serving");
     let address = line.split("http://").nth(1).unwrap().split("/mcp").next().unwrap().to_owned();
@@ -25,10 +25,10 @@ fn served(world: &World) -> Served {
     assert_eq!(mode(&path), 0o600);
     let token = std::fs::read_to_string(path).unwrap();
     assert!(!line.contains(token.trim()), "{line}");
-    Served { command: Some(command), address, token: token.trim().to_owned() }
+    HttpServer { command: Some(command), address, token: token.trim().to_owned() }
 }
 
-impl Drop for Served {
+impl Drop for HttpServer {
     fn drop(&mut self) {
         if let Some(command) = self.command.take() {
             command.signal(Signal::SIGKILL);
@@ -36,7 +36,7 @@ impl Drop for Served {
     }
 }
 
-impl Served {
+impl HttpServer {
     fn ends(mut self, signal: Signal, code: i32) {
         let command = self.command.take().unwrap();
         command.signal(signal);
