@@ -107,6 +107,8 @@ mod mcp;
 #[cfg(test)]
 mod mcp_resources;
 #[cfg(test)]
+mod mcp_server;
+#[cfg(test)]
 mod merge;
 #[cfg(test)]
 mod missing_cwd;
