@@ -104,7 +104,7 @@ impl GraphServer {
 
     /// Asks the client for its roots, where it has some.
     async fn ask_roots(&self, peer: &Peer<RoleServer>) {
-        if !peer.peer_info().is_some_and(|info| info.capabilities.roots.is_some()) {
+        if peer.peer_info().is_none_or(|info| info.capabilities.roots.is_none()) {
             return;
         }
         #[expect(deprecated, reason = "clients of the versions until 2025-11-25 have them")]

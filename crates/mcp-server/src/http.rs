@@ -114,13 +114,10 @@ pub async fn serve_http(
             () = stop.cancelled() => break,
         };
         while connections.try_join_next().is_some() {}
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let Ok((stream, _)) = accepted else {
             // The client is gone already, or the process has no descriptor left for a moment.
-            Err(_) => {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-                continue;
-            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            continue;
         };
         let (service, access) = (service.clone(), access.clone());
         connections.spawn(async move {

@@ -31,7 +31,7 @@ pub(crate) fn roots<'a>(addresses: impl IntoIterator<Item = &'a str>, directory:
             Ok(found) if roots.directories.contains(&found) => {}
             Ok(found) => roots.directories.push(found),
             Err(why) => {
-                roots.refused.push(format!("the root {} is not used: {why}", one_line(address, SHOWN)))
+                roots.refused.push(format!("the root {} is not used: {why}", one_line(address, SHOWN)));
             }
         }
     }
