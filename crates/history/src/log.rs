@@ -53,7 +53,9 @@ pub async fn log(
         let nodes: Vec<_> = store.nodes(newest).await?.into_iter().flatten().collect();
         let decoded = decode_nodes(store, &nodes).await?;
         let asked = nodes.iter().zip(decoded).filter_map(|(node, decoded)| match decoded.entry {
-            Entry::Message(Message::User(message)) => Some((node.id, first_line(&typed_text(&message.content.blocks())))),
+            Entry::Message(Message::User(message)) => {
+                Some((node.id, first_line(&typed_text(&message.content.blocks()))))
+            }
             Entry::Message(_)
             | Entry::Session(_)
             | Entry::Epoch(_)

@@ -75,7 +75,7 @@ fn of_body(body: &Body) -> String {
         Body::Text(text) => excerpt_of([text.as_str()]),
         Body::Blocks(blocks) => {
             joined(blocks.iter().filter_map(of_block).filter(|text| !is_plan_note(text)), SAID)
-        },
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use quipu::{Engine, Outputs, Sealer};
+use quipu::{Engine, Outputs, Sealer, Worktrees};
 use quipu_protocol::UnixMs;
 use quipu_providers::{Settings as Models, Warning};
 use quipu_store::{Graph, OpenOptions, SearchIndex, SqliteStore, StoreError};
@@ -81,6 +81,14 @@ impl Home {
     /// Where what commands write to caches is kept, a directory for each project.
     pub fn cache_layers(&self) -> PathBuf {
         self.dir.join("caches")
+    }
+
+    /// The git worktrees of sub-agents. They lie beside our own directory, which commands do not see: git takes a worktree that it
+    /// does not see as gone.
+    pub fn worktrees(&self) -> Worktrees {
+        let mut path = self.dir.clone().into_os_string();
+        path.push("-worktrees");
+        Worktrees::at(PathBuf::from(path))
     }
 
     /// By the environment: `QUIPU_HOME`, else `.quipu` in `HOME`; with the store at `store`, or the one that is there.

@@ -356,7 +356,7 @@ async fn prepare(
     }
     // What is recorded or replayed is one conversation.
     if request.record.is_none() && replay.is_none() {
-        options.agents = crate::sub_agents::agent_settings(&config.agents, resources);
+        options.agents = crate::sub_agents::agent_settings(home, cwd, &config.agents, resources);
     }
     options.history = history_settings(&config, request, replay);
     options.travel = travel_settings(&config, request, replay);

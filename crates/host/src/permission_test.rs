@@ -60,6 +60,7 @@ pub fn test_permission(
 ) -> Result<PermissionTest, Failure> {
     let record = Record::of(home, cwd);
     let source = Source {
+        project: cwd.to_path_buf(),
         home: home.clone(),
         cwd: cwd.to_path_buf(),
         record,

@@ -421,17 +421,19 @@ fn project_name(cwd: &Path) -> String {
 }
 
 /// Permissions of a run that saves nothing.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct UnsavedPermissions {
     pub(crate) mode: Option<PermissionMode>,
     pub(crate) directories: Vec<PermissionItem>,
 }
 
 /// What the permissions of a session are read from.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Source {
     pub(crate) home: Home,
     pub(crate) cwd: PathBuf,
+    /// The directory whose settings and caches these are: that of the session whose sub-agent works in `cwd`.
+    pub(crate) project: PathBuf,
     pub(crate) record: Record,
     /// What was said for this run only.
     pub(crate) network: Option<Network>,
@@ -453,6 +455,10 @@ impl Source {
         let (mut rules, grants) = rules(&self.home, &self.cwd, project, travel);
         let saved = self.rules()?;
         rules.rules = RuleSet::new(saved.into_iter().map(|saved| (saved.effect, saved.rule)).collect());
+        if self.project != self.cwd {
+            let layers = rules.cache_layers.take();
+            rules.cache_layers = layers.map(|_| self.home.cache_layers().join(project_name(&self.project)));
+        }
         rules.network = self.network.unwrap_or(rules.network);
         rules.needs = self.needs;
         Ok((rules, grants))
@@ -461,7 +467,7 @@ impl Source {
     /// The rules that count: those that are saved, then those of the settings.
     pub(crate) fn rules(&self) -> Result<Vec<SavedRule>, Failure> {
         let mut rules = self.record.rules()?;
-        let settings = self.home.config_in(&self.cwd);
+        let settings = self.home.config_in(&self.project);
         rules.extend(settings.rules.iter().map(|(effect, rule)| SavedRule {
             id: String::new(),
             reach: RuleReach::Settings,

@@ -194,6 +194,16 @@ impl Policy for SavedPermissions {
         self.permissions.restores()
     }
 
+    fn elsewhere(&self, cwd: &Path) -> Option<Arc<dyn Policy>> {
+        let unsaved = self.seen.lock().unwrap_or_else(PoisonError::into_inner).unsaved.clone();
+        let source = Source { cwd: cwd.to_path_buf(), ..self.source.clone() };
+        let stamps = stamps(&source);
+        let (rules, grants) = source.read(&unsaved).ok()?;
+        let permissions = self.permissions.beside(rules, grants);
+        let seen = Mutex::new(PermissionState { stamps, unsaved });
+        Some(Arc::new(Self { permissions, source, keeps: self.keeps, seen }))
+    }
+
     fn sandbox(&self) -> Option<Arc<Sandbox>> {
         self.permissions.sandbox()
     }
@@ -260,6 +270,7 @@ pub(crate) fn of_request(
     let source = Source {
         home: home.clone(),
         cwd: cwd.to_path_buf(),
+        project: cwd.to_path_buf(),
         record,
         network,
         needs: CommandNeeds { network: allow_network, protected: allow_protected },

@@ -1,14 +1,21 @@
 //! The sub-agents that the model of a session can send.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use quipu::AgentSettings;
+use quipu::{AgentSettings, Worktrees};
 
+use crate::Home;
 use crate::resources::ResourceSet;
 use crate::settings::{AgentConfig, AgentTool};
 
 /// Those of the files, as far as the settings let them go; `None` where the model has no tool for them.
-pub(crate) fn agent_settings(config: &AgentConfig, resources: &ResourceSet) -> Option<Arc<AgentSettings>> {
+pub(crate) fn agent_settings(
+    home: &Home,
+    cwd: &Path,
+    config: &AgentConfig,
+    resources: &ResourceSet,
+) -> Option<Arc<AgentSettings>> {
     let is_offered = match config.tool {
         AgentTool::On => true,
         AgentTool::Off => false,
@@ -16,6 +23,7 @@ pub(crate) fn agent_settings(config: &AgentConfig, resources: &ResourceSet) -> O
     };
     is_offered.then(|| {
         let agents = resources.agents.iter().map(|agent| agent.definition.clone()).collect();
-        Arc::new(AgentSettings { agents, limits: config.limits.clone() })
+        let worktrees = Worktrees::fit(cwd).then(|| home.worktrees());
+        Arc::new(AgentSettings { agents, limits: config.limits.clone(), worktrees })
     })
 }

@@ -6,8 +6,8 @@ use quipu::rules::{Host, Verdict};
 use quipu::{PermissionMode, Sealer, SessionOptions};
 use quipu_protocol::Model;
 use quipu_providers::{CallOptions, Scheme, SearchSupport, Settings, search_support};
-use quipu_workspace::Network;
 use quipu_web::{HostJudge, SEARCH_SERVICES, WebAccess, WebFetch, WebPolicy, WebSearch};
+use quipu_workspace::Network;
 
 use crate::saved::SavedPermissions;
 use crate::{Advice, Home, OpenRequest, Settings as Config, env};
@@ -78,7 +78,9 @@ pub(crate) fn say_what_is_left_out(config: &Config, request: &OpenRequest, wante
             Advice::AllowNetwork,
         );
     } else {
-        wanted.home.warn(format!("`sandbox.network` is `closed`, so the session has no web tools ({left_out})."));
+        wanted
+            .home
+            .warn(format!("`sandbox.network` is `closed`, so the session has no web tools ({left_out})."));
     }
 }
 

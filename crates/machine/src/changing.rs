@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use quipu_protocol::{
-    Ack, Entry, Epoch, EpochPlan, Event, Fallback, Model, NodeId, Refusal, RunId, SessionStart, Setting, Thinking,
-    clamp_level,
+    Ack, Entry, Epoch, EpochPlan, Event, Fallback, Model, NodeId, Refusal, RunId, SessionStart, Setting,
+    Thinking, clamp_level,
 };
 
 use super::{Draft, Effect, EpochReason, Machine, Phase, Prefix, ReplyId, Run, Tag, TurnEnd};

@@ -149,6 +149,7 @@ struct World {
     judges: VecDeque<(RunId, AskId, ToolCall, Touches)>,
     /// Changes of the policy.
     policies: u64,
+    planning: bool,
     tools: Vec<(RunId, usize, ToolCall)>,
     /// What was said that calls touch, by run and place.
     touches: HashMap<(RunId, usize), Touches>,
@@ -222,6 +223,7 @@ impl World {
             prepares: VecDeque::new(),
             judges: VecDeque::new(),
             policies: 0,
+            planning: false,
             tools: Vec::new(),
             touches: HashMap::new(),
             asks: Vec::new(),
@@ -264,17 +266,12 @@ impl World {
     fn command(&mut self, command: Command) {
         let reply = ReplyId(self.sent);
         self.replies.insert(reply.0, 0);
+        let named = |id: &str| {
+            let (id, api, provider, context_window) = (id.into(), "a".into(), "p".into(), 48);
+            Arc::new(Model { id, api, provider, context_window, ..Model::default() })
+        };
         let model = match &command {
-            Command::Set { setting: Setting::Model { id, .. } } if id != "none" => {
-                let (id, context_window) = (id.clone(), 48);
-                Some(Arc::new(Model {
-                    id,
-                    api: "a".into(),
-                    provider: "p".into(),
-                    context_window,
-                    ..Model::default()
-                }))
-            }
+            Command::Set { setting: Setting::Model { id, .. } } if id != "none" => Some(named(id)),
             _ => None,
         };
         let fresh = CommandContext {
@@ -282,7 +279,14 @@ impl World {
             item: format!("i{}", self.sent).into(),
             model,
             policy: None,
-            plan: None,
+            plan: match &command {
+                // Every other time with a model for plans.
+                Command::Set { setting: Setting::Plan { on } } => Some(PlanSwitch {
+                    on: *on,
+                    model: self.sent.is_multiple_of(2).then(|| (named("plans"), None)),
+                }),
+                _ => None,
+            },
             hooks: Vec::new(),
         };
         self.give(MachineInput::Command { command, reply, fresh });
@@ -958,9 +962,13 @@ impl World {
             }
             Move::Set(which) => {
                 let id = ["m", "n", "o", "none"][usize::from(which) % 4].to_owned();
-                let setting = match which.is_multiple_of(5) {
-                    true => Setting::Thinking { level: quipu_protocol::Thinking::High },
-                    false => Setting::Model { provider: "p".into(), id },
+                let setting = match which % 5 {
+                    0 => Setting::Thinking { level: quipu_protocol::Thinking::High },
+                    1 => {
+                        self.planning = !self.planning;
+                        Setting::Plan { on: self.planning }
+                    }
+                    _ => Setting::Model { provider: "p".into(), id },
                 };
                 self.command(Command::Set { setting });
             }

@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 use super::hooked::Interventions;
 use super::{
     BackgroundNote, CompactionSettings, EpochReason, FallbackRequest, FallbackResult, FinishedCall,
-    HookPrompt, JumpTarget, KillError, Limits, PlanSwitch, PruneSettings, RefreshResult, Refreshes, SessionPlace,
-    ShellRunError, SideCall,
+    HookPrompt, JumpTarget, KillError, Limits, PlanSwitch, PruneSettings, RefreshResult, Refreshes,
+    SessionPlace, ShellRunError, SideCall,
 };
 
 /// Identifies the sender that waits for the acknowledgement of a command.

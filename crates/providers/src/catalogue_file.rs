@@ -244,7 +244,7 @@ fn read_file(path: &Path) -> Result<Option<String>, CatalogueError> {
 async fn download(from: &str, url: &Url) -> Result<String, CatalogueError> {
     let mut shown = url.clone();
     // What stands for a password is not repeated. It cannot fail for an address with a host.
-    drop((shown.set_username(""), shown.set_password(None)));
+    let _cannot_fail = (shown.set_username(""), shown.set_password(None));
     let address = |problem| CatalogueError::Address { from: shown.to_string(), problem };
     if url.scheme() == "http" && !net::is_loopback(url.host_str().unwrap_or_default()) {
         return Err(address("anybody on the way could change it; use an address that begins with https://"));
@@ -288,8 +288,8 @@ fn parse(from: &str, text: &str) -> Result<CatalogueText, CatalogueError> {
     if !text.starts_with('{') {
         return Err(invalid("it does not begin with a JSON object".into()));
     }
-    let parsed: CatalogueText = serde_json::from_str(text)
-        .map_err(|error| invalid(quote(&error.to_string())))?;
+    let parsed: CatalogueText =
+        serde_json::from_str(text).map_err(|error| invalid(quote(&error.to_string())))?;
     let date = &parsed.source.date;
     if !date.is_empty() && date.parse::<jiff::civil::Date>().is_err() {
         return Err(invalid(format!("its date is {}, not YYYY-MM-DD", quote(date))));

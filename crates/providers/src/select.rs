@@ -71,7 +71,11 @@ fn did_you_mean(similar: &[String]) -> String {
 }
 
 fn matching(models: &[String]) -> String {
-    if models.is_empty() { " No model matches it.".into() } else { format!(" It matches {}.", models.join(", ")) }
+    if models.is_empty() {
+        " No model matches it.".into()
+    } else {
+        format!(" It matches {}.", models.join(", "))
+    }
 }
 
 impl Settings {
@@ -101,7 +105,8 @@ impl Settings {
         };
         if is_pattern(rest) {
             let whole = provider.map_or_else(|| rest.to_owned(), |provider| format!("{provider}/{rest}"));
-            let matches = self.named(&[whole]).iter().take(MAX_LISTED).map(|(model, _)| full(model)).collect();
+            let matches =
+                self.named(&[whole]).iter().take(MAX_LISTED).map(|(model, _)| full(model)).collect();
             return Err(FindError::Pattern { pattern: pattern.into(), matches });
         }
         // Behind a provider it may be a part of an id that nobody knows.

@@ -158,7 +158,10 @@ fn catalogue_that_cannot_be_had_says_why_and_changes_nothing() {
     let ran = world.run(&["models", "--refresh", with_password]);
     assert!(ran.err.contains("may not contain a user name or a password"), "{}", ran.err);
     assert!(!ran.err.contains("secret"), "{}", ran.err);
-    refused("ftp://models.example/list.json", "begins with https://, or with http:// on this machine, not with ftp://");
+    refused(
+        "ftp://models.example/list.json",
+        "begins with https://, or with http:// on this machine, not with ftp://",
+    );
     for (answer, why) in [
         (http("404 Not Found", "no"), "the server answered 404"),
         (http("302 Found", ""), "it redirects to /b; use that address"),

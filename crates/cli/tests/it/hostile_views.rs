@@ -133,7 +133,11 @@ fn replies() -> Vec<Reply> {
     let item = |word: &str| json!({ "items": [{ "text": text(word), "status": "in_progress" }] });
     vec![
         call("t", "todo", &item("item")),
-        call("u", "task", &json!({ "agent": text("agent"), "prompt": text("prompt"), "description": text("errand") })),
+        call(
+            "u",
+            "task",
+            &json!({ "agent": text("agent"), "prompt": text("prompt"), "description": text("errand") }),
+        ),
         call("p", "plan", &json!({ "text": format!("{}\n2. {}", text("1. plan"), text("more")) })),
         says(&text("It is done.")),
     ]
@@ -141,9 +145,16 @@ fn replies() -> Vec<Reply> {
 
 /// What a program writes that sets the title or another colour in the name of others.
 fn is_owned(bytes: &[u8]) -> bool {
-    [&b"\x1b]0;OWNED"[..], b"\xc2\x9d0;OWNED", b"\xc2\x9b32m", "\u{202e}".as_bytes(), "\u{2066}".as_bytes(), b"\x9b32m"]
-        .iter()
-        .any(|part| contains(bytes, part))
+    [
+        &b"\x1b]0;OWNED"[..],
+        b"\xc2\x9d0;OWNED",
+        b"\xc2\x9b32m",
+        "\u{202e}".as_bytes(),
+        "\u{2066}".as_bytes(),
+        b"\x9b32m",
+    ]
+    .iter()
+    .any(|part| contains(bytes, part))
 }
 
 #[test]

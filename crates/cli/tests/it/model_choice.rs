@@ -152,7 +152,10 @@ fn level_that_a_model_does_not_have_is_announced() {
         assert!(ran.err.contains(words), "{args:?}: {}", ran.err);
     };
     told(&["--model", "testing/test-1:high"], "testing/test-1 does not think; the level high is not used.");
-    told(&["--model", "thinker", "--thinking", "max"], "testing/thinker has no level of thinking max; it is called with high.");
+    told(
+        &["--model", "thinker", "--thinking", "max"],
+        "testing/thinker has no level of thinking max; it is called with high.",
+    );
     // What was not asked for by name is not worth a line.
     let ran = world.run(&["-p", "hello"]).ok();
     assert!(!ran.err.contains("level"), "{}", ran.err);
@@ -194,5 +197,8 @@ fn choices_of_processes_at_once_are_all_kept() {
         let choice = &kept["directories"][path.canonicalize().unwrap().to_str().unwrap()]["value"];
         assert_eq!(choice, "testing/thinker", "{kept}");
     }
-    assert_eq!((&kept["last"], &kept["thinking"]["testing/thinker"]["value"]), (&json!("testing/thinker"), &json!("low")));
+    assert_eq!(
+        (&kept["last"], &kept["thinking"]["testing/thinker"]["value"]),
+        (&json!("testing/thinker"), &json!("low"))
+    );
 }

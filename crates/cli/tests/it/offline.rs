@@ -38,7 +38,11 @@ fn no_network_leaves_out_every_web_tool_and_says_so() {
     // The same by the setting; who wants none of them is told nothing.
     set(json!({ "sandbox": { "network": "closed" } }));
     let ran = world.run(&[&tools[..], &["hi"]].concat()).ok();
-    assert!(ran.err.contains("`sandbox.network` is `closed`, so the session has no web tools"), "{}", ran.err);
+    assert!(
+        ran.err.contains("`sandbox.network` is `closed`, so the session has no web tools"),
+        "{}",
+        ran.err
+    );
     assert_eq!(web(&world), 0);
     set(json!({ "web": { "searchService": "off" } }));
     let ran = world.run(&["-p", "--no-network", "hi"]).ok();

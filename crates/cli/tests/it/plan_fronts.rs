@@ -128,7 +128,8 @@ fn settled(client: &mut LineClient) {
 #[test]
 fn editor_changes_a_plan_in_the_terminal() {
     let world = World::new([plan("# Steps\n\n1. Write the file.\n"), write(), says("It is done.")]);
-    let mut terminal = with_editor(&world, "printf '# Changed\\n\\n1. Write **made**.\\n' > \"$1\"", &["--plan"]);
+    let mut terminal =
+        with_editor(&world, "printf '# Changed\\n\\n1. Write **made**.\\n' > \"$1\"", &["--plan"]);
     terminal.shows("test-1");
     terminal.types("plan it\r");
     terminal.shows("Accept this plan?");
@@ -181,7 +182,8 @@ fn program_on_stdin_refuses_edits_and_accepts_plans() {
     assert_eq!(text["prefill"], "Less.");
     answer(&mut client, &text, "Nothing else.");
     client.end().ok();
-    let told: Vec<String> = world.requests().iter().map(|one| wire_text(messages(one).last().unwrap())).collect();
+    let told: Vec<String> =
+        world.requests().iter().map(|one| wire_text(messages(one).last().unwrap())).collect();
     assert!(told[1].contains("too much") && told[2].contains("Nothing else."), "{told:?}");
     assert!(world.path("work/made").exists());
     let outcomes = outcomes(&world);

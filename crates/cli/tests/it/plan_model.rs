@@ -21,7 +21,11 @@ fn models(world: &World) -> Vec<String> {
 fn plan_mode_asks_the_model_for_plans() {
     let world = world("thinker:low", 7);
     let ran = world.run(&["-p", "--plan", "plan it"]).ok();
-    assert!(ran.err.contains("testing/thinker plans (`purposeModels.plans` in the settings); test-1 continues"), "{}", ran.err);
+    assert!(
+        ran.err.contains("testing/thinker plans (`purposeModels.plans` in the settings); test-1 continues"),
+        "{}",
+        ran.err
+    );
     // A restart keeps the mode and the model; a fork as well.
     world.run(&["-p", "-c", "plan on"]).ok();
     let planned = world.sessions()[0]["head"].as_str().unwrap().to_owned();
@@ -52,7 +56,9 @@ fn unusable_model_for_plans_leaves_the_own_one() {
     std::fs::write(world.path("home/.quipu/settings.json"), settings.to_string()).unwrap();
     let ran = world.run(&["-p", "hi"]).ok();
     for unknown in ["purposeModels.memory", "purposeModels.plan"] {
-        let line = format!("{unknown}: nothing in Quipu has this purpose; there are compaction, branch_summary, plans, sub-agents");
+        let line = format!(
+            "{unknown}: nothing in Quipu has this purpose; there are compaction, branch_summary, plans, sub-agents"
+        );
         assert!(ran.err.contains(&line), "{}", ran.err);
     }
     world.check();
@@ -137,7 +143,10 @@ fn note_of_plan_mode_is_not_shown_as_words_of_the_user() {
         let ran = world.run(&[&["search", "--json", "--wait"], words].concat());
         ran.text().lines().filter(|line| line.contains("\"node\"")).count()
     };
-    assert_eq!((hits(&["parser"]), hits(&["hand", "in", "your", "plan"]), hits(&["only", "read"])), (1, 0, 0));
+    assert_eq!(
+        (hits(&["parser"]), hits(&["hand", "in", "your", "plan"]), hits(&["only", "read"])),
+        (1, 0, 0)
+    );
     for words in [&["tree", &id][..], &["log"], &["sessions"]] {
         let shown = world.run(words).ok().text();
         assert!(shown.contains("find the parser") && !shown.contains("Plan mode is"), "{shown}");

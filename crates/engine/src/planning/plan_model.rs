@@ -48,8 +48,7 @@ pub(crate) fn plan_route(
         Ok(Some(found)) => found,
         Err(error) => {
             let own = &own.id;
-            let text =
-                format!("The model set for `{PLANS_PURPOSE}` cannot be used, so {own} plans: {error}");
+            let text = format!("The model set for `{PLANS_PURPOSE}` cannot be used, so {own} plans: {error}");
             return (None, Some(text));
         }
     };

@@ -30,8 +30,8 @@ use tokio_util::sync::CancellationToken;
 use self::asks::Question;
 pub use self::falling_back::MOST_FALLBACKS;
 pub use self::live_agents::LiveAgent;
-use self::planning::FoundPlan;
 pub(crate) use self::live_agents::LiveAgents;
+use self::planning::FoundPlan;
 use self::sides::{SessionRunner, SideAsk};
 use self::task::Task;
 use crate::background::{BackgroundNews, BackgroundWake};
@@ -355,7 +355,9 @@ impl Session {
                     .await
                     .map_err(|error| Refusal::NoSuchModel { why: error.to_string() })?,
             ),
-            Command::Set { setting: Setting::Permissions } => CommandInfo::Policy(self.policy_version().await?),
+            Command::Set { setting: Setting::Permissions } => {
+                CommandInfo::Policy(self.policy_version().await?)
+            }
             Command::Set { setting: Setting::Plan { on } } => self.switch_plan(*on).await?,
             _ => found,
         };

@@ -13,7 +13,7 @@ use crate::support::{Gate, Reply, World, call, say};
 fn with_agents(world: &World, limits: AgentLimits) -> SessionOptions {
     let agent =
         AgentDefinition { name: "helper".into(), description: "Helps.".into(), ..AgentDefinition::default() };
-    let settings = AgentSettings { agents: vec![agent], limits };
+    let settings = AgentSettings { agents: vec![agent], limits, worktrees: None };
     SessionOptions { agents: Some(Arc::new(settings)), ..world.options() }
 }
 

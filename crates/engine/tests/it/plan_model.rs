@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use quipu::protocol::{
-    Answer, AskKind, Command, Event, Model, Notice, SessionId, Setting, Thinking, Ui,
-};
+use quipu::protocol::{Answer, AskKind, Command, Event, Model, Notice, SessionId, Setting, Thinking, Ui};
 use quipu::{
     Delivery, FindError, ModelLookupError, Models, OpenedSession, PLANS_PURPOSE, PlanningSettings, Provider,
     PurposeModel, SessionOptions, epoch_at,
@@ -213,7 +211,12 @@ async fn unusable_model_for_plans_is_named() {
     live.run("Before.").await;
     plan(&live, true).await;
     let said = |notes: &[String]| {
-        notes.iter().filter(|note| note.contains("The model set for `plans` cannot be used") && note.contains("no key")).count()
+        notes
+            .iter()
+            .filter(|note| {
+                note.contains("The model set for `plans` cannot be used") && note.contains("no key")
+            })
+            .count()
     };
     assert_eq!(said(&notes(&live)), 1);
     live.run("Plan.").await;

@@ -40,7 +40,6 @@ const NO_EFFECT: &[(&str, &str)] = &[
     ("skills", "the skills of the session are listed"),
     ("memory", "it has the memory of the session"),
     ("background", "its call waits for it"),
-    ("isolation", "it works in the directory of the session"),
     ("initialPrompt", "the prompt of the call is the first"),
     ("nickname_candidates", "it has one name"),
 ];
@@ -175,9 +174,20 @@ fn of_markdown(text: &str, stem: &str) -> Result<ReadAgent, String> {
         model: model(front.text("model")),
         thinking: thinking.and_then(|word| level(&word, &mut notes)),
         mode: mode.map_or(AgentMode::Inherit, |word| mode_of(&word, &mut notes)),
+        worktree: front.text("isolation").is_some_and(|word| isolates(&word, &mut notes)),
         max_turns: turns,
     };
     Ok(Some((definition, notes)))
+}
+
+/// Whether an agent works in a worktree of its own.
+fn isolates(word: &str, notes: &mut Vec<String>) -> bool {
+    let is_worktree = word == "worktree";
+    if !is_worktree {
+        let word = in_one_line(word, 40);
+        notes.push(format!("`isolation: {word}` has no effect: only `worktree` is known"));
+    }
+    is_worktree
 }
 
 fn of_table(table: &Value, fallback: &str) -> Result<ReadAgent, String> {

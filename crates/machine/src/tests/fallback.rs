@@ -16,7 +16,7 @@ struct Ladder {
     outcome: Option<Outcome>,
 }
 
-use quipu_protocol::{Notice, Outcome, Thinking, Ui};
+use quipu_protocol::{EpochPlan, Notice, Outcome, Thinking, Ui};
 
 impl Ladder {
     fn new() -> Self {
@@ -46,7 +46,14 @@ impl Ladder {
         self.outcome = None;
         let command = Command::Prompt { input: "hi".into(), when: QueueMode::Now };
         let run = RunId::from(format!("r{}", self.runs));
-        let fresh = CommandContext { run, item: "i".into(), model: None, policy: None, plan: None, hooks: Vec::new() };
+        let fresh = CommandContext {
+            run,
+            item: "i".into(),
+            model: None,
+            policy: None,
+            plan: None,
+            hooks: Vec::new(),
+        };
         self.give(MachineInput::Command { command, reply: ReplyId(1), fresh });
     }
 
@@ -234,8 +241,14 @@ fn next_prompt_returns_to_the_chosen_model_after_its_rest() {
 fn stopping_a_run_ends_the_search() {
     let mut ladder = Ladder::new();
     ladder.fails(error(ModelErrorKind::Server));
-    let fresh =
-        CommandContext { run: "x".into(), item: "i".into(), model: None, policy: None, plan: None, hooks: Vec::new() };
+    let fresh = CommandContext {
+        run: "x".into(),
+        item: "i".into(),
+        model: None,
+        policy: None,
+        plan: None,
+        hooks: Vec::new(),
+    };
     let command = Command::Abort { target: AbortTarget::Run };
     ladder.give(MachineInput::Command { command, reply: ReplyId(2), fresh });
     assert!(ladder.machine.run().is_none() && ladder.outcome.is_some());
@@ -266,4 +279,56 @@ fn thinking_steps_to_levels_that_a_model_takes() {
     ladder.answers();
     let levels: Vec<_> = ladder.calls.iter().map(|(_, level)| *level).collect();
     assert_eq!(levels, [Thinking::Medium, Thinking::Off, Thinking::Off]);
+}
+
+/// Plan mode is switched, with this model for plans.
+fn plan(ladder: &mut Ladder, on: bool, id: Option<&str>) {
+    let model = id.map(|id| {
+        let (id, provider) = (id.into(), "p".into());
+        (Arc::new(Model { id, provider, ..Model::default() }), None)
+    });
+    let fresh = CommandContext {
+        run: "x".into(),
+        item: "i".into(),
+        model: None,
+        policy: None,
+        plan: Some(PlanSwitch { on, model }),
+        hooks: Vec::new(),
+    };
+    let command = Command::Set { setting: Setting::Plan { on } };
+    ladder.give(MachineInput::Command { command, reply: ReplyId(3), fresh });
+}
+
+#[test]
+fn plan_mode_returns_to_the_chosen_model_behind_fallbacks() {
+    // The model for plans fails.
+    let mut ladder = Ladder::new();
+    ladder.answers();
+    plan(&mut ladder, true, Some("plans"));
+    ladder.prompt();
+    ladder.fails(error(ModelErrorKind::Server));
+    ladder.finds(Some("b"));
+    ladder.answers();
+    plan(&mut ladder, false, None);
+    ladder.prompt();
+    ladder.answers();
+    assert_eq!(ladder.called(), ["m", "plans", "b", "m"]);
+    // The session's own one failed before.
+    let mut ladder = Ladder::new();
+    ladder.fails(error(ModelErrorKind::Server));
+    ladder.finds(Some("b"));
+    ladder.answers();
+    plan(&mut ladder, true, Some("plans"));
+    ladder.prompt();
+    ladder.answers();
+    plan(&mut ladder, false, None);
+    ladder.prompt();
+    ladder.answers();
+    assert_eq!(ladder.called(), ["m", "b", "plans", "m"]);
+    let epochs = ladder.entries.iter().filter_map(|entry| match &**entry {
+        Entry::Epoch(epoch) => Some(epoch),
+        _ => None,
+    });
+    let last = epochs.last().unwrap();
+    assert_eq!((&last.fallback, &last.plan), (&None, &Some(EpochPlan::default())));
 }

@@ -398,7 +398,11 @@ fn models_are_found_by_what_people_write() {
 fn names_that_are_no_model_are_not_sent_to_a_server() {
     let settings = Home::new(&[]).settings(&[("ANTHROPIC_API_KEY", "sk-ant-0123456789")]);
     for (provider, pattern, words) in [
-        (None, "anthropic/claude-opus-5*", "is a pattern, and one model is wanted. It matches anthropic/claude-opus-5, "),
+        (
+            None,
+            "anthropic/claude-opus-5*",
+            "is a pattern, and one model is wanted. It matches anthropic/claude-opus-5, ",
+        ),
         (None, "anthropic/zzz-[ab]", "is a pattern, and one model is wanted. No model matches it."),
         (None, "*", "is a pattern"),
         (Some("anthropic"), "claude-opus-?:high", "It matches anthropic/claude-opus-5."),

@@ -7,10 +7,10 @@ use proptest::sample::select;
 use quipu_protocol::{
     AddedBlock, AssistantMessage, Attempt, AuthorClass, BashExecutionMessage, BlobId, Body,
     BranchSummaryMessage, CallId, CallRecord, Checkpoint, ChunkId, Compaction, CompactionReason,
-    CompactionSummaryMessage, Content, Cost, CustomMessage, Entry, Epoch, EpochContext, Fallback, FileChange,
-    FileState, ImageContent, Json, Message, ModelErrorKind, NodeId, Origin, PromptSection, Provenance, RunId,
-    SessionId, SessionStart, StepInfo, StopReason, TextContent, Thinking, ThinkingContent, ToolCall,
-    ToolResultMessage, ToolSpec, Trust, Unknown, Usage, UserMessage,
+    CompactionSummaryMessage, Content, Cost, CustomMessage, Entry, Epoch, EpochContext, EpochPlan, Fallback,
+    FileChange, FileState, ImageContent, Json, Message, ModelBefore, ModelErrorKind, NodeId, Origin,
+    PromptSection, Provenance, RunId, SessionId, SessionStart, StepInfo, StopReason, TextContent, Thinking,
+    ThinkingContent, ToolCall, ToolResultMessage, ToolSpec, Trust, Unknown, Usage, UserMessage,
 };
 
 pub(crate) fn text() -> BoxedStrategy<String> {
@@ -286,10 +286,11 @@ fn epoch() -> BoxedStrategy<Epoch> {
     let numbers = (option::of(number()), any::<bool>());
     let sources =
         (option::of(epoch_context()), btree_map(text(), vec(text(), 0..3), 0..3), option::of(fallback()));
+    let sources = (sources, option::of(epoch_plan()));
     (text(), text(), thinking, prompt, vec(tool, 0..3), numbers, sources)
         .prop_map(|(provider, model, thinking, prompt, tools, (max_tokens, prune), sources)| {
             let (system, identity, declined) = prompt;
-            let (context, tool_sources, fallback) = sources;
+            let ((context, tool_sources, fallback), plan) = sources;
             Epoch {
                 provider,
                 model,
@@ -303,9 +304,20 @@ fn epoch() -> BoxedStrategy<Epoch> {
                 context,
                 tool_sources,
                 fallback,
+                plan,
             }
         })
         .boxed()
+}
+
+fn epoch_plan() -> BoxedStrategy<EpochPlan> {
+    let thinking = select(vec![Thinking::Off, Thinking::High]);
+    let before = (text(), text(), thinking).prop_map(|(provider, model, thinking)| ModelBefore {
+        provider,
+        model,
+        thinking,
+    });
+    (any::<bool>(), option::of(before)).prop_map(|(on, before)| EpochPlan { on, before }).boxed()
 }
 
 fn fallback() -> BoxedStrategy<Fallback> {

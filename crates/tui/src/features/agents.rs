@@ -12,10 +12,19 @@ use crate::{Effect, Key, KeyCode, Line, Request, Size, SlashCommand, State, Styl
 
 pub(crate) const AGENTS: SlashCommand = SlashCommand::new(
     "agents",
-    "",
-    "watch, steer or stop sub-agents; list those of files",
-    |_, _, effects| {
-        effects.push(Effect::Ask(list()));
+    "[merge|discard ID]",
+    "watch, steer or stop sub-agents; list those of files; merge or discard a worktree",
+    |_, arguments, effects| {
+        let words: Vec<String> = arguments.split_whitespace().map(str::to_owned).collect();
+        match words.first().map(String::as_str) {
+            None => effects.push(Effect::Ask(list())),
+            Some(first) => {
+                // What a person types here is meant.
+                let confirmed = (first == "discard").then(|| "--yes".to_owned());
+                let words = std::iter::once("agents".to_owned()).chain(words).chain(confirmed).collect();
+                super::reports::run(words, effects);
+            }
+        }
     },
 )
 .of_session();

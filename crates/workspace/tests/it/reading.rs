@@ -39,7 +39,8 @@ async fn reading_sandbox_writes_only_temporary_files() {
             .unwrap();
         assert_eq!(told.1, "inside\nkept\n0\n", "{:?}", world.way);
         // The one that it was made from writes as before, and git is told nothing there.
-        let told = world.run("echo more >> inside; cat inside; echo \"[$GIT_OPTIONAL_LOCKS]\"").await.unwrap();
+        let told =
+            world.run("echo more >> inside; cat inside; echo \"[$GIT_OPTIONAL_LOCKS]\"").await.unwrap();
         assert_eq!(told.1, "inside\nmore\n[]\n", "{:?}", world.way);
     }
 }
