@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use quipu::history::{BLAMED_CHANGES, Blame, BlameTurn, LineAuthor, UnknownReason};
+use quipu::history::{BLAMED_CHANGES, Blame, BlameTurn, LineAuthor, UnknownReason, file_names, sibling_file};
 
 use crate::args::BlameArgs;
 use crate::exit::Failure;
@@ -15,8 +15,6 @@ use quipu_host::now;
 
 /// Bytes of a file at most.
 const FILE_LIMIT: u64 = 16 << 20;
-/// Bytes of another file at most.
-const SIBLING_LIMIT: u64 = 1 << 20;
 /// Columns of a reason beside its line.
 const REASON: usize = 32;
 
@@ -32,7 +30,7 @@ pub(crate) async fn run(args: &BlameArgs) -> Result<(), Failure> {
     }
     let home = home(&args.out.store)?;
     let found = match home.existing_store().await? {
-        Some(store) => quipu::history::blame(&*store, &names(&path), &content, &sibling_file).await?,
+        Some(store) => quipu::history::blame(&*store, &file_names(&path), &content, &sibling_file).await?,
         None => Blame { lines: vec![LineAuthor::Nobody; lines.len()], ..Blame::default() },
     };
     let wanted = match line {
@@ -113,12 +111,6 @@ enum LineOwner<'a> {
     Unknown(UnknownReason),
 }
 
-/// Another file as it is, when a command copied from it.
-fn sibling_file(path: &Path) -> Option<Vec<u8>> {
-    let found = std::fs::symlink_metadata(path).ok()?;
-    (found.is_file() && found.len() <= SIBLING_LIMIT).then(|| std::fs::read(path).ok()).flatten()
-}
-
 /// A file, or a file and a line of it. A name that ends like a line is a name when there is such a file.
 fn target(text: &str) -> Result<(PathBuf, Option<usize>), Failure> {
     let whole = std::path::absolute(text)?;
@@ -162,21 +154,6 @@ fn read(path: &Path, shown: &str) -> Result<String, Failure> {
             "{shown} is not valid UTF-8, so its lines cannot be compared; it may be binary"
         ))
     })
-}
-
-/// The names by which sessions may know a file.
-fn names(path: &Path) -> Vec<String> {
-    let mut names = vec![quipu_transcript::absolute_path("/", &path.to_string_lossy())];
-    if let Ok(path) = path.canonicalize() {
-        names.push(path.to_string_lossy().into_owned());
-    }
-    if let Some(home) = std::env::home_dir() {
-        let below = names.iter().find_map(|name| Path::new(name).strip_prefix(&home).ok());
-        let below = below.map(|below| format!("~/{}", below.to_string_lossy()));
-        names.extend(below);
-    }
-    names.dedup();
-    names
 }
 
 fn write_turn(

@@ -3,14 +3,16 @@
 use std::io::{IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
 
+use quipu_host::Home;
 use quipu_protocol::{Content, Provenance, UserInput};
 
 use crate::exit::Failure;
+use crate::print::note;
 
 /// Bytes of one included file, or of stdin, at most.
 const LIMIT: u64 = 16 << 20;
 
-/// A message of a task.
+/// What a task says, before files are included.
 #[derive(Debug, Clone)]
 pub(crate) enum TaskMessage {
     /// As a person typed it; `@` at its beginning names a file.
@@ -41,7 +43,7 @@ impl TaskMessage {
     }
 }
 
-/// A prompt of a task.
+/// What is sent to the session, with files and images.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct TaskPrompt {
     /// All of it.
@@ -95,6 +97,17 @@ pub(crate) fn prompts(
         TaskPrompt { input, ..prompt }
     };
     Ok(first.into_iter().chain(further).map(with_images).collect())
+}
+
+/// The prompts with the resources that they mention.
+pub(crate) async fn with_resources(home: &Home, tasks: Vec<TaskPrompt>) -> Vec<Option<UserInput>> {
+    let mut prompts = Vec::with_capacity(tasks.len());
+    for TaskPrompt { input, typed } in tasks {
+        let (input, problems) = home.mentions().read(input, &typed).await;
+        problems.iter().for_each(|problem| note(format!("warning: {problem}")));
+        prompts.push(Some(input));
+    }
+    prompts
 }
 
 /// What stands on stdin, when it is no terminal.

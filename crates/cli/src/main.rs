@@ -34,6 +34,7 @@ mod life;
 mod log;
 mod login;
 mod mcp;
+mod mcp_serve;
 mod merge;
 mod meters;
 mod models;

@@ -21,6 +21,7 @@ use crate::args::StoreArg;
 use crate::console::current_dir;
 use crate::exit::{Exit, Failure};
 use crate::home::home;
+use crate::mcp_serve;
 use crate::print::{Paint, counted, note, one_line, printable};
 
 /// How long a person may take to log in.
@@ -49,8 +50,10 @@ struct ListArgs {
 
 #[derive(Debug, Subcommand)]
 enum McpAction {
-    /// List the servers of this directory. The same as `quipu mcp`.
+    /// List the servers of this directory. The same as `quipu mcp` on a terminal.
     List(ListArgs),
+    /// Be a server: other agents search and read the history. The same as `quipu mcp` behind a pipe.
+    Serve(mcp_serve::McpServeArgs),
     /// Add a server: a program that is started, or an address.
     Add(AddArgs),
     /// Remove a server from your file.
@@ -110,9 +113,14 @@ struct AddArgs {
 
 /// `quipu mcp`.
 pub(crate) async fn run(args: &McpArgs) -> Result<(), Failure> {
+    let serves = args.action.is_none() && !args.list.tools && !args.list.json && mcp_serve::is_client_there();
+    if serves {
+        return mcp_serve::run(&mcp_serve::McpServeArgs::default()).await;
+    }
     let home = home(&StoreArg::default())?;
     match &args.action {
         None => list(&home, &args.list).await,
+        Some(McpAction::Serve(args)) => mcp_serve::run(args).await,
         Some(McpAction::List(list_args)) => list(&home, list_args).await,
         Some(McpAction::Add(args)) => add(&home, args),
         Some(McpAction::Remove { name, project }) => remove(&home, name, *project),

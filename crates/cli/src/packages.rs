@@ -220,7 +220,7 @@ async fn add(home: &Home, source: PackageSource, accept: &AcceptArgs) -> Result<
     let is_known = package.replaces.as_ref().is_some_and(|old| {
         old.hash == package.hash
             && old.source == package.source.to_string()
-            && old.agents == !package.content.agents.is_empty()
+            && old.agents != package.content.agents.is_empty()
             && old.servers == package.content.servers.is_some()
             && matches!(package_state(home, old), PackageState::Usable(_))
     });

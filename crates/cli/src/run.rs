@@ -20,11 +20,11 @@ use crate::args::{Mode, Task};
 use crate::ask::{Asker, LineAsker};
 use crate::exit::{Exit, Failure};
 use crate::home::home;
-use crate::input::{TaskMessage, TaskPrompt};
+use crate::input::TaskMessage;
 use crate::output_schema::{AnswerVerdict, StructuredOutput};
 use crate::print::{Paint, Progress, dollars, iso, note, note_in, one_line, printable, took};
 use quipu_host::Budget;
-use quipu_host::{Home, StartedSession, current_dir, now};
+use quipu_host::{StartedSession, current_dir, now};
 
 /// Between two looks of a person at how far an answer is.
 const SHOW: Duration = Duration::from_millis(100);
@@ -84,7 +84,7 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
         prompts = Vec::new();
     }
     if !tasks.is_empty() {
-        prompts = with_resources(&home, tasks).await;
+        prompts = crate::input::with_resources(&home, tasks).await;
     }
     let cwd = session.cwd().display().to_string();
     // What must be typed to go on after a failure.
@@ -148,17 +148,6 @@ pub(crate) async fn run(task: &Task) -> Result<(), Failure> {
             Err(failure)
         }
     }
-}
-
-/// The prompts with the resources that they mention.
-async fn with_resources(home: &Home, tasks: Vec<TaskPrompt>) -> Vec<Option<UserInput>> {
-    let mut prompts = Vec::with_capacity(tasks.len());
-    for TaskPrompt { input, typed } in tasks {
-        let (input, problems) = home.mentions().read(input, &typed).await;
-        problems.iter().for_each(|problem| note(format!("warning: {problem}")));
-        prompts.push(Some(input));
-    }
-    prompts
 }
 
 /// Hints for the message of a failed run.
@@ -751,6 +740,30 @@ fn brief(tool: &str, args: &quipu_protocol::Json) -> String {
         return quipu_host::files_of_patch(args.get()).join(", ");
     }
     let value = args.value();
+    let text = |name: &str| value.get(name).and_then(|value| value.as_str()).filter(|text| !text.is_empty());
+    match tool {
+        quipu::TASK_TOOL => {
+            if let Some(id) = text("merge") {
+                return format!("merge {id}");
+            }
+            let agent = text("agent").unwrap_or("sub-agent");
+            return match text("description").or_else(|| text("prompt")) {
+                Some(about) => format!("{agent}: {about}"),
+                None => agent.to_owned(),
+            };
+        }
+        "plan" => {
+            let plan = text("text").unwrap_or_default();
+            let first =
+                plan.lines().map(|line| line.trim_start_matches('#').trim()).find(|line| !line.is_empty());
+            return first.unwrap_or_default().to_owned();
+        }
+        "todo" => {
+            let items = value.get("items").and_then(|items| items.as_array()).map_or(0, Vec::len);
+            return crate::print::counted(items as u64, "item");
+        }
+        _ => {}
+    }
     let main =
         ["command", "url", "query", "pattern", "path"].iter().find_map(|name| value.get(name)?.as_str());
     main.map_or_else(|| args.to_string(), str::to_owned)

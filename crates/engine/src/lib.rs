@@ -136,7 +136,7 @@ pub use timeline::TimeStep;
 pub use travel::{HistorySettings, SEARCH_TOOL, Travel, TravelSettings};
 pub use undo::UndoError;
 pub use worktrees::{
-    LeftWorktree, MergeConflict, MergedFile, MergedHow, WorktreeDiff, WorktreeError, WorktreeInfo,
+    LeftWorktree, MergeAction, MergeConflict, MergedFile, WorktreeDiff, WorktreeError, WorktreeInfo,
     WorktreeMerge, WorktreeState, Worktrees,
 };
 

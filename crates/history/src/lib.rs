@@ -16,10 +16,13 @@ mod recall;
 mod scope;
 mod target;
 mod text;
+mod time;
 mod trace;
 mod tree;
 
-pub use blame::{BLAMED_CHANGES, Blame, BlameTurn, LineAuthor, ReadFile, UnknownReason, blame};
+pub use blame::{
+    BLAMED_CHANGES, Blame, BlameTurn, LineAuthor, ReadFile, UnknownReason, blame, file_names, sibling_file,
+};
 pub use diff::{BranchDiff, BranchSide, branch_diff};
 pub use life::{Filter, Life, LifeLine, LifeQuery, life, life_seen};
 pub use listing::{ListedIds, needed};
@@ -33,6 +36,7 @@ pub use recall::{
 pub use scope::{NodeNameError, Sight};
 pub use target::{IllegalTarget, LegalTarget, legal_target};
 pub use text::{BEGIN, BEGIN_HISTORY, END, TextDetail, escaped, piece, shortened, text_of};
+pub use time::{instant, minute};
 pub use trace::{
     INCARNATE, RowPayload, Trace, TraceFilter, TraceQuery, TraceScope, row_payload, row_text, trace,
 };

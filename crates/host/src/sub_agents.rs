@@ -23,7 +23,7 @@ pub(crate) fn agent_settings(
     };
     is_offered.then(|| {
         let agents = resources.agents.iter().map(|agent| agent.definition.clone()).collect();
-        let worktrees = Worktrees::fit(cwd).then(|| home.worktrees());
+        let worktrees = Worktrees::is_possible_in(cwd).then(|| home.worktrees());
         Arc::new(AgentSettings { agents, limits: config.limits.clone(), worktrees })
     })
 }

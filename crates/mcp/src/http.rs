@@ -62,6 +62,14 @@ pub(crate) fn connect(
     Ok(Client::over((shared, requests), Box::new(transport), roots))
 }
 
+/// Whether a server can be called at an address.
+///
+/// # Errors
+/// Why it cannot.
+pub fn check_url(url: &str) -> Result<(), ConfigError> {
+    checked(url).map(drop)
+}
+
 fn checked(url: &str) -> Result<Url, ConfigError> {
     let failed = |why: &str| ConfigError::Member { member: "url".into(), why: why.to_owned() };
     let parsed = Url::parse(url).map_err(|error| failed(&error.to_string()))?;

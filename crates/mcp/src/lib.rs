@@ -36,6 +36,7 @@ pub use definition::{Definition, DefinitionIssue, tool_name};
 pub use elicit::{Elicitation, ElicitationAnswer, Elicitor};
 pub use environment::{MissingVariables, expanded};
 pub use error::{ConfigError, ConnectError, RequestError};
+pub use http::check_url;
 pub use limits::*;
 pub use oauth::{OauthClient, OauthError, OauthLogin, OauthTokens, TokenStore};
 pub use policy::McpPolicy;

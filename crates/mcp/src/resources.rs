@@ -52,7 +52,7 @@ pub struct ResourceContent {
 }
 
 impl Client {
-    /// The resources that it lists.
+    /// All pages, up to the limits.
     pub(crate) async fn list_resources(&self, limit: Duration) -> Result<Vec<ServerResource>, RequestError> {
         let (mut resources, mut cursor) = (Vec::new(), None::<String>);
         for _ in 0..LIST_PAGES {
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn resource_without_readable_content_is_refused_and_a_huge_one_cut() {
+    fn unreadable_resource_is_refused_and_a_huge_one_cut() {
         for (contents, why) in [
             (json!([]), "no content"),
             (json!([{ "uri": "a://e", "blob": "AAECAw==" }]), "neither text nor an image"),

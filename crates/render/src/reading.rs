@@ -94,10 +94,8 @@ fn title(kind: &'static str, who: &'static str) -> Title {
 fn of_message(message: &Message, out: &mut dyn FnMut(Part<'_>)) -> Title {
     match message {
         Message::User(user) => {
-            let is_note = |block: &Content| block.as_text().is_some_and(is_plan_note);
-            let said = user.content.blocks();
-            for block in said.iter() {
-                match block.as_text().filter(|_| is_note(block)) {
+            for block in user.content.blocks().iter() {
+                match block.as_text().filter(|text| is_plan_note(text)) {
                     // Nobody typed it.
                     Some(text) => out(Part::Code { what: NOTE, language: "", text, folded: true }),
                     None => blocks(std::slice::from_ref(block), false, out),

@@ -138,10 +138,10 @@ impl Git {
         command.args(["config", "--null", "--name-only", "--get-regexp", r"^(filter|hook)\."]);
         let reading = Self { write: Vec::new(), ..self.clone() };
         let end = reading.end_of(command, Vec::new(), NAMES)?;
-        // It says nothing but this code where there are none, and where there is no repository.
+        // It says nothing but this code where there are none, also outside of repositories.
         if !end.status.success() {
             return match end.status.code() {
-                Some(1 | 128) => Ok(Vec::new()),
+                Some(1) => Ok(Vec::new()),
                 code => Err(GitError::Failed { code, complaint: end.complaint }),
             };
         }

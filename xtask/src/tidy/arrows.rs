@@ -24,6 +24,7 @@ const DRAWN: &[(&str, &[&str])] = &[
     ("memory", &["engine"]),
     ("extensions", &["engine"]),
     ("mcp", &["engine"]),
+    ("mcp-server", &["history", "seal"]),
     ("web", &["engine"]),
     ("replay", &["engine"]),
     ("host", &["engine", "archive", "replay", "render", "mcp", "web"]),
@@ -31,7 +32,7 @@ const DRAWN: &[(&str, &[&str])] = &[
     ("tui", &["host"]),
     ("gateway", &["engine"]),
     ("rpc", &["engine", "archive"]),
-    ("cli", &["runtime", "rpc", "memory", "extensions", "mcp", "tui", "gateway"]),
+    ("cli", &["runtime", "rpc", "memory", "extensions", "mcp", "mcp-server", "tui", "gateway"]),
     ("testkit", &["protocol"]),
     // Never shipped: its benchmarks drive the binary against the fake server.
     ("xtask", &["testkit"]),

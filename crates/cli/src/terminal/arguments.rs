@@ -128,7 +128,7 @@ pub(super) async fn stored(
 #[cfg(test)]
 mod tests {
     /// Settings whose effect is looked for elsewhere, or that are read together with one of the table.
-    const ELSEWHERE: [&str; 37] = [
+    const ELSEWHERE: [&str; 38] = [
         "tools",
         "web.",
         "agents.",
@@ -154,6 +154,7 @@ mod tests {
         "context.prune.keepTurns",
         "context.prune.minCharacters",
         "search.semantic",
+        "mcpServer.",
         "travel.tobe",
         "planMode",
         "identity.file",

@@ -386,3 +386,97 @@ fn sub_agent_is_watched_steered_and_stopped_in_the_terminal() {
     let returned = result(world.requests().last().unwrap());
     assert!(returned.starts_with("The user stopped the sub-agent."), "{returned}");
 }
+
+#[test]
+fn undo_of_a_parent_restores_files_of_its_sub_agent() {
+    let world = World::new([
+        task("c1", "Edit the file"),
+        bash("b1", "echo two > text.txt && rm old.txt"),
+        call("w1", "write", &json!({ "path": "made.txt", "content": "made" })),
+        says("Edited."),
+        says("All done."),
+    ]);
+    settings(&world, &json!({}));
+    put(&world, "work/text.txt", "one\n");
+    put(&world, "work/old.txt", "old\n");
+    let ran = world.run(&["-p", "Delegate it"]).ok();
+    assert!(ran.err.contains("• task sub-agent: Look"), "{}", ran.err);
+    let state = || {
+        let read = |name: &str| std::fs::read_to_string(world.path(name)).ok();
+        [read("work/text.txt"), read("work/old.txt"), read("work/made.txt")]
+    };
+    let text = |text: &str| Some(text.to_owned());
+    let after = [text("two\n"), None, text("made")];
+    assert_eq!(state(), after);
+    world.run(&["undo", "--files", "--yes"]).ok();
+    assert_eq!(state(), [text("one\n"), text("old\n"), None]);
+    world.run(&["redo", "--files", "--yes"]).ok();
+    assert_eq!(state(), after);
+    // What a person changed since is not overwritten.
+    put(&world, "work/text.txt", "mine\n");
+    let refused = world.run(&["undo", "--files", "--yes"]);
+    assert!(refused.err.contains("text.txt"), "{}", refused.err);
+    assert_eq!(state()[0], text("mine\n"));
+}
+
+#[test]
+fn undo_finds_files_of_a_sub_agent_that_was_killed() {
+    let gate = Gate::new();
+    let world = World::new([
+        task("c1", "Edit the file"),
+        call("w1", "write", &json!({ "path": "text.txt", "content": "two" })),
+        Reply::sse("").then_gate(&gate).then(Answer::new().text("Late.").stream()),
+    ]);
+    settings(&world, &json!({}));
+    put(&world, "work/text.txt", "one");
+    let mut running = world.start(&["-p", "Go"]);
+    reached(&gate);
+    running.child.kill().unwrap();
+    running.child.wait().unwrap();
+    gate.open();
+    world.server.push(says("I see."));
+    world.run(&["-p", "-c", "And?"]).ok();
+    assert_eq!(std::fs::read_to_string(world.path("work/text.txt")).unwrap(), "two");
+    world.run(&["undo", "--steps", "2", "--files", "--yes"]).ok();
+    assert_eq!(std::fs::read_to_string(world.path("work/text.txt")).unwrap(), "one");
+    // Its own session is settled once somebody opens it.
+    let sessions = world.sessions();
+    let mut ids = sessions.iter().map(|row| row["id"].as_str().unwrap());
+    let child = ids.find(|id| id.starts_with("child-")).unwrap();
+    world.server.push(says("Going on."));
+    world.run(&["-p", "--session", child, "Go on"]).ok();
+}
+
+#[test]
+fn model_of_an_agent_that_cannot_be_used_is_named() {
+    let send = |id: &str| call(id, "task", &json!({ "agent": "own", "prompt": "Look" }));
+    let world = World::new([send("c1"), says("Seen."), send("c2"), says("Seen."), says("Well.")]);
+    agent(&world, "home/.quipu/agents/own.md", "description: Ours.\nmodel: no-such-model", "Do our work.");
+    let ran = world.run(&["-p", "Go"]).ok();
+    let told = "The agent `own` names the model `no-such-model`, which cannot be used";
+    assert_eq!(ran.err.matches(told).count(), 1, "once in a session: {}", ran.err);
+    let returned = result(&world.requests()[2]);
+    assert!(returned.contains(told) && returned.contains("It works with "), "{returned}");
+}
+
+#[test]
+fn programs_see_sub_agents_begin_and_end() {
+    let world = World::new([task("c1", "Look around"), says("Seen."), says("Well.")]);
+    settings(&world, &json!({}));
+    let lines = world.run(&["-p", "--mode", "json", "Go"]).ok().json_lines();
+    let place = |kind: &str| {
+        lines.iter().position(|line| line["type"] == kind).unwrap_or_else(|| panic!("{kind}: {lines:#?}"))
+    };
+    let (begun, ended) = (&lines[place("quipu_child_start")], &lines[place("quipu_child_end")]);
+    assert!(place("quipu_child_start") < place("quipu_child_end"));
+    assert_eq!(
+        (&begun["toolCallId"], &begun["agent"], &begun["title"]),
+        (&json!("c1"), &json!("sub-agent"), &json!("Look"))
+    );
+    assert_eq!(
+        (&ended["child"], &ended["outcome"], &ended["turns"]),
+        (&begun["child"], &json!("done"), &json!(1))
+    );
+    let result = lines.iter().position(|line| line["type"] == "tool_execution_end").unwrap();
+    assert!(place("quipu_child_end") < result);
+}

@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod activity;
 #[cfg(test)]
+mod agent_worktrees;
+#[cfg(test)]
 mod agents;
 #[cfg(test)]
 mod answers;
@@ -104,6 +106,8 @@ mod machine;
 mod mcp;
 #[cfg(test)]
 mod mcp_resources;
+#[cfg(test)]
+mod mcp_server;
 #[cfg(test)]
 mod merge;
 #[cfg(test)]

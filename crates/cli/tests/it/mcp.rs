@@ -187,6 +187,9 @@ fn servers_are_added_listed_tested_and_removed() {
     world.run(&["mcp", "add", "srv", "--", "x"]).fails(2, &["already has a server srv"]);
     world.run(&["mcp", "add", "a b", "--", "x"]).fails(2, &["no name for a server"]);
     world.run(&["mcp", "add", "srv2"]).fails(2, &["behind `--`"]);
+    for url in ["file:///etc/passwd", "http://example.com/mcp", "https://user:word@example.com"] {
+        world.run(&["mcp", "add", "srv2", "--url", url]).fails(2, &["url: it must"]);
+    }
     let listed = world.run(&["mcp", "list", "--json"]).ok().json_lines();
     assert_eq!((&listed[0]["name"], &listed[1]["command"]), (&json!("far"), &json!("python3")));
     let tested = world.run(&["mcp", "test", "srv"]).ok();

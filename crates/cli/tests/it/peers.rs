@@ -15,7 +15,7 @@ use crate::support::*;
 
 /// A block of a model's answer.
 #[derive(Debug, Clone)]
-enum ModelBlock {
+pub(crate) enum ModelBlock {
     Thinking(&'static str),
     Text(&'static str),
     Call(&'static str, &'static str, Value),
@@ -23,7 +23,7 @@ enum ModelBlock {
 
 /// What a server does with one request.
 #[derive(Debug, Clone)]
-enum Reply {
+pub(crate) enum Reply {
     Says(Vec<ModelBlock>),
     /// A request that fails, each time that it is made.
     Fails,
@@ -43,13 +43,13 @@ struct State {
 }
 
 /// A model's server in the wires that peers speak.
-struct Server {
-    url: String,
+pub(crate) struct Server {
+    pub(crate) url: String,
     state: Arc<Mutex<State>>,
 }
 
 impl Server {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let state = Arc::new(Mutex::new(State::default()));
@@ -64,7 +64,7 @@ impl Server {
         Self { url, state }
     }
 
-    fn load(&self, script: &[Reply]) {
+    pub(crate) fn load(&self, script: &[Reply]) {
         self.state.lock().unwrap().script = script.iter().rev().cloned().collect();
     }
 
@@ -252,11 +252,13 @@ fn items(number: u64, says: &[ModelBlock], whole: bool) -> Vec<Value> {
             }
             ModelBlock::Call(call, name, arguments) => {
                 let id = format!("fc_{call}");
-                (
-                    id.clone(),
-                    json!({ "type": "function_call", "id": id, "call_id": call, "name": name,
-                    "arguments": arguments.to_string(), "status": "completed" }),
-                )
+                let mut item = json!({ "type": "function_call", "id": id, "call_id": call, "name": name,
+                    "arguments": arguments.to_string(), "status": "completed" });
+                // Tools of servers stand in namespaces on this wire.
+                if let Some((space, name)) = name.split_once("::") {
+                    (item["namespace"], item["name"]) = (space.into(), name.into());
+                }
+                (id, item)
             }
         };
         events.push(json!({ "type": "response.output_item.added", "output_index": index, "item": item }));
@@ -332,14 +334,14 @@ fn found(dir: &Path, words: &[&str]) -> Option<PathBuf> {
 }
 
 /// A program of the peers that CI has to have; `None`, and a line that says so, where it is not there.
-fn required(words: &[&str]) -> Option<PathBuf> {
+pub(crate) fn required(words: &[&str]) -> Option<PathBuf> {
     let program = installed(words);
     assert!(program.is_some() || !needs_peers(), "{} is missing", words.join("/"));
     program
 }
 
 /// A program of the peers; `None`, and a line that says so, where it is not there.
-fn installed(words: &[&str]) -> Option<PathBuf> {
+pub(crate) fn installed(words: &[&str]) -> Option<PathBuf> {
     let program = found(&peer_modules(), words);
     if program.is_none() {
         skip_without(&words.join("/"));
@@ -578,7 +580,7 @@ fn converse(peer: &Peer, program: &Path) {
 }
 
 /// Every file below a directory, by name.
-fn walk(dir: &Path) -> Vec<PathBuf> {
+pub(crate) fn walk(dir: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut open = vec![dir.to_owned()];
     while let Some(dir) = open.pop() {

@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use quipu_dag::{Blob, Node};
 use quipu_protocol::{Entry, FileChange, FileState, Message, NodeId, SessionId, Unknown};
 use quipu_seal::Sealer;
-use quipu_store::{Graph, LineageEnd, RefName, StoreError, decode_nodes};
+use quipu_store::{CHILD_SESSION, Graph, LineageEnd, RefName, StoreError, decode_nodes};
 use quipu_transcript::{
     FileConflict, FilePlan, GIT_INDEX, GitMove, INTERNAL, PlannedChange, RestoreNote, SkippedFile,
     WORKSPACE_NOTE, WorkspaceNote, extra_of, files_of, restore_note,
@@ -155,7 +155,7 @@ async fn of_child(
 
 /// Whether a result may be that of a sub-agent that its process left.
 fn is_interrupted(blob: &Blob) -> bool {
-    blob.content.contains("\"interrupted\"") && blob.content.contains("\"child\"")
+    blob.content.contains("interrupted") && blob.content.contains(CHILD_SESSION)
 }
 
 /// The sub-agent that an entry tells the end of: its own note, or the result of a call whose process ended.

@@ -34,12 +34,12 @@ pub struct MergedFile {
     /// Its path below the top directory.
     pub path: PathBuf,
     /// What was done.
-    pub how: MergedHow,
+    pub how: MergeAction,
 }
 
 /// What a merge did to a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MergedHow {
+pub enum MergeAction {
     /// It was not there before.
     Added,
     /// It is as the worktree has it.
@@ -50,7 +50,7 @@ pub enum MergedHow {
     Removed,
 }
 
-impl MergedHow {
+impl MergeAction {
     /// In one word.
     pub fn word(self) -> &'static str {
         match self {
@@ -75,7 +75,7 @@ pub(super) struct TreeChange {
 struct PlannedWrite {
     /// Below the top directory.
     path: PathBuf,
-    how: MergedHow,
+    how: MergeAction,
     /// As it is there now; `None` where it is not.
     found: Option<(Vec<u8>, FileStamp)>,
     /// As it will be; `None` where it goes.
@@ -96,7 +96,7 @@ pub(super) fn changes(
 ) -> Result<Vec<TreeChange>, WorktreeError> {
     let words = ["diff-tree", "-r", "-z", "--no-renames", "--no-ext-diff", "--raw", "--no-abbrev"];
     let words: Vec<&str> = words.into_iter().chain([info.base.as_str(), commit]).collect();
-    let listed = Git::reading(&info.top, cancel).run(&words)?;
+    let listed = Git::reading(&info.common, cancel).run(&words)?;
     let mut fields = listed.split(|byte| *byte == 0);
     let mut found = Vec::new();
     while let (Some(head), Some(path)) = (fields.next(), fields.next()) {
@@ -128,7 +128,7 @@ fn objects(
         return Ok(found);
     }
     let asked: String = ids.iter().map(|id| format!("{id}\n")).collect();
-    let output = Git::reading(&info.top, cancel).run_with(&["cat-file", "--batch"], asked.into_bytes())?;
+    let output = Git::reading(&info.common, cancel).run_with(&["cat-file", "--batch"], asked.into_bytes())?;
     let mut rest = output.as_slice();
     while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
         let line = String::from_utf8_lossy(&rest[..end]).into_owned();
@@ -229,14 +229,14 @@ fn plan(
         let is_so =
             |runs: bool| at.metadata().is_ok_and(|found| (found.permissions().mode() & 0o100 != 0) == runs);
         match runs {
-            Some(runs) if !is_so(runs) => (MergedHow::Replaced, theirs.map(<[u8]>::to_vec)),
+            Some(runs) if !is_so(runs) => (MergeAction::Replaced, theirs.map(<[u8]>::to_vec)),
             _ => return Ok(Step::Same),
         }
     } else if ours == base {
         let how = match (ours, theirs) {
-            (None, _) => MergedHow::Added,
-            (_, None) => MergedHow::Removed,
-            (Some(_), Some(_)) => MergedHow::Replaced,
+            (None, _) => MergeAction::Added,
+            (_, None) => MergeAction::Removed,
+            (Some(_), Some(_)) => MergeAction::Replaced,
         };
         (how, theirs.map(<[u8]>::to_vec))
     } else {
@@ -246,7 +246,7 @@ fn plan(
                 Some(bytes) => {
                     let write = PlannedWrite {
                         path: path.clone(),
-                        how: MergedHow::Combined,
+                        how: MergeAction::Combined,
                         found,
                         bytes: Some(bytes),
                         runs,

@@ -16,12 +16,14 @@ use quipu_workspace::{Access, AccessRules, Git, GitError, file_key};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-pub use self::merging::{MergeConflict, MergedFile, MergedHow};
+pub use self::merging::{MergeAction, MergeConflict, MergedFile};
 use self::repository::{Repository, repository};
 
 const INFO: &str = "worktree.json";
 const LOCK: &str = "lock";
 const INDEX: &str = "index";
+/// Bytes of git's index.
+const INDEX_LIMIT: u64 = 512 << 20;
 /// Bytes of what is noted of one.
 const INFO_LIMIT: u64 = 64 * 1024;
 /// Worktrees that are listed.
@@ -235,7 +237,7 @@ impl Worktrees {
     }
 
     /// Whether a directory is in a git repository, by its files.
-    pub fn fit(cwd: &Path) -> bool {
+    pub fn is_possible_in(cwd: &Path) -> bool {
         cwd.ancestors().any(|dir| dir.join(".git").symlink_metadata().is_ok())
     }
 
@@ -523,14 +525,15 @@ impl Worktree {
     fn commit(&mut self, cancel: &CancellationToken) -> Result<Option<String>, WorktreeError> {
         let (place, info) = (self.worktrees.place(&self.info), &self.info);
         let branch = format!("refs/heads/{}", info.branch);
-        let reading = Git::reading(&info.top, cancel);
+        let reading = Git::reading(&info.common, cancel);
         let last = reading.line(&["rev-parse", "--verify", "--quiet", &branch])?;
         let commit = if info.tree.is_dir() {
             // A lock that a killed git left, and settings of the worktree, say nothing here.
             let index = place.join(INDEX);
-            let own = info.admin.join("index");
-            if std::fs::copy(&own, &index).is_err() {
-                drop(std::fs::remove_file(&index));
+            // Commands could have put anything in its place.
+            match quipu_workspace::read_whole(&info.admin.join("index"), INDEX_LIMIT, cancel) {
+                Ok((bytes, _)) => std::fs::write(&index, bytes).map_err(io_error(&index))?,
+                Err(_) => drop(std::fs::remove_file(&index)),
             }
             let git = Git::reading(&info.tree, cancel)
                 .writing(&[&place, &info.common])
@@ -559,11 +562,9 @@ impl Worktree {
                 String::from_utf8_lossy(&made).trim().to_owned()
             };
             git.run(&["update-ref", &branch, &commit])?;
-            // Git sees the files as committed then; one that is at work keeps its own.
-            if !info.admin.join("index.lock").exists() {
-                drop(std::fs::copy(&index, &own));
-            }
             drop(std::fs::remove_file(&index));
+            // Git sees the files as committed then; where it cannot, nothing is lost.
+            drop(git.with("GIT_INDEX_FILE", info.admin.join("index")).run(&["read-tree", &commit]));
             commit
         } else {
             last
@@ -585,7 +586,7 @@ fn differences(
 ) -> Result<WorktreeDiff, WorktreeError> {
     let words = ["diff-tree", "-r", "-z", "--no-renames", "--no-ext-diff", "--no-textconv", "--numstat"];
     let words: Vec<&str> = words.into_iter().chain([info.base.as_str(), commit]).collect();
-    let listed = Git::reading(&info.top, cancel).run(&words)?;
+    let listed = Git::reading(&info.common, cancel).run(&words)?;
     let files = listed.split(|byte| *byte == 0).filter_map(|line| {
         let mut fields = line.splitn(3, |byte| *byte == b'\t');
         let mut number = || std::str::from_utf8(fields.next()?).ok()?.trim().parse::<u64>().ok();
@@ -599,8 +600,8 @@ fn differences(
 /// Removes what there is of a worktree, and its branch.
 fn remove(info: &WorktreeInfo, place: &Path, cancel: &CancellationToken) -> Result<(), WorktreeError> {
     // Where the repository itself is gone, there is nothing to tell it.
-    if info.common.is_dir() && info.top.is_dir() {
-        let git = Git::reading(&info.top, cancel).writing(&[place, &info.common]);
+    if info.common.is_dir() {
+        let git = Git::reading(&info.common, cancel).writing(&[place, &info.common]);
         let tree = info.tree.as_os_str();
         let words = ["worktree", "remove", "--force", "--force"].map(std::ffi::OsStr::new);
         let removed = git.run(&[words.as_slice(), &[tree]].concat());
@@ -608,7 +609,7 @@ fn remove(info: &WorktreeInfo, place: &Path, cancel: &CancellationToken) -> Resu
             return Err(error.into());
         }
         let branch = format!("refs/heads/{}", info.branch);
-        if Git::reading(&info.top, cancel).run(&["rev-parse", "--verify", "--quiet", &branch]).is_ok() {
+        if Git::reading(&info.common, cancel).run(&["rev-parse", "--verify", "--quiet", &branch]).is_ok() {
             git.run(&["update-ref", "-d", &branch])?;
         }
     }

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quipu::protocol::{Event, Outcome};
+use quipu::protocol::{Answer, ChildOutcome, Command, Event, Outcome};
 use quipu::store::{ReadModel as _, SessionQuery};
-use quipu::{AgentDefinition, AgentLimits, AgentSettings, SessionOptions};
+use quipu::{
+    AgentDefinition, AgentLimits, AgentSettings, Decision, Delivery, Policy, Proposal, SessionOptions,
+};
 use serde_json::json;
 
 use crate::support::{Gate, Reply, World, call, say};
@@ -82,6 +84,58 @@ async fn sub_agents_send_others_down_to_the_last_level() {
         _ => None,
     });
     assert!(tails.iter().any(|tail| tail.contains("sub-agent in session child-")), "{tails:?}");
+    live.finish().await;
+    world.check().await;
+}
+
+/// Asks about every command.
+struct AskCommands;
+
+impl Policy for AskCommands {
+    fn decide(&self, proposal: &Proposal<'_>) -> Decision {
+        match proposal.text("command") {
+            Some(subject) => Decision::Ask { question: "Run it?".into(), subject },
+            None => Decision::Allow,
+        }
+    }
+}
+
+#[tokio::test]
+async fn time_of_a_sub_agent_stands_still_while_it_asks() {
+    let world = World::with([
+        task("Run it"),
+        call(&[("bash", json!({ "command": "true" }))]),
+        say("Ran."),
+        say("Good."),
+    ]);
+    let longest = Duration::from_secs(2);
+    let limits = AgentLimits { longest, ..AgentLimits::default() };
+    let (policy, tools) = (Arc::new(AskCommands), quipu::builtin());
+    let options = SessionOptions { policy, tools, ..with_agents(&world, limits) };
+    let live = world.create_with(options).await;
+    let (_, mut events) = live.session.subscribe_and_answer(Delivery::Lossless).await.unwrap();
+    live.session.prompt("go").await.unwrap();
+    let ask = loop {
+        match &events.next().await.unwrap().event {
+            Event::AskOpened { ask } => break ask.id.clone(),
+            Event::Settled => panic!("nothing was asked"),
+            _ => {}
+        }
+    };
+    // A person takes longer than it may work.
+    let late = tokio::time::Instant::now() + longest + Duration::from_millis(300);
+    tokio::time::timeout_at(late, std::future::pending::<()>()).await.unwrap_err();
+    live.session.send(Command::Answer { ask, answer: Answer::once() }).await.unwrap();
+    live.settled(1).await;
+    let results = live.results();
+    assert!(results.iter().any(|(_, text, is_error)| !is_error && text.starts_with("Ran.")), "{results:?}");
+    let seen = live.all(|event| match event {
+        Event::ChildStarted { child, .. } => Some((child.clone(), None)),
+        Event::ChildEnded { child, outcome, .. } => Some((child.clone(), Some(*outcome))),
+        _ => None,
+    });
+    let child = seen[0].0.clone();
+    assert_eq!(seen, [(child.clone(), None), (child, Some(ChildOutcome::Done))]);
     live.finish().await;
     world.check().await;
 }

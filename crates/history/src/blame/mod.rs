@@ -1,6 +1,7 @@
 //! Whose each line of a file is: by what the file was before and after each call, as nodes keep it.
 
 mod calls;
+mod files;
 mod lines;
 mod walk;
 
@@ -10,6 +11,7 @@ use std::path::Path;
 use quipu_protocol::{Entry, Message, NodeId, SessionId, UnixMs};
 use quipu_store::{CHANGES, Graph, StoreError, decode_nodes};
 
+pub use self::files::{file_names, sibling_file};
 use self::walk::{Attribution, Call, Walk};
 
 /// Nodes that are read at a time.

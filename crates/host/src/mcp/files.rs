@@ -6,7 +6,7 @@ use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{Flock, FlockArg};
-use quipu_mcp::{ConfigError, ServerConfig, config};
+use quipu_mcp::{ConfigError, ServerConfig, TransportConfig, check_url, config};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -256,7 +256,13 @@ pub fn add_server(path: &Path, name: &str, server: Map<String, Value>) -> Result
             "{name:?} is no name for a server: it must have 1 to 64 letters, digits, `_`, `-` and `.`"
         )));
     }
-    config::server(&server).map_err(|error| Failure::request(error.to_string()))?;
+    let read = config::server(&server).map_err(|error| Failure::request(error.to_string()))?;
+    // With variables in it, it is known when the server is started.
+    if let TransportConfig::Http { url, .. } = &read.transport
+        && !url.contains("${")
+    {
+        check_url(url).map_err(|error| Failure::request(error.to_string()))?;
+    }
     change(path, |servers| {
         if servers.contains_key(name) {
             return Err(Failure::request(format!(

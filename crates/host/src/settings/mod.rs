@@ -11,6 +11,7 @@ mod keep;
 mod layer;
 mod project;
 mod publish;
+mod shared;
 mod table;
 pub(crate) mod text;
 
@@ -37,6 +38,7 @@ pub use self::layer::{Problem, ProblemKind, Source};
 pub(crate) use self::project::{Decision, ask_project_hooks, content_of, is_accepted, project_root};
 pub use self::project::{project_settings_path, project_to_trust, trust_project};
 pub use self::publish::{settings_schema, settings_table};
+pub use self::shared::SharedHistory;
 pub use self::table::{Effect, Item, KEYS, Key, Kind, ProjectUse};
 use quipu::rules::{Effect as RuleEffect, Rule};
 
@@ -84,6 +86,8 @@ pub struct Settings {
     pub prune: PruneSettings,
     /// Whether the model can search what was done before.
     pub history: HistorySettings,
+    /// Which sessions the MCP server shows.
+    pub shared_history: SharedHistory,
     /// The embedding model of the semantic search; `None` turns it off.
     pub semantic: Option<EmbedderSettings>,
     /// Whether the model can look at the graph.
@@ -268,6 +272,7 @@ impl Settings {
             compaction: compaction_settings(&all).0,
             prune: prune_settings(&all).0,
             history: HistorySettings::of_json(&all).0,
+            shared_history: SharedHistory::of_word(word("mcpServer.scope")),
             semantic: EmbedderSettings::of_json(&all).unwrap_or_default(),
             travel: TravelSettings::of_json(&all).0,
             plan_mode: flag("planMode").unwrap_or(false),

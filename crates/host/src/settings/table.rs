@@ -440,6 +440,14 @@ pub const KEYS: &[Key] = &[
     ),
     key("context.prune.minCharacters", COUNT, "4000", NextSession, ALLOWED, "shorter results are kept"),
     key("search.tool", Kind::Flag, "true", NextSession, HISTORY, "the model can search earlier sessions"),
+    key(
+        "mcpServer.scope",
+        Kind::Word(&["directory", "all"]),
+        "\"directory\"",
+        NextStart,
+        HISTORY,
+        "the sessions that the MCP server shows: of the client's roots or the directory, or all",
+    ),
     Key {
         formerly: Some("search.meaning"),
         ..key(

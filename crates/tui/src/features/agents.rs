@@ -12,8 +12,8 @@ use crate::{Effect, Key, KeyCode, Line, Request, Size, SlashCommand, State, Styl
 
 pub(crate) const AGENTS: SlashCommand = SlashCommand::new(
     "agents",
-    "[merge|discard ID]",
-    "watch, steer or stop sub-agents; list those of files; merge or discard a worktree",
+    "",
+    "watch, steer or stop sub-agents; list those of files",
     |_, arguments, effects| {
         let words: Vec<String> = arguments.split_whitespace().map(str::to_owned).collect();
         match words.first().map(String::as_str) {

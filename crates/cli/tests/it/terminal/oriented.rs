@@ -47,7 +47,7 @@ fn undo_says_after_which_message_the_session_stands() {
     for (said, answered) in [("the first task", "One."), ("the second task", "Two.")] {
         terminal.types(said);
         terminal.types(ENTER);
-        terminal.shows(answered);
+        terminal.settles(answered);
     }
     terminal.types("/undo\r");
     terminal.shows("The conversation now ends after your message: the first task");

@@ -1,0 +1,129 @@
+//! `quipu mcp serve`: the history for other agents, over pipes or on this machine's own network.
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+
+use clap::Args;
+use nix::sys::stat::{SFlag, fstat};
+use quipu_host::settings::SharedHistory;
+use quipu_host::{Home, seal_credentials};
+use quipu_mcp_server::{
+    Access, BearerToken, GraphServer, ScopeSetting, ServeError, ServerOptions, StdioEnd, StoreOpenError,
+    serve_http, serve_stdio,
+};
+use quipu_seal::Sealer;
+use quipu_store::Graph;
+use tokio_util::sync::CancellationToken;
+
+use crate::args::StoreArg;
+use crate::console::current_dir;
+use crate::exit::Failure;
+use crate::home::home;
+use crate::print::{note, printable};
+use crate::run::Signals;
+
+/// The file of the token, in the directory of the user's files.
+const TOKEN: &str = "mcp-server.token";
+
+#[derive(Debug, Args, Default)]
+pub(crate) struct McpServeArgs {
+    /// Serve over HTTP at this address of this machine, such as 127.0.0.1:7600, in place of the pipes.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<SocketAddr>,
+    #[command(flatten)]
+    store: StoreArg,
+}
+
+/// Whether another program is at the other end of the standard input.
+pub(crate) fn is_client_there() -> bool {
+    let found = fstat(std::io::stdin().as_fd());
+    found.is_ok_and(|found| {
+        let kind = SFlag::from_bits_truncate(found.st_mode) & SFlag::S_IFMT;
+        kind == SFlag::S_IFIFO || kind == SFlag::S_IFSOCK
+    })
+}
+
+pub(crate) async fn run(args: &McpServeArgs) -> Result<(), Failure> {
+    let home = home(&args.store)?;
+    let server = GraphServer::new(options(&home)?);
+    let stop = CancellationToken::new();
+    let mut signals = Signals::new()?;
+    let serve = async {
+        match args.listen {
+            None => stdio(server, stop.clone()).await,
+            Some(address) => http(&home, server, address, stop.clone()).await,
+        }
+    };
+    tokio::pin!(serve);
+    tokio::select! {
+        served = &mut serve => return served,
+        _ = signals.next() => stop.cancel(),
+    }
+    serve.await?;
+    Err(Failure::silent(signals.exit()))
+}
+
+fn options(home: &Home) -> Result<ServerOptions, Failure> {
+    let sealer = Arc::new(Sealer::new(home.seal_key()?));
+    seal_credentials(&sealer, &home.settings());
+    let scope = match home.config().shared_history {
+        SharedHistory::Directory => ScopeSetting::Directory,
+        SharedHistory::All => ScopeSetting::All,
+    };
+    let stores = home.clone();
+    Ok(ServerOptions {
+        opener: Arc::new(move || match stores.store_to_read() {
+            Ok(found) => Ok(found.map(|store| -> Arc<dyn Graph> { store })),
+            Err(failure) => Err(StoreOpenError(failure.message)),
+        }),
+        sealer,
+        directory: current_dir()?,
+        scope,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        notify: Arc::new(|line| note(format!("warning: {}", printable(line)))),
+    })
+}
+
+async fn stdio(server: GraphServer, stop: CancellationToken) -> Result<(), Failure> {
+    match serve_stdio(server, tokio::io::stdin(), tokio::io::stdout(), stop).await {
+        Ok(StdioEnd::Closed) => Ok(()),
+        Ok(StdioEnd::Stalled) => Err(Failure::failed("the client stopped reading")),
+        Err(error) => Err(Failure::usage(error.to_string())),
+    }
+}
+
+async fn http(
+    home: &Home,
+    server: GraphServer,
+    address: SocketAddr,
+    stop: CancellationToken,
+) -> Result<(), Failure> {
+    if !address.ip().is_loopback() {
+        return Err(Failure::usage(ServeError::NotLoopback(address).to_string()));
+    }
+    let path = home.dir.join(TOKEN);
+    // Made once, so that clients can keep it in their settings.
+    let token = quipu::seal_key(&path).map_err(|error| {
+        Failure::failed(format!("{} cannot be used: {error}; remove it to get another token", path.display()))
+    })?;
+    let token: String = token.iter().map(|byte| format!("{byte:02x}")).collect();
+    if !path.is_file() {
+        return Err(Failure::failed(format!(
+            "{} cannot be written, so no client would know the token; make its directory writable",
+            path.display()
+        )));
+    }
+    let access = BearerToken::new(&token).map(Access::Token).ok_or_else(|| {
+        Failure::failed(format!("{} holds no token; remove it to get another one", path.display()))
+    })?;
+    let listener = tokio::net::TcpListener::bind(address).await.map_err(|error| {
+        Failure::failed(format!("{address} cannot be listened at: {error}; choose another port"))
+    })?;
+    let address = listener.local_addr()?;
+    note(format!(
+        "Serving http://{address}/mcp; clients send the header `Authorization: Bearer …` with the content of {}.",
+        path.display()
+    ));
+    serve_http(server, listener, access, stop).await.map_err(|error| Failure::failed(error.to_string()))
+}

@@ -1,0 +1,165 @@
+//! A client of the protocol over pipes.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::support::*;
+
+/// The newest version with a handshake, and the one without.
+pub(super) const OLD: &str = "2025-11-25";
+pub(super) const NEW: &str = "2026-07-28";
+/// Longer than anything here takes.
+const LIMIT: Duration = Duration::from_secs(60);
+
+pub(super) struct Client {
+    pub(super) child: Child,
+    pub(super) input: Option<ChildStdin>,
+    output: Receiver<Value>,
+    errors: Receiver<String>,
+    next: u64,
+    has_session: bool,
+    /// What the client says its roots are.
+    pub(super) roots: Option<Value>,
+}
+
+impl Client {
+    pub(super) fn start(world: &World, args: &[&str]) -> Self {
+        Self::start_in(world, &world.path("work"), args)
+    }
+
+    pub(super) fn start_in(world: &World, dir: &Path, args: &[&str]) -> Self {
+        let mut command = world.quipu(args);
+        command.current_dir(dir);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let (lines, output) = channel();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        std::thread::spawn(move || {
+            for line in stdout.lines() {
+                let line = line.unwrap();
+                let message = serde_json::from_str(&line).unwrap_or_else(|_| panic!("no message: {line}"));
+                if lines.send(message).is_err() {
+                    break;
+                }
+            }
+        });
+        let (words, errors) = channel();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        std::thread::spawn(move || {
+            for line in stderr.lines() {
+                if words.send(line.unwrap()).is_err() {
+                    break;
+                }
+            }
+        });
+        let input = child.stdin.take();
+        Self { child, input, output, errors, next: 0, has_session: false, roots: None }
+    }
+
+    /// One that has begun a session of the newest version with a handshake.
+    pub(super) fn started(world: &World) -> Self {
+        let mut client = Self::start(world, &["mcp", "serve"]);
+        client.initialize(OLD, &json!({}));
+        client
+    }
+
+    pub(super) fn initialize(&mut self, version: &str, capabilities: &Value) -> Value {
+        let params = json!({
+            "protocolVersion": version, "capabilities": capabilities,
+            "clientInfo": { "name": "tester", "version": "1" },
+        });
+        self.has_session = true;
+        let result = self.ask("initialize", &params)["result"].take();
+        self.tell("notifications/initialized", &json!({}));
+        result
+    }
+
+    pub(super) fn line(&mut self, line: &str) {
+        let input = self.input.as_mut().unwrap();
+        input.write_all(line.as_bytes()).unwrap();
+        input.write_all(b"\n").unwrap();
+    }
+
+    pub(super) fn tell(&mut self, method: &str, params: &Value) {
+        self.line(&json!({ "jsonrpc": "2.0", "method": method, "params": params }).to_string());
+    }
+
+    /// Sends a request; gives its id.
+    pub(super) fn send(&mut self, method: &str, params: &Value) -> u64 {
+        self.next += 1;
+        let mut params = params.clone();
+        if !self.has_session {
+            params["_meta"] = json!({
+                "io.modelcontextprotocol/protocolVersion": NEW,
+                "io.modelcontextprotocol/clientCapabilities": {},
+                "io.modelcontextprotocol/clientInfo": { "name": "tester", "version": "1" },
+            });
+        }
+        self.line(
+            &json!({ "jsonrpc": "2.0", "id": self.next, "method": method, "params": params }).to_string(),
+        );
+        self.next
+    }
+
+    /// The next message that is no question of the server.
+    pub(super) fn message(&mut self) -> Value {
+        let until = Instant::now() + LIMIT;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let message = match self.output.recv_timeout(left) {
+                Ok(message) => message,
+                Err(error) => panic!("{error}: {:?}", self.errors.try_iter().collect::<Vec<_>>()),
+            };
+            if message["method"] == "roots/list" {
+                let Some(roots) = self.roots.clone() else { continue };
+                let answer = json!({ "jsonrpc": "2.0", "id": message["id"], "result": { "roots": roots } });
+                self.line(&answer.to_string());
+                continue;
+            }
+            return message;
+        }
+    }
+
+    pub(super) fn ask(&mut self, method: &str, params: &Value) -> Value {
+        let id = self.send(method, params);
+        let answer = self.message();
+        assert_eq!(answer["id"], id, "{answer}");
+        answer
+    }
+
+    pub(super) fn call(&mut self, tool: &str, arguments: &Value) -> Value {
+        self.ask("tools/call", &json!({ "name": tool, "arguments": arguments }))
+    }
+
+    /// The next line for people.
+    pub(super) fn told(&self) -> String {
+        self.errors.recv_timeout(LIMIT).unwrap()
+    }
+
+    /// Closes its end; the server ends with this code and says nothing more.
+    pub(super) fn ends(mut self, code: i32) -> Vec<String> {
+        drop(self.input.take());
+        let status = self.child.wait().unwrap();
+        let told: Vec<String> = self.errors.iter().collect();
+        assert_eq!(status.code(), Some(code), "{told:?}");
+        told
+    }
+}
+
+/// The text of a result.
+pub(super) fn text(answer: &Value) -> String {
+    answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text: {answer}")).to_owned()
+}
+
+impl Drop for Client {
+    /// A test that fails leaves no server behind.
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}

@@ -1,0 +1,104 @@
+//! Other agents themselves as clients, as `cargo xtask peers` installs them.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use super::filled;
+use crate::peers::{ModelBlock, Reply, Server, installed, required, walk};
+use crate::support::*;
+
+/// A model that calls a tool of the server once.
+fn searches(tool: &'static str) -> Server {
+    let server = Server::start();
+    let call = ModelBlock::Call("call_1", tool, json!({ "query": "paint" }));
+    server.load(&[Reply::Says(vec![call]), Reply::Says(vec![ModelBlock::Text("I see.")])]);
+    server
+}
+
+/// Whether the files that an agent wrote below a directory hold what the tool found.
+fn found_in(dir: &Path) -> bool {
+    walk(dir).iter().any(|file| {
+        let text = std::fs::read(file).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        text.is_ok_and(|text| text.contains("archived history") && text.contains("Blue paint it is."))
+    })
+}
+
+fn ran(command: Command) -> CommandOutput {
+    let ran = RunningCommand::start(command).wait();
+    println!("{:?}\n{}\n{}", ran.status, ran.text(), ran.err);
+    ran
+}
+
+#[test]
+fn peer_with_projects_lists_the_server_and_calls_it() {
+    let Some(program) = installed(&["@anthropic-ai", "claude-code-*", "claude"]) else { return };
+    let world = filled();
+    let model = searches("mcp__quipu__search");
+    let peer = |args: &[&str]| {
+        let mut command = world.command(&program);
+        command.args(args);
+        for (name, value) in [
+            ("ANTHROPIC_BASE_URL", &*model.url),
+            ("ANTHROPIC_API_KEY", "k"),
+            ("ANTHROPIC_MODEL", "claude-sonnet-4-5"),
+            ("DISABLE_AUTOUPDATER", "1"),
+            ("DISABLE_TELEMETRY", "1"),
+            ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
+            ("CLAUDE_CODE_MAX_RETRIES", "1"),
+            ("NO_PROXY", "127.0.0.1"),
+        ] {
+            command.env(name, value);
+        }
+        ran(command)
+    };
+    let quipu = world.program.to_str().unwrap().to_owned();
+    peer(&["mcp", "add", "--scope", "user", "quipu", "--", &quipu, "mcp", "serve"]).ok();
+    let listed = peer(&["mcp", "list"]).ok().text();
+    assert!(listed.contains("quipu") && listed.contains("Connected"), "{listed}");
+    peer(&["-p", "Which paint?", "--allowedTools", "mcp__quipu__search"]).ok();
+    assert!(found_in(&world.path("home/.claude/projects")));
+}
+
+#[test]
+fn peer_with_rollouts_calls_the_server() {
+    let Some(program) = required(&["@openai", "codex-*", "vendor", "*", "bin", "codex"]) else { return };
+    let world = filled();
+    let model = searches("mcp__quipu::search");
+    let home = world.path("home/.codex");
+    std::fs::create_dir_all(&home).unwrap();
+    let settings = format!(
+        "model = \"m\"\nmodel_provider = \"fake\"\ncheck_for_update_on_startup = false\n\
+         [model_providers.fake]\nname = \"fake\"\nbase_url = \"{}/v1\"\nwire_api = \"responses\"\nenv_key = \"PEER_KEY\"\n\
+         request_max_retries = 0\nstream_max_retries = 0\n[analytics]\nenabled = false\n[otel]\nexporter = \"none\"\n\
+         [mcp_servers.quipu]\ncommand = \"{}\"\nargs = [\"mcp\", \"serve\"]\n",
+        model.url,
+        world.program.display()
+    );
+    std::fs::write(home.join("config.toml"), settings).unwrap();
+    let mut command = world.command(&program);
+    command.args([
+        "exec",
+        "--skip-git-repo-check",
+        "--dangerously-bypass-approvals-and-sandbox",
+        "Which paint?",
+    ]);
+    command.env("CODEX_HOME", &home).env("PEER_KEY", "k").env("NO_PROXY", "127.0.0.1");
+    ran(command);
+    assert!(found_in(&home.join("sessions")));
+}
+
+#[test]
+fn peer_with_a_database_lists_the_server() {
+    let Some(program) = required(&["opencode-*", "bin", "opencode"]) else { return };
+    let world = filled();
+    let settings: Value = json!({ "mcp": { "quipu": { "type": "local", "command": [world.program, "mcp", "serve"], "enabled": true } } });
+    let mut command = world.command(&program);
+    command.args(["mcp", "list"]);
+    command.env("OPENCODE_CONFIG_CONTENT", settings.to_string());
+    command.env("OPENCODE_DISABLE_MODELS_FETCH", "1").env("OPENCODE_DISABLE_AUTOUPDATE", "1");
+    let listed = ran(command);
+    let listed = listed.text() + &listed.err;
+    assert!(listed.contains("quipu") && listed.contains("connected"), "{listed}");
+}

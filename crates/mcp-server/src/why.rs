@@ -1,0 +1,148 @@
+//! The tool `why`.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use quipu_history::{
+    BEGIN_HISTORY, BLAMED_CHANGES, Blame, LineAuthor, blame, file_names, minute, sibling_file,
+};
+use quipu_protocol::NodeId;
+use quipu_store::Graph;
+use quipu_transcript::one_line;
+use serde::Deserialize;
+
+use crate::archive::{Archive, Page, framed};
+use crate::error::CallError;
+use crate::reach::Reach;
+
+/// Bytes of a file at most.
+const FILE_LIMIT: u64 = 4 << 20;
+/// Ranges of lines of a page.
+const RANGES: usize = 40;
+/// Characters of a reason beside a range, and of the reason of one line.
+const REASON: usize = 120;
+const WHOLE_REASON: usize = 2_000;
+/// Characters of a name and of a path.
+const NAME: usize = 40;
+const PATH: usize = 300;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WhyArguments {
+    file: String,
+    line: Option<usize>,
+    cursor: Option<String>,
+}
+
+/// Which turn wrote each line of a file, and what the user had asked for.
+pub(crate) async fn why(
+    archive: &Archive,
+    reach: &Reach,
+    arguments: WhyArguments,
+) -> Result<Page, CallError> {
+    let store = archive.store()?;
+    let store: &dyn Graph = &*store;
+    let path = resolved(reach, &arguments.file)?;
+    let content = content(&path)?;
+    let count = content.lines().count();
+    let from = match (arguments.line, &arguments.cursor) {
+        (Some(line), _) => line,
+        (None, Some(cursor)) => cursor
+            .parse()
+            .map_err(|_| CallError::Arguments("cursor is none that this tool gave for this file".into()))?,
+        (None, None) => 1,
+    };
+    let shown = one_line(&path.to_string_lossy(), PATH);
+    if from == 0 || (from > count && count > 0) {
+        return Err(CallError::Arguments(format!("{shown} has {count} lines; there is no line {from}")));
+    }
+    let found = blame(store, &file_names(&path), &content, &sibling_file).await?;
+    let authors = authors(store, reach, &found).await?;
+    let mut notes = vec![format!("{shown}, {count} lines.")];
+    if found.changes >= BLAMED_CHANGES {
+        notes.push(format!("Only the newest {BLAMED_CHANGES} changes were checked."));
+    }
+    if found.behind > 0 {
+        notes.push(format!("The newest {} nodes are not indexed yet.", found.behind));
+    }
+    let mut body = notes.join(" ");
+    let mut next = None;
+    if arguments.line.is_some() {
+        body.push_str(&format!("\n{from}: {}", author(&found, &authors, from - 1, WHOLE_REASON)));
+    } else {
+        let mut ranges = 0;
+        let mut at = from - 1;
+        while at < found.lines.len() {
+            if ranges == RANGES {
+                next = Some((at + 1).to_string());
+                break;
+            }
+            let same = found.lines[at..].iter().take_while(|line| **line == found.lines[at]).count();
+            let range = if same == 1 { (at + 1).to_string() } else { format!("{}-{}", at + 1, at + same) };
+            body.push_str(&format!("\n{range}: {}", author(&found, &authors, at, REASON)));
+            at += same;
+            ranges += 1;
+        }
+    }
+    Ok(Page { text: framed(BEGIN_HISTORY, &body), next })
+}
+
+/// The turns that may be seen, by their places.
+async fn authors(
+    store: &dyn Graph,
+    reach: &Reach,
+    found: &Blame,
+) -> Result<BTreeMap<usize, NodeId>, CallError> {
+    let nodes: Vec<NodeId> = found.turns.iter().map(|turn| turn.node).collect();
+    let sees = reach.sight().sees(store, &nodes).await?;
+    Ok(nodes.into_iter().enumerate().zip(sees).filter(|(_, sees)| *sees).map(|(turn, _)| turn).collect())
+}
+
+fn author(found: &Blame, seen: &BTreeMap<usize, NodeId>, at: usize, most: usize) -> String {
+    match found.lines.get(at) {
+        Some(LineAuthor::Turn(place)) => match (seen.get(place), found.turns.get(*place)) {
+            (Some(node), Some(turn)) => {
+                let session = turn.session.as_ref().map_or_else(String::new, |id| format!(" session {id}"));
+                let agent = one_line(&turn.agent, NAME);
+                let reason = one_line(&turn.reason, most);
+                format!("{}  {}  {agent}{session}  asked: {reason}", node.short(), minute(turn.at))
+            }
+            _ => "a session outside of what may be seen here".into(),
+        },
+        Some(LineAuthor::Unknown(why)) => format!("unknown: {why}"),
+        Some(LineAuthor::Nobody) | None => "no agent".into(),
+    }
+}
+
+/// The file that is meant, without links, where it may be looked at.
+fn resolved(reach: &Reach, text: &str) -> Result<PathBuf, CallError> {
+    let shown = one_line(text, PATH);
+    let path = match (Path::new(text), reach.base()) {
+        (path, _) if path.is_absolute() => path.to_owned(),
+        (path, Some(base)) => base.join(path),
+        (_, None) => return Err(CallError::File(format!("{shown} is relative; give an absolute path"))),
+    };
+    let found =
+        path.canonicalize().map_err(|error| CallError::File(format!("{shown} cannot be read: {error}")))?;
+    if !reach.holds(&found) {
+        return Err(CallError::File(format!("{shown} is outside of {}", reach.words())));
+    }
+    Ok(found)
+}
+
+fn content(path: &Path) -> Result<String, CallError> {
+    let shown = one_line(&path.to_string_lossy(), PATH);
+    let failed = |error: std::io::Error| CallError::File(format!("{shown} cannot be read: {error}"));
+    let found = std::fs::metadata(path).map_err(failed)?;
+    if !found.is_file() {
+        return Err(CallError::File(format!("{shown} is not a file")));
+    }
+    let mut bytes = Vec::new();
+    File::open(path).and_then(|file| file.take(FILE_LIMIT + 1).read_to_end(&mut bytes)).map_err(failed)?;
+    if bytes.len() as u64 > FILE_LIMIT {
+        return Err(CallError::File(format!("{shown} is larger than the limit of {FILE_LIMIT} bytes")));
+    }
+    String::from_utf8(bytes).map_err(|_| CallError::File(format!("{shown} is not text")))
+}
