@@ -1,5 +1,6 @@
 //! Other agents, as `cargo xtask peers` installs them for tests that compare with them.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 
 /// Where their packages are: below `target/peers`, or below the directory that `QUIPU_PEERS` names.
@@ -16,10 +17,9 @@ pub fn needs_peers() -> bool {
 /// Says that a test is skipped because a part of the peers is missing.
 pub fn skip_without(part: &str) {
     let place = peer_modules();
-    println!(
-        "skipped: no {part} in {}: `cargo xtask peers` installs the peers, QUIPU_PEERS names another place",
-        place.display()
-    );
+    let hint = "`cargo xtask peers` installs the peers, QUIPU_PEERS names another place";
+    // Where nobody reads it, nobody misses it.
+    drop(writeln!(std::io::stdout(), "skipped: no {part} in {}: {hint}", place.display()));
 }
 
 /// These places among their packages. `None`, and a line that says so, where one is not there.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
-use super::metadata;
+use super::hardware::has_metadata;
 use super::profile::{Profile, ProfileError, ProfileFiles, ProfileName};
 use super::sign::AccessKeys;
 use crate::credentials::{CredentialError, Secret};
@@ -119,7 +119,7 @@ impl Environment {
         if container.into_iter().any(is_set) {
             return Some(Origin::Container);
         }
-        metadata::is_there(self).then_some(Origin::Instance)
+        has_metadata(&|name| self.variable(name)).then_some(Origin::Instance)
     }
 
     /// What is set in half, in words.

@@ -1,7 +1,6 @@
 //! Keys of the role of a virtual machine, from the service of metadata on its link: a token first, then the role, then its
 //! keys. The older way without a token is never used.
 
-use std::path::Path;
 use std::time::Duration;
 
 use reqwest::header::{HeaderName, HeaderValue};
@@ -9,6 +8,7 @@ use reqwest::{Method, Url};
 use serde::Deserialize;
 
 use super::environment::Environment;
+use super::hardware::{DISABLED, ENDPOINT};
 use super::remote::{self, hidden, is_private, unavailable};
 use super::sign::AccessKeys;
 use crate::credentials::{CredentialError, Secret};
@@ -16,8 +16,6 @@ use crate::failure::quote;
 use crate::net;
 use crate::target::http_url;
 
-const DISABLED: &str = "AWS_EC2_METADATA_DISABLED";
-const ENDPOINT: &str = "AWS_EC2_METADATA_SERVICE_ENDPOINT";
 const ENDPOINT_MODE: &str = "AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE";
 
 /// Where the service is, by the version of the protocol.
@@ -33,18 +31,6 @@ const TOKEN_HEADER: HeaderName = HeaderName::from_static("x-aws-ec2-metadata-tok
 /// Characters of a token, and of the name of a role, at most.
 const MAX_TOKEN: usize = 1024;
 const MAX_ROLE: usize = 64;
-
-/// Whether this machine has such a service, as variables and its hardware say. Asks nobody.
-pub(super) fn is_there(environment: &Environment) -> bool {
-    let is_disabled = environment.variable(DISABLED).is_some_and(|value| value.eq_ignore_ascii_case("true"));
-    !is_disabled && (environment.variable(ENDPOINT).is_some() || is_virtual_machine(Path::new("/sys")))
-}
-
-/// Whether the hardware that the kernel describes at `sys` is a machine of the cloud.
-fn is_virtual_machine(sys: &Path) -> bool {
-    let says = |file: &str| std::fs::read_to_string(sys.join(file)).unwrap_or_default().to_ascii_lowercase();
-    says("class/dmi/id/sys_vendor").trim() == "amazon ec2" || says("hypervisor/uuid").starts_with("ec2")
-}
 
 fn endpoint(environment: &Environment) -> Result<Url, CredentialError> {
     let known = |text: &str| http_url(text).ok_or(CredentialError::Panicked);
@@ -184,23 +170,5 @@ mod tests {
         for bad in ["http://a.example/", "http://10.0.0.1", "ftp://127.0.0.1", "x"] {
             assert!(at(&[(ENDPOINT, bad)]).unwrap_err().to_string().contains(ENDPOINT), "{bad}");
         }
-    }
-
-    #[test]
-    fn machine_of_the_cloud_is_known_by_its_hardware() {
-        let sys = tempfile::tempdir().unwrap();
-        assert!(!is_virtual_machine(sys.path()));
-        std::fs::create_dir_all(sys.path().join("class/dmi/id")).unwrap();
-        let vendor = sys.path().join("class/dmi/id/sys_vendor");
-        std::fs::write(&vendor, "QEMU\n").unwrap();
-        assert!(!is_virtual_machine(sys.path()));
-        std::fs::write(&vendor, "Amazon EC2\n").unwrap();
-        assert!(is_virtual_machine(sys.path()));
-        std::fs::remove_file(&vendor).unwrap();
-        std::fs::create_dir(sys.path().join("hypervisor")).unwrap();
-        std::fs::write(sys.path().join("hypervisor/uuid"), "ec2e1916-9099\n").unwrap();
-        assert!(is_virtual_machine(sys.path()));
-        let named = (ENDPOINT, "http://127.0.0.1:1");
-        assert!(is_there(&environment(&[named])) && !is_there(&environment(&[named, (DISABLED, "True")])));
     }
 }

@@ -4,6 +4,7 @@
 pub(crate) mod chain;
 mod environment;
 mod frames;
+mod hardware;
 mod map;
 mod metadata;
 mod place;

@@ -76,14 +76,14 @@ fn check_origin(path: &Path, shell: &Shell) -> Result<(), String> {
 fn read(printed: &str) -> Result<AccessKeys, &'static str> {
     #[derive(Deserialize)]
     #[serde(rename_all = "PascalCase")]
-    struct Printed {
+    struct ProcessOutput {
         version: u64,
         access_key_id: String,
         secret_access_key: String,
         session_token: Option<String>,
         expiration: Option<String>,
     }
-    let printed: Printed = serde_json::from_str(printed)
+    let printed: ProcessOutput = serde_json::from_str(printed)
         .map_err(|_| "did not print keys as JSON with Version, AccessKeyId and SecretAccessKey")?;
     if printed.version != VERSION {
         return Err("printed keys of another version than 1");

@@ -47,7 +47,7 @@ pub(in crate::sqlite) fn usage(
         match sums.iter_mut().find(|sum| sum.key == *key) {
             Some(sum) => sum.searches = searches,
             None => {
-                sums.push(UsageSum { key: key.into_owned(), priced: true, searches, ..UsageSum::default() })
+                sums.push(UsageSum { key: key.into_owned(), priced: true, searches, ..UsageSum::default() });
             }
         }
     }
