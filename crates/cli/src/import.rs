@@ -14,7 +14,7 @@ use crate::exit::{Exit, Failure};
 use crate::home::home;
 use crate::meters::Meters;
 use crate::print::{Paint, Progress, note, printable};
-use crate::run::Signals;
+use crate::signals::Signals;
 
 /// Problems of one file that people are shown.
 const SHOWN: usize = 10;

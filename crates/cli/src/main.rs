@@ -58,6 +58,7 @@ mod serve;
 mod session_command;
 mod sessions;
 mod show;
+mod signals;
 mod skills;
 mod slash;
 mod svg;

@@ -21,7 +21,7 @@ use crate::console::current_dir;
 use crate::exit::Failure;
 use crate::home::home;
 use crate::print::{note, printable};
-use crate::run::Signals;
+use crate::signals::Signals;
 
 /// The file of the token, in the directory of the user's files.
 const TOKEN: &str = "mcp-server.token";

@@ -14,7 +14,6 @@ use quipu_protocol::{
 use quipu_replay::{Places, Replay};
 use quipu_rpc::{JsonEvents, SessionHeader};
 use quipu_store::Graph;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::args::{Mode, Task};
 use crate::ask::{Asker, LineAsker};
@@ -23,6 +22,7 @@ use crate::home::home;
 use crate::input::TaskMessage;
 use crate::output_schema::{AnswerVerdict, StructuredOutput};
 use crate::print::{Paint, Progress, dollars, iso, note, note_in, one_line, printable, took};
+use crate::signals::Signals;
 use quipu_host::Budget;
 use quipu_host::{StartedSession, current_dir, now};
 
@@ -767,55 +767,4 @@ fn brief(tool: &str, args: &quipu_protocol::Json) -> String {
     let main =
         ["command", "url", "query", "pattern", "path"].iter().find_map(|name| value.get(name)?.as_str());
     main.map_or_else(|| args.to_string(), str::to_owned)
-}
-
-/// Ctrl-C once aborts, twice leaves; SIGTERM and SIGHUP end in order.
-pub(crate) struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-    hangup: Signal,
-    got: Option<Exit>,
-    broken: Option<std::io::Error>,
-}
-
-impl Signals {
-    pub(crate) fn new() -> Result<Self, Failure> {
-        Ok(Self {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-            hangup: signal(SignalKind::hangup())?,
-            got: None,
-            broken: None,
-        })
-    }
-
-    /// The next signal; whether it was not the first.
-    pub(crate) async fn next(&mut self) -> bool {
-        let exit = tokio::select! {
-            _ = self.interrupt.recv() => Exit::Interrupted,
-            _ = self.terminate.recv() => Exit::Terminated,
-            _ = self.hangup.recv() => Exit::Hangup,
-        };
-        let again = self.got.is_some();
-        if !again && exit == Exit::Interrupted {
-            note("Stopping; press Ctrl-C again to exit at once.");
-        }
-        self.got = Some(exit);
-        again
-    }
-
-    fn closed(&mut self, error: std::io::Error) {
-        self.broken.get_or_insert(error);
-    }
-
-    pub(crate) fn exit(&self) -> Exit {
-        self.got.unwrap_or(Exit::Failed)
-    }
-
-    pub(crate) fn failure(&mut self) -> Option<Failure> {
-        if let Some(exit) = self.got {
-            return Some(Failure::silent(exit));
-        }
-        self.broken.take().map(Failure::from)
-    }
 }

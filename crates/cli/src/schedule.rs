@@ -13,7 +13,7 @@ use crate::args::{OutArgs, StoreArg};
 use crate::exit::Failure;
 use crate::home::{home, in_words};
 use crate::print::{Paint, ago, note, one_line, printable};
-use crate::run::Signals;
+use crate::signals::Signals;
 
 /// Jobs that are listed from one read.
 const PAGE: usize = 100;

@@ -7,7 +7,7 @@ use quipu_runtime::{Desk, ServeEnd};
 use crate::args::StoreArg;
 use crate::exit::{Failure, advised};
 use crate::home::home;
-use crate::run::Signals;
+use crate::signals::Signals;
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {

@@ -7,7 +7,8 @@ use quipu_protocol::{AbortTarget, Command, Event};
 
 use crate::args::Mode;
 use crate::exit::Failure;
-use crate::run::{Front, Signals, refused, tell};
+use crate::run::{Front, refused, tell};
+use crate::signals::Signals;
 
 /// Begins such work and tells of it as it goes on; the first signal stops it. `ended` knows the event that it ends
 /// with. Nothing when it was stopped.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quipu_protocol::{Ack, EpochPlan, Model, ModelBefore, RunId, Thinking};
+use quipu_protocol::{Ack, EpochPlan, FormerModel, Model, RunId, Thinking};
 
 use super::changing::PendingChange;
 use super::{Effect, Machine, ReplyId};
@@ -29,7 +29,7 @@ impl Machine {
         match switch.model.filter(|_| switch.on) {
             Some((model, thinking)) => {
                 let chosen = changing.model.replace(model).unwrap_or(chosen);
-                before = Some(ModelBefore {
+                before = Some(FormerModel {
                     provider: chosen.provider.clone(),
                     model: chosen.id.clone(),
                     thinking: changing.thinking.unwrap_or(level),

@@ -170,7 +170,9 @@ mod tests {
     const GIF: &str = "R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7";
 
     fn of(contents: Value) -> Result<ResourceContent, RequestError> {
-        resource_content("srv", "a://b", &Json::from(json!({ "contents": contents })))
+        let mut result = json!({});
+        result["contents"] = contents;
+        resource_content("srv", "a://b", &Json::from(result))
     }
 
     fn text(read: &ResourceContent) -> String {

@@ -107,13 +107,13 @@ pub struct EpochPlan {
     pub on: bool,
     /// The model to which the session goes back when plan mode ends; `None` where plan mode has no model of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub before: Option<ModelBefore>,
+    pub before: Option<FormerModel>,
 }
 
 /// A model to which a session goes back.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct ModelBefore {
+pub struct FormerModel {
     /// The provider's id.
     pub provider: String,
     /// The model's id.

@@ -82,7 +82,6 @@ pub(crate) fn is_offered(request: &ModelRequest, wanted: WebSearch) -> bool {
 
 /// US dollars for so many searches of this model.
 pub(crate) fn price(model: &Model, searches: u64) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "counts are small")]
     let same_server = || TABLE.rows.iter().find(|row| row.of.is_of_server(model));
     row(model).or_else(same_server).map_or(0.0, |row| row.price * searches as f64)
 }

@@ -302,6 +302,7 @@ fn the_request_of_an_answer_that_failed_is_kept_as_well() {
 fn start_notice_of_rules_is_no_warning() {
     let world = World::new([]);
     world.file("AGENTS.md", "One rule.\n");
+    world.run(&["config", "trust"]).ok();
     let mut terminal = Terminal::open(&world, &[]);
     terminal.shows("· Rules: AGENTS.md (1 line). /skills lists them.");
     terminal.types(CTRL_D);

@@ -103,7 +103,9 @@ fn planning_client(world: &World) -> (LineClient, String) {
 }
 
 fn commands(client: &mut LineClient, session: &str, id: u64, command: Value) {
-    client.send(&json!({ "type": "command", "id": id, "session": session, "command": command }));
+    let mut line = json!({ "type": "command", "id": id, "session": session });
+    line["command"] = command;
+    client.send(&line);
 }
 
 /// The next question: its id and kind.
@@ -114,7 +116,9 @@ fn asked(client: &mut LineClient) -> (String, Value) {
 }
 
 fn answers(client: &mut LineClient, session: &str, id: u64, ask: &str, answer: Value) {
-    commands(client, session, id, json!({ "type": "answer", "ask": ask, "answer": answer }));
+    let mut command = json!({ "type": "answer", "ask": ask });
+    command["answer"] = answer;
+    commands(client, session, id, command);
 }
 
 fn chooses(option: &str) -> Value {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quipu_protocol::{EpochPlan, Model, ModelBefore, Thinking};
+use quipu_protocol::{EpochPlan, FormerModel, Model, Thinking};
 use quipu_providers::{Provider, clamp_level};
 use quipu_transcript::plan_mode_of;
 
@@ -86,7 +86,7 @@ pub(crate) async fn epoch_plan(
     }
     let found = plan_model(options.models.clone()).await;
     let (route, text) = plan_route(found, (&options.model, &*options.provider));
-    let before = route.as_ref().map(|_| ModelBefore {
+    let before = route.as_ref().map(|_| FormerModel {
         provider: options.model.provider.clone(),
         model: options.model.id.clone(),
         thinking: clamp_level(&options.model, options.thinking),

@@ -325,10 +325,10 @@ fn plan_mode_returns_to_the_chosen_model_behind_fallbacks() {
     ladder.prompt();
     ladder.answers();
     assert_eq!(ladder.called(), ["m", "b", "plans", "m"]);
-    let epochs = ladder.entries.iter().filter_map(|entry| match &**entry {
+    let mut epochs = ladder.entries.iter().filter_map(|entry| match &**entry {
         Entry::Epoch(epoch) => Some(epoch),
         _ => None,
     });
-    let last = epochs.last().unwrap();
+    let last = epochs.next_back().unwrap();
     assert_eq!((&last.fallback, &last.plan), (&None, &Some(EpochPlan::default())));
 }

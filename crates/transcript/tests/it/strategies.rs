@@ -8,7 +8,7 @@ use quipu_protocol::{
     AddedBlock, AssistantMessage, Attempt, AuthorClass, BashExecutionMessage, BlobId, Body,
     BranchSummaryMessage, CallId, CallRecord, Checkpoint, ChunkId, Compaction, CompactionReason,
     CompactionSummaryMessage, Content, Cost, CustomMessage, Entry, Epoch, EpochContext, EpochPlan, Fallback,
-    FileChange, FileState, ImageContent, Json, Message, ModelBefore, ModelErrorKind, NodeId, Origin,
+    FileChange, FileState, FormerModel, ImageContent, Json, Message, ModelErrorKind, NodeId, Origin,
     PromptSection, Provenance, RunId, SessionId, SessionStart, StepInfo, StopReason, TextContent, Thinking,
     ThinkingContent, ToolCall, ToolResultMessage, ToolSpec, Trust, Unknown, Usage, UserMessage,
 };
@@ -312,7 +312,7 @@ fn epoch() -> BoxedStrategy<Epoch> {
 
 fn epoch_plan() -> BoxedStrategy<EpochPlan> {
     let thinking = select(vec![Thinking::Off, Thinking::High]);
-    let before = (text(), text(), thinking).prop_map(|(provider, model, thinking)| ModelBefore {
+    let before = (text(), text(), thinking).prop_map(|(provider, model, thinking)| FormerModel {
         provider,
         model,
         thinking,

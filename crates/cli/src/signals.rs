@@ -1,0 +1,58 @@
+//! Signals that end a command, and the exit codes that they stand for.
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::exit::{Exit, Failure};
+use crate::print::note;
+
+/// Ctrl-C once aborts, twice leaves; SIGTERM and SIGHUP end in order.
+pub(crate) struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+    got: Option<Exit>,
+    broken: Option<std::io::Error>,
+}
+
+impl Signals {
+    pub(crate) fn new() -> Result<Self, Failure> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
+            got: None,
+            broken: None,
+        })
+    }
+
+    /// The next signal; whether it was not the first.
+    pub(crate) async fn next(&mut self) -> bool {
+        let exit = tokio::select! {
+            _ = self.interrupt.recv() => Exit::Interrupted,
+            _ = self.terminate.recv() => Exit::Terminated,
+            _ = self.hangup.recv() => Exit::Hangup,
+        };
+        let again = self.got.is_some();
+        if !again && exit == Exit::Interrupted {
+            note("Stopping; press Ctrl-C again to exit at once.");
+        }
+        self.got = Some(exit);
+        again
+    }
+
+    /// An output that cannot be written any more.
+    pub(crate) fn closed(&mut self, error: std::io::Error) {
+        self.broken.get_or_insert(error);
+    }
+
+    pub(crate) fn exit(&self) -> Exit {
+        self.got.unwrap_or(Exit::Failed)
+    }
+
+    pub(crate) fn failure(&mut self) -> Option<Failure> {
+        if let Some(exit) = self.got {
+            return Some(Failure::silent(exit));
+        }
+        self.broken.take().map(Failure::from)
+    }
+}
