@@ -8,6 +8,7 @@ use quipu_protocol::{Epoch, Model, NodeId, Notice, Thinking};
 use quipu_providers::{CallOptions, Settings, WebSearch};
 use quipu_replay::{Places, Recorder};
 use quipu_store::{Graph, SessionQuery, SessionRow, SqliteStore};
+use tokio::sync::SetOnce;
 
 use crate::budget::Budget;
 use crate::context::{history_settings, travel_settings};
@@ -69,6 +70,8 @@ struct SessionPlan {
     budget: Option<Budget>,
     /// What to say of a model without a price.
     unpriced: Option<String>,
+    /// Set once the session is open: servers of tools begin behind it.
+    is_open: Arc<SetOnce<()>>,
 }
 
 /// Opens the session that is asked for. With a `replay` no model is looked for.
@@ -157,7 +160,7 @@ pub async fn open(home: &Home, request: &OpenRequest) -> Result<StartedSession, 
     }
     let resources = crate::resources::of_session(home, request, &cwd)?;
     let prepared = prepare(home, request, &settings, &engine, &basis, &resources).await?;
-    let SessionPlan { mut options, permissions, recorder, budget, unpriced } = prepared;
+    let SessionPlan { mut options, permissions, recorder, budget, unpriced, is_open } = prepared;
     options.id = file.as_mut().and_then(|begun| begun.announced.take());
     let ask_deadline = options.ask_deadline;
     let (mut model, mut thinking) = (options.model.clone(), options.thinking);
@@ -181,6 +184,8 @@ pub async fn open(home: &Home, request: &OpenRequest) -> Result<StartedSession, 
     };
     match opened {
         Ok(mut opened) => {
+            // It is this one's alone, so nobody has set it.
+            drop(is_open.set(()));
             opened.notices.extend(unpriced.map(Notice::note));
             // In plan mode it may begin with another one.
             if opened.session.is_planning()
@@ -342,6 +347,7 @@ async fn prepare(
         options.hooks.splice(..0, request.hooks.iter().cloned());
         options.hooks.extend(crate::command_hooks::command_hooks(&config.hooks));
     }
+    let is_open = Arc::new(SetOnce::new());
     if replay.is_none() {
         let wanted = crate::mcp::InstallOptions {
             home,
@@ -351,6 +357,7 @@ async fn prepare(
             permissions: permissions.clone(),
             hidden: settings.env_keys(),
             keeps: !request.in_memory,
+            begin: is_open.clone(),
         };
         crate::mcp::install(&mut options, wanted);
     }
@@ -361,7 +368,7 @@ async fn prepare(
     options.history = history_settings(&config, request, replay);
     options.travel = travel_settings(&config, request, replay);
     options.planning = planning_settings(&config, request, last, replay);
-    Ok(SessionPlan { options, permissions, recorder, budget, unpriced })
+    Ok(SessionPlan { options, permissions, recorder, budget, unpriced, is_open })
 }
 
 /// The node to go on from, and the session that it is in.

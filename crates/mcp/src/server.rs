@@ -9,7 +9,7 @@ use quipu_protocol::Json;
 use quipu_tools::ToolOutput;
 use quipu_workspace::ProcessRegistry;
 use serde_json::json;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, SetOnce, watch};
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -44,6 +44,8 @@ pub struct ServerEnvironment {
     pub client: ClientInfo,
     /// Where logins to servers on the network are kept.
     pub tokens: Option<Arc<dyn TokenStore>>,
+    /// Set once servers may begin; `None`: at once.
+    pub begin: Option<Arc<SetOnce<()>>>,
 }
 
 impl std::fmt::Debug for ServerEnvironment {
@@ -308,6 +310,12 @@ struct Supervisor {
 impl Supervisor {
     async fn run(self) {
         let mut failures = 0_u32;
+        if let Some(begin) = &self.environment.begin {
+            tokio::select! {
+                () = async { drop(begin.wait().await) } => {}
+                () = self.stop.cancelled() => return,
+            }
+        }
         loop {
             self.put(ServerStatus::Starting, None);
             let begun = Instant::now();
@@ -376,7 +384,7 @@ impl Supervisor {
     }
 
     async fn attempt(&self) -> Result<(Client, Listing), ConnectError> {
-        let ServerEnvironment { cwd, registry, changes, client, tokens } = &self.environment;
+        let ServerEnvironment { cwd, registry, changes, client, tokens, begin: _ } = &self.environment;
         let roots = vec![file_address(cwd)];
         let connection = match &self.config.transport {
             TransportConfig::Stdio { command, args, env, cwd: own } => {

@@ -10,6 +10,7 @@ use quipu_mcp::{
     OauthTokens, Server, ServerConfig, ServerEnvironment, TokenStore as _, TransportConfig,
 };
 use quipu_protocol::Epoch;
+use tokio::sync::SetOnce;
 
 use super::files::{McpFileUse, McpServer, mcp_files};
 use super::store::FileStore;
@@ -30,11 +31,13 @@ pub(crate) struct InstallOptions<'a> {
     pub(crate) hidden: Vec<String>,
     /// Whether anything is written to the home.
     pub(crate) keeps: bool,
+    /// Set once the session is open: servers that begin before would delay it.
+    pub(crate) begin: Arc<SetOnce<()>>,
 }
 
 /// Gives a session the tools of the servers that files configure. Nothing is waited for.
 pub(crate) fn install(options: &mut SessionOptions, wanted: InstallOptions<'_>) {
-    let InstallOptions { home, cwd, sealer, last, permissions, hidden, keeps } = wanted;
+    let InstallOptions { home, cwd, sealer, last, permissions, hidden, keeps, begin } = wanted;
     let files = mcp_files(home, cwd);
     for file in &files.files {
         if file.counts == McpFileUse::Untrusted && file.problems.is_empty() {
@@ -52,7 +55,8 @@ pub(crate) fn install(options: &mut SessionOptions, wanted: InstallOptions<'_>) 
             Ok(config) => {
                 know_secrets(&home.dir, sealer, &config);
                 let key = server.key();
-                let environment = environment(home, cwd, &hidden);
+                let environment =
+                    ServerEnvironment { begin: Some(begin.clone()), ..environment(home, cwd, &hidden) };
                 servers.push((Arc::new(Server::start(&server.name, config, environment)), key));
             }
             Err(failure) => home.warn(failure.message),
@@ -96,6 +100,7 @@ fn environment(home: &Home, cwd: &Path, hidden: &[String]) -> ServerEnvironment 
         changes,
         client: ClientInfo { name: quipu::AGENT.into(), version: env!("CARGO_PKG_VERSION").into() },
         tokens: Some(Arc::new(FileTokens::of(&home.dir))),
+        begin: None,
     }
 }
 

@@ -158,6 +158,7 @@ async fn client_of_the_suite_calls_each_tool() {
         changes: Vec::new(),
         client: ClientInfo { name: "quipu".into(), version: "0".into() },
         tokens: Some(tokens.clone()),
+        begin: None,
     };
     let mut server = Server::start("suite", config.clone(), environment.clone());
     let mut status = server.settled(LIMIT).await;

@@ -148,6 +148,7 @@ fn server(authority: &Authority, login: OauthTokens) -> (Server, Arc<Logins>) {
         changes: Vec::new(),
         client: ClientInfo { name: "test".into(), version: "0".into() },
         tokens: Some(logins.clone()),
+        begin: None,
     };
     (Server::start("far", config, environment), logins)
 }

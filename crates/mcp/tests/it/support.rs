@@ -100,6 +100,7 @@ impl Bench {
             changes: vec![("HIDDEN".into(), None)],
             client: ClientInfo { name: "test".into(), version: "0".into() },
             tokens: None,
+            begin: None,
         };
         Arc::new(Server::start("srv", config, environment))
     }
