@@ -312,7 +312,7 @@ impl Supervisor {
         let mut failures = 0_u32;
         if let Some(begin) = &self.environment.begin {
             tokio::select! {
-                () = async { drop(begin.wait().await) } => {}
+                _ = begin.wait() => {}
                 () = self.stop.cancelled() => return,
             }
         }
