@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 
 use clap::Args;
@@ -103,6 +104,13 @@ async fn http(
         return Err(Failure::usage(ServeError::NotLoopback(address).to_string()));
     }
     let path = home.dir.join(TOKEN);
+    let found = std::fs::metadata(&path);
+    if found.is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o077 != 0) {
+        return Err(Failure::failed(format!(
+            "{path} is open to other users, who may know the token; run `chmod 600 {path}`, or remove it to get another one",
+            path = path.display()
+        )));
+    }
     // Made once, so that clients can keep it in their settings.
     let token = quipu::seal_key(&path).map_err(|error| {
         Failure::failed(format!("{} cannot be used: {error}; remove it to get another token", path.display()))

@@ -237,8 +237,10 @@ impl Tool for TaskTool {
         let (Some(id), Some(worktrees)) = (id, &self.settings.worktrees) else { return Touches::Nothing };
         match worktrees.touched(id, &cx.cwd, &cx.cancel) {
             Ok(paths) => Touches::Writes(paths.iter().map(|path| file_key(path)).collect()),
-            // The merge says why there is none.
-            Err(_) => Touches::Nothing,
+            // It leads nowhere, as the merge says.
+            Err(WorktreeError::Unknown(_) | WorktreeError::Ambiguous(_)) => Touches::Nothing,
+            // Nobody knows what it would change.
+            Err(_) => Touches::Anything,
         }
     }
 

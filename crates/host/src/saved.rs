@@ -3,7 +3,7 @@
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quipu::rules::{Effect, Rule};
 use quipu::{
@@ -28,13 +28,20 @@ pub struct SavedPermissions {
     source: Source,
     /// Whether what is allowed for good is kept.
     keeps: bool,
+    /// What was given for this run; worktrees of sub-agents have the same.
+    unsaved: Arc<Mutex<UnsavedPermissions>>,
     seen: Mutex<PermissionState>,
 }
 
 #[derive(Debug)]
 struct PermissionState {
     stamps: [Stamp; 2],
-    unsaved: UnsavedPermissions,
+    /// The mode of this run that it was read with.
+    mode: Option<PermissionMode>,
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl SavedPermissions {
@@ -43,7 +50,8 @@ impl SavedPermissions {
         let stamps = stamps(&source);
         let (rules, grants) = source.read(&unsaved)?;
         let permissions = Permissions::new(rules, grants);
-        Ok(Self { permissions, source, keeps, seen: Mutex::new(PermissionState { stamps, unsaved }) })
+        let seen = Mutex::new(PermissionState { stamps, mode: unsaved.mode });
+        Ok(Self { permissions, source, keeps, unsaved: Arc::new(Mutex::new(unsaved)), seen })
     }
 
     /// How much is asked.
@@ -96,10 +104,9 @@ impl SavedPermissions {
 
     /// A mode was saved for the directory: it takes the place of one that was given for this run only.
     pub fn mode_was_saved(&self) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.unsaved.mode.take().is_some() {
-            seen.stamps = [None, None];
-            self.read_again(&mut seen);
+        let had = lock(&self.unsaved).mode.take().is_some();
+        if had {
+            self.read_again(&mut lock(&self.seen));
         }
     }
 
@@ -113,15 +120,18 @@ impl SavedPermissions {
 
     /// Reads the files again where they are other ones than before.
     fn follow(&self) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.stamps != stamps(&self.source) {
+        let mode = lock(&self.unsaved).mode;
+        let mut seen = lock(&self.seen);
+        if seen.stamps != stamps(&self.source) || seen.mode != mode {
             self.read_again(&mut seen);
         }
     }
 
     fn read_again(&self, seen: &mut PermissionState) {
         seen.stamps = stamps(&self.source);
-        match self.source.read(&seen.unsaved) {
+        let unsaved = lock(&self.unsaved).clone();
+        seen.mode = unsaved.mode;
+        match self.source.read(&unsaved) {
             Ok((mut rules, grants)) => {
                 if let Some(why) = self.refuses(rules.mode) {
                     self.source.home.warn(why);
@@ -195,13 +205,14 @@ impl Policy for SavedPermissions {
     }
 
     fn elsewhere(&self, cwd: &Path) -> Option<Arc<dyn Policy>> {
-        let unsaved = self.seen.lock().unwrap_or_else(PoisonError::into_inner).unsaved.clone();
+        let unsaved = lock(&self.unsaved).clone();
         let source = Source { cwd: cwd.to_path_buf(), ..self.source.clone() };
         let stamps = stamps(&source);
         let (rules, grants) = source.read(&unsaved).ok()?;
         let permissions = self.permissions.beside(rules, grants);
-        let seen = Mutex::new(PermissionState { stamps, unsaved });
-        Some(Arc::new(Self { permissions, source, keeps: self.keeps, seen }))
+        let seen = Mutex::new(PermissionState { stamps, mode: unsaved.mode });
+        let unsaved = self.unsaved.clone();
+        Some(Arc::new(Self { permissions, source, keeps: self.keeps, unsaved, seen }))
     }
 
     fn sandbox(&self) -> Option<Arc<Sandbox>> {

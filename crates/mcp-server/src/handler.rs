@@ -11,7 +11,7 @@ use rmcp::model::{
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ErrorData, Peer, RoleServer, ServerHandler, ServiceError};
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 
 use crate::archive::{Archive, ServerOptions};
 use crate::error::CallError;
@@ -51,6 +51,8 @@ struct Inner {
 pub struct GraphServer {
     inner: Arc<Inner>,
     roots: watch::Sender<ClientRoots>,
+    /// Held by the call that asks again.
+    again: Mutex<()>,
 }
 
 impl GraphServer {
@@ -66,24 +68,37 @@ impl GraphServer {
     }
 
     fn over(inner: Arc<Inner>) -> Self {
-        Self { inner, roots: watch::Sender::new(ClientRoots::None) }
+        Self { inner, roots: watch::Sender::new(ClientRoots::None), again: Mutex::default() }
     }
 
     pub(crate) fn in_flight(&self) -> &InFlight {
         &self.inner.in_flight
     }
 
+    /// What is known of the client's roots, once it had the time to name them.
+    async fn known_roots(&self) -> ClientRoots {
+        let mut roots = self.roots.subscribe();
+        let known = tokio::time::timeout(ROOTS, roots.wait_for(|roots| *roots != ClientRoots::Asked)).await;
+        match known {
+            Ok(Ok(known)) => known.clone(),
+            Ok(Err(_)) | Err(_) => ClientRoots::Failed,
+        }
+    }
+
     /// The sessions that the client may see.
-    async fn reach(&self) -> Result<Reach, CallError> {
+    async fn reach(&self, peer: &Peer<RoleServer>) -> Result<Reach, CallError> {
         if self.inner.options.scope == ScopeSetting::All {
             return Ok(Reach::everything());
         }
-        let mut known = self.roots.subscribe();
-        let known = tokio::time::timeout(ROOTS, known.wait_for(|roots| *roots != ClientRoots::Asked)).await;
-        let known = match known {
-            Ok(Ok(known)) => known.clone(),
-            Ok(Err(_)) | Err(_) => ClientRoots::Failed,
-        };
+        let mut known = self.known_roots().await;
+        if known == ClientRoots::Failed {
+            // It may have been busy. Calls at the same time share one question.
+            match self.again.try_lock() {
+                Ok(_turn) => self.ask_roots(peer).await,
+                Err(_) => drop(self.again.lock().await),
+            }
+            known = self.roots.borrow().clone();
+        }
         let directory = std::slice::from_ref(&self.inner.options.directory);
         match &known {
             ClientRoots::Known(Roots { directories, refused })
@@ -189,7 +204,7 @@ impl ServerHandler for GraphServer {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let call = async {
-            let reach = self.reach().await?;
+            let reach = self.reach(&context.peer).await?;
             Ok(tools::run(&request.name, request.arguments, &self.inner.archive, &reach).await)
         };
         let result = match self.in_turn(&context, call).await {
@@ -214,7 +229,7 @@ impl ServerHandler for GraphServer {
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         let call = async {
-            let reach = self.reach().await?;
+            let reach = self.reach(&context.peer).await?;
             resources::list(&self.inner.archive, &reach, request.and_then(|request| request.cursor)).await
         };
         self.in_turn(&context, call).await.map_err(CallError::of_request)
@@ -234,7 +249,7 @@ impl ServerHandler for GraphServer {
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let call = async {
-            let reach = self.reach().await?;
+            let reach = self.reach(&context.peer).await?;
             resources::contents(&self.inner.archive, &reach, &request.uri).await
         };
         self.in_turn(&context, call).await.map(Into::into).map_err(CallError::of_request)
@@ -254,7 +269,7 @@ impl ServerHandler for GraphServer {
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
         let call = async {
-            let reach = self.reach().await?;
+            let reach = self.reach(&context.peer).await?;
             prompts::prompt(&self.inner.archive, &reach, &request.name, request.arguments.as_ref()).await
         };
         self.in_turn(&context, call).await.map(Into::into).map_err(CallError::of_request)

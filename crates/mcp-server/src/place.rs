@@ -9,6 +9,8 @@ use crate::reach::Reach;
 
 /// Sessions that are looked through for those of a scope.
 const LOOKED_THROUGH: usize = 2_000;
+/// Sessions that are read at a time to find the newest.
+const NEWEST: usize = 20;
 /// Bytes of an id at most.
 const LONGEST: usize = 256;
 /// Characters of an id that messages repeat.
@@ -66,7 +68,7 @@ pub(crate) async fn place(store: &dyn Graph, reach: &Reach, id: Option<&str>) ->
     let row = match &one.session {
         Some(session) => {
             let query = SessionQuery { id: Some(session.clone()), limit: Some(1), ..SessionQuery::default() };
-            store.sessions(query).await?.into_iter().next()
+            store.sessions(query).await?.into_iter().next().filter(|row| reach.shows(&row.cwd))
         }
         None => None,
     };
@@ -76,10 +78,21 @@ pub(crate) async fn place(store: &dyn Graph, reach: &Reach, id: Option<&str>) ->
 }
 
 async fn newest(store: &dyn Graph, reach: &Reach) -> Result<Place, CallError> {
-    let rows = sessions(store, reach, 0, 1).await?.0;
-    rows.into_iter()
-        .find_map(|row| row.head.map(|node| Place { node, head: Some(node), session: Some(row) }))
-        .ok_or_else(|| CallError::Name(format!("There is no session in {} yet.", reach.words())))
+    let mut skip = 0;
+    loop {
+        let (rows, more) = sessions(store, reach, skip, NEWEST).await?;
+        skip += NEWEST;
+        let heads: Vec<NodeId> = rows.iter().filter_map(|row| row.head).collect();
+        // One that stands where it was forked from a session outside is passed over.
+        let sees = reach.sight().sees(store, &heads).await?;
+        let rows = rows.into_iter().filter_map(|row| row.head.map(|node| (node, row)));
+        if let Some(((node, row), _)) = rows.zip(sees).find(|(_, sees)| *sees) {
+            return Ok(Place { node, head: Some(node), session: Some(row) });
+        }
+        if !more {
+            return Err(CallError::Name(format!("There is no session in {} yet.", reach.words())));
+        }
+    }
 }
 
 /// Sessions of the scope, the last changed first, without the first `skip`, and whether there are more.

@@ -6,7 +6,7 @@ use quipu_history::{
     shortened, text_of,
 };
 use quipu_protocol::NodeId;
-use quipu_store::{Graph, LineageEnd, SessionRow, StoreError, decode_nodes};
+use quipu_store::{Graph, LineageEnd, LoggedAction, SessionRow, StoreError, decode_nodes};
 use quipu_transcript::{one_line, role_with};
 use serde::Deserialize;
 
@@ -180,11 +180,12 @@ pub(crate) async fn how(
     let next = trace.rows.last().filter(|_| trace.more).map(|row| row.id.to_string());
     trace.more = false;
     // Rows of sessions that may not be seen carry words of theirs.
-    let nodes: Vec<NodeId> = trace.rows.iter().filter_map(|row| row.action.to.or(row.action.from)).collect();
+    let ends = |row: &LoggedAction| [row.action.from, row.action.to].into_iter().flatten();
+    let nodes: Vec<NodeId> = trace.rows.iter().flat_map(ends).collect();
     let sees = reach.sight().sees(store, &nodes).await?;
     let seen: std::collections::HashSet<NodeId> =
         nodes.iter().zip(sees).filter(|(_, sees)| *sees).map(|(node, _)| *node).collect();
-    trace.rows.retain(|row| row.action.to.or(row.action.from).is_none_or(|node| seen.contains(&node)));
+    trace.rows.retain(|row| ends(row).all(|node| seen.contains(&node)));
     Ok(Page { text: trace.text(&TimeZone::UTC), next })
 }
 

@@ -43,14 +43,9 @@ pub(crate) async fn search(
 ) -> Result<Page, CallError> {
     let store = archive.store()?;
     let store: &dyn Graph = &*store;
-    let words = archive.sealer.seal(&arguments.query);
-    if words.len() > QUERY_LIMIT {
-        return Err(CallError::Arguments(format!(
-            "query has {} bytes; the limit is {QUERY_LIMIT}",
-            words.len()
-        )));
-    }
-    if words.trim().is_empty() && arguments.file.is_none() {
+    let words = sealed(archive, "query", &arguments.query)?;
+    let file = arguments.file.as_deref().map(|file| sealed(archive, "file", file)).transpose()?;
+    if words.trim().is_empty() && file.is_none() {
         return Err(CallError::Arguments("give words in `query`, or a `file`".into()));
     }
     let since = match &arguments.since {
@@ -69,9 +64,9 @@ pub(crate) async fn search(
     let (mut behind, mut cut) = (IndexBacklog::default(), false);
     for project in reach.projects() {
         let query = SearchQuery {
-            words: words.clone().into_owned(),
+            words: words.clone(),
             project,
-            file: arguments.file.clone(),
+            file: file.clone(),
             since,
             sessions: Sessions::Standing,
             limit,
@@ -116,6 +111,16 @@ pub(crate) async fn search(
     }
     let text = framed(BEGIN_HISTORY, &format!("{}\n{body}", notes.join(" ")));
     Ok(Page { text, next })
+}
+
+/// What is searched for, as the store has it.
+fn sealed(archive: &Archive, name: &str, text: &str) -> Result<String, CallError> {
+    let sealed = archive.sealer.seal(text).into_owned();
+    if sealed.len() > QUERY_LIMIT {
+        let size = sealed.len();
+        return Err(CallError::Arguments(format!("{name} has {size} bytes; the limit is {QUERY_LIMIT}")));
+    }
+    Ok(sealed)
 }
 
 /// Where a page ended.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use quipu_history::{
     BEGIN_HISTORY, BLAMED_CHANGES, Blame, LineAuthor, blame, file_names, minute, sibling_file,
@@ -58,7 +58,8 @@ pub(crate) async fn why(
     if from == 0 || (from > count && count > 0) {
         return Err(CallError::Arguments(format!("{shown} has {count} lines; there is no line {from}")));
     }
-    let found = blame(store, &file_names(&path), &content, &sibling_file).await?;
+    let mut found = blame(store, &file_names(&path), &content, &sibling_file).await?;
+    hide_reasons(store, reach, &mut found).await?;
     let authors = authors(store, reach, &found).await?;
     let mut notes = vec![format!("{shown}, {count} lines.")];
     if found.changes >= BLAMED_CHANGES {
@@ -100,6 +101,18 @@ async fn authors(
     Ok(nodes.into_iter().enumerate().zip(sees).filter(|(_, sees)| *sees).map(|(turn, _)| turn).collect())
 }
 
+/// Empties the reasons that may not be seen: a branch can begin in a session outside, with the user's message there.
+async fn hide_reasons(store: &dyn Graph, reach: &Reach, found: &mut Blame) -> Result<(), CallError> {
+    let asked: Vec<NodeId> = found.turns.iter().filter_map(|turn| turn.asked).collect();
+    let mut sees = reach.sight().sees(store, &asked).await?.into_iter();
+    for turn in found.turns.iter_mut().filter(|turn| turn.asked.is_some()) {
+        if sees.next() != Some(true) {
+            turn.reason.clear();
+        }
+    }
+    Ok(())
+}
+
 fn author(found: &Blame, seen: &BTreeMap<usize, NodeId>, at: usize, most: usize) -> String {
     match found.lines.get(at) {
         Some(LineAuthor::Turn(place)) => match (seen.get(place), found.turns.get(*place)) {
@@ -124,12 +137,33 @@ fn resolved(reach: &Reach, text: &str) -> Result<PathBuf, CallError> {
         (path, Some(base)) => base.join(path),
         (_, None) => return Err(CallError::File(format!("{shown} is relative; give an absolute path"))),
     };
-    let found =
-        path.canonicalize().map_err(|error| CallError::File(format!("{shown} cannot be read: {error}")))?;
-    if !reach.holds(&found) {
-        return Err(CallError::File(format!("{shown} is outside of {}", reach.words())));
+    match path.canonicalize() {
+        Ok(found) if reach.holds(&found) => Ok(found),
+        Err(error) if is_within(reach, &path) => {
+            Err(CallError::File(format!("{shown} cannot be read: {error}")))
+        }
+        Ok(_) | Err(_) => Err(CallError::File(format!("{shown} is outside of {}", reach.words()))),
     }
-    Ok(found)
+}
+
+/// Whether a path that leads to nothing may be told from one outside. Where it leads out, nobody learns which files exist.
+fn is_within(reach: &Reach, path: &Path) -> bool {
+    if reach.base().is_none() {
+        return true;
+    }
+    if !reach.holds(path) || path.components().any(|part| part == Component::ParentDir) {
+        return false;
+    }
+    for above in path.ancestors() {
+        if let Ok(found) = above.canonicalize() {
+            return reach.holds(&found);
+        }
+        // A link to nothing may lead out.
+        if above.is_symlink() {
+            return false;
+        }
+    }
+    false
 }
 
 fn content(path: &Path) -> Result<String, CallError> {

@@ -168,6 +168,14 @@ fn killed_process_leaves_a_worktree_that_a_person_merges() {
     gate.open();
     let [row] = &*worktrees(&world) else { panic!("one is left") };
     assert_eq!(row["state"], "interrupted");
+    // Nobody knows yet what it would change, so the model does not merge it.
+    world.server.push(call("c2", "task", &json!({ "merge": id })));
+    world.server.push(says("Well."));
+    world.run(&["-p", "--permissions", "full", "Merge it"]).ok();
+    let refused = result(world.requests().last().unwrap());
+    assert!(refused.contains("Not merged: ") && refused.contains("a person has to"), "{refused}");
+    assert_eq!(worktrees(&world)[0]["state"], "interrupted");
+    assert!(!world.path("work/made.txt").exists());
     // A person can go on in its session, where it worked.
     world.server.push(says("Going on."));
     world.run(&["-p", "--session", row["session"].as_str().unwrap(), "Go on"]).ok();
@@ -183,28 +191,80 @@ fn hostile_repository_runs_nothing_for_a_worktree() {
         World::new([send("c1", "Change"), write("w1", "text.txt", "theirs\n"), says("Done."), says("Well.")]);
     repository(&world);
     let plant = world.path("plant.sh");
-    std::fs::write(&plant, format!("#!/bin/sh\ntouch {}\ncat\n", world.path("ran").display())).unwrap();
+    // Where git is confined, it can write to the directory of the repository only.
+    let traces = [world.path("ran"), world.path("work/.git/ran")];
+    let [ran, ran_confined] = traces.each_ref().map(|path| path.display().to_string());
+    std::fs::write(&plant, format!("#!/bin/sh\ntouch {ran}\ntouch {ran_confined}\ncat\n")).unwrap();
     std::fs::set_permissions(&plant, std::fs::Permissions::from_mode(0o755)).unwrap();
     let plant = plant.display().to_string();
     for hook in ["post-checkout", "post-index-change", "reference-transaction", "pre-commit", "post-commit"] {
         std::fs::create_dir_all(world.path("work/.git/hooks")).unwrap();
         std::os::unix::fs::symlink(&plant, world.path(&format!("work/.git/hooks/{hook}"))).unwrap();
     }
-    put(&world, "work/.git/info/attributes", "* filter=evil diff=evil merge=evil\n");
+    let attributes = "* filter=evil diff=evil merge=evil\nkept.txt filter=later\ngone.txt filter=branch\n";
+    put(&world, "work/.git/info/attributes", attributes);
+    // Settings that hold for worktrees, and for their branches, only.
+    for name in ["later", "branch"] {
+        let text = format!(
+            "[filter \"{name}\"]\n clean = {plant}\n smudge = {plant}\n process = {plant}\n required = true\n"
+        );
+        put(&world, &format!("{name}.config"), &text);
+    }
+    let [later, branch] =
+        ["later.config", "branch.config"].map(|name| world.path(name).display().to_string());
     let config = read(&world, "work/.git/config");
     put(
         &world,
         "work/.git/config",
         &format!(
             "{config}[core]\n fsmonitor = {plant}\n[filter \"evil\"]\n clean = {plant}\n smudge = {plant}\n required = true\n\
-             [diff \"evil\"]\n command = {plant}\n textconv = {plant}\n[merge \"evil\"]\n driver = {plant}\n"
+             [diff \"evil\"]\n command = {plant}\n textconv = {plant}\n[merge \"evil\"]\n driver = {plant}\n\
+             [includeIf \"gitdir:**/worktrees/**\"]\n path = {later}\n[includeIf \"onbranch:quipu-*\"]\n path = {branch}\n"
         ),
     );
     world.run(&["-p", "Delegate it"]).ok();
     let id = worktrees(&world)[0]["worktreeId"].as_str().unwrap().to_owned();
     world.run(&["agents", "merge", &id]).ok();
     assert_eq!(read(&world, "work/text.txt"), "theirs\n");
-    assert!(!world.path("ran").exists(), "something of the repository ran");
+    assert!(traces.iter().all(|trace| !trace.exists()), "something of the repository ran");
+}
+
+#[test]
+fn merge_does_not_follow_a_link_of_the_repository() {
+    let world = World::new([
+        send("c1", "Change"),
+        write("w1", "docs/post-checkout", "theirs\n"),
+        says("Done."),
+        says("Well."),
+    ]);
+    repository(&world);
+    world.run(&["-p", "Delegate it"]).ok();
+    std::fs::create_dir_all(world.path("work/.git/hooks")).unwrap();
+    std::os::unix::fs::symlink(".git/hooks", world.path("work/docs")).unwrap();
+    let [row] = &*worktrees(&world) else { panic!("one is left") };
+    let id = row["worktreeId"].as_str().unwrap();
+    let refused = world.run(&["agents", "merge", id]);
+    let why = "docs/post-checkout: a symbolic link is in its place or above it";
+    assert!(refused.err.contains(why), "{}", refused.err);
+    assert!(!world.path("work/.git/hooks/post-checkout").exists());
+    // One that git does not take for a worktree any more goes, too.
+    std::fs::remove_file(format!("{}/.git", row["path"].as_str().unwrap())).unwrap();
+    world.run(&["agents", "discard", id, "--yes"]).ok();
+    assert_eq!((worktrees(&world).len(), branches(&world)), (0, "main".to_owned()));
+}
+
+#[test]
+fn commits_that_only_the_branch_has_are_kept() {
+    let leave = "echo changed > kept.txt && git -c user.name=t -c user.email=t@localhost commit -qam done && \
+                 git checkout -q --detach HEAD~1";
+    let world = World::new([send("c1", "Change"), bash("b1", leave), says("Done."), says("Well.")]);
+    repository(&world);
+    world.run(&["-p", "Delegate it"]).ok();
+    let returned = result(world.requests().last().unwrap());
+    assert!(returned.contains("its branch has commits that its HEAD does not have"), "{returned}");
+    let [row] = &*worktrees(&world) else { panic!("one is left") };
+    let branch = format!("quipu-{}", row["worktreeId"].as_str().unwrap());
+    assert_eq!(git(&world, &["show", &format!("{branch}:kept.txt")]), "changed");
 }
 
 #[test]

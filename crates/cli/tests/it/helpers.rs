@@ -225,7 +225,8 @@ fn replaced_program_is_not_run() {
     let (built, mark) = (world.path("work/target"), world.path("mark"));
     std::fs::create_dir(&built).unwrap();
     let program = std::mem::replace(&mut world.program, built.join("quipu"));
-    std::fs::copy(&program, &world.program).unwrap();
+    // By a program: a child that another test starts meanwhile would hold the copy open, and it could not be run.
+    assert!(std::process::Command::new("cp").args([&program, &world.program]).status().unwrap().success());
     let mut terminal = Terminal::open(&world, &[]);
     terminal.shows("test-1");
     let planted = built.join("new");

@@ -93,11 +93,11 @@ impl Policy for PlanGate {
         self.base.restores()
     }
 
-    /// In plan mode the list of commands is one defence, and a sandbox that does not write the other.
     fn elsewhere(&self, cwd: &Path) -> Option<Arc<dyn Policy>> {
-        self.base.elsewhere(cwd)
+        Some(Arc::new(Self { base: self.base.elsewhere(cwd)?, mode: self.mode.clone() }))
     }
 
+    /// In plan mode the list of commands is one defence, and a sandbox that does not write the other.
     fn sandbox(&self) -> Option<Arc<Sandbox>> {
         let base = self.base.sandbox()?;
         Some(if self.mode.is_on() { self.mode.reading_sandbox(base) } else { base })

@@ -42,10 +42,13 @@ pub(crate) struct PlanMode {
     /// A note that it is on was sent to the model, and none yet that it is off.
     owes_note: AtomicBool,
     front: OnceLock<(Asker, Announcer)>,
-    /// The sandbox for commands that read, with the one of the session that it was made from. Kept when plan mode ends: what
-    /// was started in it still runs there.
-    reading: Mutex<Option<(Arc<Sandbox>, Arc<Sandbox>)>>,
+    /// Sandboxes for commands that read, each behind the one that it was made from: that of the session, and those of sub-agents
+    /// in worktrees. Kept when plan mode ends: what was started in them still runs there.
+    reading: Mutex<Vec<(Arc<Sandbox>, Arc<Sandbox>)>>,
 }
+
+/// Sandboxes for commands that read, at most.
+const READING: usize = 16;
 
 impl PlanMode {
     /// `noted` is what the last note to the model says.
@@ -70,13 +73,14 @@ impl PlanMode {
 
     fn reading_sandbox(&self, session: Arc<Sandbox>) -> Arc<Sandbox> {
         let mut made = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((of, reading)) = &*made
-            && Arc::ptr_eq(of, &session)
-        {
+        if let Some((_, reading)) = made.iter().find(|(of, _)| Arc::ptr_eq(of, &session)) {
             return reading.clone();
         }
         let reading = Arc::new(session.reading());
-        *made = Some((session, reading.clone()));
+        if made.len() == READING {
+            made.remove(0);
+        }
+        made.push((session, reading.clone()));
         reading
     }
 

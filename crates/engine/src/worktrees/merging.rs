@@ -3,11 +3,12 @@
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::fs::Permissions;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path, PathBuf};
 
-use quipu_workspace::{Access, FileError, FileStamp, Git, GitError};
+use quipu_workspace::{Access, FileError, FileStamp, Git, GitError, file_key};
 use tokio_util::sync::CancellationToken;
 
 use super::{FILES, WorktreeError, WorktreeInfo, WorktreeMerge, io_error};
@@ -18,6 +19,8 @@ const FILE: u64 = 32 << 20;
 const PLAIN: &str = "100644";
 const RUNS: &str = "100755";
 const ABSENT: &str = "000000";
+/// Why a file is not written.
+const LINK: &str = "a symbolic link is in its place or above it";
 
 /// A file that cannot be taken over.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,6 +81,8 @@ struct PlannedWrite {
     how: MergeAction,
     /// As it is there now; `None` where it is not.
     found: Option<(Vec<u8>, FileStamp)>,
+    /// Of what is there now.
+    permissions: Option<Permissions>,
     /// As it will be; `None` where it goes.
     bytes: Option<Vec<u8>>,
     /// Whether it can be run, where that changes.
@@ -213,15 +218,16 @@ fn plan(
         (Ok(base), Ok(theirs)) => (base, theirs),
         (Err(why), _) | (_, Err(why)) => return Ok(Step::Conflict(why)),
     };
+    if is_behind_link(&info.top, path) {
+        return conflict(LINK);
+    }
     let at = info.top.join(path);
     let found = match access.read_to_change(&at, FILE, cancel) {
         Ok(found) => Some(found),
         Err(FileError::NotFound { .. }) => None,
         Err(error) => return Ok(Step::Conflict(error.to_string())),
     };
-    if found.is_none() && at.symlink_metadata().is_ok() {
-        return conflict("a link that leads nowhere has its name");
-    }
+    let permissions = found.as_ref().and_then(|_| at.metadata().ok()).map(|found| found.permissions());
     let ours = found.as_ref().map(|(bytes, _)| bytes.as_slice());
     let runs = (after.0 == RUNS) != (before.0 == RUNS) || base.is_none();
     let runs = runs.then_some(after.0 == RUNS).filter(|_| theirs.is_some());
@@ -248,6 +254,7 @@ fn plan(
                         path: path.clone(),
                         how: MergeAction::Combined,
                         found,
+                        permissions,
                         bytes: Some(bytes),
                         runs,
                     };
@@ -264,7 +271,7 @@ fn plan(
     if let Err(error) = access.check_write(&at) {
         return Ok(Step::Conflict(error.to_string()));
     }
-    Ok(Step::Write(PlannedWrite { path: path.clone(), how, found, bytes, runs }))
+    Ok(Step::Write(PlannedWrite { path: path.clone(), how, found, permissions, bytes, runs }))
 }
 
 /// Both sides in one; `None` where they exclude each other, or are no text.
@@ -297,9 +304,14 @@ fn combined(
 /// Writes all; what was written is put back where one cannot be.
 fn write_all(top: &Path, planned: &[PlannedWrite], access: &Access) -> Result<(), WorktreeError> {
     for (done, write) in planned.iter().enumerate() {
-        if let Err(why) = write_one(top, write, access) {
+        let failed = match write_one(top, write, access) {
+            Err(why) => Some((done, why)),
+            // This file is written, too.
+            Ok(()) => set_mode(top, write).err().map(|error| (done + 1, error.to_string())),
+        };
+        if let Some((written, why)) = failed {
             let mut left = Vec::new();
-            for back in planned.iter().take(done).rev() {
+            for back in planned.iter().take(written).rev() {
                 if put_back(top, back, access).is_err() {
                     left.push(back.path.clone());
                 }
@@ -311,6 +323,9 @@ fn write_all(top: &Path, planned: &[PlannedWrite], access: &Access) -> Result<()
 }
 
 fn write_one(top: &Path, write: &PlannedWrite, access: &Access) -> Result<(), String> {
+    if is_behind_link(top, &write.path) {
+        return Err(LINK.into());
+    }
     let at = top.join(&write.path);
     let text = |error: FileError| error.to_string();
     match (&write.bytes, &write.found) {
@@ -319,25 +334,47 @@ fn write_one(top: &Path, write: &PlannedWrite, access: &Access) -> Result<(), St
             if found.is_none() && at.symlink_metadata().is_ok() {
                 return Err("it came to be meanwhile".into());
             }
-            access.write_file(&at, bytes, stamp).map_err(text)?;
-            match write.runs {
-                Some(runs) => set_runs(&at, runs).map_err(|error| error.to_string()),
-                None => Ok(()),
-            }
+            access.write_file(&at, bytes, stamp).map(drop).map_err(text)
         }
         (None, Some((_, stamp))) => access.remove_file(&at, stamp).map_err(text),
         (None, None) => Ok(()),
     }
 }
 
-fn put_back(top: &Path, write: &PlannedWrite, access: &Access) -> Result<(), FileError> {
+fn put_back(top: &Path, write: &PlannedWrite, access: &Access) -> Result<(), String> {
+    if is_behind_link(top, &write.path) {
+        return Err(LINK.into());
+    }
     let at = top.join(&write.path);
+    let text = |error: FileError| error.to_string();
     match &write.found {
-        Some((bytes, _)) => access.write_file(&at, bytes, None).map(drop),
-        None => {
-            let (_, stamp) = access.read_to_change(&at, FILE, &CancellationToken::new())?;
-            access.remove_file(&at, &stamp)
+        Some((bytes, _)) => {
+            access.write_file(&at, bytes, None).map_err(text)?;
+            match &write.permissions {
+                Some(old) => std::fs::set_permissions(&at, old.clone()).map_err(|error| error.to_string()),
+                None => Ok(()),
+            }
         }
+        None => {
+            let (_, stamp) = access.read_to_change(&at, FILE, &CancellationToken::new()).map_err(text)?;
+            access.remove_file(&at, &stamp).map_err(text)
+        }
+    }
+}
+
+/// Whether a symbolic link is at a path below the top directory, or above it.
+fn is_behind_link(top: &Path, path: &Path) -> bool {
+    let at = top.join(path);
+    // Also links that lead nowhere, which have no true path.
+    let mut parts = path.ancestors().filter(|part| !part.as_os_str().is_empty());
+    parts.any(|part| top.join(part).is_symlink()) || file_key(&at) != at
+}
+
+/// Lets it be run, or not any more, where that changes.
+fn set_mode(top: &Path, write: &PlannedWrite) -> std::io::Result<()> {
+    match (&write.bytes, write.runs) {
+        (Some(_), Some(runs)) => set_runs(&top.join(&write.path), runs),
+        _ => Ok(()),
     }
 }
 
@@ -345,9 +382,5 @@ fn set_runs(at: &Path, runs: bool) -> std::io::Result<()> {
     let mode = at.metadata()?.permissions().mode();
     // Whoever may read it may run it.
     let wanted = if runs { mode | (mode & 0o444) >> 2 } else { mode & !0o111 };
-    if wanted == mode {
-        Ok(())
-    } else {
-        std::fs::set_permissions(at, std::fs::Permissions::from_mode(wanted))
-    }
+    if wanted == mode { Ok(()) } else { std::fs::set_permissions(at, Permissions::from_mode(wanted)) }
 }

@@ -22,6 +22,10 @@ use self::repository::{Repository, repository};
 const INFO: &str = "worktree.json";
 const LOCK: &str = "lock";
 const INDEX: &str = "index";
+/// What git says where somebody else wants to remove one.
+const REASON: &str = "a sub-agent of Quipu works here";
+/// The mode of another repository in git's index.
+const GITLINK: &[u8] = b"160000 ";
 /// Bytes of git's index.
 const INDEX_LIMIT: u64 = 512 << 20;
 /// Bytes of what is noted of one.
@@ -54,6 +58,17 @@ pub enum WorktreeError {
     /// Somebody works in it, or merges it.
     #[error("the worktree {0} is in use: a sub-agent works in it, or it is being merged or discarded")]
     InUse(String),
+    /// Its changes are not committed, so nobody knows yet which files a merge changes.
+    #[error(
+        "the worktree {0} was left before its changes were committed; a person has to take it over or discard it"
+    )]
+    Interrupted(String),
+    /// Its branch stands elsewhere than its files, and what is on it would be lost.
+    #[error("its branch has commits that its HEAD does not have")]
+    BranchAhead,
+    /// A directory of it is a repository of its own.
+    #[error("another repository is in it: {}; commit it with git", .0.display())]
+    Nested(PathBuf),
     /// It belongs to another repository.
     #[error("the worktree {id} belongs to the repository {}", .top.display())]
     Other {
@@ -214,6 +229,15 @@ pub struct WorktreeMerge {
     pub left: Option<String>,
 }
 
+/// What a merge does with changes that are not committed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Uncommitted {
+    /// They are committed first.
+    Taken,
+    /// There is no merge.
+    Refused,
+}
+
 /// What a worktree is made for.
 pub(crate) struct WorktreeOrder<'a> {
     /// The directory of the session that sends the sub-agent.
@@ -250,6 +274,10 @@ impl Worktrees {
         for info in self.infos()? {
             let state = match self.lock(&info) {
                 Err(WorktreeError::InUse(_)) => WorktreeState::InUse,
+                // Somebody removed it meanwhile.
+                Err(WorktreeError::Io { error, .. }) if error.kind() == std::io::ErrorKind::NotFound => {
+                    continue;
+                }
                 Err(error) => return Err(error),
                 Ok(_lock) => match &info.commit {
                     Some(commit) => match differences(&info, commit, cancel) {
@@ -354,8 +382,9 @@ impl Worktrees {
             commit: None,
             id,
         };
-        let made = Self::add(&mut info, &place, cancel);
-        match made.and_then(|()| self.lock(&info)) {
+        // Before anybody can find it.
+        let locked = self.lock(&info);
+        match locked.and_then(|lock| Self::add(&mut info, &place, cancel).map(|()| lock)) {
             Ok(lock) => Ok(Worktree { worktrees: Self { root }, info, lock }),
             Err(error) => {
                 // What of it was made goes again; the error says why.
@@ -369,13 +398,14 @@ impl Worktrees {
         write_info(place, info)?;
         let git = Git::reading(&info.top, cancel).writing(&[place, &info.common]);
         let tree = info.tree.as_os_str();
-        let words =
-            ["worktree", "add", "--quiet", "--lock", "--reason", "a sub-agent of Quipu works here", "-b"];
+        let words = ["worktree", "add", "--quiet", "--no-checkout", "--lock", "--reason", REASON, "-b"];
         let mut arguments: Vec<&std::ffi::OsStr> = words.iter().map(std::ffi::OsStr::new).collect();
         arguments.extend([info.branch.as_ref(), tree, info.base.as_ref()]);
         git.run(&arguments)?;
         let admin = Git::reading(&info.tree, cancel).line(&["rev-parse", "--absolute-git-dir"])?;
         info.admin = PathBuf::from(admin);
+        // Settings can hold for worktrees only: filters are looked for where the files are written.
+        git_of(info, place, cancel).run(&["read-tree", "--reset", "-u", "HEAD"])?;
         let directory = info.directory();
         std::fs::create_dir_all(&directory).map_err(io_error(&directory))?;
         write_info(place, info)
@@ -424,10 +454,10 @@ impl Worktrees {
     }
 
     /// Takes what was changed in a worktree over into the files of the repository around a directory, within these bounds: all of
-    /// it, or nothing. Then the worktree and its branch are gone.
+    /// it, or nothing. Then the worktree and its branch are gone. Only what is committed is taken over.
     ///
     /// # Errors
-    /// [`WorktreeError::Conflicts`] and others, which change nothing.
+    /// [`WorktreeError::Conflicts`], [`WorktreeError::Interrupted`] and others, which change nothing.
     pub fn merge_within(
         &self,
         name: &str,
@@ -436,32 +466,34 @@ impl Worktrees {
         cancel: &CancellationToken,
     ) -> Result<WorktreeMerge, WorktreeError> {
         let info = self.find_in(name, cwd)?;
-        self.merge_info(info, access, cancel)
+        self.merge_info(info, access, Uncommitted::Refused, cancel)
     }
 
-    /// The same for a person, in the repository that it is of.
+    /// The same for a person, in the repository that it is of. What is not committed is committed first.
     ///
     /// # Errors
-    /// As [`merge_within`](Self::merge_within).
+    /// [`WorktreeError::Conflicts`] and others, which change nothing.
     pub fn merge(&self, name: &str, cancel: &CancellationToken) -> Result<WorktreeMerge, WorktreeError> {
         let info = self.find(name)?;
         let access = Access::within(AccessRules { write: vec![info.top.clone()], ..AccessRules::default() });
-        self.merge_info(info, &access, cancel)
+        self.merge_info(info, &access, Uncommitted::Taken, cancel)
     }
 
     fn merge_info(
         &self,
         info: WorktreeInfo,
         access: &Access,
+        uncommitted: Uncommitted,
         cancel: &CancellationToken,
     ) -> Result<WorktreeMerge, WorktreeError> {
         let lock = self.lock(&info)?;
         // Somebody may have ended it until the lock was there.
         let info = read_info(&self.place(&info)).ok_or(WorktreeError::Unknown(info.id))?;
         let mut worktree = Worktree { worktrees: self.clone(), info, lock };
-        let commit = match worktree.info.commit.clone() {
-            Some(commit) => commit,
-            None => match worktree.commit(cancel)? {
+        let commit = match (worktree.info.commit.clone(), uncommitted) {
+            (Some(commit), _) => commit,
+            (None, Uncommitted::Refused) => return Err(WorktreeError::Interrupted(worktree.info.id)),
+            (None, Uncommitted::Taken) => match worktree.commit(cancel)? {
                 Some(commit) => commit,
                 None => {
                     let left = worktree.remove(cancel).err().map(|error| error.to_string());
@@ -530,24 +562,24 @@ impl Worktree {
         let commit = if info.tree.is_dir() {
             // A lock that a killed git left, and settings of the worktree, say nothing here.
             let index = place.join(INDEX);
-            // Commands could have put anything in its place.
-            match quipu_workspace::read_whole(&info.admin.join("index"), INDEX_LIMIT, cancel) {
-                Ok((bytes, _)) => std::fs::write(&index, bytes).map_err(io_error(&index))?,
-                Err(_) => drop(std::fs::remove_file(&index)),
-            }
-            let git = Git::reading(&info.tree, cancel)
-                .writing(&[&place, &info.common])
-                .with("GIT_DIR", &info.admin)
-                .with("GIT_COMMON_DIR", &info.common)
-                .with("GIT_WORK_TREE", &info.tree)
+            copy_index(&info.admin.join("index"), &index, cancel)?;
+            let git = git_of(info, &place, cancel)
                 .with("GIT_INDEX_FILE", &index)
                 .with("GIT_AUTHOR_NAME", AUTHOR[0])
                 .with("GIT_AUTHOR_EMAIL", AUTHOR[1])
                 .with("GIT_COMMITTER_NAME", AUTHOR[0])
                 .with("GIT_COMMITTER_EMAIL", AUTHOR[1]);
             let head = git.line(&["rev-parse", "--verify", "HEAD^{commit}"])?;
+            match git.run(&["merge-base", "--is-ancestor", &last, &head]) {
+                Err(GitError::Failed { code: Some(1), .. }) => return Err(WorktreeError::BranchAhead),
+                ended => drop(ended?),
+            }
             if !index.exists() {
                 git.run(&["read-tree", &head])?;
+            }
+            // Git would look into it, by the settings that are in there.
+            if let Some(nested) = nested(&git, &info.tree)? {
+                return Err(WorktreeError::Nested(nested));
             }
             git.run(&["add", "--all"])?;
             let tree = git.line(&["write-tree"])?;
@@ -561,7 +593,7 @@ impl Worktree {
                 let made = git.run_with(&words, text.into_bytes())?;
                 String::from_utf8_lossy(&made).trim().to_owned()
             };
-            git.run(&["update-ref", &branch, &commit])?;
+            git.run(&["update-ref", &branch, &commit, &last])?;
             drop(std::fs::remove_file(&index));
             // Git sees the files as committed then; where it cannot, nothing is lost.
             drop(git.with("GIT_INDEX_FILE", info.admin.join("index")).run(&["read-tree", &commit]));
@@ -576,6 +608,39 @@ impl Worktree {
         write_info(&place, &self.info)?;
         Ok(Some(commit))
     }
+}
+
+/// Git in a worktree, by the directories that are noted of it: nothing that is in the worktree leads it elsewhere.
+fn git_of(info: &WorktreeInfo, place: &Path, cancel: &CancellationToken) -> Git {
+    Git::reading(&info.tree, cancel)
+        .writing(&[place, &info.common])
+        .with("GIT_DIR", &info.admin)
+        .with("GIT_COMMON_DIR", &info.common)
+        .with("GIT_WORK_TREE", &info.tree)
+}
+
+/// Copies git's index; where there is none that can be read, there is no copy. The copy is as old as the index: git compares
+/// the times of files with that.
+fn copy_index(from: &Path, to: &Path, cancel: &CancellationToken) -> Result<(), WorktreeError> {
+    let modified = from.metadata().and_then(|found| found.modified());
+    // Commands could have put anything in its place.
+    let (Ok(modified), Ok((bytes, _))) = (modified, quipu_workspace::read_whole(from, INDEX_LIMIT, cancel))
+    else {
+        drop(std::fs::remove_file(to));
+        return Ok(());
+    };
+    let file = File::create(to);
+    file.and_then(|mut file| file.write_all(&bytes).and_then(|()| file.set_modified(modified)))
+        .map_err(io_error(to))
+}
+
+/// A directory that is another repository, in git's index and in the worktree.
+fn nested(git: &Git, tree: &Path) -> Result<Option<PathBuf>, WorktreeError> {
+    let listed = git.run(&["ls-files", "-s", "-z"])?;
+    let links = listed.split(|byte| *byte == 0).filter(|line| line.starts_with(GITLINK));
+    let mut paths =
+        links.filter_map(|line| line.splitn(2, |byte| *byte == b'\t').nth(1)).map(merging::path_of);
+    Ok(paths.find(|path| tree.join(path).join(".git").symlink_metadata().is_ok()))
 }
 
 /// What a commit differs in from the one that a worktree began from.
@@ -599,6 +664,10 @@ fn differences(
 
 /// Removes what there is of a worktree, and its branch.
 fn remove(info: &WorktreeInfo, place: &Path, cancel: &CancellationToken) -> Result<(), WorktreeError> {
+    // Git removes none whose `.git` is gone, but any whose directory is.
+    if info.tree.starts_with(place) {
+        remove_directory(&info.tree)?;
+    }
     // Where the repository itself is gone, there is nothing to tell it.
     if info.common.is_dir() {
         let git = Git::reading(&info.common, cancel).writing(&[place, &info.common]);
@@ -613,8 +682,13 @@ fn remove(info: &WorktreeInfo, place: &Path, cancel: &CancellationToken) -> Resu
             git.run(&["update-ref", "-d", &branch])?;
         }
     }
-    match std::fs::remove_dir_all(place) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io_error(place)(error)),
+    remove_directory(place)
+}
+
+/// Removes a directory with all that is in it, if it is there.
+fn remove_directory(path: &Path) -> Result<(), WorktreeError> {
+    match std::fs::remove_dir_all(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io_error(path)(error)),
         Ok(()) | Err(_) => Ok(()),
     }
 }

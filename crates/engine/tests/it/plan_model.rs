@@ -89,6 +89,11 @@ async fn plan(live: &LiveSession, on: bool) {
     set(live, Setting::Plan { on }).await;
 }
 
+/// Waits for the first note to the person.
+async fn noted(live: &LiveSession) {
+    live.until(1, |event| matches!(event, Event::Ui { ui: Ui::Notice { notice: Notice::Note { .. } } })).await;
+}
+
 fn notes(live: &LiveSession) -> Vec<String> {
     live.all(|event| match event {
         Event::Ui { ui: Ui::Notice { notice: Notice::Note { text } } } => Some(text.clone()),
@@ -114,6 +119,7 @@ async fn plans_are_made_by_the_model_of_their_purpose() {
     let live = world.create_with(plan_world.options()).await;
     live.run("Before.").await;
     plan(&live, true).await;
+    noted(&live).await;
     assert!(notes(&live)[0].contains("elsewhere/planner plans"), "{:?}", notes(&live));
     live.run("Plan.").await;
     assert_eq!(plan_world.asked(), (1, 1, 0));
@@ -218,6 +224,7 @@ async fn unusable_model_for_plans_is_named() {
             })
             .count()
     };
+    noted(&live).await;
     assert_eq!(said(&notes(&live)), 1);
     live.run("Plan.").await;
     plan(&live, false).await;

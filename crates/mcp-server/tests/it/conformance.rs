@@ -2,14 +2,18 @@
 //! `docs/mcp-server.md`.
 
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::Stdio;
+use std::time::Duration;
 
 use quipu_mcp_server::{Access, serve_http};
 use quipu_testkit::{needs_peers, peer_modules, skip_without};
+use tokio::process::Command;
 use tokio_util::sync::CancellationToken;
 
 use crate::support::server;
 
+/// How long a scenario may take.
+const LIMIT: Duration = Duration::from_secs(120);
 /// Scenarios that apply. The others call tools, resources and prompts of a server that is made for the suite.
 const SCENARIOS: &[&str] = &[
     "server-initialize",
@@ -44,7 +48,12 @@ async fn suite_passes_for_each_scenario_that_applies() {
     for scenario in SCENARIOS {
         let mut command = Command::new(&node);
         command.arg(&suite).args(["server", "--scenario", scenario, "--url", &url]).current_dir(dir.path());
-        let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+        command.stdin(Stdio::null()).kill_on_drop(true);
+        let Ok(output) = tokio::time::timeout(LIMIT, command.output()).await else {
+            failed.push(format!("{scenario} took more than {} s", LIMIT.as_secs()));
+            continue;
+        };
+        let output = output.unwrap();
         let said =
             [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
         if !output.status.success() || said.contains("FAILURE") || !said.contains(", 0 failed, 0 warnings") {

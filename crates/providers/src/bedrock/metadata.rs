@@ -21,8 +21,12 @@ const ENDPOINT_MODE: &str = "AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE";
 /// Where the service is, by the version of the protocol.
 const ADDRESS: &str = "http://169.254.169.254";
 const ADDRESS_V6: &str = "http://[fd00:ec2::254]";
-/// How long a request may take, and how often it is made. On such a machine the answer takes milliseconds.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Whole seconds that a request may take, for machines on which one is not enough.
+const TIMEOUT: &str = "AWS_METADATA_SERVICE_TIMEOUT";
+/// Seconds that a request may take where nobody says it, and how often it is made. On such a machine the answer takes
+/// milliseconds.
+const SECONDS: u64 = 1;
+const MAX_SECONDS: u64 = 60;
 const ATTEMPTS: u32 = 2;
 /// Seconds for which a token is asked for. One serves the two requests after it.
 const TOKEN_SECONDS: &str = "60";
@@ -51,10 +55,17 @@ fn endpoint(environment: &Environment) -> Result<Url, CredentialError> {
     )))
 }
 
+/// How long a request may take.
+fn patience(environment: &Environment) -> Duration {
+    let seconds = environment.variable(TIMEOUT).and_then(|text| text.parse::<u64>().ok());
+    Duration::from_secs(seconds.unwrap_or(SECONDS).clamp(1, MAX_SECONDS))
+}
+
 /// The service at one address.
 struct MetadataService {
     base: String,
     host: String,
+    patience: Duration,
 }
 
 impl MetadataService {
@@ -74,7 +85,7 @@ impl MetadataService {
         let client = net::direct(&url).map_err(|error| unavailable(error.message))?;
         let mut last = Err(CredentialError::Panicked);
         for _ in 0..ATTEMPTS {
-            let request = client.request(method.clone(), url.clone()).timeout(PATIENCE);
+            let request = client.request(method.clone(), url.clone()).timeout(self.patience);
             last = remote::answer(&self.host, request.header(name.clone(), value.clone())).await;
             if !matches!(&last, Err(_) | Ok((429 | 500..=599, _))) {
                 break;
@@ -147,7 +158,7 @@ pub(super) async fn instance_keys(environment: &Environment) -> Result<AccessKey
     let url = endpoint(environment)?;
     let host = url.host_str().unwrap_or_default().to_owned();
     let base = url.as_str().trim_end_matches('/').to_owned();
-    MetadataService { base, host }.keys().await
+    MetadataService { base, host, patience: patience(environment) }.keys().await
 }
 
 #[cfg(test)]
@@ -157,6 +168,15 @@ mod tests {
     fn environment(vars: &[(&str, &str)]) -> Environment {
         let vars = vars.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
         Environment::new(vars, None)
+    }
+
+    #[test]
+    fn patience_is_bounded() {
+        for (text, seconds) in [("30", 30), ("0", 1), ("61", 60), ("1.5", 1), ("-1", 1), ("", 1)] {
+            let found = patience(&environment(&[(TIMEOUT, text)]));
+            assert_eq!(found, Duration::from_secs(seconds), "{text}");
+        }
+        assert_eq!(patience(&environment(&[])), Duration::from_secs(SECONDS));
     }
 
     #[test]

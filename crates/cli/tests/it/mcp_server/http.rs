@@ -2,6 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -18,14 +19,16 @@ struct HttpServer {
 }
 
 fn served(world: &World) -> HttpServer {
-    let mut command = world.start(&["mcp", "serve", "--listen", "127.0.0.1:0"]);
-    let line = command.line_with("Serving");
-    let address = line.split("http://").nth(1).unwrap().split("/mcp").next().unwrap().to_owned();
+    let command = world.start(&["mcp", "serve", "--listen", "127.0.0.1:0"]);
+    let mut served = HttpServer { command: Some(command), address: String::new(), token: String::new() };
+    let line = served.command.as_mut().unwrap().line_with("Serving");
+    served.address = line.split("http://").nth(1).unwrap().split("/mcp").next().unwrap().to_owned();
     let path = world.path("home/.quipu/mcp-server.token");
     assert_eq!(mode(&path), 0o600);
     let token = std::fs::read_to_string(path).unwrap();
     assert!(!line.contains(token.trim()), "{line}");
-    HttpServer { command: Some(command), address, token: token.trim().to_owned() }
+    served.token = token.trim().to_owned();
+    served
 }
 
 impl Drop for HttpServer {
@@ -46,6 +49,7 @@ impl HttpServer {
     /// The status and the body of the answer to a request with these headers.
     fn post(&self, headers: &[(&str, &str)], body: &Value) -> (u16, String) {
         let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
         let body = body.to_string();
         let host = headers.iter().find(|(name, _)| *name == "Host").map_or(&*self.address, |(_, host)| host);
         let mut head = format!(
@@ -56,11 +60,13 @@ impl HttpServer {
         for (name, value) in headers.iter().filter(|(name, _)| *name != "Host") {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
-        stream.write_all(format!("{head}\r\n{body}").as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
-        (status, answer.split_once("\r\n\r\n").unwrap().1.to_owned())
+        // A refused body is not read to its end.
+        stream.write_all(format!("{head}\r\n{body}").as_bytes()).ok();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).ok();
+        let answer = String::from_utf8_lossy(&answer);
+        let (first, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {answer}"));
+        (first.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
     }
 
     fn asks(&self, version: &str, method: &str, params: &Value) -> Value {
@@ -134,5 +140,7 @@ fn requests_without_token_or_from_a_page_are_refused() {
     let again = super::http::served(&world);
     assert_eq!(again.token, token);
     again.ends(Signal::SIGTERM, 143);
+    set_mode(&world.path("home/.quipu/mcp-server.token"), 0o640);
+    world.run(&["mcp", "serve", "--listen", "127.0.0.1:0"]).fails(1, &["open to other users", "chmod 600"]);
     world.run(&["mcp", "serve", "--listen", "0.0.0.0:0"]).fails(2, &["not an address of this machine alone"]);
 }

@@ -47,6 +47,10 @@ fn peer_with_projects_lists_the_server_and_calls_it() {
             ("DISABLE_TELEMETRY", "1"),
             ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
             ("CLAUDE_CODE_MAX_RETRIES", "1"),
+            // A busy machine starts the server late; the first message waits for it.
+            ("MCP_CONNECTION_NONBLOCKING", "0"),
+            ("MCP_CONNECT_TIMEOUT_MS", "90000"),
+            ("MCP_TIMEOUT", "90000"),
             ("NO_PROXY", "127.0.0.1"),
         ] {
             command.env(name, value);
@@ -72,7 +76,7 @@ fn peer_with_rollouts_calls_the_server() {
         "model = \"m\"\nmodel_provider = \"fake\"\ncheck_for_update_on_startup = false\n\
          [model_providers.fake]\nname = \"fake\"\nbase_url = \"{}/v1\"\nwire_api = \"responses\"\nenv_key = \"PEER_KEY\"\n\
          request_max_retries = 0\nstream_max_retries = 0\n[analytics]\nenabled = false\n[otel]\nexporter = \"none\"\n\
-         [mcp_servers.quipu]\ncommand = \"{}\"\nargs = [\"mcp\", \"serve\"]\n",
+         [mcp_servers.quipu]\ncommand = \"{}\"\nargs = [\"mcp\", \"serve\"]\nstartup_timeout_sec = 90\n",
         model.url,
         world.program.display()
     );
@@ -93,11 +97,15 @@ fn peer_with_rollouts_calls_the_server() {
 fn peer_with_a_database_lists_the_server() {
     let Some(program) = required(&["opencode-*", "bin", "opencode"]) else { return };
     let world = filled();
-    let settings: Value = json!({ "mcp": { "quipu": { "type": "local", "command": [world.program, "mcp", "serve"], "enabled": true } } });
+    let server = json!({ "type": "local", "command": [world.program, "mcp", "serve"], "enabled": true, "timeout": 90000 });
+    let settings: Value = json!({ "mcp": { "quipu": server } });
     let mut command = world.command(&program);
     command.args(["mcp", "list"]);
     command.env("OPENCODE_CONFIG_CONTENT", settings.to_string());
-    command.env("OPENCODE_DISABLE_MODELS_FETCH", "1").env("OPENCODE_DISABLE_AUTOUPDATE", "1");
+    for what in ["AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS"] {
+        command.env(format!("OPENCODE_DISABLE_{what}"), "1");
+    }
+    command.env("NO_PROXY", "127.0.0.1");
     let listed = ran(command);
     let listed = listed.text() + &listed.err;
     assert!(listed.contains("quipu") && listed.contains("connected"), "{listed}");

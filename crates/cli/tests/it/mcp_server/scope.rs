@@ -1,6 +1,7 @@
 //! What a client may see.
 
 use std::os::unix::fs::symlink;
+use std::time::{Duration, Instant};
 
 use quipu_testkit::Answer;
 use serde_json::{Value, json};
@@ -61,14 +62,24 @@ fn roots_of_the_client_are_the_scope() {
     let listed = client.ask("resources/list", &json!({}));
     assert_eq!(listed["result"]["resources"].as_array().unwrap().len(), 1, "{listed}");
     assert!(text(&client.call("why", &json!({ "file": root(&world, "b/b.md") }))).contains("cannot be read"));
-    let file = world.path("work/b/b.md");
-    assert!(text(&client.call("why", &json!({ "file": file }))).contains("outside"));
+    // Whether it exists or not.
+    symlink(world.path("work/b"), world.path("work/a/link")).unwrap();
+    symlink(world.path("work/b/none.md"), world.path("work/a/nowhere")).unwrap();
+    for file in ["b/b.md", "b/none.md", "a/../b/none.md", "a/link/b.md", "a/link/none.md", "a/nowhere"] {
+        let refused = text(&client.call("why", &json!({ "file": world.path("work").join(file) })));
+        assert!(refused.contains("outside"), "{file}: {refused}");
+    }
+    let missing = text(&client.call("why", &json!({ "file": "none.md" })));
+    assert!(missing.contains("cannot be read"), "{missing}");
     let done = client.ask("prompts/get", &json!({ "name": "what-did-we-do-here" }));
     assert!(!done.to_string().contains("birch") && !done.to_string().contains("/b,"), "{done}");
     // The client's roots change.
     client.roots = Some(json!([{ "uri": root(&world, "b") }, { "uri": root(&world, "a") }]));
     client.tell("notifications/roots/list_changed", &json!({}));
-    while seen(&mut client) != (true, true) {}
+    let until = Instant::now() + Duration::from_secs(60);
+    while seen(&mut client) != (true, true) {
+        assert!(Instant::now() < until, "the new roots are not used");
+    }
     client.ends(0);
 }
 
@@ -126,5 +137,8 @@ fn roots_that_never_come_show_nothing() {
     client.initialize(OLD, &json!({ "roots": {} }));
     let refused = text(&client.call("search", &json!({ "query": "knots" })));
     assert!(refused.contains("did not name them"), "{refused}");
+    // One that was late is asked again.
+    client.roots = Some(json!([{ "uri": root(&world, "a") }]));
+    assert_eq!(seen(&mut client), (true, false));
     client.ends(0);
 }
