@@ -91,7 +91,8 @@ async fn plan(live: &LiveSession, on: bool) {
 
 /// Waits for the first note to the person.
 async fn noted(live: &LiveSession) {
-    live.until(1, |event| matches!(event, Event::Ui { ui: Ui::Notice { notice: Notice::Note { .. } } })).await;
+    live.until(1, |event| matches!(event, Event::Ui { ui: Ui::Notice { notice: Notice::Note { .. } } }))
+        .await;
 }
 
 fn notes(live: &LiveSession) -> Vec<String> {
