@@ -231,7 +231,7 @@ pub struct WorktreeMerge {
 
 /// What a merge does with changes that are not committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Uncommitted {
+enum InterruptedWork {
     /// They are committed first.
     Taken,
     /// There is no merge.
@@ -466,7 +466,7 @@ impl Worktrees {
         cancel: &CancellationToken,
     ) -> Result<WorktreeMerge, WorktreeError> {
         let info = self.find_in(name, cwd)?;
-        self.merge_info(info, access, Uncommitted::Refused, cancel)
+        self.merge_info(info, access, InterruptedWork::Refused, cancel)
     }
 
     /// The same for a person, in the repository that it is of. What is not committed is committed first.
@@ -476,24 +476,24 @@ impl Worktrees {
     pub fn merge(&self, name: &str, cancel: &CancellationToken) -> Result<WorktreeMerge, WorktreeError> {
         let info = self.find(name)?;
         let access = Access::within(AccessRules { write: vec![info.top.clone()], ..AccessRules::default() });
-        self.merge_info(info, &access, Uncommitted::Taken, cancel)
+        self.merge_info(info, &access, InterruptedWork::Taken, cancel)
     }
 
     fn merge_info(
         &self,
         info: WorktreeInfo,
         access: &Access,
-        uncommitted: Uncommitted,
+        interrupted: InterruptedWork,
         cancel: &CancellationToken,
     ) -> Result<WorktreeMerge, WorktreeError> {
         let lock = self.lock(&info)?;
         // Somebody may have ended it until the lock was there.
         let info = read_info(&self.place(&info)).ok_or(WorktreeError::Unknown(info.id))?;
         let mut worktree = Worktree { worktrees: self.clone(), info, lock };
-        let commit = match (worktree.info.commit.clone(), uncommitted) {
+        let commit = match (worktree.info.commit.clone(), interrupted) {
             (Some(commit), _) => commit,
-            (None, Uncommitted::Refused) => return Err(WorktreeError::Interrupted(worktree.info.id)),
-            (None, Uncommitted::Taken) => match worktree.commit(cancel)? {
+            (None, InterruptedWork::Refused) => return Err(WorktreeError::Interrupted(worktree.info.id)),
+            (None, InterruptedWork::Taken) => match worktree.commit(cancel)? {
                 Some(commit) => commit,
                 None => {
                     let left = worktree.remove(cancel).err().map(|error| error.to_string());
