@@ -115,7 +115,7 @@ async fn http(
     let token = quipu::seal_key(&path).map_err(|error| {
         Failure::failed(format!("{} cannot be used: {error}; remove it to get another token", path.display()))
     })?;
-    let token: String = token.iter().map(|byte| format!("{byte:02x}")).collect();
+    let token = quipu_protocol::hex(&token);
     if !path.is_file() {
         return Err(Failure::failed(format!(
             "{} cannot be written, so no client would know the token; make its directory writable",

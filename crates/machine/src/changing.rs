@@ -189,7 +189,7 @@ impl Machine {
         self.sync_left_model(&prefix.epoch);
         self.prefix_tokens = super::compacting::prefix_tokens(&prefix);
         self.prefix = prefix;
-        // People are told of plan mode by the policy.
+        // The policy shows plan mode to people.
         if !is_switch_alone {
             self.out.push(Effect::UseModel(model.clone()));
             self.emit(Event::EpochChanged { node, model, thinking });

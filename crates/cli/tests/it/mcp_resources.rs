@@ -21,7 +21,7 @@ fn own(world: &World) {
     std::fs::write(world.path("home/.quipu/mcp.json"), file.to_string()).unwrap();
 }
 
-/// What the model is told, and what people are.
+/// What the model gets, and what people see.
 fn told(world: &World, arguments: &[&str], piped: &str) -> (String, String) {
     world.server.push(Answer::new().text("Well.").reply());
     let mut command = world.quipu(arguments);

@@ -35,7 +35,7 @@ fn no_network_leaves_out_every_web_tool_and_says_so() {
         "{}",
         ran.err
     );
-    // The same by the setting; who wants none of them is told nothing.
+    // The same by the setting; who wants none of them gets no line.
     set(json!({ "sandbox": { "network": "closed" } }));
     let ran = world.run(&[&tools[..], &["hi"]].concat()).ok();
     assert!(

@@ -21,7 +21,7 @@ fn write() -> Reply {
     call("w", "write", &json!({ "path": "made", "content": "x" }))
 }
 
-/// What the model was told last.
+/// What the last note to the model says.
 fn last_said(world: &World) -> String {
     wire_text(messages(world.requests().last().unwrap()).last().unwrap())
 }

@@ -65,7 +65,7 @@ impl Session {
 }
 
 impl Task {
-    /// What the machine makes of the switch; people are told of the model.
+    /// What the machine makes of the switch; people see the name of the model.
     pub(super) fn plan_switch(&mut self, found: FoundPlan) -> PlanSwitch {
         let FoundPlan::On(found) = found else { return PlanSwitch { on: false, model: None } };
         let own = (self.machine.model().clone(), self.caller.provider());

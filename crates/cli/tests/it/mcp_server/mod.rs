@@ -103,7 +103,7 @@ fn each_tool_answers_framed_bounded_and_with_ids() {
     let turn = turn.split_whitespace().nth(1).unwrap();
     assert!(text(&client.call("read", &json!({ "id": turn }))).contains("[tool_call: write("), "{line}");
 
-    // Arguments that do not fit are told, and the next call works.
+    // Arguments that do not fit get an error, and the next call works.
     for (tool, arguments, words) in [
         ("search", json!({}), "give words"),
         ("search", json!({ "query": "x", "cursor": "nonsense" }), "cursor"),
