@@ -292,6 +292,9 @@ pub(crate) enum Cmd {
     Schedule(crate::schedule::ScheduleArgs),
     /// Serve sessions to a program over stdin and stdout, as lines of JSON.
     Serve(crate::serve::ServeArgs),
+    /// Keep sessions of Pi for its extension, which starts this: lines of JSON over stdin and stdout.
+    #[command(hide = true)]
+    PiHelper(crate::pi_helper::PiHelperArgs),
     /// Explain a command; `quipu help all` has every command and option.
     Help(HelpArgs),
 }

@@ -45,6 +45,7 @@ mod pager;
 #[cfg(test)]
 mod pages;
 mod permissions;
+mod pi_helper;
 mod pick;
 mod planning;
 mod print;
@@ -189,6 +190,7 @@ pub(crate) async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Export(args)) => export::run(args).await,
         Some(Cmd::Schedule(args)) => schedule::run(args).await,
         Some(Cmd::Serve(args)) => serve::run(args).await,
+        Some(Cmd::PiHelper(args)) => pi_helper::run(args).await,
         Some(Cmd::Help(args)) => help::run(args),
         None if !cli.task.print => {
             help::refuse_command(&cli.task.messages)?;
