@@ -49,6 +49,12 @@ const within = <T>(time: number, promise: Promise<T>): Promise<T | undefined> =>
 		);
 	});
 
+/** The members of a request as JSON text, each with a comma before it. */
+const membersOf = (request: object): string => {
+	const members = JSON.stringify(request).slice(1, -1);
+	return members ? `,${members}` : "";
+};
+
 /** The helper process: started when it is needed, and again after it died, a few times. */
 class Helper {
 	child: any;
@@ -154,8 +160,11 @@ class Helper {
 		else one.resolve(answer.result);
 	}
 
-	/** Asks; `fields` is JSON text of further members, each with a comma before it. */
-	send(op: string, fields: string, deadline: number, signal?: AbortSignal): Promise<any> {
+	/**
+	 * Asks; `fields` is JSON text of further members, each with a comma before it. `holds` keeps Pi from ending before the
+	 * answer: without a person it ends when nothing is under way.
+	 */
+	send(op: string, fields: string, deadline: number, holds = false, signal?: AbortSignal): Promise<any> {
 		if (this.off) return Promise.reject(new Refusal("off", this.off));
 		if (this.pausing) return Promise.reject(new Refusal("down", "Quipu's helper is being started again"));
 		if (!this.child) this.start();
@@ -173,7 +182,7 @@ class Helper {
 			};
 			const abort = () => give("cancelled", "The call was cancelled.");
 			const timer = setTimeout(() => give("late", "Quipu's helper did not answer in time."), deadline);
-			timer.unref();
+			if (!holds) timer.unref();
 			const clear = () => {
 				clearTimeout(timer);
 				signal?.removeEventListener("abort", abort);
@@ -194,9 +203,13 @@ class Helper {
 		});
 	}
 
-	ask(op: string, request: object, deadline: number, signal?: AbortSignal): Promise<any> {
-		const fields = JSON.stringify(request).slice(1, -1);
-		return this.send(op, fields ? `,${fields}` : "", deadline, signal);
+	ask(op: string, request: object, deadline: number): Promise<any> {
+		return this.send(op, membersOf(request), deadline);
+	}
+
+	/** Asks for what somebody waits for. */
+	need(op: string, request: object, deadline: number, signal?: AbortSignal): Promise<any> {
+		return this.send(op, membersOf(request), deadline, true, signal);
 	}
 }
 
@@ -403,9 +416,9 @@ class Recorder {
 
 	/** Keeps a jump: the entries that were made for it, and what it is. */
 	async jump(request: { from: string; target: string; carryover: string; message: string }): Promise<void> {
-		await this.flush();
-		if (!this.opened || this.byFile) throw new Refusal("down", "the session is not recorded at the moment");
-		const done = await this.helper.ask("jump", { session: this.session, first: this.sent, entries: [], ...request }, WRITE);
+		await within(WRITE, this.flush());
+		if (!this.opened || this.byFile || !this.isDone()) throw new Refusal("down", "the session is not recorded at the moment");
+		const done = await this.helper.need("jump", { session: this.session, first: this.sent, entries: [], ...request }, WRITE);
 		this.sent = Math.max(this.sent, done.count);
 		this.stood = request.carryover;
 	}
@@ -613,7 +626,7 @@ export default function (pi: any): void {
 	const recorded = async (): Promise<Recorder> => {
 		const mine = recorder;
 		if (!mine) throw new Error("This session is not recorded, so there is no graph of it.");
-		await mine.flush();
+		await within(READ, mine.flush());
 		if (!mine.opened) throw new Error(`The graph cannot be reached: ${helper.off ?? "its helper does not answer"}.`);
 		return mine;
 	};
@@ -624,7 +637,7 @@ export default function (pi: any): void {
 			async execute(_id: string, params: any, signal: AbortSignal | undefined) {
 				const mine = await recorded();
 				const request = { session: mine.session, name: reader.name, arguments: params ?? {}, leaf: mine.leaf() };
-				const { text } = await helper.ask("tool", request, READ, signal);
+				const { text } = await helper.need("tool", request, READ, signal);
 				return { content: [{ type: "text", text }], details: {} };
 			},
 		});
@@ -640,7 +653,7 @@ export default function (pi: any): void {
 			const mine = await recorded();
 			const manager = mine.manager;
 			if (mine.byFile) throw new Error("Another program writes to this session, so you cannot go back in it.");
-			const plan = await helper.ask("plan", { session: mine.session, leaf: mine.leaf(), ...params }, READ, signal);
+			const plan = await helper.need("plan", { session: mine.session, leaf: mine.leaf(), ...params }, READ, signal);
 			if (!ctx.hasUI) throw new Error("Going back needs the person's consent, and nobody can be asked here. Nothing was changed.");
 			const shown = plan.message.length > 2000 ? `${plan.message.slice(0, 2000)}…` : plan.message;
 			const yes = await ctx.ui.confirm("Quipu", `${plan.question}\n\n${shown}`);
@@ -701,15 +714,15 @@ export default function (pi: any): void {
 			const mine = recorder;
 			if (word !== "restore") {
 				if (!mine) return tell("Quipu: this session is not recorded.");
-				await mine.flush();
+				await within(READ, mine.flush());
 				return tell(mine.opened ? `Quipu: ${mine.byFile ? mine.manager.getEntries().length : mine.sent} entries of session ${mine.session} are in the graph.` : `Quipu: this session is not recorded: ${helper.off ?? "the helper does not answer"}.`);
 			}
 			if (!mine) return tell("Quipu: this session is not recorded.");
-			await mine.flush();
+			await within(READ, mine.flush());
 			const stamp = new Date().toISOString().replace(/[:.]/g, "-");
 			const file = named ? join(mine.manager.getSessionDir(), `${stamp}_${named}.jsonl`) : mine.manager.getSessionFile();
 			try {
-				const done = await helper.ask("restore", { session: named ?? mine.session, file }, WRITE);
+				const done = await helper.need("restore", { session: named ?? mine.session, file }, WRITE);
 				mine.reopen();
 				tell(`Quipu: ${done.file} has ${done.entries} entries now${done.kept ? `; what was there is ${done.kept}` : ""}.`);
 				await ctx.switchSession(file);

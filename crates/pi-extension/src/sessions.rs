@@ -1,7 +1,8 @@
 //! Sessions of Pi that are open, and how their entries come into the graph.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use quipu_archive::pi::LiveSession;
@@ -26,8 +27,8 @@ pub(crate) struct SessionState {
     /// The directory of the header.
     pub(crate) cwd: String,
     file: Option<PathBuf>,
-    /// Whether the file was there when we looked last.
-    has_file: bool,
+    /// Device and inode of the file when we looked last; `None` while it is not there.
+    identity: Option<(u64, u64)>,
 }
 
 /// The sessions that are open.
@@ -59,7 +60,7 @@ pub(crate) struct OpenedSession {
 pub(crate) struct AppendedEntries {
     /// The place of the next one.
     pub(crate) count: u64,
-    /// The session's file was there before and is not any more.
+    /// The session's file was there before and is not any more, or another one is.
     pub(crate) file_is_gone: bool,
 }
 
@@ -88,9 +89,9 @@ impl OpenSessions {
         }
         let live = LiveSession::open(store, sealer, &request.header, request.file.as_deref()).await?;
         let cwd = request.header.read::<Header>().map_or_else(|_| String::new(), |header| header.cwd);
-        let has_file = request.file.as_ref().is_some_and(|file| file.is_file());
+        let identity = request.file.as_deref().and_then(identity_of);
         let id = live.session().clone();
-        let state = SessionState { live, cwd, file: request.file.clone(), has_file };
+        let state = SessionState { live, cwd, file: request.file.clone(), identity };
         let head = request.leaf.as_deref().and_then(|leaf| state.live.node_of(leaf));
         let opened = OpenedSession {
             session: id.clone(),
@@ -159,11 +160,13 @@ impl SessionState {
         Ok(())
     }
 
-    /// Whether the file was there before and is not any more; told once.
+    /// Whether the file that was there is gone, or another one is in its place, as when somebody removed it and Pi goes on
+    /// writing; told once.
     fn lost_file(&mut self) -> bool {
         let Some(file) = &self.file else { return false };
-        let is_there = file.is_file();
-        std::mem::replace(&mut self.has_file, is_there) && !is_there
+        let now = identity_of(file);
+        let before = std::mem::replace(&mut self.identity, now);
+        before.is_some() && before != now
     }
 
     /// A session that goes on: `PI_HEAD` moves to where it stands, and the log of actions says so.
@@ -189,6 +192,11 @@ impl SessionState {
         }
         publish(store, head, actions).await
     }
+}
+
+fn identity_of(file: &Path) -> Option<(u64, u64)> {
+    let found = std::fs::metadata(file).ok()?;
+    Some((found.dev(), found.ino()))
 }
 
 /// Moves `PI_HEAD`. What the program writes next follows it there.

@@ -127,7 +127,7 @@ fn thousand_requests_at_once_are_each_answered_once() {
     let opened = helper.ask("open", json!({ "header": header("s1") }));
     assert_eq!(opened["result"]["count"], 0, "{opened}");
     let mut waiting = BTreeSet::new();
-    let steps = 1_000;
+    let steps = 1_000_usize;
     for number in 0..steps {
         let parent = number.checked_sub(1);
         let request = json!({ "session": "s1", "first": number, "entries": [entry(number, parent, "x")],

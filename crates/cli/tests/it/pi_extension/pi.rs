@@ -247,7 +247,9 @@ pub(super) fn agrees_with_import(world: &World, session: &str, file: &Path) {
         world.run(&[&["export", "--format", "pi", session], store].concat()).ok().text()
     };
     assert_eq!(export(&[]), export(&["--store", &other]));
-    let (here, there) = (nodes(world, session, &[]), nodes(world, session, &["--store", &other]));
+    let (mut here, there) = (nodes(world, session, &[]), nodes(world, session, &["--store", &other]));
+    // Where a jump departed stands beside the file's entries.
+    here.retain(|node| node["role"] != "toolResult" || node["externalId"].is_string());
     assert_eq!(ids(&here), ids(&there));
     assert!(!here.is_empty());
 }

@@ -37,7 +37,7 @@ fn entries_of_pi_are_nodes_before_the_answer_is_there() {
     assert_eq!(messages, ["user", "assistant", "toolResult", "assistant", "user", "assistant"]);
     // The head of that program stands at the last entry.
     let head = world.run(&["show", "PI_HEAD", "--json"]).ok().json();
-    assert_eq!(head["nodes"][0]["id"], shown.last().unwrap()["id"]);
+    assert_eq!(head["id"], shown.last().unwrap()["id"]);
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn sessions_of_both_programs_stay_apart_in_one_store() {
     let world = World::new([]);
     install_helper(&world);
     let mut pi = Pi::start(&peer, &world, &[]);
-    let mut own = None;
+    let mut own: Option<String> = None;
     for round in 0..rounds {
         world.server.push(bash("c1", "true"));
         world.server.push(Answer::new().text(&format!("Pi {round}.")).reply());
