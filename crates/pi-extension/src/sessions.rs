@@ -27,8 +27,28 @@ pub(crate) struct SessionState {
     /// The directory of the header.
     pub(crate) cwd: String,
     file: Option<PathBuf>,
-    /// Device and inode of the file when we looked last; `None` while it is not there.
-    identity: Option<(u64, u64)>,
+    /// The file when we looked last; `None` while it is not there.
+    seen: Option<SeenFile>,
+}
+
+/// What tells a file from another one in its place: the number of its inode may be given again.
+#[derive(Debug, Clone, Copy)]
+struct SeenFile {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+}
+
+impl SeenFile {
+    fn of(file: &Path) -> Option<Self> {
+        let found = std::fs::metadata(file).ok()?;
+        Some(Self { device: found.dev(), inode: found.ino(), bytes: found.len() })
+    }
+
+    /// Whether it is the file from before, which only grows.
+    fn goes_on(self, before: Self) -> bool {
+        (self.device, self.inode) == (before.device, before.inode) && self.bytes >= before.bytes
+    }
 }
 
 /// The sessions that are open.
@@ -89,9 +109,9 @@ impl OpenSessions {
         }
         let live = LiveSession::open(store, sealer, &request.header, request.file.as_deref()).await?;
         let cwd = request.header.read::<Header>().map_or_else(|_| String::new(), |header| header.cwd);
-        let identity = request.file.as_deref().and_then(identity_of);
+        let seen = request.file.as_deref().and_then(SeenFile::of);
         let id = live.session().clone();
-        let state = SessionState { live, cwd, file: request.file.clone(), identity };
+        let state = SessionState { live, cwd, file: request.file.clone(), seen };
         let head = request.leaf.as_deref().and_then(|leaf| state.live.node_of(leaf));
         let opened = OpenedSession {
             session: id.clone(),
@@ -164,9 +184,12 @@ impl SessionState {
     /// writing; told once.
     fn lost_file(&mut self) -> bool {
         let Some(file) = &self.file else { return false };
-        let now = identity_of(file);
-        let before = std::mem::replace(&mut self.identity, now);
-        before.is_some() && before != now
+        let now = SeenFile::of(file);
+        match (std::mem::replace(&mut self.seen, now), now) {
+            (Some(before), Some(now)) => !now.goes_on(before),
+            (Some(_), None) => true,
+            (None, _) => false,
+        }
     }
 
     /// A session that goes on: `PI_HEAD` moves to where it stands, and the log of actions says so.
@@ -192,11 +215,6 @@ impl SessionState {
         }
         publish(store, head, actions).await
     }
-}
-
-fn identity_of(file: &Path) -> Option<(u64, u64)> {
-    let found = std::fs::metadata(file).ok()?;
-    Some((found.dev(), found.ino()))
 }
 
 /// Moves `PI_HEAD`. What the program writes next follows it there.

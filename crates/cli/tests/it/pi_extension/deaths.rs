@@ -41,7 +41,7 @@ fn prompt_survives_pi_that_is_killed_before_its_file_is_there() {
     // The file is written from the graph.
     world.server.push(says("I do."));
     let mut pi = Pi::start(&peer, &world, &[]);
-    pi.send(&json!({ "type": "prompt", "message": format!("/quipu restore {session}") }));
+    pi.run(&format!("/quipu restore {session}"));
     pi.tells("entries now");
     assert_eq!(pi.session(), session);
     pi.prompt("Do you?");
@@ -175,7 +175,7 @@ fn torn_file_is_restored_from_the_graph() {
     std::fs::write(&file, format!("{}\n{}", lines.join("\n"), &last[..last.len() / 2])).unwrap();
     let mut pi = Pi::start(&peer, &world, &["--session", file.to_str().unwrap()]);
     pi.tells("2 entries of this session are in the graph and not in its file");
-    pi.send(&json!({ "type": "prompt", "message": "/quipu restore" }));
+    pi.run("/quipu restore");
     let told = pi.tells("entries now");
     assert!(told.contains("torn-1"), "{told}");
     pi.prompt("Third.");
@@ -204,7 +204,7 @@ fn file_that_is_removed_under_way_is_told_and_restored() {
     pi.prompt("Second.");
     wait_for_nodes(&world, &session, has_role("assistant", 2));
     pi.tells("the file of this session is gone");
-    pi.send(&json!({ "type": "prompt", "message": "/quipu restore" }));
+    pi.run("/quipu restore");
     pi.tells("entries now");
     pi.prompt("Third.");
     let texts: Vec<String> = messages(world.requests().last().unwrap()).iter().map(wire_text).collect();

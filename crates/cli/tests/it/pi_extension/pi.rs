@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use quipu_pi_extension::{EXTENSION_FILE, extension_source};
+use quipu_testkit::peer_files;
 use serde_json::{Value, json};
 
 use crate::support::*;
@@ -34,6 +35,11 @@ pub(super) fn install(world: &World, command: &[&str]) {
 pub(super) fn install_helper(world: &World) {
     let program = world.program.display().to_string();
     install(world, &[&program, "pi-helper"]);
+}
+
+/// The newest Pi, where `cargo xtask peers` put it.
+pub(super) fn newest() -> Option<[PathBuf; 2]> {
+    peer_files(["node/bin/node", "../packed/pi-coding-agent/package/dist/bundle/cli.js"])
 }
 
 pub(super) fn command([node, program]: &[PathBuf; 2], world: &World, args: &[&str]) -> Command {
@@ -149,6 +155,18 @@ impl Pi {
     pub(super) fn prompt(&mut self, text: &str) {
         self.send(&json!({ "type": "prompt", "message": text }));
         self.until("agent_settled");
+    }
+
+    /// Runs a command of the extension, and waits until it is done.
+    pub(super) fn run(&mut self, text: &str) {
+        self.send(&json!({ "type": "prompt", "id": "command", "message": text }));
+        loop {
+            let event = self.event().expect("Pi is there");
+            if event["type"] == "response" && event["id"] == "command" {
+                assert_eq!(event["success"], true, "{event}");
+                return;
+            }
+        }
     }
 
     /// The text of a tool's result.

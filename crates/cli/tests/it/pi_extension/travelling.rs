@@ -1,6 +1,6 @@
 //! The four tools, and going back with them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use quipu_testkit::{Answer, Gate, Reply};
 use serde_json::{Value, json};
@@ -65,9 +65,19 @@ fn tools_of_pi_show_the_graph() {
 #[test]
 fn tobe_goes_back_and_the_next_request_shows_it() {
     let Some(peer) = peer() else { return };
+    goes_back(&peer);
+}
+
+#[test]
+fn tobe_goes_back_in_the_newest_pi() {
+    let Some(peer) = newest() else { return };
+    goes_back(&peer);
+}
+
+fn goes_back(peer: &[PathBuf; 2]) {
     let world = World::new([says("Two ways lead on."), says("The left way is closed.")]);
     install_helper(&world);
-    let mut pi = Pi::start(&peer, &world, &[]);
+    let mut pi = Pi::start(peer, &world, &[]);
     pi.prompt("Which ways are there?");
     pi.prompt("Take the left one.");
     let (session, file) = (pi.session(), pi.file());
@@ -105,7 +115,7 @@ fn tobe_goes_back_and_the_next_request_shows_it() {
 
     // Pi alone finds its way from the file.
     world.server.push(says("Without."));
-    print(&peer, &world, &["--no-extensions", "--continue", "And without it?"]).ok();
+    print(peer, &world, &["--no-extensions", "--continue", "And without it?"]).ok();
     let shown = asked(&world, 5);
     assert_eq!((shown.len(), &shown[4][..]), (7, "Go on."), "{shown:?}");
 }
