@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use quipu_host::{Home, identity_for_new_sessions, seal_credentials};
-use quipu_pi_extension::{HelperEnd, HelperOptions, StoreOpenError, serve};
+use quipu_pi_extension::{HelperEnd, HelperOptions, IdentityError, StoreOpenError, serve};
 use quipu_seal::Sealer;
 use quipu_store::{Graph, OpenOptions, SearchIndex};
 
@@ -46,7 +46,7 @@ fn options(home: &Home) -> Result<HelperOptions, Failure> {
             Err(error) => Err(StoreOpenError(error.to_string())),
         }),
         sealer,
-        identity: Arc::new(move |_| identity_for_new_sessions(&texts).map_err(|error| error.to_string())),
+        identity: Arc::new(move |_| identity_for_new_sessions(&texts).map_err(|error| IdentityError(error.to_string()))),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     })
 }

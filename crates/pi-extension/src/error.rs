@@ -9,6 +9,11 @@ use quipu_store::StoreError;
 #[error("{0}")]
 pub struct StoreOpenError(pub String);
 
+/// The text before the system prompt cannot be used.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{0}")]
+pub struct IdentityError(pub String);
+
 /// A request was refused. [`code`](HelperError::code) tells programs why.
 #[derive(Debug, thiserror::Error)]
 pub enum HelperError {

@@ -15,11 +15,11 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::error::{HelperError, StoreOpenError};
+use crate::error::{HelperError, IdentityError, StoreOpenError};
 use crate::jump::{head_of, jump, plan};
 use crate::lines::{LINE_LIMIT, Line, LineSource, REQUESTS, write_lines};
 use crate::requests::{
-    Append, Cancel, OneSession, Jump, OpenSession, Plan, RequestHead, Restore, ToolCall,
+    Append, Cancel, SessionName, Jump, OpenSession, Plan, RequestHead, Restore, ToolCall,
 };
 use crate::restoring::restore;
 use crate::sessions::{OpenSessions, OpenedSession};
@@ -36,7 +36,7 @@ const BAD_LINES: u32 = 100;
 pub type StoreOpener = Arc<dyn Fn() -> Result<Arc<dyn Graph>, StoreOpenError> + Send + Sync>;
 
 /// The text before the system prompt of a session in this directory, and why there is none where one is set.
-pub type IdentitySource = Arc<dyn Fn(&Path) -> Result<Option<String>, String> + Send + Sync>;
+pub type IdentitySource = Arc<dyn Fn(&Path) -> Result<Option<String>, IdentityError> + Send + Sync>;
 
 /// What a helper works with.
 #[derive(Clone)]
@@ -243,7 +243,7 @@ impl Helper {
                 self.read(request, plan).await
             }
             "state" => {
-                let state = async |asked: OneSession| {
+                let state = async |asked: SessionName| {
                     let session = self.sessions.find(&asked.session).await?;
                     let state = session.lock().await;
                     Ok(json!({ "count": state.live.count(), "lacking": state.live.lacking() }))
@@ -251,7 +251,7 @@ impl Helper {
                 self.read(request, state).await
             }
             "close" => {
-                let close = async |asked: OneSession| {
+                let close = async |asked: SessionName| {
                     self.sessions.close(&asked.session).await;
                     Ok(json!({}))
                 };
@@ -314,7 +314,7 @@ impl Helper {
         let cwd = request.header.read::<Header>().map_or_else(|_| String::new(), |header| header.cwd);
         match (self.options.identity)(Path::new(&cwd)) {
             Ok(text) => opened.identity = text.map(|text| self.options.sealer.seal(&text).into_owned()),
-            Err(why) => opened.identity_problem = Some(why),
+            Err(why) => opened.identity_problem = Some(why.to_string()),
         }
         Ok(opened)
     }

@@ -21,7 +21,7 @@ mod sessions;
 mod source;
 mod tools;
 
-pub use error::{HelperError, StoreOpenError};
+pub use error::{HelperError, IdentityError, StoreOpenError};
 pub use helper::{HelperEnd, HelperOptions, IdentitySource, StoreOpener, serve};
 pub use lines::{LINE_LIMIT, REQUESTS};
 pub use source::{EXTENSION_FILE, extension_source};

@@ -80,7 +80,7 @@ pub(crate) struct Restore {
 
 /// `state` and `close`: a session as it is, and one that ends.
 #[derive(Debug, Deserialize)]
-pub(crate) struct OneSession {
+pub(crate) struct SessionName {
     pub(crate) session: SessionId,
 }
 
