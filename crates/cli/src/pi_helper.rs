@@ -46,7 +46,9 @@ fn options(home: &Home) -> Result<HelperOptions, Failure> {
             Err(error) => Err(StoreOpenError(error.to_string())),
         }),
         sealer,
-        identity: Arc::new(move |_| identity_for_new_sessions(&texts).map_err(|error| IdentityError(error.to_string()))),
+        identity: Arc::new(move |_| {
+            identity_for_new_sessions(&texts).map_err(|error| IdentityError(error.to_string()))
+        }),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     })
 }

@@ -31,7 +31,8 @@ pub(crate) async fn lineage_of(store: &Arc<dyn Graph>, node: NodeId) -> Result<V
     let lineage: Vec<(NodeId, Entry)> =
         nodes.iter().map(|node| node.id).zip(decoded.into_iter().map(|decoded| decoded.entry)).collect();
     let shown = context(&lineage);
-    let messages = shown.into_iter().filter_map(|at| message_of(&lineage[at].1)).map(|one| Arc::new(one.into_owned()));
+    let messages =
+        shown.into_iter().filter_map(|at| message_of(&lineage[at].1)).map(|one| Arc::new(one.into_owned()));
     let messages = project_messages(messages);
     if messages.len() > MESSAGES {
         return Err(HelperError::Refused(format!(

@@ -18,9 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::error::{HelperError, IdentityError, StoreOpenError};
 use crate::jump::{head_of, jump, plan};
 use crate::lines::{LINE_LIMIT, Line, LineSource, REQUESTS, write_lines};
-use crate::requests::{
-    Append, Cancel, SessionName, Jump, OpenSession, Plan, RequestHead, Restore, ToolCall,
-};
+use crate::requests::{Append, Cancel, Jump, OpenSession, Plan, RequestHead, Restore, SessionName, ToolCall};
 use crate::restoring::restore;
 use crate::sessions::{OpenSessions, OpenedSession};
 use crate::tools::Archive;
@@ -218,9 +216,7 @@ impl Helper {
             "hello" => Ok(accepted(id, &self.hello())),
             "open" => self.write(request, async |open: OpenSession| self.open(&open).await).await,
             "append" => {
-                let append = async |append: Append| {
-                    self.sessions.append(&*self.store()?, &append).await
-                };
+                let append = async |append: Append| self.sessions.append(&*self.store()?, &append).await;
                 self.write(request, append).await
             }
             "jump" => {
@@ -339,4 +335,3 @@ impl Helper {
         json!({ "cancelled": found.is_some() })
     }
 }
-

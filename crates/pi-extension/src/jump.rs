@@ -196,10 +196,7 @@ mod tests {
         let id = |text: &str| text.parse::<NodeId>().unwrap();
         let from = id("04bb023c7558de5b0e61da4800fd0918bdc6bdff7ac2dbbcb2f72d79f3777a96");
         let (node, blob) = departure(from, id(&"a".repeat(64)), 1_700_000_002_000);
-        assert_eq!(
-            blob.id.to_string(),
-            "26d43244d1e021880aee7a5d6124793887fa31d87a2dff570a5ec6c10609b2d7"
-        );
+        assert_eq!(blob.id.to_string(), "26d43244d1e021880aee7a5d6124793887fa31d87a2dff570a5ec6c10609b2d7");
         assert_eq!(node.id, id("1848f9948b9c0a6c752d7a0e43a51a6459ff0e5d08c773ac52cbdd67967c6f3c"));
     }
 }

@@ -51,9 +51,7 @@ pub(crate) async fn restore(
         Err(error) => Err(error),
     };
     match done {
-        Ok((summary, kept)) => {
-            Ok(RestoredFile { file: file.to_owned(), entries: summary.entries, kept })
-        }
+        Ok((summary, kept)) => Ok(RestoredFile { file: file.to_owned(), entries: summary.entries, kept }),
         Err(error) => {
             // It is ours, and nobody reads it.
             drop(std::fs::remove_file(&new));

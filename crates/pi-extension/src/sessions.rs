@@ -193,12 +193,7 @@ impl SessionState {
     }
 
     /// A session that goes on: `PI_HEAD` moves to where it stands, and the log of actions says so.
-    async fn begin(
-        &self,
-        store: &dyn Graph,
-        head: NodeId,
-        request: &OpenSession,
-    ) -> Result<(), HelperError> {
+    async fn begin(&self, store: &dyn Graph, head: NodeId, request: &OpenSession) -> Result<(), HelperError> {
         let row = |kind: &str, from, metadata| Action {
             timestamp: now(),
             kind: kind.into(),

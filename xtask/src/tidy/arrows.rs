@@ -33,7 +33,10 @@ const DRAWN: &[(&str, &[&str])] = &[
     ("tui", &["host"]),
     ("gateway", &["engine"]),
     ("rpc", &["engine", "archive"]),
-    ("cli", &["runtime", "rpc", "memory", "extensions", "mcp", "mcp-server", "pi-extension", "tui", "gateway"]),
+    (
+        "cli",
+        &["runtime", "rpc", "memory", "extensions", "mcp", "mcp-server", "pi-extension", "tui", "gateway"],
+    ),
     ("testkit", &["protocol"]),
     // Never shipped: its benchmarks drive the binary against the fake server.
     ("xtask", &["testkit"]),

@@ -53,7 +53,10 @@ pub struct LiveSession {
 
 impl std::fmt::Debug for LiveSession {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LiveSession").field("session", &self.parser.session).field("count", &self.count).finish()
+        f.debug_struct("LiveSession")
+            .field("session", &self.parser.session)
+            .field("count", &self.count)
+            .finish()
     }
 }
 
@@ -72,7 +75,8 @@ impl LiveSession {
     ) -> Result<Self, ArchiveError> {
         let shown = path.unwrap_or(Path::new("session")).to_owned();
         let refused = |why| ArchiveError::NotASession { path: shown.clone(), why };
-        let header = Header::of(header).ok_or_else(|| refused("the header has no type `session` and no id"))?;
+        let header =
+            Header::of(header).ok_or_else(|| refused("the header has no type `session` and no id"))?;
         if header.version < super::VERSION {
             return Err(refused("its version is older than 3"));
         }
@@ -85,8 +89,12 @@ impl LiveSession {
         };
         let fail = |source| ArchiveError::File { path: shown.clone(), doing: "prepared", source };
         let spool = spool.map_err(fail)?;
-        let parser =
-            LineParser { version: header.version, session: session.clone(), sealer: Arc::clone(sealer), time };
+        let parser = LineParser {
+            version: header.version,
+            session: session.clone(),
+            sealer: Arc::clone(sealer),
+            time,
+        };
         let mut this = Self {
             store: Arc::clone(store),
             parser,
@@ -138,7 +146,8 @@ impl LiveSession {
         let cache = ImportCache::load(&*self.store).await?;
         let mark = cache.of(AGENT, &path);
         let options = ImportOptions { dry_run: false, progress: &|_| {} };
-        let taken = take(&self.store, sealer, open_file(&path)?, &path, PriorState::of(mark), &options).await?;
+        let taken =
+            take(&self.store, sealer, open_file(&path)?, &path, PriorState::of(mark), &options).await?;
         let note = taken.whole.then(|| taken.mark()).filter(|note| mark != Some(note));
         let head = move_main(&*self.store, &self.parser.session, taken.last, note).await?;
         self.root = taken.root;

@@ -8,7 +8,10 @@ use crate::support::{Archive, FIXTURES, SECRET, archive, block_on, fixture};
 
 /// The lines of a file as the program that wrote it holds them: of version 3, and each an object.
 fn held(text: &str) -> Vec<String> {
-    text.lines().filter(|line| serde_json::from_str::<Value>(line).is_ok_and(|line| line.is_object())).map(str::to_owned).collect()
+    text.lines()
+        .filter(|line| serde_json::from_str::<Value>(line).is_ok_and(|line| line.is_object()))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Opens the session of these lines and appends those that are missing, so many at once.

@@ -183,9 +183,11 @@ fn torn_file_is_restored_from_the_graph() {
     assert_eq!(texts, ["First.", "One.", "Second.", "Two.", "Third."]);
     pi.close();
     // What was there before is there as it was.
-    let now = std::fs::read_to_string(&file).unwrap();
-    for line in whole.lines() {
-        assert!(now.lines().any(|there| there == line), "{line} is not in {now}");
+    let entries =
+        |text: &str| -> Vec<Value> { text.lines().map(|line| serde_json::from_str(line).unwrap()).collect() };
+    let now = entries(&std::fs::read_to_string(&file).unwrap());
+    for entry in entries(&whole) {
+        assert!(now.contains(&entry), "{entry} is not in {now:?}");
     }
     let report = world.run(&["import", "pi", file.to_str().unwrap(), "--json"]).ok().json_lines().remove(0);
     assert_eq!((&report["added"], &report["lost"]), (&json!(0), &json!(0)), "{report}");

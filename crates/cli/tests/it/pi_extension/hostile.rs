@@ -84,7 +84,9 @@ fn entry(number: usize, parent: Option<usize>, text: &str) -> Value {
 fn helper_answers_lines_that_are_no_requests() {
     let world = World::new([]);
     let mut helper = Helper::start(&world);
-    for line in ["nonsense", "{\"id\":1,", "7", "[]", "{}", "{\"id\":{},\"op\":\"hello\"}", "{\"id\":1}", "\u{1}"] {
+    for line in
+        ["nonsense", "{\"id\":1,", "7", "[]", "{}", "{\"id\":{},\"op\":\"hello\"}", "{\"id\":1}", "\u{1}"]
+    {
         helper.line(line);
         let answer = helper.answer();
         assert_eq!((&answer["id"], &answer["error"]["code"]), (&Value::Null, &json!("malformed")), "{line}");
@@ -156,9 +158,7 @@ fn entries_twice_and_entries_too_late_are_told_apart() {
     let mut helper = Helper::start(&world);
     helper.ask("open", json!({ "header": header("s1") }));
     let first: Vec<Value> = vec![entry(0, None, "a"), entry(1, Some(0), "b")];
-    let append = |first: usize, entries: &[Value]| {
-        json!({ "session": "s1", "first": first, "entries": entries, "leaf": null })
-    };
+    let append = |first: usize, entries: &[Value]| json!({ "session": "s1", "first": first, "entries": entries, "leaf": null });
     assert_eq!(helper.ask("append", append(0, &first))["result"]["count"], 2);
     assert_eq!(helper.ask("append", append(0, &first))["result"]["count"], 2);
     let gap = helper.ask("append", append(5, &[entry(5, None, "f")]));
@@ -172,8 +172,7 @@ fn entries_twice_and_entries_too_late_are_told_apart() {
     let state = helper.ask("state", json!({ "session": "s1" }));
     assert_eq!((&state["result"]["count"], &state["result"]["lacking"]), (&json!(3), &json!(0)));
     helper.ends();
-    let lines: Vec<String> =
-        [header("s1")].iter().chain(&third).map(ToString::to_string).collect();
+    let lines: Vec<String> = [header("s1")].iter().chain(&third).map(ToString::to_string).collect();
     let file = world.file("s1.jsonl", lines.join("\n") + "\n");
     super::pi::agrees_with_import(&world, "s1", &file);
 }

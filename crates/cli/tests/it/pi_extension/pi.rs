@@ -114,7 +114,8 @@ impl Pi {
         };
         match event["type"].as_str() {
             Some("extension_ui_request") if event["method"] == "confirm" => {
-                let answer = json!({ "type": "extension_ui_response", "id": event["id"], "confirmed": self.consents });
+                let answer =
+                    json!({ "type": "extension_ui_response", "id": event["id"], "confirmed": self.consents });
                 self.asked.push(event.clone());
                 self.send(&answer);
             }
@@ -171,7 +172,8 @@ impl Pi {
 
     /// The text of a tool's result.
     pub(super) fn result(&self, call: &str) -> String {
-        let found = self.results.get(call).unwrap_or_else(|| panic!("no result of {call}: {:?}", self.results));
+        let found =
+            self.results.get(call).unwrap_or_else(|| panic!("no result of {call}: {:?}", self.results));
         found["result"]["content"][0]["text"].as_str().unwrap_or_default().to_owned()
     }
 
@@ -261,9 +263,8 @@ pub(super) fn agrees_with_import(world: &World, session: &str, file: &Path) {
     let other = format!("other-{}.db", std::fs::metadata(file).unwrap().len());
     world.run(&["import", "pi", name, "--store", &other]).ok();
     // With all branches.
-    let export = |store: &[&str]| {
-        world.run(&[&["export", "--format", "pi", session], store].concat()).ok().text()
-    };
+    let export =
+        |store: &[&str]| world.run(&[&["export", "--format", "pi", session], store].concat()).ok().text();
     assert_eq!(export(&[]), export(&["--store", &other]));
     let (mut here, there) = (nodes(world, session, &[]), nodes(world, session, &["--store", &other]));
     // Where a jump departed stands beside the file's entries.

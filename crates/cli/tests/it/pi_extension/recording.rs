@@ -138,9 +138,7 @@ fn sessions_of_both_programs_stay_apart_in_one_store() {
     }
     let (session, file) = (pi.session(), pi.file());
     pi.close();
-    for (id, this, other) in
-        [(&session, "Pi", "Quipu"), (own.as_ref().unwrap(), "Quipu", "Pi")]
-    {
+    for (id, this, other) in [(&session, "Pi", "Quipu"), (own.as_ref().unwrap(), "Quipu", "Pi")] {
         let shown = nodes(&world, id, &[]);
         let texts: Vec<String> = shown.iter().map(|node| node.to_string()).collect();
         assert!(!texts.iter().any(|text| text.contains(&format!("To {other},"))), "{texts:?}");

@@ -94,12 +94,20 @@ fn goes_back(peer: &[PathBuf; 2]) {
     let shown = asked(&world, 3);
     assert_eq!(shown.len(), 3, "{shown:?}");
     assert_eq!(&shown[..2], ["Which ways are there?", "Two ways lead on."]);
-    assert!(shown[2].starts_with("[SYSTEM / INCARNATION NOTE]: Left is closed. Take the right one.\n[SYSTEM WARNING]: "));
+    assert!(
+        shown[2].starts_with(
+            "[SYSTEM / INCARNATION NOTE]: Left is closed. Take the right one.\n[SYSTEM WARNING]: "
+        )
+    );
     // And so on with the next prompt.
     world.server.push(says("Further right."));
     pi.prompt("Go on.");
     let shown = asked(&world, 4);
-    assert_eq!((shown.len(), &shown[3][..], &shown[4][..]), (5, "I take the right one.", "Go on."), "{shown:?}");
+    assert_eq!(
+        (shown.len(), &shown[3][..], &shown[4][..]),
+        (5, "I take the right one.", "Go on."),
+        "{shown:?}"
+    );
 
     pi.close();
     // The turn that was left is whole: its call has its result.
@@ -139,7 +147,9 @@ fn tobe_without_consent_changes_nothing() {
     // Nor where nobody can be asked, nor into a turn that is not whole, nor with an empty message.
     pi.close();
     for (number, (to, message, why)) in
-        [(&target[..], "Back.", "consent"), ("HEAD", "Back.", "no result"), (&target, " ", "empty")].into_iter().enumerate()
+        [(&target[..], "Back.", "consent"), ("HEAD", "Back.", "no result"), (&target, " ", "empty")]
+            .into_iter()
+            .enumerate()
     {
         world.server.push(tobe("c2", to, message));
         world.server.push(says("I stay."));
