@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use quipu_archive::pi::LiveSession;
+use quipu_archive::pi::{AGENT, LiveSession};
 use quipu_history::INCARNATE;
 use quipu_protocol::{Json, NodeId, SessionId, UnixMs};
 use quipu_seal::Sealer;
@@ -242,8 +242,14 @@ async fn pending(store: &dyn Graph, session: &SessionId) -> Result<Option<String
     if !is_ours || !store.first_children(&[to], 1).await?.is_empty() {
         return Ok(None);
     }
-    let node = store.nodes(&[to]).await?.into_iter().flatten().next();
-    Ok(node.and_then(|node| node.record.external_id))
+    // Where the branch that was to be left went on with an answer, the program never knew of the jump.
+    let head = store.head(&RefName::of_agent(AGENT, session)).await?;
+    let mut nodes = store.nodes(&[to, head.unwrap_or(to)]).await?.into_iter();
+    let (carried, last) = (nodes.next().flatten(), nodes.next().flatten());
+    if last.is_some_and(|last| last.record.role == "assistant") {
+        return Ok(None);
+    }
+    Ok(carried.and_then(|node| node.record.external_id))
 }
 
 /// The time.
