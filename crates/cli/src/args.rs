@@ -280,6 +280,8 @@ pub(crate) enum Cmd {
     Skills(crate::skills::SkillsArgs),
     /// List, add, update and remove packages of skills and templates.
     Packages(crate::packages::PackagesArgs),
+    /// Give other agents on this machine the history, or take it out of their settings again.
+    Setup(crate::setup::SetupArgs),
     /// Check this installation: files, store, shell, credentials.
     Doctor(DoctorArgs),
     /// Hash JSON values as the graph does, for programs that write to a store.

@@ -57,6 +57,7 @@ mod search;
 mod serve;
 mod session_command;
 mod sessions;
+mod setup;
 mod show;
 mod signals;
 mod skills;
@@ -183,6 +184,7 @@ pub(crate) async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Agents(args)) => agents::run(args),
         Some(Cmd::Skills(args)) => skills::run(args),
         Some(Cmd::Packages(args)) => packages::run(args).await,
+        Some(Cmd::Setup(args)) => setup::run(args),
         Some(Cmd::Doctor(args)) => doctor::run(args).await,
         Some(Cmd::Hash(args)) => hash::run(args),
         Some(Cmd::Import(args)) => import::run(args).await,

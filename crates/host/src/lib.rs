@@ -46,6 +46,7 @@ pub mod packages;
 mod permission_test;
 mod permissions;
 mod planning;
+mod program;
 mod prompt;
 mod request;
 pub mod resources;
@@ -96,6 +97,7 @@ pub use offered_models::{
 pub use offered_tools::{LISTED_TOOLS, PatchTool};
 pub use open::{StartedSession, existing_session, find_session, open};
 pub use permission_test::{PermissionTest, TestedDecision, TestedPart, test_permission};
+pub use program::program_path;
 pub use permissions::{
     Entry, PermissionItem, Project, Record, RuleReach, SavedRule, added_directories, demo_permissions,
     mode_named, permissions_here,

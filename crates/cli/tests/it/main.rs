@@ -170,6 +170,8 @@ mod servers;
 #[cfg(test)]
 mod session_file;
 #[cfg(test)]
+mod setup;
+#[cfg(test)]
 mod signals;
 #[cfg(test)]
 mod skills;
