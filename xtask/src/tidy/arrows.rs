@@ -25,6 +25,7 @@ const DRAWN: &[(&str, &[&str])] = &[
     ("extensions", &["engine"]),
     ("mcp", &["engine"]),
     ("mcp-server", &["history", "seal"]),
+    ("integrations", &["history", "seal"]),
     ("web", &["engine"]),
     ("replay", &["engine"]),
     ("host", &["engine", "archive", "replay", "render", "mcp", "web"]),
@@ -32,7 +33,7 @@ const DRAWN: &[(&str, &[&str])] = &[
     ("tui", &["host"]),
     ("gateway", &["engine"]),
     ("rpc", &["engine", "archive"]),
-    ("cli", &["runtime", "rpc", "memory", "extensions", "mcp", "mcp-server", "tui", "gateway"]),
+    ("cli", &["runtime", "rpc", "memory", "extensions", "mcp", "mcp-server", "integrations", "tui", "gateway"]),
     ("testkit", &["protocol"]),
     // Never shipped: its benchmarks drive the binary against the fake server.
     ("xtask", &["testkit"]),

@@ -155,6 +155,7 @@ mod tests {
         "context.prune.minCharacters",
         "search.semantic",
         "mcpServer.",
+        "integrations.",
         "travel.tobe",
         "planMode",
         "identity.file",

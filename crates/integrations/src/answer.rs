@@ -1,0 +1,127 @@
+//! What a call is answered with.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use quipu_history::{Projects, Sight};
+use quipu_protocol::{NodeId, SessionId, UnixMs};
+use quipu_seal::Sealer;
+use quipu_store::{Graph, StoreError};
+
+use crate::hook_call::Occasion;
+use crate::seen::SeenPassages;
+use crate::{before_edit, beside_prompt, failure, start};
+
+/// Why a call has no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AnswerError {
+    /// The store failed.
+    #[error("the store could not be read: {0}")]
+    Store(#[from] StoreError),
+}
+
+/// The text for the model, and what is not to be given again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HookAnswer {
+    /// The text, in the frame of an archive.
+    pub text: String,
+    /// Ids of what stands in it.
+    pub given: Vec<String>,
+}
+
+/// What is asked.
+#[derive(Debug, Clone)]
+pub struct HookRequest {
+    /// What happened.
+    pub occasion: Occasion,
+    /// The directory of the session, without links.
+    pub directory: PathBuf,
+    /// The session that asks: it knows itself what it said.
+    pub session: Option<SessionId>,
+    /// Tokens of the text at most, its frame included.
+    pub tokens: u64,
+    /// The time.
+    pub now: UnixMs,
+}
+
+/// Reads the graph for calls of hooks.
+pub struct HookReader {
+    store: Arc<dyn Graph>,
+    sealer: Arc<Sealer>,
+}
+
+impl HookReader {
+    /// Over a store. The sealer replaces secrets in what is searched for: the store knows them by their placeholders.
+    pub fn new(store: Arc<dyn Graph>, sealer: Arc<Sealer>) -> Self {
+        Self { store, sealer }
+    }
+
+    /// The answer; `None` where there is nothing to say. What could be said already if there were no time for more goes to
+    /// `offer`.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn answer(
+        &self,
+        request: &HookRequest,
+        seen: &SeenPassages,
+        offer: &(dyn Fn(HookAnswer) + Sync),
+    ) -> Result<Option<HookAnswer>, AnswerError> {
+        let project = request.directory.to_string_lossy().into_owned();
+        // Where everything lies below, nothing is a project.
+        if request.directory.parent().is_none() {
+            return Ok(None);
+        }
+        let sight =
+            Sight::Project { projects: Arc::new(Projects::new(project.clone())), head: Arc::new(|| None) };
+        let view = View { store: &*self.store, sealer: &self.sealer, request, project, sight, seen };
+        Ok(match &request.occasion {
+            Occasion::Start => start::text(&view).await?,
+            Occasion::Prompt(prompt) => beside_prompt::text(&view, prompt).await?,
+            Occasion::Edit(targets) => before_edit::text(&view, targets, offer).await?,
+            Occasion::Failure(command) => failure::text(&view, command).await?,
+            Occasion::TurnEnd | Occasion::None => None,
+        })
+    }
+}
+
+/// What one call may see.
+pub(crate) struct View<'a> {
+    pub(crate) store: &'a dyn Graph,
+    sealer: &'a Sealer,
+    pub(crate) request: &'a HookRequest,
+    /// The directory, as sessions spell it.
+    pub(crate) project: String,
+    sight: Sight,
+    seen: &'a SeenPassages,
+}
+
+impl View<'_> {
+    /// Whether a session is the one that asks.
+    pub(crate) fn is_own(&self, session: &SessionId) -> bool {
+        self.request.session.as_ref() == Some(session)
+    }
+
+    /// Whether a passage was given before.
+    pub(crate) fn is_seen(&self, id: &str) -> bool {
+        self.seen.holds(id)
+    }
+
+    /// Text as the store has it.
+    pub(crate) fn sealed(&self, text: &str) -> String {
+        self.sealer.seal(text).into_owned()
+    }
+
+    /// Which of these nodes may be shown.
+    pub(crate) async fn sees(&self, nodes: &[NodeId]) -> Result<Vec<bool>, StoreError> {
+        self.sight.sees(self.store, nodes).await
+    }
+
+    /// A path as it is shown: below the directory without that.
+    pub(crate) fn short_path(&self, path: &str) -> String {
+        let below = Path::new(path).strip_prefix(&self.request.directory);
+        let shown = below.map_or_else(|_| path.to_owned(), |below| below.to_string_lossy().into_owned());
+        quipu_transcript::one_line(&shown, 120)
+    }
+}
