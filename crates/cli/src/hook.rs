@@ -23,8 +23,11 @@ use quipu_store::SqliteStore;
 pub(crate) const NAME: &str = "hook";
 /// In place of an event: the process that takes a session in.
 const TAKE_IN: &str = "take-in";
-/// From the start of the process until it gives up.
+/// From the start of the process until it gives up, and the variable that says otherwise for slow machines.
 const DEADLINE: Duration = Duration::from_millis(40);
+const DEADLINE_VARIABLE: &str = "QUIPU_HOOK_DEADLINE_MS";
+/// The longest that the variable can say.
+const LONGEST_DEADLINE: Duration = Duration::from_secs(60);
 /// How long a lock of the store is waited for.
 const BUSY: Duration = Duration::from_millis(10);
 /// Bytes of a payload.
@@ -63,13 +66,14 @@ pub(crate) fn run(began: Instant) -> ExitCode {
     let (tell, told) = channel();
     let work = {
         let (agent, event, offered) = (agent.clone(), event.clone(), offered.clone());
+        let until = began + deadline() / 2;
         move || {
             // Nobody listens any more after the deadline.
-            drop(tell.send(answer(&agent, &event, &offered)));
+            drop(tell.send(answer(&agent, &event, &offered, until)));
         }
     };
     let spawned = std::thread::Builder::new().spawn(work);
-    let left = DEADLINE.saturating_sub(began.elapsed());
+    let left = deadline().saturating_sub(began.elapsed());
     let outcome = match spawned {
         Ok(_) => told.recv_timeout(left),
         Err(_) => Err(RecvTimeoutError::Disconnected),
@@ -95,6 +99,11 @@ pub(crate) fn run(began: Instant) -> ExitCode {
     }
     // Without waiting for what is still at work: the host waits.
     std::process::exit(0)
+}
+
+fn deadline() -> Duration {
+    let said = std::env::var(DEADLINE_VARIABLE).ok().and_then(|text| text.parse().ok());
+    said.map_or(DEADLINE, |ms| Duration::from_millis(ms).min(LONGEST_DEADLINE))
 }
 
 /// Nobody is told: the host's person did not call us.
@@ -131,15 +140,20 @@ fn answer(
     agent: &str,
     event: &str,
     offered: &Mutex<Option<HookAnswer>>,
+    until: Instant,
 ) -> Result<Option<HookAnswer>, String> {
     let payload = payload()?;
     let Some(host) = Host::named(agent) else { return Err("there is no agent of this name".to_owned()) };
-    let payload = serde_json::from_slice(&payload).map_err(|error| format!("the payload is no JSON: {error}"))?;
+    let payload = match payload.trim_ascii() {
+        // A host that ends has no time to write.
+        [] => serde_json::Value::Null,
+        text => serde_json::from_slice(text).map_err(|error| format!("the payload is no JSON: {error}"))?,
+    };
     let call = host.call(event, &payload);
     match call.occasion {
         Occasion::None => Ok(None),
         Occasion::TurnEnd => begin_intake(host, call.transcript.as_deref()).map(|()| None),
-        _ => history(host, call, offered),
+        _ => history(host, call, offered, until),
     }
 }
 
@@ -160,6 +174,7 @@ fn history(
     host: &Host,
     call: HookCall,
     offered: &Mutex<Option<HookAnswer>>,
+    until: Instant,
 ) -> Result<Option<HookAnswer>, String> {
     let Some(home) = place() else { return Ok(None) };
     let budget = home.config().hook_budget;
@@ -188,6 +203,7 @@ fn history(
         session: call.session.map(SessionId::from),
         tokens,
         now: now(),
+        until,
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()

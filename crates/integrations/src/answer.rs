@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use quipu_history::{Projects, Sight};
 use quipu_protocol::{NodeId, SessionId, UnixMs};
@@ -43,6 +44,8 @@ pub struct HookRequest {
     pub tokens: u64,
     /// The time.
     pub now: UnixMs,
+    /// After this no other search begins: what is found by then is the answer.
+    pub until: Instant,
 }
 
 /// Reads the graph for calls of hooks.
@@ -101,6 +104,11 @@ impl View<'_> {
     /// Whether a session is the one that asks.
     pub(crate) fn is_own(&self, session: &SessionId) -> bool {
         self.request.session.as_ref() == Some(session)
+    }
+
+    /// Whether there is time for another search.
+    pub(crate) fn has_time(&self) -> bool {
+        Instant::now() < self.request.until
     }
 
     /// Whether a passage was given before.

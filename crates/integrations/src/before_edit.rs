@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use quipu_history::{Blame, LineAuthor, blame, file_names, minute, sibling_file};
-use quipu_protocol::{Entry, Message, NodeId, SessionId, UnixMs};
+use quipu_protocol::{Entry, Message, NodeId, UnixMs};
 use quipu_store::{StoreError, decode_nodes};
 use quipu_transcript::one_line;
 
@@ -22,7 +22,6 @@ const REASON: usize = 300;
 /// A change, as it is told.
 struct LastChange {
     node: NodeId,
-    session: Option<SessionId>,
     agent: String,
     at: UnixMs,
     reason: String,
@@ -75,11 +74,10 @@ fn offer_one(view: &View<'_>, shown: &str, change: &LastChange, offer: &(dyn Fn(
 fn line(place: &str, change: &LastChange) -> String {
     let agent = one_line(&change.agent, 40);
     let agent = if agent.is_empty() { "an agent".to_owned() } else { agent };
-    let session = change.session.as_ref().map_or_else(String::new, |id| format!(" in session {id}"));
     let reason = one_line(&without_frames(&change.reason), REASON);
     let because = if reason.trim().is_empty() { String::new() } else { format!(", because: {reason}") };
     let (at, node) = (minute(change.at), change.node.short());
-    format!("{place}: last changed by {agent} {at}{session} (node {node}){because}")
+    format!("{place}: last changed by {agent} {at} (node {node}){because}")
 }
 
 /// The newest change that names the file.
@@ -99,11 +97,10 @@ async fn newest(view: &View<'_>, names: &[String]) -> Result<Option<LastChange>,
             }
         }
     }
-    let (session, agent) = (change.session, change.agent);
-    if session.as_ref().is_some_and(|session| view.is_own(session)) {
+    if change.session.as_ref().is_some_and(|session| view.is_own(session)) {
         return Ok(None);
     }
-    Ok(Some(LastChange { node: change.node, session, agent, at: change.at, reason }))
+    Ok(Some(LastChange { node: change.node, agent: change.agent, at: change.at, reason }))
 }
 
 /// The newest turn that wrote one of these lines, where it may be shown and is no turn of the session that asks.
@@ -130,7 +127,6 @@ async fn last(
     };
     Ok(Some(LastChange {
         node: turn.node,
-        session: turn.session.clone(),
         agent: turn.agent.clone(),
         at: turn.at,
         reason: if is_seen { turn.reason.clone() } else { String::new() },

@@ -24,7 +24,7 @@ const HITS: usize = 8;
 const TRIED: usize = 6;
 const GIVEN: usize = 3;
 /// Characters of a rare word that suffices alone.
-const TELLING: usize = 6;
+const TELLING: usize = 5;
 
 pub(crate) async fn text(view: &View<'_>, prompt: &str) -> Result<Option<HookAnswer>, StoreError> {
     let prompt = without_frames(prompt);
@@ -66,6 +66,9 @@ pub(crate) async fn text(view: &View<'_>, prompt: &str) -> Result<Option<HookAns
 async fn ranked(view: &View<'_>, words: &[String]) -> Result<Vec<Hit>, StoreError> {
     let mut known: Vec<(usize, &String, Vec<Hit>)> = Vec::new();
     for word in words {
+        if !view.has_time() {
+            break;
+        }
         let hits = search(view, word.clone()).await?;
         if !hits.is_empty() {
             known.push((hits.len(), word, hits));
@@ -80,7 +83,7 @@ async fn ranked(view: &View<'_>, words: &[String]) -> Result<Vec<Hit>, StoreErro
     };
     // Two words that stand together say more than one.
     for (at, (_, one, _)) in known.iter().enumerate().take(3) {
-        for (_, other, _) in known.iter().skip(at + 1).take(2) {
+        for (_, other, _) in known.iter().skip(at + 1).take(2).filter(|_| view.has_time()) {
             add(search(view, format!("{one} {other}")).await?, 2.0);
         }
     }

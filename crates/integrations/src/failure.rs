@@ -35,7 +35,7 @@ pub(crate) async fn text(
         from += 1;
     }
     let output = without_frames(&failed.output[from..]);
-    let line = error_line(&output).or_else(|| match failed.certain {
+    let line = error_line(&output).or_else(|| match failed.sign {
         FailureSign::Reported => last_line(&output),
         FailureSign::Guessed => None,
     });
@@ -58,6 +58,9 @@ pub(crate) async fn text(
     });
     let mut best: Option<(Hit, Aftermath)> = None;
     for hit in hits {
+        if best.is_some() && !view.has_time() {
+            break;
+        }
         let after = aftermath(view, hit.node, &words).await?;
         let is_better = best.as_ref().is_none_or(|(_, known)| !known.worked && after.worked);
         if is_better {
@@ -70,14 +73,8 @@ pub(crate) async fn text(
     }
     let Some((hit, after)) = best else { return Ok(None) };
     let agent = agent_of(view, &hit).await?;
-    let session = hit.session.as_ref().map_or_else(String::new, |id| format!(" session {id}"));
-    let mut told = format!(
-        "{} {} {agent}{}: {}",
-        hit.node.short(),
-        minute(hit.at),
-        session.trim_start(),
-        one_line(&line, 100)
-    );
+    let agent = agent.trim_end();
+    let mut told = format!("{} {} {agent}: {}", hit.node.short(), minute(hit.at), one_line(&line, 80));
     if !after.steps.is_empty() {
         told.push_str(&format!("; then: {}", after.steps.join("; ")));
     }

@@ -51,7 +51,7 @@ pub struct CommandFailure {
     /// What it printed.
     pub output: String,
     /// Whether the host says that it failed. Otherwise only the output can tell.
-    pub certain: FailureSign,
+    pub sign: FailureSign,
 }
 
 /// How a failure is known.

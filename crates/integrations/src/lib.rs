@@ -28,7 +28,7 @@ pub use answer::{AnswerError, HookAnswer, HookReader, HookRequest};
 pub use configuration::{
     Configuration, ConfigurationContent, ConfigurationFile, ConfigurationPlace, JsonAddition, JsonValue,
 };
-pub use hook_call::{CommandFailure, EditTarget, HookCall, Occasion};
+pub use hook_call::{CommandFailure, EditTarget, FailureSign, HookCall, Occasion};
 pub use host::{HOSTS, Host, configuration};
 pub use intake_turn::IntakeTurn;
 pub use log::{LogLine, append_log, read_log};

@@ -7,6 +7,8 @@ mod activity;
 #[cfg(test)]
 mod agent_worktrees;
 #[cfg(test)]
+mod agent_hooks;
+#[cfg(test)]
 mod agents;
 #[cfg(test)]
 mod answers;

@@ -68,7 +68,7 @@ fn occasion(event: &str, payload: &Value) -> Occasion {
             let command = text(payload, &["tool_input", "command"]);
             match (command, text(payload, &["error"])) {
                 (Some(command), Some(output)) => {
-                    Occasion::Failure(CommandFailure { command, output, certain: FailureSign::Reported })
+                    Occasion::Failure(CommandFailure { command, output, sign: FailureSign::Reported })
                 }
                 _ => Occasion::None,
             }

@@ -61,7 +61,7 @@ fn occasion(event: &str, payload: &Value) -> Occasion {
                 .filter(|output| !output.trim().is_empty());
             match (command(), output) {
                 (Some(command), Some(output)) => {
-                    Occasion::Failure(CommandFailure { command, output, certain: FailureSign::Guessed })
+                    Occasion::Failure(CommandFailure { command, output, sign: FailureSign::Guessed })
                 }
                 _ => Occasion::None,
             }

@@ -61,7 +61,7 @@ fn occasion(event: &str, payload: &Value) -> Occasion {
                 .or_else(|| text(payload, &["error"]));
             match (text(input, &["command"]), output) {
                 (Some(command), Some(output)) => {
-                    Occasion::Failure(CommandFailure { command, output, certain: FailureSign::Reported })
+                    Occasion::Failure(CommandFailure { command, output, sign: FailureSign::Reported })
                 }
                 _ => Occasion::None,
             }

@@ -52,7 +52,7 @@ fn occasion(event: &str, payload: &Value) -> Occasion {
                 let output = text(payload, &["tool_response", "llmContent"]);
                 match (text(payload, &["tool_input", "command"]), output) {
                     (Some(command), Some(output)) if exit_code_of(&output).is_some_and(|code| code != 0) => {
-                        Occasion::Failure(CommandFailure { command, output, certain: FailureSign::Reported })
+                        Occasion::Failure(CommandFailure { command, output, sign: FailureSign::Reported })
                     }
                     _ => Occasion::None,
                 }

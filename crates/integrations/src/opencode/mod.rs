@@ -42,7 +42,7 @@ fn occasion(event: &str, payload: &Value) -> Occasion {
             "bash" if payload.get("exit").and_then(Value::as_i64).is_some_and(|code| code != 0) => {
                 match (text(payload, &["args", "command"]), text(payload, &["output"])) {
                     (Some(command), Some(output)) => {
-                        Occasion::Failure(CommandFailure { command, output, certain: FailureSign::Reported })
+                        Occasion::Failure(CommandFailure { command, output, sign: FailureSign::Reported })
                     }
                     _ => Occasion::None,
                 }

@@ -26,6 +26,7 @@ mod options;
 mod pages;
 mod places;
 mod readers;
+mod reading;
 mod rebuild;
 mod resolve;
 mod retain;
@@ -150,18 +151,6 @@ impl SqliteStore {
             }
             Err(failure) => Err(place.error("open", failure)),
         }
-    }
-
-    /// Opens the store at `path` as it is, to read what was written and indexed: nothing is made, upgraded or indexed. `busy` is how
-    /// long another program's lock is waited for. Blocks.
-    ///
-    /// # Errors
-    /// Those of [`open`](Self::open); `NotAStore` also where there is none.
-    pub fn open_to_read(path: &Path, busy: Duration) -> Result<Self, StoreError> {
-        let path = file::prepare(path, false)?;
-        let place = Place { identity: file::identity(&path), path, busy };
-        let why = StoreError::ReadOnly { path: place.path.clone() };
-        Self::start_read_only(place, Patience::new(busy), why)
     }
 
     /// A store that lives as long as this value and leaves nothing behind.
