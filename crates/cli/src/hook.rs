@@ -1,23 +1,22 @@
 //! `quipu hook AGENT EVENT`: other agents call it at their events. Whatever goes wrong, it ends with 0 and in time, and prints
 //! nothing that is no answer.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{Read as _, Write as _};
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use quipu_host::{Home, HostNotice, Observer, take_turn_in};
+use quipu_host::{Home, HostNotice, Observer, start_turn_intake, take_turn_in};
 use quipu_integrations::{
-    Host, HookAnswer, HookCall, HookReader, HookRequest, IntakeTurn, LogLine, Occasion, SeenPassages, append_log,
+    HookAnswer, HookCall, HookReader, HookRequest, Host, IntakeTurn, LogLine, Occasion, SeenPassages,
+    append_log,
 };
 use quipu_protocol::{SessionId, UnixMs};
 use quipu_seal::Sealer;
-use quipu_store::SqliteStore;
 
 /// The first argument.
 pub(crate) const NAME: &str = "hook";
@@ -57,7 +56,8 @@ pub(crate) fn is_called() -> bool {
 /// Answers the hook that the arguments of this process name.
 pub(crate) fn run(began: Instant) -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().skip(2).collect();
-    let text = |at: usize| arguments.get(at).map(|text| text.to_string_lossy().into_owned()).unwrap_or_default();
+    let text =
+        |at: usize| arguments.get(at).map(|text| text.to_string_lossy().into_owned()).unwrap_or_default();
     let (agent, event) = (text(0), text(1));
     if event == TAKE_IN {
         return take_in(&agent, arguments.get(2).map(Path::new));
@@ -182,9 +182,11 @@ fn history(
         Occasion::Start => budget.at_start(),
         _ => budget.beside_prompt(),
     };
-    if tokens == 0 || !home.store.exists() {
+    if tokens == 0 {
         return Ok(None);
     }
+    let store = home.store_as_it_is(BUSY).map_err(|error| error.to_string())?;
+    let Some(store) = store else { return Ok(None) };
     let directory = match call.directory {
         Some(directory) => directory,
         None => std::env::current_dir().map_err(|error| format!("there is no directory: {error}"))?,
@@ -192,9 +194,8 @@ fn history(
     let directory = directory
         .canonicalize()
         .map_err(|error| format!("the directory of the session cannot be used: {error}"))?;
-    let store = SqliteStore::open_to_read(&home.store, BUSY).map_err(|error| error.to_string())?;
     let sealer = Arc::new(Sealer::new(home.seal_key().map_err(|failure| failure.message)?));
-    let reader = HookReader::new(Arc::new(store), sealer);
+    let reader = HookReader::new(store, sealer);
     let own = own_directory(&home);
     let mut seen = SeenPassages::of(&own, host.name, call.session.as_deref());
     let request = HookRequest {
@@ -209,7 +210,8 @@ fn history(
         .build()
         .map_err(|error| format!("the runtime could not start: {error}"))?;
     let offer = |answer| *offered.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
-    let found = runtime.block_on(reader.answer(&request, &seen, &offer)).map_err(|error| error.to_string())?;
+    let found =
+        runtime.block_on(reader.answer(&request, &seen, &offer)).map_err(|error| error.to_string())?;
     if let Some(answer) = &found {
         seen.add(&answer.given).map_err(|error| format!("what was given could not be noted: {error}"))?;
     }
@@ -218,13 +220,9 @@ fn history(
 
 /// Starts the process that takes the session in. It is left alone: the host waits for this one.
 fn begin_intake(host: &Host, file: Option<&Path>) -> Result<(), String> {
-    let failed = |error: std::io::Error| format!("the session could not be taken in: {error}");
-    let program = std::env::current_exe().map_err(failed)?;
-    let mut command = Command::new(program);
-    command.args([NAME, host.name, TAKE_IN]).args(file);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    // What ends the host's group does not end it.
-    command.process_group(0).spawn().map(drop).map_err(failed)
+    let mut arguments = vec![OsStr::new(NAME), OsStr::new(host.name), OsStr::new(TAKE_IN)];
+    arguments.extend(file.map(Path::as_os_str));
+    start_turn_intake(&arguments).map_err(|error| format!("the session could not be taken in: {error}"))
 }
 
 /// Takes a session in, when it is its turn.

@@ -1,12 +1,17 @@
 //! The session of another agent comes in when one of its turns has ended: that file, and no other.
 
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use quipu_archive::{Agent, Progress, Report};
 
-use crate::import::{ImportObserver, ImportPlan, ImportProblem, ImportRequest, ImportSource, ImportSum, Importer};
+use crate::import::{
+    ImportObserver, ImportPlan, ImportProblem, ImportRequest, ImportSource, ImportSum, Importer,
+};
 use crate::watch::Watch;
 use crate::{Failure, Home};
 
@@ -46,14 +51,26 @@ pub async fn take_turn_in(home: &Home, agent: &str, file: Option<&Path>) -> Resu
 fn kept_file(agent: &Agent, file: &Path) -> Result<PathBuf, Failure> {
     let failed = |why: &str| Failure::request(format!("{} {why}", file.display()));
     let path = file.canonicalize().map_err(|error| failed(&format!("cannot be read: {error}")))?;
-    let is_kept = agent.places(&variable).iter().any(|place| {
-        place.canonicalize().is_ok_and(|place| path.starts_with(place)) && path.is_file()
-    });
+    let is_kept = agent
+        .places(&variable)
+        .iter()
+        .any(|place| place.canonicalize().is_ok_and(|place| path.starts_with(place)) && path.is_file());
     if is_kept { Ok(path) } else { Err(failed(&format!("is not where {} keeps its sessions", agent.name))) }
 }
 
 fn variable(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+/// Starts this program with these arguments, to take a session in after this process has ended: nobody waits for it, and what ends
+/// this process's group does not end it.
+///
+/// # Errors
+/// It cannot be started.
+pub fn start_turn_intake(arguments: &[&OsStr]) -> io::Result<()> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.process_group(0).spawn().map(drop)
 }
 
 /// Nobody is told.

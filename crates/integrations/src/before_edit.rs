@@ -9,9 +9,9 @@ use quipu_protocol::{Entry, Message, NodeId, UnixMs};
 use quipu_store::{StoreError, decode_nodes};
 use quipu_transcript::one_line;
 
-use crate::answer::{HookAnswer, View};
 use crate::framed_lines::{FramedLines, without_frames};
 use crate::hook_call::EditTarget;
+use crate::view::{HookAnswer, View};
 
 const HEAD: &str = "Before this edit:";
 /// Bytes of a file at most.

@@ -9,8 +9,8 @@ use quipu_store::{
 };
 use quipu_transcript::one_line;
 
-use crate::answer::{HookAnswer, View};
 use crate::framed_lines::{FramedLines, without_frames};
+use crate::view::{HookAnswer, View};
 use crate::words::telling_words;
 
 const HEAD: &str = "Said here before:";

@@ -87,7 +87,8 @@ pub(crate) fn grouped_hooks(
     timeout: u64,
 ) -> Vec<JsonAddition> {
     let addition = |(event, matcher): &(&str, Option<&str>)| {
-        let hook = json!({ "type": "command", "command": command(program, agent, event), "timeout": timeout });
+        let hook =
+            json!({ "type": "command", "command": command(program, agent, event), "timeout": timeout });
         let mut group = json!({ "hooks": [hook] });
         if let Some(matcher) = matcher {
             group["matcher"] = json!(matcher);

@@ -2,15 +2,13 @@
 
 use quipu_history::{TextDetail, minute, text_of};
 use quipu_protocol::{CallId, Content, Entry, Json, Message, NodeId};
-use quipu_store::{
-    Hit, MatchMode, Order, SearchQuery, Sessions, Speaker, StoreError, decode_nodes,
-};
+use quipu_store::{Hit, MatchMode, Order, SearchQuery, Sessions, Speaker, StoreError, decode_nodes};
 use quipu_transcript::{FileOpKind, file_ops, one_line};
 
-use crate::answer::{HookAnswer, View};
 use crate::beside_prompt::agent_of;
 use crate::framed_lines::{FramedLines, without_frames};
 use crate::hook_call::{CommandFailure, FailureSign};
+use crate::view::{HookAnswer, View};
 use crate::words::{error_line, last_line, telling_words};
 
 const HEAD: &str = "Seen before:";
@@ -26,10 +24,7 @@ const BACK: usize = 6;
 /// Steps that are told.
 const TOLD: usize = 5;
 
-pub(crate) async fn text(
-    view: &View<'_>,
-    failed: &CommandFailure,
-) -> Result<Option<HookAnswer>, StoreError> {
+pub(crate) async fn text(view: &View<'_>, failed: &CommandFailure) -> Result<Option<HookAnswer>, StoreError> {
     let mut from = failed.output.len().saturating_sub(OUTPUT);
     while !failed.output.is_char_boundary(from) {
         from += 1;
@@ -152,14 +147,16 @@ async fn aftermath(view: &View<'_>, failed: NodeId, words: &[String]) -> Result<
                 }
                 let changed = call.changed.iter().map(|path| format!("changed {}", view.short_path(path)));
                 let ran = call.command.iter().map(|command| format!("ran {}", one_line(command, 80)));
-                let steps: Vec<String> = if call.changed.is_empty() { ran.collect() } else { changed.collect() };
+                let steps: Vec<String> =
+                    if call.changed.is_empty() { ran.collect() } else { changed.collect() };
                 after.steps.extend(steps.into_iter().take(TOLD - after.steps.len()));
             }
             Entry::Message(Message::Assistant(answer)) => {
                 open.extend(calls(entry));
                 let mut texts = answer.content.iter().filter_map(Content::as_text);
                 if after.said.is_none() {
-                    after.said = texts.find(|text| !text.trim().is_empty()).map(|text| one_line(text.trim(), 160));
+                    after.said =
+                        texts.find(|text| !text.trim().is_empty()).map(|text| one_line(text.trim(), 160));
                 }
             }
             // Another task begins.

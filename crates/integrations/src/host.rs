@@ -1,4 +1,4 @@
-//! The agents that call hooks.
+//! An agent that calls hooks.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,6 @@ use serde_json::Value;
 
 use crate::configuration::Configuration;
 use crate::hook_call::{HookCall, Occasion};
-use crate::{claude_code, codex, copilot, gemini, openclaw, opencode};
 
 /// An agent that calls hooks.
 #[derive(Clone, Copy)]
@@ -24,22 +23,7 @@ pub struct Host {
     pub(crate) configuration: fn(&Path) -> Configuration,
 }
 
-/// All agents that call hooks.
-pub static HOSTS: [Host; 6] =
-    [claude_code::HOST, codex::HOST, gemini::HOST, copilot::HOST, opencode::HOST, openclaw::HOST];
-
-/// What is to be written so that an agent calls its hooks, with `program` as the command to call; `None` for an agent that has
-/// none. The names are those of [`HOSTS`].
-pub fn configuration(agent: &str, program: &Path) -> Option<Configuration> {
-    Some((Host::named(agent)?.configuration)(program))
-}
-
 impl Host {
-    /// The agent of this name.
-    pub fn named(name: &str) -> Option<&'static Self> {
-        HOSTS.iter().find(|host| host.name == name)
-    }
-
     /// What a payload says. Members that are missing or of another kind than expected are left out.
     pub fn call(&self, event: &str, payload: &Value) -> HookCall {
         let text = |names: &[&str]| {

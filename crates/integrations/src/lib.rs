@@ -16,20 +16,24 @@ mod framed_lines;
 mod gemini;
 mod hook_call;
 mod host;
+mod hosts;
 mod intake_turn;
 mod log;
 mod openclaw;
 mod opencode;
 mod seen;
 mod start;
+mod view;
 mod words;
 
-pub use answer::{AnswerError, HookAnswer, HookReader, HookRequest};
+pub use answer::{AnswerError, HookReader};
 pub use configuration::{
     Configuration, ConfigurationContent, ConfigurationFile, ConfigurationPlace, JsonAddition, JsonValue,
 };
 pub use hook_call::{CommandFailure, EditTarget, FailureSign, HookCall, Occasion};
-pub use host::{HOSTS, Host, configuration};
+pub use host::Host;
+pub use hosts::{HOSTS, configuration};
 pub use intake_turn::IntakeTurn;
 pub use log::{LogLine, append_log, read_log};
 pub use seen::SeenPassages;
+pub use view::{HookAnswer, HookRequest};

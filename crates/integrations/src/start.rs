@@ -4,10 +4,11 @@ use quipu_history::{LogEntry, SessionEnd, log, minute};
 use quipu_store::{ActivityQuery, StoreError};
 use quipu_transcript::one_line;
 
-use crate::answer::{HookAnswer, View};
 use crate::framed_lines::{FramedLines, without_frames};
+use crate::view::{HookAnswer, View};
 
-const HEAD: &str = "Earlier sessions here, newest first. The MCP tools of quipu (read, search) show more by id.";
+const HEAD: &str =
+    "Earlier sessions here, newest first. The MCP tools of quipu (read, search) show more by id.";
 /// Sessions that are looked at, and prompts of each.
 const SESSIONS: usize = 10;
 const PROMPTS: usize = 2;
@@ -43,7 +44,8 @@ fn line(view: &View<'_>, entry: &LogEntry) -> String {
     let asked: Vec<String> = asked.filter(|asked| !asked.trim().is_empty()).collect();
     let called = one_line(&done.called, 60);
     let called = if called.is_empty() { String::new() } else { format!(" \"{called}\"") };
-    let mut text = format!("{} {} session {}{called}", minute(done.updated), one_line(&done.agent, 40), done.session);
+    let mut text =
+        format!("{} {} session {}{called}", minute(done.updated), one_line(&done.agent, 40), done.session);
     if !asked.is_empty() {
         text.push_str(&format!(": {}", asked.join(" / ")));
     }

@@ -3,13 +3,14 @@
 /// Words that say nothing of what is asked.
 const COMMON: &[&str] = &[
     "about", "after", "again", "all", "also", "and", "any", "are", "because", "been", "before", "but", "can",
-    "change", "check", "code", "could", "did", "does", "done", "each", "error", "file", "files", "fix", "for",
-    "from", "get", "give", "has", "have", "help", "here", "how", "into", "its", "just", "know", "let", "like",
-    "look", "make", "more", "need", "new", "not", "now", "one", "only", "other", "our", "out", "please", "run",
-    "see", "should", "show", "some", "still", "such", "sure", "tell", "test", "tests", "than", "thank", "thanks",
-    "that", "the", "their", "them", "then", "there", "these", "they", "thing", "this", "those", "too", "try",
-    "update", "use", "using", "very", "want", "was", "way", "well", "were", "what", "when", "where", "which",
-    "while", "who", "why", "will", "with", "work", "works", "would", "write", "yes", "you", "your",
+    "change", "check", "code", "could", "did", "does", "done", "each", "error", "file", "files", "fix",
+    "for", "from", "get", "give", "has", "have", "help", "here", "how", "into", "its", "just", "know", "let",
+    "like", "look", "make", "more", "need", "new", "not", "now", "one", "only", "other", "our", "out",
+    "please", "run", "see", "should", "show", "some", "still", "such", "sure", "tell", "test", "tests",
+    "than", "thank", "thanks", "that", "the", "their", "them", "then", "there", "these", "they", "thing",
+    "this", "those", "too", "try", "update", "use", "using", "very", "want", "was", "way", "well", "were",
+    "what", "when", "where", "which", "while", "who", "why", "will", "with", "work", "works", "would",
+    "write", "yes", "you", "your",
 ];
 /// Characters of a word.
 const SHORTEST: usize = 3;
@@ -47,7 +48,16 @@ fn is_an_id(word: &str) -> bool {
 /// What a line of an error begins with or holds, the most telling first.
 const SIGNS: [&[&str]; 3] = [
     &["error[", "error:", "panicked at", "fatal:", "exception:", "err!", "command not found"],
-    &["error", "cannot", "can't", "no such file", "not found", "permission denied", "undefined", "unresolved"],
+    &[
+        "error",
+        "cannot",
+        "can't",
+        "no such file",
+        "not found",
+        "permission denied",
+        "undefined",
+        "unresolved",
+    ],
     &["failed", "failure", "unexpected", "invalid", "unable", "refused", "timed out", "missing"],
 ];
 
@@ -108,7 +118,10 @@ mod tests {
     #[test]
     fn line_of_the_error_is_found() {
         let cases = [
-            ("   Compiling x\n\u{1b}[31merror[E0432]: unresolved import `serde`\u{1b}[0m\n --> src/a.rs:1\nerror: could not compile", Some("error[E0432]: unresolved import `serde`")),
+            (
+                "   Compiling x\n\u{1b}[31merror[E0432]: unresolved import `serde`\u{1b}[0m\n --> src/a.rs:1\nerror: could not compile",
+                Some("error[E0432]: unresolved import `serde`"),
+            ),
             ("npm ERR! missing script: build\nnpm ERR! log", Some("npm ERR! missing script: build")),
             ("sh: 1: frobnicate: command not found", Some("sh: 1: frobnicate: command not found")),
             ("3 passed\n2 failed", None),

@@ -1,6 +1,6 @@
 //! Prompts that a person chooses in a client.
 
-use quipu_history::{BEGIN_HISTORY, LogEntry, SessionEnd, instant, log, minute, framed};
+use quipu_history::{BEGIN_HISTORY, LogEntry, SessionEnd, framed, instant, log, minute};
 use quipu_store::{ActivityQuery, Graph};
 use quipu_transcript::one_line;
 use rmcp::model::{GetPromptResult, JsonObject, Prompt, PromptArgument, PromptMessage, Role};

@@ -1,8 +1,10 @@
 //! The tools `read`, `around` and `how`.
 
 use jiff::tz::TimeZone;
-use quipu_history::{BEGIN_HISTORY, Filter, LifeQuery, RecallQuery, TextDetail, TraceQuery, life_seen, minute, recall_seen,
-    shortened, text_of, framed};
+use quipu_history::{
+    BEGIN_HISTORY, Filter, LifeQuery, RecallQuery, TextDetail, TraceQuery, framed, life_seen, minute,
+    recall_seen, shortened, text_of,
+};
 use quipu_protocol::NodeId;
 use quipu_store::{Graph, LineageEnd, LoggedAction, SessionRow, StoreError, decode_nodes};
 use quipu_transcript::{one_line, role_with};

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use quipu_history::{BEGIN_HISTORY, instant, minute, framed};
+use quipu_history::{BEGIN_HISTORY, framed, instant, minute};
 use quipu_protocol::SessionId;
 use quipu_store::{
     Excerpt, Graph, Hit, IndexBacklog, QUERY_LIMIT, SearchQuery, SessionQuery, SessionRow, Sessions,

@@ -5,7 +5,9 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
 
-use quipu_history::{BEGIN_HISTORY, BLAMED_CHANGES, Blame, LineAuthor, blame, file_names, minute, sibling_file, framed};
+use quipu_history::{
+    BEGIN_HISTORY, BLAMED_CHANGES, Blame, LineAuthor, blame, file_names, framed, minute, sibling_file,
+};
 use quipu_protocol::NodeId;
 use quipu_store::Graph;
 use quipu_transcript::one_line;

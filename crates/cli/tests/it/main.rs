@@ -5,9 +5,9 @@
 #[cfg(test)]
 mod activity;
 #[cfg(test)]
-mod agent_worktrees;
-#[cfg(test)]
 mod agent_hooks;
+#[cfg(test)]
+mod agent_worktrees;
 #[cfg(test)]
 mod agents;
 #[cfg(test)]

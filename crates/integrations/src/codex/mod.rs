@@ -52,7 +52,11 @@ fn occasion(event: &str, payload: &Value) -> Occasion {
         "PreToolUse" if tool == "Edit" || tool == "Write" => {
             let input = payload.get("tool_input").unwrap_or(&Value::Null);
             let named = edit_target(input, "file_path", "old_string");
-            edit(if named.is_empty() { command().map(|text| patched(&text)).unwrap_or_default() } else { named })
+            edit(if named.is_empty() {
+                command().map(|text| patched(&text)).unwrap_or_default()
+            } else {
+                named
+            })
         }
         "PreToolUse" => edit(command().map(|text| patched(&text)).unwrap_or_default()),
         "PostToolUse" if tool == "Bash" => {

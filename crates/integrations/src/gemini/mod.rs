@@ -52,6 +52,9 @@ fn occasion(event: &str, payload: &Value) -> Occasion {
                 let output = text(payload, &["tool_response", "llmContent"]);
                 match (text(payload, &["tool_input", "command"]), output) {
                     (Some(command), Some(output)) if exit_code_of(&output).is_some_and(|code| code != 0) => {
+                        // What the program says of the command stands around what that printed.
+                        let printed = output.split_once("Output: ").map(|(_, printed)| printed.to_owned());
+                        let output = printed.unwrap_or(output);
                         Occasion::Failure(CommandFailure { command, output, sign: FailureSign::Reported })
                     }
                     _ => Occasion::None,

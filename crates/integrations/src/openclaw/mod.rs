@@ -78,6 +78,8 @@ fn configuration(program: &Path) -> Configuration {
             own(PACKAGE_PLACES, format!("{package:#}\n")),
             own(PLUGIN_PLACES, plugin),
         ],
-        remark: Some("Restart the gateway of OpenClaw, and allow the plugin `quipu` where `plugins.allow` is set."),
+        remark: Some(
+            "Restart the gateway of OpenClaw, and allow the plugin `quipu` where `plugins.allow` is set.",
+        ),
     }
 }

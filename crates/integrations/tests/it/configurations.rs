@@ -28,8 +28,10 @@ fn each_host_has_a_configuration_that_calls_the_program() {
                         let JsonValue::Element(group) = &addition.value else { panic!("{addition:?}") };
                         let command = group["hooks"][0]["command"].as_str().unwrap();
                         let event = &addition.members[1];
-                        let expected =
-                            format!(r"'/opt/qui pu/it'\''s/quipu' hook {} {event} 2>/dev/null || true", host.name);
+                        let expected = format!(
+                            r"'/opt/qui pu/it'\''s/quipu' hook {} {event} 2>/dev/null || true",
+                            host.name
+                        );
                         assert_eq!(command, expected);
                         calls += 1;
                     }

@@ -23,7 +23,9 @@ fn bad_payloads_are_silent_and_logged() {
     let world = filled();
     let huge = json!({ "prompt": "paint ".repeat(1 << 20) }).to_string();
     let deep = "[".repeat(100_000);
-    for input in ["", "{", "nothing", "[]", "7", "\"text\"", "null", &huge, &deep, "{\"cwd\":7,\"prompt\":[]}"] {
+    for input in
+        ["", "{", "nothing", "[]", "7", "\"text\"", "null", &huge, &deep, "{\"cwd\":7,\"prompt\":[]}"]
+    {
         for host in &HOSTS {
             is_silent(hook(&world, host.name, "UserPromptSubmit", input));
         }
@@ -36,7 +38,8 @@ fn bad_payloads_are_silent_and_logged() {
         assert!(problems.iter().any(|line| line.contains(part)), "{part}: {problems:?}");
     }
     // A payload of tomorrow has more and other members.
-    let more = json!({ "prompt": "Which paint?", "session_id": { "v": 2 }, "permission_mode": 3, "new": [[{}]] });
+    let more =
+        json!({ "prompt": "Which paint?", "session_id": { "v": 2 }, "permission_mode": 3, "new": [[{}]] });
     let ran = hook(&world, "claude-code", "UserPromptSubmit", payload(&world, &more)).ok();
     assert!(ran.text().contains("paint"), "{}", ran.text());
 }
@@ -68,7 +71,8 @@ fn hook_without_a_usable_store_is_silent() {
     std::fs::create_dir(world.path("home/.quipu")).unwrap();
     start("no store");
     assert!(!world.store().exists());
-    std::fs::write(world.store(), "this is no database, but long enough to look like one".repeat(200)).unwrap();
+    std::fs::write(world.store(), "this is no database, but long enough to look like one".repeat(200))
+        .unwrap();
     start("no database");
     std::fs::remove_file(world.store()).unwrap();
     std::os::unix::fs::symlink("/etc/hostname", world.store()).unwrap();

@@ -63,7 +63,8 @@ fn ended_turn_arrives_also_when_two_end_at_once() {
         }
     });
     arrives(&world, "Ardea");
-    let more = std::fs::read_to_string(&path).unwrap() + &turn(1, "And the owl?", "That one is Strix.", &world);
+    let more =
+        std::fs::read_to_string(&path).unwrap() + &turn(1, "And the owl?", "That one is Strix.", &world);
     std::fs::write(&path, more).unwrap();
     assert_eq!(hook(&world, "claude-code", "Stop", payload.as_str()).ok().text(), "");
     arrives(&world, "Strix");

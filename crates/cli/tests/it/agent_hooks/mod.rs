@@ -119,7 +119,9 @@ fn prompt_gets_its_nearest_passage_once_a_session() {
     assert!(found.contains("Blue paint it is.") || found.contains("Which paint?"), "{found}");
     assert!(tokens(&found) <= 100, "{}", tokens(&found));
     let again = ask("s-1", "Which paint did we choose for it?");
-    assert!(again.lines().all(|line| !found.contains(line) || line.contains("archive") || line.ends_with(':')));
+    assert!(
+        again.lines().all(|line| !found.contains(line) || line.contains("archive") || line.ends_with(':'))
+    );
     assert!(ask("s-2", "Which paint did we choose for it?").contains("paint"));
     assert_eq!(ask("s-3", "ok, go on"), "");
     assert_eq!(ask("s-3", "Something about zeppelins"), "");

@@ -139,7 +139,9 @@ fn peer_with_projects_is_given_history_and_taken_in() {
         agent: "claude-code",
         shell: |line| ("Bash", json!({ "command": line, "description": "x" })),
         read: Some(|path| ("Read", json!({ "file_path": path }))),
-        edit: |path| ("Edit", json!({ "file_path": path, "old_string": "Paint it green.", "new_string": "Painted." })),
+        edit: |path| {
+            ("Edit", json!({ "file_path": path, "old_string": "Paint it green.", "new_string": "Painted." }))
+        },
         command: |world, program, url, text| {
             let mut command = world.command(program);
             command.args(["-p", text, "--allowedTools", "Bash,Read,Edit"]);
@@ -269,7 +271,9 @@ fn peer_with_a_database_is_given_history_and_taken_in() {
         agent: "opencode",
         shell: |line| ("bash", json!({ "command": line, "description": "x" })),
         read: Some(|path| ("read", json!({ "filePath": path }))),
-        edit: |path| ("edit", json!({ "filePath": path, "oldString": "Paint it green.", "newString": "Painted." })),
+        edit: |path| {
+            ("edit", json!({ "filePath": path, "oldString": "Paint it green.", "newString": "Painted." }))
+        },
         command: |world, program, url, text| {
             let models = json!({ "m": { "name": "m", "limit": { "context": 1_000_000, "output": 8_000 } } });
             let options = json!({ "baseURL": format!("{url}/v1"), "apiKey": "k" });
