@@ -294,6 +294,10 @@ pub(crate) enum Cmd {
     Schedule(crate::schedule::ScheduleArgs),
     /// Serve sessions to a program over stdin and stdout, as lines of JSON.
     Serve(crate::serve::ServeArgs),
+    /// Answer a hook of another agent: it reads the payload on stdin and prints what the agent's hooks take back. Ends within
+    /// 50 ms, with exit code 0 and without output where it has nothing to say. `quipu setup` writes it into agents' settings.
+    #[command(hide = true)]
+    Hook(crate::hook::HookArgs),
     /// Explain a command; `quipu help all` has every command and option.
     Help(HelpArgs),
 }

@@ -107,7 +107,8 @@ fn no_topic(topic: &str, near: Option<&String>) -> Failure {
 }
 
 fn names_of(command: &Command) -> Vec<String> {
-    command.get_subcommands().map(|one| one.get_name().to_owned()).collect()
+    let shown = command.get_subcommands().filter(|one| !one.is_hide_set());
+    shown.map(|one| one.get_name().to_owned()).collect()
 }
 
 /// Refuses a task that looks like a command: it would cost money.

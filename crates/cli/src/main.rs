@@ -26,6 +26,7 @@ mod fork;
 mod hash;
 mod help;
 mod home;
+mod hook;
 mod import;
 mod import_settings;
 mod input;
@@ -96,9 +97,14 @@ fn descriptors() -> std::io::Result<()> {
 }
 
 fn main() -> ExitCode {
+    let began = std::time::Instant::now();
     // Before there is a second thread.
     if std::env::args_os().nth(1).is_some_and(|first| first == quipu_host::SANDBOX) {
         return quipu::run_launcher(&quipu_host::launcher());
+    }
+    // Before anything is made that costs time: another agent waits.
+    if hook::is_called() {
+        return hook::run(began);
     }
     let cli = help::arguments();
     if let Err(error) = descriptors() {
@@ -191,6 +197,8 @@ pub(crate) async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Export(args)) => export::run(args).await,
         Some(Cmd::Schedule(args)) => schedule::run(args).await,
         Some(Cmd::Serve(args)) => serve::run(args).await,
+        // Asked for with too few arguments, or with `--help`: both end before.
+        Some(Cmd::Hook(_)) => Ok(()),
         Some(Cmd::Help(args)) => help::run(args),
         None if !cli.task.print => {
             help::refuse_command(&cli.task.messages)?;

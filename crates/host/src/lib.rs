@@ -65,6 +65,7 @@ mod sub_agents;
 mod suggestions;
 mod text;
 mod tree;
+mod turn_intake;
 mod watch;
 mod web;
 
@@ -120,4 +121,5 @@ pub use suggestions::{
 };
 pub use text::{ago, dollars, files_of_patch, iso, one_line, one_line_with, title_of};
 pub use tree::{Reach, TreeKind, TreeRow, nodes_of, session_rows, tree_rows, unfolded_rows, user_messages};
+pub use turn_intake::{start_turn_intake, take_turn_in};
 pub use web::{WebSettings, needs_search_key};

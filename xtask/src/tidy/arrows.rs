@@ -25,6 +25,7 @@ const DRAWN: &[(&str, &[&str])] = &[
     ("extensions", &["engine"]),
     ("mcp", &["engine"]),
     ("mcp-server", &["history", "seal"]),
+    ("integrations", &["history", "seal"]),
     ("web", &["engine"]),
     ("setup", &[]),
     ("replay", &["engine"]),
@@ -33,7 +34,12 @@ const DRAWN: &[(&str, &[&str])] = &[
     ("tui", &["host"]),
     ("gateway", &["engine"]),
     ("rpc", &["engine", "archive"]),
-    ("cli", &["runtime", "rpc", "memory", "extensions", "mcp", "mcp-server", "setup", "tui", "gateway"]),
+    (
+        "cli",
+        &[
+            "runtime", "rpc", "memory", "extensions", "mcp", "mcp-server", "integrations", "setup", "tui", "gateway",
+        ],
+    ),
     ("testkit", &["protocol"]),
     // Never shipped: its benchmarks drive the binary against the fake server.
     ("xtask", &["testkit"]),

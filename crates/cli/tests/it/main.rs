@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod activity;
 #[cfg(test)]
+mod agent_hooks;
+#[cfg(test)]
 mod agent_worktrees;
 #[cfg(test)]
 mod agents;
