@@ -298,6 +298,9 @@ pub(crate) enum Cmd {
     /// 50 ms, with exit code 0 and without output where it has nothing to say. `quipu setup` writes it into agents' settings.
     #[command(hide = true)]
     Hook(crate::hook::HookArgs),
+    /// Keep sessions of Pi for its extension, which starts this: lines of JSON over stdin and stdout.
+    #[command(hide = true)]
+    PiHelper(crate::pi_helper::PiHelperArgs),
     /// Explain a command; `quipu help all` has every command and option.
     Help(HelpArgs),
 }

@@ -46,6 +46,7 @@ mod pager;
 #[cfg(test)]
 mod pages;
 mod permissions;
+mod pi_helper;
 mod pick;
 mod planning;
 mod print;
@@ -199,6 +200,7 @@ pub(crate) async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Serve(args)) => serve::run(args).await,
         // Asked for with too few arguments, or with `--help`: both end before.
         Some(Cmd::Hook(_)) => Ok(()),
+        Some(Cmd::PiHelper(args)) => pi_helper::run(args).await,
         Some(Cmd::Help(args)) => help::run(args),
         None if !cli.task.print => {
             help::refuse_command(&cli.task.messages)?;

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use quipu_host::{Home, program_path};
+use quipu_integrations::{ConfigurationContent, ConfigurationPlace, JsonValue};
 use quipu_seal::Sealer;
 use quipu_setup::{
-    Agent, AgentPlan, AgentState, DiffLine, FileChange, Goal, PieceState, Setup, SetupContext, SetupError,
-    agents, diff,
+    Agent, AgentPlan, AgentState, DiffLine, FileChange, Goal, PieceContent, PieceState, Placement, Setup,
+    SetupContext, SetupError, Syntax, agents, diff,
 };
 use serde_json::{Value, json};
 
@@ -79,8 +80,47 @@ impl LocalAgents {
             program: &self.program,
             environment: &self.environment,
         };
-        act(&context, &agents(&context))
+        let mut agents = agents(&context);
+        for agent in &mut agents {
+            add_hooks(&context, agent);
+            if let Some(file) = agent.extension.clone() {
+                let source = quipu_pi_extension::extension_source(&[&*self.program, "pi-helper"]);
+                agent.add(file, None, PieceContent::File(source));
+            }
+        }
+        act(&context, &agents)
     }
+}
+
+/// Adds the hooks that an agent calls.
+fn add_hooks(context: &SetupContext<'_>, agent: &mut Agent) {
+    let Some(hooks) = quipu_integrations::configuration(agent.name, Path::new(context.program)) else {
+        return;
+    };
+    for file in hooks.files {
+        let variable = |place: &ConfigurationPlace| match place.variable {
+            "HOME" => Some(context.user_home.to_owned()),
+            name => (context.variable)(name).filter(|path| path.is_absolute()),
+        };
+        let place = file.places.iter().find_map(|place| Some((place, variable(place)?)));
+        let Some((place, base)) = place else { continue };
+        let path = base.join(place.path);
+        let root = (place.variable != "HOME").then_some(base);
+        match file.content {
+            ConfigurationContent::Own(text) => agent.add(path, root, PieceContent::File(text)),
+            ConfigurationContent::Json(additions) => {
+                for addition in additions {
+                    let (placement, value) = match addition.value {
+                        JsonValue::Element(value) => (Placement::Element(addition.members), value),
+                        JsonValue::Member(value) => (Placement::Member(addition.members), value),
+                    };
+                    let content = PieceContent::Value { syntax: Syntax::Json, placement, value };
+                    agent.add(path.clone(), root.clone(), content);
+                }
+            }
+        }
+    }
+    agent.remarks.extend(hooks.remark.map(|remark| format!("{}: {remark}", agent.title)));
 }
 
 impl From<SetupError> for Failure {

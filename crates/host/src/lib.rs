@@ -78,6 +78,7 @@ pub use entry::{entry_words, room_behind};
 pub use failure::{Advice, Failure, FailureKind, NameCandidate};
 pub use helpers::{command_shell, helpers, keep_from};
 pub use home::{Home, current_dir, env, now, seal_credentials};
+pub use identity::identity_for_new_sessions;
 pub use json::{label_counts, node_json, session_json};
 pub use keys::{KeyOutcome, keep_key};
 pub use listing::{Glimpse, SessionItem, list_sessions, tail};

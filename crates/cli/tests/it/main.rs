@@ -133,6 +133,8 @@ mod permission_rules;
 #[cfg(test)]
 mod permissions;
 #[cfg(test)]
+mod pi_extension;
+#[cfg(test)]
 mod plan_fronts;
 #[cfg(test)]
 mod plan_model;
