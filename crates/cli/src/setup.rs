@@ -317,7 +317,9 @@ fn one(
             Goal::Present => format!("Change these files of {}?", agent.title),
             Goal::Absent => format!("Take Quipu out of these files of {}?", agent.title),
         };
-        match asked(&what)? {
+        // With JSON nobody has seen the change.
+        let answer = if args.json { None } else { asked(&what)? };
+        match answer {
             Some(true) => {}
             Some(false) => return Ok((Outcome::Declined, Vec::new())),
             None => {

@@ -12,11 +12,11 @@ use crate::support::*;
 const CLAUDE: &str = "{\n  \"theme\": \"dark\"\n}\n";
 const CODEX: &str = "# mine\nmodel = \"m\"\n";
 
-/// Two agents with settings, one without.
+/// Two agents with settings, two without.
 fn world() -> World {
     let world = World::new([]);
     world.unchecked();
-    for directory in [".claude", ".codex", ".gemini"] {
+    for directory in [".claude", ".codex", ".gemini", ".pi/agent"] {
         std::fs::create_dir_all(world.path("home").join(directory)).unwrap();
     }
     std::fs::write(world.path("home/.claude.json"), CLAUDE).unwrap();
@@ -65,14 +65,25 @@ fn setup_shows_asks_writes_and_takes_out_again() {
     );
     let checked = world.run(&["setup", "--check", "--json"]).ok().json_lines();
     let states: Vec<&Value> = checked.iter().map(|agent| &agent["state"]).collect();
-    assert_eq!(states, ["complete"; 3]);
+    assert_eq!(states, ["complete"; 4]);
     let claude: Value =
         serde_json::from_slice(&std::fs::read(world.path("home/.claude.json")).unwrap()).unwrap();
     assert_eq!(claude["mcpServers"]["quipu"]["args"], json!(["mcp", "serve"]));
     assert_eq!(claude["mcpServers"]["quipu"]["command"], json!(world.program));
+    let extension = std::fs::read_to_string(world.path("home/.pi/agent/extensions/quipu.ts")).unwrap();
+    assert!(extension.contains(world.program.to_str().unwrap()));
+    // A hook of a program that is gone says nothing and fails nothing.
+    let hooks: Value =
+        serde_json::from_slice(&std::fs::read(world.path("home/.claude/settings.json")).unwrap()).unwrap();
+    let hook = hooks["hooks"]["SessionStart"][0]["hooks"][0]["command"].as_str().unwrap().to_owned();
+    assert!(hook.contains("hook claude-code SessionStart"), "{hook}");
+    let mut command = world.command("/bin/sh");
+    command.args(["-c", &hook.replace(world.program.to_str().unwrap(), "/nowhere/quipu")]);
+    let ran = RunningCommand::start(command).wait().ok();
+    assert_eq!((ran.text(), ran.err), (String::new(), String::new()));
     let during = files(&world);
     let ran = world.run(&["setup", "--yes"]).ok();
-    assert_eq!(ran.err.matches("nothing to do").count(), 3, "{}", ran.err);
+    assert_eq!(ran.err.matches("nothing to do").count(), 4, "{}", ran.err);
     assert_eq!(files(&world), during);
     let doctor = world.run(&["doctor"]).ok().text();
     assert!(doctor.contains("Claude Code: set up") && doctor.contains("Codex: set up"), "{doctor}");
@@ -123,7 +134,7 @@ fn setup_asks_for_each_agent_and_runs_once() {
     let lock = nix::fcntl::Flock::lock(lock, nix::fcntl::FlockArg::LockExclusive).unwrap();
     world.run(&["setup", "--yes"]).fails(1, &["another setup is running"]);
     drop(lock);
-    let (code, shown) = on_terminal(&world, &["setup"], "y\nn\ny\n", 100);
+    let (code, shown) = on_terminal(&world, &["setup"], "y\nn\ny\ny\n", 100);
     for title in ["Claude Code", "Codex", "Gemini CLI"] {
         assert!(shown.contains(&format!("Change these files of {title}? [y/N]")), "{shown}");
     }
