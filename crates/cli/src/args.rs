@@ -292,6 +292,8 @@ pub(crate) enum Cmd {
     Schedule(crate::schedule::ScheduleArgs),
     /// Serve sessions to a program over stdin and stdout, as lines of JSON.
     Serve(crate::serve::ServeArgs),
+    /// Pass model calls of other programs on, and keep their conversations as sessions.
+    Proxy(crate::proxy::ProxyArgs),
     /// Explain a command; `quipu help all` has every command and option.
     Help(HelpArgs),
 }

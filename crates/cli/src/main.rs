@@ -48,6 +48,7 @@ mod permissions;
 mod pick;
 mod planning;
 mod print;
+mod proxy;
 mod recall;
 mod restore_files;
 mod rm;
@@ -189,6 +190,7 @@ pub(crate) async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Export(args)) => export::run(args).await,
         Some(Cmd::Schedule(args)) => schedule::run(args).await,
         Some(Cmd::Serve(args)) => serve::run(args).await,
+        Some(Cmd::Proxy(args)) => proxy::run(args).await,
         Some(Cmd::Help(args)) => help::run(args),
         None if !cli.task.print => {
             help::refuse_command(&cli.task.messages)?;

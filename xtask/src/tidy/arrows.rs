@@ -25,6 +25,7 @@ const DRAWN: &[(&str, &[&str])] = &[
     ("extensions", &["engine"]),
     ("mcp", &["engine"]),
     ("mcp-server", &["history", "seal"]),
+    ("proxy", &["archive", "providers"]),
     ("web", &["engine"]),
     ("replay", &["engine"]),
     ("host", &["engine", "archive", "replay", "render", "mcp", "web"]),
@@ -32,7 +33,7 @@ const DRAWN: &[(&str, &[&str])] = &[
     ("tui", &["host"]),
     ("gateway", &["engine"]),
     ("rpc", &["engine", "archive"]),
-    ("cli", &["runtime", "rpc", "memory", "extensions", "mcp", "mcp-server", "tui", "gateway"]),
+    ("cli", &["runtime", "rpc", "memory", "extensions", "mcp", "mcp-server", "proxy", "tui", "gateway"]),
     ("testkit", &["protocol"]),
     // Never shipped: its benchmarks drive the binary against the fake server.
     ("xtask", &["testkit"]),
@@ -59,7 +60,7 @@ const IMPURE_LIBRARIES: &[&str] = &[
 
 /// Libraries with one owner, so that their words stay in one place.
 const OWNED_LIBRARIES: &[(&str, &[&str])] =
-    &[("rusqlite", &["store", "testkit"]), ("reqwest", &["providers", "mcp", "web"])];
+    &[("rusqlite", &["store", "testkit"]), ("reqwest", &["providers", "mcp", "web", "proxy"])];
 
 pub(crate) fn check(repo: &Repo) -> Vec<Finding> {
     let mut findings = Vec::new();
