@@ -59,7 +59,7 @@ fn sessions_are_found_by_search_and_directory() {
     proxy.end();
     let graph = open(&store);
     assert_eq!(sessions(&*graph)[0].cwd, "/work/place");
-    let query = SearchQuery { words: "green".into(), ..SearchQuery::default() };
+    let query = SearchQuery { words: "green".into(), limit: 10, ..SearchQuery::default() };
     let found = block_on(graph.search(query)).unwrap();
     assert_eq!(found.hits.len(), 1);
 }

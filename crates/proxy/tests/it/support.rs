@@ -281,7 +281,14 @@ pub(crate) fn words(entry: &Entry) -> Option<(String, String)> {
 /// Where the session of this name stands.
 pub(crate) fn head(store: &dyn Graph, agent: &str, session: &str) -> NodeId {
     let name = RefName::of_agent(agent, &session.into());
-    block_on(store.head(&name)).unwrap().unwrap_or_else(|| panic!("no {name}"))
+    for _ in 0..100 {
+        if let Some(node) = block_on(store.head(&name)).unwrap() {
+            return node;
+        }
+        // It is kept some time after the answer.
+        block_on(store.changed()).unwrap();
+    }
+    panic!("no {name}")
 }
 
 pub(crate) fn pairs(list: &[(&str, &str)]) -> Vec<(String, String)> {
