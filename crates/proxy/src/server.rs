@@ -167,6 +167,8 @@ pub async fn serve(
                 .timer(TokioTimer::new())
                 .header_read_timeout(limits.request)
                 .max_buf_size(HEADERS)
+                // The server's own, or none.
+                .auto_date_header(false)
                 .serve_connection(TokioIo::new(stream), answer);
             tokio::pin!(serve);
             loop {

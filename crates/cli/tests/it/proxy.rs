@@ -66,7 +66,11 @@ impl ProxyCommand {
         let mut answer = String::new();
         self.begins(turns).read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-        answer
+        let head = answer.split("\r\n\r\n").next().unwrap().to_owned();
+        let events = answer.lines().filter_map(|line| line.strip_prefix("data: "));
+        let events = events.filter_map(|data| serde_json::from_str::<Value>(data).ok());
+        let text: String = events.filter_map(|event| event["delta"]["text"].as_str().map(str::to_owned)).collect();
+        format!("{head}\r\n\r\n{text}")
     }
 }
 
