@@ -252,3 +252,29 @@ fn peer_with_rollouts_talks_through_the_proxy() {
         assert!(text.contains(part), "{row}: {text}");
     }
 }
+
+#[test]
+fn peer_with_models_in_a_file_talks_through_the_proxy() {
+    let program = ["@earendil-works", "pi-coding-agent", "dist", "bundle", "cli.js"];
+    let (Some(node), Some(program)) = (required(&["node", "bin", "node"]), required(&program)) else { return };
+    let world = World::new([]);
+    let model = answers(&["Blue.", "Green."]);
+    let mut proxy = proxied(&world, &model.url);
+    let models = json!({ "providers": { "fake": { "baseUrl": format!("http://{}", proxy.address), "api": "anthropic-messages",
+        "apiKey": "k", "models": [{ "id": "m", "contextWindow": 100_000 }] } } });
+    let agent = world.path("home/.pi/agent");
+    std::fs::create_dir_all(&agent).unwrap();
+    std::fs::write(agent.join("models.json"), models.to_string()).unwrap();
+    for args in [&["-p", "Which paint?"][..], &["-c", "-p", "And for the gate?"]] {
+        let mut command = world.command(&node);
+        command.arg(&program).args(["--model", "fake/m"]).args(args);
+        command.env("PI_OFFLINE", "1").env("NO_PROXY", "127.0.0.1");
+        ran(command).ok();
+    }
+    let ended = proxy.ends(Signal::SIGTERM).exits(143);
+    assert!(ended.err.contains("0 lost"), "{}", ended.err);
+    let (row, text) = only_session(&world);
+    for part in ["Which paint?", "Blue.", "And for the gate?", "Green."] {
+        assert!(text.contains(part), "{row}: {text}");
+    }
+}
