@@ -301,6 +301,8 @@ pub(crate) enum Cmd {
     /// Keep sessions of Pi for its extension, which starts this: lines of JSON over stdin and stdout.
     #[command(hide = true)]
     PiHelper(crate::pi_helper::PiHelperArgs),
+    /// Pass model calls of other programs on, and keep their conversations as sessions.
+    Proxy(crate::proxy::ProxyArgs),
     /// Explain a command; `quipu help all` has every command and option.
     Help(HelpArgs),
 }

@@ -50,6 +50,7 @@ mod pi_helper;
 mod pick;
 mod planning;
 mod print;
+mod proxy;
 mod recall;
 mod restore_files;
 mod rm;
@@ -201,6 +202,7 @@ pub(crate) async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         // Asked for with too few arguments, or with `--help`: both end before.
         Some(Cmd::Hook(_)) => Ok(()),
         Some(Cmd::PiHelper(args)) => pi_helper::run(args).await,
+        Some(Cmd::Proxy(args)) => proxy::run(args).await,
         Some(Cmd::Help(args)) => help::run(args),
         None if !cli.task.print => {
             help::refuse_command(&cli.task.messages)?;

@@ -27,6 +27,7 @@ const DRAWN: &[(&str, &[&str])] = &[
     ("mcp-server", &["history", "seal"]),
     ("integrations", &["history", "seal"]),
     ("pi-extension", &["history", "archive"]),
+    ("proxy", &["archive", "providers"]),
     ("web", &["engine"]),
     ("setup", &[]),
     ("replay", &["engine"]),
@@ -46,6 +47,7 @@ const DRAWN: &[(&str, &[&str])] = &[
             "mcp-server",
             "integrations",
             "pi-extension",
+            "proxy",
             "setup",
             "tui",
             "gateway",
@@ -77,7 +79,7 @@ const IMPURE_LIBRARIES: &[&str] = &[
 
 /// Libraries with one owner, so that their words stay in one place.
 const OWNED_LIBRARIES: &[(&str, &[&str])] =
-    &[("rusqlite", &["store", "testkit"]), ("reqwest", &["providers", "mcp", "web"])];
+    &[("rusqlite", &["store", "testkit"]), ("reqwest", &["providers", "mcp", "web", "proxy"])];
 
 pub(crate) fn check(repo: &Repo) -> Vec<Finding> {
     let mut findings = Vec::new();

@@ -148,6 +148,8 @@ mod print;
 #[cfg(test)]
 mod prune;
 #[cfg(test)]
+mod proxy;
+#[cfg(test)]
 mod pty;
 #[cfg(test)]
 mod readme;
