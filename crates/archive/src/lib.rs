@@ -25,6 +25,7 @@ mod key;
 mod ledger;
 mod lineages;
 mod lines;
+mod live;
 pub mod openclaw;
 pub mod opencode;
 mod packed;
@@ -43,6 +44,9 @@ mod waiting_list;
 pub use agents::*;
 pub use error::*;
 pub use import_cache::ImportCache;
+pub use live::{
+    ConversationDigest, LiveChange, LiveEntry, LivePlan, LiveSession, live_session_id,
+};
 pub use pi::ImportOptions;
 pub use repair::*;
 pub use report::*;

@@ -39,7 +39,7 @@ pub use recall::{
 };
 pub use scope::{NodeNameError, Sight};
 pub use target::{IllegalTarget, LegalTarget, legal_target};
-pub use text::{BEGIN, BEGIN_HISTORY, END, TextDetail, escaped, piece, shortened, text_of};
+pub use text::{BEGIN, BEGIN_HISTORY, END, TextDetail, escaped, framed, piece, shortened, text_of};
 pub use time::{instant, minute};
 pub use trace::{
     INCARNATE, RowPayload, Trace, TraceFilter, TraceQuery, TraceScope, row_payload, row_text, trace,

@@ -46,6 +46,7 @@ pub mod packages;
 mod permission_test;
 mod permissions;
 mod planning;
+mod program;
 mod prompt;
 mod request;
 pub mod resources;
@@ -64,6 +65,7 @@ mod sub_agents;
 mod suggestions;
 mod text;
 mod tree;
+mod turn_intake;
 mod watch;
 mod web;
 
@@ -97,6 +99,7 @@ pub use offered_models::{
 pub use offered_tools::{LISTED_TOOLS, PatchTool};
 pub use open::{StartedSession, existing_session, find_session, open};
 pub use permission_test::{PermissionTest, TestedDecision, TestedPart, test_permission};
+pub use program::program_path;
 pub use permissions::{
     Entry, PermissionItem, Project, Record, RuleReach, SavedRule, added_directories, demo_permissions,
     mode_named, permissions_here,
@@ -119,4 +122,5 @@ pub use suggestions::{
 };
 pub use text::{ago, dollars, files_of_patch, iso, one_line, one_line_with, title_of};
 pub use tree::{Reach, TreeKind, TreeRow, nodes_of, session_rows, tree_rows, unfolded_rows, user_messages};
+pub use turn_intake::{start_turn_intake, take_turn_in};
 pub use web::{WebSettings, needs_search_key};

@@ -6,14 +6,14 @@ use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
 
 use quipu_history::{
-    BEGIN_HISTORY, BLAMED_CHANGES, Blame, LineAuthor, blame, file_names, minute, sibling_file,
+    BEGIN_HISTORY, BLAMED_CHANGES, Blame, LineAuthor, blame, file_names, framed, minute, sibling_file,
 };
 use quipu_protocol::NodeId;
 use quipu_store::Graph;
 use quipu_transcript::one_line;
 use serde::Deserialize;
 
-use crate::archive::{Archive, Page, framed};
+use crate::archive::{Archive, Page};
 use crate::error::CallError;
 use crate::reach::Reach;
 

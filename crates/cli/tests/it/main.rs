@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod activity;
 #[cfg(test)]
+mod agent_hooks;
+#[cfg(test)]
 mod agent_worktrees;
 #[cfg(test)]
 mod agents;
@@ -146,6 +148,8 @@ mod print;
 #[cfg(test)]
 mod prune;
 #[cfg(test)]
+mod proxy;
+#[cfg(test)]
 mod pty;
 #[cfg(test)]
 mod readme;
@@ -171,6 +175,8 @@ mod server_tools;
 mod servers;
 #[cfg(test)]
 mod session_file;
+#[cfg(test)]
+mod setup;
 #[cfg(test)]
 mod signals;
 #[cfg(test)]
