@@ -6,7 +6,7 @@ use quipu_testkit::{Answer, Gate, Reply};
 use serde_json::{Value, json};
 
 use super::pi::*;
-use crate::archive::peer;
+use crate::archive::{as_script, peer};
 use crate::support::*;
 
 fn says(text: &str) -> Reply {
