@@ -21,7 +21,8 @@ mod trace;
 mod tree;
 
 pub use blame::{
-    BLAMED_CHANGES, Blame, BlameTurn, LineAuthor, ReadFile, UnknownReason, blame, file_names, sibling_file,
+    BLAMED_CHANGES, Blame, BlameTurn, LineAuthor, LineCommits, NODE_TRAILER, NamedCommit, ReadFile,
+    TrailerReport, UnknownReason, blame, credit_commits, file_names, sibling_file,
 };
 pub use diff::{BranchDiff, BranchSide, branch_diff};
 pub use life::{Filter, Life, LifeLine, LifeQuery, life, life_seen};

@@ -14,6 +14,7 @@ mod budget;
 mod catalogue;
 mod command_hooks;
 pub mod commands;
+pub mod commit_trailers;
 mod context;
 mod entry;
 pub mod export;

@@ -24,7 +24,7 @@ const DRAWN: &[(&str, &[&str])] = &[
     ("memory", &["engine"]),
     ("extensions", &["engine"]),
     ("mcp", &["engine"]),
-    ("mcp-server", &["history", "seal"]),
+    ("mcp-server", &["history", "seal", "workspace"]),
     ("web", &["engine"]),
     ("replay", &["engine"]),
     ("host", &["engine", "archive", "replay", "render", "mcp", "web"]),

@@ -33,6 +33,8 @@ mod cloud;
 #[cfg(test)]
 mod command_hooks;
 #[cfg(test)]
+mod commit_trailers;
+#[cfg(test)]
 mod compact;
 #[cfg(test)]
 mod config;
