@@ -39,12 +39,15 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool> {
         [directory] if !directory.starts_with('-') => std::path::absolute(directory)?,
         _ => bail!("usage: cargo xtask peers [DIR]"),
     };
-    if let (Ok(peers), Ok(())) = (Peers::find(&directory), check(&directory, &wanted()?)) {
+    if let (Ok(peers), Ok(()), Ok(())) =
+        (Peers::find(&directory), check(&directory, &wanted()?), check_packed(&directory))
+    {
         eprintln!("peers: {} holds them already", directory.display());
         return report(&directory, &peers);
     }
     install(&directory)?;
-    let whole = check(&directory, &wanted()?).and_then(|()| Peers::find(&directory));
+    let whole = check(&directory, &wanted()?).and_then(|()| check_packed(&directory));
+    let whole = whole.and_then(|()| Peers::find(&directory));
     let peers = whole.context("npm said that it installed the peers, but they are not whole")?;
     report(&directory, &peers)
 }
@@ -80,7 +83,35 @@ fn install(directory: &Path) -> Result<()> {
         "npm could not install the peers ({status}); what it said stands above. It needs the network, or a mirror that \
          has these packages in these versions; run `cargo xtask peers` again afterwards"
     );
-    Ok(())
+    packed()?.iter().try_for_each(|(name, version)| unpack(directory, name, version))
+}
+
+/// Takes a package without those that it depends on, for it brings along all that its program needs and npm cannot find
+/// them all.
+fn unpack(directory: &Path, name: &str, version: &str) -> Result<()> {
+    let place = packed_place(directory, name);
+    std::fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;
+    let status = Command::new("npm")
+        .args(["pack", "--loglevel=error", &format!("{name}@{version}"), "--pack-destination"])
+        .arg(&place)
+        .stdin(Stdio::null())
+        .stdout(Stdio::from(std::io::stderr()))
+        .status()
+        .context("npm cannot be started")?;
+    ensure!(status.success(), "npm could not fetch {name} {version} ({status})");
+    let files = std::fs::read_dir(&place).with_context(|| format!("cannot read {}", place.display()))?;
+    let archive =
+        files.flatten().map(|file| file.path()).find(|path| path.extension().is_some_and(|it| it == "tgz"));
+    let archive = archive.with_context(|| format!("npm left no archive in {}", place.display()))?;
+    let status = Command::new("tar").arg("-xzf").arg(&archive).arg("-C").arg(&place).status();
+    let status = status.context("tar cannot be started")?;
+    ensure!(status.success(), "{} could not be unpacked ({status})", archive.display());
+    std::fs::remove_file(&archive).with_context(|| format!("cannot remove {}", archive.display()))
+}
+
+/// Where a package without its dependencies is.
+fn packed_place(directory: &Path, name: &str) -> PathBuf {
+    directory.join("packed").join(name.rsplit('/').next().unwrap_or(name))
 }
 
 /// Prints where each program is and what it says of itself.
@@ -147,6 +178,19 @@ fn check(directory: &Path, packages: &[(String, String)]) -> Result<()> {
     Ok(())
 }
 
+/// Whether the packages without dependencies are there in their versions.
+fn check_packed(directory: &Path) -> Result<()> {
+    for (name, version) in packed()? {
+        let manifest = packed_place(directory, &name).join("package").join("package.json");
+        let text = std::fs::read_to_string(&manifest).with_context(|| {
+            format!("{name} {version} is not in {}; run `cargo xtask peers`", directory.display())
+        })?;
+        let found: Value = serde_json::from_str(&text)?;
+        ensure!(found["version"] == version.as_str(), "{} is of another version", manifest.display());
+    }
+    Ok(())
+}
+
 /// The program for this machine, which npm puts into a package of its own.
 fn native_codex(modules: &Path) -> Result<PathBuf> {
     let scope = modules.join("@openai");
@@ -170,9 +214,18 @@ fn is_ours(manifest: &Path) -> bool {
 
 /// Names and exact versions of the packages.
 fn wanted() -> Result<Vec<(String, String)>> {
+    versions("dependencies")
+}
+
+/// Those that are fetched without the packages that they depend on.
+fn packed() -> Result<Vec<(String, String)>> {
+    versions("packed")
+}
+
+fn versions(field: &str) -> Result<Vec<(String, String)>> {
     let manifest: Value =
         serde_json::from_str(MANIFEST).context("xtask/data/peers/package.json is not JSON")?;
-    let packages = manifest["dependencies"].as_object().context("it names no packages")?;
+    let packages = manifest[field].as_object().context("it names no packages")?;
     let exact = |version: &Value| version.as_str().map(str::to_owned).context("a version is no text");
     packages.iter().map(|(name, version)| Ok((name.clone(), exact(version)?))).collect()
 }

@@ -125,7 +125,7 @@ impl State {
                 self.opening.unready = false;
                 models::open_with(self, Some((provider, id)), None, effects);
             }
-            FirstChoice::Model => models::choose_model(effects),
+            FirstChoice::Model => models::choose_model("", effects),
             FirstChoice::Key => credentials::login(self, "", effects),
             FirstChoice::Demo => self.demo(effects),
             FirstChoice::Import => effects.push(Effect::Foreground(vec!["import".into()])),

@@ -26,11 +26,14 @@ enum CycleDirection {
     Previous,
 }
 
-pub(crate) fn choose_model(effects: &mut Vec<Effect>) {
-    effects.push(Effect::Ask(Request::to_host("models", |host| host.models(), show_models)));
+/// Lists the models that match a part of a name; all of them without one.
+pub(crate) fn choose_model(part: &str, effects: &mut Vec<Effect>) {
+    let part = part.trim().to_owned();
+    let show = move |state: &mut State, models, _: &mut Vec<Effect>| show_models(state, models, &part);
+    effects.push(Effect::Ask(Request::to_host("models", |host| host.models(), show)));
 }
 
-fn show_models(state: &mut State, models: Vec<Arc<Model>>, _: &mut Vec<Effect>) {
+fn show_models(state: &mut State, models: Vec<Arc<Model>>, part: &str) {
     let now = state.standing.model.as_ref();
     let at = models
         .iter()
@@ -43,7 +46,10 @@ fn show_models(state: &mut State, models: Vec<Arc<Model>>, _: &mut Vec<Effect>) 
             PickerRow::new(model, text, detail)
         })
         .collect();
-    let picker = Picker::new("Model", rows).starting_at(at.unwrap_or(0));
+    let mut picker = Picker::new("Model", rows).starting_at(at.unwrap_or(0));
+    if !part.is_empty() {
+        picker.paste(part);
+    }
     state.show(Chooser::new(picker, |state, model: Arc<Model>, effects| {
         switch(state, Some((model.provider.clone(), model.id.clone())), None, effects);
     }));
@@ -135,7 +141,7 @@ fn current(state: &State) -> Option<(String, String)> {
 fn model(state: &mut State, name: &str, effects: &mut Vec<Effect>) {
     match name.split_once('/') {
         Some((provider, id)) => switch(state, Some((provider.to_owned(), id.to_owned())), None, effects),
-        None => choose_model(effects),
+        None => choose_model(name, effects),
     }
 }
 

@@ -110,3 +110,31 @@ fn peer_with_a_database_lists_the_server() {
     let listed = listed.text() + &listed.err;
     assert!(listed.contains("quipu") && listed.contains("connected"), "{listed}");
 }
+
+#[test]
+fn peer_with_code_calls_lists_the_server_and_calls_it() {
+    let program = ["..", "packed", "pi-coding-agent", "package", "dist", "bundle", "cli.js"];
+    let (Some(node), Some(program)) = (required(&["node", "bin", "node"]), required(&program)) else {
+        return;
+    };
+    let world = filled();
+    let code = "text(await tools.mcp__quipu__search({ query: 'paint' }))";
+    let model = Server::start();
+    let call = ModelBlock::Call("call_1", "codemode", json!({ "code": code }));
+    model.load(&[Reply::Says(vec![call]), Reply::Says(vec![ModelBlock::Text("I see.")])]);
+    let peer = |args: &[&str]| {
+        let mut command = world.command(&node);
+        command.arg(&program).args(args).env("PI_OFFLINE", "1").env("NO_PROXY", "127.0.0.1");
+        ran(command)
+    };
+    let quipu = world.program.to_str().unwrap().to_owned();
+    peer(&["mcp", "add", "quipu", "--", &quipu, "mcp", "serve"]).ok();
+    let listed = peer(&["mcp", "list"]).ok().text();
+    assert!(listed.contains("quipu: connected, 5 tools"), "{listed}");
+    let models = json!({ "providers": { "fake": { "baseUrl": model.url, "api": "anthropic-messages",
+        "apiKey": "k", "models": [{ "id": "m", "contextWindow": 100_000 }] } } });
+    let agent = world.path("home/.pi/agent");
+    std::fs::write(agent.join("models.json"), models.to_string()).unwrap();
+    peer(&["--model", "fake/m", "-p", "Which paint?"]).ok();
+    assert!(found_in(&agent.join("sessions")));
+}

@@ -187,6 +187,10 @@ fn lists_have_numbers_and_words_narrow_them() {
     terminal.line("/model", "Model: 2 to choose from.");
     terminal.line("think", "1. testing/thinker");
     terminal.line("1", "Model thinker, thinking ");
+    terminal.line("/model nobody", "Model with nobody: 0 to choose from.");
+    terminal.line("", "You: ");
+    terminal.line("/model think", "Model with think: 1 to choose from.\n1. testing/thinker");
+    terminal.line("", "You: ");
     terminal.line("/nothing", "There is no /nothing");
     terminal.line("/help", "answers a question or selects a row of a list");
     terminal.line("/name a good name", "The name of the session is changed");
