@@ -44,9 +44,7 @@ mod waiting_list;
 pub use agents::*;
 pub use error::*;
 pub use import_cache::ImportCache;
-pub use live::{
-    ConversationDigest, LiveChange, LiveEntry, LivePlan, LiveSession, live_session_id,
-};
+pub use live::{ConversationDigest, LiveChange, LiveEntry, LivePlan, LiveSession, live_session_id};
 pub use pi::ImportOptions;
 pub use repair::*;
 pub use report::*;

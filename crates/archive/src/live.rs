@@ -122,7 +122,8 @@ impl LiveSession {
         let mut count = 64;
         while let Some(start) = from.take().filter(|start| !self.times.contains_key(start)) {
             let nodes = store.lineage(start, LineageEnd::Count(count)).await?;
-            let parts: Vec<BlobId> = nodes.iter().filter_map(|node| node.record.parts.last().copied()).collect();
+            let parts: Vec<BlobId> =
+                nodes.iter().filter_map(|node| node.record.parts.last().copied()).collect();
             let parts = store.blobs(&parts).await?;
             let mut parts = parts.into_iter();
             let mut found: Vec<(NodeId, Option<NodeId>, UnixMs, Option<ConversationDigest>)> = Vec::new();
@@ -196,7 +197,9 @@ impl LiveSession {
     pub async fn commit(&mut self, store: &dyn Graph, plan: LivePlan) -> Result<(), StoreError> {
         let LivePlan { mut commit, base, added, head } = plan;
         let mut ends = self.ends.clone();
-        for (node, parent) in base.map(|(node, _)| (node, None)).into_iter().chain(added.iter().map(Added::edge)) {
+        for (node, parent) in
+            base.map(|(node, _)| (node, None)).into_iter().chain(added.iter().map(Added::edge))
+        {
             if let Some(parent) = parent
                 && ends.remove(&parent)
                 && self.ends.contains(&parent)

@@ -270,6 +270,8 @@ pub(crate) enum Cmd {
     Auth(AuthArgs),
     /// Show and change what tools may do in each directory.
     Permissions(PermissionsArgs),
+    /// Say whether commits of the model's commands name their node in a trailer, in the repository here.
+    Git(crate::git::GitArgs),
     /// Show and change settings, with the source of each value.
     Config(crate::config::ConfigArgs),
     /// List, add, remove and test MCP servers, whose tools sessions use.

@@ -23,6 +23,7 @@ mod exit;
 mod export;
 mod files;
 mod fork;
+mod git;
 mod hash;
 mod help;
 mod home;
@@ -187,6 +188,7 @@ pub(crate) async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Models(args)) => models::run(args).await,
         Some(Cmd::Auth(args)) => auth::run(args).await,
         Some(Cmd::Permissions(args)) => permissions::run(args),
+        Some(Cmd::Git(args)) => git::run(args),
         Some(Cmd::Config(args)) => config::run(args).await,
         Some(Cmd::Mcp(args)) => mcp::run(args).await,
         Some(Cmd::Agents(args)) => agents::run(args),

@@ -9,8 +9,8 @@ use clap::{Args, Subcommand};
 use quipu_host::{Home, now, seal_credentials};
 use quipu_protocol::Model;
 use quipu_proxy::{
-    JumpState, PROXY_LIMITS, ProxiedSession, ProxyCounts, ProxyError, ProxyOptions, RecorderOptions, StateError,
-    Upstreams,
+    JumpState, PROXY_LIMITS, ProxiedSession, ProxyCounts, ProxyError, ProxyOptions, RecorderOptions,
+    StateError, Upstreams,
 };
 use quipu_seal::Sealer;
 use quipu_store::Graph;
@@ -105,7 +105,9 @@ async fn serve(args: &ProxyServeArgs) -> Result<(), Failure> {
         }
     };
     let ProxyCounts { kept, unread, lost, rewritten } = counts.map_err(failure)?;
-    note(format!("{kept} exchanges kept, {unread} not readable, {lost} lost, {rewritten} sent as of an earlier point."));
+    note(format!(
+        "{kept} exchanges kept, {unread} not readable, {lost} lost, {rewritten} sent as of an earlier point."
+    ));
     Err(Failure::silent(signals.exit()))
 }
 

@@ -22,7 +22,8 @@ mod trace;
 mod tree;
 
 pub use blame::{
-    BLAMED_CHANGES, Blame, BlameTurn, LineAuthor, ReadFile, UnknownReason, blame, file_names, sibling_file,
+    BLAMED_CHANGES, Blame, BlameTurn, LineAuthor, LineCommits, NODE_TRAILER, NamedCommit, ReadFile,
+    TrailerReport, UnknownReason, blame, credit_commits, file_names, sibling_file,
 };
 pub use carryover::{
     CARRYOVER_LIMIT, COUNTED, CarryoverError, carryover, carryover_note, count_left, line_of,

@@ -14,6 +14,7 @@ mod budget;
 mod catalogue;
 mod command_hooks;
 pub mod commands;
+pub mod commit_trailers;
 mod context;
 mod entry;
 pub mod export;
@@ -99,11 +100,11 @@ pub use offered_models::{
 pub use offered_tools::{LISTED_TOOLS, PatchTool};
 pub use open::{StartedSession, existing_session, find_session, open};
 pub use permission_test::{PermissionTest, TestedDecision, TestedPart, test_permission};
-pub use program::program_path;
 pub use permissions::{
     Entry, PermissionItem, Project, Record, RuleReach, SavedRule, added_directories, demo_permissions,
     mode_named, permissions_here,
 };
+pub use program::program_path;
 pub use request::{OpenRequest, PermissionRequest, Question, SessionTarget};
 pub use rules::accept_rules;
 pub use sandbox::{SANDBOX, isolation_here, launcher};

@@ -23,7 +23,8 @@ pub(crate) struct Answer {
 /// Reads the answer of an exchange with this model.
 pub(crate) fn read(exchange: &Exchange, model: &Arc<Model>) -> Answer {
     let failed = |kind: ModelErrorKind, text: String| {
-        let stop_reason = if kind == ModelErrorKind::Aborted { StopReason::Aborted } else { StopReason::Error };
+        let stop_reason =
+            if kind == ModelErrorKind::Aborted { StopReason::Aborted } else { StopReason::Error };
         let message = AssistantMessage {
             stop_reason,
             error_message: Some(text),
@@ -34,7 +35,9 @@ pub(crate) fn read(exchange: &Exchange, model: &Arc<Model>) -> Answer {
     };
     let Some(status) = exchange.status else {
         return match exchange.end {
-            AnswerEnd::Aborted => failed(ModelErrorKind::Aborted, "the client left before the answer began".into()),
+            AnswerEnd::Aborted => {
+                failed(ModelErrorKind::Aborted, "the client left before the answer began".into())
+            }
             AnswerEnd::Whole | AnswerEnd::Broken | AnswerEnd::TooLarge => {
                 failed(ModelErrorKind::Network, "the server did not answer".into())
             }

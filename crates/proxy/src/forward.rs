@@ -47,7 +47,11 @@ impl Forwarder {
         Self { upstreams, hosts, limits, room, recorder }
     }
 
-    pub(crate) async fn answered(&self, request: Request<Incoming>, activity: Arc<Activity>) -> Response<AnswerBody> {
+    pub(crate) async fn answered(
+        &self,
+        request: Request<Incoming>,
+        activity: Arc<Activity>,
+    ) -> Response<AnswerBody> {
         match self.passed_on(request, activity).await {
             Ok(answer) => answer,
             Err(refusal) => refusal.answer(),
@@ -91,8 +95,8 @@ impl Forwarder {
         }
         let address = head.uri.path_and_query().map_or("/", |path| path.as_str());
         let address = upstream.address(address);
-        let address =
-            address.ok_or_else(|| Refusal::new(StatusCode::BAD_REQUEST, "the path is not one of an address"))?;
+        let address = address
+            .ok_or_else(|| Refusal::new(StatusCode::BAD_REQUEST, "the path is not one of an address"))?;
         let (started, begun) = (now(), Instant::now());
         let mut recording = is_recorded.then(|| {
             let exchange = Exchange {
@@ -168,7 +172,10 @@ impl Forwarder {
         loop {
             let frame = tokio::time::timeout(self.limits.request, body.frame()).await;
             let Ok(frame) = frame else {
-                return Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body of the request did not come"));
+                return Err(Refusal::new(
+                    StatusCode::REQUEST_TIMEOUT,
+                    "the body of the request did not come",
+                ));
             };
             let Some(frame) = frame else { break };
             let Ok(frame) = frame else {

@@ -2,8 +2,8 @@
 
 use quipu_archive::ConversationDigest;
 use quipu_protocol::{
-    AssistantMessage, Body, CallId, Content, CustomMessage, Entry, Message, StopReason, ToolResultMessage, UnixMs,
-    UserMessage,
+    AssistantMessage, Body, CallId, Content, CustomMessage, Entry, Message, StopReason, ToolResultMessage,
+    UnixMs, UserMessage,
 };
 
 /// Who a piece is of.
@@ -12,7 +12,11 @@ pub(crate) enum Author {
     User,
     Assistant,
     /// The result of a call: its id and the name of the tool, and whether it failed.
-    Tool { call: String, name: String, failed: bool },
+    Tool {
+        call: String,
+        name: String,
+        failed: bool,
+    },
     /// Instructions among the messages, by their role.
     Instructions(String),
 }
@@ -84,7 +88,7 @@ impl ItemList {
                 Content::Thinking(_) => continue,
                 Content::Image(image) => {
                     ("image", quipu_protocol::hex(&quipu_dag::sha256(image.data.as_bytes())))
-                },
+                }
                 Content::ToolCall(call) if call.id.as_str().is_empty() => {
                     ("call", seal(&format!("{}\0{}", call.name, call.arguments)))
                 }
@@ -151,7 +155,12 @@ impl Group<'_> {
             Author::Assistant => {
                 let calls = content.iter().any(|part| part.as_tool_call().is_some());
                 let stop_reason = if calls { StopReason::ToolUse } else { StopReason::Stop };
-                Message::Assistant(AssistantMessage { content, stop_reason, timestamp: time, ..model.clone() })
+                Message::Assistant(AssistantMessage {
+                    content,
+                    stop_reason,
+                    timestamp: time,
+                    ..model.clone()
+                })
             }
             Author::Tool { call, name, failed } => Message::ToolResult(ToolResultMessage {
                 tool_call_id: CallId::from(call),

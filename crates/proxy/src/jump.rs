@@ -106,7 +106,11 @@ pub(crate) fn command(items: &[Item]) -> Option<(usize, ProxyCommand)> {
         return None;
     }
     let first = items.iter().position(|item| item.element == last.element)?;
-    let text = items[first..].iter().filter_map(Item::text).map(str::trim_start).find(|text| text.starts_with(MARK))?;
+    let text = items[first..]
+        .iter()
+        .filter_map(Item::text)
+        .map(str::trim_start)
+        .find(|text| text.starts_with(MARK))?;
     let mut lines = text.lines();
     let line = lines.next()?.trim_end();
     if line == CONFIRM {
@@ -129,7 +133,9 @@ pub(crate) fn checked_note(note: &str) -> Result<String, String> {
     }
     let plain: String = note.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect();
     let lower = plain.to_lowercase();
-    if let Some(mark) = [NOTE, WARNING, "--- archived"].iter().find(|mark| lower.contains(&mark.to_lowercase())) {
+    if let Some(mark) =
+        [NOTE, WARNING, "--- archived"].iter().find(|mark| lower.contains(&mark.to_lowercase()))
+    {
         return Err(format!("the message contains the reserved text \"{mark}\": use other words"));
     }
     Ok(plain.trim().to_owned())
@@ -205,7 +211,8 @@ pub(crate) fn applied(body: &RequestBody, items: &[Item], edit: &Edit) -> Option
         if dropped == 0 {
             push(&mut out, wire, if body.is_text { text_element(wire, piece) } else { piece.clone() });
         } else if dropped < all {
-            let blocks: Vec<usize> = of_it().filter(|(index, _)| !left_out(*index)).map(|(_, item)| item.block).collect();
+            let blocks: Vec<usize> =
+                of_it().filter(|(index, _)| !left_out(*index)).map(|(_, item)| item.block).collect();
             push(&mut out, wire, Piece::Made(part_of(&piece.value(), &blocks)));
         }
         if behind && !is_put {
@@ -228,7 +235,12 @@ fn text_element(wire: WireKind, piece: &Piece) -> Piece {
 fn part_of(element: &Value, blocks: &[usize]) -> Value {
     let mut element = element.clone();
     if let Some(all) = element["content"].as_array() {
-        let kept: Vec<Value> = all.iter().enumerate().filter(|(at, _)| blocks.contains(at)).map(|(_, one)| one.clone()).collect();
+        let kept: Vec<Value> = all
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| blocks.contains(at))
+            .map(|(_, one)| one.clone())
+            .collect();
         element["content"] = Value::Array(kept);
     }
     element

@@ -8,10 +8,18 @@ const STREAM: &str = "text/event-stream";
 const ONE: &str = "application/json";
 
 /// The kind of content and the body of an answer that says `text`.
-pub(crate) fn local_answer(wire: WireKind, is_stream: bool, model: &str, text: &str) -> (&'static str, String) {
+pub(crate) fn local_answer(
+    wire: WireKind,
+    is_stream: bool,
+    model: &str,
+    text: &str,
+) -> (&'static str, String) {
     let id = uuid::Uuid::now_v7().simple().to_string();
     match (wire, is_stream) {
-        (WireKind::Messages, false) => (ONE, message(&id, model, &[json!({ "type": "text", "text": text })], Some("end_turn")).to_string()),
+        (WireKind::Messages, false) => (
+            ONE,
+            message(&id, model, &[json!({ "type": "text", "text": text })], Some("end_turn")).to_string(),
+        ),
         (WireKind::Messages, true) => (STREAM, events(&message_events(&id, model, text))),
         (WireKind::Completions, false) => {
             let message = json!({ "role": "assistant", "content": text });
@@ -27,13 +35,16 @@ pub(crate) fn local_answer(wire: WireKind, is_stream: bool, model: &str, text: &
             let end = chunk(json!({}), json!("stop"));
             (STREAM, format!("data: {said}\n\ndata: {end}\n\ndata: [DONE]\n\n"))
         }
-        (WireKind::Responses, false) => (ONE, response(&id, model, "completed", &[item(&id, text, "completed")]).to_string()),
+        (WireKind::Responses, false) => {
+            (ONE, response(&id, model, "completed", &[item(&id, text, "completed")]).to_string())
+        }
         (WireKind::Responses, true) => (STREAM, events(&response_events(&id, model, text))),
     }
 }
 
 fn events(events: &[Value]) -> String {
-    let event = |event: &Value| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or_default());
+    let event =
+        |event: &Value| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or_default());
     events.iter().map(event).collect()
 }
 

@@ -14,10 +14,18 @@ pub(crate) fn hosts(address: SocketAddr) -> Vec<String> {
 }
 
 /// Refuses what no client of this server sends.
-pub(crate) fn check(method: &Method, uri: &Uri, headers: &HeaderMap, hosts: &[String]) -> Result<(), Refusal> {
+pub(crate) fn check(
+    method: &Method,
+    uri: &Uri,
+    headers: &HeaderMap,
+    hosts: &[String],
+) -> Result<(), Refusal> {
     let refuse = |status, text: &str| Err(Refusal::new(status, text));
     if method == Method::CONNECT || uri.authority().is_some() {
-        return refuse(StatusCode::BAD_REQUEST, "this proxy is a server for model calls, and passes nothing on to other hosts");
+        return refuse(
+            StatusCode::BAD_REQUEST,
+            "this proxy is a server for model calls, and passes nothing on to other hosts",
+        );
     }
     if headers.get_all(HOST).iter().count() > 1 {
         return refuse(StatusCode::BAD_REQUEST, "the request has several Host headers");
@@ -34,7 +42,10 @@ pub(crate) fn check(method: &Method, uri: &Uri, headers: &HeaderMap, hosts: &[St
         }
     }
     if headers.contains_key(UPGRADE) {
-        return refuse(StatusCode::NOT_IMPLEMENTED, "other protocols, such as WebSocket, are not passed on; use HTTP");
+        return refuse(
+            StatusCode::NOT_IMPLEMENTED,
+            "other protocols, such as WebSocket, are not passed on; use HTTP",
+        );
     }
     Ok(())
 }

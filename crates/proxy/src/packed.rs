@@ -22,7 +22,8 @@ pub(crate) enum PackedError {
 
 /// A body without its packing.
 pub(crate) fn unpacked<'a>(headers: &HeaderMap, body: &'a [u8]) -> Result<Cow<'a, [u8]>, PackedError> {
-    let mut encodings = headers.get_all(CONTENT_ENCODING).iter().map(|value| value.to_str().unwrap_or("?").trim());
+    let mut encodings =
+        headers.get_all(CONTENT_ENCODING).iter().map(|value| value.to_str().unwrap_or("?").trim());
     let Some(encoding) = encodings.next().filter(|encoding| !encoding.is_empty()) else {
         return Ok(Cow::Borrowed(body));
     };
@@ -33,8 +34,7 @@ pub(crate) fn unpacked<'a>(headers: &HeaderMap, body: &'a [u8]) -> Result<Cow<'a
         "identity" => Ok(Cow::Borrowed(body)),
         "gzip" | "x-gzip" => read(flate2::read::MultiGzDecoder::new(body)),
         "zstd" => {
-            let decoder =
-                ruzstd::decoding::StreamingDecoder::new(body).map_err(|_| PackedError::Damaged)?;
+            let decoder = ruzstd::decoding::StreamingDecoder::new(body).map_err(|_| PackedError::Damaged)?;
             read(decoder)
         }
         other => Err(PackedError::Unknown(other.chars().take(40).collect())),

@@ -1,7 +1,9 @@
 //! A conversation into its session: what the store has of it stays where it is, and what is new becomes nodes.
 
 use quipu_archive::{ConversationDigest, LiveChange, LiveEntry, LiveSession};
-use quipu_protocol::{AssistantMessage, Entry, Epoch, Json, Message, NodeId, SessionId, SessionStart, StepInfo, UnixMs};
+use quipu_protocol::{
+    AssistantMessage, Entry, Epoch, Json, Message, NodeId, SessionId, SessionStart, StepInfo, UnixMs,
+};
 use quipu_seal::Sealer;
 
 use crate::item::{Item, groups};
@@ -59,7 +61,11 @@ pub(crate) fn place(
             entry: sealed(entry, sealer),
             step: StepInfo::default(),
             digest: next,
-            id: Some(format!("{}-{}", origin.session.as_str().chars().take(64).collect::<String>(), &next.hex()[..16])),
+            id: Some(format!(
+                "{}-{}",
+                origin.session.as_str().chars().take(64).collect::<String>(),
+                &next.hex()[..16]
+            )),
             time,
         };
         at = change.append(at, entry);

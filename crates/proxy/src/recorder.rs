@@ -142,11 +142,8 @@ impl Recorder {
     pub(crate) fn start(options: RecorderOptions, upstreams: Arc<Upstreams>) -> std::io::Result<Self> {
         let (jobs, mut waiting) = mpsc::channel(WAITING);
         let counters = Arc::new(Counters::default());
-        let handle = RecorderHandle {
-            jobs,
-            counters: Arc::clone(&counters),
-            notify: Arc::clone(&options.notify),
-        };
+        let handle =
+            RecorderHandle { jobs, counters: Arc::clone(&counters), notify: Arc::clone(&options.notify) };
         // Until the store is open, any conversation may have one.
         counters.has_jumps.store(true, Ordering::Relaxed);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -99,7 +99,8 @@ pub async fn sessions(store: &dyn Graph) -> Result<Vec<ProxiedSession>, StoreErr
         });
         active.into_iter().chain(asked).collect::<Vec<_>>()
     };
-    let all = all.into_iter().map(|((agent, session), plan)| ProxiedSession { agent, session, jumps: jumps(plan) });
+    let all =
+        all.into_iter().map(|((agent, session), plan)| ProxiedSession { agent, session, jumps: jumps(plan) });
     Ok(all.filter(|session| !session.jumps.is_empty()).collect())
 }
 

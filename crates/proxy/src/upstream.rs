@@ -15,7 +15,9 @@ pub enum UpstreamError {
     #[error("{0} is not an upstream; give an address such as https://api.example.com, or WIRE=ADDRESS")]
     NotAnAddress(String),
     /// It is neither encrypted nor on this machine.
-    #[error("the upstream {0} is neither https nor on this machine, so keys would be sent in the clear; use https")]
+    #[error(
+        "the upstream {0} is neither https nor on this machine, so keys would be sent in the clear; use https"
+    )]
     Clear(String),
     /// It has a user, a query or a fragment.
     #[error("the upstream {0} has more than a host and a path; leave out user, query and fragment")]
@@ -135,7 +137,8 @@ impl Upstreams {
             }
         }
         let within = |wire: WireKind| path.contains(&format!("{}/", wire.path()));
-        let marked = |wire: WireKind| self.of(wire).header.as_ref().is_some_and(|name| headers.contains_key(name));
+        let marked =
+            |wire: WireKind| self.of(wire).header.as_ref().is_some_and(|name| headers.contains_key(name));
         let found = WireKind::ALL.into_iter().find(|wire| within(*wire));
         let found = found.or_else(|| WireKind::ALL.into_iter().find(|wire| marked(*wire)));
         (self.of(found.unwrap_or(WireKind::Completions)), false)
@@ -187,7 +190,10 @@ mod tests {
         assert_eq!(check("ftp://example.com"), Err(UpstreamError::NotAnAddress("ftp://example.com".into())));
         assert_eq!(check("words"), Err(UpstreamError::NotAnAddress("words".into())));
         assert_eq!(check("mail=https://example.com"), Err(UpstreamError::Wire("mail".into())));
-        assert_eq!(check("https://me:key@example.com"), Err(UpstreamError::TooMuch("https://example.com".into())));
+        assert_eq!(
+            check("https://me:key@example.com"),
+            Err(UpstreamError::TooMuch("https://example.com".into()))
+        );
         let own = Upstreams::new(&["http://localhost:7".to_owned()]).unwrap();
         assert!(own.check("127.0.0.1:7".parse().unwrap()).is_err());
         assert!(own.check("127.0.0.1:8".parse().unwrap()).is_ok());

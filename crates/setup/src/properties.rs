@@ -73,13 +73,14 @@ fn scalar() -> BoxedStrategy<String> {
 }
 
 fn value() -> BoxedStrategy<String> {
-    scalar().prop_recursive(3, 16, 4, |inner| {
-        prop_oneof![
-            container(inner.clone().prop_map(|value| (None, value)), "[", "]"),
-            object(inner, &["a", "b", "c", "d"]),
-        ]
-    })
-    .boxed()
+    scalar()
+        .prop_recursive(3, 16, 4, |inner| {
+            prop_oneof![
+                container(inner.clone().prop_map(|value| (None, value)), "[", "]"),
+                object(inner, &["a", "b", "c", "d"]),
+            ]
+        })
+        .boxed()
 }
 
 /// A container as somebody could write it.
@@ -89,30 +90,28 @@ fn container(
     close: &'static str,
 ) -> BoxedStrategy<String> {
     let item = (blank(), item, blank(), blank(), blank());
-    (prop::collection::vec(item, 0..4), blank(), any::<bool>()).prop_map(move |(items, end, trailing)| {
-        let count = items.len();
-        let mut text = open.to_owned();
-        for (index, (before, (name, value), colon, behind, after)) in items.into_iter().enumerate() {
-            text += before;
-            if let Some(name) = name {
-                text += &format!("\"{name}{index}\":{colon}");
+    (prop::collection::vec(item, 0..4), blank(), any::<bool>())
+        .prop_map(move |(items, end, trailing)| {
+            let count = items.len();
+            let mut text = open.to_owned();
+            for (index, (before, (name, value), colon, behind, after)) in items.into_iter().enumerate() {
+                text += before;
+                if let Some(name) = name {
+                    text += &format!("\"{name}{index}\":{colon}");
+                }
+                text += &value;
+                text += behind;
+                if index + 1 < count || trailing {
+                    text += ",";
+                    text += after;
+                }
             }
-            text += &value;
-            text += behind;
-            if index + 1 < count || trailing {
-                text += ",";
-                text += after;
-            }
-        }
-        text + end + close
-    })
-    .boxed()
+            text + end + close
+        })
+        .boxed()
 }
 
-fn object(
-    value: BoxedStrategy<String>,
-    names: &'static [&'static str],
-) -> BoxedStrategy<String> {
+fn object(value: BoxedStrategy<String>, names: &'static [&'static str]) -> BoxedStrategy<String> {
     container((prop::sample::select(names).prop_map(Some), value), "{", "}")
 }
 

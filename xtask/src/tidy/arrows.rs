@@ -24,7 +24,7 @@ const DRAWN: &[(&str, &[&str])] = &[
     ("memory", &["engine"]),
     ("extensions", &["engine"]),
     ("mcp", &["engine"]),
-    ("mcp-server", &["history", "seal"]),
+    ("mcp-server", &["history", "seal", "workspace"]),
     ("integrations", &["history", "seal"]),
     ("pi-extension", &["history", "archive"]),
     ("proxy", &["archive", "providers"]),

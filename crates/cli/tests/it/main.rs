@@ -35,6 +35,8 @@ mod cloud;
 #[cfg(test)]
 mod command_hooks;
 #[cfg(test)]
+mod commit_trailers;
+#[cfg(test)]
 mod compact;
 #[cfg(test)]
 mod config;
@@ -146,9 +148,9 @@ mod preview;
 #[cfg(test)]
 mod print;
 #[cfg(test)]
-mod prune;
-#[cfg(test)]
 mod proxy;
+#[cfg(test)]
+mod prune;
 #[cfg(test)]
 mod pty;
 #[cfg(test)]

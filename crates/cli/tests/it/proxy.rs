@@ -69,7 +69,8 @@ impl ProxyCommand {
         let head = answer.split("\r\n\r\n").next().unwrap().to_owned();
         let events = answer.lines().filter_map(|line| line.strip_prefix("data: "));
         let events = events.filter_map(|data| serde_json::from_str::<Value>(data).ok());
-        let text: String = events.filter_map(|event| event["delta"]["text"].as_str().map(str::to_owned)).collect();
+        let text: String =
+            events.filter_map(|event| event["delta"]["text"].as_str().map(str::to_owned)).collect();
         format!("{head}\r\n\r\n{text}")
     }
 }
@@ -157,7 +158,9 @@ fn jumps_are_confirmed_listed_and_released_by_command() {
 fn addresses_that_are_not_safe_are_refused() {
     let world = World::new([]);
     world.run(&["proxy", "--listen", "0.0.0.0:0"]).fails(2, &["not an address of this machine alone"]);
-    world.run(&["proxy", "--upstream", "http://example.com"]).fails(2, &["neither https nor on this machine"]);
+    world
+        .run(&["proxy", "--upstream", "http://example.com"])
+        .fails(2, &["neither https nor on this machine"]);
     world.run(&["proxy", "--upstream", "mail=https://example.com"]).fails(2, &["not a wire"]);
     world.run(&["proxy", "confirm", "x"]).fails(2, &["there are no sessions yet"]);
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -171,7 +174,8 @@ fn addresses_that_are_not_safe_are_refused() {
 /// A model that answers these, one after the other.
 fn answers(texts: &[&'static str]) -> Server {
     let server = Server::start();
-    let replies: Vec<ModelReply> = texts.iter().map(|text| ModelReply::Says(vec![ModelBlock::Text(text)])).collect();
+    let replies: Vec<ModelReply> =
+        texts.iter().map(|text| ModelReply::Says(vec![ModelBlock::Text(text)])).collect();
     server.load(&replies);
     server
 }
@@ -240,7 +244,10 @@ fn peer_with_rollouts_talks_through_the_proxy() {
     );
     std::fs::write(home.join("config.toml"), settings).unwrap();
     let flags = ["--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"];
-    for args in [&["exec", flags[0], flags[1], "Which paint?"][..], &["exec", flags[0], flags[1], "resume", "--last", "And for the gate?"]] {
+    for args in [
+        &["exec", flags[0], flags[1], "Which paint?"][..],
+        &["exec", flags[0], flags[1], "resume", "--last", "And for the gate?"],
+    ] {
         let mut command = world.command(&program);
         command.args(args).env("CODEX_HOME", &home).env("PEER_KEY", "k").env("NO_PROXY", "127.0.0.1");
         ran(command).ok();
@@ -256,7 +263,9 @@ fn peer_with_rollouts_talks_through_the_proxy() {
 #[test]
 fn peer_with_models_in_a_file_talks_through_the_proxy() {
     let program = ["@earendil-works", "pi-coding-agent", "dist", "bundle", "cli.js"];
-    let (Some(node), Some(program)) = (required(&["node", "bin", "node"]), required(&program)) else { return };
+    let (Some(node), Some(program)) = (required(&["node", "bin", "node"]), required(&program)) else {
+        return;
+    };
     let world = World::new([]);
     let model = answers(&["Blue.", "Green."]);
     let mut proxy = proxied(&world, &model.url);

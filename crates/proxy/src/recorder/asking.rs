@@ -14,7 +14,8 @@ use crate::body::RequestBody;
 use crate::exchange::now;
 use crate::item::{Author, Item, ItemList};
 use crate::jump::{
-    AskedJump, EDITS, Edit, JumpPlan, ProxyCommand, applied, carryover, checked_note, closed, command, plan_ref,
+    AskedJump, EDITS, Edit, JumpPlan, ProxyCommand, applied, carryover, checked_note, closed, command,
+    plan_ref,
 };
 use crate::local_answer::local_answer;
 use crate::packed::unpacked;
@@ -161,11 +162,15 @@ impl Keeper {
         }
         let view = &views[level];
         let Some(keep) = closed(&view.items, at) else {
-            return refuse(&format!("{} calls a tool whose result is not here; name a node before or after it", node.short()));
+            return refuse(&format!(
+                "{} calls a tool whose result is not here; name a node before or after it",
+                node.short()
+            ));
         };
         let messages = view.items[keep + 1..].iter().filter(|item| item.counts).count().saturating_sub(1);
         let question = view.items.last().map(|item| item.digest).unwrap_or_default();
-        let line: String = view.items[at].content.iter().filter_map(Content::as_text).collect::<Vec<_>>().join(" ");
+        let line: String =
+            view.items[at].content.iter().filter_map(Content::as_text).collect::<Vec<_>>().join(" ");
         let line: String = line.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(60).collect();
 
         // The question, and the answer to it, are the end of the branch that is left.
@@ -177,8 +182,15 @@ impl Keeper {
         let time = now();
         let mut change = known.live.change();
         let last = views.last().map_or(&read.items[..], |view| &view.items[..]);
-        let placed =
-            place(&mut change, &known.live, &read.origin, (ConversationDigest::default(), last), &blank, time, &sealer);
+        let placed = place(
+            &mut change,
+            &known.live,
+            &read.origin,
+            (ConversationDigest::default(), last),
+            &blank,
+            time,
+            &sealer,
+        );
         let (end, digest) = placed;
         let id = short_id(end);
         let text = format!(
@@ -207,7 +219,8 @@ impl Keeper {
         let keep = view.items[keep].digest.hex();
         let before = plan.edits[..level.min(plan.edits.len())].to_vec();
         let question = question.hex();
-        let asked = AskedJump { id, before, keep, question, target: node, departure, note, messages, at: time };
+        let asked =
+            AskedJump { id, before, keep, question, target: node, departure, note, messages, at: time };
         let plan = JumpPlan { asked: Some(asked), ..plan };
         let (agent, session) = &read.name;
         next.commit.ops.push(plan.put(agent, session));
@@ -239,7 +252,11 @@ impl Keeper {
         let known = self.sessions.get(store, &read.name).await?;
         for (level, view) in views.iter().enumerate().rev() {
             let element = view.items.last().map(|item| item.element);
-            let places = view.items.iter().enumerate().filter(|(_, item)| item.counts && Some(item.element) != element);
+            let places = view
+                .items
+                .iter()
+                .enumerate()
+                .filter(|(_, item)| item.counts && Some(item.element) != element);
             let found: Vec<(usize, NodeId)> = places
                 .filter_map(|(at, item)| known.live.find(item.digest).map(|node| (at, node)))
                 .filter(|(_, node)| candidates.contains(node))
@@ -247,7 +264,11 @@ impl Keeper {
             match &found[..] {
                 [] => {}
                 [(at, node)] => return Ok(Ok((level, *at, *node))),
-                _ => return Ok(Err(format!("`{shown}` may be several nodes of this conversation; say more of it"))),
+                _ => {
+                    return Ok(Err(format!(
+                        "`{shown}` may be several nodes of this conversation; say more of it"
+                    )));
+                }
             }
         }
         Ok(Err(format!("`{shown}` is not in this conversation")))
@@ -262,7 +283,10 @@ impl Keeper {
         views: &[RequestView],
     ) -> Result<Decision, StoreError> {
         let Some(asked) = plan.asked.clone() else {
-            return Ok(Self::says(read, "quipu: no jump is asked for in this conversation. Nothing is changed."));
+            return Ok(Self::says(
+                read,
+                "quipu: no jump is asked for in this conversation. Nothing is changed.",
+            ));
         };
         let level = asked.before.len();
         let view = views.get(level).filter(|_| plan.edits.get(..level) == Some(&asked.before[..]));
@@ -271,7 +295,10 @@ impl Keeper {
             has(&asked.question) && has(&asked.keep)
         });
         let Some(view) = view else {
-            return Ok(Self::says(read, "quipu: the jump was asked for in another branch of this conversation. Nothing is changed."));
+            return Ok(Self::says(
+                read,
+                "quipu: the jump was asked for in another branch of this conversation. Nothing is changed.",
+            ));
         };
         let cut = view.items.last().map(|item| item.digest.hex()).unwrap_or_default();
         let edit = Edit {

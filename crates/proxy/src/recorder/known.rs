@@ -55,7 +55,11 @@ impl KnownSessions {
     }
 
     /// The jumps of a conversation, as the store has them now: others confirm them too.
-    pub(super) async fn plan(&self, store: &dyn Graph, (agent, session): &Name) -> Result<JumpPlan, StoreError> {
+    pub(super) async fn plan(
+        &self,
+        store: &dyn Graph,
+        (agent, session): &Name,
+    ) -> Result<JumpPlan, StoreError> {
         if !self.jumps.contains(plan_ref(agent, session).as_str()) {
             return Ok(JumpPlan::default());
         }
@@ -69,12 +73,17 @@ impl KnownSessions {
     }
 
     /// A session, loaded when it is not at hand.
-    pub(super) async fn get(&mut self, store: &dyn Graph, name: &Name) -> Result<&mut KnownSession, StoreError> {
+    pub(super) async fn get(
+        &mut self,
+        store: &dyn Graph,
+        name: &Name,
+    ) -> Result<&mut KnownSession, StoreError> {
         self.clock += 1;
         let used = self.clock;
         if !self.all.contains_key(name) {
             if self.all.len() >= HELD
-                && let Some(oldest) = self.all.iter().min_by_key(|(_, known)| known.used).map(|(name, _)| name.clone())
+                && let Some(oldest) =
+                    self.all.iter().min_by_key(|(_, known)| known.used).map(|(name, _)| name.clone())
             {
                 self.all.remove(&oldest);
             }

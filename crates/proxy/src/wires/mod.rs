@@ -6,7 +6,9 @@ mod responses;
 
 use http::HeaderMap;
 use quipu_archive::ConversationDigest;
-use quipu_protocol::{AssistantMessage, CallId, Content, ImageContent, Json, ThinkingContent, ToolCall, Usage};
+use quipu_protocol::{
+    AssistantMessage, CallId, Content, ImageContent, Json, ThinkingContent, ToolCall, Usage,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -51,8 +53,14 @@ pub(crate) struct AnswerFacts {
 }
 
 /// Headers in which clients send ids of sessions, in the order in which they are believed.
-const SESSION_HEADERS: [&str; 6] =
-    ["session-id", "session_id", "x-session-id", "conversation_id", "x-session-affinity", "x-client-session-id"];
+const SESSION_HEADERS: [&str; 6] = [
+    "session-id",
+    "session_id",
+    "x-session-id",
+    "conversation_id",
+    "x-session-affinity",
+    "x-client-session-id",
+];
 
 impl WireKind {
     pub(crate) const ALL: [Self; 3] = [Self::Messages, Self::Completions, Self::Responses];

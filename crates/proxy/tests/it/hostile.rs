@@ -22,12 +22,20 @@ fn requests_that_mean_no_server_of_ours_are_refused() {
     let host = proxy.address;
     for (request, expect, words) in [
         ("POST /v1/messages HTTP/1.1\r\nHost: example.com\r\n".to_owned(), 403, "Host"),
-        (format!("POST /v1/messages HTTP/1.1\r\nHost: {host}\r\nOrigin: https://example.com\r\n"), 403, "web pages"),
+        (
+            format!("POST /v1/messages HTTP/1.1\r\nHost: {host}\r\nOrigin: https://example.com\r\n"),
+            403,
+            "web pages",
+        ),
         (format!("POST /v1/messages HTTP/1.1\r\nHost: {host}\r\nOrigin: null\r\n"), 403, "web pages"),
         (format!("GET http://example.com/ HTTP/1.1\r\nHost: {host}\r\n"), 400, "other hosts"),
         (format!("CONNECT example.com:443 HTTP/1.1\r\nHost: {host}\r\n"), 400, "other hosts"),
         (format!("GET /v1/responses HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\n"), 501, "WebSocket"),
-        (format!("POST /v1/messages HTTP/1.1\r\nHost: {host}\r\nContent-Length: {}\r\n", (64 << 20) + 1), 413, "64 MiB"),
+        (
+            format!("POST /v1/messages HTTP/1.1\r\nHost: {host}\r\nContent-Length: {}\r\n", (64 << 20) + 1),
+            413,
+            "64 MiB",
+        ),
     ] {
         let got = proxy.raw(format!("{request}Connection: close\r\n\r\n").as_bytes());
         assert_eq!(got.status, expect, "{request}: {}", got.text());
@@ -36,23 +44,32 @@ fn requests_that_mean_no_server_of_ours_are_refused() {
     }
     // Two readings of one request would hide another.
     for smuggled in [
-        format!("POST /v1/messages HTTP/1.1\r\nHost: {host}\r\nContent-Length: 4\r\nContent-Length: 9\r\n\r\nabcd"),
+        format!(
+            "POST /v1/messages HTTP/1.1\r\nHost: {host}\r\nContent-Length: 4\r\nContent-Length: 9\r\n\r\nabcd"
+        ),
         format!("POST /v1/messages HTTP/1.1\r\nHost: {host}\r\nContent-Length: +4\r\n\r\nabcd"),
-        format!("POST /v1/messages HTTP/1.1\r\nHost: {host}\r\nHost: {host}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"),
-        format!("POST /v1/messages HTTP/1.1\r\nHost: {host}\r\nTransfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n"),
+        format!(
+            "POST /v1/messages HTTP/1.1\r\nHost: {host}\r\nHost: {host}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+        ),
+        format!(
+            "POST /v1/messages HTTP/1.1\r\nHost: {host}\r\nTransfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n"
+        ),
     ] {
         assert_eq!(proxy.raw(smuggled.as_bytes()).status, 400, "{smuggled}");
     }
     assert!(server.requests().is_empty());
     // Chunks win over a length, which does not go on.
     let both = "Content-Length: 50\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n";
-    let got = proxy.raw(format!("POST /x HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{both}").as_bytes());
+    let got =
+        proxy.raw(format!("POST /x HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{both}").as_bytes());
     assert_eq!(got.text(), "passed");
     let asked = &server.requests()[0];
     assert_eq!((asked.header("content-length"), &asked.body[..]), (Some("2"), &b"ab"[..]));
     assert_eq!(asked.header("transfer-encoding"), None);
     // What is right passes, also under another name of this machine.
-    let got = proxy.raw(format!("GET /x HTTP/1.1\r\nHost: localhost:{}\r\nConnection: close\r\n\r\n", host.port()).as_bytes());
+    let got = proxy.raw(
+        format!("GET /x HTTP/1.1\r\nHost: localhost:{}\r\nConnection: close\r\n\r\n", host.port()).as_bytes(),
+    );
     assert_eq!(got.text(), "passed");
 }
 
@@ -62,7 +79,10 @@ fn bodies_in_chunks_have_the_same_limit() {
     let limits = ProxyLimits { body: 1 << 20, ..PROXY_LIMITS };
     let (proxy, _dir) = proxied(&server.url(), limits);
     let chunk = [format!("{:x}\r\n", 1 << 20).into_bytes(), vec![b'a'; 1 << 20], b"\r\n".to_vec()].concat();
-    let head = format!("POST /v1/messages HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n", proxy.address);
+    let head = format!(
+        "POST /v1/messages HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n",
+        proxy.address
+    );
     let got = proxy.raw(&[head.as_bytes(), &chunk, b"0\r\n\r\n"].concat());
     assert_eq!(got.status, 200);
     assert_eq!(server.requests()[0].body.len(), 1 << 20);
@@ -81,7 +101,8 @@ fn what_is_no_request_passes_untouched_and_unkept() {
         b"\xff\xfe\x00",
         b"{\"model\":\"m\"}",
     ];
-    let server = FakeServer::start(bodies.map(|_| Reply::error(400, "invalid_request_error", "what is this?")));
+    let server =
+        FakeServer::start(bodies.map(|_| Reply::error(400, "invalid_request_error", "what is this?")));
     let (proxy, _dir) = proxied(&server.url(), PROXY_LIMITS);
     for body in bodies {
         let got = proxy.send("POST", "/v1/messages", &[("X-Api-Key", "key")], body);
@@ -143,7 +164,8 @@ fn clients_that_leave_end_the_call_of_the_server() {
         upstream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         request_of(&mut upstream);
         if begins {
-            let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+            let head =
+                "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
             write!(upstream, "{head}a\r\ndata: 1\n\n\n\r\n").unwrap();
             let mut buffer = [0; 1_024];
             assert!(client.read(&mut buffer).unwrap() > 0);

@@ -49,7 +49,10 @@ fn calls_through_the_proxy_are_timed() {
     }
     for of in [50, 90, 99] {
         let (without, with) = (percentile(&mut plain, of), percentile(&mut proxied, of));
-        println!("p{of}: direct {without:?}, through the proxy {with:?}, added {:?}", with.saturating_sub(without));
+        println!(
+            "p{of}: direct {without:?}, through the proxy {with:?}, added {:?}",
+            with.saturating_sub(without)
+        );
     }
     assert_eq!(proxy.end().kept, count as u64);
 }

@@ -3,8 +3,8 @@
 use std::io::Write as _;
 use std::sync::Arc;
 
-use quipu_proxy::{PROXY_LIMITS, WireKind};
 use quipu_protocol::{ChunkId, Entry, Message};
+use quipu_proxy::{PROXY_LIMITS, WireKind};
 use quipu_store::{SearchQuery, StoreError};
 use quipu_testkit::{Answer as Said, FakeServer, Reply};
 use serde_json::{Value, json};
@@ -21,7 +21,10 @@ fn conversations_extend_one_lineage_on_each_wire() {
             let store = dir.path().join("quipu.db");
             let proxy = Proxy::start(&server.url(), &store);
             assert_eq!(proxy.call(wire, &asks(wire, "sess-1", is_stream, &["First?"])).status, 200);
-            assert_eq!(proxy.call(wire, &asks(wire, "sess-1", is_stream, &["First?", "One.", "Second?"])).status, 200);
+            assert_eq!(
+                proxy.call(wire, &asks(wire, "sess-1", is_stream, &["First?", "One.", "Second?"])).status,
+                200
+            );
             let counts = proxy.end();
             assert_eq!((counts.kept, counts.unread, counts.lost), (2, 0, 0), "{wire:?} {is_stream}");
 
@@ -29,11 +32,18 @@ fn conversations_extend_one_lineage_on_each_wire() {
             let all = sessions(&*graph);
             assert_eq!(all.len(), 1, "{all:?}");
             let row = &all[0];
-            assert_eq!((row.id.as_str(), row.agent.as_str(), row.title.as_str()), ("sess-1", "some-cli", "First?"));
+            assert_eq!(
+                (row.id.as_str(), row.agent.as_str(), row.title.as_str()),
+                ("sess-1", "some-cli", "First?")
+            );
             assert_eq!((row.entries, row.model.as_str()), (4, "m"));
             let end = head(&*graph, "some-cli", "sess-1");
-            let expect =
-                pairs(&[("user", "First?"), ("assistant", "One."), ("user", "Second?"), ("assistant", "Two.")]);
+            let expect = pairs(&[
+                ("user", "First?"),
+                ("assistant", "One."),
+                ("user", "Second?"),
+                ("assistant", "Two."),
+            ]);
             assert_eq!(said(&*graph, end), expect, "{wire:?} {is_stream}");
 
             // The record is of the bytes that were sent, and what is free of secrets can be read back.
@@ -107,7 +117,8 @@ fn edits_of_a_client_become_branches() {
     proxy.end();
     let graph = open(&store);
     let end = head(&*graph, "some-cli", "s");
-    let expect = pairs(&[("user", "First?"), ("assistant", "One."), ("user", "Changed?"), ("assistant", "Other.")]);
+    let expect =
+        pairs(&[("user", "First?"), ("assistant", "One."), ("user", "Changed?"), ("assistant", "Other.")]);
     assert_eq!(said(&*graph, end), expect);
     let branches = block_on(graph.heads("some-cli/s/")).unwrap();
     assert_eq!(branches.len(), 2, "{branches:?}");
@@ -117,7 +128,9 @@ fn edits_of_a_client_become_branches() {
 #[test]
 fn calls_beside_a_conversation_do_not_spoil_it() {
     let wire = WireKind::Messages;
-    let server = FakeServer::start(["A title.", "One.", "Another title.", "Sub.", "Two."].map(|text| says(wire, true, text)));
+    let server = FakeServer::start(
+        ["A title.", "One.", "Another title.", "Sub.", "Two."].map(|text| says(wire, true, text)),
+    );
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("quipu.db");
     let proxy = Proxy::start(&server.url(), &store);
@@ -137,7 +150,8 @@ fn calls_beside_a_conversation_do_not_spoil_it() {
     assert_eq!(proxy.end().kept, 5);
     let graph = open(&store);
     let end = head(&*graph, "some-cli", "s");
-    let expect = pairs(&[("user", "First?"), ("assistant", "One."), ("user", "Second?"), ("assistant", "Two.")]);
+    let expect =
+        pairs(&[("user", "First?"), ("assistant", "One."), ("user", "Second?"), ("assistant", "Two.")]);
     assert_eq!(said(&*graph, end), expect);
     let beside: Vec<_> = sessions(&*graph).into_iter().filter(|row| row.id.as_str() != "s").collect();
     assert_eq!(beside.len(), 2, "{beside:?}");
@@ -150,7 +164,8 @@ fn calls_beside_a_conversation_do_not_spoil_it() {
 #[test]
 fn tool_calls_and_results_keep_their_pairs() {
     for wire in WIRES {
-        let called = Said::on(spoken(wire)).thinking("Hm.", "sig").tool_call("call_1", "look", "{\"at\":1.0}").reply();
+        let called =
+            Said::on(spoken(wire)).thinking("Hm.", "sig").tool_call("call_1", "look", "{\"at\":1.0}").reply();
         let server = FakeServer::start([called, says(wire, true, "Done.")]);
         let dir = tempfile::tempdir().unwrap();
         let store = dir.path().join("quipu.db");
@@ -160,8 +175,12 @@ fn tool_calls_and_results_keep_their_pairs() {
         proxy.end();
         let graph = open(&store);
         let end = head(&*graph, "some-cli", "s");
-        let expect =
-            pairs(&[("user", "Look."), ("assistant", "<look>"), ("result of look", "seen"), ("assistant", "Done.")]);
+        let expect = pairs(&[
+            ("user", "Look."),
+            ("assistant", "<look>"),
+            ("result of look", "seen"),
+            ("assistant", "Done."),
+        ]);
         assert_eq!(said(&*graph, end), expect, "{wire:?}");
         assert_eq!(sessions(&*graph)[0].entries, 4, "{wire:?}");
     }
@@ -204,7 +223,8 @@ fn requests_that_go_on_from_an_answer_by_its_id_find_it() {
             "output": [{ "type": "message", "role": "assistant", "content": [{ "type": "output_text", "text": text }] }] });
         Reply::new(200, "application/json", body.to_string())
     };
-    let server = FakeServer::start([answer("resp_a", "One."), answer("resp_b", "Two."), answer("resp_c", "Three.")]);
+    let server =
+        FakeServer::start([answer("resp_a", "One."), answer("resp_b", "Two."), answer("resp_c", "Three.")]);
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("quipu.db");
     let proxy = Proxy::start(&server.url(), &store);
@@ -295,7 +315,10 @@ fn answers_that_fail_are_kept_as_failures() {
     assert_eq!(proxy.call(wire, &body).status, 200);
     assert_eq!(proxy.end().kept, 3);
     let graph = open(&store);
-    assert_eq!(said(&*graph, head(&*graph, "some-cli", "s")), pairs(&[("user", "First?"), ("assistant", "One.")]));
+    assert_eq!(
+        said(&*graph, head(&*graph, "some-cli", "s")),
+        pairs(&[("user", "First?"), ("assistant", "One.")])
+    );
     // One question, three answers.
     assert_eq!(sessions(&*graph)[0].entries, 4);
     let ends = block_on(graph.heads("some-cli/s/")).unwrap();

@@ -118,7 +118,11 @@ impl Proxy {
 
     /// A call of a client that says who it is.
     pub(crate) fn call(&self, wire: WireKind, body: &Value) -> Got {
-        let headers = [("User-Agent", "some-cli/1.0"), ("Authorization", "Bearer key-of-a-person-000000"), ("Content-Type", "application/json")];
+        let headers = [
+            ("User-Agent", "some-cli/1.0"),
+            ("Authorization", "Bearer key-of-a-person-000000"),
+            ("Content-Type", "application/json"),
+        ];
         self.send("POST", path(wire), &headers, body.to_string().as_bytes())
     }
 }

@@ -1,7 +1,7 @@
 //! Jumps in conversations of clients.
 
-use quipu_proxy::{JumpState, StateError, WireKind, confirm, release, sessions as jumps};
 use quipu_protocol::NodeId;
+use quipu_proxy::{JumpState, StateError, WireKind, confirm, release, sessions as jumps};
 use quipu_testkit::{Answer as Said, FakeServer};
 use serde_json::{Value, json};
 
@@ -102,7 +102,10 @@ fn jumps_confirmed_in_the_conversation_change_later_requests() {
             assert!(answer.contains("confirm-it"), "{answer}");
             // The proxy answered, and no model was asked.
             assert_eq!(server.requests().len(), 2);
-            assert!(matches!(&block_on(jumps(&*open(&store))).unwrap()[0].jumps[..], [JumpState::Asked { .. }]));
+            assert!(matches!(
+                &block_on(jumps(&*open(&store))).unwrap()[0].jumps[..],
+                [JumpState::Asked { .. }]
+            ));
             assert_eq!(talk.says(&proxy, "quipu: confirm"), "Three.");
             let asked = server.requests()[2].json();
             let list = sent(wire, &asked);
@@ -117,7 +120,13 @@ fn jumps_confirmed_in_the_conversation_change_later_requests() {
             let proxy = Proxy::start(&server.url(), &store);
             assert_eq!(talk.says(&proxy, "What now?"), "Four.");
             let list = sent(wire, &server.requests()[3].json());
-            let mut expect = pairs(&[("user", "First?"), ("assistant", "One."), ("user", ""), ("assistant", "Three."), ("user", "What now?")]);
+            let mut expect = pairs(&[
+                ("user", "First?"),
+                ("assistant", "One."),
+                ("user", ""),
+                ("assistant", "Three."),
+                ("user", "What now?"),
+            ]);
             expect[2].1.clone_from(&list[2].1);
             assert_eq!(list, expect);
             // One that begins anew goes out as it came.
@@ -142,7 +151,8 @@ fn jumps_confirmed_in_the_conversation_change_later_requests() {
 
 fn node_with(graph: &dyn quipu_store::Graph, end: NodeId, part: &str) -> NodeId {
     let all = entries(graph, end);
-    let found = all.into_iter().find(|(_, entry, _)| words(entry).is_some_and(|(_, said)| said.contains(part)));
+    let found =
+        all.into_iter().find(|(_, entry, _)| words(entry).is_some_and(|(_, said)| said.contains(part)));
     found.map(|(id, _, _)| id).unwrap_or_else(|| panic!("{part}"))
 }
 
@@ -165,7 +175,15 @@ fn jumps_confirmed_elsewhere_change_the_next_request() {
         assert_eq!((done.session.as_str(), done.target), ("s", question));
         assert!(matches!(block_on(confirm(&*open(&store), &id)), Err(StateError::Unknown(_))));
 
-        let got = proxy.call(wire, &asks(wire, "s", true, &[&talk.turns.iter().map(String::as_str).collect::<Vec<_>>()[..], &["Better?"]].concat()));
+        let got = proxy.call(
+            wire,
+            &asks(
+                wire,
+                "s",
+                true,
+                &[&talk.turns.iter().map(String::as_str).collect::<Vec<_>>()[..], &["Better?"]].concat(),
+            ),
+        );
         assert_eq!(got.header("quipu-proxy-tobe"), Some(question.to_string().as_str()));
         let list = sent(wire, &server.requests()[2].json());
         // The user's messages on both sides of the jump are one where roles have to alternate.
@@ -177,7 +195,12 @@ fn jumps_confirmed_elsewhere_change_the_next_request() {
 
         // Until somebody ends it.
         block_on(release(&*open(&store), "s")).unwrap();
-        let whole = asks(wire, "s", true, &[&talk.turns.iter().map(String::as_str).collect::<Vec<_>>()[..], &["Again?"]].concat());
+        let whole = asks(
+            wire,
+            "s",
+            true,
+            &[&talk.turns.iter().map(String::as_str).collect::<Vec<_>>()[..], &["Again?"]].concat(),
+        );
         proxy.call(wire, &whole);
         assert_eq!(server.requests()[3].json(), whole);
         assert!(block_on(jumps(&*open(&store))).unwrap().is_empty());
@@ -188,7 +211,8 @@ fn jumps_confirmed_elsewhere_change_the_next_request() {
 #[test]
 fn calls_keep_their_results_where_messages_are_left_out() {
     for wire in WIRES {
-        let called = Said::on(spoken(wire)).thinking("Hm.", "sig").tool_call("call_1", "look", "{\"at\":1.0}").reply();
+        let called =
+            Said::on(spoken(wire)).thinking("Hm.", "sig").tool_call("call_1", "look", "{\"at\":1.0}").reply();
         let server = FakeServer::start([called, says(wire, true, "Seen it."), says(wire, true, "Anew.")]);
         let dir = tempfile::tempdir().unwrap();
         let store = dir.path().join("quipu.db");
@@ -214,7 +238,10 @@ fn calls_keep_their_results_where_messages_are_left_out() {
         assert_eq!(answered(wire, &proxy.call(wire, &confirmed)), "Anew.");
         let body = server.requests()[2].json();
         let text = body.to_string();
-        assert!(text.contains("call_1") && text.contains("seen") && text.contains("Look elsewhere."), "{text}");
+        assert!(
+            text.contains("call_1") && text.contains("seen") && text.contains("Look elsewhere."),
+            "{text}"
+        );
         assert!(!text.contains("Seen it.") && !text.contains("quipu:"), "{text}");
         // What stays is as it was, signatures too.
         let name = if wire == WireKind::Responses { "input" } else { "messages" };
@@ -269,7 +296,9 @@ fn nodes_that_are_not_of_the_conversation_change_nothing() {
 #[test]
 fn jumps_follow_each_other() {
     let wire = WireKind::Messages;
-    let server = FakeServer::start(["One.", "Two.", "Three.", "Four.", "Five.", "Six."].map(|text| says(wire, true, text)));
+    let server = FakeServer::start(
+        ["One.", "Two.", "Three.", "Four.", "Five.", "Six."].map(|text| says(wire, true, text)),
+    );
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("quipu.db");
     let proxy = Proxy::start(&server.url(), &store);
@@ -296,7 +325,10 @@ fn jumps_follow_each_other() {
     assert_eq!(talk.says(&proxy, "quipu: confirm"), "Six.");
     assert_eq!(texts(5), ["First?", "One.", "Second?", "Two.", &note("three")]);
     let all = block_on(jumps(&*open(&store))).unwrap();
-    assert!(matches!(&all[0].jumps[..], [JumpState::Active { jumps: 1, target, .. }] if *target == two), "{all:?}");
+    assert!(
+        matches!(&all[0].jumps[..], [JumpState::Active { jumps: 1, target, .. }] if *target == two),
+        "{all:?}"
+    );
     proxy.end();
 }
 
