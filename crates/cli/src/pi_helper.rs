@@ -1,6 +1,7 @@
 //! `quipu pi-helper`: what the extension of Pi starts and speaks to (docs/pi-extension.md).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use quipu_host::{Home, identity_for_new_sessions, seal_credentials};
@@ -39,7 +40,9 @@ fn options(home: &Home) -> Result<HelperOptions, Failure> {
     seal_credentials(&sealer, &home.settings());
     let (stores, texts) = (home.clone(), home.clone());
     // Text is made searchable by whoever searches: each turn of the session would wait for it here.
-    let open = OpenOptions { search_index: SearchIndex::Asked, ..OpenOptions::default() };
+    // Who waits for a tool is told of a lock soon; what was not written is given again.
+    let busy = Duration::from_secs(2);
+    let open = OpenOptions { search_index: SearchIndex::Asked, busy, ..OpenOptions::default() };
     Ok(HelperOptions {
         opener: Arc::new(move || match stores.open(&open) {
             Ok(store) => Ok(Arc::new(store) as Arc<dyn Graph>),

@@ -2,7 +2,7 @@
 
 use quipu_protocol::NodeId;
 use quipu_store::{Graph, LineageEnd, StoreError, decode_nodes};
-use quipu_transcript::{one_line, role_with};
+use quipu_transcript::{is_format, one_line, role_with};
 
 use crate::text::{BEGIN, END, TextDetail, shortened, text_of};
 
@@ -35,7 +35,7 @@ pub enum CarryoverError {
     Reserved(&'static str),
 }
 
-/// A message to itself as it is kept: without control characters.
+/// A message to itself as it is kept: without control and format characters, so that a person sees it as it is.
 ///
 /// # Errors
 /// What is wrong with it, in words for a model.
@@ -43,7 +43,8 @@ pub fn carryover(message: &str) -> Result<String, CarryoverError> {
     if message.len() > CARRYOVER_LIMIT {
         return Err(CarryoverError::TooLong(message.len()));
     }
-    let plain: String = message.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect();
+    let is_shown = |c: &char| matches!(c, '\n' | '\t') || !(c.is_control() || is_format(*c));
+    let plain: String = message.chars().filter(is_shown).collect();
     let plain = plain.trim();
     if plain.is_empty() {
         return Err(CarryoverError::Empty);
@@ -91,4 +92,18 @@ pub async fn line_of(store: &dyn Graph, node: NodeId) -> Result<String, StoreErr
     let Some((node, decoded)) = nodes.first().zip(decoded.first()) else { return Ok(String::new()) };
     let text = one_line(&text_of(&decoded.entry, TextDetail::Shortened), 4 * LINE);
     Ok(format!("{}: \"{}\"", one_line(role_with(node, &decoded.entry), LINE), shortened(&text, LINE as u64)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn carryover_reads_as_it_is_shown() {
+        let said = "a\u{202e}b\u{2066}c\u{200b}\u{e0041}\u{1b}[31m\n\td 👩\u{200d}👧\u{feff}";
+        assert_eq!(carryover(said).unwrap(), "abc[31m\n\td 👩\u{200d}👧");
+        assert_eq!(carryover("\u{202e}\u{200b}"), Err(CarryoverError::Empty));
+        // A mark is one without them.
+        assert!(matches!(carryover("[SYSTEM\u{200b} WARNING]"), Err(CarryoverError::Reserved(_))));
+    }
 }

@@ -39,8 +39,36 @@ impl Projects {
     /// Whether a session that works in this directory may be shown.
     pub fn shows(&self, cwd: &str) -> bool {
         let permitted = self.permitted.lock().unwrap_or_else(PoisonError::into_inner);
-        std::iter::once(&self.own)
-            .chain(permitted.iter())
-            .any(|directory| !directory.is_empty() && Path::new(cwd).starts_with(directory))
+        // Everything lies below the root of the file system: whoever works there has no project but that directory itself.
+        let is_own = match Path::new(&self.own).parent() {
+            Some(_) => Path::new(cwd).starts_with(&self.own),
+            None => !self.own.is_empty() && cwd == self.own,
+        };
+        is_own
+            || permitted
+                .iter()
+                .any(|directory| !directory.is_empty() && Path::new(cwd).starts_with(directory))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_of_the_file_system_is_no_project_of_all() {
+        let check = |own: &str, cwd: &str, shows: bool| {
+            assert_eq!(Projects::new(own.into()).shows(cwd), shows, "{cwd} from {own}");
+        };
+        check("/w", "/w/a", true);
+        check("/w", "/ww", false);
+        check("/", "/w", false);
+        check("/", "/", true);
+        check("", "", false);
+        check("", "/w", false);
+        // What a person permits is permitted.
+        let projects = Projects::new("/".into());
+        projects.permit("/");
+        assert!(projects.shows("/w"));
     }
 }

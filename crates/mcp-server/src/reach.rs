@@ -43,7 +43,7 @@ impl Reach {
         let own = kept.first().map(|first| first.to_string_lossy().into_owned());
         // An empty name shows nothing.
         let projects = Projects::new(own.unwrap_or_default());
-        kept.iter().skip(1).for_each(|directory| projects.permit(&directory.to_string_lossy()));
+        kept.iter().for_each(|directory| projects.permit(&directory.to_string_lossy()));
         let sight = Sight::Project { projects: Arc::new(projects), head: Arc::new(|| None) };
         Self { directories: Some(kept), sight }
     }

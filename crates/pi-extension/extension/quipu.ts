@@ -5,6 +5,7 @@
 // a tool needs its answer, for a moment when a session begins, and when Pi ends. Without it Pi works as it does without this file.
 
 import { spawn } from "node:child_process";
+import { closeSync, openSync, readSync, readdirSync, renameSync, statSync } from "node:fs";
 import { join } from "node:path";
 
 const COMMAND: string[] = ["quipu", "pi-helper"];
@@ -240,6 +241,9 @@ const say = (ctx: any, kind: string, text: string): void => {
 	process.stderr.write(`quipu: ${text}\n`);
 };
 
+/** Sessions whose list of messages in Pi is that of a branch that was left: the list outlives the instances of this file. */
+const jumped: Set<string> = ((globalThis as any)[Symbol.for("quipu.jumped")] ??= new Set());
+
 /** Gives the helper the entries of one session, as they are made. */
 class Recorder {
 	helper: Helper;
@@ -260,6 +264,12 @@ class Recorder {
 	again = false;
 	stopped = false;
 	failures = 0;
+	/** What failed last; nothing once all is given. */
+	problem: string | undefined;
+	/** Somebody waited for the session to be opened: nobody does so twice. */
+	waited = false;
+	/** Bytes of the file when it was looked at last, and the entries that were in it by then. */
+	seen: { bytes: number; entries: number } | undefined;
 
 	constructor(helper: Helper, ctx: any, reason: string) {
 		this.helper = helper;
@@ -267,6 +277,34 @@ class Recorder {
 		this.manager = ctx.sessionManager;
 		this.session = this.manager.getSessionId();
 		this.reason = reason;
+		this.grew(this.manager.getEntries());
+	}
+
+	/**
+	 * Whether more came into the file than Pi wrote since it was looked at last: another program writes to it too. Pi writes
+	 * an entry at once, as one line, when it is made; a false alarm costs one more look into the file.
+	 */
+	grew(entries: any[]): boolean {
+		let bytes: number;
+		try {
+			bytes = statSync(this.manager.getSessionFile()).size;
+		} catch {
+			this.seen = undefined;
+			return false;
+		}
+		const before = this.seen;
+		this.seen = { bytes, entries: entries.length };
+		if (!before || bytes <= before.bytes) return false;
+		let expected = before.bytes;
+		for (let at = before.entries; at < entries.length; at += 1) expected += Buffer.byteLength(JSON.stringify(entries[at])) + 1;
+		return bytes > expected;
+	}
+
+	/** Waits a moment, once, until the session is opened. */
+	async begun(): Promise<void> {
+		if (this.waited || this.opened || !this.helper.isUp) return;
+		this.waited = true;
+		await within(BEGIN, this.flush());
 	}
 
 	leaf(): string | null {
@@ -300,6 +338,7 @@ class Recorder {
 			.then(
 				() => {
 					this.failures = 0;
+					this.problem = undefined;
 				},
 				(error) => this.failed(error),
 			)
@@ -316,11 +355,14 @@ class Recorder {
 			const entries = this.manager.getEntries();
 			const leaf = this.leaf();
 			if (this.sent >= entries.length && this.stood === leaf) return;
-			if (this.byFile) {
+			if (this.grew(entries) || this.byFile) {
+				// Where another program writes too, the file has the order of the entries.
 				await this.open();
-				this.sent = entries.length;
-				this.stood = leaf;
-				continue;
+				if (this.byFile) {
+					this.sent = entries.length;
+					this.stood = leaf;
+					continue;
+				}
 			}
 			const texts: string[] = [];
 			let length = 0;
@@ -342,6 +384,7 @@ class Recorder {
 			const fields = `,"session":${JSON.stringify(this.session)},"first":${this.sent},"entries":[${texts.join(",")}]`;
 			const stands = whole ? leaf : entries[at - 1].id;
 			const done = await this.helper.send("append", `${fields},"leaf":${JSON.stringify(stands)}`, WRITE);
+			if (texts.length > 0 && !(done.count > this.sent)) throw new Refusal("gap", "entries were not taken in");
 			this.sent = done.count;
 			this.stood = stands;
 			if (done.file_is_gone) {
@@ -359,9 +402,9 @@ class Recorder {
 		const file = this.manager.getSessionFile() ?? null;
 		const leaf = this.leaf();
 		const request = { header, file, leaf, reason: this.reason };
+		const opened = await this.helper.ask("open", request, WRITE);
 		// A helper that began later goes on with a session that was opened already.
 		this.reason = "again";
-		const opened = await this.helper.ask("open", request, WRITE);
 		this.session = opened.session;
 		const entries = this.manager.getEntries();
 		const last = opened.count > 0 ? entries[opened.count - 1]?.id : undefined;
@@ -388,8 +431,20 @@ class Recorder {
 		}).catch(() => {});
 	}
 
+	/** Whether the file has all that the graph has. */
+	async isWhole(file: string): Promise<boolean> {
+		if (!this.opened) return false;
+		const size = statSync(file, { throwIfNoEntry: false })?.size;
+		// Read again as it is now.
+		this.reopen();
+		await within(READ, this.flush());
+		if (!this.opened || size === undefined || this.opened.damage) return false;
+		return this.opened.lacking === 0;
+	}
+
 	failed(error: any): void {
 		const code = error?.code;
+		this.problem = String(error?.message ?? error);
 		if (code === "down" || code === "off") {
 			// Said by the helper; what is missed is given to the next one.
 			this.reopen();
@@ -403,7 +458,7 @@ class Recorder {
 			else setTimeout(() => this.schedule(), pause).unref();
 			return;
 		}
-		say(this.ctx, `failed ${code}`, `this session is not recorded at the moment: ${error?.message ?? error}`);
+		say(this.ctx, `failed ${code}`, `this session is not recorded at the moment: ${this.problem}`);
 		setTimeout(() => this.schedule(), pause).unref();
 	}
 
@@ -417,7 +472,8 @@ class Recorder {
 	/** Keeps a jump: the entries that were made for it, and what it is. */
 	async jump(request: { from: string; target: string; carryover: string; message: string }): Promise<void> {
 		await within(WRITE, this.flush());
-		if (!this.opened || this.byFile || !this.isDone()) throw new Refusal("down", "the session is not recorded at the moment");
+		if (this.byFile) throw new Refusal("down", "another program writes to this session");
+		if (!this.opened || !this.isDone()) throw new Refusal("down", `the session is not recorded at the moment: ${this.problem ?? "its helper does not answer"}`);
 		const done = await this.helper.need("jump", { session: this.session, first: this.sent, entries: [], ...request }, WRITE);
 		this.sent = Math.max(this.sent, done.count);
 		this.stood = request.carryover;
@@ -503,14 +559,33 @@ const TOBE = {
 const IDENTITY = "quipu.identity";
 const ENTERED = "quipu.entered";
 const SUMMARY = "quipu.summary";
+const LEAVING = "quipu.leaving";
+
+/** Characters of a message to itself that a person is shown. */
+const SHOWN = 2000;
+
+/** A time as it stands in the names of session files. */
+const stamped = (time: string): string => time.replace(/[^\w-]/g, "-");
+
+/** The time in the header of a session file. */
+const began = (file: string): string | undefined => {
+	const start = Buffer.alloc(4096);
+	const handle = openSync(file, "r");
+	try {
+		const [line] = start.toString("utf8", 0, readSync(handle, start)).split("\n");
+		return JSON.parse(line).timestamp;
+	} catch {
+		return undefined;
+	} finally {
+		closeSync(handle);
+	}
+};
 
 export default function (pi: any): void {
 	const helper = shared();
 	let recorder: Recorder | undefined;
 	/** A jump that was kept, while the turn that asked for it is not over. */
 	let leaving: string | undefined;
-	/** Pi's own list of messages is that of a branch that was left. */
-	let jumped = false;
 	let timer: any;
 
 	const guard =
@@ -530,34 +605,36 @@ export default function (pi: any): void {
 		recorder.manager.branch(leaving);
 		leaving = undefined;
 		recorder.aside = undefined;
-		jumped = true;
+		jumped.add(recorder.manager.getSessionId());
 	};
 
 	const begin = async (event: any, ctx: any): Promise<void> => {
 		if (recorder) await recorder.stop();
 		recorder = undefined;
 		leaving = undefined;
-		jumped = false;
 		clearInterval(timer);
 		const manager = ctx.sessionManager;
+		// Pi keeps its list where only its extensions are loaded again, and makes it anew else.
+		if (event?.reason !== "reload") jumped.delete(manager?.getSessionId?.());
 		// A session that is not to be kept is not kept here either.
 		if (typeof manager?.getHeader !== "function" || manager.isPersisted?.() === false || !manager.getSessionFile?.()) return;
 		const mine = new Recorder(helper, ctx, event?.reason ?? "startup");
 		recorder = mine;
 		helper.onReturn = () => recorder?.schedule();
 		helper.onOff = (why) => say(mine.ctx, "off", `${why}; Pi works as without it, and this session is not recorded`);
-		const opening = mine.flush();
+		void mine.flush();
 		// Entries without an event of their own, such as labels.
 		timer = setInterval(() => {
 			if (!mine.isDone()) mine.schedule();
 		}, 2000);
 		timer.unref?.();
 		if (manager.getEntries().length === 0) return;
-		await within(BEGIN, opening);
+		await mine.begun();
 		const pending = mine.opened?.pending;
-		if (pending && manager.getEntry(pending) && manager.getLeafId() !== pending) {
-			manager.branch(pending);
-			jumped = true;
+		if (pending && manager.getEntry(pending)) {
+			// Some versions begin a session twice: then it stands there already, and Pi's list is still that of the other branch.
+			if (manager.getLeafId() !== pending) manager.branch(pending);
+			jumped.add(manager.getSessionId());
 			mine.schedule();
 			say(ctx, `pending ${pending}`, "the session went to another point before it ended; your next message continues there");
 		}
@@ -580,7 +657,7 @@ export default function (pi: any): void {
 	for (const name of ["session_tree", "session_compact"]) {
 		pi.on(name, guard(() => {
 			// Pi made its list of messages anew.
-			jumped = false;
+			if (recorder) jumped.delete(recorder.manager.getSessionId());
 			recorder?.schedule();
 		}));
 	}
@@ -593,14 +670,14 @@ export default function (pi: any): void {
 	}));
 
 	pi.on("context", guard(() => {
-		if (!jumped || !recorder) return undefined;
+		if (!recorder || !jumped.has(recorder.manager.getSessionId())) return undefined;
 		return { messages: recorder.manager.buildSessionContext().messages };
 	}));
 
 	pi.on("before_agent_start", guard(async (event, ctx) => {
 		const mine = recorder;
 		if (!mine) return undefined;
-		if (!mine.opened && helper.isUp) await within(BEGIN, mine.flush());
+		await mine.begun();
 		const text = await identity(mine, ctx);
 		return text ? { systemPrompt: `${text}\n\n${event.systemPrompt}` } : undefined;
 	}));
@@ -617,7 +694,8 @@ export default function (pi: any): void {
 			return wanted;
 		}
 		if (!wanted || wanted === kept.text || wanted === kept.declined || !ctx.hasUI) return kept.text;
-		const yes = await ctx.ui.confirm("Quipu", "The identity text has changed since this session started. Use the new text?");
+		const yes = await ctx.ui.confirm("Quipu", "The identity text has changed since this session started. Use the new text?", { signal: ctx.signal });
+		if (ctx.signal?.aborted) return kept.text;
 		pi.appendEntry(IDENTITY, yes ? { text: wanted } : { text: kept.text, declined: wanted });
 		return yes ? wanted : kept.text;
 	};
@@ -627,7 +705,7 @@ export default function (pi: any): void {
 		const mine = recorder;
 		if (!mine) throw new Error("This session is not recorded, so there is no graph of it.");
 		await within(READ, mine.flush());
-		if (!mine.opened) throw new Error(`The graph cannot be reached: ${helper.off ?? "its helper does not answer"}.`);
+		if (!mine.opened) throw new Error(`The graph cannot be reached: ${helper.off ?? mine.problem ?? "its helper does not answer"}.`);
 		return mine;
 	};
 
@@ -655,10 +733,12 @@ export default function (pi: any): void {
 			if (mine.byFile) throw new Error("Another program writes to this session, so you cannot go back in it.");
 			const plan = await helper.need("plan", { session: mine.session, leaf: mine.leaf(), ...params }, READ, signal);
 			if (!ctx.hasUI) throw new Error("Going back needs the person's consent, and nobody can be asked here. Nothing was changed.");
-			const shown = plan.message.length > 2000 ? `${plan.message.slice(0, 2000)}…` : plan.message;
-			const yes = await ctx.ui.confirm("Quipu", `${plan.question}\n\n${shown}`);
-			if (!yes) throw new Error("The person refused. You stay where you are.");
+			const characters = [...plan.message];
+			const more = characters.length - SHOWN;
+			const shown = more > 0 ? `${characters.slice(0, SHOWN).join("")}\n… and ${more} more characters` : plan.message;
+			const yes = await ctx.ui.confirm("Quipu", `${plan.question}\n\n${shown}`, { signal });
 			if (signal?.aborted) throw new Error("The call was cancelled. You stay where you are.");
+			if (!yes) throw new Error("The person refused. You stay where you are.");
 			const from = manager.getLeafId();
 			let carryover: string;
 			try {
@@ -673,8 +753,10 @@ export default function (pi: any): void {
 				}
 				carryover = manager.appendMessage({ role: "user", content: [{ type: "text", text: plan.note }], timestamp: Date.now() });
 			} finally {
-				// What this turn still says belongs to the branch that it leaves.
+				// What this turn still says belongs to the branch that it leaves. An entry there is the last of the file until the
+				// jump is kept: if Pi dies before, the session goes on where it stood.
 				manager.branch(from);
+				manager.appendCustomEntry(LEAVING, { node: plan.target });
 			}
 			try {
 				await mine.jump({ from, target: plan.target, carryover, message: plan.message });
@@ -719,11 +801,28 @@ export default function (pi: any): void {
 			}
 			if (!mine) return tell("Quipu: this session is not recorded.");
 			await within(READ, mine.flush());
-			const stamp = new Date().toISOString().replace(/[:.]/g, "-");
-			const file = named ? join(mine.manager.getSessionDir(), `${stamp}_${named}.jsonl`) : mine.manager.getSessionFile();
 			try {
-				const done = await helper.need("restore", { session: named ?? mine.session, file }, WRITE);
+				const other = named !== undefined && named !== mine.session;
+				if (other && !/^[\w.-]+$/.test(named)) throw new Error(`"${named}" is no name of a session`);
+				const directory = mine.manager.getSessionDir();
+				const there = other ? readdirSync(directory).find((name) => name.endsWith(`_${named}.jsonl`)) : undefined;
+				if (there) {
+					// What it lacks is said when it is open.
+					tell(`Quipu: the file of that session is there: ${there}.`);
+					await ctx.switchSession(join(directory, there));
+					return;
+				}
+				let file = other ? join(directory, `${stamped(new Date().toISOString())}_${named}.jsonl`) : mine.manager.getSessionFile();
+				if (!other && (await mine.isWhole(file))) return tell("Quipu: nothing is missing in the file of this session.");
+				const done = await helper.need("restore", { session: other ? named : mine.session, file }, WRITE);
 				mine.reopen();
+				const time = other ? began(file) : undefined;
+				if (time) {
+					// As Pi names it: by the time when it began.
+					const name = join(directory, `${stamped(time)}_${named}.jsonl`);
+					renameSync(file, name);
+					file = done.file = name;
+				}
 				tell(`Quipu: ${done.file} has ${done.entries} entries now${done.kept ? `; what was there is ${done.kept}` : ""}.`);
 				await ctx.switchSession(file);
 			} catch (error) {

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::{HelperError, IdentityError, StoreOpenError};
 use crate::jump::{head_of, jump, plan};
-use crate::lines::{LINE_LIMIT, Line, LineSource, REQUESTS, write_lines};
+use crate::lines::{IN_FLIGHT, LINE_LIMIT, Line, LineSource, REQUESTS, write_lines};
 use crate::requests::{Append, Cancel, Jump, OpenSession, Plan, RequestHead, Restore, SessionName, ToolCall};
 use crate::restoring::restore;
 use crate::sessions::{OpenSessions, OpenedSession};
@@ -60,13 +60,20 @@ pub enum HelperEnd {
     Malformed,
 }
 
+/// A request without an answer.
+struct PendingRequest {
+    cancelled: CancellationToken,
+    /// Bytes of its line.
+    bytes: usize,
+}
+
 /// What all requests share.
 struct Helper {
     options: HelperOptions,
     store: Mutex<Option<Arc<dyn Graph>>>,
     sessions: OpenSessions,
-    /// Requests that are not answered yet, by their ids, with what cancels them.
-    requests: Mutex<HashMap<String, CancellationToken>>,
+    /// Requests that are not answered yet, by their ids.
+    requests: Mutex<HashMap<String, PendingRequest>>,
     fewer: Notify,
 }
 
@@ -174,9 +181,15 @@ fn accepted<T: Serialize>(id: &Value, result: &T) -> Vec<u8> {
 impl Helper {
     /// Waits until there is room for another request. Used by one reader.
     async fn room(&self) {
-        while self.requests.lock().unwrap_or_else(PoisonError::into_inner).len() >= REQUESTS {
+        while self.is_full() {
             self.fewer.notified().await;
         }
+    }
+
+    fn is_full(&self) -> bool {
+        let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes: usize = requests.values().map(|request| request.bytes).sum();
+        requests.len() >= REQUESTS || bytes >= IN_FLIGHT
     }
 
     /// A line as a request, or the answer to what is none.
@@ -194,7 +207,7 @@ impl Helper {
             return Err(refusal(&id, &HelperError::IdInUse));
         }
         let cancelled = CancellationToken::new();
-        requests.insert(key.clone(), cancelled.clone());
+        requests.insert(key.clone(), PendingRequest { cancelled: cancelled.clone(), bytes: line.len() });
         Ok(Request { id, key, op, line, cancelled })
     }
 
@@ -206,7 +219,7 @@ impl Helper {
 
     fn cancel_all(&self) {
         let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        requests.values().for_each(CancellationToken::cancel);
+        requests.values().for_each(|request| request.cancelled.cancel());
     }
 
     /// The answer to a request.
@@ -220,7 +233,9 @@ impl Helper {
                 self.write(request, append).await
             }
             "jump" => {
-                let jump = async |asked: Jump| jump(&self.store()?, &self.sessions, &asked).await;
+                let jump = async |asked: Jump| {
+                    jump(&self.store()?, &self.options.sealer, &self.sessions, &asked).await
+                };
                 self.write(request, jump).await
             }
             "restore" => {
@@ -300,15 +315,9 @@ impl Helper {
     }
 
     async fn open(&self, request: &OpenSession) -> Result<OpenedSession, HelperError> {
-        #[derive(serde::Deserialize)]
-        struct Header {
-            #[serde(default)]
-            cwd: String,
-        }
         let store = self.store()?;
         let mut opened = self.sessions.open(&store, &self.options.sealer, request).await?;
-        let cwd = request.header.read::<Header>().map_or_else(|_| String::new(), |header| header.cwd);
-        match (self.options.identity)(Path::new(&cwd)) {
+        match (self.options.identity)(Path::new(&opened.cwd)) {
             Ok(text) => opened.identity = text.map(|text| self.options.sealer.seal(&text).into_owned()),
             Err(why) => opened.identity_problem = Some(why.to_string()),
         }
@@ -331,7 +340,7 @@ impl Helper {
     fn cancel(&self, asked: &Cancel) -> Value {
         let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         let found = requests.get(&asked.target.to_string());
-        found.inspect(|token| token.cancel());
+        found.inspect(|request| request.cancelled.cancel());
         json!({ "cancelled": found.is_some() })
     }
 }

@@ -121,12 +121,24 @@ pub(crate) fn head_of(state: &SessionState, leaf: Option<&str>) -> Result<NodeId
 /// Keeps a jump: the departure, the entries that lead to the message to itself, then the row of the log with the head.
 pub(crate) async fn jump(
     store: &Arc<dyn Graph>,
+    sealer: &Sealer,
     sessions: &OpenSessions,
     request: &Jump,
 ) -> Result<KeptJump, HelperError> {
     let session = sessions.find(&request.session).await?;
     let mut state = session.lock().await;
-    let done = keep(store, &mut state, request).await;
+    // Whoever asks may have planned something else.
+    let message = carryover(&sealer.seal(&request.message))?;
+    let archive = Archive {
+        store: Arc::clone(store),
+        head: head_of(&state, Some(&request.from))?,
+        cwd: state.cwd.clone(),
+    };
+    let target = archive.sight().find(&**store, &request.target.to_string()).await?;
+    if let LegalTarget { illegal: Some(why), .. } = legal_target(&**store, target).await? {
+        return Err(HelperError::Refused(format!("You cannot go to {}: {why}.", target.short())));
+    }
+    let done = keep(store, &mut state, &message, request).await;
     if let Err(error) = &done {
         sessions.give_up(&request.session, state, error).await;
     }
@@ -136,6 +148,7 @@ pub(crate) async fn jump(
 async fn keep(
     store: &Arc<dyn Graph>,
     state: &mut SessionState,
+    message: &str,
     request: &Jump,
 ) -> Result<KeptJump, HelperError> {
     let from = head_of(state, Some(&request.from))?;
@@ -149,8 +162,13 @@ async fn keep(
     let carried = state.live.node_of(&request.carryover).ok_or_else(|| {
         HelperError::Malformed(format!("no entry has the id \"{}\" of the message", request.carryover))
     })?;
+    let (_, is_ours) = own_entry(&**store, &state.live, request.target, state.live.root()).await?;
+    let note = store.nodes(&[carried]).await?.into_iter().flatten().next();
+    if is_ours && note.is_none_or(|note| note.record.parent != Some(request.target)) {
+        return Err(HelperError::Malformed("the message does not follow the target".into()));
+    }
     let metadata = serde_json::json!({
-        "carryover_message": request.message, "target": request.target, "agent": quipu_archive::pi::AGENT,
+        "carryover_message": message, "target": request.target, "agent": quipu_archive::pi::AGENT,
         "session": request.session, "cwd": state.cwd, "v": 1,
     });
     let row = Action {

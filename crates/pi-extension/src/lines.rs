@@ -10,6 +10,8 @@ use tokio::sync::mpsc;
 pub const LINE_LIMIT: usize = 16 << 20;
 /// Requests that wait for an answer at most; beyond, nothing is read.
 pub const REQUESTS: usize = 1_024;
+/// Bytes of requests that wait for an answer, together; beyond, nothing is read: 32 MiB.
+pub(crate) const IN_FLIGHT: usize = 32 << 20;
 /// Bytes of a buffer that are kept for the next line.
 const KEPT: usize = 64 << 10;
 /// How long the other side may read nothing while an answer waits.

@@ -9,7 +9,7 @@ use quipu_archive::pi::{AGENT, LiveSession};
 use quipu_history::INCARNATE;
 use quipu_protocol::{Json, NodeId, SessionId, UnixMs};
 use quipu_seal::Sealer;
-use quipu_store::{Action, ActionQuery, Commit, Graph, RefMove, RefName};
+use quipu_store::{Action, ActionQuery, Commit, Graph, LineageEnd, RefMove, RefName};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Mutex, MutexGuard};
 
@@ -18,6 +18,8 @@ use crate::requests::{Append, OpenSession};
 
 /// Sessions that are open at once at most.
 const MOST: usize = 64;
+/// Entries of one turn that are looked through.
+const OF_ONE_TURN: usize = 1_000;
 /// Why `PI_HEAD` moved, for the log of refs.
 const WHY: &str = "append";
 
@@ -53,7 +55,18 @@ impl SeenFile {
 
 /// The sessions that are open.
 #[derive(Default)]
-pub(crate) struct OpenSessions(Mutex<HashMap<SessionId, Arc<Mutex<SessionState>>>>);
+pub(crate) struct OpenSessions {
+    open: Mutex<HashMap<SessionId, Arc<Mutex<SessionState>>>>,
+    /// The session that was begun last: some versions of the program begin one twice.
+    begun: Mutex<Option<BegunSession>>,
+}
+
+/// A session that was begun.
+struct BegunSession {
+    id: SessionId,
+    /// The row of the log that its first entry is written with: it was switched to before it had one.
+    arrival: Option<Action>,
+}
 
 /// How a session stands when it is opened.
 #[derive(Debug, Serialize)]
@@ -73,6 +86,9 @@ pub(crate) struct OpenedSession {
     pub(crate) identity: Option<String>,
     /// Why there is none, where one is set.
     pub(crate) identity_problem: Option<String>,
+    /// The directory of the header.
+    #[serde(skip)]
+    pub(crate) cwd: String,
 }
 
 /// What became of entries.
@@ -87,12 +103,12 @@ pub(crate) struct AppendedEntries {
 impl OpenSessions {
     /// The session of this id.
     pub(crate) async fn find(&self, id: &SessionId) -> Result<Arc<Mutex<SessionState>>, HelperError> {
-        let sessions = self.0.lock().await;
+        let sessions = self.open.lock().await;
         sessions.get(id).cloned().ok_or_else(|| HelperError::NotOpen(id.to_string()))
     }
 
     pub(crate) async fn close(&self, id: &SessionId) {
-        self.0.lock().await.remove(id);
+        self.open.lock().await.remove(id);
     }
 
     /// Opens a session, again where it is open.
@@ -107,11 +123,19 @@ impl OpenSessions {
             #[serde(default)]
             cwd: String,
         }
+        let named = LiveSession::name_of(&request.header);
+        let is_known = |open: &HashMap<_, _>| named.as_ref().is_some_and(|id| open.contains_key(id));
+        {
+            let sessions = self.open.lock().await;
+            if sessions.len() >= MOST && !is_known(&sessions) {
+                return Err(HelperError::TooManySessions(MOST));
+            }
+        }
         let live = LiveSession::open(store, sealer, &request.header, request.file.as_deref()).await?;
         let cwd = request.header.read::<Header>().map_or_else(|_| String::new(), |header| header.cwd);
         let seen = request.file.as_deref().and_then(SeenFile::of);
         let id = live.session().clone();
-        let state = SessionState { live, cwd, file: request.file.clone(), seen };
+        let state = SessionState { live, cwd: cwd.clone(), file: request.file.clone(), seen };
         let head = request.leaf.as_deref().and_then(|leaf| state.live.node_of(leaf));
         let opened = OpenedSession {
             session: id.clone(),
@@ -119,14 +143,27 @@ impl OpenSessions {
             last: state.live.last_id().map(str::to_owned),
             lacking: state.live.lacking(),
             pending: pending(&**store, &id).await?,
+            cwd,
             damage: state.live.damage().map(ToString::to_string),
             identity: None,
             identity_problem: None,
         };
-        if let Some(head) = head {
-            state.begin(&**store, head, request).await?;
+        let before = store.head(&RefName::from(RefName::PI_HEAD)).await?;
+        let mut begun = self.begun.lock().await;
+        let is_other = begun.as_ref().is_none_or(|begun| begun.id != id);
+        if is_other {
+            let is_new = head.is_none() && request.reason == "new";
+            let arrival = is_new.then(|| state.switch(before, None));
+            *begun = Some(BegunSession { id: id.clone(), arrival });
         }
-        let mut sessions = self.0.lock().await;
+        drop(begun);
+        if let Some(head) = head {
+            // The same once more, or a helper that goes on for another one, begins nothing.
+            let begins = is_other && !matches!(request.reason.as_str(), "again" | "reload");
+            let rows = if begins { state.beginning(before, head, request) } else { Vec::new() };
+            publish(&**store, head, rows).await?;
+        }
+        let mut sessions = self.open.lock().await;
         if !sessions.contains_key(&id) && sessions.len() >= MOST {
             return Err(HelperError::TooManySessions(MOST));
         }
@@ -148,7 +185,13 @@ impl OpenSessions {
         }
         let head = request.leaf.as_deref().map_or(Some(state.live.root()), |leaf| state.live.node_of(leaf));
         if let Some(head) = head {
-            publish(store, head, Vec::new()).await?;
+            let mut begun = self.begun.lock().await;
+            let ours =
+                begun.as_mut().filter(|begun| begun.id == request.session && head != state.live.root());
+            let arrival = ours.and_then(|begun| begun.arrival.take());
+            drop(begun);
+            let rows = arrival.map(|row| Action { to: Some(head), ..row });
+            publish(store, head, rows.into_iter().collect()).await?;
         }
         Ok(AppendedEntries { count: state.live.count(), file_is_gone: state.lost_file() })
     }
@@ -192,23 +235,19 @@ impl SessionState {
         }
     }
 
-    /// A session that goes on: `PI_HEAD` moves to where it stands, and the log of actions says so.
-    async fn begin(&self, store: &dyn Graph, head: NodeId, request: &OpenSession) -> Result<(), HelperError> {
-        let row = |kind: &str, from, metadata| Action {
-            timestamp: now(),
-            kind: kind.into(),
-            from,
-            to: Some(head),
-            metadata,
-        };
-        let mut actions = vec![row("BOOT", None, None)];
-        let before = store.head(&RefName::from(RefName::PI_HEAD)).await?;
-        if matches!(request.reason.as_str(), "new" | "resume" | "fork") && before != Some(head) {
-            let file = request.file.as_ref().map(|file| file.to_string_lossy().into_owned());
-            let metadata = serde_json::json!({ "trigger": "human", "session": file }).to_string();
-            actions.push(row("SESSION_SWITCH", before, Some(metadata)));
-        }
-        publish(store, head, actions).await
+    /// What the log says of a session that goes on.
+    fn beginning(&self, before: Option<NodeId>, head: NodeId, request: &OpenSession) -> Vec<Action> {
+        let boot =
+            Action { timestamp: now(), kind: "BOOT".into(), from: None, to: Some(head), metadata: None };
+        let switches = matches!(request.reason.as_str(), "new" | "resume" | "fork") && before != Some(head);
+        std::iter::once(boot).chain(switches.then(|| self.switch(before, Some(head)))).collect()
+    }
+
+    /// The row of a person who switched to this session.
+    fn switch(&self, from: Option<NodeId>, to: Option<NodeId>) -> Action {
+        let file = self.file.as_ref().map(|file| file.to_string_lossy().into_owned());
+        let metadata = serde_json::json!({ "trigger": "human", "session": file }).to_string();
+        Action { timestamp: now(), kind: "SESSION_SWITCH".into(), from, to, metadata: Some(metadata) }
     }
 }
 
@@ -227,7 +266,7 @@ pub(crate) async fn publish(
     Ok(())
 }
 
-/// The entry of the last message to itself of a session, where nothing follows it yet.
+/// The entry of the last message to itself of a session, where the session did not go on since, there or elsewhere.
 async fn pending(store: &dyn Graph, session: &SessionId) -> Result<Option<String>, HelperError> {
     let query = ActionQuery {
         kinds: vec![INCARNATE.into()],
@@ -235,19 +274,25 @@ async fn pending(store: &dyn Graph, session: &SessionId) -> Result<Option<String
         limit: Some(1),
         ..ActionQuery::default()
     };
-    let Some(to) = store.actions(query).await?.into_iter().next().and_then(|row| row.action.to) else {
-        return Ok(None);
-    };
+    let Some(row) = store.actions(query).await?.into_iter().next() else { return Ok(None) };
+    let Some((departed, to)) = row.action.from.zip(row.action.to) else { return Ok(None) };
     let is_ours = store.sessions_of(&[to]).await?.first().is_some_and(|of| of.as_ref() == Some(session));
     if !is_ours || !store.first_children(&[to], 1).await?.is_empty() {
         return Ok(None);
     }
-    // Where the branch that was to be left went on with an answer, the program never knew of the jump.
-    let head = store.head(&RefName::of_agent(AGENT, session)).await?;
-    let mut nodes = store.nodes(&[to, head.unwrap_or(to)]).await?.into_iter();
-    let (carried, last) = (nodes.next().flatten(), nodes.next().flatten());
-    if last.is_some_and(|last| last.record.role == "assistant") {
-        return Ok(None);
+    let mut nodes = store.nodes(&[to, departed]).await?.into_iter();
+    let (carried, departed) = (nodes.next().flatten(), nodes.next().flatten());
+    let from = departed.and_then(|node| node.record.parent);
+    let head = store.head(&RefName::of_agent(AGENT, session)).await?.unwrap_or(to);
+    // What the turn still said follows the node where it stood. With anything else the session went on without the jump: the
+    // program never knew of it, or was sent elsewhere.
+    if head != to {
+        let last = store.lineage(head, LineageEnd::Count(OF_ONE_TURN)).await?;
+        let Some(at) = last.iter().position(|node| Some(node.id) == from) else { return Ok(None) };
+        let ends = ["user", "assistant", "bashExecution", "branch_summary", "compaction"];
+        if last[at + 1..].iter().any(|node| ends.contains(&node.record.role.as_str())) {
+            return Ok(None);
+        }
     }
     Ok(carried.and_then(|node| node.record.external_id))
 }

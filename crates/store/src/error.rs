@@ -34,8 +34,8 @@ pub enum StoreError {
     },
     /// Another program holds the file's lock.
     #[error(
-        "{} was locked by another program for {} s; end that program (or its open transaction) and try again",
-        path.display(), waited.as_secs()
+        "{} was locked by another program for {}; end that program (or its open transaction) and try again",
+        path.display(), shown(*waited)
     )]
     Busy {
         /// The file.
@@ -197,6 +197,15 @@ pub enum StoreError {
         /// What the system said.
         detail: String,
     },
+}
+
+/// A time in seconds, or in milliseconds where it is shorter than one.
+fn shown(time: Duration) -> String {
+    if time < Duration::from_secs(1) {
+        format!("{} ms", time.as_millis())
+    } else {
+        format!("{} s", time.as_secs())
+    }
 }
 
 fn at(found: &Option<NodeId>) -> String {

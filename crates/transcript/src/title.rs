@@ -53,10 +53,20 @@ fn first_line(text: &str) -> Option<String> {
     Some(cut)
 }
 
-/// The first `most` characters on one line, without control characters.
+/// Whether a character has no shape and may change how its neighbours are read: marks and embeddings that turn the direction of
+/// text, blanks without width, tags. The joiners of words and emoji are none.
+pub fn is_format(character: char) -> bool {
+    matches!(
+        character,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}'
+    )
+}
+
+/// The first `most` characters on one line, without control and format characters.
 pub fn one_line(text: &str, most: usize) -> String {
     let plain = text.chars().map(|character| if character.is_whitespace() { ' ' } else { character });
-    plain.filter(|character| !character.is_control()).take(most).collect()
+    plain.filter(|character| !character.is_control() && !is_format(*character)).take(most).collect()
 }
 
 #[cfg(test)]

@@ -61,6 +61,11 @@ impl std::fmt::Debug for LiveSession {
 }
 
 impl LiveSession {
+    /// The name in the store of the session with this header; `None` where it is no header.
+    pub fn name_of(header: &Json) -> Option<SessionId> {
+        Header::of(header).map(|header| header.session)
+    }
+
     /// Opens a session by its header. Where its file is there, what the file holds comes into the graph first; a file that
     /// is gone, empty, of another session or has no header is passed by, and the entries begin anew: those that the graph
     /// has are recognized.

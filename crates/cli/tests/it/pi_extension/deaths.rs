@@ -212,6 +212,14 @@ fn file_that_is_removed_under_way_is_told_and_restored() {
     pi.prompt("Third.");
     let texts: Vec<String> = messages(world.requests().last().unwrap()).iter().map(wire_text).collect();
     assert_eq!(texts, ["First.", "One.", "Second.", "Two.", "Third."]);
+    // A whole file stays as it is, and one that is there gets no twin.
+    pi.run("/quipu restore");
+    pi.tells("nothing is missing");
+    pi.send(&json!({ "type": "new_session" }));
+    pi.until("response");
+    pi.run(&format!("/quipu restore {session}"));
+    pi.tells("is there");
+    assert_eq!(pi.file(), file);
     pi.close();
     agrees_with_import(&world, &session, &file);
 }

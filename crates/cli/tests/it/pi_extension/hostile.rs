@@ -153,6 +153,106 @@ fn thousand_requests_at_once_are_each_answered_once() {
 }
 
 #[test]
+fn jump_that_was_not_planned_is_checked() {
+    let world = World::new([]);
+    let mut helper = Helper::start(&world);
+    helper.ask("open", json!({ "header": header("s1") }));
+    let key = format!("sk-ant-api03-{}AA", "A1b2C3d4".repeat(11));
+    let entries =
+        [entry(0, None, "a"), entry(1, Some(0), "b"), entry(2, Some(0), "note"), entry(3, Some(1), "note")];
+    let request = json!({ "session": "s1", "first": 0, "entries": entries, "leaf": "00000001" });
+    assert_eq!(helper.ask("append", request)["result"]["count"], 4);
+    let shown = super::pi::nodes(&world, "s1", &[]);
+    let target = shown.iter().find(|node| node["externalId"] == "00000000").unwrap()["id"].clone();
+    let jump = |target: &Value, carryover: &str, message: &str| {
+        json!({ "session": "s1", "first": 4, "entries": [], "from": "00000001", "target": target,
+            "carryover": carryover, "message": message })
+    };
+    for (request, code) in [
+        (jump(&json!("ab".repeat(32)), "00000002", "Back."), "refused"),
+        (jump(&target, "00000003", "Back."), "malformed"),
+        (jump(&target, "00000002", "--- archived"), "refused"),
+    ] {
+        let answer = helper.ask("jump", request.clone());
+        assert_eq!(answer["error"]["code"], code, "{request}: {answer}");
+        helper.ask("open", json!({ "header": header("s1"), "reason": "again" }));
+        let request = json!({ "session": "s1", "first": 0, "entries": entries, "leaf": "00000001" });
+        assert_eq!(helper.ask("append", request)["result"]["count"], 4);
+    }
+    let kept = helper.ask("jump", jump(&target, "00000002", &format!("The key\u{202e} is {key}.")));
+    assert!(kept["result"]["carryover"].is_string(), "{kept}");
+    helper.ends();
+    let trace = world.run(&["trace", "s1"]).ok().text();
+    assert!(trace.contains("> The key is ") && !trace.contains(&key), "{trace}");
+    assert_eq!(trace.matches("INCARNATE").count(), 1, "{trace}");
+}
+
+#[test]
+fn session_that_is_new_is_switched_to_with_its_first_entry() {
+    let world = World::new([]);
+    let mut helper = Helper::start(&world);
+    let append = |session: &str, entries: &[Value], leaf: Option<&str>| json!({ "session": session, "first": 0, "entries": entries, "leaf": leaf });
+    helper.ask("open", json!({ "header": header("s1"), "reason": "startup" }));
+    helper.ask("append", append("s1", &[entry(0, None, "a")], Some("00000000")));
+    for _ in 0..2 {
+        helper.ask("open", json!({ "header": header("s2"), "reason": "new" }));
+        helper.ask("append", append("s2", &[], None));
+    }
+    let done = helper.ask("append", append("s2", &[entry(1, None, "b")], Some("00000001")));
+    assert_eq!(done["result"]["count"], 1, "{done}");
+    helper.ends();
+    let trace = world.run(&["trace", "s2", "--filter", "all"]).ok().text();
+    assert_eq!((trace.matches("BOOT").count(), trace.matches("SESSION_SWITCH").count()), (0, 1), "{trace}");
+}
+
+#[test]
+fn sessions_beyond_the_limit_move_nothing() {
+    let world = World::new([]);
+    let mut helper = Helper::start(&world);
+    for number in 0..64 {
+        let opened = helper.ask("open", json!({ "header": header(&format!("s{number}")) }));
+        assert!(opened["error"].is_null(), "{opened}");
+    }
+    let refused = helper.ask("open", json!({ "header": header("more") }));
+    assert_eq!(refused["error"]["code"], "limit", "{refused}");
+    // One that is open is opened again.
+    assert!(helper.ask("open", json!({ "header": header("s7") }))["error"].is_null());
+    helper.ends();
+    assert_eq!(super::pi::nodes(&world, "more", &[]), [Value::Null; 0]);
+}
+
+#[test]
+fn long_requests_that_wait_are_bounded_together() {
+    let world = World::new([]);
+    let mut helper = Helper::start(&world);
+    helper.ask("open", json!({ "header": header("s1") }));
+    let lock = super::pi::lock_writes(&world);
+    let count = 40;
+    let mut input = helper.input.take().unwrap();
+    let writer = std::thread::spawn(move || {
+        let text = "y".repeat(15 << 20);
+        for number in 0..count {
+            let entries = [entry(number, None, &text)];
+            let request =
+                json!({ "id": number, "op": "append", "session": "s1", "first": number, "entries": entries });
+            writeln!(input, "{request}").unwrap();
+        }
+        input
+    });
+    // The first waits for the store, and is refused; the others come to a session that was given up.
+    let mut codes: Vec<Value> = (0..count).map(|_| helper.answer()["error"]["code"].clone()).collect();
+    codes.dedup();
+    assert_eq!(codes, ["store", "not-open"]);
+    drop(lock);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", helper.child.id())).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let peak: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(peak < 400_000, "{peak} kB");
+    helper.input = Some(writer.join().unwrap());
+    helper.ends();
+}
+
+#[test]
 fn entries_twice_and_entries_too_late_are_told_apart() {
     let world = World::new([]);
     let mut helper = Helper::start(&world);

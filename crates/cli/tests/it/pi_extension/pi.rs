@@ -66,6 +66,8 @@ pub(super) struct Pi {
     output: Receiver<Value>,
     /// What the person says when asked.
     pub(super) consents: bool,
+    /// What happens, once, before the next question is answered.
+    pub(super) when_asked: Option<Box<dyn FnOnce()>>,
     /// What was asked and what was told.
     pub(super) asked: Vec<Value>,
     pub(super) told: Vec<String>,
@@ -94,6 +96,7 @@ impl Pi {
             input,
             output,
             consents: true,
+            when_asked: None,
             asked: Vec::new(),
             told: Vec::new(),
             results: BTreeMap::new(),
@@ -114,6 +117,9 @@ impl Pi {
         };
         match event["type"].as_str() {
             Some("extension_ui_request") if event["method"] == "confirm" => {
+                if let Some(happen) = self.when_asked.take() {
+                    happen();
+                }
                 let answer =
                     json!({ "type": "extension_ui_response", "id": event["id"], "confirmed": self.consents });
                 self.asked.push(event.clone());
@@ -226,6 +232,24 @@ impl Pi {
             std::thread::yield_now();
         }
     }
+}
+
+/// The store is locked against other writers until this is dropped: the byte beside it that stands for that.
+pub(super) fn lock_writes(world: &World) -> std::fs::File {
+    use nix::fcntl::{FcntlArg, fcntl};
+    use nix::libc;
+    let mut path = world.store().into_os_string();
+    path.push("-shm");
+    let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
+    let lock = libc::flock {
+        l_type: i16::try_from(libc::F_WRLCK).unwrap(),
+        l_whence: i16::try_from(libc::SEEK_SET).unwrap(),
+        l_start: 120,
+        l_len: 1,
+        l_pid: 0,
+    };
+    fcntl(&file, FcntlArg::F_SETLK(&lock)).unwrap();
+    file
 }
 
 /// The nodes of a session of Pi in this store, in the order of the tree; none before it is there.

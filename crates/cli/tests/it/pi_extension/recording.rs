@@ -80,6 +80,28 @@ fn entries_missed_without_the_helper_are_caught_up() {
 }
 
 #[test]
+fn entries_of_two_programs_on_one_file_agree_with_it() {
+    let Some(peer) = peer() else { return };
+    let world = World::new(["One.", "Two.", "Three.", "Four."].map(|text| Answer::new().text(text).reply()));
+    install_helper(&world);
+    let mut pi = Pi::start(&peer, &world, &[]);
+    pi.prompt("First.");
+    let (session, file) = (pi.session(), pi.file());
+    let mut other = Pi::start(&peer, &world, &["--session", file.to_str().unwrap()]);
+    other.prompt("From the other.");
+    pi.prompt("From this.");
+    other.prompt("From the other again.");
+    let back = json!({ "target_node_hash": "HEAD", "carryover_message": "Back." });
+    world.server.push(call("c1", "tobe", &back));
+    world.server.push(Answer::new().text("I stay.").reply());
+    pi.prompt("Go back.");
+    assert!(pi.result("c1").contains("Another program writes"), "{}", pi.result("c1"));
+    pi.close();
+    other.close();
+    agrees_with_import(&world, &session, &file);
+}
+
+#[test]
 fn session_that_is_not_kept_is_not_kept_here() {
     let Some(peer) = peer() else { return };
     let world = World::says("Hi.");

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use quipu_testkit::{Answer, Gate, Reply};
 use serde_json::{Value, json};
 
@@ -77,6 +79,8 @@ fn tobe_goes_back_in_the_newest_pi() {
 fn goes_back(peer: &[PathBuf; 2]) {
     let world = World::new([says("Two ways lead on."), says("The left way is closed.")]);
     install_helper(&world);
+    let reload = "export default (pi) => pi.registerCommand('again', { description: 'x', handler: async (_, ctx) => ctx.reload() });";
+    std::fs::write(world.path("home/.pi/agent/extensions/again.ts"), reload).unwrap();
     let mut pi = Pi::start(peer, &world, &[]);
     pi.prompt("Which ways are there?");
     pi.prompt("Take the left one.");
@@ -99,7 +103,8 @@ fn goes_back(peer: &[PathBuf; 2]) {
             "[SYSTEM / INCARNATION NOTE]: Left is closed. Take the right one.\n[SYSTEM WARNING]: "
         )
     );
-    // And so on with the next prompt.
+    // And so on with the next prompt, where extensions are loaded again before.
+    pi.run("/again");
     world.server.push(says("Further right."));
     pi.prompt("Go on.");
     let shown = asked(&world, 4);
@@ -113,7 +118,9 @@ fn goes_back(peer: &[PathBuf; 2]) {
     // The turn that was left is whole: its call has its result.
     let all = entries(&file);
     let result = all.iter().find(|entry| entry["message"]["toolCallId"] == "c1").unwrap();
-    let call = all.iter().find(|entry| entry["id"] == result["parentId"]).unwrap();
+    let aside = all.iter().find(|entry| entry["id"] == result["parentId"]).unwrap();
+    assert_eq!(aside["customType"], "quipu.leaving");
+    let call = all.iter().find(|entry| entry["id"] == aside["parentId"]).unwrap();
     assert_eq!(call["message"]["role"], "assistant");
     let note = all.iter().find(|entry| entry.to_string().contains("INCARNATION NOTE")).unwrap();
     assert_eq!(note["parentId"], target.as_str());
@@ -208,7 +215,12 @@ fn jump_that_pi_did_not_survive_goes_on() {
     reached(&gate);
     pi.kill();
     gate.open();
-    let mut pi = Pi::start(&peer, &world, &["--continue"]);
+    // Opened from another session, which begins it twice here.
+    world.server.push(says("Elsewhere."));
+    let mut pi = Pi::start(&peer, &world, &[]);
+    pi.prompt("Something else.");
+    pi.send(&json!({ "type": "switch_session", "sessionPath": file }));
+    assert_eq!(pi.until("response")["success"], true);
     assert_eq!(pi.session(), session);
     world.server.push(says("Right it is."));
     pi.prompt("Go on.");
@@ -220,4 +232,82 @@ fn jump_that_pi_did_not_survive_goes_on() {
     assert!(!text.contains("Closed."), "{shown:?}");
     pi.close();
     agrees_with_import(&world, &session, &file);
+    // Each of the sessions began once: the one before the switch is new, and the other was new, then it went on.
+    let trace = world.run(&["trace", &session, "--filter", "all"]).ok().text();
+    assert_eq!((trace.matches("BOOT").count(), trace.matches("SESSION_SWITCH").count()), (1, 1), "{trace}");
+}
+
+#[test]
+fn jump_is_over_once_the_session_goes_on_elsewhere() {
+    let Some(peer) = peer() else { return };
+    let gate = Gate::new();
+    let world = World::new([says("Two ways."), says("Closed.")]);
+    install_helper(&world);
+    let mut pi = Pi::start(&peer, &world, &[]);
+    pi.prompt("Which?");
+    pi.prompt("Left.");
+    let (session, file) = (pi.session(), pi.file());
+    world.server.push(tobe("c1", &id_of(&file, "Two ways."), "Take the right one."));
+    world.server.push(says("Never heard.").then_gate(&gate));
+    pi.send(&json!({ "type": "prompt", "message": "And now?" }));
+    pi.until("tool_execution_end");
+    reached(&gate);
+    pi.kill();
+    gate.open();
+    // Without the extension it goes on where its file ends; what comes last there is no message.
+    world.server.push(says("I stay left."));
+    print(&peer, &world, &["--no-extensions", "--continue", "Stay."]).ok();
+    let last = entries(&file).pop().unwrap();
+    let name = json!({ "type": "session_info", "id": "0a0b0c0d", "parentId": last["id"], "timestamp": last["timestamp"], "name": "n" });
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, format!("{text}{name}\n")).unwrap();
+    let mut pi = Pi::start(&peer, &world, &["--continue"]);
+    world.server.push(says("Left it is."));
+    pi.prompt("Go on.");
+    let shown: Vec<String> = messages(world.requests().last().unwrap()).iter().map(wire_text).collect();
+    assert!(shown.contains(&"I stay left.".to_owned()), "{shown:?}");
+    assert_eq!(pi.told, [""; 0]);
+    pi.close();
+    agrees_with_import(&world, &session, &file);
+}
+
+#[test]
+fn jump_that_was_not_kept_is_none_after_a_crash() {
+    let Some(peer) = peer() else { return };
+    let gate = Gate::new();
+    let world = World::new([says("Two ways."), says("Closed.")]);
+    install_helper(&world);
+    let mut pi = Pi::start(&peer, &world, &[]);
+    pi.prompt("Which?");
+    pi.prompt("Left.");
+    let (session, file) = (pi.session(), pi.file());
+    let helper = pi.helper();
+    pi.when_asked = Some(Box::new(move || {
+        kill(Pid::from_raw(helper), Signal::SIGKILL).unwrap();
+        gone(helper);
+    }));
+    world.server.push(tobe("c1", &id_of(&file, "Two ways."), "Take the right one."));
+    world.server.push(says("Never heard.").then_gate(&gate));
+    pi.send(&json!({ "type": "prompt", "message": "And now?" }));
+    pi.until("tool_execution_end");
+    let why = pi.result("c1");
+    assert!(why.starts_with("You stay where you are: "), "{why}");
+    reached(&gate);
+    pi.kill();
+    gate.open();
+    let mut pi = Pi::start(&peer, &world, &["--continue"]);
+    world.server.push(says("Left it is."));
+    pi.prompt("Go on.");
+    let shown: Vec<String> = messages(world.requests().last().unwrap()).iter().map(wire_text).collect();
+    assert!(shown.contains(&"Closed.".to_owned()), "{shown:?}");
+    // A store that is locked is said with the tool.
+    let lock = lock_writes(&world);
+    world.server.push(call("c2", "life", &json!({})));
+    world.server.push(says("Locked."));
+    pi.prompt("Look.");
+    assert!(pi.result("c2").contains("locked by another program for 2 s"), "{}", pi.result("c2"));
+    drop(lock);
+    pi.close();
+    agrees_with_import(&world, &session, &file);
+    assert!(!world.run(&["trace", &session, "--filter", "all"]).text().contains("INCARNATE"));
 }
