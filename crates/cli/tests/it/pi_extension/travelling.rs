@@ -232,9 +232,6 @@ fn jump_that_pi_did_not_survive_goes_on() {
     assert!(!text.contains("Closed."), "{shown:?}");
     pi.close();
     agrees_with_import(&world, &session, &file);
-    // Each of the sessions began once: the one before the switch is new, and the other was new, then it went on.
-    let trace = world.run(&["trace", &session, "--filter", "all"]).ok().text();
-    assert_eq!((trace.matches("BOOT").count(), trace.matches("SESSION_SWITCH").count()), (1, 1), "{trace}");
 }
 
 #[test]
