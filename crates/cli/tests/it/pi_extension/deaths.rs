@@ -222,4 +222,7 @@ fn file_that_is_removed_under_way_is_told_and_restored() {
     assert_eq!(pi.file(), file);
     pi.close();
     agrees_with_import(&world, &session, &file);
+    // It was left for the new one and gone on with once, though this version begins it twice.
+    let trace = world.run(&["trace", &session, "--filter", "all"]).ok().text();
+    assert_eq!((trace.matches("BOOT").count(), trace.matches("SESSION_SWITCH").count()), (1, 2), "{trace}");
 }
