@@ -32,7 +32,7 @@ const BUSY: Duration = Duration::from_millis(10);
 /// Bytes of a payload.
 const PAYLOAD: u64 = 4 << 20;
 /// How long a session may take to come in.
-const INTAKE: Duration = Duration::from_secs(120);
+const INTAKE: Duration = Duration::from_secs(300);
 
 /// What a person reads in the help; [`run`] reads the arguments itself, before anything else is made.
 #[derive(Debug, Args)]
