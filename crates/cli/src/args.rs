@@ -270,6 +270,8 @@ pub(crate) enum Cmd {
     Auth(AuthArgs),
     /// Show and change what tools may do in each directory.
     Permissions(PermissionsArgs),
+    /// Say whether commits of the model's commands name their node in a trailer, in the repository here.
+    Git(crate::git::GitArgs),
     /// Show and change settings, with the source of each value.
     Config(crate::config::ConfigArgs),
     /// List, add, remove and test MCP servers, whose tools sessions use.
@@ -280,6 +282,8 @@ pub(crate) enum Cmd {
     Skills(crate::skills::SkillsArgs),
     /// List, add, update and remove packages of skills and templates.
     Packages(crate::packages::PackagesArgs),
+    /// Give other agents on this machine the history, or take it out of their settings again.
+    Setup(crate::setup::SetupArgs),
     /// Check this installation: files, store, shell, credentials.
     Doctor(DoctorArgs),
     /// Hash JSON values as the graph does, for programs that write to a store.
@@ -296,6 +300,11 @@ pub(crate) enum Cmd {
     /// 50 ms, with exit code 0 and without output where it has nothing to say. `quipu setup` writes it into agents' settings.
     #[command(hide = true)]
     Hook(crate::hook::HookArgs),
+    /// Keep sessions of Pi for its extension, which starts this: lines of JSON over stdin and stdout.
+    #[command(hide = true)]
+    PiHelper(crate::pi_helper::PiHelperArgs),
+    /// Pass model calls of other programs on, and keep their conversations as sessions.
+    Proxy(crate::proxy::ProxyArgs),
     /// Explain a command; `quipu help all` has every command and option.
     Help(HelpArgs),
 }

@@ -4,7 +4,13 @@ use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use quipu::history::{BLAMED_CHANGES, Blame, BlameTurn, LineAuthor, UnknownReason, file_names, sibling_file};
+use quipu::history::{
+    BLAMED_CHANGES, Blame, BlameTurn, LineAuthor, LineCommits, NODE_TRAILER, NamedCommit, TrailerReport,
+    UnknownReason, credit_commits, file_names, sibling_file,
+};
+use quipu::store::Graph;
+use quipu_workspace::{CommittedLines, committed_lines};
+use tokio_util::sync::CancellationToken;
 
 use crate::args::BlameArgs;
 use crate::exit::Failure;
@@ -29,9 +35,17 @@ pub(crate) async fn run(args: &BlameArgs) -> Result<(), Failure> {
         return Err(Failure::usage(format!("{shown} has {} lines; there is no line {line}", lines.len())));
     }
     let home = home(&args.out.store)?;
-    let found = match home.existing_store().await? {
-        Some(store) => quipu::history::blame(&*store, &file_names(&path), &content, &sibling_file).await?,
-        None => Blame { lines: vec![LineAuthor::Nobody; lines.len()], ..Blame::default() },
+    let (found, trailers) = match home.existing_store().await? {
+        Some(store) => {
+            let names = file_names(&path);
+            let mut found = quipu::history::blame(&*store, &names, &content, &sibling_file).await?;
+            let trailers = ask_git(&*store, &mut found, &path, &content).await?;
+            (found, trailers)
+        }
+        None => {
+            let found = Blame { lines: vec![LineAuthor::Nobody; lines.len()], ..Blame::default() };
+            (found, TrailerReport::default())
+        }
     };
     let wanted = match line {
         Some(line) => line - 1..line,
@@ -50,7 +64,7 @@ pub(crate) async fn run(args: &BlameArgs) -> Result<(), Failure> {
         let cut = found.changes >= BLAMED_CHANGES;
         let end = serde_json::json!({
             "type": "end", "file": path.to_string_lossy(), "lines": lines.len(), "changes": found.changes,
-            "cut": cut, "behind": found.behind,
+            "cut": cut, "behind": found.behind, "byCommit": trailers.lines, "unknownTrailers": trailers.unknown,
         });
         writeln!(out, "{end}")?;
         return Ok(out.flush()?);
@@ -93,14 +107,64 @@ pub(crate) async fn run(args: &BlameArgs) -> Result<(), Failure> {
     for why in unknown {
         note(format!("Unknown: {why}."));
     }
-    if found.changes == 0 && found.behind == 0 {
+    if found.changes == 0 && found.behind == 0 && trailers.lines == 0 {
         note(format!("No known session changed {shown}."));
     }
     if found.changes >= BLAMED_CHANGES {
         note(format!("Only the newest {BLAMED_CHANGES} changes of this file were checked."));
     }
+    tell_trailers(&trailers);
     tell_behind(found.behind);
     Ok(())
+}
+
+/// Asks git for the commits of lines that no known call wrote.
+async fn ask_git(
+    store: &dyn Graph,
+    found: &mut Blame,
+    path: &Path,
+    content: &str,
+) -> Result<TrailerReport, Failure> {
+    if found.lines.iter().all(|line| matches!(line, LineAuthor::Turn(_))) {
+        return Ok(TrailerReport::default());
+    }
+    let Ok(path) = path.canonicalize() else { return Ok(TrailerReport::default()) };
+    let (file, text) = (path.clone(), content.to_owned());
+    let asked = tokio::task::spawn_blocking(move || {
+        committed_lines(&file, &text, NODE_TRAILER, &CancellationToken::new())
+    });
+    let committed = match asked.await {
+        Ok(Ok(Some(committed))) => committed,
+        Ok(Ok(None)) => return Ok(TrailerReport::default()),
+        Ok(Err(error)) => {
+            note(format!("The commits of this file were not examined: {error}."));
+            return Ok(TrailerReport::default());
+        }
+        Err(error) => return Err(Failure::failed(error.to_string())),
+    };
+    let CommittedLines { lines, commits, is_cut } = committed;
+    let is_cut = is_cut || commits.iter().any(|commit| commit.is_cut);
+    let commits: Vec<NamedCommit> =
+        commits.into_iter().map(|commit| NamedCommit { id: commit.id, nodes: commit.values }).collect();
+    let from = LineCommits { lines: &lines, commits: &commits, path: &path };
+    let mut report = credit_commits(store, found, content, from, &sibling_file).await?;
+    report.is_cut |= is_cut;
+    Ok(report)
+}
+
+fn tell_trailers(report: &TrailerReport) {
+    if report.unknown > 0 {
+        note(format!(
+            "{} {NODE_TRAILER} trailers of commits name no answer of a model in this store.",
+            report.unknown
+        ));
+    }
+    if report.malformed > 0 {
+        note(format!("{} {NODE_TRAILER} trailers of commits are no nodes.", report.malformed));
+    }
+    if report.is_cut {
+        note("Some trailers of commits were not examined: there are too many.".to_owned());
+    }
 }
 
 /// The turn that a line comes from.
@@ -170,6 +234,9 @@ fn write_turn(
         writeln!(out, "session {}  {}", printable(session.as_str()), printable(&turn.agent))?;
     }
     writeln!(out, "time    {}  {}", iso(turn.at), ago(now, turn.at))?;
+    if let Some(commit) = &turn.commit {
+        writeln!(out, "commit  {commit}")?;
+    }
     if !turn.reason.is_empty() {
         writeln!(out, "asked   {}", paint.bold(&one_line(&turn.reason, 400)))?;
     }
@@ -194,6 +261,7 @@ fn json(number: usize, text: &str, whose: LineOwner<'_>) -> serde_json::Value {
         "session": turn.and_then(|turn| turn.session.as_ref()),
         "agent": turn.map(|turn| &turn.agent),
         "at": turn.map(|turn| turn.at),
+        "commit": turn.and_then(|turn| turn.commit.as_ref()),
         "asked": turn.and_then(|turn| turn.asked),
         "reason": turn.map(|turn| &turn.reason),
     })

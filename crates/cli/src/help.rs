@@ -10,7 +10,7 @@ use crate::print::printable;
 
 /// Commands under their headings, as `quipu --help` has them.
 const GROUPS: [(&str, &[&str]); 7] = [
-    ("Set up", &["demo", "auth", "config", "doctor", "import", "models", "permissions"]),
+    ("Set up", &["demo", "auth", "config", "doctor", "git", "import", "models", "permissions", "setup"]),
     ("Extend", &["agents", "mcp", "packages", "skills"]),
     ("Find", &["sessions", "search", "log", "files", "usage", "show", "tree", "open", "context"]),
     ("Explain", &["blame", "life", "trace", "recall", "diff"]),

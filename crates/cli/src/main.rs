@@ -23,6 +23,7 @@ mod exit;
 mod export;
 mod files;
 mod fork;
+mod git;
 mod hash;
 mod help;
 mod home;
@@ -46,9 +47,11 @@ mod pager;
 #[cfg(test)]
 mod pages;
 mod permissions;
+mod pi_helper;
 mod pick;
 mod planning;
 mod print;
+mod proxy;
 mod recall;
 mod restore_files;
 mod rm;
@@ -58,6 +61,7 @@ mod search;
 mod serve;
 mod session_command;
 mod sessions;
+mod setup;
 mod show;
 mod signals;
 mod skills;
@@ -184,11 +188,13 @@ pub(crate) async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Models(args)) => models::run(args).await,
         Some(Cmd::Auth(args)) => auth::run(args).await,
         Some(Cmd::Permissions(args)) => permissions::run(args),
+        Some(Cmd::Git(args)) => git::run(args),
         Some(Cmd::Config(args)) => config::run(args).await,
         Some(Cmd::Mcp(args)) => mcp::run(args).await,
         Some(Cmd::Agents(args)) => agents::run(args),
         Some(Cmd::Skills(args)) => skills::run(args),
         Some(Cmd::Packages(args)) => packages::run(args).await,
+        Some(Cmd::Setup(args)) => setup::run(args),
         Some(Cmd::Doctor(args)) => doctor::run(args).await,
         Some(Cmd::Hash(args)) => hash::run(args),
         Some(Cmd::Import(args)) => import::run(args).await,
@@ -197,6 +203,8 @@ pub(crate) async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Serve(args)) => serve::run(args).await,
         // Asked for with too few arguments, or with `--help`: both end before.
         Some(Cmd::Hook(_)) => Ok(()),
+        Some(Cmd::PiHelper(args)) => pi_helper::run(args).await,
+        Some(Cmd::Proxy(args)) => proxy::run(args).await,
         Some(Cmd::Help(args)) => help::run(args),
         None if !cli.task.print => {
             help::refuse_command(&cli.task.messages)?;

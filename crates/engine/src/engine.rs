@@ -16,6 +16,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::agents::AgentSettings;
 use crate::background::BackgroundWake;
 use crate::clock::{Clock, SystemClock};
+use crate::command_environment::CommandEnvironment;
 use crate::error::OpenError;
 use crate::files::FileSettings;
 use crate::follower::Follower;
@@ -70,6 +71,7 @@ pub struct Engine {
     pub(crate) outputs: Outputs,
     pub(crate) env: Arc<[(String, Option<String>)]>,
     pub(crate) processes: Arc<ProcessRegistry>,
+    pub(crate) command_environment: Option<Arc<dyn CommandEnvironment>>,
     heads: Heads,
     /// A session that is read before it is opened.
     pub(crate) ahead: Arc<Mutex<Option<Prefetch>>>,
@@ -205,7 +207,8 @@ impl Engine {
     pub fn new(store: Arc<dyn Graph>, sealer: Arc<Sealer>, outputs: impl Into<PathBuf>) -> Self {
         let (clock, env) = (Arc::new(SystemClock), Arc::new([]));
         let (heads, ahead, processes) = (Heads::default(), Arc::default(), Arc::default());
-        Self { store, sealer, clock, outputs: Outputs::new(outputs), env, heads, ahead, processes }
+        let outputs = Outputs::new(outputs);
+        Self { store, sealer, clock, outputs, env, heads, ahead, processes, command_environment: None }
     }
 
     /// Keeps long outputs elsewhere, such as for as long as the program runs ([`Outputs::temporary`]).
@@ -232,6 +235,13 @@ impl Engine {
     #[must_use]
     pub fn with_env(mut self, env: Vec<(String, Option<String>)>) -> Self {
         self.env = env.into();
+        self
+    }
+
+    /// Adds to the environment of the tools' commands by the node whose call starts them.
+    #[must_use]
+    pub fn with_command_environment(mut self, commands: Arc<dyn CommandEnvironment>) -> Self {
+        self.command_environment = Some(commands);
         self
     }
 

@@ -16,6 +16,7 @@ mod calls;
 mod change;
 mod children;
 mod clock;
+mod command_environment;
 mod commit;
 mod context;
 mod context_use;
@@ -61,6 +62,7 @@ mod task_tool;
 mod timeline;
 mod toolbox;
 mod toolbox_background;
+mod toolbox_commands;
 mod toolbox_parts;
 mod travel;
 mod undo;
@@ -74,6 +76,7 @@ pub use bookmarks::{BOOKMARK_LIMIT, Bookmark, BookmarkError};
 pub use calls::{seal_answer, seal_content};
 pub use change::ChangeError;
 pub use clock::{Clock, SystemClock, instant};
+pub use command_environment::{CommandEnvironment, CommandEnvironmentError, CommandOrigin};
 pub use context::{
     Rules, SYSTEM_PROMPT, find_rules, find_rules_below, read_own_rules, read_project_rules, read_rules_at,
     rules_files_in, rules_text, system_base, system_end, system_prompt,

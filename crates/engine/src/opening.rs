@@ -475,6 +475,7 @@ impl Engine {
             cwd: options.cwd.clone(),
             outputs: self.outputs.clone(),
             env: self.env.clone(),
+            command_environment: self.command_environment.clone(),
             processes: self.processes.clone(),
             sees_images: options.model.sees_images().into(),
         };

@@ -259,7 +259,7 @@ impl Toolbox {
             [Ok(decided)] if decided.is_ready() => self.find(&decided.call.name).and_then(|tool| {
                 let DecidedCall { call, touches, .. } = decided;
                 let call = Invocation { id: call.id.clone(), args: call.arguments.clone() };
-                let own = catch_unwind(AssertUnwindSafe(|| tool.prepare(&call, &cx))).unwrap_or_default();
+                let own = self.preparation(&*tool, &call, &cx);
                 self.with_prefetch(own, touches)
             }),
             _ => None,
@@ -656,7 +656,7 @@ impl Toolbox {
         });
         let approved = self.shown().get(&identity(call)).cloned().unwrap_or_default();
         let access = self.parts.policy.access().approving(approved);
-        let cx = self.context(&place.run, cancel.clone(), progress, access);
+        let mut cx = self.context(&place.run, cancel.clone(), progress, access);
         let args = match self.unseal(tool.as_ref(), call, &cx).await {
             Ok(args) => args,
             Err(text) => return ToolOutput::error(text),
@@ -666,6 +666,9 @@ impl Toolbox {
             noticed.note = WorkspaceNote::unknown(NOT_WATCHED);
         }
         let is_command = matches!(touches, Touches::Anything);
+        if is_command {
+            self.add_command_environment(&mut cx, &people).await;
+        }
         let is_background = call.name == BackgroundTool::NAME;
         let begun = match self.begin(place, call, touches, &cx.access, &people).await {
             Ok(begun) => begun,

@@ -8,6 +8,7 @@ use quipu_seal::Sealer;
 use quipu_workspace::ProcessRegistry;
 
 use crate::clock::Clock;
+use crate::command_environment::CommandEnvironment;
 use crate::outputs::Outputs;
 use crate::policy::Policy;
 
@@ -19,6 +20,8 @@ pub(crate) struct ToolboxParts {
     pub(crate) cwd: PathBuf,
     pub(crate) outputs: Outputs,
     pub(crate) env: Arc<[(String, Option<String>)]>,
+    /// Adds to `env` for each command.
+    pub(crate) command_environment: Option<Arc<dyn CommandEnvironment>>,
     /// What people leave running in the shell.
     pub(crate) processes: Arc<ProcessRegistry>,
     /// Changes with the model.

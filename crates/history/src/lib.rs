@@ -5,6 +5,7 @@
 //! archive ([`END`]), so that nobody takes it for a message of now.
 
 mod blame;
+mod carryover;
 mod diff;
 mod life;
 mod listing;
@@ -21,7 +22,11 @@ mod trace;
 mod tree;
 
 pub use blame::{
-    BLAMED_CHANGES, Blame, BlameTurn, LineAuthor, ReadFile, UnknownReason, blame, file_names, sibling_file,
+    BLAMED_CHANGES, Blame, BlameTurn, LineAuthor, LineCommits, NODE_TRAILER, NamedCommit, ReadFile,
+    TrailerReport, UnknownReason, blame, credit_commits, file_names, sibling_file,
+};
+pub use carryover::{
+    CARRYOVER_LIMIT, COUNTED, CarryoverError, carryover, carryover_note, count_left, line_of,
 };
 pub use diff::{BranchDiff, BranchSide, branch_diff};
 pub use life::{Filter, Life, LifeLine, LifeQuery, life, life_seen};

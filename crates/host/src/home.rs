@@ -13,6 +13,7 @@ use quipu_store::{Graph, OpenOptions, SearchIndex, SqliteStore, StoreError};
 use quipu_workspace::ProcessRegistry;
 
 use crate::commands::CommandRegistry;
+use crate::commit_trailers::CommitTrailers;
 use crate::mentions::Mentions;
 use crate::observer::SharedObserver;
 use crate::resources::{ResourceMemory, UserBases};
@@ -366,6 +367,7 @@ impl Home {
         let publish = &self.config().publish;
         let engine = Engine::new(store, sealer, "").with_outputs(self.outputs());
         let engine = engine.with_env(children).with_processes(self.processes.clone());
+        let engine = engine.with_command_environment(Arc::new(CommitTrailers::of(self)));
         Ok(engine.with_published_heads(publish))
     }
 

@@ -14,6 +14,7 @@ mod budget;
 mod catalogue;
 mod command_hooks;
 pub mod commands;
+pub mod commit_trailers;
 mod context;
 mod entry;
 pub mod export;
@@ -46,6 +47,7 @@ pub mod packages;
 mod permission_test;
 mod permissions;
 mod planning;
+mod program;
 mod prompt;
 mod request;
 pub mod resources;
@@ -77,6 +79,7 @@ pub use entry::{entry_words, room_behind};
 pub use failure::{Advice, Failure, FailureKind, NameCandidate};
 pub use helpers::{command_shell, helpers, keep_from};
 pub use home::{Home, current_dir, env, now, seal_credentials};
+pub use identity::identity_for_new_sessions;
 pub use json::{label_counts, node_json, session_json};
 pub use keys::{KeyOutcome, keep_key};
 pub use listing::{Glimpse, SessionItem, list_sessions, tail};
@@ -101,6 +104,7 @@ pub use permissions::{
     Entry, PermissionItem, Project, Record, RuleReach, SavedRule, added_directories, demo_permissions,
     mode_named, permissions_here,
 };
+pub use program::program_path;
 pub use request::{OpenRequest, PermissionRequest, Question, SessionTarget};
 pub use rules::accept_rules;
 pub use sandbox::{SANDBOX, isolation_here, launcher};

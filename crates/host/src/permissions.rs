@@ -10,6 +10,7 @@ use quipu::{
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use crate::commit_trailers::CommitTrailers;
 use crate::state_file::{State, StateFile};
 use crate::{Advice, Failure, Home, env, sandbox};
 
@@ -521,7 +522,7 @@ fn rules(home: &Home, cwd: &Path, project: Project, travel: TravelRule) -> (Perm
         launcher: sandbox::launcher(),
         home: user_home.clone(),
         hidden: vec![home.dir.clone()],
-        visible: read.clone(),
+        visible: read.iter().cloned().chain(CommitTrailers::readable(home)).collect(),
         doors: sandbox::doors(home),
     });
     let rules = PermissionRules {

@@ -93,6 +93,20 @@ impl Git {
         self
     }
 
+    /// The same that is stopped after this time.
+    #[must_use]
+    pub fn within(mut self, longest: Duration) -> Self {
+        self.longest = longest;
+        self
+    }
+
+    /// The same that may print this many bytes.
+    #[must_use]
+    pub fn up_to(mut self, bytes: u64) -> Self {
+        self.limit = bytes;
+        self
+    }
+
     /// The same with a variable.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {

@@ -32,6 +32,8 @@ const STEP_MS: usize = 800;
 /// Midnight, milliseconds since the epoch, and how it is written.
 const DAY_MS: usize = 1_767_225_600_000;
 const MONTH: &str = "2026-01";
+/// The directory that sessions worked in.
+const PROJECT: &str = "/project";
 /// Different words.
 const WORDS: f64 = 60_000.0;
 
@@ -55,6 +57,17 @@ impl History {
 
     /// Writes as much into an empty folder, and says how many bytes that are.
     pub(super) fn write(self, context: &Context, amount: &Amount, folder: &Path) -> Result<u64> {
+        self.write_in(context, amount, folder, PROJECT)
+    }
+
+    /// The same of sessions that worked in a directory; Claude Code's alone.
+    pub(super) fn write_in(
+        self,
+        context: &Context,
+        amount: &Amount,
+        folder: &Path,
+        project: &str,
+    ) -> Result<u64> {
         if self == Self::OpenCode {
             let file = folder.join("opencode.db");
             database(context, amount, &file)?;
@@ -70,7 +83,8 @@ impl History {
             let file = folder.join(name);
             let opened = File::create(&file).with_context(|| format!("cannot write {}", file.display()))?;
             let mut output = BufWriter::new(opened);
-            self.lines(number, amount.entries / TURN, |line| Ok(writeln!(output, "{line}")?))?;
+            let turns = amount.entries / TURN;
+            self.lines(number, turns, project, |line| Ok(writeln!(output, "{line}")?))?;
             output.flush()?;
             bytes += std::fs::metadata(&file)?.len();
         }
@@ -78,7 +92,13 @@ impl History {
     }
 
     /// The lines of a file of so many turns.
-    fn lines(self, number: usize, turns: usize, mut put: impl FnMut(Value) -> Result<()>) -> Result<()> {
+    fn lines(
+        self,
+        number: usize,
+        turns: usize,
+        project: &str,
+        mut put: impl FnMut(Value) -> Result<()>,
+    ) -> Result<()> {
         let mut parent = Value::Null;
         let mut ordinal = 0;
         if self == Self::Codex {
@@ -93,7 +113,7 @@ impl History {
         }
         for turn in 0..turns {
             match self {
-                Self::ClaudeCode => claude_code_turn(number, turn, &mut parent, &mut put)?,
+                Self::ClaudeCode => claude_code_turn((number, turn), project, &mut parent, &mut put)?,
                 Self::Codex | Self::OpenCode => codex_turn(number, turn, &mut ordinal, &mut put)?,
             }
         }
@@ -102,8 +122,8 @@ impl History {
 }
 
 fn claude_code_turn(
-    number: usize,
-    turn: usize,
+    (number, turn): (usize, usize),
+    project: &str,
     parent: &mut Value,
     put: &mut impl FnMut(Value) -> Result<()>,
 ) -> Result<()> {
@@ -113,7 +133,7 @@ fn claude_code_turn(
     let mut step = 0;
     let mut record = |kind: &str, more: Value| {
         let id = format!("{:08x}-0000-4000-8000-{:012x}", number, turn * 16 + step);
-        let mut record = json!({ "parentUuid": parent, "isSidechain": false, "userType": "external", "cwd": "/project",
+        let mut record = json!({ "parentUuid": parent, "isSidechain": false, "userType": "external", "cwd": project,
             "sessionId": session, "version": "2.1.329", "gitBranch": "main", "type": kind, "uuid": id,
             "timestamp": time(turn * TURN + step.min(TURN - 1)) });
         if let (Some(record), Value::Object(more)) = (record.as_object_mut(), more) {
@@ -352,6 +372,11 @@ impl Text {
     }
 }
 
+/// Words that stand in a turn of a session.
+pub(super) fn prose(number: usize, turn: usize, length: usize) -> String {
+    Text::of(number, turn).prose(length)
+}
+
 /// One size of session files.
 pub(super) struct Amount {
     pub(super) name: &'static str,
@@ -376,7 +401,7 @@ mod tests {
                     bytes += values.map(|value| value.as_str().map_or(8, str::len)).sum::<usize>();
                     Ok(())
                 })?,
-                History::ClaudeCode | History::Codex => history.lines(3, 100, |line| {
+                History::ClaudeCode | History::Codex => history.lines(3, 100, PROJECT, |line| {
                     bytes += line.to_string().len() + 1;
                     Ok(())
                 })?,

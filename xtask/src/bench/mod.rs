@@ -20,6 +20,7 @@ mod pty;
 mod search;
 mod server;
 mod sessions;
+mod shared;
 mod targets;
 mod terminal;
 mod terminal_session;
@@ -51,6 +52,7 @@ const BENCHMARKS: &[Benchmark] = &[
     plan::BENCHMARK,
     search::BENCHMARK,
     answers::BENCHMARK,
+    shared::BENCHMARK,
     files::BENCHMARK,
     import::BENCHMARK,
     commits::BENCHMARK,
@@ -105,6 +107,8 @@ struct Sizes {
     search: Vec<usize>,
     /// Nodes that everyday answers are about.
     answers: Vec<usize>,
+    /// Nodes among which other agents look.
+    shared: Vec<usize>,
     /// Sessions, and entries of each.
     list: (usize, usize),
     /// Session files that are imported.
@@ -126,6 +130,7 @@ impl Sizes {
             plan: 100_000,
             search: vec![40_000],
             answers: vec![10_000, 100_000],
+            shared: vec![10_000, 100_000],
             list: (1_000, 100),
             import: vec![
                 histories::Amount { name: "10 MB", files: 1, entries: 10_000 },
@@ -146,15 +151,26 @@ impl Sizes {
             plan: 10_000,
             search: vec![2_000],
             answers: vec![2_000],
+            shared: vec![2_000],
             list: (100, 12),
             import: vec![histories::Amount { name: "4 MB", files: 2, entries: 2_000 }],
         }
     }
 
+    /// Whether these are those of [`Sizes::smoke`].
+    fn is_smoke(&self) -> bool {
+        self.plan < 100_000
+    }
+
     fn with_million(mut self) -> Self {
-        for sizes in
-            [&mut self.resume, &mut self.trees, &mut self.branches, &mut self.search, &mut self.answers]
-        {
+        for sizes in [
+            &mut self.resume,
+            &mut self.trees,
+            &mut self.branches,
+            &mut self.search,
+            &mut self.answers,
+            &mut self.shared,
+        ] {
             sizes.push(MILLION);
         }
         self.import.push(histories::Amount { name: "1 GB", files: 10, entries: MILLION / 10 });

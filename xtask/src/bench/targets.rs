@@ -412,13 +412,39 @@ macro_rules! history {
     };
 }
 
+/// Calls of the history for other agents, among a million nodes.
+macro_rules! shared {
+    ($kind:literal, $tool:literal, $most:literal) => {
+        alone(
+            concat!("shared, ", $kind, " `", $tool, "`, 99th percentile, ms"),
+            concat!("shared among 1,000,000 nodes, ", $kind, " `", $tool, "`, 99th percentile"),
+            AtMost($most),
+        )
+    };
+}
+
+const SHARED: [Target; 12] = [
+    shared!("cold", "search", 30.0),
+    shared!("cold", "read", 15.0),
+    shared!("cold", "around", 15.0),
+    shared!("cold", "how", 15.0),
+    shared!("cold", "why", 50.0),
+    shared!("warm", "search", 10.0),
+    shared!("warm", "read", 10.0),
+    shared!("warm", "around", 10.0),
+    shared!("warm", "how", 10.0),
+    shared!("warm", "why", 10.0),
+    alone("shared, cold, peak memory, MB", "shared among 1,000,000 nodes, cold, peak memory", AtMost(20.0)),
+    alone("shared, warm, peak memory, MB", "shared among 1,000,000 nodes, warm, peak memory", AtMost(20.0)),
+];
+
 const HISTORIES: [[Target; 8]; 3] = [history!("Claude Code"), history!("Codex"), history!("OpenCode")];
 
 /// A second table with the figures that these rows answer; empty when they answer none.
 pub(super) fn table(rows: &[Row]) -> String {
     let median = |name: &str| rows.iter().find(|row| row.what == name)?.summary().map(|(median, ..)| median);
     let mut text = String::new();
-    for target in TARGETS.iter().chain(HISTORIES.as_flattened()) {
+    for target in TARGETS.iter().chain(HISTORIES.as_flattened()).chain(&SHARED) {
         let over = median(target.over);
         let reached = target.under.map_or(over, |under| Some(over? / median(under)?));
         let Some(reached) = reached else { continue };

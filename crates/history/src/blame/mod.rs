@@ -1,6 +1,7 @@
 //! Whose each line of a file is: by what the file was before and after each call, as nodes keep it.
 
 mod calls;
+mod commits;
 mod files;
 mod lines;
 mod walk;
@@ -11,6 +12,7 @@ use std::path::Path;
 use quipu_protocol::{Entry, Message, NodeId, SessionId, UnixMs};
 use quipu_store::{CHANGES, Graph, StoreError, decode_nodes};
 
+pub use self::commits::{LineCommits, NODE_TRAILER, NamedCommit, TrailerReport, credit_commits};
 pub use self::files::{file_names, sibling_file};
 use self::walk::{Attribution, Call, Walk};
 
@@ -56,6 +58,8 @@ pub enum UnknownReason {
     NotSeen,
     /// The changes before were not looked at: there are too many.
     TooMany,
+    /// Its commit names several turns, and which of them wrote it is not known.
+    SeveralTurns,
 }
 
 impl std::fmt::Display for UnknownReason {
@@ -66,6 +70,7 @@ impl std::fmt::Display for UnknownReason {
             Self::Alike => "the call removed the same line elsewhere: it was moved or rewritten",
             Self::NotSeen => "a command copied it from an unknown file",
             Self::TooMany => "it is older than the changes that were searched",
+            Self::SeveralTurns => "its commit names several turns",
         })
     }
 }
@@ -85,6 +90,8 @@ pub struct BlameTurn {
     pub asked: Option<NodeId>,
     /// The user's words; empty when they are not known.
     pub reason: String,
+    /// The commit by whose message the turn is known, where it is known by that alone.
+    pub commit: Option<String>,
 }
 
 /// Reads a file as it is now, for lines that a command copied from one that no call changed. `None` where it cannot be
@@ -130,6 +137,7 @@ pub async fn blame(
             agent: call.agent.clone(),
             at: call.at,
             asked: call.asked,
+            commit: None,
         })
         .collect();
     let lines = by.into_iter().map(|by| match by {

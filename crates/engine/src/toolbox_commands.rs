@@ -1,0 +1,47 @@
+//! The environment of a command, by the node whose call starts it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use quipu_machine::MachineInput;
+use quipu_tools::{Invocation, Preparation, Tool, ToolContext};
+use tokio::sync::mpsc;
+
+use crate::command_environment::CommandOrigin;
+use crate::toolbox::{Toolbox, tell};
+
+impl Toolbox {
+    /// What a tool gets ready for a call. Nothing where commands get variables by their node, which is not there yet.
+    pub(crate) fn preparation(
+        &self,
+        tool: &dyn Tool,
+        call: &Invocation,
+        cx: &ToolContext,
+    ) -> Option<Preparation> {
+        if self.parts.command_environment.as_ref().is_some_and(|commands| commands.applies()) {
+            return None;
+        }
+        catch_unwind(AssertUnwindSafe(|| tool.prepare(call, cx))).unwrap_or_default()
+    }
+
+    /// Adds the variables of a command that starts now. The session stands at the answer that holds its call.
+    pub(crate) async fn add_command_environment(
+        &self,
+        cx: &mut ToolContext,
+        people: &mpsc::Sender<MachineInput>,
+    ) {
+        let head = self.standing.get().and_then(|view| view.borrow().head);
+        let Some((commands, node)) = self.parts.command_environment.clone().zip(head) else { return };
+        if !commands.applies() {
+            return;
+        }
+        let (env, cwd) = (cx.env.clone(), cx.cwd.clone());
+        let work = move || commands.variables(&CommandOrigin { node, cwd: &cwd, env: &env });
+        let added = match tokio::task::spawn_blocking(work).await {
+            Ok(Ok(added)) => added,
+            Ok(Err(error)) => return tell(people, Some(error.to_string())).await,
+            Err(error) => return tell(people, Some(error.to_string())).await,
+        };
+        let added = added.into_iter().map(|(name, value)| (name, Some(value)));
+        cx.env = cx.env.iter().cloned().chain(added).collect();
+    }
+}

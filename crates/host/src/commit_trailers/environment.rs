@@ -1,0 +1,74 @@
+//! What commands get by their environment, so that their commits name their node.
+
+use std::path::PathBuf;
+
+use quipu::{CommandEnvironment, CommandEnvironmentError, CommandOrigin};
+
+use super::consent::{self, ConsentFile};
+use super::hooks::{self, HookFiles};
+use super::{NODE_TRAILER, TRAILER_DIGITS};
+use crate::Home;
+use crate::state_file::StateFile;
+
+/// How many entries of git's settings stand in the environment.
+const COUNT: &str = "GIT_CONFIG_COUNT";
+
+/// Gives commands the node whose call starts them, where the user consented for any repository.
+#[derive(Debug)]
+pub(crate) struct CommitTrailers {
+    file: StateFile,
+    hooks: HookFiles,
+}
+
+impl CommitTrailers {
+    pub(crate) fn of(home: &Home) -> Self {
+        Self { file: consent::file(home), hooks: HookFiles::of(home) }
+    }
+
+    /// What confined commands must be able to read.
+    pub(crate) fn readable(home: &Home) -> Option<PathBuf> {
+        consent::file(home).path.exists().then(|| hooks::directory(home))
+    }
+}
+
+impl CommandEnvironment for CommitTrailers {
+    fn applies(&self) -> bool {
+        self.file.path.exists()
+    }
+
+    fn variables(
+        &self,
+        origin: &CommandOrigin<'_>,
+    ) -> Result<Vec<(String, String)>, CommandEnvironmentError> {
+        let failed = |why: String| {
+            CommandEnvironmentError(format!("Commits of this command get no {NODE_TRAILER} trailer: {why}."))
+        };
+        let consents: ConsentFile = self.file.read().map_err(|error| failed(error.message))?;
+        if !consents.repositories.iter().any(|one| one.is_there()) {
+            return Ok(Vec::new());
+        }
+        self.hooks
+            .write(&consents.repositories)
+            .map_err(|error| failed(format!("{} cannot be used: {error}", self.hooks.config().display())))?;
+        let changed = origin.env.iter().rev().find(|(name, _)| name == COUNT);
+        let inherited = match changed {
+            Some((_, value)) => value.clone(),
+            None => std::env::var(COUNT).ok(),
+        };
+        let inherited = inherited.unwrap_or_default();
+        let count: u32 = match inherited.as_str() {
+            "" => 0,
+            count => count.parse().map_err(|_| failed(format!("{COUNT} is {count:?}, which is no count")))?,
+        };
+        let node = origin.node.to_string();
+        let config = self.hooks.config().display().to_string();
+        Ok(vec![
+            (COUNT.to_owned(), (count + 1).to_string()),
+            (format!("GIT_CONFIG_KEY_{count}"), "include.path".to_owned()),
+            (format!("GIT_CONFIG_VALUE_{count}"), config),
+            // What git would read without Quipu.
+            ("QUIPU_GIT_CONFIG_COUNT".to_owned(), count.to_string()),
+            ("QUIPU_NODE".to_owned(), node.chars().take(TRAILER_DIGITS).collect()),
+        ])
+    }
+}

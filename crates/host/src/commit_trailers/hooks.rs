@@ -1,0 +1,224 @@
+//! The files by which git finds our hooks: settings and scripts below `git` in the home.
+
+use std::collections::HashMap;
+use std::fs::{self, File, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use nix::unistd::{AccessFlags, access};
+use quipu_workspace::Git;
+use sha2::{Digest as _, Sha256};
+use tokio_util::sync::CancellationToken;
+
+use super::consent::ConsentedRepository;
+use crate::Home;
+use crate::state_file::replace;
+
+const FORWARD: &str = include_str!("forward.sh");
+const MESSAGE: &str = include_str!("message.sh");
+/// Hooks that see the message of a commit.
+const OF_MESSAGES: [&str; 2] = ["prepare-commit-msg", "commit-msg"];
+/// Other hooks, which git runs once for a command.
+const FORWARDED: [&str; 17] = [
+    "applypatch-msg",
+    "pre-applypatch",
+    "post-applypatch",
+    "pre-commit",
+    "pre-merge-commit",
+    "post-commit",
+    "pre-rebase",
+    "post-checkout",
+    "post-merge",
+    "pre-push",
+    "post-rewrite",
+    "pre-auto-gc",
+    "sendemail-validate",
+    "p4-changelist",
+    "p4-prepare-changelist",
+    "p4-post-changelist",
+    "p4-pre-submit",
+];
+/// Hooks that git runs many times, so that they are forwarded only where a repository has one.
+const FREQUENT: [&str; 2] = ["reference-transaction", "post-index-change"];
+/// How long git may take to say where hooks are.
+const LONGEST: Duration = Duration::from_secs(5);
+
+/// Settings of one repository, as the last look at them found.
+#[derive(Debug, Clone, PartialEq)]
+struct SeenSettings {
+    stamp: Option<(i64, i64, u64)>,
+    hooks: Vec<PathBuf>,
+}
+
+/// The files, and what is known of the repositories that they are for.
+#[derive(Debug)]
+pub(super) struct HookFiles {
+    directory: PathBuf,
+    seen: Mutex<HashMap<PathBuf, SeenSettings>>,
+}
+
+impl HookFiles {
+    pub(super) fn of(home: &Home) -> Self {
+        Self { directory: directory(home), seen: Mutex::default() }
+    }
+
+    /// The settings that commands are led to.
+    pub(super) fn config(&self) -> PathBuf {
+        self.directory.join("config")
+    }
+
+    /// Writes what is not as it should be for these repositories.
+    pub(super) fn write(&self, repositories: &[ConsentedRepository]) -> io::Result<()> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
+        let scripts = self.scripts()?;
+        let mut text = String::new();
+        for one in repositories.iter().filter(|one| one.is_there()) {
+            let Some(path) = one.directory.to_str() else { continue };
+            let hooks = if self.has_frequent(&one.directory) { "all" } else { "plain" };
+            let config = quoted(&scripts.join(hooks).with_extension("config"))?;
+            for pattern in ["", "/worktrees/**"] {
+                let pattern = escaped(&(literal(path) + pattern));
+                text.push_str(&format!("[includeIf \"gitdir:{pattern}\"]\n\tpath = {config}\n"));
+            }
+        }
+        if fs::read_to_string(self.config()).is_ok_and(|there| there == text) {
+            return Ok(());
+        }
+        replace(&self.config(), &text)
+    }
+
+    /// The directory of our scripts, made when it is missing. Its name follows from what they are, so it is never changed.
+    fn scripts(&self) -> io::Result<PathBuf> {
+        let mut hash = Sha256::new();
+        for part in [FORWARD, MESSAGE].into_iter().chain(OF_MESSAGES).chain(FORWARDED).chain(FREQUENT) {
+            hash.update(part);
+            hash.update([0]);
+        }
+        let name: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        let scripts = self.directory.join(name);
+        if !scripts.is_dir() {
+            let aside = tempfile::Builder::new()
+                .prefix(".hooks-")
+                .permissions(Permissions::from_mode(0o700))
+                .tempdir_in(&self.directory)?;
+            for (kind, more) in [("plain", &[][..]), ("all", &FREQUENT[..])] {
+                let hooks = aside.path().join(kind);
+                fs::DirBuilder::new().mode(0o700).create(&hooks)?;
+                for name in OF_MESSAGES {
+                    script(&hooks.join(name), MESSAGE)?;
+                }
+                for name in FORWARDED.iter().chain(more) {
+                    script(&hooks.join(name), FORWARD)?;
+                }
+                let config = format!("[core]\n\thooksPath = {}\n", quoted(&scripts.join(kind))?);
+                fs::write(hooks.with_extension("config"), config)?;
+            }
+            let made = aside.keep();
+            // Another process may have been quicker.
+            if let Err(error) = fs::rename(&made, &scripts) {
+                fs::remove_dir_all(&made)?;
+                if !scripts.is_dir() {
+                    return Err(error);
+                }
+            }
+        }
+        // Git leaves out hooks that it cannot execute, those of the user with them.
+        access(&scripts.join("plain").join(OF_MESSAGES[0]), AccessFlags::X_OK)?;
+        Ok(scripts)
+    }
+
+    /// Whether a repository has a hook that git runs many times.
+    fn has_frequent(&self, common: &Path) -> bool {
+        let stamp = fs::metadata(common.join("config"))
+            .ok()
+            .map(|found| (found.mtime(), found.mtime_nsec(), found.len()));
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = seen.get(common).filter(|known| known.stamp == stamp).cloned();
+        let known = known.unwrap_or_else(|| SeenSettings { stamp, hooks: hook_directories(common) });
+        let is_hook = |path: PathBuf| access(&path, AccessFlags::X_OK).is_ok();
+        let found = known.hooks.iter().any(|hooks| FREQUENT.iter().any(|name| is_hook(hooks.join(name))));
+        seen.insert(common.to_owned(), known);
+        found
+    }
+}
+
+/// The directory of these files in a home.
+pub(super) fn directory(home: &Home) -> PathBuf {
+    home.dir.join("git")
+}
+
+fn script(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = File::create_new(path)?;
+    file.write_all(text.as_bytes())?;
+    file.set_permissions(Permissions::from_mode(0o700))
+}
+
+/// Where the hooks of a repository may be: in it, and where settings say.
+fn hook_directories(common: &Path) -> Vec<PathBuf> {
+    let mut found = vec![common.join("hooks")];
+    let own = std::env::home_dir().map(|home| home.join(".gitconfig"));
+    let shared = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let shared = shared.or_else(|| std::env::home_dir().map(|home| home.join(".config")));
+    let shared = shared.map(|config| config.join("git/config"));
+    let global = own.filter(|path| path.exists()).or(shared);
+    let mut git = Git::reading(common, &CancellationToken::new())
+        .within(LONGEST)
+        .with("GIT_DIR", common)
+        .with("GIT_CONFIG_NOSYSTEM", "0");
+    if let Some(global) = global {
+        git = git.with("GIT_CONFIG_GLOBAL", global);
+    }
+    let named =
+        git.run(&["config", "--null", "--type=path", "--get-all", "core.hooksPath"]).unwrap_or_default();
+    let worktree = common.parent().unwrap_or(common);
+    for path in named.split(|byte| *byte == 0) {
+        // The one that turns hooks off is our own.
+        if let Ok(path) = std::str::from_utf8(path)
+            && !matches!(path, "" | "/dev/null")
+        {
+            found.push(worktree.join(path));
+        }
+    }
+    found
+}
+
+/// A path as a pattern that matches nothing else.
+fn literal(path: &str) -> String {
+    let mut pattern = String::with_capacity(path.len());
+    for letter in path.chars() {
+        if matches!(letter, '*' | '?' | '[' | ']' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(letter);
+    }
+    pattern
+}
+
+/// Text between quotes of git's settings.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"")
+}
+
+/// A path as a value of git's settings.
+fn quoted(path: &Path) -> io::Result<String> {
+    let path = path.to_str().filter(|path| !path.contains('\n'));
+    let path =
+        path.ok_or_else(|| io::Error::other("the path of the home is not UTF-8 or has several lines"))?;
+    Ok(format!("\"{}\"", escaped(path)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_patterns_and_values_of_settings() {
+        assert_eq!(literal(r"/a*b/[c]\d?"), r"/a\*b/\[c\]\\d\?");
+        assert_eq!(escaped(r#"a\"b"#), r#"a\\\"b"#);
+        assert_eq!(quoted(Path::new("/a b\"c")).unwrap(), r#""/a b\"c""#);
+        assert!(quoted(Path::new("/a\nb")).is_err());
+    }
+}
