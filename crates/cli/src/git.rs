@@ -53,7 +53,9 @@ pub(crate) fn run(args: &GitArgs) -> Result<(), Failure> {
             let here = here?;
             let shown = printable(&here.directory().to_string_lossy());
             note(match consent.disable(&here)? {
-                true => format!("{shown} is disabled, also for open sessions; commits that exist stay as they are"),
+                true => format!(
+                    "{shown} is disabled, also for open sessions; commits that exist stay as they are"
+                ),
                 false => format!("{shown} is not enabled"),
             });
             Ok(())
@@ -61,7 +63,11 @@ pub(crate) fn run(args: &GitArgs) -> Result<(), Failure> {
     }
 }
 
-fn status(consent: &TrailerConsent, here: Result<Repository, quipu_host::Failure>, json: bool) -> Result<(), Failure> {
+fn status(
+    consent: &TrailerConsent,
+    here: Result<Repository, quipu_host::Failure>,
+    json: bool,
+) -> Result<(), Failure> {
     let all = consent.list()?;
     let mut out = std::io::BufWriter::new(crate::console::stdout());
     let here = here.ok();

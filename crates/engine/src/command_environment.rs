@@ -25,10 +25,8 @@ pub trait CommandEnvironment: Send + Sync {
     ///
     /// # Errors
     /// Why there are none, on one line for people. The command runs without.
-    fn variables(
-        &self,
-        origin: &CommandOrigin<'_>,
-    ) -> Result<Vec<(String, String)>, CommandEnvironmentError>;
+    fn variables(&self, origin: &CommandOrigin<'_>)
+    -> Result<Vec<(String, String)>, CommandEnvironmentError>;
 }
 
 /// Why a command has not all of its variables.

@@ -155,7 +155,8 @@ fn author(found: &Blame, seen: &BTreeMap<usize, NodeId>, at: usize, most: usize)
                 let session = turn.session.as_ref().map_or_else(String::new, |id| format!(" session {id}"));
                 let agent = one_line(&turn.agent, NAME);
                 let reason = one_line(&turn.reason, most);
-                let commit = turn.commit.as_ref().map_or_else(String::new, |id| format!(" commit {}", short(id)));
+                let commit =
+                    turn.commit.as_ref().map_or_else(String::new, |id| format!(" commit {}", short(id)));
                 let (node, at) = (node.short(), minute(turn.at));
                 format!("{node}  {at}  {agent}{session}{commit}  asked: {reason}")
             }

@@ -28,7 +28,7 @@ const WARM: usize = 1_000;
 /// Lines of the file for `why`, and turns that changed it.
 const LINES: usize = 2_000;
 const TURNS: usize = 200;
-/// The file.
+/// What `why` is asked about.
 const FILE: &str = "blamed.rs";
 /// Times that the indexes are asked whether they are done, each of which takes a second at most.
 const CATCHING_UP: usize = 2_000;
@@ -88,7 +88,11 @@ fn among(context: &Context, nodes: usize, what: &str) -> Result<Vec<Row>> {
         }
     }
     rows.extend(summary(what, "warm", &samples));
-    let memory = [("cold, peak memory", peak), ("warm, peak memory", client.memory("VmHWM:")?), ("warm, memory", client.memory("VmRSS:")?)];
+    let memory = [
+        ("cold, peak memory", peak),
+        ("warm, peak memory", client.memory("VmHWM:")?),
+        ("warm, memory", client.memory("VmRSS:")?),
+    ];
     client.end()?;
     rows.extend(memory.map(|(part, megabytes)| Row {
         what: format!("{what}, {part}"),
@@ -128,7 +132,10 @@ fn write_file(stage: &Stage<'_>) -> Result<()> {
     script.push(stage.hello());
     stage.run(&stage.prompt(None, "Change the file in many turns.")?, script)?;
     let written = std::fs::read_to_string(stage.project().join(FILE))?;
-    ensure!(written.lines().count() == LINES && written.contains(&format!("turn_{},", TURNS - 1)), "{FILE} was not written");
+    ensure!(
+        written.lines().count() == LINES && written.contains(&format!("turn_{},", TURNS - 1)),
+        "{FILE} was not written"
+    );
     Ok(())
 }
 
@@ -220,7 +227,10 @@ impl Client {
 
     fn call(&mut self, tool: &str, arguments: &Value) -> Result<()> {
         let answer = self.ask("tools/call", &json!({ "name": tool, "arguments": arguments }))?;
-        ensure!(answer["result"]["isError"] != true && answer["error"].is_null(), "{tool} {arguments}: {answer}");
+        ensure!(
+            answer["result"]["isError"] != true && answer["error"].is_null(),
+            "{tool} {arguments}: {answer}"
+        );
         Ok(())
     }
 
@@ -246,7 +256,9 @@ impl Client {
 
     /// A figure of the process, in megabytes; 0 where the system has none.
     fn memory(&self, name: &str) -> Result<f64> {
-        let Ok(status) = std::fs::read_to_string(format!("/proc/{}/status", self.server.id())) else { return Ok(0.0) };
+        let Ok(status) = std::fs::read_to_string(format!("/proc/{}/status", self.server.id())) else {
+            return Ok(0.0);
+        };
         let line = status.lines().find_map(|line| line.strip_prefix(name)).context("no such figure")?;
         let kilobytes: f64 = line.trim().trim_end_matches(" kB").parse()?;
         Ok(kilobytes * 1_024.0 / 1e6)

@@ -74,7 +74,12 @@ fn tree(root: &Path) -> BTreeSet<PathBuf> {
 }
 
 fn commit(id: &str, file: &str) -> Reply {
-    bash(id, &format!("echo {id} >{file} && git add {file} && git commit -qm 'add {file}' && env && git config core.hooksPath"))
+    bash(
+        id,
+        &format!(
+            "echo {id} >{file} && git add {file} && git commit -qm 'add {file}' && env && git config core.hooksPath"
+        ),
+    )
 }
 
 #[test]
@@ -92,7 +97,10 @@ fn commits_name_their_node_by_consent_alone() {
         ]);
         let session = |world: &World, text: &str| {
             world.run(&["-p", "--permissions", permissions, text]).ok();
-            (newest(world), messages(world.requests().last().unwrap()).iter().map(wire_text).collect::<String>())
+            (
+                newest(world),
+                messages(world.requests().last().unwrap()).iter().map(wire_text).collect::<String>(),
+            )
         };
         let (_, said) = session(&world, "without");
         assert!(!said.contains("QUIPU_NODE") && !said.contains("GIT_CONFIG"), "{said}");
@@ -111,7 +119,10 @@ fn commits_name_their_node_by_consent_alone() {
 
         let (id, _) = session(&world, "with");
         let node = node_of(&world, &id, "c2");
-        assert_eq!(git(&world, &["log", "-1", "--format=%B"]), format!("add two\n\nQuipu-Node: {}", &node[..40]));
+        assert_eq!(
+            git(&world, &["log", "-1", "--format=%B"]),
+            format!("add two\n\nQuipu-Node: {}", &node[..40])
+        );
         assert_eq!(tree(&world.path("work/.git/hooks")), before);
         assert_eq!(std::fs::read(world.path("work/.git/config")).unwrap(), config);
         assert_eq!(git_in(&world, "work", &["status", "--porcelain"]), "");
@@ -178,13 +189,23 @@ fn hooks_of_the_user_are_called_as_without_quipu() {
                 }
             };
             for name in [
-                "prepare-commit-msg", "post-commit", "pre-merge-commit", "post-merge", "post-checkout", "pre-push",
-                "post-rewrite", "pre-rebase", "reference-transaction",
+                "prepare-commit-msg",
+                "post-commit",
+                "pre-merge-commit",
+                "post-merge",
+                "post-checkout",
+                "pre-push",
+                "post-rewrite",
+                "pre-rebase",
+                "reference-transaction",
             ] {
                 hook(&hooks.join(name), "");
             }
             hook(&hooks.join("pre-commit"), "[ ! -e stop ]");
-            hook(&hooks.join("commit-msg"), "if grep -q bad \"$1\"; then exit 7; fi; echo 'Checked-by: hook' >>\"$1\"");
+            hook(
+                &hooks.join("commit-msg"),
+                "if grep -q bad \"$1\"; then exit 7; fi; echo 'Checked-by: hook' >>\"$1\"",
+            );
             std::fs::write(hooks.join("post-index-change"), "not executable").unwrap();
             if consent {
                 world.run(&["git", "enable"]).ok();
@@ -192,7 +213,10 @@ fn hooks_of_the_user_are_called_as_without_quipu() {
             world.run(&["-p", "go"]).ok();
             let log = std::fs::read_to_string(world.path("work/log")).unwrap();
             let root = world.path("").display().to_string();
-            logs.push(log.replace(root.trim_end_matches('/'), "ROOT"));
+            // A relative path is looked up in the new worktree, where there is none, and not where it is made from.
+            let counts = |line: &&str| place != "relative" || !line.ends_with(" in wt");
+            let log: Vec<&str> = log.lines().filter(counts).collect();
+            logs.push(log.join("\n").replace(root.trim_end_matches('/'), "ROOT"));
             let message = git(&world, &["log", "-1", "--format=%B", "main", "--"]);
             assert_eq!(message.contains("Quipu-Node"), consent, "{message}");
             let last = git(&world, &["log", "-1", "--format=%B", "wt", "--"]);
@@ -202,7 +226,11 @@ fn hooks_of_the_user_are_called_as_without_quipu() {
         }
         // Numbers of processes are in no line; the message file of a worktree is named by its path.
         assert_eq!(logs[0], logs[1], "{place}");
-        assert!(logs[0].matches("ended 1").count() == 2 && logs[0].contains("reference-transaction"), "{}", logs[0]);
+        assert!(
+            logs[0].matches("ended 1").count() == 2 && logs[0].contains("reference-transaction"),
+            "{}",
+            logs[0]
+        );
     }
 }
 
@@ -219,7 +247,7 @@ printf 'Template:\n\n# words\n' >t; git -c commit.template=t commit -q; echo "te
 GIT_EDITOR="sed -i '1s/.*/Edited/'" git -c commit.template=t commit -q; git tag template
 put 5; GIT_EDITOR="sed -i '1s/.*/Verbose/'" git commit -qv; git tag verbose
 git commit -q --amend --no-edit; git tag amended
-git checkout -q -b side plain; echo s >s; git add s; git commit -qm side; git tag side
+git checkout -q -b side plain; echo s >s; git add s; git commit -qm side; git tag sided
 git checkout -q main; git merge -q --no-ff side -m 'merged side'; git tag merge
 git checkout -q -b pick plain; git cherry-pick verbose --strategy-option=theirs >/dev/null; git tag picked
 git checkout -q -b squash plain; git merge -q --squash side >/dev/null; git commit -q --no-edit; git tag squash
@@ -230,7 +258,10 @@ git checkout -q main; git rm -qf --cached m t 2>/dev/null; true
     let world = repository([
         bash("c1", script),
         says("Well."),
-        bash("c2", "git commit -q --amend --no-edit; git tag again; git checkout -q -b moved noverify; git rebase -q -X theirs --onto plain file; git tag rebased"),
+        bash(
+            "c2",
+            "git commit -q --amend --no-edit; git tag again; git checkout -q -b moved noverify; git rebase -q -X theirs --onto plain file; git tag rebased",
+        ),
         says("Well."),
     ]);
     world.run(&["git", "enable"]).ok();
@@ -247,7 +278,7 @@ git checkout -q main; git rm -qf --cached m t 2>/dev/null; true
         ("template", format!("Edited\n\n{trailer}")),
         ("verbose", format!("Verbose\n\n{trailer}")),
         ("amended", format!("Verbose\n\n{trailer}")),
-        ("side", format!("side\n\n{trailer}")),
+        ("sided", format!("side\n\n{trailer}")),
         ("merge", format!("merged side\n\n{trailer}")),
         ("picked", format!("Verbose\n\n{trailer}")),
         ("signed", format!("signed\n\n{trailer}")),
@@ -314,7 +345,10 @@ fn blame_knows_lines_by_their_commits_in_other_clones() {
         call("w1", "write", &json!({ "path": "src/a.txt", "content": "one\ntwo\nthree\n" })),
         bash("c1", "git add -A && git commit -qm first"),
         says("Well."),
-        bash("c2", "printf 'generated by a long command line\\n' >gen.txt && sed -i s/two/TWO/ src/a.txt && git add -A && git commit -qm second"),
+        bash(
+            "c2",
+            "printf 'generated by a long command line\\n' >gen.txt && sed -i s/two/TWO/ src/a.txt && git add -A && git commit -qm second",
+        ),
         says("Well."),
     ]);
     world.run(&["git", "enable"]).ok();
@@ -333,31 +367,22 @@ fn blame_knows_lines_by_their_commits_in_other_clones() {
     let (found, end) = blamed(&world, "clone", "src/a.txt");
     assert_eq!(found, [owned("one", &w1, true), owned("TWO", &c2, true), owned("three", &w1, true)]);
     assert_eq!((&end["byCommit"], &end["unknownTrailers"]), (&json!(3), &json!(0)));
-    assert_eq!(blamed(&world, "clone", "gen.txt").0, [owned("generated by a long command line", &c2, true)]);
+    assert_eq!(blamed(&world, "clone", "gen.txt").0, [owned("generated by a long command line", &c2, false)]);
     let shown = world.run(&["blame", world.path("clone/src/a.txt:2").to_str().unwrap()]).ok().text();
     let id = git_in(&world, "clone", &["rev-parse", "HEAD"]);
     assert!(shown.contains(&c2) && shown.contains(&format!("commit  {id}")), "{shown}");
     assert!(shown.contains("asked   Change the second"), "{shown}");
 
     std::fs::write(world.path("clone/src/a.txt"), "one\nTWO\nthree\nmine\n").unwrap();
-    let after = [owned("one", &w1, true), owned("TWO", &c2, true), owned("three", &w1, true), owned("mine", "nobody", false)];
+    let after = [
+        owned("one", &w1, true),
+        owned("TWO", &c2, true),
+        owned("three", &w1, true),
+        owned("mine", "nobody", false),
+    ];
     assert_eq!(blamed(&world, "clone", "src/a.txt").0, after);
     git_in(&world, "clone", &["commit", "-qam", "mine"]);
     assert_eq!(blamed(&world, "clone", "src/a.txt").0, after);
-
-    // The same for other agents.
-    std::fs::write(world.path("home/.quipu/settings.json"), r#"{"mcpServer":{"scope":"all"}}"#).unwrap();
-    let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
-    let file = world.path("clone/src/a.txt");
-    let asked = [
-        json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params }),
-        json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }),
-        json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": { "name": "why", "arguments": { "file": file } } }),
-    ];
-    let input: String = asked.iter().map(|message| format!("{message}\n")).collect();
-    let answer = world.run_with(&["mcp", "serve"], input).ok().json_lines().pop().unwrap();
-    let text = answer["result"]["content"][0]["text"].as_str().unwrap();
-    assert!(text.contains(&format!("2: {}", &c2[..12])) && text.contains("asked: Change the second"), "{text}");
 
     // A rebase, a merge and a squash by a person, in other clones.
     git_in(&world, "", &["clone", "-q", "work", "rebased"]);
@@ -375,9 +400,10 @@ fn blame_knows_lines_by_their_commits_in_other_clones() {
     git_in(&world, "rebased", &["commit", "-q", "--no-edit"]);
     assert_eq!(trailers(&world, "rebased", "HEAD"), <[&str; 0]>::default(), "they are in the body");
     assert_eq!(blamed(&world, "rebased", "src/a.txt").0, after[..3]);
-    // The call that wrote it is not known by its name, and the commit names two turns.
-    let (found, _) = blamed(&world, "rebased", "gen.txt");
-    assert!(found[0].1 == c2 || found[0].1 == "unknown", "{found:?}");
+    assert_eq!(
+        blamed(&world, "rebased", "gen.txt").0,
+        [owned("generated by a long command line", &c2, false)]
+    );
 
     // In the first directory a person's lines stay the person's, also where a command commits them.
     std::fs::write(world.path("work/src/a.txt"), "one\nTWO\nthree\nby hand\n").unwrap();
@@ -413,10 +439,16 @@ fn hostile_trailers_are_said_and_left_out() {
     let ran = world.path("ran");
     let plant = format!("sh -c 'touch {}; cat'", ran.display());
     std::fs::write(root.join(".gitattributes"), "* diff=x filter=x\n").unwrap();
-    for name in ["diff.x.textconv", "filter.x.clean", "filter.x.smudge", "core.fsmonitor", "gpg.program", "core.pager"] {
+    for name in [
+        "diff.x.textconv",
+        "filter.x.clean",
+        "filter.x.smudge",
+        "core.fsmonitor",
+        "gpg.program",
+        "core.pager",
+    ] {
         git_in(&world, "clone", &["config", name, &plant]);
     }
-    git_in(&world, "clone", &["config", "blame.ignoreRevsFile", "/dev/zero"]);
     git_in(&world, "clone", &["config", "log.showSignature", "true"]);
     let check = |file: &str, by: &str, note: &str| {
         let path = root.join(file);
@@ -430,6 +462,9 @@ fn hostile_trailers_are_said_and_left_out() {
     check("ours", &known, "");
     check("many", "nobody", "Some trailers of commits were not examined");
     assert!(!ran.exists());
+    git_in(&world, "clone", &["config", "blame.ignoreRevsFile", "/dev/zero"]);
+    check("ours", "nobody", "blame.ignoreRevsFile in the settings of the repository names no regular file");
+    git_in(&world, "clone", &["config", "--unset", "blame.ignoreRevsFile"]);
     // A repository that is none any more.
     std::fs::write(root.join(".git/HEAD"), "nothing").unwrap();
     let left = world.run(&["blame", root.join("ours").to_str().unwrap()]).ok();

@@ -194,10 +194,10 @@ async fn named(
             texts.entry(commit).or_default().push(text);
         }
     }
-    let ids: Vec<NodeId> =
-        by_text.values().flatten().copied().collect::<BTreeSet<_>>().into_iter().collect();
+    let ids: Vec<NodeId> = by_text.values().flatten().copied().collect::<BTreeSet<_>>().into_iter().collect();
     let known = known(store, &ids).await?;
-    report.unknown = by_text.values().filter(|node| node.is_none_or(|node| !known.contains_key(&node))).count();
+    report.unknown =
+        by_text.values().filter(|node| node.is_none_or(|node| !known.contains_key(&node))).count();
     let of = |texts: Vec<String>| -> Vec<NamedNode> {
         let mut found: Vec<NamedNode> = Vec::new();
         for node in texts.iter().filter_map(|text| known.get(by_text.get(text)?.as_ref()?)) {
@@ -207,7 +207,11 @@ async fn named(
         }
         found
     };
-    Ok(texts.into_iter().map(|(commit, texts)| (commit, of(texts))).filter(|(_, nodes)| !nodes.is_empty()).collect())
+    Ok(texts
+        .into_iter()
+        .map(|(commit, texts)| (commit, of(texts)))
+        .filter(|(_, nodes)| !nodes.is_empty())
+        .collect())
 }
 
 /// Those of the nodes that are answers of a model, with their sessions.
@@ -226,7 +230,8 @@ async fn known(store: &dyn Graph, ids: &[NodeId]) -> Result<HashMap<NodeId, Name
                 Some(id) => match rows.get(id) {
                     Some(row) => row.clone(),
                     None => {
-                        let query = SessionQuery { id: Some(id.clone()), limit: Some(1), ..SessionQuery::default() };
+                        let query =
+                            SessionQuery { id: Some(id.clone()), limit: Some(1), ..SessionQuery::default() };
                         let row = store.sessions(query).await?.into_iter().next();
                         rows.entry(id.clone()).or_insert(row).clone()
                     }
@@ -280,10 +285,7 @@ fn common_end(a: &Path, b: &Path) -> usize {
 }
 
 /// Adds what the user had said before each turn.
-async fn ask(
-    store: &dyn Graph,
-    turns: &mut BTreeMap<(NodeId, usize), BlameTurn>,
-) -> Result<(), StoreError> {
+async fn ask(store: &dyn Graph, turns: &mut BTreeMap<(NodeId, usize), BlameTurn>) -> Result<(), StoreError> {
     let mut asked: HashMap<NodeId, Option<(NodeId, String)>> = HashMap::new();
     for turn in turns.values_mut() {
         if !asked.contains_key(&turn.node) {
@@ -322,8 +324,11 @@ fn in_order(blame: &mut Blame) {
             LineAuthor::Nobody | LineAuthor::Unknown(_) => None,
         })
         .collect();
-    let mut turns: Vec<(usize, BlameTurn)> =
-        std::mem::take(&mut blame.turns).into_iter().enumerate().filter(|(place, _)| used.contains(place)).collect();
+    let mut turns: Vec<(usize, BlameTurn)> = std::mem::take(&mut blame.turns)
+        .into_iter()
+        .enumerate()
+        .filter(|(place, _)| used.contains(place))
+        .collect();
     turns.sort_by(|(_, a), (_, b)| (a.at, a.node, &a.commit).cmp(&(b.at, b.node, &b.commit)));
     let places: HashMap<usize, usize> = turns.iter().enumerate().map(|(new, (old, _))| (*old, new)).collect();
     for line in &mut blame.lines {

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use super::MOST_REPOSITORIES;
+use super::consented::ConsentedRepository;
 use super::hooks::HookFiles;
 use crate::state_file::{State, StateFile};
 use crate::{Failure, Home, now};
@@ -36,25 +37,6 @@ impl State for ConsentFile {
     }
 }
 
-/// A repository whose user consented.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ConsentedRepository {
-    /// The true path of the directory that all of its worktrees share (`.git`).
-    pub directory: PathBuf,
-    /// The inode of that directory: another repository at the same path is another one.
-    pub inode: u64,
-    /// When the user consented.
-    pub since: UnixMs,
-}
-
-impl ConsentedRepository {
-    /// Whether the repository is still there.
-    pub fn is_there(&self) -> bool {
-        self.directory.canonicalize().is_ok_and(|path| path == self.directory)
-            && self.directory.metadata().is_ok_and(|found| found.is_dir() && found.ino() == self.inode)
-    }
-}
-
 /// Whether commits of commands get trailers in a repository.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TrailerState {
@@ -79,12 +61,13 @@ impl Repository {
     /// There is none, or git cannot tell.
     pub fn of(directory: &Path) -> Result<Self, Failure> {
         let git = Git::reading(directory, &CancellationToken::new());
-        let found = git.line(&["rev-parse", "--path-format=absolute", "--git-common-dir"]).map_err(|error| {
-            Failure::request(format!(
-                "{} is in no git repository that can be read: {error}",
-                directory.display()
-            ))
-        })?;
+        let found =
+            git.line(&["rev-parse", "--path-format=absolute", "--git-common-dir"]).map_err(|error| {
+                Failure::request(format!(
+                    "{} is in no git repository that can be read: {error}",
+                    directory.display()
+                ))
+            })?;
         let directory = Path::new(&found)
             .canonicalize()
             .map_err(|error| Failure::failed(format!("{found} cannot be read: {error}")))?;

@@ -47,9 +47,9 @@ impl CommandEnvironment for CommitTrailers {
         if !consents.repositories.iter().any(|one| one.is_there()) {
             return Ok(Vec::new());
         }
-        self.hooks.write(&consents.repositories).map_err(|error| {
-            failed(format!("{} cannot be used: {error}", self.hooks.config().display()))
-        })?;
+        self.hooks
+            .write(&consents.repositories)
+            .map_err(|error| failed(format!("{} cannot be used: {error}", self.hooks.config().display())))?;
         let changed = origin.env.iter().rev().find(|(name, _)| name == COUNT);
         let inherited = match changed {
             Some((_, value)) => value.clone(),

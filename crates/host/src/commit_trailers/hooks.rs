@@ -13,7 +13,7 @@ use quipu_workspace::Git;
 use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
 
-use super::consent::ConsentedRepository;
+use super::consented::ConsentedRepository;
 use crate::Home;
 use crate::state_file::replace;
 
@@ -171,7 +171,8 @@ fn hook_directories(common: &Path) -> Vec<PathBuf> {
     if let Some(global) = global {
         git = git.with("GIT_CONFIG_GLOBAL", global);
     }
-    let named = git.run(&["config", "--null", "--type=path", "--get-all", "core.hooksPath"]).unwrap_or_default();
+    let named =
+        git.run(&["config", "--null", "--type=path", "--get-all", "core.hooksPath"]).unwrap_or_default();
     let worktree = common.parent().unwrap_or(common);
     for path in named.split(|byte| *byte == 0) {
         // The one that turns hooks off is our own.
@@ -204,7 +205,8 @@ fn escaped(text: &str) -> String {
 /// A path as a value of git's settings.
 fn quoted(path: &Path) -> io::Result<String> {
     let path = path.to_str().filter(|path| !path.contains('\n'));
-    let path = path.ok_or_else(|| io::Error::other("the path of the home is not UTF-8 or has several lines"))?;
+    let path =
+        path.ok_or_else(|| io::Error::other("the path of the home is not UTF-8 or has several lines"))?;
     Ok(format!("\"{}\"", escaped(path)))
 }
 
