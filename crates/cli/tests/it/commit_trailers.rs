@@ -260,7 +260,9 @@ git checkout -q main; git rm -qf --cached m t 2>/dev/null; true
         says("Well."),
         bash(
             "c2",
-            "git commit -q --amend --no-edit; git tag again; git checkout -q -b moved noverify; git rebase -q -X theirs --onto plain file; git tag rebased",
+            "git commit -q --amend --no-edit; git tag again; git checkout -q -b moved noverify; git rebase -q -X theirs --onto plain file; git tag rebased; \
+             git checkout -q -b fixed plain; echo p >p; git add p; git -c core.hooksPath=/dev/null commit -qm person; echo q >p; git add p; \
+             git -c core.hooksPath=/dev/null commit -qm 'fixup! person'; GIT_SEQUENCE_EDITOR=true git rebase -q -i --autosquash plain; git tag fixed-up",
         ),
         says("Well."),
     ]);
@@ -294,6 +296,7 @@ git checkout -q main; git rm -qf --cached m t 2>/dev/null; true
     assert_eq!(trailers(&world, "work", "again"), [&*first, &*second]);
     // What is only made again elsewhere keeps its message.
     assert_eq!(message("rebased"), message("noverify"));
+    assert_eq!(message("fixed-up"), "person");
 }
 
 #[test]
