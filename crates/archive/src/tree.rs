@@ -216,6 +216,11 @@ impl Tree {
         }
     }
 
+    /// Entries of the store that the file did not have.
+    pub(crate) fn unmet(&self) -> u64 {
+        self.marks.iter().skip(1).filter(|marks| **marks & MET == 0).count() as u64
+    }
+
     fn push(&mut self, node: NodeId, key: Option<Key>, marks: u8) -> EntryIndex {
         // More lines than that are 40 GB; the last number is then shared, and what follows such an entry hangs elsewhere.
         let at = EntryIndex(u32::try_from(self.entries.len()).unwrap_or(u32::MAX));

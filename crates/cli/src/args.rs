@@ -282,6 +282,8 @@ pub(crate) enum Cmd {
     Skills(crate::skills::SkillsArgs),
     /// List, add, update and remove packages of skills and templates.
     Packages(crate::packages::PackagesArgs),
+    /// Give other agents on this machine the history, or take it out of their settings again.
+    Setup(crate::setup::SetupArgs),
     /// Check this installation: files, store, shell, credentials.
     Doctor(DoctorArgs),
     /// Hash JSON values as the graph does, for programs that write to a store.
@@ -294,6 +296,15 @@ pub(crate) enum Cmd {
     Schedule(crate::schedule::ScheduleArgs),
     /// Serve sessions to a program over stdin and stdout, as lines of JSON.
     Serve(crate::serve::ServeArgs),
+    /// Answer a hook of another agent: it reads the payload on stdin and prints what the agent's hooks take back. Ends within
+    /// 50 ms, with exit code 0 and without output where it has nothing to say. `quipu setup` writes it into agents' settings.
+    #[command(hide = true)]
+    Hook(crate::hook::HookArgs),
+    /// Keep sessions of Pi for its extension, which starts this: lines of JSON over stdin and stdout.
+    #[command(hide = true)]
+    PiHelper(crate::pi_helper::PiHelperArgs),
+    /// Pass model calls of other programs on, and keep their conversations as sessions.
+    Proxy(crate::proxy::ProxyArgs),
     /// Explain a command; `quipu help all` has every command and option.
     Help(HelpArgs),
 }

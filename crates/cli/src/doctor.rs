@@ -4,6 +4,7 @@ mod caches;
 mod content;
 mod mcp;
 mod outputs;
+mod setup;
 
 use std::io::Write as _;
 
@@ -80,6 +81,7 @@ pub(crate) async fn run(args: &DoctorArgs) -> Result<(), Failure> {
     found.extend(content::findings(&home, &held).await);
     found.extend(settings(&home));
     found.extend(mcp::findings(&home));
+    found.extend(setup::findings(&home));
     found.push(credentials(&home));
     found.push(permissions(&home));
     found.push(budget(&home).await);

@@ -10,7 +10,7 @@ use crate::print::printable;
 
 /// Commands under their headings, as `quipu --help` has them.
 const GROUPS: [(&str, &[&str]); 7] = [
-    ("Set up", &["demo", "auth", "config", "doctor", "git", "import", "models", "permissions"]),
+    ("Set up", &["demo", "auth", "config", "doctor", "git", "import", "models", "permissions", "setup"]),
     ("Extend", &["agents", "mcp", "packages", "skills"]),
     ("Find", &["sessions", "search", "log", "files", "usage", "show", "tree", "open", "context"]),
     ("Explain", &["blame", "life", "trace", "recall", "diff"]),
@@ -107,7 +107,8 @@ fn no_topic(topic: &str, near: Option<&String>) -> Failure {
 }
 
 fn names_of(command: &Command) -> Vec<String> {
-    command.get_subcommands().map(|one| one.get_name().to_owned()).collect()
+    let shown = command.get_subcommands().filter(|one| !one.is_hide_set());
+    shown.map(|one| one.get_name().to_owned()).collect()
 }
 
 /// Refuses a task that looks like a command: it would cost money.

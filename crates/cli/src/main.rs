@@ -27,6 +27,7 @@ mod git;
 mod hash;
 mod help;
 mod home;
+mod hook;
 mod import;
 mod import_settings;
 mod input;
@@ -46,9 +47,11 @@ mod pager;
 #[cfg(test)]
 mod pages;
 mod permissions;
+mod pi_helper;
 mod pick;
 mod planning;
 mod print;
+mod proxy;
 mod recall;
 mod restore_files;
 mod rm;
@@ -58,6 +61,7 @@ mod search;
 mod serve;
 mod session_command;
 mod sessions;
+mod setup;
 mod show;
 mod signals;
 mod skills;
@@ -96,9 +100,14 @@ fn descriptors() -> std::io::Result<()> {
 }
 
 fn main() -> ExitCode {
+    let began = std::time::Instant::now();
     // Before there is a second thread.
     if std::env::args_os().nth(1).is_some_and(|first| first == quipu_host::SANDBOX) {
         return quipu::run_launcher(&quipu_host::launcher());
+    }
+    // Before anything is made that costs time: another agent waits.
+    if hook::is_called() {
+        return hook::run(began);
     }
     let cli = help::arguments();
     if let Err(error) = descriptors() {
@@ -185,12 +194,17 @@ pub(crate) async fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Cmd::Agents(args)) => agents::run(args),
         Some(Cmd::Skills(args)) => skills::run(args),
         Some(Cmd::Packages(args)) => packages::run(args).await,
+        Some(Cmd::Setup(args)) => setup::run(args),
         Some(Cmd::Doctor(args)) => doctor::run(args).await,
         Some(Cmd::Hash(args)) => hash::run(args),
         Some(Cmd::Import(args)) => import::run(args).await,
         Some(Cmd::Export(args)) => export::run(args).await,
         Some(Cmd::Schedule(args)) => schedule::run(args).await,
         Some(Cmd::Serve(args)) => serve::run(args).await,
+        // Asked for with too few arguments, or with `--help`: both end before.
+        Some(Cmd::Hook(_)) => Ok(()),
+        Some(Cmd::PiHelper(args)) => pi_helper::run(args).await,
+        Some(Cmd::Proxy(args)) => proxy::run(args).await,
         Some(Cmd::Help(args)) => help::run(args),
         None if !cli.task.print => {
             help::refuse_command(&cli.task.messages)?;

@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use quipu_dag::Node;
 use quipu_protocol::{Body, Content, Entry, Epoch, Message, Provenance, ServerToolBlock, StepInfo};
-use quipu_store::{Erasure, Graph, SessionQuery, SessionRow, SpellingKind};
+use quipu_store::{Erasure, Graph, SessionQuery, SessionRow, SpellingKind, StoreError};
 use quipu_transcript::{DecodedEntry, role_with};
 use sha2::{Digest as _, Sha256};
 
@@ -134,7 +134,19 @@ async fn show_request(store: &dyn Graph, node: &Node, decoded: &DecodedEntry) ->
             one_line(&node.record.role, 40)
         )));
     };
-    let bytes = store.chunk(call.body, 0..u64::MAX).await?;
+    let bytes = match store.chunk(call.body, 0..u64::MAX).await {
+        Ok(bytes) => bytes,
+        // A proxy sends what its clients say, and keeps no secrets of it.
+        Err(StoreError::Missing { .. }) => {
+            return Err(Failure::usage(format!(
+                "the request of {} is not kept, because it was packed or had secrets in it; it had {} bytes, sha256 {}",
+                node.id.short(),
+                call.body_bytes,
+                call.body
+            )));
+        }
+        Err(error) => return Err(error.into()),
+    };
     if Sha256::digest(&bytes).as_slice() != call.body.0 {
         return Err(Failure::new(
             Exit::Store,

@@ -18,8 +18,8 @@ use crate::restore_files::{JumpWithFiles, RestoreFiles};
 use crate::resume::epoch_of;
 use crate::session_move::{AfterMove, Label, ReadyMove, SessionMove};
 use crate::stand::{Stand, stand};
-use crate::travel::{Travel, carryover, carryover_text, count_left, line_of, log_of};
-use quipu_history::{INCARNATE, legal_target};
+use crate::travel::{Travel, carryover_text, log_of};
+use quipu_history::{INCARNATE, carryover, count_left, legal_target, line_of};
 use quipu_transcript::FilePlan;
 
 /// A session that went to another node.
@@ -103,7 +103,8 @@ impl Engine {
     /// `NoSession`, `Illegal`, `BadMessage`, `Removed`; `Open` with `NoSuchNode` or `Store`.
     pub async fn travel(&self, to: NodeId, message: &str) -> Result<Travel, ChangeError> {
         let store = self.store();
-        let message = carryover(&self.sealer().seal(message)).map_err(ChangeError::BadMessage)?;
+        let message = carryover(&self.sealer().seal(message))
+            .map_err(|error| ChangeError::BadMessage(error.to_string()))?;
         self.node_of(to).await?;
         let found = legal_target(&**store, to).await?;
         if let Some(why) = found.illegal {

@@ -208,7 +208,7 @@ impl Engine {
     /// The user's words of a merge as they are kept.
     pub(crate) fn merge_note(&self, note: &str) -> Result<String, ChangeError> {
         let note = self.sealer().seal(note.trim()).into_owned();
-        let limit = crate::travel::CARRYOVER_LIMIT;
+        let limit = quipu_history::CARRYOVER_LIMIT;
         if note.len() > limit {
             let why = format!("a note can have at most {limit} bytes; this one has {}", note.len());
             return Err(ChangeError::BadMessage(why));

@@ -5,6 +5,7 @@
 //! archive ([`END`]), so that nobody takes it for a message of now.
 
 mod blame;
+mod carryover;
 mod diff;
 mod life;
 mod listing;
@@ -24,6 +25,9 @@ pub use blame::{
     BLAMED_CHANGES, Blame, BlameTurn, LineAuthor, LineCommits, NODE_TRAILER, NamedCommit, ReadFile,
     TrailerReport, UnknownReason, blame, credit_commits, file_names, sibling_file,
 };
+pub use carryover::{
+    CARRYOVER_LIMIT, COUNTED, CarryoverError, carryover, carryover_note, count_left, line_of,
+};
 pub use diff::{BranchDiff, BranchSide, branch_diff};
 pub use life::{Filter, Life, LifeLine, LifeQuery, life, life_seen};
 pub use listing::{ListedIds, needed};
@@ -36,7 +40,7 @@ pub use recall::{
 };
 pub use scope::{NodeNameError, Sight};
 pub use target::{IllegalTarget, LegalTarget, legal_target};
-pub use text::{BEGIN, BEGIN_HISTORY, END, TextDetail, escaped, piece, shortened, text_of};
+pub use text::{BEGIN, BEGIN_HISTORY, END, TextDetail, escaped, framed, piece, shortened, text_of};
 pub use time::{instant, minute};
 pub use trace::{
     INCARNATE, RowPayload, Trace, TraceFilter, TraceQuery, TraceScope, row_payload, row_text, trace,

@@ -112,6 +112,11 @@ pub(crate) fn units(text: &str) -> u64 {
     if text.is_ascii() { text.len() as u64 } else { text.encode_utf16().count() as u64 }
 }
 
+/// Lines in the frame of an archive, below its first line.
+pub fn framed(begin: &str, body: &str) -> String {
+    format!("{begin}\n{}\n{END}", escaped(body.trim_end()))
+}
+
 /// The same with a backslash in every `end of archive`, in whatever case and with whatever space between: what is
 /// archived cannot end its frame.
 pub fn escaped(text: &str) -> String {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use quipu::{Engine, Outputs, Sealer, Worktrees};
 use quipu_protocol::UnixMs;
@@ -284,6 +285,18 @@ impl Home {
     pub fn store_to_read(&self) -> Result<Option<Arc<SqliteStore>>, Failure> {
         let options = OpenOptions { search_index: SearchIndex::Asked, ..OpenOptions::default() };
         if self.has_store() { self.open_store(&options).map(Some) } else { Ok(None) }
+    }
+
+    /// The store as it is, unless nothing was ever stored: nothing is made or indexed, and another program's lock is waited for no
+    /// longer than `busy`.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn store_as_it_is(&self, busy: Duration) -> Result<Option<Arc<SqliteStore>>, StoreError> {
+        if !self.has_store() {
+            return Ok(None);
+        }
+        Ok(Some(Arc::new(SqliteStore::open_to_read(&self.store, busy)?)))
     }
 
     fn has_store(&self) -> bool {

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use quipu::{Engine, identity_hash, identity_text, read_identity};
+use quipu::{Engine, IdentityError, identity_hash, identity_text, read_identity};
 use quipu_protocol::{BlobId, Epoch};
 
 use crate::{Failure, Home, OpenRequest, Question};
@@ -71,6 +71,14 @@ pub(crate) async fn chosen(
             Ok(IdentityChoice::default())
         }
     }
+}
+
+/// The text that new sessions begin with; `None` where no setting names a file.
+///
+/// # Errors
+/// When the file cannot be used.
+pub fn identity_for_new_sessions(home: &Home) -> Result<Option<String>, IdentityError> {
+    file(home).map(|path| read_identity(&path)).transpose()
 }
 
 /// The file that the settings name: from the home directory where it begins with `~/`, else from ours.

@@ -47,6 +47,7 @@ pub mod packages;
 mod permission_test;
 mod permissions;
 mod planning;
+mod program;
 mod prompt;
 mod request;
 pub mod resources;
@@ -65,6 +66,7 @@ mod sub_agents;
 mod suggestions;
 mod text;
 mod tree;
+mod turn_intake;
 mod watch;
 mod web;
 
@@ -77,6 +79,7 @@ pub use entry::{entry_words, room_behind};
 pub use failure::{Advice, Failure, FailureKind, NameCandidate};
 pub use helpers::{command_shell, helpers, keep_from};
 pub use home::{Home, current_dir, env, now, seal_credentials};
+pub use identity::identity_for_new_sessions;
 pub use json::{label_counts, node_json, session_json};
 pub use keys::{KeyOutcome, keep_key};
 pub use listing::{Glimpse, SessionItem, list_sessions, tail};
@@ -101,6 +104,7 @@ pub use permissions::{
     Entry, PermissionItem, Project, Record, RuleReach, SavedRule, added_directories, demo_permissions,
     mode_named, permissions_here,
 };
+pub use program::program_path;
 pub use request::{OpenRequest, PermissionRequest, Question, SessionTarget};
 pub use rules::accept_rules;
 pub use sandbox::{SANDBOX, isolation_here, launcher};
@@ -119,4 +123,5 @@ pub use suggestions::{
 };
 pub use text::{ago, dollars, files_of_patch, iso, one_line, one_line_with, title_of};
 pub use tree::{Reach, TreeKind, TreeRow, nodes_of, session_rows, tree_rows, unfolded_rows, user_messages};
+pub use turn_intake::{start_turn_intake, take_turn_in};
 pub use web::{WebSettings, needs_search_key};

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use quipu_history::{END, escaped};
 use quipu_protocol::UnixMs;
 use quipu_seal::Sealer;
 use quipu_store::Graph;
@@ -74,11 +73,6 @@ impl Page {
             Some(next) => format!("{}\nMore: call again with cursor \"{next}\".", self.text),
         }
     }
-}
-
-/// Lines in the frame of an archive, below its first line.
-pub(crate) fn framed(begin: &str, body: &str) -> String {
-    format!("{begin}\n{}\n{END}", escaped(body.trim_end()))
 }
 
 /// The time.

@@ -1,11 +1,11 @@
 //! Prompts that a person chooses in a client.
 
-use quipu_history::{BEGIN_HISTORY, LogEntry, SessionEnd, instant, log, minute};
+use quipu_history::{BEGIN_HISTORY, LogEntry, SessionEnd, framed, instant, log, minute};
 use quipu_store::{ActivityQuery, Graph};
 use quipu_transcript::one_line;
 use rmcp::model::{GetPromptResult, JsonObject, Prompt, PromptArgument, PromptMessage, Role};
 
-use crate::archive::{Archive, framed, now};
+use crate::archive::{Archive, now};
 use crate::error::CallError;
 use crate::place::place;
 use crate::reach::Reach;

@@ -2,15 +2,15 @@
 
 use jiff::tz::TimeZone;
 use quipu_history::{
-    BEGIN_HISTORY, Filter, LifeQuery, RecallQuery, TextDetail, TraceQuery, life_seen, minute, recall_seen,
-    shortened, text_of,
+    BEGIN_HISTORY, Filter, LifeQuery, RecallQuery, TextDetail, TraceQuery, framed, life_seen, minute,
+    recall_seen, shortened, text_of,
 };
 use quipu_protocol::NodeId;
 use quipu_store::{Graph, LineageEnd, LoggedAction, SessionRow, StoreError, decode_nodes};
 use quipu_transcript::{one_line, role_with};
 use serde::Deserialize;
 
-use crate::archive::{Archive, Page, framed, now};
+use crate::archive::{Archive, Page, now};
 use crate::error::CallError;
 use crate::place::place;
 use crate::reach::Reach;

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use quipu_history::{BEGIN_HISTORY, instant, minute};
+use quipu_history::{BEGIN_HISTORY, framed, instant, minute};
 use quipu_protocol::SessionId;
 use quipu_store::{
     Excerpt, Graph, Hit, IndexBacklog, QUERY_LIMIT, SearchQuery, SessionQuery, SessionRow, Sessions,
@@ -10,7 +10,7 @@ use quipu_store::{
 use quipu_transcript::one_line;
 use serde::Deserialize;
 
-use crate::archive::{Archive, Page, framed, now};
+use crate::archive::{Archive, Page, now};
 use crate::error::CallError;
 use crate::reach::Reach;
 

@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 
 use quipu_history::{
     BEGIN_HISTORY, BLAMED_CHANGES, Blame, LineAuthor, LineCommits, NODE_TRAILER, NamedCommit, blame,
-    credit_commits, file_names, minute, sibling_file,
+    credit_commits, file_names, framed, minute, sibling_file,
 };
 use quipu_protocol::NodeId;
 use quipu_store::Graph;
@@ -16,7 +16,7 @@ use quipu_workspace::committed_lines;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
-use crate::archive::{Archive, Page, framed};
+use crate::archive::{Archive, Page};
 use crate::error::CallError;
 use crate::reach::Reach;
 

@@ -49,6 +49,7 @@ mod thinking;
 mod time;
 mod values;
 mod warning;
+mod wires;
 mod wrong_api;
 
 pub use anthropic::AnthropicMessages;
@@ -97,3 +98,4 @@ pub use settings_file::CallSettings;
 pub use thinking::ThinkingBudgets;
 pub use values::{NoShell, Shell};
 pub use warning::Warning;
+pub use wires::answer_decoder;

@@ -6,6 +6,7 @@
 mod download;
 mod proxy;
 mod trust;
+mod unchanged;
 
 use std::net::SocketAddr;
 use std::sync::OnceLock;
@@ -16,6 +17,7 @@ use reqwest::Url;
 
 pub use download::{DownloadError, download};
 pub(crate) use proxy::{Proxy, passwords};
+pub use unchanged::unchanged_client;
 
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -120,15 +122,20 @@ pub fn is_loopback(host: &str) -> bool {
         || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
-#[expect(clippy::disallowed_methods, reason = "this is the factory that everyone else must use")]
 fn builder(direct: bool, secure: bool) -> Result<reqwest::ClientBuilder, String> {
+    let own = concat!("quipu/", env!("CARGO_PKG_VERSION"));
+    nameless(direct, secure).map(|builder| builder.user_agent(own))
+}
+
+/// A builder that does not say who asks.
+#[expect(clippy::disallowed_methods, reason = "this is the factory that everyone else must use")]
+fn nameless(direct: bool, secure: bool) -> Result<reqwest::ClientBuilder, String> {
     static RING: OnceLock<()> = OnceLock::new();
     RING.get_or_init(|| {
         // An error only says that the embedding program chose a provider before us, which is as good.
         drop(rustls::crypto::ring::default_provider().install_default());
     });
     let mut builder = reqwest::Client::builder()
-        .user_agent(concat!("quipu/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(CONNECT_TIMEOUT)
         .read_timeout(READ_TIMEOUT)
         .redirect(reqwest::redirect::Policy::none());

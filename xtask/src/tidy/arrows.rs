@@ -25,14 +25,34 @@ const DRAWN: &[(&str, &[&str])] = &[
     ("extensions", &["engine"]),
     ("mcp", &["engine"]),
     ("mcp-server", &["history", "seal", "workspace"]),
+    ("integrations", &["history", "seal"]),
+    ("pi-extension", &["history", "archive"]),
+    ("proxy", &["archive", "providers"]),
     ("web", &["engine"]),
+    ("setup", &[]),
     ("replay", &["engine"]),
     ("host", &["engine", "archive", "replay", "render", "mcp", "web"]),
     ("runtime", &["host"]),
     ("tui", &["host"]),
     ("gateway", &["engine"]),
     ("rpc", &["engine", "archive"]),
-    ("cli", &["runtime", "rpc", "memory", "extensions", "mcp", "mcp-server", "tui", "gateway"]),
+    (
+        "cli",
+        &[
+            "runtime",
+            "rpc",
+            "memory",
+            "extensions",
+            "mcp",
+            "mcp-server",
+            "integrations",
+            "pi-extension",
+            "proxy",
+            "setup",
+            "tui",
+            "gateway",
+        ],
+    ),
     ("testkit", &["protocol"]),
     // Never shipped: its benchmarks drive the binary against the fake server.
     ("xtask", &["testkit"]),
@@ -59,7 +79,7 @@ const IMPURE_LIBRARIES: &[&str] = &[
 
 /// Libraries with one owner, so that their words stay in one place.
 const OWNED_LIBRARIES: &[(&str, &[&str])] =
-    &[("rusqlite", &["store", "testkit"]), ("reqwest", &["providers", "mcp", "web"])];
+    &[("rusqlite", &["store", "testkit"]), ("reqwest", &["providers", "mcp", "web", "proxy"])];
 
 pub(crate) fn check(repo: &Repo) -> Vec<Finding> {
     let mut findings = Vec::new();

@@ -80,7 +80,7 @@ pub(crate) fn vendors(repo: &Repo) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, file) in rust(repo) {
         let Some(name) = crate_of(path).filter(|name| *name != "xtask") else { continue };
-        let home = name == "providers" || name == "archive";
+        let home = matches!(name, "providers" | "archive" | "integrations");
         let folder = path
             .strip_prefix("crates/")
             .and_then(|path| path.split_once("/src/"))

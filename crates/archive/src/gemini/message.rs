@@ -11,6 +11,8 @@ use crate::json::{Members, list, text_of, time_of};
 
 /// What the first message of a session begins with, which nobody said.
 const PREAMBLES: [&str; 2] = ["<session_context>", "This is the Gemini CLI. We are setting up the context"];
+/// Around what hooks told the model, within what the user said.
+const HOOKS: (&str, &str) = ("<hook_context>", "</hook_context>");
 /// What stands behind the exit code of a command.
 const TRAILERS: [&str; 5] = [
     "</untrusted_context>",
@@ -219,6 +221,27 @@ impl<'a> Call<'a> {
 }
 
 /// Parts of a content, which may be a text, one part, or a list of either.
+/// What the user said without what hooks told the model, and that. Where nothing else was said, all of it is left.
+pub(super) fn without_hooks(content: Vec<Content>) -> (Vec<Content>, Vec<Json>) {
+    let (mut said, mut told) = (Vec::new(), Vec::new());
+    for block in &content {
+        let Some(mut text) = block.as_text() else {
+            said.push(block.clone());
+            continue;
+        };
+        while let Some(inner) = text.trim_start().strip_prefix(HOOKS.0)
+            && let Some((context, rest)) = inner.split_once(HOOKS.1)
+        {
+            told.extend(Json::of(context).ok());
+            text = rest.trim_start_matches('\n');
+        }
+        if !text.is_empty() {
+            said.push(Content::text(text));
+        }
+    }
+    if said.is_empty() { (content, Vec::new()) } else { (said, told) }
+}
+
 fn content_parts(content: &str) -> ContentParts<'_> {
     let mut parts = ContentParts::default();
     let elements = if content.starts_with('[') { list(content) } else { vec![content] };

@@ -11,7 +11,7 @@ use quipu_protocol::{
 };
 use quipu_seal::Sealer;
 
-use super::message::Message;
+use super::message::{Message, without_hooks};
 use super::outline::{self, Header};
 use crate::intake::run;
 use crate::intake::{
@@ -424,9 +424,10 @@ impl Log {
                         false => Ok(()),
                     };
                 }
-                let content = Body::Blocks(content_parts.content);
+                let (said, told) = without_hooks(content_parts.content);
+                let content = Body::Blocks(said);
                 let mut user = item(id, Entry::Message(Said::User(UserMessage { content, timestamp })));
-                user.kept = kept(&without, content_parts.more);
+                user.kept = kept(&without, [content_parts.more, told].concat());
                 self.put(user, chain)
             }
             (MessageUse::Message, "error") => {

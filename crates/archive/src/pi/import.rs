@@ -101,6 +101,13 @@ pub(super) struct PriorState<'a> {
     follow: bool,
 }
 
+impl<'a> PriorState<'a> {
+    /// Of a file whose last import noted this.
+    pub(super) fn of(mark: Option<&'a Mark>) -> Self {
+        Self { mark, ..Self::default() }
+    }
+}
+
 /// A file whose entries are in the store.
 pub(super) struct ImportedFile {
     pub(super) report: Report,
@@ -288,7 +295,7 @@ fn after(mut file: File, mark: &Mark) -> std::io::Result<Option<Lines<BufReader<
 }
 
 /// Takes in what the store has of a session. Of its nodes one batch is held at a time.
-async fn stored(
+pub(super) async fn stored(
     store: &dyn Graph,
     root: NodeId,
     session: &SessionId,

@@ -13,6 +13,7 @@ mod header;
 mod import;
 mod incremental;
 mod line_parser;
+mod live;
 mod migrate;
 mod node_builder;
 mod own;
@@ -26,6 +27,7 @@ pub use export::{ExportSummary, export};
 pub use file::{FinishReport, SessionFile};
 pub(crate) use header::Header;
 pub use import::{ImportOptions, import};
+pub use live::LiveSession;
 pub use places::{session_files, sessions_dir};
 
 /// What this agent's sessions are called in the store.

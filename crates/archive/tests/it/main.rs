@@ -28,6 +28,8 @@ mod hostile;
 #[cfg(test)]
 mod import;
 #[cfg(test)]
+mod live;
+#[cfg(test)]
 mod openclaw;
 #[cfg(test)]
 mod packed;

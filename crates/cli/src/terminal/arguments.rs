@@ -128,7 +128,7 @@ pub(super) async fn stored(
 #[cfg(test)]
 mod tests {
     /// Settings whose effect is looked for elsewhere, or that are read together with one of the table.
-    const ELSEWHERE: [&str; 38] = [
+    const ELSEWHERE: [&str; 39] = [
         "tools",
         "web.",
         "agents.",
@@ -155,6 +155,7 @@ mod tests {
         "context.prune.minCharacters",
         "search.semantic",
         "mcpServer.",
+        "integrations.",
         "travel.tobe",
         "planMode",
         "identity.file",

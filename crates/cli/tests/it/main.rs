@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod activity;
 #[cfg(test)]
+mod agent_hooks;
+#[cfg(test)]
 mod agent_worktrees;
 #[cfg(test)]
 mod agents;
@@ -133,6 +135,8 @@ mod permission_rules;
 #[cfg(test)]
 mod permissions;
 #[cfg(test)]
+mod pi_extension;
+#[cfg(test)]
 mod plan_fronts;
 #[cfg(test)]
 mod plan_model;
@@ -143,6 +147,8 @@ mod planning;
 mod preview;
 #[cfg(test)]
 mod print;
+#[cfg(test)]
+mod proxy;
 #[cfg(test)]
 mod prune;
 #[cfg(test)]
@@ -171,6 +177,8 @@ mod server_tools;
 mod servers;
 #[cfg(test)]
 mod session_file;
+#[cfg(test)]
+mod setup;
 #[cfg(test)]
 mod signals;
 #[cfg(test)]

@@ -40,6 +40,8 @@ struct State {
     count: u64,
     /// The number of each reply that came whole.
     whole: Vec<u64>,
+    /// Bodies of requests that had tools.
+    asked: Vec<Value>,
 }
 
 /// A model's server in the wires that peers speak.
@@ -66,6 +68,11 @@ impl Server {
 
     pub(crate) fn load(&self, script: &[Reply]) {
         self.state.lock().unwrap().script = script.iter().rev().cloned().collect();
+    }
+
+    /// The requests of the conversation so far, in order.
+    pub(crate) fn asked(&self) -> Vec<Value> {
+        self.state.lock().unwrap().asked.clone()
     }
 
     /// The numbers of the replies that came whole since the last call.
@@ -112,6 +119,9 @@ fn answer(mut connection: TcpStream, state: &Mutex<State>) -> std::io::Result<()
         };
         let has_tools = body["tools"].as_array().is_some_and(|tools| !tools.is_empty());
         let mut state = state.lock().unwrap();
+        if has_tools {
+            state.asked.push(body);
+        }
         let reply = match state.script.last().cloned() {
             // Titles and the like, which are no part of the conversation.
             _ if !has_tools => Some((0, Reply::Says(vec![ModelBlock::Text("A title")]))),

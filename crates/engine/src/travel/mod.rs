@@ -19,9 +19,7 @@ pub(crate) use history::SearchHistory;
 pub(crate) use tools::{Archive, LifeTool, Recall, TraceTool};
 
 pub use tobe::Travel;
-pub(crate) use tobe::{
-    CARRYOVER_LIMIT, PlannedJump, Tobe, carryover, carryover_text, count_left, line_of, log_of,
-};
+pub(crate) use tobe::{PlannedJump, Tobe, carryover_text, log_of};
 
 /// Whether the model can look up earlier sessions. Off by default;
 /// [`of_json`](Self::of_json) has it on where settings do not say otherwise.

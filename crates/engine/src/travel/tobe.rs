@@ -7,12 +7,11 @@ use std::sync::Arc;
 
 use quipu_protocol::{Json, NodeId, SessionId, ToolSpec};
 use quipu_seal::Sealer;
-use quipu_store::{Graph, LineageEnd, Resolution, Scope, Spelling, SpellingKind, StoreError, decode_nodes};
+use quipu_store::{Graph, Resolution, Scope, Spelling, SpellingKind, StoreError};
 use quipu_tools::{Invocation, Tool, ToolContext, ToolOutput, Touches};
-use quipu_transcript::role_with;
 use serde::Deserialize;
 
-use quipu_history::{BEGIN, END, LegalTarget, TextDetail, legal_target, shortened, text_of};
+use quipu_history::{COUNTED, LegalTarget, carryover, carryover_note, count_left, legal_target, line_of};
 
 use super::SessionView;
 use crate::arrival::TRAVEL_TOOL;
@@ -22,29 +21,16 @@ use quipu_machine::ToolJump;
 use quipu_transcript::FilePlan;
 use quipu_transcript::one_line;
 
-/// Bytes of a message to itself at most.
-pub(crate) const CARRYOVER_LIMIT: usize = 64 << 10;
-/// Nodes that are counted as left behind at most.
-const COUNTED: usize = 2_000;
 /// Files that a person is shown.
 const SHOWN: usize = 200;
 /// Files in the result for the model that somebody else changed.
 const REPORTED: usize = 20;
 /// Lines about files that are not restored, in the result for the model.
 const NOT_PUT_BACK: usize = 50;
-/// Characters of the target that are shown.
-const LINE: usize = 60;
 /// Characters of an id that messages repeat.
 const SHOWN_BACK: usize = 80;
 
-/// The marks of a message to itself, which other programs know by them.
-const NOTE: &str = "[SYSTEM / INCARNATION NOTE]";
-const WARNING: &str = "[SYSTEM WARNING]";
-const WARNS: &str = "You wrote the note above yourself, later in a branch of this conversation that you left to come \
-                     here. Nothing else of that branch is here. Files were not restored: check them before you rely on \
-                     what they were.";
-
-/// The same where files went along.
+/// What a message to itself warns of where files went along.
 const WITH_FILES: &str = "You wrote the note above yourself, later in a branch of this conversation that you left to \
                           come here. Nothing else of that branch is here. The known changes that your tools made in \
                           the working directory since are undone; changes by background processes, by others and \
@@ -193,7 +179,7 @@ impl Tobe {
     pub(crate) async fn plan(self: &Arc<Self>, args: &Json) -> Result<PlannedJump, String> {
         let failed = |error: StoreError| format!("Could not read the graph: {error}");
         let args: Args = args.read().map_err(|error| format!("Invalid arguments: {error}"))?;
-        let message = carryover(&args.carryover_message)?;
+        let message = carryover(&args.carryover_message).map_err(|error| error.to_string())?;
         let standing = self.standing.get().map(|view| view.borrow().clone());
         let Some((session, head)) = standing.and_then(|view| Some((view.session, view.head?))) else {
             return Err("The session has no earlier node to go to.".into());
@@ -336,61 +322,10 @@ fn git_head(cwd: &Path) -> Option<String> {
     fits.then(|| head.to_owned())
 }
 
-/// A message to itself as it is kept: without control characters; the error says what is wrong with it.
-pub(crate) fn carryover(message: &str) -> Result<String, String> {
-    if message.len() > CARRYOVER_LIMIT {
-        return Err(format!(
-            "The message has {} bytes; the limit is {CARRYOVER_LIMIT}: shorten it.",
-            message.len()
-        ));
-    }
-    let plain: String = message.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect();
-    let plain = plain.trim();
-    if plain.is_empty() {
-        return Err(
-            "The message is empty: write what you need to know there, because nothing else is kept.".into()
-        );
-    }
-    let lower = plain.to_lowercase();
-    let marks = [NOTE, WARNING, BEGIN, END, "--- archived"];
-    if let Some(mark) = marks.into_iter().find(|mark| lower.contains(&mark.to_lowercase())) {
-        return Err(format!("The message contains the reserved text \"{mark}\": use other words."));
-    }
-    Ok(plain.to_owned())
-}
-
-/// The message as the conversation holds it.
-/// With what was done to files, where they went along.
+/// The message as the conversation holds it, with what was done to files, where they went along.
 pub(crate) fn carryover_text(message: &str, files: Option<(&FilePlan, &Sealer)>) -> String {
-    let warns = if files.is_some() { WITH_FILES } else { WARNS };
-    let stays = files.map(|(plan, sealer)| sealer.seal(&plan.stays_in_short(NOT_PUT_BACK)).into_owned());
-    let stays = stays.filter(|stays| !stays.is_empty());
-    let stays = stays.map_or_else(String::new, |stays| format!(" {EXCEPT}\n{stays}"));
-    format!("{NOTE}: {message}\n{WARNING}: {warns}{stays}")
-}
-
-/// Messages and turns on the way to `head` that `target` does not share.
-pub(crate) async fn count_left(
-    store: &dyn Graph,
-    head: NodeId,
-    target: NodeId,
-) -> Result<(usize, usize), StoreError> {
-    let shared = store.fork_point(head, target).await?;
-    if shared == Some(head) {
-        return Ok((0, 0));
-    }
-    let nodes = store.lineage(head, LineageEnd::Count(COUNTED + 1)).await?;
-    let from = nodes.iter().position(|node| Some(node.id) == shared).map_or(0, |at| at + 1);
-    let roles = || nodes[from..].iter().map(|node| node.record.role.as_str());
-    let messages = roles().filter(|role| matches!(*role, "user" | "assistant" | "toolResult")).count();
-    Ok((messages, roles().filter(|role| *role == "user").count()))
-}
-
-/// A node on one line.
-pub(crate) async fn line_of(store: &dyn Graph, node: NodeId) -> Result<String, StoreError> {
-    let nodes: Vec<_> = store.nodes(&[node]).await?.into_iter().flatten().collect();
-    let decoded = decode_nodes(store, &nodes).await?;
-    let Some((node, decoded)) = nodes.first().zip(decoded.first()) else { return Ok(String::new()) };
-    let text = one_line(&text_of(&decoded.entry, TextDetail::Shortened), 4 * LINE);
-    Ok(format!("{}: \"{}\"", one_line(role_with(node, &decoded.entry), LINE), shortened(&text, LINE as u64)))
+    let Some((plan, sealer)) = files else { return carryover_note(message, None) };
+    let stays = sealer.seal(&plan.stays_in_short(NOT_PUT_BACK)).into_owned();
+    let stays = if stays.is_empty() { stays } else { format!(" {EXCEPT}\n{stays}") };
+    carryover_note(message, Some(&format!("{WITH_FILES}{stays}")))
 }

@@ -38,7 +38,7 @@ pub use self::layer::{Problem, ProblemKind, Source};
 pub(crate) use self::project::{Decision, ask_project_hooks, content_of, is_accepted, project_root};
 pub use self::project::{project_settings_path, project_to_trust, trust_project};
 pub use self::publish::{settings_schema, settings_table};
-pub use self::shared::SharedHistory;
+pub use self::shared::{HookBudget, SharedHistory};
 pub use self::table::{Effect, Item, KEYS, Key, Kind, ProjectUse};
 use quipu::rules::{Effect as RuleEffect, Rule};
 
@@ -88,6 +88,8 @@ pub struct Settings {
     pub history: HistorySettings,
     /// Which sessions the MCP server shows.
     pub shared_history: SharedHistory,
+    /// How much history the hooks of other agents give.
+    pub hook_budget: HookBudget,
     /// The embedding model of the semantic search; `None` turns it off.
     pub semantic: Option<EmbedderSettings>,
     /// Whether the model can look at the graph.
@@ -273,6 +275,7 @@ impl Settings {
             prune: prune_settings(&all).0,
             history: HistorySettings::of_json(&all).0,
             shared_history: SharedHistory::of_word(word("mcpServer.scope")),
+            hook_budget: HookBudget::of_word(word("integrations.history")),
             semantic: EmbedderSettings::of_json(&all).unwrap_or_default(),
             travel: TravelSettings::of_json(&all).0,
             plan_mode: flag("planMode").unwrap_or(false),

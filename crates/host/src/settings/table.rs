@@ -448,6 +448,14 @@ pub const KEYS: &[Key] = &[
         HISTORY,
         "the sessions that the MCP server shows: of the client's roots or the directory, or all",
     ),
+    key(
+        "integrations.history",
+        Kind::Word(&["off", "small", "normal"]),
+        "\"small\"",
+        Now,
+        HISTORY,
+        "the history that hooks give other agents: none; 300 tokens at a start, 100 beside a prompt; or 1,000 and 300",
+    ),
     Key {
         formerly: Some("search.meaning"),
         ..key(

@@ -26,6 +26,7 @@ mod options;
 mod pages;
 mod places;
 mod readers;
+mod reading;
 mod rebuild;
 mod resolve;
 mod retain;

@@ -1,0 +1,150 @@
+//! Entries come into the graph as they are made.
+
+use quipu_testkit::{Answer, Gate};
+use serde_json::json;
+
+use super::pi::*;
+use crate::archive::peer;
+use crate::support::*;
+
+#[test]
+fn entries_of_pi_are_nodes_before_the_answer_is_there() {
+    let Some(peer) = peer() else { return };
+    let gate = Gate::new();
+    let world = World::new([
+        bash("c1", "echo from-the-tool"),
+        Answer::new().text("It said so.").reply().then_gate(&gate),
+        Answer::new().text("Again.").reply(),
+    ]);
+    install_helper(&world);
+    let mut pi = Pi::start(&peer, &world, &[]);
+    pi.send(&json!({ "type": "prompt", "message": "Run it." }));
+    reached(&gate);
+    let session = pi.session();
+    // While the model is asked again, the tool's result is a node.
+    let is_there = |nodes: &[serde_json::Value]| nodes.iter().any(|node| node["role"] == "toolResult");
+    wait_for_nodes(&world, &session, is_there);
+    gate.open();
+    pi.until("agent_settled");
+    pi.prompt("Once more.");
+    let file = pi.file();
+    pi.close();
+    agrees_with_import(&world, &session, &file);
+    let shown = nodes(&world, &session, &[]);
+    let roles: Vec<&str> = shown.iter().filter_map(|node| node["role"].as_str()).collect();
+    let messages: Vec<&str> =
+        roles.into_iter().filter(|role| ["user", "assistant", "toolResult"].contains(role)).collect();
+    assert_eq!(messages, ["user", "assistant", "toolResult", "assistant", "user", "assistant"]);
+    // The head of that program stands at the last entry.
+    let head = world.run(&["show", "PI_HEAD", "--json"]).ok().json();
+    assert_eq!(head["id"], shown.last().unwrap()["id"]);
+}
+
+#[test]
+fn pi_without_its_helper_works_and_says_so_once() {
+    let Some(peer) = peer() else { return };
+    let world = World::new([
+        bash("c1", "echo one"),
+        Answer::new().text("Done.").reply(),
+        Answer::new().text("And on.").reply(),
+    ]);
+    install(&world, &["/nowhere/quipu", "pi-helper"]);
+    let ran = print(&peer, &world, &["Run it."]).ok();
+    assert_eq!(ran.text(), "Done.\n");
+    assert_eq!(ran.err.matches("/nowhere/quipu was not found").count(), 1, "{}", ran.err);
+    let ran = print(&peer, &world, &["--continue", "On."]).ok();
+    assert_eq!(ran.text(), "And on.\n");
+    assert!(!world.store().exists());
+}
+
+#[test]
+fn what_was_said_without_the_helper_is_caught_up() {
+    let Some(peer) = peer() else { return };
+    let world = World::new(["One.", "Two.", "Three."].map(|text| Answer::new().text(text).reply()));
+    install(&world, &["/nowhere/quipu", "pi-helper"]);
+    print(&peer, &world, &["First."]).ok();
+    install_helper(&world);
+    print(&peer, &world, &["--continue", "Second."]).ok();
+    let sessions = world.sessions();
+    assert_eq!(sessions.len(), 1, "{sessions:?}");
+    let mut pi = Pi::start(&peer, &world, &["--continue"]);
+    pi.prompt("Third.");
+    let (session, file) = (pi.session(), pi.file());
+    assert_eq!(pi.told, [""; 0]);
+    pi.close();
+    agrees_with_import(&world, &session, &file);
+    let shown = nodes(&world, &session, &[]);
+    assert_eq!(shown.iter().filter(|node| node["role"] == "user").count(), 3);
+    let trace = world.run(&["trace", &session]).ok().text();
+    assert!(trace.contains("BOOT"), "{trace}");
+}
+
+#[test]
+fn session_that_is_not_kept_is_not_kept_here() {
+    let Some(peer) = peer() else { return };
+    let world = World::says("Hi.");
+    install_helper(&world);
+    print(&peer, &world, &["--no-session", "Hello."]).ok();
+    assert!(!world.store().exists());
+}
+
+#[test]
+fn identity_text_stays_with_its_session() {
+    let Some(peer) = peer() else { return };
+    let world = World::new(["One.", "Two.", "Three."].map(|text| Answer::new().text(text).reply()));
+    install_helper(&world);
+    std::fs::write(world.path("home/.quipu/me.md"), "You are Filo.\n").unwrap();
+    std::fs::write(world.path("home/.quipu/settings.json"), r#"{"identity":{"file":"me.md"}}"#).unwrap();
+    print(&peer, &world, &["First."]).ok();
+    // Another text is not taken without a person.
+    std::fs::write(world.path("home/.quipu/me.md"), "You are Mirin.\n").unwrap();
+    print(&peer, &world, &["--continue", "Second."]).ok();
+    let mut pi = Pi::start(&peer, &world, &["--continue"]);
+    pi.prompt("Third.");
+    assert_eq!(pi.asked.len(), 1);
+    pi.close();
+    let systems: Vec<String> =
+        world.requests().iter().map(|request| request.json()["system"].to_string()).collect();
+    for (system, name) in systems.iter().zip(["Filo", "Filo", "Mirin"]) {
+        assert!(system.contains(&format!("You are {name}.\\n\\n")), "{name}: {system}");
+    }
+    assert_eq!(systems.len(), 3);
+}
+
+#[test]
+fn sessions_of_both_programs_stay_apart_in_one_store() {
+    let Some(peer) = peer() else { return };
+    let rounds = if std::env::var_os("QUIPU_FULL").is_some() { 2_500 } else { 6 };
+    let world = World::new([]);
+    install_helper(&world);
+    let mut pi = Pi::start(&peer, &world, &[]);
+    let mut own: Option<String> = None;
+    for round in 0..rounds {
+        world.server.push(bash("c1", "true"));
+        world.server.push(Answer::new().text(&format!("Pi {round}.")).reply());
+        pi.prompt(&format!("To Pi, {round}."));
+        world.server.push(bash("c1", "true"));
+        world.server.push(Answer::new().text(&format!("Quipu {round}.")).reply());
+        let said = format!("To Quipu, {round}.");
+        match &own {
+            None => world.run(&["-p", &said]).ok(),
+            Some(id) => world.run(&["-p", "--session", id, &said]).ok(),
+        };
+        if own.is_none() {
+            let rows = world.sessions();
+            let row = rows.iter().find(|row| row["agent"] == "quipu").unwrap();
+            own = row["id"].as_str().map(str::to_owned);
+        }
+    }
+    let (session, file) = (pi.session(), pi.file());
+    pi.close();
+    for (id, this, other) in [(&session, "Pi", "Quipu"), (own.as_ref().unwrap(), "Quipu", "Pi")] {
+        let shown = nodes(&world, id, &[]);
+        let texts: Vec<String> = shown.iter().map(|node| node.to_string()).collect();
+        assert!(!texts.iter().any(|text| text.contains(&format!("To {other},"))), "{texts:?}");
+        let of_user = texts.iter().filter(|text| text.contains(&format!("To {this},"))).count();
+        assert_eq!(of_user, rounds, "{id}");
+    }
+    agrees_with_import(&world, &session, &file);
+    world.run(&["doctor"]).ok();
+}

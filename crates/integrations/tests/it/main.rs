@@ -1,0 +1,6 @@
+//! Payloads of each host, as its real program sent them, and what is written into its configuration.
+
+#[cfg(test)]
+mod configurations;
+#[cfg(test)]
+mod payloads;

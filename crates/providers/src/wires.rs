@@ -1,0 +1,17 @@
+//! Wires by their names, for who reads answers that others asked for.
+
+use std::sync::Arc;
+
+use quipu_protocol::{Model, UnixMs};
+
+use crate::{AnswerDecoder, anthropic, openai, openai_responses};
+
+/// A decoder for one streamed answer on the wire that the model names; `None` for a wire that it does not know.
+pub fn answer_decoder(model: Arc<Model>, timestamp: UnixMs) -> Option<Box<dyn AnswerDecoder>> {
+    match model.api.as_str() {
+        anthropic::API => Some(anthropic::decoder(model, timestamp)),
+        openai::API => Some(openai::decoder(model, timestamp)),
+        openai_responses::API => Some(openai_responses::decoder(model, timestamp)),
+        _ => None,
+    }
+}

@@ -1,0 +1,31 @@
+//! A proxy on this machine for clients that cannot be extended: it passes their calls of models on, byte for byte, and keeps
+//! each conversation as a session in the graph. On request it leaves messages of a conversation out of later requests, as a
+//! jump does.
+//!
+//! It must not know the engine, sessions at work, files of users or the words of a command line.
+
+mod answer;
+mod body;
+mod exchange;
+mod forward;
+mod headers;
+mod item;
+mod jump;
+mod local_answer;
+mod origin;
+mod packed;
+mod placement;
+mod recorder;
+mod refusal;
+mod server;
+mod session;
+mod state;
+mod tee;
+mod upstream;
+mod wires;
+
+pub use recorder::{ModelLookup, ProxyCounts, RecorderOptions, StoreOpener};
+pub use server::{PROXY_LIMITS, ProxyError, ProxyLimits, ProxyOptions, serve};
+pub use state::{Confirmation, JumpState, ProxiedSession, StateError, confirm, release, sessions};
+pub use upstream::{UpstreamError, Upstreams};
+pub use wires::WireKind;

@@ -1,0 +1,320 @@
+//! What becomes of a request whose conversation has a jump, or asks for one.
+
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use quipu_archive::{ConversationDigest, LiveEntry};
+use quipu_protocol::{Content, Entry, Message, NodeId, StepInfo};
+use quipu_store::{Graph, RefMove, Resolution, Scope, StoreError};
+
+use super::keeping::ReadRequest;
+use super::{Decision, Keeper};
+use crate::body::RequestBody;
+use crate::exchange::now;
+use crate::item::{Author, Item, ItemList};
+use crate::jump::{
+    AskedJump, EDITS, Edit, JumpPlan, ProxyCommand, applied, carryover, checked_note, closed, command,
+    plan_ref,
+};
+use crate::local_answer::local_answer;
+use crate::packed::unpacked;
+use crate::placement::place;
+use crate::state::{confirmation, short_id};
+use crate::wires::{WireKind, blank_answer};
+
+/// A conversation with some of its jumps.
+struct RequestView {
+    body: RequestBody,
+    items: Vec<Item>,
+}
+
+/// The provider and the model of the proxy's own answers.
+const OWN: &str = "quipu-proxy";
+
+impl Keeper {
+    /// What becomes of a request.
+    pub(super) async fn decide(&mut self, wire: WireKind, headers: &HeaderMap, body: &Bytes) -> Decision {
+        let Ok(bytes) = unpacked(headers, body) else { return Decision::Pass };
+        let Some(parsed) = RequestBody::parse(wire, &bytes) else { return Decision::Pass };
+        let store = match self.store() {
+            Ok(store) => store,
+            Err(error) => return self.blind(&error),
+        };
+        for is_second in [false, true] {
+            match self.decided(&*store, wire, headers, parsed.clone()).await {
+                Ok(decision) => return decision,
+                Err(StoreError::Conflict { .. }) if !is_second => self.sessions.forget(),
+                Err(error) => {
+                    let error = self.failed(&error);
+                    return self.blind(&error);
+                }
+            }
+        }
+        Decision::Pass
+    }
+
+    /// The store cannot be asked. Where no conversation is known to have a jump, all go on.
+    fn blind(&self, error: &str) -> Decision {
+        if self.sessions.has_jumps() {
+            return Decision::Refuse(format!(
+                "the store cannot be read, so nobody knows what this conversation leaves out, and nothing was sent: {error}"
+            ));
+        }
+        self.notify(&format!("the store cannot be used: {error}"));
+        Decision::Pass
+    }
+
+    async fn decided(
+        &mut self,
+        store: &dyn Graph,
+        wire: WireKind,
+        headers: &HeaderMap,
+        body: RequestBody,
+    ) -> Result<Decision, StoreError> {
+        if self.counters.has_jumps.load(Ordering::Relaxed) {
+            let any = self.sessions.look(store).await?;
+            self.counters.has_jumps.store(any, Ordering::Relaxed);
+        }
+        let read = self.read(store, wire, headers, body).await?;
+        let plan = self.sessions.plan(store, &read.name).await?;
+        let views = self.views(&read, &plan);
+        let asked = match views.last() {
+            Some(last) => command(&last.items),
+            None => None,
+        };
+        // Without history there is nothing to go back in: such calls stand beside a conversation.
+        match asked {
+            Some((first, ProxyCommand::Tobe { target, note })) if first > 0 => {
+                return self.ask(store, &read, plan, &views, (&target, &note)).await;
+            }
+            Some((first, ProxyCommand::Confirm)) if first > 0 => {
+                return self.confirm(store, &read, plan, &views).await;
+            }
+            Some(_) | None => {}
+        }
+        match (&views[..], plan.edits.get(views.len().wrapping_sub(2))) {
+            ([_, .., last], Some(edit)) => Ok(self.rewritten(&read, last, edit.target)),
+            _ => Ok(Decision::Pass),
+        }
+    }
+
+    fn rewritten(&self, read: &ReadRequest, view: &RequestView, target: NodeId) -> Decision {
+        self.counters.rewritten.fetch_add(1, Ordering::Relaxed);
+        let left_out = read.body.elements.len().saturating_sub(view.body.elements.len());
+        self.notify(&format!(
+            "{}: request sent as of {}, without {left_out} of its {} messages",
+            read.name.1,
+            target.short(),
+            read.body.elements.len()
+        ));
+        Decision::Send { bytes: view.body.bytes().into(), target: target.to_string() }
+    }
+
+    /// The request as it came, then with each jump that concerns it.
+    fn views(&self, read: &ReadRequest, plan: &JumpPlan) -> Vec<RequestView> {
+        let mut views = vec![RequestView { body: read.body.clone(), items: read.items.clone() }];
+        for edit in &plan.edits {
+            let Some(next) = views.last().and_then(|view| self.next(view, edit)) else { break };
+            views.push(next);
+        }
+        views
+    }
+
+    fn next(&self, view: &RequestView, edit: &Edit) -> Option<RequestView> {
+        let body = applied(&view.body, &view.items, edit)?;
+        let items = body.wire.items(&body, ConversationDigest::default(), &self.seal());
+        Some(RequestView { body, items })
+    }
+
+    fn says(read: &ReadRequest, text: &str) -> Decision {
+        let (kind, text) = local_answer(read.body.wire, read.facts.is_stream, &read.facts.model, text);
+        Decision::Answer { kind, text }
+    }
+
+    /// A jump is asked for.
+    async fn ask(
+        &mut self,
+        store: &dyn Graph,
+        read: &ReadRequest,
+        plan: JumpPlan,
+        views: &[RequestView],
+        (target, note): (&str, &str),
+    ) -> Result<Decision, StoreError> {
+        if read.facts.previous.is_some() {
+            self.notify("a jump was asked for in a conversation whose history is kept at the server, which is not supported");
+            return Ok(Decision::Pass);
+        }
+        let refuse = |text: &str| Ok(Self::says(read, &format!("quipu: {text}. Nothing is changed.")));
+        let note = match checked_note(note) {
+            Ok(note) => self.options.sealer.seal(&note).into_owned(),
+            Err(error) => return refuse(&error),
+        };
+        let (level, at, node) = match self.find(store, read, views, target).await? {
+            Ok(found) => found,
+            Err(text) => return refuse(&text),
+        };
+        if level >= EDITS {
+            return refuse(&format!("this conversation has {EDITS} jumps already; begin a new one"));
+        }
+        if let Some(Some(erasure)) = store.erasures(&[node]).await?.first() {
+            return refuse(&format!("{} was erased ({})", node.short(), erasure.why));
+        }
+        let view = &views[level];
+        let Some(keep) = closed(&view.items, at) else {
+            return refuse(&format!(
+                "{} calls a tool whose result is not here; name a node before or after it",
+                node.short()
+            ));
+        };
+        let messages = view.items[keep + 1..].iter().filter(|item| item.counts).count().saturating_sub(1);
+        let question = view.items.last().map(|item| item.digest).unwrap_or_default();
+        let line: String =
+            view.items[at].content.iter().filter_map(Content::as_text).collect::<Vec<_>>().join(" ");
+        let line: String = line.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(60).collect();
+
+        // The question, and the answer to it, are the end of the branch that is left.
+        let blank = blank_answer(OWN, OWN, OWN);
+        let sealer = self.options.sealer.clone();
+        let seal = self.seal();
+        let command = self.options.confirm_command.clone();
+        let known = self.sessions.get(store, &read.name).await?;
+        let time = now();
+        let mut change = known.live.change();
+        let last = views.last().map_or(&read.items[..], |view| &view.items[..]);
+        let placed = place(
+            &mut change,
+            &known.live,
+            &read.origin,
+            (ConversationDigest::default(), last),
+            &blank,
+            time,
+            &sealer,
+        );
+        let (end, digest) = placed;
+        let id = short_id(end);
+        let text = format!(
+            "quipu: back to {} (\"{}\")? Later requests of this conversation would leave out {messages} piece(s) after it. \
+             Write the line `quipu: confirm`, or run `{command} {id}`. Until then nothing is changed; files stay as they are.",
+            node.short(),
+            line.trim()
+        );
+        let mut list = ItemList::after(digest);
+        list.push((0, 0), Author::Assistant, vec![Content::text(text.clone())], &seal);
+        let message = quipu_protocol::AssistantMessage {
+            content: vec![Content::text(text.clone())],
+            timestamp: time,
+            ..blank
+        };
+        let entry = LiveEntry {
+            entry: Entry::Message(Message::Assistant(message)),
+            step: StepInfo::default(),
+            digest: list.digest(),
+            id: Some(uuid::Uuid::now_v7().to_string()),
+            time,
+        };
+        let departure = change.append(end, entry);
+        change.stand_at(departure);
+        let mut next = change.finish();
+        let keep = view.items[keep].digest.hex();
+        let before = plan.edits[..level.min(plan.edits.len())].to_vec();
+        let question = question.hex();
+        let asked =
+            AskedJump { id, before, keep, question, target: node, departure, note, messages, at: time };
+        let plan = JumpPlan { asked: Some(asked), ..plan };
+        let (agent, session) = &read.name;
+        next.commit.ops.push(plan.put(agent, session));
+        next.commit.moves.push(RefMove::publish(plan_ref(agent, session), departure, "ask"));
+        known.live.commit(store, next).await?;
+        self.sessions.has_jump(&read.name);
+        self.counters.has_jumps.store(true, Ordering::Relaxed);
+        self.notify(&format!("{session}: a jump to {} is asked for", node.short()));
+        Ok(Self::says(read, &text))
+    }
+
+    /// The level of jumps at which a conversation has a node, where it stands there, and the node.
+    async fn find(
+        &mut self,
+        store: &dyn Graph,
+        read: &ReadRequest,
+        views: &[RequestView],
+        target: &str,
+    ) -> Result<Result<(usize, usize, NodeId), String>, StoreError> {
+        let candidates = match store.resolve(&target.into(), &Scope::default()).await? {
+            Resolution::One(candidate) => vec![candidate.node],
+            Resolution::Many(candidates) => candidates.into_iter().map(|candidate| candidate.node).collect(),
+            Resolution::None => Vec::new(),
+        };
+        let shown: String = target.chars().filter(|letter| !letter.is_control()).take(80).collect();
+        if candidates.is_empty() {
+            return Ok(Err(format!("no node is known as `{shown}`")));
+        }
+        let known = self.sessions.get(store, &read.name).await?;
+        for (level, view) in views.iter().enumerate().rev() {
+            let element = view.items.last().map(|item| item.element);
+            let places = view
+                .items
+                .iter()
+                .enumerate()
+                .filter(|(_, item)| item.counts && Some(item.element) != element);
+            let found: Vec<(usize, NodeId)> = places
+                .filter_map(|(at, item)| known.live.find(item.digest).map(|node| (at, node)))
+                .filter(|(_, node)| candidates.contains(node))
+                .collect();
+            match &found[..] {
+                [] => {}
+                [(at, node)] => return Ok(Ok((level, *at, *node))),
+                _ => {
+                    return Ok(Err(format!(
+                        "`{shown}` may be several nodes of this conversation; say more of it"
+                    )));
+                }
+            }
+        }
+        Ok(Err(format!("`{shown}` is not in this conversation")))
+    }
+
+    /// A jump is confirmed in the conversation.
+    async fn confirm(
+        &mut self,
+        store: &dyn Graph,
+        read: &ReadRequest,
+        plan: JumpPlan,
+        views: &[RequestView],
+    ) -> Result<Decision, StoreError> {
+        let Some(asked) = plan.asked.clone() else {
+            return Ok(Self::says(
+                read,
+                "quipu: no jump is asked for in this conversation. Nothing is changed.",
+            ));
+        };
+        let level = asked.before.len();
+        let view = views.get(level).filter(|_| plan.edits.get(..level) == Some(&asked.before[..]));
+        let view = view.filter(|view| {
+            let has = |digest: &str| view.items.iter().any(|item| item.counts && item.digest.hex() == digest);
+            has(&asked.question) && has(&asked.keep)
+        });
+        let Some(view) = view else {
+            return Ok(Self::says(
+                read,
+                "quipu: the jump was asked for in another branch of this conversation. Nothing is changed.",
+            ));
+        };
+        let cut = view.items.last().map(|item| item.digest.hex()).unwrap_or_default();
+        let edit = Edit {
+            keep: asked.keep.clone(),
+            cut,
+            with_answer: false,
+            carryover: carryover(&asked.note),
+            target: asked.target,
+            at: now(),
+        };
+        let Some(next) = self.next(view, &edit) else {
+            return Ok(Self::says(read, "quipu: the conversation changed meanwhile. Nothing is changed."));
+        };
+        let known = self.sessions.get(store, &read.name).await?;
+        confirmation(store, &mut known.live, &asked, edit).await?;
+        self.notify(&format!("{}: back to {}", read.name.1, asked.target.short()));
+        Ok(self.rewritten(read, &next, asked.target))
+    }
+}

@@ -1,0 +1,229 @@
+//! An exchange into the graph.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use http::HeaderMap;
+use quipu_archive::{ConversationDigest, LiveEntry};
+use quipu_dag::Blob;
+use quipu_protocol::{Attempt, CallRecord, ChunkId, Entry, Json, Message, Model, StepInfo};
+use quipu_store::{Graph, NewChunk, StoreError};
+use sha2::{Digest as _, Sha256};
+
+use super::Keeper;
+use super::known::Name;
+use crate::answer;
+use crate::body::RequestBody;
+use crate::exchange::Exchange;
+use crate::item::{Author, Item, ItemList};
+use crate::packed::unpacked;
+use crate::placement::{self, SessionOrigin, place, sealed};
+use crate::session::{self, Profile};
+use crate::wires::{RequestFacts, WireKind, blank_answer};
+
+/// A request as it was understood.
+pub(super) struct ReadRequest {
+    pub(super) body: RequestBody,
+    pub(super) items: Vec<Item>,
+    pub(super) facts: RequestFacts,
+    pub(super) name: Name,
+    pub(super) origin: SessionOrigin,
+    /// The conversation that it goes on from, where its history is kept at the server.
+    pub(super) after: ConversationDigest,
+    pub(super) profile: Profile,
+    /// Whether the session stands at its end from now on.
+    pub(super) is_main: bool,
+}
+
+impl Keeper {
+    /// Keeps an exchange.
+    pub(super) async fn keep(&mut self, exchange: Exchange) {
+        match self.kept(&exchange).await {
+            Ok(true) => self.counters.kept.fetch_add(1, Ordering::Relaxed),
+            Ok(false) => self.counters.unread.fetch_add(1, Ordering::Relaxed),
+            Err(why) => {
+                self.counters.lost(&*self.options.notify, &why);
+                return;
+            }
+        };
+    }
+
+    async fn kept(&mut self, exchange: &Exchange) -> Result<bool, String> {
+        let bytes = match unpacked(&exchange.headers, &exchange.body) {
+            Ok(bytes) => bytes,
+            // What was rewritten is not packed any more.
+            Err(_) => Cow::Borrowed(&exchange.body[..]),
+        };
+        let Some(body) = RequestBody::parse(exchange.wire, &bytes) else { return Ok(false) };
+        let store = self.store()?;
+        for is_second in [false, true] {
+            match self.written(&*store, exchange, &body).await {
+                Ok(()) => return Ok(true),
+                // Another process moved the session: a person confirmed a jump, or a second proxy runs.
+                Err(StoreError::Conflict { .. }) if !is_second => self.sessions.forget(),
+                Err(error) => return Err(self.failed(&error)),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Which conversation a request is of, and what it says.
+    pub(super) async fn read(
+        &mut self,
+        store: &dyn Graph,
+        wire: WireKind,
+        headers: &HeaderMap,
+        body: RequestBody,
+    ) -> Result<ReadRequest, StoreError> {
+        let seal = self.seal();
+        let agent = session::agent(headers);
+        let mut after = ConversationDigest::default();
+        let mut items = wire.items(&body, after, &seal);
+        let facts = wire.facts(&body, &items, headers);
+        let profile = Profile::of(&facts, &items);
+        let found = match &facts.previous {
+            Some(previous) => self.sessions.of_answer(store, &agent, previous).await?,
+            None => None,
+        };
+        let upstream = self.upstreams.of(wire);
+        let mut origin = SessionOrigin {
+            session: session::session(&facts, &items),
+            parent: None,
+            cwd: facts.cwd.clone(),
+            provider: upstream.provider.clone(),
+            model: facts.model.clone(),
+        };
+        if let Some((name, digest)) = found {
+            after = digest;
+            items = wire.items(&body, after, &seal);
+            origin.session = name.1.clone();
+            return Ok(ReadRequest { body, items, facts, name, origin, after, profile, is_main: true });
+        }
+        let main = (agent.clone(), origin.session.clone());
+        let known = self.sessions.get(store, &main).await?;
+        let is_new = known.live.base().is_none();
+        let is_beside = !is_new && profile.is_beside(known.profile);
+        if is_new || placement::known(&known.live, &items) > 0 {
+            let head = known.live.head().and_then(|head| known.live.digest(head));
+            let goes_on = items.iter().any(|item| item.counts && Some(item.digest) == head);
+            let is_main = goes_on || !is_beside;
+            return Ok(ReadRequest { body, items, facts, name: main, origin, after, profile, is_main });
+        }
+        let side = session::side_session(&main.1, &items);
+        let side_name = (agent, side.clone());
+        let is_there = self.sessions.get(store, &side_name).await?.live.base().is_some();
+        let name = if is_beside || is_there {
+            origin.parent = Some(main.1);
+            origin.session = side;
+            side_name
+        } else {
+            main
+        };
+        Ok(ReadRequest { body, items, facts, name, origin, after, profile, is_main: true })
+    }
+
+    /// One transaction: the messages that are new, the answer, and how it was asked for.
+    async fn written(
+        &mut self,
+        store: &dyn Graph,
+        exchange: &Exchange,
+        body: &RequestBody,
+    ) -> Result<(), StoreError> {
+        let read = self.read(store, exchange.wire, &exchange.headers, body.clone()).await?;
+        let ReadRequest { items, facts, name, origin, after, profile, is_main, .. } = read;
+        let upstream = self.upstreams.of(exchange.wire);
+        let model = (self.options.models)(&upstream.provider, &facts.model);
+        let model = Model {
+            id: facts.model.clone(),
+            api: upstream.api.clone(),
+            provider: upstream.provider.clone(),
+            ..model.map(|model| (*model).clone()).unwrap_or_default()
+        };
+        let is_local = upstream.is_local;
+        let model = Arc::new(model);
+        let answer = answer::read(exchange, &model);
+        let seal = self.seal();
+        let sealer = Arc::clone(&self.options.sealer);
+        let blank = blank_answer(&model.api, &model.provider, &model.id);
+        let known = self.sessions.get(store, &name).await?;
+        let time = exchange.started;
+        let mut change = known.live.change();
+        let (end, digest) = place(&mut change, &known.live, &origin, (after, &items), &blank, time, &sealer);
+
+        let sha = ChunkId(Sha256::digest(&exchange.body).into());
+        let system = Some(seal(&facts.system)).filter(|text| !text.is_empty());
+        let system = system.map(|text| Blob::string("system_prompt", &text));
+        let status = exchange.status.map(|status| status.as_u16());
+        let call = CallRecord {
+            api: model.api.clone(),
+            provider: model.provider.clone(),
+            model: model.id.clone(),
+            local: is_local,
+            projection: 0,
+            head: end,
+            system: system.as_ref().map(|blob| blob.id),
+            tools: ChunkId(Sha256::digest(&facts.tools_text).into()),
+            body: sha,
+            body_bytes: exchange.body.len() as u64,
+            before_hooks: None,
+            headers: std::collections::BTreeMap::new(),
+            removed_headers: Vec::new(),
+            started: time,
+            first_token_ms: exchange.first_ms,
+            duration_ms: Some(exchange.duration_ms),
+            attempts: vec![Attempt { at: time, error: answer.error, status, credential: None }],
+        };
+        let mut list = ItemList::after(digest);
+        for part in &answer.message.content {
+            list.push((0, 0), Author::Assistant, vec![part.clone()], &seal);
+        }
+        let own = uuid::Uuid::now_v7().to_string();
+        let digest = if list.digest() == digest { digest.then("ended", &own) } else { list.digest() };
+        let response = answer.message.response_id.clone().filter(|id| !id.is_empty());
+        let step = StepInfo {
+            call: Some(call),
+            started: Some(time),
+            duration_ms: Some(exchange.duration_ms),
+            ..StepInfo::default()
+        };
+        let entry = LiveEntry {
+            entry: sealed(Entry::Message(Message::Assistant(answer.message)), &sealer),
+            step,
+            digest,
+            id: Some(response.clone().unwrap_or(own)),
+            time: time.saturating_add(i64::try_from(exchange.duration_ms).unwrap_or_default()),
+        };
+        let node = change.append(end, entry);
+        if is_main {
+            change.stand_at(node);
+        }
+        let mut plan = change.finish();
+        plan.commit.blobs.extend(system);
+        let kept = kept_body(exchange, &sealer);
+        if let Some(bytes) = kept.clone() {
+            plan.commit.chunks.push(match known.body {
+                Some(base) if base != sha => NewChunk::Delta { id: sha, base, bytes },
+                Some(_) | None => NewChunk::Full { id: sha, bytes },
+            });
+        }
+        known.live.commit(store, plan).await?;
+        if kept.is_some() {
+            known.body = Some(sha);
+        }
+        if is_main {
+            known.profile = Some(profile);
+        }
+        if let Some(response) = response {
+            self.sessions.answered(&response, &name, digest);
+        }
+        Ok(())
+    }
+}
+
+/// The bytes of a body in which there is no secret; `None` where something in it would have to be sealed.
+fn kept_body(exchange: &Exchange, sealer: &quipu_seal::Sealer) -> Option<Arc<[u8]>> {
+    let text = std::str::from_utf8(&exchange.body).ok()?;
+    let json = Json::parse(text).ok()?;
+    (sealer.seal_json(&json) == json).then(|| Arc::from(&exchange.body[..]))
+}

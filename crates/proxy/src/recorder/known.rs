@@ -1,0 +1,135 @@
+//! Sessions that the recorder has at hand.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+
+use quipu_archive::{ConversationDigest, LiveSession};
+use quipu_protocol::{ChunkId, SessionId};
+use quipu_store::{Graph, Resolution, Scope, StoreError};
+
+use crate::jump::{JumpPlan, REFS, plan_ref, row};
+use crate::session::Profile;
+
+/// Sessions that are held at most.
+const HELD: usize = 64;
+/// Answers that are held for requests that go on from them.
+const ANSWERS: usize = 4_096;
+
+/// A program and its session.
+pub(super) type Name = (String, SessionId);
+
+/// A session as it is known.
+pub(super) struct KnownSession {
+    pub(super) live: LiveSession,
+    pub(super) profile: Option<Profile>,
+    /// The body that was kept last.
+    pub(super) body: Option<ChunkId>,
+    used: u64,
+}
+
+#[derive(Default)]
+pub(super) struct KnownSessions {
+    all: HashMap<Name, KnownSession>,
+    /// Those that have a jump, as the store last said.
+    jumps: HashSet<String>,
+    answers: HashMap<String, (Name, ConversationDigest)>,
+    clock: u64,
+}
+
+impl KnownSessions {
+    /// Which conversations have jumps; whether any has.
+    pub(super) async fn look(&mut self, store: &dyn Graph) -> Result<bool, StoreError> {
+        let heads = store.heads(REFS).await?;
+        self.jumps = heads.into_iter().map(|head| head.name.as_str().to_owned()).collect();
+        Ok(!self.jumps.is_empty())
+    }
+
+    /// Whether any conversation has a jump, as far as is known.
+    pub(super) fn has_jumps(&self) -> bool {
+        !self.jumps.is_empty()
+    }
+
+    /// A conversation has a jump from now on.
+    pub(super) fn has_jump(&mut self, (agent, session): &Name) {
+        self.jumps.insert(plan_ref(agent, session).as_str().to_owned());
+    }
+
+    /// The jumps of a conversation, as the store has them now: others confirm them too.
+    pub(super) async fn plan(
+        &self,
+        store: &dyn Graph,
+        (agent, session): &Name,
+    ) -> Result<JumpPlan, StoreError> {
+        if !self.jumps.contains(plan_ref(agent, session).as_str()) {
+            return Ok(JumpPlan::default());
+        }
+        let open = store.pending(&row(agent, session)).await?;
+        Ok(open.jump.as_ref().and_then(JumpPlan::read).unwrap_or_default())
+    }
+
+    /// What is known may not be so.
+    pub(super) fn forget(&mut self) {
+        self.all.clear();
+    }
+
+    /// A session, loaded when it is not at hand.
+    pub(super) async fn get(
+        &mut self,
+        store: &dyn Graph,
+        name: &Name,
+    ) -> Result<&mut KnownSession, StoreError> {
+        self.clock += 1;
+        let used = self.clock;
+        if !self.all.contains_key(name) {
+            if self.all.len() >= HELD
+                && let Some(oldest) =
+                    self.all.iter().min_by_key(|(_, known)| known.used).map(|(name, _)| name.clone())
+            {
+                self.all.remove(&oldest);
+            }
+        }
+        let known = match self.all.entry(name.clone()) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => {
+                let live = LiveSession::load(store, &name.0, &name.1).await?;
+                place.insert(KnownSession { live, profile: None, body: None, used })
+            }
+        };
+        known.used = used;
+        Ok(known)
+    }
+
+    /// An answer that later requests may go on from by its id.
+    pub(super) fn answered(&mut self, id: &str, name: &Name, digest: ConversationDigest) {
+        if self.answers.len() >= ANSWERS {
+            self.answers.clear();
+        }
+        self.answers.insert(id.to_owned(), (name.clone(), digest));
+    }
+
+    /// The conversation up to an answer.
+    pub(super) async fn of_answer(
+        &mut self,
+        store: &dyn Graph,
+        agent: &str,
+        id: &str,
+    ) -> Result<Option<(Name, ConversationDigest)>, StoreError> {
+        if let Some(found) = self.answers.get(id) {
+            return Ok(Some(found.clone()));
+        }
+        let spelling = format!("ext:{id}").into();
+        let candidates = match store.resolve(&spelling, &Scope::default()).await? {
+            Resolution::One(candidate) => vec![candidate],
+            Resolution::Many(candidates) => candidates,
+            Resolution::None => Vec::new(),
+        };
+        for candidate in candidates {
+            let Some(session) = candidate.session else { continue };
+            let name = (agent.to_owned(), session);
+            if let Some(digest) = self.get(store, &name).await?.live.digest(candidate.node) {
+                return Ok(Some((name, digest)));
+            }
+        }
+        Ok(None)
+    }
+}

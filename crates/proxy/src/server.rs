@@ -1,0 +1,196 @@
+//! The server on the loopback address.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use quipu_store::StoreError;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::forward::Forwarder;
+use crate::origin::hosts;
+use crate::recorder::{ProxyCounts, Recorder, RecorderOptions};
+use crate::upstream::{UpstreamError, Upstreams};
+
+/// What is at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProxyLimits {
+    /// Connections at once; others wait in the system's queue.
+    pub connections: usize,
+    /// Bytes of the body of a request.
+    pub body: usize,
+    /// Bytes of an answer that are kept; the client gets all of it.
+    pub answer: usize,
+    /// Bytes of requests and answers that are in memory at once, under way or waiting to be kept.
+    pub memory: usize,
+    /// How long a client may take for the headers of a request, and for each piece of its body.
+    pub request: Duration,
+    /// How long a server may be silent, before its answer begins and between two pieces.
+    pub silence: Duration,
+    /// How long a client may leave a piece of an answer unread.
+    pub unread: Duration,
+    /// How long a request waits for what the store says of its conversation.
+    pub decision: Duration,
+}
+
+/// The limits of `serve`, where nobody says otherwise.
+pub const PROXY_LIMITS: ProxyLimits = ProxyLimits {
+    connections: 64,
+    body: 64 << 20,
+    answer: 64 << 20,
+    memory: 512 << 20,
+    request: Duration::from_secs(30),
+    silence: Duration::from_secs(900),
+    unread: Duration::from_secs(600),
+    decision: Duration::from_secs(20),
+};
+
+/// Bytes of the headers of a request.
+const HEADERS: usize = 64 << 10;
+/// How long what waits to be kept may take at the end.
+const LAST: Duration = Duration::from_secs(5);
+/// How often unread answers are looked for.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// How to serve.
+pub struct ProxyOptions {
+    /// Where requests go.
+    pub upstreams: Upstreams,
+    /// Who keeps conversations.
+    pub recorder: RecorderOptions,
+    /// What is at most.
+    pub limits: ProxyLimits,
+}
+
+/// The proxy cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum ProxyError {
+    /// It would listen to other machines.
+    #[error("{0} is not an address of this machine alone; use one such as 127.0.0.1:7700")]
+    NotLoopback(SocketAddr),
+    /// An upstream cannot be used.
+    #[error(transparent)]
+    Upstream(#[from] UpstreamError),
+    /// The network failed.
+    #[error("the network failed: {0}")]
+    Network(#[from] std::io::Error),
+    /// The store refused.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Whether a connection waits for its client to read.
+#[derive(Debug)]
+pub(crate) struct Activity {
+    start: Instant,
+    /// Milliseconds from `start` to when a piece was given to the client that was not yet asked for more; 0 for none.
+    waiting: AtomicU64,
+}
+
+impl Activity {
+    fn new() -> Self {
+        Self { start: Instant::now(), waiting: AtomicU64::new(0) }
+    }
+
+    pub(crate) fn waits(&self) {
+        let now = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.waiting.store(now.max(1), Ordering::Relaxed);
+    }
+
+    pub(crate) fn reads(&self) {
+        self.waiting.store(0, Ordering::Relaxed);
+    }
+
+    fn unread_for(&self) -> Duration {
+        match self.waiting.load(Ordering::Relaxed) {
+            0 => Duration::ZERO,
+            since => self.start.elapsed().saturating_sub(Duration::from_millis(since)),
+        }
+    }
+}
+
+/// Serves clients on a listener of a loopback address until `stop` is cancelled; what was kept then, and what was not.
+///
+/// # Errors
+/// `NotLoopback`; `Upstream` where requests would come back; `Network` where the listener or the thread of the recorder fails.
+pub async fn serve(
+    options: ProxyOptions,
+    listener: TcpListener,
+    stop: CancellationToken,
+) -> Result<ProxyCounts, ProxyError> {
+    let address = listener.local_addr()?;
+    if !address.ip().is_loopback() {
+        return Err(ProxyError::NotLoopback(address));
+    }
+    let ProxyOptions { upstreams, recorder, limits } = options;
+    upstreams.check(address)?;
+    let upstreams = Arc::new(upstreams);
+    let recorder = Recorder::start(recorder, Arc::clone(&upstreams))?;
+    let forwarder = Arc::new(Forwarder::new(upstreams, hosts(address), limits, recorder.handle()));
+    let places = Arc::new(Semaphore::new(limits.connections));
+    let mut connections = JoinSet::new();
+    loop {
+        let place = tokio::select! {
+            place = places.clone().acquire_owned() => place,
+            () = stop.cancelled() => break,
+        };
+        let Ok(place) = place else { break };
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = stop.cancelled() => break,
+        };
+        while connections.try_join_next().is_some() {}
+        let Ok((stream, _)) = accepted else {
+            // The client is gone already, or the process has no descriptor left for a moment.
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            continue;
+        };
+        // Pieces of a stream go out as they come.
+        drop(stream.set_nodelay(true));
+        let forwarder = Arc::clone(&forwarder);
+        connections.spawn(async move {
+            let activity = Arc::new(Activity::new());
+            let shared = Arc::clone(&activity);
+            let answer = service_fn(move |request| {
+                let (forwarder, activity) = (Arc::clone(&forwarder), Arc::clone(&shared));
+                async move { Ok::<_, Infallible>(forwarder.answered(request, activity).await) }
+            });
+            let serve = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(limits.request)
+                .max_buf_size(HEADERS)
+                // The server's own, or none.
+                .auto_date_header(false)
+                .serve_connection(TokioIo::new(stream), answer);
+            tokio::pin!(serve);
+            loop {
+                tokio::select! {
+                    served = &mut serve => {
+                        if let Err(error) = served {
+                            tracing::debug!(%error, "a connection ended early");
+                        }
+                        break;
+                    }
+                    () = tokio::time::sleep(LOOK.min(limits.unread)) => {
+                        if activity.unread_for() >= limits.unread {
+                            tracing::debug!("a client read nothing for too long");
+                            break;
+                        }
+                    }
+                }
+            }
+            drop(place);
+        });
+    }
+    connections.shutdown().await;
+    drop(forwarder);
+    Ok(recorder.end(LAST).await)
+}

@@ -1,0 +1,211 @@
+//! Jumps of conversations, as the store has them: for who confirms them, and for who looks.
+
+use quipu_archive::{ConversationDigest, LiveEntry, LiveSession};
+use quipu_protocol::{Body, Content, Entry, Message, NodeId, SessionId, StepInfo, UnixMs, UserMessage};
+use quipu_store::{Action, Graph, Op, RefExpectation, RefMove, StoreError};
+
+use crate::exchange::now;
+use crate::jump::{AskedJump, Edit, JumpPlan, REFS, carryover, carryover_digest, plan_ref, row};
+
+/// The type of action that stands for a jump, which other programs know.
+const INCARNATE: &str = "INCARNATE";
+
+/// Why a jump cannot be confirmed.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// Nothing is asked for by this name.
+    #[error("no jump is asked for as `{0}`")]
+    Unknown(String),
+    /// More than one is.
+    #[error("`{0}` may be several jumps; say more of it")]
+    Several(String),
+    /// The point to go back to is not in the store any more.
+    #[error("the node {0} is not in the store")]
+    Gone(NodeId),
+    /// The store refused.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// How far a jump is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JumpState {
+    /// It waits for a confirmation.
+    Asked {
+        /// By which it is confirmed.
+        id: String,
+        /// Where it would go.
+        target: NodeId,
+        /// Pieces of the conversation that it would leave out.
+        messages: usize,
+        /// When it was asked for.
+        at: UnixMs,
+    },
+    /// Requests are changed.
+    Active {
+        /// Where the last one went.
+        target: NodeId,
+        /// How many jumps there are.
+        jumps: usize,
+        /// When the last one was confirmed.
+        at: UnixMs,
+    },
+}
+
+/// A conversation that has a jump.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProxiedSession {
+    /// The program.
+    pub agent: String,
+    /// Its session.
+    pub session: SessionId,
+    /// How far its jumps are: an active one, one that is asked for, or both.
+    pub jumps: Vec<JumpState>,
+}
+
+/// What was confirmed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Confirmation {
+    /// The session.
+    pub session: SessionId,
+    /// Where it went.
+    pub target: NodeId,
+    /// The message that stands there now.
+    pub carryover: NodeId,
+}
+
+/// By which a jump is confirmed that this node asks for.
+pub(crate) fn short_id(node: NodeId) -> String {
+    node.to_string().chars().take(8).collect()
+}
+
+/// The conversations that have jumps, by name.
+///
+/// # Errors
+/// What the store says.
+pub async fn sessions(store: &dyn Graph) -> Result<Vec<ProxiedSession>, StoreError> {
+    let all = plans(store).await?;
+    let jumps = |plan: JumpPlan| {
+        let active = plan.edits.last().map(|edit| JumpState::Active {
+            target: edit.target,
+            jumps: plan.edits.len(),
+            at: edit.at,
+        });
+        let asked = plan.asked.map(|AskedJump { id, target, messages, at, .. }| JumpState::Asked {
+            id,
+            target,
+            messages,
+            at,
+        });
+        active.into_iter().chain(asked).collect::<Vec<_>>()
+    };
+    let all =
+        all.into_iter().map(|((agent, session), plan)| ProxiedSession { agent, session, jumps: jumps(plan) });
+    Ok(all.filter(|session| !session.jumps.is_empty()).collect())
+}
+
+async fn plans(store: &dyn Graph) -> Result<Vec<((String, SessionId), JumpPlan)>, StoreError> {
+    let mut out = Vec::new();
+    for head in store.heads(REFS).await? {
+        let name = head.name.as_str().strip_prefix(REFS).and_then(|name| name.split_once('/'));
+        let Some((agent, session)) = name else { continue };
+        let session = SessionId::from(session);
+        let open = store.pending(&row(agent, &session)).await?;
+        let plan = open.jump.as_ref().and_then(JumpPlan::read).unwrap_or_default();
+        out.push(((agent.to_owned(), session), plan));
+    }
+    Ok(out)
+}
+
+/// Confirms the jump that is asked for by this id, or in this session; the beginning of either is enough.
+///
+/// # Errors
+/// `Unknown`, `Several`, `Gone`; what the store says.
+pub async fn confirm(store: &dyn Graph, id: &str) -> Result<Confirmation, StateError> {
+    let is_meant = |session: &SessionId, asked: &AskedJump| {
+        !id.is_empty() && (asked.id.starts_with(id) || session.as_str().starts_with(id))
+    };
+    let asked = plans(store).await?.into_iter().filter_map(|(name, plan)| Some((name, plan.asked?)));
+    let mut meant: Vec<_> = asked.filter(|((_, session), asked)| is_meant(session, asked)).collect();
+    let ((agent, session), asked) = match (meant.pop(), meant.is_empty()) {
+        (Some(one), true) => one,
+        (Some(_), false) => return Err(StateError::Several(id.to_owned())),
+        (None, _) => return Err(StateError::Unknown(id.to_owned())),
+    };
+    let mut live = LiveSession::load(store, &agent, &session).await?;
+    let edit = Edit {
+        keep: asked.keep.clone(),
+        cut: asked.question.clone(),
+        with_answer: true,
+        carryover: carryover(&asked.note),
+        target: asked.target,
+        at: now(),
+    };
+    let carryover = confirmation(store, &mut live, &asked, edit).await?;
+    let carryover = carryover.ok_or(StateError::Gone(asked.target))?;
+    Ok(Confirmation { session, target: asked.target, carryover })
+}
+
+/// Requests of the session go out as they come again; how many sessions that were.
+///
+/// # Errors
+/// `Unknown`, `Several`; what the store says.
+pub async fn release(store: &dyn Graph, id: &str) -> Result<SessionId, StateError> {
+    let is_meant = |session: &SessionId, plan: &JumpPlan| {
+        let of_asked = plan.asked.as_ref().is_some_and(|asked| asked.id.starts_with(id));
+        !id.is_empty() && (of_asked || session.as_str().starts_with(id))
+    };
+    let all = plans(store).await?.into_iter();
+    let mut meant: Vec<_> = all.filter(|((_, session), plan)| is_meant(session, plan)).collect();
+    let ((agent, session), _) = match (meant.pop(), meant.is_empty()) {
+        (Some(one), true) => one,
+        (Some(_), false) => return Err(StateError::Several(id.to_owned())),
+        (None, _) => return Err(StateError::Unknown(id.to_owned())),
+    };
+    let name = plan_ref(&agent, &session);
+    let why = "release".into();
+    let leave = RefMove { name, expect: RefExpectation::Any, to: None, fence: None, why };
+    let ops = vec![Op::JumpRemove { session: row(&agent, &session) }];
+    store.commit(quipu_store::Commit { moves: vec![leave], ops, ..quipu_store::Commit::default() }).await?;
+    Ok(session)
+}
+
+/// The message to oneself becomes a node below the target, and the jump is in force, in one transaction. `None` where the
+/// target is not there.
+pub(crate) async fn confirmation(
+    store: &dyn Graph,
+    live: &mut LiveSession,
+    asked: &AskedJump,
+    edit: Edit,
+) -> Result<Option<NodeId>, StoreError> {
+    let Some(keep) = ConversationDigest::parse(&edit.keep) else { return Ok(None) };
+    let Some(parent) = live.find(keep) else { return Ok(None) };
+    let time = now();
+    let content = Body::Blocks(vec![Content::text(edit.carryover.clone())]);
+    let entry = LiveEntry {
+        entry: Entry::Message(Message::User(UserMessage { content, timestamp: time })),
+        step: StepInfo::default(),
+        digest: carryover_digest(keep, &edit.carryover),
+        id: Some(uuid::Uuid::new_v4().to_string()),
+        time,
+    };
+    let mut change = live.change();
+    let carryover = change.append(parent, entry);
+    change.stand_at(carryover);
+    let mut next = change.finish();
+    let mut edits = asked.before.clone();
+    edits.push(edit);
+    let plan = JumpPlan { edits, asked: None };
+    let session = live.id().clone();
+    next.commit.ops.push(plan.put(live.agent(), &session));
+    next.commit.moves.push(RefMove::publish(plan_ref(live.agent(), &session), carryover, "jump"));
+    next.commit.actions.push(Action {
+        timestamp: time,
+        kind: INCARNATE.into(),
+        from: Some(asked.departure),
+        to: Some(carryover),
+        metadata: Some(asked.note.clone()),
+    });
+    live.commit(store, next).await?;
+    Ok(Some(carryover))
+}

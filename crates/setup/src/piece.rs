@@ -1,0 +1,126 @@
+//! What is to be in a settings file, and what is there.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use crate::document::{Content, EditError, Placement, Syntax};
+use crate::ledger::{PieceRecord, RecordContent};
+
+/// Something that is to be in a file of an agent.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Piece {
+    /// The file.
+    pub file: PathBuf,
+    /// What is to be in it.
+    pub content: PieceContent,
+}
+
+/// What is to be in a file.
+#[derive(Debug, Clone, PartialEq)]
+pub enum PieceContent {
+    /// A value beside what the user has there.
+    Value {
+        /// How the file is written.
+        syntax: Syntax,
+        /// The place of the value.
+        placement: Placement,
+        /// The value.
+        value: Value,
+    },
+    /// The whole file is ours and holds this text.
+    File(String),
+}
+
+/// What became of a piece, or would.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PieceState {
+    /// It is there as it should be.
+    Present,
+    /// It is not there.
+    Missing,
+    /// It is there as an earlier setup wrote it, with another program or in another form.
+    Outdated,
+    /// Something else is there: the user's own, or ours as the user changed it. It is left alone.
+    Changed,
+}
+
+impl Piece {
+    /// Its place for people.
+    pub fn label(&self) -> String {
+        match &self.content {
+            PieceContent::Value { placement, .. } => placement.path().join("."),
+            PieceContent::File(_) => self.file.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        }
+    }
+
+    /// What is remembered of it once it is written.
+    pub(crate) fn record(&self, program: &str) -> PieceRecord {
+        let content = match &self.content {
+            PieceContent::Value { syntax, placement, value } => {
+                RecordContent::Value { syntax: *syntax, placement: placement.clone(), value: value.clone() }
+            }
+            PieceContent::File(text) => RecordContent::File { sha256: sha256(text) },
+        };
+        PieceRecord { program: program.to_owned(), content }
+    }
+}
+
+/// How a piece stands in the text of its file. `old` is what an earlier setup wrote in its place.
+pub(crate) fn state_of(
+    text: Option<&str>,
+    piece: &Piece,
+    old: Option<&PieceRecord>,
+    marks: &[&str],
+) -> Result<PieceState, EditError> {
+    let Some(text) = text else { return Ok(PieceState::Missing) };
+    match &piece.content {
+        PieceContent::File(wanted) => {
+            let is_old = |old: &PieceRecord| match &old.content {
+                RecordContent::File { sha256: old } => *old == sha256(text),
+                RecordContent::Value { .. } => false,
+            };
+            Ok(match text == wanted {
+                true => PieceState::Present,
+                false if old.is_some_and(is_old) => PieceState::Outdated,
+                false => PieceState::Changed,
+            })
+        }
+        PieceContent::Value { syntax, placement, value } => {
+            let old = old.and_then(|old| match &old.content {
+                RecordContent::Value { value, .. } => Some(value),
+                RecordContent::File { .. } => None,
+            });
+            let found = match syntax.values(text, placement.path())? {
+                Content::Nothing => return Ok(PieceState::Missing),
+                Content::Value(found) => found,
+            };
+            let Placement::Element(_) = placement else {
+                return Ok(match found == *value {
+                    true => PieceState::Present,
+                    false if old == Some(&found) => PieceState::Outdated,
+                    false => PieceState::Changed,
+                });
+            };
+            let Value::Array(items) = found else { return Ok(PieceState::Changed) };
+            let mentions = |item: &Value| {
+                let text = item.to_string();
+                marks.iter().all(|mark| text.contains(mark))
+            };
+            Ok(match items.contains(value) {
+                true => PieceState::Present,
+                false if old.is_some_and(|old| items.contains(old)) => PieceState::Outdated,
+                false if items.iter().any(mentions) => PieceState::Changed,
+                false => PieceState::Missing,
+            })
+        }
+    }
+}
+
+/// The SHA-256 of a text, in hexadecimal digits.
+pub(crate) fn sha256(text: &str) -> String {
+    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}
