@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use quipu_archive::{Agent, Progress, Report};
 
 use crate::import::{
-    ImportObserver, ImportPlan, ImportProblem, ImportRequest, ImportSource, ImportSum, Importer,
+    ImportObserver, ImportPlan, ImportProblem, ImportRequest, ImportSource, ImportSum, Importer, variable,
 };
 use crate::watch::Watch;
 use crate::{Failure, Home};
@@ -58,10 +58,6 @@ fn kept_file(agent: &Agent, file: &Path) -> Result<PathBuf, Failure> {
         .iter()
         .any(|place| place.canonicalize().is_ok_and(|place| path.starts_with(place)) && path.is_file());
     if is_kept { Ok(path) } else { Err(failed(&format!("is not where {} keeps its sessions", agent.name))) }
-}
-
-fn variable(name: &str) -> Option<PathBuf> {
-    std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
 /// Starts this program with these arguments, to take a session in after this process has ended: nobody waits for it, and what ends

@@ -34,8 +34,8 @@ pub enum StoreError {
     },
     /// Another program holds the file's lock.
     #[error(
-        "{} was locked by another program for {} s; end that program (or its open transaction) and try again",
-        path.display(), waited.as_secs()
+        "{} was locked by another program for {}; end that program (or its open transaction) and try again",
+        path.display(), span(*waited)
     )]
     Busy {
         /// The file.
@@ -239,6 +239,15 @@ fn after_cut(path: &Path, recovered: Option<&Path>) -> String {
         None => "the last acknowledged steps are lost; end every program that uses the store, then open it again and \
                  check it"
             .to_owned(),
+    }
+}
+
+/// A span of time, in seconds where it has some.
+fn span(time: Duration) -> String {
+    if time < Duration::from_secs(1) {
+        format!("{} ms", time.as_millis())
+    } else {
+        format!("{} s", time.as_secs())
     }
 }
 

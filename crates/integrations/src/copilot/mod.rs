@@ -33,6 +33,7 @@ pub(crate) const HOST: Host = Host {
     name: NAME,
     agent: "copilot-cli",
     occasion,
+    directory: None,
     storage: SessionStorage::Files,
     transcript: transcript_path,
     answer: |_, text| json!({ "additionalContext": text }).to_string(),
