@@ -27,7 +27,14 @@ const LONGEST_PATIENCE: Duration = Duration::from_secs(130);
 pub async fn take_turn_in(home: &Home, agent: &str, file: Option<&Path>) -> Result<ImportSum, Failure> {
     let agent = Agent::named(agent).ok_or_else(|| Failure::request(format!("no agent is called {agent}")))?;
     let file = match file {
-        Some(file) => kept_file(agent, file)?,
+        Some(file) => {
+            // Some write a session's file only after its first turn has ended.
+            let began = Instant::now();
+            while !file.exists() && began.elapsed() < PATIENCE {
+                tokio::time::sleep(Watch::POLL).await;
+            }
+            kept_file(agent, file)?
+        }
         None => {
             let mut found = agent.detect(&variable).files.into_iter();
             let place = || Failure::request(format!("no sessions of {} were found", agent.name));

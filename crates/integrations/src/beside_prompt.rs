@@ -75,7 +75,8 @@ struct Passage {
 
 /// Passages that hold the rarest words, those that hold more of them first.
 async fn ranked(view: &View<'_>, words: &[String]) -> Result<Vec<Passage>, StoreError> {
-    let mut counts = vec![0; words.len()];
+    // One that there is no time for counts as common.
+    let mut counts = vec![HITS; words.len()];
     let mut found: Vec<Passage> = Vec::new();
     let add = |found: &mut Vec<Passage>, hits: Vec<Hit>, of: &[usize]| {
         for hit in hits {
