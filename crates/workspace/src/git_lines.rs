@@ -1,6 +1,7 @@
 //! Which commit each line of a file comes from, and what the messages of these commits say.
 
 use std::collections::HashMap;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -18,6 +19,9 @@ const COMMITS: usize = 2_000;
 const MESSAGE: usize = 64 << 10;
 /// Values of a trailer in one message.
 const VALUES: usize = 64;
+/// The setting that names files of commits to be left out, and their bytes at most.
+const IGNORED: &str = "blame.ignoreRevsFile";
+const IGNORED_SIZE: u64 = 1 << 20;
 /// Characters of a value.
 const VALUE: usize = 200;
 
@@ -56,10 +60,12 @@ pub fn committed_lines(
     cancel: &CancellationToken,
 ) -> Result<Option<CommittedLines>, GitError> {
     let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };
-    if !directory.ancestors().any(|above| above.join(".git").symlink_metadata().is_ok()) {
-        return Ok(None);
-    }
+    let is_top = |above: &&Path| above.join(".git").symlink_metadata().is_ok();
+    let Some(top) = directory.ancestors().find(is_top) else { return Ok(None) };
     let git = Git::reading(directory, cancel).within(LONGEST);
+    if !ignores_little(&git, top)? {
+        return Err(GitError::NoFile(IGNORED));
+    }
     // What settings say of conversions, and of commits to be left out, does not count.
     let mut arguments: Vec<&std::ffi::OsStr> =
         ["blame", "--porcelain", "--no-textconv", "--ignore-revs-file", "", "--contents", "-", "--"]
@@ -84,6 +90,22 @@ pub fn committed_lines(
         (commit.values, commit.is_cut) = values(message, key);
     }
     Ok(Some(found))
+}
+
+/// Whether the files of commits to be left out, which git reads even where they are not to count, are small files.
+fn ignores_little(git: &Git, top: &Path) -> Result<bool, GitError> {
+    let named =
+        match git.clone().up_to(OUTPUT).run(&["config", "--null", "--type=path", "--get-all", IGNORED]) {
+            Ok(named) => named,
+            // There are none, or there is no repository.
+            Err(GitError::Failed { .. }) => return Ok(true),
+            Err(error) => return Err(error),
+        };
+    let is_small = |name: &[u8]| {
+        let path = top.join(std::ffi::OsStr::from_bytes(name));
+        path.metadata().is_ok_and(|found| found.is_file() && found.len() <= IGNORED_SIZE)
+    };
+    Ok(named.split(|byte| *byte == 0).filter(|name| !name.is_empty()).all(is_small))
 }
 
 /// Whether git says no more than that the file, or everything, is in no commit, or that there is no repository.

@@ -28,7 +28,7 @@ const WARM: usize = 1_000;
 /// Lines of the file for `why`, and turns that changed it.
 const LINES: usize = 2_000;
 const TURNS: usize = 200;
-/// The file.
+/// What `why` is asked about.
 const FILE: &str = "blamed.rs";
 /// Times that the indexes are asked whether they are done, each of which takes a second at most.
 const CATCHING_UP: usize = 2_000;

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use super::MOST_REPOSITORIES;
+use super::consented::ConsentedRepository;
 use super::hooks::HookFiles;
 use crate::state_file::{State, StateFile};
 use crate::{Failure, Home, now};
@@ -33,25 +34,6 @@ impl State for ConsentFile {
 
     fn version(&self) -> u32 {
         self.version
-    }
-}
-
-/// A repository whose user consented.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ConsentedRepository {
-    /// The true path of the directory that all of its worktrees share (`.git`).
-    pub directory: PathBuf,
-    /// The inode of that directory: another repository at the same path is another one.
-    pub inode: u64,
-    /// When the user consented.
-    pub since: UnixMs,
-}
-
-impl ConsentedRepository {
-    /// Whether the repository is still there.
-    pub fn is_there(&self) -> bool {
-        self.directory.canonicalize().is_ok_and(|path| path == self.directory)
-            && self.directory.metadata().is_ok_and(|found| found.is_dir() && found.ino() == self.inode)
     }
 }
 

@@ -2,7 +2,7 @@
 # Made by Quipu. Runs the hook of the same name that git would run here without Quipu, then adds the trailer that names the
 # node whose command makes the commit. What goes wrong with the trailer leaves the message as it is.
 name=${0##*/}
-hook=$(GIT_CONFIG_COUNT=${QUIPU_GIT_CONFIG_COUNT:-0} git rev-parse --git-path "hooks/$name") || exit
+hook=$(env "GIT_CONFIG_VALUE_${QUIPU_GIT_CONFIG_COUNT:-0}=/dev/null" git rev-parse --git-path "hooks/$name") || exit
 if [ -x "$hook" ] && [ ! -d "$hook" ]; then
     "$hook" "$@" || exit
 fi
@@ -11,7 +11,9 @@ case $QUIPU_NODE in '' | *[!0-9a-f]*) exit 0 ;; esac
 [ "${#QUIPU_NODE}" -eq 40 ] || exit 0
 # A commit that is made again elsewhere keeps its message.
 case $GIT_REFLOG_ACTION in rebase* | cherry-pick* | 'pull --rebase'* | 'pull -r'*) exit 0 ;; esac
-[ ! -e "$(git rev-parse --git-path CHERRY_PICK_HEAD)" ] || exit 0
+for moves in CHERRY_PICK_HEAD rebase-merge/current-fixups rebase-merge/message-squash rebase-merge/message-fixup; do
+    [ ! -e "$(git rev-parse --git-path "$moves")" ] || exit 0
+done
 
 case $1 in /*) file=$1 ;; *) file=$PWD/$1 ;; esac
 template=${TMPDIR:-/tmp}/quipu-template-$PPID
@@ -26,7 +28,9 @@ words() {
 case $name:$2 in
 prepare-commit-msg: | prepare-commit-msg:template)
     # The editor comes first: git refuses a message without words, and a template that was left as it is.
-    [ -z "$2" ] || words --strip-comments >"$template" 2>/dev/null
+    rm -f "$template"
+    # Never through a file that somebody else put there.
+    [ -z "$2" ] || (umask 077 && set -C && words --strip-comments >"$template") 2>/dev/null
     exit 0
     ;;
 prepare-commit-msg:message)
@@ -52,7 +56,7 @@ fi
     unset GIT_DIR GIT_WORK_TREE GIT_COMMON_DIR GIT_INDEX_FILE GIT_PREFIX GIT_CONFIG_PARAMETERS
     cd / || exit
     GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_COUNT=0 \
-        git -c "core.commentChar=$comment" interpret-trailers --in-place --where end \
+        git -c "core.commentChar=$comment" interpret-trailers --in-place --no-divider --where end \
         --if-exists addIfDifferent --if-missing add --trailer "Quipu-Node: $QUIPU_NODE" "$file"
 ) 2>/dev/null
 exit 0

@@ -5,12 +5,14 @@
 //! run otherwise, with the same arguments and input, and give their ends on.
 
 mod consent;
+mod consented;
 mod environment;
 mod hooks;
 
 pub use quipu::history::NODE_TRAILER;
 
-pub use consent::{ConsentedRepository, Repository, TrailerConsent, TrailerState};
+pub use consent::{Repository, TrailerConsent, TrailerState};
+pub use consented::ConsentedRepository;
 pub(crate) use environment::CommitTrailers;
 
 /// Hexadecimal digits of a node that the trailer holds.

@@ -5,6 +5,7 @@ mod hostile;
 mod http;
 mod peers;
 mod scope;
+mod trailers;
 
 use quipu_testkit::Answer;
 use serde_json::{Value, json};
