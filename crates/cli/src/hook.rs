@@ -10,12 +10,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use quipu_host::{Home, HostNotice, Observer, start_turn_intake, take_turn_in};
+use quipu_host::{Home, HostNotice, Observer, now, start_turn_intake, take_turn_in};
 use quipu_integrations::{
     HookAnswer, HookCall, HookReader, HookRequest, Host, IntakeTurn, LogLine, Occasion, SeenPassages,
     SessionStorage, append_log,
 };
-use quipu_protocol::{SessionId, UnixMs};
+use quipu_protocol::SessionId;
 use quipu_seal::Sealer;
 
 /// The first argument.
@@ -29,6 +29,8 @@ const DEADLINE_VARIABLE: &str = "QUIPU_HOOK_DEADLINE_MS";
 const LONGEST_DEADLINE: Duration = Duration::from_secs(60);
 /// How long a lock of the store is waited for.
 const BUSY: Duration = Duration::from_millis(10);
+/// The setting of what is given.
+const SETTING: &str = "integrations.history";
 /// Bytes of a payload.
 const PAYLOAD: u64 = 4 << 20;
 /// How long a session may take to come in.
@@ -52,6 +54,12 @@ pub(crate) fn is_called() -> bool {
         && !arguments.any(|argument| argument == "--help" || argument == "-h")
 }
 
+/// What can be printed, and where it is noted that it was.
+struct Offer {
+    answer: HookAnswer,
+    seen: Arc<SeenPassages>,
+}
+
 /// Answers the hook that the arguments of this process name.
 pub(crate) fn run(began: Instant) -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().skip(2).collect();
@@ -61,7 +69,7 @@ pub(crate) fn run(began: Instant) -> ExitCode {
     if event == TAKE_IN {
         return take_in(&agent, arguments.get(2).map(Path::new));
     }
-    let offered: Arc<Mutex<Option<HookAnswer>>> = Arc::default();
+    let offered: Arc<Mutex<Option<Offer>>> = Arc::default();
     let (tell, told) = channel();
     let work = {
         let (agent, event, offered) = (agent.clone(), event.clone(), offered.clone());
@@ -88,10 +96,17 @@ pub(crate) fn run(began: Instant) -> ExitCode {
         Err(RecvTimeoutError::Disconnected) => (None, Some("it could not run".to_owned())),
     };
     let mut problem = problem;
-    if let (Some(answer), Some(host)) = (&found, Host::named(&agent)) {
+    if let (Some(Offer { answer, seen }), Some(host)) = (&found, Host::named(&agent)) {
         let mut out = std::io::stdout().lock();
         let printed = out.write_all(host.answer(&event, &answer.text).as_bytes()).and_then(|()| out.flush());
-        problem = printed.err().map(|error| format!("the answer could not be written: {error}")).or(problem);
+        problem = match printed {
+            Err(error) => Some(format!("the answer could not be written: {error}")),
+            // The answer is worth more than what keeps it from coming twice.
+            Ok(()) => match seen.add(&answer.given) {
+                Err(error) => Some(format!("what was given could not be noted: {error}")),
+                Ok(()) => problem,
+            },
+        };
     }
     if let Some(problem) = problem {
         log(&agent, &event, problem);
@@ -128,19 +143,13 @@ fn log(agent: &str, event: &str, problem: String) {
     drop(append_log(&own_directory(&home), &line));
 }
 
-fn now() -> UnixMs {
-    std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .map_or(0, |since| UnixMs::try_from(since.as_millis()).unwrap_or(UnixMs::MAX))
-}
-
 /// The answer, or what goes into the log.
 fn answer(
     agent: &str,
     event: &str,
-    offered: &Mutex<Option<HookAnswer>>,
+    offered: &Mutex<Option<Offer>>,
     until: Instant,
-) -> Result<Option<HookAnswer>, String> {
+) -> Result<Option<Offer>, String> {
     let payload = payload()?;
     let Some(host) = Host::named(agent) else { return Err("there is no agent of this name".to_owned()) };
     let payload = match payload.trim_ascii() {
@@ -148,7 +157,8 @@ fn answer(
         [] => serde_json::Value::Null,
         text => serde_json::from_slice(text).map_err(|error| format!("the payload is no JSON: {error}"))?,
     };
-    let call = host.call(event, &payload);
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let call = host.call(event, &payload, &variable);
     match call.occasion {
         Occasion::None => Ok(None),
         // Without its path, no other session is meant.
@@ -174,11 +184,16 @@ fn payload() -> Result<Vec<u8>, String> {
 fn history(
     host: &Host,
     call: HookCall,
-    offered: &Mutex<Option<HookAnswer>>,
+    offered: &Mutex<Option<Offer>>,
     until: Instant,
-) -> Result<Option<HookAnswer>, String> {
+) -> Result<Option<Offer>, String> {
     let Some(home) = place() else { return Ok(None) };
-    let budget = home.config().hook_budget;
+    let settings = home.config();
+    // It may have said that nothing is to be given.
+    if let Some(problem) = settings.doubt_of(SETTING) {
+        return Err(format!("nothing is given while {SETTING} is in doubt: {problem}"));
+    }
+    let budget = settings.hook_budget;
     let tokens = match call.occasion {
         Occasion::Start => budget.at_start(),
         _ => budget.beside_prompt(),
@@ -188,20 +203,21 @@ fn history(
     }
     let store = home.store_as_it_is(BUSY).map_err(|error| error.to_string())?;
     let Some(store) = store else { return Ok(None) };
-    let directory = match call.directory {
+    let spelled = match call.directory {
         Some(directory) => directory,
         None => std::env::current_dir().map_err(|error| format!("there is no directory: {error}"))?,
     };
-    let directory = directory
+    let directory = spelled
         .canonicalize()
         .map_err(|error| format!("the directory of the session cannot be used: {error}"))?;
     let sealer = Arc::new(Sealer::new(home.seal_key().map_err(|failure| failure.message)?));
     let reader = HookReader::new(store, sealer);
     let own = own_directory(&home);
-    let mut seen = SeenPassages::of(&own, host.name, call.session.as_deref());
+    let seen = Arc::new(SeenPassages::of(&own, host.name, call.session.as_deref()));
     let request = HookRequest {
         occasion: call.occasion,
         directory,
+        spelled,
         session: call.session.map(SessionId::from),
         tokens,
         now: now(),
@@ -210,16 +226,13 @@ fn history(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .map_err(|error| format!("the runtime could not start: {error}"))?;
-    let offer = |answer| *offered.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
+    let offer = |answer| {
+        let offer = Offer { answer, seen: seen.clone() };
+        *offered.lock().unwrap_or_else(PoisonError::into_inner) = Some(offer);
+    };
     let found =
         runtime.block_on(reader.answer(&request, &seen, &offer)).map_err(|error| error.to_string())?;
-    if let Some(answer) = &found {
-        if let Err(error) = seen.add(&answer.given) {
-            // The answer is worth more than what keeps it from coming twice.
-            log(host.name, "seen", format!("what was given could not be noted: {error}"));
-        }
-    }
-    Ok(found)
+    Ok(found.map(|answer| Offer { answer, seen }))
 }
 
 /// Starts the process that takes the session in. It is left alone: the host waits for this one.

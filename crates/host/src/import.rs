@@ -197,7 +197,8 @@ fn all() -> Vec<(&'static Agent, AgentFiles)> {
     work
 }
 
-fn variable(name: &str) -> Option<PathBuf> {
+/// A variable of the environment that names a path.
+pub(crate) fn variable(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 

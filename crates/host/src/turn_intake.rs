@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use quipu_archive::{Agent, Progress, Report};
 
 use crate::import::{
-    ImportObserver, ImportPlan, ImportProblem, ImportRequest, ImportSource, ImportSum, Importer,
+    ImportObserver, ImportPlan, ImportProblem, ImportRequest, ImportSource, ImportSum, Importer, variable,
 };
 use crate::watch::Watch;
 use crate::{Failure, Home};
@@ -27,7 +27,14 @@ const LONGEST_PATIENCE: Duration = Duration::from_secs(130);
 pub async fn take_turn_in(home: &Home, agent: &str, file: Option<&Path>) -> Result<ImportSum, Failure> {
     let agent = Agent::named(agent).ok_or_else(|| Failure::request(format!("no agent is called {agent}")))?;
     let file = match file {
-        Some(file) => kept_file(agent, file)?,
+        Some(file) => {
+            // Some write a session's file only after its first turn has ended.
+            let began = Instant::now();
+            while !file.exists() && began.elapsed() < PATIENCE {
+                tokio::time::sleep(Watch::POLL).await;
+            }
+            kept_file(agent, file)?
+        }
         None => {
             let mut found = agent.detect(&variable).files.into_iter();
             let place = || Failure::request(format!("no sessions of {} were found", agent.name));
@@ -58,10 +65,6 @@ fn kept_file(agent: &Agent, file: &Path) -> Result<PathBuf, Failure> {
         .iter()
         .any(|place| place.canonicalize().is_ok_and(|place| path.starts_with(place)) && path.is_file());
     if is_kept { Ok(path) } else { Err(failed(&format!("is not where {} keeps its sessions", agent.name))) }
-}
-
-fn variable(name: &str) -> Option<PathBuf> {
-    std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
 /// Starts this program with these arguments, to take a session in after this process has ended: nobody waits for it, and what ends

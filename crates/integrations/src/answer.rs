@@ -43,14 +43,19 @@ impl HookReader {
         seen: &SeenPassages,
         offer: &(dyn Fn(HookAnswer) + Sync),
     ) -> Result<Option<HookAnswer>, AnswerError> {
-        let project = request.directory.to_string_lossy().into_owned();
         // Where everything lies below, nothing is a project.
         if request.directory.parent().is_none() {
             return Ok(None);
         }
-        let sight =
-            Sight::Project { projects: Arc::new(Projects::new(project.clone())), head: Arc::new(|| None) };
-        let view = View { store: &*self.store, sealer: &self.sealer, request, project, sight, seen };
+        let mut projects = vec![request.directory.to_string_lossy().into_owned()];
+        let shown = Projects::new(projects[0].clone());
+        if request.spelled.is_absolute() && request.spelled != request.directory {
+            let spelled = request.spelled.to_string_lossy().into_owned();
+            shown.permit(&spelled);
+            projects.push(spelled);
+        }
+        let sight = Sight::Project { projects: Arc::new(shown), head: Arc::new(|| None) };
+        let view = View { store: &*self.store, sealer: &self.sealer, request, projects, sight, seen };
         Ok(match &request.occasion {
             Occasion::Start => start::text(&view).await?,
             Occasion::Prompt(prompt) => beside_prompt::text(&view, prompt).await?,

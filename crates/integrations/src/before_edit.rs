@@ -36,10 +36,16 @@ pub(crate) async fn text(
     let mut given = Vec::new();
     for target in targets {
         let Some(path) = resolved(&view.request.directory, &target.path) else { continue };
-        let names = file_names(&path);
+        let names = names_of(view, &path);
         let shown = view.short_path(&path.to_string_lossy());
-        if let Some(change) = newest(view, &names).await? {
-            offer_one(view, &shown, &change, offer);
+        let id_of = |change: &LastChange| {
+            format!("{}:{}", change.node.short(), crate::seen::file_name(&[&path.to_string_lossy()]))
+        };
+        if given.is_empty()
+            && let Some(change) = newest(view, &names).await?
+            && !view.is_seen(&id_of(&change))
+        {
+            offer_one(view, &shown, &change, id_of(&change), offer);
         }
         let Some(content) = content(&path) else { continue };
         let found = blame(view.store, &names, &content, &sibling_file).await?;
@@ -50,7 +56,7 @@ pub(crate) async fn text(
             Some((first, last)) if first == last => format!("{shown} line {}", first + 1),
             Some((first, last)) => format!("{shown} lines {}-{}", first + 1, last + 1),
         };
-        let id = format!("{}:{}", change.node.short(), crate::seen::file_name(&[&path.to_string_lossy()]));
+        let id = id_of(&change);
         if view.is_seen(&id) || given.contains(&id) {
             continue;
         }
@@ -62,12 +68,18 @@ pub(crate) async fn text(
     Ok(lines.finish().map(|text| HookAnswer { text, given }))
 }
 
-/// The file as a whole, for a call that has no time for its lines. It is not remembered: the lines may still be asked for.
-fn offer_one(view: &View<'_>, shown: &str, change: &LastChange, offer: &(dyn Fn(HookAnswer) + Sync)) {
+/// The file as a whole, for a call that has no time for its lines.
+fn offer_one(
+    view: &View<'_>,
+    shown: &str,
+    change: &LastChange,
+    id: String,
+    offer: &(dyn Fn(HookAnswer) + Sync),
+) {
     let mut lines = FramedLines::new(view.request.tokens, HEAD);
     lines.push(&line(shown, change));
     if let Some(text) = lines.finish() {
-        offer(HookAnswer { text, given: Vec::new() });
+        offer(HookAnswer { text, given: vec![id] });
     }
 }
 
@@ -143,6 +155,20 @@ fn lines_of(content: &str, old: &str) -> Option<(usize, usize)> {
     let (at, _) = places.next()?;
     let first = content[..at].matches('\n').count();
     places.next().is_none().then(|| (first, first + old.matches('\n').count()))
+}
+
+/// The names by which sessions may know a file of the directory, by each name of that.
+fn names_of(view: &View<'_>, path: &Path) -> Vec<String> {
+    let mut names = file_names(path);
+    let spelled = path.strip_prefix(&view.request.directory).into_iter().flat_map(|below| {
+        view.projects.iter().flat_map(move |project| file_names(&Path::new(project).join(below)))
+    });
+    for name in spelled {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
 }
 
 /// The file without links, where it lies in the directory.

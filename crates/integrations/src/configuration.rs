@@ -101,7 +101,15 @@ pub(crate) fn grouped_hooks(
     events.iter().map(addition).collect()
 }
 
+/// A plugin in JavaScript that calls the hooks, with what the plugins share in place of its line `// ASK`.
+pub(crate) fn plugin(text: &str, program: &Path, agent: &str) -> String {
+    let ask = include_str!("plugin_ask.js").trim_end();
+    let ask =
+        ask.replace("\"AGENT\"", &literal(agent)).replace("\"QUIPU\"", &literal(&program.to_string_lossy()));
+    text.replace("// ASK", &ask)
+}
+
 /// A literal of JavaScript, which JSON is.
-pub(crate) fn literal(text: &str) -> String {
+fn literal(text: &str) -> String {
     Value::from(text).to_string()
 }

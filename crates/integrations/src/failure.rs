@@ -2,7 +2,7 @@
 
 use quipu_history::{TextDetail, minute, text_of};
 use quipu_protocol::{CallId, Content, Entry, Json, Message, NodeId};
-use quipu_store::{Hit, MatchMode, Order, SearchQuery, Sessions, Speaker, StoreError, decode_nodes};
+use quipu_store::{Hit, SearchQuery, Speaker, StoreError, decode_nodes};
 use quipu_transcript::{FileOpKind, file_ops, one_line};
 
 use crate::beside_prompt::agent_of;
@@ -38,19 +38,12 @@ pub(crate) async fn text(view: &View<'_>, failed: &CommandFailure) -> Result<Opt
     let words = telling_words(&line, WORDS);
     let query = SearchQuery {
         words: words.join(" "),
-        matching: MatchMode::Words,
-        project: Some(view.project.clone()),
         speakers: vec![Speaker::Tool, Speaker::Shell],
-        sessions: Sessions::Standing,
-        order: Order::Newest,
         limit: HITS,
         per_session: Some(1),
         ..SearchQuery::default()
     };
-    let mut hits = view.store.search(query).await?.hits;
-    hits.retain(|hit| {
-        hit.session.as_ref().is_some_and(|session| !view.is_own(session)) && !view.is_seen(&hit.node.short())
-    });
+    let hits = view.newest(query).await?;
     let mut best: Option<(Hit, Aftermath)> = None;
     for hit in hits {
         if best.is_some() && !view.has_time() {

@@ -23,6 +23,7 @@ impl FramedLines {
 
     /// Adds a line; shortened where it is the first and does not fit. `false` where there is no room.
     pub(crate) fn push(&mut self, line: &str) -> bool {
+        let line = &visible(line);
         if self.cost(line) <= self.tokens {
             self.add(line);
             return true;
@@ -59,6 +60,30 @@ impl FramedLines {
     }
 }
 
+/// A line in which what nobody sees, or what turns the direction of others, stands as its code; other controls are blanks.
+fn visible(line: &str) -> String {
+    let mut out = String::with_capacity(line.len());
+    for character in line.chars() {
+        match character {
+            '\u{ad}'
+            | '\u{61c}'
+            | '\u{180e}'
+            | '\u{200b}'
+            | '\u{200e}'
+            | '\u{200f}'
+            | '\u{2028}'..='\u{202e}' => {
+                out.extend(character.escape_unicode());
+            }
+            '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}' => {
+                out.extend(character.escape_unicode());
+            }
+            control if control.is_control() => out.push(' '),
+            other => out.push(other),
+        }
+    }
+    out
+}
+
 /// A text without the frames of archives in it, which hosts keep as a part of what was said.
 pub(crate) fn without_frames(text: &str) -> String {
     let mut out = String::new();
@@ -92,6 +117,15 @@ mod tests {
             assert!(cost <= tokens, "{cost} of {tokens}: {text:?}");
             assert_eq!(text.is_some(), tokens >= 60, "{tokens}");
         }
+    }
+
+    #[test]
+    fn format_characters_of_a_line_are_seen() {
+        let mut lines = FramedLines::new(300, "Head.");
+        lines.push("a\u{202e}b\u{200b}c\u{e0041}d\u{2066}e\u{feff}f\ng\u{1b}h 👩\u{200d}👧 ü");
+        let text = lines.finish().unwrap();
+        let line = r"a\u{202e}b\u{200b}c\u{e0041}d\u{2066}e\u{feff}f g h ";
+        assert!(text.contains(&format!("{line}👩\u{200d}👧 ü")), "{text}");
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub struct Host {
     pub agent: &'static str,
     /// What happened, by the host's own name of the event; `Occasion::None` for one that is not answered.
     pub(crate) occasion: fn(&str, &Value) -> Occasion,
+    /// The variable that names the directory of the session, for a host whose payload names another after the model went there.
+    pub(crate) directory: Option<&'static str>,
     /// How the host keeps its sessions.
     pub storage: SessionStorage,
     /// The file of the session, as the payload names it.
@@ -35,15 +37,16 @@ pub enum SessionStorage {
 }
 
 impl Host {
-    /// What a payload says. Members that are missing or of another kind than expected are left out.
-    pub fn call(&self, event: &str, payload: &Value) -> HookCall {
+    /// What a payload says, with the variables of the hook. Members that are missing or of another kind than expected are left out.
+    pub fn call(&self, event: &str, payload: &Value, variable: &dyn Fn(&str) -> Option<PathBuf>) -> HookCall {
         let text = |names: &[&str]| {
             let mut found = names.iter().filter_map(|name| payload.get(name)?.as_str());
             found.find(|text| !text.is_empty()).map(str::to_owned)
         };
+        let named = self.directory.and_then(variable).filter(|directory| directory.is_absolute());
         HookCall {
             session: text(&["session_id", "sessionId"]),
-            directory: text(&["cwd"]).map(PathBuf::from),
+            directory: named.or_else(|| text(&["cwd"]).map(PathBuf::from)),
             transcript: (self.transcript)(payload),
             occasion: (self.occasion)(event, payload),
         }

@@ -43,11 +43,11 @@ impl SeenPassages {
         self.ids.contains(id)
     }
 
-    /// Remembers that it was given.
+    /// Keeps for later calls that it was given.
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn add(&mut self, ids: &[String]) -> io::Result<()> {
+    pub fn add(&self, ids: &[String]) -> io::Result<()> {
         let new: Vec<&String> = ids.iter().filter(|id| !self.ids.contains(*id)).collect();
         let Some(path) = self.path.as_ref().filter(|_| !new.is_empty()) else { return Ok(()) };
         let text: String = new.iter().map(|id| format!("{id}\n")).collect();
@@ -55,9 +55,7 @@ impl SeenPassages {
             make_directory(directory)?;
         }
         let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
-        file.write_all(text.as_bytes())?;
-        self.ids.extend(ids.iter().cloned());
-        Ok(())
+        file.write_all(text.as_bytes())
     }
 
     /// Removes what sessions were given that ended long ago.

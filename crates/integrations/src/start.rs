@@ -18,14 +18,21 @@ const PERIOD: i64 = 90 * 24 * 60 * 60 * 1_000;
 const ROOM: u64 = 600;
 
 pub(crate) async fn text(view: &View<'_>) -> Result<Option<HookAnswer>, StoreError> {
-    let query = ActivityQuery {
-        below: Some(view.project.clone()),
-        since: view.request.now.saturating_sub(PERIOD),
-        agent: None,
-        limit: SESSIONS,
-    };
+    let mut entries = Vec::new();
+    for project in &view.projects {
+        let query = ActivityQuery {
+            below: Some(project.clone()),
+            since: view.request.now.saturating_sub(PERIOD),
+            agent: None,
+            limit: SESSIONS,
+        };
+        entries.extend(log(view.store, query, PROMPTS).await?.found);
+    }
+    // Those of one name come in this order.
+    entries.sort_by_key(|entry| std::cmp::Reverse(entry.done.updated));
+    entries.truncate(SESSIONS);
     let mut lines = FramedLines::new(view.request.tokens, HEAD);
-    for entry in log(view.store, query, PROMPTS).await?.found {
+    for entry in entries {
         if view.is_own(&entry.done.session) || entry.asked.is_empty() {
             continue;
         }
@@ -49,8 +56,14 @@ fn line(view: &View<'_>, entry: &LogEntry) -> String {
     if !asked.is_empty() {
         text.push_str(&format!(": {}", asked.join(" / ")));
     }
-    let changed: Vec<String> =
-        done.changed.iter().take(files).map(|file| view.short_path(&file.path)).collect();
+    // A file stands there once for each thing that was done to it.
+    let mut paths: Vec<&str> = Vec::new();
+    for file in &done.changed {
+        if paths.len() < files && !paths.contains(&file.path.as_str()) {
+            paths.push(&file.path);
+        }
+    }
+    let changed: Vec<String> = paths.into_iter().map(|path| view.short_path(path)).collect();
     if !changed.is_empty() {
         let more = done.changed_count.saturating_sub(changed.len() as u64);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };

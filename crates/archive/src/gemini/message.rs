@@ -220,7 +220,6 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Parts of a content, which may be a text, one part, or a list of either.
 /// What the user said without what hooks told the model, and that. Where nothing else was said, all of it is left.
 pub(super) fn without_hooks(content: Vec<Content>) -> (Vec<Content>, Vec<Json>) {
     let (mut said, mut told) = (Vec::new(), Vec::new());
@@ -242,6 +241,7 @@ pub(super) fn without_hooks(content: Vec<Content>) -> (Vec<Content>, Vec<Json>) 
     if said.is_empty() { (content, Vec::new()) } else { (said, told) }
 }
 
+/// Parts of a content, which may be a text, one part, or a list of either.
 fn content_parts(content: &str) -> ContentParts<'_> {
     let mut parts = ContentParts::default();
     let elements = if content.starts_with('[') { list(content) } else { vec![content] };

@@ -337,6 +337,21 @@ impl Settings {
         self.problems.iter().find(|problem| problem.hides(key))
     }
 
+    /// What may keep the value from being the one that was meant: the setting cannot be read, its file cannot, or a name that is
+    /// not known is nearest to its own.
+    pub fn doubt_of(&self, key: &str) -> Option<&Problem> {
+        self.problems.iter().find(|problem| {
+            problem.is_of_the_whole()
+                || problem.hides(key)
+                || match &problem.kind {
+                    ProblemKind::Unknown { nearest, .. } => nearest.as_deref() == Some(key),
+                    ProblemKind::NotAnObject(name) => key == name,
+                    ProblemKind::More => true,
+                    _ => false,
+                }
+        })
+    }
+
     /// The same settings, with what flags say before all else.
     #[must_use]
     pub fn with_flags(&self, flags: &[(&'static str, &'static str, Value)]) -> Self {

@@ -31,6 +31,7 @@ pub(crate) const HOST: Host = Host {
     name: NAME,
     agent: NAME,
     occasion,
+    directory: Some("CLAUDE_PROJECT_DIR"),
     storage: SessionStorage::Files,
     transcript: transcript_path,
     answer: additional_context,

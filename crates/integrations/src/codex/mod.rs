@@ -32,6 +32,7 @@ pub(crate) const HOST: Host = Host {
     name: NAME,
     agent: NAME,
     occasion,
+    directory: None,
     storage: SessionStorage::Files,
     transcript: transcript_path,
     answer: additional_context,

@@ -1,7 +1,7 @@
 //! Copilot CLI: a file of its own in its directory of hooks, with the names of events that make its payloads those of Claude
 //! Code.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
@@ -33,11 +33,28 @@ pub(crate) const HOST: Host = Host {
     name: NAME,
     agent: "copilot-cli",
     occasion,
+    directory: None,
     storage: SessionStorage::Files,
-    transcript: transcript_path,
+    transcript,
     answer: |_, text| json!({ "additionalContext": text }).to_string(),
     configuration,
 };
+
+/// The file of the session; the end of a session has its id alone. That it lies where sessions do is checked when it is read.
+fn transcript(payload: &Value) -> Option<PathBuf> {
+    if let Some(path) = transcript_path(payload) {
+        return Some(path);
+    }
+    let is_name = |name: &String| {
+        name.len() <= 128 && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c))
+    };
+    let session = text(payload, &["session_id"]).filter(is_name)?;
+    let root = match std::env::var_os("COPILOT_HOME").filter(|dir| !dir.is_empty()) {
+        Some(dir) => PathBuf::from(dir),
+        None => std::env::home_dir()?.join(".copilot"),
+    };
+    Some(root.join("session-state").join(session).join("events.jsonl"))
+}
 
 fn occasion(event: &str, payload: &Value) -> Occasion {
     let tool = text(payload, &["tool_name"]).unwrap_or_default();

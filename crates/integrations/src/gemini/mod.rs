@@ -31,6 +31,7 @@ pub(crate) const HOST: Host = Host {
     name: NAME,
     agent: "gemini-cli",
     occasion,
+    directory: None,
     storage: SessionStorage::Files,
     transcript: transcript_path,
     answer: additional_context,

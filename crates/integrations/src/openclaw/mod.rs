@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::configuration::{
-    Configuration, ConfigurationContent, ConfigurationFile, ConfigurationPlace, literal,
+    Configuration, ConfigurationContent, ConfigurationFile, ConfigurationPlace, plugin,
 };
 use crate::hook_call::{Occasion, text};
 use crate::host::{Host, SessionStorage};
@@ -33,6 +33,7 @@ pub(crate) const HOST: Host = Host {
     name: NAME,
     agent: NAME,
     occasion,
+    directory: None,
     storage: SessionStorage::Files,
     transcript,
     answer: |_, text| json!({ "text": text }).to_string(),
@@ -72,7 +73,7 @@ fn configuration(program: &Path) -> Configuration {
     let package = json!({ "name": "quipu-openclaw", "version": "1.0.0", "private": true, "type": "module",
         "openclaw": { "extensions": ["./index.js"] } });
     let own = |places, text| ConfigurationFile { places, content: ConfigurationContent::Own(text) };
-    let plugin = PLUGIN.replace("\"QUIPU\"", &literal(&program.to_string_lossy()));
+    let plugin = plugin(PLUGIN, program, NAME);
     Configuration {
         files: vec![
             own(MANIFEST_PLACES, format!("{manifest:#}\n")),

@@ -1,40 +1,7 @@
 // Made by `quipu setup`; removed by `quipu setup --remove`. It gives the model pieces of the history of the workspace.
 import { spawn } from "node:child_process";
 
-const PROGRAM = "QUIPU";
-const LIMIT_MS = 1000;
-
-/** What the hook says, or "" where it says nothing, is missing, fails or takes too long. */
-function ask(event, payload) {
-  return new Promise((resolve) => {
-    let said = "";
-    let child;
-    const end = (text) => {
-      clearTimeout(timer);
-      resolve(text);
-    };
-    const timer = setTimeout(() => {
-      child?.kill();
-      end("");
-    }, LIMIT_MS);
-    try {
-      child = spawn(PROGRAM, ["hook", "openclaw", event], { stdio: ["pipe", "pipe", "ignore"] });
-      child.on("error", () => end(""));
-      child.stdin.on("error", () => {});
-      child.stdout.on("data", (part) => (said += part));
-      child.on("close", () => {
-        try {
-          end(said ? String(JSON.parse(said).text ?? "") : "");
-        } catch {
-          end("");
-        }
-      });
-      child.stdin.end(JSON.stringify(payload));
-    } catch {
-      end("");
-    }
-  });
-}
+// ASK
 
 const base = (context) => ({
   session_id: context?.sessionId,

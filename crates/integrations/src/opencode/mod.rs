@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::configuration::{
-    Configuration, ConfigurationContent, ConfigurationFile, ConfigurationPlace, literal,
+    Configuration, ConfigurationContent, ConfigurationFile, ConfigurationPlace, plugin,
 };
 use crate::hook_call::{CommandFailure, FailureSign, Occasion, edit, edit_target, text};
 use crate::host::{Host, SessionStorage};
@@ -24,6 +24,7 @@ pub(crate) const HOST: Host = Host {
     name: NAME,
     agent: NAME,
     occasion,
+    directory: None,
     storage: SessionStorage::Database,
     // One database holds all sessions.
     transcript: |_| None,
@@ -56,7 +57,6 @@ fn occasion(event: &str, payload: &Value) -> Occasion {
 }
 
 fn configuration(program: &Path) -> Configuration {
-    let content =
-        ConfigurationContent::Own(PLUGIN.replace("\"QUIPU\"", &literal(&program.to_string_lossy())));
+    let content = ConfigurationContent::Own(plugin(PLUGIN, program, NAME));
     Configuration { files: vec![ConfigurationFile { places: PLACES, content }], remark: None }
 }

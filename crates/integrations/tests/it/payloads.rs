@@ -1,5 +1,7 @@
 //! Payloads of real programs, shortened.
 
+use std::path::PathBuf;
+
 use quipu_integrations::{CommandFailure, EditTarget, FailureSign, Host, Occasion};
 use serde_json::json;
 
@@ -122,8 +124,21 @@ fn payloads_of_each_host_are_understood() {
     ];
     for (name, event, payload, occasion) in cases {
         let host = Host::named(name).unwrap();
-        assert_eq!(host.call(event, &payload).occasion, occasion, "{name} {event} {payload}");
+        assert_eq!(host.call(event, &payload, &|_| None).occasion, occasion, "{name} {event} {payload}");
     }
+}
+
+#[test]
+fn directory_of_a_session_stays_where_the_host_says_so() {
+    let payload = json!({ "cwd": "/w/sub" });
+    let directory = |name: &str, project: &str| {
+        let variable = |name: &str| (name == "CLAUDE_PROJECT_DIR").then(|| PathBuf::from(project));
+        Host::named(name).unwrap().call("SessionStart", &payload, &variable).directory
+    };
+    // The model went into `sub`.
+    assert_eq!(directory("claude-code", "/w"), Some(PathBuf::from("/w")));
+    assert_eq!(directory("claude-code", ""), Some(PathBuf::from("/w/sub")));
+    assert_eq!(directory("codex", "/w"), Some(PathBuf::from("/w/sub")));
 }
 
 #[test]
@@ -136,7 +151,7 @@ fn payload_of_another_kind_is_nothing() {
             for event in
                 ["UserPromptSubmit", "PreToolUse", "PostToolUse", "AfterTool", "tool.execute.after", "", "x"]
             {
-                let call = host.call(event, &payload);
+                let call = host.call(event, &payload, &|_| None);
                 assert_eq!(
                     (call.occasion, call.directory),
                     (Occasion::None, None),

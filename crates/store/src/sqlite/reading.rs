@@ -16,6 +16,9 @@ impl SqliteStore {
     /// Those of [`open`](Self::open); `NotAStore` also where there is none.
     pub fn open_to_read(path: &Path, busy: Duration) -> Result<Self, StoreError> {
         let path = file::prepare(path, false)?;
+        if file::size(&path) == 0 {
+            return Err(StoreError::NotAStore { path, what: "it is empty".to_owned() });
+        }
         let place = Place { identity: file::identity(&path), path, busy };
         let why = StoreError::ReadOnly { path: place.path.clone() };
         Self::start_read_only(place, Patience::new(busy), why)

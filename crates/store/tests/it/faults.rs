@@ -325,6 +325,8 @@ async fn locked_file_is_reported_until_it_is_unlocked() {
     let error =
         SqliteStore::open(&path, &quipu_store::OpenOptions { busy: std::time::Duration::ZERO, ..options() });
     assert!(matches!(error, Err(StoreError::Busy { .. })), "{error:?}");
+    let error = SqliteStore::open_to_read(&path, std::time::Duration::from_millis(10)).unwrap_err();
+    assert!(error.to_string().contains("another program for 10 ms"), "{error}");
 }
 
 #[tokio::test]

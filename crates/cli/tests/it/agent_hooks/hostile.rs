@@ -71,6 +71,10 @@ fn hook_without_a_usable_store_is_silent() {
     std::fs::create_dir(world.path("home/.quipu")).unwrap();
     start("no store");
     assert!(!world.store().exists());
+    std::fs::write(world.store(), "").unwrap();
+    start("an empty file");
+    let problem = problems(&world).pop().unwrap();
+    assert!(problem.contains("is not a store: it is empty"), "{problem}");
     std::fs::write(world.store(), "this is no database, but long enough to look like one".repeat(200))
         .unwrap();
     start("no database");
@@ -82,4 +86,60 @@ fn hook_without_a_usable_store_is_silent() {
     start("a directory");
     let gone: Value = json!({ "cwd": "/no/such/directory" });
     is_silent(hook(&world, "claude-code", "SessionStart", payload(&world, &gone)));
+}
+
+#[test]
+fn settings_in_doubt_give_nothing() {
+    let world = filled();
+    let set = |text: &str| std::fs::write(world.path("home/.quipu/settings.json"), text).unwrap();
+    let start = || hook(&world, "claude-code", "SessionStart", payload(&world, &json!({})));
+    for text in [
+        r#"{"integrations":{"history":"off"},}"#,
+        r#"{"integrations":{"history":"of"}}"#,
+        r#"{"integrations":{"histry":"off"}}"#,
+        r#"{"integrations":"off"}"#,
+        r#"["off"]"#,
+    ] {
+        println!("{text}");
+        set(text);
+        let before = problems(&world).len();
+        is_silent(start());
+        let problems = problems(&world).split_off(before);
+        assert!(problems.len() == 1 && problems[0].contains("is in doubt: "), "{problems:?}");
+    }
+    set(r#"{"integrations":{"history":"off"}}"#);
+    let before = problems(&world);
+    is_silent(start());
+    assert_eq!(problems(&world), before);
+    // What is wrong with other settings says nothing of this one.
+    set(r#"{"integrations":{"history":"small"},"zeppelin":1,"theme":7}"#);
+    assert!(start().ok().text().contains("Plan the gate"));
+}
+
+#[test]
+fn answer_is_printed_also_where_it_cannot_be_noted() {
+    let world = filled();
+    std::fs::create_dir_all(world.path("home/.quipu/hooks")).unwrap();
+    world.file("../home/.quipu/hooks/seen", "no directory");
+    let more = json!({ "prompt": "Which paint?" });
+    let ran = hook(&world, "claude-code", "UserPromptSubmit", payload(&world, &more)).ok();
+    assert!(ran.text().contains("paint"), "{}", ran.text());
+    let problem = problems(&world).pop().unwrap();
+    assert!(problem.contains("could not be noted"), "{problem}");
+}
+
+#[test]
+fn arguments_of_a_hook_are_never_a_fault() {
+    let world = filled();
+    for arguments in [
+        &["hook"][..],
+        &["hook", "claude-code"],
+        &["hook", "claude-code", "Stop", "more", "--of", "tomorrow"],
+        &["hook", "--version", "Stop"],
+    ] {
+        println!("{arguments:?}");
+        let mut command = world.quipu(arguments);
+        command.env("QUIPU_HOOK_DEADLINE_MS", "60000").stdin(Stdio::null());
+        is_silent(RunningCommand::start(command).wait());
+    }
 }

@@ -96,3 +96,27 @@ fn file_that_is_no_session_of_the_agent_stays_out() {
     assert!(problems.iter().all(|line| line.event == "take-in"), "{problems:?}");
     assert!(world.sessions().is_empty());
 }
+
+#[test]
+fn ended_turn_without_its_file_brings_no_other() {
+    let world = World::says("nothing");
+    let path = file(&world);
+    std::fs::write(&path, turn(0, "Name the heron", "It is called Ardea.", &world)).unwrap();
+    for event in ["Stop", "SessionEnd"] {
+        assert_eq!(hook(&world, "claude-code", event, "").ok().text(), "");
+        assert_eq!(hook(&world, "claude-code", event, payload(&world, &json!({}))).ok().text(), "");
+    }
+    // What began then is done when what began later is.
+    let other = path.with_file_name("4f2a7c1e-5b6d-4e8f-9a0b-1c2d3e4f5a6b.jsonl");
+    let text = turn(0, "And the owl?", "That one is Strix.", &world);
+    std::fs::write(
+        &other,
+        text.replace(ID, "4f2a7c1e-5b6d-4e8f-9a0b-1c2d3e4f5a6b").replace("00000000-", "00000001-"),
+    )
+    .unwrap();
+    let payload = payload(&world, &json!({ "session_id": "s", "transcript_path": other }));
+    assert_eq!(hook(&world, "claude-code", "Stop", payload).ok().text(), "");
+    arrives(&world, "Strix");
+    let sessions = world.sessions();
+    assert!(sessions.len() == 1 && sessions[0]["id"] != ID, "{sessions:?}");
+}
