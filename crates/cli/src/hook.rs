@@ -13,7 +13,7 @@ use clap::Args;
 use quipu_host::{Home, HostNotice, Observer, start_turn_intake, take_turn_in};
 use quipu_integrations::{
     HookAnswer, HookCall, HookReader, HookRequest, Host, IntakeTurn, LogLine, Occasion, SeenPassages,
-    append_log,
+    SessionStorage, append_log,
 };
 use quipu_protocol::{SessionId, UnixMs};
 use quipu_seal::Sealer;
@@ -32,7 +32,7 @@ const BUSY: Duration = Duration::from_millis(10);
 /// Bytes of a payload.
 const PAYLOAD: u64 = 4 << 20;
 /// How long a session may take to come in.
-const INTAKE: Duration = Duration::from_secs(120);
+const INTAKE: Duration = Duration::from_secs(300);
 
 /// What a person reads in the help; [`run`] reads the arguments itself, before anything else is made.
 #[derive(Debug, Args)]
@@ -49,7 +49,6 @@ pub(crate) struct HookArgs {
 pub(crate) fn is_called() -> bool {
     let mut arguments = std::env::args_os().skip(1);
     arguments.next().is_some_and(|first| first == NAME)
-        && arguments.len() >= 2
         && !arguments.any(|argument| argument == "--help" || argument == "-h")
 }
 
@@ -152,6 +151,8 @@ fn answer(
     let call = host.call(event, &payload);
     match call.occasion {
         Occasion::None => Ok(None),
+        // Without its path, no other session is meant.
+        Occasion::TurnEnd if call.transcript.is_none() && host.storage == SessionStorage::Files => Ok(None),
         Occasion::TurnEnd => begin_intake(host, call.transcript.as_deref()).map(|()| None),
         _ => history(host, call, offered, until),
     }
@@ -213,7 +214,10 @@ fn history(
     let found =
         runtime.block_on(reader.answer(&request, &seen, &offer)).map_err(|error| error.to_string())?;
     if let Some(answer) = &found {
-        seen.add(&answer.given).map_err(|error| format!("what was given could not be noted: {error}"))?;
+        if let Err(error) = seen.add(&answer.given) {
+            // The answer is worth more than what keeps it from coming twice.
+            log(host.name, "seen", format!("what was given could not be noted: {error}"));
+        }
     }
     Ok(found)
 }

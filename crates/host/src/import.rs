@@ -307,6 +307,11 @@ impl Importer {
         })
     }
 
+    /// Whether a file may hold more than what was taken from it: an answer that may still be written.
+    pub(crate) fn has_unfinished(&self) -> bool {
+        self.watch.has_unfinished()
+    }
+
     /// What it came to so far.
     pub fn sum(&self) -> ImportSum {
         self.sum

@@ -15,8 +15,10 @@ use crate::import::{
 use crate::watch::Watch;
 use crate::{Failure, Home};
 
-/// How long it is waited for what the agent still writes: an answer counts as whole when nothing was written for a while.
+/// How long it is waited for what the agent still writes: at least, and where an answer may still be going on. It counts as whole
+/// when nothing was written for a while, which depends on the agent.
 const PATIENCE: Duration = Duration::from_secs(4);
+const LONGEST_PATIENCE: Duration = Duration::from_secs(130);
 
 /// Takes in the sessions of an agent that `file` holds; without a file, those of the one that holds all of its sessions.
 ///
@@ -38,8 +40,8 @@ pub async fn take_turn_in(home: &Home, agent: &str, file: Option<&Path>) -> Resu
         .map_err(|_| Failure::failed(format!("{} cannot be read", file.display())))?;
     let mut importer = Importer::open(home, plan).await?;
     importer.run(&Silence).await?;
-    let until = Instant::now() + PATIENCE;
-    while Instant::now() < until {
+    let began = Instant::now();
+    while began.elapsed() < PATIENCE || importer.has_unfinished() && began.elapsed() < LONGEST_PATIENCE {
         tokio::time::sleep(Watch::POLL).await;
         importer.poll(&Silence).await?;
     }

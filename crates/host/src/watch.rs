@@ -59,6 +59,11 @@ impl Watch {
         is_due
     }
 
+    /// Whether a file may hold more than what was taken from it.
+    pub(crate) fn has_unfinished(&self) -> bool {
+        self.files.values().any(|watched| watched.unfinished && watched.again < AGAIN.len())
+    }
+
     /// The file was imported; what was not whole yet is tried again.
     pub(crate) fn imported(&mut self, file: &Path, reports: &[Report]) {
         if let Some(watched) = self.files.get_mut(file) {

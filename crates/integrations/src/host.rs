@@ -16,11 +16,22 @@ pub struct Host {
     pub agent: &'static str,
     /// What happened, by the host's own name of the event; `Occasion::None` for one that is not answered.
     pub(crate) occasion: fn(&str, &Value) -> Occasion,
+    /// How the host keeps its sessions.
+    pub storage: SessionStorage,
     /// The file of the session, as the payload names it.
     pub(crate) transcript: fn(&Value) -> Option<PathBuf>,
     /// The answer of an event in the host's form.
     pub(crate) answer: fn(&str, &str) -> String,
     pub(crate) configuration: fn(&Path) -> Configuration,
+}
+
+/// How a host keeps its sessions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionStorage {
+    /// In a file each, which the payload names.
+    Files,
+    /// In one database.
+    Database,
 }
 
 impl Host {

@@ -31,7 +31,7 @@ pub use configuration::{
     Configuration, ConfigurationContent, ConfigurationFile, ConfigurationPlace, JsonAddition, JsonValue,
 };
 pub use hook_call::{CommandFailure, EditTarget, FailureSign, HookCall, Occasion};
-pub use host::Host;
+pub use host::{Host, SessionStorage};
 pub use hosts::{HOSTS, configuration};
 pub use intake_turn::IntakeTurn;
 pub use log::{LogLine, append_log, read_log};

@@ -94,13 +94,13 @@ where
             line = next_line(&helper, &mut source) => line,
             written = &mut writing => break stopped(&written),
         };
-        let refused = match line {
+        let admitted = match line {
             Line::End => break HelperEnd::Closed,
-            Line::TooLong => Err((Value::Null, HelperError::LineTooLong)),
+            Line::TooLong => Err(refusal(&Value::Null, &HelperError::LineTooLong)),
             Line::Whole(line) if line.trim_ascii().is_empty() => continue,
             Line::Whole(line) => helper.admit(line),
         };
-        match refused {
+        match admitted {
             Ok(request) => {
                 bad_lines = 0;
                 let (helper, answers) = (Arc::clone(&helper), answers.clone());
@@ -112,9 +112,9 @@ where
                     drop(answers.send(line).await);
                 });
             }
-            Err((id, error)) => {
+            Err(answer) => {
                 bad_lines += 1;
-                if answers.send(refusal(&id, &error)).await.is_err() || bad_lines >= BAD_LINES {
+                if answers.send(answer).await.is_err() || bad_lines >= BAD_LINES {
                     break HelperEnd::Malformed;
                 }
             }
@@ -179,19 +179,19 @@ impl Helper {
         }
     }
 
-    /// A line as a request.
-    fn admit(&self, line: Vec<u8>) -> Result<Request, (Value, HelperError)> {
+    /// A line as a request, or the answer to what is none.
+    fn admit(&self, line: Vec<u8>) -> Result<Request, Vec<u8>> {
         let head: RequestHead = serde_json::from_slice(&line)
-            .map_err(|error| (Value::Null, HelperError::Malformed(error.to_string())))?;
+            .map_err(|error| refusal(&Value::Null, &HelperError::Malformed(error.to_string())))?;
         let RequestHead { id, op } = head;
         if !(id.is_string() || id.is_number()) {
             let error = HelperError::Malformed("its id is no number and no text".into());
-            return Err((Value::Null, error));
+            return Err(refusal(&Value::Null, &error));
         }
         let key = id.to_string();
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         if requests.contains_key(&key) {
-            return Err((id, HelperError::IdInUse));
+            return Err(refusal(&id, &HelperError::IdInUse));
         }
         let cancelled = CancellationToken::new();
         requests.insert(key.clone(), cancelled.clone());

@@ -46,7 +46,7 @@ impl SeenFile {
     }
 
     /// Whether it is the file from before, which only grows.
-    fn goes_on(self, before: Self) -> bool {
+    fn continues(self, before: Self) -> bool {
         (self.device, self.inode) == (before.device, before.inode) && self.bytes >= before.bytes
     }
 }
@@ -186,7 +186,7 @@ impl SessionState {
         let Some(file) = &self.file else { return false };
         let now = SeenFile::of(file);
         match (std::mem::replace(&mut self.seen, now), now) {
-            (Some(before), Some(now)) => !now.goes_on(before),
+            (Some(before), Some(now)) => !now.continues(before),
             (Some(_), None) => true,
             (None, _) => false,
         }

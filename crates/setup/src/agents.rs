@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::document::{Placement, Syntax};
+use crate::document::Syntax;
+use crate::edit::Placement;
 use crate::piece::{Piece, PieceContent};
 
 const TABLE: &str = include_str!("agents.txt");

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::document::EditError;
+use crate::edit::EditError;
 use crate::json::line_of;
 
 /// Why nothing was changed, or not all.

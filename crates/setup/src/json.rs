@@ -150,8 +150,8 @@ impl Reader<'_> {
             let rest = &self.text[self.at..];
             if rest.starts_with("//") {
                 self.at += rest.find('\n').unwrap_or(rest.len());
-            } else if rest.starts_with("/*") {
-                let length = rest[2..].find("*/").ok_or(self.wrong("a comment has no end"))?;
+            } else if let Some(comment) = rest.strip_prefix("/*") {
+                let length = comment.find("*/").ok_or(self.wrong("a comment has no end"))?;
                 self.at += length + 4;
             } else {
                 return Ok(());

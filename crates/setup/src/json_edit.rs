@@ -5,7 +5,7 @@ use std::ops::Range;
 use serde::Serialize as _;
 use serde_json::Value;
 
-use crate::document::{Container, EditError, Insertion, Origin, Placement};
+use crate::edit::{Container, EditError, Insertion, Origin, Placement};
 use crate::json::{Item, Kind, Node, SyntaxError, begin_of, line_end, parse};
 
 impl From<SyntaxError> for EditError {

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::document::{Container, Placement, Syntax};
+use crate::document::Syntax;
+use crate::edit::{Container, Placement};
 use crate::error::SetupError;
 
 /// The name of the file, in the directory of Quipu's own files.

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use crate::document::{Content, EditError, Placement, Syntax};
+use crate::document::{Content, Syntax};
+use crate::edit::{EditError, Placement};
 use crate::ledger::{PieceRecord, RecordContent};
 
 /// Something that is to be in a file of an agent.

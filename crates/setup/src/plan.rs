@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use crate::agents::{Agent, SetupContext};
-use crate::document::{Container, Content, EditError, Placement};
+use crate::document::Content;
+use crate::edit::{Container, EditError, Placement};
 use crate::error::SetupError;
 use crate::files::{FoundFile, find};
 use crate::ledger::{FileRecord, Ledger, PieceRecord, RecordContent};
@@ -127,6 +128,7 @@ impl AgentPlan {
 }
 
 /// A file while its change is planned.
+#[derive(Clone)]
 struct FilePlan<'a> {
     path: &'a Path,
     found: FoundFile,
@@ -224,6 +226,14 @@ fn plan_file(
         let made = file.found.missing.iter().filter(|made| !file.record.directories.contains(made));
         file.record.directories = made.chain(&file.record.directories).cloned().collect();
     }
+    // Where nothing of ours is left, what is there now is the user's.
+    if let Some(text) = &file.found.text
+        && !file.record.pieces.iter().any(|old| file.clone_with(text).take(old).unwrap_or(false))
+    {
+        file.record.created = false;
+        file.record.containers.clear();
+        file.record.directories.clear();
+    }
     let wanted = file.paired(context, wanted);
     let edit =
         |text: &Option<String>, error| SetupError::edit(path, text.as_deref().unwrap_or_default(), error);
@@ -278,6 +288,11 @@ fn plan_file(
 }
 
 impl FilePlan<'_> {
+    /// The same plan for a text that may be changed.
+    fn clone_with(&self, text: &str) -> Self {
+        Self { text: Some(text.to_owned()), ..self.clone() }
+    }
+
     /// Each piece with what an earlier setup wrote in its place.
     fn paired<'p>(
         &self,

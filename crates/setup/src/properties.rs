@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::document::{Container, EditError, Placement, Syntax};
+use crate::document::Syntax;
+use crate::edit::{Container, EditError, Placement};
 use crate::json::{Item, Kind, Node, parse};
 
 fn path(names: &str) -> Vec<String> {

@@ -3,7 +3,7 @@
 use serde_json::{Map, Number, Value};
 use toml::de::{DeTable, DeValue};
 
-use crate::document::{EditError, Insertion, Placement};
+use crate::edit::{EditError, Insertion, Placement};
 use crate::json::begin_of;
 
 /// Tables within each other that are read.

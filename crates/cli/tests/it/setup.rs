@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use crate::peers::{installed, required};
 use crate::support::*;
 
-const CLAUDE: &str = "{\n  \"theme\": \"dark\"\n}\n";
-const CODEX: &str = "# mine\nmodel = \"m\"\n";
+const JSON_SETTINGS: &str = "{\n  \"theme\": \"dark\"\n}\n";
+const TOML_SETTINGS: &str = "# mine\nmodel = \"m\"\n";
 
 /// Two agents with settings, two without.
 fn world() -> World {
@@ -19,8 +19,8 @@ fn world() -> World {
     for directory in [".claude", ".codex", ".gemini", ".pi/agent"] {
         std::fs::create_dir_all(world.path("home").join(directory)).unwrap();
     }
-    std::fs::write(world.path("home/.claude.json"), CLAUDE).unwrap();
-    std::fs::write(world.path("home/.codex/config.toml"), CODEX).unwrap();
+    std::fs::write(world.path("home/.claude.json"), JSON_SETTINGS).unwrap();
+    std::fs::write(world.path("home/.codex/config.toml"), TOML_SETTINGS).unwrap();
     world
 }
 
@@ -66,10 +66,10 @@ fn setup_shows_asks_writes_and_takes_out_again() {
     let checked = world.run(&["setup", "--check", "--json"]).ok().json_lines();
     let states: Vec<&Value> = checked.iter().map(|agent| &agent["state"]).collect();
     assert_eq!(states, ["complete"; 4]);
-    let claude: Value =
+    let settings: Value =
         serde_json::from_slice(&std::fs::read(world.path("home/.claude.json")).unwrap()).unwrap();
-    assert_eq!(claude["mcpServers"]["quipu"]["args"], json!(["mcp", "serve"]));
-    assert_eq!(claude["mcpServers"]["quipu"]["command"], json!(world.program));
+    assert_eq!(settings["mcpServers"]["quipu"]["args"], json!(["mcp", "serve"]));
+    assert_eq!(settings["mcpServers"]["quipu"]["command"], json!(world.program));
     let extension = std::fs::read_to_string(world.path("home/.pi/agent/extensions/quipu.ts")).unwrap();
     assert!(extension.contains(world.program.to_str().unwrap()));
     // A hook of a program that is gone says nothing and fails nothing.
@@ -90,7 +90,7 @@ fn setup_shows_asks_writes_and_takes_out_again() {
 
     // One agent alone, by another name; what the user writes meanwhile stays.
     world.run(&["setup", "claude", "--remove", "--yes"]).ok();
-    assert_eq!(std::fs::read_to_string(world.path("home/.claude.json")).unwrap(), CLAUDE);
+    assert_eq!(std::fs::read_to_string(world.path("home/.claude.json")).unwrap(), JSON_SETTINGS);
     let mine = std::fs::read_to_string(world.path("home/.codex/config.toml")).unwrap() + "\n[tui]\nx = 1\n";
     std::fs::write(world.path("home/.codex/config.toml"), mine).unwrap();
     let removed = world.run(&["setup", "--remove", "--yes", "--json"]).ok().json_lines();
@@ -98,7 +98,7 @@ fn setup_shows_asks_writes_and_takes_out_again() {
     let mut expect = before;
     for (path, bytes) in &mut expect {
         if path.ends_with("config.toml") {
-            *bytes = format!("{CODEX}\n[tui]\nx = 1\n").into_bytes();
+            *bytes = format!("{TOML_SETTINGS}\n[tui]\nx = 1\n").into_bytes();
         }
     }
     assert_eq!(files(&world), expect);
@@ -139,8 +139,8 @@ fn setup_asks_for_each_agent_and_runs_once() {
         assert!(shown.contains(&format!("Change these files of {title}? [y/N]")), "{shown}");
     }
     assert!(code == Some(1) && shown.contains("Codex was not changed"), "{shown}");
-    assert_ne!(std::fs::read_to_string(world.path("home/.claude.json")).unwrap(), CLAUDE);
-    assert_eq!(std::fs::read_to_string(world.path("home/.codex/config.toml")).unwrap(), CODEX);
+    assert_ne!(std::fs::read_to_string(world.path("home/.claude.json")).unwrap(), JSON_SETTINGS);
+    assert_eq!(std::fs::read_to_string(world.path("home/.codex/config.toml")).unwrap(), TOML_SETTINGS);
     assert!(world.path("home/.gemini/settings.json").exists());
 }
 
@@ -150,7 +150,7 @@ fn setup_names_broken_files_and_keeps_them() {
     world.unchecked();
     for (directory, file, text) in [
         (".claude", ".claude.json", "{\n  \"theme\": \n}\n"),
-        (".codex", ".codex/config.toml", CODEX),
+        (".codex", ".codex/config.toml", TOML_SETTINGS),
         (".gemini", ".gemini/settings.json", "{}"),
     ] {
         let home = world.path("home");
@@ -253,19 +253,19 @@ fn lists_the_server(program: PathBuf, agent: &str, file: &str, text: &str, conne
 #[test]
 fn peer_with_projects_lists_the_server_while_set_up() {
     let Some(program) = installed(&["@anthropic-ai", "claude-code-*", "claude"]) else { return };
-    lists_the_server(program, "claude-code", ".claude.json", CLAUDE, "Connected");
+    lists_the_server(program, "claude-code", ".claude.json", JSON_SETTINGS, "Connected");
 }
 
 #[test]
 fn peer_with_rollouts_lists_the_server_while_set_up() {
     let Some(program) = required(&["@openai", "codex-*", "vendor", "*", "bin", "codex"]) else { return };
-    lists_the_server(program, "codex", ".codex/config.toml", CODEX, "enabled");
+    lists_the_server(program, "codex", ".codex/config.toml", TOML_SETTINGS, "enabled");
 }
 
 #[test]
 fn peer_with_a_database_lists_the_server_while_set_up() {
     let Some(program) = required(&["opencode-*", "bin", "opencode"]) else { return };
-    let text = "{\n  // mine\n  \"theme\": \"x\",\n}\n";
+    let text = "{\n  \"$schema\": \"https://opencode.ai/config.json\",\n  // mine\n  \"theme\": \"x\",\n}\n";
     lists_the_server(program, "opencode", ".config/opencode/opencode.jsonc", text, "connected");
 }
 

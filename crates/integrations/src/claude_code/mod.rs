@@ -8,7 +8,7 @@ use crate::configuration::{
     Configuration, ConfigurationContent, ConfigurationFile, ConfigurationPlace, grouped_hooks,
 };
 use crate::hook_call::{CommandFailure, EditTarget, FailureSign, Occasion, edit, edit_target, text};
-use crate::host::Host;
+use crate::host::{Host, SessionStorage};
 
 const NAME: &str = "claude-code";
 
@@ -31,6 +31,7 @@ pub(crate) const HOST: Host = Host {
     name: NAME,
     agent: NAME,
     occasion,
+    storage: SessionStorage::Files,
     transcript: transcript_path,
     answer: additional_context,
     configuration,

@@ -9,7 +9,7 @@ use crate::configuration::{
     Configuration, ConfigurationContent, ConfigurationFile, ConfigurationPlace, grouped_hooks,
 };
 use crate::hook_call::{CommandFailure, FailureSign, Occasion, edit, edit_target, patched, text};
-use crate::host::Host;
+use crate::host::{Host, SessionStorage};
 
 const NAME: &str = "codex";
 
@@ -32,6 +32,7 @@ pub(crate) const HOST: Host = Host {
     name: NAME,
     agent: NAME,
     occasion,
+    storage: SessionStorage::Files,
     transcript: transcript_path,
     answer: additional_context,
     configuration,

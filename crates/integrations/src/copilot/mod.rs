@@ -10,7 +10,7 @@ use crate::configuration::{
     Configuration, ConfigurationContent, ConfigurationFile, ConfigurationPlace, command,
 };
 use crate::hook_call::{CommandFailure, FailureSign, Occasion, edit, edit_target, exit_code_of, text};
-use crate::host::Host;
+use crate::host::{Host, SessionStorage};
 
 const NAME: &str = "copilot";
 
@@ -33,6 +33,7 @@ pub(crate) const HOST: Host = Host {
     name: NAME,
     agent: "copilot-cli",
     occasion,
+    storage: SessionStorage::Files,
     transcript: transcript_path,
     answer: |_, text| json!({ "additionalContext": text }).to_string(),
     configuration,

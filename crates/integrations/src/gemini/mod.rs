@@ -10,7 +10,7 @@ use crate::configuration::{
     Configuration, ConfigurationContent, ConfigurationFile, ConfigurationPlace, grouped_hooks,
 };
 use crate::hook_call::{CommandFailure, FailureSign, Occasion, edit, edit_target, exit_code_of, text};
-use crate::host::Host;
+use crate::host::{Host, SessionStorage};
 
 const NAME: &str = "gemini";
 
@@ -31,6 +31,7 @@ pub(crate) const HOST: Host = Host {
     name: NAME,
     agent: "gemini-cli",
     occasion,
+    storage: SessionStorage::Files,
     transcript: transcript_path,
     answer: additional_context,
     configuration,

@@ -8,7 +8,7 @@ use crate::configuration::{
     Configuration, ConfigurationContent, ConfigurationFile, ConfigurationPlace, literal,
 };
 use crate::hook_call::{Occasion, text};
-use crate::host::Host;
+use crate::host::{Host, SessionStorage};
 
 const NAME: &str = "openclaw";
 
@@ -33,6 +33,7 @@ pub(crate) const HOST: Host = Host {
     name: NAME,
     agent: NAME,
     occasion,
+    storage: SessionStorage::Files,
     transcript,
     answer: |_, text| json!({ "text": text }).to_string(),
     configuration,

@@ -8,7 +8,7 @@ use crate::configuration::{
     Configuration, ConfigurationContent, ConfigurationFile, ConfigurationPlace, literal,
 };
 use crate::hook_call::{CommandFailure, FailureSign, Occasion, edit, edit_target, text};
-use crate::host::Host;
+use crate::host::{Host, SessionStorage};
 
 const NAME: &str = "opencode";
 
@@ -24,6 +24,7 @@ pub(crate) const HOST: Host = Host {
     name: NAME,
     agent: NAME,
     occasion,
+    storage: SessionStorage::Database,
     // One database holds all sessions.
     transcript: |_| None,
     answer: |_, text| json!({ "text": text }).to_string(),

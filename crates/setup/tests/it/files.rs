@@ -130,6 +130,19 @@ fn created_file_with_entries_of_the_user_stays() {
 }
 
 #[test]
+fn file_that_the_user_wrote_anew_stays_as_written() {
+    for mine in ["{\n  \"mcpServers\": {\n  }\n}\n", "{\n}\n", ""] {
+        let user = User::new(&[".claude"]);
+        user.apply("claude-code", Goal::Present).unwrap();
+        user.write(".claude.json", mine);
+        user.apply("claude-code", Goal::Present).unwrap();
+        assert_ne!(user.text(".claude.json"), mine);
+        user.apply("claude-code", Goal::Absent).unwrap();
+        assert_eq!(user.text(".claude.json"), mine);
+    }
+}
+
+#[test]
 fn file_without_ledger_is_recognized_by_content() {
     let user = User::new(&[".claude"]);
     let text = "{\n  \"mcpServers\": {\n    \"a\": {}\n  }\n}\n";

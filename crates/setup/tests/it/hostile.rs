@@ -8,6 +8,9 @@ use sha2::{Digest as _, Sha256};
 
 use crate::user::User;
 
+/// What another program does to a file.
+type ForeignEdit = fn(&Path);
+
 #[track_caller]
 fn refused(user: &User, agent: &str, words: &[&str]) {
     let plan = user.plan(agent, Goal::Present);
@@ -76,10 +79,10 @@ fn files_that_are_not_the_users_own_are_refused() {
 #[test]
 fn change_between_diff_and_write_is_refused() {
     let user = User::new(&[".claude"]);
-    let edits: [(&str, &dyn Fn(&Path)); 3] = [
-        ("{}", &|path| std::fs::write(path, "{ }").unwrap()),
-        ("{}", &|path| std::fs::remove_file(path).unwrap()),
-        ("", &|path| std::fs::write(path, "{}").unwrap()),
+    let edits: [(&str, ForeignEdit); 3] = [
+        ("{}", |path| std::fs::write(path, "{ }").unwrap()),
+        ("{}", |path| std::fs::remove_file(path).unwrap()),
+        ("", |path| std::fs::write(path, "{}").unwrap()),
     ];
     for (before, edit) in edits {
         let path = user.path(".claude.json");

@@ -15,15 +15,20 @@ use crate::support::*;
 /// How long a turn may take to arrive.
 const LIMIT: Duration = Duration::from_secs(180);
 
+/// A call of a tool: its name and its arguments.
+type PeerCall = (&'static str, Value);
+
 /// An agent, as these tests run it.
 struct HookedPeer {
     /// Its name on the command line of a hook, and in the store.
     host: &'static str,
     agent: &'static str,
     /// A command, reading a file, and changing it.
-    shell: fn(&str) -> (&'static str, Value),
-    read: Option<fn(&Path) -> (&'static str, Value)>,
-    edit: fn(&Path) -> (&'static str, Value),
+    shell: fn(&str) -> PeerCall,
+    read: Option<fn(&Path) -> PeerCall>,
+    edit: fn(&Path) -> PeerCall,
+    /// Words of the turn that come in at once.
+    arrives: &'static str,
     command: fn(&World, &Path, &str, &str) -> Command,
 }
 
@@ -56,7 +61,7 @@ fn configure(world: &World, host: &str, program: &Path) {
 }
 
 fn script(peer: &HookedPeer, world: &World) -> Vec<Reply> {
-    let says = |(tool, arguments): (&'static str, Value), id: &'static str| {
+    let says = |(tool, arguments): PeerCall, id: &'static str| {
         Reply::Says(vec![ModelBlock::Call(id, tool, arguments)])
     };
     let gate = world.path("work/gate.md");
@@ -105,7 +110,7 @@ fn check(peer: &HookedPeer, program: &Path) {
     }
     let began = Instant::now();
     loop {
-        let found = world.run(&["search", "gate is green now", "--agent", peer.agent, "--json"]).text();
+        let found = world.run(&["search", peer.arrives, "--agent", peer.agent, "--json"]).text();
         if found.contains("\"node\"") {
             break;
         }
@@ -142,6 +147,7 @@ fn peer_with_projects_is_given_history_and_taken_in() {
         edit: |path| {
             ("Edit", json!({ "file_path": path, "old_string": "Paint it green.", "new_string": "Painted." }))
         },
+        arrives: "gate is green now",
         command: |world, program, url, text| {
             let mut command = world.command(program);
             command.args(["-p", text, "--allowedTools", "Bash,Read,Edit"]);
@@ -178,6 +184,7 @@ fn peer_with_rollouts_is_given_history_and_taken_in() {
             );
             ("exec_command", json!({ "cmd": format!("apply_patch <<'EOF'\n{patch}EOF\n") }))
         },
+        arrives: "gate is green now",
         command: |world, program, url, text| {
             let home = world.path("home/.codex");
             std::fs::create_dir_all(&home).unwrap();
@@ -211,6 +218,8 @@ fn peer_with_an_operation_log_is_given_history() {
             let change = json!({ "file_path": path, "old_string": "Paint it green.", "new_string": "Painted.", "instruction": "x" });
             ("replace", change)
         },
+        // Its last answer may still be written to for two minutes.
+        arrives: "paint colour",
         command: |world, program, url, text| {
             let path = world.path("home/.gemini/settings.json");
             if !path.exists() {
@@ -241,6 +250,7 @@ fn peer_with_an_event_chain_is_given_history() {
         shell: |line| ("bash", json!({ "command": line, "description": "x" })),
         read: Some(|path| ("view", json!({ "path": path }))),
         edit: |path| ("edit", json!({ "path": path, "old_str": "Paint it green.", "new_str": "Painted." })),
+        arrives: "gate is green now",
         command: |world, program, url, text| {
             let mut command = world.command(program);
             command.args(["-p", text, "--allow-all-tools", "--allow-all-paths", "--no-auto-update"]);
@@ -274,6 +284,7 @@ fn peer_with_a_database_is_given_history_and_taken_in() {
         edit: |path| {
             ("edit", json!({ "filePath": path, "oldString": "Paint it green.", "newString": "Painted." }))
         },
+        arrives: "gate is green now",
         command: |world, program, url, text| {
             let models = json!({ "m": { "name": "m", "limit": { "context": 1_000_000, "output": 8_000 } } });
             let options = json!({ "baseURL": format!("{url}/v1"), "apiKey": "k" });

@@ -6,7 +6,7 @@ use quipu_testkit::{Answer, Gate, Reply};
 use serde_json::{Value, json};
 
 use super::pi::*;
-use crate::archive::peer;
+use crate::archive::{as_script, peer};
 use crate::support::*;
 
 fn says(text: &str) -> Reply {
@@ -183,8 +183,9 @@ fn torn_file_is_restored_from_the_graph() {
     assert_eq!(texts, ["First.", "One.", "Second.", "Two.", "Third."]);
     pi.close();
     // What was there before is there as it was.
-    let entries =
-        |text: &str| -> Vec<Value> { text.lines().map(|line| serde_json::from_str(line).unwrap()).collect() };
+    let entries = |text: &str| -> Vec<Value> {
+        text.lines().map(|line| as_script(&serde_json::from_str(line).unwrap())).collect()
+    };
     let now = entries(&std::fs::read_to_string(&file).unwrap());
     for entry in entries(&whole) {
         assert!(now.contains(&entry), "{entry} is not in {now:?}");

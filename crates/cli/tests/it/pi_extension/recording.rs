@@ -58,7 +58,7 @@ fn pi_without_its_helper_works_and_says_so_once() {
 }
 
 #[test]
-fn what_was_said_without_the_helper_is_caught_up() {
+fn entries_missed_without_the_helper_are_caught_up() {
     let Some(peer) = peer() else { return };
     let world = World::new(["One.", "Two.", "Three."].map(|text| Answer::new().text(text).reply()));
     install(&world, &["/nowhere/quipu", "pi-helper"]);
