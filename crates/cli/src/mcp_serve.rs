@@ -74,7 +74,7 @@ fn options(home: &Home) -> Result<ServerOptions, Failure> {
     };
     let stores = home.clone();
     Ok(ServerOptions {
-        opener: Arc::new(move || match stores.store_to_read() {
+        opener: Arc::new(move || match stores.store_to_serve() {
             Ok(found) => Ok(found.map(|store| -> Arc<dyn Graph> { store })),
             Err(failure) => Err(StoreOpenError(failure.message)),
         }),

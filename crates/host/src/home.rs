@@ -20,6 +20,9 @@ use crate::resources::{ResourceMemory, UserBases};
 use crate::settings::Cache;
 use crate::{Advice, Failure, HostNotice, Observer, ProblemKind, Settings, Sources};
 
+/// Bytes that each connection of a process keeps which waits to be asked.
+const SERVED_CACHE: u32 = 2_000_000;
+
 /// The user's files.
 #[derive(Debug, Clone)]
 pub struct Home {
@@ -284,6 +287,13 @@ impl Home {
     /// The same for a command that only reads: it leaves new text to those that search it.
     pub fn store_to_read(&self) -> Result<Option<Arc<SqliteStore>>, Failure> {
         let options = OpenOptions { search_index: SearchIndex::Asked, ..OpenOptions::default() };
+        if self.has_store() { self.open_store(&options).map(Some) } else { Ok(None) }
+    }
+
+    /// The same for a process that waits most of its time for somebody to ask: it keeps little in memory.
+    pub fn store_to_serve(&self) -> Result<Option<Arc<SqliteStore>>, Failure> {
+        let options =
+            OpenOptions { search_index: SearchIndex::Asked, cache: SERVED_CACHE, ..OpenOptions::default() };
         if self.has_store() { self.open_store(&options).map(Some) } else { Ok(None) }
     }
 

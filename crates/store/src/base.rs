@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use quipu_dag::{Blob, Node};
@@ -51,6 +52,34 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     /// `Missing` when there is no such chunk, `Corrupt` when its bytes do not match its id.
     fn chunk(&self, id: ChunkId, bytes: Range<u64>) -> Fut<'_, Vec<u8>>;
+
+    /// Whole chunks, each checked against its id: as many of the first as have `most` bytes together, one at least.
+    /// `None` for one that cannot be read; [`chunk`](Self::chunk) says why. Quickest for states of one file, the newest
+    /// first: each is a small difference to the next.
+    ///
+    /// # Errors
+    /// What concerns the whole store.
+    fn chunks<'a>(&'a self, ids: &'a [ChunkId], most: u64) -> Fut<'a, Vec<Option<Arc<[u8]>>>> {
+        Box::pin(async move {
+            let (mut found, mut left) = (Vec::new(), most);
+            for id in ids {
+                let bytes = match self.chunk(*id, 0..u64::MAX).await {
+                    Ok(bytes) => Some(Arc::from(bytes)),
+                    Err(
+                        StoreError::Missing { .. } | StoreError::Erased { .. } | StoreError::Corrupt { .. },
+                    ) => None,
+                    Err(error) => return Err(error),
+                };
+                let size = bytes.as_ref().map_or(0, |bytes: &Arc<[u8]>| bytes.len() as u64);
+                if size > left && !found.is_empty() {
+                    break;
+                }
+                left = left.saturating_sub(size);
+                found.push(bytes);
+            }
+            Ok(found)
+        })
+    }
 
     /// The nodes from `until` down to `from`, oldest first, `from` last. A missing parent ends it like a root.
     ///

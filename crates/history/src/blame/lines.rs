@@ -19,11 +19,39 @@ const TAB: usize = 8;
 /// A text: the numbers of its lines in a [`Book`].
 pub(super) type Text = Arc<[usize]>;
 
+/// Bytes that are compared at once.
+const BLOCK: usize = 256;
+
+/// Bytes that two texts begin with.
+fn common_start(a: &[u8], b: &[u8]) -> usize {
+    let blocks = a.chunks_exact(BLOCK).zip(b.chunks_exact(BLOCK));
+    let same = blocks.take_while(|(a, b)| a == b).count() * BLOCK;
+    same + a[same..].iter().zip(&b[same..]).take_while(|(a, b)| a == b).count()
+}
+
+/// Bytes that two texts end with.
+fn common_end(a: &[u8], b: &[u8]) -> usize {
+    let blocks = a.rchunks_exact(BLOCK).zip(b.rchunks_exact(BLOCK));
+    let same = blocks.take_while(|(a, b)| a == b).count() * BLOCK;
+    let (a, b) = (&a[..a.len() - same], &b[..b.len() - same]);
+    same + a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| a == b).count()
+}
+
 /// Every line that was seen, by number.
 #[derive(Default)]
 pub(super) struct Book {
     numbers: HashMap<Arc<[u8]>, usize>,
     lines: Vec<Line>,
+    last: LastText,
+}
+
+/// The text that was read last: the next one differs in few lines from it, and only those are looked up.
+#[derive(Default)]
+struct LastText {
+    bytes: Vec<u8>,
+    /// Where each of its lines ends.
+    ends: Vec<usize>,
+    numbers: Vec<usize>,
 }
 
 struct Line {
@@ -37,13 +65,46 @@ struct Line {
 impl Book {
     /// The lines of a text. Line ends are no part of them, so that other line ends are no other lines.
     pub(super) fn text(&mut self, bytes: &[u8]) -> Text {
+        self.lines_of(bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes), &mut |_| ()).into()
+    }
+
+    /// The same for one that differs little from the last one asked so.
+    pub(super) fn next_text(&mut self, bytes: &[u8]) -> Text {
         let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
-        let mut lines: Vec<usize> = Vec::new();
-        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
-            let line = line.strip_suffix(b"\n").unwrap_or(line);
-            lines.push(self.number(line.strip_suffix(b"\r").unwrap_or(line)));
+        let last = std::mem::take(&mut self.last);
+        let same = common_start(&last.bytes, bytes);
+        let mut first = last.ends.partition_point(|end| *end <= same);
+        if first == last.ends.len() && last.bytes.last() != Some(&b'\n') {
+            // The last line goes on in the other text.
+            first = first.saturating_sub(1);
         }
-        lines.into()
+        let from = first.checked_sub(1).map_or(0, |at| last.ends[at]);
+        let alike = last.bytes.len() - common_end(&last.bytes[from..], &bytes[from..]);
+        // Lines behind a line end that both share.
+        let behind = (last.ends.partition_point(|end| *end <= alike) + 1).min(last.ends.len());
+        let tail = behind.checked_sub(1).map_or(0, |at| last.bytes.len() - last.ends[at]);
+        let (mut ends, mut numbers) = (last.ends[..first].to_vec(), last.numbers[..first].to_vec());
+        let mut at = from;
+        numbers.extend(self.lines_of(&bytes[from..bytes.len() - tail], &mut |size| {
+            at += size;
+            ends.push(at);
+        }));
+        ends.extend(last.ends[behind..].iter().map(|end| bytes.len() - (last.bytes.len() - end)));
+        numbers.extend_from_slice(&last.numbers[behind..]);
+        let text = Text::from(&*numbers);
+        self.last = LastText { bytes: bytes.to_vec(), ends, numbers };
+        text
+    }
+
+    /// The lines of these bytes; `each` is told the bytes of each with its end.
+    fn lines_of(&mut self, bytes: &[u8], each: &mut dyn FnMut(usize)) -> Vec<usize> {
+        let mut numbers = Vec::new();
+        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+            each(line.len());
+            let line = line.strip_suffix(b"\n").unwrap_or(line);
+            numbers.push(self.number(line.strip_suffix(b"\r").unwrap_or(line)));
+        }
+        numbers
     }
 
     fn number(&mut self, line: &[u8]) -> usize {
@@ -263,5 +324,41 @@ impl Book {
             }
         }
         pairs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn lines_of(text: &str) -> Vec<&str> {
+        let lines = text.split_inclusive('\n').map(|line| line.strip_suffix('\n').unwrap_or(line));
+        lines.map(|line| line.strip_suffix('\r').unwrap_or(line)).collect()
+    }
+
+    proptest! {
+        /// What is taken over from the text before is what would be read anew.
+        #[test]
+        fn texts_that_differ_little_have_their_own_lines(
+            texts in proptest::collection::vec("([ab]{0,2}\r?\n){0,6}[ab]{0,2}", 1..6),
+            long in proptest::collection::vec((0_usize..40, "[ab\n]{0,3}"), 0..5),
+        ) {
+            let mut texts = texts;
+            let mut all: String = (0..40).map(|at| format!("line number {at} of a text of several blocks\n")).collect();
+            texts.push(all.clone());
+            for (at, new) in long {
+                all.insert_str(at * 30, &new);
+                texts.push(all.clone());
+            }
+            let mut book = Book::default();
+            for text in &texts {
+                let numbers = book.next_text(text.as_bytes());
+                let found: Vec<&[u8]> = numbers.iter().map(|number| book.line(*number)).collect();
+                let wanted: Vec<&[u8]> = lines_of(text).into_iter().map(str::as_bytes).collect();
+                prop_assert_eq!(found, wanted);
+            }
+        }
     }
 }

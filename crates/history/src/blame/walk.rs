@@ -2,7 +2,7 @@
 
 mod sources;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use quipu_protocol::{ChunkId, Entry, FileState, NodeId, SessionId, UnixMs};
@@ -21,6 +21,10 @@ const MOVED: (usize, usize) = (1, 20);
 const LIKE: (usize, usize) = (1, 8);
 /// In the same file.
 const REPEATED: (usize, usize) = (3, 40);
+/// States of a file that are read together: at first, since what is older may not matter, and at most.
+const TOGETHER: (usize, usize) = (4, 64);
+/// Bytes of these at most.
+const TOGETHER_BYTES: u64 = 8 << 20;
 
 /// Whose a line is.
 #[derive(Debug, Clone)]
@@ -98,6 +102,9 @@ pub(super) struct Walk<'a> {
     read: ReadFile<'a>,
     book: Book,
     texts: HashMap<ChunkId, Option<Text>>,
+    /// States that were asked for together with others, and how many are the next time.
+    asked: HashSet<ChunkId>,
+    together: usize,
     chains: Vec<Arc<Chain>>,
     by_path: HashMap<String, usize>,
     prompts: HashMap<NodeId, Arc<[FileStep]>>,
@@ -118,6 +125,8 @@ impl<'a> Walk<'a> {
             read,
             book: Book::default(),
             texts: HashMap::new(),
+            asked: HashSet::new(),
+            together: TOGETHER.0,
             chains: Vec::new(),
             by_path: HashMap::new(),
             prompts: HashMap::new(),
@@ -136,7 +145,7 @@ impl<'a> Walk<'a> {
         paths: &[String],
         bytes: &[u8],
     ) -> Result<Vec<Attribution>, StoreError> {
-        let text = self.book.text(bytes);
+        let text = self.book.next_text(bytes);
         let content = ChunkId(Sha256::digest(bytes).into());
         self.texts.insert(content, Some(text.clone()));
         let chain = self.chain(paths.to_vec()).await?;
@@ -201,12 +210,69 @@ impl<'a> Walk<'a> {
         Ok(number)
     }
 
+    /// Reads states of a file together, where one around an event is needed: backwards from it, as they are looked at.
+    async fn read_together(&mut self, chain: &Chain, at: usize) -> Result<(), StoreError> {
+        let states =
+            chain.events.get(..=at).unwrap_or_default().iter().rev().filter_map(|event| match event {
+                Event::Step(step) => Some([step.after.content(), step.before.content()]),
+                Event::Reported(_) => None,
+            });
+        let mut states = states.map(|states| states.into_iter().flatten());
+        let is_new = |id: &ChunkId| !self.texts.contains_key(id) && !self.asked.contains(id);
+        if !states.clone().next().is_some_and(|mut states| states.any(|id| is_new(&id))) {
+            return Ok(());
+        }
+        let mut ids: Vec<ChunkId> = Vec::with_capacity(self.together + 1);
+        while let Some(states) = states.next().filter(|_| ids.len() < self.together) {
+            for id in states.filter(is_new) {
+                if !ids.contains(&id) {
+                    ids.push(id);
+                }
+            }
+        }
+        self.answers(chain, at).await?;
+        self.together = (self.together * 2).min(TOGETHER.1);
+        let found = self.store.chunks(&ids, TOGETHER_BYTES).await?;
+        for (id, bytes) in ids.into_iter().zip(found) {
+            self.asked.insert(id);
+            // Why one cannot be read is told when it is needed.
+            if let Some(bytes) = bytes {
+                let text = self.book.next_text(&bytes);
+                self.texts.insert(id, Some(text));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the answers together whose calls made these states.
+    async fn answers(&mut self, chain: &Chain, at: usize) -> Result<(), StoreError> {
+        let steps = chain.events.get(..=at).unwrap_or_default().iter().rev().take(self.together);
+        let mut ids: Vec<NodeId> = steps
+            .filter_map(|event| match event {
+                Event::Step(step) => step.answer,
+                Event::Reported(_) => None,
+            })
+            .filter(|answer| !self.entries.contains_key(answer))
+            .collect();
+        ids.sort_unstable();
+        ids.dedup();
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let nodes: Vec<_> = self.store.nodes(&ids).await?.into_iter().flatten().collect();
+        let decoded = decode_nodes(self.store, &nodes).await?;
+        for (node, decoded) in nodes.iter().zip(decoded) {
+            self.entries.insert(node.id, Some(Arc::new(decoded.entry)));
+        }
+        Ok(())
+    }
+
     async fn text(&mut self, content: ChunkId) -> Result<Option<Text>, StoreError> {
         if let Some(known) = self.texts.get(&content) {
             return Ok(known.clone());
         }
         let text = match self.store.chunk(content, 0..u64::MAX).await {
-            Ok(bytes) => Some(self.book.text(&bytes)),
+            Ok(bytes) => Some(self.book.next_text(&bytes)),
             Err(StoreError::Missing { .. } | StoreError::Corrupt { .. }) => None,
             Err(error) => return Err(error),
         };
@@ -299,6 +365,7 @@ impl<'a> Walk<'a> {
         let mut reported: Vec<Event> = Vec::new();
         while parent.is_none() && at > 0 {
             at -= 1;
+            self.read_together(&chain, at).await?;
             let event = chain.events[at].clone();
             let Event::Step(step) = &event else {
                 why.get_or_insert(UnknownReason::NotWatched);
@@ -449,6 +516,7 @@ impl<'a> Walk<'a> {
     async fn after(&mut self, place: Place, open: Open) -> Result<(), StoreError> {
         let chain = self.chains[place.chain].clone();
         let Some(Event::Step(step)) = chain.events.get(place.at) else { return Ok(()) };
+        self.read_together(&chain, place.at).await?;
         let Some(text) = self.text(place.content).await? else {
             self.give(&open, &Attribution::Unknown(UnknownReason::NotKept));
             return Ok(());

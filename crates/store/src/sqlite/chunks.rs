@@ -1,5 +1,7 @@
 //! Plain bytes: kept whole, compressed, as a difference to other bytes, or in pieces.
 
+mod together;
+
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::io::Read as _;
@@ -12,6 +14,7 @@ use quipu_protocol::ChunkId;
 use rusqlite::{Connection, OptionalExtension as _, params};
 use sha2::{Digest as _, Sha256};
 
+pub(super) use self::together::read_together;
 use super::failure::{Failure, Outcome};
 use crate::{CHUNK_LIMIT, NewChunk, StoreError};
 
@@ -515,6 +518,16 @@ pub(super) fn verify(connection: &Connection, id: ChunkId, recent: &mut RecentCh
         let whole = ChunkId(hash.finalize().into());
         return if whole == id { Ok(()) } else { Err(damaged(id, "its pieces do not match its id")) };
     }
+    read_beside(connection, id, row, recent).map(drop)
+}
+
+/// The whole bytes, checked; made of what they are the difference to, where that was checked just before.
+fn read_beside(
+    connection: &Connection,
+    id: ChunkId,
+    row: StoredChunk,
+    recent: &mut RecentChunks,
+) -> Outcome<Arc<[u8]>> {
     let base = if row.codec == DELTA { read_header(&row.bytes).map(|(base, ..)| base) } else { None };
     let bytes = match base.and_then(|base| recent.get(&base)) {
         Some(base) => apply(id, base.to_vec(), &row)?,
@@ -523,8 +536,9 @@ pub(super) fn verify(connection: &Connection, id: ChunkId, recent: &mut RecentCh
     if sha256(&bytes) != id {
         return Err(damaged(id, "its bytes do not match its id"));
     }
-    recent.put(id, &bytes.into());
-    Ok(())
+    let bytes: Arc<[u8]> = bytes.into();
+    recent.put(id, &bytes);
+    Ok(bytes)
 }
 
 struct StoredChunk {

@@ -119,6 +119,12 @@ pub(super) fn in_memory() -> Outcome<Connection> {
     set_up(Connection::open_in_memory()?, &Patience::new(Duration::ZERO))
 }
 
+/// Bytes of the file that a connection may keep in memory.
+pub(super) fn limit_cache(connection: &Connection, bytes: u32) -> Outcome<()> {
+    connection.pragma_update(None, "cache_size", -i64::from(bytes / 1_000))?;
+    Ok(())
+}
+
 /// Reads the header and the schema.
 pub(super) fn probe(connection: &Connection) -> Outcome<()> {
     connection.query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(()))?;

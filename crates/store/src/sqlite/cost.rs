@@ -10,7 +10,8 @@ use quipu_protocol::NodeId;
 use rusqlite::{Connection, params};
 
 use super::connect::Patience;
-use super::{actions, activity, connect, forest, graph, index, lists, open_for_writing, places};
+use super::opening::open_for_writing;
+use super::{actions, activity, connect, forest, graph, index, lists, places};
 use crate::{
     ActionQuery, ActivityQuery, LOGGED, LineageEnd, OpenOptions, ReflogQuery, SessionQuery, SqliteStore,
 };

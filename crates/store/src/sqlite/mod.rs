@@ -22,6 +22,7 @@ mod job;
 mod lists;
 mod local;
 mod mount;
+mod opening;
 mod options;
 mod pages;
 mod places;
@@ -68,6 +69,7 @@ pub use self::foreign::{ForeignCursor, ForeignDatabase, ForeignRows, ForeignValu
 pub use self::index::NodeHint;
 use self::job::CommitJob;
 pub use self::mount::network_file_system;
+use self::opening::open_for_writing;
 pub use self::options::{OpenOptions, SearchIndex};
 use self::readers::{Connect, Readers, UntypedRead, in_transaction, untyped};
 pub use self::salvage::{Salvage, salvage};
@@ -137,6 +139,8 @@ impl SqliteStore {
         let _held = shared.hold()?;
         match open_for_writing(&place.path, &patience) {
             Ok(connection) => {
+                connect::limit_cache(&connection, options.cache)
+                    .map_err(|failure| place.error("open", failure))?;
                 shared.opened();
                 Self::start(connection, place, patience, &shared, options)
             }
@@ -201,14 +205,16 @@ impl SqliteStore {
     ) -> Result<Self, StoreError> {
         let connect: Connect = {
             let place = place.clone();
-            let patience = Patience::new(options.busy);
+            let (patience, cache) = (Patience::new(options.busy), options.cache);
             Arc::new(move || {
                 // Beside what is open of the old file, a new one would share its WAL.
                 if file::identity(&place.path) != place.identity {
                     let (path, lost) = (place.path.clone(), place.path.clone());
                     return Err(StoreError::Replaced { path, lost, saved: false, recovered: None }.into());
                 }
-                connect::reader(&place.path, &patience)
+                let connection = connect::reader(&place.path, &patience)?;
+                connect::limit_cache(&connection, cache)?;
+                Ok(connection)
             })
         };
         let checkpointer = Checkpointer::new(Arc::clone(&connect), place.clone(), Some(Arc::clone(shared)));
@@ -435,33 +441,6 @@ impl SqliteStore {
     }
 }
 
-fn open_for_writing(path: &Path, patience: &Patience) -> Outcome<Connection> {
-    let connection = connect::read_write(path, patience)?;
-    connect::probe(&connection)?;
-    if connection.is_readonly("main")? {
-        return Err(read_only_failure());
-    }
-    let is_new = file::size(path) == 0;
-    if is_new {
-        // Nothing is in it that a loss of power could cost: what is made now is synced together, at the end.
-        connection.execute_batch("PRAGMA synchronous = OFF")?;
-        connect::write_ahead(&connection, patience)?;
-        connection.execute_batch("PRAGMA synchronous = NORMAL")?;
-    }
-    schema::bring_up_to_date(&connection, path, patience)?;
-    if is_new {
-        // Without its first page in place, the WAL would not be read after a loss of power.
-        connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
-    }
-    connect::write_ahead(&connection, patience)?;
-    Ok(connection)
-}
-
-fn read_only_failure() -> Failure {
-    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY);
-    Failure::Sql(rusqlite::Error::SqliteFailure(code, None))
-}
-
 /// Work for the writer's transaction, with an answer.
 struct Work<T, F> {
     durability: Durability,
@@ -555,6 +534,14 @@ impl Store for SqliteStore {
             // As it stands at one moment: what it is the difference to may go in the next one, and then it stands alone.
             let _moment = connection.unchecked_transaction()?;
             chunks::read(connection, id, bytes)
+        }))
+    }
+
+    fn chunks<'a>(&'a self, ids: &'a [ChunkId], most: u64) -> Fut<'a, Vec<Option<Arc<[u8]>>>> {
+        let ids = ids.to_vec();
+        Box::pin(self.read(move |connection| {
+            let _moment = connection.unchecked_transaction()?;
+            chunks::read_together(connection, &ids, most)
         }))
     }
 

@@ -13,6 +13,8 @@ pub struct OpenOptions {
     pub writer: String,
     /// When new text is made searchable.
     pub search_index: SearchIndex,
+    /// Bytes of the file that each connection keeps in memory at most: there are a writer's and two readers'.
+    pub cache: u32,
 }
 
 /// When new text is made searchable, and what was done is added up.
@@ -25,13 +27,14 @@ pub enum SearchIndex {
 }
 
 impl Default for OpenOptions {
-    /// Creates; waits 30 s; the writer is `quipu` and the number of this process; indexes ahead.
+    /// Creates; waits 30 s; the writer is `quipu` and the number of this process; indexes ahead; keeps 32 MB.
     fn default() -> Self {
         Self {
             create: true,
             busy: Duration::from_secs(30),
             writer: format!("quipu/{}", std::process::id()),
             search_index: SearchIndex::Ahead,
+            cache: 32_000_000,
         }
     }
 }

@@ -849,6 +849,25 @@ async fn differences(store: &dyn Store) {
         assert!(store.chunk(chunk_id(body), 0..u64::MAX).await.unwrap() == *body);
     }
     assert_eq!(store.chunk(base, 20_000..20_004).await.unwrap(), noise(100, 300)[..4]);
+    // Many at once, in any order, with one that is not there; as many as fit, one at least.
+    let mut ids: Vec<ChunkId> = bodies.iter().map(|body| chunk_id(body)).rev().collect();
+    ids.insert(40, ChunkId([2; 32]));
+    let whole = |found: Vec<Option<Arc<[u8]>>>| -> Vec<Option<Vec<u8>>> {
+        found.into_iter().map(|bytes| bytes.map(|bytes| bytes.to_vec())).collect()
+    };
+    let mut wanted: Vec<Option<Vec<u8>>> = bodies.iter().cloned().map(Some).rev().collect();
+    wanted.insert(40, None);
+    for _ in 0..2 {
+        assert!(whole(store.chunks(&ids, u64::MAX).await.unwrap()) == wanted);
+        for (most, count) in
+            [(0, 1), (wanted.iter().flatten().take(3).map(|bytes| bytes.len() as u64).sum(), 3)]
+        {
+            assert!(whole(store.chunks(&ids, most).await.unwrap()) == wanted[..count], "{most}");
+        }
+        ids.reverse();
+        wanted.reverse();
+    }
+    assert!(store.chunks(&[], 9).await.unwrap().is_empty());
     // The same where it is known how much they share; the base of the first is not there.
     let mut base = (ChunkId([3; 32]), 0);
     for body in &mut bodies {

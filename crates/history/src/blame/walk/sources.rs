@@ -42,8 +42,9 @@ impl Walk<'_> {
             op.kind == FileOpKind::Edit && chain.paths.contains(&absolute_path(&step.cwd, &op.path))
         });
         let (Some(op), None) = (of_file.next(), of_file.next()) else { return Ok(None) };
-        let mut text = Vec::new();
+        let (mut text, mut starts) = (Vec::new(), Vec::with_capacity(old.len()));
         for number in old.iter() {
+            starts.push(text.len());
             text.extend_from_slice(self.book.line(*number));
             text.push(b'\n');
         }
@@ -69,8 +70,8 @@ impl Walk<'_> {
         let mut line = 0;
         let mut next = 0;
         while next < places.len() {
-            let first = text[..places[next].0].matches('\n').count();
-            let start = text[..places[next].0].rfind('\n').map_or(0, |at| at + 1);
+            let first = starts.partition_point(|start| *start <= places[next].0).saturating_sub(1);
+            let start = starts.get(first).copied().unwrap_or(0);
             let (mut end, mut after, mut from) = (start, String::new(), start);
             // Places on the same lines go together.
             while next < places.len() && (end == start || places[next].0 < end) {
