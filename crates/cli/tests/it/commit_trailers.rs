@@ -151,6 +151,24 @@ fn consent_needs_a_repository_and_no_project_gives_it() {
     assert!(!world.path("home/.quipu/git.json").exists());
     std::fs::write(world.path("home/.quipu/git.json"), "{").unwrap();
     world.run(&["git"]).fails(1, &["git.json cannot be used", "withdraw every consent"]);
+    std::fs::remove_file(world.path("home/.quipu/git.json")).unwrap();
+
+    // No command of the model gives it, however free it is.
+    let enable = format!("git init -q . && {} git enable; echo \"ended $?\"", env!("CARGO_BIN_EXE_quipu"));
+    world.server.push(bash("c1", &enable));
+    world.server.push(says("Well."));
+    world.run(&["-p", "--permissions", "full", "go"]).ok();
+    let said: String = messages(world.requests().last().unwrap()).iter().map(wire_text).collect();
+    assert!(said.contains("in a terminal of your own") && said.contains("ended 2"), "{said}");
+    assert!(!world.path("home/.quipu/git.json").exists());
+
+    // One of a repository that is gone can be withdrawn.
+    world.run(&["git", "enable"]).ok();
+    std::fs::rename(world.path("work/.git"), world.path("work/.moved")).unwrap();
+    assert!(world.run(&["git"]).ok().text().contains("(not there)"));
+    let path = world.path("work").canonicalize().unwrap();
+    assert!(world.run(&["git", "disable", path.to_str().unwrap()]).ok().err.contains("is disabled"));
+    assert_eq!(world.run(&["git", "--json"]).ok().json_lines().len(), 1);
 }
 
 /// A hook that writes down how it was called.
@@ -232,6 +250,28 @@ fn hooks_of_the_user_are_called_as_without_quipu() {
             logs[0]
         );
     }
+}
+
+#[test]
+fn hooks_that_a_program_put_over_ours_are_made_again() {
+    // As hook managers do it: aside with what is there, and their own in its place.
+    let line = "hooks=$(git config core.hooksPath); stat -c 'mode %a' \"$hooks\" \"$hooks/pre-commit\"; chmod 700 \"$hooks\"; \
+                mv \"$hooks/pre-commit\" \"$hooks/pre-commit.old\"; printf '#!/bin/sh\\n' >\"$hooks/commit-msg.new\"; \
+                mv -f \"$hooks/commit-msg.new\" \"$hooks/commit-msg\"";
+    let world =
+        repository([bash("c1", line), bash("c2", "echo 1 >a; git add a; git commit -qm one"), says("Well.")]);
+    let log = world.path("log");
+    for name in ["pre-commit", "commit-msg"] {
+        let hook = world.path("work/.git/hooks").join(name);
+        std::fs::write(&hook, format!("#!/bin/sh\necho {name} >>{}\n", log.display())).unwrap();
+        set_mode(&hook, 0o755);
+    }
+    world.run(&["git", "enable"]).ok();
+    world.run(&["-p", "--permissions", "full", "go"]).ok();
+    let said: String = messages(world.requests().last().unwrap()).iter().map(wire_text).collect();
+    assert_eq!(said.matches("mode 500").count(), 2, "{said}");
+    assert_eq!(std::fs::read_to_string(&log).unwrap(), "pre-commit\ncommit-msg\n");
+    assert_eq!(trailers(&world, "work", "HEAD"), [&node_of(&world, &newest(&world), "c2")[..40]]);
 }
 
 #[test]
