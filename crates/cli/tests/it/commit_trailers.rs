@@ -458,8 +458,42 @@ fn blame_knows_lines_by_their_commits_in_other_clones() {
 }
 
 #[test]
+fn a_persons_line_in_a_models_commit_stays_so_in_a_clone() {
+    let world = repository([
+        call("w1", "write", &json!({ "path": "src/a.txt", "content": "first words of the model\n" })),
+        says("Well."),
+        bash("c2", "echo 'more words of the model' >>src/a.txt; git add -A; git commit -qm all; git tag all"),
+        says("Well."),
+        bash("c3", "sed -i 's/more words/less/' src/a.txt; git commit -qam less"),
+        says("Well."),
+    ]);
+    world.run(&["git", "enable"]).ok();
+    world.run(&["-p", "Begin"]).ok();
+    let begun = std::fs::read_to_string(world.path("work/src/a.txt")).unwrap();
+    std::fs::write(world.path("work/src/a.txt"), begun + "words of a person\n").unwrap();
+    world.run(&["-p", "Go on"]).ok();
+    let c2 = node_of(&world, &newest(&world), "c2");
+    let owned = |text: &str, by: &str, known: bool| (text.to_owned(), by.to_owned(), known);
+    let wanted = [
+        owned("first words of the model", &c2, true),
+        owned("words of a person", "nobody", false),
+        owned("more words of the model", &c2, true),
+    ];
+    git_in(&world, "", &["clone", "-q", "work", "clone"]);
+    assert_eq!(blamed(&world, "work", "src/a.txt").0[1], wanted[1]);
+    assert_eq!(blamed(&world, "clone", "src/a.txt").0, wanted);
+    // A clone that stays behind: what was watched last knows nothing of the line.
+    world.run(&["-p", "Less"]).ok();
+    assert_eq!(blamed(&world, "clone", "src/a.txt").0, wanted);
+}
+
+#[test]
 fn hostile_trailers_are_said_and_left_out() {
-    let world = repository([bash("c1", "echo known >a && git add a && git commit -qm known"), says("Well.")]);
+    let world = repository([
+        call("w1", "write", &json!({ "path": "b", "content": "b\n" })),
+        bash("c1", "echo known >a && git add a && git commit -qm known"),
+        says("Well."),
+    ]);
     world.run(&["git", "enable"]).ok();
     world.run(&["-p", "Write a line"]).ok();
     let known = node_of(&world, &newest(&world), "c1");
@@ -472,11 +506,17 @@ fn hostile_trailers_are_said_and_left_out() {
         ("malformed", "Quipu-Node: \u{1b}[31mred ../../etc/passwd\nQuipu-Node: HEAD".to_owned()),
         ("ours", format!("Quipu-Node: {}", known.to_uppercase())),
         ("many", many),
+        ("early", format!("Quipu-Node: {known}")),
+        ("commandless", format!("Quipu-Node: {}", node_of(&world, &newest(&world), "w1"))),
     ] {
         std::fs::write(root.join(file), format!("{file}\n")).unwrap();
         git_in(&world, "clone", &["add", file]);
         std::fs::write(root.join("message"), format!("{file}\n\n{trailer}\n")).unwrap();
         git_in(&world, "clone", &["commit", "-qF", "message"]);
+        if file == "early" {
+            let amend = "GIT_COMMITTER_DATE='2001-01-01T00:00:00Z' git commit -q --amend --no-edit";
+            assert!(world.command("sh").args(["-c", amend]).current_dir(&root).status().unwrap().success());
+        }
     }
     // What settings of the repository would have git run.
     let ran = world.path("ran");
@@ -505,8 +545,14 @@ fn hostile_trailers_are_said_and_left_out() {
     check("ours", &known, "");
     check("many", "nobody", "Some trailers of commits were not examined");
     assert!(!ran.exists());
-    git_in(&world, "clone", &["config", "blame.ignoreRevsFile", "/dev/zero"]);
-    check("ours", "nobody", "blame.ignoreRevsFile in the settings of the repository names no regular file");
+    check("early", "nobody", "1 Quipu-Node trailers name an answer that is newer than the commit");
+    check("commandless", "nobody", "or that runs no command");
+    // Settings that leave commits out do not count, whatever they name.
+    std::fs::write(root.join("left-out"), git_in(&world, "clone", &["rev-parse", "HEAD"])).unwrap();
+    for ignored in ["/dev/zero", "missing", "left-out"] {
+        git_in(&world, "clone", &["config", "blame.ignoreRevsFile", ignored]);
+        check("ours", &known, "");
+    }
     git_in(&world, "clone", &["config", "--unset", "blame.ignoreRevsFile"]);
     // A repository that is none any more.
     std::fs::write(root.join(".git/HEAD"), "nothing").unwrap();

@@ -42,10 +42,12 @@ impl ScriptFiles {
                 && path.metadata().is_ok_and(|found| found.len() == text.len() as u64)
                 && fs::read(&path).is_ok_and(|there| there == text.as_bytes())
         });
-        let directories = std::iter::once(Path::new("")).chain(self.directories.iter().map(PathBuf::as_path));
+        let mut directories =
+            std::iter::once(Path::new("")).chain(self.directories.iter().map(PathBuf::as_path));
         has_files
-            && directories.into_iter().all(|directory| {
-                let path = root.join(directory);
+            && directories.all(|directory| {
+                // Without a slash at the end, behind which a link is followed.
+                let path: PathBuf = root.join(directory).components().collect();
                 let wanted = self.directories.iter().chain(self.files.keys());
                 let wanted = wanted.filter(|name| name.parent() == Some(directory)).count();
                 // All of the wanted are there: as many names are these names.
