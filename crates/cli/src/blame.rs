@@ -4,13 +4,8 @@ use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use quipu::history::{
-    BLAMED_CHANGES, Blame, BlameTurn, LineAuthor, LineCommits, NODE_TRAILER, NamedCommit, TrailerReport,
-    UnknownReason, credit_commits, file_names, sibling_file,
-};
-use quipu::store::Graph;
-use quipu_workspace::{CommittedLines, committed_lines};
-use tokio_util::sync::CancellationToken;
+use quipu::history::{BLAMED_CHANGES, Blame, BlameTurn, LineAuthor, UnknownReason, file_names, sibling_file};
+use quipu_mcp_server::{CommitReport, credit_committed_lines};
 
 use crate::args::BlameArgs;
 use crate::exit::Failure;
@@ -35,16 +30,16 @@ pub(crate) async fn run(args: &BlameArgs) -> Result<(), Failure> {
         return Err(Failure::usage(format!("{shown} has {} lines; there is no line {line}", lines.len())));
     }
     let home = home(&args.out.store)?;
-    let (found, trailers) = match home.existing_store().await? {
+    let (found, commits) = match home.existing_store().await? {
         Some(store) => {
             let names = file_names(&path);
             let mut found = quipu::history::blame(&*store, &names, &content, &sibling_file).await?;
-            let trailers = ask_git(&*store, &mut found, &path, &content).await?;
-            (found, trailers)
+            let commits = credit_committed_lines(&*store, &mut found, &path, &content).await?;
+            (found, commits)
         }
         None => {
             let found = Blame { lines: vec![LineAuthor::Nobody; lines.len()], ..Blame::default() };
-            (found, TrailerReport::default())
+            (found, CommitReport::default())
         }
     };
     let wanted = match line {
@@ -64,7 +59,8 @@ pub(crate) async fn run(args: &BlameArgs) -> Result<(), Failure> {
         let cut = found.changes >= BLAMED_CHANGES;
         let end = serde_json::json!({
             "type": "end", "file": path.to_string_lossy(), "lines": lines.len(), "changes": found.changes,
-            "cut": cut, "behind": found.behind, "byCommit": trailers.lines, "unknownTrailers": trailers.unknown,
+            "cut": cut, "behind": found.behind,
+            "byCommit": commits.trailers.lines, "unknownTrailers": commits.trailers.unknown,
         });
         writeln!(out, "{end}")?;
         return Ok(out.flush()?);
@@ -107,64 +103,15 @@ pub(crate) async fn run(args: &BlameArgs) -> Result<(), Failure> {
     for why in unknown {
         note(format!("Unknown: {why}."));
     }
-    if found.changes == 0 && found.behind == 0 && trailers.lines == 0 {
+    if found.changes == 0 && found.behind == 0 && commits.trailers.lines == 0 {
         note(format!("No known session changed {shown}."));
     }
     if found.changes >= BLAMED_CHANGES {
         note(format!("Only the newest {BLAMED_CHANGES} changes of this file were checked."));
     }
-    tell_trailers(&trailers);
+    commits.notes().into_iter().for_each(note);
     tell_behind(found.behind);
     Ok(())
-}
-
-/// Asks git for the commits of lines that no known call wrote.
-async fn ask_git(
-    store: &dyn Graph,
-    found: &mut Blame,
-    path: &Path,
-    content: &str,
-) -> Result<TrailerReport, Failure> {
-    if found.lines.iter().all(|line| matches!(line, LineAuthor::Turn(_))) {
-        return Ok(TrailerReport::default());
-    }
-    let Ok(path) = path.canonicalize() else { return Ok(TrailerReport::default()) };
-    let (file, text) = (path.clone(), content.to_owned());
-    let asked = tokio::task::spawn_blocking(move || {
-        committed_lines(&file, &text, NODE_TRAILER, &CancellationToken::new())
-    });
-    let committed = match asked.await {
-        Ok(Ok(Some(committed))) => committed,
-        Ok(Ok(None)) => return Ok(TrailerReport::default()),
-        Ok(Err(error)) => {
-            note(format!("The commits of this file were not examined: {error}."));
-            return Ok(TrailerReport::default());
-        }
-        Err(error) => return Err(Failure::failed(error.to_string())),
-    };
-    let CommittedLines { lines, commits, is_cut } = committed;
-    let is_cut = is_cut || commits.iter().any(|commit| commit.is_cut);
-    let commits: Vec<NamedCommit> =
-        commits.into_iter().map(|commit| NamedCommit { id: commit.id, nodes: commit.values }).collect();
-    let from = LineCommits { lines: &lines, commits: &commits, path: &path };
-    let mut report = credit_commits(store, found, content, from, &sibling_file).await?;
-    report.is_cut |= is_cut;
-    Ok(report)
-}
-
-fn tell_trailers(report: &TrailerReport) {
-    if report.unknown > 0 {
-        note(format!(
-            "{} {NODE_TRAILER} trailers of commits name no answer of a model in this store.",
-            report.unknown
-        ));
-    }
-    if report.malformed > 0 {
-        note(format!("{} {NODE_TRAILER} trailers of commits are no nodes.", report.malformed));
-    }
-    if report.is_cut {
-        note("Some trailers of commits were not examined: there are too many.".to_owned());
-    }
 }
 
 /// The turn that a line comes from.

@@ -1,6 +1,7 @@
 //! `quipu git`: the user's consent to trailers in the commits of a repository.
 
 use std::io::Write as _;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use quipu_host::commit_trailers::{NODE_TRAILER, Repository, TrailerConsent, TrailerState};
@@ -10,6 +11,9 @@ use crate::console::current_dir;
 use crate::exit::Failure;
 use crate::home::home;
 use crate::print::{iso, note, printable};
+
+/// Variables that commands of sessions have.
+const OF_COMMANDS: [&str; 2] = ["QUIPU_PROCESS", "QUIPU_NODE"];
 
 #[derive(Debug, Args)]
 pub(crate) struct GitArgs {
@@ -27,7 +31,10 @@ enum GitAction {
     /// From the next command of the model on, commits that its commands make in this repository name their node.
     Enable,
     /// Commits in this repository name no node any more. Those that exist stay as they are.
-    Disable,
+    Disable {
+        /// Another repository, also one that is gone, as `quipu git` lists it.
+        path: Option<PathBuf>,
+    },
 }
 
 /// `quipu git`.
@@ -38,6 +45,12 @@ pub(crate) fn run(args: &GitArgs) -> Result<(), Failure> {
     match &args.action {
         None | Some(GitAction::Status) => status(&consent, here, args.json),
         Some(GitAction::Enable) => {
+            // The consent is a person's: a command of the model, also one without confinement, gives none.
+            if let Some(name) = OF_COMMANDS.iter().find(|name| std::env::var_os(name).is_some()) {
+                return Err(Failure::usage(format!(
+                    "A command that Quipu runs cannot enable trailers ({name} is set); run `quipu git enable` in a terminal of your own"
+                )));
+            }
             let here = here?;
             let shown = printable(&here.directory().to_string_lossy());
             note(match consent.enable(&here)? {
@@ -49,10 +62,13 @@ pub(crate) fn run(args: &GitArgs) -> Result<(), Failure> {
             });
             Ok(())
         }
-        Some(GitAction::Disable) => {
-            let here = here?;
-            let shown = printable(&here.directory().to_string_lossy());
-            note(match consent.disable(&here)? {
+        Some(GitAction::Disable { path }) => {
+            let directory = match path {
+                None => here?.directory().to_owned(),
+                Some(path) => listed(&consent, path)?,
+            };
+            let shown = printable(&directory.to_string_lossy());
+            note(match consent.disable(&directory)? {
                 true => format!(
                     "{shown} is disabled, also for open sessions; commits that exist stay as they are"
                 ),
@@ -61,6 +77,16 @@ pub(crate) fn run(args: &GitArgs) -> Result<(), Failure> {
             Ok(())
         }
     }
+}
+
+/// The directory of a repository that is named by itself, by its worktree, or by anything within.
+fn listed(consent: &TrailerConsent, path: &Path) -> Result<PathBuf, Failure> {
+    let path = std::path::absolute(path)?;
+    let names = [path.clone(), path.join(".git")];
+    if let Some(one) = consent.list()?.into_iter().find(|one| names.contains(&one.directory)) {
+        return Ok(one.directory);
+    }
+    Ok(Repository::of(&path)?.directory().to_owned())
 }
 
 fn status(

@@ -4,6 +4,7 @@
 //! command line. Nothing here writes to the graph. What is shown is framed as an archive, bounded and in pages.
 
 mod archive;
+mod commits;
 mod error;
 mod handler;
 mod http;
@@ -21,6 +22,7 @@ mod tools;
 mod why;
 
 pub use archive::{ServerOptions, StoreOpener};
+pub use commits::{CommitReport, credit_committed_lines};
 pub use error::{ServeError, StoreOpenError};
 pub use handler::GraphServer;
 pub use http::{Access, BearerToken, serve_http};

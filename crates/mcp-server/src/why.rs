@@ -6,17 +6,15 @@ use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
 
 use quipu_history::{
-    BEGIN_HISTORY, BLAMED_CHANGES, Blame, LineAuthor, LineCommits, NODE_TRAILER, NamedCommit, blame,
-    credit_commits, file_names, framed, minute, sibling_file,
+    BEGIN_HISTORY, BLAMED_CHANGES, Blame, LineAuthor, blame, file_names, framed, minute, sibling_file,
 };
 use quipu_protocol::NodeId;
 use quipu_store::Graph;
 use quipu_transcript::one_line;
-use quipu_workspace::committed_lines;
 use serde::Deserialize;
-use tokio_util::sync::CancellationToken;
 
 use crate::archive::{Archive, Page};
+use crate::commits::credit_committed_lines;
 use crate::error::CallError;
 use crate::reach::Reach;
 
@@ -62,14 +60,14 @@ pub(crate) async fn why(
         return Err(CallError::Arguments(format!("{shown} has {count} lines; there is no line {from}")));
     }
     let mut found = blame(store, &file_names(&path), &content, &sibling_file).await?;
-    let not_asked = ask_git(store, &mut found, &path, &content).await?;
+    let commits = credit_committed_lines(store, &mut found, &path, &content).await?;
     hide_reasons(store, reach, &mut found).await?;
     let authors = authors(store, reach, &found).await?;
     let mut notes = vec![format!("{shown}, {count} lines.")];
     if found.changes >= BLAMED_CHANGES {
         notes.push(format!("Only the newest {BLAMED_CHANGES} changes were checked."));
     }
-    notes.extend(not_asked.map(|why| format!("The commits of the file were not examined: {why}.")));
+    notes.extend(commits.notes());
     if found.behind > 0 {
         notes.push(format!("The newest {} nodes are not indexed yet.", found.behind));
     }
@@ -93,36 +91,6 @@ pub(crate) async fn why(
         }
     }
     Ok(Page { text: framed(BEGIN_HISTORY, &body), next })
-}
-
-/// Gives lines that no known call wrote to the turns that their commits name. Why git could not be asked, if so.
-async fn ask_git(
-    store: &dyn Graph,
-    found: &mut Blame,
-    path: &Path,
-    content: &str,
-) -> Result<Option<String>, CallError> {
-    if found.lines.iter().all(|line| matches!(line, LineAuthor::Turn(_))) {
-        return Ok(None);
-    }
-    let (file, text) = (path.to_owned(), content.to_owned());
-    // A call that is cancelled stops git.
-    let cancel = CancellationToken::new();
-    let _stop = cancel.clone().drop_guard();
-    let asked =
-        tokio::task::spawn_blocking(move || committed_lines(&file, &text, NODE_TRAILER, &cancel)).await;
-    let committed = match asked {
-        Ok(Ok(Some(committed))) => committed,
-        Ok(Ok(None)) => return Ok(None),
-        Ok(Err(error)) => return Ok(Some(one_line(&error.to_string(), PATH))),
-        Err(error) => return Ok(Some(error.to_string())),
-    };
-    let commits = committed.commits.into_iter();
-    let commits: Vec<NamedCommit> =
-        commits.map(|commit| NamedCommit { id: commit.id, nodes: commit.values }).collect();
-    let from = LineCommits { lines: &committed.lines, commits: &commits, path };
-    credit_commits(store, found, content, from, &sibling_file).await?;
-    Ok(None)
 }
 
 /// The turns that may be seen, by their places.

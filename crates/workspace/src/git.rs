@@ -47,9 +47,6 @@ pub enum GitError {
     /// It says more than is read.
     #[error("git printed more than {0} bytes")]
     TooLong(u64),
-    /// The settings of the repository lead git to what it would read without end.
-    #[error("{0} in the settings of the repository names no regular file of at most 1 MiB")]
-    NoFile(&'static str),
     /// The settings of the repository name more than is turned off.
     #[error("the settings of the repository name more than {OFF} filters and hooks")]
     TooMany,

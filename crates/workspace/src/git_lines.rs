@@ -1,7 +1,6 @@
 //! Which commit each line of a file comes from, and what the messages of these commits say.
 
 use std::collections::HashMap;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -19,9 +18,6 @@ const COMMITS: usize = 2_000;
 const MESSAGE: usize = 64 << 10;
 /// Values of a trailer in one message.
 const VALUES: usize = 64;
-/// The setting that names files of commits to be left out, and their bytes at most.
-const IGNORED: &str = "blame.ignoreRevsFile";
-const IGNORED_SIZE: u64 = 1 << 20;
 /// Characters of a value.
 const VALUE: usize = 200;
 
@@ -41,6 +37,8 @@ pub struct CommittedLines {
 pub struct LineCommit {
     /// Its id, in hexadecimal digits.
     pub id: String,
+    /// When it was made, in milliseconds since 1970; `None` where it does not say.
+    pub at: Option<i64>,
     /// What stands behind the key in lines of the message, wherever they are; at most 64.
     pub values: Vec<String>,
     /// Whether there are more.
@@ -60,15 +58,13 @@ pub fn committed_lines(
     cancel: &CancellationToken,
 ) -> Result<Option<CommittedLines>, GitError> {
     let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };
-    let is_top = |above: &&Path| above.join(".git").symlink_metadata().is_ok();
-    let Some(top) = directory.ancestors().find(is_top) else { return Ok(None) };
-    let git = Git::reading(directory, cancel).within(LONGEST);
-    if !ignores_little(&git, top)? {
-        return Err(GitError::NoFile(IGNORED));
+    if !directory.ancestors().any(|above| above.join(".git").symlink_metadata().is_ok()) {
+        return Ok(None);
     }
-    // What settings say of conversions, and of commits to be left out, does not count.
+    let git = Git::reading(directory, cancel).within(LONGEST);
+    // What settings say of conversions, and of commits to be left out, does not count. No file of such commits is opened.
     let mut arguments: Vec<&std::ffi::OsStr> =
-        ["blame", "--porcelain", "--no-textconv", "--ignore-revs-file", "", "--contents", "-", "--"]
+        ["blame", "--porcelain", "--no-textconv", "--no-ignore-revs-file", "--contents", "-", "--"]
             .map(std::ffi::OsStr::new)
             .to_vec();
     arguments.push(name);
@@ -86,26 +82,11 @@ pub fn committed_lines(
     let messages = git.up_to(OUTPUT).run_with(&["cat-file", "--batch"], wanted.into_bytes())?;
     let mut rest = messages.as_slice();
     for commit in &mut found.commits {
-        let Some(message) = next_object(&mut rest) else { break };
-        (commit.values, commit.is_cut) = values(message, key);
+        let Some(object) = next_object(&mut rest) else { break };
+        (commit.values, commit.is_cut) = values(object, key);
+        commit.at = time(object);
     }
     Ok(Some(found))
-}
-
-/// Whether the files of commits to be left out, which git reads even where they are not to count, are small files.
-fn ignores_little(git: &Git, top: &Path) -> Result<bool, GitError> {
-    let named =
-        match git.clone().up_to(OUTPUT).run(&["config", "--null", "--type=path", "--get-all", IGNORED]) {
-            Ok(named) => named,
-            // There are none, or there is no repository.
-            Err(GitError::Failed { .. }) => return Ok(true),
-            Err(error) => return Err(error),
-        };
-    let is_small = |name: &[u8]| {
-        let path = top.join(std::ffi::OsStr::from_bytes(name));
-        path.metadata().is_ok_and(|found| found.is_file() && found.len() <= IGNORED_SIZE)
-    };
-    Ok(named.split(|byte| *byte == 0).filter(|name| !name.is_empty()).all(is_small))
 }
 
 /// Whether git says no more than that the file, or everything, is in no commit, or that there is no repository.
@@ -171,6 +152,14 @@ fn next_object<'a>(output: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(object)
 }
 
+/// When a commit was made, by its head.
+fn time(commit: &[u8]) -> Option<i64> {
+    let mut head = commit.split(|byte| *byte == b'\n').take_while(|line| !line.is_empty());
+    let committer = head.find_map(|line| line.strip_prefix(b"committer "))?;
+    let seconds = committer.rsplit(|byte| *byte == b' ').nth(1)?;
+    std::str::from_utf8(seconds).ok()?.parse::<i64>().ok()?.checked_mul(1_000)
+}
+
 /// The values of a key in the message of a commit, and whether there are more.
 fn values(commit: &[u8], key: &str) -> (Vec<String>, bool) {
     let message = match memchr::memmem::find(commit, b"\n\n") {
@@ -228,6 +217,23 @@ mod tests {
         assert!(found.len() == VALUES && is_cut);
         let long = format!("tree x\n\n{}\nKey: late\n", "x".repeat(MESSAGE));
         assert_eq!(values(long.as_bytes(), "Key"), (Vec::new(), true));
+    }
+
+    #[test]
+    fn times_are_those_of_the_committer() {
+        let commit = |committer: &str| {
+            format!("tree x\nauthor a <a> 5 +0000\n{committer}\n\ncommitter m <m> 6 +0000\n")
+        };
+        assert_eq!(time(commit("committer c d <c@d> 1795794101 +0100").as_bytes()), Some(1_795_794_101_000));
+        for none in [
+            "",
+            "gpgsig x",
+            "committer c",
+            "committer c <c> x +0000",
+            "committer c <c> 9223372036854775807 +0",
+        ] {
+            assert_eq!(time(commit(none).as_bytes()), None, "{none}");
+        }
     }
 
     #[test]

@@ -151,6 +151,24 @@ fn consent_needs_a_repository_and_no_project_gives_it() {
     assert!(!world.path("home/.quipu/git.json").exists());
     std::fs::write(world.path("home/.quipu/git.json"), "{").unwrap();
     world.run(&["git"]).fails(1, &["git.json cannot be used", "withdraw every consent"]);
+    std::fs::remove_file(world.path("home/.quipu/git.json")).unwrap();
+
+    // No command of the model gives it, however free it is.
+    let enable = format!("git init -q . && {} git enable; echo \"ended $?\"", env!("CARGO_BIN_EXE_quipu"));
+    world.server.push(bash("c1", &enable));
+    world.server.push(says("Well."));
+    world.run(&["-p", "--permissions", "full", "go"]).ok();
+    let said: String = messages(world.requests().last().unwrap()).iter().map(wire_text).collect();
+    assert!(said.contains("in a terminal of your own") && said.contains("ended 2"), "{said}");
+    assert!(!world.path("home/.quipu/git.json").exists());
+
+    // One of a repository that is gone can be withdrawn.
+    world.run(&["git", "enable"]).ok();
+    std::fs::rename(world.path("work/.git"), world.path("work/.moved")).unwrap();
+    assert!(world.run(&["git"]).ok().text().contains("(not there)"));
+    let path = world.path("work").canonicalize().unwrap();
+    assert!(world.run(&["git", "disable", path.to_str().unwrap()]).ok().err.contains("is disabled"));
+    assert_eq!(world.run(&["git", "--json"]).ok().json_lines().len(), 1);
 }
 
 /// A hook that writes down how it was called.
@@ -232,6 +250,28 @@ fn hooks_of_the_user_are_called_as_without_quipu() {
             logs[0]
         );
     }
+}
+
+#[test]
+fn hooks_that_a_program_put_over_ours_are_made_again() {
+    // As hook managers do it: aside with what is there, and their own in its place.
+    let line = "hooks=$(git config core.hooksPath); stat -c 'mode %a' \"$hooks\" \"$hooks/pre-commit\"; chmod 700 \"$hooks\"; \
+                mv \"$hooks/pre-commit\" \"$hooks/pre-commit.old\"; printf '#!/bin/sh\\n' >\"$hooks/commit-msg.new\"; \
+                mv -f \"$hooks/commit-msg.new\" \"$hooks/commit-msg\"";
+    let world =
+        repository([bash("c1", line), bash("c2", "echo 1 >a; git add a; git commit -qm one"), says("Well.")]);
+    let log = world.path("log");
+    for name in ["pre-commit", "commit-msg"] {
+        let hook = world.path("work/.git/hooks").join(name);
+        std::fs::write(&hook, format!("#!/bin/sh\necho {name} >>{}\n", log.display())).unwrap();
+        set_mode(&hook, 0o755);
+    }
+    world.run(&["git", "enable"]).ok();
+    world.run(&["-p", "--permissions", "full", "go"]).ok();
+    let said: String = messages(world.requests().last().unwrap()).iter().map(wire_text).collect();
+    assert_eq!(said.matches("mode 500").count(), 2, "{said}");
+    assert_eq!(std::fs::read_to_string(&log).unwrap(), "pre-commit\ncommit-msg\n");
+    assert_eq!(trailers(&world, "work", "HEAD"), [&node_of(&world, &newest(&world), "c2")[..40]]);
 }
 
 #[test]
@@ -418,8 +458,42 @@ fn blame_knows_lines_by_their_commits_in_other_clones() {
 }
 
 #[test]
+fn a_persons_line_in_a_models_commit_stays_so_in_a_clone() {
+    let world = repository([
+        call("w1", "write", &json!({ "path": "src/a.txt", "content": "first words of the model\n" })),
+        says("Well."),
+        bash("c2", "echo 'more words of the model' >>src/a.txt; git add -A; git commit -qm all; git tag all"),
+        says("Well."),
+        bash("c3", "sed -i 's/more words/less/' src/a.txt; git commit -qam less"),
+        says("Well."),
+    ]);
+    world.run(&["git", "enable"]).ok();
+    world.run(&["-p", "Begin"]).ok();
+    let begun = std::fs::read_to_string(world.path("work/src/a.txt")).unwrap();
+    std::fs::write(world.path("work/src/a.txt"), begun + "words of a person\n").unwrap();
+    world.run(&["-p", "Go on"]).ok();
+    let c2 = node_of(&world, &newest(&world), "c2");
+    let owned = |text: &str, by: &str, known: bool| (text.to_owned(), by.to_owned(), known);
+    let wanted = [
+        owned("first words of the model", &c2, true),
+        owned("words of a person", "nobody", false),
+        owned("more words of the model", &c2, true),
+    ];
+    git_in(&world, "", &["clone", "-q", "work", "clone"]);
+    assert_eq!(blamed(&world, "work", "src/a.txt").0[1], wanted[1]);
+    assert_eq!(blamed(&world, "clone", "src/a.txt").0, wanted);
+    // A clone that stays behind: what was watched last knows nothing of the line.
+    world.run(&["-p", "Less"]).ok();
+    assert_eq!(blamed(&world, "clone", "src/a.txt").0, wanted);
+}
+
+#[test]
 fn hostile_trailers_are_said_and_left_out() {
-    let world = repository([bash("c1", "echo known >a && git add a && git commit -qm known"), says("Well.")]);
+    let world = repository([
+        call("w1", "write", &json!({ "path": "b", "content": "b\n" })),
+        bash("c1", "echo known >a && git add a && git commit -qm known"),
+        says("Well."),
+    ]);
     world.run(&["git", "enable"]).ok();
     world.run(&["-p", "Write a line"]).ok();
     let known = node_of(&world, &newest(&world), "c1");
@@ -432,11 +506,17 @@ fn hostile_trailers_are_said_and_left_out() {
         ("malformed", "Quipu-Node: \u{1b}[31mred ../../etc/passwd\nQuipu-Node: HEAD".to_owned()),
         ("ours", format!("Quipu-Node: {}", known.to_uppercase())),
         ("many", many),
+        ("early", format!("Quipu-Node: {known}")),
+        ("commandless", format!("Quipu-Node: {}", node_of(&world, &newest(&world), "w1"))),
     ] {
         std::fs::write(root.join(file), format!("{file}\n")).unwrap();
         git_in(&world, "clone", &["add", file]);
         std::fs::write(root.join("message"), format!("{file}\n\n{trailer}\n")).unwrap();
         git_in(&world, "clone", &["commit", "-qF", "message"]);
+        if file == "early" {
+            let amend = "GIT_COMMITTER_DATE='2001-01-01T00:00:00Z' git commit -q --amend --no-edit";
+            assert!(world.command("sh").args(["-c", amend]).current_dir(&root).status().unwrap().success());
+        }
     }
     // What settings of the repository would have git run.
     let ran = world.path("ran");
@@ -465,8 +545,14 @@ fn hostile_trailers_are_said_and_left_out() {
     check("ours", &known, "");
     check("many", "nobody", "Some trailers of commits were not examined");
     assert!(!ran.exists());
-    git_in(&world, "clone", &["config", "blame.ignoreRevsFile", "/dev/zero"]);
-    check("ours", "nobody", "blame.ignoreRevsFile in the settings of the repository names no regular file");
+    check("early", "nobody", "1 Quipu-Node trailers name an answer that is newer than the commit");
+    check("commandless", "nobody", "or that runs no command");
+    // Settings that leave commits out do not count, whatever they name.
+    std::fs::write(root.join("left-out"), git_in(&world, "clone", &["rev-parse", "HEAD"])).unwrap();
+    for ignored in ["/dev/zero", "missing", "left-out"] {
+        git_in(&world, "clone", &["config", "blame.ignoreRevsFile", ignored]);
+        check("ours", &known, "");
+    }
     git_in(&world, "clone", &["config", "--unset", "blame.ignoreRevsFile"]);
     // A repository that is none any more.
     std::fs::write(root.join(".git/HEAD"), "nothing").unwrap();

@@ -10,7 +10,7 @@ use quipu_store::{
     decode_nodes,
 };
 
-use super::walk::{Attribution, Walk};
+use super::walk::{Attribution, Walk, command_of};
 use super::{Blame, BlameTurn, LineAuthor, ReadFile, UnknownReason};
 
 /// The key of the trailer with which a commit names the node that made it.
@@ -23,6 +23,8 @@ const TRAILERS: usize = 2_000;
 const SESSIONS: usize = 64;
 /// Other paths of a file that are looked at.
 const PATHS: usize = 16;
+/// Commits have whole seconds.
+const SECOND: UnixMs = 1_000;
 /// Nodes that are gone back over in search of the user's words.
 const FAR: usize = 400;
 
@@ -31,6 +33,8 @@ const FAR: usize = 400;
 pub struct NamedCommit {
     /// Its id.
     pub id: String,
+    /// When it was made, to the second; `None` where that is not known.
+    pub at: Option<UnixMs>,
     /// The values of its trailers.
     pub nodes: Vec<String>,
 }
@@ -55,6 +59,8 @@ pub struct TrailerReport {
     pub unknown: usize,
     /// Trailers that name no node at all.
     pub malformed: usize,
+    /// Trailers that name an answer which cannot have made the commit: it came later, or runs no command.
+    pub unfit: usize,
     /// Whether there are more than are looked up.
     pub is_cut: bool,
 }
@@ -67,11 +73,28 @@ struct NamedNode {
     session: Option<SessionId>,
     agent: String,
     cwd: String,
+    /// Whether the answer holds a call of a command.
+    runs_command: bool,
+}
+
+impl NamedNode {
+    /// Whether a commit of this time can be made by the answer.
+    fn can_make(&self, at: Option<UnixMs>) -> bool {
+        self.runs_command && at.is_some_and(|at| self.at.div_euclid(SECOND) <= at.div_euclid(SECOND))
+    }
+}
+
+/// The file in another clone, by the sessions that worked there.
+struct WatchedClone {
+    sessions: BTreeSet<SessionId>,
+    owners: Vec<Attribution>,
+    /// Which lines were seen there.
+    seen: Vec<bool>,
 }
 
 /// Gives lines that no known call wrote to the turns that their commits name. Where sessions that these turns belong to changed
 /// the same file of another clone, a line belongs to the turn that wrote it there, else to the turn that made the commit. What a
-/// session in this directory left to nobody stays nobody's, for its changes are known.
+/// session in this directory or in that clone saw and left to nobody stays nobody's, for its changes are known.
 ///
 /// # Errors
 /// What the store says.
@@ -113,9 +136,11 @@ pub async fn credit_commits(
         let of_these = |session: &Option<SessionId>| {
             session.is_some() && nodes.iter().any(|node| node.session == *session)
         };
-        if let Some(Attribution::Call(call)) = written.get(line)
-            && of_these(&call.session)
-        {
+        let call = written.iter().find_map(|clone| match clone.owners.get(line) {
+            Some(Attribution::Call(call)) if of_these(&call.session) => Some(call),
+            _ => None,
+        });
+        if let Some(call) = call {
             let turn = BlameTurn {
                 node: call.node,
                 session: call.session.clone(),
@@ -127,6 +152,16 @@ pub async fn credit_commits(
             };
             turns.entry((call.node, commit)).or_insert(turn);
             credits.push((line, (call.node, commit)));
+            continue;
+        }
+        let is_of_nobody = |clone: &WatchedClone| {
+            clone.seen.get(line) == Some(&true)
+                && matches!(clone.owners.get(line), Some(Attribution::Nobody))
+                && nodes
+                    .iter()
+                    .any(|node| node.session.as_ref().is_some_and(|id| clone.sessions.contains(id)))
+        };
+        if written.iter().any(is_of_nobody) {
             continue;
         }
         match nodes.as_slice() {
@@ -198,10 +233,12 @@ async fn named(
     let known = known(store, &ids).await?;
     report.unknown =
         by_text.values().filter(|node| node.is_none_or(|node| !known.contains_key(&node))).count();
-    let of = |texts: Vec<String>| -> Vec<NamedNode> {
+    let mut of = |commit: usize, texts: Vec<String>| -> Vec<NamedNode> {
         let mut found: Vec<NamedNode> = Vec::new();
         for node in texts.iter().filter_map(|text| known.get(by_text.get(text)?.as_ref()?)) {
-            if found.iter().all(|one| one.node != node.node) {
+            if !node.can_make(commits[commit].at) {
+                report.unfit += 1;
+            } else if found.iter().all(|one| one.node != node.node) {
                 found.push(node.clone());
             }
         }
@@ -209,7 +246,7 @@ async fn named(
     };
     Ok(texts
         .into_iter()
-        .map(|(commit, texts)| (commit, of(texts)))
+        .map(|(commit, texts)| (commit, of(commit, texts)))
         .filter(|(_, nodes)| !nodes.is_empty())
         .collect())
 }
@@ -243,7 +280,9 @@ async fn known(store: &dyn Graph, ids: &[NodeId]) -> Result<HashMap<NodeId, Name
                 Some(row) => (None, row.agent, row.cwd),
                 None => (None, String::new(), String::new()),
             };
-            known.insert(node.id, NamedNode { node: node.id, at: answer.timestamp, session, agent, cwd });
+            let runs_command = answer.tool_calls().any(|call| command_of(call.arguments.get()).is_some());
+            let at = answer.timestamp;
+            known.insert(node.id, NamedNode { node: node.id, at, session, agent, cwd, runs_command });
         }
     }
     Ok(known)
@@ -261,22 +300,27 @@ async fn written_elsewhere(
     content: &str,
     path: &Path,
     read: ReadFile<'_>,
-) -> Result<Vec<Attribution>, StoreError> {
+) -> Result<Vec<WatchedClone>, StoreError> {
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return Ok(Vec::new()) };
-    let mut paths: BTreeMap<usize, BTreeSet<String>> = BTreeMap::new();
+    let mut paths: BTreeMap<usize, BTreeMap<String, BTreeSet<SessionId>>> = BTreeMap::new();
     for session in sessions.iter().take(SESSIONS) {
         for file in store.file_activity(session).await?.found {
             let file = file.path;
             if Path::new(&file).file_name().is_some_and(|other| other == name) && Path::new(&file) != path {
                 let same = common_end(Path::new(&file), path);
-                paths.entry(same).or_default().insert(file);
+                paths.entry(same).or_default().entry(file).or_default().insert(session.clone());
             }
         }
     }
     // Those that share most of the path: the same file of another clone.
     let Some((_, paths)) = paths.pop_last() else { return Ok(Vec::new()) };
-    let paths: Vec<String> = paths.into_iter().take(PATHS).collect();
-    Walk::new(store, read).lines(&paths, content.as_bytes()).await
+    let mut found = Vec::new();
+    for (path, sessions) in paths.into_iter().take(PATHS) {
+        let mut walk = Walk::new(store, read);
+        let owners = walk.lines(&[path], content.as_bytes()).await?;
+        found.push(WatchedClone { sessions, owners, seen: walk.followed });
+    }
+    Ok(found)
 }
 
 /// How many names at the end of two paths are the same.

@@ -112,6 +112,8 @@ pub(super) struct Walk<'a> {
     calls: HashMap<NodeId, Call>,
     work: BTreeMap<Place, Open>,
     owners: Vec<Attribution>,
+    /// Which lines were found in a state that is kept.
+    pub(super) followed: Vec<bool>,
     /// Changes of the file that are known.
     pub(super) changes: usize,
     /// Nodes that were not looked at yet.
@@ -134,6 +136,7 @@ impl<'a> Walk<'a> {
             calls: HashMap::new(),
             work: BTreeMap::new(),
             owners: Vec::new(),
+            followed: Vec::new(),
             changes: 0,
             behind: 0,
         }
@@ -152,9 +155,11 @@ impl<'a> Walk<'a> {
         let at = self.chains[chain].events.len();
         self.changes = at;
         self.owners = vec![Attribution::Nobody; text.len()];
+        self.followed.clear();
         let open = (0..text.len()).map(|line| (line, line)).collect();
         let place = Place { moment: (UnixMs::MAX, u64::MAX), after: false, chain, at, content };
         self.ask(place, open);
+        self.followed = vec![false; text.len()];
         while let Some((place, open)) = self.work.pop_last() {
             if place.after {
                 self.after(place, open).await?;
@@ -167,6 +172,11 @@ impl<'a> Walk<'a> {
 
     fn ask(&mut self, place: Place, open: Open) {
         if !open.is_empty() {
+            for (_, line) in &open {
+                if let Some(followed) = self.followed.get_mut(*line) {
+                    *followed = true;
+                }
+            }
             self.work.entry(place).or_default().extend(open);
         }
     }
@@ -324,12 +334,8 @@ impl<'a> Walk<'a> {
             });
         };
         let Some((_, arguments)) = self.call(answer, step.call).await? else { return Ok(StepAction::Tool) };
-        #[derive(serde::Deserialize)]
-        struct Command {
-            command: String,
-        }
-        let command = serde_json::from_str::<Command>(&arguments).ok();
-        Ok(command.map_or(StepAction::Tool, |command| StepAction::Command(command.command.into())))
+        let command = command_of(&arguments);
+        Ok(command.map_or(StepAction::Tool, |command| StepAction::Command(command.into())))
     }
 
     fn by(&mut self, step: &FileStep) -> Attribution {
@@ -609,6 +615,15 @@ impl<'a> Walk<'a> {
         }
         Ok(None)
     }
+}
+
+/// The command that a call runs, by its arguments.
+pub(super) fn command_of(arguments: &str) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct Command {
+        command: String,
+    }
+    serde_json::from_str::<Command>(arguments).ok().map(|call| call.command)
 }
 
 /// Which lines are not found again.

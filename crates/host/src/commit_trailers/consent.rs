@@ -28,6 +28,13 @@ impl Default for ConsentFile {
     }
 }
 
+impl ConsentFile {
+    /// Whether there may be a consent. A file that cannot be read is said when a command starts.
+    pub(super) fn has_any(file: &StateFile) -> bool {
+        file.path.exists() && file.read::<Self>().map_or(true, |found| !found.repositories.is_empty())
+    }
+}
+
 impl State for ConsentFile {
     const VERSION: u32 = 1;
     const RESET: &str = "withdraw every consent to trailers in commits";
@@ -153,15 +160,15 @@ impl TrailerConsent {
         Ok(true)
     }
 
-    /// The user withdraws the consent. Whether there was one.
+    /// The user withdraws the consent for the repository of this directory, which may be gone. Whether there was one.
     ///
     /// # Errors
     /// A file cannot be written.
-    pub fn disable(&self, repository: &Repository) -> Result<bool, Failure> {
+    pub fn disable(&self, directory: &Path) -> Result<bool, Failure> {
         let (mut was, mut kept) = (false, Vec::new());
         self.file.change(|file: &mut ConsentFile| {
             let before = file.repositories.len();
-            file.repositories.retain(|one| one.directory != repository.directory);
+            file.repositories.retain(|one| one.directory != directory);
             was = file.repositories.len() < before;
             kept.clone_from(&file.repositories);
             was

@@ -27,13 +27,13 @@ impl CommitTrailers {
 
     /// What confined commands must be able to read.
     pub(crate) fn readable(home: &Home) -> Option<PathBuf> {
-        consent::file(home).path.exists().then(|| hooks::directory(home))
+        ConsentFile::has_any(&consent::file(home)).then(|| hooks::directory(home))
     }
 }
 
 impl CommandEnvironment for CommitTrailers {
     fn applies(&self) -> bool {
-        self.file.path.exists()
+        ConsentFile::has_any(&self.file)
     }
 
     fn variables(
@@ -70,5 +70,36 @@ impl CommandEnvironment for CommitTrailers {
             ("QUIPU_GIT_CONFIG_COUNT".to_owned(), count.to_string()),
             ("QUIPU_NODE".to_owned(), node.chars().take(TRAILER_DIGITS).collect()),
         ])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::SilentObserver;
+    use crate::commit_trailers::{Repository, TrailerConsent};
+
+    #[test]
+    fn trailers_apply_as_long_as_there_is_a_consent() {
+        let root = tempfile::tempdir().unwrap();
+        let made =
+            std::process::Command::new("git").args(["init", "-q"]).current_dir(&root).status().unwrap();
+        assert!(made.success());
+        let home = Home::at(root.path().join("home"), Arc::new(SilentObserver));
+        std::fs::create_dir(&home.dir).unwrap();
+        let (trailers, consent) = (CommitTrailers::of(&home), TrailerConsent::of(&home));
+        let applies = || (trailers.applies(), CommitTrailers::readable(&home).is_some());
+        assert_eq!(applies(), (false, false));
+        let repository = Repository::of(root.path()).unwrap();
+        consent.enable(&repository).unwrap();
+        assert_eq!(applies(), (true, true));
+        assert!(!consent.disable(Path::new("/elsewhere")).unwrap());
+        assert!(consent.disable(repository.directory()).unwrap());
+        assert_eq!(applies(), (false, false));
+        std::fs::write(home.dir.join("git.json"), "{").unwrap();
+        assert_eq!(applies(), (true, true));
     }
 }

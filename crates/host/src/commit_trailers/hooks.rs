@@ -1,8 +1,8 @@
 //! The files by which git finds our hooks: settings and scripts below `git` in the home.
 
 use std::collections::HashMap;
-use std::fs::{self, File, Permissions};
-use std::io::{self, Write as _};
+use std::fs::{self, Permissions};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -14,6 +14,7 @@ use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use super::consented::ConsentedRepository;
+use super::script_files::{ScriptFiles, close, open, remove};
 use crate::Home;
 use crate::state_file::replace;
 
@@ -90,7 +91,7 @@ impl HookFiles {
         replace(&self.config(), &text)
     }
 
-    /// The directory of our scripts, made when it is missing. Its name follows from what they are, so it is never changed.
+    /// The directory of our scripts, made again when it is not as it was made: programs that install hooks may have been there.
     fn scripts(&self) -> io::Result<PathBuf> {
         let mut hash = Sha256::new();
         for part in [FORWARD, MESSAGE].into_iter().chain(OF_MESSAGES).chain(FORWARDED).chain(FREQUENT) {
@@ -99,35 +100,60 @@ impl HookFiles {
         }
         let name: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         let scripts = self.directory.join(name);
-        if !scripts.is_dir() {
+        let files = Self::script_files(&scripts)?;
+        if !files.are_in(&scripts) {
             let aside = tempfile::Builder::new()
                 .prefix(".hooks-")
                 .permissions(Permissions::from_mode(0o700))
                 .tempdir_in(&self.directory)?;
-            for (kind, more) in [("plain", &[][..]), ("all", &FREQUENT[..])] {
-                let hooks = aside.path().join(kind);
-                fs::DirBuilder::new().mode(0o700).create(&hooks)?;
-                for name in OF_MESSAGES {
-                    script(&hooks.join(name), MESSAGE)?;
-                }
-                for name in FORWARDED.iter().chain(more) {
-                    script(&hooks.join(name), FORWARD)?;
-                }
-                let config = format!("[core]\n\thooksPath = {}\n", quoted(&scripts.join(kind))?);
-                fs::write(hooks.with_extension("config"), config)?;
-            }
+            files.make(aside.path())?;
             let made = aside.keep();
-            // Another process may have been quicker.
-            if let Err(error) = fs::rename(&made, &scripts) {
-                fs::remove_dir_all(&made)?;
-                if !scripts.is_dir() {
-                    return Err(error);
-                }
+            let placed = close(&made).and_then(|()| self.place(&made, &scripts, &files));
+            if placed.is_err() || made.exists() {
+                remove(&made)?;
             }
+            placed?;
         }
         // Git leaves out hooks that it cannot execute, those of the user with them.
         access(&scripts.join("plain").join(OF_MESSAGES[0]), AccessFlags::X_OK)?;
         Ok(scripts)
+    }
+
+    /// What stands in the directory of our scripts.
+    fn script_files(scripts: &Path) -> io::Result<ScriptFiles> {
+        let mut files = ScriptFiles::default();
+        for (kind, more) in [("plain", &[][..]), ("all", &FREQUENT[..])] {
+            let config = format!("[core]\n\thooksPath = {}\n", quoted(&scripts.join(kind))?);
+            files.add_text(format!("{kind}.config"), config);
+            for name in OF_MESSAGES {
+                files.add_script(kind, name, MESSAGE);
+            }
+            for name in FORWARDED.iter().chain(more) {
+                files.add_script(kind, name, FORWARD);
+            }
+        }
+        Ok(files)
+    }
+
+    /// Puts the made files where git looks for them, in place of what is there.
+    fn place(&self, made: &Path, scripts: &Path, files: &ScriptFiles) -> io::Result<()> {
+        if files.are_in(scripts) {
+            return Ok(());
+        }
+        if scripts.symlink_metadata().is_ok() {
+            let was = tempfile::Builder::new().prefix(".was-").tempdir_in(&self.directory)?;
+            let old = was.path().join("hooks");
+            match open(scripts).and_then(|()| fs::rename(scripts, &old)) {
+                Ok(()) => remove(&old)?,
+                // Another process may have been quicker.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        match fs::rename(made, scripts) {
+            Err(error) if !files.are_in(scripts) => Err(error),
+            Ok(()) | Err(_) => Ok(()),
+        }
     }
 
     /// Whether a repository has a hook that git runs many times.
@@ -148,12 +174,6 @@ impl HookFiles {
 /// The directory of these files in a home.
 pub(super) fn directory(home: &Home) -> PathBuf {
     home.dir.join("git")
-}
-
-fn script(path: &Path, text: &str) -> io::Result<()> {
-    let mut file = File::create_new(path)?;
-    file.write_all(text.as_bytes())?;
-    file.set_permissions(Permissions::from_mode(0o700))
 }
 
 /// Where the hooks of a repository may be: in it, and where settings say.
@@ -213,6 +233,52 @@ fn quoted(path: &Path) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn scripts_that_were_changed_are_made_again() {
+        let root = tempfile::tempdir().unwrap();
+        let hooks = HookFiles { directory: root.path().join("git"), seen: Mutex::default() };
+        hooks.write(&[]).unwrap();
+        let scripts = hooks.scripts().unwrap();
+        let files = HookFiles::script_files(&scripts).unwrap();
+        let (plain, hook) = (scripts.join("plain"), scripts.join("plain/pre-commit"));
+        let set = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        let inode = scripts.metadata().unwrap().ino();
+        hooks.write(&[]).unwrap();
+        assert_eq!(scripts.metadata().unwrap().ino(), inode, "what is right stays");
+        let damages: [&dyn Fn(); 6] = [
+            &|| fs::rename(&hook, plain.join("pre-commit.old")).unwrap(),
+            &|| fs::write(plain.join("extra"), "").unwrap(),
+            &|| {
+                set(&hook, 0o700);
+                fs::write(&hook, FORWARD.replace("exec", "true")).unwrap();
+                set(&hook, 0o500);
+            },
+            &|| set(&hook, 0o400),
+            &|| {
+                fs::remove_file(&hook).unwrap();
+                std::os::unix::fs::symlink("/dev/zero", &hook).unwrap();
+            },
+            &|| {
+                remove(&scripts).unwrap();
+                fs::write(&scripts, "").unwrap();
+            },
+        ];
+        for (at, damage) in damages.iter().enumerate() {
+            open(&scripts).unwrap();
+            damage();
+            if scripts.is_dir() {
+                close(&scripts).unwrap();
+            }
+            assert!(!files.are_in(&scripts), "{at}");
+            hooks.write(&[]).unwrap();
+            assert!(files.are_in(&scripts), "{at}");
+        }
+        let left: Vec<_> =
+            fs::read_dir(root.path().join("git")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left.len(), 2, "the settings and the scripts: {left:?}");
+        open(&scripts).unwrap();
+    }
 
     #[test]
     fn paths_are_patterns_and_values_of_settings() {

@@ -8,6 +8,7 @@ mod consent;
 mod consented;
 mod environment;
 mod hooks;
+mod script_files;
 
 pub use quipu::history::NODE_TRAILER;
 

@@ -28,5 +28,13 @@ fn why_knows_lines_of_another_clone_by_their_commits() {
     let found = text(&client.call("why", &json!({ "file": to.join("a.txt") })));
     assert!(found.contains("commit ") && found.contains("asked: Make it great"), "{found}");
     assert!(found.contains("2: no agent"), "{found}");
+    assert!(!found.contains("Quipu-Node"), "{found}");
+    // What is left out is said.
+    let message = format!("forged\n\nQuipu-Node: {}\nQuipu-Node: HEAD", "f".repeat(40));
+    let commit = ["-c", "user.name=t", "-c", "user.email=t@l", "commit", "-qam", &message];
+    assert!(world.command("git").args(commit).current_dir(&to).status().unwrap().success());
+    let found = text(&client.call("why", &json!({ "file": to.join("a.txt") })));
+    assert!(found.contains("1 Quipu-Node trailers of commits name no answer of a model"), "{found}");
+    assert!(found.contains("1 Quipu-Node trailers of commits are no nodes"), "{found}");
     client.ends(0);
 }
