@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use quipu_host::{Home, program_path};
-use quipu_integrations::{ConfigurationContent, ConfigurationPlace, JsonValue};
+use quipu_integrations::{ConfigurationContent, ConfigurationPlace, Host, JsonValue};
 use quipu_seal::Sealer;
 use quipu_setup::{
     Agent, AgentPlan, AgentState, DiffLine, FileChange, Goal, PieceContent, PieceState, Placement, Setup,
@@ -21,6 +21,11 @@ use crate::print::{Paint, counted, note, one_line, printable};
 
 /// Columns of a line of a diff.
 const WIDTH: usize = 200;
+/// What a person has to know before the hooks are there.
+const HISTORY_WARNING: &str = "its hooks give pieces of the history of all agents in a directory to the model that it uses; \
+     `quipu config set integrations.history off` keeps that back";
+/// Names the directory of Quipu's own files.
+const HOME_VARIABLE: &str = "QUIPU_HOME";
 /// Lines of the diff of a file.
 const MOST_LINES: usize = 500;
 
@@ -63,9 +68,9 @@ impl LocalAgents {
         })?;
         let mut environment = Vec::new();
         // An agent may start its servers without it.
-        if std::env::var_os("QUIPU_HOME").is_some_and(|value| !value.is_empty()) {
+        if std::env::var_os(HOME_VARIABLE).is_some_and(|value| !value.is_empty()) {
             let dir = home.dir.to_str().ok_or_else(|| Failure::usage("the path in QUIPU_HOME is no text"))?;
-            environment.push(("QUIPU_HOME", dir.to_owned()));
+            environment.push((HOME_VARIABLE, dir.to_owned()));
         }
         Ok(Self { home: home.dir.clone(), user_home, program: program_path()?, environment })
     }
@@ -84,7 +89,13 @@ impl LocalAgents {
         for agent in &mut agents {
             add_hooks(&context, agent);
             if let Some(file) = agent.extension.clone() {
-                let source = quipu_pi_extension::extension_source(&[&*self.program, "pi-helper"]);
+                let settings = self.environment.iter().map(|(name, value)| format!("{name}={value}"));
+                let mut command: Vec<String> = settings.collect();
+                if !command.is_empty() {
+                    command.insert(0, "env".to_owned());
+                }
+                command.extend([self.program.clone(), "pi-helper".to_owned()]);
+                let source = quipu_pi_extension::extension_source(&command);
                 agent.add(file, None, PieceContent::File(source));
             }
         }
@@ -94,9 +105,12 @@ impl LocalAgents {
 
 /// Adds the hooks that an agent calls.
 fn add_hooks(context: &SetupContext<'_>, agent: &mut Agent) {
-    let Some(hooks) = quipu_integrations::configuration(agent.name, Path::new(context.program)) else {
+    let Some(mut hooks) = quipu_integrations::configuration(agent.name, Path::new(context.program)) else {
         return;
     };
+    if let Some((_, home)) = context.environment.iter().find(|(name, _)| *name == HOME_VARIABLE) {
+        hooks = hooks.with_home(Path::new(home));
+    }
     for file in hooks.files {
         let variable = |place: &ConfigurationPlace| match place.variable {
             "HOME" => Some(context.user_home.to_owned()),
@@ -313,6 +327,9 @@ fn one(
         return Ok((outcome, Vec::new()));
     }
     if !plan.is_done() && !args.yes {
+        if goal == Goal::Present && !args.json && Host::named(agent.name).is_some() {
+            note(format!("{}: {HISTORY_WARNING}", agent.title));
+        }
         let what = match goal {
             Goal::Present => format!("Change these files of {}?", agent.title),
             Goal::Absent => format!("Take Quipu out of these files of {}?", agent.title),

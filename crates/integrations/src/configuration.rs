@@ -71,7 +71,7 @@ pub(crate) fn command(program: &Path, agent: &str, event: &str) -> String {
 }
 
 /// A word of a shell.
-fn quoted(word: &str) -> String {
+pub(crate) fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();

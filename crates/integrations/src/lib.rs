@@ -15,6 +15,7 @@ mod failure;
 mod framed_lines;
 mod gemini;
 mod hook_call;
+mod hook_home;
 mod host;
 mod hosts;
 mod intake_turn;

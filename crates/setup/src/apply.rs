@@ -8,7 +8,7 @@ use nix::fcntl::{Flock, FlockArg};
 
 use crate::agents::{Agent, SetupContext};
 use crate::error::SetupError;
-use crate::files::{remove, write};
+use crate::files::{remove, sweep, write};
 use crate::ledger::{Ledger, write_private};
 use crate::piece::sha256;
 use crate::plan::{AgentPlan, FileChange, Goal, plan};
@@ -48,7 +48,21 @@ impl Setup {
             nix::errno::Errno::EWOULDBLOCK => SetupError::Busy { path: path.as_path().into() },
             error => failed()(error.into()),
         })?;
-        Ok(Self { home: home.to_owned(), ledger: Ledger::read(home)?, lock: Some(lock) })
+        let setup = Self { home: home.to_owned(), ledger: Ledger::read(home)?, lock: Some(lock) };
+        setup.sweep()?;
+        Ok(setup)
+    }
+
+    /// Removes what a setup that was killed left.
+    fn sweep(&self) -> Result<(), SetupError> {
+        sweep(&self.home)?;
+        sweep(&self.home.join(BACKUP_DIRECTORY))?;
+        for record in &self.ledger.files {
+            // Behind links, as it is written.
+            let path = record.path.canonicalize().unwrap_or_else(|_| record.path.clone());
+            path.parent().map_or(Ok(()), sweep)?;
+        }
+        Ok(())
     }
 
     /// What is to be changed for an agent, and how it stands.

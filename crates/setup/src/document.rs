@@ -59,6 +59,26 @@ impl Syntax {
         if has_value && back.as_deref() == Some(text) { Ok(new) } else { Err(EditError::Unfaithful) }
     }
 
+    /// The text with a value in the place of another. `None` when that is not there as it was written.
+    pub(crate) fn replace(
+        self,
+        text: &str,
+        placement: &Placement,
+        [old, new]: [&Value; 2],
+        created: &[Container],
+    ) -> Result<Option<String>, EditError> {
+        let replaced = match self {
+            Self::Json => json_edit::replace(text, placement, old, new)?,
+            Self::Toml => toml_edit::replace(text, placement, old, new)?,
+        };
+        let Some(replaced) = replaced else { return Ok(None) };
+        let without = self.remove(text, placement, old, created)?;
+        match without.is_some() && self.remove(&replaced, placement, new, created)? == without {
+            true => Ok(Some(replaced)),
+            false => Err(EditError::Unfaithful),
+        }
+    }
+
     /// The text without a value and without what was made for it. `None` when the value is not there.
     pub(crate) fn remove(
         self,

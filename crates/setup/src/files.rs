@@ -10,6 +10,23 @@ use crate::error::SetupError;
 /// Bytes of a settings file at most.
 const MOST_BYTES: u64 = 16 << 20;
 
+/// How temporary files begin; six signs follow.
+pub(crate) const TEMPORARY: &str = ".quipu-setup-";
+
+/// Removes temporary files that a setup which was killed left in a directory.
+pub(crate) fn sweep(directory: &Path) -> Result<(), SetupError> {
+    let Ok(entries) = std::fs::read_dir(directory) else { return Ok(()) };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let is_temporary =
+            name.to_str().and_then(|name| name.strip_prefix(TEMPORARY)).is_some_and(|rest| rest.len() == 6);
+        if is_temporary && entry.file_type().is_ok_and(|kind| kind.is_file()) {
+            std::fs::remove_file(entry.path()).map_err(SetupError::io(&entry.path(), "removed"))?;
+        }
+    }
+    Ok(())
+}
+
 /// A file as it was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FoundFile {
@@ -137,8 +154,7 @@ pub(crate) fn write(path: &Path, found: &FoundFile, text: &str) -> Result<(), Se
     let target = &found.target;
     let directory = target.parent().unwrap_or(target);
     DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed())?;
-    let mut file =
-        tempfile::Builder::new().prefix(".quipu-setup-").tempfile_in(directory).map_err(failed())?;
+    let mut file = tempfile::Builder::new().prefix(TEMPORARY).tempfile_in(directory).map_err(failed())?;
     file.write_all(text.as_bytes()).map_err(failed())?;
     let mut mode = 0o600;
     if found.text.is_some() {

@@ -35,6 +35,11 @@ pub(crate) struct Item {
 }
 
 impl Item {
+    /// All of it, with its name.
+    pub(crate) fn span(&self) -> Range<usize> {
+        self.start..self.end()
+    }
+
     pub(crate) fn end(&self) -> usize {
         self.value.span.end
     }
@@ -124,6 +129,23 @@ pub(crate) fn line_end(text: &str, from: usize, to: usize) -> Option<usize> {
         }
     }
     None
+}
+
+/// Whether a value has a comment in it.
+pub(crate) fn has_comment(text: &str) -> bool {
+    let mut quote = None;
+    let mut signs = text.chars().peekable();
+    while let Some(sign) = signs.next() {
+        match quote {
+            Some(_) if sign == '\\' => drop(signs.next()),
+            Some(open) if sign == open => quote = None,
+            Some(_) => {}
+            None if sign == '"' || sign == '\'' => quote = Some(sign),
+            None if sign == '/' => return true,
+            None => {}
+        }
+    }
+    false
 }
 
 struct Reader<'a> {

@@ -6,7 +6,7 @@ use serde::Serialize as _;
 use serde_json::Value;
 
 use crate::edit::{Container, EditError, Insertion, Origin, Placement};
-use crate::json::{Item, Kind, Node, SyntaxError, begin_of, line_end, parse};
+use crate::json::{Item, Kind, Node, SyntaxError, begin_of, has_comment, line_end, parse};
 
 impl From<SyntaxError> for EditError {
     fn from(SyntaxError { at, what }: SyntaxError) -> Self {
@@ -179,6 +179,10 @@ pub(crate) fn remove(
     }
     let root = parse(text)?;
     let Some(Way(mut way)) = Way::to(&root, placement, value) else { return Ok(None) };
+    // A comment in it is the user's.
+    if way.last().is_some_and(|(node, index)| has_comment(&text[node.items()[*index].span()])) {
+        return Ok(None);
+    }
     let names = placement.path();
     let origin = |depth: usize| {
         let container = created.iter().find(|container| container.path == names[..depth]);
@@ -198,6 +202,27 @@ pub(crate) fn remove(
             _ => return Ok(Some(cut(text, node, *index, ""))),
         }
     }
+}
+
+/// The text with a value in the place of another, written in the same way. `None` when that is not there.
+pub(crate) fn replace(
+    text: &str,
+    placement: &Placement,
+    old: &Value,
+    new: &Value,
+) -> Result<Option<String>, EditError> {
+    if text[begin_of(text)..].trim().is_empty() {
+        return Ok(None);
+    }
+    let root = parse(text)?;
+    let Some(Way(way)) = Way::to(&root, placement, old) else { return Ok(None) };
+    let Some((node, index)) = way.last() else { return Ok(None) };
+    let span = node.items()[*index].value.span.clone();
+    let new = match text[span.clone()].contains('\n') {
+        true => Style::of(text, &root).tall(new, line_indent(text, span.start))?,
+        false => new.to_string(),
+    };
+    Ok(Some([&text[..span.start], &new, &text[span.end..]].concat()))
 }
 
 /// Whether a container has nothing but this item: no comments either.

@@ -127,7 +127,8 @@ pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> Result<(), SetupError>
     let failed = || SetupError::io(path, "written");
     let directory = path.parent().unwrap_or(path);
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed())?;
-    let mut file = tempfile::NamedTempFile::new_in(directory).map_err(failed())?;
+    let mut file =
+        tempfile::Builder::new().prefix(crate::files::TEMPORARY).tempfile_in(directory).map_err(failed())?;
     file.write_all(bytes).map_err(failed())?;
     file.as_file().set_permissions(std::fs::Permissions::from_mode(0o600)).map_err(failed())?;
     file.as_file().sync_all().map_err(failed())?;

@@ -21,6 +21,7 @@ mod piece;
 mod plan;
 #[cfg(test)]
 mod properties;
+mod recognition;
 mod toml_edit;
 
 pub use agents::{Agent, SetupContext, agents};

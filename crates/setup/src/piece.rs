@@ -9,6 +9,7 @@ use sha2::{Digest as _, Sha256};
 use crate::document::{Content, Syntax};
 use crate::edit::{EditError, Placement};
 use crate::ledger::{PieceRecord, RecordContent};
+use crate::recognition::Recognition;
 
 /// Something that is to be in a file of an agent.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,7 +76,7 @@ pub(crate) fn state_of(
     text: Option<&str>,
     piece: &Piece,
     old: Option<&PieceRecord>,
-    marks: &[&str],
+    recognition: Recognition<'_>,
 ) -> Result<PieceState, EditError> {
     let Some(text) = text else { return Ok(PieceState::Missing) };
     match &piece.content {
@@ -99,24 +100,24 @@ pub(crate) fn state_of(
                 Content::Nothing => return Ok(PieceState::Missing),
                 Content::Value(found) => found,
             };
-            let Placement::Element(_) = placement else {
-                return Ok(match found == *value {
-                    true => PieceState::Present,
-                    false if old == Some(&found) => PieceState::Outdated,
-                    false => PieceState::Changed,
-                });
+            let (items, is_list) = match (placement, found) {
+                (Placement::Member(_), found) => (vec![found], false),
+                (Placement::Element(_), Value::Array(items)) => (items, true),
+                (Placement::Element(_), _) => return Ok(PieceState::Changed),
             };
-            let Value::Array(items) = found else { return Ok(PieceState::Changed) };
-            let mentions = |item: &Value| {
-                let text = item.to_string();
-                marks.iter().all(|mark| text.contains(mark))
+            // One with a comment in it, or in another layout, could not be taken out exactly.
+            let state = |value: &Value, state: PieceState| {
+                let can_be_taken = syntax.remove(text, placement, value, &[])?.is_some();
+                Ok(if can_be_taken { state } else { PieceState::Changed })
             };
-            Ok(match items.contains(value) {
-                true => PieceState::Present,
-                false if old.is_some_and(|old| items.contains(old)) => PieceState::Outdated,
-                false if items.iter().any(mentions) => PieceState::Changed,
-                false => PieceState::Missing,
-            })
+            match old {
+                _ if items.contains(value) => state(value, PieceState::Present),
+                Some(old) if items.contains(old) => state(old, PieceState::Outdated),
+                _ if !is_list || items.iter().any(|item| recognition.is_call(item)) => {
+                    Ok(PieceState::Changed)
+                }
+                _ => Ok(PieceState::Missing),
+            }
         }
     }
 }

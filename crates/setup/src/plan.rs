@@ -9,6 +9,7 @@ use crate::error::SetupError;
 use crate::files::{FoundFile, find};
 use crate::ledger::{FileRecord, Ledger, PieceRecord, RecordContent};
 use crate::piece::{Piece, PieceContent, PieceState, sha256, state_of};
+use crate::recognition::Recognition;
 
 /// What is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -228,18 +229,29 @@ fn plan_file(
     }
     // Where nothing of ours is left, what is there now is the user's.
     if let Some(text) = &file.found.text
-        && !file.record.pieces.iter().any(|old| file.clone_with(text).take(old).unwrap_or(false))
+        && !file
+            .record
+            .pieces
+            .iter()
+            .any(|old| file.clone_with(text).take(old).unwrap_or(false) || file.holds(old).unwrap_or(false))
     {
         file.record.created = false;
         file.record.containers.clear();
         file.record.directories.clear();
     }
-    let wanted = file.paired(context, wanted);
+    let mut wanted = file.paired(context, wanted);
     let edit =
         |text: &Option<String>, error| SetupError::edit(path, text.as_deref().unwrap_or_default(), error);
+    let recognition = Recognition { agent: agent.name, program: context.program };
+    let mut unlisted = Vec::new();
+    if let Some(text) = &file.text {
+        for (piece, old) in wanted.iter_mut().filter(|(_, old)| old.is_none()) {
+            *old = recognition.of_another_program(text, piece).map_err(|error| edit(&file.text, error))?;
+            unlisted.extend(old.clone());
+        }
+    }
     for (piece, old) in &wanted {
-        let marks = ["quipu", agent.name];
-        let state = state_of(file.text.as_deref(), piece, old.as_ref(), &marks)
+        let state = state_of(file.text.as_deref(), piece, old.as_ref(), recognition)
             .map_err(|error| edit(&file.text, error))?;
         let old_program =
             (state == PieceState::Outdated).then(|| old.as_ref().map(|old| old.program.clone())).flatten();
@@ -259,16 +271,20 @@ fn plan_file(
     let listed_pieces = file.record.pieces.clone();
     let obsolete: Vec<&PieceRecord> = match goal {
         Goal::Absent => {
-            let unlisted = new.iter().filter(|one| !is_in(&listed_pieces, one));
-            listed_pieces.iter().chain(unlisted).collect()
+            let new = new.iter().filter(|one| !is_in(&listed_pieces, one));
+            listed_pieces.iter().chain(new).chain(&unlisted).collect()
         }
         // An earlier version wanted more.
         Goal::Present => listed_pieces.iter().filter(|old| !is_in(&new, old)).collect(),
     };
     for old in obsolete.into_iter().rev() {
         let is_removed = file.take(old).map_err(|error| edit(&file.text, error))?;
-        file.record.pieces.retain(|piece| piece.content != old.content);
-        if is_removed || !file.holds(old).map_err(|error| edit(&file.text, error))? {
+        let stays = !is_removed && file.holds(old).map_err(|error| edit(&file.text, error))?;
+        // What stays may be made what it was again, and is then taken out exactly.
+        if !stays || goal == Goal::Present {
+            file.record.pieces.retain(|piece| piece.content != old.content);
+        }
+        if !stays {
             continue;
         }
         // It stays, and is said to.
@@ -283,7 +299,7 @@ fn plan_file(
             }),
         }
     }
-    file.finish(goal, listed, plan);
+    file.finish(listed, plan);
     Ok(())
 }
 
@@ -329,15 +345,18 @@ impl FilePlan<'_> {
             PieceState::Changed => return Ok(()),
             PieceState::Present => {}
             PieceState::Missing | PieceState::Outdated => {
-                if let (PieceState::Outdated, Some(old)) = (state, old)
-                    && !self.take(old)?
-                    && matches!(old.content, RecordContent::Value { .. })
-                {
-                    return Err(EditError::Unfaithful);
-                }
-                match &piece.content {
-                    PieceContent::File(text) => self.text = Some(text.clone()),
-                    PieceContent::Value { syntax, placement, value } => {
+                let old = old.filter(|_| *state == PieceState::Outdated).map(|old| &old.content);
+                match (&piece.content, old) {
+                    (PieceContent::File(text), _) => self.text = Some(text.clone()),
+                    (
+                        PieceContent::Value { syntax, placement, value },
+                        Some(RecordContent::Value { value: old, .. }),
+                    ) => {
+                        let text = self.text.as_deref().unwrap_or_default();
+                        let new = syntax.replace(text, placement, [old, value], &self.blank_containers())?;
+                        self.text = Some(new.ok_or(EditError::Unfaithful)?);
+                    }
+                    (PieceContent::Value { syntax, placement, value }, _) => {
                         let new =
                             syntax.insert(self.text.as_deref().unwrap_or_default(), placement, value)?;
                         self.text = Some(new.text);
@@ -367,10 +386,7 @@ impl FilePlan<'_> {
                 Ok(is_ours)
             }
             RecordContent::Value { syntax, placement, value } => {
-                // A ledger that others wrote brings no text into the file.
-                let containers: Vec<Container> =
-                    self.record.containers.iter().filter(|container| container.is_blank()).cloned().collect();
-                match syntax.remove(text, placement, value, &containers)? {
+                match syntax.remove(text, placement, value, &self.blank_containers())? {
                     Some(new) => {
                         self.text = Some(new);
                         Ok(true)
@@ -379,6 +395,11 @@ impl FilePlan<'_> {
                 }
             }
         }
+    }
+
+    /// A ledger that others wrote brings no text into the file.
+    fn blank_containers(&self) -> Vec<Container> {
+        self.record.containers.iter().filter(|container| container.is_blank()).cloned().collect()
     }
 
     /// Whether something stands in the place of a piece.
@@ -399,7 +420,7 @@ impl FilePlan<'_> {
         }
     }
 
-    fn finish(mut self, goal: Goal, listed: Option<&FileRecord>, plan: &mut AgentPlan) {
+    fn finish(mut self, listed: Option<&FileRecord>, plan: &mut AgentPlan) {
         let is_empty = |text: &str| text.trim_start_matches('\u{feff}').trim().is_empty();
         let was_ours = self.record.created && listed.is_some();
         if self.text.as_deref().is_some_and(is_empty) && was_ours && self.text != self.found.text {
@@ -408,7 +429,7 @@ impl FilePlan<'_> {
             let blank = if is_toml { "" } else { "{}\n" };
             self.text = self.found.is_link.then(|| blank.to_owned());
         }
-        let is_needed = goal == Goal::Present && !self.record.pieces.is_empty();
+        let is_needed = !self.record.pieces.is_empty();
         let new = is_needed.then(|| self.record.clone());
         if new.as_ref() != listed {
             plan.records.push((self.path.to_owned(), new));

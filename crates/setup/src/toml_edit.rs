@@ -1,5 +1,7 @@
 //! Puts a table at the end of a TOML file and takes it out again; every other byte stays.
 
+use std::ops::Range;
+
 use serde_json::{Map, Number, Value};
 use toml::de::{DeTable, DeValue};
 
@@ -58,6 +60,28 @@ pub(crate) fn insert(text: &str, placement: &Placement, value: &Value) -> Result
 
 /// The text without the table. `None` when it is not there as it was written.
 pub(crate) fn remove(text: &str, placement: &Placement, value: &Value) -> Result<Option<String>, EditError> {
+    let found = find(text, placement, value)?;
+    Ok(found.map(|(range, newline)| cut(text, range.start, range.end, newline)))
+}
+
+/// The text with a table in the place of another. `None` when that is not there as it was written.
+pub(crate) fn replace(
+    text: &str,
+    placement: &Placement,
+    old: &Value,
+    new: &Value,
+) -> Result<Option<String>, EditError> {
+    let Some((range, newline)) = find(text, placement, old)? else { return Ok(None) };
+    let body = body(placement, new, newline)?;
+    Ok(Some([&text[..range.start], &body, &text[range.end..]].concat()))
+}
+
+/// Where the lines of a table stand, and how they end.
+fn find(
+    text: &str,
+    placement: &Placement,
+    value: &Value,
+) -> Result<Option<(Range<usize>, &'static str)>, EditError> {
     let mut expect = read(text)?;
     if !take(&mut expect, placement, value) {
         return Ok(None);
@@ -76,7 +100,7 @@ pub(crate) fn remove(text: &str, placement: &Placement, value: &Value) -> Result
             }
             let new = cut(text, start, end, newline);
             if read(&new).is_ok_and(|new| pruned(new) == expect) {
-                return Ok(Some(new));
+                return Ok(Some((start..end, newline)));
             }
         }
     }
@@ -90,6 +114,10 @@ fn cut(text: &str, start: usize, end: usize, newline: &str) -> String {
     let line = before.strip_suffix(newline).filter(is_line);
     match (line, rest.strip_prefix(newline)) {
         (Some(line), Some(rest)) => [line, rest].concat(),
+        // What was put behind it into an empty file brought a blank line.
+        (None, Some(rest)) if before.len() == begin_of(text) => {
+            [before, rest.strip_prefix(newline).unwrap_or(rest)].concat()
+        }
         (None, Some(rest)) => [before, rest].concat(),
         // The last line had no end, and what was put behind it brought one.
         (Some(line), None) => [line.strip_suffix(newline).unwrap_or(line), rest].concat(),

@@ -137,7 +137,9 @@ fn setup_asks_for_each_agent_and_runs_once() {
     let (code, shown) = on_terminal(&world, &["setup"], "y\nn\ny\ny\n", 100);
     for title in ["Claude Code", "Codex", "Gemini CLI"] {
         assert!(shown.contains(&format!("Change these files of {title}? [y/N]")), "{shown}");
+        assert!(shown.contains(&format!("{title}: its hooks give pieces of the history")), "{shown}");
     }
+    assert!(shown.contains("integrations.history off") && !shown.contains("Pi: its hooks"), "{shown}");
     assert!(code == Some(1) && shown.contains("Codex was not changed"), "{shown}");
     assert_ne!(std::fs::read_to_string(world.path("home/.claude.json")).unwrap(), JSON_SETTINGS);
     assert_eq!(std::fs::read_to_string(world.path("home/.codex/config.toml")).unwrap(), TOML_SETTINGS);
@@ -196,6 +198,13 @@ fn setup_gives_servers_the_directory_that_the_user_chose() {
     let settings = std::fs::read_to_string(world.path("home/.codex/config.toml")).unwrap();
     let expect = format!("env = {{ QUIPU_HOME = \"{}\" }}", world.path("home/elsewhere").display());
     assert!(settings.contains(&expect), "{settings}");
+    // Hooks and the extension use the same directory.
+    let directory = world.path("home/elsewhere");
+    let hooks = std::fs::read_to_string(world.path("home/.codex/hooks.json")).unwrap();
+    assert!(hooks.contains(&format!("\"QUIPU_HOME={} ", directory.display())), "{hooks}");
+    let extension = std::fs::read_to_string(world.path("home/.pi/agent/extensions/quipu.ts")).unwrap();
+    let expect = json!(["env", format!("QUIPU_HOME={}", directory.display()), world.program, "pi-helper"]);
+    assert!(extension.contains(&expect.to_string()), "{extension}");
 }
 
 fn ran(mut command: Command) -> String {
@@ -280,4 +289,34 @@ fn peer_with_chats_lists_the_server_while_set_up() {
     set_mode(&wrapper, 0o755);
     let text = "{\n  // mine\n  \"security\": { \"folderTrust\": { \"enabled\": false } }\n}\n";
     lists_the_server(wrapper, "gemini", ".gemini/settings.json", text, "Connected");
+}
+
+#[test]
+fn peer_with_events_lists_the_server_while_set_up() {
+    let Some(program) = installed(&["@github", "copilot-*", "copilot"]) else { return };
+    lists_the_server(program, "copilot", ".copilot/mcp-config.json", "{\n}\n", "quipu (local)");
+}
+
+#[test]
+fn peer_with_extensions_loads_ours_while_set_up() {
+    let Some([node, program]) =
+        peer_files(["node/bin/node", "@earendil-works/pi-coding-agent/dist/bundle/cli.js"])
+    else {
+        return;
+    };
+    let world = world();
+    let request = world.path("request");
+    std::fs::write(&request, "{\"type\":\"get_commands\",\"id\":\"1\"}\n").unwrap();
+    let commands = || {
+        let mut command = world.command(&node);
+        command.arg(&program).args(["--mode", "rpc"]).stdin(std::fs::File::open(&request).unwrap());
+        command.env("PI_OFFLINE", "1").env("PI_TELEMETRY", "0").env("PI_SKIP_VERSION_CHECK", "1");
+        ran(command)
+    };
+    world.run(&["setup", "pi", "--yes"]).ok();
+    let found = commands();
+    assert!(found.contains("get_commands") && found.contains("extensions/quipu.ts"), "{found}");
+    world.run(&["setup", "pi", "--remove", "--yes"]).ok();
+    let found = commands();
+    assert!(found.contains("get_commands") && !found.contains("extensions/quipu.ts"), "{found}");
 }

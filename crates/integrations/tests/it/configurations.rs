@@ -50,3 +50,22 @@ fn variable_of_a_host_names_its_directory() {
     let path = found.files[0].path(&|name| (name == place.variable).then(|| PathBuf::from("/elsewhere")));
     assert_eq!(path.unwrap(), Path::new("/elsewhere").join(place.path));
 }
+
+#[test]
+fn hooks_of_each_host_use_the_directory_of_the_user() {
+    let home = Path::new("/its own/qui'pu");
+    for host in &HOSTS {
+        let found = configuration(host.name, Path::new("/opt/quipu")).unwrap().with_home(home);
+        let texts = found.files.iter().map(|file| match &file.content {
+            ConfigurationContent::Own(text) => text.replace(r"\\", r"\"),
+            ConfigurationContent::Json(additions) => {
+                let JsonValue::Element(group) = &additions[0].value else { panic!("{additions:?}") };
+                group["hooks"][0]["command"].as_str().unwrap().to_owned()
+            }
+        });
+        let calls = texts.collect::<Vec<_>>().join("\n");
+        let shell = r"QUIPU_HOME='/its own/qui'\''pu' /opt/quipu hook ";
+        let plugin = r#"process.env.QUIPU_HOME = "/its own/qui'pu";"#;
+        assert!(calls.contains(shell) || calls.contains(plugin), "{calls}");
+    }
+}

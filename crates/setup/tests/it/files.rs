@@ -82,6 +82,24 @@ fn piece_that_the_user_changed_is_left_alone() {
         assert_eq!((plan.state(), plan.is_done()), (AgentState::Changed, true));
         assert_eq!(user.text(".claude.json"), text);
     }
+    // Made what it was again, it goes with all that was made for it.
+    user.apply("claude-code", Goal::Absent).unwrap();
+    user.write(".claude.json", &text.replace(", \"--mine\"", ""));
+    user.apply("claude-code", Goal::Absent).unwrap();
+    assert!(!user.path(".claude.json").exists() && !user.home().join(LEDGER_FILE).exists());
+    // So is a comment in it.
+    for (agent, file, entry) in
+        [("claude-code", ".claude.json", "\"serve\""), ("codex", ".codex/config.toml", "\"serve\"]")]
+    {
+        let comment = if agent == "codex" { " # mine" } else { " // mine" };
+        user.apply(agent, Goal::Present).unwrap();
+        let text = user.text(file).replace(entry, &format!("{entry}{comment}"));
+        user.write(file, &text);
+        for goal in [Goal::Present, Goal::Absent] {
+            let plan = user.apply(agent, goal).unwrap();
+            assert_eq!((plan.state(), plan.is_done()), (AgentState::Changed, true), "{text}");
+        }
+    }
     // One that was there before is the user's.
     user.write(".gemini/settings.json", "{\"mcpServers\": {\"quipu\": {\"command\": \"quipu\"}}}");
     let plan = user.apply("gemini", Goal::Absent).unwrap();
@@ -93,8 +111,12 @@ fn program_that_moved_is_named_anew() {
     let mut user = User::new(&[]);
     user.write(".codex/config.toml", "a = 1\n");
     user.write(".claude.json", "{\n  \"a\": 1\n}\n");
-    for agent in ["codex", "claude-code"] {
+    let mut first = Vec::new();
+    for (agent, file) in [("codex", ".codex/config.toml"), ("claude-code", ".claude.json")] {
         user.apply(agent, Goal::Present).unwrap();
+        let behind = if agent == "codex" { "\n[tui]\nb = 2\n" } else { "// end\n" };
+        first.push((agent, file, user.text(file) + behind, behind));
+        user.write(file, &first[first.len() - 1].2);
     }
     user.program = "/new/quipu".to_owned();
     for (agent, file) in [("codex", ".codex/config.toml"), ("claude-code", ".claude.json")] {
@@ -105,13 +127,15 @@ fn program_that_moved_is_named_anew() {
         let text = user.text(file);
         assert!(text.contains("/new/quipu") && !text.contains("/opt/the"), "{text}");
     }
-    for agent in ["codex", "claude-code"] {
+    // Back at its place: the same bytes.
+    user.program = "/opt/the \"q\"/quipu".to_owned();
+    for (agent, file, text, behind) in first {
+        user.apply(agent, Goal::Present).unwrap();
+        assert_eq!(user.text(file), text);
         user.apply(agent, Goal::Absent).unwrap();
+        let before = if agent == "codex" { "a = 1\n" } else { "{\n  \"a\": 1\n}\n" };
+        assert_eq!(user.text(file), format!("{before}{behind}"));
     }
-    assert_eq!(
-        (user.text(".codex/config.toml"), user.text(".claude.json")),
-        ("a = 1\n".into(), "{\n  \"a\": 1\n}\n".into())
-    );
 }
 
 #[test]
@@ -144,14 +168,69 @@ fn file_that_the_user_wrote_anew_stays_as_written() {
 
 #[test]
 fn file_without_ledger_is_recognized_by_content() {
-    let user = User::new(&[".claude"]);
+    let mut user = User::new(&[".claude"]);
     let text = "{\n  \"mcpServers\": {\n    \"a\": {}\n  }\n}\n";
     user.write(".claude.json", text);
     user.apply("claude-code", Goal::Present).unwrap();
     std::fs::remove_file(user.home().join(LEDGER_FILE)).unwrap();
     assert_eq!(user.plan("claude-code", Goal::Present).state(), AgentState::Complete);
+    // Also when the program is elsewhere now.
+    user.program = "/new/quipu".to_owned();
+    let plan = user.plan("claude-code", Goal::Present);
+    assert_eq!(plan.state(), AgentState::Outdated);
+    assert_eq!(plan.pieces[0].old_program.as_deref(), Some("/opt/the \"q\"/quipu"));
     user.apply("claude-code", Goal::Absent).unwrap();
     assert_eq!(user.text(".claude.json"), text);
+    // Hooks in a list, and a file of its own.
+    user.program = "/old/quipu".to_owned();
+    let (list, own) = ("{\n  \"hooks\": {\n    \"Stop\": [\n      1\n    ]\n  }\n}\n", "call /old/quipu\n");
+    let hooks = user.write(".claude/settings.json", list);
+    user.hooks = vec![hooks, user.path(".claude/own.txt")];
+    user.apply("claude-code", Goal::Present).unwrap();
+    assert_eq!(user.text(".claude/own.txt"), own);
+    std::fs::remove_file(user.home().join(LEDGER_FILE)).unwrap();
+    user.program = "/new/quipu".to_owned();
+    assert_eq!(user.plan("claude-code", Goal::Present).state(), AgentState::Outdated);
+    user.apply("claude-code", Goal::Present).unwrap();
+    assert!(!user.text(".claude/settings.json").contains("/old"));
+    std::fs::remove_file(user.home().join(LEDGER_FILE)).unwrap();
+    user.apply("claude-code", Goal::Absent).unwrap();
+    assert_eq!(user.text(".claude/settings.json"), list);
+    assert!(!user.path(".claude/own.txt").exists());
+}
+
+#[test]
+fn hook_of_the_user_beside_ours_is_no_call() {
+    let mut user = User::new(&[".claude"]);
+    let text = "{\n  \"hooks\": {\n    \"Stop\": [\n      \"/home/quipu/claude-code/x.sh\"\n    ]\n  }\n}\n";
+    user.hooks = vec![user.write(".claude/settings.json", text)];
+    let plan = user.apply("claude-code", Goal::Present).unwrap();
+    assert_eq!(plan.pieces[1].state, PieceState::Missing);
+    assert!(user.text(".claude/settings.json").contains("hook claude-code Stop"));
+    user.apply("claude-code", Goal::Absent).unwrap();
+    assert_eq!(user.text(".claude/settings.json"), text);
+}
+
+#[test]
+fn file_that_setup_made_keeps_no_blank_line_before_others() {
+    let user = User::new(&[".codex"]);
+    user.apply("codex", Goal::Present).unwrap();
+    let mine = "[projects.\"/p\"]\ntrust_level = \"trusted\"\n";
+    user.write(".codex/config.toml", &format!("{}\n{mine}", user.text(".codex/config.toml")));
+    user.apply("codex", Goal::Absent).unwrap();
+    assert_eq!(user.text(".codex/config.toml"), mine);
+}
+
+#[test]
+fn leftovers_of_a_killed_setup_are_removed() {
+    let user = User::new(&[".codex"]);
+    user.apply("codex", Goal::Present).unwrap();
+    user.apply("copilot", Goal::Present).unwrap();
+    let left = [".quipu", ".quipu/setup-backups", ".codex", ".copilot"];
+    let left = left.map(|directory| user.write(&format!("{directory}/.quipu-setup-aB3xY9"), "half"));
+    let other = user.write(".codex/.quipu-setup-of-mine", "mine");
+    drop(Setup::lock(&user.home()).unwrap());
+    assert!(left.iter().all(|path| !path.exists()) && other.exists());
 }
 
 #[test]

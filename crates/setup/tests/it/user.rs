@@ -2,12 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use quipu_setup::{Agent, AgentPlan, Goal, Setup, SetupContext, SetupError, agents};
+use quipu_setup::{
+    Agent, AgentPlan, Goal, PieceContent, Placement, Setup, SetupContext, SetupError, Syntax, agents,
+};
 
 /// A home directory, and the program that agents are to start.
 pub(crate) struct User {
     dir: tempfile::TempDir,
     pub(crate) program: String,
+    /// Files of the agent that get a hook: a list in JSON, or a file of its own.
+    pub(crate) hooks: Vec<PathBuf>,
     pub(crate) variables: Vec<(&'static str, PathBuf)>,
 }
 
@@ -15,7 +19,12 @@ impl User {
     /// With these directories.
     pub(crate) fn new(directories: &[&str]) -> Self {
         let dir = tempfile::Builder::new().prefix("quipu-setup-").tempdir().unwrap();
-        let user = Self { dir, program: "/opt/the \"q\"/quipu".to_owned(), variables: Vec::new() };
+        let user = Self {
+            dir,
+            program: "/opt/the \"q\"/quipu".to_owned(),
+            variables: Vec::new(),
+            hooks: Vec::new(),
+        };
         for directory in directories {
             std::fs::create_dir_all(user.path(directory)).unwrap();
         }
@@ -59,7 +68,20 @@ impl User {
             program: &self.program,
             environment: &[],
         };
-        let agents = agents(&context);
+        let mut agents = agents(&context);
+        for agent in agents.iter_mut().filter(|agent| agent.is_named(name)) {
+            for file in &self.hooks {
+                let content = match file.extension().is_some_and(|end| end == "json") {
+                    true => PieceContent::Value {
+                        syntax: Syntax::Json,
+                        placement: Placement::Element(vec!["hooks".into(), "Stop".into()]),
+                        value: format!("{} hook {} Stop", self.program, agent.name).into(),
+                    },
+                    false => PieceContent::File(format!("call {}\n", self.program)),
+                };
+                agent.add(file.clone(), None, content);
+            }
+        }
         act(&context, agents.iter().find(|agent| agent.is_named(name)).unwrap())
     }
 
